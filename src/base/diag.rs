@@ -1,0 +1,117 @@
+//! A diagnostic as plain data. How it looks is `render`'s business.
+
+use crate::base::source::Span;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    Error,
+    Warning,
+    Note,
+}
+
+/// A remark on a place. The primary label says what is wrong there; the others say why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Label {
+    pub span: Span,
+    pub text: String,
+    pub primary: bool,
+}
+
+/// Whether a fix may be applied without a person looking at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applicability {
+    MachineApplicable,
+    MaybeIncorrect,
+}
+
+/// Replacements that together mend the mistake.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fix {
+    /// An imperative sentence: "convert it with `f32(…)`".
+    pub title: String,
+    pub edits: Vec<(Span, String)>,
+    pub applicability: Applicability,
+}
+
+/// One message to the user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnostic {
+    /// A stable code from `lang::codes`: `E0123`, `W0004`.
+    pub code: &'static str,
+    pub severity: Severity,
+    /// What is wrong, in one sentence without a full stop.
+    pub title: String,
+    pub labels: Vec<Label>,
+    /// Background facts, each its own paragraph.
+    pub notes: Vec<String>,
+    /// What to do about it.
+    pub help: Vec<String>,
+    pub fixes: Vec<Fix>,
+}
+
+impl Diagnostic {
+    pub fn new(severity: Severity, code: &'static str, title: impl Into<String>) -> Self {
+        let title = title.into();
+        Diagnostic { code, severity, title, labels: vec![], notes: vec![], help: vec![], fixes: vec![] }
+    }
+
+    pub fn error(code: &'static str, title: impl Into<String>) -> Self {
+        Self::new(Severity::Error, code, title)
+    }
+
+    pub fn warning(code: &'static str, title: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, code, title)
+    }
+
+    /// Adds the label that says what is wrong.
+    pub fn at(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.labels.push(Label { span, text: text.into(), primary: true });
+        self
+    }
+
+    /// Adds a label that explains why.
+    pub fn because(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.labels.push(Label { span, text: text.into(), primary: false });
+        self
+    }
+
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.notes.push(text.into());
+        self
+    }
+
+    pub fn help(mut self, text: impl Into<String>) -> Self {
+        self.help.push(text.into());
+        self
+    }
+
+    /// Adds a one-edit fix.
+    pub fn fix(
+        self,
+        title: impl Into<String>,
+        span: Span,
+        text: impl Into<String>,
+        applicability: Applicability,
+    ) -> Self {
+        self.fix_all(title, vec![(span, text.into())], applicability)
+    }
+
+    pub fn fix_all(
+        mut self,
+        title: impl Into<String>,
+        edits: Vec<(Span, String)>,
+        applicability: Applicability,
+    ) -> Self {
+        self.fixes.push(Fix { title: title.into(), edits, applicability });
+        self
+    }
+
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
+    /// The place to blame first.
+    pub fn primary(&self) -> Option<Span> {
+        self.labels.iter().find(|l| l.primary).or(self.labels.first()).map(|l| l.span)
+    }
+}

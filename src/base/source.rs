@@ -1,0 +1,103 @@
+//! Source files and places in them.
+
+use std::sync::Arc;
+
+/// Which file of the [`Sources`] a place lies in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u32);
+
+/// A range of bytes in one file; `start <= end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    pub file: FileId,
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    pub fn new(file: FileId, start: usize, end: usize) -> Self {
+        let (start, end) = (start as u32, end as u32);
+        Span { file, start, end: end.max(start) }
+    }
+
+    /// The smallest range that holds both (the first one's file wins if they differ).
+    pub fn to(self, other: Span) -> Span {
+        if self.file != other.file {
+            return self;
+        }
+        Span { file: self.file, start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+
+    /// The empty place just behind this one.
+    pub fn after(self) -> Span {
+        Span { start: self.end, ..self }
+    }
+
+    pub fn range(self) -> std::ops::Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    pub fn contains(self, offset: u32) -> bool {
+        self.start <= offset && offset <= self.end
+    }
+}
+
+/// One source text: a file, a standard-library module, a REPL entry.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// What a message calls it: a path as the user wrote it, `std/nn.clk`, `<entry 3>`.
+    pub name: Arc<str>,
+    pub text: Arc<str>,
+}
+
+/// All texts of a session. Files are only ever added.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    files: Vec<Source>,
+}
+
+impl Sources {
+    pub fn add(&mut self, name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> FileId {
+        let id = FileId(self.files.len() as u32);
+        self.files.push(Source { name: name.into(), text: text.into() });
+        id
+    }
+
+    pub fn get(&self, file: FileId) -> Option<&Source> {
+        self.files.get(file.0 as usize)
+    }
+
+    pub fn name(&self, file: FileId) -> &str {
+        self.get(file).map_or("<unknown>", |f| &f.name)
+    }
+
+    pub fn text(&self, file: FileId) -> &str {
+        self.get(file).map_or("", |f| &f.text)
+    }
+
+    /// The text a span covers; empty if the span is not of these sources.
+    pub fn slice(&self, span: Span) -> &str {
+        self.text(span.file).get(span.range()).unwrap_or("")
+    }
+
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    pub fn files(&self) -> impl Iterator<Item = (FileId, &Source)> {
+        self.files.iter().enumerate().map(|(i, f)| (FileId(i as u32), f))
+    }
+
+    /// 1-based line, and 1-based column in characters, of the start of a span.
+    pub fn line_column(&self, span: Span) -> (usize, usize) {
+        let text = self.text(span.file);
+        let before = text.get(..span.start as usize).unwrap_or(text);
+        let line = before.bytes().filter(|&b| b == b'\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        (line, column)
+    }
+}

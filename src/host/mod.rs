@@ -1,0 +1,3 @@
+//! Layer 6: values, arrays and the script interpreter.
+pub mod array;
+pub mod value;

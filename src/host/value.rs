@@ -1,0 +1,1 @@
+//! What a script's variable can hold.

@@ -1,0 +1,1 @@
+//! A builder that keeps types, spans and blocks in step.

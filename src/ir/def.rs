@@ -1,0 +1,472 @@
+//! DeviceIR: arenas of pure expressions, a tree of statements with effects, structured control flow.
+//!
+//! - Everything is monomorphic: a value is a scalar or a vector of scalars. Structs and tuples have become one value per leaf.
+//! - An **expression** is evaluated once, where a `Let` (or a statement that names it as its result) puts it, and is visible
+//!   from there to the end of the enclosing block and the blocks inside. Expressions that are the same everywhere in a launch
+//!   ([`ExprKind::is_free`]: constants, parameters, indices, extents) need no `Let`.
+//! - `Read` of a local and `Load` of memory are expressions whose `Let` fixes when they happen.
+//! - `verify` lists and checks all invariants; only [`crate::ir::verify::Verified`] modules reach a device.
+
+use crate::base::arena::{Arena, Id, Side};
+use crate::base::source::Span;
+use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, UnaryOp, WarpOp};
+pub use crate::lang::scalar::Scalar;
+
+pub type ExprId = Id<Expr>;
+pub type LocalId = Id<Local>;
+pub type MemId = Id<Memory>;
+pub type FunctionId = Id<Function>;
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ty {
+    Scalar(Scalar),
+    /// 2, 3 or 4 of a scalar.
+    Vector(Scalar, u8),
+}
+
+impl Ty {
+    pub fn scalar(self) -> Scalar {
+        match self {
+            Ty::Scalar(s) | Ty::Vector(s, _) => s,
+        }
+    }
+
+    /// 1 for a scalar.
+    pub fn lanes(self) -> u8 {
+        match self {
+            Ty::Scalar(_) => 1,
+            Ty::Vector(_, n) => n,
+        }
+    }
+
+    pub fn with_scalar(self, s: Scalar) -> Ty {
+        match self {
+            Ty::Scalar(_) => Ty::Scalar(s),
+            Ty::Vector(_, n) => Ty::Vector(s, n),
+        }
+    }
+
+    /// Bytes in memory, without padding.
+    pub fn size(self) -> usize {
+        self.scalar().size() * self.lanes() as usize
+    }
+
+    /// CUDA's: a vector of 2 or 4 is aligned to its size (at most 16), of 3 to its scalar.
+    pub fn align(self) -> usize {
+        match self {
+            Ty::Vector(s, n) if n != 3 => (s.size() * n as usize).min(16),
+            _ => self.scalar().size(),
+        }
+    }
+}
+
+/// How one array element lies in memory: its leaves at byte offsets, as C would lay out the struct.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    pub leaves: Vec<Leaf>,
+    pub size: usize,
+    pub align: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Leaf {
+    /// `pos.x`-like path inside the element, for messages and generated code; empty for a plain element.
+    pub path: String,
+    pub ty: Ty,
+    pub offset: usize,
+}
+
+impl Layout {
+    /// The layout of a plain scalar or vector element.
+    pub fn plain(ty: Ty) -> Layout {
+        let (size, align) = (ty.size(), ty.align());
+        Layout { leaves: vec![Leaf { path: String::new(), ty, offset: 0 }], size, align }
+    }
+
+    /// C's layout of leaves in order.
+    pub fn of(leaves: impl IntoIterator<Item = (String, Ty)>) -> Layout {
+        let mut layout = Layout { leaves: vec![], size: 0, align: 1 };
+        for (path, ty) in leaves {
+            let offset = layout.size.next_multiple_of(ty.align());
+            layout.leaves.push(Leaf { path, ty, offset });
+            layout.size = offset + ty.size();
+            layout.align = layout.align.max(ty.align());
+        }
+        layout.size = layout.size.next_multiple_of(layout.align);
+        layout
+    }
+}
+
+/// One kernel with the functions it calls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Module {
+    /// Callees stand before their callers; the kernel's body is the last one.
+    pub functions: Arena<Function>,
+    pub kernel: Kernel,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    pub name: String,
+    pub body: FunctionId,
+    pub form: Form,
+    /// In the order of the signature; `body`'s `Param(i)` and global memories refer to them by position.
+    pub params: Vec<KernelParam>,
+    /// Uses `GridBarrier`.
+    pub cooperative: bool,
+    pub span: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `threads(…)` with this many indices: the body runs once per index tuple, `Index(k)` is the k-th (last fastest).
+    /// No barrier, no warp operation, no `shared`, no thread ids.
+    Threads { rank: u8 },
+    /// `grid(…) block(…)`
+    Grid,
+}
+
+/// A launch argument. A struct or tuple by value is one `Value` per leaf.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KernelParam {
+    Value { name: String, ty: Ty },
+    Array { name: String, access: Access, memory: MemId },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    In,
+    Out,
+    InOut,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    pub name: String,
+    /// Value parameters; `ExprKind::Param(i)`. For the kernel's body: index into `Kernel::params`.
+    pub params: Vec<Ty>,
+    /// What `Return` hands back, one per leaf; empty for unit and for kernels.
+    pub results: Vec<Ty>,
+    pub locals: Arena<Local>,
+    pub memories: Arena<Memory>,
+    pub exprs: Arena<Expr>,
+    pub spans: Side<Expr, Span>,
+    pub body: Block,
+    pub span: Span,
+}
+
+/// A mutable variable of one thread, or a parameter copied into one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Local {
+    pub name: String,
+    pub ty: Ty,
+    pub span: Span,
+}
+
+/// An array that the function can name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Memory {
+    pub name: String,
+    pub space: Space,
+    pub layout: Layout,
+    /// One per axis, outermost first.
+    pub extents: Vec<Extent>,
+    pub span: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// The kernel's parameter at this position.
+    Global {
+        param: u32,
+        access: Access,
+    },
+    Shared,
+    /// Private to a thread.
+    Local,
+    /// A function's array parameter at this position of the call's `memories`; what it is, the caller knows.
+    Param {
+        position: u32,
+        access: Access,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Extent {
+    Known(u32),
+    /// A launch-uniform i32 expression (`shared` of dynamic size): free expressions and operators on them, evaluated by
+    /// the device when a block starts.
+    Dynamic(ExprId),
+    /// Given by the launch (global memory) or by the caller (`Space::Param`).
+    Launch,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    pub kind: ExprKind,
+    pub ty: Ty,
+}
+
+/// One element (or one leaf of it) of a memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    pub memory: MemId,
+    /// One per axis, each of any integer type; checked against the extents at run time.
+    pub indices: Vec<ExprId>,
+    /// Position in `layout.leaves`.
+    pub leaf: u32,
+    /// One component of a vector leaf (`p[i].x = …`), or all of it.
+    pub component: Option<u8>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Hint {
+    #[default]
+    None,
+    Cached,
+    Streaming,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Axis {
+    X,
+    Y,
+    Z,
+}
+
+/// The indices a thread is born with; all `i32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Id3 {
+    Thread,
+    Block,
+    BlockDim,
+    GridDim,
+    Global,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExprKind {
+    /// Scalar bits, zero-extended (`lang::scalar::Value`).
+    Const(u64),
+    /// The function's value parameter at this position.
+    Param(u32),
+    Id(Id3, Axis),
+    /// `Form::Threads`: the k-th index.
+    Index(u8),
+    /// i32
+    LaneIdx,
+    WarpIdx,
+    /// A memory's extent along an axis, i32.
+    Extent(MemId, u8),
+    Read(LocalId),
+    Load {
+        place: Place,
+        hint: Hint,
+    },
+    Unary {
+        op: UnaryOp,
+        value: ExprId,
+    },
+    /// Operands of one type (vectors elementwise); shifts take a right operand of any integer scalar type (per lane for vectors).
+    Binary {
+        op: BinOp,
+        left: ExprId,
+        right: ExprId,
+    },
+    Math {
+        function: MathFn,
+        args: Vec<ExprId>,
+    },
+    /// `cond` is bool (or a bool vector as wide as the operands).
+    Select {
+        cond: ExprId,
+        then: ExprId,
+        other: ExprId,
+    },
+    /// Scalar conversion by the rules of `lang::scalar::convert`; elementwise on vectors.
+    Convert(ExprId),
+    Bitcast(ExprId),
+    /// A vector from scalars, one per lane.
+    Compose(Vec<ExprId>),
+    Extract {
+        value: ExprId,
+        lane: u8,
+    },
+    /// What the statement that names this expression hands back (atomic, barrier, warp operation, call).
+    Result,
+}
+
+impl ExprKind {
+    /// The same throughout a thread's life, so usable anywhere without a `Let`.
+    pub fn is_free(&self) -> bool {
+        use ExprKind::*;
+        matches!(self, Const(_) | Param(_) | Id(..) | Index(_) | LaneIdx | WarpIdx | Extent(..))
+    }
+}
+
+/// Strict binary operators (the source's `&&` and `||` have become control flow or `And`/`Or` on pure bools).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BinOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    Pow,
+    And,
+    Or,
+    Xor,
+    Shl,
+    Shr,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+impl BinOp {
+    pub fn is_comparison(self) -> bool {
+        use BinOp::*;
+        matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
+    }
+}
+
+pub type Block = Vec<Stmt>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stmt {
+    pub kind: StmtKind,
+    pub span: Span,
+}
+
+/// The target of `Break` and `Continue`, unique in its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label(pub u32);
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum StmtKind {
+    /// Evaluates the expression here.
+    Let(ExprId),
+    Write {
+        local: LocalId,
+        value: ExprId,
+    },
+    Store {
+        place: Place,
+        value: ExprId,
+        hint: Hint,
+    },
+    /// `result` is an `ExprKind::Result` of the place's type, if the old value is used. The place is a scalar.
+    Atomic {
+        op: AtomicOp,
+        place: Place,
+        value: ExprId,
+        compare: Option<ExprId>,
+        result: Option<ExprId>,
+    },
+    Barrier {
+        kind: BarrierKind,
+        value: Option<ExprId>,
+        result: Option<ExprId>,
+    },
+    /// `lane` is the second argument of the shuffles (i32 or u32).
+    Warp {
+        op: WarpOp,
+        value: ExprId,
+        lane: Option<ExprId>,
+        result: ExprId,
+    },
+    Fence(Scope),
+    If {
+        cond: ExprId,
+        then: Block,
+        other: Block,
+    },
+    /// `local` runs from `start` by `step` while it is `< end` (`<= end` if inclusive; `>`/`>=` if `step` is negative); all have the
+    /// local's integer type and are evaluated once. A zero step is a fault. The body does not write the local.
+    /// The trip count is fixed on entry; the local never overflows.
+    For {
+        label: Label,
+        local: LocalId,
+        start: ExprId,
+        end: ExprId,
+        step: ExprId,
+        inclusive: bool,
+        unroll: Unroll,
+        body: Block,
+    },
+    /// Runs until a `Break`.
+    Loop {
+        label: Label,
+        unroll: Unroll,
+        body: Block,
+    },
+    /// `Break` with its label leaves it (early return of inlined functions, `&&` and `||`).
+    Block {
+        label: Label,
+        body: Block,
+    },
+    Break(Label),
+    /// To the next turn of the enclosing loop with this label.
+    Continue(Label),
+    Return(Vec<ExprId>),
+    Call {
+        function: FunctionId,
+        args: Vec<ExprId>,
+        memories: Vec<MemId>,
+        results: Vec<ExprId>,
+    },
+    Assert {
+        cond: ExprId,
+        message: Vec<Part>,
+    },
+    Print {
+        parts: Vec<Part>,
+    },
+    /// The memory's elements become unwritten (a local array declared in a loop starts afresh each turn).
+    Declare(MemId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    Block,
+    Device,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Unroll {
+    #[default]
+    Auto,
+    Full,
+    By(u32),
+    Never,
+}
+
+/// A piece of a message from a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    Text(String),
+    /// The value and its format (what stood behind the colon; may be empty).
+    Value(ExprId, String),
+}
+
+/// How a value may differ between the threads of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Variance {
+    /// The same for all threads of a block that reach it together.
+    Uniform,
+    /// Uniform plus fixed multiples of the thread's x, y and z (or of the `threads` indices).
+    Affine,
+    Varying,
+}
+
+/// What analysis found about the kernel's body function (after inlining), kept beside the module. Devices demand it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    pub exprs: Side<Expr, Variance>,
+    /// The join over all writes, control dependence included.
+    pub locals: Side<Local, Variance>,
+}

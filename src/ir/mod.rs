@@ -1,0 +1,11 @@
+//! Layer 2: DeviceIR, the one form that every device runs.
+pub mod build;
+pub mod def;
+pub mod text;
+pub mod verify;
+
+/// What a device is given: a verified kernel, all calls inlined, and what analysis knows of it.
+pub struct Prepared {
+    pub module: verify::Verified,
+    pub facts: def::Facts,
+}

@@ -1,0 +1,305 @@
+//! The one table of builtins: name, worlds, signature, documentation. Checker, host, lowering, help, editors and tests read it.
+//!
+//! Signatures use the language's own syntax: `T: Num` is a scalar type parameter; where [`Entry::elementwise`] is set every
+//! parameter of type `T` also takes vectors, and on the host arrays (elementwise, with broadcasting).
+
+use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, WarpOp};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Builtin {
+    // Both worlds
+    Math(MathFn),
+    Select,
+    CeilDiv,
+    Bitcast,
+    Len,
+    Shape,
+    Assert,
+    Print,
+    Dot,
+    // Device variables
+    ThreadIdx,
+    BlockIdx,
+    BlockDim,
+    GridDim,
+    GlobalIdx,
+    LaneIdx,
+    WarpIdx,
+    WarpSize,
+    // Device functions
+    Barrier(BarrierKind),
+    Atomic(AtomicOp),
+    Warp(WarpOp),
+    Fence,
+    FenceBlock,
+    Cached,
+    Streaming,
+    // Host variables
+    Args,
+    // Host functions
+    Load,
+    Save,
+    Image,
+    Plot,
+    Linspace,
+    Arange,
+    Zeros,
+    Ones,
+    Full,
+    Eye,
+    Random,
+    RandomNormal,
+    RandomInt,
+    Sum,
+    Prod,
+    Mean,
+    Argmin,
+    Argmax,
+    All,
+    Any,
+    Close,
+    Cumsum,
+    Reshape,
+    Transpose,
+    Concat,
+    Stack,
+    Sort,
+    Flip,
+    Parse,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worlds {
+    Both,
+    Device,
+    Host,
+}
+
+/// The chapters of the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    Arithmetic,
+    Float,
+    Integer,
+    Value,
+    Index,
+    Barrier,
+    Atomic,
+    Warp,
+    Memory,
+    Create,
+    Reduce,
+    Rearrange,
+    Files,
+    Script,
+}
+
+pub struct Entry {
+    pub builtin: Builtin,
+    pub name: &'static str,
+    pub group: Group,
+    pub worlds: Worlds,
+    /// Its parameters of type `T` take vectors and host arrays too.
+    pub elementwise: bool,
+    /// Behind the name; for a variable `: type`.
+    pub signature: &'static str,
+    /// One or more sentences of Markdown.
+    pub doc: &'static str,
+}
+
+/// The entry of a name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    TABLE.iter().find(|e| e.name == name)
+}
+
+impl Builtin {
+    pub fn entry(self) -> &'static Entry {
+        TABLE.iter().find(|e| e.builtin == self).expect("every builtin is in the table")
+    }
+
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+}
+
+use Builtin::Math;
+use Group::*;
+use MathFn as F;
+use Worlds::*;
+
+const fn math(f: MathFn, name: &'static str, group: Group, signature: &'static str, doc: &'static str) -> Entry {
+    Entry { builtin: Math(f), name, group, worlds: Both, elementwise: true, signature, doc }
+}
+
+const fn item(
+    b: Builtin,
+    name: &'static str,
+    group: Group,
+    worlds: Worlds,
+    signature: &'static str,
+    doc: &'static str,
+) -> Entry {
+    Entry { builtin: b, name, group, worlds, elementwise: false, signature, doc }
+}
+
+const FLOAT: &str = "<T: Float>(x: T) -> T";
+const FLOAT2: &str = "<T: Float>(x: T, y: T) -> T";
+const INT: &str = "<T: Int>(x: T) -> T";
+const INT2: &str = "<T: Int>(x: T, y: T) -> T";
+const IDX3: &str = ": i32x3";
+const ATOMIC_NUM: &str = "<T: Num>(place: T, value: T) -> T";
+const ATOMIC_INT: &str = "<T: Int>(place: T, value: T) -> T";
+const SHUFFLE: &str = "<T: Any>(v: T, lane: i32) -> T";
+
+#[rustfmt::skip]
+pub static TABLE: &[Entry] = &[
+    // Arithmetic on every number
+    math(F::Min, "min", Arithmetic, "<T: Num>(x: T, y: T) -> T", "The smaller one; of a NaN and a number, the number. On the host `min(x)` is the smallest element of an array, `min(x, axis = k)` along one axis."),
+    math(F::Max, "max", Arithmetic, "<T: Num>(x: T, y: T) -> T", "The larger one; of a NaN and a number, the number. On the host `max(x)` is the largest element of an array, `max(x, axis = k)` along one axis."),
+    math(F::Abs, "abs", Arithmetic, "<T: Num>(x: T) -> T", "The absolute value. Of the smallest signed integer: itself."),
+    math(F::Clamp, "clamp", Arithmetic, "<T: Num>(x: T, low: T, high: T) -> T", "`min(max(x, low), high)`."),
+    math(F::Sign, "sign", Arithmetic, "<T: Num>(x: T) -> T", "-1, 0 or 1 with the sign of `x`; NaN and signed zeros stay."),
+    // Float, exact
+    math(F::Sqrt, "sqrt", Float, FLOAT, "The square root, correctly rounded."),
+    math(F::Fma, "fma", Float, "<T: Float>(x: T, y: T, z: T) -> T", "`x * y + z` with one rounding."),
+    math(F::Floor, "floor", Float, FLOAT, "The largest integer that is not above `x`."),
+    math(F::Ceil, "ceil", Float, FLOAT, "The smallest integer that is not below `x`."),
+    math(F::Round, "round", Float, FLOAT, "The nearest integer; halves go to the even one."),
+    math(F::Trunc, "trunc", Float, FLOAT, "`x` without its fraction."),
+    math(F::Fract, "fract", Float, FLOAT, "`x - floor(x)`."),
+    math(F::Copysign, "copysign", Float, FLOAT2, "`x` with the sign of `y`."),
+    math(F::IsNan, "isnan", Float, "<T: Float>(x: T) -> bool", "Whether `x` is not a number."),
+    math(F::IsInf, "isinf", Float, "<T: Float>(x: T) -> bool", "Whether `x` is an infinity."),
+    math(F::IsFinite, "isfinite", Float, "<T: Float>(x: T) -> bool", "Whether `x` is neither NaN nor an infinity."),
+    // Float, within documented ULPs
+    math(F::Rsqrt, "rsqrt", Float, FLOAT, "`1 / sqrt(x)`."),
+    math(F::Cbrt, "cbrt", Float, FLOAT, "The cube root."),
+    math(F::Exp, "exp", Float, FLOAT, "e to the power of `x`."),
+    math(F::Exp2, "exp2", Float, FLOAT, "2 to the power of `x`."),
+    math(F::Exp10, "exp10", Float, FLOAT, "10 to the power of `x`."),
+    math(F::Expm1, "expm1", Float, FLOAT, "`exp(x) - 1`, exact near 0."),
+    math(F::Log, "log", Float, FLOAT, "The natural logarithm."),
+    math(F::Log2, "log2", Float, FLOAT, "The logarithm to base 2."),
+    math(F::Log10, "log10", Float, FLOAT, "The logarithm to base 10."),
+    math(F::Log1p, "log1p", Float, FLOAT, "`log(1 + x)`, exact near 0."),
+    math(F::Sin, "sin", Float, FLOAT, "The sine of an angle in radians."),
+    math(F::Cos, "cos", Float, FLOAT, "The cosine of an angle in radians."),
+    math(F::Tan, "tan", Float, FLOAT, "The tangent of an angle in radians."),
+    math(F::Asin, "asin", Float, FLOAT, "The angle whose sine is `x`."),
+    math(F::Acos, "acos", Float, FLOAT, "The angle whose cosine is `x`."),
+    math(F::Atan, "atan", Float, FLOAT, "The angle whose tangent is `x`."),
+    math(F::Atan2, "atan2", Float, "<T: Float>(y: T, x: T) -> T", "The angle of the point (x, y), from -pi to pi."),
+    math(F::Sinh, "sinh", Float, FLOAT, "The hyperbolic sine."),
+    math(F::Cosh, "cosh", Float, FLOAT, "The hyperbolic cosine."),
+    math(F::Tanh, "tanh", Float, FLOAT, "The hyperbolic tangent."),
+    math(F::Asinh, "asinh", Float, FLOAT, "The inverse of `sinh`."),
+    math(F::Acosh, "acosh", Float, FLOAT, "The inverse of `cosh`."),
+    math(F::Atanh, "atanh", Float, FLOAT, "The inverse of `tanh`."),
+    math(F::Hypot, "hypot", Float, FLOAT2, "`sqrt(x*x + y*y)` without overflow."),
+    math(F::Pow, "pow", Float, FLOAT2, "`x` to the power of `y`."),
+    math(F::Erf, "erf", Float, FLOAT, "The error function."),
+    math(F::Erfc, "erfc", Float, FLOAT, "`1 - erf(x)`, exact for large `x`."),
+    math(F::Lgamma, "lgamma", Float, FLOAT, "The logarithm of the absolute value of the gamma function."),
+    math(F::Tgamma, "tgamma", Float, FLOAT, "The gamma function."),
+    // Integers
+    math(F::Popcount, "popcount", Integer, INT, "How many bits are set."),
+    math(F::Clz, "clz", Integer, INT, "How many zero bits lead."),
+    math(F::Ctz, "ctz", Integer, INT, "How many zero bits trail."),
+    math(F::ReverseBits, "reverse_bits", Integer, INT, "The bits in reverse order."),
+    math(F::MulHi, "mul_hi", Integer, INT2, "The high half of the double-width product."),
+    math(F::WrappingAdd, "wrapping_add", Integer, INT2, "Addition modulo 2^bits; never an overflow fault."),
+    math(F::WrappingSub, "wrapping_sub", Integer, INT2, "Subtraction modulo 2^bits."),
+    math(F::WrappingMul, "wrapping_mul", Integer, INT2, "Multiplication modulo 2^bits."),
+    math(F::WrappingNeg, "wrapping_neg", Integer, INT, "Negation modulo 2^bits."),
+    math(F::SaturatingAdd, "saturating_add", Integer, INT2, "Addition that stops at the type's limits."),
+    math(F::SaturatingSub, "saturating_sub", Integer, INT2, "Subtraction that stops at the type's limits."),
+    // Values and shapes
+    Entry { builtin: Builtin::Select, name: "select", group: Value, worlds: Both, elementwise: true, signature: "<T: Any>(cond: bool, then: T, other: T) -> T", doc: "`then` where `cond` holds, else `other`; both are evaluated." },
+    item(Builtin::CeilDiv, "ceil_div", Integer, Both, "<T: Int>(x: T, y: T) -> T", "`x / y` rounded up, for `x >= 0` and `y > 0`: how many blocks of `y` cover `x`."),
+    item(Builtin::Bitcast, "bitcast", Value, Both, "<T>(type, x: T) -> type", "The same bits as another type of the same size: `bitcast(u32, 1.0)`."),
+    item(Builtin::Len, "len", Value, Both, "(x: array) -> i32", "The extent of the first axis."),
+    item(Builtin::Shape, "shape", Value, Both, "(x: array) -> (i32, …)", "The extents of all axes, outermost first, as a tuple. `shape(x, k)` is one of them."),
+    item(Builtin::Assert, "assert", Value, Both, "(cond: bool, message: str = \"\")", "Stops with a fault at this line unless `cond` holds. On the host an array of `bool` has to be true throughout; the first element that is not is shown."),
+    item(Builtin::Print, "print", Value, Both, "(values…)", "Writes the values, separated by spaces, and a newline. From kernels: block by block, in block order."),
+    item(Builtin::Dot, "dot", Value, Both, "(a: vector, b: vector) -> scalar", "The sum of the products of the lanes of two vectors; on the host also of two 1-d arrays."),
+    // Where a thread is
+    item(Builtin::ThreadIdx, "thread_idx", Index, Device, IDX3, "The thread's place in its block (`.x .y .z`; x varies fastest)."),
+    item(Builtin::BlockIdx, "block_idx", Index, Device, IDX3, "The block's place in the grid."),
+    item(Builtin::BlockDim, "block_dim", Index, Device, IDX3, "The extents of a block."),
+    item(Builtin::GridDim, "grid_dim", Index, Device, IDX3, "The extents of the grid, in blocks."),
+    item(Builtin::GlobalIdx, "global_idx", Index, Device, IDX3, "`block_idx * block_dim + thread_idx`."),
+    item(Builtin::LaneIdx, "lane_idx", Index, Device, ": i32", "The thread's place in its warp, 0 to 31."),
+    item(Builtin::WarpIdx, "warp_idx", Index, Device, ": i32", "The warp's place in its block."),
+    item(Builtin::WarpSize, "warp_size", Index, Device, ": i32", "32."),
+    // Barriers
+    item(Builtin::Barrier(BarrierKind::Block), "barrier", Barrier, Device, "()", "Waits until every thread of the block is here; what they wrote before is seen by all after."),
+    item(Builtin::Barrier(BarrierKind::BlockAny), "barrier_any", Barrier, Device, "(p: bool) -> bool", "A barrier that tells every thread whether `p` held for any."),
+    item(Builtin::Barrier(BarrierKind::BlockAll), "barrier_all", Barrier, Device, "(p: bool) -> bool", "A barrier that tells every thread whether `p` held for all."),
+    item(Builtin::Barrier(BarrierKind::BlockCount), "barrier_count", Barrier, Device, "(p: bool) -> i32", "A barrier that tells every thread for how many `p` held."),
+    item(Builtin::Barrier(BarrierKind::Warp), "warp_barrier", Barrier, Device, "()", "Waits until every thread of the warp is here."),
+    item(Builtin::Barrier(BarrierKind::Grid), "grid_barrier", Barrier, Device, "()", "Waits until every thread of the grid is here. The launch is cooperative: all blocks run at once, so the grid has to fit the device."),
+    item(Builtin::Fence, "fence", Barrier, Device, "()", "Writes before it are seen by every thread of the device before writes after it."),
+    item(Builtin::FenceBlock, "fence_block", Barrier, Device, "()", "As `fence`, for the threads of the block."),
+    // Atomics
+    item(Builtin::Atomic(AtomicOp::Add), "atomic_add", Atomic, Device, ATOMIC_NUM, "Adds to a place at once and returns what was there: `atomic_add(hist[b], 1)`."),
+    item(Builtin::Atomic(AtomicOp::Sub), "atomic_sub", Atomic, Device, ATOMIC_NUM, "Subtracts at once; returns the old value."),
+    item(Builtin::Atomic(AtomicOp::Min), "atomic_min", Atomic, Device, ATOMIC_NUM, "Keeps the smaller one; returns the old value."),
+    item(Builtin::Atomic(AtomicOp::Max), "atomic_max", Atomic, Device, ATOMIC_NUM, "Keeps the larger one; returns the old value."),
+    item(Builtin::Atomic(AtomicOp::And), "atomic_and", Atomic, Device, ATOMIC_INT, "Bitwise and; returns the old value."),
+    item(Builtin::Atomic(AtomicOp::Or), "atomic_or", Atomic, Device, ATOMIC_INT, "Bitwise or; returns the old value."),
+    item(Builtin::Atomic(AtomicOp::Xor), "atomic_xor", Atomic, Device, ATOMIC_INT, "Bitwise exclusive or; returns the old value."),
+    item(Builtin::Atomic(AtomicOp::Exchange), "atomic_exchange", Atomic, Device, "<T: Any>(place: T, value: T) -> T", "Stores a value and returns the old one."),
+    item(Builtin::Atomic(AtomicOp::CompareExchange), "atomic_compare_exchange", Atomic, Device, "<T: Any>(place: T, expected: T, value: T) -> T", "Stores `value` if the place holds `expected`; returns the old value."),
+    // Warps
+    item(Builtin::Warp(WarpOp::Shuffle), "shuffle", Warp, Device, SHUFFLE, "The value of `v` in lane `lane`."),
+    item(Builtin::Warp(WarpOp::ShuffleUp), "shuffle_up", Warp, Device, SHUFFLE, "The value of `v` in the lane `lane` places below; the own one where there is none."),
+    item(Builtin::Warp(WarpOp::ShuffleDown), "shuffle_down", Warp, Device, SHUFFLE, "The value of `v` in the lane `lane` places above; the own one where there is none."),
+    item(Builtin::Warp(WarpOp::ShuffleXor), "shuffle_xor", Warp, Device, SHUFFLE, "The value of `v` in lane `lane_idx ^ lane`: a butterfly."),
+    item(Builtin::Warp(WarpOp::Ballot), "ballot", Warp, Device, "(p: bool) -> u32", "Bit l is set where `p` holds in lane l."),
+    item(Builtin::Warp(WarpOp::Any), "warp_any", Warp, Device, "(p: bool) -> bool", "Whether `p` holds in any lane."),
+    item(Builtin::Warp(WarpOp::All), "warp_all", Warp, Device, "(p: bool) -> bool", "Whether `p` holds in every lane."),
+    item(Builtin::Warp(WarpOp::ReduceAdd), "warp_reduce_add", Warp, Device, "<T: Num>(v: T) -> T", "The sum over the warp, in the order of a butterfly (xor 16, 8, 4, 2, 1), in every lane."),
+    item(Builtin::Warp(WarpOp::ReduceMin), "warp_reduce_min", Warp, Device, "<T: Num>(v: T) -> T", "The smallest over the warp, in every lane."),
+    item(Builtin::Warp(WarpOp::ReduceMax), "warp_reduce_max", Warp, Device, "<T: Num>(v: T) -> T", "The largest over the warp, in every lane."),
+    item(Builtin::Warp(WarpOp::ReduceAnd), "warp_reduce_and", Warp, Device, "<T: Int>(v: T) -> T", "Bitwise and over the warp."),
+    item(Builtin::Warp(WarpOp::ReduceOr), "warp_reduce_or", Warp, Device, "<T: Int>(v: T) -> T", "Bitwise or over the warp."),
+    item(Builtin::Warp(WarpOp::ReduceXor), "warp_reduce_xor", Warp, Device, "<T: Int>(v: T) -> T", "Bitwise exclusive or over the warp."),
+    // Memory hints
+    item(Builtin::Cached, "cached", Memory, Device, "<T: Any>(place: T) -> T", "Loads (or stores, on the left of `=`) with the hint that the value will be used again soon."),
+    item(Builtin::Streaming, "streaming", Memory, Device, "<T: Any>(place: T) -> T", "Loads (or stores) with the hint that the value will not be used again soon."),
+    // Host: making arrays
+    item(Builtin::Linspace, "linspace", Create, Host, "(start: f32, stop: f32, n: i32) -> [f32; n]", "`n` values from `start` to `stop`, both included. `f64` if the ends are."),
+    item(Builtin::Arange, "arange", Create, Host, "<T: Num>(stop: T) -> [T; _]", "0, 1, … below `stop`; `arange(start, stop)` and `arange(start, stop, step)`."),
+    item(Builtin::Zeros, "zeros", Create, Host, "(dims…, type = f32) -> array", "An array of zeros: `zeros(3, 4)`, `zeros(n, type = i32)`."),
+    item(Builtin::Ones, "ones", Create, Host, "(dims…, type = f32) -> array", "An array of ones."),
+    item(Builtin::Full, "full", Create, Host, "<T: Any>(dims…, value: T) -> array", "An array of one value, which comes last: `full(3, 4, 0.5)`."),
+    item(Builtin::Eye, "eye", Create, Host, "(n: i32, type = f32) -> [f32; n, n]", "The identity matrix."),
+    item(Builtin::Random, "random", Create, Host, "(dims…, seed = 0, type = f32) -> array", "Uniform numbers in [0, 1) by Philox 4x32-10: the same for a seed on every machine."),
+    item(Builtin::RandomNormal, "random_normal", Create, Host, "(dims…, seed = 0, type = f32) -> array", "Normal numbers of mean 0 and deviation 1 (Philox and Box-Muller)."),
+    item(Builtin::RandomInt, "random_int", Create, Host, "<T: Int>(low: T, high: T, dims…, seed = 0) -> array", "Uniform integers from `low` to below `high`."),
+    // Host: reducing
+    item(Builtin::Sum, "sum", Reduce, Host, "<T: Num>(x: [T; …], axis = all) -> T", "The sum of all elements, or along one axis (floats pairwise, in f64 for the total of an f32 array; integers wrap)."),
+    item(Builtin::Prod, "prod", Reduce, Host, "<T: Num>(x: [T; …], axis = all) -> T", "The product."),
+    item(Builtin::Mean, "mean", Reduce, Host, "<T: Float>(x: [T; …], axis = all) -> T", "The mean."),
+    item(Builtin::Argmin, "argmin", Reduce, Host, "(x: array) -> i32", "The flat position of the first smallest element."),
+    item(Builtin::Argmax, "argmax", Reduce, Host, "(x: array) -> i32", "The flat position of the first largest element."),
+    item(Builtin::All, "all", Reduce, Host, "(x: [bool; …]) -> bool", "Whether every element is true."),
+    item(Builtin::Any, "any", Reduce, Host, "(x: [bool; …]) -> bool", "Whether any element is true."),
+    item(Builtin::Close, "close", Reduce, Host, "(a, b, rtol = 1e-5, atol = 1e-8) -> [bool; …]", "Elementwise `abs(a - b) <= atol + rtol * abs(b)`; NaN is close to NaN. `assert(close(a, b))` shows the first that is not."),
+    item(Builtin::Cumsum, "cumsum", Reduce, Host, "<T: Num>(x: [T; N]) -> [T; N]", "Running sums."),
+    // Host: rearranging
+    item(Builtin::Reshape, "reshape", Rearrange, Host, "(x: array, dims…) -> array", "The same elements in another shape; one dimension may be -1."),
+    item(Builtin::Transpose, "transpose", Rearrange, Host, "(x: array) -> array", "The axes in reverse order."),
+    item(Builtin::Concat, "concat", Rearrange, Host, "(a: array, b: array, …, axis = 0) -> array", "Arrays joined along an axis."),
+    item(Builtin::Stack, "stack", Rearrange, Host, "(a: array, b: array, …) -> array", "Arrays of one shape along a new first axis."),
+    item(Builtin::Sort, "sort", Rearrange, Host, "<T: Num>(x: [T; N]) -> [T; N]", "In ascending order, NaN last."),
+    item(Builtin::Flip, "flip", Rearrange, Host, "(x: array, axis = 0) -> array", "In reverse order along an axis."),
+    // Host: files and pictures
+    item(Builtin::Load, "load", Files, Host, "(path: str) -> array", "Reads .npy, .npz, .safetensors, .csv or .png. Several arrays in one file become fields: `m.weight`, `m[\"weight\"]`. The element type is the file's; `let x: [f32; N] = load(…)` checks it."),
+    item(Builtin::Save, "save", Files, Host, "(path: str, arrays…)", "Writes .npy, .csv or .png of one array, .npz or .safetensors of named ones: `save(\"out.npz\", y = y)`. The file appears whole or not at all."),
+    item(Builtin::Image, "image", Files, Host, "(path: str, x: array)", "Writes a picture: [H, W] grey or [H, W, 3 or 4] colour, u8 as it is or floats from 0 to 1. `image(x)` shows it in the terminal."),
+    item(Builtin::Plot, "plot", Files, Host, "(x: array, y: array, path: str)", "Draws a line to a PNG file; without a path in the terminal. `plot(y)` counts from 0."),
+    // Host: the script
+    item(Builtin::Args, "args", Script, Host, ": [str]", "The arguments behind the script's name: `args[0]`, `len(args)`."),
+    item(Builtin::Parse, "parse", Script, Host, "(type, text: str) -> type", "The number that a text spells: `parse(i32, args[0])`; an error shows the text."),
+];

@@ -1,0 +1,5 @@
+//! Layer 1: the vocabulary that every stage shares.
+pub mod builtin;
+pub mod codes;
+pub mod ops;
+pub mod scalar;

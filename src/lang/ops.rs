@@ -1,0 +1,199 @@
+//! Operators and mathematical functions by name. What they compute is in `scalar`.
+
+/// A binary operator as written in source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    /// `**`
+    Pow,
+    /// `@`, on host arrays
+    MatMul,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Shl,
+    Shr,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    /// `&&`, short-circuit
+    And,
+    /// `||`, short-circuit
+    Or,
+}
+
+impl BinaryOp {
+    pub fn symbol(self) -> &'static str {
+        use BinaryOp::*;
+        match self {
+            Add => "+",
+            Sub => "-",
+            Mul => "*",
+            Div => "/",
+            Rem => "%",
+            Pow => "**",
+            MatMul => "@",
+            BitAnd => "&",
+            BitOr => "|",
+            BitXor => "^",
+            Shl => "<<",
+            Shr => ">>",
+            Eq => "==",
+            Ne => "!=",
+            Lt => "<",
+            Le => "<=",
+            Gt => ">",
+            Ge => ">=",
+            And => "&&",
+            Or => "||",
+        }
+    }
+
+    /// The result is `bool` whatever the operands are.
+    pub fn is_comparison(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
+    }
+
+    pub fn is_logical(self) -> bool {
+        matches!(self, BinaryOp::And | BinaryOp::Or)
+    }
+
+    pub fn is_bitwise(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, BitAnd | BitOr | BitXor | Shl | Shr)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnaryOp {
+    /// `-x`
+    Neg,
+    /// `!x`: logical on `bool`, bitwise on integers
+    Not,
+}
+
+/// Pure functions of one to three scalars (or vectors, elementwise) that both worlds have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MathFn {
+    // Num
+    Min,
+    Max,
+    Abs,
+    Clamp,
+    Sign,
+    // Float, exact (correctly rounded)
+    Sqrt,
+    Fma,
+    Floor,
+    Ceil,
+    Round,
+    Trunc,
+    Fract,
+    Copysign,
+    IsNan,
+    IsInf,
+    IsFinite,
+    // Float, within a documented number of ULPs
+    Rsqrt,
+    Cbrt,
+    Exp,
+    Exp2,
+    Exp10,
+    Expm1,
+    Log,
+    Log2,
+    Log10,
+    Log1p,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Atan2,
+    Sinh,
+    Cosh,
+    Tanh,
+    Asinh,
+    Acosh,
+    Atanh,
+    Hypot,
+    Pow,
+    Erf,
+    Erfc,
+    Lgamma,
+    Tgamma,
+    // Int
+    Popcount,
+    Clz,
+    Ctz,
+    ReverseBits,
+    /// The high half of the product.
+    MulHi,
+    WrappingAdd,
+    WrappingSub,
+    WrappingMul,
+    WrappingNeg,
+    SaturatingAdd,
+    SaturatingSub,
+}
+
+/// An atomic read-modify-write; each returns the old value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AtomicOp {
+    Add,
+    Sub,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    CompareExchange,
+}
+
+/// An operation among the 32 lanes of a warp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WarpOp {
+    /// `shuffle(v, lane)`: the value of lane `lane % 32`
+    Shuffle,
+    /// `shuffle_up(v, d)`: of lane `l - d`, the own value if there is none
+    ShuffleUp,
+    ShuffleDown,
+    ShuffleXor,
+    /// A `u32` with bit l set where lane l's argument is true
+    Ballot,
+    Any,
+    All,
+    ReduceAdd,
+    ReduceMin,
+    ReduceMax,
+    ReduceAnd,
+    ReduceOr,
+    ReduceXor,
+}
+
+/// What a barrier hands back to every thread of the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BarrierKind {
+    /// `barrier()`
+    Block,
+    /// `barrier_any(p)`: bool
+    BlockAny,
+    /// `barrier_all(p)`: bool
+    BlockAll,
+    /// `barrier_count(p)`: i32
+    BlockCount,
+    /// `warp_barrier()`
+    Warp,
+    /// `grid_barrier()`, in a cooperative launch
+    Grid,
+}
