@@ -3,6 +3,7 @@
 //! Elements lie in row-major order without gaps. Cloning an array shares its bytes; the first write to a shared array
 //! takes a private copy, so no two variables are ever seen to change together.
 
+pub mod broadcast;
 pub mod buffer;
 pub mod element;
 pub mod item;
