@@ -215,8 +215,8 @@ fn text() {
     assert_eq!(plain(Value::of(f16::MAX)), "65500.0");
     assert_eq!(plain(Value::of(3.140625f64.to::<bf16>())), "3.14");
     assert_eq!(plain(Value::of(true)), "true");
-    assert_eq!(show(Value::of(3.14159f32), ".2"), "3.14");
-    assert_eq!(show(Value::of(-3.14159f32), "+08.2"), "-0003.14");
+    assert_eq!(show(Value::of(3.1258f32), ".2"), "3.13");
+    assert_eq!(show(Value::of(-3.1258f32), "+08.2"), "-0003.13");
     assert_eq!(show(Value::of(42), "+5"), "  +42");
     assert_eq!(show(Value::of(42), "*^6"), "**42**");
     assert_eq!(show(Value::of(42), "<6"), "42    ");
