@@ -6,7 +6,7 @@ use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{ArrayInit, Expr, LocalId, Type};
-use crate::ir::def::{self, ExprId, Extent, Id3, Layout, MemId, Memory, Place, Space, StmtKind};
+use crate::ir::def::{self, ExprId, Extent, Id3, Layout, MemId, Place, Space, StmtKind};
 use crate::lang::scalar::Value;
 
 /// What CUDA gives a thread at most.

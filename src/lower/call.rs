@@ -130,7 +130,7 @@ pub fn function<'a>(unit: &mut Unit<'a>, function: &'a typed::Fn, arguments: &[A
     let span = function.name_span;
     let typed = function.body.as_deref().ok_or_else(|| internal(span, format!("`{}` has no body", function.name)))?;
     let name = format!("{}_{}", function.name, unit.functions.len());
-    let mut body = Body::new(unit, arguments, &function.sig, &typed.locals, Emitter::new(name, span));
+    let mut body = Body::new(unit, arguments, function.sig.dims.len(), &typed.locals, Emitter::new(name, span));
     body.result = body.mono.ty(&function.result, span)?;
     let results = body.machine(&body.result, span)?;
     body.out.at(span).results(results);

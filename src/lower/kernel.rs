@@ -16,7 +16,7 @@ pub fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instance: &Ins
     let span = kernel.name_span;
     let typed = kernel.body.as_deref().ok_or_else(|| internal(span, format!("`{}` has no body", kernel.name)))?;
     let out = Emitter::new(kernel.name.as_str(), kernel.span);
-    let mut body = Body::new(unit, &instance.arguments, &kernel.sig, &typed.locals, out);
+    let mut body = Body::new(&mut *unit, &instance.arguments, kernel.sig.dims.len(), &typed.locals, out);
     body.parameters(
         &kernel.sig,
         |out, name, ty, span| out.at(span).value(name, ty),
@@ -30,7 +30,7 @@ pub fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instance: &Ins
     let mut module = module(std::mem::take(&mut unit.functions), builder, form);
     let function = module.kernel.body;
     module.functions[function].body.splice(0..0, prologue);
-    module.kernel.cooperative |= kernel.cooperative;
+    module.kernel.cooperative |= kernel.cooperative || unit.cooperative;
     module.kernel.span = kernel.name_span;
     Ok(module)
 }

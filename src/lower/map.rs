@@ -1,5 +1,7 @@
 //! A kernel that applies a function elementwise, for the host's array expressions.
 
+use std::sync::LazyLock;
+
 use super::emit::Emitter;
 use super::error::{Fallible, internal};
 use super::mono::Mono;
@@ -7,9 +9,12 @@ use super::unit::{Body, Unit};
 use super::{Function, builtin, types};
 use crate::base::arena::Arena;
 use crate::base::source::Span;
-use crate::check::typed::{Program, Signature, Type};
+use crate::check::typed::{self, Program, Type};
 use crate::ir::build::module;
 use crate::ir::def::{Access, ExprId, Form, Hint, Layout, MemId, Module, Place, StmtKind};
+
+/// The map's own body has no names.
+static NO_LOCALS: LazyLock<Arena<typed::Local>> = LazyLock::new(Arena::new);
 
 /// Where a parameter's value comes from.
 enum Source {
@@ -21,15 +26,13 @@ enum Source {
 pub fn map(unit: &mut Unit<'_>, function: &Function, params: &[(Type, bool)]) -> Fallible<Module> {
     let (name, span) = describe(unit.program, function);
     let result = result_type(unit.program, function, params, span)?;
-    let (signature, locals) = (Signature::default(), Arena::new());
-    // The functions are lowered with a body of their own; this one has neither names nor generics.
     let callee = match function {
         Function::Fn { id, arguments } => Some(unit.instance(*id, arguments, span)?),
         Function::Builtin(_) => None,
     };
     let functions = std::mem::take(&mut unit.functions);
     let types = callee.map(|id| functions[id].results.clone());
-    let mut body = Body::new(unit, &[], &signature, &locals, Emitter::new(format!("map_{name}"), span));
+    let mut body = Body::new(unit, &[], 0, &NO_LOCALS, Emitter::new(format!("map_{name}"), span));
     let mut sources = Vec::with_capacity(params.len());
     for (position, (ty, each)) in params.iter().enumerate() {
         sources.push(body.source(position, ty, *each, span)?);

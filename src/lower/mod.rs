@@ -114,8 +114,3 @@ pub fn layout(program: &Program, ty: &Type) -> Fallible<Layout> {
 pub fn leaves(program: &Program, ty: &Type) -> Fallible<Vec<(String, Ty)>> {
     types::leaves(program, ty, Span::default())
 }
-
-/// stub
-pub fn hidden_params(_program: &Program, _kernel: KernelId) -> Vec<u32> {
-    unimplemented!()
-}

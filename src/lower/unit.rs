@@ -9,7 +9,7 @@ use super::{Argument, types};
 use crate::base::arena::Arena;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{self, ConstId, FnId, LocalId, Program, Signature, Type};
+use crate::check::typed::{self, ConstId, FnId, LocalId, Program, Type};
 use crate::ir::def::{self, ExprId, ExprKind, FunctionId, Label, MemId, Scalar, Ty};
 use crate::lang::scalar::Value;
 
@@ -137,7 +137,7 @@ impl<'a, 'u> Body<'a, 'u> {
     pub fn new(
         unit: &'u mut Unit<'a>,
         arguments: &[Argument],
-        signature: &'a Signature,
+        dims: usize,
         locals: &'a Arena<typed::Local>,
         out: Emitter,
     ) -> Self {
@@ -148,7 +148,7 @@ impl<'a, 'u> Body<'a, 'u> {
             mono: Mono::new(program, arguments),
             locals,
             slots: HashMap::new(),
-            dims: vec![None; signature.dims.len()],
+            dims: vec![None; dims],
             out,
             loops: vec![],
             result: Type::Unit,
