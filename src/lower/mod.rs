@@ -27,7 +27,7 @@ mod unit;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Dim, FnId, KernelId, Program, Type};
+use crate::check::typed::{Dim, FnId, FnRef, KernelId, Program, Type};
 use crate::ir::def::{Layout, Module, Ty};
 use crate::lang::builtin::Builtin;
 use crate::lang::scalar::Value;
@@ -103,6 +103,11 @@ pub fn hidden_params(program: &Program, kernel: KernelId) -> Vec<u32> {
         })
     };
     (0..kernel.sig.dims.len() as u32).filter(|&dim| !carried(dim)).collect()
+}
+
+/// The function that a reference names, seen from an item with these compile-time arguments.
+pub fn function(program: &Program, callee: &FnRef, arguments: &[Argument]) -> Fallible<Function> {
+    mono::Mono::new(program, arguments).function(callee, Span::default())
 }
 
 /// How an element of a concrete type lies in memory; the host's arrays follow it.

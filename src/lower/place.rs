@@ -275,16 +275,6 @@ impl Target {
     fn new(root: Root, ty: Type, leaves: usize, span: Span) -> Self {
         Target { root, ty, leaves: 0..leaves, lanes: None, hint: Hint::None, span }
     }
-
-    /// The machine type of a scalar or vector target, components applied.
-    pub fn machine(&self) -> Option<Ty> {
-        let whole = types::single(&self.ty, self.span).ok()?;
-        match &self.lanes {
-            None => Some(whole),
-            Some(lanes) if lanes.len() == 1 => Some(Ty::Scalar(whole.scalar())),
-            Some(lanes) => Some(Ty::Vector(whole.scalar(), lanes.len() as u8)),
-        }
-    }
 }
 
 fn place(memory: MemId, indices: &[ExprId], leaf: usize, component: Option<u8>) -> Place {

@@ -2,6 +2,8 @@
 
 pub mod check;
 pub mod fault;
+pub mod imports;
+pub mod lower;
 pub mod run;
 pub mod syntax;
 
@@ -18,7 +20,7 @@ pub struct Page {
 
 /// All pages, chapter by chapter.
 pub fn pages() -> impl Iterator<Item = &'static Page> {
-    [syntax::PAGES, check::PAGES, run::PAGES, fault::PAGES].into_iter().flatten()
+    [syntax::PAGES, imports::PAGES, check::PAGES, lower::PAGES, run::PAGES, fault::PAGES].into_iter().flatten()
 }
 
 /// The page of a code, in any case.
