@@ -158,9 +158,9 @@ fn key(import: &ast::Import, base: Option<&Path>) -> Result<(Key, Span), Box<Dia
     match &import.source {
         ast::ImportSource::File { path, span } => match base {
             Some(base) => Ok((Key::File(normal(&base.join(path.as_str()))), *span)),
-            None => Err(Box::new(
-                Diagnostic::error("E0290", "the standard library imports no files").at(*span, "a file"),
-            )),
+            None => {
+                Err(Box::new(Diagnostic::error("E0290", "the standard library imports no files").at(*span, "a file")))
+            }
         },
         ast::ImportSource::Path(names) => {
             let span = names.iter().map(|name| name.span).reduce(Span::to).unwrap_or(import.span);

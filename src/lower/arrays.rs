@@ -163,7 +163,8 @@ impl Body<'_, '_> {
                 None => return Err(not_uniform(&declared.name, extent.span)),
             });
         }
-        let known: Option<Vec<u32>> = lowered.iter().map(|e| if let Extent::Known(n) = e { Some(*n) } else { None }).collect();
+        let known: Option<Vec<u32>> =
+            lowered.iter().map(|e| if let Extent::Known(n) = e { Some(*n) } else { None }).collect();
         if let Some(known) = known {
             check_size(&declared.name, &known, &layout, "a block", SHARED_BYTES, declared.span)?;
         }

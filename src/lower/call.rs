@@ -16,13 +16,7 @@ impl Body<'_, '_> {
         }
     }
 
-    fn call_instance(
-        &mut self,
-        id: FnId,
-        arguments: &[Argument],
-        args: &[Expr],
-        span: Span,
-    ) -> Fallible<Vec<ExprId>> {
+    fn call_instance(&mut self, id: FnId, arguments: &[Argument], args: &[Expr], span: Span) -> Fallible<Vec<ExprId>> {
         let function = self.unit.instance(id, arguments, span)?;
         let (mut values, mut memories) = (Vec::new(), Vec::new());
         for arg in args {

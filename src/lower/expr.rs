@@ -178,13 +178,7 @@ impl Body<'_, '_> {
 
     // `if`
 
-    fn if_value(
-        &mut self,
-        cond: &Expr,
-        then: &Block,
-        other: Option<&Block>,
-        expr: &Expr,
-    ) -> Fallible<Vec<ExprId>> {
+    fn if_value(&mut self, cond: &Expr, then: &Block, other: Option<&Block>, expr: &Expr) -> Fallible<Vec<ExprId>> {
         let ty = self.type_of(expr)?;
         let machine = self.machine(&ty, expr.span)?;
         if machine.is_empty() {

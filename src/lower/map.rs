@@ -73,7 +73,9 @@ impl Body<'_, '_> {
             return Ok(Source::Each(self.out.at(span).array(name, Access::In, Layout::of(leaves), 1)));
         }
         let builder = self.out.at(span);
-        Ok(Source::Same(leaves.into_iter().map(|(path, ty)| builder.value(types::leaf_name(&name, &path), ty)).collect()))
+        Ok(Source::Same(
+            leaves.into_iter().map(|(path, ty)| builder.value(types::leaf_name(&name, &path), ty)).collect(),
+        ))
     }
 }
 
@@ -90,7 +92,8 @@ fn describe(program: &Program, function: &Function) -> (String, Span) {
 fn result_type(program: &Program, function: &Function, params: &[(Type, bool)], span: Span) -> Fallible<Type> {
     match function {
         Function::Fn { id, arguments } => {
-            let function = program.fns.get(*id).ok_or_else(|| internal(span, "a map of a function that is not there"))?;
+            let function =
+                program.fns.get(*id).ok_or_else(|| internal(span, "a map of a function that is not there"))?;
             Mono::new(program, arguments).ty(&function.result, span)
         }
         Function::Builtin(builtin) => {

@@ -71,11 +71,7 @@ pub fn lower(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagn
 
 /// A kernel `threads(i: N)` over flat arrays that applies `function` elementwise: parameter k is an array of `N` elements of
 /// type `params[k].0` or, if `params[k].1` is false, a value; the last parameter, behind those of `params`, is the `out` array.
-pub fn lower_map(
-    program: &Program,
-    function: &Function,
-    params: &[(Type, bool)],
-) -> Result<Module, Vec<Diagnostic>> {
+pub fn lower_map(program: &Program, function: &Function, params: &[(Type, bool)]) -> Result<Module, Vec<Diagnostic>> {
     let mut unit = unit::Unit::new(program);
     let lowered = map::map(&mut unit, function, params);
     outcome(unit, lowered)

@@ -8,8 +8,8 @@ use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{ConstId, Expr, ExprKind, Type};
-use crate::ir::def::{ExprId, Hint, LocalId, MemId, Place, StmtKind, Ty};
 use crate::ir::def::ExprKind as IrExpr;
+use crate::ir::def::{ExprId, Hint, LocalId, MemId, Place, StmtKind, Ty};
 use crate::lang::builtin::Builtin;
 
 /// Some leaves of a variable, of an array's element, or of a value that is at hand.
@@ -123,7 +123,8 @@ impl Body<'_, '_> {
         if let Some(&memory) = self.tables.get(&id) {
             return Ok(memory);
         }
-        let constant = self.program.consts.get(id).ok_or_else(|| internal(base.span, "a constant that is not there"))?;
+        let constant =
+            self.program.consts.get(id).ok_or_else(|| internal(base.span, "a constant that is not there"))?;
         let values = self.constant_values(id, base.span)?;
         let memory = self.constant_table(&constant.name, &constant.ty, &values, constant.span)?;
         self.tables.insert(id, memory);
@@ -169,9 +170,7 @@ impl Body<'_, '_> {
                     let local = *locals.get(leaf).ok_or_else(|| internal(span, "a part that is not there"))?;
                     self.out.read(local, span)
                 }
-                Root::Value(values) => {
-                    *values.get(leaf).ok_or_else(|| internal(span, "a part that is not there"))?
-                }
+                Root::Value(values) => *values.get(leaf).ok_or_else(|| internal(span, "a part that is not there"))?,
             });
         }
         match (&target.lanes, values.as_slice()) {

@@ -253,7 +253,11 @@ impl<'a> Constants<'a> {
     }
 
     fn guarded(self, span: Span) -> Fallible<Self> {
-        if self.depth > MAX_DEPTH { Err(failed(span, "this needs its own value, or calls nest too deep")) } else { Ok(self) }
+        if self.depth > MAX_DEPTH {
+            Err(failed(span, "this needs its own value, or calls nest too deep"))
+        } else {
+            Ok(self)
+        }
     }
 }
 
@@ -337,9 +341,9 @@ fn negative(value: Value) -> bool {
 
 fn not_constant(span: Span, why: &str) -> Box<Diagnostic> {
     Box::new(
-        Diagnostic::error("E0489", "a constant cannot be computed")
-            .at(span, why)
-            .note("constants are made of literals, other constants, const parameters, operators and calls of functions"),
+        Diagnostic::error("E0489", "a constant cannot be computed").at(span, why).note(
+            "constants are made of literals, other constants, const parameters, operators and calls of functions",
+        ),
     )
 }
 

@@ -32,7 +32,8 @@ impl<'a> Constants<'a> {
                 self.step(span)?;
                 let function =
                     self.program.fns.get(id).ok_or_else(|| internal(span, "a call of a function that is not there"))?;
-                let body = function.body.as_deref().ok_or_else(|| internal(span, "a call of a function without body"))?;
+                let body =
+                    function.body.as_deref().ok_or_else(|| internal(span, "a call of a function without body"))?;
                 let mut inner = self.nested(&arguments).guarded(span)?;
                 inner.bind_dims(&function.sig, &values);
                 inner.locals = values.into_iter().enumerate().map(|(i, value)| (LocalId::new(i), value)).collect();
