@@ -1,7 +1,19 @@
 //! The standard library: modules written in Clk and carried inside the binary.
 
 /// A module by its name behind `std.`, and its text.
-pub static MODULES: &[(&str, &str)] = &[];
+#[rustfmt::skip]
+pub static MODULES: &[(&str, &str)] = &[
+    ("histogram", include_str!("../../stdlib/histogram.clk")),
+    ("image", include_str!("../../stdlib/image.clk")),
+    ("linalg", include_str!("../../stdlib/linalg.clk")),
+    ("math", include_str!("../../stdlib/math.clk")),
+    ("nn", include_str!("../../stdlib/nn.clk")),
+    ("random", include_str!("../../stdlib/random.clk")),
+    ("reduce", include_str!("../../stdlib/reduce.clk")),
+    ("scan", include_str!("../../stdlib/scan.clk")),
+    ("sort", include_str!("../../stdlib/sort.clk")),
+    ("sparse", include_str!("../../stdlib/sparse.clk")),
+];
 
 /// The text of `std.<name>`.
 pub fn text(name: &str) -> Option<&'static str> {
