@@ -10,6 +10,7 @@ mod arrays;
 mod builtin;
 mod call;
 pub mod constant;
+mod describe;
 mod emit;
 mod error;
 mod expr;
@@ -61,7 +62,7 @@ pub struct Instance {
 /// Lowers a kernel. Errors are those that only show with the arguments known (a local array of zero size, a division by a
 /// constant zero, …).
 pub fn lower(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagnostic>> {
-    let mut unit = unit::Unit::new(program);
+    let mut unit = unit::Unit::of_kernel(program, instance);
     let lowered = match program.kernels.get(instance.kernel) {
         Some(kernel) => kernel::kernel(&mut unit, kernel, instance),
         None => Err(error::internal(Span::default(), "a kernel that is not there")),

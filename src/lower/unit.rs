@@ -5,16 +5,19 @@ use std::collections::HashMap;
 use super::emit::Emitter;
 use super::error::{Fallible, internal, is_internal};
 use super::mono::Mono;
-use super::{Argument, types};
+use super::{Argument, Instance, describe, types};
 use crate::base::arena::Arena;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{self, ConstId, FnId, LocalId, Program, Type};
+use crate::check::typed::{self, ConstId, FnId, KernelId, LocalId, Program, Type};
 use crate::ir::def::{self, ExprId, ExprKind, FunctionId, Label, MemId, Scalar, Ty};
 use crate::lang::scalar::Value;
 
 /// Deeper than any chain of calls that people write; a chain of instances that never ends stops here.
 const MAX_DEPTH: usize = 128;
+
+/// How a note about compile-time arguments begins.
+const INSTANCE: &str = "this is";
 
 /// What all functions of a module share.
 pub struct Unit<'a> {
@@ -25,6 +28,8 @@ pub struct Unit<'a> {
     instances: HashMap<(FnId, Vec<Argument>), FunctionId>,
     active: Vec<(FnId, Vec<Argument>)>,
     errors: Vec<Diagnostic>,
+    /// The kernel at the top, if it is one of the program's.
+    kernel: Option<(KernelId, Vec<Argument>)>,
 }
 
 impl<'a> Unit<'a> {
@@ -37,13 +42,43 @@ impl<'a> Unit<'a> {
             instances: HashMap::new(),
             active: vec![],
             errors: vec![],
+            kernel: None,
         }
     }
 
+    pub fn of_kernel(program: &'a Program, instance: &Instance) -> Self {
+        Unit { kernel: Some((instance.kernel, instance.arguments.clone())), ..Unit::new(program) }
+    }
+
+    /// Keeps an error, with the compile-time arguments it arose for.
     pub fn report(&mut self, error: Box<Diagnostic>) {
+        let error = self.annotated(error);
         if !self.errors.contains(&error) {
             self.errors.push(*error);
         }
+    }
+
+    fn annotated(&self, error: Box<Diagnostic>) -> Box<Diagnostic> {
+        match self.instance_note() {
+            Some(note) if !error.notes.iter().any(|known| known.starts_with(INSTANCE)) => Box::new(error.note(note)),
+            _ => error,
+        }
+    }
+
+    fn instance_note(&self) -> Option<String> {
+        let (name, generics, arguments) = match (self.active.last(), &self.kernel) {
+            (Some((id, arguments)), _) => {
+                let function = self.program.fns.get(*id)?;
+                (&function.name, &function.sig.generics, arguments)
+            }
+            (None, Some((id, arguments))) => {
+                let kernel = self.program.kernels.get(*id)?;
+                (&kernel.name, &kernel.sig.generics, arguments)
+            }
+            (None, None) => return None,
+        };
+        let given = describe::arguments(self.program, generics, arguments)?;
+        Some(format!("{INSTANCE} `{name}` with {given}"))
     }
 
     pub fn has_errors(&self) -> bool {
@@ -69,6 +104,7 @@ impl<'a> Unit<'a> {
         }
         self.active.push(key.clone());
         let lowered = super::call::function(self, function, arguments);
+        let lowered = lowered.map_err(|error| self.annotated(error));
         self.active.pop();
         let lowered = self.functions.push(lowered?);
         self.instances.insert(key, lowered);
