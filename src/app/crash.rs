@@ -23,7 +23,10 @@ fn message(info: &PanicHookInfo<'_>) -> String {
     let what = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
     let place = info.location().map_or(String::from("an unknown place"), |l| format!("{}:{}", l.file(), l.line()));
     let mut text = format!("error[{CODE}]: internal error: {}\n", what.unwrap_or("no message"));
-    text += &format!("  Note: Clk {} stopped at {place}. This is a fault of Clk, not of your program.\n", env!("CARGO_PKG_VERSION"));
+    text += &format!(
+        "  Note: Clk {} stopped at {place}. This is a fault of Clk, not of your program.\n",
+        env!("CARGO_PKG_VERSION")
+    );
     text += "  Help: please report it, with the program that caused it and the lines above.\n";
     if std::env::var_os("RUST_BACKTRACE").is_some_and(|v| v != "0") {
         text += &format!("{}\n", std::backtrace::Backtrace::force_capture());

@@ -63,7 +63,8 @@ pub fn reason(error: &io::Error) -> String {
 pub fn unreadable(path: &Path, why: &str) -> Diagnostic {
     let mut diagnostic = Diagnostic::error(CODE, format!("`{}` cannot be read: {why}", path.display()));
     if path.is_dir() {
-        return diagnostic.help(format!("give a `.clk` file; `clk test {}` runs the tests of a whole folder", path.display()));
+        return diagnostic
+            .help(format!("give a `.clk` file; `clk test {}` runs the tests of a whole folder", path.display()));
     }
     if path.exists() {
         return diagnostic;

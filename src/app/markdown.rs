@@ -1,8 +1,8 @@
 //! Markdown for a terminal: enough of it for the pages of `clk explain` and for documentation comments.
 
+use crate::app::console::paint;
 use crate::base::render::Style;
 use crate::base::render::wrap;
-use crate::app::console::paint;
 
 const BOLD: &str = "1";
 const CODE: &str = "36";
@@ -83,8 +83,7 @@ mod tests {
     fn paragraphs_fold_and_code_stays() {
         let style = Style { color: false, ascii: true, width: 12 };
         let text = "# Title\none two three four\n\n```clk fails\nlet x = 1   + 2\n```\n- item one\n- item two";
-        let expected =
-            "Title\none two\nthree four\n\n    // wrong\n    let x = 1   + 2\n- item one\n- item two\n";
+        let expected = "Title\none two\nthree four\n\n    // wrong\n    let x = 1   + 2\n- item one\n- item two\n";
         assert_eq!(render(text, style), expected);
     }
 }

@@ -12,6 +12,7 @@ use crate::base::diag::Diagnostic;
 use crate::compile::{Outcome, Session};
 use crate::device::{Control, Device};
 use crate::host::interp::{Interpreter, Options, World};
+use crate::host::value::Value;
 
 /// How programs run, as the command line says.
 #[derive(Clone, Debug, Default)]
@@ -24,12 +25,8 @@ pub struct Limits {
 impl Limits {
     /// A fresh interpreter for a script with these arguments.
     pub fn interpreter(&self, interrupt: &Interrupt, args: Vec<String>) -> Interpreter {
-        let control = Control {
-            stop: interrupt.flag(),
-            max_steps: self.max_steps,
-            workers: self.workers,
-            ..Control::default()
-        };
+        let control =
+            Control { stop: interrupt.flag(), max_steps: self.max_steps, workers: self.workers, ..Control::default() };
         Interpreter::new(Options { args, control, seed: self.seed, device: simulator() })
     }
 }
@@ -79,6 +76,11 @@ pub fn run_chunks(
         interpreter.run_chunk(&compiled.session, chunk, world)?;
     }
     Ok(())
+}
+
+/// A value as a session shows it.
+pub fn shown(value: &Value) -> String {
+    format!("{value:?}")
 }
 
 /// The exit code of a run that ended with a diagnostic.

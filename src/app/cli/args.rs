@@ -81,7 +81,11 @@ fn task(matches: &ArgMatches) -> Task {
     match name {
         "run" => Task::Run {
             file: path("file"),
-            args: sub.get_many::<OsString>("args").unwrap_or_default().map(|a| a.to_string_lossy().into_owned()).collect(),
+            args: sub
+                .get_many::<OsString>("args")
+                .unwrap_or_default()
+                .map(|a| a.to_string_lossy().into_owned())
+                .collect(),
         },
         "check" => Task::Check { files: paths("files") },
         "test" => Task::Test { paths: paths("paths"), filter: one("filter") },
@@ -105,7 +109,13 @@ fn command() -> Command {
         .subcommand_required(false)
         .args_conflicts_with_subcommands(false)
         .disable_help_subcommand(true)
-        .arg(Arg::new("eval").short('e').long("eval").value_name("TEXT").help("Run TEXT as a script and print its values"))
+        .arg(
+            Arg::new("eval")
+                .short('e')
+                .long("eval")
+                .value_name("TEXT")
+                .help("Run TEXT as a script and print its values"),
+        )
         .args(global_options())
         .subcommands([run(), check(), test(), bench(), emit(), explain(), doc(), repl()])
 }
@@ -121,8 +131,16 @@ fn global_options() -> Vec<Arg> {
             .global(true)
             .value_parser(["auto", "always", "never"])
             .help("Use color [default: auto, which obeys NO_COLOR]"),
-        Arg::new("ascii").long("ascii").action(ArgAction::SetTrue).global(true).help("Draw messages with ASCII characters only"),
-        Arg::new("json").long("json").action(ArgAction::SetTrue).global(true).help("Diagnostics and results as JSON lines"),
+        Arg::new("ascii")
+            .long("ascii")
+            .action(ArgAction::SetTrue)
+            .global(true)
+            .help("Draw messages with ASCII characters only"),
+        Arg::new("json")
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .global(true)
+            .help("Diagnostics and results as JSON lines"),
         Arg::new("device").long("device").value_name("NAME").global(true).help("Where kernels run [default: sim]"),
         number("max-steps", "N", "Stop a kernel whose threads take more loop turns than this [default: no limit]")
             .value_parser(value_parser!(u64)),
@@ -159,16 +177,27 @@ fn run() -> Command {
 
 fn check() -> Command {
     Command::new("check").about("Report the mistakes of programs without running them").arg(
-        Arg::new("files").value_name("PATH").num_args(1..).required(true).value_parser(value_parser!(PathBuf)).help("Files, or folders of them"),
+        Arg::new("files")
+            .value_name("PATH")
+            .num_args(1..)
+            .required(true)
+            .value_parser(value_parser!(PathBuf))
+            .help("Files, or folders of them"),
     )
 }
 
 fn test() -> Command {
-    Command::new("test").about("Run the `test` blocks of files and folders").arg(paths("Files and folders [default: .]")).arg(filter())
+    Command::new("test")
+        .about("Run the `test` blocks of files and folders")
+        .arg(paths("Files and folders [default: .]"))
+        .arg(filter())
 }
 
 fn bench() -> Command {
-    Command::new("bench").about("Time the `bench` blocks of files and folders").arg(paths("Files and folders [default: .]")).arg(filter())
+    Command::new("bench")
+        .about("Time the `bench` blocks of files and folders")
+        .arg(paths("Files and folders [default: .]"))
+        .arg(filter())
 }
 
 fn emit() -> Command {
@@ -179,18 +208,29 @@ fn emit() -> Command {
     });
     Command::new("emit")
         .about("Show what a program becomes on its way to a device")
-        .arg(Arg::new("stage").long("stage").short('s').value_name("STAGE").value_parser(stages).help("ast, typed or ir [default: ir]"))
+        .arg(
+            Arg::new("stage")
+                .long("stage")
+                .short('s')
+                .value_name("STAGE")
+                .value_parser(stages)
+                .help("ast, typed or ir [default: ir]"),
+        )
         .arg(Arg::new("kernel").long("kernel").short('k').value_name("NAME").help("Only this kernel [default: all]"))
         .arg(file("The program"))
 }
 
 fn explain() -> Command {
-    Command::new("explain").about("Explain the code of a message, with examples").arg(Arg::new("code").value_name("CODE").help("Such as E0301; without it, all are listed"))
+    Command::new("explain")
+        .about("Explain the code of a message, with examples")
+        .arg(Arg::new("code").value_name("CODE").help("Such as E0301; without it, all are listed"))
 }
 
 fn doc() -> Command {
     Command::new("doc").about("Show the documentation of a builtin, a module or a file").arg(
-        Arg::new("name").value_name("NAME").help("A builtin (`sqrt`), a module (`std.linalg`), a member of one (`std.linalg.matmul`) or a file"),
+        Arg::new("name")
+            .value_name("NAME")
+            .help("A builtin (`sqrt`), a module (`std.linalg`), a member of one (`std.linalg.matmul`) or a file"),
     )
 }
 

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::test::duration;
 use super::{Context, check};
+use crate::app::exit;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Captured;
-use crate::app::exit;
 use crate::base::arena::Id;
 use crate::check::typed::Section;
 use crate::host::interp::BenchResult;

@@ -98,7 +98,9 @@ fn one_kernel(id: KernelId, kernel: &Kernel, session: &Session, context: &mut Co
 fn stand_in(generic: &Generic) -> Option<Argument> {
     match &generic.kind {
         GenericKind::Type { bound: Bound::Int } => Some(Argument::Type(Type::Scalar(Scalar::I32))),
-        GenericKind::Type { bound: Bound::Any | Bound::Num | Bound::Float } => Some(Argument::Type(Type::Scalar(Scalar::F32))),
+        GenericKind::Type { bound: Bound::Any | Bound::Num | Bound::Float } => {
+            Some(Argument::Type(Type::Scalar(Scalar::F32)))
+        }
         GenericKind::Const { ty: Type::Scalar(ty), default: Some(value) } => match value.kind {
             ExprKind::Int(value) if ty.is_int() => {
                 let mask = u64::MAX >> (64 - ty.bits());
@@ -108,7 +110,9 @@ fn stand_in(generic: &Generic) -> Option<Argument> {
             _ => None,
         },
         GenericKind::Const { .. } => None,
-        GenericKind::Fn { default: Some(FnRef::Builtin(builtin)), .. } => Some(Argument::Fn(Function::Builtin(*builtin))),
+        GenericKind::Fn { default: Some(FnRef::Builtin(builtin)), .. } => {
+            Some(Argument::Fn(Function::Builtin(*builtin)))
+        }
         GenericKind::Fn { default: Some(FnRef::Fn { id, generics }), .. } if generics.is_empty() => {
             Some(Argument::Fn(Function::Fn { id: *id, arguments: vec![] }))
         }

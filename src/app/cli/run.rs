@@ -31,7 +31,8 @@ pub fn stdin(args: Vec<String>, context: &mut Context) -> u8 {
             finish(compiled, args, false, context)
         }
         Err(why) => {
-            let diagnostic = crate::base::diag::Diagnostic::error(disk::CODE, format!("standard input cannot be read: {why}"));
+            let diagnostic =
+                crate::base::diag::Diagnostic::error(disk::CODE, format!("standard input cannot be read: {why}"));
             context.console.report(&diagnostic, &Session::default().sources);
             exit::FAILURE
         }
@@ -53,7 +54,7 @@ fn finish(compiled: Option<Compiled>, args: Vec<String>, show_value: bool, conte
     for chunk in compiled.chunks.clone() {
         let result = interpreter.run_chunk(&compiled.session, chunk, &mut Terminal { console: &mut context.console });
         match result {
-            Ok(Some(value)) if show_value => context.console.line(&value.to_string()),
+            Ok(Some(value)) if show_value => context.console.line(&script::shown(&value)),
             Ok(_) => {}
             Err(diagnostic) => {
                 context.console.report(&diagnostic, &compiled.session.sources);

@@ -6,9 +6,9 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::{Context, check};
+use crate::app::exit;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Captured;
-use crate::app::exit;
 use crate::base::arena::Id;
 use crate::base::diag::Diagnostic;
 use crate::check::typed::Section;
@@ -80,7 +80,13 @@ fn chosen(compiled: &Compiled, filter: Option<&str>) -> (Vec<Id<Section>>, usize
     (chosen.into_iter().map(|(id, _)| id).collect(), left.len())
 }
 
-fn one(path: &Path, id: Id<Section>, compiled: &Compiled, interpreter: &mut Interpreter, context: &mut Context) -> bool {
+fn one(
+    path: &Path,
+    id: Id<Section>,
+    compiled: &Compiled,
+    interpreter: &mut Interpreter,
+    context: &mut Context,
+) -> bool {
     let mut world = Captured::default();
     let start = Instant::now();
     let result = interpreter.run_test(&compiled.session, id, &mut world);

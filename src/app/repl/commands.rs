@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use super::Repl;
 use crate::app::cli;
+use crate::app::disk::Disk;
 use crate::check::typed::Binding;
 
 pub struct Command {
@@ -58,6 +59,25 @@ impl Repl<'_> {
         ControlFlow::Continue(())
     }
 
+    /// The type of an expression, found in a copy of the session that never runs.
+    fn type_of(&mut self, expression: &str) -> Result<String, String> {
+        if expression.is_empty() {
+            return Err("`:type` wants an expression".into());
+        }
+        let mut trial = self.session.clone();
+        let outcome = trial.add("<type>", &format!("let _type = (\n{expression}\n)"), &Disk);
+        if outcome.failed() {
+            self.context.console.report_all(&outcome.diagnostics, &trial.sources);
+            return Ok(String::new());
+        }
+        let found = trial.main.and_then(|main| match trial.program.modules.get(main)?.names.get("_type")? {
+            Binding::Global(id) => trial.program.globals.get(*id),
+            _ => None,
+        });
+        let global = found.ok_or("only an expression has a type")?;
+        Ok(format!("{:?}\n", global.ty))
+    }
+
     fn variables(&self) -> String {
         let program = &self.session.program;
         let Some(module) = self.session.main.and_then(|main| program.modules.get(main)) else { return String::new() };
@@ -67,7 +87,7 @@ impl Repl<'_> {
                 Binding::Global(id) => {
                     let value = self.interpreter.globals.get(id.index()).and_then(Option::as_ref);
                     let word = if program.globals[id].mutable { "var" } else { "let" };
-                    format!("{word} {name}: {}", value.map_or_else(|| "(no value yet)".into(), |v| v.type_text()))
+                    format!("{word} {name}: {}", value.map_or_else(|| "(no value yet)".into(), |v| v.type_name()))
                 }
                 Binding::Fn(_) => format!("fn {name}"),
                 Binding::Kernel(_) => format!("kernel {name}"),
@@ -84,7 +104,8 @@ impl Repl<'_> {
 }
 
 fn help() -> String {
-    let mut text = String::from("Statements and expressions run at once; a `;` at the end keeps a value from being printed.\n");
+    let mut text =
+        String::from("Statements and expressions run at once; a `;` at the end keeps a value from being printed.\n");
     for command in COMMANDS {
         text += &format!("  {:<18} {}\n", command.usage, command.about);
     }

@@ -32,7 +32,11 @@ impl Validator for Entry {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let text = context.input();
         let is_command = text.trim_start().starts_with(':');
-        Ok(if !is_command && syntax::is_incomplete(text) { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+        Ok(if !is_command && syntax::is_incomplete(text) {
+            ValidationResult::Incomplete
+        } else {
+            ValidationResult::Valid(None)
+        })
     }
 }
 
@@ -51,14 +55,15 @@ fn complete(before: &str, names: &[String]) -> (usize, Vec<String>) {
     {
         return (1, COMMANDS.iter().map(|c| c.name).filter(|n| n.starts_with(command)).map(str::to_string).collect());
     }
-    let start = before.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |at| {
-        at + before[at..].chars().next().map_or(1, char::len_utf8)
-    });
+    let start = before
+        .rfind(|c: char| !c.is_alphanumeric() && c != '_')
+        .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
     let word = &before[start..];
     if word.is_empty() {
         return (start, vec![]);
     }
-    let all = names.iter().map(String::as_str).chain(builtin::TABLE.iter().map(|e| e.name)).chain(KEYWORDS.iter().copied());
+    let all =
+        names.iter().map(String::as_str).chain(builtin::TABLE.iter().map(|e| e.name)).chain(KEYWORDS.iter().copied());
     let mut found: Vec<String> = all.filter(|name| name.starts_with(word)).map(str::to_string).collect();
     found.sort();
     found.dedup();

@@ -11,9 +11,9 @@ use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 
 use super::cli::Context;
-use super::world::Terminal;
 use super::disk::Disk;
-use super::exit;
+use super::world::Terminal;
+use super::{exit, script};
 use crate::compile::Session;
 use crate::host::interp::Interpreter;
 use helper::Entry;
@@ -139,7 +139,7 @@ impl<'a> Repl<'a> {
         for chunk in chunks {
             let console = &mut self.context.console;
             match self.interpreter.run_chunk(&self.session, chunk, &mut Terminal { console }) {
-                Ok(Some(value)) => self.context.console.line(&value.to_string()),
+                Ok(Some(value)) => self.context.console.line(&script::shown(&value)),
                 Ok(None) => {}
                 Err(diagnostic) => {
                     self.context.console.report(&diagnostic, &self.session.sources);
