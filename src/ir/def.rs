@@ -144,7 +144,8 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     pub name: String,
-    /// Value parameters; `ExprKind::Param(i)`. For the kernel's body: index into `Kernel::params`.
+    /// Value parameters; `ExprKind::Param(i)`. Empty for the kernel's body, whose `Param(i)` is the i-th of `Kernel::params`
+    /// (a `Value`).
     pub params: Vec<Ty>,
     /// What `Return` hands back, one per leaf; empty for unit and for kernels.
     pub results: Vec<Ty>,
@@ -202,7 +203,7 @@ pub enum Extent {
     Launch,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Expr {
     pub kind: ExprKind,
     pub ty: Ty,
@@ -245,7 +246,7 @@ pub enum Id3 {
     Global,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ExprKind {
     /// Scalar bits, zero-extended (`lang::scalar::Value`).
     Const(u64),

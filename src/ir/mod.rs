@@ -2,6 +2,7 @@
 pub mod build;
 pub mod def;
 pub mod text;
+pub mod typing;
 pub mod verify;
 
 /// What a device is given: a verified kernel, all calls inlined, and what analysis knows of it.

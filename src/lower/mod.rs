@@ -44,3 +44,8 @@ pub fn lower_map(
 ) -> Result<Module, Vec<Diagnostic>> {
     unimplemented!()
 }
+
+/// stub
+pub fn hidden_params(_program: &Program, _kernel: KernelId) -> Vec<u32> {
+    unimplemented!()
+}

@@ -71,7 +71,9 @@ pub fn write(element: &Element, bytes: &mut [u8], value: &Value) -> Outcome<()> 
 
 /// The lanes of each leaf of a value, in order.
 fn flatten(element: &Element, value: &Value, into: &mut Vec<[u64; 4]>) -> Outcome<()> {
-    let wrong = || Problem::new("E0504", format!("a value of type {} cannot be an element of type {element}", value.type_name()));
+    let wrong = || {
+        Problem::new("E0504", format!("a value of type {} cannot be an element of type {element}", value.type_name()))
+    };
     match (element, value) {
         (Element::Scalar(ty), _) => {
             let number = value.adapt(*ty).filter(|n| n.ty == *ty).ok_or_else(wrong)?;
