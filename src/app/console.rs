@@ -51,10 +51,6 @@ impl Console {
         }
     }
 
-    pub fn out_is_terminal(&self) -> bool {
-        self.out_is_terminal
-    }
-
     /// Writes to standard output, exactly this.
     pub fn print(&mut self, text: &str) {
         let written = self.out.write_all(text.as_bytes());

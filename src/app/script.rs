@@ -11,6 +11,7 @@ use super::interrupt::Interrupt;
 use crate::base::diag::Diagnostic;
 use crate::compile::{Outcome, Session};
 use crate::device::{Control, Device};
+use crate::host;
 use crate::host::interp::{Interpreter, Options, World};
 use crate::host::value::Value;
 
@@ -80,7 +81,7 @@ pub fn run_chunks(
 
 /// A value as a session shows it.
 pub fn shown(value: &Value) -> String {
-    format!("{value:?}")
+    host::format::display(value)
 }
 
 /// The exit code of a run that ended with a diagnostic.

@@ -79,14 +79,11 @@ fn task(matches: &ArgMatches) -> Task {
     let path = |id: &str| sub.get_one::<PathBuf>(id).cloned().unwrap_or_default();
     let paths = |id: &str| sub.get_many::<PathBuf>(id).unwrap_or_default().cloned().collect();
     match name {
-        "run" => Task::Run {
-            file: path("file"),
-            args: sub
-                .get_many::<OsString>("args")
-                .unwrap_or_default()
-                .map(|a| a.to_string_lossy().into_owned())
-                .collect(),
-        },
+        "run" => {
+            let mut words = sub.get_many::<OsString>("script").unwrap_or_default().cloned();
+            let file = words.next().map(PathBuf::from).unwrap_or_default();
+            Task::Run { file, args: words.map(|a| a.to_string_lossy().into_owned()).collect() }
+        }
         "check" => Task::Check { files: paths("files") },
         "test" => Task::Test { paths: paths("paths"), filter: one("filter") },
         "bench" => Task::Bench { paths: paths("paths"), filter: one("filter") },
@@ -163,15 +160,16 @@ fn filter() -> Arg {
     Arg::new("filter").long("filter").short('f').value_name("TEXT").help("Only those whose name contains TEXT")
 }
 
+/// File and arguments are one list for clap, so that nothing behind the file's name is taken for an option of `clk`.
 fn run() -> Command {
-    Command::new("run").about("Run a script").arg(file("The script, or - for standard input")).arg(
-        Arg::new("args")
-            .value_name("ARGS")
-            .num_args(0..)
+    Command::new("run").about("Run a script").override_usage("clk run [OPTIONS] FILE [ARGS]...").arg(
+        Arg::new("script")
+            .value_name("FILE [ARGS]")
+            .required(true)
+            .num_args(1..)
             .trailing_var_arg(true)
-            .allow_hyphen_values(true)
             .value_parser(value_parser!(OsString))
-            .help("What the script finds in `args`"),
+            .help("The script (- is standard input), and what it finds in `args`"),
     )
 }
 
