@@ -8,7 +8,7 @@ use clk_lang::lang::codes::{self, Page};
 use common::{diagnostics, run};
 
 /// Codes that no program can show: they come from the keyboard, the machine or a fault of Clk's own.
-const WITHOUT_EXAMPLES: &[&str] = &["E0599", "E0605", "E0790"];
+const WITHOUT_EXAMPLES: &[&str] = &["E0599", "E0605", "E0999"];
 
 /// The ```` ```clk ```` blocks of a page with what stands behind `clk`.
 fn examples(page: &Page) -> Vec<(String, String)> {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::panic::PanicHookInfo;
 
 /// The code of an internal error, for `clk explain`.
-pub const CODE: &str = "E0790";
+pub const CODE: &str = "E0999";
 
 /// Replaces the standard panic message, which speaks to Clk's developers, by one that speaks to its users.
 pub fn install() {

@@ -29,22 +29,20 @@ pub mod exit {
 }
 
 /// Stack of the thread that does the work: deep expressions and calls are walked recursively. It is only address space until
-/// it is used.
-const STACK: usize = 512 << 20;
+/// it is used; where even that is limited, less has to do.
+const STACKS: [usize; 3] = [512 << 20, 64 << 20, 8 << 20];
 
 /// The whole of the binary.
 pub fn main() -> ExitCode {
     crash::install();
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    let work = std::thread::Builder::new().name("clk".into()).stack_size(STACK).spawn(move || cli::main(arguments));
-    let code = match work.map(std::thread::JoinHandle::join) {
-        Ok(Ok(code)) => code,
-        // The panic hook has spoken.
-        Ok(Err(_)) => exit::INTERNAL,
-        Err(error) => {
-            eprintln!("error: no thread could be started: {error}");
-            exit::INTERNAL
+    for stack in STACKS {
+        let arguments = arguments.clone();
+        let work = std::thread::Builder::new().name("clk".into()).stack_size(stack).spawn(move || cli::main(arguments));
+        if let Ok(work) = work {
+            // After a panic the hook has spoken.
+            return ExitCode::from(work.join().unwrap_or(exit::INTERNAL));
         }
-    };
-    ExitCode::from(code)
+    }
+    ExitCode::from(cli::main(arguments))
 }
