@@ -20,7 +20,7 @@ pub enum Task {
     Emit { file: PathBuf, stage: Stage, kernel: Option<String> },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
-    Repl,
+    Repl { plain: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ fn task(matches: &ArgMatches) -> Task {
     if let Some(text) = matches.get_one::<String>("eval") {
         return Task::Eval { text: text.clone() };
     }
-    let Some((name, sub)) = matches.subcommand() else { return Task::Repl };
+    let Some((name, sub)) = matches.subcommand() else { return Task::Repl { plain: false } };
     let one = |id: &str| sub.get_one::<String>(id).cloned();
     let path = |id: &str| sub.get_one::<PathBuf>(id).cloned().unwrap_or_default();
     let paths = |id: &str| sub.get_many::<PathBuf>(id).unwrap_or_default().cloned().collect();
@@ -94,7 +94,7 @@ fn task(matches: &ArgMatches) -> Task {
         },
         "explain" => Task::Explain { code: one("code") },
         "doc" => Task::Doc { name: one("name") },
-        _ => Task::Repl,
+        _ => Task::Repl { plain: sub.get_flag("plain") },
     }
 }
 
@@ -233,7 +233,12 @@ fn doc() -> Command {
 }
 
 fn repl() -> Command {
-    Command::new("repl").about("Start a session: one entry at a time, results at once")
+    Command::new("repl").about("Start a session: one entry at a time, results at once").arg(
+        Arg::new("plain")
+            .long("plain")
+            .action(ArgAction::SetTrue)
+            .help("Read entries from standard input, without prompt and line editing"),
+    )
 }
 
 #[cfg(test)]

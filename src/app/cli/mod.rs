@@ -56,7 +56,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
 
 fn perform(task: Task, context: &mut Context) -> u8 {
     match task {
-        Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl => {
+        Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => {
             context.interrupt = Interrupt::listen();
         }
         Task::Check { .. } | Task::Emit { .. } | Task::Explain { .. } | Task::Doc { .. } => {}
@@ -70,7 +70,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Emit { file, stage, kernel } => emit::file(&file, stage, kernel.as_deref(), context),
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),
-        Task::Repl => repl::main(context),
+        Task::Repl { plain } => repl::main(plain, context),
     }
 }
 

@@ -4,6 +4,7 @@ mod commands;
 mod helper;
 mod history;
 
+use std::io::{BufRead, IsTerminal};
 use std::path::Path;
 
 use rustyline::error::ReadlineError;
@@ -16,6 +17,7 @@ use super::world::Terminal;
 use super::{exit, script};
 use crate::compile::Session;
 use crate::host::interp::Interpreter;
+use crate::syntax;
 use helper::Entry;
 
 const PROMPT: &str = "clk> ";
@@ -28,9 +30,12 @@ pub(super) struct Repl<'a> {
     entries: usize,
 }
 
-/// Reads entries until the end. Without a terminal, standard input is a script.
-pub fn main(context: &mut Context) -> u8 {
-    use std::io::IsTerminal;
+/// Reads entries until the end. Without a terminal, standard input is a script, unless `plain` says that it holds entries:
+/// then they are read without line editing, and nothing but their results is written.
+pub fn main(plain: bool, context: &mut Context) -> u8 {
+    if plain {
+        return Repl::new(context).read_plain();
+    }
     if !std::io::stdin().is_terminal() {
         return super::cli::run_stdin(context);
     }
@@ -81,9 +86,6 @@ impl<'a> Repl<'a> {
             }
             match editor.readline(PROMPT) {
                 Ok(entry) => {
-                    if entry.trim().is_empty() {
-                        continue;
-                    }
                     let _ = editor.add_history_entry(entry.trim_end());
                     if let Some(path) = &history {
                         // A history that cannot be kept is no reason to end the session.
@@ -101,6 +103,35 @@ impl<'a> Repl<'a> {
         }
     }
 
+    /// Entries from standard input, one by one.
+    fn read_plain(&mut self) -> u8 {
+        let mut entry = String::new();
+        for line in std::io::stdin().lock().lines() {
+            let line = match line {
+                Ok(line) => line,
+                Err(error) => {
+                    let complaint = format!("error: standard input cannot be read: {}", super::disk::reason(&error));
+                    self.context.console.error_line(&complaint);
+                    return exit::FAILURE;
+                }
+            };
+            entry += &line;
+            if !entry.trim_start().starts_with(':') && syntax::is_incomplete(&entry) {
+                entry.push('\n');
+                continue;
+            }
+            if self.enter(&std::mem::take(&mut entry)).is_break() {
+                return exit::OK;
+            }
+            self.context.console.flush();
+        }
+        if !entry.trim().is_empty() {
+            // What the end of the input cut short is a mistake like any other.
+            let _ = self.enter(&entry);
+        }
+        exit::OK
+    }
+
     /// What completion may offer: the session's own names.
     fn names(&self) -> Vec<String> {
         let module = self.session.main.and_then(|main| self.session.program.modules.get(main));
@@ -109,7 +140,11 @@ impl<'a> Repl<'a> {
 
     /// Does what an entry says: a command or a piece of program.
     pub(super) fn enter(&mut self, entry: &str) -> std::ops::ControlFlow<()> {
-        match entry.trim().strip_prefix(':') {
+        let trimmed = entry.trim();
+        if trimmed.is_empty() {
+            return std::ops::ControlFlow::Continue(());
+        }
+        match trimmed.strip_prefix(':') {
             Some(command) => self.command(command),
             None => {
                 self.program(entry);
@@ -119,6 +154,7 @@ impl<'a> Repl<'a> {
     }
 
     fn program(&mut self, text: &str) {
+        self.context.interrupt.clear();
         self.entries += 1;
         let before = (self.session.clone(), self.interpreter.globals.clone());
         let name = format!("<entry {}>", self.entries);
@@ -135,7 +171,6 @@ impl<'a> Repl<'a> {
 
     /// Runs chunks and prints their values; false after a failure was reported.
     fn run(&mut self, chunks: std::ops::Range<usize>) -> bool {
-        self.context.interrupt.clear();
         for chunk in chunks {
             let console = &mut self.context.console;
             match self.interpreter.run_chunk(&self.session, chunk, &mut Terminal { console }) {
