@@ -3,6 +3,7 @@
 pub mod check;
 pub mod fault;
 pub mod run;
+pub mod script;
 pub mod syntax;
 
 /// One code.
@@ -18,7 +19,7 @@ pub struct Page {
 
 /// All pages, chapter by chapter.
 pub fn pages() -> impl Iterator<Item = &'static Page> {
-    [syntax::PAGES, check::PAGES, run::PAGES, fault::PAGES].into_iter().flatten()
+    [syntax::PAGES, check::PAGES, run::PAGES, script::PAGES, fault::PAGES].into_iter().flatten()
 }
 
 /// The page of a code, in any case.
