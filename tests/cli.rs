@@ -206,3 +206,39 @@ fn a_closed_pipe_is_no_failure() {
     let output = child.wait_with_output().expect("clk ends");
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"".as_slice()));
 }
+
+/// Sends Ctrl-C to a script that has begun an endless loop, and gives its exit code and messages.
+#[cfg(unix)]
+fn interrupted(script: &str) -> (Option<i32>, String) {
+    use std::process::{Command, Stdio};
+    let folder = folder_with(&[("a.clk", &format!("save(\"begun.npy\", [1])\n{script}"))]);
+    let child =
+        clk(folder.path()).args(["run", "a.clk"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("clk starts");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !folder.path().join("begun.npy").exists() {
+        assert!(std::time::Instant::now() < deadline, "the script begins");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
+    assert!(sent.success());
+    let output = child.wait_with_output().expect("clk ends");
+    (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_stops_a_script() {
+    let (code, err) = interrupted("var n = 0\nloop { n = 1 - n }\n");
+    assert_eq!(code, Some(130));
+    assert!(err.contains("E0599") && err.contains("a.clk:3"), "{err}");
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_stops_a_kernel() {
+    let kernel = "kernel spin(out y: [i32; N]) threads(i: N) {\n    var n = 1\n    while n != 0 { n = n * 3 }\n    y[i] = n\n}\n";
+    let (code, err) = interrupted(&format!("{kernel}spin(N = 64)\n"));
+    assert_eq!(code, Some(130));
+    assert!(err.contains("a.clk"), "{err}");
+}
