@@ -345,12 +345,4 @@ save("result.npy", [1.0, 2.0])
 ```
 "#,
     },
-    Page {
-        code: "E0999",
-        title: "a fault of Clk itself",
-        text: r#"
-Something in Clk went wrong that no program should be able to cause. Please report it, with the program and the whole message;
-a smaller program that shows it helps most. Results printed before the message are as good as ever.
-"#,
-    },
 ];
