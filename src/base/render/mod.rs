@@ -118,9 +118,9 @@ fn framed(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
     .with_labels(labels.iter().map(|label| {
         let color = if label.primary { severity_color(diagnostic.severity) } else { Color::Blue };
         let drawn = ariadne::Label::new(place(label)).with_color(color);
-        // A label without a text still underlines its place.
+        // Ariadne does not even underline a place that it has nothing to say about.
         let text = spell(&excerpt::one_line(&label.text), style);
-        if text.is_empty() { drawn } else { drawn.with_message(text) }
+        drawn.with_message(if text.is_empty() { "here".into() } else { text })
     }));
     let (help, notes) = remarks(diagnostic, sources, style);
     report.with_helps(help);
