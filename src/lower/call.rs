@@ -18,15 +18,44 @@ impl Body<'_, '_> {
 
     fn call_instance(&mut self, id: FnId, arguments: &[Argument], args: &[Expr], span: Span) -> Fallible<Vec<ExprId>> {
         let function = self.unit.instance(id, arguments, span)?;
-        let (mut values, mut memories) = (Vec::new(), Vec::new());
-        for arg in args {
+        let (mut values, mut memories, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, arg) in args.iter().enumerate() {
             if self.is_array(arg) {
                 memories.push(self.array(arg)?);
+            } else if self.hands_back(id, position) {
+                let target = self.target(arg)?;
+                values.extend(self.load(&target)?);
+                targets.push((target, arg));
             } else {
                 values.extend(self.value(arg)?);
             }
         }
-        self.call_lowered(function, values, memories, span)
+        let mut results = self.call_lowered(function, values, memories, span)?;
+        for (target, arg) in targets.iter().rev() {
+            let ty = self.type_of(arg)?;
+            let count = self.machine(&ty, arg.span)?.len();
+            let last = results.split_off(results.len().saturating_sub(count));
+            self.store(target, &last, arg.span)?;
+        }
+        Ok(results)
+    }
+
+    /// Whether a function's parameter is a value that the caller gets back.
+    fn hands_back(&self, id: FnId, position: usize) -> bool {
+        let param = self.program.fns.get(id).and_then(|f| f.sig.params.get(position));
+        param.is_some_and(|p| p.access != typed::Access::In)
+    }
+
+    /// The last values of `inout` parameters, in order.
+    pub fn values_back(&mut self, span: Span) -> Fallible<Vec<ExprId>> {
+        let mut values = Vec::new();
+        for id in self.handed_back.clone() {
+            let Slot::Variable(locals) = self.slot(id, span)? else {
+                return Err(internal(span, "an `inout` parameter that is no variable"));
+            };
+            values.extend(locals.into_iter().map(|local| self.out.read(local, span)));
+        }
+        Ok(values)
     }
 
     pub fn call_lowered(
@@ -65,7 +94,15 @@ impl Body<'_, '_> {
                 ty => {
                     let leaves = types::leaves(self.program, &ty, param.span)?;
                     let named = leaves.into_iter().map(|(path, ty)| (types::leaf_name(&param.name, &path), ty));
-                    Slot::Value(named.map(|(name, ty)| value(&mut self.out, name, ty, param.span)).collect())
+                    let values: Vec<ExprId> =
+                        named.map(|(name, machine)| value(&mut self.out, name, machine, param.span)).collect();
+                    if param.access != typed::Access::In {
+                        let id = LocalId::new(position);
+                        self.handed_back.push(id);
+                        self.variable_slot(id, &ty, values, param.span)?;
+                        continue;
+                    }
+                    Slot::Value(values)
                 }
             };
             self.slots.insert(LocalId::new(position), slot);
@@ -101,11 +138,20 @@ impl Body<'_, '_> {
     pub fn function_body(&mut self, body: &typed::Body) -> Fallible<()> {
         let span = body.root.tail.as_ref().map_or(body.root.span, |tail| tail.span);
         let result = self.result.clone();
-        if self.machine(&result, span)?.is_empty() {
+        let plain = self.machine(&result, span)?.is_empty();
+        if plain && self.handed_back.is_empty() {
             return self.effects(&body.root);
         }
-        let values = self.block(&body.root)?;
-        let values = if values.is_empty() { self.unreachable(&result, span)? } else { values };
+        let mut values = if plain {
+            self.effects(&body.root)?;
+            vec![]
+        } else {
+            self.block(&body.root)?
+        };
+        if values.is_empty() && !plain {
+            values = self.unreachable(&result, span)?;
+        }
+        values.extend(self.values_back(span)?);
         self.out.stmt(StmtKind::Return(values), span);
         Ok(())
     }
@@ -126,7 +172,13 @@ pub fn function<'a>(unit: &mut Unit<'a>, function: &'a typed::Fn, arguments: &[A
     let name = format!("{}_{}", function.name, unit.functions.len());
     let mut body = Body::new(unit, arguments, function.sig.dims.len(), &typed.locals, Emitter::new(name, span));
     body.result = body.mono.ty(&function.result, span)?;
-    let results = body.machine(&body.result, span)?;
+    let mut results = body.machine(&body.result, span)?;
+    for param in function.sig.params.iter().filter(|p| p.access != typed::Access::In) {
+        let ty = body.mono.ty(&param.ty, param.span)?;
+        if !matches!(ty, Type::Array(_)) {
+            results.extend(body.machine(&ty, param.span)?);
+        }
+    }
     body.out.at(span).results(results);
     body.parameters(
         &function.sig,

@@ -71,13 +71,14 @@ impl Body<'_, '_> {
     }
 
     fn return_(&mut self, value: Option<&Expr>, span: Span) -> Fallible<()> {
-        let values = match value {
+        let mut values = match value {
             Some(value) => {
                 let ty = self.result.clone();
                 self.value_as(value, &ty)?
             }
             None => vec![],
         };
+        values.extend(self.values_back(span)?);
         self.out.stmt(def::StmtKind::Return(values), span);
         Ok(())
     }
@@ -139,7 +140,7 @@ impl Body<'_, '_> {
         }
     }
 
-    fn variable_slot(&mut self, id: LocalId, ty: &Type, values: Vec<ExprId>, span: Span) -> Fallible<()> {
+    pub fn variable_slot(&mut self, id: LocalId, ty: &Type, values: Vec<ExprId>, span: Span) -> Fallible<()> {
         let declared = self.local(id, span)?;
         let mut locals = Vec::with_capacity(values.len());
         for ((path, machine), value) in types::leaves(self.program, ty, span)?.into_iter().zip(values) {

@@ -167,6 +167,8 @@ pub struct Body<'a, 'u> {
     /// Arrays of constants, filled where the function begins.
     pub tables: HashMap<ConstId, MemId>,
     pub prologue: def::Block,
+    /// Value parameters that are `inout`: their last values are handed back behind the result.
+    pub handed_back: Vec<LocalId>,
 }
 
 impl<'a, 'u> Body<'a, 'u> {
@@ -190,6 +192,7 @@ impl<'a, 'u> Body<'a, 'u> {
             result: Type::Unit,
             tables: HashMap::new(),
             prologue: vec![],
+            handed_back: vec![],
             fixed: HashMap::new(),
         }
     }
