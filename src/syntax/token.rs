@@ -312,7 +312,18 @@ impl Tok {
         use Tok::*;
         matches!(
             self,
-            Name | Int | Float | True | False | StrEnd | RParen | RBracket | RBrace | Break | Continue | Return | PlusPlus
+            Name | Int
+                | Float
+                | True
+                | False
+                | StrEnd
+                | RParen
+                | RBracket
+                | RBrace
+                | Break
+                | Continue
+                | Return
+                | PlusPlus
         )
     }
 

@@ -241,8 +241,26 @@ mod tests {
         assert_eq!(
             kinds(r#""a {f("b{c}")[1]:.3}{{d}}""#),
             [
-                StrStart, StrText, InterpOpen, Name, LParen, StrStart, StrText, InterpOpen, Name, InterpClose, StrEnd,
-                RParen, LBracket, Int, RBracket, Format, InterpClose, StrText, StrEnd, Newline
+                StrStart,
+                StrText,
+                InterpOpen,
+                Name,
+                LParen,
+                StrStart,
+                StrText,
+                InterpOpen,
+                Name,
+                InterpClose,
+                StrEnd,
+                RParen,
+                LBracket,
+                Int,
+                RBracket,
+                Format,
+                InterpClose,
+                StrText,
+                StrEnd,
+                Newline
             ]
         );
     }

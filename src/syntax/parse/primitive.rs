@@ -337,11 +337,7 @@ pub fn mark(inp: &mut Input<'_, '_>) -> Mark {
 
 /// Recovers from a failed statement: notes the mistake and skips to the statement's end, which is not taken. `from` is where the
 /// statement began; its span comes back.
-pub fn recover<'t, 'p>(
-    inp: &mut Input<'t, 'p>,
-    mark: &Mark,
-    from: Checkpoint<'t, 'p, &'t [Token], usize>,
-) -> Span {
+pub fn recover<'t, 'p>(inp: &mut Input<'t, 'p>, mark: &Mark, from: Checkpoint<'t, 'p, &'t [Token], usize>) -> Span {
     let errors = std::mem::take(&mut inp.state().errors);
     inp.rewind(from);
     let state = inp.state();
