@@ -327,6 +327,12 @@ impl Tok {
         )
     }
 
+    /// A statement keyword on the line behind this token begins another statement, whatever this one still waits for.
+    pub fn needs_statement_end(self) -> bool {
+        use Tok::*;
+        !matches!(self, Doc | Unroll | NoUnroll | Newline | Semi | LBrace)
+    }
+
     /// A line that starts with this token continues the one before: no statement starts with it.
     pub fn continues_line(self) -> bool {
         use Tok::*;
