@@ -15,9 +15,15 @@ impl Generator {
     pub(super) fn kernel_body(&mut self) {
         self.mark();
         let cooperative = self.grid && self.random.one_in(12);
-        self.statements(0);
+        while self.budget > 0 {
+            self.statements(0);
+        }
+        if self.risks > 0 {
+            self.risk();
+        }
         if cooperative {
             self.exchange_through_grid();
+            self.budget = 5;
             self.statements(0);
         }
         for own in self.own.clone() {
@@ -590,9 +596,6 @@ impl Generator {
     /// Every thread writes its place of an array in global memory, and behind a grid barrier reads another one.
     fn exchange_through_grid(&mut self) {
         let Some(own) = self.own.iter().find(|own| own.access == Access::InOut).cloned() else { return };
-        if self.budget == 0 {
-            self.budget = 3;
-        }
         self.write_own(&own, 0);
         self.mark();
         self.b.barrier(BarrierKind::Grid, None);

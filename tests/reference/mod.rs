@@ -7,6 +7,8 @@
 
 mod eval;
 mod memory;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use std::collections::HashMap;
