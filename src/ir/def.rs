@@ -9,7 +9,7 @@
 
 use crate::base::arena::{Arena, Id, Side};
 use crate::base::source::Span;
-use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, UnaryOp, WarpOp};
+use crate::lang::ops::{AtomicOp, BarrierKind, BinaryOp, MathFn, UnaryOp, WarpOp};
 pub use crate::lang::scalar::Scalar;
 
 pub type ExprId = Id<Expr>;
@@ -333,6 +333,29 @@ impl BinOp {
         use BinOp::*;
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
     }
+
+    /// The operator of the language that computes the same; `And`, `Or` and `Xor` are the strict ones.
+    pub fn operator(self) -> BinaryOp {
+        match self {
+            BinOp::Add => BinaryOp::Add,
+            BinOp::Sub => BinaryOp::Sub,
+            BinOp::Mul => BinaryOp::Mul,
+            BinOp::Div => BinaryOp::Div,
+            BinOp::Rem => BinaryOp::Rem,
+            BinOp::Pow => BinaryOp::Pow,
+            BinOp::And => BinaryOp::BitAnd,
+            BinOp::Or => BinaryOp::BitOr,
+            BinOp::Xor => BinaryOp::BitXor,
+            BinOp::Shl => BinaryOp::Shl,
+            BinOp::Shr => BinaryOp::Shr,
+            BinOp::Eq => BinaryOp::Eq,
+            BinOp::Ne => BinaryOp::Ne,
+            BinOp::Lt => BinaryOp::Lt,
+            BinOp::Le => BinaryOp::Le,
+            BinOp::Gt => BinaryOp::Gt,
+            BinOp::Ge => BinaryOp::Ge,
+        }
+    }
 }
 
 pub type Block = Vec<Stmt>;
@@ -455,6 +478,9 @@ pub enum Part {
 }
 
 /// How a value may differ between the threads of a block.
+///
+/// What can be affine, all of it `i32` or `u32` and modulo 2^32: `Id(Thread | Global)`, `Index`, a `Read` of an affine local,
+/// the sum, difference and negation of such, their product with a uniform value, `Convert` and `Bitcast` between the two types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Variance {
     /// The same for all threads of a block that reach it together.

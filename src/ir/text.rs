@@ -29,25 +29,10 @@ pub use print::{print, print_spans};
 
 use crate::ir::def::{Axis, BinOp, Id3};
 
-const OPERATORS: [(BinOp, &str); 17] = [
-    (BinOp::Add, "+"),
-    (BinOp::Sub, "-"),
-    (BinOp::Mul, "*"),
-    (BinOp::Div, "/"),
-    (BinOp::Rem, "%"),
-    (BinOp::Pow, "**"),
-    (BinOp::And, "&"),
-    (BinOp::Or, "|"),
-    (BinOp::Xor, "^"),
-    (BinOp::Shl, "<<"),
-    (BinOp::Shr, ">>"),
-    (BinOp::Eq, "=="),
-    (BinOp::Ne, "!="),
-    (BinOp::Lt, "<"),
-    (BinOp::Le, "<="),
-    (BinOp::Gt, ">"),
-    (BinOp::Ge, ">="),
-];
+const OPERATORS: [BinOp; 17] = {
+    use BinOp::*;
+    [Add, Sub, Mul, Div, Rem, Pow, And, Or, Xor, Shl, Shr, Eq, Ne, Lt, Le, Gt, Ge]
+};
 
 const IDS: [(Id3, &str); 5] = [
     (Id3::Thread, "thread"),

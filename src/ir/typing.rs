@@ -4,7 +4,7 @@ use crate::ir::def::{BinOp, Place, Ty};
 use crate::ir::def::{Function, Layout};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, UnaryOp, WarpOp};
-use crate::lang::scalar::Scalar;
+use crate::lang::scalar::{Scalar, dynamic};
 
 pub const BOOL: Ty = Ty::Scalar(Scalar::Bool);
 pub const I32: Ty = Ty::Scalar(Scalar::I32);
@@ -62,20 +62,6 @@ pub fn binary(op: BinOp, left: Ty, right: Ty) -> Result<Ty, String> {
     Ok(if op.is_comparison() { left.with_scalar(Scalar::Bool) } else { left })
 }
 
-/// How many arguments a function takes.
-pub fn arity(function: MathFn) -> usize {
-    use MathFn::*;
-    match function {
-        Clamp | Fma => 3,
-        Min | Max | Copysign | Atan2 | Hypot | Pow | MulHi | WrappingAdd | WrappingSub | WrappingMul
-        | SaturatingAdd | SaturatingSub => 2,
-        Abs | Sign | Sqrt | Floor | Ceil | Round | Trunc | Fract | IsNan | IsInf | IsFinite | Rsqrt | Cbrt | Exp
-        | Exp2 | Exp10 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh
-        | Tanh | Asinh | Acosh | Atanh | Erf | Erfc | Lgamma | Tgamma | Popcount | Clz | Ctz | ReverseBits
-        | WrappingNeg => 1,
-    }
-}
-
 fn math_takes(function: MathFn, s: Scalar) -> bool {
     use MathFn::*;
     match function {
@@ -88,7 +74,7 @@ fn math_takes(function: MathFn, s: Scalar) -> bool {
 
 pub fn math(function: MathFn, args: &[Ty]) -> Result<Ty, String> {
     let called = Builtin::Math(function).name();
-    let arity = arity(function);
+    let arity = dynamic::arity(function);
     need(args.len() == arity, || format!("{called} takes {arity} arguments, not {}", args.len()))?;
     let Some(&first) = args.first() else { return Err(format!("{called} without arguments")) };
     need(args.iter().all(|&a| a == first) && math_takes(function, first.scalar()), || {

@@ -22,7 +22,8 @@ pub fn common_shape(operands: &[(&str, &[usize])]) -> Outcome<Vec<usize>> {
 
 /// The operand at `position` does not fit one before it at `axis` of the result.
 fn mismatch(operands: &[(&str, &[usize])], position: usize, axis: usize, rank: usize) -> Problem {
-    let extent = |shape: &[usize]| (axis + shape.len()).checked_sub(rank).and_then(|own| shape.get(own).map(|&n| (own, n)));
+    let extent =
+        |shape: &[usize]| (axis + shape.len()).checked_sub(rank).and_then(|own| shape.get(own).map(|&n| (own, n)));
     let earlier = operands.iter().take(position).find(|(_, shape)| extent(shape).is_some_and(|(_, n)| n != 1));
     let (Some((first, a)), Some((second, b))) = (earlier, operands.get(position)) else {
         return Problem::new("E0501", "the shapes of the operands do not fit together");

@@ -178,8 +178,11 @@ pub fn out_of_range(index: i64, axis: usize, len: usize, rank: usize) -> Problem
 }
 
 fn slice_out_of_range(start: i64, end: i64, axis: usize, len: usize, rank: usize) -> Problem {
-    let problem = Problem::new("E0502", format!("the slice {start}..{end} does not lie in its axis"))
-        .label(format!("{} has {}", axis_name(axis, rank), elements(len)));
+    let problem = Problem::new("E0502", format!("the slice {start}..{end} does not lie in its axis")).label(format!(
+        "{} has {}",
+        axis_name(axis, rank),
+        elements(len)
+    ));
     match start.min(end) < 0 {
         true => problem.help(format!("count from the end with `{} - n`: indices start at 0", length_source(axis))),
         false => problem.help(format!("leave the end off to take the rest: `x[{start}..]`")),
@@ -355,7 +358,7 @@ mod tests {
         assert_eq!(before, counting(&[2, 3]));
         let long = Value::Array(Array::from_items(&[7, 8]).unwrap());
         assert_eq!(a.assign(&[], &long).unwrap_err().code, "E0501");
-        assert_eq!(a.assign(&[], &Value::f32(1.0)).unwrap_err().code, "E0504");
+        assert_eq!(a.assign(&[], &Value::of(1.0f32)).unwrap_err().code, "E0504");
     }
 
     #[test]

@@ -549,7 +549,7 @@ impl Parser {
     fn infix(&mut self, scope: &mut Reading) -> Parsed<ExprKind> {
         let left = self.operand(scope)?;
         let op = match self.next() {
-            Some(Token::Punctuation(p)) => value_of(&OPERATORS, p),
+            Some(Token::Punctuation(p)) => OPERATORS.into_iter().find(|op| op.operator().symbol() == p),
             _ => None,
         };
         let op = op.ok_or("expected an operator")?;

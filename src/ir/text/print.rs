@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use half::{bf16, f16};
 
-use super::{AXES, COMPONENTS, IDS, OPERATORS, is_identifier, word_of};
+use super::{AXES, COMPONENTS, IDS, is_identifier, word_of};
 use crate::base::arena::{Arena, Id};
 use crate::base::source::Span;
 use crate::ir::compact::tree_size;
@@ -256,7 +256,7 @@ impl Printer<'_> {
             ExprKind::Unary { op: UnaryOp::Neg, value } => format!("neg {}", operand(*value)),
             ExprKind::Unary { op: UnaryOp::Not, value } => format!("not {}", operand(*value)),
             ExprKind::Binary { op, left, right } => {
-                format!("{} {} {}", operand(*left), word_of(&OPERATORS, op), operand(*right))
+                format!("{} {} {}", operand(*left), op.operator().symbol(), operand(*right))
             }
             ExprKind::Math { function, args } => format!("{}({})", Builtin::Math(*function).name(), list(args)),
             ExprKind::Select { cond, then, other } => {
