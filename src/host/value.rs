@@ -104,23 +104,28 @@ pub struct Timing {
 
 impl Value {
     pub fn bool(value: bool) -> Value {
-        Value::Scalar(scalar::Value { ty: Scalar::Bool, bits: u64::from(value) })
+        Value::of(value)
     }
 
     pub fn i32(value: i32) -> Value {
-        Value::Scalar(scalar::Value { ty: Scalar::I32, bits: u64::from(value as u32) })
+        Value::of(value)
     }
 
     pub fn i64(value: i64) -> Value {
-        Value::Scalar(scalar::Value { ty: Scalar::I64, bits: value as u64 })
+        Value::of(value)
     }
 
     pub fn f32(value: f32) -> Value {
-        Value::Scalar(scalar::Value { ty: Scalar::F32, bits: u64::from(value.to_bits()) })
+        Value::of(value)
     }
 
     pub fn f64(value: f64) -> Value {
-        Value::Scalar(scalar::Value { ty: Scalar::F64, bits: value.to_bits() })
+        Value::of(value)
+    }
+
+    /// A scalar of the Rust type's scalar type: `Value::of(1.0f32)`.
+    pub fn of<T: scalar::Element>(value: T) -> Value {
+        Value::Scalar(scalar::Value::of(value))
     }
 
     pub fn str(text: impl Into<SmolStr>) -> Value {
@@ -135,15 +140,19 @@ impl Value {
         }
     }
 
+    /// The number of a scalar of known type.
+    pub fn as_scalar(&self) -> Option<scalar::Value> {
+        match self {
+            Value::Scalar(number) => Some(*number),
+            _ => None,
+        }
+    }
+
     /// The integer, of whatever integer type.
     pub fn as_int(&self) -> Option<i128> {
         match self {
             Value::Int(n) => Some(*n),
-            Value::Scalar(v) if v.ty.is_signed() => {
-                let unused = 64 - v.ty.bits();
-                Some(i128::from((v.bits << unused) as i64 >> unused))
-            }
-            Value::Scalar(v) if v.ty.is_unsigned() => Some(i128::from(v.bits)),
+            Value::Scalar(v) if v.ty.is_int() => v.as_integer(),
             _ => None,
         }
     }
@@ -153,7 +162,7 @@ impl Value {
     pub fn adapt(&self, to: Scalar) -> Option<scalar::Value> {
         match self {
             Value::Scalar(number) => Some(*number),
-            Value::Int(n) => int_literal(*n, to),
+            Value::Int(n) => number_literal(*n, to),
             Value::Float(x) => float_literal(*x, to),
             _ => None,
         }
@@ -164,9 +173,9 @@ impl Value {
         match self {
             Value::Int(n) => [Scalar::I32, Scalar::I64, Scalar::U64]
                 .into_iter()
-                .find_map(|ty| int_literal(n, ty))
+                .find_map(|ty| scalar::Value::from_integer(ty, n))
                 .map_or(Value::Float(n as f64).settled(), Value::Scalar),
-            Value::Float(x) => Value::f32(x as f32),
+            Value::Float(x) => Value::of(x as f32),
             other => other,
         }
     }
@@ -196,33 +205,11 @@ impl Value {
 }
 
 /// The integer as a number of this type, if it fits.
-pub fn int_literal(n: i128, to: Scalar) -> Option<scalar::Value> {
-    use Scalar::*;
-    let bits = match to {
-        Bool => return None,
-        I8 => u64::from(i8::try_from(n).ok()? as u8),
-        I16 => u64::from(i16::try_from(n).ok()? as u16),
-        I32 => u64::from(i32::try_from(n).ok()? as u32),
-        I64 => i64::try_from(n).ok()? as u64,
-        U8 => u64::from(u8::try_from(n).ok()?),
-        U16 => u64::from(u16::try_from(n).ok()?),
-        U32 => u64::from(u32::try_from(n).ok()?),
-        U64 => u64::try_from(n).ok()?,
-        F32 => u64::from((n as f32).to_bits()),
-        F16 | Bf16 | F64 => return float_literal(n as f64, to),
-    };
-    Some(scalar::Value { ty: to, bits })
+fn number_literal(n: i128, to: Scalar) -> Option<scalar::Value> {
+    if to == Scalar::Bool { None } else { scalar::Value::from_integer(to, n) }
 }
 
 /// The float as a number of this float type.
-pub fn float_literal(x: f64, to: Scalar) -> Option<scalar::Value> {
-    use Scalar::*;
-    let bits = match to {
-        F16 => u64::from(half::f16::from_f64(x).to_bits()),
-        Bf16 => u64::from(half::bf16::from_f64(x).to_bits()),
-        F32 => u64::from((x as f32).to_bits()),
-        F64 => x.to_bits(),
-        Bool | I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64 => return None,
-    };
-    Some(scalar::Value { ty: to, bits })
+fn float_literal(x: f64, to: Scalar) -> Option<scalar::Value> {
+    to.is_float().then(|| scalar::Value::of(x).to_type(to))
 }

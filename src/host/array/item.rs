@@ -1,25 +1,10 @@
 //! The Rust types that the scalars of arrays are viewed as.
 
-use bytemuck::Pod;
-use half::{bf16, f16};
+use bytemuck::{CheckedBitPattern, NoUninit};
 
-use crate::lang::scalar::Scalar;
+use crate::lang::scalar;
 
-/// A Rust type with the bits of one scalar type (`bool` has none: its bytes have to be 0 or 1).
-pub trait Item: Pod + Send + Sync {
-    const SCALAR: Scalar;
-}
+/// A Rust type with the bits of one scalar type. Of bytes it is checked that they are some value of it (a `bool` is 0 or 1).
+pub trait Item: scalar::Element + CheckedBitPattern + NoUninit {}
 
-macro_rules! items {
-    ($($rust:ty => $scalar:ident),* $(,)?) => {
-        $(impl Item for $rust {
-            const SCALAR: Scalar = Scalar::$scalar;
-        })*
-    };
-}
-
-items! {
-    i8 => I8, i16 => I16, i32 => I32, i64 => I64,
-    u8 => U8, u16 => U16, u32 => U32, u64 => U64,
-    f16 => F16, bf16 => Bf16, f32 => F32, f64 => F64,
-}
+impl<T: scalar::Element + CheckedBitPattern + NoUninit> Item for T {}

@@ -8,34 +8,22 @@ use crate::host::value::{Record, Value, Vector};
 use crate::ir::def::{Leaf, Ty};
 use crate::lang::scalar::{self, Scalar};
 
-/// A scalar's bits from its bytes, zero-extended.
-pub fn read_bits(bytes: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    let n = bytes.len().min(8);
-    if let (Some(to), Some(from)) = (word.get_mut(..n), bytes.get(..n)) {
-        to.copy_from_slice(from);
-    }
-    u64::from_le_bytes(word)
-}
-
 /// Writes a scalar's bits as its bytes.
-pub fn write_bits(bytes: &mut [u8], bits: u64) {
-    for (place, byte) in bytes.iter_mut().zip(bits.to_le_bytes()) {
-        *place = byte;
-    }
+fn write_bits(bytes: &mut [u8], bits: u64) {
+    bytes.iter_mut().zip(bits.to_le_bytes()).for_each(|(place, byte)| *place = byte);
 }
 
 /// The element whose bytes these are.
 pub fn read(element: &Element, bytes: &[u8]) -> Value {
     match element {
-        Element::Scalar(ty) => Value::Scalar(scalar::Value { ty: *ty, bits: read_bits(bytes) }),
+        Element::Scalar(ty) => Value::Scalar(scalar::Value::from_bytes(*ty, bytes)),
         Element::Vector(ty, lanes) => Value::Vector(read_vector(*ty, *lanes, bytes)),
         Element::Record(record) => read_record(record, &record.layout.leaves, bytes),
     }
 }
 
 fn read_vector(ty: Scalar, lanes: u8, bytes: &[u8]) -> Vector {
-    let bits = bytes.chunks_exact(ty.size()).map(read_bits);
+    let bits = bytes.chunks_exact(ty.size()).map(|lane| scalar::Value::from_bytes(ty, lane).bits);
     Vector::new(ty, bits.take(usize::from(lanes)))
 }
 

@@ -61,11 +61,11 @@ impl Array {
         Array::from_bytes(T::SCALAR, shape, bytemuck::cast_slice(items))
     }
 
-    /// An array of truth values in row-major order.
-    pub fn from_bools(bools: impl ExactSizeIterator<Item = bool>, shape: &[usize]) -> Outcome<Array> {
-        let mut array = Array::zeros(Scalar::Bool, shape)?;
-        for (place, value) in array.bytes_mut()?.iter_mut().zip(bools) {
-            *place = u8::from(value);
+    /// An array whose scalars `fill` writes (lanes of vectors side by side); they are zero before.
+    pub fn build<T: Item>(element: Element, shape: &[usize], fill: impl FnOnce(&mut [T])) -> Outcome<Array> {
+        let mut array = Array::zeros(element, shape)?;
+        if let Some(items) = array.items_mut()? {
+            fill(items);
         }
         Ok(array)
     }
@@ -128,7 +128,7 @@ impl Array {
         if self.scalar() != Some(T::SCALAR) {
             return None;
         }
-        bytemuck::try_cast_slice(self.bytes()).ok()
+        bytemuck::checked::try_cast_slice(self.bytes()).ok()
     }
 
     /// The scalars for writing.
@@ -136,12 +136,12 @@ impl Array {
         if self.scalar() != Some(T::SCALAR) {
             return Ok(None);
         }
-        Ok(bytemuck::try_cast_slice_mut(self.bytes_mut()?).ok())
+        Ok(bytemuck::checked::try_cast_slice_mut(self.bytes_mut()?).ok())
     }
 
-    /// The truth values, 0 or 1, of an array of `bool` (or vectors of it).
-    pub fn bools(&self) -> Option<&[u8]> {
-        (self.scalar() == Some(Scalar::Bool)).then(|| self.bytes())
+    /// The same bytes as elements of another type of the same size; nothing if the sizes differ.
+    pub fn reinterpret(&self, element: Element) -> Option<Array> {
+        (element.size() == self.element.size()).then(|| Array { element, ..self.clone() })
     }
 
     /// The same elements in another shape of as many.

@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(before, counting(&[2, 3]));
         let long = Value::Array(Array::from_items(&[7, 8]).unwrap());
         assert_eq!(a.assign(&[], &long).unwrap_err().code, "E0501");
-        assert_eq!(a.assign(&[], &Value::f32(1.0)).unwrap_err().code, "E0504");
+        assert_eq!(a.assign(&[], &Value::of(1.0f32)).unwrap_err().code, "E0504");
     }
 
     #[test]
