@@ -10,7 +10,8 @@ use super::exit;
 use super::interrupt::Interrupt;
 use crate::base::diag::Diagnostic;
 use crate::compile::{Outcome, Session};
-use crate::device::{Control, Device};
+use crate::device::Control;
+use crate::device::sim::Simulator;
 use crate::host;
 use crate::host::interp::{Interpreter, Options, World};
 use crate::host::value::Value;
@@ -28,12 +29,8 @@ impl Limits {
     pub fn interpreter(&self, interrupt: &Interrupt, args: Vec<String>) -> Interpreter {
         let control =
             Control { stop: interrupt.flag(), max_steps: self.max_steps, workers: self.workers, ..Control::default() };
-        Interpreter::new(Options { args, control, seed: self.seed, device: simulator() })
+        Interpreter::new(Options { args, control, seed: self.seed, device: Arc::new(Simulator::default()) })
     }
-}
-
-fn simulator() -> Arc<dyn Device> {
-    unimplemented!()
 }
 
 /// A program that was compiled, and the chunks to run.
