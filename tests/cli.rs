@@ -212,8 +212,12 @@ fn a_closed_pipe_is_no_failure() {
 fn interrupted(script: &str) -> (Option<i32>, String) {
     use std::process::{Command, Stdio};
     let folder = folder_with(&[("a.clk", &format!("save(\"begun.npy\", [1])\n{script}"))]);
-    let child =
-        clk(folder.path()).args(["run", "a.clk"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("clk starts");
+    let child = clk(folder.path())
+        .args(["run", "a.clk"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("clk starts");
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while !folder.path().join("begun.npy").exists() {
         assert!(std::time::Instant::now() < deadline, "the script begins");

@@ -24,7 +24,8 @@ fn entries_go_on_over_lines() {
 
 #[test]
 fn a_kernel_is_defined_and_launched() {
-    let ran = session("kernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }\nsum(inc([1, 2, 3]))\n");
+    let ran =
+        session("kernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }\nsum(inc([1, 2, 3]))\n");
     assert_eq!(ran.out, "9\n", "{}", ran.err);
 }
 
@@ -43,7 +44,9 @@ fn names_may_be_defined_again() {
 
 #[test]
 fn commands() {
-    let ran = session("let n = 3\n:vars\n:type n + 1\n:type [1.0, 2.0]\n:doc sqrt\n:explain E0701\n:nosuch\n:reset\n:vars\n:quit\n1\n");
+    let ran = session(
+        "let n = 3\n:vars\n:type n + 1\n:type [1.0, 2.0]\n:doc sqrt\n:explain E0701\n:nosuch\n:reset\n:vars\n:quit\n1\n",
+    );
     assert!(ran.out.starts_with("let n: i32\ni32\n[f32; 2]\n"), "{}", ran.out);
     assert!(ran.out.contains("square root") && ran.out.contains("E0701: "), "{}", ran.out);
     assert!(ran.err.contains("no command `:nosuch`"), "{}", ran.err);

@@ -201,7 +201,7 @@ impl StmtKind {
 }
 
 /// Calls `f` with every statement, outer ones before inner ones, in order.
-pub fn each_stmt<'a>(block: &'a Block, f: &mut impl FnMut(&'a Stmt)) {
+pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
     for stmt in block {
         f(stmt);
         for inner in stmt.kind.blocks() {

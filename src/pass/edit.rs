@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::visit::{each_stmt, each_stmt_mut};
-use crate::lang::scalar::{Scalar, Value};
+use crate::lang::scalar::Value;
 
 /// A new expression; the caller sees to its `Let`.
 pub fn push(function: &mut Function, kind: ExprKind, ty: Ty, span: Span) -> ExprId {
@@ -80,7 +80,7 @@ pub fn rename_all(function: &mut Function, renames: &Renames) {
 }
 
 /// The locals that a block writes, counters included.
-pub fn written(block: &Block) -> FxHashSet<LocalId> {
+pub fn written(block: &[Stmt]) -> FxHashSet<LocalId> {
     let mut out = FxHashSet::default();
     each_stmt(block, &mut |stmt| match &stmt.kind {
         StmtKind::Write { local, .. } | StmtKind::For { local, .. } => {
@@ -153,9 +153,3 @@ pub fn in_bounds(function: &Function, place: &Place) -> bool {
             _ => false,
         })
 }
-
-pub fn is_int(ty: Ty) -> bool {
-    ty.scalar().is_int()
-}
-
-pub const I32: Scalar = Scalar::I32;

@@ -2,10 +2,20 @@
 //!
 //! [`pipeline::STANDARD`] is the list; each pass is a file that says what it does and why that changes no answer and no fault.
 
+mod choose;
+mod cse;
+mod dead;
 mod edit;
 pub mod facts;
+mod forward;
+mod hoist;
 mod inline;
 pub mod pipeline;
+mod scalarise;
+mod simplify;
+mod structure;
+mod tidy;
+mod unroll;
 
 use crate::ir::Prepared;
 use crate::ir::def::Module;

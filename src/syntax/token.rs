@@ -312,8 +312,25 @@ impl Tok {
         use Tok::*;
         matches!(
             self,
-            Name | Int | Float | True | False | StrEnd | RParen | RBracket | RBrace | Break | Continue | Return | PlusPlus
+            Name | Int
+                | Float
+                | True
+                | False
+                | StrEnd
+                | RParen
+                | RBracket
+                | RBrace
+                | Break
+                | Continue
+                | Return
+                | PlusPlus
         )
+    }
+
+    /// A statement keyword on the line behind this token begins another statement, whatever this one still waits for.
+    pub fn needs_statement_end(self) -> bool {
+        use Tok::*;
+        !matches!(self, Doc | Unroll | NoUnroll | Newline | Semi | LBrace)
     }
 
     /// A line that starts with this token continues the one before: no statement starts with it.

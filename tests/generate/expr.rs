@@ -3,7 +3,7 @@
 use clk_lang::ir::def::*;
 use clk_lang::ir::typing;
 use clk_lang::lang::ops::{MathFn, UnaryOp};
-use clk_lang::lang::scalar::{Scalar, Value};
+use clk_lang::lang::scalar::{Scalar, Value, dynamic};
 
 use super::{Generator, Readable};
 
@@ -26,7 +26,7 @@ const INTEGER_FUNCTIONS: [MathFn; 11] = [
     MathFn::SaturatingAdd,
     MathFn::SaturatingSub,
 ];
-const FLOAT_FUNCTIONS: [MathFn; 35] = [
+const FLOAT_FUNCTIONS: [MathFn; 37] = [
     MathFn::Sqrt,
     MathFn::Fma,
     MathFn::Floor,
@@ -62,6 +62,8 @@ const FLOAT_FUNCTIONS: [MathFn; 35] = [
     MathFn::Pow,
     MathFn::Erf,
     MathFn::Erfc,
+    MathFn::Lgamma,
+    MathFn::Tgamma,
 ];
 
 impl Generator {
@@ -229,7 +231,7 @@ impl Generator {
     fn function_of(&mut self, functions: &[MathFn], ty: Ty, x: ExprId, depth: usize, uniform: bool) -> ExprId {
         let function = self.random.pick(functions);
         let mut args = vec![x];
-        while args.len() < typing::arity(function) {
+        while args.len() < dynamic::arity(function) {
             let arg = self.expr(ty, depth, uniform);
             // The sign of a NaN is none's business.
             args.push(if function == MathFn::Copysign { self.no_nan(arg) } else { arg });

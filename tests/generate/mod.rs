@@ -19,13 +19,14 @@ use clk_lang::lang::scalar::{Scalar, Value};
 
 use random::Random;
 
+#[derive(Clone)]
 pub struct Program {
     pub module: Module,
     pub extents: Extents,
     pub arguments: Vec<Argument>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Argument {
     Value(Vec<Value>),
     Array { layout: Layout, shape: Vec<u32>, bytes: Vec<u8>, write: bool },
@@ -197,7 +198,7 @@ pub fn program(seed: u64) -> Program {
     g.in_function = false;
     let (form, extents) = g.geometry();
     g.signature(extents);
-    g.risks = if g.random.one_in(6) { 1 } else { 0 };
+    g.risks = g.random.one_in(4).into();
     g.budget = g.random.between(4, 28);
     g.kernel_body();
     let Generator { b, arguments, .. } = g;

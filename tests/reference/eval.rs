@@ -3,34 +3,11 @@
 use clk_lang::base::source::Span;
 use clk_lang::device::FaultKind;
 use clk_lang::ir::def::*;
-use clk_lang::lang::ops::BinaryOp;
 use clk_lang::lang::scalar::dynamic::{self, Failure};
 use clk_lang::lang::scalar::{Scalar, Value};
 
 use super::memory::{Store, Val};
 use super::thread::{Stop, Thread, World};
-
-fn source_operator(op: BinOp) -> BinaryOp {
-    match op {
-        BinOp::Add => BinaryOp::Add,
-        BinOp::Sub => BinaryOp::Sub,
-        BinOp::Mul => BinaryOp::Mul,
-        BinOp::Div => BinaryOp::Div,
-        BinOp::Rem => BinaryOp::Rem,
-        BinOp::Pow => BinaryOp::Pow,
-        BinOp::And => BinaryOp::BitAnd,
-        BinOp::Or => BinaryOp::BitOr,
-        BinOp::Xor => BinaryOp::BitXor,
-        BinOp::Shl => BinaryOp::Shl,
-        BinOp::Shr => BinaryOp::Shr,
-        BinOp::Eq => BinaryOp::Eq,
-        BinOp::Ne => BinaryOp::Ne,
-        BinOp::Lt => BinaryOp::Lt,
-        BinOp::Le => BinaryOp::Le,
-        BinOp::Gt => BinaryOp::Gt,
-        BinOp::Ge => BinaryOp::Ge,
-    }
-}
 
 impl Thread<'_> {
     /// The value of an expression that a `Let` or a statement has computed, or of one that needs none.
@@ -155,7 +132,7 @@ fn binary(op: BinOp, ty: Ty, left: Val, right: Val, span: Span) -> Result<Val, S
     if let Some(lane) = right.values().position(zero) {
         return Err((FaultKind::DivisionByZero { left: left.lane(lane) }, span));
     }
-    let op = source_operator(op);
+    let op = op.operator();
     lanes(ty, |i| dynamic::binary(op, left.lane(i), right.lane(i)), span)
 }
 

@@ -117,11 +117,12 @@ impl Machine<'_> {
         let Some(cond) = args.first() else { return Ok(()) };
         let value = self.eval(frame, cond)?;
         let wrong = match &value {
-            Value::Array(array) => match array.bools().map(|b| b.iter().position(|&b| b == 0)) {
-                Some(None) => return Ok(()),
-                Some(Some(first)) => Some((array.clone(), first)),
-                None => None,
-            },
+            Value::Array(array) if array.scalar() == Some(Scalar::Bool) => {
+                match array.bytes().iter().position(|&b| b == 0) {
+                    None => return Ok(()),
+                    Some(first) => Some((array.clone(), first)),
+                }
+            }
             other if other.as_bool() == Some(true) => return Ok(()),
             _ => None,
         };
@@ -136,7 +137,7 @@ impl Machine<'_> {
         let mut diagnostic = Diagnostic::error("E0530", title).at(cond.span, "this is not true");
         if let Some((array, first)) = wrong {
             let at = index_text(first, array.shape());
-            let count = array.bools().map_or(0, |b| b.iter().filter(|&&b| b == 0).count());
+            let count = array.bytes().iter().filter(|&&b| b == 0).count();
             let others =
                 if count > 1 { format!(", and {} more of {}", count - 1, array.count()) } else { String::new() };
             diagnostic = diagnostic.note(format!("it fails at {at}{others}"));

@@ -6,7 +6,7 @@ use crate::check::typed::{Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
 use crate::host::array::SliceSpec;
 use crate::host::ops;
 use crate::host::problem::Problem;
-use crate::host::value::{Range, Record, Value, float_literal, int_literal};
+use crate::host::value::{Range, Record, Value};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
@@ -133,7 +133,7 @@ impl Machine<'_> {
 
     fn int_literal(&mut self, frame: &Frame, value: i128, ty: &Type, span: Span) -> Eval {
         match self.concrete(frame, ty) {
-            Type::Scalar(s) => match int_literal(value, s) {
+            Type::Scalar(s) => match Value::Int(value).adapt(s) {
                 Some(number) => Ok(Value::Scalar(number)),
                 None => Err(self.broken(span, "an integer literal that does not fit its type")),
             },
@@ -144,7 +144,7 @@ impl Machine<'_> {
 
     fn float_literal(&mut self, frame: &Frame, value: f64, ty: &Type, span: Span) -> Eval {
         match self.concrete(frame, ty) {
-            Type::Scalar(s) => match float_literal(value, s) {
+            Type::Scalar(s) => match Value::Float(value).adapt(s) {
                 Some(number) => Ok(Value::Scalar(number)),
                 None => Err(self.broken(span, "a float literal of an integer type")),
             },

@@ -2,7 +2,7 @@
 
 use crate::base::diag::Diagnostic;
 use crate::check::typed::{Block, Expr, ExprKind, OnDevice, Pattern, Stmt, StmtKind, Type};
-use crate::host::value::{Value, int_literal};
+use crate::host::value::Value;
 
 use super::frame::Frame;
 use super::{Eval, Machine, Signal};
@@ -105,7 +105,7 @@ impl Machine<'_> {
                 if !more {
                     return Ok(());
                 }
-                let Some(item) = int_literal(i.into(), scalar) else { return Ok(()) };
+                let Some(item) = Value::Int(i.into()).adapt(scalar) else { return Ok(()) };
                 frame.set(var, Value::Scalar(item));
                 if self.turn(frame, body)? {
                     return Ok(());

@@ -5,8 +5,7 @@ use crate::base::source::Span;
 use crate::check::typed::{Expr, FnRef, Type};
 use crate::device::{Arg, Extents};
 use crate::host::array::Array;
-use crate::host::array::shape_text;
-use crate::host::problem::{Outcome, Problem};
+use crate::host::array::broadcast::{broadcast_to, common_shape};
 use crate::host::value::Value;
 use crate::lower::{self, Argument, Function};
 
@@ -62,12 +61,13 @@ impl Machine<'_> {
 
     /// All array arguments broadcast to one shape; scalars stay.
     fn common_shape(&mut self, args: &[Expr], values: Vec<Value>, span: Span) -> Eval<(Vec<Value>, Vec<usize>)> {
-        let mut shape: Vec<usize> = Vec::new();
-        for (value, arg) in values.iter().zip(args) {
-            if let Value::Array(array) = value {
-                shape = broadcast(&shape, array.shape()).map_err(|p| self.problem(p, arg.span))?;
-            }
-        }
+        let names: Vec<String> = (1..=values.len()).map(|k| format!("argument {k}")).collect();
+        let arrays: Vec<(&str, &[usize])> = values
+            .iter()
+            .zip(&names)
+            .filter_map(|(v, name)| if let Value::Array(a) = v { Some((name.as_str(), a.shape())) } else { None })
+            .collect();
+        let shape = common_shape(&arrays).map_err(|p| self.problem(p, args.first().map_or(span, |a| a.span)))?;
         if shape.iter().product::<usize>() > i32::MAX as usize {
             let diagnostic =
                 Diagnostic::error("E0520", "the arrays are too large for one launch").at(span, "applied here");
@@ -76,7 +76,10 @@ impl Machine<'_> {
         let mut fitted = Vec::with_capacity(values.len());
         for value in values {
             fitted.push(match value {
-                Value::Array(array) => Value::Array(spread(array, &shape).map_err(|p| self.problem(p, span))?),
+                Value::Array(array) => match broadcast_to(&array, &shape) {
+                    Some(repeated) => Value::Array(repeated.map_err(|p| self.problem(p, span))?),
+                    None => return Err(self.broken(span, "an array that does not fit the common shape")),
+                },
                 other => other,
             });
         }
@@ -125,47 +128,4 @@ impl Machine<'_> {
         };
         Ok((function, params, result))
     }
-}
-
-/// The shape that both broadcast to, as NumPy has it: axes are matched from the last, and 1 stretches.
-fn broadcast(a: &[usize], b: &[usize]) -> Outcome<Vec<usize>> {
-    let rank = a.len().max(b.len());
-    let at = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
-    let fit = |axis| match (at(a, axis), at(b, axis)) {
-        (x, y) if x == y || y == 1 => Ok(x),
-        (1, y) => Ok(y),
-        _ => Err(Problem::new("E0501", format!("shapes {} and {} do not match", shape_text(a), shape_text(b)))),
-    };
-    (0..rank).map(fit).collect()
-}
-
-/// The array repeated along the axes that it lacks or has one element on.
-fn spread(array: Array, shape: &[usize]) -> Outcome<Array> {
-    if array.shape() == shape {
-        return Ok(array);
-    }
-    let size = array.element().size();
-    let mut strides = vec![0; shape.len()];
-    let mut stride = size;
-    for (to, &extent) in strides.iter_mut().rev().zip(array.shape().iter().rev()) {
-        *to = if extent == 1 { 0 } else { stride };
-        stride *= extent;
-    }
-    let mut out = Array::zeros(array.element().clone(), shape)?;
-    let mut at = vec![0; shape.len()];
-    let from = array.bytes();
-    for place in out.bytes_mut()?.chunks_exact_mut(size.max(1)) {
-        let offset: usize = at.iter().zip(&strides).map(|(i, s)| i * s).sum();
-        if let Some(item) = from.get(offset..offset + size) {
-            place.copy_from_slice(item);
-        }
-        for (i, &extent) in at.iter_mut().zip(shape).rev() {
-            *i += 1;
-            if *i < extent {
-                break;
-            }
-            *i = 0;
-        }
-    }
-    Ok(out)
 }

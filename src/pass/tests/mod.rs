@@ -2,6 +2,10 @@
 
 mod facts;
 mod inline;
+mod locals;
+mod loops;
+mod pipeline;
+mod values;
 
 use super::pipeline::STANDARD;
 use crate::ir::compact::compact;

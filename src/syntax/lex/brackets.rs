@@ -134,7 +134,9 @@ impl Reader<'_> {
             diagnostic = diagnostic.note(format!("{others} more {} open around it", plural(others)));
         }
         let edit = self.span(end, end);
-        let diagnostic = if kind == Tok::LBrace { diagnostic } else {
+        let diagnostic = if kind == Tok::LBrace {
+            diagnostic
+        } else {
             diagnostic.fix(format!("insert `{wanted}`"), edit, wanted, Applicability::MaybeIncorrect)
         };
         self.report(diagnostic);
@@ -188,7 +190,7 @@ impl Reader<'_> {
 }
 
 /// Keywords that start a statement and nothing else.
-fn starts_statement(kind: Tok) -> bool {
+pub(super) fn starts_statement(kind: Tok) -> bool {
     use Tok::*;
     matches!(kind, Let | Var | Shared | For | While | Loop | Return | Break | Continue | Kernel | Import | Test | Bench)
 }

@@ -103,7 +103,7 @@ fn range(inp: &mut Input<'_, '_>, start: usize, from: Option<Expr>) -> Parsed<Ex
     let inclusive = bump(inp).kind == Tok::DotDotEq;
     let next = peek(inp);
     let body_next = next == Tok::LBrace && inp.state().in_head;
-    let word_next = at_word(inp, "step") && peek_at(inp, 1).starts_expression() && peek_at(inp, 1) != Tok::LParen;
+    let word_next = at_word(inp, "step") && step_follows(inp);
     let has_end = next.starts_expression() && next != Tok::DotDot && !body_next && !word_next;
     let end = if has_end || inclusive { Some(Box::new(binary(inp, OR)?)) } else { None };
     let step = if at_word(inp, "step") {
@@ -115,6 +115,16 @@ fn range(inp: &mut Input<'_, '_>, start: usize, from: Option<Expr>) -> Parsed<Ex
     grow(inp)?;
     let span = span_from(inp, start);
     Ok(Expr { kind: ExprKind::Range { start: from.map(Box::new), end, inclusive, step }, span })
+}
+
+/// Whether the `step` that is next is the keyword of a range without end; in `0..step step 2` it is a name.
+fn step_follows(inp: &mut Input<'_, '_>) -> bool {
+    let at = here(inp) + 1;
+    let state = inp.state();
+    let next = state.token(at);
+    next.kind.starts_expression()
+        && !matches!(next.kind, Tok::LParen | Tok::LBracket | Tok::LBrace)
+        && state.text_of(next) != "step"
 }
 
 /// Operators that bind at least as tightly as `min`.
@@ -168,7 +178,13 @@ fn report_chain(inp: &mut Input<'_, '_>, first: Token, second: Token, left: &Exp
         .at(second.span(file), "a second comparison")
         .because(first.span(file), "this one already gives a `bool`");
     if let ExprKind::Binary { right: middle, .. } = &left.kind {
-        let fixed = format!("{} && {} {} {}", slice(left.span), slice(middle.span), slice(second.span(file)), slice(right.span));
+        let fixed = format!(
+            "{} && {} {} {}",
+            slice(left.span),
+            slice(middle.span),
+            slice(second.span(file)),
+            slice(right.span)
+        );
         let whole = left.span.to(right.span);
         diagnostic = diagnostic.help(format!("compare twice: `{fixed}`")).fix(
             "join two comparisons with `&&`",
@@ -338,7 +354,9 @@ fn word(inp: &mut Input<'_, '_>, start: usize) -> Parsed<Expr> {
     let text = inp.state().text_of(token);
     let kind = match text {
         "time" if peek(inp) == Tok::LBrace && !inp.state().in_head => ExprKind::Time(block(inp)?),
-        "True" | "False" | "TRUE" | "FALSE" | "None" | "null" | "nil" | "nullptr" | "NULL" => foreign_word(inp, token, text),
+        "True" | "False" | "TRUE" | "FALSE" | "None" | "null" | "nil" | "nullptr" | "NULL" => {
+            foreign_word(inp, token, text)
+        }
         _ => ExprKind::Name(inp.state().name_of(token)),
     };
     Ok(Expr { kind, span: span_from(inp, start) })
@@ -353,15 +371,18 @@ fn foreign_word(inp: &mut Input<'_, '_>, token: Token, text: &str) -> ExprKind {
         "true" | "false" => {
             let title = format!("write `{lower}`");
             let truth = ExprKind::Bool(lower == "true");
-            say(inp, error.at(span, "truth values are lower case").fix(title, span, lower, Applicability::MachineApplicable));
+            say(
+                inp,
+                error.at(span, "truth values are lower case").fix(title, span, lower, Applicability::MachineApplicable),
+            );
             truth
         }
         _ => {
             say(
                 inp,
-                error
-                    .at(span, "there is no empty value")
-                    .help("every value has its type; mark a missing one by a value of your choice, for example `-1` or `0.0`"),
+                error.at(span, "there is no empty value").help(
+                    "every value has its type; mark a missing one by a value of your choice, for example `-1` or `0.0`",
+                ),
             );
             ExprKind::Error
         }

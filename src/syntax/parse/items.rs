@@ -8,12 +8,12 @@ use super::types::{annotation, generics, params, path, result, ty};
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::syntax::ast::{
-    Const, Expr, ExprKind, Field, Fn, Geometry, Import, ImportSource, ImportWhat, Item, ItemKind, Kernel, Name, Pattern,
-    Section, StmtKind, Struct,
+    Const, Expr, ExprKind, Field, Fn, Geometry, Import, ImportSource, ImportWhat, Item, ItemKind, Kernel, Name,
+    Pattern, Section, StmtKind, Struct,
 };
 use crate::syntax::token::{Tok, Token};
-use chumsky::primitive::custom;
 use chumsky::Parser;
+use chumsky::primitive::custom;
 
 /// What stands between two statement ends at the top of a file: usually one item.
 pub fn piece(inp: &mut Input<'_, '_>, quiet: bool) -> Parsed<Vec<Item>> {
