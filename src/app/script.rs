@@ -10,8 +10,8 @@ use super::exit;
 use super::interrupt::Interrupt;
 use crate::base::diag::Diagnostic;
 use crate::compile::{Outcome, Session};
-use crate::device::Control;
 use crate::device::sim::Simulator;
+use crate::device::{Control, Device};
 use crate::host;
 use crate::host::interp::{Interpreter, Options, World};
 use crate::host::value::Value;
@@ -29,8 +29,12 @@ impl Limits {
     pub fn interpreter(&self, interrupt: &Interrupt, args: Vec<String>) -> Interpreter {
         let control =
             Control { stop: interrupt.flag(), max_steps: self.max_steps, workers: self.workers, ..Control::default() };
-        Interpreter::new(Options { args, control, seed: self.seed, device: Arc::new(Simulator::default()) })
+        Interpreter::new(Options { args, control, seed: self.seed, device: simulator() })
     }
+}
+
+fn simulator() -> Arc<dyn Device> {
+    Arc::new(Simulator::default())
 }
 
 /// A program that was compiled, and the chunks to run.
