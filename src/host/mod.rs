@@ -1,5 +1,8 @@
 //! Layer 6: values, arrays and the script interpreter.
 pub mod array;
+pub mod files;
+pub mod format;
 pub mod ops;
+pub mod picture;
 pub mod problem;
 pub mod value;
