@@ -135,35 +135,32 @@ fn scientific(number: scalar::Value) -> (String, i64) {
     (mantissa.to_string(), exponent.parse().unwrap_or(0))
 }
 
-/// `1.50e-07`: all with as many digits as the longest.
+/// `1.50e-07`: all with as many digits as the longest needs.
 fn exponential(numbers: &[scalar::Value]) -> Vec<String> {
-    let fraction = |number: &scalar::Value| match number.as_f64().is_finite() {
-        true => {
-            rounded(*number, PRECISION).0.split_once('.').map_or(0, |(_, digits)| digits.trim_end_matches('0').len())
-        }
+    let needed = |number: &scalar::Value| match number.as_f64().is_finite() {
+        true => scientific(*number).0.split_once('.').map_or(0, |(_, digits)| digits.len()),
         false => 0,
     };
-    let digits = numbers.iter().map(fraction).max().unwrap_or(0);
+    // A number cut off at the precision may end in zeros.
+    let cut = |number: &scalar::Value| match needed(number) {
+        n if n > PRECISION => {
+            let text = format!("{:.PRECISION$e}", number.as_f64());
+            let digits = text.split_once('e').map_or("", |(mantissa, _)| mantissa);
+            digits.split_once('.').map_or(0, |(_, digits)| digits.trim_end_matches('0').len())
+        }
+        n => n,
+    };
+    let digits = numbers.iter().map(cut).max().unwrap_or(0);
     let text = |number: &scalar::Value| {
-        if !number.as_f64().is_finite() {
+        let wide = number.as_f64();
+        if !wide.is_finite() {
             return format::plain(*number);
         }
-        let (mantissa, exponent) = rounded(*number, digits);
-        let point = if mantissa.contains('.') { "" } else { "." };
-        let missing = digits - mantissa.split_once('.').map_or(0, |(_, digits)| digits.len());
-        let sign = if exponent < 0 { '-' } else { '+' };
-        format!("{mantissa}{point}{}e{sign}{:02}", "0".repeat(missing), exponent.unsigned_abs())
+        let text = format!("{wide:.digits$e}");
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let exponent: i64 = exponent.parse().unwrap_or(0);
+        let (point, sign) = (if digits == 0 { "." } else { "" }, if exponent < 0 { '-' } else { '+' });
+        format!("{mantissa}{point}e{sign}{:02}", exponent.unsigned_abs())
     };
     numbers.iter().map(text).collect()
-}
-
-/// The fewest digits that read back, but no more than `most` behind the point.
-fn rounded(number: scalar::Value, most: usize) -> (String, i64) {
-    let (mantissa, exponent) = scientific(number);
-    if mantissa.split_once('.').is_none_or(|(_, digits)| digits.len() <= most) {
-        return (mantissa, exponent);
-    }
-    let text = format!("{:.most$e}", number.as_f64());
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    (mantissa.to_string(), exponent.parse().unwrap_or(0))
 }

@@ -95,6 +95,7 @@ fn row(steps: Vec<Step>, indent: usize, width: usize, texts: &mut impl Iterator<
         let length = word.chars().count();
         let space = usize::from(position > 0);
         if position > 0 && column + space + length > limit {
+            lines.truncate(lines.trim_end().len());
             lines.push('\n');
             lines.push_str(&" ".repeat(indent));
             column = indent;
