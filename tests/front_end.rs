@@ -100,7 +100,9 @@ fn operators_bind_as_in_rust() {
     check("-x ** 2", "do\n  -\n    **\n      x\n      2");
     check("2 ** -x ** 3", "do\n  **\n    2\n    -\n      **\n        x\n        3");
     check("a ** b ** c", "do\n  **\n    a\n    **\n      b\n      c");
-    check("!a.b && -c[0] < d | e", "
+    check(
+        "!a.b && -c[0] < d | e",
+        "
         do
           &&
             !
@@ -113,9 +115,12 @@ fn operators_bind_as_in_rust() {
                   0
               |
                 d
-                e");
+                e",
+    );
     check("a @ b + c", "do\n  +\n    @\n      a\n      b\n    c");
-    check("x[a + 1 ..= b step 2, .., ..3]", "
+    check(
+        "x[a + 1 ..= b step 2, .., ..3]",
+        "
         do
           index
             x
@@ -131,12 +136,15 @@ fn operators_bind_as_in_rust() {
             ..
             ..
               to
-                3");
+                3",
+    );
 }
 
 #[test]
 fn strings_have_values_inside() {
-    check(r#"print("a\t{x:.3} {f("in{y}")} {{z}}")"#, r#"
+    check(
+        r#"print("a\t{x:.3} {f("in{y}")} {{z}}")"#,
+        r#"
         do
           call
             print
@@ -152,12 +160,15 @@ fn strings_have_values_inside() {
                     "in"
                     value
                       y
-              " {z}""#);
+              " {z}""#,
+    );
 }
 
 #[test]
 fn a_block_has_the_value_of_its_last_expression() {
-    check("fn f(x: f32) -> f32 {\n  let y = x;\n  y\n}", "
+    check(
+        "fn f(x: f32) -> f32 {\n  let y = x;\n  y\n}",
+        "
         fn f
           param x: f32
           result f32
@@ -165,7 +176,8 @@ fn a_block_has_the_value_of_its_last_expression() {
             let y
               x
             value
-              y");
+              y",
+    );
     check("fn f() { g(); }", "fn f\n  body\n    do quietly\n      call\n        g");
 }
 
@@ -179,7 +191,9 @@ fn tuples_fields_and_launches() {
 
 #[test]
 fn else_if_chains_and_continued_blocks() {
-    check("let x = if a { 1 } else if b { 2 } else { 3 }", "
+    check(
+        "let x = if a { 1 } else if b { 2 } else { 3 }",
+        "
         let x
           if
             a
@@ -195,8 +209,11 @@ fn else_if_chains_and_continued_blocks() {
                 else
                   block
                     value
-                      3");
-    check("if a { 1 } else { 2 }\n-3", "
+                      3",
+    );
+    check(
+        "if a { 1 } else { 2 }\n-3",
+        "
         do
           if
             a
@@ -209,16 +226,20 @@ fn else_if_chains_and_continued_blocks() {
                   2
         do
           -
-            3");
+            3",
+    );
 }
 
 #[test]
 fn documentation_stays_with_its_item() {
-    check("/// The module.\n/// More.\n\n/// One.\nconst A = 1\n", "
+    check(
+        "/// The module.\n/// More.\n\n/// One.\nconst A = 1\n",
+        "
         doc \"The module.\\nMore.\"
         doc \"One.\"
         const A
-          1");
+          1",
+    );
     check("/// One.\nconst A = 1", "doc \"One.\"\nconst A\n  1");
 }
 

@@ -1,3 +1,9 @@
 //! Layer 6: values, arrays and the script interpreter.
 pub mod array;
+pub mod files;
+pub mod format;
+pub mod interp;
+pub mod ops;
+pub mod picture;
+pub mod problem;
 pub mod value;

@@ -1,1 +1,215 @@
 //! What a script's variable can hold.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use smol_str::SmolStr;
+
+use crate::check::typed::KernelId;
+use crate::host::array::{Array, RecordLayout};
+use crate::lang::scalar::{self, Scalar};
+
+/// A value of the host world.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Unit,
+    /// A number or a `bool` of a known type.
+    Scalar(scalar::Value),
+    /// An integer literal whose type nobody has asked for yet: it takes the other operand's, else `i32`.
+    Int(i128),
+    /// A float literal of that kind; else `f32`.
+    Float(f64),
+    Vector(Vector),
+    Str(SmolStr),
+    Array(Array),
+    Record(Record),
+    Tuple(Vec<Value>),
+    Range(Range),
+    /// The named arrays of an .npz or .safetensors file, the columns of a .csv file.
+    Table(Arc<IndexMap<SmolStr, Array>>),
+    /// `args`
+    Strings(Arc<[SmolStr]>),
+    Timing(Timing),
+    Kernel(KernelId),
+}
+
+/// A value of a `f32x3`-like type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Vector {
+    ty: Scalar,
+    lanes: u8,
+    bits: [u64; 4],
+}
+
+impl Vector {
+    /// Of the bits of its lanes; at most four are taken.
+    pub fn new(ty: Scalar, lanes: impl IntoIterator<Item = u64>) -> Vector {
+        let mut vector = Vector { ty, lanes: 0, bits: [0; 4] };
+        for (place, bits) in vector.bits.iter_mut().zip(lanes) {
+            *place = bits;
+            vector.lanes += 1;
+        }
+        vector
+    }
+
+    pub fn ty(&self) -> Scalar {
+        self.ty
+    }
+
+    pub fn lanes(&self) -> usize {
+        usize::from(self.lanes)
+    }
+
+    /// One component.
+    pub fn lane(&self, lane: usize) -> Option<scalar::Value> {
+        self.values().nth(lane)
+    }
+
+    /// All components.
+    pub fn values(&self) -> impl Iterator<Item = scalar::Value> + use<> {
+        let ty = self.ty;
+        self.bits.into_iter().take(self.lanes()).map(move |bits| scalar::Value { ty, bits })
+    }
+
+    /// The bits of four lanes; those it does not have are 0.
+    pub fn all_bits(&self) -> [u64; 4] {
+        self.bits
+    }
+}
+
+/// A value of a struct type: one value per field, in the order of the definition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    pub layout: Arc<RecordLayout>,
+    pub fields: Vec<Value>,
+}
+
+/// `start..end step s`, with the end excluded or included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    pub start: Option<i64>,
+    pub end: Option<i64>,
+    pub inclusive: bool,
+    pub step: i64,
+}
+
+/// What `time { }` gives, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timing {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+    pub runs: u32,
+}
+
+impl Value {
+    pub fn bool(value: bool) -> Value {
+        Value::of(value)
+    }
+
+    pub fn i32(value: i32) -> Value {
+        Value::of(value)
+    }
+
+    pub fn i64(value: i64) -> Value {
+        Value::of(value)
+    }
+
+    pub fn f32(value: f32) -> Value {
+        Value::of(value)
+    }
+
+    pub fn f64(value: f64) -> Value {
+        Value::of(value)
+    }
+
+    /// A scalar of the Rust type's scalar type: `Value::of(1.0f32)`.
+    pub fn of<T: scalar::Element>(value: T) -> Value {
+        Value::Scalar(scalar::Value::of(value))
+    }
+
+    pub fn str(text: impl Into<SmolStr>) -> Value {
+        Value::Str(text.into())
+    }
+
+    /// The truth value, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Value::Scalar(v) if v.ty == Scalar::Bool => Some(v.bits != 0),
+            _ => None,
+        }
+    }
+
+    /// The number of a scalar of known type.
+    pub fn as_scalar(&self) -> Option<scalar::Value> {
+        match self {
+            Value::Scalar(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The integer, of whatever integer type.
+    pub fn as_int(&self) -> Option<i128> {
+        match self {
+            Value::Int(n) => Some(*n),
+            Value::Scalar(v) if v.ty.is_int() => v.as_integer(),
+            _ => None,
+        }
+    }
+
+    /// A literal becomes a number of the type its use asks for, if it can (`1` any number, `1.5` any float); other scalars
+    /// stay what they are, whatever is asked.
+    pub fn adapt(&self, to: Scalar) -> Option<scalar::Value> {
+        match self {
+            Value::Scalar(number) => Some(*number),
+            Value::Int(n) => number_literal(*n, to),
+            Value::Float(x) => float_literal(*x, to),
+            _ => None,
+        }
+    }
+
+    /// A literal whose type nobody asked for becomes an `i32` (or `i64` if it needs to) or an `f32`.
+    pub fn settled(self) -> Value {
+        match self {
+            Value::Int(n) => [Scalar::I32, Scalar::I64, Scalar::U64]
+                .into_iter()
+                .find_map(|ty| scalar::Value::from_integer(ty, n))
+                .map_or(Value::Float(n as f64).settled(), Value::Scalar),
+            Value::Float(x) => Value::of(x as f32),
+            other => other,
+        }
+    }
+
+    /// Its type as the user would write it.
+    pub fn type_name(&self) -> String {
+        match self {
+            Value::Unit => "()".into(),
+            Value::Scalar(v) => v.ty.to_string(),
+            Value::Int(_) => "integer literal".into(),
+            Value::Float(_) => "float literal".into(),
+            Value::Vector(v) => format!("{}x{}", v.ty, v.lanes),
+            Value::Str(_) => "str".into(),
+            Value::Array(array) => array.type_name(),
+            Value::Record(record) => record.layout.name.to_string(),
+            Value::Tuple(parts) => {
+                let parts: Vec<String> = parts.iter().map(Value::type_name).collect();
+                format!("({})", parts.join(", "))
+            }
+            Value::Range(_) => "range".into(),
+            Value::Table(_) => "table of arrays".into(),
+            Value::Strings(_) => "[str]".into(),
+            Value::Timing(_) => "timing".into(),
+            Value::Kernel(_) => "kernel".into(),
+        }
+    }
+}
+
+/// The integer as a number of this type, if it fits.
+fn number_literal(n: i128, to: Scalar) -> Option<scalar::Value> {
+    if to == Scalar::Bool { None } else { scalar::Value::from_integer(to, n) }
+}
+
+/// The float as a number of this float type.
+fn float_literal(x: f64, to: Scalar) -> Option<scalar::Value> {
+    to.is_float().then(|| scalar::Value::of(x).to_type(to))
+}

@@ -2,4 +2,5 @@
 pub mod builtin;
 pub mod codes;
 pub mod ops;
+pub mod philox;
 pub mod scalar;

@@ -73,7 +73,9 @@ impl Printer {
                     self.line(format_args!("generic {name}: {bound}"));
                 }
                 GenericKind::Const { ty: of, default } => {
-                    self.node(format_args!("generic const {name}: {}", ty(of)), |p| default.iter().for_each(|d| p.expr(d)));
+                    self.node(format_args!("generic const {name}: {}", ty(of)), |p| {
+                        default.iter().for_each(|d| p.expr(d))
+                    });
                 }
                 GenericKind::Fn { ty: of, default } => {
                     self.node(format_args!("generic {name}: {}", ty(of)), |p| default.iter().for_each(|d| p.expr(d)));

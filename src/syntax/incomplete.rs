@@ -13,7 +13,8 @@ pub fn is_incomplete(text: &str) -> bool {
     if !lexed.diagnostics.is_empty() {
         return false;
     }
-    let tokens: Vec<Token> = lexed.tokens.iter().copied().filter(|t| !matches!(t.kind, Tok::Newline | Tok::Eof)).collect();
+    let tokens: Vec<Token> =
+        lexed.tokens.iter().copied().filter(|t| !matches!(t.kind, Tok::Newline | Tok::Eof)).collect();
     let Some(last) = tokens.last() else { return false };
     trailing_operator(last.kind) || header_without_body(&tokens)
 }
@@ -90,7 +91,9 @@ mod tests {
 
     #[test]
     fn whole_entries_are_complete() {
-        for text in ["", "1 + 1", "let x = 3", "f(x)", "if a { 1 }", "x[0..]", "print(\"a\")", "\"open", "a)", "fn f() {}"] {
+        for text in
+            ["", "1 + 1", "let x = 3", "f(x)", "if a { 1 }", "x[0..]", "print(\"a\")", "\"open", "a)", "fn f() {}"]
+        {
             assert!(!is_incomplete(text), "{text}");
         }
     }

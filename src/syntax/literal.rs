@@ -36,13 +36,12 @@ pub fn split(text: &str) -> Number<'_> {
 
 /// Where the digits, the point and the exponent end and the suffix starts.
 fn decimal_end(bytes: &[u8]) -> usize {
-    let digits =
-        |mut at: usize| -> usize {
-            while bytes.get(at).is_some_and(|b| b.is_ascii_digit() || *b == b'_') {
-                at += 1;
-            }
-            at
-        };
+    let digits = |mut at: usize| -> usize {
+        while bytes.get(at).is_some_and(|b| b.is_ascii_digit() || *b == b'_') {
+            at += 1;
+        }
+        at
+    };
     let mut end = digits(0);
     if bytes.get(end) == Some(&b'.') {
         end = digits(end + 1);

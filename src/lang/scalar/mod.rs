@@ -1,7 +1,32 @@
 //! The scalar types and their exact arithmetic, defined once: the simulator, the reference interpreter, constant folding,
-//! the host and the CUDA text all follow this file.
+//! the host and the CUDA text all follow this folder.
+//!
+//! - [`element`]: the traits through which generic code (the simulator's lane loops) computes; `int`, `float`, `half`
+//!   implement them, `convert` is the table of all conversions.
+//! - `math32`, `trig32`, `math64`: the functions that are not exact, in portable arithmetic, so that every machine gives
+//!   the same bits.
+//! - [`dynamic`]: the same operations on a [`Value`], whose type is known at run time only.
+//! - [`format`](mod@format) and [`parse`](mod@parse): a value as text.
+
+mod convert;
+pub mod dynamic;
+pub mod element;
+mod float;
+pub mod format;
+pub mod half;
+mod int;
+pub mod math32;
+pub mod math64;
+pub mod parse;
+pub mod trig32;
+mod value;
 
 use std::fmt;
+
+pub use ::half::{bf16, f16};
+pub use convert::Convert;
+pub use element::{Element, Float, Integer, Logic, Number};
+pub use value::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scalar {
@@ -89,11 +114,4 @@ impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-/// A scalar value: its bits zero-extended to 64 (a `bool` is 0 or 1, an `i8` of -1 is 0xff).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Value {
-    pub ty: Scalar,
-    pub bits: u64,
 }

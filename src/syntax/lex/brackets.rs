@@ -134,7 +134,9 @@ impl Reader<'_> {
             diagnostic = diagnostic.note(format!("{others} more {} open around it", plural(others)));
         }
         let edit = self.span(end, end);
-        let diagnostic = if kind == Tok::LBrace { diagnostic } else {
+        let diagnostic = if kind == Tok::LBrace {
+            diagnostic
+        } else {
             diagnostic.fix(format!("insert `{wanted}`"), edit, wanted, Applicability::MaybeIncorrect)
         };
         self.report(diagnostic);

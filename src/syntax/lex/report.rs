@@ -21,21 +21,24 @@ impl Reader<'_> {
                 .at(span, "an invisible character")
                 .note(format!("{meant}, U+{:04X}, usually comes from copied text", c as u32))
                 .fix("remove it", span, "", Applicability::MachineApplicable),
-            Some((meant, plain)) => diagnostic
-                .at(span, format!("U+{:04X}, {meant}", c as u32))
-                .fix(format!("write `{plain}`"), span, plain, Applicability::MachineApplicable),
+            Some((meant, plain)) => diagnostic.at(span, format!("U+{:04X}, {meant}", c as u32)).fix(
+                format!("write `{plain}`"),
+                span,
+                plain,
+                Applicability::MachineApplicable,
+            ),
             None if c == '\\' => diagnostic
                 .at(span, "unexpected backslash")
                 .help("a line goes on by itself inside brackets, after an operator, or before one"),
             None if c == '$' || c == '`' => {
                 diagnostic.at(span, "unexpected character").help("values stand in strings as `{x}`: `\"x = {x}\"`")
             }
-            None if c == '\'' => {
-                diagnostic.at(span, "a single quote without a partner").help("strings stand in double quotes: `\"text\"`")
-            }
-            None if c.is_alphabetic() => diagnostic
-                .at(span, "not part of a name")
-                .help("names are made of the letters a to z, digits and `_`; other scripts are fine in strings and comments"),
+            None if c == '\'' => diagnostic
+                .at(span, "a single quote without a partner")
+                .help("strings stand in double quotes: `\"text\"`"),
+            None if c.is_alphabetic() => diagnostic.at(span, "not part of a name").help(
+                "names are made of the letters a to z, digits and `_`; other scripts are fine in strings and comments",
+            ),
             None => diagnostic.at(span, "unexpected character"),
         };
         self.report(diagnostic);
@@ -51,11 +54,9 @@ impl Reader<'_> {
                 .at(span, "it does not fit in 64 bits")
                 .note(format!("the largest integer is {}", u64::MAX))
                 .help("write a float if that is what you need: `1e20`"),
-            Problem::FloatWithIntSuffix(ty) => {
-                Diagnostic::error("E0107", format!("a fraction cannot be an `{ty}`"))
-                    .at(span, format!("it has a point or an exponent, and `{ty}` is an integer type"))
-                    .help("use a float suffix (`f16`, `f32`, `f64`), or convert with `i32(x)`")
-            }
+            Problem::FloatWithIntSuffix(ty) => Diagnostic::error("E0107", format!("a fraction cannot be an `{ty}`"))
+                .at(span, format!("it has a point or an exponent, and `{ty}` is an integer type"))
+                .help("use a float suffix (`f16`, `f32`, `f64`), or convert with `i32(x)`"),
             Problem::Suffix { suffix, meant } => {
                 let from = end - suffix.len();
                 let place = self.span(from, end);
@@ -63,12 +64,9 @@ impl Reader<'_> {
                     .at(place, "unknown suffix")
                     .help("a suffix is a number type: `7u32`, `1f16`, `2.5f64`");
                 match meant {
-                    Some(meant) => diagnostic.fix(
-                        format!("write `{meant}`"),
-                        place,
-                        meant,
-                        Applicability::MachineApplicable,
-                    ),
+                    Some(meant) => {
+                        diagnostic.fix(format!("write `{meant}`"), place, meant, Applicability::MachineApplicable)
+                    }
                     None if text.starts_with("0o") => diagnostic.note("there are no octal numbers; use `0x` or `0b`"),
                     None => diagnostic,
                 }

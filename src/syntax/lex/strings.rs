@@ -85,7 +85,9 @@ impl Reader<'_> {
             self.report(
                 Diagnostic::error("E0109", format!("`{shown}` is not an escape"))
                     .at(span, "unknown escape")
-                    .help("the escapes are \\n \\t \\r \\0 \\\" \\\\ \\{ \\} and \\u{1F600}; a plain backslash is `\\\\`")
+                    .help(
+                        "the escapes are \\n \\t \\r \\0 \\\" \\\\ \\{ \\} and \\u{1F600}; a plain backslash is `\\\\`",
+                    )
                     .fix("double the backslash", self.span(at, at + 1), "\\\\", Applicability::MaybeIncorrect),
             );
         }

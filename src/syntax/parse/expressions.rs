@@ -178,7 +178,13 @@ fn report_chain(inp: &mut Input<'_, '_>, first: Token, second: Token, left: &Exp
         .at(second.span(file), "a second comparison")
         .because(first.span(file), "this one already gives a `bool`");
     if let ExprKind::Binary { right: middle, .. } = &left.kind {
-        let fixed = format!("{} && {} {} {}", slice(left.span), slice(middle.span), slice(second.span(file)), slice(right.span));
+        let fixed = format!(
+            "{} && {} {} {}",
+            slice(left.span),
+            slice(middle.span),
+            slice(second.span(file)),
+            slice(right.span)
+        );
         let whole = left.span.to(right.span);
         diagnostic = diagnostic.help(format!("compare twice: `{fixed}`")).fix(
             "join two comparisons with `&&`",
@@ -348,7 +354,9 @@ fn word(inp: &mut Input<'_, '_>, start: usize) -> Parsed<Expr> {
     let text = inp.state().text_of(token);
     let kind = match text {
         "time" if peek(inp) == Tok::LBrace && !inp.state().in_head => ExprKind::Time(block(inp)?),
-        "True" | "False" | "TRUE" | "FALSE" | "None" | "null" | "nil" | "nullptr" | "NULL" => foreign_word(inp, token, text),
+        "True" | "False" | "TRUE" | "FALSE" | "None" | "null" | "nil" | "nullptr" | "NULL" => {
+            foreign_word(inp, token, text)
+        }
         _ => ExprKind::Name(inp.state().name_of(token)),
     };
     Ok(Expr { kind, span: span_from(inp, start) })
@@ -363,15 +371,18 @@ fn foreign_word(inp: &mut Input<'_, '_>, token: Token, text: &str) -> ExprKind {
         "true" | "false" => {
             let title = format!("write `{lower}`");
             let truth = ExprKind::Bool(lower == "true");
-            say(inp, error.at(span, "truth values are lower case").fix(title, span, lower, Applicability::MachineApplicable));
+            say(
+                inp,
+                error.at(span, "truth values are lower case").fix(title, span, lower, Applicability::MachineApplicable),
+            );
             truth
         }
         _ => {
             say(
                 inp,
-                error
-                    .at(span, "there is no empty value")
-                    .help("every value has its type; mark a missing one by a value of your choice, for example `-1` or `0.0`"),
+                error.at(span, "there is no empty value").help(
+                    "every value has its type; mark a missing one by a value of your choice, for example `-1` or `0.0`",
+                ),
             );
             ExprKind::Error
         }

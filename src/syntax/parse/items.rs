@@ -8,12 +8,12 @@ use super::types::{annotation, generics, params, path, result, ty};
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::syntax::ast::{
-    Const, Expr, ExprKind, Field, Fn, Geometry, Import, ImportSource, ImportWhat, Item, ItemKind, Kernel, Name, Pattern,
-    Section, StmtKind, Struct,
+    Const, Expr, ExprKind, Field, Fn, Geometry, Import, ImportSource, ImportWhat, Item, ItemKind, Kernel, Name,
+    Pattern, Section, StmtKind, Struct,
 };
 use crate::syntax::token::{Tok, Token};
-use chumsky::primitive::custom;
 use chumsky::Parser;
+use chumsky::primitive::custom;
 
 /// What stands between two statement ends at the top of a file: usually one item.
 pub fn piece(inp: &mut Input<'_, '_>, quiet: bool) -> Parsed<Vec<Item>> {
@@ -42,10 +42,11 @@ pub fn piece(inp: &mut Input<'_, '_>, quiet: bool) -> Parsed<Vec<Item>> {
         let (kind, span) = item;
         items.push(Item { kind, span, doc });
     }
-    if quiet && let Some(Item { kind: ItemKind::Stmt(stmt), .. }) = items.last_mut() {
-        if let StmtKind::Expr { quiet, .. } = &mut stmt.kind {
-            *quiet = true;
-        }
+    if quiet
+        && let Some(Item { kind: ItemKind::Stmt(stmt), .. }) = items.last_mut()
+        && let StmtKind::Expr { quiet, .. } = &mut stmt.kind
+    {
+        *quiet = true;
     }
     Ok(items)
 }

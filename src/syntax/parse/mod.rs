@@ -22,8 +22,8 @@ use crate::syntax::ast;
 use crate::syntax::lex::{MAX_ERRORS, lex};
 use crate::syntax::mistakes;
 use crate::syntax::token::{Tok, Token};
-use chumsky::primitive::custom;
 use chumsky::Parser;
+use chumsky::primitive::custom;
 use primitive::State;
 use std::ops::Range;
 

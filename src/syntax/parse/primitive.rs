@@ -339,11 +339,7 @@ pub fn mark(inp: &mut Input<'_, '_>) -> Mark {
 
 /// Recovers from a failed statement: notes the mistake and skips to the statement's end, which is not taken. `from` is where the
 /// statement began; its span comes back.
-pub fn recover<'t, 'p>(
-    inp: &mut Input<'t, 'p>,
-    mark: &Mark,
-    from: Checkpoint<'t, 'p, &'t [Token], usize>,
-) -> Span {
+pub fn recover<'t, 'p>(inp: &mut Input<'t, 'p>, mark: &Mark, from: Checkpoint<'t, 'p, &'t [Token], usize>) -> Span {
     let errors = std::mem::take(&mut inp.state().errors);
     inp.rewind(from);
     let state = inp.state();
@@ -355,7 +351,8 @@ pub fn recover<'t, 'p>(
     let end = here(inp);
     let state = inp.state();
     // What follows a mistake inside the same statement is mostly its echo.
-    let said = miss.at == usize::MAX || state.errors.len() > mark.errors || state.lexer_reported_in(span.start, span.end);
+    let said =
+        miss.at == usize::MAX || state.errors.len() > mark.errors || state.lexer_reported_in(span.start, span.end);
     if !said && state.errors.len() < 4 * MAX_ERRORS {
         state.errors.push(Mistake::Miss { miss, statement: mark.start..end });
     }

@@ -9,8 +9,8 @@ use crate::lang::ops::BinaryOp;
 use crate::syntax::ast::{Block, Expr, ExprKind, Pattern, Stmt, StmtKind, Unroll};
 use crate::syntax::literal;
 use crate::syntax::token::Tok;
-use chumsky::primitive::custom;
 use chumsky::Parser;
+use chumsky::primitive::custom;
 
 /// `{ … }`
 pub fn block(inp: &mut Input<'_, '_>) -> Parsed<Block> {
@@ -202,7 +202,8 @@ fn check_place(inp: &mut Input<'_, '_>, place: &Expr, operator: Span) {
         .at(place.span, "not a place: a variable, an element `a[i]` or a field `v.x`")
         .because(operator, "assigned here");
     if matches!(inner.kind, ExprKind::Tuple(_)) {
-        diagnostic = diagnostic.help("new names are bound with `let (a, b) = …`; existing variables are assigned one by one");
+        diagnostic =
+            diagnostic.help("new names are bound with `let (a, b) = …`; existing variables are assigned one by one");
     } else if matches!(inner.kind, ExprKind::Binary { .. }) {
         diagnostic = diagnostic.help("to compare, write `==`");
     }

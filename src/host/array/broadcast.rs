@@ -1,0 +1,134 @@
+//! NumPy's broadcasting: shapes are aligned at their last axes, and an axis of 1 repeats.
+
+use crate::host::array::{Array, shape_text};
+use crate::host::problem::{Outcome, Problem};
+
+/// The shape that operands of these shapes meet in; an error names the first axis where they do not.
+pub fn common_shape(operands: &[(&str, &[usize])]) -> Outcome<Vec<usize>> {
+    let rank = operands.iter().map(|(_, shape)| shape.len()).max().unwrap_or(0);
+    let mut result = vec![1; rank];
+    for (position, (_, shape)) in operands.iter().enumerate() {
+        let ahead = rank - shape.len();
+        for (axis, (place, &len)) in result.iter_mut().skip(ahead).zip(shape.iter()).enumerate() {
+            match (*place, len) {
+                (1, _) => *place = len,
+                (a, b) if a == b || b == 1 => {}
+                _ => return Err(mismatch(operands, position, ahead + axis, rank)),
+            }
+        }
+    }
+    Ok(result)
+}
+
+/// The operand at `position` does not fit one before it at `axis` of the result.
+fn mismatch(operands: &[(&str, &[usize])], position: usize, axis: usize, rank: usize) -> Problem {
+    let extent =
+        |shape: &[usize]| (axis + shape.len()).checked_sub(rank).and_then(|own| shape.get(own).map(|&n| (own, n)));
+    let earlier = operands.iter().take(position).find(|(_, shape)| extent(shape).is_some_and(|(_, n)| n != 1));
+    let (Some((first, a)), Some((second, b))) = (earlier, operands.get(position)) else {
+        return Problem::new("E0501", "the shapes of the operands do not fit together");
+    };
+    let title = format!("arrays of shape {} and {} do not fit together", shape_text(a), shape_text(b));
+    let mut problem = Problem::new("E0501", title);
+    if let (Some((axis_a, m)), Some((axis_b, n))) = (extent(a), extent(b)) {
+        problem = problem.label(format!("axis {axis_a} of {first} is {m} long, axis {axis_b} of {second} is {n} long"));
+    }
+    problem.note("shapes are aligned at their last axes; two axes fit if they are equally long or one of them is 1")
+}
+
+/// For each axis of `shape` how far (in elements) a step along it moves in an array of `own` shape: 0 where it repeats.
+pub fn strides(own: &[usize], shape: &[usize]) -> Vec<usize> {
+    let mut result = vec![0; shape.len()];
+    let mut stride = 1;
+    for (place, &len) in result.iter_mut().rev().zip(own.iter().rev()) {
+        *place = if len == 1 { 0 } else { stride };
+        stride *= len;
+    }
+    result
+}
+
+/// The array repeated to a shape; nothing if it does not fit.
+pub fn broadcast_to(array: &Array, shape: &[usize]) -> Option<Outcome<Array>> {
+    if array.shape() == shape {
+        return Some(Ok(array.clone()));
+    }
+    let ahead = shape.len().checked_sub(array.rank())?;
+    let fits = shape.iter().skip(ahead).zip(array.shape()).all(|(&n, &own)| own == n || own == 1);
+    fits.then(|| repeat(array, shape))
+}
+
+fn repeat(array: &Array, shape: &[usize]) -> Outcome<Array> {
+    let size = array.element().size();
+    let strides = strides(array.shape(), shape);
+    let mut result = Array::zeros(array.element().clone(), shape)?;
+    let source = array.bytes();
+    let mut walk = Walk::new(shape, [strides]);
+    for place in result.bytes_mut()?.chunks_exact_mut(size.max(1)) {
+        let [at] = walk.offsets();
+        if let Some(from) = source.get(at * size..(at + 1) * size) {
+            place.copy_from_slice(from);
+        }
+        walk.advance();
+    }
+    Ok(result)
+}
+
+/// Walks a shape in row-major order and keeps the offsets of `N` operands.
+pub struct Walk<const N: usize> {
+    shape: Vec<usize>,
+    strides: [Vec<usize>; N],
+    indices: Vec<usize>,
+    offsets: [usize; N],
+}
+
+impl<const N: usize> Walk<N> {
+    pub fn new(shape: &[usize], strides: [Vec<usize>; N]) -> Self {
+        Walk { shape: shape.to_vec(), strides, indices: vec![0; shape.len()], offsets: [0; N] }
+    }
+
+    pub fn offsets(&self) -> [usize; N] {
+        self.offsets
+    }
+
+    /// To the next element; from the last one back to the first.
+    pub fn advance(&mut self) {
+        for axis in (0..self.shape.len()).rev() {
+            let (Some(index), Some(&len)) = (self.indices.get_mut(axis), self.shape.get(axis)) else { return };
+            *index += 1;
+            let wrapped = *index >= len;
+            let back = if wrapped { std::mem::take(index) } else { 0 };
+            for (offset, strides) in self.offsets.iter_mut().zip(&self.strides) {
+                let stride = strides.get(axis).copied().unwrap_or(0);
+                *offset = *offset + stride - back * stride;
+            }
+            if !wrapped {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_meet_at_their_last_axes() {
+        let common = |a: &[usize], b: &[usize]| common_shape(&[("the left side", a), ("the right side", b)]);
+        assert_eq!(common(&[3, 1], &[4]).unwrap(), [3, 4]);
+        assert_eq!(common(&[], &[2, 2]).unwrap(), [2, 2]);
+        assert_eq!(common(&[0, 3], &[1, 3]).unwrap(), [0, 3]);
+        let problem = common(&[2, 3], &[4]).unwrap_err();
+        assert_eq!(problem.title, "arrays of shape (2, 3) and (4,) do not fit together");
+        assert_eq!(problem.label, "axis 1 of the left side is 3 long, axis 0 of the right side is 4 long");
+    }
+
+    #[test]
+    fn arrays_repeat() {
+        let column = Array::from_shaped(&[1i32, 2], &[2, 1]).unwrap();
+        let wide = broadcast_to(&column, &[2, 2, 3]).unwrap().unwrap();
+        assert_eq!(wide.items::<i32>().unwrap(), [1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2]);
+        assert!(broadcast_to(&column, &[3, 3]).is_none());
+        assert!(broadcast_to(&column, &[2]).is_none());
+    }
+}

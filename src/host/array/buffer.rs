@@ -1,0 +1,99 @@
+//! Bytes aligned to a cache line, which come zeroed and whose allocation can fail without ending the process.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// The alignment of every buffer: a cache line and a 512-bit register.
+pub const ALIGN: usize = 64;
+
+/// A fixed number of bytes at an address that is a multiple of [`ALIGN`].
+pub struct AlignedBytes {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the buffer owns its memory alone, as a `Box<[u8]>` does.
+unsafe impl Send for AlignedBytes {}
+// SAFETY: shared references only read.
+unsafe impl Sync for AlignedBytes {}
+
+impl AlignedBytes {
+    /// `len` zeros, or nothing if the machine has no room for them.
+    pub fn zeroed(len: usize) -> Option<Self> {
+        if len == 0 {
+            return Some(AlignedBytes { start: Self::dangling(), len });
+        }
+        let layout = Layout::from_size_align(len, ALIGN).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(AlignedBytes { start, len })
+    }
+
+    /// A copy of `bytes`, or nothing if the machine has no room for it.
+    pub fn copy_of(bytes: &[u8]) -> Option<Self> {
+        let mut copy = Self::zeroed(bytes.len())?;
+        copy.copy_from_slice(bytes);
+        Some(copy)
+    }
+
+    /// An address of no bytes that is aligned all the same.
+    fn dangling() -> NonNull<u8> {
+        NonNull::<Aligned>::dangling().cast()
+    }
+}
+
+#[repr(align(64))]
+struct Aligned;
+
+impl Drop for AlignedBytes {
+    fn drop(&mut self) {
+        if let (true, Ok(layout)) = (self.len > 0, Layout::from_size_align(self.len, ALIGN)) {
+            // SAFETY: `zeroed` allocated it with this very layout.
+            unsafe { dealloc(self.start.as_ptr(), layout) }
+        }
+    }
+}
+
+impl Deref for AlignedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` initialised bytes start there, or none at an aligned address.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and `self` is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl fmt::Debug for AlignedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_zeroed_and_aligned() {
+        for len in [0, 1, 63, 64, 1000] {
+            let bytes = AlignedBytes::zeroed(len).unwrap();
+            assert_eq!(bytes.len(), len);
+            assert!(bytes.iter().all(|&b| b == 0));
+            assert_eq!(bytes.as_ptr() as usize % ALIGN, 0);
+        }
+    }
+
+    #[test]
+    fn too_large_a_buffer_is_refused() {
+        assert!(AlignedBytes::zeroed(usize::MAX).is_none());
+        assert!(AlignedBytes::zeroed(isize::MAX as usize - 100).is_none());
+    }
+}

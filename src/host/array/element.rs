@@ -1,0 +1,178 @@
+//! What one element of an array is, and how it lies in memory.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use crate::ir::def::{Layout, Ty};
+use crate::lang::scalar::Scalar;
+
+/// The element type of an array.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Element {
+    Scalar(Scalar),
+    /// 2, 3 or 4 of a scalar.
+    Vector(Scalar, u8),
+    /// A struct or a tuple.
+    Record(Arc<RecordLayout>),
+}
+
+/// The fields of a struct or tuple and how C would lay them out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RecordLayout {
+    /// Empty for a tuple.
+    pub name: SmolStr,
+    pub fields: Vec<FieldLayout>,
+    /// All leaves of all fields, in order.
+    pub layout: Layout,
+}
+
+/// One field of a record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FieldLayout {
+    /// `0`, `1`, … in a tuple.
+    pub name: SmolStr,
+    pub element: Element,
+    /// Its leaves among those of the record.
+    pub leaves: Range<usize>,
+}
+
+impl Element {
+    /// Bytes from one element to the next.
+    pub fn size(&self) -> usize {
+        match self {
+            Element::Scalar(s) => s.size(),
+            Element::Vector(s, n) => Ty::Vector(*s, *n).size(),
+            Element::Record(r) => r.layout.size,
+        }
+    }
+
+    /// The scalar of a plain or vector element.
+    pub fn scalar(&self) -> Option<Scalar> {
+        match self {
+            Element::Scalar(s) | Element::Vector(s, _) => Some(*s),
+            Element::Record(_) => None,
+        }
+    }
+
+    /// 1 for a scalar, 0 for a record.
+    pub fn lanes(&self) -> usize {
+        match self {
+            Element::Scalar(_) => 1,
+            Element::Vector(_, n) => usize::from(*n),
+            Element::Record(_) => 0,
+        }
+    }
+
+    /// The same number of lanes of another scalar.
+    pub fn with_scalar(&self, scalar: Scalar) -> Element {
+        match self {
+            Element::Scalar(_) | Element::Record(_) => Element::Scalar(scalar),
+            Element::Vector(_, n) => Element::Vector(scalar, *n),
+        }
+    }
+
+    /// Where each leaf lies, as devices want it.
+    pub fn layout(&self) -> Layout {
+        match self {
+            Element::Scalar(s) => Layout::plain(Ty::Scalar(*s)),
+            Element::Vector(s, n) => Layout::plain(Ty::Vector(*s, *n)),
+            Element::Record(r) => r.layout.clone(),
+        }
+    }
+
+    /// The leaves in order, each with its path inside the element (empty for a plain one).
+    fn flat(&self) -> Vec<(String, Ty)> {
+        self.layout().leaves.into_iter().map(|leaf| (leaf.path, leaf.ty)).collect()
+    }
+}
+
+impl From<Ty> for Element {
+    fn from(ty: Ty) -> Element {
+        match ty {
+            Ty::Scalar(s) => Element::Scalar(s),
+            Ty::Vector(s, n) => Element::Vector(s, n),
+        }
+    }
+}
+
+impl From<Scalar> for Element {
+    fn from(scalar: Scalar) -> Element {
+        Element::Scalar(scalar)
+    }
+}
+
+impl RecordLayout {
+    /// A struct of these fields.
+    pub fn new(name: impl Into<SmolStr>, fields: impl IntoIterator<Item = (SmolStr, Element)>) -> RecordLayout {
+        let mut flat = Vec::new();
+        let mut placed = Vec::new();
+        for (name, element) in fields {
+            let first = flat.len();
+            flat.extend(element.flat().into_iter().map(|(path, ty)| (join(&name, &path), ty)));
+            placed.push(FieldLayout { name, element, leaves: first..flat.len() });
+        }
+        RecordLayout { name: name.into(), fields: placed, layout: Layout::of(flat) }
+    }
+
+    /// A tuple of these parts.
+    pub fn tuple(parts: impl IntoIterator<Item = Element>) -> RecordLayout {
+        Self::new("", parts.into_iter().enumerate().map(|(i, part)| (SmolStr::new(i.to_string()), part)))
+    }
+
+    pub fn is_tuple(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    /// The position of a field.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|field| field.name == name)
+    }
+}
+
+fn join(field: &str, path: &str) -> String {
+    if path.is_empty() { field.to_string() } else { format!("{field}.{path}") }
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Element::Scalar(s) => write!(f, "{s}"),
+            Element::Vector(s, n) => write!(f, "{s}x{n}"),
+            Element::Record(r) if r.is_tuple() => {
+                f.write_str("(")?;
+                for (i, field) in r.fields.iter().enumerate() {
+                    let comma = if i == 0 { "" } else { ", " };
+                    write!(f, "{comma}{}", field.element)?;
+                }
+                f.write_str(")")
+            }
+            Element::Record(r) => f.write_str(&r.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_laid_out_as_in_c() {
+        let inner = RecordLayout::tuple([Element::Scalar(Scalar::U8), Element::Scalar(Scalar::F64)]);
+        let record = RecordLayout::new(
+            "Body",
+            [
+                ("pos".into(), Element::Vector(Scalar::F32, 3)),
+                ("pair".into(), Element::Record(Arc::new(inner))),
+                ("mass".into(), Element::Scalar(Scalar::F32)),
+            ],
+        );
+        let leaves: Vec<_> = record.layout.leaves.iter().map(|l| (l.path.as_str(), l.offset)).collect();
+        assert_eq!(leaves, [("pos", 0), ("pair.0", 12), ("pair.1", 16), ("mass", 24)]);
+        assert_eq!((record.layout.size, record.layout.align), (32, 8));
+        assert_eq!(record.fields[1].leaves, 1..3);
+        assert_eq!(Element::Record(Arc::new(record)).to_string(), "Body");
+    }
+}

@@ -1,0 +1,379 @@
+//! Indexing and slicing: which elements an index expression picks, and copying them out and in.
+
+use crate::host::array::broadcast::broadcast_to;
+use crate::host::array::{Array, leaf, shape_text};
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+
+/// What is asked of one axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SliceSpec {
+    /// One position; the axis goes away.
+    At(i64),
+    /// `a..b step s`; ends that are left out are the axis's own. A negative step runs downwards, from the last element
+    /// if no start is given.
+    Range { start: Option<i64>, end: Option<i64>, inclusive: bool, step: Option<i64> },
+}
+
+impl SliceSpec {
+    /// `..`
+    pub const ALL: SliceSpec = SliceSpec::Range { start: None, end: None, inclusive: false, step: None };
+}
+
+/// The positions picked along one axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Picked {
+    start: usize,
+    count: usize,
+    step: i64,
+    /// A single position, whose axis goes away.
+    single: bool,
+}
+
+impl Picked {
+    /// All of an axis of `len`, in order.
+    fn is_whole(&self, len: usize) -> bool {
+        self.start == 0 && self.count == len && (self.step == 1 || len <= 1)
+    }
+
+    /// The k-th position.
+    fn at(&self, k: usize) -> usize {
+        (self.start as i64 + self.step * k as i64) as usize
+    }
+}
+
+/// Where the elements lie that an index expression picks: runs of neighbours at byte offsets.
+struct Selection {
+    shape: Vec<usize>,
+    /// Byte offsets contributed by each outer axis.
+    outer: Vec<(Picked, usize)>,
+    /// The bytes of one run.
+    run: usize,
+}
+
+impl Selection {
+    fn new(array: &Array, specs: &[SliceSpec]) -> Outcome<Selection> {
+        let axes = array.shape();
+        if specs.len() > axes.len() {
+            return Err(too_many_indices(specs.len(), array));
+        }
+        let mut picked = Vec::with_capacity(axes.len());
+        for (axis, &len) in axes.iter().enumerate() {
+            let spec = specs.get(axis).copied().unwrap_or(SliceSpec::ALL);
+            picked.push(resolve(spec, axis, len, axes.len())?);
+        }
+        let shape = picked.iter().filter(|p| !p.single).map(|p| p.count).collect();
+        let (outer, run) = runs(&picked, axes, array.element().size());
+        Ok(Selection { shape, outer, run })
+    }
+
+    fn count(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Calls `visit` with the byte offset of every run, in row-major order.
+    fn each_run(&self, mut visit: impl FnMut(usize)) {
+        if self.count() > 0 {
+            self.descend(&self.outer, 0, &mut visit);
+        }
+    }
+
+    fn descend(&self, outer: &[(Picked, usize)], offset: usize, visit: &mut impl FnMut(usize)) {
+        match outer.split_first() {
+            None => visit(offset),
+            Some(((picked, stride), rest)) => {
+                (0..picked.count).for_each(|k| self.descend(rest, offset + picked.at(k) * stride, visit));
+            }
+        }
+    }
+}
+
+/// Splits the axes into outer ones, which are looped over, and inner ones, whose picked elements lie side by side.
+fn runs(picked: &[Picked], axes: &[usize], size: usize) -> (Vec<(Picked, usize)>, usize) {
+    let mut stride = size;
+    let mut run = size;
+    let mut joined = true;
+    let mut outer = Vec::new();
+    for (&axis, &len) in picked.iter().zip(axes).rev() {
+        if joined && axis.is_whole(len) {
+            run *= len;
+        } else if joined && axis.step == 1 {
+            outer.push((Picked { count: 1, ..axis }, stride));
+            run *= axis.count;
+            joined = false;
+        } else {
+            outer.push((axis, stride));
+            joined = false;
+        }
+        stride *= len;
+    }
+    outer.reverse();
+    (outer, run)
+}
+
+fn resolve(spec: SliceSpec, axis: usize, len: usize, rank: usize) -> Outcome<Picked> {
+    match spec {
+        SliceSpec::At(index) => match usize::try_from(index) {
+            Ok(start) if start < len => Ok(Picked { start, count: 1, step: 1, single: true }),
+            _ => Err(out_of_range(index, axis, len, rank)),
+        },
+        SliceSpec::Range { start, end, inclusive, step } => {
+            let step = step.unwrap_or(1);
+            let last = len as i64;
+            let end = end.map(|end| if inclusive { end.saturating_add(step.signum()) } else { end });
+            let (start, end) = match step {
+                0 => return Err(Problem::new("E0510", "a slice cannot step by 0").label("the step is 0")),
+                1.. => (start.unwrap_or(0), end.unwrap_or(last)),
+                _ => (start.unwrap_or(last - 1), end.unwrap_or(-1)),
+            };
+            range(start, end, step, axis, len, rank)
+        }
+    }
+}
+
+/// The positions from `start` until before `end`.
+fn range(start: i64, end: i64, step: i64, axis: usize, len: usize, rank: usize) -> Outcome<Picked> {
+    let last = len as i64;
+    let fits = match step > 0 {
+        true => (0..=last).contains(&start) && (start >= end || end <= last) && end >= 0,
+        false => (-1..last.max(1)).contains(&start) && (start <= end || end >= -1) && end <= last,
+    };
+    if !fits {
+        return Err(slice_out_of_range(start, end, axis, len, rank));
+    }
+    let distance = if step > 0 { end - start } else { start - end };
+    let count = if distance > 0 { (distance as u64).div_ceil(step.unsigned_abs()) as usize } else { 0 };
+    Ok(Picked { start: start.max(0) as usize, count, step, single: false })
+}
+
+/// `axis 1` where there are several.
+fn axis_name(axis: usize, rank: usize) -> String {
+    if rank == 1 { "the array".into() } else { format!("axis {axis}") }
+}
+
+fn elements(count: usize) -> String {
+    if count == 1 { "1 element".into() } else { format!("{count} elements") }
+}
+
+/// How the source spells the length of an axis.
+fn length_source(axis: usize) -> String {
+    if axis == 0 { "len(x)".into() } else { format!("shape(x, {axis})") }
+}
+
+/// An index that its axis does not have.
+pub fn out_of_range(index: i64, axis: usize, len: usize, rank: usize) -> Problem {
+    let place = axis_name(axis, rank);
+    if index < 0 {
+        let title = format!("the index {index} is negative");
+        let last = format!("{} - {}", length_source(axis), index.unsigned_abs());
+        return Problem::new("E0502", title)
+            .label(format!("{place} has {}", elements(len)))
+            .help(format!("count from the end with `x[{last}]`: indices start at 0"));
+    }
+    let problem = Problem::new("E0502", format!("the index {index} is out of range"));
+    match len {
+        0 => problem.label(format!("{place} is empty")),
+        _ => problem.label(format!("{place} has {}, so the last index is {}", elements(len), len - 1)),
+    }
+}
+
+fn slice_out_of_range(start: i64, end: i64, axis: usize, len: usize, rank: usize) -> Problem {
+    let problem = Problem::new("E0502", format!("the slice {start}..{end} does not lie in its axis")).label(format!(
+        "{} has {}",
+        axis_name(axis, rank),
+        elements(len)
+    ));
+    match start.min(end) < 0 {
+        true => problem.help(format!("count from the end with `{} - n`: indices start at 0", length_source(axis))),
+        false => problem.help(format!("leave the end off to take the rest: `x[{start}..]`")),
+    }
+}
+
+fn too_many_indices(count: usize, array: &Array) -> Problem {
+    let (rank, name) = (array.rank(), array.type_name());
+    let axes = if rank == 1 { "1 axis".into() } else { format!("{rank} axes") };
+    Problem::new("E0503", format!("{count} indices are given to an array with {axes}"))
+        .label(format!("its type is {name}"))
+}
+
+impl Array {
+    /// The row-major position of the element at these indices, one per axis.
+    pub fn position(&self, indices: &[i64]) -> Outcome<usize> {
+        if indices.len() != self.rank() {
+            return Err(match indices.len() > self.rank() {
+                true => too_many_indices(indices.len(), self),
+                false => {
+                    let (have, rank) = (indices.len(), self.rank());
+                    Problem::new("E0503", format!("{have} indices are given to an array with {rank} axes"))
+                }
+            });
+        }
+        let mut position = 0;
+        for (axis, (&index, &len)) in indices.iter().zip(self.shape()).enumerate() {
+            match usize::try_from(index) {
+                Ok(at) if at < len => position = position * len + at,
+                _ => return Err(out_of_range(index, axis, len, self.rank())),
+            }
+        }
+        Ok(position)
+    }
+
+    /// The element at these indices, one per axis.
+    pub fn get(&self, indices: &[i64]) -> Outcome<Value> {
+        let position = self.position(indices)?;
+        self.item(position).ok_or_else(|| out_of_range(position as i64, 0, self.count(), 1))
+    }
+
+    /// Writes the element at these indices, one per axis.
+    pub fn set(&mut self, indices: &[i64], value: &Value) -> Outcome<()> {
+        let position = self.position(indices)?;
+        self.set_item(position, value)
+    }
+
+    /// A copy of what these picks select; axes beyond them are taken whole. A single position on every axis gives an
+    /// array of no axes: see [`Array::pick`].
+    pub fn slice(&self, specs: &[SliceSpec]) -> Outcome<Array> {
+        let selection = Selection::new(self, specs)?;
+        let mut result = Array::zeros(self.element().clone(), &selection.shape)?;
+        let run = selection.run;
+        let source = self.bytes();
+        let mut targets = result.bytes_mut()?.chunks_exact_mut(run.max(1));
+        selection.each_run(|offset| {
+            if let (Some(to), Some(from)) = (targets.next(), source.get(offset..offset + run)) {
+                to.copy_from_slice(from);
+            }
+        });
+        Ok(result)
+    }
+
+    /// An element if every axis gets one position, else a slice.
+    pub fn pick(&self, specs: &[SliceSpec]) -> Outcome<Value> {
+        let at = |spec: &SliceSpec| match spec {
+            SliceSpec::At(index) => Some(*index),
+            SliceSpec::Range { .. } => None,
+        };
+        match specs.iter().map(at).collect::<Option<Vec<i64>>>() {
+            Some(indices) if indices.len() == self.rank() => self.get(&indices),
+            _ => self.slice(specs).map(Value::Array),
+        }
+    }
+
+    /// Overwrites what these picks select, with one value throughout or with an array that broadcasts to it.
+    pub fn assign(&mut self, specs: &[SliceSpec], value: &Value) -> Outcome<()> {
+        let selection = Selection::new(self, specs)?;
+        let run = selection.run;
+        match value {
+            Value::Array(array) => {
+                if array.element() != self.element() {
+                    return Err(foreign_element(array, self));
+                }
+                let source = fit(array, &selection.shape)?;
+                let mut runs = source.bytes().chunks_exact(run.max(1));
+                let bytes = self.bytes_mut()?;
+                selection.each_run(|offset| {
+                    if let (Some(to), Some(from)) = (bytes.get_mut(offset..offset + run), runs.next()) {
+                        to.copy_from_slice(from);
+                    }
+                });
+            }
+            _ => {
+                let mut one = vec![0; self.element().size()];
+                leaf::write(&self.element().clone(), &mut one, value)?;
+                let bytes = self.bytes_mut()?;
+                selection.each_run(|offset| {
+                    let places = bytes.get_mut(offset..offset + run).unwrap_or(&mut []);
+                    places.chunks_exact_mut(one.len().max(1)).for_each(|place| place.copy_from_slice(&one));
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The array, repeated where need be so that it has this shape.
+fn fit(array: &Array, shape: &[usize]) -> Outcome<Array> {
+    broadcast_to(array, shape).ok_or_else(|| {
+        let (from, to) = (shape_text(array.shape()), shape_text(shape));
+        Problem::new("E0501", format!("an array of shape {from} cannot be assigned to a place of shape {to}"))
+            .help("each axis has to be as long as the place's, or 1")
+    })?
+}
+
+fn foreign_element(value: &Array, place: &Array) -> Problem {
+    let (have, want) = (value.element(), place.element());
+    let problem = Problem::new("E0504", format!("an array of {have} cannot be assigned to elements of {want}"));
+    match (value.element().scalar(), place.element()) {
+        (Some(_), crate::host::array::Element::Scalar(to)) => problem.help(format!("convert it with `{to}(…)`")),
+        _ => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counting(shape: &[usize]) -> Array {
+        let items: Vec<i32> = (0..shape.iter().product::<usize>() as i32).collect();
+        Array::from_shaped(&items, shape).unwrap()
+    }
+
+    fn to(start: i64, end: i64) -> SliceSpec {
+        SliceSpec::Range { start: Some(start), end: Some(end), inclusive: false, step: None }
+    }
+
+    fn by(start: Option<i64>, end: Option<i64>, inclusive: bool, step: i64) -> SliceSpec {
+        SliceSpec::Range { start, end, inclusive, step: Some(step) }
+    }
+
+    fn check(shape: &[usize], specs: &[SliceSpec], result: &[usize], items: &[i32]) {
+        let slice = counting(shape).slice(specs).unwrap();
+        assert_eq!(slice.shape(), result);
+        assert_eq!(slice.items::<i32>().unwrap(), items);
+    }
+
+    #[test]
+    fn slices_copy_what_they_name() {
+        use SliceSpec::At;
+        check(&[6], &[to(1, 4)], &[3], &[1, 2, 3]);
+        check(&[6], &[to(4, 2)], &[0], &[]);
+        check(&[6], &[by(None, None, false, 2)], &[3], &[0, 2, 4]);
+        check(&[6], &[by(None, None, false, -2)], &[3], &[5, 3, 1]);
+        check(&[6], &[by(Some(3), Some(0), true, -1)], &[4], &[3, 2, 1, 0]);
+        check(&[3, 4], &[At(1)], &[4], &[4, 5, 6, 7]);
+        check(&[3, 4], &[SliceSpec::ALL, At(2)], &[3], &[2, 6, 10]);
+        check(&[3, 4], &[to(1, 3), to(1, 3)], &[2, 2], &[5, 6, 9, 10]);
+        check(&[2, 2, 3], &[At(1), SliceSpec::ALL, by(None, None, false, 2)], &[2, 2], &[6, 8, 9, 11]);
+        check(&[0, 4], &[SliceSpec::ALL, At(1)], &[0], &[]);
+        check(&[3], &[by(None, None, false, i64::MIN)], &[1], &[2]);
+    }
+
+    #[test]
+    fn assignment_broadcasts() {
+        let mut a = counting(&[2, 3]);
+        let before = a.clone();
+        a.assign(&[SliceSpec::ALL, to(0, 2)], &Value::Array(Array::from_items(&[7, 8]).unwrap())).unwrap();
+        assert_eq!(a.items::<i32>().unwrap(), [7, 8, 2, 7, 8, 5]);
+        a.assign(&[SliceSpec::At(1)], &Value::Int(1)).unwrap();
+        assert_eq!(a.items::<i32>().unwrap(), [7, 8, 2, 1, 1, 1]);
+        assert_eq!(before, counting(&[2, 3]));
+        let long = Value::Array(Array::from_items(&[7, 8]).unwrap());
+        assert_eq!(a.assign(&[], &long).unwrap_err().code, "E0501");
+        assert_eq!(a.assign(&[], &Value::of(1.0f32)).unwrap_err().code, "E0504");
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        let a = counting(&[3, 4]);
+        let far = a.get(&[0, 4]).unwrap_err();
+        assert_eq!(far.title, "the index 4 is out of range");
+        assert_eq!(far.label, "axis 1 has 4 elements, so the last index is 3");
+        let negative = a.get(&[0, -1]).unwrap_err();
+        assert_eq!(negative.help, ["count from the end with `x[shape(x, 1) - 1]`: indices start at 0"]);
+        assert!(a.slice(&[to(0, 4)]).is_err());
+        assert!(a.slice(&[to(-1, 2)]).is_err());
+        assert!(a.slice(&[by(None, None, false, 0)]).is_err());
+        assert!(a.slice(&[to(i64::MIN, i64::MAX)]).is_err());
+        assert!(a.slice(&[by(Some(i64::MAX), Some(i64::MIN), true, -1)]).is_err());
+        assert_eq!(a.slice(&[SliceSpec::ALL; 3]).unwrap_err().code, "E0503");
+    }
+}

@@ -1,0 +1,83 @@
+//! Conversions between scalar types, elementwise.
+
+use crate::host::array::{Array, Item};
+use crate::host::ops::binary::map;
+use crate::host::ops::operand::undefined;
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::{Value, Vector};
+use crate::lang::scalar::{self, Element, Scalar, dynamic};
+use crate::with_element;
+
+/// `f32(x)`: by the language's rules, elementwise on vectors and arrays.
+pub fn convert(to: Scalar, value: &Value) -> Outcome<Value> {
+    match value {
+        Value::Scalar(number) => Ok(Value::Scalar(number.to_type(to))),
+        Value::Int(n) => Ok(Value::Scalar(match scalar::Value::from_integer(to, *n) {
+            Some(exact) if to != Scalar::Bool => exact,
+            _ => scalar::Value::of(*n as i64).to_type(to),
+        })),
+        Value::Float(x) => Ok(Value::Scalar(scalar::Value::of(*x).to_type(to))),
+        Value::Vector(vector) => Ok(Value::Vector(Vector::new(to, vector.values().map(|lane| lane.to_type(to).bits)))),
+        Value::Array(array) => match array.scalar() {
+            Some(from) if from == to => Ok(value.clone()),
+            Some(from) => with_element!(from, S => convert_array::<S>(to, array)).map(Value::Array),
+            None => Err(undefined(&format!("`{to}`"), &[value])),
+        },
+        Value::Unit | Value::Str(_) | Value::Record(_) | Value::Tuple(_) | Value::Range(_) | Value::Table(_) => {
+            Err(undefined(&format!("`{to}`"), &[value]))
+        }
+        Value::Strings(_) | Value::Timing(_) | Value::Kernel(_) => Err(undefined(&format!("`{to}`"), &[value])),
+    }
+}
+
+fn convert_array<S: Item>(to: Scalar, array: &Array) -> Outcome<Array> {
+    with_element!(to, T => map(array, |x: S| -> T { Element::to::<T>(x) }))
+}
+
+/// `bitcast(u32, x)`: the same bits as another type of the same size.
+pub fn bitcast(to: Scalar, value: &Value) -> Outcome<Value> {
+    let value = value.clone().settled();
+    let undefined = || undefined(&format!("`bitcast({to}, …)`"), &[&value]);
+    let sizes = |from: Scalar| {
+        let (a, b) = (from.size() * 8, to.size() * 8);
+        Problem::new("E0505", format!("`bitcast` from {from} to {to}, which have different sizes"))
+            .label(format!("{from} has {a} bits, {to} has {b}"))
+    };
+    let fits = |from: Scalar| match from.size() == to.size() {
+        true if (from == Scalar::Bool) == (to == Scalar::Bool) => Ok(()),
+        true => Err(undefined()),
+        false => Err(sizes(from)),
+    };
+    match &value {
+        Value::Scalar(number) => {
+            fits(number.ty)?;
+            dynamic::bitcast(to, *number).map(Value::Scalar).map_err(|_| undefined())
+        }
+        Value::Vector(vector) => {
+            fits(vector.ty())?;
+            Ok(Value::Vector(Vector::new(to, vector.values().map(|lane| lane.bits))))
+        }
+        Value::Array(array) => {
+            fits(array.scalar().ok_or_else(undefined)?)?;
+            array.reinterpret(array.element().with_scalar(to)).map(Value::Array).ok_or_else(undefined)
+        }
+        _ => Err(undefined()),
+    }
+}
+
+/// `parse(i32, text)`: the number that a text spells.
+pub fn parse(ty: Scalar, text: &str) -> Outcome<Value> {
+    match scalar::parse::parse(ty, text.trim()) {
+        Some(number) => Ok(Value::Scalar(number)),
+        None => {
+            let problem = Problem::new("E0514", format!("the text {text:?} is not a value of type {ty}"));
+            Err(match ty {
+                Scalar::Bool => problem.help("a bool is spelled `true` or `false`"),
+                _ if ty.is_int() && scalar::parse::parse(Scalar::F64, text.trim()).is_some() => problem
+                    .note("it is a number, but no integer that the type can hold")
+                    .help("parse it as `f64` and convert"),
+                _ => problem,
+            })
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! New arrays: constant, counted, random.
+
+use crate::host::array::{Array, Element, Item};
+use crate::host::ops::operand::{adapt, common_scalar, undefined};
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+use crate::lang::philox::Philox;
+use crate::lang::scalar::{self, Element as _, Scalar, bf16, f16};
+use crate::{with_float, with_integer, with_number};
+
+/// The extents of a new array.
+pub fn shape(dims: &[i64]) -> Outcome<Vec<usize>> {
+    let extent =
+        |&d: &i64| usize::try_from(d).map_err(|_| Problem::new("E0511", format!("an axis cannot have {d} elements")));
+    dims.iter().map(extent).collect()
+}
+
+pub fn zeros(dims: &[i64], ty: Scalar) -> Outcome<Value> {
+    Array::zeros(ty, &shape(dims)?).map(Value::Array)
+}
+
+pub fn ones(dims: &[i64], ty: Scalar) -> Outcome<Value> {
+    full(dims, &Value::Scalar(scalar::Value::one(ty)))
+}
+
+pub fn full(dims: &[i64], value: &Value) -> Outcome<Value> {
+    Array::full(&value.clone().settled(), &shape(dims)?).map(Value::Array)
+}
+
+/// The identity matrix.
+pub fn eye(n: i64, ty: Scalar) -> Outcome<Value> {
+    let shape = shape(&[n, n])?;
+    let mut array = Array::zeros(ty, &shape)?;
+    let (one, size) = (scalar::Value::one(ty).to_bytes(), ty.size());
+    let step = (n.max(0) as usize + 1).saturating_mul(size);
+    for place in array.bytes_mut()?.chunks_mut(step) {
+        place.iter_mut().zip(one).take(size).for_each(|(byte, one)| *byte = one);
+    }
+    Ok(Value::Array(array))
+}
+
+/// `n` values from `start` to `stop`, both included; computed in `f64`.
+pub fn linspace(start: &Value, stop: &Value, n: i64) -> Outcome<Value> {
+    let scalar = common_scalar(&[start, stop]).unwrap_or(Scalar::F32);
+    let wide = |value: &Value| Some(adapt(value, scalar, "`linspace`").ok()?.as_scalar()?.as_f64());
+    let undefined = || undefined("`linspace`", &[start, stop]);
+    let (first, last) = (wide(start).ok_or_else(undefined)?, wide(stop).ok_or_else(undefined)?);
+    let step = (last - first) / (n - 1).max(1) as f64;
+    let at = |i: usize| if i > 0 && i as i64 == n - 1 { last } else { i as f64 * step + first };
+    with_float!(scalar, T => fill::<T>(&shape(&[n])?, |i| at(i).to::<T>()), _ => Err(undefined())).map(Value::Array)
+}
+
+/// `stop`; `start, stop`; or `start, stop, step`: counted from `start` (0) while below `stop` (above, for a negative step).
+pub fn arange(args: &[Value]) -> Outcome<Value> {
+    let (zero, one) = (Value::Int(0), Value::Int(1));
+    let (start, stop, step) = match args {
+        [stop] => (&zero, stop, &one),
+        [start, stop] => (start, stop, &one),
+        [start, stop, step] => (start, stop, step),
+        _ => return Err(Problem::new("E0511", format!("`arange` takes 1 to 3 arguments, not {}", args.len()))),
+    };
+    let bounds = [start, stop, step];
+    let has_point = bounds.iter().any(|value| matches!(value, Value::Float(_)));
+    let scalar = common_scalar(&bounds).unwrap_or(if has_point { Scalar::F32 } else { Scalar::I32 });
+    let number = |value: &Value| {
+        let value = adapt(value, scalar, "`arange`")?.as_scalar();
+        value.filter(|n| n.ty == scalar && n.ty.is_num()).ok_or_else(|| undefined("`arange`", &bounds))
+    };
+    let (start, stop, step) = (number(start)?, number(stop)?, number(step)?);
+    match (start.as_integer(), stop.as_integer(), step.as_integer()) {
+        (Some(start), Some(stop), Some(step)) => count_integers(scalar, start, stop, step),
+        _ => count_floats(scalar, start.as_f64(), stop.as_f64(), step.as_f64()),
+    }
+}
+
+fn zero_step() -> Problem {
+    Problem::new("E0510", "`arange` cannot step by 0")
+}
+
+fn too_long(n: impl std::fmt::Display) -> Problem {
+    Problem::new("E0509", format!("`arange` would make {n} elements"))
+        .note(format!("an axis has at most {} elements", crate::host::array::MAX_EXTENT))
+}
+
+fn count_integers(scalar: Scalar, start: i128, stop: i128, step: i128) -> Outcome<Value> {
+    let (distance, stride) = if step > 0 { (stop - start, step) } else { (start - stop, -step) };
+    if stride == 0 {
+        return Err(zero_step());
+    }
+    let n = if distance > 0 { (distance + stride - 1) / stride } else { 0 };
+    let n = i64::try_from(n).map_err(|_| too_long(n))?;
+    let at = |i: usize| scalar::Value::from_integer(scalar, start + step * i as i128).map_or(0, |v| v.bits);
+    with_integer!(scalar, T => fill::<T>(&shape(&[n])?, |i| T::from_raw(at(i))), _ => Err(zero_step()))
+        .map(Value::Array)
+}
+
+fn count_floats(scalar: Scalar, start: f64, stop: f64, step: f64) -> Outcome<Value> {
+    let n = ((stop - start) / step).ceil();
+    if step == 0.0 {
+        return Err(zero_step());
+    }
+    if !n.is_finite() || n > crate::host::array::MAX_EXTENT as f64 {
+        return Err(too_long(n));
+    }
+    let shape = shape(&[n.max(0.0) as i64])?;
+    let at = |i: usize| start + i as f64 * step;
+    with_float!(scalar, T => fill::<T>(&shape, |i| at(i).to::<T>()), _ => Err(zero_step())).map(Value::Array)
+}
+
+/// An array of `value` of each row-major position.
+fn fill<T: Item>(shape: &[usize], value: impl Fn(usize) -> T) -> Outcome<Array> {
+    Array::build(Element::Scalar(T::SCALAR), shape, |items: &mut [T]| {
+        items.iter_mut().enumerate().for_each(|(i, place)| *place = value(i));
+    })
+}
+
+/// Uniform in [0, 1). Element i depends on the seed and i only. The short floats take as many bits as they hold, so that
+/// none is rounded up to 1.
+pub fn random(dims: &[i64], seed: u64, ty: Scalar) -> Outcome<Value> {
+    let (shape, stream) = (shape(dims)?, Philox::new(seed));
+    let short = |i: usize, bits: u32| (stream.word(i as u64) >> (32 - bits)) as f32 / (1u32 << bits) as f32;
+    match ty {
+        Scalar::F32 => words(&shape, stream, crate::lang::philox::uniform_f32),
+        Scalar::F64 => fill(&shape, |i| stream.uniform_f64(i as u64)),
+        Scalar::F16 => fill(&shape, |i| short(i, 11).to::<f16>()),
+        Scalar::Bf16 => fill(&shape, |i| short(i, 8).to::<bf16>()),
+        _ => {
+            Err(not_float("random", ty)
+                .help(format!("for integers use `random_int(low, high, …)`, or convert: `{ty}(…)`")))
+        }
+    }
+    .map(Value::Array)
+}
+
+/// From the i-th word each: a block of the generator gives four of them.
+fn words(shape: &[usize], stream: Philox, number: impl Fn(u32) -> f32) -> Outcome<Array> {
+    Array::build(Element::Scalar(Scalar::F32), shape, |items: &mut [f32]| {
+        for (block, places) in items.chunks_mut(4).enumerate() {
+            let words = stream.block(block as u64);
+            places.iter_mut().zip(words).for_each(|(place, word)| *place = number(word));
+        }
+    })
+}
+
+/// Normal, of mean 0 and deviation 1.
+pub fn random_normal(dims: &[i64], seed: u64, ty: Scalar) -> Outcome<Value> {
+    let (shape, stream) = (shape(dims)?, Philox::new(seed));
+    match ty {
+        Scalar::F64 => fill(&shape, |i| stream.normal_f64(i as u64)),
+        _ => with_float!(ty, T => fill::<T>(&shape, |i| stream.normal_f32(i as u64).to::<T>()),
+            _ => Err(not_float("random_normal", ty))),
+    }
+    .map(Value::Array)
+}
+
+fn not_float(what: &str, ty: Scalar) -> Problem {
+    Problem::new("E0505", format!("`{what}` makes floats, not {ty}"))
+}
+
+/// Uniform integers from `low` to below `high`.
+pub fn random_int(low: &Value, high: &Value, dims: &[i64], seed: u64) -> Outcome<Value> {
+    let scalar = common_scalar(&[low, high]).unwrap_or(Scalar::I32);
+    let undefined = || undefined("`random_int`", &[low, high]);
+    let bound = |value: &Value| {
+        let number = adapt(value, scalar, "`random_int`")?.as_scalar();
+        number.filter(|n| n.ty == scalar).and_then(|n| n.as_integer()).ok_or_else(undefined)
+    };
+    let (from, to) = (bound(low)?, bound(high)?);
+    let range = match u64::try_from(to - from) {
+        Ok(range) if range > 0 => range,
+        _ => {
+            return Err(Problem::new(
+                "E0511",
+                format!("`random_int` from {from} to below {to}: there is no such number"),
+            )
+            .label("the second bound has to be above the first"));
+        }
+    };
+    let (shape, stream) = (shape(dims)?, Philox::new(seed));
+    let at = |i: usize| (from as u64).wrapping_add(stream.below(i as u64, range));
+    let make = |scalar| with_number!(scalar, T => fill::<T>(&shape, |i| T::from_raw(at(i))), bool => Err(undefined()));
+    if scalar.is_int() { make(scalar).map(Value::Array) } else { Err(undefined()) }
+}

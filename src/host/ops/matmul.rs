@@ -1,0 +1,160 @@
+//! `a @ b` and `dot`.
+//!
+//! Every element of a product sums its terms in the order of the inner axis, one rounding each: the loop one would
+//! write. Only which elements are computed together is chosen for speed. (`f16` and `bf16` sum in `f32`.)
+
+use crate::host::array::{Array, Item, shape_text};
+use crate::host::ops::operand::{array, undefined};
+use crate::host::ops::reduce::{Reduce, reduce};
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+use crate::lang::ops::BinaryOp;
+use crate::lang::scalar::{Number, Scalar};
+use crate::with_number;
+
+/// The product of matrices (2-d) and vectors (1-d).
+pub fn matmul(left: &Value, right: &Value) -> Outcome<Value> {
+    let (a, b) = (array(left, "`@`")?, array(right, "`@`")?);
+    let scalar = common(a, b, left, right)?;
+    let (rows, inner) = match a.shape() {
+        [k] => (1, *k),
+        [m, k] => (*m, *k),
+        _ => return Err(wrong_rank(a, "left")),
+    };
+    let (depth, columns) = match b.shape() {
+        [k] => (*k, 1),
+        [k, n] => (*k, *n),
+        _ => return Err(wrong_rank(b, "right")),
+    };
+    if inner != depth {
+        return Err(inner_mismatch(a, b, inner, depth));
+    }
+    let mut shape = vec![];
+    shape.extend((a.rank() == 2).then_some(rows));
+    shape.extend((b.rank() == 2).then_some(columns));
+    let size = Size { inner, columns };
+    let result = match scalar {
+        Scalar::F16 | Scalar::Bf16 => {
+            with_number!(scalar, T => in_f32::<T>(a, b, &shape, size), bool => return Err(undefined("`@`", &[left, right])))
+        }
+        _ => {
+            with_number!(scalar, T => product::<T>(a, b, &shape, size), bool => return Err(undefined("`@`", &[left, right])))
+        }
+    }?;
+    Ok(match result.item(0) {
+        Some(item) if shape.is_empty() => item,
+        _ => Value::Array(result),
+    })
+}
+
+fn common(a: &Array, b: &Array, left: &Value, right: &Value) -> Outcome<Scalar> {
+    if a.element() != b.element() {
+        let title = format!("`@` needs arrays of one element type, not {} and {}", a.element(), b.element());
+        return Err(Problem::new("E0504", title).help("convert one of them: `f32(x)`"));
+    }
+    match a.scalar() {
+        Some(scalar) if a.element().lanes() == 1 => Ok(scalar),
+        _ => Err(undefined("`@`", &[left, right])),
+    }
+}
+
+fn wrong_rank(array: &Array, side: &str) -> Problem {
+    let title = format!("`@` takes arrays of 1 or 2 axes, and its {side} side has {}", array.rank());
+    Problem::new("E0503", title).label(format!("its type is {}", array.type_name()))
+}
+
+fn inner_mismatch(a: &Array, b: &Array, inner: usize, depth: usize) -> Problem {
+    let (left, right) = (shape_text(a.shape()), shape_text(b.shape()));
+    let problem = Problem::new("E0501", format!("arrays of shape {left} and {right} have no product"))
+        .label(format!("the last axis of the left side is {inner} long, the first axis of the right side {depth}"));
+    let last = b.shape().last().copied();
+    match b.rank() == 2 && last == Some(inner) {
+        true => problem.help("transpose the right side: `a @ transpose(b)`"),
+        false => problem,
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Size {
+    inner: usize,
+    columns: usize,
+}
+
+fn in_f32<T: Item>(a: &Array, b: &Array, shape: &[usize], size: Size) -> Outcome<Array> {
+    let wide = |array: &Array| super::binary::map(array, |x: T| x.to::<f32>());
+    let product = product::<f32>(&wide(a)?, &wide(b)?, shape, size)?;
+    super::binary::map(&product, |x: f32| crate::lang::scalar::Element::to::<T>(x))
+}
+
+/// A tile of this many rows and columns stays in registers.
+const TILE_ROWS: usize = 4;
+const TILE_COLUMNS: usize = 8;
+/// So many columns of the right side are packed together.
+const PANEL: usize = TILE_COLUMNS;
+
+fn product<T: Item + Number>(a: &Array, b: &Array, shape: &[usize], size: Size) -> Outcome<Array> {
+    let (left, right) = (a.items::<T>().unwrap_or(&[]), b.items::<T>().unwrap_or(&[]));
+    Array::build(T::SCALAR.into(), shape, |result: &mut [T]| match size.columns {
+        1 => {
+            for (place, row) in result.iter_mut().zip(left.chunks_exact(size.inner.max(1))) {
+                *place = row.iter().zip(right).fold(T::default(), |sum, (&x, &y)| sum.op_add(x.op_mul(y)));
+            }
+        }
+        _ => panels(left, right, result, size),
+    })
+}
+
+/// Packs a panel of columns, so that the inner loop reads it in order, and multiplies all rows by it.
+fn panels<T: Item + Number>(left: &[T], right: &[T], result: &mut [T], size: Size) {
+    let mut panel = vec![[T::default(); PANEL]; size.inner];
+    for first in (0..size.columns).step_by(PANEL) {
+        for (packed, row) in panel.iter_mut().zip(right.chunks_exact(size.columns)) {
+            let row = row.get(first..).unwrap_or(&[]);
+            packed.iter_mut().zip(row).for_each(|(place, &x)| *place = x);
+        }
+        let blocks = result.chunks_mut(size.columns * TILE_ROWS);
+        for (out, rows) in blocks.zip(left.chunks((size.inner * TILE_ROWS).max(1))) {
+            let tile = tile(rows, &panel, size.inner);
+            for (row, sums) in out.chunks_mut(size.columns).zip(tile) {
+                let places = row.get_mut(first..).unwrap_or(&mut []);
+                places.iter_mut().zip(sums).for_each(|(place, sum)| *place = sum);
+            }
+        }
+    }
+}
+
+/// The products of up to four rows with a panel.
+fn tile<T: Item + Number>(rows: &[T], panel: &[[T; PANEL]], inner: usize) -> [[T; TILE_COLUMNS]; TILE_ROWS] {
+    let mut sums = [[T::default(); TILE_COLUMNS]; TILE_ROWS];
+    let row = |i: usize| rows.get(i * inner..(i + 1) * inner);
+    if let (Some(a), Some(b), Some(c), Some(d)) = (row(0), row(1), row(2), row(3)) {
+        for ((((p, &a), &b), &c), &d) in panel.iter().zip(a).zip(b).zip(c).zip(d) {
+            for (sums, x) in sums.iter_mut().zip([a, b, c, d]) {
+                sums.iter_mut().zip(p).for_each(|(sum, &y)| *sum = sum.op_add(x.op_mul(y)));
+            }
+        }
+        return sums;
+    }
+    for (sums, row) in sums.iter_mut().zip(rows.chunks_exact(inner.max(1))) {
+        for (p, &x) in panel.iter().zip(row) {
+            sums.iter_mut().zip(p).for_each(|(sum, &y)| *sum = sum.op_add(x.op_mul(y)));
+        }
+    }
+    sums
+}
+
+/// The sum of the products of the lanes of two vectors, in order; or of the elements of two 1-d arrays.
+pub fn dot(a: &Value, b: &Value) -> Outcome<Value> {
+    let product = super::binary(BinaryOp::Mul, a, b)?;
+    match (&product, a, b) {
+        (Value::Vector(lanes), Value::Vector(_), Value::Vector(_)) => {
+            let mut lanes = lanes.values().map(Value::Scalar);
+            let first = lanes.next().ok_or_else(|| undefined("`dot`", &[a, b]))?;
+            lanes.try_fold(first, |sum, lane| super::binary(BinaryOp::Add, &sum, &lane))
+        }
+        (Value::Array(array), Value::Array(x), Value::Array(y)) if array.rank() == 1 && x.shape() == y.shape() => {
+            reduce(Reduce::Sum, &product, None)
+        }
+        _ => Err(undefined("`dot`", &[a, b])),
+    }
+}

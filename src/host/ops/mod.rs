@@ -1,0 +1,44 @@
+//! Operations on values: elementwise with NumPy's broadcasting, reductions, rearrangements, new arrays.
+//!
+//! All arithmetic is that of `lang::scalar`; here are the loops around it. Operands have to be of one element type, but a
+//! literal whose type nobody has asked for yet ([`Value::Int`], [`Value::Float`]) takes the other operand's.
+
+pub mod binary;
+pub mod convert;
+pub mod create;
+pub mod math;
+pub mod matmul;
+pub mod operand;
+pub mod parts;
+pub mod rearrange;
+pub mod reduce;
+pub mod zip;
+
+pub use binary::{binary, unary};
+pub use convert::{bitcast, convert, parse};
+pub use create::{arange, eye, full, linspace, ones, random, random_int, random_normal, zeros};
+pub use math::{ceil_div, math, select};
+pub use matmul::{dot, matmul};
+pub use parts::{assign, assign_field, compose, field, index, index_name, len, named_field, set_field, shape, swizzle};
+pub use rearrange::{concat, flip, literal, reshape, sort, stack, transpose};
+pub use reduce::{Reduce, close, cumsum, reduce};
+
+use crate::host::array::broadcast::common_shape;
+use crate::host::array::{Array, Item};
+use crate::host::problem::Outcome;
+use crate::host::value::Value;
+
+/// A function of two scalars of one known type, elementwise with broadcasting.
+fn elementwise<T: Item, R: Item>(a: &Value, b: &Value, what: &str, f: impl Fn(T, T) -> R + Copy) -> Outcome<Value> {
+    let operands = operand::Operands::new(&[a, b], what)?;
+    let shapes = [operands.shape(0), operands.shape(1)];
+    let mut shape = common_shape(&[("the first argument", shapes[0].as_slice()), ("the second argument", &shapes[1])])?;
+    let rows = zip::Rows::new(&shape, &shapes[0], &shapes[1]);
+    if operands.lanes > 1 {
+        shape.pop();
+    }
+    let items = |i: usize| operands.arrays.get(i).and_then(|array| array.items::<T>()).unwrap_or(&[]);
+    let element = operands.element(R::SCALAR);
+    let result = Array::build(element, &shape, |result: &mut [R]| rows.map(items(0), items(1), result, f))?;
+    Ok(operands.value(result))
+}

@@ -1,0 +1,289 @@
+//! Parts of values: components of vectors, fields of records and tables, extents, elements.
+
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use crate::host::array::{Array, Element, RecordLayout, SliceSpec, leaf, slice};
+use crate::host::ops::operand::{self, adapt, array, common_scalar, undefined};
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::{Value, Vector};
+use crate::lang::scalar::{self, Scalar};
+
+/// `f32x3(a, b, c)`: parts are scalars or vectors that add up to `lanes`, or one scalar for all. They have to be of the
+/// type already; literals adapt.
+pub fn compose(ty: Scalar, lanes: u8, parts: &[Value]) -> Outcome<Value> {
+    let what = format!("`{ty}x{lanes}`");
+    let values: Vec<&Value> = parts.iter().collect();
+    let mut bits = Vec::new();
+    for part in parts {
+        match adapt(part, ty, &what)? {
+            Value::Scalar(number) if number.ty == ty => bits.push(number.bits),
+            Value::Vector(vector) if vector.ty() == ty => bits.extend(vector.values().map(|lane| lane.bits)),
+            _ => return Err(undefined(&what, &values)),
+        }
+    }
+    let lanes = usize::from(lanes);
+    match bits.as_slice() {
+        [one] if parts.len() == 1 => Ok(Value::Vector(Vector::new(ty, vec![*one; lanes]))),
+        all if all.len() == lanes => Ok(Value::Vector(Vector::new(ty, bits))),
+        all => Err(Problem::new("E0511", format!("{what} of {} components", all.len()))),
+    }
+}
+
+/// `.xyz` of a vector, or of every element of an array of vectors. One component gives a scalar.
+pub fn swizzle(value: &Value, lanes: &[u8]) -> Outcome<Value> {
+    let missing = || {
+        let name: String = lanes.iter().map(|&lane| "xyzw".chars().nth(usize::from(lane)).unwrap_or('?')).collect();
+        undefined(&format!("`.{name}`"), &[value])
+    };
+    match value {
+        Value::Vector(vector) => {
+            let picked: Option<Vec<scalar::Value>> = lanes.iter().map(|&lane| vector.lane(usize::from(lane))).collect();
+            match picked.ok_or_else(missing)?.as_slice() {
+                [one] => Ok(Value::Scalar(*one)),
+                many => Ok(Value::Vector(Vector::new(vector.ty(), many.iter().map(|lane| lane.bits)))),
+            }
+        }
+        Value::Array(array) => match array.element() {
+            Element::Vector(ty, width) if lanes.iter().all(|lane| lane < width) && !lanes.is_empty() => {
+                swizzle_array(array, *ty, lanes).map(Value::Array)
+            }
+            _ => Err(missing()),
+        },
+        _ => Err(missing()),
+    }
+}
+
+fn swizzle_array(array: &Array, ty: Scalar, lanes: &[u8]) -> Outcome<Array> {
+    let element = match lanes.len() {
+        1 => Element::Scalar(ty),
+        n => Element::Vector(ty, n as u8),
+    };
+    let pieces: Vec<(usize, usize, usize)> = lanes
+        .iter()
+        .enumerate()
+        .map(|(to, &from)| (usize::from(from) * ty.size(), to * ty.size(), ty.size()))
+        .collect();
+    gather(array, element, &pieces)
+}
+
+/// An array whose elements are pieces (from, to, length in bytes) of another's.
+fn gather(array: &Array, element: Element, pieces: &[(usize, usize, usize)]) -> Outcome<Array> {
+    let (from_size, to_size) = (array.element().size().max(1), element.size().max(1));
+    let mut result = Array::zeros(element, array.shape())?;
+    let places = result.bytes_mut()?.chunks_exact_mut(to_size);
+    for (place, source) in places.zip(array.bytes().chunks_exact(from_size)) {
+        for &(from, to, len) in pieces {
+            if let (Some(to), Some(from)) = (place.get_mut(to..to + len), source.get(from..from + len)) {
+                to.copy_from_slice(from);
+            }
+        }
+    }
+    Ok(result)
+}
+
+/// A field by position: of a record or a tuple, or of every element of an array of them.
+pub fn field(value: &Value, field: usize) -> Outcome<Value> {
+    let missing =
+        || Problem::new("E0513", format!("there is no field {field} in a value of type {}", value.type_name()));
+    match value {
+        Value::Record(record) => record.fields.get(field).cloned().ok_or_else(missing),
+        Value::Tuple(parts) => parts.get(field).cloned().ok_or_else(missing),
+        Value::Array(array) => match array.element() {
+            Element::Record(layout) => field_of_all(array, layout, field).ok_or_else(missing)?.map(Value::Array),
+            _ => Err(missing()),
+        },
+        _ => Err(missing()),
+    }
+}
+
+fn field_of_all(array: &Array, layout: &Arc<RecordLayout>, field: usize) -> Option<Outcome<Array>> {
+    let field = layout.fields.get(field)?;
+    let from = layout.layout.leaves.get(field.leaves.clone())?;
+    let to = field.element.layout();
+    let pieces: Vec<_> = from.iter().zip(&to.leaves).map(|(a, b)| (a.offset, b.offset, a.ty.size())).collect();
+    Some(gather(array, field.element.clone(), &pieces))
+}
+
+/// A field by name: of a record, a timing, a table of arrays.
+pub fn named_field(value: &Value, name: &str) -> Outcome<Value> {
+    match value {
+        Value::Record(record) => match record.layout.position(name) {
+            Some(position) => field(value, position),
+            None => Err(no_name(value, name, record.layout.fields.iter().map(|f| f.name.as_str()))),
+        },
+        Value::Array(array) => match array.element() {
+            Element::Record(layout) => match layout.position(name) {
+                Some(position) => field(value, position),
+                None => Err(no_name(value, name, layout.fields.iter().map(|f| f.name.as_str()))),
+            },
+            Element::Scalar(_) | Element::Vector(..) => vector_field(value, name),
+        },
+        Value::Vector(_) => vector_field(value, name),
+        Value::Tuple(parts) => match name.parse::<usize>() {
+            Ok(position) => field(value, position),
+            Err(_) => Err(no_name(value, name, (0..parts.len()).map(|_| ""))),
+        },
+        Value::Table(table) => match table.get(name) {
+            Some(array) => Ok(array.item(0).filter(|_| array.rank() == 0).unwrap_or(Value::Array(array.clone()))),
+            None => Err(no_name(value, name, table.keys().map(SmolStr::as_str))),
+        },
+        Value::Timing(timing) => match name {
+            "median" => Ok(Value::of(timing.median)),
+            "min" => Ok(Value::of(timing.min)),
+            "max" => Ok(Value::of(timing.max)),
+            "runs" => Ok(Value::of(timing.runs as i32)),
+            _ => Err(no_name(value, name, ["median", "min", "max", "runs"].into_iter())),
+        },
+        Value::Unit | Value::Scalar(_) | Value::Int(_) | Value::Float(_) | Value::Str(_) | Value::Range(_) => {
+            Err(no_name(value, name, std::iter::empty()))
+        }
+        Value::Strings(_) | Value::Kernel(_) => Err(no_name(value, name, std::iter::empty())),
+    }
+}
+
+fn vector_field(value: &Value, name: &str) -> Outcome<Value> {
+    let lane = |c: char| "xyzw".find(c).map(|lane| lane as u8);
+    match name.chars().map(lane).collect::<Option<Vec<u8>>>() {
+        Some(lanes) if (1..=4).contains(&lanes.len()) => swizzle(value, &lanes),
+        _ => Err(no_name(value, name, std::iter::empty())),
+    }
+}
+
+fn no_name<'n>(value: &Value, name: &str, names: impl Iterator<Item = &'n str>) -> Problem {
+    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    let problem = Problem::new("E0513", format!("there is no `{name}` in a value of type {}", value.type_name()));
+    let near = names.iter().map(|known| (strsim::levenshtein(known, name), known)).min();
+    match near {
+        Some((distance, known)) if distance <= name.chars().count().max(3) / 3 => {
+            problem.help(format!("there is one of a similar name: `{known}`"))
+        }
+        Some(_) => problem.note(format!("it has {}", list(&names))),
+        None => problem,
+    }
+}
+
+/// At most ten names.
+fn list(names: &[&str]) -> String {
+    let shown: Vec<String> = names.iter().take(10).map(|name| format!("`{name}`")).collect();
+    let more = names.len().saturating_sub(10);
+    if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
+}
+
+/// The extent of the first axis; the number of strings.
+pub fn len(value: &Value) -> Outcome<Value> {
+    let count = match value {
+        Value::Strings(strings) => strings.len(),
+        Value::Table(table) => table.len(),
+        Value::Str(text) => text.chars().count(),
+        _ => match array(value, "`len`")?.shape() {
+            [first, ..] => *first,
+            [] => return Err(undefined("`len`", &[value])),
+        },
+    };
+    Ok(Value::of(i32::try_from(count).unwrap_or(i32::MAX)))
+}
+
+/// The extents of all axes as a tuple, or of one.
+pub fn shape(value: &Value, axis: Option<i64>) -> Outcome<Value> {
+    let array = array(value, "`shape`")?;
+    let extent = |&n: &usize| Value::of(n as i32);
+    match axis {
+        None => Ok(Value::Tuple(array.shape().iter().map(extent).collect())),
+        Some(k) => {
+            let k = operand::axis(k, array.rank(), "`shape`")?;
+            array.shape().get(k).map(extent).ok_or_else(|| undefined("`shape`", &[value]))
+        }
+    }
+}
+
+/// `a[i, j]`, `a[0..4, ..]`; axes that no spec is given for are taken whole. Of a list of strings, one of them; of a
+/// vector, a component.
+pub fn index(value: &Value, specs: &[SliceSpec]) -> Outcome<Value> {
+    match (value, specs) {
+        (Value::Array(array), _) => array.pick(specs),
+        (Value::Strings(strings), [SliceSpec::At(at)]) => {
+            let found = usize::try_from(*at).ok().and_then(|i| strings.get(i));
+            found.cloned().map(Value::Str).ok_or_else(|| slice::out_of_range(*at, 0, strings.len(), 1))
+        }
+        (Value::Strings(strings), [SliceSpec::Range { .. }]) => {
+            let positions: Vec<i32> = (0..strings.len() as i32).collect();
+            let picked = Array::from_items(&positions)?.slice(specs)?;
+            let of = |&i: &i32| strings.get(i as usize).cloned();
+            Ok(Value::Strings(picked.items::<i32>().unwrap_or(&[]).iter().filter_map(of).collect()))
+        }
+        (Value::Tuple(parts), [SliceSpec::At(at)]) => {
+            let found = usize::try_from(*at).ok().and_then(|i| parts.get(i));
+            found.cloned().ok_or_else(|| slice::out_of_range(*at, 0, parts.len(), 1))
+        }
+        (Value::Vector(vector), [SliceSpec::At(at)]) => {
+            let found = usize::try_from(*at).ok().and_then(|i| vector.lane(i));
+            found.map(Value::Scalar).ok_or_else(|| slice::out_of_range(*at, 0, vector.lanes(), 1))
+        }
+        _ => Err(Problem::new("E0505", format!("a value of type {} has no elements to index", value.type_name()))),
+    }
+}
+
+/// `m["weight"]`
+pub fn index_name(value: &Value, name: &str) -> Outcome<Value> {
+    match value {
+        Value::Table(_) => named_field(value, name),
+        _ => Err(Problem::new("E0505", format!("a value of type {} has no elements by name", value.type_name()))),
+    }
+}
+
+/// `a[i, j] = value`, `a[0..4, ..] = value`.
+pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<()> {
+    let at = |spec: &SliceSpec| match spec {
+        SliceSpec::At(index) => Some(*index),
+        SliceSpec::Range { .. } => None,
+    };
+    match specs.iter().map(at).collect::<Option<Vec<i64>>>() {
+        Some(indices) if indices.len() == array.rank() => array.set(&indices, value),
+        _ => array.assign(specs, value),
+    }
+}
+
+/// `a[i].pos = value`: one field (a path of positions) of one element.
+pub fn assign_field(array: &mut Array, indices: &[i64], path: &[usize], value: &Value) -> Outcome<()> {
+    let position = array.position(indices)?;
+    let mut element = array.item(position).ok_or_else(|| slice::out_of_range(position as i64, 0, array.count(), 1))?;
+    set_field(&mut element, path, value)?;
+    array.set_item(position, &element)
+}
+
+/// `body.pos = value` along a path of field positions; the last may be a lane of a vector.
+pub fn set_field(target: &mut Value, path: &[usize], value: &Value) -> Outcome<()> {
+    let Some((&first, rest)) = path.split_first() else {
+        return replace(target, value);
+    };
+    let name = target.type_name();
+    let missing = || Problem::new("E0513", format!("there is no field {first} in a value of type {name}"));
+    match target {
+        Value::Record(record) => set_field(record.fields.get_mut(first).ok_or_else(missing)?, rest, value),
+        Value::Tuple(parts) => set_field(parts.get_mut(first).ok_or_else(missing)?, rest, value),
+        Value::Vector(vector) if rest.is_empty() && first < vector.lanes() => {
+            let number = value.adapt(vector.ty()).filter(|n| n.ty == vector.ty()).ok_or_else(missing)?;
+            let lanes = vector.values().enumerate();
+            *vector = Vector::new(vector.ty(), lanes.map(|(i, lane)| if i == first { number.bits } else { lane.bits }));
+            Ok(())
+        }
+        _ => Err(missing()),
+    }
+}
+
+/// Overwrites a value by one of its type.
+fn replace(target: &mut Value, value: &Value) -> Outcome<()> {
+    let scalar = common_scalar(&[target]);
+    let value = scalar.map_or(Ok(value.clone()), |s| adapt(value, s, "an assignment"))?;
+    if leaf::element_of(&value) != leaf::element_of(target) {
+        let (have, want) = (value.type_name(), target.type_name());
+        return Err(Problem::new(
+            "E0504",
+            format!("a value of type {have} cannot be assigned to a place of type {want}"),
+        ));
+    }
+    *target = value;
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! The same elements in another shape or order.
+
+use std::cmp::Ordering;
+
+use crate::host::array::broadcast::Walk;
+use crate::host::array::{Array, Element, Item, SliceSpec, shape_text};
+use crate::host::ops::operand::{self, array, undefined};
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+use crate::lang::scalar::Number;
+use crate::with_number;
+
+/// The same elements in another shape; one dimension may be -1.
+pub fn reshape(value: &Value, dims: &[i64]) -> Outcome<Value> {
+    let x = array(value, "`reshape`")?;
+    let problem = |title: String| Problem::new("E0508", title);
+    let open = dims.iter().filter(|&&d| d == -1).count();
+    if let Some(bad) = dims.iter().find(|&&d| d < -1) {
+        return Err(problem(format!("an axis cannot have {bad} elements")));
+    }
+    if open > 1 {
+        return Err(problem("only one dimension of `reshape` may be -1".into()));
+    }
+    let known: i128 = dims.iter().filter(|&&d| d != -1).map(|&d| i128::from(d)).product();
+    let count = x.count() as i128;
+    let fits = if open == 1 { known > 0 && count % known == 0 } else { known == count };
+    if !fits {
+        let (from, to) = (shape_text(x.shape()), dims_text(dims));
+        let title = format!("an array of shape {from} cannot be reshaped to {to}");
+        let note = match open {
+            0 => format!("{from} has {count} elements, {to} has {known}"),
+            _ => format!("{from} has {count} elements, which is no multiple of {known}"),
+        };
+        return Err(problem(title).label(note));
+    }
+    let rest = if open == 1 { (count / known) as usize } else { 0 };
+    let shape: Vec<usize> = dims.iter().map(|&d| usize::try_from(d).unwrap_or(rest)).collect();
+    x.with_shape(&shape).map(Value::Array)
+}
+
+fn dims_text(dims: &[i64]) -> String {
+    match dims {
+        [n] => format!("({n},)"),
+        _ => format!("({})", dims.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// The axes in reverse order.
+pub fn transpose(value: &Value) -> Outcome<Value> {
+    let x = array(value, "`transpose`")?;
+    if x.rank() < 2 {
+        return Ok(value.clone());
+    }
+    let shape: Vec<usize> = x.shape().iter().rev().copied().collect();
+    let mut result = Array::zeros(x.element().clone(), &shape)?;
+    let size = x.element().size().max(1);
+    match x.shape() {
+        [rows, columns] => transpose_matrix(x.bytes(), result.bytes_mut()?, *rows, *columns, size),
+        _ => transpose_any(x, &shape, result.bytes_mut()?, size),
+    }
+    Ok(Value::Array(result))
+}
+
+/// In blocks, so that both sides stay in cache.
+fn transpose_matrix(from: &[u8], to: &mut [u8], rows: usize, columns: usize, size: usize) {
+    const BLOCK: usize = 32;
+    for first_row in (0..rows).step_by(BLOCK) {
+        for first in (0..columns).step_by(BLOCK) {
+            for column in first..columns.min(first + BLOCK) {
+                for row in first_row..rows.min(first_row + BLOCK) {
+                    let (source, target) = ((row * columns + column) * size, (column * rows + row) * size);
+                    if let (Some(to), Some(from)) = (to.get_mut(target..target + size), from.get(source..source + size))
+                    {
+                        to.copy_from_slice(from);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn transpose_any(x: &Array, shape: &[usize], to: &mut [u8], size: usize) {
+    // Along the result's axes, the steps of the source's axes taken from the back.
+    let mut strides = vec![];
+    let mut stride = 1;
+    for &len in x.shape().iter().rev() {
+        strides.push(stride);
+        stride *= len;
+    }
+    let mut walk = Walk::new(shape, [strides]);
+    for place in to.chunks_exact_mut(size) {
+        let [at] = walk.offsets();
+        if let Some(from) = x.bytes().get(at * size..(at + 1) * size) {
+            place.copy_from_slice(from);
+        }
+        walk.advance();
+    }
+}
+
+/// Arrays joined along an axis; their other axes have to agree.
+pub fn concat(parts: &[Value], axis: i64) -> Outcome<Value> {
+    let arrays = same_elements(parts, "`concat`")?;
+    let Some(first) = arrays.first() else { return Err(Problem::new("E0511", "`concat` of no arrays")) };
+    let axis = operand::axis(axis, first.rank(), "`concat`")?;
+    let mut shape = first.shape().to_vec();
+    let mut total = 0;
+    for (position, part) in arrays.iter().enumerate() {
+        let agrees = |(k, (a, b)): (usize, (&usize, &usize))| k == axis || a == b;
+        if part.rank() != shape.len() || !part.shape().iter().zip(&shape).enumerate().all(agrees) {
+            return Err(
+                unlike("`concat`", first, part, position).note(format!("all axes but {axis} have to be equally long"))
+            );
+        }
+        total += part.shape().get(axis).copied().unwrap_or(0);
+    }
+    shape.iter_mut().skip(axis).take(1).for_each(|len| *len = total);
+    let mut result = Array::zeros(first.element().clone(), &shape)?;
+    let inner = shape.iter().skip(axis + 1).product::<usize>() * first.element().size();
+    let mut start = 0;
+    let bytes = result.bytes_mut()?;
+    for part in arrays {
+        let run = part.shape().get(axis).copied().unwrap_or(0) * inner;
+        let blocks = bytes.chunks_exact_mut((total * inner).max(1));
+        for (block, from) in blocks.zip(part.bytes().chunks_exact(run.max(1))) {
+            if let Some(place) = block.get_mut(start..start + run) {
+                place.copy_from_slice(from);
+            }
+        }
+        start += run;
+    }
+    Ok(Value::Array(result))
+}
+
+/// Arrays of one shape along a new first axis.
+pub fn stack(parts: &[Value]) -> Outcome<Value> {
+    let arrays = same_elements(parts, "`stack`")?;
+    let Some(first) = arrays.first() else { return Err(Problem::new("E0511", "`stack` of no arrays")) };
+    join(first.element(), first.shape(), &arrays, "`stack`").map(Value::Array)
+}
+
+/// Arrays of this shape, one behind the other.
+fn join(element: &Element, shape: &[usize], arrays: &[&Array], what: &str) -> Outcome<Array> {
+    let mut whole = vec![arrays.len()];
+    whole.extend(shape);
+    let mut result = Array::zeros(element.clone(), &whole)?;
+    let mut rest = result.bytes_mut()?;
+    for (position, part) in arrays.iter().enumerate() {
+        if part.shape() != shape {
+            return Err(unlike(what, arrays.first().unwrap_or(part), part, position));
+        }
+        let (place, behind) = rest.split_at_mut(part.bytes().len().min(rest.len()));
+        place.copy_from_slice(part.bytes());
+        rest = behind;
+    }
+    Ok(result)
+}
+
+fn same_elements<'v>(parts: &'v [Value], what: &str) -> Outcome<Vec<&'v Array>> {
+    let arrays = parts.iter().map(|part| array(part, what)).collect::<Outcome<Vec<&Array>>>()?;
+    match arrays.first().and_then(|first| arrays.iter().find(|a| a.element() != first.element()).map(|a| (first, a))) {
+        None => Ok(arrays),
+        Some((first, other)) => {
+            let title =
+                format!("{what} needs arrays of one element type, not {} and {}", first.element(), other.element());
+            Err(Problem::new("E0504", title))
+        }
+    }
+}
+
+fn unlike(what: &str, first: &Array, part: &Array, position: usize) -> Problem {
+    let (a, b) = (shape_text(first.shape()), shape_text(part.shape()));
+    Problem::new("E0501", format!("{what} of arrays of shape {a} and {b}"))
+        .label(format!("array {} of the list has the shape {b}", position + 1))
+}
+
+/// In ascending order along the last axis, NaN last.
+pub fn sort(value: &Value) -> Outcome<Value> {
+    let x = array(value, "`sort`")?;
+    let no_order = || undefined("`sort`", &[value]);
+    let scalar = x.scalar().filter(|_| x.element().lanes() == 1).ok_or_else(no_order)?;
+    let row = x.shape().last().copied().unwrap_or(1).max(1);
+    let mut result = x.clone();
+    with_number!(scalar, T => sort_rows::<T>(&mut result, row)?, bool => return Err(no_order()));
+    Ok(Value::Array(result))
+}
+
+fn sort_rows<T: Item + Number>(array: &mut Array, row: usize) -> Outcome<()> {
+    let items = array.items_mut::<T>()?.unwrap_or(&mut []);
+    items.chunks_exact_mut(row).for_each(|row| row.sort_unstable_by(order));
+    Ok(())
+}
+
+/// Numbers by value (-0 before 0), NaN behind them.
+fn order<T: Number>(a: &T, b: &T) -> Ordering {
+    let is_nan = |x: T| x.op_ne(x);
+    match (is_nan(*a), is_nan(*b)) {
+        (true, true) => Ordering::Equal,
+        (true, false) => Ordering::Greater,
+        (false, true) => Ordering::Less,
+        _ if a.op_lt(*b) => Ordering::Less,
+        _ if b.op_lt(*a) => Ordering::Greater,
+        _ => b.to_raw().cmp(&a.to_raw()),
+    }
+}
+
+/// In reverse order along an axis.
+pub fn flip(value: &Value, axis: i64) -> Outcome<Value> {
+    let x = array(value, "`flip`")?;
+    let axis = operand::axis(axis, x.rank(), "`flip`")?;
+    let mut specs = vec![SliceSpec::ALL; axis];
+    specs.push(SliceSpec::Range { start: None, end: None, inclusive: false, step: Some(-1) });
+    x.slice(&specs).map(Value::Array)
+}
+
+/// An array literal: plain values make one axis, arrays of one shape make one more than they have. Literals take the
+/// type of the others; `element` is the type of an empty one (or the one that is asked for).
+pub fn literal(items: &[Value], element: Option<&Element>) -> Outcome<Value> {
+    if items.iter().any(|item| matches!(item, Value::Array(_))) {
+        let arrays = same_elements(items, "an array literal")?;
+        let Some(first) = arrays.first() else { return Err(Problem::new("E0511", "an empty array literal")) };
+        return join(first.element(), first.shape(), &arrays, "an array literal").map(Value::Array);
+    }
+    let scalar = operand::common_scalar(&items.iter().collect::<Vec<_>>());
+    let has_point = items.iter().any(|item| matches!(item, Value::Float(_)));
+    let adapt = |item: &Value| match (element.and_then(Element::scalar).or(scalar), item) {
+        (Some(scalar), _) => operand::adapt(item, scalar, "an array literal"),
+        (None, Value::Int(n)) if has_point => Ok(Value::of(*n as f32)),
+        _ => Ok(item.clone().settled()),
+    };
+    let items = items.iter().map(adapt).collect::<Outcome<Vec<Value>>>()?;
+    let own = items.first().and_then(crate::host::array::leaf::element_of);
+    let Some(element) = element.cloned().or(own) else {
+        return Err(match items.first() {
+            None => Problem::new("E0511", "the element type of an empty array is not known").help("use `zeros(0)`"),
+            Some(item) => {
+                Problem::new("E0505", format!("a value of type {} cannot be an array element", item.type_name()))
+            }
+        });
+    };
+    let mut result = Array::zeros(element, &[items.len()])?;
+    for (position, item) in items.iter().enumerate() {
+        result.set_item(position, item)?;
+    }
+    Ok(Value::Array(result))
+}

@@ -1,0 +1,142 @@
+//! Philox 4x32-10, the counter-based generator behind `random`: a number depends on the seed and its position only, so
+//! every device and every number of threads gives the same ones.
+
+use super::scalar::Float;
+
+const ROUNDS: usize = 10;
+
+/// The four words at a counter under a key (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3).
+#[inline]
+pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    let (mut counter, mut key) = (counter, key);
+    for _ in 0..ROUNDS {
+        let [a, b, c, d] = counter;
+        let first = a as u64 * 0xd251_1f53;
+        let second = c as u64 * 0xcd9e_8d57;
+        counter = [(second >> 32) as u32 ^ b ^ key[0], second as u32, (first >> 32) as u32 ^ d ^ key[1], first as u32];
+        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+    }
+    counter
+}
+
+/// The stream of a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Philox {
+    seed: u64,
+}
+
+impl Philox {
+    pub fn new(seed: u64) -> Philox {
+        Philox { seed }
+    }
+
+    /// The four words at a position.
+    #[inline]
+    pub fn block(self, position: u64) -> [u32; 4] {
+        let halves = |x: u64| [x as u32, (x >> 32) as u32];
+        let [low, high] = halves(position);
+        philox4x32([low, high, 0, 0], halves(self.seed))
+    }
+
+    /// The i-th word of the stream.
+    #[inline]
+    pub fn word(self, i: u64) -> u32 {
+        self.block(i / 4)[(i % 4) as usize]
+    }
+
+    /// The i-th pair of words.
+    #[inline]
+    pub fn long(self, i: u64) -> u64 {
+        let words = self.block(i / 2);
+        let at = (i % 2 * 2) as usize;
+        words[at] as u64 | (words[at + 1] as u64) << 32
+    }
+
+    /// The i-th uniform `f32` in [0, 1), of 24 bits.
+    #[inline]
+    pub fn uniform_f32(self, i: u64) -> f32 {
+        uniform_f32(self.word(i))
+    }
+
+    /// The i-th uniform `f64` in [0, 1), of 53 bits.
+    #[inline]
+    pub fn uniform_f64(self, i: u64) -> f64 {
+        uniform_f64(self.long(i))
+    }
+
+    /// The i-th normal `f32` of mean 0 and deviation 1.
+    #[inline]
+    pub fn normal_f32(self, i: u64) -> f32 {
+        let words = self.block(i / 4);
+        let at = (i % 4 / 2 * 2) as usize;
+        let pair = box_muller(1.0 - uniform_f32(words[at]), uniform_f32(words[at + 1]), std::f32::consts::TAU);
+        if i.is_multiple_of(2) { pair.0 } else { pair.1 }
+    }
+
+    /// The i-th normal `f64` of mean 0 and deviation 1.
+    #[inline]
+    pub fn normal_f64(self, i: u64) -> f64 {
+        let pair = i / 2 * 2;
+        let radius = 1.0 - self.uniform_f64(pair);
+        let pair = box_muller(radius, self.uniform_f64(pair + 1), std::f64::consts::TAU);
+        if i.is_multiple_of(2) { pair.0 } else { pair.1 }
+    }
+
+    /// The i-th uniform integer from 0 to below `bound` (0 if that is 0), by the high half of a product: the bias is below
+    /// bound / 2^64.
+    #[inline]
+    pub fn below(self, i: u64, bound: u64) -> u64 {
+        ((self.long(i) as u128 * bound as u128) >> 64) as u64
+    }
+}
+
+/// From the top 24 bits of a word: in [0, 1).
+#[inline]
+pub fn uniform_f32(word: u32) -> f32 {
+    (word >> 8) as f32 * (1.0 / 16777216.0)
+}
+
+/// From the top 53 bits: in [0, 1).
+#[inline]
+pub fn uniform_f64(long: u64) -> f64 {
+    (long >> 11) as f64 * (1.0 / 9007199254740992.0)
+}
+
+/// Two normal numbers from two uniform ones, the first in (0, 1].
+#[inline]
+fn box_muller<T: Float>(radius: T, angle: T, tau: T) -> (T, T) {
+    let minus_two = T::from_i8(-2);
+    let length = minus_two.op_mul(radius.op_log()).op_sqrt();
+    let angle = angle.op_mul(tau);
+    (length.op_mul(angle.op_cos()), length.op_mul(angle.op_sin()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The known answers that come with the authors' own implementation.
+    #[test]
+    fn known_answers() {
+        assert_eq!(philox4x32([0; 4], [0; 2]), [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
+        assert_eq!(philox4x32([u32::MAX; 4], [u32::MAX; 2]), [0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd]);
+        assert_eq!(
+            philox4x32([0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344], [0xa4093822, 0x299f31d0]),
+            [0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1]
+        );
+    }
+
+    #[test]
+    fn moments() {
+        let p = Philox::new(7);
+        let n = 100_000;
+        let mean = |f: &dyn Fn(u64) -> f64| (0..n).map(f).sum::<f64>() / n as f64;
+        assert!((mean(&|i| p.uniform_f32(i).into()) - 0.5).abs() < 0.005);
+        assert!((mean(&|i| p.uniform_f64(i)) - 0.5).abs() < 0.005);
+        assert!(mean(&|i| p.normal_f32(i).into()).abs() < 0.01);
+        assert!((mean(&|i| (p.normal_f32(i) as f64).powi(2)) - 1.0).abs() < 0.02);
+        assert!((mean(&|i| p.normal_f64(i).powi(2)) - 1.0).abs() < 0.02);
+        assert!((mean(&|i| p.below(i, 10) as f64) - 4.5).abs() < 0.05);
+        assert!((0..n).all(|i| p.below(i, 10) < 10 && p.uniform_f32(i) < 1.0));
+    }
+}

@@ -1,0 +1,247 @@
+//! Operations on values whose type is known at run time only: for constant folding, the host and the reference
+//! interpreter. Each picks the type and calls the generic function, so that the bits are the same everywhere.
+
+use std::fmt;
+
+use super::{Element, Float, Integer, Logic, Number, Scalar, Value};
+use crate::lang::ops::{AtomicOp, BinaryOp, MathFn, UnaryOp};
+use crate::{with_element, with_float, with_integer, with_logic, with_number};
+
+/// Why an operation has no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// An integer division or remainder by zero.
+    DivisionByZero,
+    /// The operation does not exist for these types: the checker lets no program come this far.
+    Undefined,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::DivisionByZero => "division by zero",
+            Failure::Undefined => "the operation is not defined for these types",
+        })
+    }
+}
+
+type Outcome = Result<Value, Failure>;
+
+/// A binary operator on values of one type; a shift's amount may be of any integer type. `And` and `Or` are those of
+/// `bool`, both sides evaluated.
+pub fn binary(op: BinaryOp, left: Value, right: Value) -> Outcome {
+    use BinaryOp::*;
+    if matches!(op, Shl | Shr) {
+        return shift(op == Shl, left, right);
+    }
+    if left.ty != right.ty {
+        return Err(Failure::Undefined);
+    }
+    match op {
+        Eq | Ne => Ok(Value::of(equal(left, right) == (op == Eq))),
+        And | Or if left.ty != Scalar::Bool => Err(Failure::Undefined),
+        And | Or | BitAnd | BitOr | BitXor => logic(op, left, right),
+        Div | Rem if left.ty.is_int() && right.bits == 0 => Err(Failure::DivisionByZero),
+        Add | Sub | Mul | Div | Rem | Pow | Lt | Le | Gt | Ge => numeric(op, left, right),
+        MatMul | Shl | Shr => Err(Failure::Undefined),
+    }
+}
+
+fn equal(left: Value, right: Value) -> bool {
+    with_element!(left.ty, T => T::from_raw(left.bits).op_eq(T::from_raw(right.bits)))
+}
+
+fn shift(left_ward: bool, value: Value, amount: Value) -> Outcome {
+    if !amount.ty.is_int() {
+        return Err(Failure::Undefined);
+    }
+    let amount: u32 = amount.to();
+    with_integer!(value.ty, T => {
+        let value = T::from_raw(value.bits);
+        Ok(Value::of(if left_ward { value.op_shl(amount) } else { value.op_shr(amount) }))
+    }, _ => Err(Failure::Undefined))
+}
+
+fn logic(op: BinaryOp, left: Value, right: Value) -> Outcome {
+    with_logic!(left.ty, T => {
+        let (a, b) = (T::from_raw(left.bits), T::from_raw(right.bits));
+        Ok(Value::of(match op {
+            BinaryOp::And | BinaryOp::BitAnd => a.op_and(b),
+            BinaryOp::Or | BinaryOp::BitOr => a.op_or(b),
+            _ => a.op_xor(b),
+        }))
+    }, _ => Err(Failure::Undefined))
+}
+
+fn numeric(op: BinaryOp, left: Value, right: Value) -> Outcome {
+    use BinaryOp::*;
+    with_number!(left.ty, T => {
+        let (a, b) = (T::from_raw(left.bits), T::from_raw(right.bits));
+        Ok(match op {
+            Add => Value::of(a.op_add(b)),
+            Sub => Value::of(a.op_sub(b)),
+            Mul => Value::of(a.op_mul(b)),
+            Div => Value::of(a.op_div(b)),
+            Rem => Value::of(a.op_rem(b)),
+            Pow => Value::of(a.op_pow(b)),
+            Lt => Value::of(a.op_lt(b)),
+            Le => Value::of(a.op_le(b)),
+            Gt => Value::of(a.op_gt(b)),
+            Ge => Value::of(a.op_ge(b)),
+            _ => return Err(Failure::Undefined),
+        })
+    }, bool => Err(Failure::Undefined))
+}
+
+pub fn unary(op: UnaryOp, value: Value) -> Outcome {
+    match op {
+        UnaryOp::Neg => with_number!(value.ty, T => Ok(Value::of(T::from_raw(value.bits).op_neg())),
+            bool => Err(Failure::Undefined)),
+        UnaryOp::Not => with_logic!(value.ty, T => Ok(Value::of(T::from_raw(value.bits).op_not())),
+            _ => Err(Failure::Undefined)),
+    }
+}
+
+/// A mathematical function of scalars of one type, as many as it takes.
+pub fn math(function: MathFn, args: &[Value]) -> Outcome {
+    let (first, rest) = args.split_first().ok_or(Failure::Undefined)?;
+    if args.len() != arity(function) || rest.iter().any(|v| v.ty != first.ty) {
+        return Err(Failure::Undefined);
+    }
+    // Missing arguments repeat the first one; they are not looked at.
+    let at = |i: usize| args.get(i).unwrap_or(first).bits;
+    let (x, y, z) = (at(0), at(1), at(2));
+    with_number!(first.ty, T => {
+        if let Some(value) = number_function(function, T::from_raw(x), T::from_raw(y), T::from_raw(z)) {
+            return Ok(Value::of(value));
+        }
+    }, bool => return Err(Failure::Undefined));
+    let value = with_float!(first.ty,
+        T => float_function(function, T::from_raw(x), T::from_raw(y), T::from_raw(z)),
+        _ => with_integer!(first.ty, T => integer_function(function, T::from_raw(x), T::from_raw(y)), _ => None));
+    value.ok_or(Failure::Undefined)
+}
+
+/// How many arguments a function takes.
+pub fn arity(function: MathFn) -> usize {
+    use MathFn::*;
+    match function {
+        Clamp | Fma => 3,
+        Min | Max | Copysign | Atan2 | Hypot | Pow => 2,
+        MulHi | WrappingAdd | WrappingSub | WrappingMul | SaturatingAdd | SaturatingSub => 2,
+        Abs | Sign | Sqrt | Floor | Ceil | Round | Trunc | Fract | IsNan | IsInf | IsFinite => 1,
+        Rsqrt | Cbrt | Exp | Exp2 | Exp10 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan => 1,
+        Asin | Acos | Atan | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh => 1,
+        Erf | Erfc | Lgamma | Tgamma | Popcount | Clz | Ctz | ReverseBits | WrappingNeg => 1,
+    }
+}
+
+fn number_function<T: Number>(function: MathFn, x: T, y: T, z: T) -> Option<T> {
+    use MathFn::*;
+    Some(match function {
+        Min => x.op_min(y),
+        Max => x.op_max(y),
+        Abs => x.op_abs(),
+        Clamp => x.op_clamp(y, z),
+        Sign => x.op_sign(),
+        Pow => x.op_pow(y),
+        _ => return None,
+    })
+}
+
+fn float_function<T: Float>(function: MathFn, x: T, y: T, z: T) -> Option<Value> {
+    use MathFn::*;
+    Some(Value::of(match function {
+        IsNan => return Some(Value::of(x.op_isnan())),
+        IsInf => return Some(Value::of(x.op_isinf())),
+        IsFinite => return Some(Value::of(x.op_isfinite())),
+        Sqrt => x.op_sqrt(),
+        Fma => x.op_fma(y, z),
+        Floor => x.op_floor(),
+        Ceil => x.op_ceil(),
+        Round => x.op_round(),
+        Trunc => x.op_trunc(),
+        Fract => x.op_fract(),
+        Copysign => x.op_copysign(y),
+        Rsqrt => x.op_rsqrt(),
+        Cbrt => x.op_cbrt(),
+        Exp => x.op_exp(),
+        Exp2 => x.op_exp2(),
+        Exp10 => x.op_exp10(),
+        Expm1 => x.op_expm1(),
+        Log => x.op_log(),
+        Log2 => x.op_log2(),
+        Log10 => x.op_log10(),
+        Log1p => x.op_log1p(),
+        Sin => x.op_sin(),
+        Cos => x.op_cos(),
+        Tan => x.op_tan(),
+        Asin => x.op_asin(),
+        Acos => x.op_acos(),
+        Atan => x.op_atan(),
+        Atan2 => x.op_atan2(y),
+        Sinh => x.op_sinh(),
+        Cosh => x.op_cosh(),
+        Tanh => x.op_tanh(),
+        Asinh => x.op_asinh(),
+        Acosh => x.op_acosh(),
+        Atanh => x.op_atanh(),
+        Hypot => x.op_hypot(y),
+        Erf => x.op_erf(),
+        Erfc => x.op_erfc(),
+        Lgamma => x.op_lgamma(),
+        Tgamma => x.op_tgamma(),
+        Min | Max | Abs | Clamp | Sign | Pow => return None,
+        Popcount | Clz | Ctz | ReverseBits | MulHi => return None,
+        WrappingAdd | WrappingSub | WrappingMul | WrappingNeg | SaturatingAdd | SaturatingSub => return None,
+    }))
+}
+
+fn integer_function<T: Integer>(function: MathFn, x: T, y: T) -> Option<Value> {
+    use MathFn::*;
+    Some(Value::of(match function {
+        Popcount => x.op_popcount(),
+        Clz => x.op_clz(),
+        Ctz => x.op_ctz(),
+        ReverseBits => x.op_reverse_bits(),
+        MulHi => x.op_mul_hi(y),
+        WrappingAdd => x.op_add(y),
+        WrappingSub => x.op_sub(y),
+        WrappingMul => x.op_mul(y),
+        WrappingNeg => x.op_neg(),
+        SaturatingAdd => x.op_saturating_add(y),
+        SaturatingSub => x.op_saturating_sub(y),
+        _ => return None,
+    }))
+}
+
+/// The value converted by the rules of [`super::Convert`].
+pub fn convert(to: Scalar, value: Value) -> Value {
+    value.to_type(to)
+}
+
+/// The same bits as another type of the same size.
+pub fn bitcast(to: Scalar, value: Value) -> Outcome {
+    if to.size() == value.ty.size() { Ok(Value::from_bits(to, value.bits)) } else { Err(Failure::Undefined) }
+}
+
+/// What a place holds after an atomic operation on `old`. Only a compare-exchange looks at `compare`, bit for bit.
+pub fn atomic(op: AtomicOp, old: Value, value: Value, compare: Option<Value>) -> Outcome {
+    if old.ty != value.ty {
+        return Err(Failure::Undefined);
+    }
+    match op {
+        AtomicOp::Add => binary(BinaryOp::Add, old, value),
+        AtomicOp::Sub => binary(BinaryOp::Sub, old, value),
+        AtomicOp::Min => math(MathFn::Min, &[old, value]),
+        AtomicOp::Max => math(MathFn::Max, &[old, value]),
+        AtomicOp::And => binary(BinaryOp::BitAnd, old, value),
+        AtomicOp::Or => binary(BinaryOp::BitOr, old, value),
+        AtomicOp::Xor => binary(BinaryOp::BitXor, old, value),
+        AtomicOp::Exchange => Ok(value),
+        AtomicOp::CompareExchange => match compare {
+            Some(expected) if expected.ty == old.ty => Ok(if expected.bits == old.bits { value } else { old }),
+            _ => Err(Failure::Undefined),
+        },
+    }
+}

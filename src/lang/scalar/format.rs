@@ -1,0 +1,213 @@
+//! Values as text: what `print` shows, and the specifications behind the colon of `"{value:>8.3}"`.
+
+use super::{Scalar, Value, bf16, f16};
+
+/// What stands behind the colon: `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec {
+    pub fill: char,
+    /// Numbers go to the right without one, text to the left.
+    pub align: Option<Align>,
+    pub plus: bool,
+    /// Zeros between sign and digits fill the width.
+    pub zeros: bool,
+    pub width: usize,
+    pub precision: Option<usize>,
+    pub style: Style,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    Left,
+    Center,
+    Right,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Plain,
+    LowerHex,
+    UpperHex,
+    Binary,
+    Octal,
+    Exponent,
+}
+
+/// More would only exhaust memory.
+const LARGEST: usize = 1000;
+
+impl Spec {
+    /// An error says what is wrong, as the second half of a sentence about the specification.
+    pub fn parse(text: &str) -> Result<Spec, String> {
+        let mut spec =
+            Spec { fill: ' ', align: None, plus: false, zeros: false, width: 0, precision: None, style: Style::Plain };
+        let mut rest = spec.take_align(text);
+        if let Some(after) = rest.strip_prefix('+') {
+            (spec.plus, rest) = (true, after);
+        }
+        if let Some(after) = rest.strip_prefix('0') {
+            (spec.zeros, rest) = (true, after);
+        }
+        let (width, after) = number(rest)?;
+        (spec.width, rest) = (width.unwrap_or(0), after);
+        if let Some(after) = rest.strip_prefix('.') {
+            let (precision, after) = number(after)?;
+            spec.precision = Some(precision.ok_or("needs a number behind the `.`")?);
+            rest = after;
+        }
+        spec.style = match rest {
+            "" => Style::Plain,
+            "x" => Style::LowerHex,
+            "X" => Style::UpperHex,
+            "b" => Style::Binary,
+            "o" => Style::Octal,
+            "e" => Style::Exponent,
+            _ => return Err(format!("does not know `{rest}`; a type is one of x, X, b, o, e")),
+        };
+        Ok(spec)
+    }
+
+    fn take_align<'t>(&mut self, text: &'t str) -> &'t str {
+        let align = |c: Option<char>| match c {
+            Some('<') => Some(Align::Left),
+            Some('^') => Some(Align::Center),
+            Some('>') => Some(Align::Right),
+            _ => None,
+        };
+        let mut chars = text.chars();
+        let first = chars.next();
+        let after_first = chars.as_str();
+        if let (Some(fill), Some(found)) = (first, align(chars.next())) {
+            (self.fill, self.align) = (fill, Some(found));
+            return chars.as_str();
+        }
+        self.align = align(first);
+        if self.align.is_some() { after_first } else { text }
+    }
+
+    /// Text filled up to the width; `default` is where it goes without an alignment.
+    pub fn pad(&self, text: &str, default: Align) -> String {
+        let missing = self.width.saturating_sub(text.chars().count());
+        let left = match self.align.unwrap_or(default) {
+            Align::Left => 0,
+            Align::Center => missing / 2,
+            Align::Right => missing,
+        };
+        let fill = |n: usize| std::iter::repeat_n(self.fill, n);
+        fill(left).chain(text.chars()).chain(fill(missing - left)).collect()
+    }
+}
+
+/// Leading digits of `text` as a number, and what follows.
+fn number(text: &str) -> Result<(Option<usize>, &str), String> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(end);
+    match digits.parse::<usize>() {
+        _ if digits.is_empty() => Ok((None, rest)),
+        Ok(n) if n <= LARGEST => Ok((Some(n), rest)),
+        _ => Err(format!("asks for {digits} places; {LARGEST} is the most")),
+    }
+}
+
+/// A value by a specification. An error says what is wrong, as the second half of a sentence about the specification.
+pub fn format(value: Value, spec: &str) -> Result<String, String> {
+    if spec.is_empty() { Ok(plain(value)) } else { with_spec(value, &Spec::parse(spec)?) }
+}
+
+/// A value by a parsed specification.
+pub fn with_spec(value: Value, spec: &Spec) -> Result<String, String> {
+    let text = match value.as_integer() {
+        _ if value.ty == Scalar::Bool => {
+            return match (spec.precision, spec.style) {
+                (None, Style::Plain) => Ok(spec.pad(&plain(value), Align::Left)),
+                _ => Err("asks for digits, and the value is a bool".into()),
+            };
+        }
+        Some(integer) => integer_text(value, integer, spec)?,
+        None => float_text(value, spec)?,
+    };
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => (if spec.plus { "+" } else { "" }, text.as_str()),
+    };
+    let is_number = digits.starts_with(|c: char| c.is_ascii_hexdigit()) && digits != "inf";
+    let digits = match spec.zeros && is_number && spec.align.is_none() {
+        true => format!("{digits:0>width$}", width = spec.width.saturating_sub(sign.len())),
+        false => digits.to_string(),
+    };
+    Ok(spec.pad(&format!("{sign}{digits}"), Align::Right))
+}
+
+/// Hexadecimal and the like show the bits of negative numbers.
+fn integer_text(value: Value, integer: i128, spec: &Spec) -> Result<String, String> {
+    if spec.precision.is_some() {
+        return Err(format!("asks for digits behind the point, and the value is an {}", value.ty));
+    }
+    Ok(match spec.style {
+        Style::Plain => integer.to_string(),
+        Style::LowerHex => format!("{:x}", value.bits),
+        Style::UpperHex => format!("{:X}", value.bits),
+        Style::Binary => format!("{:b}", value.bits),
+        Style::Octal => format!("{:o}", value.bits),
+        Style::Exponent => format!("{integer:e}"),
+    })
+}
+
+fn float_text(value: Value, spec: &Spec) -> Result<String, String> {
+    let number = value.as_f64();
+    match (spec.style, spec.precision) {
+        _ if !number.is_finite() => Ok(plain(value)),
+        (Style::Plain, None) => Ok(plain(value)),
+        (Style::Plain, Some(digits)) => Ok(format!("{number:.digits$}")),
+        (Style::Exponent, Some(digits)) => Ok(format!("{number:.digits$e}")),
+        (Style::Exponent, None) => Ok(shortest_exponent(value)),
+        (Style::LowerHex | Style::UpperHex | Style::Binary | Style::Octal, _) => {
+            Err(format!("is for integers, and the value is an {}; `bitcast` shows its bits", value.ty))
+        }
+    }
+}
+
+/// As `print` shows it: floats with the fewest digits that read back as the same value, and always with a point or an
+/// exponent, `nan`, `inf`.
+pub fn plain(value: Value) -> String {
+    match value.as_integer() {
+        _ if value.ty == Scalar::Bool => value.is_true().to_string(),
+        Some(integer) => integer.to_string(),
+        None => plain_float(value),
+    }
+}
+
+fn plain_float(value: Value) -> String {
+    let number = value.as_f64();
+    if number.is_nan() {
+        return "nan".into();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.into();
+    }
+    match value.ty {
+        // The decimal with the fewest digits, taken as an f64, prints as itself.
+        Scalar::F16 | Scalar::Bf16 => format!("{:?}", shortest_exponent(value).parse().unwrap_or(number)),
+        Scalar::F32 => format!("{:?}", value.to::<f32>()),
+        _ => format!("{number:?}"),
+    }
+}
+
+/// `1.5e-7`, with the fewest digits that read back.
+fn shortest_exponent(value: Value) -> String {
+    let number = value.as_f64();
+    let reads_back = |text: &str| {
+        let read: f64 = text.parse().unwrap_or(number);
+        match value.ty {
+            Scalar::F16 => Value::of(read).to::<f16>().to_bits() == value.bits as u16,
+            _ => Value::of(read).to::<bf16>().to_bits() == value.bits as u16,
+        }
+    };
+    match value.ty {
+        Scalar::F32 => format!("{:e}", value.to::<f32>()),
+        Scalar::F64 => format!("{number:e}"),
+        _ => {
+            (0..9).map(|digits| format!("{number:.digits$e}")).find(|t| reads_back(t)).unwrap_or(format!("{number:e}"))
+        }
+    }
+}

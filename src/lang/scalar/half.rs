@@ -1,0 +1,204 @@
+//! `f16` and `bf16`: every operation computes in `f32` and rounds to nearest even.
+//!
+//! For + - * / and sqrt that equals one rounding, as `f32` has more than twice their digits. The conversions have no
+//! branches, so that loops over them become vector code. A NaN comes out quiet.
+
+use super::{Convert, Element, Float, Number, Scalar, bf16, f16, math32};
+
+/// Rounds to nearest even.
+#[inline(always)]
+pub fn f32_to_f16(value: f32) -> f16 {
+    let bits = value.to_bits();
+    let doubled = bits.wrapping_add(bits);
+    // Two exact scalings push what is too large for f16 to infinity and leave the rest alone.
+    let scaled = f32::from_bits(bits & 0x7fff_ffff) * f32::from_bits(0x7780_0000) * f32::from_bits(0x0880_0000);
+    // Adding a power of two that leaves 11 bits makes the addition round.
+    let exponent = doubled & 0xff00_0000;
+    let exponent = if exponent < 0x7100_0000 { 0x7100_0000 } else { exponent };
+    let rounded = (f32::from_bits((exponent >> 1).wrapping_add(0x0780_0000)) + scaled).to_bits();
+    let number = ((rounded >> 13) & 0x7c00).wrapping_add(rounded & 0x0fff);
+    let magnitude = if doubled > 0xff00_0000 { 0x7e00 } else { number };
+    f16::from_bits(((bits >> 16) & 0x8000 | magnitude) as u16)
+}
+
+/// Exact.
+#[inline(always)]
+pub fn f16_to_f32(value: f16) -> f32 {
+    let bits = (value.to_bits() as u32) << 16;
+    let doubled = bits.wrapping_add(bits);
+    let normal = f32::from_bits((doubled >> 4).wrapping_add(0xe0 << 23)) * f32::from_bits(0x0780_0000);
+    let subnormal = f32::from_bits((doubled >> 17) | (126 << 23)) - 0.5;
+    let magnitude = if doubled < 1 << 27 { subnormal } else { normal };
+    f32::from_bits(bits & 0x8000_0000 | magnitude.to_bits())
+}
+
+/// Rounds to nearest even.
+#[inline(always)]
+pub fn f32_to_bf16(value: f32) -> bf16 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+    let quiet = (bits >> 16) | 0x40;
+    let nan = bits & 0x7fff_ffff > 0x7f80_0000;
+    bf16::from_bits(if nan { quiet } else { rounded } as u16)
+}
+
+/// Exact.
+#[inline(always)]
+pub fn bf16_to_f32(value: bf16) -> f32 {
+    f32::from_bits((value.to_bits() as u32) << 16)
+}
+
+/// Rounds to odd: towards zero, then sets the last bit if that lost anything. A later rounding to fewer bits is then the
+/// same as if it were the only one.
+#[inline(always)]
+pub fn f64_to_odd_f32(value: f64) -> f32 {
+    let nearest = value as f32;
+    let back = nearest as f64;
+    let bits = nearest.to_bits();
+    let towards_zero = if back.abs() > value.abs() { bits.wrapping_sub(1) } else { bits };
+    let inexact = back != value && !value.is_nan();
+    f32::from_bits(if inexact { towards_zero | 1 } else { bits })
+}
+
+/// `value` as `f64`, rounded to odd if it has too many digits.
+#[inline(always)]
+pub fn i64_to_odd_f64(value: i64) -> f64 {
+    let fits = value.unsigned_abs() < 1 << 53;
+    let sticky = ((value & 0x7ff != 0) as i64) << 11;
+    (if fits { value } else { value & !0x7ff | sticky }) as f64
+}
+
+/// `value` as `f64`, rounded to odd if it has too many digits.
+#[inline(always)]
+pub fn u64_to_odd_f64(value: u64) -> f64 {
+    let fits = value < 1 << 53;
+    let sticky = ((value & 0x7ff != 0) as u64) << 11;
+    (if fits { value } else { value & !0x7ff | sticky }) as f64
+}
+
+/// The sum rounded to odd. For operands that do not overflow.
+#[inline(always)]
+fn add_to_odd(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    let of_b = sum - a;
+    let error = (a - (sum - of_b)) + (b - of_b);
+    let bits = sum.to_bits();
+    // The error points away from zero if it has the sum's sign.
+    let towards_zero = if (error < 0.0) != (sum < 0.0) { bits.wrapping_sub(1) } else { bits };
+    f64::from_bits(if error != 0.0 && sum.is_finite() { towards_zero | 1 } else { bits })
+}
+
+/// `a * b + c` of halves widened: the product is exact in `f64`.
+#[inline(always)]
+fn fma_to_odd(a: f32, b: f32, c: f32) -> f32 {
+    f64_to_odd_f32(add_to_odd(a as f64 * b as f64, c as f64))
+}
+
+macro_rules! by_f32 {
+    ($widen:path, $round:path; $($name:ident $(($other:ident))?,)*) => {
+        $(
+            #[inline(always)]
+            fn $name(self $(, $other: Self)?) -> Self {
+                $round($widen(self).$name($($widen($other))?))
+            }
+        )*
+    };
+}
+
+macro_rules! half_float {
+    ($ty:ident, $scalar:ident, $widen:path, $round:path, $from:ident, $infinity:literal) => {
+        impl Element for $ty {
+            const SCALAR: Scalar = Scalar::$scalar;
+
+            #[inline(always)]
+            fn to_raw(self) -> u64 {
+                self.to_bits().into()
+            }
+
+            #[inline(always)]
+            fn from_raw(raw: u64) -> Self {
+                $ty::from_bits(raw as u16)
+            }
+
+            #[inline(always)]
+            fn to<T: Element>(self) -> T {
+                <T as Convert>::$from(self)
+            }
+
+            #[inline(always)]
+            fn op_eq(self, other: Self) -> bool {
+                $widen(self) == $widen(other)
+            }
+        }
+
+        impl Number for $ty {
+            by_f32! { $widen, $round;
+                op_add(other), op_sub(other), op_mul(other), op_div(other), op_rem(other), op_pow(other),
+                op_min(other), op_max(other), op_sign,
+            }
+
+            #[inline(always)]
+            fn op_neg(self) -> Self {
+                $ty::from_bits(self.to_bits() ^ 0x8000)
+            }
+
+            #[inline(always)]
+            fn op_abs(self) -> Self {
+                $ty::from_bits(self.to_bits() & 0x7fff)
+            }
+
+            #[inline(always)]
+            fn op_lt(self, other: Self) -> bool {
+                $widen(self) < $widen(other)
+            }
+
+            #[inline(always)]
+            fn op_le(self, other: Self) -> bool {
+                $widen(self) <= $widen(other)
+            }
+        }
+
+        impl Float for $ty {
+            by_f32! { $widen, $round;
+                op_sqrt, op_floor, op_ceil, op_round, op_trunc, op_fract,
+                op_cbrt, op_exp, op_exp2, op_exp10, op_expm1, op_log, op_log2, op_log10, op_log1p,
+                op_sin, op_cos, op_tan, op_asin, op_acos, op_atan, op_atan2(x),
+                op_sinh, op_cosh, op_tanh, op_asinh, op_acosh, op_atanh,
+                op_hypot(other), op_erf, op_erfc, op_lgamma, op_tgamma,
+            }
+
+            #[inline(always)]
+            fn op_rsqrt(self) -> Self {
+                $round(math32::rsqrt($widen(self)))
+            }
+
+            #[inline(always)]
+            fn op_fma(self, factor: Self, addend: Self) -> Self {
+                $round(fma_to_odd($widen(self), $widen(factor), $widen(addend)))
+            }
+
+            #[inline(always)]
+            fn op_copysign(self, sign: Self) -> Self {
+                $ty::from_bits(self.to_bits() & 0x7fff | sign.to_bits() & 0x8000)
+            }
+
+            #[inline(always)]
+            fn op_isnan(self) -> bool {
+                self.to_bits() & 0x7fff > $infinity
+            }
+
+            #[inline(always)]
+            fn op_isinf(self) -> bool {
+                self.to_bits() & 0x7fff == $infinity
+            }
+
+            #[inline(always)]
+            fn op_isfinite(self) -> bool {
+                self.to_bits() & 0x7fff < $infinity
+            }
+        }
+    };
+}
+
+half_float!(f16, F16, f16_to_f32, f32_to_f16, from_f16, 0x7c00);
+half_float!(bf16, Bf16, bf16_to_f32, f32_to_bf16, from_bf16, 0x7f80);

@@ -1,0 +1,361 @@
+//! The functions of `f32` that are not exact, except the trigonometric ones.
+//!
+//! Each computes in `f64` with a polynomial that is good to some 35 bits and rounds once, so that results are within
+//! 0.6 ULP, the special cases fall out of the arithmetic, and subnormals need no care. Only `+ - * /`, sqrt, shifts and
+//! selections are used: loops over them become vector code, and every machine gets the same bits. `lgamma` and `tgamma`
+//! alone call into `libm`.
+
+/// The polynomial with these coefficients, lowest first.
+#[inline(always)]
+pub(super) fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
+    let mut sum = coefficients[N - 1];
+    let mut i = N - 1;
+    while i > 0 {
+        i -= 1;
+        sum = sum * x + coefficients[i];
+    }
+    sum
+}
+
+/// Adding it leaves the nearest integer in the low bits, for magnitudes below 2^51.
+pub(super) const ROUNDER: f64 = 6755399441055744.0;
+const LOG2_E: f64 = std::f64::consts::LOG2_E;
+const LN_2: f64 = std::f64::consts::LN_2;
+/// The first 40 bits of ln 2, so that multiples stay exact, and the rest.
+const LN_2_HIGH: f64 = 0.6931471805592082;
+const LN_2_LOW: f64 = 7.371002565167799e-13;
+
+#[inline(always)]
+pub(super) fn select(condition: bool, then: f64, other: f64) -> f64 {
+    if condition { then } else { other }
+}
+
+/// `exp(r) - 1` for `|r| <= ln(2) / 2`.
+#[inline(always)]
+fn expm1_core(r: f64) -> f64 {
+    r * polynomial(
+        r,
+        [
+            1.0,
+            0.4999999999995475,
+            0.16666666787028753,
+            0.04166666678698556,
+            0.008333283339034426,
+            0.0013888838910996056,
+            0.00019907702175735054,
+            2.4868002978056962e-05,
+        ],
+    )
+}
+
+/// 2^n for the integer `n` that [`ROUNDER`] left in the low bits of `rounded`.
+#[inline(always)]
+fn power_of_two(rounded: f64) -> f64 {
+    f64::from_bits((rounded.to_bits() << 52).wrapping_add(1.0f64.to_bits()))
+}
+
+/// `x` between limits beyond which every `f32` result has overflowed or vanished; NaN stays.
+#[inline(always)]
+fn limited(x: f64, limit: f64) -> f64 {
+    let x = select(x > limit, limit, x);
+    select(x < -limit, -limit, x)
+}
+
+/// `(s, t)` with `exp(x) = s + t` and `s` a power of two, for `|x| < 700`.
+#[inline(always)]
+fn exp_parts(x: f64) -> (f64, f64) {
+    let rounded = x * LOG2_E + ROUNDER;
+    let n = rounded - ROUNDER;
+    let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
+    let s = power_of_two(rounded);
+    (s, s * expm1_core(r))
+}
+
+/// `exp` of an `f64`, to 37 bits.
+#[inline(always)]
+fn exp64(x: f64) -> f64 {
+    let (s, t) = exp_parts(limited(x, 300.0));
+    s + t
+}
+
+/// `exp(x) - 1` of an `f64`, to 37 bits.
+#[inline(always)]
+fn expm1_64(x: f64) -> f64 {
+    let (s, t) = exp_parts(limited(x, 300.0));
+    (s - 1.0) + t
+}
+
+/// 2 to the power of an `f64`, to 37 bits.
+#[inline(always)]
+fn exp2_64(x: f64) -> f64 {
+    let x = limited(x, 300.0);
+    let rounded = x + ROUNDER;
+    let s = power_of_two(rounded);
+    s + s * expm1_core((x - (rounded - ROUNDER)) * LN_2)
+}
+
+/// `(e, l)` with `log(x) = e * ln(2) + l`, for positive normal finite `x`; exact relative to the sum, to 44 bits.
+#[inline(always)]
+fn log_parts(x: f64) -> (f64, f64) {
+    const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
+    let bits = x.to_bits();
+    // The exponent, biased, of x / sqrt(1/2).
+    let biased = bits.wrapping_add(1.0f64.to_bits() - SQRT_HALF) >> 52;
+    let e = f64::from_bits(0x4330_0000_0000_0000 | biased) - (4503599627370496.0 + 1023.0);
+    let m = f64::from_bits(bits.wrapping_sub(biased.wrapping_sub(1023) << 52));
+    let f = m - 1.0;
+    let s = f / (m + 1.0);
+    let coefficients = [
+        1.999999999999947,
+        0.6666666667964496,
+        0.3999999487097937,
+        0.2857216841420338,
+        0.22174150798053732,
+        0.19609592365158407,
+    ];
+    (e, s * polynomial(s * s, coefficients))
+}
+
+/// The value of a logarithm where [`log_parts`] does not hold: zero, negative, infinite, NaN.
+#[inline(always)]
+fn log_special(x: f64, value: f64) -> f64 {
+    let value = select(x < f64::INFINITY, value, x);
+    let value = select(x == 0.0, f64::NEG_INFINITY, value);
+    select(x < 0.0, f64::NAN, value)
+}
+
+#[inline(always)]
+fn log64(x: f64) -> f64 {
+    let (e, l) = log_parts(x);
+    log_special(x, e * LN_2 + l)
+}
+
+/// `log(1 + x)`: the rounding of the sum matters only near 0, where two terms of the series are enough.
+#[inline(always)]
+fn log1p_64(x: f64) -> f64 {
+    let near = x - x * x * (0.5 - x * (1.0 / 3.0));
+    select(x.abs() < 0.000244140625, near, log64(1.0 + x))
+}
+
+/// `1 / sqrt(x)`: below 0.51 ULP.
+#[inline(always)]
+pub fn rsqrt(x: f32) -> f32 {
+    (1.0 / (x as f64).sqrt()) as f32
+}
+
+/// The cube root: below 0.51 ULP.
+#[inline(always)]
+pub fn cbrt(x: f32) -> f32 {
+    let wide = x as f64;
+    let a = wide.abs();
+    // A third of the exponent and of the leading digits is a guess within 5 percent; each step of Halley's triples its digits.
+    let third = (a.to_bits() >> 32) as u32 / 3;
+    let mut t = f64::from_bits((third.wrapping_add(715094163) as u64) << 32);
+    let mut turn = 0;
+    while turn < 3 {
+        let cube = t * t * t;
+        t *= (a + a + cube) / (a + cube + cube);
+        turn += 1;
+    }
+    let special = (a == 0.0) | (a == f64::INFINITY) | a.is_nan();
+    select(special, wide, t.copysign(wide)) as f32
+}
+
+/// e to the power of x: below 0.51 ULP.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    exp64(x as f64) as f32
+}
+
+/// 2 to the power of x: below 0.51 ULP; exact for integers.
+#[inline(always)]
+pub fn exp2(x: f32) -> f32 {
+    exp2_64(x as f64) as f32
+}
+
+/// 10 to the power of x: below 0.51 ULP.
+#[inline(always)]
+pub fn exp10(x: f32) -> f32 {
+    exp64(x as f64 * std::f64::consts::LN_10) as f32
+}
+
+/// `exp(x) - 1`: below 0.51 ULP.
+#[inline(always)]
+pub fn expm1(x: f32) -> f32 {
+    // A zero keeps its sign.
+    select(x == 0.0, x as f64, expm1_64(x as f64)) as f32
+}
+
+/// The natural logarithm: below 0.51 ULP.
+#[inline(always)]
+pub fn log(x: f32) -> f32 {
+    log64(x as f64) as f32
+}
+
+/// The logarithm to base 2: below 0.51 ULP; exact for powers of two.
+#[inline(always)]
+pub fn log2(x: f32) -> f32 {
+    let x = x as f64;
+    let (e, l) = log_parts(x);
+    log_special(x, e + l * LOG2_E) as f32
+}
+
+/// The logarithm to base 10: below 0.51 ULP.
+#[inline(always)]
+pub fn log10(x: f32) -> f32 {
+    let x = x as f64;
+    let (e, l) = log_parts(x);
+    log_special(x, e * std::f64::consts::LOG10_2 + l * std::f64::consts::LOG10_E) as f32
+}
+
+/// `log(1 + x)`: below 0.51 ULP.
+#[inline(always)]
+pub fn log1p(x: f32) -> f32 {
+    select(x == 0.0, x as f64, log1p_64(x as f64)) as f32
+}
+
+/// The hyperbolic sine: below 0.51 ULP.
+#[inline(always)]
+pub fn sinh(x: f32) -> f32 {
+    let t = expm1_64((x as f64).abs());
+    (0.5 * (t + t / (t + 1.0))).copysign(x as f64) as f32
+}
+
+/// The hyperbolic cosine: below 0.51 ULP.
+#[inline(always)]
+pub fn cosh(x: f32) -> f32 {
+    let e = exp64((x as f64).abs());
+    (0.5 * (e + 1.0 / e)) as f32
+}
+
+/// The hyperbolic tangent: below 0.51 ULP.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    let t = expm1_64(2.0 * (x as f64).abs());
+    (t / (t + 2.0)).copysign(x as f64) as f32
+}
+
+/// The inverse of `sinh`: below 0.51 ULP.
+#[inline(always)]
+pub fn asinh(x: f32) -> f32 {
+    let a = (x as f64).abs();
+    let square = a * a;
+    let near = log1p_64(a + square / (1.0 + (square + 1.0).sqrt()));
+    select(a < f64::INFINITY, near, a).copysign(x as f64) as f32
+}
+
+/// The inverse of `cosh`: below 0.51 ULP.
+#[inline(always)]
+pub fn acosh(x: f32) -> f32 {
+    let d = x as f64 - 1.0;
+    select(d < 0.0, f64::NAN, log1p_64(d + (d * (d + 2.0)).sqrt())) as f32
+}
+
+/// The inverse of `tanh`: below 0.51 ULP.
+#[inline(always)]
+pub fn atanh(x: f32) -> f32 {
+    let a = (x as f64).abs();
+    (0.5 * log1p_64((a + a) / (1.0 - a))).copysign(x as f64) as f32
+}
+
+/// `sqrt(x*x + y*y)`: below 0.51 ULP; infinite if either is, even beside a NaN.
+#[inline(always)]
+pub fn hypot(x: f32, y: f32) -> f32 {
+    let (x, y) = ((x as f64).abs(), (y as f64).abs());
+    let infinite = (x == f64::INFINITY) | (y == f64::INFINITY);
+    select(infinite, f64::INFINITY, (x * x + y * y).sqrt()) as f32
+}
+
+/// `x` to the power of `y`: below 0.51 ULP. Special cases as in C.
+#[inline(always)]
+pub fn pow(x: f32, y: f32) -> f32 {
+    let (base, exponent) = (x as f64, y as f64);
+    let a = base.abs();
+    let (e, l) = log_parts(a);
+    let magnitude = exp2_64(exponent * log_special(a, e + l * LOG2_E));
+    // From 2^24 on every f32 is an even integer.
+    let small = exponent.abs() < 16777216.0;
+    let integer = !small | ((exponent + ROUNDER) - ROUNDER == exponent);
+    let half = exponent * 0.5;
+    let odd = small & integer & ((half + ROUNDER) - ROUNDER != half);
+    let negative = x.to_bits() >> 31 != 0;
+    let signed = select(negative & odd, -magnitude, magnitude);
+    let undefined = (base < 0.0) & !integer & (a < f64::INFINITY);
+    let result = select(undefined, f64::NAN, signed);
+    // 1 to any power, and anything to the power of 0, even of a NaN; -1 to an infinite power.
+    let one = (base == 1.0) | (exponent == 0.0) | ((a == 1.0) & (exponent.abs() == f64::INFINITY));
+    select(one, 1.0, result) as f32
+}
+
+/// `erfc(a)` for `a >= 0`, by `exp(-a²) / a` times a polynomial in `(a - 3) / (a + 3)`; good from 1 on.
+#[inline(always)]
+fn erfc_tail(a: f64) -> f64 {
+    let t = (a - 3.0) / (a + 3.0);
+    let coefficients = [
+        0.5370034535437276,
+        0.09530622695314778,
+        -0.1465830478858226,
+        0.13988054779223844,
+        -0.09546975792007505,
+        0.04635026814892124,
+        -0.014019684947873267,
+        0.0009106463183539309,
+        0.0012417172094411622,
+        -0.00041079118870542615,
+        -8.021556602432099e-05,
+        6.1778069058705e-05,
+    ];
+    exp64(-a * a) / a * polynomial(t, coefficients)
+}
+
+/// `erf(x)` for `|x| <= 1`.
+#[inline(always)]
+fn erf_near(x: f64) -> f64 {
+    let coefficients = [
+        1.1283791670946768,
+        -0.3761263888963531,
+        0.11283791308604582,
+        -0.026866133235095593,
+        0.005223783477189248,
+        -0.0008542637997087229,
+        0.0001195656256820733,
+        -1.3909340021874599e-05,
+        1.058938064107502e-06,
+    ];
+    x * polynomial(x * x, coefficients)
+}
+
+/// `a` up to 11, where `erfc` has long vanished; NaN stays.
+#[inline(always)]
+fn erf_argument(x: f64) -> f64 {
+    limited(x, 11.0)
+}
+
+/// The error function: below 0.51 ULP.
+#[inline(always)]
+pub fn erf(x: f32) -> f32 {
+    let x = erf_argument(x as f64);
+    let far = (1.0 - erfc_tail(x.abs())).copysign(x);
+    select(x.abs() < 1.0, erf_near(x), far) as f32
+}
+
+/// `1 - erf(x)`: below 0.51 ULP.
+#[inline(always)]
+pub fn erfc(x: f32) -> f32 {
+    let x = erf_argument(x as f64);
+    let tail = erfc_tail(x.abs());
+    let far = select(x < 0.0, 2.0 - tail, tail);
+    select(x.abs() < 1.0, 1.0 - erf_near(x), far) as f32
+}
+
+/// The logarithm of the absolute value of the gamma function: that of `f64`, rounded.
+#[inline]
+pub fn lgamma(x: f32) -> f32 {
+    libm::lgamma(x as f64) as f32
+}
+
+/// The gamma function: that of `f64`, rounded.
+#[inline]
+pub fn tgamma(x: f32) -> f32 {
+    libm::tgamma(x as f64) as f32
+}

@@ -1,0 +1,256 @@
+//! Operations on host values: results, shapes, and what is said of mistakes.
+
+use clk_lang::host::array::{Array, Element, RecordLayout, SliceSpec};
+use clk_lang::host::ops::{self, Reduce};
+use clk_lang::host::problem::Problem;
+use clk_lang::host::value::{Record, Value, Vector};
+use clk_lang::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use clk_lang::lang::scalar::{Scalar, f16};
+
+fn array<T: clk_lang::host::array::Item>(items: &[T], shape: &[usize]) -> Value {
+    Value::Array(Array::from_shaped(items, shape).unwrap())
+}
+
+fn row<T: clk_lang::host::array::Item>(items: &[T]) -> Value {
+    array(items, &[items.len()])
+}
+
+#[track_caller]
+fn op(symbol: &str, a: &Value, b: &Value) -> Value {
+    try_op(symbol, a, b).unwrap()
+}
+
+fn try_op(symbol: &str, a: &Value, b: &Value) -> Result<Value, Problem> {
+    use BinaryOp::*;
+    let all = [Add, Sub, Mul, Div, Rem, Pow, MatMul, BitAnd, BitOr, BitXor, Shl, Shr, Eq, Ne, Lt, Le, Gt, Ge, And, Or];
+    ops::binary(all.into_iter().find(|op| op.symbol() == symbol).unwrap(), a, b)
+}
+
+#[test]
+fn operators_broadcast() {
+    let x = array(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]);
+    assert_eq!(op("+", &x, &x), array(&[2.0f32, 4.0, 6.0, 8.0], &[2, 2]));
+    assert_eq!(op("*", &x, &Value::Float(0.5)), array(&[0.5f32, 1.0, 1.5, 2.0], &[2, 2]));
+    assert_eq!(op("-", &Value::Int(1), &x), array(&[0.0f32, -1.0, -2.0, -3.0], &[2, 2]));
+    assert_eq!(op("+", &x, &row(&[10.0f32, 20.0])), array(&[11.0f32, 22.0, 13.0, 24.0], &[2, 2]));
+    assert_eq!(op("+", &x, &array(&[10.0f32, 20.0], &[2, 1])), array(&[11.0f32, 12.0, 23.0, 24.0], &[2, 2]));
+    assert_eq!(op("<", &x, &Value::f32(2.5)), array(&[true, true, false, false], &[2, 2]));
+    assert_eq!(op("<<", &row(&[1u8, 3]), &Value::i32(1)), row(&[2u8, 6]));
+    assert_eq!(op("&&", &row(&[true, false]), &Value::bool(true)), row(&[true, false]));
+    assert_eq!(ops::unary(UnaryOp::Neg, &x).unwrap(), array(&[-1.0f32, -2.0, -3.0, -4.0], &[2, 2]));
+    assert_eq!(ops::unary(UnaryOp::Not, &row(&[true, false])).unwrap(), row(&[false, true]));
+}
+
+#[test]
+fn literals_take_the_other_type() {
+    assert_eq!(op("+", &Value::Int(1), &Value::Int(2)), Value::Int(3));
+    assert_eq!(op("/", &Value::Int(1), &Value::Float(2.0)), Value::Float(0.5));
+    assert_eq!(op("*", &Value::Int(2), &Value::of(1.5f64)), Value::of(3.0f64));
+    assert_eq!(op("==", &Value::of(0.1f32), &Value::Float(0.1)), Value::bool(true));
+    assert_eq!(try_op("+", &row(&[1u8]), &Value::Int(300)).unwrap_err().code, "E0504");
+    assert_eq!(try_op("+", &row(&[1i32]), &Value::Float(0.5)).unwrap_err().code, "E0504");
+    assert_eq!(Value::Int(1 << 40).settled(), Value::of(1i64 << 40));
+}
+
+#[test]
+fn vectors_work_lane_by_lane() {
+    let v = ops::compose(Scalar::F32, 3, &[Value::Float(1.0), Value::Int(2), Value::f32(3.0)]).unwrap();
+    let twice = op("*", &v, &Value::Float(2.0));
+    assert_eq!(twice, Value::Vector(Vector::new(Scalar::F32, [2.0f32, 4.0, 6.0].map(|x| x.to_bits().into()))));
+    assert_eq!(ops::dot(&v, &v).unwrap(), Value::f32(14.0));
+    assert_eq!(ops::swizzle(&v, &[2]).unwrap(), Value::f32(3.0));
+    let many = Value::Array(Array::full(&v, &[2]).unwrap());
+    assert_eq!(many.type_name(), "[f32x3; 2]");
+    let sums = op("+", &many, &row(&[10.0f32, 20.0]));
+    assert_eq!(ops::swizzle(&sums, &[1]).unwrap(), row(&[12.0f32, 22.0]));
+    assert_eq!(ops::reduce(Reduce::Sum, &many, None).unwrap(), twice);
+    assert_eq!(ops::named_field(&many, "zx").unwrap().type_name(), "[f32x2; 2]");
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let (a, b) = (array(&[0i32; 6], &[2, 3]), array(&[0i32; 4], &[4]));
+    let shapes = try_op("+", &a, &b).unwrap_err();
+    assert_eq!((shapes.code, shapes.title.as_str()), ("E0501", "arrays of shape (2, 3) and (4,) do not fit together"));
+    let types = try_op("+", &a, &row(&[1.0f32])).unwrap_err();
+    assert_eq!(types.title, "`+` needs operands of one type, not i32 and f32");
+    assert_eq!(types.label, "the operands are `[i32; 2, 3]` and `[f32; 1]`");
+    let zero = try_op("/", &a, &array(&[1, 1, 1, 1, 0, 1], &[2, 3])).unwrap_err();
+    assert_eq!((zero.code, zero.label.as_str()), ("E0506", "element [1, 1] of the right side is 0"));
+    let text = try_op("+", &a, &Value::str("x")).unwrap_err();
+    assert_eq!(text.title, "`+` does not take `[i32; 2, 3]` and `str`");
+    let product = try_op("@", &array(&[0f32; 6], &[2, 3]), &array(&[0f32; 12], &[4, 3])).unwrap_err();
+    assert_eq!(product.help, ["transpose the right side: `a @ transpose(b)`"]);
+    let axis = ops::reduce(Reduce::Sum, &a, Some(2)).unwrap_err();
+    assert_eq!((axis.code, axis.label.as_str()), ("E0507", "it has 2 axes, numbered from 0"));
+    assert_eq!(ops::reduce(Reduce::Max, &array::<f32>(&[], &[0]), None).unwrap_err().code, "E0512");
+    assert_eq!(ops::zeros(&[-1], Scalar::F32).unwrap_err().code, "E0511");
+    assert_eq!(ops::zeros(&[1 << 40], Scalar::F32).unwrap_err().code, "E0509");
+    assert_eq!(ops::zeros(&[1 << 30, 1 << 30, 1 << 30], Scalar::F32).unwrap_err().code, "E0509");
+}
+
+#[test]
+fn functions_are_elementwise() {
+    let x = row(&[1.0f32, 4.0, 9.0]);
+    let math = |f, args: &[Value]| ops::math(f, args).unwrap();
+    assert_eq!(math(MathFn::Sqrt, &[x.clone()]), row(&[1.0f32, 2.0, 3.0]));
+    assert_eq!(math(MathFn::Max, &[x.clone(), Value::Int(4)]), row(&[4.0f32, 4.0, 9.0]));
+    assert_eq!(math(MathFn::Clamp, &[x.clone(), Value::Int(2), Value::Int(5)]), row(&[2.0f32, 4.0, 5.0]));
+    assert_eq!(math(MathFn::Fma, &[x.clone(), Value::Int(2), Value::Int(1)]), row(&[3.0f32, 9.0, 19.0]));
+    assert_eq!(math(MathFn::IsNan, &[row(&[f32::NAN, 1.0])]), row(&[true, false]));
+    assert_eq!(math(MathFn::Popcount, &[row(&[7u8, 0])]), row(&[3u8, 0]));
+    assert_eq!(math(MathFn::Sqrt, &[Value::Int(4)]), Value::f32(2.0));
+    assert_eq!(math(MathFn::Min, &[Value::Int(4), Value::Int(3)]), Value::i32(3));
+    assert_eq!(ops::math(MathFn::Sqrt, &[row(&[1i32])]).unwrap_err().title, "`sqrt` does not take `[i32; 1]`");
+    assert_eq!(ops::ceil_div(&Value::i32(10), &Value::Int(3)).unwrap(), Value::i32(4));
+    let cond = row(&[true, false, true]);
+    assert_eq!(ops::select(&cond, &x, &Value::Int(0)).unwrap(), row(&[1.0f32, 0.0, 9.0]));
+    assert_eq!(ops::select(&Value::bool(false), &x, &Value::Int(0)).unwrap(), array(&[0f32; 3], &[3]));
+}
+
+#[test]
+fn conversions_follow_the_language() {
+    assert_eq!(ops::convert(Scalar::I8, &row(&[1e9f32, -1.9, f32::NAN])).unwrap(), row(&[127i8, -1, 0]));
+    assert_eq!(ops::convert(Scalar::U8, &row(&[-1i32, 256])).unwrap(), row(&[255u8, 0]));
+    assert_eq!(ops::convert(Scalar::F16, &Value::Float(0.1)).unwrap(), Value::of(f16::from_f32(0.1)));
+    assert_eq!(ops::convert(Scalar::U8, &Value::Int(257)).unwrap(), Value::of(1u8));
+    assert_eq!(ops::bitcast(Scalar::U32, &row(&[1.0f32])).unwrap(), row(&[0x3f80_0000u32]));
+    assert!(ops::bitcast(Scalar::U16, &row(&[1.0f32])).is_err());
+    assert_eq!(ops::parse(Scalar::I32, " 42 ").unwrap(), Value::i32(42));
+    assert_eq!(ops::parse(Scalar::I32, "4.5").unwrap_err().help, ["parse it as `f64` and convert"]);
+}
+
+#[test]
+fn reductions() {
+    let x = array(&[3i32, 1, 2, 6, 5, 4], &[2, 3]);
+    let all = |how| ops::reduce(how, &x, None).unwrap();
+    assert_eq!(all(Reduce::Sum), Value::i32(21));
+    assert_eq!(all(Reduce::Prod), Value::i32(720));
+    assert_eq!((all(Reduce::Min), all(Reduce::Max)), (Value::i32(1), Value::i32(6)));
+    assert_eq!((all(Reduce::Argmin), all(Reduce::Argmax)), (Value::i32(1), Value::i32(3)));
+    let along = |how, axis| ops::reduce(how, &x, Some(axis)).unwrap();
+    assert_eq!(along(Reduce::Sum, 0), row(&[9, 6, 6]));
+    assert_eq!(along(Reduce::Sum, 1), row(&[6, 15]));
+    assert_eq!(along(Reduce::Max, 0), row(&[6, 5, 4]));
+    assert_eq!(along(Reduce::Argmin, 1), row(&[1, 2]));
+    assert_eq!(ops::reduce(Reduce::Mean, &row(&[1.0f32, 2.0]), None).unwrap(), Value::f32(1.5));
+    assert_eq!(ops::reduce(Reduce::Min, &row(&[f32::NAN, 2.0]), None).unwrap(), Value::f32(2.0));
+    assert_eq!(ops::reduce(Reduce::All, &row(&[true, false]), None).unwrap(), Value::bool(false));
+    assert_eq!(ops::reduce(Reduce::Any, &array(&[true, false], &[2, 1]), Some(1)).unwrap(), row(&[true, false]));
+    assert_eq!(ops::cumsum(&row(&[1u8, 2, 255])).unwrap(), row(&[1u8, 3, 2]));
+}
+
+#[test]
+fn sums_of_many_floats_are_exact_to_a_rounding() {
+    let n = 1 << 20;
+    let tenth = Value::Array(Array::full(&Value::f32(0.1), &[n]).unwrap());
+    let exact = (f64::from(0.1f32) * n as f64) as f32;
+    assert_eq!(ops::reduce(Reduce::Sum, &tenth, None).unwrap(), Value::f32(exact));
+    let rows = ops::reshape(&tenth, &[-1, 4]).unwrap();
+    let quarter = (f64::from(0.1f32) * (n / 4) as f64) as f32;
+    assert_eq!(ops::reduce(Reduce::Sum, &rows, Some(0)).unwrap(), row(&[quarter; 4]));
+}
+
+#[test]
+fn products_of_matrices() {
+    for (m, k, n) in [(1, 1, 1), (2, 3, 4), (5, 7, 9), (17, 16, 15), (4, 0, 3), (0, 2, 2), (3, 2, 0)] {
+        let a: Vec<i32> = (0..m * k).map(|i| (i * 7 % 11) as i32 - 5).collect();
+        let b: Vec<i32> = (0..k * n).map(|i| (i * 5 % 13) as i32 - 6).collect();
+        let term = |i: usize, j: usize, l: usize| a[i * k + l] * b[l * n + j];
+        let expected: Vec<i32> = (0..m * n).map(|p| (0..k).map(|l| term(p / n, p % n, l)).sum()).collect();
+        let (x, y) = (array(&a, &[m, k]), array(&b, &[k, n]));
+        assert_eq!(op("@", &x, &y), array(&expected, &[m, n]), "{m} {k} {n}");
+        let floats = |v: &Value| ops::convert(Scalar::F16, v).unwrap();
+        assert_eq!(op("@", &floats(&x), &floats(&y)), floats(&array(&expected, &[m, n])));
+    }
+    let (m, v) = (array(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]), row(&[1.0f32, 10.0]));
+    assert_eq!(op("@", &m, &v), row(&[21.0f32, 43.0]));
+    assert_eq!(op("@", &v, &m), row(&[31.0f32, 42.0]));
+    assert_eq!(op("@", &v, &v), Value::f32(101.0));
+}
+
+#[test]
+fn rearranging() {
+    let x = array(&[1i32, 2, 3, 4, 5, 6], &[2, 3]);
+    assert_eq!(ops::reshape(&x, &[3, -1]).unwrap(), array(&[1, 2, 3, 4, 5, 6], &[3, 2]));
+    assert_eq!(ops::reshape(&x, &[4, -1]).unwrap_err().code, "E0508");
+    assert_eq!(ops::reshape(&x, &[5]).unwrap_err().label, "(2, 3) has 6 elements, (5,) has 5");
+    assert_eq!(ops::transpose(&x).unwrap(), array(&[1, 4, 2, 5, 3, 6], &[3, 2]));
+    let cube = array(&(0..24).collect::<Vec<i32>>(), &[2, 3, 4]);
+    let turned = ops::transpose(&cube).unwrap();
+    let Value::Array(turned) = &turned else { panic!() };
+    assert_eq!(turned.shape(), [4, 3, 2]);
+    assert_eq!(turned.get(&[3, 1, 0]).unwrap(), Value::i32(7));
+    assert_eq!(ops::concat(&[x.clone(), x.clone()], 1).unwrap(), array(&[1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6], &[2, 6]));
+    assert_eq!(ops::concat(&[x.clone(), row(&[1])], 0).unwrap_err().code, "E0501");
+    assert_eq!(ops::stack(&[row(&[1, 2]), row(&[3, 4])]).unwrap(), array(&[1, 2, 3, 4], &[2, 2]));
+    assert_eq!(ops::flip(&x, 1).unwrap(), array(&[3, 2, 1, 6, 5, 4], &[2, 3]));
+    let Value::Array(sorted) = ops::sort(&row(&[f32::NAN, 2.0, -0.0, 0.0, -1.0])).unwrap() else { panic!() };
+    let items = sorted.items::<f32>().unwrap();
+    assert_eq!(&items[..4], [-1.0, -0.0, 0.0, 2.0]);
+    assert!(items[1].is_sign_negative() && items[4].is_nan());
+}
+
+#[test]
+fn new_arrays() {
+    assert_eq!(ops::linspace(&Value::Int(0), &Value::Int(1), 5).unwrap(), row(&[0.0f32, 0.25, 0.5, 0.75, 1.0]));
+    assert_eq!(ops::linspace(&Value::of(2.0f64), &Value::Int(1), 1).unwrap(), row(&[2.0f64]));
+    assert_eq!(ops::arange(&[Value::Int(3)]).unwrap(), row(&[0i32, 1, 2]));
+    assert_eq!(ops::arange(&[Value::Int(3), Value::Int(-2), Value::Int(-2)]).unwrap(), row(&[3i32, 1, -1]));
+    assert_eq!(
+        ops::arange(&[Value::Float(0.0), Value::Int(1), Value::Float(0.25)]).unwrap(),
+        row(&[0f32, 0.25, 0.5, 0.75])
+    );
+    assert_eq!(ops::arange(&[Value::Int(1), Value::Int(2), Value::Int(0)]).unwrap_err().code, "E0510");
+    assert_eq!(ops::eye(2, Scalar::I8).unwrap(), array(&[1i8, 0, 0, 1], &[2, 2]));
+    assert_eq!(ops::full(&[2], &Value::Float(0.5)).unwrap(), row(&[0.5f32; 2]));
+    let uniform = ops::random(&[2, 3], 7, Scalar::F32).unwrap();
+    let Value::Array(longer) = ops::random(&[7], 7, Scalar::F32).unwrap() else { panic!() };
+    let first = longer.slice(&[SliceSpec::Range { start: None, end: Some(6), inclusive: false, step: None }]).unwrap();
+    assert_eq!(ops::reshape(&Value::Array(first), &[2, 3]).unwrap(), uniform);
+    let dice = ops::random_int(&Value::Int(1), &Value::Int(7), &[1000], 1).unwrap();
+    assert_eq!(ops::reduce(Reduce::Min, &dice, None).unwrap(), Value::i32(1));
+    assert_eq!(ops::reduce(Reduce::Max, &dice, None).unwrap(), Value::i32(6));
+}
+
+#[test]
+fn literals_of_arrays() {
+    let mixed = ops::literal(&[Value::Int(1), Value::Float(2.5)], None).unwrap();
+    assert_eq!(mixed, row(&[1.0f32, 2.5]));
+    let typed = ops::literal(&[Value::Int(1), Value::of(2u8)], None).unwrap();
+    assert_eq!(typed, row(&[1u8, 2]));
+    assert_eq!(ops::literal(&[typed.clone(), typed], None).unwrap(), array(&[1u8, 2, 1, 2], &[2, 2]));
+    assert!(ops::literal(&[row(&[1]), row(&[1, 2])], None).is_err());
+    assert_eq!(ops::literal(&[], Some(&Element::Scalar(Scalar::F64))).unwrap(), row::<f64>(&[]));
+}
+
+#[test]
+fn closeness() {
+    let (a, b) = (row(&[1.0f32, f32::NAN, f32::INFINITY, 1.0]), row(&[1.000001f32, f32::NAN, f32::INFINITY, 1.1]));
+    assert_eq!(ops::close(&a, &b, 1e-5, 1e-8).unwrap(), row(&[true, true, true, false]));
+    assert_eq!(ops::close(&Value::f32(0.0), &Value::Float(1e-9), 1e-5, 1e-8).unwrap(), Value::bool(true));
+    assert_eq!(ops::close(&Value::f32(1e30), &Value::f32(f32::INFINITY), 1e-5, 1e-8).unwrap(), Value::bool(false));
+}
+
+#[test]
+fn arrays_of_structs() {
+    let layout = RecordLayout::new(
+        "Body",
+        [("pos".into(), Element::Vector(Scalar::F32, 3)), ("mass".into(), Element::Scalar(Scalar::F32))],
+    );
+    let pos = ops::compose(Scalar::F32, 3, &[Value::Float(1.0)]).unwrap();
+    let body = Record { layout: layout.into(), fields: vec![pos.clone(), Value::f32(2.0)] };
+    let Value::Array(mut bodies) = ops::literal(&[Value::Record(body.clone()), Value::Record(body)], None).unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!(bodies.type_name(), "[Body; 2]");
+    ops::assign_field(&mut bodies, &[1], &[0, 2], &Value::Int(5)).unwrap();
+    ops::assign_field(&mut bodies, &[1], &[1], &Value::Float(7.0)).unwrap();
+    let bodies = Value::Array(bodies);
+    assert_eq!(ops::named_field(&bodies, "mass").unwrap(), row(&[2.0f32, 7.0]));
+    assert_eq!(ops::swizzle(&ops::field(&bodies, 0).unwrap(), &[2]).unwrap(), row(&[1.0f32, 5.0]));
+    assert_eq!(ops::named_field(&bodies, "mas").unwrap_err().help, ["there is one of a similar name: `mass`"]);
+    let one = ops::index(&bodies, &[SliceSpec::At(0)]).unwrap();
+    assert_eq!(ops::binary(BinaryOp::Eq, &one, &one).unwrap(), Value::bool(true));
+}
