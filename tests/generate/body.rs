@@ -381,7 +381,13 @@ impl Generator {
     fn print(&mut self) {
         let ty = Ty::Scalar(self.random.scalar());
         let value = self.expr(ty, 2, false);
-        self.b.print(vec![Part::Text(format!("{}: ", self.spans)), Part::Value(value, String::new())]);
+        let spec = match ty.scalar() {
+            Scalar::Bool => ["", "<7"],
+            s if s.is_float() => ["", "+09.3"],
+            _ => ["", "#>8x"],
+        };
+        let spec = self.random.pick(&spec).to_string();
+        self.b.print(vec![Part::Text(format!("{}: ", self.spans)), Part::Value(value, spec)]);
     }
 
     /// A place that may fault: the one of the program.
@@ -553,11 +559,9 @@ impl Generator {
 
     fn warp_operation(&mut self) {
         use WarpOp::*;
-        if !self.block.is_multiple_of(32) {
-            return self.exchange();
-        }
         if self.random.one_in(6) {
             self.mark();
+            self.b.fence(Scope::Block);
             self.b.barrier(BarrierKind::Warp, None);
         }
         let op = self.random.pick(&[
@@ -585,6 +589,9 @@ impl Generator {
         let lane = typing::warp_has_lane(op).then(|| {
             let ty = self.random.pick(&[I32, U32]);
             let any = self.expr(ty, 2, false);
+            if ty == I32 && self.random.one_in(3) {
+                return any;
+            }
             let mask = self.b.constant(Value::of(31u8).to_type(ty.scalar()));
             self.b.binary(BinOp::And, any, mask)
         });

@@ -26,7 +26,7 @@ const INTEGER_FUNCTIONS: [MathFn; 11] = [
     MathFn::SaturatingAdd,
     MathFn::SaturatingSub,
 ];
-const FLOAT_FUNCTIONS: [MathFn; 35] = [
+const FLOAT_FUNCTIONS: [MathFn; 37] = [
     MathFn::Sqrt,
     MathFn::Fma,
     MathFn::Floor,
@@ -62,6 +62,8 @@ const FLOAT_FUNCTIONS: [MathFn; 35] = [
     MathFn::Pow,
     MathFn::Erf,
     MathFn::Erfc,
+    MathFn::Lgamma,
+    MathFn::Tgamma,
 ];
 
 impl Generator {

@@ -127,7 +127,7 @@ impl Launch {
                 faults: &mut self.faults,
             };
             threads.iter_mut().filter(|t| matches!(t.state, State::Ready)).for_each(|t| t.run(&mut world));
-            let warps = threads.chunks_mut(32).fold(false, |moved, warp| meet_warp(warp) || moved);
+            let warps = threads.chunks_mut(32).map(meet_warp).filter(|met| *met).count() > 0;
             if !warps && !meet_block(threads) {
                 return self.stuck(threads);
             }

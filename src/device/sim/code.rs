@@ -104,7 +104,7 @@ pub enum MemoryKind {
 }
 
 /// What the launch writes into uniform registers before anything runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Special {
     /// Lane bits of a scalar.
     Const(Scalar, u64),
@@ -207,4 +207,6 @@ pub struct Code {
     pub cooperative: bool,
     /// Needs all lanes of a block in one group.
     pub whole_blocks: bool,
+    /// No loops.
+    pub straight: bool,
 }

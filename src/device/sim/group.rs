@@ -67,6 +67,7 @@ pub struct Group {
     pub masks: Vec<MaskInfo>,
     pub counters: Vec<Counter>,
     pub ops: *const Op,
+    pub shared: *mut u8,
     pub code: *const Code,
     /// Loop turns until the next look at the outside.
     pub ticks: u32,

@@ -11,7 +11,7 @@ use super::memory::{self, out_of_bounds};
 
 unsafe fn access<'a>(g: &Group, op: *const Op) -> &'a Access {
     // SAFETY: the code outlives the run of its ops.
-    unsafe { (*g.code).accesses.get_unchecked((*op).x as usize) }
+    unsafe { (&(*g.code).accesses).get_unchecked((*op).x as usize) }
 }
 
 /// The column of a uniform access, if it is in bounds.

@@ -311,7 +311,7 @@ pub fn out_of_bounds(g: &mut Group, access: &Access) -> *const Op {
 #[inline(always)]
 unsafe fn access<'a>(g: &Group, op: *const Op) -> &'a Access {
     // SAFETY: the code outlives the run of its ops.
-    unsafe { (*g.code).accesses.get_unchecked((*op).x as usize) }
+    unsafe { (&(*g.code).accesses).get_unchecked((*op).x as usize) }
 }
 
 /// A load with the same indices in all lanes.
@@ -446,8 +446,7 @@ impl<E: Elem> Step for LoadGather<E> {
                     return out_of_bounds(g, access);
                 }
                 for (k, &reg) in access.regs.iter().enumerate() {
-                    let slot = *g.homes.add(reg as usize);
-                    *g.slots.add(reg as usize) = slot;
+                    let slot = g.slot(reg);
                     let to = slot.ptr.add(chunk * slot.stride).cast::<E::Repr>();
                     let from = memory.ptr.add(k * E::SIZE);
                     if ok {

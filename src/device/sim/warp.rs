@@ -1,7 +1,6 @@
 //! Operations among the 32 lanes of a warp. All of a warp's threads take part, or none.
 
 use super::code::{NONE, Op, WarpDef};
-use super::control::diverged;
 use super::fault::stop_at;
 use super::group::Group;
 use super::lanes::slow::{read_value, write_value};
