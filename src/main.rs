@@ -1,1 +1,7 @@
-fn main() {}
+//! The `clk` binary; everything is in the library's `app`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    clk_lang::app::main()
+}

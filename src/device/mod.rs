@@ -125,3 +125,8 @@ pub trait Executable: Send + Sync {
     /// Returns what the kernel printed.
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>>;
 }
+
+/// stub
+pub fn fault_diagnostic(_fault: &Fault) -> crate::base::diag::Diagnostic {
+    unimplemented!()
+}

@@ -1,1 +1,464 @@
 //! A builder that keeps types, spans and blocks in step.
+//!
+//! Every expression that is not free gets its `Let` in the innermost open block when it is made, so building in the order of
+//! evaluation is all a caller has to do. Types are computed; where operands do not fit, the type is a guess and the verifier
+//! reports it.
+//!
+//! ```
+//! use clk_lang::ir::{build::{FunctionBuilder, module}, def::*, typing::F32};
+//! let mut b = FunctionBuilder::new("double");
+//! let x = b.array("x", Access::In, Layout::plain(F32), 1);
+//! let r = b.array("r", Access::Out, Layout::plain(F32), 1);
+//! let i = b.index(0);
+//! let v = b.load(x, &[i]);
+//! let sum = b.binary(BinOp::Add, v, v);
+//! b.store(r, &[i], sum);
+//! let module = module(Default::default(), b, Form::Threads { rank: 1 });
+//! assert!(clk_lang::ir::verify::verify(module).is_ok());
+//! ```
+
+use rustc_hash::FxHashMap;
+
+use crate::base::arena::{Arena, Side};
+use crate::base::source::Span;
+use crate::ir::def::*;
+use crate::ir::typing;
+use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, UnaryOp, WarpOp};
+use crate::lang::scalar::Value;
+
+/// One function under construction.
+pub struct FunctionBuilder {
+    function: Function,
+    /// Of a kernel's body.
+    kernel_params: Vec<KernelParam>,
+    cooperative: bool,
+    /// Open blocks, outermost first; never empty.
+    open: Vec<Block>,
+    labels: u32,
+    span: Span,
+    free: FxHashMap<Expr, ExprId>,
+}
+
+/// The range of a [`FunctionBuilder::for_`].
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    pub start: ExprId,
+    pub end: ExprId,
+    pub step: ExprId,
+    pub inclusive: bool,
+}
+
+/// A module of `functions` (callees first) and a kernel whose body is `body`.
+pub fn module(mut functions: Arena<Function>, body: FunctionBuilder, form: Form) -> Module {
+    let (params, cooperative) = (body.kernel_params.clone(), body.cooperative);
+    let function = body.finish();
+    let (name, span) = (function.name.clone(), function.span);
+    let body = functions.push(function);
+    Module { functions, kernel: Kernel { name, body, form, params, cooperative, span } }
+}
+
+impl FunctionBuilder {
+    pub fn new(name: impl Into<String>) -> Self {
+        let function = Function {
+            name: name.into(),
+            params: vec![],
+            results: vec![],
+            locals: Arena::new(),
+            memories: Arena::new(),
+            exprs: Arena::new(),
+            spans: Side::default(),
+            body: vec![],
+            span: Span::default(),
+        };
+        FunctionBuilder {
+            function,
+            kernel_params: vec![],
+            cooperative: false,
+            open: vec![vec![]],
+            labels: 0,
+            span: Span::default(),
+            free: FxHashMap::default(),
+        }
+    }
+
+    /// The span of the whole function.
+    pub fn function_span(&mut self, span: Span) {
+        self.function.span = span;
+    }
+
+    /// What is made from now on has this span; returns the one before, to be put back.
+    pub fn set_span(&mut self, span: Span) -> Span {
+        std::mem::replace(&mut self.span, span)
+    }
+
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    pub fn ty(&self, expr: ExprId) -> Ty {
+        self.function.exprs.get(expr).map_or(typing::I32, |e| e.ty)
+    }
+
+    /// The function so far; its open blocks are not in it yet.
+    pub fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// Closes what is open and hands the function over.
+    pub fn finish(mut self) -> Function {
+        while self.open.len() > 1 {
+            let block = self.pop_block();
+            let label = self.label();
+            self.block(label, block);
+        }
+        self.function.body = self.open.pop().unwrap_or_default();
+        self.function
+    }
+
+    // Signature, locals, memories
+
+    /// A value parameter of a function (not of a kernel).
+    pub fn param(&mut self, ty: Ty) -> ExprId {
+        let position = self.function.params.len() as u32;
+        self.function.params.push(ty);
+        self.free(ExprKind::Param(position), ty)
+    }
+
+    /// A value parameter of a kernel.
+    pub fn value(&mut self, name: impl Into<String>, ty: Ty) -> ExprId {
+        let position = self.kernel_params.len() as u32;
+        self.kernel_params.push(KernelParam::Value { name: name.into(), ty });
+        self.free(ExprKind::Param(position), ty)
+    }
+
+    /// An array parameter of a kernel.
+    pub fn array(&mut self, name: impl Into<String>, access: Access, layout: Layout, rank: usize) -> MemId {
+        let name = name.into();
+        let param = self.kernel_params.len() as u32;
+        let space = Space::Global { param, access };
+        let memory = self.memory(name.clone(), space, layout, vec![Extent::Launch; rank]);
+        self.kernel_params.push(KernelParam::Array { name, access, memory });
+        memory
+    }
+
+    /// An array parameter of a function, whose extents the caller gives.
+    pub fn array_param(&mut self, name: impl Into<String>, access: Access, layout: Layout, rank: usize) -> MemId {
+        let is_param = |m: &&Memory| matches!(m.space, Space::Param { .. });
+        let position = self.function.memories.iter().filter(|(_, m)| is_param(m)).count() as u32;
+        self.memory(name, Space::Param { position, access }, layout, vec![Extent::Launch; rank])
+    }
+
+    pub fn memory(&mut self, name: impl Into<String>, space: Space, layout: Layout, extents: Vec<Extent>) -> MemId {
+        self.function.memories.push(Memory { name: name.into(), space, layout, extents, span: self.span })
+    }
+
+    pub fn local(&mut self, name: impl Into<String>, ty: Ty) -> LocalId {
+        self.function.locals.push(Local { name: name.into(), ty, span: self.span })
+    }
+
+    pub fn results(&mut self, results: Vec<Ty>) {
+        self.function.results = results;
+    }
+
+    // Expressions
+
+    fn push(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
+        let id = self.function.exprs.push(Expr { kind, ty });
+        self.function.spans.push(self.span);
+        id
+    }
+
+    /// A free expression; equal ones are one.
+    pub fn free(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
+        let expr = Expr { kind, ty };
+        if let Some(&id) = self.free.get(&expr) {
+            return id;
+        }
+        let id = self.push(expr.kind.clone(), ty);
+        self.free.insert(expr, id);
+        id
+    }
+
+    /// An expression of this kind and type; evaluated here unless it is free.
+    pub fn expr(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
+        if kind.is_free() {
+            return self.free(kind, ty);
+        }
+        let id = self.push(kind, ty);
+        self.stmt(StmtKind::Let(id));
+        id
+    }
+
+    /// An expression without a `Let`, for [`Extent::Dynamic`].
+    pub fn detached(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
+        if kind.is_free() { self.free(kind, ty) } else { self.push(kind, ty) }
+    }
+
+    pub fn constant(&mut self, value: Value) -> ExprId {
+        self.free(ExprKind::Const(value.bits), Ty::Scalar(value.ty))
+    }
+
+    pub fn bool(&mut self, value: bool) -> ExprId {
+        self.free(ExprKind::Const(value as u64), typing::BOOL)
+    }
+
+    pub fn i32(&mut self, value: i32) -> ExprId {
+        self.free(ExprKind::Const(value as u32 as u64), typing::I32)
+    }
+
+    pub fn f32(&mut self, value: f32) -> ExprId {
+        self.free(ExprKind::Const(value.to_bits() as u64), typing::F32)
+    }
+
+    pub fn id(&mut self, id: Id3, axis: Axis) -> ExprId {
+        self.free(ExprKind::Id(id, axis), typing::I32)
+    }
+
+    pub fn index(&mut self, k: u8) -> ExprId {
+        self.free(ExprKind::Index(k), typing::I32)
+    }
+
+    pub fn lane_idx(&mut self) -> ExprId {
+        self.free(ExprKind::LaneIdx, typing::I32)
+    }
+
+    pub fn warp_idx(&mut self) -> ExprId {
+        self.free(ExprKind::WarpIdx, typing::I32)
+    }
+
+    pub fn extent(&mut self, memory: MemId, axis: u8) -> ExprId {
+        self.free(ExprKind::Extent(memory, axis), typing::I32)
+    }
+
+    pub fn read(&mut self, local: LocalId) -> ExprId {
+        let ty = self.function.locals.get(local).map_or(typing::I32, |l| l.ty);
+        self.expr(ExprKind::Read(local), ty)
+    }
+
+    pub fn load_place(&mut self, place: Place, hint: Hint) -> ExprId {
+        let ty = typing::place(&self.function, &place).unwrap_or(typing::I32);
+        self.expr(ExprKind::Load { place, hint }, ty)
+    }
+
+    /// Loads a whole plain element.
+    pub fn load(&mut self, memory: MemId, indices: &[ExprId]) -> ExprId {
+        self.load_place(Place { memory, indices: indices.to_vec(), leaf: 0, component: None }, Hint::None)
+    }
+
+    pub fn unary(&mut self, op: UnaryOp, value: ExprId) -> ExprId {
+        let ty = self.ty(value);
+        self.expr(ExprKind::Unary { op, value }, typing::unary(op, ty).unwrap_or(ty))
+    }
+
+    pub fn binary(&mut self, op: BinOp, left: ExprId, right: ExprId) -> ExprId {
+        let ty = self.ty(left);
+        let result = typing::binary(op, ty, self.ty(right)).unwrap_or(ty);
+        self.expr(ExprKind::Binary { op, left, right }, result)
+    }
+
+    pub fn math(&mut self, function: MathFn, args: &[ExprId]) -> ExprId {
+        let tys: Vec<Ty> = args.iter().map(|&a| self.ty(a)).collect();
+        let ty = typing::math(function, &tys).unwrap_or(tys.first().copied().unwrap_or(typing::I32));
+        self.expr(ExprKind::Math { function, args: args.to_vec() }, ty)
+    }
+
+    pub fn select(&mut self, cond: ExprId, then: ExprId, other: ExprId) -> ExprId {
+        let ty = self.ty(then);
+        self.expr(ExprKind::Select { cond, then, other }, ty)
+    }
+
+    /// Converts to another scalar, elementwise; nothing to do if it has it already.
+    pub fn convert(&mut self, value: ExprId, to: Scalar) -> ExprId {
+        let ty = self.ty(value);
+        if ty.scalar() == to {
+            return value;
+        }
+        self.expr(ExprKind::Convert(value), ty.with_scalar(to))
+    }
+
+    pub fn bitcast(&mut self, value: ExprId, to: Scalar) -> ExprId {
+        let ty = self.ty(value);
+        if ty.scalar() == to {
+            return value;
+        }
+        self.expr(ExprKind::Bitcast(value), ty.with_scalar(to))
+    }
+
+    pub fn compose(&mut self, parts: &[ExprId]) -> ExprId {
+        let scalar = parts.first().map_or(Scalar::I32, |&p| self.ty(p).scalar());
+        self.expr(ExprKind::Compose(parts.to_vec()), Ty::Vector(scalar, parts.len() as u8))
+    }
+
+    /// A vector whose lanes are all `value`.
+    pub fn splat(&mut self, value: ExprId, lanes: u8) -> ExprId {
+        self.compose(&vec![value; lanes as usize])
+    }
+
+    pub fn extract(&mut self, value: ExprId, lane: u8) -> ExprId {
+        let ty = Ty::Scalar(self.ty(value).scalar());
+        self.expr(ExprKind::Extract { value, lane }, ty)
+    }
+
+    // Statements
+
+    pub fn stmt(&mut self, kind: StmtKind) {
+        let span = self.span;
+        if let Some(block) = self.open.last_mut() {
+            block.push(Stmt { kind, span });
+        }
+    }
+
+    /// Evaluates an expression that was made [`detached`](Self::detached).
+    pub fn let_(&mut self, expr: ExprId) {
+        self.stmt(StmtKind::Let(expr));
+    }
+
+    pub fn write(&mut self, local: LocalId, value: ExprId) {
+        self.stmt(StmtKind::Write { local, value });
+    }
+
+    /// A new local that starts with a value.
+    pub fn variable(&mut self, name: impl Into<String>, value: ExprId) -> LocalId {
+        let local = self.local(name, self.ty(value));
+        self.write(local, value);
+        local
+    }
+
+    pub fn store_place(&mut self, place: Place, value: ExprId, hint: Hint) {
+        self.stmt(StmtKind::Store { place, value, hint });
+    }
+
+    /// Stores a whole plain element.
+    pub fn store(&mut self, memory: MemId, indices: &[ExprId], value: ExprId) {
+        self.store_place(Place { memory, indices: indices.to_vec(), leaf: 0, component: None }, value, Hint::None);
+    }
+
+    /// An atomic whose old value is used.
+    pub fn atomic(&mut self, op: AtomicOp, place: Place, value: ExprId, compare: Option<ExprId>) -> ExprId {
+        let ty = typing::place(&self.function, &place).unwrap_or(typing::I32);
+        let result = self.push(ExprKind::Result, ty);
+        self.stmt(StmtKind::Atomic { op, place, value, compare, result: Some(result) });
+        result
+    }
+
+    /// An atomic whose old value is not used.
+    pub fn atomic_quiet(&mut self, op: AtomicOp, place: Place, value: ExprId, compare: Option<ExprId>) {
+        self.stmt(StmtKind::Atomic { op, place, value, compare, result: None });
+    }
+
+    /// What the barrier hands back, if it does.
+    pub fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>) -> Option<ExprId> {
+        self.cooperative |= kind == BarrierKind::Grid;
+        let result = typing::barrier(kind).1.map(|ty| self.push(ExprKind::Result, ty));
+        self.stmt(StmtKind::Barrier { kind, value, result });
+        result
+    }
+
+    pub fn warp(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>) -> ExprId {
+        let ty = self.ty(value);
+        let result = self.push(ExprKind::Result, typing::warp(op, ty).unwrap_or(ty));
+        self.stmt(StmtKind::Warp { op, value, lane, result });
+        result
+    }
+
+    pub fn fence(&mut self, scope: Scope) {
+        self.stmt(StmtKind::Fence(scope));
+    }
+
+    /// A call of a function with these results; gives one expression per result.
+    pub fn call(&mut self, function: FunctionId, results: &[Ty], args: &[ExprId], memories: &[MemId]) -> Vec<ExprId> {
+        let results: Vec<ExprId> = results.iter().map(|&ty| self.push(ExprKind::Result, ty)).collect();
+        self.stmt(StmtKind::Call {
+            function,
+            args: args.to_vec(),
+            memories: memories.to_vec(),
+            results: results.clone(),
+        });
+        results
+    }
+
+    pub fn return_(&mut self, values: &[ExprId]) {
+        self.stmt(StmtKind::Return(values.to_vec()));
+    }
+
+    pub fn assert(&mut self, cond: ExprId, message: Vec<Part>) {
+        self.stmt(StmtKind::Assert { cond, message });
+    }
+
+    pub fn print(&mut self, parts: Vec<Part>) {
+        self.stmt(StmtKind::Print { parts });
+    }
+
+    pub fn declare(&mut self, memory: MemId) {
+        self.stmt(StmtKind::Declare(memory));
+    }
+
+    // Nested blocks
+
+    /// What is made from now on goes into a new block, until [`pop_block`](Self::pop_block).
+    pub fn push_block(&mut self) {
+        self.open.push(vec![]);
+    }
+
+    /// Takes the innermost open block, to be handed to `if_`, `for_`, `loop_` or `block`.
+    pub fn pop_block(&mut self) -> Block {
+        if self.open.len() > 1 { self.open.pop().unwrap_or_default() } else { vec![] }
+    }
+
+    /// What `fill` makes, as a block.
+    pub fn in_block(&mut self, fill: impl FnOnce(&mut Self)) -> Block {
+        self.push_block();
+        fill(self);
+        self.pop_block()
+    }
+
+    pub fn label(&mut self) -> Label {
+        self.labels += 1;
+        Label(self.labels - 1)
+    }
+
+    pub fn if_(&mut self, cond: ExprId, then: Block, other: Block) {
+        self.stmt(StmtKind::If { cond, then, other });
+    }
+
+    pub fn if_else(&mut self, cond: ExprId, then: impl FnOnce(&mut Self), other: impl FnOnce(&mut Self)) {
+        let then = self.in_block(then);
+        let other = self.in_block(other);
+        self.if_(cond, then, other);
+    }
+
+    pub fn if_then(&mut self, cond: ExprId, then: impl FnOnce(&mut Self)) {
+        self.if_else(cond, then, |_| ());
+    }
+
+    pub fn for_(&mut self, label: Label, local: LocalId, range: Range, unroll: Unroll, body: Block) {
+        let Range { start, end, step, inclusive } = range;
+        self.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, body });
+    }
+
+    /// `for name in start..end` with an i32 variable; `fill` gets its label and its value.
+    pub fn for_range(&mut self, name: &str, start: ExprId, end: ExprId, fill: impl FnOnce(&mut Self, Label, ExprId)) {
+        let (label, local, step) = (self.label(), self.local(name, self.ty(start)), self.i32(1));
+        self.push_block();
+        let value = self.read(local);
+        fill(self, label, value);
+        let body = self.pop_block();
+        self.for_(label, local, Range { start, end, step, inclusive: false }, Unroll::Auto, body);
+    }
+
+    pub fn loop_(&mut self, label: Label, unroll: Unroll, body: Block) {
+        self.stmt(StmtKind::Loop { label, unroll, body });
+    }
+
+    pub fn block(&mut self, label: Label, body: Block) {
+        self.stmt(StmtKind::Block { label, body });
+    }
+
+    pub fn break_(&mut self, label: Label) {
+        self.stmt(StmtKind::Break(label));
+    }
+
+    pub fn continue_(&mut self, label: Label) {
+        self.stmt(StmtKind::Continue(label));
+    }
+}

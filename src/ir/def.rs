@@ -9,7 +9,7 @@
 
 use crate::base::arena::{Arena, Id, Side};
 use crate::base::source::Span;
-use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, UnaryOp, WarpOp};
+use crate::lang::ops::{AtomicOp, BarrierKind, BinaryOp, MathFn, UnaryOp, WarpOp};
 pub use crate::lang::scalar::Scalar;
 
 pub type ExprId = Id<Expr>;
@@ -144,7 +144,8 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     pub name: String,
-    /// Value parameters; `ExprKind::Param(i)`. For the kernel's body: index into `Kernel::params`.
+    /// Value parameters; `ExprKind::Param(i)`. Empty for the kernel's body, whose `Param(i)` is the i-th of `Kernel::params`
+    /// (a `Value`).
     pub params: Vec<Ty>,
     /// What `Return` hands back, one per leaf; empty for unit and for kernels.
     pub results: Vec<Ty>,
@@ -202,7 +203,7 @@ pub enum Extent {
     Launch,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Expr {
     pub kind: ExprKind,
     pub ty: Ty,
@@ -245,7 +246,7 @@ pub enum Id3 {
     Global,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ExprKind {
     /// Scalar bits, zero-extended (`lang::scalar::Value`).
     Const(u64),
@@ -331,6 +332,29 @@ impl BinOp {
     pub fn is_comparison(self) -> bool {
         use BinOp::*;
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
+    }
+
+    /// The operator of the language that computes the same; `And`, `Or` and `Xor` are the strict ones.
+    pub fn operator(self) -> BinaryOp {
+        match self {
+            BinOp::Add => BinaryOp::Add,
+            BinOp::Sub => BinaryOp::Sub,
+            BinOp::Mul => BinaryOp::Mul,
+            BinOp::Div => BinaryOp::Div,
+            BinOp::Rem => BinaryOp::Rem,
+            BinOp::Pow => BinaryOp::Pow,
+            BinOp::And => BinaryOp::BitAnd,
+            BinOp::Or => BinaryOp::BitOr,
+            BinOp::Xor => BinaryOp::BitXor,
+            BinOp::Shl => BinaryOp::Shl,
+            BinOp::Shr => BinaryOp::Shr,
+            BinOp::Eq => BinaryOp::Eq,
+            BinOp::Ne => BinaryOp::Ne,
+            BinOp::Lt => BinaryOp::Lt,
+            BinOp::Le => BinaryOp::Le,
+            BinOp::Gt => BinaryOp::Gt,
+            BinOp::Ge => BinaryOp::Ge,
+        }
     }
 }
 
@@ -454,6 +478,9 @@ pub enum Part {
 }
 
 /// How a value may differ between the threads of a block.
+///
+/// What can be affine, all of it `i32` or `u32` and modulo 2^32: `Id(Thread | Global)`, `Index`, a `Read` of an affine local,
+/// the sum, difference and negation of such, their product with a uniform value, `Convert` and `Bitcast` between the two types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Variance {
     /// The same for all threads of a block that reach it together.

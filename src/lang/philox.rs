@@ -70,7 +70,7 @@ impl Philox {
         let words = self.block(i / 4);
         let at = (i % 4 / 2 * 2) as usize;
         let pair = box_muller(1.0 - uniform_f32(words[at]), uniform_f32(words[at + 1]), std::f32::consts::TAU);
-        if i % 2 == 0 { pair.0 } else { pair.1 }
+        if i.is_multiple_of(2) { pair.0 } else { pair.1 }
     }
 
     /// The i-th normal `f64` of mean 0 and deviation 1.
@@ -79,7 +79,7 @@ impl Philox {
         let pair = i / 2 * 2;
         let radius = 1.0 - self.uniform_f64(pair);
         let pair = box_muller(radius, self.uniform_f64(pair + 1), std::f64::consts::TAU);
-        if i % 2 == 0 { pair.0 } else { pair.1 }
+        if i.is_multiple_of(2) { pair.0 } else { pair.1 }
     }
 
     /// The i-th uniform integer from 0 to below `bound` (0 if that is 0), by the high half of a product: the bias is below

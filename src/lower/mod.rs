@@ -1,10 +1,40 @@
 //! Layer 4: a typed kernel and its compile-time arguments become monomorphic DeviceIR.
+//!
+//! Structs and tuples dissolve into one value per leaf ([`types`]), functions become one DeviceIR function per instance
+//! ([`call`]), and what was left open until the arguments were known is checked ([`arrays`], [`place`], [`operator`]).
+//!
+//! A kernel's launch parameters are those of its signature in order (one `Value` per leaf of a scalar, vector, struct or
+//! tuple; one `Array` per array), followed by one `i32` `Value` for each of its [`hidden_params`].
+
+mod arrays;
+mod builtin;
+mod call;
+pub mod constant;
+mod describe;
+mod emit;
+mod error;
+mod expr;
+mod kernel;
+mod loops;
+mod map;
+mod message;
+mod mono;
+mod operator;
+mod place;
+mod purity;
+mod stmt;
+mod types;
+mod unit;
 
 use crate::base::diag::Diagnostic;
-use crate::check::typed::{FnId, KernelId, Program, Type};
-use crate::ir::def::Module;
+use crate::base::source::Span;
+use crate::check::typed::{Dim, FnId, FnRef, KernelId, Program, Type};
+use crate::ir::def::{Layout, Module, Ty};
 use crate::lang::builtin::Builtin;
 use crate::lang::scalar::Value;
+
+pub use constant::{Constants, constant};
+pub use error::Fallible;
 
 /// A compile-time argument, fully known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,16 +61,58 @@ pub struct Instance {
 
 /// Lowers a kernel. Errors are those that only show with the arguments known (a local array of zero size, a division by a
 /// constant zero, …).
-pub fn lower(_program: &Program, _instance: &Instance) -> Result<Module, Vec<Diagnostic>> {
-    unimplemented!()
+pub fn lower(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagnostic>> {
+    let mut unit = unit::Unit::of_kernel(program, instance);
+    let lowered = match program.kernels.get(instance.kernel) {
+        Some(kernel) => kernel::kernel(&mut unit, kernel, instance),
+        None => Err(error::internal(Span::default(), "a kernel that is not there")),
+    };
+    outcome(unit, lowered)
 }
 
 /// A kernel `threads(i: N)` over flat arrays that applies `function` elementwise: parameter k is an array of `N` elements of
-/// type `params[k].0` or, if `params[k].1` is false, a value; the last parameter is the `out` array.
-pub fn lower_map(
-    _program: &Program,
-    _function: &Function,
-    _params: &[(Type, bool)],
-) -> Result<Module, Vec<Diagnostic>> {
-    unimplemented!()
+/// type `params[k].0` or, if `params[k].1` is false, a value; the last parameter, behind those of `params`, is the `out` array.
+pub fn lower_map(program: &Program, function: &Function, params: &[(Type, bool)]) -> Result<Module, Vec<Diagnostic>> {
+    let mut unit = unit::Unit::new(program);
+    let lowered = map::map(&mut unit, function, params);
+    outcome(unit, lowered)
+}
+
+fn outcome(mut unit: unit::Unit<'_>, lowered: Fallible<Module>) -> Result<Module, Vec<Diagnostic>> {
+    match lowered {
+        Ok(module) if !unit.has_errors() => Ok(module),
+        Ok(_) => Err(unit.into_errors()),
+        Err(error) => {
+            unit.report(error);
+            Err(unit.into_errors())
+        }
+    }
+}
+
+/// The dimensions of a kernel that no array parameter carries as one of its extents, in the order in which their values
+/// follow the signature's parameters at a launch.
+pub fn hidden_params(program: &Program, kernel: KernelId) -> Vec<u32> {
+    let Some(kernel) = program.kernels.get(kernel) else { return vec![] };
+    let carried = |dim: u32| {
+        kernel.sig.params.iter().any(|param| match &param.ty {
+            Type::Array(array) => array.dims.contains(&Dim::Name(dim)),
+            _ => false,
+        })
+    };
+    (0..kernel.sig.dims.len() as u32).filter(|&dim| !carried(dim)).collect()
+}
+
+/// The function that a reference names, seen from an item with these compile-time arguments.
+pub fn function(program: &Program, callee: &FnRef, arguments: &[Argument]) -> Fallible<Function> {
+    mono::Mono::new(program, arguments).function(callee, Span::default())
+}
+
+/// How an element of a concrete type lies in memory; the host's arrays follow it.
+pub fn layout(program: &Program, ty: &Type) -> Fallible<Layout> {
+    types::layout(program, ty, Span::default())
+}
+
+/// The leaves of a concrete type, each with its path: what a struct or tuple by value becomes at a launch.
+pub fn leaves(program: &Program, ty: &Type) -> Fallible<Vec<(String, Ty)>> {
+    types::leaves(program, ty, Span::default())
 }

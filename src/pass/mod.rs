@@ -1,8 +1,55 @@
 //! Layer 3: transformations of DeviceIR, Verified in and Verified out.
+//!
+//! [`pipeline::STANDARD`] is the list; each pass is a file that says what it does and why that changes no answer and no fault.
 
-use crate::ir::{Prepared, def::Module};
+mod choose;
+mod cse;
+mod dead;
+mod edit;
+pub mod facts;
+mod forward;
+mod hoist;
+mod inline;
+pub mod pipeline;
+mod scalarise;
+mod simplify;
+mod structure;
+mod tidy;
+mod unroll;
+
+use crate::ir::Prepared;
+use crate::ir::def::Module;
+use crate::ir::text::print;
+use crate::ir::verify::{Verified, verify, violations};
 
 /// Runs the standard pipeline. An error is a fault of Clk's own: it names the pass and holds the IR.
-pub fn prepare(_module: Module) -> Result<Prepared, String> {
-    unimplemented!()
+pub fn prepare(module: Module) -> Result<Prepared, String> {
+    let mut module = valid(module, "lowering")?.into_module();
+    for pass in pipeline::STANDARD {
+        (pass.run)(&mut module);
+        if cfg!(debug_assertions) {
+            let violations = violations(&module);
+            if !violations.is_empty() {
+                return Err(complaint(&module, pass.name, &violations));
+            }
+        }
+    }
+    let module = valid(module, "the last pass")?;
+    let facts = facts::analyse(&module);
+    Ok(Prepared { module, facts })
 }
+
+fn valid(module: Module, after: &str) -> Result<Verified, String> {
+    let violations = violations(&module);
+    if !violations.is_empty() {
+        return Err(complaint(&module, after, &violations));
+    }
+    verify(module).map_err(|violations| violations.join("\n"))
+}
+
+fn complaint(module: &Module, after: &str, violations: &[String]) -> String {
+    format!("the IR is invalid after {after}:\n{}\n\n{}", violations.join("\n"), print(module))
+}
+
+#[cfg(test)]
+mod tests;

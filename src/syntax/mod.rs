@@ -1,21 +1,34 @@
 //! Layer 2: text to tokens to tree. Parsing cannot fail: what is not understood is an error node and a diagnostic.
+//!
+//! `token` names the tokens, `lex` reads them (strings, brackets, the newline rule), `parse` builds the tree with one file per
+//! area of the grammar, `mistakes` turns a place where parsing stopped into a message, `literal` knows numbers and escapes.
+//! The grammar for people is `grammar/clk.ebnf`.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::FileId;
 
 pub mod ast;
+mod dump;
+mod incomplete;
+mod lex;
+pub mod literal;
+mod mistakes;
+mod parse;
+pub mod token;
+
+pub use lex::{Lexed, lex};
 
 /// Reads a file. The tree is whole even after mistakes.
-pub fn parse(_file: FileId, _text: &str) -> (ast::File, Vec<Diagnostic>) {
-    unimplemented!()
+pub fn parse(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>) {
+    parse::file(file, text)
 }
 
 /// Whether the text is a beginning that more lines could complete (open brackets, strings, comments, a trailing operator).
-pub fn is_incomplete(_text: &str) -> bool {
-    unimplemented!()
+pub fn is_incomplete(text: &str) -> bool {
+    incomplete::is_incomplete(text)
 }
 
 /// The tree as indented text, for `clk emit --stage ast`.
-pub fn dump(_file: &ast::File) -> String {
-    unimplemented!()
+pub fn dump(file: &ast::File) -> String {
+    dump::dump(file)
 }

@@ -2,7 +2,10 @@
 
 pub mod check;
 pub mod fault;
+pub mod imports;
+pub mod lower;
 pub mod run;
+pub mod script;
 pub mod syntax;
 
 /// One code.
@@ -18,7 +21,9 @@ pub struct Page {
 
 /// All pages, chapter by chapter.
 pub fn pages() -> impl Iterator<Item = &'static Page> {
-    [syntax::PAGES, check::PAGES, run::PAGES, fault::PAGES].into_iter().flatten()
+    [syntax::PAGES, imports::PAGES, check::PAGES, lower::PAGES, run::PAGES, script::PAGES, fault::PAGES]
+        .into_iter()
+        .flatten()
 }
 
 /// The page of a code, in any case.

@@ -157,7 +157,7 @@ pub fn cbrt(x: f32) -> f32 {
         t *= (a + a + cube) / (a + cube + cube);
         turn += 1;
     }
-    let special = (a == 0.0) | !(a < f64::INFINITY);
+    let special = (a == 0.0) | (a == f64::INFINITY) | a.is_nan();
     select(special, wide, t.copysign(wide)) as f32
 }
 

@@ -15,10 +15,10 @@ struct Reduced {
     rest: f64,
 }
 
-/// Whether an angle is small enough (or NaN) for the `…_in_range` functions.
+/// Whether an angle is small enough for the `…_in_range` functions.
 #[inline(always)]
 pub fn in_range(x: f32) -> bool {
-    !(x.abs() >= 67108864.0)
+    x.abs() < 67108864.0
 }
 
 /// For angles [`in_range`].

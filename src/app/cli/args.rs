@@ -1,0 +1,278 @@
+//! The command line's grammar.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use crate::app::console::{Look, When};
+use crate::app::script::Limits;
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Task {
+    Run { file: PathBuf, args: Vec<String> },
+    Eval { text: String },
+    Check { files: Vec<PathBuf> },
+    Test { paths: Vec<PathBuf>, filter: Option<String> },
+    Bench { paths: Vec<PathBuf>, filter: Option<String> },
+    Emit { file: PathBuf, stage: Stage, kernel: Option<String> },
+    Explain { code: Option<String> },
+    Doc { name: Option<String> },
+    Repl { plain: bool },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Ast,
+    Typed,
+    Ir,
+}
+
+/// A whole command line.
+#[derive(Debug)]
+pub struct Cli {
+    pub task: Task,
+    pub look: Look,
+    pub limits: Limits,
+    pub device: String,
+}
+
+/// Reads the command line; `Err` is clap's answer (help and version included).
+pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
+    let matches = command().try_get_matches_from(with_run(arguments))?;
+    let look = Look {
+        color: match matches.get_one::<String>("color").map(String::as_str) {
+            Some("always") => When::Always,
+            Some("never") => When::Never,
+            _ => When::Auto,
+        },
+        ascii: matches.get_flag("ascii"),
+        json: matches.get_flag("json"),
+    };
+    let limits = Limits {
+        max_steps: matches.get_one("max-steps").copied().unwrap_or(0),
+        workers: matches.get_one("workers").copied().unwrap_or(0),
+        seed: matches.get_one("seed").copied(),
+    };
+    let device = matches.get_one::<String>("device").cloned().unwrap_or_else(|| "sim".into());
+    Ok(Cli { task: task(&matches), look, limits, device })
+}
+
+/// `clk demo.clk` is `clk run demo.clk`. Clap could take an optional FILE beside the subcommands, but would then answer a
+/// misspelt subcommand with "no such file".
+fn with_run(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let is_file = arguments.get(1).and_then(|a| a.to_str()).is_some_and(|a| !a.starts_with('-') && a.ends_with(".clk"));
+    if is_file {
+        arguments.insert(1, "run".into());
+    }
+    arguments
+}
+
+fn task(matches: &ArgMatches) -> Task {
+    if let Some(text) = matches.get_one::<String>("eval") {
+        return Task::Eval { text: text.clone() };
+    }
+    let Some((name, sub)) = matches.subcommand() else { return Task::Repl { plain: false } };
+    let one = |id: &str| sub.get_one::<String>(id).cloned();
+    let path = |id: &str| sub.get_one::<PathBuf>(id).cloned().unwrap_or_default();
+    let paths = |id: &str| sub.get_many::<PathBuf>(id).unwrap_or_default().cloned().collect();
+    match name {
+        "run" => {
+            let mut words = sub.get_many::<OsString>("script").unwrap_or_default().cloned();
+            let file = words.next().map(PathBuf::from).unwrap_or_default();
+            Task::Run { file, args: words.map(|a| a.to_string_lossy().into_owned()).collect() }
+        }
+        "check" => Task::Check { files: paths("files") },
+        "test" => Task::Test { paths: paths("paths"), filter: one("filter") },
+        "bench" => Task::Bench { paths: paths("paths"), filter: one("filter") },
+        "emit" => Task::Emit {
+            file: path("file"),
+            stage: sub.get_one("stage").copied().unwrap_or(Stage::Ir),
+            kernel: one("kernel"),
+        },
+        "explain" => Task::Explain { code: one("code") },
+        "doc" => Task::Doc { name: one("name") },
+        _ => Task::Repl { plain: sub.get_flag("plain") },
+    }
+}
+
+fn command() -> Command {
+    Command::new("clk")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Clk: write a GPU kernel, run it at once, see the fault at its line")
+        .after_help("`clk FILE.clk` is short for `clk run FILE.clk`; `clk` alone starts a session.")
+        .subcommand_required(false)
+        .args_conflicts_with_subcommands(false)
+        .disable_help_subcommand(true)
+        .arg(
+            Arg::new("eval")
+                .short('e')
+                .long("eval")
+                .value_name("TEXT")
+                .help("Run TEXT as a script and print its values"),
+        )
+        .args(global_options())
+        .subcommands([run(), check(), test(), bench(), emit(), explain(), doc(), repl()])
+}
+
+fn global_options() -> Vec<Arg> {
+    let number = |id: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(id).long(id).value_name(value).global(true).help(help).hide_short_help(true)
+    };
+    vec![
+        Arg::new("color")
+            .long("color")
+            .value_name("WHEN")
+            .global(true)
+            .value_parser(["auto", "always", "never"])
+            .help("Use color [default: auto, which obeys NO_COLOR]"),
+        Arg::new("ascii")
+            .long("ascii")
+            .action(ArgAction::SetTrue)
+            .global(true)
+            .help("Draw messages with ASCII characters only"),
+        Arg::new("json")
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .global(true)
+            .help("Diagnostics and results as JSON lines"),
+        Arg::new("device").long("device").value_name("NAME").global(true).help("Where kernels run [default: sim]"),
+        number("max-steps", "N", "Stop a kernel whose threads take more loop turns than this [default: no limit]")
+            .value_parser(value_parser!(u64)),
+        number("workers", "N", "Worker threads of the simulator [default: one per core]")
+            .value_parser(value_parser!(u64).range(..=1024).map(|n| n as usize)),
+        number("seed", "N", "Seed of `random` and its kin where the script gives none [default: 0]")
+            .value_parser(value_parser!(u64)),
+    ]
+}
+
+fn file(help: &'static str) -> Arg {
+    Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help(help)
+}
+
+fn paths(help: &'static str) -> Arg {
+    Arg::new("paths").value_name("PATH").num_args(0..).value_parser(value_parser!(PathBuf)).help(help)
+}
+
+fn filter() -> Arg {
+    Arg::new("filter").long("filter").short('f').value_name("TEXT").help("Only those whose name contains TEXT")
+}
+
+/// File and arguments are one list for clap, so that nothing behind the file's name is taken for an option of `clk`.
+fn run() -> Command {
+    Command::new("run").about("Run a script").override_usage("clk run [OPTIONS] FILE [ARGS]...").arg(
+        Arg::new("script")
+            .value_name("FILE [ARGS]")
+            .required(true)
+            .num_args(1..)
+            .trailing_var_arg(true)
+            .value_parser(value_parser!(OsString))
+            .help("The script (- is standard input), and what it finds in `args`"),
+    )
+}
+
+fn check() -> Command {
+    Command::new("check").about("Report the mistakes of programs without running them").arg(
+        Arg::new("files")
+            .value_name("PATH")
+            .num_args(1..)
+            .required(true)
+            .value_parser(value_parser!(PathBuf))
+            .help("Files, or folders of them"),
+    )
+}
+
+fn test() -> Command {
+    Command::new("test")
+        .about("Run the `test` blocks of files and folders")
+        .arg(paths("Files and folders [default: .]"))
+        .arg(filter())
+}
+
+fn bench() -> Command {
+    Command::new("bench")
+        .about("Time the `bench` blocks of files and folders")
+        .arg(paths("Files and folders [default: .]"))
+        .arg(filter())
+}
+
+fn emit() -> Command {
+    let stages = PossibleValuesParser::new(["ast", "typed", "ir"]).map(|name| match name.as_str() {
+        "ast" => Stage::Ast,
+        "typed" => Stage::Typed,
+        _ => Stage::Ir,
+    });
+    Command::new("emit")
+        .about("Show what a program becomes on its way to a device")
+        .arg(
+            Arg::new("stage")
+                .long("stage")
+                .short('s')
+                .value_name("STAGE")
+                .value_parser(stages)
+                .help("ast, typed or ir [default: ir]"),
+        )
+        .arg(Arg::new("kernel").long("kernel").short('k').value_name("NAME").help("Only this kernel [default: all]"))
+        .arg(file("The program"))
+}
+
+fn explain() -> Command {
+    Command::new("explain")
+        .about("Explain the code of a message, with examples")
+        .arg(Arg::new("code").value_name("CODE").help("Such as E0301; without it, all are listed"))
+}
+
+fn doc() -> Command {
+    Command::new("doc").about("Show the documentation of a builtin, a module or a file").arg(
+        Arg::new("name")
+            .value_name("NAME")
+            .help("A builtin (`sqrt`), a module (`std.linalg`), a member of one (`std.linalg.matmul`) or a file"),
+    )
+}
+
+fn repl() -> Command {
+    Command::new("repl").about("Start a session: one entry at a time, results at once").arg(
+        Arg::new("plain")
+            .long("plain")
+            .action(ArgAction::SetTrue)
+            .help("Read entries from standard input, without prompt and line editing"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cli(words: &[&str]) -> Cli {
+        match parse(std::iter::once("clk").chain(words.iter().copied()).map(OsString::from).collect()) {
+            Ok(cli) => cli,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn a_file_alone_is_run() {
+        let Task::Run { file, args } = cli(&["a.clk", "--width", "3"]).task else { panic!("run") };
+        assert_eq!((file, args), (PathBuf::from("a.clk"), vec!["--width".to_string(), "3".to_string()]));
+    }
+
+    #[test]
+    fn options_stand_before_the_script() {
+        let parsed = cli(&["run", "--seed", "7", "a.clk", "--seed", "8"]);
+        assert_eq!(parsed.limits.seed, Some(7));
+        assert!(matches!(parsed.task, Task::Run { args, .. } if args == ["--seed", "8"]));
+    }
+
+    #[test]
+    fn misspelt_commands_are_corrected() {
+        let error = parse(["clk", "chekc"].map(OsString::from).to_vec()).expect_err("an error").to_string();
+        assert!(error.contains("check"), "{error}");
+    }
+}

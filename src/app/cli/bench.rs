@@ -1,0 +1,139 @@
+//! `clk bench`: times the `bench` blocks of files.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::test::duration;
+use super::{Context, check};
+use crate::app::exit;
+use crate::app::script::{self, Compiled};
+use crate::app::world::Captured;
+use crate::base::arena::Id;
+use crate::check::typed::Section;
+use crate::host::interp::BenchResult;
+
+pub fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
+    let here = [PathBuf::from(".")];
+    let mut failed = false;
+    let files = check::programs(if paths.is_empty() { &here } else { paths }, context, &mut failed);
+    let mut ran = 0;
+    for path in &files {
+        match file(path, filter, context) {
+            Ok(count) => ran += count,
+            Err(()) => failed = true,
+        }
+        if context.interrupt.is_set() {
+            return exit::INTERRUPTED;
+        }
+    }
+    if ran == 0 && !failed {
+        context.console.error_line("no `bench` blocks found");
+    }
+    if failed { exit::FAILURE } else { exit::OK }
+}
+
+/// How many benches of the file ran; `Err` after a failure was reported.
+fn file(path: &Path, filter: Option<&str>, context: &mut Context) -> Result<usize, ()> {
+    let compiled = script::compile_file(path, &mut context.console).ok_or(())?;
+    let benches = &compiled.session.program.benches;
+    let chosen: Vec<Id<Section>> = benches
+        .iter()
+        .filter(|(_, bench)| Some(bench.module) == compiled.session.main)
+        .filter(|(_, bench)| filter.is_none_or(|f| bench.title.contains(f)))
+        .map(|(id, _)| id)
+        .collect();
+    if chosen.is_empty() {
+        return Ok(0);
+    }
+    if !context.console.json {
+        context.console.line(&path.display().to_string());
+    }
+    run_all(path, &chosen, &compiled, context).map(|()| chosen.len())
+}
+
+fn run_all(path: &Path, chosen: &[Id<Section>], compiled: &Compiled, context: &mut Context) -> Result<(), ()> {
+    let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
+    let mut world = Captured::default();
+    let benches = &compiled.session.program.benches;
+    if chosen.iter().any(|&id| benches[id].uses_globals) {
+        let result = script::run_chunks(compiled, &mut interpreter, &mut world);
+        result.map_err(|diagnostic| context.console.report(&diagnostic, &compiled.session.sources))?;
+    }
+    let mut outcome = Ok(());
+    for &id in chosen {
+        match interpreter.run_bench(&compiled.session, id, &mut world) {
+            Ok(result) => show(path, &benches[id].title, &result, context),
+            Err(diagnostic) => {
+                context.console.report(&diagnostic, &compiled.session.sources);
+                outcome = Err(());
+            }
+        }
+        context.console.flush();
+        if context.interrupt.is_set() {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Of a sorted list.
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let at = (sorted.len().saturating_sub(1)) as f64 * q;
+    let (low, high) = (at.floor() as usize, at.ceil() as usize);
+    match (sorted.get(low), sorted.get(high)) {
+        (Some(a), Some(b)) => a + (b - a) * (at - at.floor()),
+        _ => f64::NAN,
+    }
+}
+
+fn show(path: &Path, title: &str, result: &BenchResult, context: &mut Context) {
+    let mut samples = result.samples.clone();
+    samples.sort_by(f64::total_cmp);
+    let (low, median, high) = (quantile(&samples, 0.25), quantile(&samples, 0.5), quantile(&samples, 0.75));
+    let (fastest, slowest) = (quantile(&samples, 0.0), quantile(&samples, 1.0));
+    let console = &mut context.console;
+    if console.json {
+        let rate = |amount: Option<f64>| amount.map(|a| a / median);
+        let line = json!({
+            "file": path.display().to_string(), "bench": title, "runs": samples.len(),
+            "median": median, "min": fastest, "max": slowest, "quartiles": [low, high],
+            "bytes_per_second": rate(result.bytes), "flops_per_second": rate(result.flops), "items_per_second": rate(result.items),
+        });
+        return console.line(&line.to_string());
+    }
+    let spread = if median > 0.0 { (high - low) / 2.0 / median * 100.0 } else { 0.0 };
+    let sign = if console.style.ascii { "+-" } else { "±" };
+    let mut line = format!("  {title:<32} {:>9} {sign}{spread:.0}%", duration(median));
+    for (amount, unit) in [(result.bytes, "B/s"), (result.flops, "FLOP/s"), (result.items, "items/s")] {
+        if let Some(amount) = amount {
+            line += &format!("  {}", rate(amount / median, unit));
+        }
+    }
+    console.line(&format!("{line}  ({} runs, fastest {})", samples.len(), duration(fastest)));
+}
+
+fn rate(per_second: f64, unit: &str) -> String {
+    let (scale, prefix) = match per_second {
+        r if r >= 1e12 => (1e12, "T"),
+        r if r >= 1e9 => (1e9, "G"),
+        r if r >= 1e6 => (1e6, "M"),
+        r if r >= 1e3 => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    format!("{:.2} {prefix}{unit}", per_second / scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_and_rates() {
+        assert_eq!(quantile(&[1.0, 2.0, 4.0], 0.5), 2.0);
+        assert_eq!(quantile(&[1.0, 2.0], 0.5), 1.5);
+        assert!(quantile(&[], 0.5).is_nan());
+        assert_eq!(rate(12.5e9, "B/s"), "12.50 GB/s");
+        assert_eq!(rate(900.0, "items/s"), "900.00 items/s");
+    }
+}

@@ -1,0 +1,40 @@
+//! `clk check`: all that can be said without running.
+
+use std::path::PathBuf;
+
+use super::Context;
+use crate::app::{disk, exit, script};
+
+pub fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
+    let mut failed = false;
+    let mut checked = 0;
+    for path in programs(paths, context, &mut failed) {
+        checked += 1;
+        failed |= script::compile_file(&path, &mut context.console).is_none();
+    }
+    context.console.summary();
+    if !failed && context.console.tally.warnings == 0 && !context.console.json {
+        context.console.line(&format!("no mistakes found in {checked} file{}", if checked == 1 { "" } else { "s" }));
+    }
+    if failed { exit::FAILURE } else { exit::OK }
+}
+
+/// The program files of files and folders. What cannot be listed is reported and sets `failed`.
+pub fn programs(paths: &[PathBuf], context: &mut Context, failed: &mut bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            found.push(path.clone());
+            continue;
+        }
+        match disk::programs(path) {
+            Ok(files) => found.extend(files),
+            Err(error) => {
+                *failed = true;
+                let diagnostic = disk::unreadable(path, &disk::reason(&error));
+                context.console.report(&diagnostic, &Default::default());
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,183 @@
+//! `clk doc`: builtins from their table, modules and files from their documentation comments.
+
+use std::path::Path;
+
+use super::Context;
+use crate::app::disk::{self, Disk};
+use crate::app::{exit, markdown, names};
+use crate::base::render::Style;
+use crate::check::typed::{Binding, Module, Program};
+use crate::compile::Session;
+use crate::lang::builtin::{self, Entry, Group, Worlds};
+
+pub fn name(name: Option<&str>, context: &mut Context) -> u8 {
+    match lookup(name, context.console.style) {
+        Ok(text) => {
+            context.console.print(&text);
+            exit::OK
+        }
+        Err(complaint) => {
+            context.console.error_line(&complaint);
+            exit::FAILURE
+        }
+    }
+}
+
+/// The documentation of a name (or the list of what there is) as text, or why there is none.
+pub fn lookup(name: Option<&str>, style: Style) -> Result<String, String> {
+    let Some(name) = name else { return Ok(overview(style)) };
+    if let Some(entry) = builtin::find(name) {
+        return Ok(builtin_page(entry, style));
+    }
+    if name.starts_with("std.") {
+        return module(name, style);
+    }
+    if name.ends_with(".clk") || Path::new(name).is_file() {
+        return file(Path::new(name), style);
+    }
+    let meant = names::did_you_mean(name, builtin::TABLE.iter().map(|e| e.name));
+    let help = meant.unwrap_or_else(|| "`clk doc` lists all builtins".into());
+    Err(format!("error: nothing is documented under `{name}`\n  Help: {help}"))
+}
+
+fn group_title(group: Group) -> &'static str {
+    match group {
+        Group::Arithmetic => "Arithmetic",
+        Group::Float => "Floating point",
+        Group::Integer => "Integers",
+        Group::Value => "Values",
+        Group::Index => "Where a thread is",
+        Group::Barrier => "Barriers",
+        Group::Atomic => "Atomics",
+        Group::Warp => "Warps",
+        Group::Memory => "Memory",
+        Group::Create => "Making arrays",
+        Group::Reduce => "Reducing arrays",
+        Group::Rearrange => "Rearranging arrays",
+        Group::Files => "Files and pictures",
+        Group::Script => "The script",
+    }
+}
+
+/// All builtins by chapter.
+fn overview(style: Style) -> String {
+    let mut groups: Vec<(Group, Vec<&str>)> = Vec::new();
+    for entry in builtin::TABLE {
+        match groups.iter_mut().find(|(group, _)| *group == entry.group) {
+            Some((_, names)) => names.push(entry.name),
+            None => groups.push((entry.group, vec![entry.name])),
+        }
+    }
+    groups.sort_by_key(|(group, _)| *group);
+    let mut text = String::new();
+    for (group, names) in groups {
+        text += &format!("# {}\n{}\n\n", group_title(group), names.join("  "));
+    }
+    text += "`clk doc NAME` says more about one.\n";
+    markdown::render(&text, style)
+}
+
+fn builtin_page(entry: &Entry, style: Style) -> String {
+    let worlds = match entry.worlds {
+        Worlds::Both => "On the host and in kernels.",
+        Worlds::Device => "In kernels and the functions they call.",
+        Worlds::Host => "In scripts, not in kernels.",
+    };
+    let elementwise = if entry.elementwise { " Elementwise on vectors, and on arrays in scripts." } else { "" };
+    let text = format!("# {}{}\n\n{}\n\n{worlds}{elementwise}\n", entry.name, entry.signature, entry.doc);
+    markdown::render(&text, style)
+}
+
+/// A standard module, or a member of it.
+fn module(name: &str, style: Style) -> Result<String, String> {
+    match imported(name) {
+        Ok((session, module)) => Ok(module_page(name, &session, &module, style)),
+        Err(complaint) => {
+            let Some((parent, member)) = name.rsplit_once('.').filter(|(parent, _)| *parent != "std") else {
+                return Err(complaint);
+            };
+            let (session, module) = imported(parent).map_err(|_| complaint)?;
+            let Some(&binding) = module.names.get(member) else {
+                let meant = names::did_you_mean(member, module.names.keys().map(|k| k.as_str()));
+                let help = meant.unwrap_or_else(|| format!("`clk doc {parent}` lists what it has"));
+                return Err(format!("error: `{parent}` has no `{member}`\n  Help: {help}"));
+            };
+            let item = item(member, binding, &session).unwrap_or_default();
+            Ok(markdown::render(&item, style))
+        }
+    }
+}
+
+/// A module, found by compiling a script that imports it.
+fn imported(name: &str) -> Result<(Session, Module), String> {
+    let mut session = Session::default();
+    let outcome = session.add("<doc>", &format!("import {name} as documented\n"), &Disk);
+    if let Some(error) = outcome.diagnostics.iter().find(|d| d.is_error()) {
+        return Err(format!("error: {}", error.title));
+    }
+    let found = session.main.and_then(|main| match session.program.modules.get(main)?.names.get("documented")? {
+        Binding::Module(id) => session.program.modules.get(*id).cloned(),
+        _ => None,
+    });
+    let module = found.ok_or_else(|| format!("error: `{name}` is not a module"))?;
+    Ok((session, module))
+}
+
+/// What a file documents of its own.
+fn file(path: &Path, style: Style) -> Result<String, String> {
+    let text = disk::read_source(path).map_err(|why| format!("error: `{}` cannot be read: {why}", path.display()))?;
+    let mut session =
+        Session { folder: path.parent().map(Path::to_path_buf).unwrap_or_default(), ..Session::default() };
+    let outcome = session.add(&path.display().to_string(), &text, &Disk);
+    if outcome.failed() {
+        return Err(format!("error: `{0}` has mistakes; `clk check {0}` shows them", path.display()));
+    }
+    let module = session.main.and_then(|main| session.program.modules.get(main)).cloned();
+    let module = module.ok_or("error: the file is empty")?;
+    Ok(module_page(&path.display().to_string(), &session, &module, style))
+}
+
+fn module_page(name: &str, session: &Session, module: &Module, style: Style) -> String {
+    let mut text = format!("# {name}\n\n");
+    if let Some(doc) = &module.doc {
+        text += &format!("{}\n\n", doc.trim());
+    }
+    for (name, &binding) in &module.names {
+        if is_own(binding, &session.program, module)
+            && let Some(item) = item(name, binding, session)
+        {
+            text += &item;
+            text.push('\n');
+        }
+    }
+    markdown::render(&text, style)
+}
+
+/// Whether the module defines what it binds (rather than imports it).
+fn is_own(binding: Binding, program: &Program, module: &Module) -> bool {
+    let owner = match binding {
+        Binding::Fn(id) => program.fns[id].module,
+        Binding::Kernel(id) => program.kernels[id].module,
+        Binding::Struct(id) => program.structs[id].module,
+        Binding::Const(id) => program.consts[id].module,
+        Binding::Module(_) | Binding::Global(_) | Binding::Error => return false,
+    };
+    program.modules[owner].file == module.file && program.modules[owner].name == module.name
+}
+
+/// One item as Markdown: how it was written up to its body, and its documentation.
+fn item(name: &str, binding: Binding, session: &Session) -> Option<String> {
+    let program = &session.program;
+    let (span, doc) = match binding {
+        Binding::Fn(id) => (program.fns[id].span, &program.fns[id].doc),
+        Binding::Kernel(id) => (program.kernels[id].span, &program.kernels[id].doc),
+        Binding::Struct(id) => (program.structs[id].span, &program.structs[id].doc),
+        Binding::Const(id) => (program.consts[id].span, &program.consts[id].doc),
+        Binding::Module(_) | Binding::Global(_) | Binding::Error => return None,
+    };
+    let source = session.sources.slice(span);
+    let whole = matches!(binding, Binding::Struct(_) | Binding::Const(_));
+    let head = if whole { source } else { source.split('{').next().unwrap_or(name) };
+    let doc = doc.as_deref().unwrap_or("(not documented)");
+    Some(format!("```\n{}\n```\n{}\n", head.trim(), doc.trim()))
+}

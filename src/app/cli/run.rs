@@ -1,0 +1,66 @@
+//! `clk run` and `clk -e`.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::Context;
+use crate::app::script::{self, Compiled};
+use crate::app::world::Terminal;
+use crate::app::{disk, exit};
+use crate::compile::Session;
+
+/// Runs a script file; `-` is standard input.
+pub fn file(path: &Path, args: Vec<String>, context: &mut Context) -> u8 {
+    if path == Path::new("-") {
+        return stdin(args, context);
+    }
+    let compiled = script::compile_file(path, &mut context.console);
+    finish(compiled, args, false, context)
+}
+
+/// Runs all of standard input as a script.
+pub fn stdin(args: Vec<String>, context: &mut Context) -> u8 {
+    let mut bytes = Vec::new();
+    let text = match std::io::stdin().lock().read_to_end(&mut bytes) {
+        Ok(_) => disk::source_text(bytes),
+        Err(error) => Err(disk::reason(&error)),
+    };
+    match text {
+        Ok(text) => {
+            let compiled = script::compile_text("<stdin>", &text, Path::new(""), &mut context.console);
+            finish(compiled, args, false, context)
+        }
+        Err(why) => {
+            let diagnostic =
+                crate::base::diag::Diagnostic::error(disk::CODE, format!("standard input cannot be read: {why}"));
+            context.console.report(&diagnostic, &Session::default().sources);
+            exit::FAILURE
+        }
+    }
+}
+
+/// Runs a text and prints the value of its last expression.
+pub fn eval(text: &str, context: &mut Context) -> u8 {
+    let compiled = script::compile_text("<text>", text, Path::new(""), &mut context.console);
+    finish(compiled, vec![], true, context)
+}
+
+fn finish(compiled: Option<Compiled>, args: Vec<String>, show_value: bool, context: &mut Context) -> u8 {
+    let Some(compiled) = compiled else {
+        context.console.summary();
+        return exit::FAILURE;
+    };
+    let mut interpreter = context.limits.interpreter(&context.interrupt, args);
+    for chunk in compiled.chunks.clone() {
+        let result = interpreter.run_chunk(&compiled.session, chunk, &mut Terminal { console: &mut context.console });
+        match result {
+            Ok(Some(value)) if show_value => context.console.line(&script::shown(&value)),
+            Ok(_) => {}
+            Err(diagnostic) => {
+                context.console.report(&diagnostic, &compiled.session.sources);
+                return script::failure_code(&context.interrupt);
+            }
+        }
+    }
+    exit::OK
+}

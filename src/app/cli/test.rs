@@ -1,0 +1,145 @@
+//! `clk test`: runs the `test` blocks of files, one after the other, and counts.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::{Context, check};
+use crate::app::exit;
+use crate::app::script::{self, Compiled};
+use crate::app::world::Captured;
+use crate::base::arena::Id;
+use crate::base::diag::Diagnostic;
+use crate::check::typed::Section;
+use crate::host::interp::Interpreter;
+
+#[derive(Default)]
+struct Count {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+pub fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
+    let here = [PathBuf::from(".")];
+    let mut unlisted = false;
+    let files = check::programs(if paths.is_empty() { &here } else { paths }, context, &mut unlisted);
+    let mut count = Count::default();
+    for path in &files {
+        file(path, filter, context, &mut count);
+        if context.interrupt.is_set() {
+            return exit::INTERRUPTED;
+        }
+    }
+    let skipped = if count.skipped > 0 { format!(", {} left out by the filter", count.skipped) } else { String::new() };
+    let Count { passed, failed, .. } = count;
+    if !context.console.json {
+        context.console.line(&format!("{passed} passed, {failed} failed{skipped}"));
+    }
+    if failed > 0 || unlisted { exit::FAILURE } else { exit::OK }
+}
+
+fn file(path: &Path, filter: Option<&str>, context: &mut Context, count: &mut Count) {
+    let Some(compiled) = script::compile_file(path, &mut context.console) else {
+        count.failed += 1;
+        verdict(path, "(the file has mistakes)", false, 0.0, context);
+        return;
+    };
+    let (chosen, skipped) = chosen(&compiled, filter);
+    count.skipped += skipped;
+    if chosen.is_empty() {
+        return;
+    }
+    if !context.console.json {
+        context.console.line(&path.display().to_string());
+    }
+    let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
+    let mut world = Captured::default();
+    let uses_globals = chosen.iter().any(|&id| compiled.session.program.tests[id].uses_globals);
+    if uses_globals && let Err(diagnostic) = script::run_chunks(&compiled, &mut interpreter, &mut world) {
+        count.failed += chosen.len();
+        verdict(path, "(the script that the tests use)", false, 0.0, context);
+        explain(&diagnostic, &world, &compiled, context);
+        return;
+    }
+    for id in chosen {
+        let passed = one(path, id, &compiled, &mut interpreter, context);
+        *(if passed { &mut count.passed } else { &mut count.failed }) += 1;
+        if context.interrupt.is_set() {
+            return;
+        }
+    }
+}
+
+/// The main script's own tests (not those of what it imports) that the filter lets through, and how many it does not.
+fn chosen(compiled: &Compiled, filter: Option<&str>) -> (Vec<Id<Section>>, usize) {
+    let tests = &compiled.session.program.tests;
+    let own = tests.iter().filter(|(_, test)| Some(test.module) == compiled.session.main);
+    let (chosen, left): (Vec<_>, Vec<_>) = own.partition(|(_, test)| filter.is_none_or(|f| test.title.contains(f)));
+    (chosen.into_iter().map(|(id, _)| id).collect(), left.len())
+}
+
+fn one(
+    path: &Path,
+    id: Id<Section>,
+    compiled: &Compiled,
+    interpreter: &mut Interpreter,
+    context: &mut Context,
+) -> bool {
+    let mut world = Captured::default();
+    let start = Instant::now();
+    let result = interpreter.run_test(&compiled.session, id, &mut world);
+    let seconds = start.elapsed().as_secs_f64();
+    verdict(path, &compiled.session.program.tests[id].title, result.is_ok(), seconds, context);
+    match result {
+        Ok(()) => true,
+        Err(diagnostic) => {
+            explain(&diagnostic, &world, compiled, context);
+            false
+        }
+    }
+}
+
+fn verdict(path: &Path, title: &str, passed: bool, seconds: f64, context: &mut Context) {
+    let console = &mut context.console;
+    if console.json {
+        let line = json!({ "file": path.display().to_string(), "test": title, "passed": passed, "seconds": seconds });
+        return console.line(&line.to_string());
+    }
+    let word = if passed { console.paint("32", "ok    ") } else { console.paint("31", "FAILED") };
+    console.line(&format!("  {word}  {title}  ({})", duration(seconds)));
+}
+
+fn explain(diagnostic: &Diagnostic, world: &Captured, compiled: &Compiled, context: &mut Context) {
+    context.console.report(diagnostic, &compiled.session.sources);
+    if !world.printed.is_empty() && !context.console.json {
+        context.console.error_line(&format!("printed before it failed:\n{}", world.printed.trim_end()));
+    }
+}
+
+/// A time as people say it.
+pub fn duration(seconds: f64) -> String {
+    let (scale, unit) = match seconds {
+        s if s < 1e-6 => (1e9, "ns"),
+        s if s < 1e-3 => (1e6, "us"),
+        s if s < 1.0 => (1e3, "ms"),
+        _ => (1.0, "s"),
+    };
+    let value = seconds * scale;
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration(0.0012345), "1.23 ms");
+        assert_eq!(duration(0.0456), "45.6 ms");
+        assert_eq!(duration(2.5e-7), "250 ns");
+        assert_eq!(duration(12.34), "12.3 s");
+    }
+}

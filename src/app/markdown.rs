@@ -1,0 +1,89 @@
+//! Markdown for a terminal: enough of it for the pages of `clk explain` and for documentation comments.
+
+use crate::app::console::paint;
+use crate::base::render::Style;
+use crate::base::render::wrap;
+
+const BOLD: &str = "1";
+const CODE: &str = "36";
+
+/// The text folded to the terminal's width; code blocks stay as they are, indented.
+pub fn render(markdown: &str, style: Style) -> String {
+    let mut out = String::new();
+    let mut paragraph = String::new();
+    let mut in_code = false;
+    for line in markdown.lines() {
+        if let Some(info) = line.trim_start().strip_prefix("```") {
+            flush(&mut paragraph, &mut out, style);
+            in_code = !in_code;
+            if in_code && info.contains("fails") {
+                out.push_str(&paint(style, "31", "    // wrong"));
+                out.push('\n');
+            }
+        } else if in_code {
+            out.push_str(&paint(style, CODE, &format!("    {line}")));
+            out.push('\n');
+        } else if let Some(title) = line.strip_prefix('#') {
+            flush(&mut paragraph, &mut out, style);
+            out.push_str(&paint(style, BOLD, title.trim_start_matches('#').trim()));
+            out.push('\n');
+        } else if line.trim().is_empty() {
+            flush(&mut paragraph, &mut out, style);
+            if !out.is_empty() && !out.ends_with("\n\n") {
+                out.push('\n');
+            }
+        } else {
+            if starts_item(line) {
+                flush(&mut paragraph, &mut out, style);
+            }
+            if !paragraph.is_empty() {
+                paragraph.push(' ');
+            }
+            paragraph.push_str(if paragraph.is_empty() { line.trim_end() } else { line.trim() });
+        }
+    }
+    flush(&mut paragraph, &mut out, style);
+    out
+}
+
+fn starts_item(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("- ") || line.starts_with("* ") || line.starts_with('|')
+}
+
+fn flush(paragraph: &mut String, out: &mut String, style: Style) {
+    for line in wrap::fold(paragraph, style.width) {
+        out.push_str(&inline(&line, style));
+        out.push('\n');
+    }
+    paragraph.clear();
+}
+
+/// `code` in color; the quotes stay, since they also say where it ends when it is copied.
+fn inline(line: &str, style: Style) -> String {
+    if !style.color {
+        return line.to_string();
+    }
+    let mut out = String::new();
+    for (i, part) in line.split('`').enumerate() {
+        if i % 2 == 1 {
+            out.push_str(&paint(style, CODE, &format!("`{part}`")));
+        } else {
+            out.push_str(part);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_fold_and_code_stays() {
+        let style = Style { color: false, ascii: true, width: 12 };
+        let text = "# Title\none two three four\n\n```clk fails\nlet x = 1   + 2\n```\n- item one\n- item two";
+        let expected = "Title\none two\nthree four\n\n    // wrong\n    let x = 1   + 2\n- item one\n- item two\n";
+        assert_eq!(render(text, style), expected);
+    }
+}

@@ -1,0 +1,90 @@
+//! A program from its file to its end: what `run`, `test`, `bench`, `emit` and the REPL have in common.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::console::Console;
+use super::disk::{self, Disk};
+use super::exit;
+use super::interrupt::Interrupt;
+use crate::base::diag::Diagnostic;
+use crate::compile::{Outcome, Session};
+use crate::device::{Control, Device};
+use crate::host;
+use crate::host::interp::{Interpreter, Options, World};
+use crate::host::value::Value;
+
+/// How programs run, as the command line says.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    pub max_steps: u64,
+    pub workers: usize,
+    pub seed: Option<u64>,
+}
+
+impl Limits {
+    /// A fresh interpreter for a script with these arguments.
+    pub fn interpreter(&self, interrupt: &Interrupt, args: Vec<String>) -> Interpreter {
+        let control =
+            Control { stop: interrupt.flag(), max_steps: self.max_steps, workers: self.workers, ..Control::default() };
+        Interpreter::new(Options { args, control, seed: self.seed, device: simulator() })
+    }
+}
+
+fn simulator() -> Arc<dyn Device> {
+    unimplemented!()
+}
+
+/// A program that was compiled, and the chunks to run.
+pub struct Compiled {
+    pub session: Session,
+    pub chunks: Range<usize>,
+}
+
+/// Reads and compiles a file; `None` after what is wrong with it was reported.
+pub fn compile_file(path: &Path, console: &mut Console) -> Option<Compiled> {
+    match disk::read_source(path) {
+        Ok(text) => compile_text(&path.display().to_string(), &text, folder_of(path), console),
+        Err(why) => {
+            let session = Session::default();
+            console.report(&disk::unreadable(path, &why), &session.sources);
+            None
+        }
+    }
+}
+
+/// Compiles a text as the main script; `None` after what is wrong with it was reported.
+pub fn compile_text(name: &str, text: &str, folder: &Path, console: &mut Console) -> Option<Compiled> {
+    let mut session = Session { folder: folder.to_path_buf(), ..Session::default() };
+    let outcome = session.add(name, text, &Disk);
+    console.report_all(&outcome.diagnostics, &session.sources);
+    let Outcome { chunks, .. } = &outcome;
+    (!outcome.failed()).then(|| Compiled { chunks: chunks.clone(), session })
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// Runs chunks in order, up to the first failure.
+pub fn run_chunks(
+    compiled: &Compiled,
+    interpreter: &mut Interpreter,
+    world: &mut dyn World,
+) -> Result<(), Box<Diagnostic>> {
+    for chunk in compiled.chunks.clone() {
+        interpreter.run_chunk(&compiled.session, chunk, world)?;
+    }
+    Ok(())
+}
+
+/// A value as a session shows it.
+pub fn shown(value: &Value) -> String {
+    host::format::display(value)
+}
+
+/// The exit code of a run that ended with a diagnostic.
+pub fn failure_code(interrupt: &Interrupt) -> u8 {
+    if interrupt.is_set() { exit::INTERRUPTED } else { exit::FAILURE }
+}

@@ -1,0 +1,57 @@
+//! What scripts may do to the world: print, show pictures, read and write files.
+
+use std::path::Path;
+
+use super::console::Console;
+use super::{disk, picture};
+use crate::host::interp::{Shown, World};
+
+/// The terminal and the disk.
+pub struct Terminal<'a> {
+    pub console: &'a mut Console,
+}
+
+impl World for Terminal<'_> {
+    fn print(&mut self, text: &str) {
+        self.console.print(text);
+    }
+
+    fn show(&mut self, shown: Shown) {
+        let drawn = picture::draw(&shown, self.console.style);
+        self.console.print(&drawn);
+    }
+
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+        std::fs::read(path).map_err(|error| disk::reason(&error))
+    }
+
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+        // What was printed before is out before the file is there.
+        self.console.flush();
+        disk::write_whole(Path::new(path), bytes)
+    }
+}
+
+/// The disk, with what is printed kept aside: tests show it only when they fail.
+#[derive(Default)]
+pub struct Captured {
+    pub printed: String,
+}
+
+impl World for Captured {
+    fn print(&mut self, text: &str) {
+        self.printed.push_str(text);
+    }
+
+    fn show(&mut self, _: Shown) {
+        self.printed.push_str("(a picture)\n");
+    }
+
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+        std::fs::read(path).map_err(|error| disk::reason(&error))
+    }
+
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
+        disk::write_whole(Path::new(path), bytes)
+    }
+}

@@ -1,0 +1,231 @@
+//! The part of each source that a diagnostic shows. Ariadne is given a text with as many lines as the source has, in which
+//! only the lines that are pointed at are filled, long ones cut to what stands near a label, and nothing is left that a
+//! terminal would obey. So a message about a file of any size, on a line of any length, stays short.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use ariadne::{Cache, Source};
+
+use crate::base::diag::Label;
+use crate::base::source::{FileId, Sources, Span};
+
+/// A line up to this many bytes is shown whole.
+const WHOLE_LINE: usize = 200;
+/// What is kept of a longer one before and behind each end of a label.
+const NEAR: usize = 50;
+/// Stands in for a file's name until the true line and column are put in.
+const MARK: char = '\u{1}';
+
+pub(super) struct Excerpts<'a> {
+    sources: &'a Sources,
+    files: BTreeMap<FileId, Excerpt>,
+}
+
+struct Excerpt {
+    source: Source<String>,
+    pieces: Vec<Piece>,
+    /// First byte of each line, in the source and in the excerpt.
+    shown_lines: BTreeMap<usize, (usize, usize)>,
+}
+
+/// Bytes `from` of the source stand at `at` in the excerpt, in as many bytes (but a line end is always one).
+struct Piece {
+    from: Range<usize>,
+    at: usize,
+    bytes: usize,
+}
+
+impl<'a> Excerpts<'a> {
+    /// `gap` stands where a part of a line is left out.
+    pub(super) fn new(sources: &'a Sources, labels: &[&Label], gap: &str) -> Self {
+        let mut spans: BTreeMap<FileId, Vec<Range<usize>>> = BTreeMap::new();
+        for label in labels {
+            let range = clamp(sources.text(label.span.file), label.span);
+            spans.entry(label.span.file).or_default().push(range);
+        }
+        let files = spans.into_iter().map(|(file, spans)| (file, excerpt(sources.text(file), &spans, gap))).collect();
+        Excerpts { sources, files }
+    }
+
+    /// Where a place of the source stands in the excerpt.
+    pub(super) fn map(&self, span: Span) -> Range<usize> {
+        let Some(excerpt) = self.files.get(&span.file) else { return 0..0 };
+        let range = clamp(self.sources.text(span.file), span);
+        let start = excerpt.map(range.start);
+        start..excerpt.map(range.end).max(start)
+    }
+
+    /// Ariadne's headings hold lines and columns of the excerpt; puts in those of the source, with its name.
+    pub(super) fn restore_places(&self, drawn: &str) -> String {
+        let mut restored = String::with_capacity(drawn.len());
+        let mut rest = drawn;
+        while let Some(at) = rest.find(MARK) {
+            restored.push_str(&rest[..at]);
+            let tail = &rest[at + MARK.len_utf8()..];
+            let end = tail.find(|c: char| c != ':' && !c.is_ascii_digit()).unwrap_or(tail.len());
+            restored.push_str(&self.place(&tail[..end]));
+            rest = &tail[end..];
+        }
+        restored + rest
+    }
+
+    /// `3:14:7`, file 3 at line 14 and column 7 of the excerpt, as the reader knows it.
+    fn place(&self, numbers: &str) -> String {
+        let mut numbers = numbers.split(':').map(|n| n.parse::<usize>().unwrap_or(1));
+        let mut next = || numbers.next().unwrap_or(1);
+        let (file, line, column) = (FileId(next() as u32), next(), next());
+        let name = one_line(self.sources.name(file));
+        let column = self.files.get(&file).map_or(column, |e| e.source_column(self.sources.text(file), line, column));
+        format!("{name}:{line}:{column}")
+    }
+}
+
+impl Excerpt {
+    fn map(&self, offset: usize) -> usize {
+        let index = self.pieces.partition_point(|piece| piece.from.start <= offset);
+        let Some(piece) = index.checked_sub(1).and_then(|i| self.pieces.get(i)) else { return 0 };
+        piece.at + offset.saturating_sub(piece.from.start).min(piece.bytes)
+    }
+
+    fn source_column(&self, text: &str, line: usize, column: usize) -> usize {
+        let Some(&(start, shown)) = self.shown_lines.get(&line) else { return column };
+        let shown_text = self.source.text().get(shown..).unwrap_or("");
+        let offset = shown + shown_text.char_indices().nth(column - 1).map_or(shown_text.len(), |(i, _)| i);
+        let index = self.pieces.partition_point(|piece| piece.at <= offset);
+        let Some(piece) = index.checked_sub(1).and_then(|i| self.pieces.get(i)) else { return column };
+        let original = (piece.from.start + offset - piece.at).min(piece.from.end);
+        text.get(start..original).map_or(column, |before| before.chars().count() + 1)
+    }
+}
+
+/// The range of a span within the text, on character boundaries, not behind the last line.
+fn clamp(text: &str, span: Span) -> Range<usize> {
+    let range = span.range();
+    let end_of_text = text.len();
+    let mut start = floor(text, range.start.min(end_of_text));
+    let end = ceil(text, range.end.min(end_of_text)).max(start);
+    // The end of the input is shown behind the last thing written, not on a line that is not there.
+    if start == end_of_text {
+        start = text.trim_end().len();
+        return start..start;
+    }
+    start..end
+}
+
+fn floor(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+fn ceil(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    at
+}
+
+fn excerpt(text: &str, spans: &[Range<usize>], gap: &str) -> Excerpt {
+    let mut points: Vec<usize> = spans.iter().flat_map(|s| [s.start, s.end.saturating_sub(1).max(s.start)]).collect();
+    points.sort_unstable();
+    let last = points.last().copied().unwrap_or(0);
+    let mut excerpt = Excerpt { source: Source::from(String::new()), pieces: vec![], shown_lines: BTreeMap::new() };
+    let mut shown = String::new();
+    let mut start = 0;
+    for (index, line) in text.split_inclusive('\n').enumerate() {
+        let end = start + line.len();
+        let on_line: Vec<usize> =
+            points.iter().copied().filter(|p| (start..end).contains(p) || *p == text.len() && end == *p).collect();
+        if on_line.is_empty() {
+            shown.push('\n');
+        } else {
+            excerpt.shown_lines.insert(index + 1, (start, shown.len()));
+            show_line(line, start, &on_line, gap, &mut shown, &mut excerpt.pieces);
+        }
+        if on_line.last() == Some(&last) {
+            break;
+        }
+        start = end;
+    }
+    excerpt.source = Source::from(shown);
+    excerpt
+}
+
+/// Adds a line to the excerpt, cut to what stands near the points if it is long.
+fn show_line(line: &str, start: usize, points: &[usize], gap: &str, shown: &mut String, pieces: &mut Vec<Piece>) {
+    let content = line.trim_end_matches(['\n', '\r']);
+    for keep in kept(content, start, points) {
+        if keep.start > 0 {
+            shown.push_str(gap);
+        }
+        pieces.push(Piece { from: start + keep.start..start + keep.end, at: shown.len(), bytes: keep.len() });
+        shown.extend(content[keep.clone()].chars().map(harmless));
+        if keep.end == content.len() {
+            // The line's end may be pointed at, too.
+            pieces.push(Piece { from: start + keep.end..start + line.len(), at: shown.len(), bytes: 1 });
+            shown.push('\n');
+            return;
+        }
+    }
+    shown.push_str(gap);
+    shown.push('\n');
+}
+
+/// The parts of a line to show, in order and apart.
+fn kept(content: &str, start: usize, points: &[usize]) -> Vec<Range<usize>> {
+    if content.len() <= WHOLE_LINE {
+        return std::iter::once(0..content.len()).collect();
+    }
+    let mut parts: Vec<Range<usize>> = Vec::new();
+    for point in points {
+        let at = (point - start).min(content.len());
+        let from = floor(content, at.saturating_sub(NEAR));
+        let to = ceil(content, (at + NEAR).min(content.len()));
+        match parts.last_mut() {
+            Some(last) if from <= last.end + 4 => last.end = last.end.max(to),
+            _ => parts.push(from..to),
+        }
+    }
+    parts
+}
+
+/// A character as it may be sent to a terminal, in as many bytes: no control characters, no change of writing direction, and
+/// nothing that ariadne takes for the end of a line.
+fn harmless(c: char) -> char {
+    match c {
+        '\t' => '\t',
+        '\0'..='\x1f' | '\x7f' => '?',
+        '\u{80}'..='\u{9f}' => '·',
+        '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{fffd}'
+        }
+        c => c,
+    }
+}
+
+/// A text without control characters but line ends.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { c } else { harmless(c) }).collect()
+}
+
+/// A text on one line, without control characters.
+pub(super) fn one_line(text: &str) -> String {
+    let cut: String = text.chars().take(400).collect();
+    let more = if cut.len() < text.len() { "…" } else { "" };
+    let line: String = cut.trim().chars().map(|c| if c.is_whitespace() { ' ' } else { c }).map(harmless).collect();
+    line + more
+}
+
+impl Cache<FileId> for &mut Excerpts<'_> {
+    type Storage = String;
+
+    fn fetch(&mut self, id: &FileId) -> Result<&Source<String>, impl std::fmt::Debug> {
+        self.files.get(id).map(|excerpt| &excerpt.source).ok_or("no such source")
+    }
+
+    fn display<'a>(&self, id: &'a FileId) -> Option<impl std::fmt::Display + 'a> {
+        Some(format!("{MARK}{}", id.0))
+    }
+}

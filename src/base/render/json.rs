@@ -1,0 +1,62 @@
+//! A diagnostic as one line of JSON, for editors and scripts.
+
+use serde_json::{Value, json};
+
+use super::severity_word;
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::{Sources, Span};
+
+/// The diagnostic as JSON, without a line end. Lines and columns count from 1, columns in characters; `start` and `end` are
+/// bytes from the beginning of the file.
+pub fn json(diagnostic: &Diagnostic, sources: &Sources) -> String {
+    let labels: Vec<Value> = diagnostic
+        .labels
+        .iter()
+        .map(|label| {
+            let mut value = place(label.span, sources);
+            value["primary"] = label.primary.into();
+            value["text"] = label.text.as_str().into();
+            value
+        })
+        .collect();
+    let fixes: Vec<Value> = diagnostic
+        .fixes
+        .iter()
+        .map(|fix| {
+            let edits: Vec<Value> = fix
+                .edits
+                .iter()
+                .map(|(span, text)| {
+                    let mut value = place(*span, sources);
+                    value["replacement"] = text.as_str().into();
+                    value
+                })
+                .collect();
+            let applicability = match fix.applicability {
+                Applicability::MachineApplicable => "machine-applicable",
+                Applicability::MaybeIncorrect => "maybe-incorrect",
+            };
+            json!({ "title": fix.title, "applicability": applicability, "edits": edits })
+        })
+        .collect();
+    json!({
+        "code": diagnostic.code,
+        "severity": severity_word(diagnostic.severity),
+        "title": diagnostic.title,
+        "labels": labels,
+        "notes": diagnostic.notes,
+        "help": diagnostic.help,
+        "fixes": fixes,
+    })
+    .to_string()
+}
+
+fn place(span: Span, sources: &Sources) -> Value {
+    let (line, column) = sources.line_column(span);
+    let (end_line, end_column) = sources.line_column(span.after());
+    json!({
+        "file": sources.name(span.file),
+        "line": line, "column": column, "end_line": end_line, "end_column": end_column,
+        "start": span.start, "end": span.end,
+    })
+}

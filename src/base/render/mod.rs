@@ -1,0 +1,191 @@
+//! Diagnostics as text for a terminal and as JSON lines: the only room that knows ariadne.
+//!
+//! Ariadne draws the frame, the lines and the labels. What it cannot do is prepared for it here: sources are cut down to the
+//! lines that are pointed at (`excerpt`), suggested replacements become help texts (`suggest`), long texts are wrapped
+//! (`wrap`), and spans that no source has are clamped rather than drawn. It never fails and never panics.
+
+mod excerpt;
+mod json;
+mod suggest;
+pub mod wrap;
+
+use std::fmt::Write as _;
+
+use ariadne::{CharSet, Color, Config, IndexType, LabelAttach, Report, ReportKind};
+
+use crate::base::diag::{Diagnostic, Label, Severity};
+use crate::base::source::{FileId, Sources};
+use excerpt::Excerpts;
+
+pub use json::json;
+
+/// How a rendered diagnostic looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    pub color: bool,
+    /// Draw with ASCII characters only.
+    pub ascii: bool,
+    /// Columns that notes and help texts are wrapped to.
+    pub width: usize,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Style { color: false, ascii: false, width: 100 }
+    }
+}
+
+/// More labels than this say nothing that fewer would not.
+const MAX_LABELS: usize = 12;
+
+/// One diagnostic as text that ends with a newline.
+pub fn text(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
+    let drawn = match diagnostic.primary() {
+        Some(_) => framed(diagnostic, sources, style),
+        None => bare(diagnostic, sources, style),
+    };
+    let drawn = if style.color { drawn } else { anstream::adapter::strip_str(&drawn).to_string() };
+    trim_lines(&drawn)
+}
+
+fn severity_word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "note",
+    }
+}
+
+fn severity_color(severity: Severity) -> Color {
+    match severity {
+        Severity::Error => Color::Red,
+        Severity::Warning => Color::Yellow,
+        Severity::Note => Color::Cyan,
+    }
+}
+
+fn heading(diagnostic: &Diagnostic) -> String {
+    format!("{}[{}]", severity_word(diagnostic.severity), diagnostic.code)
+}
+
+/// Help and note texts as they stand under the source: wrapped, the fixes among the help.
+fn remarks(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> (Vec<String>, Vec<String>) {
+    let width = style.width.saturating_sub(16).max(30);
+    let fold = |text: &String| wrap::fold(&spell(&excerpt::printable(text), style), width).join("\n");
+    let mut help: Vec<String> = diagnostic.help.iter().map(fold).collect();
+    help.extend(diagnostic.fixes.iter().map(|fix| spell(&suggest::suggestion(fix, sources, width), style)));
+    (help, diagnostic.notes.iter().map(fold).collect())
+}
+
+/// A diagnostic that points nowhere: the title, and the remarks indented under it.
+fn bare(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
+    let paint = |on: &str, text: &str| if style.color { format!("\x1b[{on}m{text}\x1b[0m") } else { text.to_string() };
+    let color = match diagnostic.severity {
+        Severity::Error => "31",
+        Severity::Warning => "33",
+        Severity::Note => "36",
+    };
+    let mut drawn = format!("{} {}\n", paint(color, &(heading(diagnostic) + ":")), title(diagnostic, style));
+    let (help, notes) = remarks(diagnostic, sources, style);
+    for (word, text) in help.iter().map(|t| ("Help", t)).chain(notes.iter().map(|t| ("Note", t))) {
+        let indented = text.replace('\n', "\n        ");
+        let _ = writeln!(drawn, "  {} {indented}", paint("38;5;115", &format!("{word}:")));
+    }
+    drawn
+}
+
+fn title(diagnostic: &Diagnostic, style: Style) -> String {
+    spell(&excerpt::one_line(&diagnostic.title), style)
+}
+
+/// The messages' own sign that is not ASCII, where only ASCII is wanted.
+fn spell(text: &str, style: Style) -> String {
+    if style.ascii { text.replace('…', "...") } else { text.to_string() }
+}
+
+fn framed(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
+    let Some(primary) = diagnostic.primary() else { return bare(diagnostic, sources, style) };
+    let labels = ordered(diagnostic, primary.file);
+    let mut excerpts = Excerpts::new(sources, &labels, if style.ascii { "..." } else { "…" });
+    let kind = heading(diagnostic);
+    let place = |label: &Label| (label.span.file, excerpts.map(label.span));
+    let mut report = Report::build(
+        ReportKind::Custom(&kind, severity_color(diagnostic.severity)),
+        (primary.file, excerpts.map(primary)),
+    )
+    .with_config(config(style))
+    .with_message(title(diagnostic, style))
+    .with_labels(labels.iter().map(|label| {
+        let color = if label.primary { severity_color(diagnostic.severity) } else { Color::Blue };
+        let drawn = ariadne::Label::new(place(label)).with_color(color);
+        // Ariadne does not even underline a place that it has nothing to say about.
+        let text = spell(&excerpt::one_line(&label.text), style);
+        drawn.with_message(if text.is_empty() { "here".into() } else { text })
+    }));
+    let (help, notes) = remarks(diagnostic, sources, style);
+    report.with_helps(help);
+    report.with_notes(notes);
+    let mut drawn = Vec::new();
+    match report.finish().write(&mut excerpts, &mut drawn) {
+        Ok(()) => excerpts.restore_places(&String::from_utf8_lossy(&drawn)),
+        Err(_) => bare(diagnostic, sources, style),
+    }
+}
+
+/// The labels in the order they are drawn: the file with the mistake first, each file from top to bottom. Ariadne starts a
+/// new section whenever a label stands above the one before it.
+fn ordered(diagnostic: &Diagnostic, first: FileId) -> Vec<&Label> {
+    let mut labels: Vec<&Label> = diagnostic.labels.iter().collect();
+    labels.sort_by_key(|label| !label.primary);
+    labels.truncate(MAX_LABELS);
+    labels.sort_by_key(|label| (label.span.file != first, label.span.file, label.span.end, label.span.start));
+    labels
+}
+
+fn config(style: Style) -> Config {
+    Config::new()
+        .with_index_type(IndexType::Byte)
+        .with_color(style.color)
+        .with_tab_width(4)
+        .with_label_attach(LabelAttach::Middle)
+        .with_char_set(if style.ascii { CharSet::Ascii } else { CharSet::Unicode })
+}
+
+/// Without the blanks that ariadne leaves at line ends.
+fn trim_lines(text: &str) -> String {
+    let mut trimmed = String::with_capacity(text.len());
+    for line in text.lines() {
+        trimmed.push_str(line.trim_end());
+        trimmed.push('\n');
+    }
+    trimmed
+}
+
+/// How many errors and warnings there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub errors: usize,
+    pub warnings: usize,
+}
+
+impl Tally {
+    pub fn count(&mut self, diagnostic: &Diagnostic) {
+        match diagnostic.severity {
+            Severity::Error => self.errors += 1,
+            Severity::Warning => self.warnings += 1,
+            Severity::Note => {}
+        }
+    }
+
+    /// "2 errors and 1 warning"; none if there were none.
+    pub fn summary(self) -> Option<String> {
+        let plural = |n: usize, word: &str| (n > 0).then(|| format!("{n} {word}{}", if n == 1 { "" } else { "s" }));
+        match (plural(self.errors, "error"), plural(self.warnings, "warning")) {
+            (Some(errors), Some(warnings)) => Some(format!("{errors} and {warnings}")),
+            (errors, warnings) => errors.or(warnings),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

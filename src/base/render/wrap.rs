@@ -1,0 +1,45 @@
+//! Folding text into lines of a given width.
+
+/// The lines of a text, each at most `width` columns where words allow. Line ends of the text stay, and so does the
+/// indentation of a line (which its continuation repeats).
+pub fn fold(text: &str, width: usize) -> Vec<String> {
+    text.lines().flat_map(|line| fold_line(line, width)).collect()
+}
+
+fn fold_line(line: &str, width: usize) -> Vec<String> {
+    if line.chars().count() <= width {
+        return vec![line.trim_end().to_string()];
+    }
+    let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
+    let mut lines = Vec::new();
+    let mut current = indent.clone();
+    let mut columns = indent.chars().count();
+    for word in line.split_whitespace() {
+        let wide = word.chars().count();
+        let empty = current.len() == indent.len();
+        if !empty && columns + 1 + wide > width {
+            lines.push(std::mem::replace(&mut current, indent.clone()));
+            columns = indent.chars().count();
+        } else if !empty {
+            current.push(' ');
+            columns += 1;
+        }
+        current.push_str(word);
+        columns += wide;
+    }
+    lines.push(current);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folds_at_words_and_keeps_lines() {
+        assert_eq!(fold("one two three\nfour", 8), ["one two", "three", "four"]);
+        assert_eq!(fold("  ab cd ef", 6), ["  ab", "  cd", "  ef"]);
+        assert_eq!(fold("unbreakable", 4), ["unbreakable"]);
+        assert_eq!(fold("", 4), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,246 @@
+//! Imports: which module is meant, reading it once, and the circles that must not be.
+
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+use super::{Files, Session, library};
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::Span;
+use crate::check::typed::{Module, ModuleId};
+use crate::check::{self, Imports};
+use crate::syntax::{self, ast};
+
+/// What identifies a module, however it was imported.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Library(String),
+    File(PathBuf),
+}
+
+impl Key {
+    /// What messages and `Module::name` call it.
+    fn name(&self) -> String {
+        match self {
+            Key::Library(name) => format!("std.{name}"),
+            Key::File(path) => path.display().to_string(),
+        }
+    }
+}
+
+/// The modules a session has read.
+#[derive(Clone, Debug, Default)]
+pub struct Modules {
+    known: HashMap<Key, ModuleId>,
+}
+
+/// Reads what a text imports, and what that imports.
+pub(super) struct Loader<'a> {
+    session: &'a mut Session,
+    files: &'a dyn Files,
+    diagnostics: &'a mut Vec<Diagnostic>,
+    /// The modules that are being read, outermost first.
+    open: Vec<Key>,
+}
+
+/// Deeper chains of imports than this are a mistake, and would end the stack.
+const MAX_DEPTH: usize = 64;
+
+impl<'a> Loader<'a> {
+    pub fn new(session: &'a mut Session, files: &'a dyn Files, diagnostics: &'a mut Vec<Diagnostic>) -> Self {
+        Loader { session, files, diagnostics, open: vec![] }
+    }
+
+    /// The modules behind the imports of the main text, whose own path is `own` if it is a file.
+    pub fn imports(mut self, tree: &ast::File, base: &Path, own: Option<PathBuf>) -> Imports {
+        self.open.extend(own.map(|path| Key::File(normal(&path))));
+        self.of_file(tree, Some(base))
+    }
+
+    /// `base` is the folder of relative paths; the library has none.
+    fn of_file(&mut self, tree: &ast::File, base: Option<&Path>) -> Imports {
+        let mut imports = Imports::new();
+        for item in &tree.items {
+            let ast::ItemKind::Import(import) = &item.kind else { continue };
+            match self.module(import, base) {
+                Ok(module) => {
+                    imports.insert(import.span, module);
+                }
+                Err(diagnostic) => self.diagnostics.push(*diagnostic),
+            }
+        }
+        imports
+    }
+
+    fn module(&mut self, import: &ast::Import, base: Option<&Path>) -> Result<ModuleId, Box<Diagnostic>> {
+        let (key, span) = key(import, base)?;
+        if let Some(&known) = self.session.modules.known.get(&key) {
+            return Ok(known);
+        }
+        if let Some(start) = self.open.iter().position(|open| *open == key) {
+            return Err(self.circle(start, &key, span));
+        }
+        if self.open.len() > MAX_DEPTH {
+            return Err(Box::new(
+                Diagnostic::error("E0292", "imports nest too deep").at(span, format!("more than {MAX_DEPTH} deep")),
+            ));
+        }
+        let (text, base) = match &key {
+            Key::Library(name) => (library::text(name).map(str::to_string), None),
+            Key::File(path) => {
+                let text = self.files.read(path).map_err(|why| self.unreadable(import, path, &why, span))?;
+                (Some(text), path.parent().map(Path::to_path_buf))
+            }
+        };
+        let text = text.ok_or_else(|| unknown_library(&key.name(), span))?;
+        self.open.push(key.clone());
+        let module = self.read(&key, &text, base.as_deref());
+        self.open.pop();
+        self.session.modules.known.insert(key, module);
+        Ok(module)
+    }
+
+    fn read(&mut self, key: &Key, text: &str, base: Option<&Path>) -> ModuleId {
+        let shown = match key {
+            Key::Library(name) => format!("std/{name}.clk"),
+            Key::File(path) => path.display().to_string(),
+        };
+        let file = self.session.sources.add(shown, text);
+        let (tree, mut found) = syntax::parse(file, text);
+        let named = Module { name: key.name().into(), file, doc: tree.doc.clone(), ..Module::default() };
+        let module = self.session.program.modules.push(named);
+        let imports = self.of_file(&tree, base);
+        found.extend(check::check(&mut self.session.program, module, &tree, &imports));
+        // What the library could do better is not its users' business.
+        let own = matches!(key, Key::File(_));
+        self.diagnostics.extend(found.into_iter().filter(|diagnostic| own || diagnostic.is_error()));
+        module
+    }
+
+    // Messages
+
+    fn circle(&self, start: usize, key: &Key, span: Span) -> Box<Diagnostic> {
+        let name = key.name();
+        let mut steps: Vec<String> = self.open.iter().skip(start).map(Key::name).collect();
+        steps.push(name.clone());
+        let title = if steps.len() == 2 {
+            format!("`{name}` imports itself")
+        } else {
+            format!("imports go in a circle: {}", steps.join(" → "))
+        };
+        Box::new(
+            Diagnostic::error("E0292", title)
+                .at(span, "this leads back to a file that is still being read")
+                .help("move what both files need into a third one that both import"),
+        )
+    }
+
+    fn unreadable(&self, import: &ast::Import, path: &Path, why: &str, span: Span) -> Box<Diagnostic> {
+        let written = match &import.source {
+            ast::ImportSource::File { path, .. } => path.as_str(),
+            ast::ImportSource::Path(_) => "",
+        };
+        let title = format!("`{written}` cannot be imported: {why}");
+        let mut diagnostic = Diagnostic::error("E0290", title).at(span, format!("looked for `{}`", path.display()));
+        let wanted = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let neighbours = self.files.neighbours(path);
+        if let Some(meant) = closest(&wanted, neighbours.iter().map(String::as_str)) {
+            let folder = written.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+            let text = format!("\"{folder}{meant}\"");
+            let title = format!("did you mean {text}?");
+            diagnostic = diagnostic.fix(title, span, text, Applicability::MaybeIncorrect);
+        }
+        Box::new(diagnostic)
+    }
+}
+
+/// Which module an import means, and the place to blame if there is none.
+fn key(import: &ast::Import, base: Option<&Path>) -> Result<(Key, Span), Box<Diagnostic>> {
+    match &import.source {
+        ast::ImportSource::File { path, span } => match base {
+            Some(base) => Ok((Key::File(normal(&base.join(path.as_str()))), *span)),
+            None => {
+                Err(Box::new(Diagnostic::error("E0290", "the standard library imports no files").at(*span, "a file")))
+            }
+        },
+        ast::ImportSource::Path(names) => {
+            let span = names.iter().map(|name| name.span).reduce(Span::to).unwrap_or(import.span);
+            let words: Vec<&str> = names.iter().map(|name| name.text.as_str()).collect();
+            match words.as_slice() {
+                ["std", rest @ ..] if !rest.is_empty() => Ok((Key::Library(rest.join(".")), span)),
+                ["std"] => Err(all_modules("`std` itself is not a module", span)),
+                _ => Err(not_std(&words.join("."), span)),
+            }
+        }
+    }
+}
+
+fn unknown_library(name: &str, span: Span) -> Box<Diagnostic> {
+    let word = name.strip_prefix("std.").unwrap_or(name);
+    let title = format!("there is no module `{name}` in the standard library");
+    match closest(word, library::MODULES.iter().map(|(name, _)| *name)) {
+        None => all_modules(&title, span),
+        Some(meant) => Box::new(Diagnostic::error("E0291", title).at(span, "unknown module").fix(
+            format!("did you mean `std.{meant}`?"),
+            span,
+            format!("std.{meant}"),
+            Applicability::MaybeIncorrect,
+        )),
+    }
+}
+
+fn all_modules(title: &str, span: Span) -> Box<Diagnostic> {
+    let names: Vec<String> = library::MODULES.iter().map(|(name, _)| format!("`std.{name}`")).collect();
+    let diagnostic = Diagnostic::error("E0291", title).at(span, "unknown module");
+    Box::new(if names.is_empty() { diagnostic } else { diagnostic.help(format!("there are {}", names.join(", "))) })
+}
+
+fn not_std(path: &str, span: Span) -> Box<Diagnostic> {
+    let file = format!("\"./{}.clk\"", path.replace('.', "/"));
+    Box::new(
+        Diagnostic::error("E0293", format!("`{path}` is not part of the standard library"))
+            .at(span, "only `std.…` is imported by name")
+            .fix(format!("import the file {file}"), span, file, Applicability::MaybeIncorrect),
+    )
+}
+
+/// The known name that a mistyped one most likely meant.
+fn closest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    names
+        .map(|name| (strsim::damerau_levenshtein(&word.to_lowercase(), &name.to_lowercase()), name))
+        .filter(|(distance, _)| *distance <= word.len().max(3) / 3)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// The path without `.` and, where they undo a folder, `..`: so that a file has one key however it is reached.
+fn normal(path: &Path) -> PathBuf {
+    let mut result = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(result.components().next_back(), Some(Component::Normal(_))) => {
+                result.pop();
+            }
+            other => result.push(other),
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_key() {
+        for (written, key) in [("a/./b.clk", "a/b.clk"), ("a/../b.clk", "b.clk"), ("../b.clk", "../b.clk")] {
+            assert_eq!(normal(Path::new(written)), Path::new(key));
+        }
+    }
+
+    #[test]
+    fn near_names_are_found() {
+        assert_eq!(closest("linag", ["linalg", "math"].into_iter()), Some("linalg"));
+        assert_eq!(closest("zzz", ["linalg", "math"].into_iter()), None);
+    }
+}

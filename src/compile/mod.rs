@@ -1,0 +1,148 @@
+//! Layer 5: sources to a checked program and to DeviceIR that is ready to run. Pure: files come through [`Files`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::{FileId, Sources};
+use crate::check::typed::{GenericKind, KernelId, Module, ModuleId, Program};
+use crate::ir::Prepared;
+use crate::lower::{Argument, Constants, Instance, lower};
+use crate::{check, pass, syntax};
+
+mod import;
+pub mod library;
+
+pub use import::Modules;
+
+/// Where imported files come from.
+pub trait Files {
+    /// The text of a file, or why there is none ("no such file", "not UTF-8 at byte 17").
+    fn read(&self, path: &Path) -> Result<String, String>;
+
+    /// The names of the files beside this one, to find what a mistyped import meant.
+    fn neighbours(&self, _path: &Path) -> Vec<String> {
+        vec![]
+    }
+}
+
+/// No files at all: for texts that only import the standard library.
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _path: &Path) -> Result<String, String> {
+        Err("there are no files here".into())
+    }
+}
+
+/// The texts and the program of one run or one REPL session.
+#[derive(Clone, Default)]
+pub struct Session {
+    pub sources: Sources,
+    pub program: Program,
+    /// The module that scripts and REPL entries add to.
+    pub main: Option<ModuleId>,
+    /// The folder that relative imports of the main module start from; if empty, the folder of the text's own path.
+    pub folder: PathBuf,
+    /// Imported modules, each read once.
+    pub modules: Modules,
+}
+
+/// What became of a text.
+pub struct Outcome {
+    pub file: FileId,
+    /// Warnings, and errors if it was refused.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Chunks of `program.chunks` that are new and have to run, in order.
+    pub chunks: std::ops::Range<usize>,
+}
+
+impl Outcome {
+    pub fn failed(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+}
+
+impl Session {
+    /// Compiles a script with what it imports into the main module. After an error the program is as it was before.
+    pub fn add(&mut self, name: &str, text: &str, files: &dyn Files) -> Outcome {
+        let before = (self.program.clone(), self.main, self.modules.clone());
+        let first = self.program.chunks.len();
+        let file = self.sources.add(name, text);
+        let (tree, mut diagnostics) = syntax::parse(file, text);
+        let main = self.main_module(file, tree.doc.clone());
+        let (base, own) = self.base_of(name);
+        let imports = import::Loader::new(self, files, &mut diagnostics).imports(&tree, &base, own);
+        diagnostics.extend(check::check(&mut self.program, main, &tree, &imports));
+        let mut outcome = Outcome { file, diagnostics, chunks: first..self.program.chunks.len() };
+        if outcome.failed() {
+            (self.program, self.main, self.modules) = before;
+            outcome.chunks = first..first;
+        }
+        outcome
+    }
+
+    fn main_module(&mut self, file: FileId, doc: Option<String>) -> ModuleId {
+        match self.main {
+            Some(main) => main,
+            None => {
+                let main = self.program.modules.push(Module { file, doc, ..Module::default() });
+                self.main = Some(main);
+                main
+            }
+        }
+    }
+
+    /// The folder that the main text's imports start from, and its own path if it is a file.
+    fn base_of(&self, name: &str) -> (PathBuf, Option<PathBuf>) {
+        let own = (!name.starts_with('<')).then(|| PathBuf::from(name));
+        let beside = own.as_deref().and_then(Path::parent).map(Path::to_path_buf).unwrap_or_default();
+        let base = if self.folder.as_os_str().is_empty() { beside } else { self.folder.clone() };
+        (base, own)
+    }
+
+    /// Mistakes that only show when kernels are compiled: of every kernel of the main module whose compile-time parameters
+    /// all have defaults. For `clk check`, which runs nothing.
+    pub fn examine(&self) -> Vec<Diagnostic> {
+        let mut found: Vec<Diagnostic> = Vec::new();
+        for (id, kernel) in self.program.kernels.iter() {
+            if Some(kernel.module) != self.main {
+                continue;
+            }
+            let Some(instance) = default_instance(&self.program, id) else { continue };
+            for diagnostic in lower(&self.program, &instance).err().into_iter().flatten() {
+                if !found.contains(&diagnostic) {
+                    found.push(diagnostic);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// A kernel with the default of every compile-time parameter, if they all have one.
+pub fn default_instance(program: &Program, kernel: KernelId) -> Option<Instance> {
+    let mut arguments: Vec<Argument> = Vec::new();
+    for generic in &program.kernels.get(kernel)?.sig.generics {
+        arguments.push(match &generic.kind {
+            GenericKind::Type { .. } => return None,
+            GenericKind::Const { default, .. } => {
+                Argument::Const(Constants::new(program, &arguments).evaluate(default.as_deref()?).ok()?)
+            }
+            GenericKind::Fn { default, .. } => {
+                Argument::Fn(crate::lower::function(program, default.as_ref()?, &arguments).ok()?)
+            }
+        });
+    }
+    Some(Instance { kernel, arguments })
+}
+
+/// A kernel ready for a device. Whoever launches keeps it by its instance: ids are never reused for something else.
+pub fn kernel(program: &Program, instance: &Instance) -> Result<Arc<Prepared>, Vec<Diagnostic>> {
+    let module = lower(program, instance)?;
+    pass::prepare(module).map(Arc::new).map_err(|broken| {
+        let span = program.kernels.get(instance.kernel).map_or_else(Default::default, |kernel| kernel.name_span);
+        let diagnostic = Diagnostic::error("E0999", "internal error: a compiler pass broke a kernel");
+        vec![diagnostic.at(span, "this kernel").note(broken)]
+    })
+}

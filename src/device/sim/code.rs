@@ -1,0 +1,212 @@
+//! The flat form that lane groups run: ops on registers, with the tables the ops point into.
+//!
+//! A register is an index into the group's table of slots (pointer and stride). A **uniform** register holds one chunk of
+//! equal lanes and has stride 0; a **lane** register holds one value per lane. Ops read operands chunk by chunk through the
+//! stride, so that one loop serves both; an op whose destination is uniform runs for one chunk only.
+
+use crate::base::source::Span;
+use crate::ir::def::{Extent, Id3, Layout, Part};
+use crate::lang::scalar::Scalar;
+
+use super::group::Group;
+use super::lanes::slow::SlowDef;
+use crate::lang::ops::{AtomicOp, WarpOp};
+
+/// An index into a group's slots.
+pub type Reg = u16;
+/// An index into a group's masks.
+pub type MaskId = u16;
+/// No register, no mask.
+pub const NONE: u16 = u16::MAX;
+
+/// Runs an op and returns the one to run next; null ends the run.
+pub type OpFn = unsafe fn(&mut Group, *const Op) -> *const Op;
+
+/// One instruction. What the fields mean is up to `run`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Op {
+    pub run: OpFn,
+    pub d: Reg,
+    pub a: Reg,
+    pub b: Reg,
+    pub c: Reg,
+    pub x: u32,
+    pub y: u32,
+}
+
+/// What a register is backed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegDef {
+    /// Bytes from the start of the uniform area.
+    Uniform { offset: u32 },
+    /// The first of its 4-byte lane columns (an 8-byte register has two).
+    Lanes { column: u32, wide: bool },
+}
+
+/// How far an affine index moves per step along one axis of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coef {
+    Zero,
+    Const(i32),
+    /// A uniform i32.
+    Reg(Reg),
+}
+
+/// x, y, z of the group, and the block within a batch of blocks.
+pub const AXES: usize = 4;
+
+/// One index of a place: `base + Σ coef·coordinate`, or lanes without further terms.
+#[derive(Clone, Copy, Debug)]
+pub struct Index {
+    pub base: Reg,
+    /// 8 bytes per lane.
+    pub wide: bool,
+    /// A `u32`, to be zero-extended.
+    pub unsigned: bool,
+    /// Along x, y, z, and from block to block of a batch.
+    pub coef: [Coef; AXES],
+}
+
+/// A load, a store or an atomic.
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub memory: u32,
+    pub axes: Vec<Index>,
+    /// Of the first component, in the element.
+    pub offset: u32,
+    pub scalar: Scalar,
+    /// One per component that is loaded or stored.
+    pub regs: Vec<Reg>,
+    pub span: u32,
+    pub write: bool,
+    /// Where an affine load may point its register at the memory itself.
+    pub view: bool,
+}
+
+/// An array the code can name.
+#[derive(Clone, Debug)]
+pub struct MemoryDef {
+    pub name: String,
+    pub kind: MemoryKind,
+    pub layout: Layout,
+    pub extents: Vec<Extent>,
+    /// For a `Dynamic` extent the uniform i32 register that holds it.
+    pub extent_regs: Vec<Reg>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// The kernel parameter at this position.
+    Global(u32),
+    Shared,
+    Local,
+}
+
+/// What the launch writes into uniform registers before anything runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Special {
+    /// Lane bits of a scalar.
+    Const(Scalar, u64),
+    /// Parameter and component.
+    Param(u32, u8, Scalar),
+    Extent(u32, u8),
+    /// `Block`, `BlockDim`, `GridDim`; for `Global` the first of the block's (group's) indices. The number is the axis.
+    Id(Id3, u8),
+}
+
+/// A `For` loop. Its turns are counted down in the group's counter of the same number.
+#[derive(Clone, Debug)]
+pub struct ForDef {
+    pub scalar: Scalar,
+    pub inclusive: bool,
+    pub start: Reg,
+    pub end: Reg,
+    pub step: Reg,
+    /// Takes `start` and then `step` each turn: the local, or the base of an affine one.
+    pub local: Reg,
+    /// Where lanes take different numbers of turns: those numbers, and the mask of lanes still in the loop.
+    pub trips: Reg,
+    pub mask: MaskId,
+    pub span: u32,
+}
+
+/// A message with values in registers.
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub parts: Vec<MessagePart>,
+}
+
+#[derive(Clone, Debug)]
+pub enum MessagePart {
+    Text(String),
+    /// One register per component; a vector prints in parentheses.
+    Value(Vec<Reg>, Scalar, String),
+}
+
+impl Message {
+    /// The parts with their values' registers.
+    pub fn new(parts: &[Part], mut value: impl FnMut(crate::ir::def::ExprId) -> (Vec<Reg>, Scalar)) -> Message {
+        let part = |p: &Part| match p {
+            Part::Text(text) => MessagePart::Text(text.clone()),
+            Part::Value(e, format) => {
+                let (regs, scalar) = value(*e);
+                MessagePart::Value(regs, scalar, format.clone())
+            }
+        };
+        Message { parts: parts.iter().map(part).collect() }
+    }
+}
+
+/// An atomic read-modify-write; its place is in an [`Access`] without registers.
+#[derive(Clone, Debug)]
+pub struct AtomicDef {
+    pub op: AtomicOp,
+    pub access: u32,
+    pub value: Reg,
+    pub compare: Reg,
+    /// Lanes, or `NONE` if nobody looks at the old value.
+    pub result: Reg,
+}
+
+/// A warp operation on one component.
+#[derive(Clone, Debug)]
+pub struct WarpDef {
+    pub op: WarpOp,
+    pub scalar: Scalar,
+    pub value: Reg,
+    pub lane: Reg,
+    pub result: Reg,
+    pub span: u32,
+}
+
+/// A compiled kernel.
+pub struct Code {
+    pub ops: Vec<Op>,
+    pub regs: Vec<RegDef>,
+    pub uniform_bytes: usize,
+    pub columns: usize,
+    /// The register of each mask; number 0 is all lanes of the group.
+    pub masks: Vec<Reg>,
+    /// Written once a launch.
+    pub launch: Vec<(Reg, Special)>,
+    /// Written once a block.
+    pub block: Vec<(Reg, Special)>,
+    pub memories: Vec<MemoryDef>,
+    pub accesses: Vec<Access>,
+    pub spans: Vec<Span>,
+    pub messages: Vec<Message>,
+    pub slow: Vec<SlowDef>,
+    pub atomics: Vec<AtomicDef>,
+    pub warps: Vec<WarpDef>,
+    pub loops: Vec<ForDef>,
+    /// Lists of masks, for lanes that leave several regions at once.
+    pub lists: Vec<Vec<MaskId>>,
+    /// `Form::Threads` with this rank.
+    pub threads: Option<u8>,
+    pub cooperative: bool,
+    /// Needs all lanes of a block in one group.
+    pub whole_blocks: bool,
+    /// No loops.
+    pub straight: bool,
+}

@@ -1,0 +1,346 @@
+//! What the compiler has to know before it writes the first op: which values differ between lanes, where lanes part ways,
+//! when values are last used, and which writes must spare the inactive lanes.
+//!
+//! Regions are the function, the branches of `if`s, loops and labelled blocks. A region is *partial* from where some
+//! of the lanes that entered it may have gone elsewhere. A local belongs to the block that all its uses lie in (its owner):
+//! lanes outside that block never look at it, so that only partial regions inside the owner matter to it.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ir::def::*;
+use crate::lang::ops::UnaryOp;
+use crate::lang::scalar::Scalar;
+
+/// How a value differs between the lanes of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    Uniform,
+    /// A uniform base plus uniform multiples of the coordinates.
+    Affine,
+    Lanes,
+}
+
+/// The number of a statement, counted outer before inner, in order.
+pub type Number = u32;
+
+pub struct Analysis {
+    pub class: Vec<Class>,
+    pub locals: Vec<Class>,
+    /// Of each expression, the last statement that uses it, and how many do.
+    pub last_use: Vec<Number>,
+    pub uses: Vec<u32>,
+    /// Affine values that someone wants lane by lane.
+    pub spread: Vec<bool>,
+    /// Statements labelled so lose lanes before they end.
+    pub leaky: FxHashSet<Label>,
+    /// Loops in which some lanes skip the rest of a turn.
+    pub turn_leaky: FxHashSet<Label>,
+    /// Some lanes return before others.
+    pub returns: bool,
+    /// Writes that must leave inactive lanes alone.
+    pub blend: FxHashSet<Number>,
+    homes: Vec<Home>,
+}
+
+/// Where a local lives.
+#[derive(Clone, Copy, Debug, Default)]
+struct Home {
+    /// The statement whose block owns the local; `None` is the function.
+    owner: Option<Number>,
+    /// A loop directly in that block that holds all reads.
+    only_loop: Option<Number>,
+}
+
+struct Region {
+    label: Option<Label>,
+    number: Option<Number>,
+    is_loop: bool,
+    partial: bool,
+}
+
+struct Walk<'a> {
+    f: &'a Function,
+    a: Analysis,
+    regions: Vec<Region>,
+    number: Number,
+    changed: bool,
+}
+
+pub fn analyse(f: &Function) -> Analysis {
+    let count = f.exprs.len();
+    let a = Analysis {
+        class: vec![Class::Uniform; count],
+        locals: vec![Class::Uniform; f.locals.len()],
+        last_use: vec![0; count],
+        uses: vec![0; count],
+        spread: vec![false; count],
+        leaky: FxHashSet::default(),
+        turn_leaky: FxHashSet::default(),
+        returns: false,
+        blend: FxHashSet::default(),
+        homes: homes(f),
+    };
+    let mut walk = Walk { f, a, regions: vec![], number: 0, changed: true };
+    while walk.changed {
+        walk.changed = false;
+        walk.number = 0;
+        walk.a.blend.clear();
+        walk.regions = vec![Region { label: None, number: None, is_loop: false, partial: walk.a.returns }];
+        for (id, expr) in f.exprs.iter() {
+            if expr.kind.is_free() {
+                walk.a.class[id.index()] = free_class(&expr.kind);
+            }
+        }
+        walk.block(&f.body);
+    }
+    let mut a = walk.a;
+    uses(f, &mut a);
+    a
+}
+
+fn free_class(kind: &ExprKind) -> Class {
+    match kind {
+        ExprKind::Id(Id3::Thread | Id3::Global, _) | ExprKind::Index(_) => Class::Affine,
+        ExprKind::LaneIdx | ExprKind::WarpIdx => Class::Lanes,
+        _ => Class::Uniform,
+    }
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: &Block) {
+        for stmt in block {
+            self.stmt(stmt);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        let number = self.number;
+        self.number += 1;
+        match &stmt.kind {
+            StmtKind::Let(e) => {
+                let class = self.expr(*e);
+                self.raise(*e, class);
+            }
+            StmtKind::Write { local, value } => self.write(number, *local, self.a.class[value.index()]),
+            StmtKind::Atomic { result: Some(e), .. } | StmtKind::Warp { result: e, .. } => self.raise(*e, Class::Lanes),
+            StmtKind::If { cond, then, other } => {
+                let partial = self.a.class[cond.index()] != Class::Uniform;
+                self.region(None, number, false, partial, then);
+                self.region(None, number | ELSE, false, partial, other);
+            }
+            StmtKind::For { label, local, start, end, step, body, .. } => {
+                let class = |e: &ExprId| self.a.class[e.index()];
+                let (start, end, step) = (class(start), class(end), class(step));
+                let ragged = start.max(end).max(step) != Class::Uniform;
+                let class = if step == Class::Uniform { start } else { Class::Lanes };
+                self.raise_local(*local, class);
+                let partial = ragged || self.a.leaky.contains(label) || self.a.turn_leaky.contains(label);
+                self.region(Some(*label), number, true, partial, body);
+            }
+            StmtKind::Loop { label, body, .. } => {
+                let partial = self.a.leaky.contains(label) || self.a.turn_leaky.contains(label);
+                self.region(Some(*label), number, true, partial, body);
+            }
+            StmtKind::Block { label, body } => self.region(Some(*label), number, false, false, body),
+            StmtKind::Break(label) => self.leave(Some(*label), false),
+            StmtKind::Continue(label) => self.leave(Some(*label), true),
+            StmtKind::Return(_) => self.leave(None, false),
+            _ => {}
+        }
+    }
+
+    fn region(&mut self, label: Option<Label>, number: Number, is_loop: bool, partial: bool, body: &Block) {
+        self.regions.push(Region { label, number: Some(number), is_loop, partial });
+        self.block(body);
+        self.regions.pop();
+    }
+
+    /// The active lanes go to the end of the labelled statement (of the function without a label).
+    fn leave(&mut self, label: Option<Label>, turn: bool) {
+        let target = match label {
+            Some(_) => self.regions.iter().rposition(|r| r.label == label).unwrap_or(0),
+            None => 0,
+        };
+        if !self.regions[target..].iter().any(|r| r.partial) {
+            return;
+        }
+        for i in target..self.regions.len() {
+            self.regions[i].partial = true;
+            let Some(inner) = self.regions[i].label else {
+                continue;
+            };
+            let set = if i == target && turn { &mut self.a.turn_leaky } else { &mut self.a.leaky };
+            self.changed |= set.insert(inner);
+        }
+        if label.is_none() {
+            self.changed |= !self.a.returns;
+            self.a.returns = true;
+        }
+    }
+
+    fn write(&mut self, number: Number, local: LocalId, class: Class) {
+        let home = self.a.homes[local.index()];
+        let depth = match home.owner {
+            None => 1,
+            Some(owner) => self.regions.iter().rposition(|r| r.number == Some(owner)).map_or(1, |p| p + 1),
+        };
+        let spared = |r: &Region| {
+            r.is_loop
+                && r.number.is_some()
+                && r.number == home.only_loop
+                && r.label.is_some_and(|l| !self.a.turn_leaky.contains(&l))
+        };
+        let inside = self.regions.get(depth..).unwrap_or_default();
+        if inside.iter().any(|r| r.partial && !spared(r)) {
+            self.a.blend.insert(number);
+            self.raise_local(local, Class::Lanes);
+        }
+        self.raise_local(local, if class == Class::Uniform { class } else { Class::Lanes });
+    }
+
+    fn raise(&mut self, e: ExprId, class: Class) {
+        let old = &mut self.a.class[e.index()];
+        self.changed |= class > *old;
+        *old = class.max(*old);
+    }
+
+    fn raise_local(&mut self, local: LocalId, class: Class) {
+        let old = &mut self.a.locals[local.index()];
+        self.changed |= class > *old;
+        *old = class.max(*old);
+    }
+
+    fn expr(&self, e: ExprId) -> Class {
+        let expr = &self.f.exprs[e];
+        let class = |e: &ExprId| self.a.class[e.index()];
+        let word = matches!(expr.ty, Ty::Scalar(Scalar::I32 | Scalar::U32));
+        match &expr.kind {
+            ExprKind::Read(local) => self.a.locals[local.index()],
+            ExprKind::Load { place, .. } if self.f.memories[place.memory].space == Space::Local => Class::Lanes,
+            ExprKind::Unary { op: UnaryOp::Neg, value } if word => class(value),
+            ExprKind::Binary { op: BinOp::Add | BinOp::Sub, left, right } if word => class(left).max(class(right)),
+            ExprKind::Binary { op: BinOp::Mul, left, right } if word => match (class(left), class(right)) {
+                (Class::Uniform, other) | (other, Class::Uniform) => other,
+                _ => Class::Lanes,
+            },
+            ExprKind::Convert(value) if word && is_word(self.f.exprs[*value].ty) => class(value),
+            kind => {
+                let mut join = free_class(kind);
+                kind.operands(|o| join = join.max(self.a.class[o.index()]));
+                if join == Class::Uniform { join } else { Class::Lanes }
+            }
+        }
+    }
+}
+
+pub fn is_word(ty: Ty) -> bool {
+    matches!(ty, Ty::Scalar(Scalar::I32 | Scalar::U32))
+}
+
+/// Uses of expressions, and which affine ones are wanted as lanes.
+fn uses(f: &Function, a: &mut Analysis) {
+    let mut number = 0;
+    crate::ir::visit::each_stmt(&f.body, &mut |stmt| {
+        let note = |e: ExprId, lanes: bool, a: &mut Analysis| {
+            a.last_use[e.index()] = number;
+            a.uses[e.index()] += 1;
+            a.spread[e.index()] |= lanes && a.class[e.index()] == Class::Affine;
+        };
+        match &stmt.kind {
+            StmtKind::Let(e) => {
+                let affine = a.class[e.index()] == Class::Affine;
+                let kind = &f.exprs[*e].kind;
+                let place = matches!(kind, ExprKind::Load { .. });
+                kind.operands(|o| note(o, !affine && !place, a));
+            }
+            StmtKind::Store { place, value, .. } => {
+                place.indices.iter().for_each(|&i| note(i, false, a));
+                note(*value, true, a);
+            }
+            StmtKind::Atomic { place, value, compare, .. } => {
+                place.indices.iter().for_each(|&i| note(i, false, a));
+                note(*value, true, a);
+                compare.iter().for_each(|&c| note(c, true, a));
+            }
+            kind => kind.operands(|o| note(o, true, a)),
+        }
+        number += 1;
+    });
+}
+
+/// The owners of locals.
+fn homes(f: &Function) -> Vec<Home> {
+    let mut finder = Finder { f, number: 0, path: vec![], uses: FxHashMap::default() };
+    finder.block(&f.body, None);
+    f.locals.ids().map(|l| finder.uses.remove(&l.index()).map_or(Home::default(), |u| u.home())).collect()
+}
+
+/// A place in the tree: (statement that holds the block, statement in the block) from the outside in.
+type Path = Vec<(Option<Number>, Number)>;
+
+struct Use {
+    path: Path,
+    write: bool,
+    is_for: bool,
+}
+
+#[derive(Default)]
+struct Uses(Vec<Use>);
+
+impl Uses {
+    fn home(&self) -> Home {
+        let Some(first) = self.0.first() else {
+            return Home::default();
+        };
+        let shared = |n: usize| self.0.iter().all(|u| u.path.len() > n && u.path[n].0 == first.path[n].0);
+        let depth = (0..first.path.len()).take_while(|&n| shared(n)).count().saturating_sub(1);
+        // The first use has to set it, for all lanes, in that very block: then no value comes in from a turn before.
+        if !first.write || first.is_for || first.path.len() != depth + 1 {
+            return Home::default();
+        }
+        let reads = || self.0.iter().filter(|u| !u.write);
+        let statement = reads().next().and_then(|u| u.path.get(depth)).map(|p| p.1);
+        let only_loop = statement.filter(|&s| reads().all(|u| u.path[depth].1 == s && u.path.len() > depth + 1));
+        Home { owner: first.path[depth].0, only_loop }
+    }
+}
+
+struct Finder<'a> {
+    f: &'a Function,
+    number: Number,
+    path: Path,
+    uses: FxHashMap<usize, Uses>,
+}
+
+impl Finder<'_> {
+    /// `holder` is the statement whose block this is; the two branches of an `if` get different ones by a flag bit.
+    fn block(&mut self, block: &Block, holder: Option<Number>) {
+        for stmt in block {
+            let number = self.number;
+            self.number += 1;
+            self.path.push((holder, number));
+            match &stmt.kind {
+                StmtKind::Let(e) => {
+                    if let ExprKind::Read(local) = self.f.exprs[*e].kind {
+                        self.note(local, false, false);
+                    }
+                }
+                StmtKind::Write { local, .. } => self.note(*local, true, false),
+                StmtKind::For { local, .. } => self.note(*local, true, true),
+                _ => {}
+            }
+            for (branch, inner) in stmt.kind.blocks().enumerate() {
+                self.block(inner, Some(number | if branch == 1 { ELSE } else { 0 }));
+            }
+            self.path.pop();
+        }
+    }
+
+    fn note(&mut self, local: LocalId, write: bool, is_for: bool) {
+        let path = self.path.clone();
+        self.uses.entry(local.index()).or_default().0.push(Use { path, write, is_for });
+    }
+}
+
+/// Tells an `else` branch from its `then`.
+const ELSE: Number = 1 << 31;

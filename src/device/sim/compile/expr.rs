@@ -1,0 +1,314 @@
+//! Expressions to ops.
+
+use super::value::{Affine, Kind, ZERO};
+use super::*;
+use crate::device::sim::lanes::slow::{self, Function, SlowDef};
+use crate::device::sim::lanes::{arith, convert, is_wide, lane_of_raw};
+use crate::lang::ops::{MathFn, UnaryOp};
+use crate::lang::scalar::Scalar;
+
+impl<'a> Compiler<'a> {
+    /// An expression's components; free ones are made on demand.
+    pub fn value(&mut self, e: ExprId) -> Vec<Val> {
+        if let Some(vals) = self.vals.get(&e) {
+            return vals.clone();
+        }
+        let vals = self.expr(e);
+        if self.f.exprs[e].kind.is_free() {
+            self.bind(e, vals.clone());
+        }
+        vals
+    }
+
+    /// Computes an expression here.
+    pub fn expr(&mut self, e: ExprId) -> Vec<Val> {
+        let f = self.f;
+        let expr = &f.exprs[e];
+        let scalar = expr.ty.scalar();
+        match &expr.kind {
+            ExprKind::Const(bits) => vec![Val::Const(lane_of_raw(scalar, *bits)); expr.ty.lanes() as usize],
+            ExprKind::Param(p) => {
+                let part = |k| Val::Reg(self.special(Special::Param(*p, k, scalar)));
+                (0..expr.ty.lanes()).map(part).collect()
+            }
+            ExprKind::Id(id, axis) => vec![self.id(*id, *axis as u8)],
+            ExprKind::Index(k) => vec![self.thread_index(*k)],
+            ExprKind::LaneIdx => vec![self.warp_ids(0)],
+            ExprKind::WarpIdx => vec![self.warp_ids(1)],
+            ExprKind::Extent(memory, axis) => vec![self.extent(*memory, *axis)],
+            ExprKind::Read(local) => self.locals[local.index()].clone(),
+            ExprKind::Load { place, .. } => self.load(e, place),
+            ExprKind::Unary { op, value } => {
+                let vals = self.operands(*value);
+                vals.iter().map(|v| self.unary(*op, scalar, v)).collect()
+            }
+            ExprKind::Binary { op, left, right } => self.binary_expr(e, *op, *left, *right),
+            ExprKind::Math { function, args } => self.math(*function, scalar, args, expr.ty.lanes()),
+            ExprKind::Select { cond, then, other } => self.select(*cond, *then, *other, scalar),
+            ExprKind::Convert(value) => {
+                let from = f.exprs[*value].ty.scalar();
+                let vals = self.value(*value);
+                vals.iter().map(|v| self.convert(from, scalar, v, *value)).collect()
+            }
+            ExprKind::Bitcast(value) => {
+                let from = f.exprs[*value].ty.scalar();
+                let vals = self.value(*value);
+                vals.iter().map(|v| self.bitcast(from, scalar, v, *value)).collect()
+            }
+            ExprKind::Compose(parts) => parts.iter().flat_map(|p| self.value(*p)).collect(),
+            ExprKind::Extract { value, lane } => {
+                let vals = self.value(*value);
+                vals.get(*lane as usize).cloned().into_iter().collect()
+            }
+            ExprKind::Result => vec![ZERO; expr.ty.lanes() as usize],
+        }
+    }
+
+    /// Components for an op that takes registers: affine ones as the lanes that were made for them.
+    fn operands(&mut self, e: ExprId) -> Vec<Val> {
+        let vals = self.value(e);
+        match vals.as_slice() {
+            [Val::Affine(_)] => self.regs_of(e).into_iter().map(Val::Reg).collect(),
+            _ => vals,
+        }
+    }
+
+    fn id(&mut self, id: Id3, axis: u8) -> Val {
+        match id {
+            Id3::Thread => self.coordinate(ZERO, axis as usize),
+            Id3::Global => {
+                let base = Val::Reg(self.special(Special::Id(Id3::Global, axis)));
+                self.coordinate(base, axis as usize)
+            }
+            Id3::Block | Id3::BlockDim | Id3::GridDim => Val::Reg(self.special(Special::Id(id, axis))),
+        }
+    }
+
+    fn coordinate(&mut self, base: Val, axis: usize) -> Val {
+        let mut coef = [ZERO; AXES];
+        coef[axis] = Val::Const(1);
+        Val::Affine(Box::new(Affine { base, coef }))
+    }
+
+    /// The last index is x.
+    fn thread_index(&mut self, k: u8) -> Val {
+        let rank = match self.kernel.form {
+            Form::Threads { rank } => rank,
+            Form::Grid => 1,
+        };
+        self.id(Id3::Global, rank.saturating_sub(1).saturating_sub(k))
+    }
+
+    fn warp_ids(&mut self, which: u32) -> Val {
+        self.whole_blocks = true;
+        let part = std::mem::replace(&mut self.part, Section::Prologue);
+        let reg = self.alloc_permanent(false, Scalar::I32);
+        self.emit(plain::<control::WarpIds>(), Op { d: reg, x: which, ..nothing() });
+        self.part = part;
+        Val::Reg(reg)
+    }
+
+    pub fn extent(&mut self, memory: MemId, axis: u8) -> Val {
+        match self.f.memories[memory].extents.get(axis as usize) {
+            Some(Extent::Known(n)) => Val::Const(u64::from(*n)),
+            Some(Extent::Dynamic(_)) => Val::Reg(self.memories[memory.index()].extent_regs[axis as usize]),
+            _ => Val::Reg(self.special(Special::Extent(memory.index() as u32, axis))),
+        }
+    }
+
+    /// The register a result goes to.
+    pub fn result(&mut self, uniform: bool, scalar: Scalar) -> Reg {
+        match self.target.take() {
+            Some(reg) if self.is_uniform_reg(reg) == uniform => reg,
+            _ => self.alloc_for(uniform, scalar),
+        }
+    }
+
+    fn all_uniform(&self, regs: &[Reg]) -> bool {
+        regs.iter().all(|&r| self.is_uniform_reg(r))
+    }
+
+    fn op(&mut self, run: OpFn, out: Scalar, args: &[Reg], y: u32) -> Val {
+        let d = self.result(self.all_uniform(args), out);
+        let arg = |k: usize| args.get(k).copied().unwrap_or(NONE);
+        self.emit(run, Op { d, a: arg(0), b: arg(1), c: arg(2), x: 0, y, ..nothing() });
+        Val::Reg(d)
+    }
+
+    /// An operation without a loop of its own.
+    fn slow(&mut self, function: Function, out: Scalar, args: &[(Reg, Scalar)], y: u32) -> Val {
+        let regs: Vec<Reg> = args.iter().map(|a| a.0).collect();
+        let d = self.result(self.all_uniform(&regs), out);
+        let x = self.slow.len() as u32;
+        self.slow.push(SlowDef { function, args: args.to_vec(), out });
+        self.emit(slow::slow(), Op { d, x, y, ..nothing() });
+        Val::Reg(d)
+    }
+
+    fn unary(&mut self, op: UnaryOp, scalar: Scalar, val: &Val) -> Val {
+        if let Val::Const(bits) = val {
+            let value = crate::lang::scalar::Value {
+                ty: scalar,
+                bits: crate::device::sim::lanes::raw_of_lane(scalar, *bits),
+            };
+            if let Ok(v) = crate::lang::scalar::dynamic::unary(op, value) {
+                return Val::Const(lane_of_raw(v.ty, v.bits));
+            }
+        }
+        let a = self.reg_as(val, is_wide(scalar));
+        match arith::unary(op, scalar, self.isa) {
+            Some(run) => self.op(run, scalar, &[a], 0),
+            None => self.slow(Function::Unary(op), scalar, &[(a, scalar)], 0),
+        }
+    }
+
+    fn binary_expr(&mut self, e: ExprId, op: BinOp, left: ExprId, right: ExprId) -> Vec<Val> {
+        let f = self.f;
+        let ty = f.exprs[left].ty;
+        let right_ty = f.exprs[right].ty;
+        if analysis::is_word(ty) && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul) {
+            let (a, b) = (self.value(left), self.value(right));
+            if let Some(val) = self.affine_binary(op, &a[0], &b[0]) {
+                return vec![val];
+            }
+        }
+        let (a, b) = (self.operands(left), self.operands(right));
+        let count = a.len().max(b.len());
+        let at = |v: &[Val], k: usize| v[if v.len() == 1 { 0 } else { k }].clone();
+        let span = self.span(f.spans[e]);
+        (0..count)
+            .map(|k| {
+                let (x, y) = (at(&a, k), at(&b, k));
+                if matches!(op, BinOp::Shl | BinOp::Shr) {
+                    self.shift(op, ty.scalar(), right_ty.scalar(), &x, &y)
+                } else {
+                    self.binary_at(op, ty.scalar(), &x, &y, span)
+                }
+            })
+            .collect()
+    }
+
+    /// One component of a binary operator that cannot fault.
+    pub fn binary(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val) -> Val {
+        self.binary_at(op, scalar, a, b, 0)
+    }
+
+    fn binary_at(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val, span: u32) -> Val {
+        if let Some(val) = Self::fold(slow::binary_op(op), scalar, scalar, a, b) {
+            return val;
+        }
+        let out = if op.is_comparison() { Scalar::Bool } else { scalar };
+        let wide = is_wide(scalar);
+        let (a, b) = (self.reg_as(a, wide), self.reg_as(b, wide));
+        let division = scalar.is_int() && matches!(op, BinOp::Div | BinOp::Rem);
+        if division {
+            // The message shows the dividend, which a result in its place would have overwritten.
+            self.target = None;
+        }
+        let run = if division { slow::divide(op, scalar, self.isa) } else { arith::binary(op, scalar, self.isa) };
+        match run {
+            Some(run) => self.op(run, out, &[a, b], span),
+            None => self.slow(Function::Binary(slow::binary_op(op)), out, &[(a, scalar), (b, scalar)], span),
+        }
+    }
+
+    fn shift(&mut self, op: BinOp, scalar: Scalar, by: Scalar, a: &Val, b: &Val) -> Val {
+        if let Some(val) = Self::fold(slow::binary_op(op), scalar, by, a, b) {
+            return val;
+        }
+        let (a, b) = (self.reg_as(a, is_wide(scalar)), self.reg_as(b, is_wide(by)));
+        match arith::binary(op, scalar, self.isa) {
+            // The amount counts modulo the width, so that its upper half does not matter.
+            Some(run) if !is_wide(by) => self.op(run, scalar, &[a, b], 0),
+            _ => self.slow(Function::Binary(slow::binary_op(op)), scalar, &[(a, scalar), (b, by)], 0),
+        }
+    }
+
+    fn math(&mut self, function: MathFn, out: Scalar, args: &[ExprId], lanes: u8) -> Vec<Val> {
+        let scalar = args.first().map_or(out, |&a| self.f.exprs[a].ty.scalar());
+        let columns: Vec<Vec<Val>> = args.iter().map(|&a| self.operands(a)).collect();
+        let wide = is_wide(scalar);
+        (0..lanes as usize)
+            .map(|k| {
+                let pick = |v: &Vec<Val>| v[if v.len() == 1 { 0 } else { k }].clone();
+                let vals: Vec<Val> = columns.iter().map(pick).collect();
+                let regs: Vec<Reg> = vals.iter().map(|v| self.reg_as(v, wide)).collect();
+                match arith::math(function, scalar, self.isa) {
+                    Some(run) => self.op(run, out, &regs, 0),
+                    None => {
+                        let args: Vec<(Reg, Scalar)> = regs.iter().map(|&r| (r, scalar)).collect();
+                        self.slow(Function::Math(function), out, &args, 0)
+                    }
+                }
+            })
+            .collect()
+    }
+
+    fn select(&mut self, cond: ExprId, then: ExprId, other: ExprId, scalar: Scalar) -> Vec<Val> {
+        let (c, t, o) = (self.operands(cond), self.operands(then), self.operands(other));
+        let wide = is_wide(scalar);
+        let run = convert::select(wide, self.isa);
+        (0..t.len())
+            .map(|k| {
+                let cond = self.reg(&c[if c.len() == 1 { 0 } else { k }]);
+                let (a, b) = (self.reg_as(&t[k], wide), self.reg_as(&o[k], wide));
+                self.op(run, scalar, &[cond, a, b], 0)
+            })
+            .collect()
+    }
+
+    fn convert(&mut self, from: Scalar, to: Scalar, val: &Val, e: ExprId) -> Val {
+        if let Val::Const(bits) = val {
+            let raw = crate::device::sim::lanes::raw_of_lane(from, *bits);
+            let value = crate::lang::scalar::Value { ty: from, bits: raw };
+            let value = crate::lang::scalar::dynamic::convert(to, value);
+            return Val::Const(lane_of_raw(to, value.bits));
+        }
+        if convert::is_free(from, to) {
+            return val.clone();
+        }
+        let a = self.lanes_of(val, from, e);
+        match convert::convert(from, to, self.isa) {
+            Some(run) => self.op(run, to, &[a], 0),
+            None => self.slow(Function::Convert, to, &[(a, from)], 0),
+        }
+    }
+
+    fn bitcast(&mut self, from: Scalar, to: Scalar, val: &Val, e: ExprId) -> Val {
+        let same_form = from.size() == to.size() && from.size() >= 4;
+        if same_form && !matches!(val, Val::Affine(_)) {
+            return val.clone();
+        }
+        let a = self.lanes_of(val, from, e);
+        if same_form { Val::Reg(a) } else { self.slow(Function::Bitcast, to, &[(a, from)], 0) }
+    }
+
+    fn lanes_of(&mut self, val: &Val, scalar: Scalar, e: ExprId) -> Reg {
+        match val {
+            Val::Affine(_) => self.regs_of(e)[0],
+            _ => self.reg_as(val, is_wide(scalar)),
+        }
+    }
+
+    /// Registers for locals.
+    pub fn make_locals(&mut self) {
+        for (id, local) in self.f.locals.iter() {
+            let uniform = self.a.locals[id.index()] == analysis::Class::Uniform;
+            let scalar = local.ty.scalar();
+            let part = |_| Val::Reg(self.alloc_permanent(uniform, scalar));
+            let vals = (0..local.ty.lanes()).map(part).collect();
+            self.locals.push(vals);
+        }
+    }
+
+    /// A mask register.
+    pub fn new_mask(&mut self) -> MaskId {
+        if let Some(mask) = self.free_masks.pop() {
+            return mask;
+        }
+        let reg = self.alloc(Kind::Lanes);
+        self.held[reg as usize] = PERMANENT;
+        self.masks.push(reg);
+        self.masks.len() as MaskId - 1
+    }
+}

@@ -1,0 +1,645 @@
+//! Statements to ops: masks for lanes that part ways, jumps for those that do not.
+
+use super::analysis::Class;
+use super::value::Kind;
+use super::*;
+use crate::device::sim::lanes::mask::{CopyMask, Keep, Leave, Resume, Split};
+use crate::device::sim::lanes::{convert, is_wide};
+use crate::device::sim::warp;
+use crate::lang::ops::BarrierKind;
+use crate::lang::scalar::Scalar;
+
+/// A stretch of code that lanes enter together.
+pub struct Region {
+    /// What `Break` (or, for the turns of a loop, `Continue`) calls it.
+    label: Option<Label>,
+    kind: RegionKind,
+    /// The lanes inside.
+    mask: MaskId,
+    /// The mask is its own, not the surrounding region's.
+    owns: bool,
+    /// Jumps to its end.
+    ends: Vec<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RegionKind {
+    Plain,
+    /// One turn of a loop.
+    Turn,
+}
+
+impl Region {
+    pub fn new(label: Option<Label>, mask: MaskId) -> Region {
+        Region { label, kind: RegionKind::Plain, mask, owns: true, ends: vec![] }
+    }
+}
+
+impl<'a> Compiler<'a> {
+    pub fn block(&mut self, block: &'a Block) {
+        let aliases = self.aliases.len();
+        let mut defined = vec![];
+        for (at, stmt) in block.iter().enumerate() {
+            let number = self.number;
+            let fresh = std::mem::take(&mut self.fresh);
+            self.number += 1;
+            self.stmt(stmt, number, &block[at + 1..]);
+            self.note_results(stmt, &mut defined);
+            let done = self.number - 1;
+            defined.retain(|&e: &ExprId| {
+                let dead = self.a.last_use[e.index()] <= done;
+                if dead {
+                    self.release(e);
+                }
+                !dead
+            });
+            let fresh = std::mem::replace(&mut self.fresh, fresh);
+            self.drop_fresh(fresh);
+            if stmt.kind.leaves() {
+                self.skip(&block[at + 1..]);
+                break;
+            }
+            self.resume_after(stmt);
+        }
+        for e in defined {
+            self.release(e);
+        }
+        self.aliases.truncate(aliases);
+    }
+
+    /// Statements that cannot be reached still have numbers.
+    fn skip(&mut self, stmts: &[Stmt]) {
+        for stmt in stmts {
+            crate::ir::visit::each_stmt(&vec![stmt.clone()], &mut |_| self.number += 1);
+        }
+    }
+
+    fn note_results(&self, stmt: &Stmt, defined: &mut Vec<ExprId>) {
+        if let StmtKind::Let(e) = &stmt.kind {
+            defined.push(*e);
+        }
+        stmt.kind.results(|e| defined.push(e));
+    }
+
+    /// After a statement that lanes may have left for good, those that remain go on.
+    fn resume_after(&mut self, stmt: &Stmt) {
+        if stmt.kind.blocks().next().is_some() && self.leaked.remove(&self.mask) {
+            let mask = self.mask;
+            let run = self.pick::<Resume>();
+            let jump = self.emit_jump(run, Op { b: mask, ..nothing() });
+            self.end_of_mask(jump);
+            // The region's own mask has lost lanes, and so has what surrounds it, where it was told.
+        }
+    }
+
+    /// The jump goes to the end of the region that the current mask belongs to.
+    fn end_of_mask(&mut self, jump: usize) {
+        let mask = self.mask;
+        if let Some(region) = self.regions.iter_mut().rfind(|r| r.owns && r.mask == mask) {
+            region.ends.push(jump);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &'a Stmt, number: Number, rest: &[Stmt]) {
+        match &stmt.kind {
+            StmtKind::Let(e) => self.let_(*e, number, rest),
+            StmtKind::Write { local, value } => self.write(*local, *value, number),
+            StmtKind::Store { place, value, .. } => self.store(place, *value, stmt.span),
+            StmtKind::Atomic { op, place, value, compare, result } => {
+                self.atomic(*op, place, *value, *compare, *result, stmt.span);
+            }
+            StmtKind::Barrier { kind, value, result } => self.barrier(*kind, *value, *result, stmt.span),
+            StmtKind::Warp { op, value, lane, result } => {
+                let scalar = self.f.exprs[*value].ty.scalar();
+                let lane = lane.map_or(NONE, |l| self.regs_of(l)[0]);
+                let span = self.span(stmt.span);
+                let out = self.f.exprs[*result].ty.scalar();
+                let mut vals = vec![];
+                self.whole_blocks = true;
+                for value in self.regs_of(*value) {
+                    let result = self.alloc_for(false, out);
+                    let x = self.warps.len() as u32;
+                    self.warps.push(WarpDef { op: *op, scalar, value, lane, result, span });
+                    self.emit(plain::<warp::Warp>(), Op { x, ..nothing() });
+                    vals.push(Val::Reg(result));
+                }
+                self.bind(*result, vals);
+            }
+            StmtKind::Fence(_) => {
+                self.emit(plain::<control::Fence>(), nothing());
+            }
+            StmtKind::If { cond, then, other } => self.if_(*cond, then, other),
+            StmtKind::For { label, local, start, end, step, inclusive, body, .. } => {
+                let span = self.span(self.f.spans[*step]);
+                let regs = [*start, *end, *step].map(|e| self.regs_of(e)[0]);
+                let scalar = self.f.locals[*local].ty.scalar();
+                let def = ForDef {
+                    scalar,
+                    inclusive: *inclusive,
+                    start: regs[0],
+                    end: regs[1],
+                    step: regs[2],
+                    local: NONE,
+                    trips: NONE,
+                    mask: NONE,
+                    span,
+                };
+                self.for_(*label, *local, *start, def, body);
+            }
+            StmtKind::Loop { label, body, .. } => self.loop_(*label, body, stmt.span),
+            StmtKind::Block { label, body } => {
+                let mask = self.own_mask(self.a.leaky.contains(label));
+                self.open(Some(*label), mask, RegionKind::Plain);
+                self.block(body);
+                self.close(mask);
+            }
+            StmtKind::Break(label) => self.leave(|r| r.label == Some(*label) && r.kind == RegionKind::Plain),
+            StmtKind::Continue(label) => self.leave(|r| r.label == Some(*label) && r.kind == RegionKind::Turn),
+            StmtKind::Return(_) => self.leave_function(),
+            // Prepared kernels have no calls.
+            StmtKind::Call { .. } => {}
+            StmtKind::Assert { cond, message } => {
+                let a = self.regs_of(*cond)[0];
+                let (x, y) = (self.message(message), self.span(stmt.span));
+                self.emit(plain::<control::Assert>(), Op { a, x, y, ..nothing() });
+            }
+            StmtKind::Print { parts } => {
+                let x = self.message(parts);
+                self.emit(plain::<control::Print>(), Op { x, ..nothing() });
+            }
+            StmtKind::Declare(_) => {}
+        }
+    }
+
+    fn message(&mut self, parts: &[crate::ir::def::Part]) -> u32 {
+        let f = self.f;
+        let message = Message::new(parts, |e| (self.regs_of(e), f.exprs[e].ty.scalar()));
+        self.messages.push(message);
+        self.messages.len() as u32 - 1
+    }
+
+    // Values
+
+    fn let_(&mut self, e: ExprId, number: Number, rest: &[Stmt]) {
+        let f = self.f;
+        if let ExprKind::Read(local) = f.exprs[e].kind {
+            return self.read(e, local, rest);
+        }
+        self.may_view = matches!(&f.exprs[e].kind, ExprKind::Load { place, .. } if self.stays(e, place.memory, rest));
+        self.target = self.target_of(e, number, rest);
+        let vals = self.expr(e);
+        self.target = None;
+        self.bind(e, vals);
+        self.spread_if_wanted(e);
+    }
+
+    /// Whether the loaded elements stay as they are until the value was last used.
+    fn stays(&self, e: ExprId, memory: MemId, rest: &[Stmt]) -> bool {
+        let space = self.f.memories[memory].space;
+        if matches!(space, Space::Global { access: crate::ir::def::Access::In, .. }) {
+            return true;
+        }
+        let last = self.a.last_use[e.index()];
+        let mut number = self.number;
+        for stmt in rest {
+            if number > last {
+                return true;
+            }
+            let plain = matches!(stmt.kind, StmtKind::Let(_) | StmtKind::Write { .. });
+            let elsewhere = matches!(&stmt.kind, StmtKind::Store { place, .. } if place.memory != memory);
+            if !plain && !elsewhere {
+                return false;
+            }
+            number += 1;
+        }
+        number > last
+    }
+
+    /// A read is the local's own register if nothing writes it before the last use.
+    fn read(&mut self, e: ExprId, local: LocalId, rest: &[Stmt]) {
+        let vals = self.locals[local.index()].clone();
+        let last = self.a.last_use[e.index()];
+        let mut number = self.number;
+        let mut alias = true;
+        for stmt in rest {
+            if number > last {
+                break;
+            }
+            let mut inside = 0;
+            let mut written = false;
+            crate::ir::visit::each_stmt(std::slice::from_ref(stmt).to_vec().as_ref(), &mut |s| {
+                inside += 1;
+                written |= matches!(&s.kind, StmtKind::Write { local: l, .. } | StmtKind::For { local: l, .. } if *l == local);
+            });
+            // The last user may be the write itself: it reads before it writes.
+            let is_last_write = number == last && matches!(stmt.kind, StmtKind::Write { .. });
+            if written && !is_last_write {
+                alias = false;
+                break;
+            }
+            number += inside;
+        }
+        if alias {
+            self.aliases.push((e, local));
+            self.bind(e, vals);
+        } else {
+            let scalar = self.f.locals[local].ty.scalar();
+            let copies = vals.iter().map(|v| self.copy(v, scalar)).collect();
+            self.bind(e, copies);
+        }
+        self.spread_if_wanted(e);
+    }
+
+    fn copy(&mut self, val: &Val, scalar: Scalar) -> Val {
+        match val {
+            Val::Const(_) => val.clone(),
+            // The base moves on with the loop.
+            Val::Affine(affine) => {
+                let mut affine = affine.clone();
+                affine.base = self.copy(&affine.base, Scalar::I32);
+                Val::Affine(affine)
+            }
+            Val::Reg(a) => {
+                let d = self.alloc_for(self.is_uniform_reg(*a), scalar);
+                self.emit(convert::copy(is_wide(scalar), self.isa), Op { d, a: *a, ..nothing() });
+                Val::Reg(d)
+            }
+        }
+    }
+
+    /// If the value is only there to be written to a local soon, it can be computed in the local's register.
+    fn target_of(&self, e: ExprId, number: Number, rest: &[Stmt]) -> Option<Reg> {
+        if self.a.uses[e.index()] != 1 || self.f.exprs[e].ty.lanes() != 1 {
+            return None;
+        }
+        let mut at = number + 1;
+        let mut read_between = vec![];
+        for stmt in rest.iter().take(16) {
+            match &stmt.kind {
+                StmtKind::Let(other) => {
+                    if let ExprKind::Read(local) = self.f.exprs[*other].kind {
+                        read_between.push(local);
+                    }
+                }
+                StmtKind::Write { local, value } if *value == e => {
+                    let in_use = |&(r, l): &(ExprId, LocalId)| l == *local && self.a.last_use[r.index()] > number;
+                    let busy = read_between.contains(local) || self.aliases.iter().any(in_use);
+                    if busy || self.a.blend.contains(&at) {
+                        return None;
+                    }
+                    return match self.locals[local.index()].as_slice() {
+                        [Val::Reg(reg)] => Some(*reg),
+                        _ => None,
+                    };
+                }
+                StmtKind::Write { local, .. } => read_between.push(*local),
+                StmtKind::Store { .. } => {}
+                _ => return None,
+            }
+            at += 1;
+        }
+        None
+    }
+
+    fn write(&mut self, local: LocalId, value: ExprId, number: Number) {
+        let scalar = self.f.locals[local].ty.scalar();
+        let wide = is_wide(scalar);
+        let to = self.locals[local.index()].clone();
+        let from = self.regs_of(value);
+        let blend = self.a.blend.contains(&number);
+        for (to, &a) in to.iter().zip(&from) {
+            let Val::Reg(d) = *to else {
+                continue;
+            };
+            if d == a {
+                continue;
+            }
+            let run = if blend { convert::blend(wide, self.isa) } else { convert::copy(wide, self.isa) };
+            self.emit(run, Op { d, a, ..nothing() });
+        }
+    }
+
+    // Flow
+
+    /// The current lanes in a mask of their own.
+    pub fn copy_mask(&mut self) -> MaskId {
+        let b = self.new_mask();
+        let run = self.pick::<CopyMask>();
+        self.emit(run, Op { b, ..nothing() });
+        self.mask = b;
+        b
+    }
+
+    fn own_mask(&mut self, own: bool) -> Option<MaskId> {
+        own.then(|| {
+            let outer = self.mask;
+            let mask = self.copy_mask();
+            self.mask = outer;
+            mask
+        })
+    }
+
+    fn open(&mut self, label: Option<Label>, own: Option<MaskId>, kind: RegionKind) {
+        let mask = own.unwrap_or(self.mask);
+        self.regions.push(Region { label, kind, mask, owns: own.is_some(), ends: vec![] });
+        self.mask = mask;
+    }
+
+    /// Jumps to the end of the innermost region come here.
+    pub fn close_region(&mut self) {
+        if let Some(region) = self.regions.pop() {
+            for jump in region.ends {
+                self.patch(jump);
+            }
+        }
+        self.mask = self.regions.last().map_or(0, |r| r.mask);
+    }
+
+    /// As [`Compiler::close_region`], and the lanes of the region around it go on.
+    fn close(&mut self, own: Option<MaskId>) {
+        self.close_region();
+        if let Some(mask) = own {
+            self.leaked.remove(&mask);
+            self.free_masks.push(mask);
+            self.enter_current();
+        }
+    }
+
+    /// Makes the surrounding region's mask current; if lanes have left it for good, `resume_after` follows.
+    fn enter_current(&mut self) {
+        let b = self.mask;
+        if self.leaked.contains(&b) {
+            return;
+        }
+        let run = self.pick::<Resume>();
+        let jump = self.emit_jump(run, Op { b, ..nothing() });
+        self.patch(jump);
+    }
+
+    /// All current lanes go to the end of a region.
+    fn leave(&mut self, is_target: impl Fn(&Region) -> bool) {
+        let Some(target) = self.regions.iter().rposition(is_target) else {
+            return;
+        };
+        let mask = self.mask;
+        // Masks of the regions that are left, from the inside out, the target's among them.
+        let mut masks: Vec<MaskId> = vec![];
+        for region in self.regions[target..].iter().rev() {
+            if region.mask != mask && !masks.contains(&region.mask) {
+                masks.push(region.mask);
+            }
+        }
+        if masks.is_empty() {
+            let jump = self.emit_jump(plain::<control::Jump>(), nothing());
+            self.regions[target].ends.push(jump);
+            return;
+        }
+        // What surrounds the target and has the same mask as it is not left.
+        let surrounding: Vec<MaskId> = self.regions[..target].iter().map(|r| r.mask).collect();
+        masks.retain(|m| !surrounding.contains(m));
+        self.leaked.extend(masks.iter().copied());
+        let y = self.lists.len() as u32;
+        self.lists.push(masks);
+        let run = self.pick::<Leave>();
+        let jump = self.emit_jump(run, Op { y, ..nothing() });
+        self.end_of_mask(jump);
+    }
+
+    fn leave_function(&mut self) {
+        let first = std::cell::Cell::new(true);
+        let regions = self.regions.len();
+        let _ = first;
+        if regions > 0 {
+            // The function is the outermost region.
+            let outermost = self.regions[0].mask;
+            if self.mask == outermost {
+                let jump = self.emit_jump(plain::<control::Jump>(), nothing());
+                self.regions[0].ends.push(jump);
+            } else {
+                self.leave_to_function();
+            }
+        }
+    }
+
+    fn leave_to_function(&mut self) {
+        let mask = self.mask;
+        let mut masks: Vec<MaskId> = vec![];
+        for region in self.regions.iter().rev() {
+            if region.mask != mask && !masks.contains(&region.mask) {
+                masks.push(region.mask);
+            }
+        }
+        self.leaked.extend(masks.iter().copied());
+        let y = self.lists.len() as u32;
+        self.lists.push(masks);
+        let run = self.pick::<Leave>();
+        let jump = self.emit_jump(run, Op { y, ..nothing() });
+        self.end_of_mask(jump);
+    }
+
+    fn if_(&mut self, cond: ExprId, then: &'a Block, other: &'a Block) {
+        let a = self.regs_of(cond)[0];
+        if self.is_uniform_reg(a) && self.a.class[cond.index()] == Class::Uniform {
+            let over = self.emit_jump(plain::<control::JumpUnless>(), Op { a, ..nothing() });
+            self.open(None, None, RegionKind::Plain);
+            self.block(then);
+            let over = match other.is_empty() {
+                true => over,
+                false => {
+                    let end = self.emit_jump(plain::<control::Jump>(), nothing());
+                    self.patch(over);
+                    self.block(other);
+                    end
+                }
+            };
+            self.close_region();
+            self.patch(over);
+            return;
+        }
+        if self.leave_where(a, then, other) {
+            return;
+        }
+        let yes = self.new_mask();
+        if other.is_empty() {
+            let run = self.pick::<Keep<false>>();
+            let none = self.emit_jump(run, Op { a, b: yes, ..nothing() });
+            self.open(None, Some(yes), RegionKind::Plain);
+            self.block(then);
+            if let Some(region) = self.regions.last_mut() {
+                region.ends.push(none);
+            }
+            self.close(Some(yes));
+            return;
+        }
+        let no = self.new_mask();
+        let run = self.pick::<Split>();
+        let none = self.emit_jump(run, Op { a, b: yes, c: no, ..nothing() });
+        self.open(None, Some(yes), RegionKind::Plain);
+        self.block(then);
+        if let Some(region) = self.regions.last_mut() {
+            region.ends.push(none);
+        }
+        self.close_region();
+        self.leaked.remove(&yes);
+        let run = self.pick::<Resume>();
+        let none = self.emit_jump(run, Op { b: no, ..nothing() });
+        self.open(None, Some(no), RegionKind::Plain);
+        self.block(other);
+        if let Some(region) = self.regions.last_mut() {
+            region.ends.push(none);
+        }
+        self.close(Some(no));
+        self.free_masks.push(yes);
+    }
+
+    /// `if cond { break }` out of the region that owns the current mask: one op.
+    fn leave_where(&mut self, a: Reg, then: &Block, other: &Block) -> bool {
+        let (leaver, negate) = match (then.as_slice(), other.as_slice()) {
+            ([stmt], []) => (stmt, true),
+            ([], [stmt]) => (stmt, false),
+            _ => return false,
+        };
+        let (label, kind) = match leaver.kind {
+            StmtKind::Break(label) => (label, RegionKind::Plain),
+            StmtKind::Continue(label) => (label, RegionKind::Turn),
+            _ => return false,
+        };
+        let mask = self.mask;
+        let inner = self.regions.iter().rposition(|r| r.owns && r.mask == mask);
+        let target = self.regions.iter().rposition(|r| r.label == Some(label) && r.kind == kind);
+        if inner != target || target.is_none() {
+            return false;
+        }
+        self.number += 1;
+        let run = if negate { self.pick::<Keep<true>>() } else { self.pick::<Keep<false>>() };
+        let jump = self.emit_jump(run, Op { a, b: mask, ..nothing() });
+        self.end_of_mask(jump);
+        true
+    }
+
+    fn loop_(&mut self, label: Label, body: &'a Block, span: Span) {
+        self.straight = false;
+        let own = self.own_mask(self.a.leaky.contains(&label) || self.a.turn_leaky.contains(&label));
+        self.open(Some(label), own, RegionKind::Plain);
+        let start = self.here();
+        self.turn(label, body);
+        let y = self.span(span);
+        match own {
+            Some(b) => {
+                let at = self.emit_jump(plain::<control::AgainIf>(), Op { b, y, ..nothing() });
+                self.ops[at].x = start;
+            }
+            None => {
+                let at = self.emit_jump(plain::<control::Again>(), Op { y, ..nothing() });
+                self.ops[at].x = start;
+            }
+        }
+        self.close(own);
+    }
+
+    /// One turn of a loop; after it the lanes of the loop's mask are to be made current again if the turn had its own.
+    fn turn(&mut self, label: Label, body: &'a Block) {
+        let own = self.own_mask(self.a.turn_leaky.contains(&label));
+        self.open(Some(label), own, RegionKind::Turn);
+        self.block(body);
+        self.close_region();
+        if let Some(mask) = own {
+            self.leaked.remove(&mask);
+            self.free_masks.push(mask);
+        }
+    }
+
+    fn for_(&mut self, label: Label, local: LocalId, start: ExprId, mut def: ForDef, body: &'a Block) {
+        self.straight = false;
+        let class = self.a.locals[local.index()];
+        let all_uniform = [def.start, def.end, def.step].iter().all(|&r| self.is_uniform_reg(r));
+        let narrow = u16::from(!is_wide(def.scalar) && def.scalar.size() == 4);
+        let n = self.loops.len() as u32;
+        // An affine local is a uniform base that moves, with the coefficients of the start.
+        let mut base = NONE;
+        if class == Class::Affine {
+            if let [Val::Affine(affine)] = self.value(start).as_slice() {
+                let mut affine = affine.clone();
+                base = self.reg(&affine.base);
+                let moving = self.alloc_permanent(true, def.scalar);
+                affine.base = Val::Reg(moving);
+                def.local = moving;
+                self.locals[local.index()] = vec![Val::Affine(affine)];
+            }
+        }
+        if def.local == NONE {
+            def.local = match self.locals[local.index()].as_slice() {
+                [Val::Reg(reg)] => *reg,
+                _ => NONE,
+            };
+        }
+        let lanes_local = !self.is_uniform_reg(def.local);
+        if all_uniform && !lanes_local {
+            let own = self.own_mask(self.a.leaky.contains(&label) || self.a.turn_leaky.contains(&label));
+            self.loops.push(def.clone());
+            let none = self.emit_jump(plain::<control::ForUniform>(), Op { y: n, ..nothing() });
+            self.open(Some(label), own, RegionKind::Plain);
+            let top = self.here();
+            self.turn(label, body);
+            if let Some(b) = own {
+                let run = self.pick::<Resume>();
+                let jump = self.emit_jump(run, Op { b, ..nothing() });
+                self.end_of_mask(jump);
+            }
+            let op = Op { d: def.local, a: def.step, c: narrow, y: n, ..nothing() };
+            let at = self.emit_jump(plain::<control::NextUniform>(), op);
+            self.ops[at].x = top;
+            if let Some(region) = self.regions.last_mut() {
+                region.ends.push(none);
+            }
+            self.close(own);
+            return;
+        }
+        let outer = self.mask;
+        let mask = self.new_mask();
+        def.mask = mask;
+        def.trips = self.alloc(Kind::Lanes);
+        self.held[def.trips as usize] += 1;
+        let trips = def.trips;
+        self.loops.push(def);
+        let c = u16::from(lanes_local);
+        let none = self.emit_jump(self.pick::<control::ForLanes>(), Op { a: base, c, y: n, ..nothing() });
+        self.mask = outer;
+        self.open(Some(label), Some(mask), RegionKind::Plain);
+        let top = self.here();
+        self.turn(label, body);
+        let at = self.emit_jump(self.pick::<control::NextLanes>(), Op { c, y: n, ..nothing() });
+        self.ops[at].x = top;
+        if let Some(region) = self.regions.last_mut() {
+            region.ends.push(none);
+        }
+        self.close(Some(mask));
+        self.held[trips as usize] -= 1;
+        self.give_back(trips);
+    }
+
+    fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>, result: Option<ExprId>, span: Span) {
+        let y = self.span(span);
+        self.whole_blocks = true;
+        match kind {
+            BarrierKind::Warp => {
+                self.emit(plain::<warp::WarpBarrier>(), Op { y, ..nothing() });
+            }
+            BarrierKind::Grid => {
+                self.emit(plain::<control::GridBarrier>(), Op { y, ..nothing() });
+            }
+            BarrierKind::Block | BarrierKind::BlockAny | BarrierKind::BlockAll | BarrierKind::BlockCount => {
+                let a = value.map_or(NONE, |v| self.regs_of(v)[0]);
+                let d = match result {
+                    Some(e) => {
+                        let reg = self.alloc_for(true, self.f.exprs[e].ty.scalar());
+                        self.bind(e, vec![Val::Reg(reg)]);
+                        reg
+                    }
+                    None => NONE,
+                };
+                self.emit(plain::<control::Barrier>(), Op { d, a, x: control::barrier_code(kind), y, ..nothing() });
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Prepared DeviceIR to flat code.
+//!
+//! - `analysis` finds what differs between lanes, `value` keeps values in registers, `expr` and `place` write the ops of
+//!   expressions and memory accesses, `flow` those of statements.
+//! - The code has two parts: a prologue, which computes what is the same for the whole run of a group (lanes of the thread's
+//!   coordinates, extents of shared memory), and the body.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::code::*;
+use super::code::Access;
+use super::control;
+use super::lanes::slow::SlowDef;
+use super::lanes::{Isa, Step, pick, plain};
+use crate::base::source::Span;
+use crate::ir::Prepared;
+use crate::ir::def::*;
+
+mod analysis;
+mod expr;
+mod flow;
+mod place;
+mod value;
+
+use analysis::{Analysis, Number};
+use flow::Region;
+use value::Val;
+
+/// Translates a kernel for an instruction set.
+pub fn compile(kernel: &Prepared, isa: Isa) -> Code {
+    let module: &Module = &kernel.module;
+    let f = &module.functions[module.kernel.body];
+    let mut c = Compiler::new(f, &module.kernel, isa);
+    c.memories();
+    c.run();
+    c.finish()
+}
+
+/// Which part ops are written to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Section {
+    Prologue,
+    Body,
+}
+
+struct Compiler<'a> {
+    f: &'a Function,
+    kernel: &'a Kernel,
+    isa: Isa,
+    a: Analysis,
+    part: Section,
+    prologue: Vec<Op>,
+    ops: Vec<Op>,
+    /// Ops of the body whose `x` is a position.
+    jumps: Vec<usize>,
+    // Registers
+    regs: Vec<RegDef>,
+    /// Values that hold each register; permanent ones are held for ever.
+    held: Vec<u32>,
+    free: Vec<Vec<Reg>>,
+    fresh: Vec<Reg>,
+    uniform_bytes: u32,
+    columns: u32,
+    kinds: Vec<value::Kind>,
+    // Values
+    vals: FxHashMap<ExprId, Vec<Val>>,
+    locals: Vec<Vec<Val>>,
+    consts: FxHashMap<(bool, u64), Reg>,
+    specials: FxHashMap<Special, Reg>,
+    /// Lanes of free affine values, made in the prologue.
+    spread: FxHashMap<ExprId, Reg>,
+    /// Reads that stand for their local's own register.
+    aliases: Vec<(ExprId, LocalId)>,
+    /// Where the next result of an expression should go.
+    target: Option<Reg>,
+    // Flow
+    number: Number,
+    masks: Vec<Reg>,
+    free_masks: Vec<MaskId>,
+    mask: MaskId,
+    regions: Vec<Region>,
+    leaked: FxHashSet<MaskId>,
+    // Tables
+    launch: Vec<(Reg, Special)>,
+    block: Vec<(Reg, Special)>,
+    memories: Vec<MemoryDef>,
+    accesses: Vec<Access>,
+    spans: Vec<Span>,
+    messages: Vec<Message>,
+    slow: Vec<SlowDef>,
+    atomics: Vec<AtomicDef>,
+    warps: Vec<WarpDef>,
+    loops: Vec<ForDef>,
+    lists: Vec<Vec<MaskId>>,
+    whole_blocks: bool,
+    straight: bool,
+    may_view: bool,
+}
+
+/// Held for ever.
+const PERMANENT: u32 = u32::MAX / 2;
+
+impl<'a> Compiler<'a> {
+    fn new(f: &'a Function, kernel: &'a Kernel, isa: Isa) -> Self {
+        let mut c = Compiler {
+            f,
+            kernel,
+            isa,
+            a: analysis::analyse(f),
+            part: Section::Body,
+            prologue: vec![],
+            ops: vec![],
+            jumps: vec![],
+            regs: vec![],
+            held: vec![],
+            free: vec![vec![]; 5],
+            fresh: vec![],
+            uniform_bytes: 0,
+            columns: 0,
+            kinds: vec![],
+            vals: FxHashMap::default(),
+            locals: vec![],
+            consts: FxHashMap::default(),
+            specials: FxHashMap::default(),
+            spread: FxHashMap::default(),
+            aliases: vec![],
+            target: None,
+            number: 0,
+            masks: vec![],
+            free_masks: vec![],
+            mask: 0,
+            regions: vec![],
+            leaked: FxHashSet::default(),
+            launch: vec![],
+            block: vec![],
+            memories: vec![],
+            accesses: vec![],
+            spans: vec![],
+            messages: vec![],
+            slow: vec![],
+            atomics: vec![],
+            warps: vec![],
+            loops: vec![],
+            lists: vec![],
+            whole_blocks: false,
+            straight: true,
+            may_view: false,
+        };
+        let all = c.new_mask();
+        debug_assert_eq!(all, 0);
+        c
+    }
+
+    fn memories(&mut self) {
+        for (_, memory) in self.f.memories.iter() {
+            let kind = match memory.space {
+                Space::Global { param, .. } | Space::Param { position: param, .. } => MemoryKind::Global(param),
+                Space::Shared => MemoryKind::Shared,
+                Space::Local => MemoryKind::Local,
+            };
+            self.memories.push(MemoryDef {
+                name: memory.name.clone(),
+                kind,
+                layout: memory.layout.clone(),
+                extents: memory.extents.clone(),
+                extent_regs: vec![NONE; memory.extents.len()],
+            });
+        }
+        self.part = Section::Prologue;
+        let mut shared = false;
+        for (id, memory) in self.f.memories.iter() {
+            shared |= memory.space == Space::Shared;
+            for (k, extent) in memory.extents.iter().enumerate() {
+                if let Extent::Dynamic(e) = extent {
+                    let val = self.value(*e);
+                    let reg = self.reg(&val[0]);
+                    self.held[reg as usize] = PERMANENT;
+                    self.memories[id.index()].extent_regs[k] = reg;
+                }
+            }
+        }
+        if shared {
+            self.whole_blocks = true;
+            let span = self.span(self.f.span);
+            self.emit(plain::<super::shared::Arrange>(), Op { y: span, ..nothing() });
+        }
+        self.part = Section::Body;
+    }
+
+    fn run(&mut self) {
+        self.make_locals();
+        let mask = if self.a.returns { self.copy_mask() } else { 0 };
+        self.regions.push(Region::new(None, mask));
+        self.block(&self.f.body);
+        self.close_region();
+        self.emit(plain::<control::End>(), nothing());
+    }
+
+    /// Joins the parts.
+    fn finish(mut self) -> Code {
+        let shift = self.prologue.len() as u32;
+        for &jump in &self.jumps {
+            self.ops[jump].x += shift;
+        }
+        let mut ops = self.prologue;
+        ops.append(&mut self.ops);
+        let threads = match self.kernel.form {
+            Form::Threads { rank } => Some(rank),
+            Form::Grid => None,
+        };
+        Code {
+            ops,
+            regs: self.regs,
+            uniform_bytes: self.uniform_bytes as usize,
+            columns: self.columns as usize,
+            masks: self.masks,
+            launch: self.launch,
+            block: self.block,
+            memories: self.memories,
+            accesses: self.accesses,
+            spans: self.spans,
+            messages: self.messages,
+            slow: self.slow,
+            atomics: self.atomics,
+            warps: self.warps,
+            loops: self.loops,
+            lists: self.lists,
+            threads,
+            cooperative: self.kernel.cooperative,
+            whole_blocks: self.whole_blocks,
+            straight: self.straight,
+        }
+    }
+
+    fn emit(&mut self, run: OpFn, op: Op) -> usize {
+        let ops = match self.part {
+            Section::Prologue => &mut self.prologue,
+            Section::Body => &mut self.ops,
+        };
+        ops.push(Op { run, ..op });
+        ops.len() - 1
+    }
+
+    /// An op of the body that jumps; its target is set later.
+    fn emit_jump(&mut self, run: OpFn, op: Op) -> usize {
+        let at = self.emit(run, op);
+        self.jumps.push(at);
+        at
+    }
+
+    fn here(&self) -> u32 {
+        self.ops.len() as u32
+    }
+
+    fn patch(&mut self, jump: usize) {
+        self.ops[jump].x = self.here();
+    }
+
+    fn pick<S: Step>(&self) -> OpFn {
+        pick::<S>(self.isa)
+    }
+
+    fn span(&mut self, span: Span) -> u32 {
+        if self.spans.last() != Some(&span) {
+            self.spans.push(span);
+        }
+        self.spans.len() as u32 - 1
+    }
+}
+
+/// An op without operands.
+fn nothing() -> Op {
+    Op { run: plain::<control::End>(), d: NONE, a: NONE, b: NONE, c: NONE, x: 0, y: 0 }
+}

@@ -1,0 +1,324 @@
+//! Values on the way through the compiler: constants, registers, affine forms; and who holds which register.
+
+use super::*;
+use crate::device::sim::lanes::{is_wide, lane_of_raw, raw_of_lane};
+use crate::lang::ops::BinaryOp;
+use crate::lang::scalar::{Scalar, Value, dynamic};
+
+/// One component of an expression's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Val {
+    /// Lane bits.
+    Const(u64),
+    Reg(Reg),
+    /// An i32 or u32.
+    Affine(Box<Affine>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Affine {
+    /// A constant or a uniform register, as are the coefficients.
+    pub base: Val,
+    pub coef: [Val; AXES],
+}
+
+pub const ZERO: Val = Val::Const(0);
+
+/// Kinds of registers that can stand in for one another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Uniform,
+    UniformWide,
+    Lanes,
+    LanesWide,
+    View,
+}
+
+impl<'a> Compiler<'a> {
+    pub fn alloc(&mut self, kind: Kind) -> Reg {
+        let reg = match self.free[kind as usize].pop() {
+            Some(reg) => reg,
+            None => self.new_reg(kind),
+        };
+        self.fresh.push(reg);
+        reg
+    }
+
+    pub fn alloc_for(&mut self, uniform: bool, scalar: Scalar) -> Reg {
+        self.alloc(match (uniform, is_wide(scalar)) {
+            (true, false) => Kind::Uniform,
+            (true, true) => Kind::UniformWide,
+            (false, false) => Kind::Lanes,
+            (false, true) => Kind::LanesWide,
+        })
+    }
+
+    /// A register that is never handed out again.
+    pub fn alloc_permanent(&mut self, uniform: bool, scalar: Scalar) -> Reg {
+        let reg = self.new_reg(match (uniform, is_wide(scalar)) {
+            (true, false) => Kind::Uniform,
+            (true, true) => Kind::UniformWide,
+            (false, false) => Kind::Lanes,
+            (false, true) => Kind::LanesWide,
+        });
+        self.held[reg as usize] = PERMANENT;
+        reg
+    }
+
+    fn new_reg(&mut self, kind: Kind) -> Reg {
+        let def = match kind {
+            Kind::Uniform | Kind::UniformWide => {
+                let offset = self.uniform_bytes;
+                self.uniform_bytes += if kind == Kind::Uniform { 64 } else { 128 };
+                RegDef::Uniform { offset }
+            }
+            Kind::Lanes | Kind::LanesWide | Kind::View => {
+                let (column, wide) = (self.columns, kind == Kind::LanesWide);
+                self.columns += 1 + u32::from(wide);
+                RegDef::Lanes { column, wide }
+            }
+        };
+        let reg = self.regs.len() as Reg;
+        self.regs.push(def);
+        self.held.push(0);
+        self.kinds.push(kind);
+        reg
+    }
+
+    pub fn is_uniform_reg(&self, reg: Reg) -> bool {
+        matches!(self.regs[reg as usize], RegDef::Uniform { .. })
+    }
+
+    pub fn is_uniform(&self, val: &Val) -> bool {
+        match val {
+            Val::Const(_) => true,
+            Val::Reg(reg) => self.is_uniform_reg(*reg),
+            Val::Affine(_) => false,
+        }
+    }
+
+    /// The registers a value is made of.
+    fn each_reg(val: &Val, f: &mut impl FnMut(Reg)) {
+        match val {
+            Val::Const(_) => {}
+            Val::Reg(reg) => f(*reg),
+            Val::Affine(affine) => {
+                Self::each_reg(&affine.base, f);
+                affine.coef.iter().for_each(|c| Self::each_reg(c, f));
+            }
+        }
+    }
+
+    /// The expression's value is this from now on.
+    pub fn bind(&mut self, e: ExprId, vals: Vec<Val>) {
+        for val in &vals {
+            Self::each_reg(val, &mut |reg| self.held[reg as usize] += 1);
+        }
+        self.vals.insert(e, vals);
+    }
+
+    /// Nobody asks for the expression any more.
+    pub fn release(&mut self, e: ExprId) {
+        let mut dropped = vec![];
+        for val in self.vals.remove(&e).unwrap_or_default() {
+            Self::each_reg(&val, &mut |reg| dropped.push(reg));
+        }
+        if let Some(reg) = self.spread.remove(&e) {
+            dropped.push(reg);
+        }
+        for reg in dropped {
+            self.held[reg as usize] -= 1;
+            if self.held[reg as usize] == 0 {
+                self.give_back(reg);
+            }
+        }
+    }
+
+    pub fn give_back(&mut self, reg: Reg) {
+        let kind = self.kinds[reg as usize];
+        if !self.free[kind as usize].contains(&reg) {
+            self.free[kind as usize].push(reg);
+        }
+    }
+
+    /// Registers of this statement that nothing came to hold.
+    pub fn drop_fresh(&mut self, mut fresh: Vec<Reg>) {
+        fresh.sort_unstable();
+        fresh.dedup();
+        for reg in fresh {
+            if self.held[reg as usize] == 0 {
+                self.give_back(reg);
+            }
+        }
+    }
+
+    pub fn const_reg(&mut self, wide: bool, bits: u64) -> Reg {
+        if let Some(&reg) = self.consts.get(&(wide, bits)) {
+            return reg;
+        }
+        let scalar = if wide { Scalar::U64 } else { Scalar::U32 };
+        let reg = self.alloc_permanent(true, scalar);
+        self.consts.insert((wide, bits), reg);
+        self.launch.push((reg, Special::Const(scalar, bits)));
+        reg
+    }
+
+    /// A uniform that the launch or the block sets.
+    pub fn special(&mut self, special: Special) -> Reg {
+        if let Some(&reg) = self.specials.get(&special) {
+            return reg;
+        }
+        let scalar = match special {
+            Special::Param(_, _, scalar) | Special::Const(scalar, _) => scalar,
+            Special::Extent(..) | Special::Id(..) => Scalar::I32,
+        };
+        let reg = self.alloc_permanent(true, scalar);
+        self.specials.insert(special, reg);
+        match special {
+            Special::Id(Id3::Block | Id3::Global, _) => self.block.push((reg, special)),
+            _ => self.launch.push((reg, special)),
+        }
+        reg
+    }
+
+    /// A value of 4 bytes as a register of either kind.
+    pub fn reg(&mut self, val: &Val) -> Reg {
+        self.reg_as(val, false)
+    }
+
+    pub fn reg_as(&mut self, val: &Val, wide: bool) -> Reg {
+        match val {
+            Val::Const(bits) => self.const_reg(wide, *bits),
+            Val::Reg(reg) => *reg,
+            Val::Affine(affine) => {
+                let affine = affine.clone();
+                let reg = self.alloc(Kind::Lanes);
+                self.spread_into(reg, &affine);
+                reg
+            }
+        }
+    }
+
+    /// The components of an expression as registers.
+    pub fn regs_of(&mut self, e: ExprId) -> Vec<Reg> {
+        let wide = is_wide(self.f.exprs[e].ty.scalar());
+        let vals = self.value(e);
+        if let ([Val::Affine(_)], Some(&reg)) = (vals.as_slice(), self.spread.get(&e)) {
+            return vec![reg];
+        }
+        if let ([Val::Affine(affine)], true) = (vals.as_slice(), self.f.exprs[e].kind.is_free()) {
+            return vec![self.spread_in_prologue(e, affine)];
+        }
+        vals.iter().map(|v| self.reg_as(v, wide)).collect()
+    }
+
+    /// A free affine value's lanes are made once, before the body.
+    fn spread_in_prologue(&mut self, e: ExprId, affine: &Affine) -> Reg {
+        let part = std::mem::replace(&mut self.part, Section::Prologue);
+        let reg = self.alloc_permanent(false, Scalar::I32);
+        self.spread_into(reg, affine);
+        self.spread.insert(e, reg);
+        self.part = part;
+        reg
+    }
+
+    /// Makes the lanes of an affine value that was just computed, if they will be wanted.
+    pub fn spread_if_wanted(&mut self, e: ExprId) {
+        if !self.a.spread[e.index()] {
+            return;
+        }
+        if let Some([Val::Affine(affine)]) = self.vals.get(&e).map(Vec::as_slice) {
+            let affine = affine.clone();
+            let reg = self.alloc(Kind::Lanes);
+            self.held[reg as usize] += 1;
+            self.spread_into(reg, &affine);
+            self.spread.insert(e, reg);
+        }
+    }
+
+    fn spread_into(&mut self, reg: Reg, affine: &Affine) {
+        let index = self.affine_index(affine);
+        let access = self.accesses.len() as u32;
+        self.accesses.push(Access {
+            memory: 0,
+            axes: vec![index],
+            offset: 0,
+            scalar: Scalar::I32,
+            regs: vec![],
+            span: 0,
+            write: false,
+            view: false,
+        });
+        let run = self.pick::<control::Spread>();
+        self.emit(run, Op { d: reg, x: access, ..nothing() });
+    }
+
+    pub fn affine_index(&mut self, affine: &Affine) -> Index {
+        let base = self.reg(&affine.base);
+        let coef = std::array::from_fn(|k| match &affine.coef[k] {
+            Val::Const(0) => Coef::Zero,
+            Val::Const(bits) => Coef::Const(*bits as i32),
+            Val::Reg(reg) => Coef::Reg(*reg),
+            Val::Affine(_) => Coef::Zero,
+        });
+        Index { base, wide: false, unsigned: false, coef }
+    }
+
+    /// The form of a value that has one: itself as a base.
+    pub fn as_affine(&self, val: &Val) -> Option<Affine> {
+        match val {
+            Val::Affine(affine) => Some((**affine).clone()),
+            _ if self.is_uniform(val) => Some(Affine { base: val.clone(), coef: [ZERO; AXES] }),
+            _ => None,
+        }
+    }
+
+    /// A uniform i32 operation of an affine form, folded where it can be.
+    fn term(&mut self, op: BinOp, a: &Val, b: &Val) -> Val {
+        match (op, a, b) {
+            (BinOp::Add | BinOp::Sub, a, &ZERO) => a.clone(),
+            (BinOp::Add, &ZERO, b) => b.clone(),
+            (BinOp::Mul, &ZERO, _) | (BinOp::Mul, _, &ZERO) => ZERO,
+            (BinOp::Mul, a, Val::Const(1)) => a.clone(),
+            (BinOp::Mul, Val::Const(1), b) => b.clone(),
+            _ => self.binary(op, Scalar::I32, a, b),
+        }
+    }
+
+    /// `a op b` in affine form, if it has one.
+    pub fn affine_binary(&mut self, op: BinOp, a: &Val, b: &Val) -> Option<Val> {
+        if self.is_uniform(a) && self.is_uniform(b) {
+            return None;
+        }
+        let (x, y) = (self.as_affine(a)?, self.as_affine(b)?);
+        let affine = match op {
+            BinOp::Add | BinOp::Sub => Affine {
+                base: self.term(op, &x.base, &y.base),
+                coef: std::array::from_fn(|k| self.term(op, &x.coef[k], &y.coef[k])),
+            },
+            BinOp::Mul => {
+                let (affine, factor) = match (self.is_uniform(a), self.is_uniform(b)) {
+                    (true, _) => (y, a),
+                    (_, true) => (x, b),
+                    _ => return None,
+                };
+                Affine {
+                    base: self.term(op, &affine.base, factor),
+                    coef: std::array::from_fn(|k| self.term(op, &affine.coef[k], factor)),
+                }
+            }
+            _ => return None,
+        };
+        Some(Val::Affine(Box::new(affine)))
+    }
+
+    /// Constants are folded, but for divisions that fault.
+    pub fn fold(op: BinaryOp, scalar: Scalar, right_scalar: Scalar, a: &Val, b: &Val) -> Option<Val> {
+        let (Val::Const(a), Val::Const(b)) = (a, b) else {
+            return None;
+        };
+        let value = |ty: Scalar, bits: u64| Value { ty, bits: raw_of_lane(ty, bits) };
+        let result = dynamic::binary(op, value(scalar, *a), value(right_scalar, *b)).ok()?;
+        Some(Val::Const(lane_of_raw(result.ty, result.bits)))
+    }
+}

@@ -1,0 +1,440 @@
+//! Jumps, loops, barriers, assertions and output.
+
+use std::sync::atomic::Ordering;
+
+use super::code::{AXES, Coef, ForDef, Op};
+use super::fault::{message, stop_at};
+use super::group::{CHUNK, Counter, Group};
+use super::lanes::slow::{read_value, write_value};
+use super::lanes::{Step, mask};
+use crate::device::FaultKind;
+use crate::lang::ops::BarrierKind;
+use crate::lang::scalar::Value;
+
+/// The group is done.
+pub struct End;
+
+impl Step for End {
+    unsafe fn step(_: &mut Group, _: *const Op) -> *const Op {
+        std::ptr::null()
+    }
+}
+
+/// To `x`.
+pub struct Jump;
+
+impl Step for Jump {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        g.at(unsafe { (*op).x })
+    }
+}
+
+/// To `x` unless the uniform `a` holds.
+pub struct JumpUnless;
+
+impl Step for JumpUnless {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe { if g.first::<u32>((*op).a) != 0 { op.add(1) } else { g.at((*op).x) } }
+    }
+}
+
+/// Back to `x`, unless something outside wants the launch to stop.
+pub struct Again;
+
+impl Step for Again {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        let o = unsafe { &*op };
+        if g.turn() { g.at(o.x) } else { interrupted(g, o.y) }
+    }
+}
+
+/// Mask `b` becomes current and, if it has lanes, the loop goes back to `x`; else on to the next op.
+pub struct AgainIf;
+
+impl Step for AgainIf {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        let o = unsafe { &*op };
+        g.enter(o.b);
+        if g.lo >= g.hi {
+            return unsafe { op.add(1) };
+        }
+        if g.turn() { g.at(o.x) } else { interrupted(g, o.y) }
+    }
+}
+
+#[cold]
+fn interrupted(g: &mut Group, span: u32) -> *const Op {
+    let limit = g.max_steps > 0 && g.steps >= g.max_steps;
+    let kind = if limit { FaultKind::StepLimit { steps: g.steps } } else { FaultKind::Interrupted };
+    let lane = g.active().next().unwrap_or(0);
+    let others = g.active_count().saturating_sub(1) as u64;
+    stop_at(g, kind, span, lane, others)
+}
+
+unsafe fn loop_def<'a>(g: &Group, op: *const Op) -> (&'a ForDef, usize) {
+    // SAFETY: the code outlives the run of its ops.
+    let n = unsafe { (*op).y } as usize;
+    (unsafe { &(&(*g.code).loops)[n] }, n)
+}
+
+/// How many turns `for i in start..end step` takes; `None` for a zero step.
+fn trips(def: &ForDef, start: Value, end: Value, step: Value) -> Option<u64> {
+    let (start, end) = (start.as_integer()?, end.as_integer()?);
+    let step = step.as_integer().filter(|&s| s != 0)?;
+    let distance = if step > 0 { end - start } else { start - end };
+    let distance = distance + i128::from(def.inclusive);
+    Some(if distance <= 0 { 0 } else { ((distance - 1) / step.abs() + 1).min(i128::from(u32::MAX)) as u64 })
+}
+
+fn trips_of_lane(g: &Group, def: &ForDef, lane: usize) -> Option<u64> {
+    let value = |reg| read_value(g, reg, def.scalar, lane);
+    trips(def, value(def.start), value(def.end), value(def.step))
+}
+
+fn add_value(g: &Group, def: &ForDef, local: u16, lane: usize, step: u16) {
+    let (value, step) = (read_value(g, local, def.scalar, lane), read_value(g, step, def.scalar, lane));
+    let bits = value.bits.wrapping_add(step.bits) & (u64::MAX >> (64 - def.scalar.bits()));
+    write_value(g, local, lane, Value { ty: def.scalar, bits });
+}
+
+/// A loop with the same bounds in all lanes: its local becomes the start; jumps to `x` if there is no turn.
+pub struct ForUniform;
+
+impl Step for ForUniform {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        let (def, n) = unsafe { loop_def(g, op) };
+        let turns = match fast_trips(g, def) {
+            Some(turns) => turns,
+            None => match trips_of_lane(g, def, 0) {
+                Some(turns) => turns,
+                None => return zero_step(g, def),
+            },
+        };
+        g.counters[n] = Counter { turn: 0, least: turns, most: turns };
+        if turns == 0 {
+            return g.at(unsafe { (*op).x });
+        }
+        for lane in 0..CHUNK {
+            write_value(g, def.local, lane, read_value(g, def.start, def.scalar, lane));
+        }
+        unsafe { op.add(1) }
+    }
+}
+
+/// The common case: i32 and a step of one.
+fn fast_trips(g: &Group, def: &ForDef) -> Option<u64> {
+    if def.scalar != crate::lang::scalar::Scalar::I32 {
+        return None;
+    }
+    // SAFETY: the loop's registers hold i32.
+    unsafe {
+        let step = i64::from(g.first::<i32>(def.step));
+        let distance = i64::from(g.first::<i32>(def.end)) - i64::from(g.first::<i32>(def.start));
+        let distance = distance + i64::from(def.inclusive);
+        (step > 0).then(|| if distance <= 0 { 0 } else { ((distance + step - 1) / step) as u64 })
+    }
+}
+
+/// The next turn of such a loop, at `x`.
+pub struct NextUniform;
+
+impl Step for NextUniform {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let counter = g.counters.get_unchecked_mut(o.y as usize);
+            counter.turn += 1;
+            if counter.turn >= counter.most {
+                return op.add(1);
+            }
+            // `c` tells the common case of a 4-byte local.
+            if o.c == 1 {
+                let next = g.first::<i32>(o.d).wrapping_add(g.first::<i32>(o.a));
+                g.splat(o.d, next);
+            } else {
+                let (def, _) = loop_def(g, op);
+                (0..CHUNK).for_each(|lane| add_value(g, def, o.d, lane, o.a));
+            }
+            if g.turn() { g.at(o.x) } else { interrupted(g, loop_def(g, op).0.span) }
+        }
+    }
+}
+
+#[cold]
+fn zero_step(g: &mut Group, def: &ForDef) -> *const Op {
+    let zero = |lane: &usize| read_value(g, def.step, def.scalar, *lane).bits == 0;
+    let lane = g.active().find(zero).unwrap_or(0);
+    let others = (g.active().filter(zero).count() as u64).saturating_sub(1);
+    stop_at(g, FaultKind::ZeroStep, def.span, lane, others)
+}
+
+/// A loop whose number of turns differs between lanes. Its mask starts as the current one without the lanes that take none;
+/// jumps to `x` if that leaves nobody. `c` is 1 if the local is a lane register (else it is, or is based on, a uniform).
+pub struct ForLanes;
+
+impl Step for ForLanes {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (def, n) = loop_def(g, op);
+            let (mut least, mut most) = (u64::MAX, 0);
+            let lanes: Vec<usize> = g.active().collect();
+            for &lane in &lanes {
+                let Some(turns) = trips_of_lane(g, def, lane) else {
+                    return zero_step(g, def);
+                };
+                (least, most) = (least.min(turns), most.max(turns));
+                g.set_lane::<u32>(def.trips, lane, turns as u32);
+            }
+            g.counters[n] = Counter { turn: 0, least, most };
+            if most == 0 {
+                return g.at(o.x);
+            }
+            if o.c == 1 {
+                for &lane in &lanes {
+                    write_value(g, def.local, lane, read_value(g, def.start, def.scalar, lane));
+                }
+            } else {
+                // `a` is the base that `start` adds multiples of the coordinates to.
+                for lane in 0..CHUNK {
+                    write_value(g, def.local, lane, read_value(g, o.a, def.scalar, lane));
+                }
+            }
+            mask::CopyMask::step(g, &Op { b: def.mask, ..*op });
+            if least == 0 {
+                still_turning(g, def, 0);
+            }
+            op.add(1)
+        }
+    }
+}
+
+/// Takes the lanes that have had all their turns out of the loop's mask, and enters it.
+unsafe fn still_turning(g: &mut Group, def: &ForDef, turn: u64) {
+    unsafe {
+        g.enter(def.mask);
+        let lanes = g.mask.cast_mut();
+        let (mut lo, mut hi, mut full) = (usize::MAX, 0, g.full);
+        for chunk in g.lo..g.hi {
+            let mut m = super::lanes::load::<u32>(lanes.cast(), 4 * CHUNK, chunk);
+            let trips = super::lanes::load::<u32>(g.slot(def.trips).ptr, 4 * CHUNK, chunk);
+            let mut any = 0;
+            let mut lost = 0;
+            for i in 0..CHUNK {
+                let stays = m[i] & if u64::from(trips[i]) > turn { !0 } else { 0 };
+                lost |= m[i] ^ stays;
+                m[i] = stays;
+                any |= stays;
+            }
+            super::lanes::store(lanes.cast(), 4 * CHUNK, chunk, m);
+            full &= lost == 0;
+            if any != 0 {
+                lo = lo.min(chunk);
+                hi = chunk + 1;
+            }
+        }
+        let info = super::group::MaskInfo { lo: lo.min(hi) as u32, hi: hi as u32, full: full && hi > 0 };
+        g.masks[def.mask as usize] = info;
+        g.enter(def.mask);
+    }
+}
+
+/// The next turn of such a loop, at `x`.
+pub struct NextLanes;
+
+impl Step for NextLanes {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (def, n) = loop_def(g, op);
+            g.counters[n].turn += 1;
+            let counter = g.counters[n];
+            if counter.turn >= counter.most {
+                return op.add(1);
+            }
+            if counter.turn >= counter.least {
+                still_turning(g, def, counter.turn);
+            } else {
+                g.enter(def.mask);
+            }
+            if g.lo >= g.hi {
+                return op.add(1);
+            }
+            if o.c == 1 {
+                let lanes = g.lo * CHUNK..g.hi * CHUNK;
+                lanes.for_each(|lane| add_value(g, def, def.local, lane, def.step));
+            } else {
+                (0..CHUNK).for_each(|lane| add_value(g, def, def.local, lane, def.step));
+            }
+            if g.turn() { g.at(o.x) } else { interrupted(g, def.span) }
+        }
+    }
+}
+
+/// An affine value's lanes: `d = base + Σ coef·coordinate` by the index of access `x`.
+pub struct Spread;
+
+impl Step for Spread {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let index = &(&(*g.code).accesses).get_unchecked(o.x as usize).axes[0];
+            let coef = |d: usize| match index.coef[d] {
+                Coef::Zero => 0,
+                Coef::Const(c) => c,
+                Coef::Reg(r) => g.first::<i32>(r),
+            };
+            let step: [i32; AXES] = std::array::from_fn(coef);
+            let to = g.slot(o.d).ptr.cast::<i32>();
+            let start = g.first::<i32>(index.base);
+            let mut lane = 0;
+            let [nx, ny, nz, nw] = g.shape;
+            for w in 0..nw as i32 {
+                for z in 0..nz as i32 {
+                    for y in 0..ny as i32 {
+                        let row = step[3].wrapping_mul(w).wrapping_add(step[2].wrapping_mul(z));
+                        let row = start.wrapping_add(row).wrapping_add(step[1].wrapping_mul(y));
+                        for x in 0..nx {
+                            to.add(lane + x).write(row.wrapping_add(step[0].wrapping_mul(x as i32)));
+                        }
+                        lane += nx;
+                    }
+                }
+            }
+            op.add(1)
+        }
+    }
+}
+
+/// `lane_idx` (`x` is 0) or `warp_idx`.
+pub struct WarpIds;
+
+impl Step for WarpIds {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let block = g.lanes / g.shape[3];
+            for lane in 0..g.lanes {
+                let thread = lane % block;
+                g.set_lane(o.d, lane, (if o.x == 0 { thread % 32 } else { thread / 32 }) as i32);
+            }
+            op.add(1)
+        }
+    }
+}
+
+/// A block barrier: every thread has to be here. `x` is the kind; `a` the condition and `d` the uniform result, if any.
+pub struct Barrier;
+
+impl Step for Barrier {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            if !g.full {
+                return diverged(g, barrier_name(o.x), o.y);
+            }
+            if o.a != super::code::NONE {
+                let holding = mask::count(g, o.a);
+                let all = if g.slot(o.a).stride == 0 { holding.min(1) * g.lanes } else { holding };
+                let flag = |b: bool| if b { !0u32 } else { 0 };
+                let result = match o.x {
+                    1 => flag(all > 0),
+                    2 => flag(all == g.lanes),
+                    _ => all as u32,
+                };
+                if o.d != super::code::NONE {
+                    g.splat(o.d, result);
+                }
+            }
+            op.add(1)
+        }
+    }
+}
+
+pub fn barrier_code(kind: BarrierKind) -> u32 {
+    match kind {
+        BarrierKind::Block => 0,
+        BarrierKind::BlockAny => 1,
+        BarrierKind::BlockAll => 2,
+        BarrierKind::BlockCount => 3,
+        BarrierKind::Warp => 4,
+        BarrierKind::Grid => 5,
+    }
+}
+
+fn barrier_name(code: u32) -> &'static str {
+    ["barrier", "barrier_any", "barrier_all", "barrier_count", "warp_barrier", "grid_barrier"]
+        .get(code as usize)
+        .copied()
+        .unwrap_or("barrier")
+}
+
+#[cold]
+pub fn diverged(g: &mut Group, what: &'static str, span: u32) -> *const Op {
+    let lane = g.active().next().unwrap_or(0);
+    let arrived = g.active_count() as u32;
+    let kind = FaultKind::Divergence { what, arrived, expected: g.lanes as u32, elsewhere: None };
+    stop_at(g, kind, span, lane, u64::from(arrived).saturating_sub(1))
+}
+
+/// Waits for all blocks: the group pauses here and goes on at the next op.
+pub struct GridBarrier;
+
+impl Step for GridBarrier {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        let o = unsafe { &*op };
+        if !g.full {
+            return diverged(g, "grid_barrier", o.y);
+        }
+        g.resume = unsafe { op.add(1) };
+        std::ptr::null()
+    }
+}
+
+/// A fence between ordinary accesses of different workers.
+pub struct Fence;
+
+impl Step for Fence {
+    unsafe fn step(_: &mut Group, op: *const Op) -> *const Op {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        unsafe { op.add(1) }
+    }
+}
+
+/// Every active lane holds `a`, or the message `x` is the fault.
+pub struct Assert;
+
+impl Step for Assert {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let slot = g.slot(o.a);
+            let fails =
+                |&l: &usize| *slot.ptr.add(l / CHUNK * slot.stride).cast::<u32>().add(l % CHUNK) == 0;
+            let mut failing = g.active().filter(fails);
+            let Some(lane) = failing.next() else {
+                return op.add(1);
+            };
+            let others = failing.count() as u64;
+            let text = message(g, &g.code().messages[o.x as usize], lane);
+            stop_at(g, FaultKind::Assert { message: text }, o.y, lane, others)
+        }
+    }
+}
+
+/// One line for each active lane.
+pub struct Print;
+
+impl Step for Print {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        let o = unsafe { &*op };
+        let mut text = String::new();
+        for lane in g.active() {
+            text.push_str(&message(g, &g.code().messages[o.x as usize], lane));
+            text.push('\n');
+        }
+        g.printed.push_str(&text);
+        unsafe { op.add(1) }
+    }
+}

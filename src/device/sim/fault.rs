@@ -1,0 +1,77 @@
+//! From a lane that cannot go on to a [`Fault`].
+
+use super::code::{Message, MessagePart, Op};
+use super::group::Group;
+use super::lanes::slow::read_value;
+use crate::device::{Extents, Fault, FaultKind};
+use crate::lang::scalar::format;
+
+/// Why a group stopped.
+#[derive(Debug)]
+pub struct Stop {
+    pub kind: FaultKind,
+    /// Into the code's spans.
+    pub span: u32,
+    pub lane: usize,
+    pub others: u64,
+}
+
+/// Stops the group; the first fault stays.
+#[cold]
+pub fn stop_at(g: &mut Group, kind: FaultKind, span: u32, lane: usize, others: u64) -> *const Op {
+    g.stopped.get_or_insert_with(|| Box::new(Stop { kind, span, lane, others }));
+    std::ptr::null()
+}
+
+/// The text of a message for one lane.
+pub fn message(g: &Group, message: &Message, lane: usize) -> String {
+    let mut text = String::new();
+    for part in &message.parts {
+        match part {
+            MessagePart::Text(t) => text.push_str(t),
+            MessagePart::Value(regs, scalar, spec) => {
+                let show = |&reg| {
+                    let value = read_value(g, reg, *scalar, lane);
+                    format::format(value, spec).unwrap_or_else(|_| format::plain(value))
+                };
+                match regs.as_slice() {
+                    [one] => text.push_str(&show(one)),
+                    many => {
+                        text.push('(');
+                        text.push_str(&many.iter().map(show).collect::<Vec<_>>().join(", "));
+                        text.push(')');
+                    }
+                }
+            }
+        }
+    }
+    text
+}
+
+/// The fault of a stopped group in the terms of the launch.
+pub fn fault(g: &Group, stop: Stop, extents: &Extents) -> Fault {
+    let span = g.code().spans.get(stop.span as usize).copied().unwrap_or_default();
+    let [x, y, z, batch] = g.coordinates(stop.lane).map(|c| c as u32);
+    let mut fault = Fault {
+        kind: stop.kind,
+        span,
+        trace: vec![],
+        block: g.block,
+        thread: [x, y, z],
+        index: None,
+        others: stop.others,
+        output: String::new(),
+    };
+    match extents {
+        Extents::Grid { .. } => fault.block[0] += batch,
+        Extents::Threads(_) => {
+            let rank = g.code().threads.unwrap_or(1) as usize;
+            let first = g.first_index;
+            let index = [first[2] + z, first[1] + y, first[0] + x];
+            fault.index = Some(index[3 - rank.clamp(1, 3)..].to_vec());
+            fault.block = [0; 3];
+            fault.thread = [0; 3];
+        }
+    }
+    fault
+}

@@ -1,0 +1,236 @@
+//! The memory of one group: registers, local and shared arrays, and the tables that point to them. A worker reuses one frame
+//! for all groups it runs; a cooperative launch has one frame per block.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+
+use super::code::{AXES, Code, MemoryKind, RegDef, Special};
+use super::geometry::Geometry;
+use super::group::{CHUNK, Counter, Group, MaskInfo, Slot};
+use super::lanes::{is_wide, lane_of_raw, mask};
+use super::memory::MemoryRt;
+use super::shared;
+use crate::device::Control;
+use crate::ir::def::{Extent, Id3};
+use crate::lang::scalar::{Scalar, Value};
+
+/// An argument as the workers see it.
+pub enum Binding {
+    Value(Vec<Value>),
+    Array { ptr: *mut u8, len: usize, shape: Vec<u32> },
+}
+
+/// Everything that groups of one launch share.
+pub struct Launch<'a> {
+    pub code: &'a Code,
+    pub geometry: Geometry,
+    pub bindings: Vec<Binding>,
+    pub control: &'a Control,
+}
+
+// SAFETY: the pointers are to buffers that the launch borrows mutably; what workers do with them, `memory` explains.
+unsafe impl Sync for Launch<'_> {}
+
+/// Bytes at 64.
+struct Area {
+    ptr: *mut u8,
+    layout: Layout,
+}
+
+impl Area {
+    fn new(size: usize) -> Area {
+        let layout = Layout::from_size_align(size.max(64), 64).unwrap_or(Layout::new::<[u64; 8]>());
+        // SAFETY: the size is not zero.
+        let ptr = unsafe { alloc(layout) };
+        if ptr.is_null() {
+            handle_alloc_error(layout)
+        }
+        Area { ptr, layout }
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.ptr, self.layout) }
+    }
+}
+
+pub struct Frame<'a> {
+    pub group: Group,
+    launch: &'a Launch<'a>,
+    _area: Area,
+    _slots: Vec<Slot>,
+    _homes: Vec<Slot>,
+    _memories: Vec<MemoryRt>,
+}
+
+/// Bytes of padding between the columns of lanes, so that equal lanes of different registers lie in different cache sets.
+const GAP: usize = 64;
+
+impl<'a> Frame<'a> {
+    pub fn new(launch: &'a Launch<'a>) -> Frame<'a> {
+        let code = launch.code;
+        let lanes = launch.geometry.max_lanes.next_multiple_of(CHUNK);
+        let column = 4 * lanes;
+        let uniform_bytes = code.uniform_bytes;
+        let local: usize = code.memories.iter().map(|m| local_columns(m) * column).sum();
+        let has_shared = code.memories.iter().any(|m| m.kind == MemoryKind::Shared);
+        let shared_bytes = if has_shared { shared::LIMIT.next_multiple_of(64) } else { 0 };
+        let registers = code.columns * (column + GAP);
+        let area = Area::new(uniform_bytes + registers + local + shared_bytes);
+        let lane_base = area.ptr.wrapping_add(uniform_bytes);
+        let slot = |def: &RegDef| match *def {
+            RegDef::Uniform { offset } => Slot { ptr: area.ptr.wrapping_add(offset as usize), stride: 0 },
+            RegDef::Lanes { column: c, wide } => Slot {
+                ptr: lane_base.wrapping_add(c as usize * (column + GAP)),
+                stride: if wide { 8 * CHUNK } else { 4 * CHUNK },
+            },
+        };
+        let mut slots: Vec<Slot> = code.regs.iter().map(slot).collect();
+        let homes = slots.clone();
+        let mut local_ptr = lane_base.wrapping_add(registers);
+        let mut memories = vec![];
+        for def in &code.memories {
+            memories.push(match def.kind {
+                MemoryKind::Global(param) => global(&launch.bindings, param, def.layout.size),
+                MemoryKind::Local => {
+                    let memory = local_memory(def, local_ptr, column);
+                    local_ptr = local_ptr.wrapping_add(local_columns(def) * column);
+                    memory
+                }
+                MemoryKind::Shared => MemoryRt { ptr: area.ptr, len: 0, axes: vec![], shared: true, unit: 1 },
+            });
+        }
+        let group = Group {
+            slots: slots.as_mut_ptr(),
+            lo: 0,
+            hi: 0,
+            mask: std::ptr::null(),
+            full: true,
+            lanes: 0,
+            column_chunks: lanes / CHUNK,
+            shape: [0; AXES],
+            memories: memories.as_mut_ptr(),
+            homes: homes.as_ptr(),
+            masks: vec![MaskInfo::default(); code.masks.len()],
+            counters: vec![Counter::default(); code.loops.len()],
+            ops: code.ops.as_ptr(),
+            code,
+            shared: local_ptr,
+            ticks: 0,
+            granted: 0,
+            steps: 0,
+            max_steps: launch.control.max_steps,
+            stop: &*launch.control.stop,
+            block: [0; 3],
+            first_index: [0; 3],
+            stopped: None,
+            printed: String::new(),
+            resume: std::ptr::null(),
+        };
+        let mut frame = Frame { group, launch, _area: area, _slots: slots, _homes: homes, _memories: memories };
+        frame.set_launch_registers();
+        frame
+    }
+
+    fn set_launch_registers(&mut self) {
+        let launch = self.launch;
+        for &(reg, special) in &launch.code.launch {
+            let (scalar, bits) = match special {
+                Special::Const(scalar, bits) => (scalar, bits),
+                Special::Param(p, k, scalar) => (scalar, lane_of_raw(scalar, param(&launch.bindings, p, k))),
+                Special::Extent(memory, axis) => {
+                    let extent = self._memories[memory as usize].axes.get(axis as usize).map_or(0, |a| a.extent);
+                    (Scalar::I32, extent as u64)
+                }
+                Special::Id(Id3::BlockDim, axis) => (Scalar::I32, launch.geometry.block[axis as usize].into()),
+                Special::Id(_, axis) => (Scalar::I32, launch.geometry.grid[axis as usize].into()),
+            };
+            // SAFETY: launch registers are uniforms of their scalar's width.
+            unsafe {
+                if is_wide(scalar) { self.group.splat(reg, bits) } else { self.group.splat(reg, bits as u32) }
+            }
+        }
+    }
+
+    /// Gets ready to run a group from its first op.
+    pub fn start(&mut self, number: u64) {
+        let geometry = &self.launch.geometry;
+        let unit = geometry.unit(number);
+        let g = &mut self.group;
+        let lanes: usize = unit.shape.iter().product();
+        if lanes != g.lanes || unit.shape != g.shape {
+            (g.lanes, g.shape) = (lanes, unit.shape);
+            mask::all_lanes(g);
+        }
+        (g.block, g.first_index) = (unit.block, unit.first_index);
+        for &(reg, special) in &self.launch.code.block {
+            let value = match special {
+                Special::Id(Id3::Block, axis) => unit.block[axis as usize],
+                Special::Id(_, axis) => unit.first_index[axis as usize],
+                _ => 0,
+            };
+            // SAFETY: block registers are uniform i32.
+            unsafe { g.splat(reg, value) };
+        }
+        g.steps = 0;
+        g.grant_turns();
+        g.enter(0);
+        g.resume = g.ops;
+    }
+
+    /// Runs to the end, a grid barrier or a fault.
+    pub fn run(&mut self) {
+        let g = &mut self.group;
+        let mut op = std::mem::replace(&mut g.resume, std::ptr::null());
+        // SAFETY: the compiler ends the code with an op that returns null, and jumps stay inside.
+        unsafe {
+            while !op.is_null() {
+                op = ((*op).run)(g, op);
+            }
+        }
+    }
+
+    /// Whether it waits at a grid barrier.
+    pub fn waits(&self) -> bool {
+        !self.group.resume.is_null()
+    }
+}
+
+fn param(bindings: &[Binding], p: u32, k: u8) -> u64 {
+    match bindings.get(p as usize) {
+        Some(Binding::Value(values)) => values.get(k as usize).map_or(0, |v| v.bits),
+        _ => 0,
+    }
+}
+
+fn global(bindings: &[Binding], param: u32, size: usize) -> MemoryRt {
+    match bindings.get(param as usize) {
+        Some(Binding::Array { ptr, len, shape }) => {
+            MemoryRt { ptr: *ptr, len: *len, axes: MemoryRt::axes(shape, size), shared: false, unit: 1 }
+        }
+        _ => MemoryRt { ptr: std::ptr::null_mut(), len: 0, axes: vec![], shared: false, unit: 1 },
+    }
+}
+
+/// 4-byte lane columns of a local array.
+fn local_columns(def: &super::code::MemoryDef) -> usize {
+    if def.kind != MemoryKind::Local {
+        return 0;
+    }
+    known(def).iter().map(|&n| n as usize).product::<usize>() * element_columns(def)
+}
+
+fn element_columns(def: &super::code::MemoryDef) -> usize {
+    def.layout.leaves.iter().map(|l| l.ty.lanes() as usize * if is_wide(l.ty.scalar()) { 2 } else { 1 }).sum()
+}
+
+fn known(def: &super::code::MemoryDef) -> Vec<u32> {
+    let known = |e: &Extent| if let Extent::Known(n) = e { *n } else { 0 };
+    def.extents.iter().map(known).collect()
+}
+
+fn local_memory(def: &super::code::MemoryDef, ptr: *mut u8, column: usize) -> MemoryRt {
+    let axes = MemoryRt::axes(&known(def), element_columns(def) * column);
+    MemoryRt { ptr, len: local_columns(def) * column, axes, shared: true, unit: column }
+}

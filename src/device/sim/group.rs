@@ -1,0 +1,203 @@
+//! The state of one lane group: the lanes of a block (or a row of a `threads` launch) that run in lockstep.
+//!
+//! # Safety
+//! Ops work on raw pointers into areas that the group owns (registers, shared and local memory) and into the launch's
+//! buffers. The compiler guarantees that an op's register numbers are in range and that 8-byte ops get 8-byte registers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::code::{AXES, Code, Op, Reg};
+use super::fault::Stop;
+use super::memory::MemoryRt;
+
+/// Lanes per chunk: the unit of every loop over lanes.
+pub const CHUNK: usize = 16;
+/// The largest group.
+pub const MAX_LANES: usize = 1024;
+
+/// Where a register lies.
+#[derive(Clone, Copy)]
+pub struct Slot {
+    pub ptr: *mut u8,
+    /// Bytes from chunk to chunk; 0 for a uniform.
+    pub stride: usize,
+}
+
+/// Which chunks of a mask hold active lanes, and whether all lanes are active.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MaskInfo {
+    pub lo: u32,
+    pub hi: u32,
+    pub full: bool,
+}
+
+impl MaskInfo {
+    pub fn is_empty(self) -> bool {
+        self.lo >= self.hi
+    }
+}
+
+/// The turns of a running `For` loop.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counter {
+    pub turn: u64,
+    /// All lanes take this many turns,
+    pub least: u64,
+    /// and none more than this.
+    pub most: u64,
+}
+
+pub struct Group {
+    pub slots: *mut Slot,
+    /// Chunks of the current mask.
+    pub lo: usize,
+    pub hi: usize,
+    /// Lanes of the current mask: `u32`s of 0 or !0.
+    pub mask: *const u32,
+    /// All lanes that exist are active.
+    pub full: bool,
+    pub lanes: usize,
+    /// Chunks that a register has room for.
+    pub column_chunks: usize,
+    /// Extents along x, y, z, and blocks.
+    pub shape: [usize; AXES],
+    pub memories: *mut MemoryRt,
+    /// Where registers lie when they do not view memory.
+    pub homes: *const Slot,
+    pub masks: Vec<MaskInfo>,
+    pub counters: Vec<Counter>,
+    pub ops: *const Op,
+    pub shared: *mut u8,
+    pub code: *const Code,
+    /// Loop turns until the next look at the outside.
+    pub ticks: u32,
+    pub granted: u32,
+    pub steps: u64,
+    pub max_steps: u64,
+    pub stop: *const AtomicBool,
+    /// The block, the first one of a batch.
+    pub block: [u32; 3],
+    /// x, y, z of the first lane, over the whole launch.
+    pub first_index: [u32; 3],
+    pub stopped: Option<Box<Stop>>,
+    pub printed: String,
+    /// Where to go on after a grid barrier.
+    pub resume: *const Op,
+}
+
+/// Loop turns between two looks at the stop flag.
+pub const TICKS: u32 = 256;
+
+impl Group {
+    /// # Safety
+    /// `reg` is a register of the code.
+    #[inline(always)]
+    pub unsafe fn slot(&self, reg: Reg) -> Slot {
+        unsafe { *self.slots.add(reg as usize) }
+    }
+
+    pub fn code(&self) -> &Code {
+        // SAFETY: the launch keeps the code alive while groups run.
+        unsafe { &*self.code }
+    }
+
+    /// The first lane of a register.
+    ///
+    /// # Safety
+    /// The register holds lanes of `T`'s size.
+    #[inline(always)]
+    pub unsafe fn first<T: Copy>(&self, reg: Reg) -> T {
+        unsafe { self.slot(reg).ptr.cast::<T>().read() }
+    }
+
+    /// Sets all lanes of a uniform register.
+    ///
+    /// # Safety
+    /// The register is uniform and holds lanes of `T`'s size.
+    #[inline(always)]
+    pub unsafe fn splat<T: Copy>(&self, reg: Reg, value: T) {
+        unsafe { self.slot(reg).ptr.cast::<[T; CHUNK]>().write_unaligned([value; CHUNK]) }
+    }
+
+    /// One lane of a register (uniform or not).
+    ///
+    /// # Safety
+    /// As [`Group::first`]; `lane` is below the padded lane count.
+    #[inline(always)]
+    pub unsafe fn lane<T: Copy>(&self, reg: Reg, lane: usize) -> T {
+        unsafe {
+            let slot = self.slot(reg);
+            slot.ptr.add(lane / CHUNK * slot.stride).cast::<T>().add(lane % CHUNK).read_unaligned()
+        }
+    }
+
+    /// # Safety
+    /// As [`Group::lane`].
+    #[inline(always)]
+    pub unsafe fn set_lane<T: Copy>(&self, reg: Reg, lane: usize, value: T) {
+        unsafe {
+            let slot = self.slot(reg);
+            slot.ptr.add(lane / CHUNK * slot.stride).cast::<T>().add(lane % CHUNK).write_unaligned(value)
+        }
+    }
+
+    /// The op at a position, to jump to.
+    #[inline(always)]
+    pub fn at(&self, position: u32) -> *const Op {
+        self.ops.wrapping_add(position as usize)
+    }
+
+    #[inline(always)]
+    pub fn is_active(&self, lane: usize) -> bool {
+        // SAFETY: masks have room for the padded lanes.
+        lane < self.lanes && (self.full || unsafe { *self.mask.add(lane) != 0 })
+    }
+
+    /// The active lanes, ascending.
+    pub fn active(&self) -> impl Iterator<Item = usize> + '_ {
+        (self.lo * CHUNK..(self.hi * CHUNK).min(self.lanes)).filter(|&l| self.is_active(l))
+    }
+
+    pub fn active_count(&self) -> usize {
+        self.active().count()
+    }
+
+    /// x, y, z of a lane in its group.
+    pub fn coordinates(&self, lane: usize) -> [usize; AXES] {
+        let [x, y, z, _] = self.shape;
+        [lane % x, lane / x % y, lane / x / y % z, lane / x / y / z]
+    }
+
+    /// Makes a mask the current one.
+    #[inline(always)]
+    pub fn enter(&mut self, mask: u16) {
+        let info = self.masks[mask as usize];
+        (self.lo, self.hi, self.full) = (info.lo as usize, info.hi as usize, info.full);
+        // SAFETY: masks are registers of the code.
+        self.mask = unsafe { self.slot(self.code().masks[mask as usize]).ptr.cast() };
+    }
+
+    /// Counts a loop turn; false if the run has to stop.
+    #[inline(always)]
+    pub fn turn(&mut self) -> bool {
+        self.ticks -= 1;
+        self.ticks > 0 || self.look_outside()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_outside(&mut self) -> bool {
+        self.steps += u64::from(self.granted);
+        // SAFETY: the flag lives as long as the launch.
+        let stopped = unsafe { (*self.stop).load(Ordering::Relaxed) };
+        self.grant_turns();
+        self.ticks > 0 && !stopped
+    }
+
+    /// Sets when to look outside next.
+    pub fn grant_turns(&mut self) {
+        let left = if self.max_steps == 0 { u64::MAX } else { self.max_steps.saturating_sub(self.steps) };
+        self.granted = left.min(u64::from(TICKS)) as u32;
+        self.ticks = self.granted;
+    }
+}

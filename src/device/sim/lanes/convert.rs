@@ -1,0 +1,159 @@
+//! Moves, conversions and selections.
+
+use std::marker::PhantomData;
+
+use super::{Fn1, Isa, Lane, Map1, Step, chunks, load, pick, store};
+use crate::device::sim::code::{Op, OpFn};
+use crate::device::sim::group::{CHUNK, Group};
+use crate::lang::scalar::Scalar;
+
+/// Conversion to `T`.
+pub struct To<T>(PhantomData<T>);
+
+impl<A: Lane, T: Lane> Fn1<A> for To<T> {
+    type Out = T;
+    #[inline(always)]
+    fn call(a: A) -> T {
+        a.to()
+    }
+}
+
+/// `f32` and `f64` to `i32`, saturating, in a form that becomes vector code.
+pub struct ToI32;
+
+impl Fn1<f32> for ToI32 {
+    type Out = i32;
+    #[inline(always)]
+    fn call(a: f32) -> i32 {
+        // SAFETY: the operand is replaced where it does not fit.
+        let fits = a >= -2147483648.0 && a < 2147483648.0;
+        let whole: i32 = unsafe { (if fits { a } else { 0.0 }).to_int_unchecked() };
+        let limit = if a < 0.0 { i32::MIN } else if a > 0.0 { i32::MAX } else { 0 };
+        if fits { whole } else { limit }
+    }
+}
+
+/// The loop of a conversion.
+pub fn convert(from: Scalar, to: Scalar, isa: Isa) -> Option<OpFn> {
+    use Scalar::*;
+    Some(match (from, to) {
+        (I32 | I16 | I8, F32) => pick::<Map1<i32, To<f32>>>(isa),
+        (U32 | U16 | U8, F32) => pick::<Map1<u32, To<f32>>>(isa),
+        (F32, I32) => pick::<Map1<f32, ToI32>>(isa),
+        (F32, U32) => pick::<Map1<f32, To<u32>>>(isa),
+        (F32, F64) => pick::<Map1<f32, To<f64>>>(isa),
+        (F64, F32) => pick::<Map1<f64, To<f32>>>(isa),
+        (I32 | I16 | I8, F64) => pick::<Map1<i32, To<f64>>>(isa),
+        (U32 | U16 | U8, F64) => pick::<Map1<u32, To<f64>>>(isa),
+        (F64, I32) => pick::<Map1<f64, To<i32>>>(isa),
+        (I32 | I16 | I8, I64 | U64) => pick::<Map1<i32, To<i64>>>(isa),
+        (U32 | U16 | U8, I64 | U64) => pick::<Map1<u32, To<i64>>>(isa),
+        (I64 | U64, I32 | U32) => pick::<Map1<u64, To<u32>>>(isa),
+        (I64, F64) => pick::<Map1<i64, To<f64>>>(isa),
+        (I8 | I16 | I32 | U8 | U16 | U32, I8) => pick::<Map1<i32, To<i8>>>(isa),
+        (I8 | I16 | I32 | U8 | U16 | U32, U8) => pick::<Map1<u32, To<u8>>>(isa),
+        (I8 | I16 | I32 | U8 | U16 | U32, I16) => pick::<Map1<i32, To<i16>>>(isa),
+        (I8 | I16 | I32 | U8 | U16 | U32, U16) => pick::<Map1<u32, To<u16>>>(isa),
+        (Bool, I8 | I16 | I32 | U8 | U16 | U32) => pick::<Map1<bool, To<i32>>>(isa),
+        (Bool, F32) => pick::<Map1<bool, To<f32>>>(isa),
+        (I8 | I16 | I32 | U8 | U16 | U32, Bool) => pick::<Map1<u32, To<bool>>>(isa),
+        (F16, F32) => pick::<Map1<crate::lang::scalar::f16, To<f32>>>(isa),
+        (Bf16, F32) => pick::<Map1<crate::lang::scalar::bf16, To<f32>>>(isa),
+        (F32, F16) => pick::<Map1<f32, To<crate::lang::scalar::f16>>>(isa),
+        (F32, Bf16) => pick::<Map1<f32, To<crate::lang::scalar::bf16>>>(isa),
+        _ => return None,
+    })
+}
+
+/// Whether a conversion leaves the lanes' bits as they are.
+pub fn is_free(from: Scalar, to: Scalar) -> bool {
+    use Scalar::*;
+    let same = |a: &[Scalar]| a.contains(&from) && a.contains(&to);
+    from == to
+        || same(&[I32, U32])
+        || same(&[I64, U64])
+        || matches!((from, to), (I8 | I16 | U8 | U16, I32 | U32) | (I8, I16) | (U8, U16 | I16))
+}
+
+/// `d = a`, 4 or 8 bytes a lane.
+pub struct Copy<T>(PhantomData<T>);
+
+impl<T: std::marker::Copy> Step for Copy<T> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (d, a) = (g.slot(o.d), g.slot(o.a));
+            for chunk in chunks(g, d.stride) {
+                store(d.ptr, d.stride, chunk, load::<T>(a.ptr, a.stride, chunk));
+            }
+            op.add(1)
+        }
+    }
+}
+
+/// `d = a` in the active lanes.
+pub struct Blend<T>(PhantomData<T>);
+
+impl<T: std::marker::Copy + Default> Step for Blend<T> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (d, a) = (g.slot(o.d), g.slot(o.a));
+            if g.full {
+                for chunk in chunks(g, d.stride) {
+                    store(d.ptr, d.stride, chunk, load::<T>(a.ptr, a.stride, chunk));
+                }
+                return op.add(1);
+            }
+            let mask = g.mask.cast_mut().cast();
+            for chunk in g.lo..g.hi {
+                let m = load::<u32>(mask, 4 * CHUNK, chunk);
+                let new = load::<T>(a.ptr, a.stride, chunk);
+                let mut r = load::<T>(d.ptr, d.stride, chunk);
+                for i in 0..CHUNK {
+                    r[i] = if m[i] != 0 { new[i] } else { r[i] };
+                }
+                store(d.ptr, d.stride, chunk, r);
+            }
+            op.add(1)
+        }
+    }
+}
+
+/// `d = if a { b } else { c }`
+pub struct Select<T>(PhantomData<T>);
+
+impl<T: std::marker::Copy + Default> Step for Select<T> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (d, a, b, c) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c));
+            for chunk in chunks(g, d.stride) {
+                let m = load::<u32>(a.ptr, a.stride, chunk);
+                let x = load::<T>(b.ptr, b.stride, chunk);
+                let y = load::<T>(c.ptr, c.stride, chunk);
+                let mut r = [T::default(); CHUNK];
+                for i in 0..CHUNK {
+                    r[i] = if m[i] != 0 { x[i] } else { y[i] };
+                }
+                store(d.ptr, d.stride, chunk, r);
+            }
+            op.add(1)
+        }
+    }
+}
+
+pub fn copy(wide: bool, isa: Isa) -> OpFn {
+    if wide { pick::<Copy<u64>>(isa) } else { pick::<Copy<u32>>(isa) }
+}
+
+pub fn blend(wide: bool, isa: Isa) -> OpFn {
+    if wide { pick::<Blend<u64>>(isa) } else { pick::<Blend<u32>>(isa) }
+}
+
+pub fn select(wide: bool, isa: Isa) -> OpFn {
+    if wide { pick::<Select<u64>>(isa) } else { pick::<Select<u32>>(isa) }
+}

@@ -1,0 +1,248 @@
+//! Loops over lanes: the few generic drivers that every arithmetic op is an instance of.
+//!
+//! A chunk of 16 lanes is loaded as an array, mapped and stored; LLVM makes one or two vector instructions of each step.
+//! The drivers are compiled once per instruction set and picked when a kernel is loaded.
+
+use std::marker::PhantomData;
+
+use super::code::{Op, OpFn};
+use super::group::{CHUNK, Group};
+use crate::lang::scalar::{Element, Scalar};
+
+pub mod arith;
+pub mod convert;
+pub mod mask;
+pub mod slow;
+
+/// Instruction sets that the loops are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    Base,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Isa {
+    /// The best one that this machine has.
+    pub fn detect() -> Isa {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            if has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") && has!("fma") {
+                return Isa::Avx512;
+            }
+            if has!("avx2") && has!("fma") && has!("f16c") && has!("bmi2") {
+                return Isa::Avx2;
+            }
+        }
+        Isa::Base
+    }
+}
+
+/// What an op does.
+pub trait Step {
+    /// # Safety
+    /// `op` is in the group's code, and its registers fit what the step expects.
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op;
+}
+
+unsafe fn base<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
+    unsafe { S::step(g, op) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+unsafe fn avx2<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
+    unsafe { S::step(g, op) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+unsafe fn avx512<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
+    unsafe { S::step(g, op) }
+}
+
+/// The step compiled for an instruction set.
+pub fn pick<S: Step>(isa: Isa) -> OpFn {
+    match isa {
+        Isa::Base => base::<S>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => avx2::<S>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => avx512::<S>,
+    }
+}
+
+/// The step compiled once, for ops that no wider vectors make faster.
+pub fn plain<S: Step>() -> OpFn {
+    base::<S>
+}
+
+/// A scalar with its form in a register: 4 or 8 bytes, small integers extended by their sign, a `bool` 0 or !0.
+pub trait Lane: Element {
+    type Repr: Copy + Default;
+    fn get(repr: Self::Repr) -> Self;
+    fn put(self) -> Self::Repr;
+}
+
+macro_rules! lane {
+    ($($ty:ty: $repr:ty, $r:ident => $get:expr, $v:ident => $put:expr;)*) => {
+        $(impl Lane for $ty {
+            type Repr = $repr;
+            #[inline(always)]
+            fn get($r: $repr) -> Self {
+                $get
+            }
+            #[inline(always)]
+            fn put(self) -> $repr {
+                let $v = self;
+                $put
+            }
+        })*
+    };
+}
+
+use crate::lang::scalar::{bf16, f16};
+
+lane! {
+    bool: u32, r => r != 0, v => if v { !0 } else { 0 };
+    i8: i32, r => r as i8, v => v.into();
+    i16: i32, r => r as i16, v => v.into();
+    i32: i32, r => r, v => v;
+    i64: i64, r => r, v => v;
+    u8: u32, r => r as u8, v => v.into();
+    u16: u32, r => r as u16, v => v.into();
+    u32: u32, r => r, v => v;
+    u64: u64, r => r, v => v;
+    f16: u32, r => f16::from_bits(r as u16), v => v.to_bits().into();
+    bf16: u32, r => bf16::from_bits(r as u16), v => v.to_bits().into();
+    f32: f32, r => r, v => v;
+    f64: f64, r => r, v => v;
+}
+
+/// Whether registers of this type take 8 bytes a lane.
+pub fn is_wide(scalar: Scalar) -> bool {
+    scalar.size() == 8
+}
+
+/// A scalar's raw bits (zero-extended) from its lane bits.
+pub fn raw_of_lane(scalar: Scalar, lane: u64) -> u64 {
+    match scalar {
+        Scalar::Bool => (lane != 0).into(),
+        _ => lane & (u64::MAX >> (64 - scalar.bits())),
+    }
+}
+
+/// Lane bits (4 or 8 bytes) from a scalar's raw bits.
+pub fn lane_of_raw(scalar: Scalar, raw: u64) -> u64 {
+    match scalar {
+        Scalar::Bool if raw != 0 => u32::MAX.into(),
+        Scalar::I8 => (raw as i8 as i32 as u32).into(),
+        Scalar::I16 => (raw as i16 as i32 as u32).into(),
+        _ => raw,
+    }
+}
+
+pub trait Fn1<A: Lane> {
+    type Out: Lane;
+    fn call(a: A) -> Self::Out;
+}
+
+pub trait Fn2<A: Lane, B: Lane = A> {
+    type Out: Lane;
+    fn call(a: A, b: B) -> Self::Out;
+}
+
+pub trait Fn3<A: Lane> {
+    type Out: Lane;
+    fn call(a: A, b: A, c: A) -> Self::Out;
+}
+
+/// The chunks an op runs over: one for a uniform destination.
+#[inline(always)]
+pub fn chunks(g: &Group, stride: usize) -> std::ops::Range<usize> {
+    if stride == 0 { 0..1 } else { g.lo..g.hi }
+}
+
+/// # Safety
+/// `ptr` is a register's and the chunk is within the group.
+#[inline(always)]
+pub unsafe fn load<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize) -> [T; CHUNK] {
+    unsafe { ptr.add(chunk * stride).cast::<[T; CHUNK]>().read_unaligned() }
+}
+
+/// # Safety
+/// As [`load`].
+#[inline(always)]
+pub unsafe fn store<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize, value: [T; CHUNK]) {
+    unsafe { ptr.add(chunk * stride).cast::<[T; CHUNK]>().write_unaligned(value) }
+}
+
+/// `d = f(a)`
+pub struct Map1<A, F>(PhantomData<(A, F)>);
+/// `d = f(a, b)`
+pub struct Map2<A, B, F>(PhantomData<(A, B, F)>);
+/// `d = f(a, b, c)`
+pub struct Map3<A, F>(PhantomData<(A, F)>);
+
+impl<A: Lane, F: Fn1<A>> Step for Map1<A, F> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (d, a) = (g.slot(o.d), g.slot(o.a));
+            for chunk in chunks(g, d.stride) {
+                let x = load::<A::Repr>(a.ptr, a.stride, chunk);
+                let mut r = [<F::Out as Lane>::Repr::default(); CHUNK];
+                for i in 0..CHUNK {
+                    r[i] = F::call(A::get(x[i])).put();
+                }
+                store(d.ptr, d.stride, chunk, r);
+            }
+            op.add(1)
+        }
+    }
+}
+
+impl<A: Lane, B: Lane, F: Fn2<A, B>> Step for Map2<A, B, F> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
+            for chunk in chunks(g, d.stride) {
+                let x = load::<A::Repr>(a.ptr, a.stride, chunk);
+                let y = load::<B::Repr>(b.ptr, b.stride, chunk);
+                let mut r = [<F::Out as Lane>::Repr::default(); CHUNK];
+                for i in 0..CHUNK {
+                    r[i] = F::call(A::get(x[i]), B::get(y[i])).put();
+                }
+                store(d.ptr, d.stride, chunk, r);
+            }
+            op.add(1)
+        }
+    }
+}
+
+impl<A: Lane, F: Fn3<A>> Step for Map3<A, F> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (d, a, b, c) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c));
+            for chunk in chunks(g, d.stride) {
+                let x = load::<A::Repr>(a.ptr, a.stride, chunk);
+                let y = load::<A::Repr>(b.ptr, b.stride, chunk);
+                let z = load::<A::Repr>(c.ptr, c.stride, chunk);
+                let mut r = [<F::Out as Lane>::Repr::default(); CHUNK];
+                for i in 0..CHUNK {
+                    r[i] = F::call(A::get(x[i]), A::get(y[i]), A::get(z[i])).put();
+                }
+                store(d.ptr, d.stride, chunk, r);
+            }
+            op.add(1)
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Whatever has no fast loop, lane by lane through `lang::scalar::dynamic`; and integer division, which can fault.
+
+use std::marker::PhantomData;
+
+use super::{Fn2, Isa, Lane, Step, chunks, lane_of_raw, load, pick, plain, raw_of_lane, store};
+use crate::device::FaultKind;
+use crate::device::sim::code::{Op, OpFn, Reg};
+use crate::device::sim::fault::stop_at;
+use crate::device::sim::group::{CHUNK, Group};
+use crate::ir::def::BinOp;
+use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use crate::lang::scalar::{Integer, Scalar, Value, dynamic};
+
+/// An operation by name.
+#[derive(Clone, Copy, Debug)]
+pub enum Function {
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Math(MathFn),
+    Convert,
+    Bitcast,
+}
+
+/// An operation with its operands.
+#[derive(Clone, Debug)]
+pub struct SlowDef {
+    pub function: Function,
+    pub args: Vec<(Reg, Scalar)>,
+    pub out: Scalar,
+}
+
+/// The bits of a lane as a value.
+pub fn read_value(g: &Group, reg: Reg, scalar: Scalar, lane: usize) -> Value {
+    // SAFETY: registers are as wide as their scalars.
+    let bits = unsafe {
+        if super::is_wide(scalar) { g.lane::<u64>(reg, lane) } else { g.lane::<u32>(reg, lane).into() }
+    };
+    Value { ty: scalar, bits: raw_of_lane(scalar, bits) }
+}
+
+/// Writes a value's bits to a lane.
+pub fn write_value(g: &Group, reg: Reg, lane: usize, value: Value) {
+    let bits = lane_of_raw(value.ty, value.bits);
+    // SAFETY: registers are as wide as their scalars.
+    unsafe {
+        if super::is_wide(value.ty) {
+            g.set_lane::<u64>(reg, lane, bits)
+        } else {
+            g.set_lane::<u32>(reg, lane, bits as u32)
+        }
+    }
+}
+
+pub fn binary_op(op: BinOp) -> BinaryOp {
+    match op {
+        BinOp::Add => BinaryOp::Add,
+        BinOp::Sub => BinaryOp::Sub,
+        BinOp::Mul => BinaryOp::Mul,
+        BinOp::Div => BinaryOp::Div,
+        BinOp::Rem => BinaryOp::Rem,
+        BinOp::Pow => BinaryOp::Pow,
+        BinOp::And => BinaryOp::BitAnd,
+        BinOp::Or => BinaryOp::BitOr,
+        BinOp::Xor => BinaryOp::BitXor,
+        BinOp::Shl => BinaryOp::Shl,
+        BinOp::Shr => BinaryOp::Shr,
+        BinOp::Eq => BinaryOp::Eq,
+        BinOp::Ne => BinaryOp::Ne,
+        BinOp::Lt => BinaryOp::Lt,
+        BinOp::Le => BinaryOp::Le,
+        BinOp::Gt => BinaryOp::Gt,
+        BinOp::Ge => BinaryOp::Ge,
+    }
+}
+
+/// Nothing but the operation; a failure gives zero (division is checked where it can fault).
+pub fn evaluate(def: &SlowDef, args: &[Value]) -> Value {
+    let zero = Value { ty: def.out, bits: 0 };
+    let first = args.first().copied().unwrap_or(zero);
+    let second = args.get(1).copied().unwrap_or(zero);
+    match def.function {
+        Function::Unary(op) => dynamic::unary(op, first).unwrap_or(zero),
+        Function::Binary(op) => dynamic::binary(op, first, second).unwrap_or(zero),
+        Function::Math(f) => dynamic::math(f, args).unwrap_or(zero),
+        Function::Convert => dynamic::convert(def.out, first),
+        Function::Bitcast => Value { ty: def.out, bits: first.bits },
+    }
+}
+
+struct Slow;
+
+impl Step for Slow {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        let o = unsafe { &*op };
+        let def = &g.code().slow[o.x as usize];
+        let checked = matches!(def.function, Function::Binary(BinaryOp::Div | BinaryOp::Rem)) && def.out.is_int();
+        let uniform = unsafe { g.slot(o.d) }.stride == 0;
+        let range = if uniform { 0..CHUNK } else { g.lo * CHUNK..g.hi * CHUNK };
+        let mut fault = None;
+        let mut args = Vec::with_capacity(3);
+        for lane in range {
+            args.clear();
+            args.extend(def.args.iter().map(|&(r, s)| read_value(g, r, s, lane)));
+            let zero = checked && args.get(1).is_some_and(|v| v.bits == 0);
+            if zero && (uniform || g.is_active(lane)) {
+                let left = args.first().copied();
+                fault.get_or_insert((lane, left, 0u64)).2 += 1;
+            }
+            write_value(g, o.d, lane, evaluate(def, &args));
+        }
+        match fault {
+            Some((lane, left, count)) => {
+                let left = left.unwrap_or(Value { ty: def.out, bits: 0 });
+                division_stop(g, o.y, uniform, lane, count, left)
+            }
+            None => unsafe { op.add(1) },
+        }
+    }
+}
+
+fn division_stop(g: &mut Group, span: u32, uniform: bool, lane: usize, count: u64, left: Value) -> *const Op {
+    let (lane, count) = match uniform {
+        true => (g.active().next().unwrap_or(0), g.active_count() as u64),
+        false => (lane, count),
+    };
+    stop_at(g, FaultKind::DivisionByZero { left }, span, lane, count.saturating_sub(1))
+}
+
+/// Integer `/` and `%` of 4-byte types by way of `f64`, whose quotient is exact enough to truncate right.
+struct Divide<T, F>(PhantomData<(T, F)>);
+
+pub struct Quotient;
+pub struct Remainder;
+
+impl Fn2<i32> for Quotient {
+    type Out = i32;
+    #[inline(always)]
+    fn call(a: i32, b: i32) -> i32 {
+        let wide = if b == -1 { 1 } else { b };
+        // SAFETY: |a| / |b| fits where b is neither 0 nor -1.
+        let q: i32 = unsafe { (f64::from(a) / f64::from(wide)).to_int_unchecked() };
+        if b == -1 { a.wrapping_neg() } else { q }
+    }
+}
+
+impl Fn2<u32> for Quotient {
+    type Out = u32;
+    #[inline(always)]
+    fn call(a: u32, b: u32) -> u32 {
+        // SAFETY: a / b fits where b is not 0.
+        let q: i64 = unsafe { (f64::from(a) / f64::from(b)).to_int_unchecked() };
+        q as u32
+    }
+}
+
+impl Fn2<i32> for Remainder {
+    type Out = i32;
+    #[inline(always)]
+    fn call(a: i32, b: i32) -> i32 {
+        a.wrapping_sub(<Quotient as Fn2<i32>>::call(a, b).wrapping_mul(b))
+    }
+}
+
+impl Fn2<u32> for Remainder {
+    type Out = u32;
+    #[inline(always)]
+    fn call(a: u32, b: u32) -> u32 {
+        a.wrapping_sub(<Quotient as Fn2<u32>>::call(a, b).wrapping_mul(b))
+    }
+}
+
+impl<T: Lane + Integer, F: Fn2<T, T, Out = T>> Step for Divide<T, F> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
+            let mut zeros = false;
+            for chunk in chunks(g, d.stride) {
+                let x = load::<T::Repr>(a.ptr, a.stride, chunk);
+                let y = load::<T::Repr>(b.ptr, b.stride, chunk);
+                let mut any = false;
+                for v in y {
+                    any |= T::get(v) == T::default();
+                }
+                zeros |= any;
+                let mut r = [T::Repr::default(); CHUNK];
+                for i in 0..CHUNK {
+                    let divisor = T::get(y[i]);
+                    let divisor = if divisor == T::default() { divisor.op_not() } else { divisor };
+                    r[i] = F::call(T::get(x[i]), divisor).put();
+                }
+                store(d.ptr, d.stride, chunk, r);
+            }
+            if zeros { zero_divisor::<T>(g, op) } else { op.add(1) }
+        }
+    }
+}
+
+/// Some lane's divisor is zero; whether it counts depends on the lane being active. (Where the destination is an operand's
+/// register, the dividend in the message comes from the result, so the compiler keeps them apart.)
+#[cold]
+#[inline(never)]
+unsafe fn zero_divisor<T: Lane>(g: &mut Group, op: *const Op) -> *const Op {
+    let o = unsafe { &*op };
+    let uniform = unsafe { g.slot(o.d) }.stride == 0;
+    let divisor = |lane: usize| read_value(g, o.b, T::SCALAR, lane).bits;
+    let lanes: Vec<usize> = g.active().filter(|&l| divisor(if uniform { 0 } else { l }) == 0).collect();
+    match lanes.first() {
+        Some(&lane) => {
+            let left = read_value(g, o.a, T::SCALAR, if uniform { 0 } else { lane });
+            division_stop(g, o.y, uniform, lane, lanes.len() as u64, left)
+        }
+        None => unsafe { op.add(1) },
+    }
+}
+
+/// The loop of an integer division or remainder.
+pub fn divide(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
+    Some(match (op, scalar) {
+        (BinOp::Div, Scalar::I32) => pick::<Divide<i32, Quotient>>(isa),
+        (BinOp::Rem, Scalar::I32) => pick::<Divide<i32, Remainder>>(isa),
+        (BinOp::Div, Scalar::U32) => pick::<Divide<u32, Quotient>>(isa),
+        (BinOp::Rem, Scalar::U32) => pick::<Divide<u32, Remainder>>(isa),
+        _ => return None,
+    })
+}
+
+pub fn slow() -> OpFn {
+    plain::<Slow>()
+}

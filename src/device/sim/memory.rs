@@ -1,0 +1,646 @@
+//! Loads and stores.
+//!
+//! How an access is carried out depends on its indices: **uniform** ones read a single element for all lanes, **affine** ones
+//! copy rows after one bounds check of the whole group, others **gather** lane by lane.
+//!
+//! # Races
+//! A kernel of the user may race: two blocks on two workers may write one location. Element accesses are plain unaligned
+//! pointer reads and writes of at most 8 bytes or row copies, through raw pointers that no Rust reference overlaps while a
+//! launch runs. Nothing is ever assumed about a value that was read (any bit pattern of an element is valid, indices are checked
+//! after they were loaded), so that on the machines Clk runs on a race yields some mixture of the written bytes, as on a GPU, and
+//! nothing worse. Atomic operations of kernels are atomic instructions.
+
+use std::marker::PhantomData;
+
+use super::code::{AXES, Access, Coef, Index, Op};
+use super::fault::stop_at;
+use super::group::{CHUNK, Group};
+use super::lanes::Step;
+use crate::device::FaultKind;
+
+/// An array as the running group sees it.
+#[derive(Clone, Debug)]
+pub struct MemoryRt {
+    pub ptr: *mut u8,
+    /// Bytes.
+    pub len: usize,
+    /// Per axis its extent and the bytes from one index to the next (for local memory: lane columns).
+    pub axes: Vec<Axis>,
+    pub shared: bool,
+    /// What offsets within an element count: bytes, or in local memory columns of lanes.
+    pub unit: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Axis {
+    pub extent: i64,
+    pub pitch: i64,
+}
+
+impl MemoryRt {
+    /// Axes of extents over elements of `size`, outermost first.
+    pub fn axes(extents: &[u32], size: usize) -> Vec<Axis> {
+        let mut pitch = size as i64;
+        let mut axes: Vec<Axis> = extents
+            .iter()
+            .rev()
+            .map(|&e| {
+                let axis = Axis { extent: e.into(), pitch };
+                pitch = pitch.wrapping_mul(e.into());
+                axis
+            })
+            .collect();
+        axes.reverse();
+        axes
+    }
+}
+
+/// A scalar's form in memory and the way to its form in a register.
+pub trait Elem: 'static {
+    type Repr: Copy + Default;
+    const SIZE: usize;
+    /// Memory and register hold the same bytes.
+    const RAW: bool;
+    /// # Safety
+    /// `ptr` is good for reading `SIZE` bytes.
+    unsafe fn read(ptr: *const u8) -> Self::Repr;
+    /// # Safety
+    /// `ptr` is good for writing `SIZE` bytes.
+    unsafe fn write(ptr: *mut u8, value: Self::Repr);
+}
+
+macro_rules! elem {
+    ($($name:ident: $mem:ty => $repr:ty, $raw:expr, $m:ident => $get:expr, $r:ident => $put:expr;)*) => {
+        $(
+            pub struct $name;
+            impl Elem for $name {
+                type Repr = $repr;
+                const SIZE: usize = size_of::<$mem>();
+                const RAW: bool = $raw;
+                #[inline(always)]
+                unsafe fn read(ptr: *const u8) -> $repr {
+                    let $m = unsafe { ptr.cast::<$mem>().read_unaligned() };
+                    $get
+                }
+                #[inline(always)]
+                unsafe fn write(ptr: *mut u8, $r: $repr) {
+                    unsafe { ptr.cast::<$mem>().write_unaligned($put) }
+                }
+            }
+        )*
+    };
+}
+
+elem! {
+    W4: u32 => u32, true, m => m, r => r;
+    W8: u64 => u64, true, m => m, r => r;
+    Flag: u8 => u32, false, m => if m != 0 { !0 } else { 0 }, r => (r & 1) as u8;
+    U1: u8 => u32, false, m => m.into(), r => r as u8;
+    I1: i8 => i32, false, m => m.into(), r => r as i8;
+    U2: u16 => u32, false, m => m.into(), r => r as u16;
+    I2: i16 => i32, false, m => m.into(), r => r as i16;
+}
+
+/// The bytes that an affine access of a range of lanes touches.
+pub struct Run {
+    /// Of the first lane.
+    pub addr: *mut u8,
+    pub lane: usize,
+    /// Innermost first; what lies in one line is one extent.
+    pub count: [usize; AXES],
+    pub stride: [isize; AXES],
+}
+
+impl Run {
+    /// Calls `row` with the first lane, its address and the number of lanes of each innermost row.
+    #[inline(always)]
+    pub fn rows(&self, mut row: impl FnMut(usize, *mut u8, usize)) {
+        let (n, s) = (self.count, self.stride);
+        if n[1] == 1 && n[2] == 1 && n[3] == 1 {
+            return row(self.lane, self.addr, n[0]);
+        }
+        let mut lane = self.lane;
+        for w in 0..n[3] {
+            for z in 0..n[2] {
+                for y in 0..n[1] {
+                    let offset = w as isize * s[3] + z as isize * s[2] + y as isize * s[1];
+                    row(lane, self.addr.wrapping_offset(offset), n[0]);
+                    lane += n[0];
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn coef(g: &Group, c: Coef) -> i64 {
+    match c {
+        Coef::Zero => 0,
+        Coef::Const(v) => v.into(),
+        Coef::Reg(r) => unsafe { g.first::<i32>(r) }.into(),
+    }
+}
+
+/// The value of an index at its base.
+#[inline(always)]
+unsafe fn base(g: &Group, index: &Index) -> i64 {
+    unsafe {
+        if index.wide {
+            g.first::<i64>(index.base)
+        } else if index.unsigned {
+            g.first::<u32>(index.base).into()
+        } else {
+            g.first::<i32>(index.base).into()
+        }
+    }
+}
+
+/// The box of coordinates that covers the active lanes: first and count per axis.
+#[inline(always)]
+fn active_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
+    if g.full {
+        return ([0; AXES], g.shape, 0);
+    }
+    partial_box(g)
+}
+
+fn partial_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
+    let first_lane = g.lo * CHUNK;
+    let last_lane = (g.hi * CHUNK).min(g.lanes) - 1;
+    let (first, last) = (g.coordinates(first_lane), g.coordinates(last_lane));
+    let (mut start, mut count) = (first, [1; AXES]);
+    for axis in (0..AXES).rev() {
+        if first[axis] != last[axis] {
+            count[axis] = last[axis] - first[axis] + 1;
+            for inner in 0..axis {
+                (start[inner], count[inner]) = (0, g.shape[inner]);
+            }
+            break;
+        }
+    }
+    let [x, y, z, _] = g.shape;
+    let lane = start[0] + x * (start[1] + y * (start[2] + z * start[3]));
+    (start, count, lane)
+}
+
+/// Checks an affine access for all lanes of the active box at once. `None` if some lane of the box might not fit.
+#[inline(always)]
+unsafe fn resolve(g: &Group, access: &Access) -> Option<Run> {
+    unsafe {
+        let memory = &*g.memories.add(access.memory as usize);
+        let (start, count, lane) = active_box(g);
+        let mut offset = i64::from(access.offset);
+        let mut stride = [0i64; AXES];
+        for (index, axis) in access.axes.iter().zip(&memory.axes) {
+            let mut low = base(g, index);
+            let mut high = low;
+            let mut at = low;
+            for d in 0..AXES {
+                if matches!(index.coef[d], Coef::Zero) {
+                    continue;
+                }
+                let c = coef(g, index.coef[d]);
+                let begin = c * start[d] as i64;
+                let span = c * (count[d] as i64 - 1);
+                at += begin;
+                low += begin + span.min(0);
+                high += begin + span.max(0);
+                stride[d] += c * axis.pitch;
+            }
+            if low < 0 || high >= axis.extent {
+                return None;
+            }
+            offset += at * axis.pitch;
+        }
+        let mut run = Run { addr: memory.ptr.offset(offset as isize), lane, count: [1; AXES], stride: [0; AXES] };
+        let mut dims = 0;
+        for d in 0..AXES {
+            if count[d] == 1 {
+                continue;
+            }
+            if dims > 0 && run.stride[dims - 1] * run.count[dims - 1] as isize == stride[d] as isize {
+                run.count[dims - 1] *= count[d];
+            } else {
+                (run.count[dims], run.stride[dims]) = (count[d], stride[d] as isize);
+                dims += 1;
+            }
+        }
+        Some(run)
+    }
+}
+
+/// The index of one lane along one axis.
+unsafe fn index_of_lane(g: &Group, index: &Index, lane: usize) -> i64 {
+    unsafe {
+        if index.wide {
+            return g.lane::<i64>(index.base, lane);
+        }
+        let mut value = g.lane::<i32>(index.base, lane);
+        let coordinates = g.coordinates(lane);
+        for d in 0..AXES {
+            value = value.wrapping_add((coef(g, index.coef[d]) as i32).wrapping_mul(coordinates[d] as i32));
+        }
+        if index.unsigned { (value as u32).into() } else { value.into() }
+    }
+}
+
+/// The address of a lane's element, if it is in bounds.
+unsafe fn address(g: &Group, access: &Access, lane: usize) -> Option<*mut u8> {
+    unsafe {
+        let memory = &*g.memories.add(access.memory as usize);
+        let mut offset = i64::from(access.offset) * memory.unit as i64;
+        for (index, axis) in access.axes.iter().zip(&memory.axes) {
+            let i = index_of_lane(g, index, lane);
+            if i < 0 || i >= axis.extent {
+                return None;
+            }
+            offset += i * axis.pitch;
+        }
+        Some(memory.ptr.offset(offset as isize))
+    }
+}
+
+/// The address of an access with the same indices in all lanes, if it is in bounds.
+///
+/// # Safety
+/// The access is one of the group's code, without lane indices.
+#[inline(always)]
+pub unsafe fn uniform_address(g: &Group, access: &Access) -> Option<*mut u8> {
+    unsafe {
+        let memory = &*g.memories.add(access.memory as usize);
+        let mut offset = access.offset as usize * memory.unit;
+        for (index, axis) in access.axes.iter().zip(&memory.axes) {
+            let i = base(g, index);
+            if i as u64 >= axis.extent as u64 {
+                return None;
+            }
+            offset += (i * axis.pitch) as usize;
+        }
+        Some(memory.ptr.add(offset))
+    }
+}
+
+/// As [`address`], for atomics.
+///
+/// # Safety
+/// The access is one of the group's code.
+pub unsafe fn place(g: &Group, access: &Access, lane: usize) -> Option<*mut u8> {
+    unsafe { address(g, access, lane) }
+}
+
+/// Some active lane is out of bounds: says which and stops.
+#[cold]
+#[inline(never)]
+pub fn out_of_bounds(g: &mut Group, access: &Access) -> *const Op {
+    // SAFETY: the access is one of the group's code.
+    unsafe {
+        let mut bad = g.active().filter(|&l| address(g, access, l).is_none());
+        let lane = bad.next().unwrap_or(0);
+        let others = bad.count() as u64;
+        let memory = &*g.memories.add(access.memory as usize);
+        let indices: Vec<i64> = access.axes.iter().map(|i| index_of_lane(g, i, lane)).collect();
+        let shape: Vec<u32> = memory.axes.iter().map(|a| a.extent as u32).collect();
+        let fits = |(i, axis): (&i64, &Axis)| (0..axis.extent).contains(i);
+        let axis = indices.iter().zip(&memory.axes).position(|pair| !fits(pair)).unwrap_or(0);
+        let array = g.code().memories[access.memory as usize].name.clone();
+        let kind = FaultKind::OutOfBounds { array, indices, shape, axis, write: access.write };
+        stop_at(g, kind, access.span, lane, others)
+    }
+}
+
+#[inline(always)]
+unsafe fn access<'a>(g: &Group, op: *const Op) -> &'a Access {
+    // SAFETY: the code outlives the run of its ops.
+    unsafe { (&(*g.code).accesses).get_unchecked((*op).x as usize) }
+}
+
+/// A load with the same indices in all lanes.
+pub struct LoadUniform<E>(PhantomData<E>);
+
+impl<E: Elem> Step for LoadUniform<E> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let access = access(g, op);
+            let Some(from) = uniform_address(g, access) else {
+                return out_of_bounds(g, access);
+            };
+            for (k, &reg) in access.regs.iter().enumerate() {
+                g.splat(reg, E::read(from.add(k * E::SIZE)));
+            }
+            op.add(1)
+        }
+    }
+}
+
+/// A load whose rows lie at fixed strides.
+pub struct LoadAffine<E>(PhantomData<E>);
+
+impl<E: Elem> Step for LoadAffine<E> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let access = access(g, op);
+            let Some(run) = resolve(g, access) else {
+                return gather::<E>(g, op);
+            };
+            if access.view && E::RAW && view::<E>(g, access, &run) {
+                return op.add(1);
+            }
+            for (k, &reg) in access.regs.iter().enumerate() {
+                let to = home(g, access, reg).cast::<E::Repr>();
+                let stride = run.stride[0];
+                run.rows(|lane, addr, count| {
+                    let (to, from) = (to.add(lane), addr.wrapping_add(k * E::SIZE));
+                    copy_row::<E>(to, from, stride, count);
+                });
+            }
+            op.add(1)
+        }
+    }
+}
+
+/// Where a loaded register's lanes go: a register that may view memory comes home.
+#[inline(always)]
+unsafe fn home(g: &Group, access: &Access, reg: u16) -> *mut u8 {
+    unsafe {
+        if access.view {
+            let slot = *g.homes.add(reg as usize);
+            *g.slots.add(reg as usize) = slot;
+            slot.ptr
+        } else {
+            g.slot(reg).ptr
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn copy_row<E: Elem>(to: *mut E::Repr, from: *mut u8, stride: isize, count: usize) {
+    unsafe {
+        if stride == E::SIZE as isize {
+            if E::RAW && count >= 64 {
+                std::ptr::copy_nonoverlapping(from, to.cast(), count * E::SIZE);
+            } else {
+                for i in 0..count {
+                    to.add(i).write_unaligned(E::read(from.add(i * E::SIZE)));
+                }
+            }
+        } else if stride == 0 {
+            let value = E::read(from);
+            for i in 0..count {
+                to.add(i).write_unaligned(value);
+            }
+        } else {
+            for i in 0..count {
+                to.add(i).write_unaligned(E::read(from.wrapping_offset(i as isize * stride)));
+            }
+        }
+    }
+}
+
+/// Points the register at the memory itself if its chunks lie at a fixed stride.
+#[inline(always)]
+unsafe fn view<E: Elem>(g: &mut Group, access: &Access, run: &Run) -> bool {
+    unsafe {
+        let chunk = (CHUNK * E::SIZE) as isize;
+        let step = E::SIZE as isize;
+        if run.count[2] != 1 || run.count[3] != 1 || run.stride[0] != step || access.regs.len() != 1 {
+            return false;
+        }
+        let stride = if run.count[1] == 1 {
+            chunk
+        } else if run.count[0] == CHUNK && run.stride[1] >= 0 {
+            run.stride[1]
+        } else {
+            return false;
+        };
+        // The padded lanes of the last chunk are read as well, and chunks are counted from lane 0.
+        let memory = &*g.memories.add(access.memory as usize);
+        if run.lane % CHUNK != 0 {
+            return false;
+        }
+        let first = run.lane / CHUNK;
+        let begin = run.addr as usize;
+        let last = begin + stride as usize * (g.hi - 1 - first) + chunk as usize;
+        if last > memory.ptr as usize + memory.len {
+            return false;
+        }
+        let ptr = run.addr.wrapping_offset(-(stride * first as isize));
+        (*g.slots.add(access.regs[0] as usize)) = super::group::Slot { ptr, stride: stride as usize };
+        true
+    }
+}
+
+/// A load with indices of its own in each lane.
+pub struct LoadGather<E>(PhantomData<E>);
+
+impl<E: Elem> Step for LoadGather<E> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let access = access(g, op);
+            let memory = &*g.memories.add(access.memory as usize);
+            for chunk in g.lo..g.hi {
+                let (offsets, ok) = offsets(g, access, memory, chunk);
+                if !ok && !active_in_bounds(g, access, chunk) {
+                    return out_of_bounds(g, access);
+                }
+                for (k, &reg) in access.regs.iter().enumerate() {
+                    let slot = g.slot(reg);
+                    let to = slot.ptr.add(chunk * slot.stride).cast::<E::Repr>();
+                    let from = memory.ptr.add(k * E::SIZE);
+                    if ok {
+                        for i in 0..CHUNK {
+                            to.add(i).write_unaligned(E::read(from.offset(offsets[i] as isize)));
+                        }
+                    } else {
+                        for i in 0..CHUNK {
+                            if g.is_active(chunk * CHUNK + i) {
+                                to.add(i).write_unaligned(E::read(from.offset(offsets[i] as isize)));
+                            }
+                        }
+                    }
+                }
+            }
+            op.add(1)
+        }
+    }
+}
+
+/// The byte offsets of a chunk's lanes, and whether all (active or not) are in bounds.
+#[inline(always)]
+unsafe fn offsets(g: &Group, access: &Access, memory: &MemoryRt, chunk: usize) -> ([i64; CHUNK], bool) {
+    unsafe {
+        let mut offsets = [i64::from(access.offset); CHUNK];
+        let mut outside = 0u32;
+        for (index, axis) in access.axes.iter().zip(&memory.axes) {
+            let slot = g.slot(index.base);
+            let ptr = slot.ptr.add(chunk * slot.stride);
+            if index.wide {
+                let lanes = ptr.cast::<[i64; CHUNK]>().read_unaligned();
+                for i in 0..CHUNK {
+                    outside |= u32::from(lanes[i] as u64 >= axis.extent as u64);
+                    offsets[i] = offsets[i].wrapping_add(lanes[i].wrapping_mul(axis.pitch));
+                }
+            } else {
+                // Extents are below 2^31, so that a negative index is too large as an unsigned one.
+                let lanes = ptr.cast::<[u32; CHUNK]>().read_unaligned();
+                let extent = axis.extent as u32;
+                for i in 0..CHUNK {
+                    outside |= u32::from(lanes[i] >= extent);
+                    offsets[i] = offsets[i].wrapping_add(i64::from(lanes[i]).wrapping_mul(axis.pitch));
+                }
+            }
+        }
+        (offsets, outside == 0)
+    }
+}
+
+#[inline(never)]
+unsafe fn active_in_bounds(g: &Group, access: &Access, chunk: usize) -> bool {
+    let mut lanes = (chunk * CHUNK..(chunk + 1) * CHUNK).filter(|&l| g.is_active(l));
+    lanes.all(|lane| unsafe { address(g, access, lane) }.is_some())
+}
+
+/// An affine load some of whose lanes might not fit, lane by lane.
+#[inline(never)]
+unsafe fn gather<E: Elem>(g: &mut Group, op: *const Op) -> *const Op {
+    unsafe {
+        let access = access(g, op);
+        let lanes = g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes);
+        let homes: Vec<*mut u8> = access.regs.iter().map(|&r| home(g, access, r)).collect();
+        for lane in lanes {
+            if !g.is_active(lane) {
+                continue;
+            }
+            let Some(from) = address(g, access, lane) else {
+                return out_of_bounds(g, access);
+            };
+            for (k, &to) in homes.iter().enumerate() {
+                to.cast::<E::Repr>().add(lane).write_unaligned(E::read(from.add(k * E::SIZE)));
+            }
+        }
+        op.add(1)
+    }
+}
+
+/// A store whose rows lie at fixed strides (or in one place: the last lane wins).
+pub struct StoreAffine<E>(PhantomData<E>);
+
+impl<E: Elem> Step for StoreAffine<E> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let access = access(g, op);
+            let Some(run) = resolve(g, access) else {
+                return scatter::<E>(g, op);
+            };
+            for (k, &reg) in access.regs.iter().enumerate() {
+                let slot = g.slot(reg);
+                let stride = run.stride[0];
+                let plain = slot.stride == size_of::<E::Repr>() * CHUNK;
+                if g.full && plain {
+                    let values = slot.ptr.cast::<E::Repr>();
+                    run.rows(|lane, addr, count| {
+                        store_row::<E>(values.add(lane), addr.wrapping_add(k * E::SIZE), stride, count);
+                    });
+                } else {
+                    run.rows(|lane, addr, count| {
+                        let addr = addr.wrapping_add(k * E::SIZE);
+                        store_masked::<E>(g, slot, lane, addr, stride, count);
+                    });
+                }
+            }
+            op.add(1)
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store_row<E: Elem>(from: *const E::Repr, to: *mut u8, stride: isize, count: usize) {
+    unsafe {
+        if stride == E::SIZE as isize {
+            if E::RAW && count >= 16 {
+                std::ptr::copy_nonoverlapping(from.cast(), to, count * E::SIZE);
+            } else {
+                for i in 0..count {
+                    E::write(to.add(i * E::SIZE), from.add(i).read_unaligned());
+                }
+            }
+        } else {
+            for i in 0..count {
+                E::write(to.wrapping_offset(i as isize * stride), from.add(i).read_unaligned());
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store_masked<E: Elem>(
+    g: &Group,
+    slot: super::group::Slot,
+    lane: usize,
+    to: *mut u8,
+    stride: isize,
+    count: usize,
+) {
+    unsafe {
+        for i in 0..count {
+            let l = lane + i;
+            if g.is_active(l) {
+                let from = slot.ptr.add(l / CHUNK * slot.stride).cast::<E::Repr>().add(l % CHUNK);
+                E::write(to.wrapping_offset(i as isize * stride), from.read_unaligned());
+            }
+        }
+    }
+}
+
+/// A store with indices of its own in each lane, ascending.
+pub struct StoreScatter<E>(PhantomData<E>);
+
+impl<E: Elem> Step for StoreScatter<E> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let access = access(g, op);
+            let memory = &*g.memories.add(access.memory as usize);
+            for chunk in g.lo..g.hi {
+                let (offsets, ok) = offsets(g, access, memory, chunk);
+                if !ok && !active_in_bounds(g, access, chunk) {
+                    return out_of_bounds(g, access);
+                }
+                let all = ok && g.full && (chunk + 1) * CHUNK <= g.lanes;
+                for (k, &reg) in access.regs.iter().enumerate() {
+                    let slot = g.slot(reg);
+                    let from = slot.ptr.add(chunk * slot.stride).cast::<E::Repr>();
+                    let to = memory.ptr.add(k * E::SIZE);
+                    for i in 0..CHUNK {
+                        if all || g.is_active(chunk * CHUNK + i) {
+                            E::write(to.offset(offsets[i] as isize), from.add(i).read_unaligned());
+                        }
+                    }
+                }
+            }
+            op.add(1)
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn scatter<E: Elem>(g: &mut Group, op: *const Op) -> *const Op {
+    unsafe {
+        let access = access(g, op);
+        for lane in g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes) {
+            if !g.is_active(lane) {
+                continue;
+            }
+            let Some(to) = address(g, access, lane) else {
+                return out_of_bounds(g, access);
+            };
+            for (k, &reg) in access.regs.iter().enumerate() {
+                E::write(to.add(k * E::SIZE), g.lane::<E::Repr>(reg, lane));
+            }
+        }
+        op.add(1)
+    }
+}

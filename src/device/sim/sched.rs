@@ -1,0 +1,277 @@
+//! Groups to workers: a pool of threads that lives as long as the program, and the order in which blocks start and report.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+
+use super::fault;
+use super::frame::{Frame, Launch};
+use crate::device::{Extents, Fault, Output};
+
+/// A launch that helpers may join. The pointer is good while `state` admits them.
+struct Job {
+    work: *const (dyn Fn() + Sync),
+    /// Helpers inside, or `CLOSED` plus those that have not left yet.
+    state: AtomicUsize,
+    /// Helpers that may still come in.
+    places: AtomicUsize,
+}
+
+const CLOSED: usize = 1 << 32;
+
+// SAFETY: the work is `Sync`, and the pointer is only followed between `enter` and `exit`, while its owner waits.
+unsafe impl Send for Job {}
+unsafe impl Sync for Job {}
+
+impl Job {
+    fn enter(&self) -> bool {
+        let mut places = self.places.load(Ordering::Relaxed);
+        loop {
+            if places == 0 {
+                return false;
+            }
+            match self.places.compare_exchange_weak(places, places - 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => places = now,
+            }
+        }
+        if self.state.fetch_add(1, Ordering::Acquire) & CLOSED != 0 {
+            self.state.fetch_sub(1, Ordering::Release);
+            return false;
+        }
+        true
+    }
+
+    fn help(&self) {
+        if self.enter() {
+            // SAFETY: see `enter`.
+            unsafe { (*self.work)() };
+            self.state.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Pool {
+    state: Mutex<PoolState>,
+    wake: Condvar,
+    /// Counts jobs, to be looked at without the lock.
+    epoch: AtomicU64,
+}
+
+#[derive(Default)]
+struct PoolState {
+    job: Option<Arc<Job>>,
+    threads: usize,
+}
+
+/// How often a helper looks for more work before it sleeps.
+const SPINS: u32 = 2000;
+
+fn pool() -> &'static Pool {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    POOL.get_or_init(Pool::default)
+}
+
+impl Pool {
+    fn helper(&'static self) {
+        let mut seen = 0;
+        loop {
+            let mut spins = 0;
+            while self.epoch.load(Ordering::Acquire) == seen && spins < SPINS {
+                std::hint::spin_loop();
+                spins += 1;
+            }
+            let Ok(mut state) = self.state.lock() else {
+                return;
+            };
+            while self.epoch.load(Ordering::Acquire) == seen {
+                state = match self.wake.wait(state) {
+                    Ok(state) => state,
+                    Err(_) => return,
+                };
+            }
+            seen = self.epoch.load(Ordering::Acquire);
+            let job = state.job.clone();
+            drop(state);
+            if let Some(job) = job {
+                job.help();
+            }
+        }
+    }
+
+    /// Runs `work` on this thread and up to `helpers` others; returns when all are done with it.
+    fn run(&'static self, helpers: usize, work: &(dyn Fn() + Sync)) {
+        if helpers == 0 {
+            return work();
+        }
+        // SAFETY: only the lifetime is forgotten; `run` does not return before all helpers have left.
+        let work_ptr: *const (dyn Fn() + Sync) = unsafe { std::mem::transmute(std::ptr::from_ref(work)) };
+        let job = Arc::new(Job { work: work_ptr, state: AtomicUsize::new(0), places: AtomicUsize::new(helpers) });
+        if let Ok(mut state) = self.state.lock() {
+            while state.threads < helpers {
+                let thread = std::thread::Builder::new().name("clk-sim".into());
+                if thread.spawn(move || self.helper()).is_err() {
+                    break;
+                }
+                state.threads += 1;
+            }
+            state.job = Some(job.clone());
+            self.epoch.fetch_add(1, Ordering::Release);
+        }
+        self.wake.notify_all();
+        let guard = Closing(&job);
+        work();
+        drop(guard);
+    }
+}
+
+/// Waits for the helpers, also when the work panics.
+struct Closing<'a>(&'a Job);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.state.fetch_or(CLOSED, Ordering::AcqRel);
+        let mut spins = 0u32;
+        while self.0.state.load(Ordering::Acquire) != CLOSED {
+            spins += 1;
+            if spins < 10_000 { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+    }
+}
+
+/// What blocks leave behind.
+#[derive(Default)]
+struct Results {
+    printed: Vec<(u64, String)>,
+    fault: Option<(u64, Fault)>,
+}
+
+struct Progress {
+    next: AtomicU64,
+    /// Groups from here on need not run: a group before them has stopped.
+    end: AtomicU64,
+    results: Mutex<Results>,
+}
+
+/// Runs all groups of a launch.
+pub fn run(launch: &Launch<'_>, extents: &Extents) -> Result<Output, Box<Fault>> {
+    let units = launch.geometry.units;
+    let progress =
+        Progress { next: AtomicU64::new(0), end: AtomicU64::new(units), results: Mutex::new(Results::default()) };
+    if launch.code.cooperative {
+        cooperate(launch, extents, &progress);
+    } else if launch.code.ops.len() > 1 {
+        let workers = workers(launch).min(units) as usize;
+        let batch = (units / (workers as u64 * 16).max(1)).clamp(1, 64);
+        pool().run(workers.saturating_sub(1), &|| worker(launch, extents, &progress, batch));
+    }
+    let results = progress.results.into_inner().unwrap_or_else(|e| e.into_inner());
+    finish(results)
+}
+
+/// How many workers the launch is worth.
+fn workers(launch: &Launch<'_>) -> u64 {
+    let wanted = match launch.control.workers {
+        0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        n => n,
+    } as u64;
+    // A loop can make any amount of work of little code, so that only loopless launches count as small.
+    let lanes = launch.geometry.units * launch.geometry.max_lanes as u64;
+    let work = lanes * launch.code.ops.len() as u64;
+    if launch.code.straight && work < 200_000 { 1 } else { wanted }
+}
+
+fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, batch: u64) {
+    let mut frame = None;
+    loop {
+        let first = progress.next.fetch_add(batch, Ordering::Relaxed);
+        for number in first..first + batch {
+            if number >= progress.end.load(Ordering::Relaxed) {
+                return;
+            }
+            let frame = frame.get_or_insert_with(|| Frame::new(launch));
+            frame.start(number);
+            frame.run();
+            collect(frame, number, extents, progress);
+        }
+    }
+}
+
+/// Takes what a group printed and what stopped it.
+fn collect(frame: &mut Frame<'_>, number: u64, extents: &Extents, progress: &Progress) {
+    let g = &mut frame.group;
+    if g.printed.is_empty() && g.stopped.is_none() {
+        return;
+    }
+    let mut results = progress.results.lock().unwrap_or_else(|e| e.into_inner());
+    if !g.printed.is_empty() {
+        results.printed.push((number, std::mem::take(&mut g.printed)));
+    }
+    if let Some(stop) = g.stopped.take() {
+        progress.end.fetch_min(number, Ordering::Relaxed);
+        if results.fault.as_ref().is_none_or(|(n, _)| number < *n) {
+            results.fault = Some((number, fault::fault(g, *stop, extents)));
+        }
+    }
+}
+
+/// All blocks are alive at once and take turns between grid barriers.
+fn cooperate(launch: &Launch<'_>, extents: &Extents, progress: &Progress) {
+    let mut frames: Vec<Frame<'_>> = (0..launch.geometry.units)
+        .map(|number| {
+            let mut frame = Frame::new(launch);
+            frame.start(number);
+            frame
+        })
+        .collect();
+    loop {
+        for (number, frame) in frames.iter_mut().enumerate() {
+            frame.run();
+            collect(frame, number as u64, extents, progress);
+            if number as u64 >= progress.end.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+        let waiting = frames.iter().filter(|f| f.waits()).count();
+        if waiting == 0 {
+            return;
+        }
+        if waiting < frames.len() {
+            return barrier_missed(&mut frames, waiting, extents, progress);
+        }
+    }
+}
+
+/// Some blocks wait at a grid barrier that others have ended without reaching.
+fn barrier_missed(frames: &mut [Frame<'_>], waiting: usize, extents: &Extents, progress: &Progress) {
+    let total = frames.len() as u32;
+    let found = frames.iter_mut().enumerate().find(|(_, f)| f.waits());
+    if let Some((number, frame)) = found {
+        let op = frame.group.resume.wrapping_sub(1);
+        // SAFETY: the frame waits behind the barrier's op.
+        let span = unsafe { (*op).y };
+        let kind = crate::device::FaultKind::Divergence {
+            what: "grid_barrier",
+            arrived: waiting as u32,
+            expected: total,
+            elsewhere: None,
+        };
+        fault::stop_at(&mut frame.group, kind, span, 0, 0);
+        collect(frame, number as u64, extents, progress);
+    }
+}
+
+fn finish(mut results: Results) -> Result<Output, Box<Fault>> {
+    results.printed.sort_by_key(|(number, _)| *number);
+    let until = results.fault.as_ref().map_or(u64::MAX, |(number, _)| *number);
+    let mut output = String::new();
+    for (number, text) in results.printed {
+        if number <= until {
+            output.push_str(&text);
+        }
+    }
+    match results.fault {
+        Some((_, fault)) => Err(Box::new(Fault { output, ..fault })),
+        None => Ok(output),
+    }
+}

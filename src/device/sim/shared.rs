@@ -1,0 +1,59 @@
+//! Shared memory: one area per group, arranged when a block starts.
+
+use super::code::{MemoryDef, MemoryKind, Op};
+use super::fault::stop_at;
+use super::group::Group;
+use super::lanes::Step;
+use super::memory::MemoryRt;
+use crate::device::FaultKind;
+use crate::ir::def::Extent;
+
+/// What a block may have, as on current GPUs.
+pub const LIMIT: usize = 227 * 1024;
+
+/// Lays out the shared arrays of a block and clears them.
+pub struct Arrange;
+
+impl Step for Arrange {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        let code = unsafe { &*g.code };
+        let mut used = 0u64;
+        for (k, def) in code.memories.iter().enumerate().filter(|(_, d)| d.kind == MemoryKind::Shared) {
+            let start = used.next_multiple_of(16);
+            let (extents, bytes) = match unsafe { size(g, def) } {
+                Some((extents, bytes)) => (extents, bytes),
+                None => return too_large(g, op, u64::MAX),
+            };
+            used = start.saturating_add(bytes);
+            if used > LIMIT as u64 {
+                return too_large(g, op, used);
+            }
+            let ptr = g.shared.wrapping_add(start as usize);
+            let axes = MemoryRt::axes(&extents, def.layout.size);
+            let memory = MemoryRt { ptr, len: bytes as usize, axes, shared: true, unit: 1 };
+            // SAFETY: there is one for each memory of the code.
+            unsafe { *g.memories.add(k) = memory };
+        }
+        // SAFETY: the area has `LIMIT` bytes.
+        unsafe { std::ptr::write_bytes(g.shared, 0, used as usize) };
+        unsafe { op.add(1) }
+    }
+}
+
+/// Extents and bytes; `None` for a negative extent or beyond counting.
+unsafe fn size(g: &Group, def: &MemoryDef) -> Option<(Vec<u32>, u64)> {
+    let extent = |(extent, &reg): (&Extent, &u16)| match extent {
+        Extent::Known(n) => Some(*n),
+        _ => u32::try_from(unsafe { g.first::<i32>(reg) }).ok(),
+    };
+    let extents: Vec<u32> = def.extents.iter().zip(&def.extent_regs).map(extent).collect::<Option<_>>()?;
+    let bytes = extents.iter().try_fold(def.layout.size as u64, |size, &n| size.checked_mul(n.into()))?;
+    Some((extents, bytes))
+}
+
+#[cold]
+fn too_large(g: &mut Group, op: *const Op, bytes: u64) -> *const Op {
+    let span = unsafe { (*op).y };
+    let others = g.lanes as u64 - 1;
+    stop_at(g, FaultKind::SharedSize { bytes, limit: LIMIT as u64 }, span, 0, others)
+}

@@ -1,0 +1,165 @@
+//! Operations among the 32 lanes of a warp. All of a warp's threads take part, or none.
+
+use super::code::{NONE, Op, WarpDef};
+use super::fault::stop_at;
+use super::group::Group;
+use super::lanes::slow::{read_value, write_value};
+use super::lanes::{Step, is_wide, lane_of_raw};
+use crate::device::FaultKind;
+use crate::lang::ops::{BinaryOp, MathFn, WarpOp};
+use crate::lang::scalar::{Scalar, Value, dynamic};
+
+const WARP: usize = 32;
+
+/// The first lane and the number of lanes of each warp, block by block.
+fn warps(g: &Group) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let (block, blocks) = (g.lanes / g.shape[3], g.shape[3]);
+    let starts = (0..block).step_by(WARP);
+    (0..blocks).flat_map(move |b| starts.clone().map(move |s| (b * block + s, WARP.min(block - s))))
+}
+
+/// How many of a warp's lanes are active.
+fn arrived(g: &Group, first: usize, count: usize) -> usize {
+    if g.full { count } else { (first..first + count).filter(|&l| g.is_active(l)).count() }
+}
+
+/// The first warp of which only some lanes are active, as a fault.
+fn check(g: &mut Group, what: &'static str, span: u32) -> bool {
+    if g.full {
+        return true;
+    }
+    let broken = |&(first, count): &(usize, usize)| !matches!(arrived(g, first, count), n if n == 0 || n == count);
+    let Some((first, count)) = warps(g).find(broken) else {
+        return true;
+    };
+    let arrived = arrived(g, first, count) as u32;
+    let lane = (first..first + count).find(|&l| g.is_active(l)).unwrap_or(first);
+    let kind = FaultKind::Divergence { what, arrived, expected: count as u32, elsewhere: None };
+    stop_at(g, kind, span, lane, u64::from(arrived) - 1);
+    false
+}
+
+/// `warp_barrier()`
+pub struct WarpBarrier;
+
+impl Step for WarpBarrier {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe { if check(g, "warp_barrier", (*op).y) { op.add(1) } else { std::ptr::null() } }
+    }
+}
+
+/// The operation `x` of the code's warp operations.
+pub struct Warp;
+
+impl Step for Warp {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        let def = unsafe { &(&(*g.code).warps)[(*op).x as usize] };
+        if !check(g, name(def.op), def.span) {
+            return std::ptr::null();
+        }
+        let warps: Vec<(usize, usize)> = warps(g).filter(|&(first, count)| arrived(g, first, count) > 0).collect();
+        for (first, count) in warps {
+            match def.op {
+                WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
+                    unsafe { shuffle(g, def, first, count) };
+                }
+                WarpOp::Ballot | WarpOp::Any | WarpOp::All => vote(g, def, first, count),
+                _ => reduce(g, def, first, count),
+            }
+        }
+        unsafe { op.add(1) }
+    }
+}
+
+pub fn name(op: WarpOp) -> &'static str {
+    match op {
+        WarpOp::Shuffle => "shuffle",
+        WarpOp::ShuffleUp => "shuffle_up",
+        WarpOp::ShuffleDown => "shuffle_down",
+        WarpOp::ShuffleXor => "shuffle_xor",
+        WarpOp::Ballot => "ballot",
+        WarpOp::Any => "warp_any",
+        WarpOp::All => "warp_all",
+        WarpOp::ReduceAdd => "warp_reduce_add",
+        WarpOp::ReduceMin => "warp_reduce_min",
+        WarpOp::ReduceMax => "warp_reduce_max",
+        WarpOp::ReduceAnd => "warp_reduce_and",
+        WarpOp::ReduceOr => "warp_reduce_or",
+        WarpOp::ReduceXor => "warp_reduce_xor",
+    }
+}
+
+/// Where lane `lane` takes its value from; itself if there is no such lane.
+fn source(op: WarpOp, lane: usize, amount: i64, count: usize) -> usize {
+    let from = match op {
+        WarpOp::ShuffleUp => lane as i64 - amount,
+        WarpOp::ShuffleDown => lane as i64 + amount,
+        WarpOp::ShuffleXor => lane as i64 ^ amount,
+        _ => amount.rem_euclid(WARP as i64),
+    };
+    usize::try_from(from).ok().filter(|&f| f < count).unwrap_or(lane)
+}
+
+unsafe fn shuffle(g: &Group, def: &WarpDef, first: usize, count: usize) {
+    let mut values = [0u64; WARP];
+    let wide = is_wide(def.scalar);
+    unsafe {
+        for (i, value) in values.iter_mut().enumerate().take(count) {
+            *value = if wide { g.lane::<u64>(def.value, first + i) } else { g.lane::<u32>(def.value, first + i).into() };
+        }
+        for i in 0..count {
+            let amount = if def.lane == NONE { 0 } else { g.lane::<i32>(def.lane, first + i).into() };
+            let value = values[source(def.op, i, amount, count)];
+            if wide {
+                g.set_lane(def.result, first + i, value);
+            } else {
+                g.set_lane(def.result, first + i, value as u32);
+            }
+        }
+    }
+}
+
+fn vote(g: &Group, def: &WarpDef, first: usize, count: usize) {
+    let holds = |i: usize| read_value(g, def.value, Scalar::Bool, first + i).bits != 0;
+    let ballot = (0..count).fold(0u32, |bits, i| bits | u32::from(holds(i)) << i);
+    let all = u32::MAX >> (WARP - count);
+    let (scalar, raw) = match def.op {
+        WarpOp::Ballot => (Scalar::U32, ballot.into()),
+        WarpOp::Any => (Scalar::Bool, (ballot != 0).into()),
+        _ => (Scalar::Bool, (ballot == all).into()),
+    };
+    let bits = lane_of_raw(scalar, raw) as u32;
+    // SAFETY: the result is a 4-byte lane register.
+    (first..first + count).for_each(|lane| unsafe { g.set_lane(def.result, lane, bits) });
+}
+
+/// A butterfly, so that the order of additions is the GPU's.
+fn reduce(g: &Group, def: &WarpDef, first: usize, count: usize) {
+    let zero = Value { ty: def.scalar, bits: 0 };
+    let mut values = [zero; WARP];
+    for (i, value) in values.iter_mut().enumerate().take(count) {
+        *value = read_value(g, def.value, def.scalar, first + i);
+    }
+    for distance in [16, 8, 4, 2, 1] {
+        let before = values;
+        for i in (0..count).filter(|i| i ^ distance < count) {
+            values[i] = combine(def.op, before[i], before[i ^ distance]).unwrap_or(zero);
+        }
+    }
+    // A warp of fewer than 32 threads need not be a power of two: every lane gets lane 0's result, which has seen all.
+    for (i, value) in values.iter().enumerate().take(count) {
+        let value = if count.is_power_of_two() { *value } else { values[0] };
+        write_value(g, def.result, first + i, value);
+    }
+}
+
+fn combine(op: WarpOp, a: Value, b: Value) -> Option<Value> {
+    match op {
+        WarpOp::ReduceMin => dynamic::math(MathFn::Min, &[a, b]).ok(),
+        WarpOp::ReduceMax => dynamic::math(MathFn::Max, &[a, b]).ok(),
+        WarpOp::ReduceAnd => dynamic::binary(BinaryOp::BitAnd, a, b).ok(),
+        WarpOp::ReduceOr => dynamic::binary(BinaryOp::BitOr, a, b).ok(),
+        WarpOp::ReduceXor => dynamic::binary(BinaryOp::BitXor, a, b).ok(),
+        _ => dynamic::binary(BinaryOp::Add, a, b).ok(),
+    }
+}

@@ -1,0 +1,147 @@
+//! Assignment to places: variables, elements, slices, fields.
+
+use crate::base::source::Span;
+use crate::check::typed::{ArrayInit, Expr, ExprKind};
+use crate::host::array::SliceSpec;
+use crate::host::ops;
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::{Record, Value, Vector};
+use crate::lang::ops::BinaryOp;
+use crate::lang::scalar::Scalar;
+
+use super::frame::Frame;
+use super::{Eval, Machine};
+
+/// One step from a variable to the place inside it.
+enum Step {
+    Index(Vec<SliceSpec>),
+    Field(usize),
+    Lanes(Vec<u8>),
+}
+
+impl Machine<'_> {
+    pub(crate) fn assign(&mut self, frame: &mut Frame, place: &Expr, op: Option<BinaryOp>, value: &Expr) -> Eval<()> {
+        let value = self.eval(frame, value)?;
+        let Some(op) = op else { return self.store(frame, place, value) };
+        // The indices of a place have no effects on the host, so evaluating it again finds the same place.
+        let old = self.eval(frame, place)?;
+        let new = ops::binary(op, &old, &value).map_err(|p| self.problem(p, place.span))?;
+        drop(old);
+        self.store(frame, place, new)
+    }
+
+    /// Writes a value to a place.
+    pub(crate) fn store(&mut self, frame: &mut Frame, place: &Expr, value: Value) -> Eval<()> {
+        let mut steps = Vec::new();
+        let root = self.walk(frame, place, &mut steps)?;
+        steps.reverse();
+        let slot = match root.kind {
+            ExprKind::Local(local) => frame.locals.get_mut(local.index()),
+            ExprKind::Global(global) => self.interp.globals.get_mut(global.index()),
+            _ => None,
+        };
+        let Some(slot) = slot else { return Err(self.broken(place.span, "this is not a place")) };
+        if steps.is_empty() {
+            *slot = Some(value);
+            return Ok(());
+        }
+        let Some(target) = slot.as_mut() else {
+            return Err(self.broken(place.span, "a variable without a value is written in part"));
+        };
+        let result = write(target, &steps, value);
+        result.map_err(|p| self.problem(p, place.span))
+    }
+
+    /// The variable that a place is in; `steps` lead from the place to it.
+    fn walk<'e>(&mut self, frame: &mut Frame, place: &'e Expr, steps: &mut Vec<Step>) -> Eval<&'e Expr> {
+        let base = match &place.kind {
+            ExprKind::Index { base, indices } => {
+                let at = self.positions(frame, indices)?;
+                steps.push(Step::Index(at));
+                base
+            }
+            ExprKind::Slice { base, indices } => {
+                let specs = self.slice_specs(frame, indices)?;
+                steps.push(Step::Index(specs));
+                base
+            }
+            ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
+                steps.push(Step::Field(*field as usize));
+                base
+            }
+            ExprKind::Swizzle { base, lanes } => {
+                steps.push(Step::Lanes(lanes.clone()));
+                base
+            }
+            _ => return Ok(place),
+        };
+        self.walk(frame, base, steps)
+    }
+
+    /// A fixed-size array of a host function.
+    pub(crate) fn local_array(&mut self, frame: &mut Frame, extents: &[Expr], init: &ArrayInit, span: Span) -> Eval {
+        let mut shape = Vec::with_capacity(extents.len());
+        for extent in extents {
+            shape.push(self.integer(frame, extent)?);
+        }
+        let array = match init {
+            ArrayInit::Fill(value) => {
+                let value = self.eval(frame, value)?;
+                ops::full(&shape, &value)
+            }
+            ArrayInit::Elements(items) => {
+                let values = self.values(frame, items)?;
+                ops::literal(&values, None).and_then(|a| ops::reshape(&a, &shape))
+            }
+            ArrayInit::None => ops::zeros(&shape, Scalar::F32),
+        };
+        array.map_err(|p| self.problem(p, span))
+    }
+}
+
+/// Writes a value to a place inside `target`.
+fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
+    match (steps, target) {
+        ([], target) => {
+            *target = value;
+            Ok(())
+        }
+        ([Step::Index(specs)], Value::Array(array)) => ops::assign(array, specs, &value),
+        ([Step::Field(i), rest @ ..], Value::Record(Record { fields, .. }) | Value::Tuple(fields)) => {
+            match fields.get_mut(*i) {
+                Some(field) => write(field, rest, value),
+                None => Err(Problem::new("E0504", format!("there is no field {i}"))),
+            }
+        }
+        ([Step::Lanes(lanes)], Value::Vector(vector)) => write_lanes(vector, lanes, &value),
+        // Deeper: take the part out, change it, put it back.
+        ([Step::Index(specs), rest @ ..], Value::Array(array)) => {
+            let mut part = ops::index(&Value::Array(array.clone()), specs)?;
+            write(&mut part, rest, value)?;
+            ops::assign(array, specs, &part)
+        }
+        (_, target) => {
+            Err(Problem::new("E0504", format!("no part of a value of type {} can be written", target.type_name())))
+        }
+    }
+}
+
+/// `v.xy = w`
+fn write_lanes(vector: &mut Vector, lanes: &[u8], value: &Value) -> Outcome<()> {
+    let mut bits = vector.all_bits();
+    for (k, &lane) in lanes.iter().enumerate() {
+        let new = match value {
+            Value::Vector(from) => from.lane(k),
+            scalar => scalar.adapt(vector.ty()),
+        };
+        let (Some(slot), Some(new)) = (bits.get_mut(usize::from(lane)), new) else {
+            return Err(Problem::new(
+                "E0504",
+                format!("a value of type {} does not fit these components", value.type_name()),
+            ));
+        };
+        *slot = new.bits;
+    }
+    *vector = Vector::new(vector.ty(), bits.into_iter().take(vector.lanes()));
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Fits values to a signature when it is called: type parameters, dimensions, shapes.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{ArrayType, Bound, Dim, GenericKind, Signature, Type};
+use crate::host::value::Value;
+use crate::lang::scalar::Scalar;
+
+use super::layout::Layouts;
+
+/// What is known of a signature's names while its arguments are looked at, in order.
+pub(crate) struct Binder<'a> {
+    pub sig: &'a Signature,
+    pub layouts: &'a Layouts,
+    /// By position in `sig.generics`, type parameters only.
+    pub types: Vec<Option<Type>>,
+    /// By position in `sig.dims`: the value, and who bound it (for messages).
+    pub dims: Vec<Option<(i64, Origin)>>,
+}
+
+/// Where a dimension got its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    /// "the first axis of `x`" or "`N = 3`"
+    pub what: String,
+    pub span: Span,
+}
+
+/// An argument of a call: the parameter's name, its type, the value and where it was written.
+pub(crate) struct Given<'a> {
+    pub name: &'a str,
+    pub ty: &'a Type,
+    pub value: &'a Value,
+    pub span: Span,
+}
+
+impl<'a> Binder<'a> {
+    pub fn new(sig: &'a Signature, layouts: &'a Layouts) -> Self {
+        Binder { sig, layouts, types: vec![None; sig.generics.len()], dims: vec![None; sig.dims.len()] }
+    }
+
+    /// Fits one argument; the error shows both sides.
+    pub fn fit(&mut self, given: &Given<'_>) -> Result<(), Box<Diagnostic>> {
+        match (given.ty, given.value) {
+            (Type::Array(wanted), Value::Array(array)) => {
+                let element = self.layouts.element_type(array.element());
+                if !self.unify(&wanted.element, &element) {
+                    return Err(self.wrong_type(given));
+                }
+                self.fit_shape(given, wanted, array.shape())
+            }
+            (Type::Array(_), _) => Err(self.wrong_type(given)),
+            (ty, Value::Int(_) | Value::Float(_)) if self.accepts_literal(ty) => Ok(()),
+            (ty, value) => {
+                let actual = self.layouts.type_of(value);
+                if self.unify(ty, &actual) { Ok(()) } else { Err(self.wrong_type(given)) }
+            }
+        }
+    }
+
+    /// A literal without a type of its own takes any number's; a type parameter that nothing else binds becomes its default.
+    fn accepts_literal(&mut self, ty: &Type) -> bool {
+        matches!(ty, Type::Scalar(s) if s.is_num()) || matches!(ty, Type::Param(_))
+    }
+
+    fn unify(&mut self, wanted: &Type, actual: &Type) -> bool {
+        match (wanted, actual) {
+            (Type::Unknown, _) | (_, Type::Unknown) => true,
+            (Type::Param(i), actual) => self.bind_type(*i as usize, actual),
+            (Type::Tuple(a), Type::Tuple(b)) => {
+                a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| self.unify(a, b))
+            }
+            (a, b) => a == b,
+        }
+    }
+
+    fn bind_type(&mut self, i: usize, actual: &Type) -> bool {
+        let fits = match self.sig.generics.get(i).map(|g| &g.kind) {
+            Some(GenericKind::Type { bound }) => satisfies(*bound, actual),
+            _ => false,
+        };
+        match self.types.get_mut(i) {
+            Some(Some(known)) => known == actual,
+            Some(slot) if fits => {
+                *slot = Some(actual.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn fit_shape(&mut self, given: &Given<'_>, wanted: &ArrayType, shape: &[usize]) -> Result<(), Box<Diagnostic>> {
+        if wanted.dims.len() != shape.len() {
+            return Err(self.wrong_type(given));
+        }
+        for (axis, (dim, &extent)) in wanted.dims.iter().zip(shape).enumerate() {
+            let extent = extent as i64;
+            match dim {
+                Dim::Known(k) if *k != extent => {
+                    let title = format!("`{}` has the wrong shape: axis {axis} is {extent}, not {k}", given.name);
+                    let text = format!("this is `{}`", given.value.type_name());
+                    return Err(Box::new(Diagnostic::error("E0511", title).at(given.span, text)));
+                }
+                Dim::Name(i) => self.bind_dim(given, *i as usize, axis, extent)?,
+                // Expressions are compared by the launch, once all names are known.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn bind_dim(&mut self, given: &Given<'_>, i: usize, axis: usize, extent: i64) -> Result<(), Box<Diagnostic>> {
+        let origin = Origin { what: format!("axis {axis} of `{}`", given.name), span: given.span };
+        let Some(slot) = self.dims.get_mut(i) else { return Ok(()) };
+        match slot {
+            None => *slot = Some((extent, origin)),
+            Some((known, _)) if *known == extent => {}
+            Some((known, first)) => {
+                let name = &self.sig.dims[i].name;
+                let title = format!("dimension `{name}` is {known} and {extent} at once");
+                let diagnostic = Diagnostic::error("E0510", title)
+                    .at(given.span, format!("{} makes `{name}` {extent}", origin.what))
+                    .because(first.span, format!("{} makes `{name}` {known}", first.what));
+                return Err(Box::new(diagnostic));
+            }
+        }
+        Ok(())
+    }
+
+    fn wrong_type(&self, given: &Given<'_>) -> Box<Diagnostic> {
+        let wanted = self.layouts.type_text(given.ty, self.sig);
+        let actual = given.value.type_name();
+        let title = format!("`{}` has to be `{wanted}`, not `{actual}`", given.name);
+        let mut diagnostic = Diagnostic::error("E0512", title).at(given.span, format!("this is `{actual}`"));
+        if let (Type::Array(a), Value::Array(b)) = (given.ty, given.value)
+            && a.dims.len() == b.shape().len()
+            && let Type::Scalar(s) = a.element
+        {
+            diagnostic = diagnostic.help(format!("convert it: `{s}(…)`"));
+        }
+        Box::new(diagnostic)
+    }
+}
+
+/// Whether a concrete type meets a bound.
+pub(crate) fn satisfies(bound: Bound, ty: &Type) -> bool {
+    let scalar = |test: fn(Scalar) -> bool| matches!(ty, Type::Scalar(s) if test(*s));
+    match bound {
+        Bound::Any => matches!(ty, Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_)),
+        Bound::Num => scalar(Scalar::is_num),
+        Bound::Int => scalar(Scalar::is_int),
+        Bound::Float => scalar(Scalar::is_float),
+    }
+}

@@ -1,0 +1,363 @@
+//! Builtins of the host world.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Expr, ExprKind, SmolStr, Type};
+use crate::host::array::Array;
+use crate::host::ops::{self, Reduce};
+use crate::host::problem::Outcome;
+use crate::host::value::Value;
+use crate::host::{files, picture};
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::MathFn;
+use crate::lang::scalar::Scalar;
+
+use super::eval::named;
+use super::frame::Frame;
+use super::{Eval, Machine, Shown};
+
+/// The named arguments of a call as they were written.
+type Named<'e> = &'e [(SmolStr, Expr)];
+
+impl Machine<'_> {
+    pub(crate) fn builtin(
+        &mut self,
+        frame: &mut Frame,
+        builtin: Builtin,
+        args: &[Expr],
+        more: Named<'_>,
+        expr: &Expr,
+    ) -> Eval {
+        use Builtin::*;
+        let span = expr.span;
+        match builtin {
+            Print => self.print(frame, args).map(|()| Value::Unit),
+            Assert => self.assert(frame, args).map(|()| Value::Unit),
+            Load => self.load_file(frame, args, span),
+            Save => self.save_file(frame, args, more, span),
+            Image => self.image(frame, args, span),
+            Plot => self.plot(frame, args, span),
+            Sum | Prod | Mean | Argmin | Argmax | All | Any => self.reduce(frame, builtin, args, more, span),
+            Math(f @ (MathFn::Min | MathFn::Max)) if args.len() == 1 => {
+                let how = if f == MathFn::Min { Reduce::Min } else { Reduce::Max };
+                self.reduce_as(frame, how, args, more, span)
+            }
+            Zeros | Ones | Full | Eye | Random | RandomNormal | RandomInt | Linspace | Arange => {
+                self.create(frame, builtin, args, more, expr)
+            }
+            Parse => {
+                let to = self.scalar_of(frame, &expr.ty, span)?;
+                let text = self.text_argument(frame, args, span)?;
+                self.settle_problem(ops::parse(to, &text), span)
+            }
+            _ => {
+                let values = self.values(frame, args)?;
+                let result = self.plain(frame, builtin, &values, more)?;
+                self.settle_problem(result, span)
+            }
+        }
+    }
+
+    /// Builtins that are a function of their values.
+    fn plain(
+        &mut self,
+        frame: &mut Frame,
+        builtin: Builtin,
+        values: &[Value],
+        more: Named<'_>,
+    ) -> Eval<Outcome<Value>> {
+        use Builtin::*;
+        let axis = match named(more, "axis") {
+            Some(axis) => Some(self.integer(frame, axis)?),
+            None => None,
+        };
+        Ok(match (builtin, values) {
+            (Math(f), values) => ops::math(f, values),
+            (Select, [cond, then, other]) => ops::select(cond, then, other),
+            (CeilDiv, [x, y]) => ops::ceil_div(x, y),
+            (Dot, [a, b]) => ops::dot(a, b),
+            (Len, [x]) => ops::len(x),
+            (Shape, [x]) => ops::shape(x, None),
+            (Shape, [x, axis]) => ops::shape(x, axis.as_int().and_then(|a| i64::try_from(a).ok())),
+            (Close, [a, b, tolerances @ ..]) => {
+                let mut tolerance = |i: usize, name: &str, default: f64| match (tolerances.get(i), named(more, name)) {
+                    (Some(given), _) => Ok(number(given).unwrap_or(default)),
+                    (None, Some(given)) => Ok(number(&self.eval(frame, given)?).unwrap_or(default)),
+                    (None, None) => Ok(default),
+                };
+                let (rtol, atol) = (tolerance(0, "rtol", 1e-5)?, tolerance(1, "atol", 1e-8)?);
+                ops::close(a, b, rtol, atol)
+            }
+            (Cumsum, [x]) => ops::cumsum(x),
+            (Reshape, [x, dims @ ..]) => {
+                let dims: Option<Vec<i64>> =
+                    dims.iter().map(|d| d.as_int().and_then(|d| i64::try_from(d).ok())).collect();
+                ops::reshape(x, &dims.unwrap_or_default())
+            }
+            (Transpose, [x]) => ops::transpose(x),
+            (Concat, parts) => ops::concat(parts, axis.unwrap_or(0)),
+            (Stack, parts) => ops::stack(parts),
+            (Sort, [x]) => ops::sort(x),
+            (Flip, [x]) => ops::flip(x, axis.unwrap_or(0)),
+            (Flip, [x, axis]) => ops::flip(x, axis.as_int().and_then(|a| i64::try_from(a).ok()).unwrap_or(0)),
+            _ => return Err(self.broken(Span::default(), "a builtin that the host does not have")),
+        })
+    }
+
+    fn settle_problem(&self, result: Outcome<Value>, span: Span) -> Eval {
+        result.map_err(|p| self.problem(p, span))
+    }
+
+    pub(crate) fn values(&mut self, frame: &mut Frame, args: &[Expr]) -> Eval<Vec<Value>> {
+        args.iter().map(|a| self.eval(frame, a)).collect()
+    }
+
+    /// `assert(cond, "message {x}")`
+    fn assert(&mut self, frame: &mut Frame, args: &[Expr]) -> Eval<()> {
+        let Some(cond) = args.first() else { return Ok(()) };
+        let value = self.eval(frame, cond)?;
+        let wrong = match &value {
+            Value::Array(array) if array.scalar() == Some(Scalar::Bool) => {
+                match array.bytes().iter().position(|&b| b == 0) {
+                    None => return Ok(()),
+                    Some(first) => Some((array.clone(), first)),
+                }
+            }
+            other if other.as_bool() == Some(true) => return Ok(()),
+            _ => None,
+        };
+        let message = match args.get(1) {
+            Some(message) => self.eval(frame, message)?,
+            None => Value::Unit,
+        };
+        let title = match &message {
+            Value::Str(text) if !text.is_empty() => format!("assertion failed: {text}"),
+            _ => "assertion failed".to_string(),
+        };
+        let mut diagnostic = Diagnostic::error("E0530", title).at(cond.span, "this is not true");
+        if let Some((array, first)) = wrong {
+            let at = index_text(first, array.shape());
+            let count = array.bytes().iter().filter(|&&b| b == 0).count();
+            let others =
+                if count > 1 { format!(", and {} more of {}", count - 1, array.count()) } else { String::new() };
+            diagnostic = diagnostic.note(format!("it fails at {at}{others}"));
+            diagnostic = self.sides(frame, cond, first, array.shape(), diagnostic);
+        } else {
+            diagnostic = self.sides(frame, cond, 0, &[], diagnostic);
+        }
+        Err(self.error(diagnostic))
+    }
+
+    /// The values on both sides of a failed comparison.
+    fn sides(
+        &mut self,
+        frame: &mut Frame,
+        cond: &Expr,
+        at: usize,
+        shape: &[usize],
+        mut diagnostic: Diagnostic,
+    ) -> Diagnostic {
+        let sides: Vec<&Expr> = match &cond.kind {
+            ExprKind::Binary { op, left, right } if op.is_comparison() => vec![left, right],
+            ExprKind::Builtin { builtin: Builtin::Close | Builtin::All, args, .. } => args.iter().take(2).collect(),
+            _ => return diagnostic,
+        };
+        for side in sides {
+            if matches!(side.kind, ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_)) {
+                continue;
+            }
+            let Ok(value) = self.eval(frame, side) else { continue };
+            let shown = match &value {
+                Value::Array(array) if array.shape() == shape => array.item(at),
+                Value::Array(_) => None,
+                other => Some(other.clone()),
+            };
+            if let Some(shown) = shown {
+                diagnostic = diagnostic.because(side.span, format!("this is {}", crate::host::format::display(&shown)));
+            }
+        }
+        diagnostic
+    }
+
+    fn reduce(&mut self, frame: &mut Frame, builtin: Builtin, args: &[Expr], more: Named<'_>, span: Span) -> Eval {
+        let how = match builtin {
+            Builtin::Sum => Reduce::Sum,
+            Builtin::Prod => Reduce::Prod,
+            Builtin::Mean => Reduce::Mean,
+            Builtin::Argmin => Reduce::Argmin,
+            Builtin::Argmax => Reduce::Argmax,
+            Builtin::All => Reduce::All,
+            _ => Reduce::Any,
+        };
+        self.reduce_as(frame, how, args, more, span)
+    }
+
+    fn reduce_as(&mut self, frame: &mut Frame, how: Reduce, args: &[Expr], more: Named<'_>, span: Span) -> Eval {
+        let values = self.values(frame, args)?;
+        let axis = match (named(more, "axis"), values.get(1)) {
+            (Some(axis), _) => Some(self.integer(frame, axis)?),
+            (None, Some(axis)) => axis.as_int().and_then(|a| i64::try_from(a).ok()),
+            (None, None) => None,
+        };
+        let Some(value) = values.first() else { return Err(self.broken(span, "a reduction of nothing")) };
+        self.settle_problem(ops::reduce(how, value, axis), span)
+    }
+
+    /// `zeros`, `linspace`, `random` and their kin.
+    fn create(&mut self, frame: &mut Frame, builtin: Builtin, args: &[Expr], more: Named<'_>, expr: &Expr) -> Eval {
+        use Builtin::*;
+        let values = self.values(frame, args)?;
+        let element = match &expr.ty {
+            Type::Array(array) => self.concrete(frame, &array.element),
+            _ => Type::Unknown,
+        };
+        let scalar = match element {
+            Type::Scalar(s) => s,
+            _ => Scalar::F32,
+        };
+        let seed = match named(more, "seed") {
+            Some(seed) => self.integer(frame, seed)? as u64,
+            None => self.interp.options.seed.unwrap_or(0),
+        };
+        let dims = |values: &[Value]| -> Vec<i64> {
+            values.iter().map(|v| v.as_int().and_then(|d| i64::try_from(d).ok()).unwrap_or(-1)).collect()
+        };
+        let result = match (builtin, &values[..]) {
+            (Zeros, values) => match element {
+                Type::Struct(_) | Type::Tuple(_) | Type::Vector(..) => {
+                    let element = self.interp.layouts.element(self.program, &element);
+                    let shape: Vec<usize> = dims(values).into_iter().map(|d| d.max(0) as usize).collect();
+                    Array::zeros(element, &shape).map(Value::Array)
+                }
+                _ => ops::zeros(&dims(values), scalar),
+            },
+            (Ones, values) => ops::ones(&dims(values), scalar),
+            (Full, [sizes @ .., value]) => {
+                let value = value.adapt(scalar).map_or_else(|| value.clone(), Value::Scalar);
+                ops::full(&dims(sizes), &value)
+            }
+            (Eye, [n]) => ops::eye(dims(std::slice::from_ref(n))[0], scalar),
+            (Random, values) => ops::random(&dims(values), seed, scalar),
+            (RandomNormal, values) => ops::random_normal(&dims(values), seed, scalar),
+            (RandomInt, [low, high, sizes @ ..]) => ops::random_int(low, high, &dims(sizes), seed),
+            (Linspace, [start, stop, n]) => ops::linspace(start, stop, dims(std::slice::from_ref(n))[0]),
+            (Arange, values) => ops::arange(values),
+            _ => return Err(self.broken(expr.span, "a wrong number of arguments")),
+        };
+        self.settle_problem(result, expr.span)
+    }
+
+    fn text_argument(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval<SmolStr> {
+        // A type as the first argument is in the expression's type already.
+        for arg in args {
+            if let Value::Str(text) = self.eval(frame, arg)? {
+                return Ok(text);
+            }
+        }
+        Err(self.broken(span, "a text was expected"))
+    }
+
+    fn load_file(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
+        let path = self.text_argument(frame, args, span)?;
+        let place = args.first().map_or(span, |a| a.span);
+        let bytes = match self.world.read(&path) {
+            Ok(bytes) => bytes,
+            Err(reason) => {
+                let diagnostic = Diagnostic::error("E0701", format!("cannot read `{path}`: {reason}"));
+                return Err(self.error(diagnostic.at(place, "this file").note(PATHS)));
+            }
+        };
+        files::decode(&path, &bytes).map_err(|p| self.problem(p, place))
+    }
+
+    fn save_file(&mut self, frame: &mut Frame, args: &[Expr], more: Named<'_>, span: Span) -> Eval {
+        let path = self.text_argument(frame, args, span)?;
+        let mut values = Vec::new();
+        for arg in args.iter().skip(1) {
+            values.push((None, self.eval(frame, arg)?));
+        }
+        for (name, arg) in more {
+            values.push((Some(name.as_str()), self.eval(frame, arg)?));
+        }
+        let given: Vec<(Option<&str>, &Value)> = values.iter().map(|(n, v)| (*n, v)).collect();
+        let bytes = files::encode(&path, &given).map_err(|p| self.problem(p, span))?;
+        self.write_file(&path, &bytes, args.first().map_or(span, |a| a.span))?;
+        Ok(Value::Unit)
+    }
+
+    fn write_file(&mut self, path: &str, bytes: &[u8], place: Span) -> Eval<()> {
+        self.world.write(path, bytes).map_err(|reason| {
+            let diagnostic = Diagnostic::error("E0702", format!("cannot write `{path}`: {reason}"));
+            self.error(diagnostic.at(place, "this file").note(PATHS))
+        })
+    }
+
+    fn image(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
+        let values = self.values(frame, args)?;
+        match &values[..] {
+            [Value::Array(array)] => {
+                self.world.show(Shown::Image(array.clone()));
+                Ok(Value::Unit)
+            }
+            [Value::Str(path), Value::Array(array)] => {
+                let bytes = picture::image_png(array).map_err(|p| self.problem(p, span))?;
+                self.write_file(path, &bytes, span)?;
+                Ok(Value::Unit)
+            }
+            _ => Err(self.broken(span, "`image` takes a path and an array")),
+        }
+    }
+
+    fn plot(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
+        let mut values = self.values(frame, args)?;
+        let path = match values.last() {
+            Some(Value::Str(path)) => Some(path.clone()),
+            _ => None,
+        };
+        if path.is_some() {
+            values.pop();
+        }
+        let (x, y) = match &values[..] {
+            [Value::Array(y)] => {
+                let count = ops::arange(&[Value::i32(y.count() as i32)]).and_then(|v| ops::convert(Scalar::F32, &v));
+                match count {
+                    Ok(Value::Array(x)) => (x, y.clone()),
+                    _ => return Err(self.broken(span, "a range for the x axis")),
+                }
+            }
+            [Value::Array(x), Value::Array(y)] => (x.clone(), y.clone()),
+            _ => return Err(self.broken(span, "`plot` takes arrays")),
+        };
+        match path {
+            Some(path) => {
+                let bytes = picture::plot_png(&x, &y).map_err(|p| self.problem(p, span))?;
+                self.write_file(&path, &bytes, span)?;
+            }
+            None => self.world.show(Shown::Plot { x, y }),
+        }
+        Ok(Value::Unit)
+    }
+}
+
+const PATHS: &str = "paths are relative to the folder that `clk` runs in";
+
+pub(crate) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Float(x) => Some(*x),
+        Value::Int(n) => Some(*n as f64),
+        other => match ops::convert(Scalar::F64, other) {
+            Ok(Value::Scalar(v)) => Some(f64::from_bits(v.bits)),
+            _ => None,
+        },
+    }
+}
+
+/// `[2, 5]`: where a row-major position lies.
+fn index_text(mut position: usize, shape: &[usize]) -> String {
+    let mut at = vec![0; shape.len()];
+    for (slot, &extent) in at.iter_mut().zip(shape).rev() {
+        *slot = position % extent.max(1);
+        position /= extent.max(1);
+    }
+    format!("{at:?}")
+}

@@ -1,0 +1,238 @@
+//! Calls of functions on the host, and scalar functions lifted over arrays.
+
+use std::sync::Arc;
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Access, Expr, Fn, FnRef, GenericArg, GenericKind, Signature, Type};
+use crate::host::ops;
+use crate::host::value::Value;
+use crate::lang::builtin::Builtin;
+use crate::lower::{Argument, Function};
+
+use super::bind::{Binder, Given};
+use super::frame::Frame;
+use super::{Eval, MAX_DEPTH, Machine, Signal};
+
+impl Machine<'_> {
+    pub(crate) fn call(&mut self, frame: &mut Frame, callee: &FnRef, args: &[Expr], span: Span) -> Eval {
+        match callee {
+            FnRef::Fn { id, generics } => {
+                let function = &self.program.fns[*id];
+                let values = self.values(frame, args)?;
+                let spans: Vec<Span> = args.iter().map(|a| a.span).collect();
+                let mut inner = self.enter(frame, &function.sig, generics, &values, &spans)?;
+                let result = self.run_body(function, &mut inner, values, span)?;
+                self.copy_out(frame, function, args, &mut inner)?;
+                Ok(result)
+            }
+            FnRef::Param(_) | FnRef::Builtin(_) => {
+                let values = self.values(frame, args)?;
+                self.call_with(frame, callee, values, span)
+            }
+        }
+    }
+
+    /// Calls with values that are known already.
+    pub(crate) fn call_with(&mut self, frame: &mut Frame, callee: &FnRef, values: Vec<Value>, span: Span) -> Eval {
+        let function = self.function(frame, callee, span)?;
+        self.apply(&function, values, span)
+    }
+
+    /// Applies a function whose compile-time arguments are known.
+    fn apply(&mut self, function: &Function, values: Vec<Value>, span: Span) -> Eval {
+        match function {
+            Function::Builtin(Builtin::Math(f)) => ops::math(*f, &values).map_err(|p| self.problem(p, span)),
+            Function::Builtin(_) => Err(self.broken(span, "this builtin cannot be passed as a function")),
+            Function::Fn { id, arguments } => {
+                let program = self.program;
+                let callee = &program.fns[*id];
+                let mut inner = self.frame_for(&callee.sig, arguments.clone().into(), &values, &[], span)?;
+                self.run_body(callee, &mut inner, values, span)
+            }
+        }
+    }
+
+    fn run_body(&mut self, function: &Fn, inner: &mut Frame, values: Vec<Value>, span: Span) -> Eval {
+        let Some(body) = function.body.clone() else { return Err(self.broken(span, "a function without a body ran")) };
+        inner.locals = vec![None; body.locals.len()];
+        for (slot, value) in inner.locals.iter_mut().zip(values) {
+            *slot = Some(value);
+        }
+        if self.interp.depth >= MAX_DEPTH {
+            let title = format!("calls are nested more than {MAX_DEPTH} deep");
+            let diagnostic =
+                Diagnostic::error("E0517", title).at(span, format!("`{}` is called once more here", function.name));
+            return Err(self.error(diagnostic.help("does the recursion end? a loop needs no depth")));
+        }
+        self.interp.depth += 1;
+        let result = self.block(inner, &body.root);
+        self.interp.depth -= 1;
+        match result {
+            Err(Signal::Return(value)) => Ok(value),
+            other => other,
+        }
+    }
+
+    /// Hands `out` and `inout` parameters back to the places that were passed.
+    fn copy_out(&mut self, frame: &mut Frame, function: &Fn, args: &[Expr], inner: &mut Frame) -> Eval<()> {
+        for (i, param) in function.sig.params.iter().enumerate() {
+            if param.access == Access::In {
+                continue;
+            }
+            if let (Some(arg), Some(value)) = (args.get(i), inner.locals.get_mut(i).and_then(Option::take)) {
+                self.store(frame, arg, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame with the compile-time arguments of a call from `frame`.
+    fn enter(
+        &mut self,
+        frame: &mut Frame,
+        sig: &Signature,
+        generics: &[GenericArg],
+        values: &[Value],
+        spans: &[Span],
+    ) -> Eval<Frame> {
+        let span = spans.first().copied().unwrap_or_default();
+        let mut given = Vec::with_capacity(generics.len());
+        for (i, generic) in generics.iter().enumerate() {
+            given.push(self.generic(frame, sig, i, generic, span)?);
+        }
+        let (arguments, dims) = self.fit(sig, given, values, spans, span)?;
+        Ok(Frame { locals: Vec::new(), generics: arguments.into(), dims })
+    }
+
+    fn frame_for(
+        &mut self,
+        sig: &Signature,
+        arguments: Arc<[Argument]>,
+        values: &[Value],
+        spans: &[Span],
+        span: Span,
+    ) -> Eval<Frame> {
+        let given = arguments.iter().cloned().map(Some).collect();
+        let (arguments, dims) = self.fit(sig, given, values, spans, span)?;
+        Ok(Frame { locals: Vec::new(), generics: arguments.into(), dims })
+    }
+
+    /// Finds type arguments and dimensions from the values of a call.
+    fn fit(
+        &mut self,
+        sig: &Signature,
+        given: Vec<Option<Argument>>,
+        values: &[Value],
+        spans: &[Span],
+        span: Span,
+    ) -> Eval<(Vec<Argument>, Vec<Option<i64>>)> {
+        let (types, dims) = {
+            let mut binder = Binder::new(sig, &self.interp.layouts);
+            for (slot, argument) in binder.types.iter_mut().zip(&given) {
+                if let Some(Argument::Type(ty)) = argument {
+                    *slot = Some(ty.clone());
+                }
+            }
+            for (i, (param, value)) in sig.params.iter().zip(values).enumerate() {
+                let span = spans.get(i).copied().unwrap_or(span);
+                binder.fit(&Given { name: &param.name, ty: &param.ty, value, span }).map_err(Signal::Error)?;
+            }
+            (binder.types, binder.dims)
+        };
+        let mut arguments = Vec::with_capacity(given.len());
+        for (i, argument) in given.into_iter().enumerate() {
+            arguments.push(self.settle(sig, i, argument, types[i].clone(), span)?);
+        }
+        Ok((arguments, dims.into_iter().map(|d| d.map(|(extent, _)| extent)).collect()))
+    }
+
+    /// A compile-time argument as given, found or defaulted.
+    pub(crate) fn settle(
+        &mut self,
+        sig: &Signature,
+        i: usize,
+        given: Option<Argument>,
+        found: Option<Type>,
+        span: Span,
+    ) -> Eval<Argument> {
+        if let Some(given) = given {
+            return Ok(given);
+        }
+        let generic = &sig.generics[i];
+        match (&generic.kind, found) {
+            (GenericKind::Type { .. }, Some(ty)) => Ok(Argument::Type(ty)),
+            (GenericKind::Const { ty, default: Some(default) }, _) => {
+                let default = default.clone();
+                let value = self.eval(&mut Frame::empty(), &default)?;
+                self.const_argument(ty, value, span)
+            }
+            (GenericKind::Fn { default: Some(default), .. }, _) => {
+                Ok(Argument::Fn(self.function(&mut Frame::empty(), default, span)?))
+            }
+            _ => Err(self.error(
+                Diagnostic::error("E0518", format!("nothing says what `{}` is", generic.name))
+                    .at(span, "in this call")
+                    .help(format!("give it by name: `{} = …`", generic.name)),
+            )),
+        }
+    }
+
+    /// A compile-time argument as written; none where it is to be found from the values.
+    pub(crate) fn generic(
+        &mut self,
+        frame: &mut Frame,
+        sig: &Signature,
+        i: usize,
+        given: &GenericArg,
+        span: Span,
+    ) -> Eval<Option<Argument>> {
+        match given {
+            GenericArg::Infer => Ok(None),
+            GenericArg::Type(ty) => match self.concrete(frame, ty) {
+                Type::Unknown => Ok(None),
+                ty => Ok(Some(Argument::Type(ty))),
+            },
+            GenericArg::Const(expr) => {
+                let value = self.eval(frame, expr)?;
+                let Some(GenericKind::Const { ty, .. }) = sig.generics.get(i).map(|g| &g.kind) else {
+                    return Err(self.broken(span, "a constant for a parameter that is none"));
+                };
+                self.const_argument(ty, value, expr.span).map(Some)
+            }
+            GenericArg::Fn(callee) => Ok(Some(Argument::Fn(self.function(frame, callee, span)?))),
+        }
+    }
+
+    fn const_argument(&mut self, ty: &Type, value: Value, span: Span) -> Eval<Argument> {
+        let value = match (ty, &value) {
+            (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => value.adapt(*s).map_or(value, Value::Scalar),
+            _ => value,
+        };
+        match value {
+            Value::Scalar(value) => Ok(Argument::Const(value)),
+            _ => Err(self.broken(span, "a const parameter takes a number")),
+        }
+    }
+
+    /// A function reference with everything known.
+    pub(crate) fn function(&mut self, frame: &mut Frame, callee: &FnRef, span: Span) -> Eval<Function> {
+        match callee {
+            FnRef::Builtin(b) => Ok(Function::Builtin(*b)),
+            FnRef::Param(i) => match frame.generics.get(*i as usize) {
+                Some(Argument::Fn(function)) => Ok(function.clone()),
+                _ => Err(self.broken(span, "a function parameter has no value")),
+            },
+            FnRef::Fn { id, generics } => {
+                let program = self.program;
+                let sig = &program.fns[*id].sig;
+                let mut arguments = Vec::with_capacity(generics.len());
+                for (i, generic) in generics.iter().enumerate() {
+                    let given = self.generic(frame, sig, i, generic, span)?;
+                    arguments.push(self.settle(sig, i, given, None, span)?);
+                }
+                Ok(Function::Fn { id: *id, arguments })
+            }
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Expressions.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
+use crate::host::array::SliceSpec;
+use crate::host::ops;
+use crate::host::problem::Problem;
+use crate::host::value::{Range, Record, Value};
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::{BinaryOp, UnaryOp};
+use crate::lang::scalar::Scalar;
+use crate::lower::Argument;
+
+use super::frame::Frame;
+use super::{Eval, Machine, Signal};
+
+/// An end of a range as it was written.
+type Bound<'e> = &'e Option<Box<Expr>>;
+/// Start, end and step.
+type Bounds = (Option<i64>, Option<i64>, i64);
+
+impl Machine<'_> {
+    pub(crate) fn eval(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
+        match &expr.kind {
+            ExprKind::Int(value) => self.int_literal(frame, *value, &expr.ty, expr.span),
+            ExprKind::Float(value) => self.float_literal(frame, *value, &expr.ty, expr.span),
+            ExprKind::Bool(value) => Ok(Value::bool(*value)),
+            ExprKind::Str(parts) => Ok(Value::str(self.string(frame, parts)?)),
+            ExprKind::Local(local) => match frame.get(*local) {
+                Some(value) => Ok(value.clone()),
+                None => Err(self.unset(expr.span)),
+            },
+            ExprKind::Global(id) => self.global(*id, expr.span),
+            ExprKind::Const(id) => {
+                let value = self.program.consts[*id].value.clone();
+                self.eval(&mut Frame::empty(), &value)
+            }
+            ExprKind::ConstParam(i) => match frame.generics.get(*i as usize) {
+                Some(Argument::Const(value)) => Ok(Value::Scalar(*value)),
+                _ => Err(self.broken(expr.span, "a const parameter has no value")),
+            },
+            ExprKind::Dim(i) => match frame.dims.get(*i as usize) {
+                Some(Some(extent)) => Ok(Value::i32(*extent as i32)),
+                _ => Err(self.broken(expr.span, "a dimension has no value yet")),
+            },
+            ExprKind::Variable(Builtin::Args) => {
+                Ok(Value::Strings(self.interp.options.args.iter().map(SmolStr::new).collect()))
+            }
+            ExprKind::Variable(_) => Err(self.broken(expr.span, "a device variable reached the host")),
+            ExprKind::Unary { op, expr: inner } => self.unary(frame, *op, inner, expr.span),
+            ExprKind::Binary { op, left, right } => self.binary(frame, *op, left, right, expr.span),
+            ExprKind::Convert { to, expr: inner } => {
+                let value = self.eval(frame, inner)?;
+                ops::convert(*to, &value).map_err(|p| self.problem(p, expr.span))
+            }
+            ExprKind::ConvertParam { to, expr: inner } => self.convert_param(frame, *to, inner, expr.span),
+            ExprKind::Bitcast { expr: inner } => {
+                let value = self.eval(frame, inner)?;
+                let to = self.scalar_of(frame, &expr.ty, expr.span)?;
+                ops::bitcast(to, &value).map_err(|p| self.problem(p, expr.span))
+            }
+            ExprKind::Vector { parts } => self.vector(frame, parts, &expr.ty, expr.span),
+            ExprKind::Swizzle { base, lanes } => {
+                let base = self.eval(frame, base)?;
+                ops::swizzle(&base, lanes).map_err(|p| self.problem(p, expr.span))
+            }
+            ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
+                let base = self.eval(frame, base)?;
+                ops::field(&base, *field as usize).map_err(|p| self.problem(p, expr.span))
+            }
+            ExprKind::DynField { base, name } => {
+                let base = self.eval(frame, base)?;
+                ops::named_field(&base, name).map_err(|p| self.problem(p, expr.span))
+            }
+            ExprKind::Index { base, indices } => self.index(frame, base, indices, expr.span),
+            ExprKind::Slice { base, indices } => self.slice(frame, base, indices, expr.span),
+            ExprKind::Call { callee, args } => self.call(frame, callee, args, expr.span),
+            ExprKind::Lift { callee, args } => self.lift(frame, callee, args, expr),
+            ExprKind::Builtin { builtin, args, named } => self.builtin(frame, *builtin, args, named, expr),
+            ExprKind::Launch(launch) => self.launch(frame, launch, expr.span),
+            ExprKind::Range { start, end, inclusive, step } => {
+                let (start, end, step) = self.range_bounds(frame, start, end, step, expr.span)?;
+                Ok(Value::Range(Range { start, end, step, inclusive: *inclusive }))
+            }
+            ExprKind::If { cond, then, other } => {
+                if self.truth(frame, cond)? {
+                    self.block(frame, then)
+                } else {
+                    other.as_ref().map_or(Ok(Value::Unit), |other| self.block(frame, other))
+                }
+            }
+            ExprKind::Block(block) => self.block(frame, block),
+            ExprKind::Tuple(parts) => {
+                let parts = parts.iter().map(|p| self.eval(frame, p)).collect::<Eval<Vec<_>>>()?;
+                Ok(if parts.is_empty() { Value::Unit } else { Value::Tuple(parts) })
+            }
+            ExprKind::Array(items) => self.array_literal(frame, items, expr),
+            ExprKind::Struct { id, fields } => {
+                let fields = fields.iter().map(|f| self.eval(frame, f)).collect::<Eval<Vec<_>>>()?;
+                let layout = self.interp.layouts.of_struct(self.program, *id);
+                Ok(Value::Record(Record { layout, fields }))
+            }
+            ExprKind::Time(block) => self.time(frame, block),
+            ExprKind::Error => Err(self.broken(expr.span, "a program with errors ran")),
+        }
+    }
+
+    /// A condition.
+    pub(crate) fn truth(&mut self, frame: &mut Frame, cond: &Expr) -> Eval<bool> {
+        let value = self.eval(frame, cond)?;
+        match value.as_bool() {
+            Some(b) => Ok(b),
+            None => Err(self.error(
+                Diagnostic::error("E0513", format!("a condition has to be `bool`, not `{}`", value.type_name()))
+                    .at(cond.span, "decides which way to go")
+                    .help("compare it: `x != 0`, or `all(x > 0)` for an array"),
+            )),
+        }
+    }
+
+    /// An integer of any type.
+    pub(crate) fn integer(&mut self, frame: &mut Frame, expr: &Expr) -> Eval<i64> {
+        let value = self.eval(frame, expr)?;
+        match value.as_int().and_then(|i| i64::try_from(i).ok()) {
+            Some(i) => Ok(i),
+            None => Err(self.error(
+                Diagnostic::error("E0514", format!("an integer is needed here, not `{}`", value.type_name()))
+                    .at(expr.span, format!("this is `{}`", value.type_name())),
+            )),
+        }
+    }
+
+    fn int_literal(&mut self, frame: &Frame, value: i128, ty: &Type, span: Span) -> Eval {
+        match self.concrete(frame, ty) {
+            Type::Scalar(s) => match Value::Int(value).adapt(s) {
+                Some(number) => Ok(Value::Scalar(number)),
+                None => Err(self.broken(span, "an integer literal that does not fit its type")),
+            },
+            Type::Unknown => Ok(Value::Int(value)),
+            _ => Err(self.broken(span, "an integer literal without a number's type")),
+        }
+    }
+
+    fn float_literal(&mut self, frame: &Frame, value: f64, ty: &Type, span: Span) -> Eval {
+        match self.concrete(frame, ty) {
+            Type::Scalar(s) => match Value::Float(value).adapt(s) {
+                Some(number) => Ok(Value::Scalar(number)),
+                None => Err(self.broken(span, "a float literal of an integer type")),
+            },
+            Type::Unknown => Ok(Value::Float(value)),
+            _ => Err(self.broken(span, "a float literal without a number's type")),
+        }
+    }
+
+    /// The type with the frame's type arguments put in.
+    pub(crate) fn concrete(&self, frame: &Frame, ty: &Type) -> Type {
+        match ty {
+            Type::Param(i) => match frame.generics.get(*i as usize) {
+                Some(Argument::Type(ty)) => ty.clone(),
+                _ => Type::Unknown,
+            },
+            Type::Tuple(parts) => Type::Tuple(parts.iter().map(|p| self.concrete(frame, p)).collect()),
+            other => other.clone(),
+        }
+    }
+
+    pub(crate) fn scalar_of(&mut self, frame: &Frame, ty: &Type, span: Span) -> Eval<Scalar> {
+        match self.concrete(frame, ty) {
+            Type::Scalar(s) | Type::Vector(s, _) => Ok(s),
+            Type::Array(array) => match array.element {
+                Type::Scalar(s) | Type::Vector(s, _) => Ok(s),
+                _ => Err(self.broken(span, "an array of scalars was expected")),
+            },
+            _ => Err(self.broken(span, "a scalar type was expected")),
+        }
+    }
+
+    fn global(&mut self, id: GlobalId, span: Span) -> Eval {
+        match self.interp.globals.get(id.index()) {
+            Some(Some(value)) => Ok(value.clone()),
+            _ => Err(self.unset(span)),
+        }
+    }
+
+    fn unset(&self, span: Span) -> Signal {
+        let diagnostic =
+            Diagnostic::error("E0515", "this variable has no value yet").at(span, "read before it is written");
+        self.error(diagnostic.help("give it a value where it is declared"))
+    }
+
+    fn unary(&mut self, frame: &mut Frame, op: UnaryOp, inner: &Expr, span: Span) -> Eval {
+        let value = self.eval(frame, inner)?;
+        ops::unary(op, &value).map_err(|p| self.problem(p, span))
+    }
+
+    fn binary(&mut self, frame: &mut Frame, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Eval {
+        if op.is_logical() {
+            let first = self.truth(frame, left)?;
+            return match (op, first) {
+                (BinaryOp::And, false) => Ok(Value::bool(false)),
+                (BinaryOp::Or, true) => Ok(Value::bool(true)),
+                _ => self.truth(frame, right).map(Value::bool),
+            };
+        }
+        let a = self.eval(frame, left)?;
+        let b = self.eval(frame, right)?;
+        ops::binary(op, &a, &b).map_err(|problem| {
+            let diagnostic = problem
+                .at(span)
+                .because(left.span, format!("`{}`", a.type_name()))
+                .because(right.span, format!("`{}`", b.type_name()));
+            self.error(diagnostic)
+        })
+    }
+
+    fn convert_param(&mut self, frame: &mut Frame, to: u32, inner: &Expr, span: Span) -> Eval {
+        let value = self.eval(frame, inner)?;
+        match self.concrete(frame, &Type::Param(to)) {
+            Type::Scalar(s) => ops::convert(s, &value).map_err(|p| self.problem(p, span)),
+            _ => Ok(value),
+        }
+    }
+
+    fn vector(&mut self, frame: &mut Frame, parts: &[Expr], ty: &Type, span: Span) -> Eval {
+        let Type::Vector(scalar, width) = *ty else { return Err(self.broken(span, "a vector type was expected")) };
+        let values = self.values(frame, parts)?;
+        ops::compose(scalar, width, &values).map_err(|p| self.problem(p, span))
+    }
+
+    fn index(&mut self, frame: &mut Frame, base: &Expr, indices: &[Expr], span: Span) -> Eval {
+        let value = self.eval(frame, base)?;
+        if let (Value::Table(_), [name]) = (&value, indices) {
+            let Value::Str(text) = self.eval(frame, name)? else {
+                return Err(self.broken(span, "a table is indexed by a name"));
+            };
+            return ops::named_field(&value, &text).map_err(|p| self.problem(p, span));
+        }
+        let at = self.positions(frame, indices)?;
+        ops::index(&value, &at).map_err(|p| self.index_problem(p, base, indices, span))
+    }
+
+    fn slice(&mut self, frame: &mut Frame, base: &Expr, indices: &[SliceIndex], span: Span) -> Eval {
+        let value = self.eval(frame, base)?;
+        let specs = self.slice_specs(frame, indices)?;
+        ops::index(&value, &specs).map_err(|p| self.problem(p, span))
+    }
+
+    /// One position per axis.
+    pub(crate) fn positions(&mut self, frame: &mut Frame, indices: &[Expr]) -> Eval<Vec<SliceSpec>> {
+        indices.iter().map(|i| self.integer(frame, i).map(SliceSpec::At)).collect()
+    }
+
+    pub(crate) fn slice_specs(&mut self, frame: &mut Frame, indices: &[SliceIndex]) -> Eval<Vec<SliceSpec>> {
+        let mut specs = Vec::with_capacity(indices.len());
+        for index in indices {
+            specs.push(match index {
+                SliceIndex::At(expr) => SliceSpec::At(self.integer(frame, expr)?),
+                SliceIndex::Range { start, end, inclusive, step } => SliceSpec::Range {
+                    start: start.as_ref().map(|e| self.integer(frame, e)).transpose()?,
+                    end: end.as_ref().map(|e| self.integer(frame, e)).transpose()?,
+                    inclusive: *inclusive,
+                    step: step.as_ref().map(|e| self.integer(frame, e)).transpose()?,
+                },
+            });
+        }
+        Ok(specs)
+    }
+
+    /// Start, end and step of a range; the step is not zero.
+    fn range_bounds(
+        &mut self,
+        frame: &mut Frame,
+        start: Bound<'_>,
+        end: Bound<'_>,
+        step: Bound<'_>,
+        span: Span,
+    ) -> Eval<Bounds> {
+        let mut bound = |e: Bound<'_>| e.as_ref().map(|e| self.integer(frame, e)).transpose();
+        let (start, end, by) = (bound(start)?, bound(end)?, bound(step)?.unwrap_or(1));
+        if by == 0 {
+            let place = step.as_ref().map_or(span, |s| s.span);
+            let diagnostic = Diagnostic::error("E0516", "a range cannot go in steps of zero").at(place, "this is 0");
+            return Err(self.error(diagnostic.help("steps are positive, or negative to count down")));
+        }
+        Ok((start, end, by))
+    }
+
+    /// The bounds of a range that is counted through: it starts at 0 unless it says where.
+    pub(crate) fn range_numbers(
+        &mut self,
+        frame: &mut Frame,
+        start: Bound<'_>,
+        end: Bound<'_>,
+        step: Bound<'_>,
+        span: Span,
+    ) -> Eval<(i64, i64, i64)> {
+        let (start, end, by) = self.range_bounds(frame, start, end, step, span)?;
+        Ok((start.unwrap_or(0), end.unwrap_or(if by > 0 { i64::MAX } else { i64::MIN }), by))
+    }
+
+    /// The type of a range's numbers.
+    pub(crate) fn range_scalar(&mut self, frame: &Frame, start: Bound<'_>, end: Bound<'_>) -> Eval<Scalar> {
+        for bound in [start, end].into_iter().flatten() {
+            if let Type::Scalar(s) = self.concrete(frame, &bound.ty) {
+                return Ok(s);
+            }
+        }
+        Ok(Scalar::I32)
+    }
+
+    fn array_literal(&mut self, frame: &mut Frame, items: &[Expr], expr: &Expr) -> Eval {
+        let values = self.values(frame, items)?;
+        if matches!(values.first(), Some(Value::Str(_))) {
+            let texts = values.into_iter().filter_map(|v| if let Value::Str(text) = v { Some(text) } else { None });
+            return Ok(Value::Strings(texts.collect()));
+        }
+        let element = match &expr.ty {
+            Type::Array(array) => match self.concrete(frame, &array.element) {
+                Type::Unknown => None,
+                element => Some(self.interp.layouts.element(self.program, &element)),
+            },
+            _ => None,
+        };
+        ops::literal(&values, element.as_ref()).map_err(|p| self.problem(p, expr.span))
+    }
+
+    /// What a `for` goes over: an array along its first axis, or texts.
+    pub(crate) fn items_of(&mut self, value: Value, span: Span) -> Eval<Vec<Value>> {
+        let count = ops::len(&value).map_err(|p| self.problem(p, span))?.as_int().unwrap_or(0);
+        let item = |i| ops::index(&value, &[SliceSpec::At(i)]).map_err(|p| self.problem(p, span));
+        (0..count as i64).map(item).collect()
+    }
+
+    /// A diagnostic at the place of a problem.
+    pub(crate) fn problem(&self, problem: Problem, span: Span) -> Signal {
+        self.error(problem.at(span))
+    }
+
+    fn index_problem(&self, problem: Problem, base: &Expr, indices: &[Expr], span: Span) -> Signal {
+        let place = indices.first().map_or(span, |i| i.span.to(indices[indices.len() - 1].span));
+        self.error(problem.at(place).because(base.span, "the array"))
+    }
+
+    pub(crate) fn error(&self, diagnostic: Diagnostic) -> Signal {
+        Signal::Error(Box::new(diagnostic))
+    }
+
+    /// A broken promise of an earlier stage: reported, never a panic.
+    pub(crate) fn broken(&self, span: Span, what: &str) -> Signal {
+        let title = format!("internal error: {what}");
+        self.error(
+            Diagnostic::error("E0999", title).at(span, "while running this").help("please report this as a bug of Clk"),
+        )
+    }
+}
+
+/// The text of a name for lookups.
+pub(crate) fn named<'e>(named: &'e [(SmolStr, Expr)], name: &str) -> Option<&'e Expr> {
+    named.iter().find(|(n, _)| n == name).map(|(_, e)| e)
+}

@@ -1,0 +1,177 @@
+//! Statements and blocks.
+
+use crate::base::diag::Diagnostic;
+use crate::check::typed::{Block, Expr, ExprKind, OnDevice, Pattern, Stmt, StmtKind, Type};
+use crate::host::value::Value;
+
+use super::frame::Frame;
+use super::{Eval, Machine, Signal};
+
+impl Machine<'_> {
+    /// A block and its value.
+    pub(crate) fn block(&mut self, frame: &mut Frame, block: &Block) -> Eval {
+        for stmt in &block.stmts {
+            self.stmt(frame, stmt)?;
+        }
+        match &block.tail {
+            Some(tail) => self.eval(frame, tail),
+            None => Ok(Value::Unit),
+        }
+    }
+
+    /// A script's statements; the value of a last expression that is not silenced.
+    pub(crate) fn chunk(&mut self, frame: &mut Frame, block: &Block) -> Eval<Option<Value>> {
+        let mut last = None;
+        for stmt in &block.stmts {
+            last = None;
+            match &stmt.kind {
+                StmtKind::Expr { expr, quiet: false } => last = Some(self.eval(frame, expr)?),
+                _ => self.stmt(frame, stmt)?,
+            }
+        }
+        if let Some(tail) = &block.tail {
+            last = Some(self.eval(frame, tail)?);
+        }
+        Ok(last.filter(|v| !matches!(v, Value::Unit)))
+    }
+
+    fn stmt(&mut self, frame: &mut Frame, stmt: &Stmt) -> Eval<()> {
+        match &stmt.kind {
+            StmtKind::Let { pattern, value } => {
+                if let Some(value) = value {
+                    let value = self.eval(frame, value)?;
+                    self.bind(frame, pattern, value)?;
+                }
+                Ok(())
+            }
+            StmtKind::LocalArray { local, extents, init } => {
+                let value = self.local_array(frame, extents, init, stmt.span)?;
+                frame.set(*local, value);
+                Ok(())
+            }
+            StmtKind::Assign { place, op, value } => self.assign(frame, place, *op, value),
+            StmtKind::Expr { expr, .. } => self.eval(frame, expr).map(drop),
+            StmtKind::For { var, iter, body, .. } => self.for_loop(frame, *var, iter, body),
+            StmtKind::While { cond, body, .. } => self.while_loop(frame, Some(cond), body),
+            StmtKind::Loop { body } => self.while_loop(frame, None, body),
+            StmtKind::Break => Err(Signal::Break),
+            StmtKind::Continue => Err(Signal::Continue),
+            StmtKind::Return(value) => {
+                let value = match value {
+                    Some(value) => self.eval(frame, value)?,
+                    None => Value::Unit,
+                };
+                Err(Signal::Return(value))
+            }
+            StmtKind::On { device, body } => self.on(frame, device, body, stmt),
+            StmtKind::Batch { body } => self.block(frame, body).map(drop),
+            StmtKind::Shared { .. } => Err(self.broken(stmt.span, "`shared` reached the host")),
+        }
+    }
+
+    fn on(&mut self, frame: &mut Frame, device: &OnDevice, body: &Block, stmt: &Stmt) -> Eval<()> {
+        match device {
+            OnDevice::Sim => self.block(frame, body).map(drop),
+            OnDevice::Gpu(_) => Err(Signal::Error(Box::new(
+                Diagnostic::error("E0595", "there is no GPU to run on")
+                    .at(stmt.span, "these launches ask for a GPU")
+                    .note("this build of Clk runs kernels on the simulator")
+                    .help("write `on sim { … }`, or leave `on` away"),
+            ))),
+        }
+    }
+
+    fn for_loop(
+        &mut self,
+        frame: &mut Frame,
+        var: crate::check::typed::LocalId,
+        iter: &Expr,
+        body: &Block,
+    ) -> Eval<()> {
+        if let ExprKind::Range { start, end, inclusive, step } = &iter.kind {
+            let (first, last, step) = self.range_numbers(frame, start, end, step, iter.span)?;
+            let scalar = match &iter.ty {
+                Type::Range => self.range_scalar(frame, start, end)?,
+                _ => crate::lang::scalar::Scalar::I32,
+            };
+            let mut i = first;
+            loop {
+                let more = match (step > 0, inclusive) {
+                    (true, false) => i < last,
+                    (true, true) => i <= last,
+                    (false, false) => i > last,
+                    (false, true) => i >= last,
+                };
+                if !more {
+                    return Ok(());
+                }
+                let Some(item) = Value::Int(i.into()).adapt(scalar) else { return Ok(()) };
+                frame.set(var, Value::Scalar(item));
+                if self.turn(frame, body)? {
+                    return Ok(());
+                }
+                i = match i.checked_add(step) {
+                    Some(next) => next,
+                    None => return Ok(()),
+                };
+            }
+        }
+        let items = self.eval(frame, iter)?;
+        let items = self.items_of(items, iter.span)?;
+        for item in items {
+            frame.set(var, item);
+            if self.turn(frame, body)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn while_loop(&mut self, frame: &mut Frame, cond: Option<&Expr>, body: &Block) -> Eval<()> {
+        loop {
+            if let Some(cond) = cond
+                && !self.truth(frame, cond)?
+            {
+                return Ok(());
+            }
+            if self.turn(frame, body)? {
+                return Ok(());
+            }
+            if cond.is_none() {
+                self.poll(body.span)?;
+            }
+        }
+    }
+
+    /// One turn of a loop; true after `break`.
+    fn turn(&mut self, frame: &mut Frame, body: &Block) -> Eval<bool> {
+        self.poll(body.span)?;
+        match self.block(frame, body) {
+            Ok(_) | Err(Signal::Continue) => Ok(false),
+            Err(Signal::Break) => Ok(true),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// `let (a, b) = …`
+    pub(crate) fn bind(&mut self, frame: &mut Frame, pattern: &Pattern, value: Value) -> Eval<()> {
+        match pattern {
+            Pattern::Local(local) => frame.set(*local, value),
+            Pattern::Global(global) => {
+                if let Some(slot) = self.interp.globals.get_mut(global.index()) {
+                    *slot = Some(value);
+                }
+            }
+            Pattern::Discard => {}
+            Pattern::Tuple(parts) => {
+                let Value::Tuple(values) = value else {
+                    return Err(self.broken(Default::default(), "a tuple pattern met another value"));
+                };
+                for (part, value) in parts.iter().zip(values) {
+                    self.bind(frame, part, value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

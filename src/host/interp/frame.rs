@@ -1,0 +1,38 @@
+//! The variables of one call.
+
+use std::sync::Arc;
+
+use crate::check::typed::{Body, LocalId};
+use crate::host::value::Value;
+use crate::lower::Argument;
+
+/// One activation of a body: its locals, and what its signature's names stand for.
+pub(crate) struct Frame {
+    pub locals: Vec<Option<Value>>,
+    /// By position in `sig.generics`.
+    pub generics: Arc<[Argument]>,
+    /// By position in `sig.dims`; `None` where a dimension is not known yet.
+    pub dims: Vec<Option<i64>>,
+}
+
+impl Frame {
+    /// A frame for a body without a signature.
+    pub fn of_body(body: &Body) -> Frame {
+        Frame { locals: vec![None; body.locals.len()], generics: Arc::new([]), dims: Vec::new() }
+    }
+
+    /// A frame for constants, which name nothing of a body.
+    pub fn empty() -> Frame {
+        Frame { locals: Vec::new(), generics: Arc::new([]), dims: Vec::new() }
+    }
+
+    pub fn set(&mut self, local: LocalId, value: Value) {
+        if let Some(slot) = self.locals.get_mut(local.index()) {
+            *slot = Some(value);
+        }
+    }
+
+    pub fn get(&self, local: LocalId) -> Option<&Value> {
+        self.locals.get(local.index())?.as_ref()
+    }
+}

@@ -1,0 +1,488 @@
+//! Kernel launches: arguments, dimensions, compile-time arguments, geometry, results.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Access, ArrayType, Dim, Expr, Geometry, Kernel, Launch, Type};
+use crate::device::{Arg, Executable, Extents, Fault, fault_diagnostic};
+use crate::host::array::Array;
+use crate::host::value::{Record, Value};
+use crate::lower::{self, Argument, Instance};
+use crate::pass;
+
+use super::bind::{Binder, Given, Origin};
+use super::frame::Frame;
+use super::{Eval, Machine, Signal};
+
+/// Compiled kernels of this session.
+#[derive(Default)]
+pub(crate) struct Kernels {
+    loaded: HashMap<Instance, Arc<dyn Executable>>,
+    pub(super) maps: HashMap<super::map::MapKey, Arc<dyn Executable>>,
+}
+
+/// An argument on its way to the device.
+enum Passed {
+    Value(Value),
+    /// An array, and whether the kernel may write it.
+    Array(Array, bool),
+}
+
+impl Machine<'_> {
+    pub(crate) fn launch(&mut self, frame: &mut Frame, launch: &Launch, span: Span) -> Eval {
+        let program = self.program;
+        let kernel = &program.kernels[launch.kernel];
+        let mut values = Vec::with_capacity(launch.args.len());
+        for arg in &launch.args {
+            values.push(arg.as_ref().map(|a| self.eval(frame, a)).transpose()?);
+        }
+        let (arguments, dims) = self.bind_launch(frame, launch, kernel, &values, span)?;
+        let mut inner = self.kernel_frame(kernel, arguments, dims, &values, span)?;
+        self.allocate(kernel, launch, &mut inner, &mut values, span)?;
+        let extents = self.geometry(frame, &mut inner, launch, kernel, span)?;
+        let instance = Instance { kernel: launch.kernel, arguments: inner.generics.to_vec() };
+        let executable = self.executable(&instance, span)?;
+        let passed = self.run_kernel(frame, launch, kernel, &inner, executable, extents, values, span)?;
+        self.hand_back(frame, launch, kernel, passed)
+    }
+
+    /// Fits the arguments to the signature.
+    fn bind_launch(
+        &mut self,
+        frame: &mut Frame,
+        launch: &Launch,
+        kernel: &Kernel,
+        values: &[Option<Value>],
+        span: Span,
+    ) -> Eval<(Vec<Argument>, Vec<Option<(i64, Origin)>>)> {
+        let mut given = Vec::with_capacity(launch.generics.len());
+        for (i, generic) in launch.generics.iter().enumerate() {
+            given.push(self.generic(frame, &kernel.sig, i, generic, span)?);
+        }
+        let mut named = Vec::with_capacity(launch.dims.len());
+        for (i, expr) in &launch.dims {
+            named.push((*i as usize, self.integer(frame, expr)?, expr.span));
+        }
+        let (types, dims) = {
+            let mut binder = Binder::new(&kernel.sig, &self.interp.layouts);
+            for (slot, argument) in binder.types.iter_mut().zip(&given) {
+                if let Some(Argument::Type(ty)) = argument {
+                    *slot = Some(ty.clone());
+                }
+            }
+            for (i, extent, span) in named {
+                let name = kernel.sig.dims.get(i).map_or("", |d| d.name.as_str());
+                if let Some(slot) = binder.dims.get_mut(i) {
+                    *slot = Some((extent, Origin { what: format!("`{name} = {extent}`"), span }));
+                }
+            }
+            for (i, param) in kernel.sig.params.iter().enumerate() {
+                let (Some(Some(value)), Some(Some(arg))) = (values.get(i), launch.args.get(i)) else { continue };
+                binder
+                    .fit(&Given { name: &param.name, ty: &param.ty, value, span: arg.span })
+                    .map_err(|d| Signal::Error(Box::new(d.because(param.span, "the parameter"))))?;
+            }
+            (binder.types, binder.dims)
+        };
+        let mut arguments = Vec::with_capacity(given.len());
+        for (i, argument) in given.into_iter().enumerate() {
+            arguments.push(self.settle(&kernel.sig, i, argument, types[i].clone(), span)?);
+        }
+        Ok((arguments, dims))
+    }
+
+    /// The frame that dimensions and geometry are evaluated in: scalar parameters are its locals.
+    fn kernel_frame(
+        &mut self,
+        kernel: &Kernel,
+        arguments: Vec<Argument>,
+        dims: Vec<Option<(i64, Origin)>>,
+        values: &[Option<Value>],
+        span: Span,
+    ) -> Eval<Frame> {
+        for (i, dim) in dims.iter().enumerate() {
+            let name = &kernel.sig.dims[i].name;
+            match dim {
+                None => {
+                    return Err(self.error(
+                        Diagnostic::error("E0519", format!("nothing says how large `{name}` is"))
+                            .at(span, format!("no argument of `{}` has this dimension", kernel.name))
+                            .because(kernel.sig.dims[i].span, "named here")
+                            .help(format!("give it by name: `{}(…, {name} = 1024)`", kernel.name)),
+                    ));
+                }
+                Some((extent, origin)) if *extent < 0 || *extent > i64::from(i32::MAX) => {
+                    return Err(self.error(
+                        Diagnostic::error("E0520", format!("dimension `{name}` cannot be {extent}"))
+                            .at(origin.span, "this is its value")
+                            .note("a dimension is at least 0 and at most 2147483647"),
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        let dims = dims.into_iter().map(|d| d.map(|(extent, _)| extent)).collect();
+        let locals = kernel.body.as_ref().map_or(0, |b| b.locals.len());
+        let mut frame = Frame { locals: vec![None; locals], generics: arguments.into(), dims };
+        for (slot, (value, param)) in frame.locals.iter_mut().zip(values.iter().zip(&kernel.sig.params)) {
+            if !matches!(param.ty, Type::Array(_)) {
+                *slot = value.clone();
+            }
+        }
+        Ok(frame)
+    }
+
+    /// Allocates the `out` arrays that were left off, and checks computed dimensions of those that were given.
+    fn allocate(
+        &mut self,
+        kernel: &Kernel,
+        launch: &Launch,
+        inner: &mut Frame,
+        values: &mut [Option<Value>],
+        span: Span,
+    ) -> Eval<()> {
+        for (i, param) in kernel.sig.params.iter().enumerate() {
+            let Type::Array(ty) = &param.ty else { continue };
+            let computed = ty.dims.iter().any(|d| matches!(d, Dim::Expr(_)));
+            let missing = matches!(values.get(i), Some(None));
+            if !missing && !computed {
+                continue;
+            }
+            let shape = self.shape_of(kernel, ty, inner)?;
+            if missing {
+                let element = self.concrete(inner, &ty.element);
+                let element = self.interp.layouts.element(self.program, &element);
+                let array = Array::zeros(element, &shape).map_err(|p| self.problem(p, span))?;
+                values[i] = Some(Value::Array(array));
+            } else if let (Some(Some(Value::Array(array))), Some(Some(arg))) = (values.get(i), launch.args.get(i))
+                && array.shape() != shape
+            {
+                let title = format!("`{}` has to have the shape {:?}, not {:?}", param.name, shape, array.shape());
+                return Err(self.error(
+                    Diagnostic::error("E0511", title)
+                        .at(arg.span, format!("this is `{}`", Value::Array(array.clone()).type_name()))
+                        .because(param.span, "computed from the other dimensions"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn shape_of(&mut self, kernel: &Kernel, ty: &ArrayType, inner: &mut Frame) -> Eval<Vec<usize>> {
+        let mut shape = Vec::with_capacity(ty.dims.len());
+        for dim in &ty.dims {
+            let extent = match dim {
+                Dim::Known(k) => *k,
+                Dim::Name(i) => inner.dims.get(*i as usize).copied().flatten().unwrap_or(0),
+                Dim::Expr(i) => {
+                    let Some(expr) = kernel.sig.dim_exprs.get(*i as usize).cloned() else { continue };
+                    let extent = self.integer(inner, &expr)?;
+                    if !(0..=i64::from(i32::MAX)).contains(&extent) {
+                        let diagnostic = Diagnostic::error("E0520", format!("a dimension cannot be {extent}"));
+                        return Err(self.error(diagnostic.at(expr.span, "computed here")));
+                    }
+                    extent
+                }
+                Dim::Local(_) | Dim::Unknown => {
+                    return Err(self.broken(kernel.name_span, "a parameter without a shape"));
+                }
+            };
+            shape.push(extent as usize);
+        }
+        Ok(shape)
+    }
+
+    /// Grid and block, or the extents of the index space.
+    fn geometry(
+        &mut self,
+        frame: &mut Frame,
+        inner: &mut Frame,
+        launch: &Launch,
+        kernel: &Kernel,
+        span: Span,
+    ) -> Eval<Extents> {
+        let extents = match &kernel.geometry {
+            Geometry::Threads { extents, .. } => {
+                let mut sizes = [1u32; 3];
+                for (slot, extent) in sizes.iter_mut().zip(extents) {
+                    *slot = self.extent(inner, extent, 0)?;
+                }
+                if let (Some(grid), Some(block)) = (&launch.grid, &launch.block) {
+                    let (grid, block) = (self.triple(frame, grid)?, self.triple(frame, block)?);
+                    self.covers(grid, block, sizes, extents.len(), kernel, span)?;
+                }
+                Extents::Threads(sizes)
+            }
+            Geometry::Grid { grid, block, .. } => {
+                let grid = match &launch.grid {
+                    Some(grid) => self.triple(frame, grid)?,
+                    None => self.three(inner, grid, 0)?,
+                };
+                let block = match &launch.block {
+                    Some(block) => self.triple(frame, block)?,
+                    None => self.three(inner, block, 1)?,
+                };
+                Extents::Grid { grid, block }
+            }
+        };
+        if let Extents::Grid { block, .. } = extents {
+            let threads: u64 = block.iter().map(|&b| u64::from(b)).product();
+            if threads == 0 || threads > 1024 {
+                let place = launch.block.as_ref().map_or(span, |b| b.span);
+                return Err(self.error(
+                    Diagnostic::error("E0521", format!("a block cannot have {threads} threads"))
+                        .at(place, format!("the block is {} by {} by {}", block[0], block[1], block[2]))
+                        .note("a block has 1 to 1024 threads, on every device")
+                        .help("make blocks smaller and the grid larger"),
+                ));
+            }
+        }
+        Ok(extents)
+    }
+
+    fn extent(&mut self, frame: &mut Frame, expr: &Expr, least: i64) -> Eval<u32> {
+        let extent = self.integer(frame, expr)?;
+        if extent < least || extent > i64::from(i32::MAX) {
+            return Err(self.error(
+                Diagnostic::error("E0522", format!("an extent of {extent} is out of range"))
+                    .at(expr.span, format!("this is {extent}"))
+                    .note(format!("extents are at least {least} and at most 2147483647")),
+            ));
+        }
+        Ok(extent as u32)
+    }
+
+    fn three(&mut self, frame: &mut Frame, exprs: &[Expr], least: i64) -> Eval<[u32; 3]> {
+        let mut sizes = [1u32; 3];
+        for (slot, expr) in sizes.iter_mut().zip(exprs) {
+            *slot = self.extent(frame, expr, least)?;
+        }
+        Ok(sizes)
+    }
+
+    /// An integer or a tuple of up to three.
+    fn triple(&mut self, frame: &mut Frame, expr: &Expr) -> Eval<[u32; 3]> {
+        let parts = match self.eval(frame, expr)? {
+            Value::Tuple(parts) => parts,
+            one => vec![one],
+        };
+        let mut sizes = [1u32; 3];
+        for (slot, part) in sizes.iter_mut().zip(&parts) {
+            match part.as_int() {
+                Some(size) if (0..=i128::from(i32::MAX)).contains(&size) => *slot = size as u32,
+                _ => {
+                    let diagnostic =
+                        Diagnostic::error("E0522", "an extent is out of range").at(expr.span, "in this geometry");
+                    return Err(self.error(diagnostic.note("extents are at least 0 and at most 2147483647")));
+                }
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// Form 1 with a grid of the caller's has to reach every index.
+    fn covers(
+        &mut self,
+        grid: [u32; 3],
+        block: [u32; 3],
+        sizes: [u32; 3],
+        rank: usize,
+        kernel: &Kernel,
+        span: Span,
+    ) -> Eval<()> {
+        for axis in 0..rank {
+            // x is the last index.
+            let wanted = u64::from(sizes[rank - 1 - axis]);
+            let threads = u64::from(grid[axis]) * u64::from(block[axis]);
+            if threads < wanted {
+                let title =
+                    format!("the grid is too small for `{}`: {threads} threads for {wanted} indices", kernel.name);
+                return Err(self.error(
+                    Diagnostic::error("E0523", title)
+                        .at(span, format!("along {}", ["x", "y", "z"][axis]))
+                        .help("leave `<<<…>>>` off, and the launch covers all indices by itself"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The kernel in the device's form, compiled when first needed.
+    fn executable(&mut self, instance: &Instance, span: Span) -> Eval<Arc<dyn Executable>> {
+        if let Some(found) = self.interp.kernels.loaded.get(instance) {
+            return Ok(found.clone());
+        }
+        let module = lower::lower(self.program, instance).map_err(|d| self.first_of(d, span))?;
+        let executable = self.load(module, span)?;
+        self.interp.kernels.loaded.insert(instance.clone(), executable.clone());
+        Ok(executable)
+    }
+
+    /// Prepares IR and hands it to the device.
+    pub(crate) fn load(&mut self, module: crate::ir::def::Module, span: Span) -> Eval<Arc<dyn Executable>> {
+        let prepared = pass::prepare(module).map_err(|text| {
+            let diagnostic = Diagnostic::error("E0999", "internal error: a compiler pass broke a kernel");
+            self.error(diagnostic.at(span, "this launch").note(text).help("please report this as a bug of Clk"))
+        })?;
+        Ok(self.interp.options.device.load(Arc::new(prepared)))
+    }
+
+    /// The first of a compilation's errors, with the launch that asked for it.
+    pub(crate) fn first_of(&self, diagnostics: Vec<Diagnostic>, span: Span) -> Signal {
+        match diagnostics.into_iter().next() {
+            Some(first) if first.primary() != Some(span) => self.error(first.because(span, "compiled for this launch")),
+            Some(first) => self.error(first),
+            None => self.broken(span, "lowering failed without a reason"),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn run_kernel(
+        &mut self,
+        frame: &mut Frame,
+        launch: &Launch,
+        kernel: &Kernel,
+        inner: &Frame,
+        executable: Arc<dyn Executable>,
+        extents: Extents,
+        values: Vec<Option<Value>>,
+        span: Span,
+    ) -> Eval<Vec<Option<Array>>> {
+        let mut passed = Vec::with_capacity(values.len());
+        for (i, (value, param)) in values.into_iter().zip(&kernel.sig.params).enumerate() {
+            let writes = param.access != Access::In;
+            let Some(value) = value else { return Err(self.broken(span, "a launch without an argument")) };
+            passed.push(match value {
+                Value::Array(array) => {
+                    // The variable lets go of the array, so that writing does not copy it.
+                    if writes && let Some(Some(place)) = launch.args.get(i) {
+                        self.release(frame, place);
+                    }
+                    Passed::Array(array, writes)
+                }
+                value => Passed::Value(self.as_param(inner, &param.ty, value, span)?),
+            });
+        }
+        let hidden: Vec<Value> = lower::hidden_params(self.program, launch.kernel)
+            .into_iter()
+            .map(|i| Value::i32(inner.dims.get(i as usize).copied().flatten().unwrap_or(0) as i32))
+            .collect();
+        let control = self.interp.options.control.clone();
+        control.launches.fetch_add(1, Ordering::Relaxed);
+        let result = {
+            let mut args = Vec::with_capacity(passed.len() + hidden.len());
+            for item in &mut passed {
+                match item {
+                    Passed::Value(value) => push_value(&mut args, value),
+                    Passed::Array(array, false) => {
+                        let shape = array.extents();
+                        args.push(Arg::Read { bytes: array.bytes(), shape });
+                    }
+                    Passed::Array(array, true) => {
+                        let shape = array.extents();
+                        match array.bytes_mut() {
+                            Ok(bytes) => args.push(Arg::Write { bytes, shape }),
+                            Err(problem) => return Err(Signal::Error(Box::new(problem.at(span)))),
+                        }
+                    }
+                }
+            }
+            for value in &hidden {
+                push_value(&mut args, value);
+            }
+            executable.launch(extents, &mut args, &control)
+        };
+        let arrays = passed
+            .into_iter()
+            .map(|p| match p {
+                Passed::Array(array, true) => Some(array),
+                _ => None,
+            })
+            .collect::<Vec<_>>();
+        match result {
+            Ok(output) => {
+                self.say(&output);
+                Ok(arrays)
+            }
+            Err(fault) => {
+                // What was passed stays with its variables, as far as the kernel got.
+                self.hand_back(frame, launch, kernel, arrays)?;
+                Err(self.fault(&fault, span))
+            }
+        }
+    }
+
+    pub(crate) fn say(&mut self, output: &str) {
+        if !output.is_empty() {
+            self.world.print(output);
+        }
+    }
+
+    /// A fault as a diagnostic that also shows the launch.
+    pub(crate) fn fault(&mut self, fault: &Fault, span: Span) -> Signal {
+        self.say(&fault.output);
+        self.error(fault_diagnostic(fault).because(span, "launched here"))
+    }
+
+    /// A by-value argument in its parameter's type.
+    fn as_param(&mut self, inner: &Frame, ty: &Type, value: Value, span: Span) -> Eval {
+        match (self.concrete(inner, ty), &value) {
+            (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => match value.adapt(s) {
+                Some(number) => Ok(Value::Scalar(number)),
+                None => Err(self.broken(span, "a literal that does not fit its parameter")),
+            },
+            _ => Ok(value),
+        }
+    }
+
+    /// Lets a variable that is about to be written by a kernel forget its array for that time.
+    fn release(&mut self, frame: &mut Frame, place: &Expr) {
+        use crate::check::typed::ExprKind;
+        match &place.kind {
+            ExprKind::Local(local) => {
+                if let Some(slot) = frame.locals.get_mut(local.index()) {
+                    *slot = Some(Value::Unit);
+                }
+            }
+            ExprKind::Global(global) => {
+                if let Some(slot) = self.interp.globals.get_mut(global.index()) {
+                    *slot = Some(Value::Unit);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Written arrays go back to the places that were passed; the others are the launch's value.
+    fn hand_back(&mut self, frame: &mut Frame, launch: &Launch, kernel: &Kernel, arrays: Vec<Option<Array>>) -> Eval {
+        let mut results = Vec::new();
+        for (i, array) in arrays.into_iter().enumerate() {
+            let Some(array) = array else { continue };
+            match launch.args.get(i) {
+                Some(Some(place)) => self.store(frame, place, Value::Array(array))?,
+                _ => results.push(Value::Array(array)),
+            }
+        }
+        debug_assert!(results.len() <= kernel.sig.params.len());
+        Ok(match results.len() {
+            0 => Value::Unit,
+            1 => results.remove(0),
+            _ => Value::Tuple(results),
+        })
+    }
+}
+
+/// A scalar or vector is one argument; a struct or tuple is one per leaf.
+pub(super) fn push_value(args: &mut Vec<Arg<'_>>, value: &Value) {
+    match value {
+        Value::Scalar(v) => args.push(Arg::Value(vec![*v])),
+        Value::Vector(v) => args.push(Arg::Value(v.values().collect())),
+        Value::Record(Record { fields: parts, .. }) | Value::Tuple(parts) => {
+            parts.iter().for_each(|p| push_value(args, p))
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,107 @@
+//! Structs of the program as records of the host, and types of values.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::check::typed::{Program, Signature, StructId, Type};
+use crate::host::array::{Element, RecordLayout};
+use crate::host::value::Value;
+
+/// The record layouts of this program's structs, made when first needed.
+#[derive(Default)]
+pub(crate) struct Layouts {
+    of: HashMap<StructId, Arc<RecordLayout>>,
+    names: HashMap<StructId, String>,
+}
+
+impl Layouts {
+    pub fn of_struct(&mut self, program: &Program, id: StructId) -> Arc<RecordLayout> {
+        if let Some(known) = self.of.get(&id) {
+            return known.clone();
+        }
+        let def = &program.structs[id];
+        let fields: Vec<_> = def.fields.iter().map(|f| (f.name.clone(), self.element(program, &f.ty))).collect();
+        let layout = Arc::new(RecordLayout::new(def.name.clone(), fields));
+        self.of.insert(id, layout.clone());
+        self.names.insert(id, def.name.to_string());
+        layout
+    }
+
+    /// The element type of arrays of this type. What cannot be an element is `f32` (the checker has refused it).
+    pub fn element(&mut self, program: &Program, ty: &Type) -> Element {
+        use crate::lang::scalar::Scalar;
+        match ty {
+            Type::Scalar(s) => Element::Scalar(*s),
+            Type::Vector(s, n) => Element::Vector(*s, *n),
+            Type::Struct(id) => Element::Record(self.of_struct(program, *id)),
+            Type::Tuple(parts) => {
+                let parts: Vec<Element> = parts.iter().map(|p| self.element(program, p)).collect();
+                Element::Record(Arc::new(RecordLayout::tuple(parts)))
+            }
+            _ => Element::Scalar(Scalar::F32),
+        }
+    }
+
+    /// The type that an array's elements have in the program.
+    pub fn element_type(&self, element: &Element) -> Type {
+        match element {
+            Element::Scalar(s) => Type::Scalar(*s),
+            Element::Vector(s, n) => Type::Vector(*s, *n),
+            Element::Record(layout) if layout.is_tuple() => {
+                Type::Tuple(layout.fields.iter().map(|f| self.element_type(&f.element)).collect())
+            }
+            Element::Record(layout) => self.struct_type(layout),
+        }
+    }
+
+    fn struct_type(&self, layout: &Arc<RecordLayout>) -> Type {
+        // A redefined struct has a new id; the newest with this very layout is meant.
+        let same = self.of.iter().filter(|(_, known)| Arc::ptr_eq(known, layout) || *known == layout);
+        same.map(|(id, _)| *id).max().map_or(Type::Unknown, Type::Struct)
+    }
+
+    /// The type of a value as the program would write it.
+    pub fn type_of(&self, value: &Value) -> Type {
+        match value {
+            Value::Unit => Type::Unit,
+            Value::Scalar(v) => Type::Scalar(v.ty),
+            Value::Vector(v) => Type::Vector(v.ty(), v.lanes() as u8),
+            Value::Record(record) => self.struct_type(&record.layout),
+            Value::Tuple(parts) => Type::Tuple(parts.iter().map(|p| self.type_of(p)).collect()),
+            Value::Str(_) => Type::Str,
+            Value::Strings(_) => Type::Strings,
+            Value::Range(_) => Type::Range,
+            Value::Timing(_) => Type::Timing,
+            _ => Type::Unknown,
+        }
+    }
+
+    /// A parameter's type as its signature has it, for messages.
+    pub fn type_text(&self, ty: &Type, sig: &Signature) -> String {
+        use crate::check::typed::Dim;
+        match ty {
+            Type::Scalar(s) => s.to_string(),
+            Type::Vector(s, n) => format!("{s}x{n}"),
+            Type::Param(i) => sig.generics.get(*i as usize).map_or("?".into(), |g| g.name.to_string()),
+            Type::Struct(id) => self.names.get(id).cloned().unwrap_or_else(|| "struct".into()),
+            Type::Tuple(parts) => {
+                let parts: Vec<String> = parts.iter().map(|p| self.type_text(p, sig)).collect();
+                format!("({})", parts.join(", "))
+            }
+            Type::Array(array) => {
+                let dims: Vec<String> = array
+                    .dims
+                    .iter()
+                    .map(|d| match d {
+                        Dim::Known(k) => k.to_string(),
+                        Dim::Name(i) => sig.dims.get(*i as usize).map_or("_".into(), |d| d.name.to_string()),
+                        _ => "_".into(),
+                    })
+                    .collect();
+                format!("[{}; {}]", self.type_text(&array.element, sig), dims.join(", "))
+            }
+            Type::Str => "str".into(),
+            _ => "value".into(),
+        }
+    }
+}

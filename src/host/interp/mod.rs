@@ -1,0 +1,178 @@
+//! Runs the host world: statements top to bottom, arrays by value, launches through `dyn Device`.
+//!
+//! The interpreter walks the typed tree. It knows neither the terminal nor the file system: those are the [`World`]'s.
+
+mod assign;
+mod bind;
+mod builtin;
+mod call;
+mod eval;
+mod exec;
+mod frame;
+mod launch;
+mod layout;
+mod map;
+mod text;
+mod timing;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Program, Section};
+use crate::compile::Session;
+use crate::device::{Control, Device};
+use crate::host::array::Array;
+use crate::host::value::Value;
+
+use frame::Frame;
+use launch::Kernels;
+use layout::Layouts;
+pub use timing::BenchResult;
+
+/// What a script does to the world outside. The app room provides it; tests provide a recording one.
+pub trait World {
+    /// Writes to standard output, exactly this text.
+    fn print(&mut self, text: &str);
+    /// Shows a picture where the user looks: the terminal.
+    fn show(&mut self, picture: Shown);
+    /// The bytes of a file, or why there are none.
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, String>;
+    /// Writes a file whole or not at all.
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String>;
+}
+
+/// A picture without a path.
+pub enum Shown {
+    /// `[H, W]` or `[H, W, 3|4]`
+    Image(Array),
+    Plot {
+        x: Array,
+        y: Array,
+    },
+}
+
+/// How scripts run.
+#[derive(Clone)]
+pub struct Options {
+    /// `args`
+    pub args: Vec<String>,
+    /// Ctrl-C, step limit and worker threads of launches.
+    pub control: Control,
+    /// Replaces the default seed (0) of `random` and its kin where the script gives none.
+    pub seed: Option<u64>,
+    /// Where launches run.
+    pub device: Arc<dyn Device>,
+}
+
+/// Why evaluation left the ordinary path.
+pub(crate) enum Signal {
+    Error(Box<Diagnostic>),
+    Return(Value),
+    Break,
+    Continue,
+}
+
+pub(crate) type Eval<T = Value> = Result<T, Signal>;
+
+/// Calls on the host nest at most this deep.
+pub(crate) const MAX_DEPTH: usize = 1000;
+
+/// The state of a script or a session.
+pub struct Interpreter {
+    pub options: Options,
+    /// By `GlobalId`; `None` until its `let` has run.
+    pub globals: Vec<Option<Value>>,
+    pub(crate) kernels: Kernels,
+    pub(crate) layouts: Layouts,
+    pub(crate) depth: usize,
+}
+
+/// What evaluation needs at hand: the interpreter's state, the program, the world.
+pub(crate) struct Machine<'a> {
+    pub interp: &'a mut Interpreter,
+    pub program: &'a Program,
+    pub world: &'a mut dyn World,
+}
+
+impl Interpreter {
+    pub fn new(options: Options) -> Self {
+        Interpreter { options, globals: Vec::new(), kernels: Kernels::default(), layouts: Layouts::default(), depth: 0 }
+    }
+
+    /// Runs chunk number `chunk` of the program. The value is that of a last expression statement without `;`.
+    pub fn run_chunk(
+        &mut self,
+        session: &Session,
+        chunk: usize,
+        world: &mut dyn World,
+    ) -> Result<Option<Value>, Box<Diagnostic>> {
+        let Some(chunk) = session.program.chunks.get(chunk).cloned() else { return Ok(None) };
+        let mut machine = self.machine(session, world);
+        let mut frame = Frame::of_body(&chunk.body);
+        match machine.chunk(&mut frame, &chunk.body.root) {
+            Ok(value) => Ok(value),
+            Err(Signal::Error(diagnostic)) => Err(diagnostic),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Runs a `test` block.
+    pub fn run_test(
+        &mut self,
+        session: &Session,
+        id: crate::base::arena::Id<Section>,
+        world: &mut dyn World,
+    ) -> Result<(), Box<Diagnostic>> {
+        let body = session.program.tests[id].body.clone();
+        let mut machine = self.machine(session, world);
+        let mut frame = Frame::of_body(&body);
+        match machine.block(&mut frame, &body.root) {
+            Err(Signal::Error(diagnostic)) => Err(diagnostic),
+            _ => Ok(()),
+        }
+    }
+
+    /// Times a `bench` block: warm-up, then samples.
+    pub fn run_bench(
+        &mut self,
+        session: &Session,
+        id: crate::base::arena::Id<Section>,
+        world: &mut dyn World,
+    ) -> Result<BenchResult, Box<Diagnostic>> {
+        let section = session.program.benches[id].clone();
+        let mut machine = self.machine(session, world);
+        match machine.bench(&section) {
+            Ok(result) => Ok(result),
+            Err(Signal::Error(diagnostic)) => Err(diagnostic),
+            Err(_) => Ok(BenchResult::default()),
+        }
+    }
+
+    /// Forgets compiled kernels, for a program whose numbering has changed.
+    pub fn forget_kernels(&mut self) {
+        self.kernels = Kernels::default();
+        self.layouts = Layouts::default();
+    }
+
+    fn machine<'a>(&'a mut self, session: &'a Session, world: &'a mut dyn World) -> Machine<'a> {
+        let wanted = session.program.globals.len();
+        if self.globals.len() < wanted {
+            self.globals.resize(wanted, None);
+        }
+        self.depth = 0;
+        Machine { interp: self, program: &session.program, world }
+    }
+}
+
+impl Machine<'_> {
+    /// Ends a script that was asked to stop.
+    pub(crate) fn poll(&self, span: Span) -> Eval<()> {
+        if self.interp.options.control.stop.load(Ordering::Relaxed) {
+            let diagnostic = Diagnostic::error("E0599", "interrupted").at(span, "the script was here");
+            return Err(Signal::Error(Box::new(diagnostic)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! `time { }` and `bench`: warm-up, samples, median and spread.
+
+use std::time::{Duration, Instant};
+
+use crate::check::typed::{Block, Section};
+use crate::host::value::{Timing, Value};
+
+use super::builtin::number;
+use super::frame::Frame;
+use super::{Eval, Machine};
+
+/// What a bench measured.
+#[derive(Clone, Debug, Default)]
+pub struct BenchResult {
+    /// Seconds a run, in the order they were taken.
+    pub samples: Vec<f64>,
+    /// Per run, where the bench states them.
+    pub bytes: Option<f64>,
+    pub flops: Option<f64>,
+    pub items: Option<f64>,
+}
+
+impl BenchResult {
+    /// The middle sample, in seconds.
+    pub fn median(&self) -> f64 {
+        let mut sorted = self.samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+    }
+}
+
+/// How long samples are taken, and how many at least and at most.
+struct Plan {
+    budget: Duration,
+    least: usize,
+    most: usize,
+}
+
+const TIME: Plan = Plan { budget: Duration::from_millis(200), least: 3, most: 1000 };
+const BENCH: Plan = Plan { budget: Duration::from_millis(1000), least: 5, most: 10_000 };
+
+impl Machine<'_> {
+    /// `time { … }`
+    pub(crate) fn time(&mut self, frame: &mut Frame, block: &Block) -> Eval {
+        let samples = self.samples(frame, block, &TIME)?;
+        let result = BenchResult { samples, ..BenchResult::default() };
+        let (min, max) = result.samples.iter().fold((f64::INFINITY, 0.0f64), |(a, b), &s| (a.min(s), b.max(s)));
+        Ok(Value::Timing(Timing { median: result.median(), min, max, runs: result.samples.len() as u32 }))
+    }
+
+    pub(crate) fn bench(&mut self, section: &Section) -> Eval<BenchResult> {
+        let mut frame = Frame::of_body(&section.body);
+        let mut result =
+            BenchResult { samples: self.samples(&mut frame, &section.body.root, &BENCH)?, ..BenchResult::default() };
+        for (name, rate) in &section.rates {
+            let value = number(&self.eval(&mut frame, rate)?);
+            match name.as_str() {
+                "bytes" => result.bytes = value,
+                "flops" => result.flops = value,
+                _ => result.items = value,
+            }
+        }
+        Ok(result)
+    }
+
+    /// Runs a block once to warm up and then until the plan is content.
+    fn samples(&mut self, frame: &mut Frame, block: &Block, plan: &Plan) -> Eval<Vec<f64>> {
+        self.block(frame, block)?;
+        let start = Instant::now();
+        let mut samples = Vec::new();
+        while samples.len() < plan.least || (start.elapsed() < plan.budget && samples.len() < plan.most) {
+            self.poll(block.span)?;
+            let begin = Instant::now();
+            self.block(frame, block)?;
+            samples.push(begin.elapsed().as_secs_f64());
+        }
+        Ok(samples)
+    }
+}

@@ -1,0 +1,598 @@
+//! Text to DeviceIR. What it accepts need not be a valid module: that is the verifier's business, and its tests'.
+
+mod stmt;
+
+use half::{bf16, f16};
+use rustc_hash::FxHashMap;
+
+use super::lex::{Token, tokens};
+use super::{AXES, COMPONENTS, IDS, OPERATORS, value_of};
+use crate::base::arena::{Arena, Id, Side};
+use crate::base::source::{FileId, Span};
+use crate::ir::compact::compact;
+use crate::ir::def::*;
+use crate::ir::typing;
+use crate::lang::builtin::{Builtin, find};
+use crate::lang::ops::UnaryOp;
+use crate::lang::scalar::Scalar;
+
+/// Reads a module. The error names the line.
+pub fn parse(text: &str) -> Result<Module, String> {
+    let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0 };
+    let mut module = parser.module().map_err(|message| format!("line {}: {message}", parser.line()))?;
+    compact(&mut module);
+    Ok(module)
+}
+
+type Parsed<T> = Result<T, String>;
+
+/// Deeper nesting is refused rather than recursed into.
+const MAX_DEPTH: usize = 200;
+
+struct Parser {
+    tokens: Vec<(Token, usize)>,
+    at: usize,
+    depth: usize,
+}
+
+/// A name with the number that tells it from others of that name.
+type Reference = (String, Option<usize>);
+
+/// The function being read.
+struct Reading {
+    function: Function,
+    names: FxHashMap<u64, ExprId>,
+    defined: FxHashMap<ExprId, ()>,
+    /// Functions read before it.
+    callees: Vec<(Reference, FunctionId)>,
+    locals: Vec<(Reference, LocalId)>,
+    memories: Vec<(Reference, MemId)>,
+}
+
+fn find_reference<T>(list: &[(Reference, Id<T>)], reference: &Reference) -> Parsed<Id<T>> {
+    let found = list.iter().find(|(r, _)| r == reference).map(|(_, id)| *id);
+    found.ok_or_else(|| format!("unknown name `{}`", reference.0))
+}
+
+impl Reading {
+    fn push(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
+        self.function.spans.push(Span::default());
+        self.function.exprs.push(Expr { kind, ty })
+    }
+
+    fn named(&mut self, number: u64) -> ExprId {
+        if let Some(&id) = self.names.get(&number) {
+            return id;
+        }
+        let id = self.push(ExprKind::Result, typing::I32);
+        self.names.insert(number, id);
+        id
+    }
+
+    fn define(&mut self, number: u64, kind: ExprKind, ty: Ty, span: Span) -> Parsed<ExprId> {
+        let id = self.named(number);
+        if self.defined.insert(id, ()).is_some() {
+            return Err(format!("%{number} is defined twice"));
+        }
+        self.function.exprs[id] = Expr { kind, ty };
+        self.function.spans[id] = span;
+        Ok(id)
+    }
+}
+
+impl Parser {
+    fn line(&self) -> usize {
+        self.tokens.get(self.at.min(self.tokens.len().saturating_sub(1))).map_or(0, |(_, line)| *line)
+    }
+
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|(token, _)| token)
+    }
+
+    fn next(&mut self) -> Option<Token> {
+        let token = self.peek().cloned();
+        self.at += 1;
+        token
+    }
+
+    fn is(&self, punctuation: &str) -> bool {
+        matches!(self.peek(), Some(Token::Punctuation(p)) if *p == punctuation)
+    }
+
+    fn is_word(&self, word: &str) -> bool {
+        matches!(self.peek(), Some(Token::Word(w)) if w == word)
+    }
+
+    fn eat(&mut self, punctuation: &str) -> bool {
+        let found = self.is(punctuation);
+        self.at += found as usize;
+        found
+    }
+
+    fn eat_word(&mut self, word: &str) -> bool {
+        let found = self.is_word(word);
+        self.at += found as usize;
+        found
+    }
+
+    fn expect(&mut self, punctuation: &str) -> Parsed<()> {
+        if self.eat(punctuation) { Ok(()) } else { Err(format!("expected `{punctuation}`, found {:?}", self.peek())) }
+    }
+
+    fn expect_word(&mut self, word: &str) -> Parsed<()> {
+        if self.eat_word(word) { Ok(()) } else { Err(format!("expected `{word}`, found {:?}", self.peek())) }
+    }
+
+    fn word(&mut self) -> Parsed<String> {
+        match self.next() {
+            Some(Token::Word(word)) => Ok(word),
+            other => Err(format!("expected a word, found {other:?}")),
+        }
+    }
+
+    fn number(&mut self) -> Parsed<u64> {
+        match self.next() {
+            Some(Token::Number(text)) => text.parse().map_err(|_| format!("expected a whole number, found {text}")),
+            other => Err(format!("expected a number, found {other:?}")),
+        }
+    }
+
+    fn u32(&mut self) -> Parsed<u32> {
+        u32::try_from(self.number()?).map_err(|_| "the number is too large".to_string())
+    }
+
+    fn u8(&mut self) -> Parsed<u8> {
+        u8::try_from(self.number()?).map_err(|_| "the number is too large".to_string())
+    }
+
+    fn end_of_line(&mut self) -> Parsed<()> {
+        match self.next() {
+            Some(Token::Newline) | None => Ok(()),
+            other => Err(format!("expected the end of the line, found {other:?}")),
+        }
+    }
+
+    fn skip_lines(&mut self) {
+        while self.peek() == Some(&Token::Newline) {
+            self.at += 1;
+        }
+    }
+
+    /// Items separated by commas, up to `close`, which is taken.
+    fn list<T>(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut items = Vec::new();
+        while !self.eat(close) {
+            if !items.is_empty() {
+                self.expect(",")?;
+            }
+            items.push(item(self)?);
+        }
+        Ok(items)
+    }
+
+    /// Items separated by commas, at least one, as far as they go.
+    fn several<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut items = vec![item(self)?];
+        while self.eat(",") {
+            items.push(item(self)?);
+        }
+        Ok(items)
+    }
+
+    fn name(&mut self) -> Parsed<String> {
+        match self.next() {
+            Some(Token::Word(name) | Token::Text(name)) => Ok(name),
+            other => Err(format!("expected a name, found {other:?}")),
+        }
+    }
+
+    fn reference(&mut self) -> Parsed<Reference> {
+        let name = self.name()?;
+        let number = if self.eat(".") { Some(self.number()? as usize) } else { None };
+        Ok((name, number))
+    }
+
+    fn ty(&mut self) -> Parsed<Ty> {
+        let word = self.word()?;
+        typing::from_name(&word).ok_or_else(|| format!("`{word}` is not a type"))
+    }
+
+    fn span(&mut self) -> Parsed<Span> {
+        if !self.eat("!") {
+            return Ok(Span::default());
+        }
+        let file = FileId(self.u32()?);
+        self.expect(":")?;
+        let start = self.u32()?;
+        self.expect("-")?;
+        Ok(Span { file, start, end: self.u32()? })
+    }
+
+    fn access(&mut self) -> Parsed<Access> {
+        match self.word()?.as_str() {
+            "in" => Ok(Access::In),
+            "out" => Ok(Access::Out),
+            "inout" => Ok(Access::InOut),
+            other => Err(format!("expected in, out or inout, found `{other}`")),
+        }
+    }
+
+    fn label(&mut self) -> Parsed<Label> {
+        self.expect("'")?;
+        Ok(Label(self.u32()?))
+    }
+
+    fn hint(&mut self) -> Hint {
+        if self.eat_word("cached") {
+            Hint::Cached
+        } else if self.eat_word("streaming") {
+            Hint::Streaming
+        } else {
+            Hint::None
+        }
+    }
+
+    fn unroll(&mut self) -> Parsed<Unroll> {
+        if self.eat_word("nounroll") {
+            return Ok(Unroll::Never);
+        }
+        if !self.eat_word("unroll") {
+            return Ok(Unroll::Auto);
+        }
+        if let Some(Token::Number(_)) = self.peek() { Ok(Unroll::By(self.u32()?)) } else { Ok(Unroll::Full) }
+    }
+
+    // Modules and functions
+
+    fn module(&mut self) -> Parsed<Module> {
+        self.skip_lines();
+        let (mut kernel, arrays, body) = self.kernel()?;
+        let mut functions: Arena<Function> = Arena::new();
+        let mut names: Vec<(Reference, FunctionId)> = Vec::new();
+        let mut memories = Vec::new();
+        loop {
+            self.skip_lines();
+            if self.peek().is_none() {
+                break;
+            }
+            let (reference, scope) = self.function(names.clone())?;
+            memories = scope.memories;
+            let id = functions.push(scope.function);
+            names.push((reference, id));
+        }
+        kernel.body = body.unwrap_or_else(|| Id::new(functions.len().saturating_sub(1)));
+        for (param, reference) in kernel.params.iter_mut().zip(arrays) {
+            if let (KernelParam::Array { memory, .. }, Some(reference)) = (param, reference) {
+                *memory = find_reference(&memories, &reference)?;
+            }
+        }
+        type_params(&kernel, &mut functions);
+        Ok(Module { functions, kernel })
+    }
+
+    /// The kernel, the memories its array parameters name, and its body if that is not the last function.
+    #[allow(clippy::type_complexity)]
+    fn kernel(&mut self) -> Parsed<(Kernel, Vec<Option<Reference>>, Option<FunctionId>)> {
+        self.expect_word("kernel")?;
+        let name = self.name()?;
+        self.expect("(")?;
+        let params = self.list(")", |p| {
+            let name = p.name()?;
+            p.expect(":")?;
+            if !(p.is_word("in") || p.is_word("out") || p.is_word("inout")) {
+                return Ok((KernelParam::Value { name, ty: p.ty()? }, None));
+            }
+            let access = p.access()?;
+            p.expect("@")?;
+            Ok((KernelParam::Array { name, access, memory: Id::new(0) }, Some(p.reference()?)))
+        })?;
+        let (params, arrays) = params.into_iter().unzip();
+        let form = match self.word()?.as_str() {
+            "threads" => Form::Threads { rank: self.u8()? },
+            "grid" => Form::Grid,
+            other => return Err(format!("expected threads or grid, found `{other}`")),
+        };
+        let cooperative = self.eat_word("cooperative");
+        let body = if self.eat_word("body") { Some(Id::new(self.u32()? as usize)) } else { None };
+        let span = self.span()?;
+        self.end_of_line()?;
+        Ok((Kernel { name, body: Id::new(0), form, params, cooperative, span }, arrays, body))
+    }
+
+    fn function(&mut self, callees: Vec<(Reference, FunctionId)>) -> Parsed<(Reference, Reading)> {
+        self.expect_word("fn")?;
+        let reference = self.reference()?;
+        self.expect("(")?;
+        let params = self.list(")", |p| p.ty())?;
+        let results = if self.eat("->") { self.several(|p| p.ty())? } else { vec![] };
+        let span = self.span()?;
+        let function = Function {
+            name: reference.0.clone(),
+            params,
+            results,
+            locals: Arena::new(),
+            memories: Arena::new(),
+            exprs: Arena::new(),
+            spans: Side::default(),
+            body: vec![],
+            span,
+        };
+        let mut scope = Reading {
+            function,
+            names: FxHashMap::default(),
+            defined: FxHashMap::default(),
+            callees,
+            locals: vec![],
+            memories: vec![],
+        };
+        self.expect("{")?;
+        self.skip_lines();
+        while self.declaration(&mut scope)? {
+            self.end_of_line()?;
+            self.skip_lines();
+        }
+        scope.function.body = self.stmts(&mut scope)?;
+        if let Some((number, _)) = scope.names.iter().find(|(_, id)| !scope.defined.contains_key(id)) {
+            return Err(format!("%{number} is never defined in `{}`", reference.0));
+        }
+        Ok((reference, scope))
+    }
+
+    /// A local or a memory, if the line declares one.
+    fn declaration(&mut self, scope: &mut Reading) -> Parsed<bool> {
+        if self.eat_word("var") {
+            self.expect("$")?;
+            let reference = self.reference()?;
+            self.expect(":")?;
+            let (ty, span) = (self.ty()?, self.span()?);
+            let id = scope.function.locals.push(Local { name: reference.0.clone(), ty, span });
+            scope.locals.push((reference, id));
+            return Ok(true);
+        }
+        let space = if self.eat_word("shared") {
+            Space::Shared
+        } else if self.eat_word("local") {
+            Space::Local
+        } else if self.eat_word("global") {
+            Space::Global { param: self.u32()?, access: self.access()? }
+        } else if self.eat_word("param") {
+            Space::Param { position: self.u32()?, access: self.access()? }
+        } else {
+            return Ok(false);
+        };
+        self.expect("@")?;
+        let reference = self.reference()?;
+        self.expect(":")?;
+        let layout = self.layout()?;
+        self.expect("[")?;
+        let extents = self.list("]", |p| p.extent(scope))?;
+        let span = self.span()?;
+        let id = scope.function.memories.push(Memory { name: reference.0.clone(), space, layout, extents, span });
+        scope.memories.push((reference, id));
+        Ok(true)
+    }
+
+    fn layout(&mut self) -> Parsed<Layout> {
+        if !self.eat("{") {
+            return Ok(Layout::plain(self.ty()?));
+        }
+        let leaves = self.list(";", |p| {
+            let path = p.name()?;
+            p.expect(":")?;
+            let ty = p.ty()?;
+            p.expect_word("at")?;
+            Ok(Leaf { path, ty, offset: p.number()? as usize })
+        })?;
+        self.expect_word("size")?;
+        let size = self.number()? as usize;
+        self.expect(";")?;
+        self.expect_word("align")?;
+        let align = self.number()? as usize;
+        self.expect("}")?;
+        Ok(Layout { leaves, size, align })
+    }
+
+    fn extent(&mut self, scope: &mut Reading) -> Parsed<Extent> {
+        if self.eat_word("_") {
+            return Ok(Extent::Launch);
+        }
+        if let Some(Token::Number(text)) = self.peek()
+            && let Ok(known) = text.parse()
+        {
+            self.at += 1;
+            return Ok(Extent::Known(known));
+        }
+        Ok(Extent::Dynamic(self.operand(scope)?))
+    }
+
+    // Expressions
+
+    fn operands(&mut self, scope: &mut Reading) -> Parsed<Vec<ExprId>> {
+        self.several(|p| p.operand(scope))
+    }
+
+    fn operand(&mut self, scope: &mut Reading) -> Parsed<ExprId> {
+        if self.eat("%") {
+            return Ok(scope.named(self.number()?));
+        }
+        if self.eat("(") {
+            self.depth += 1;
+            if self.depth > MAX_DEPTH {
+                return Err("nested too deeply".to_string());
+            }
+            let ty = self.ty()?;
+            self.expect(":")?;
+            let kind = self.expression(scope)?;
+            self.expect(")")?;
+            self.depth -= 1;
+            return Ok(scope.push(kind, ty));
+        }
+        let negative = self.eat("-");
+        match self.next() {
+            Some(Token::Number(text)) => {
+                let (bits, scalar) = constant(&text, negative)?;
+                Ok(scope.push(ExprKind::Const(bits), Ty::Scalar(scalar)))
+            }
+            Some(Token::Word(word)) if !negative => {
+                let (kind, ty) = self.free(scope, &word)?;
+                Ok(scope.push(kind, ty))
+            }
+            other => Err(format!("expected an operand, found {other:?}")),
+        }
+    }
+
+    fn free(&mut self, scope: &Reading, word: &str) -> Parsed<(ExprKind, Ty)> {
+        let counted = |prefix: &str| word.strip_prefix(prefix).and_then(|n| n.parse::<u32>().ok());
+        if let Some(id) = value_of(&IDS, word) {
+            self.expect(".")?;
+            let axis = self.word()?;
+            let axis = value_of(&AXES, &axis).ok_or_else(|| format!("`{axis}` is not an axis"))?;
+            return Ok((ExprKind::Id(id, axis), typing::I32));
+        }
+        if let Some(scalar) = Scalar::from_name(word) {
+            return match self.next() {
+                Some(Token::Bits(bits)) => Ok((ExprKind::Const(bits), Ty::Scalar(scalar))),
+                other => Err(format!("expected `#` and bits, found {other:?}")),
+            };
+        }
+        if let Some(i) = counted("arg") {
+            return Ok((ExprKind::Param(i), typing::I32));
+        }
+        if let Some(k) = counted("index") {
+            let k = u8::try_from(k).map_err(|_| "the number is too large".to_string())?;
+            return Ok((ExprKind::Index(k), typing::I32));
+        }
+        match word {
+            "true" => Ok((ExprKind::Const(1), typing::BOOL)),
+            "false" => Ok((ExprKind::Const(0), typing::BOOL)),
+            "lane" => Ok((ExprKind::LaneIdx, typing::I32)),
+            "warp" => Ok((ExprKind::WarpIdx, typing::I32)),
+            "extent" => {
+                self.expect("(")?;
+                let memory = self.memory(scope)?;
+                self.expect(",")?;
+                let axis = self.u8()?;
+                self.expect(")")?;
+                Ok((ExprKind::Extent(memory, axis), typing::I32))
+            }
+            _ => Err(format!("unknown operand `{word}`")),
+        }
+    }
+
+    fn memory(&mut self, scope: &Reading) -> Parsed<MemId> {
+        self.expect("@")?;
+        find_reference(&scope.memories, &self.reference()?)
+    }
+
+    fn local(&mut self, scope: &Reading) -> Parsed<LocalId> {
+        self.expect("$")?;
+        find_reference(&scope.locals, &self.reference()?)
+    }
+
+    fn place(&mut self, scope: &mut Reading) -> Parsed<Place> {
+        let memory = self.memory(scope)?;
+        self.expect("[")?;
+        let indices = self.list("]", |p| p.operand(scope))?;
+        let leaf = if self.eat(":") { self.u32()? } else { 0 };
+        let component = if self.eat(".") {
+            let word = self.word()?;
+            let at = COMPONENTS.iter().position(|c| *c == word);
+            Some(at.ok_or_else(|| format!("`{word}` is not a component"))? as u8)
+        } else {
+            None
+        };
+        Ok(Place { memory, indices, leaf, component })
+    }
+
+    /// The right side of `=`, other than a statement's result.
+    fn expression(&mut self, scope: &mut Reading) -> Parsed<ExprKind> {
+        let word = match self.peek() {
+            Some(Token::Word(word)) => word.clone(),
+            _ => return self.infix(scope),
+        };
+        let at = self.at;
+        self.at += 1;
+        Ok(match word.as_str() {
+            "read" => ExprKind::Read(self.local(scope)?),
+            "load" => ExprKind::Load { place: self.place(scope)?, hint: self.hint() },
+            "neg" => ExprKind::Unary { op: UnaryOp::Neg, value: self.operand(scope)? },
+            "not" => ExprKind::Unary { op: UnaryOp::Not, value: self.operand(scope)? },
+            "select" => {
+                let cond = self.operand(scope)?;
+                self.expect(",")?;
+                let then = self.operand(scope)?;
+                self.expect(",")?;
+                ExprKind::Select { cond, then, other: self.operand(scope)? }
+            }
+            "convert" => ExprKind::Convert(self.operand(scope)?),
+            "bitcast" => ExprKind::Bitcast(self.operand(scope)?),
+            "compose" => ExprKind::Compose(self.operands(scope)?),
+            "extract" => {
+                let value = self.operand(scope)?;
+                self.expect(",")?;
+                ExprKind::Extract { value, lane: self.u8()? }
+            }
+            "result" => ExprKind::Result,
+            name => match find(name).map(|entry| entry.builtin) {
+                Some(Builtin::Math(function)) => {
+                    self.expect("(")?;
+                    ExprKind::Math { function, args: self.list(")", |p| p.operand(scope))? }
+                }
+                _ => {
+                    self.at = at;
+                    return self.infix(scope);
+                }
+            },
+        })
+    }
+
+    fn infix(&mut self, scope: &mut Reading) -> Parsed<ExprKind> {
+        let left = self.operand(scope)?;
+        let op = match self.next() {
+            Some(Token::Punctuation(p)) => OPERATORS.into_iter().find(|op| op.operator().symbol() == p),
+            _ => None,
+        };
+        let op = op.ok_or("expected an operator")?;
+        Ok(ExprKind::Binary { op, left, right: self.operand(scope)? })
+    }
+}
+
+/// A number with its type behind it.
+fn constant(text: &str, negative: bool) -> Parsed<(u64, Scalar)> {
+    let scalar = Scalar::ALL.into_iter().filter(|s| text.ends_with(s.name())).max_by_key(|s| s.name().len());
+    let scalar = scalar.ok_or_else(|| format!("`{text}` has no type"))?;
+    let digits = text.strip_suffix(scalar.name()).unwrap_or(text);
+    let digits = if negative { format!("-{digits}") } else { digits.to_string() };
+    let bad = || format!("`{digits}` is no {scalar}");
+    let single = || digits.parse::<f32>().map_err(|_| bad());
+    let bits = match scalar {
+        Scalar::F16 => f16::from_f32(single()?).to_bits() as u64,
+        Scalar::Bf16 => bf16::from_f32(single()?).to_bits() as u64,
+        Scalar::F32 => single()?.to_bits() as u64,
+        Scalar::F64 => digits.parse::<f64>().map_err(|_| bad())?.to_bits(),
+        _ => {
+            let value: i128 = digits.parse().map_err(|_| bad())?;
+            (value as u64) & (u64::MAX >> (64 - scalar.bits()))
+        }
+    };
+    Ok((bits, scalar))
+}
+
+/// Parameters are written without their types; the signatures have them.
+fn type_params(kernel: &Kernel, functions: &mut Arena<Function>) {
+    for (id, function) in functions.iter_mut() {
+        let params = function.params.clone();
+        for (_, expr) in function.exprs.iter_mut() {
+            let ExprKind::Param(i) = expr.kind else { continue };
+            let ty = if id == kernel.body {
+                match kernel.params.get(i as usize) {
+                    Some(KernelParam::Value { ty, .. }) => Some(*ty),
+                    _ => None,
+                }
+            } else {
+                params.get(i as usize).copied()
+            };
+            expr.ty = ty.unwrap_or(expr.ty);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Statements.
+
+use super::{MAX_DEPTH, Parsed, Parser, Reading, find_reference};
+use crate::base::arena::Id;
+use crate::base::source::Span;
+use crate::ir::def::*;
+use crate::ir::text::lex::Token;
+use crate::lang::builtin::{Builtin, find};
+
+impl Parser {
+    /// Up to the closing brace, which is taken.
+    pub(super) fn stmts(&mut self, scope: &mut Reading) -> Parsed<Block> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err("nested too deeply".to_string());
+        }
+        let mut block = vec![];
+        self.skip_lines();
+        while !self.eat("}") {
+            if self.peek().is_none() {
+                return Err("expected `}`".to_string());
+            }
+            block.push(self.stmt(scope)?);
+            self.skip_lines();
+        }
+        self.depth -= 1;
+        Ok(block)
+    }
+
+    fn body(&mut self, scope: &mut Reading) -> Parsed<(Span, Block)> {
+        let span = self.span()?;
+        self.expect("{")?;
+        Ok((span, self.stmts(scope)?))
+    }
+
+    fn stmt(&mut self, scope: &mut Reading) -> Parsed<Stmt> {
+        let word = match self.peek() {
+            Some(Token::Word(word)) => word.clone(),
+            _ => String::new(),
+        };
+        let (span, kind) = match word.as_str() {
+            "if" => self.if_(scope)?,
+            "for" => self.for_(scope)?,
+            "loop" => {
+                self.at += 1;
+                let (label, unroll) = (self.label()?, self.unroll()?);
+                let (span, body) = self.body(scope)?;
+                (span, StmtKind::Loop { label, unroll, body })
+            }
+            "block" => {
+                self.at += 1;
+                let label = self.label()?;
+                let (span, body) = self.body(scope)?;
+                (span, StmtKind::Block { label, body })
+            }
+            _ if self.is("%") => self.definition(scope)?,
+            _ => {
+                let kind = self.simple(scope)?;
+                (self.span()?, kind)
+            }
+        };
+        self.end_of_line()?;
+        Ok(Stmt { kind, span })
+    }
+
+    fn if_(&mut self, scope: &mut Reading) -> Parsed<(Span, StmtKind)> {
+        self.at += 1;
+        let cond = self.operand(scope)?;
+        let (span, then) = self.body(scope)?;
+        let other = if self.eat_word("else") { self.body(scope)?.1 } else { vec![] };
+        Ok((span, StmtKind::If { cond, then, other }))
+    }
+
+    fn for_(&mut self, scope: &mut Reading) -> Parsed<(Span, StmtKind)> {
+        self.at += 1;
+        let label = self.label()?;
+        let local = self.local(scope)?;
+        self.expect("=")?;
+        let start = self.operand(scope)?;
+        let inclusive = self.eat("..=");
+        if !inclusive {
+            self.expect("..")?;
+        }
+        let end = self.operand(scope)?;
+        self.expect_word("step")?;
+        let step = self.operand(scope)?;
+        let unroll = self.unroll()?;
+        let (span, body) = self.body(scope)?;
+        Ok((span, StmtKind::For { label, local, start, end, step, inclusive, unroll, body }))
+    }
+
+    /// `%1: f32 = …`, a `Let` or a statement with results.
+    fn definition(&mut self, scope: &mut Reading) -> Parsed<(Span, StmtKind)> {
+        let targets = self.several(|p| {
+            p.expect("%")?;
+            let number = p.number()?;
+            p.expect(":")?;
+            Ok((number, p.ty()?))
+        })?;
+        self.expect("=")?;
+        if let Some(mut kind) = self.effect(scope)? {
+            let span = self.span()?;
+            let mut results = vec![];
+            for (number, ty) in targets {
+                results.push(scope.define(number, ExprKind::Result, ty, span)?);
+            }
+            self.set_results(&mut kind, results)?;
+            return Ok((span, kind));
+        }
+        let [(number, ty)] = targets.as_slice() else { return Err("an expression has one value".to_string()) };
+        let kind = self.expression(scope)?;
+        let span = self.span()?;
+        Ok((span, StmtKind::Let(scope.define(*number, kind, *ty, span)?)))
+    }
+
+    fn set_results(&self, kind: &mut StmtKind, given: Vec<ExprId>) -> Parsed<()> {
+        match kind {
+            StmtKind::Atomic { result, .. } | StmtKind::Barrier { result, .. } if given.len() <= 1 => {
+                *result = given.first().copied();
+                Ok(())
+            }
+            StmtKind::Warp { result, .. } => match given.as_slice() {
+                [one] => {
+                    *result = *one;
+                    Ok(())
+                }
+                _ => Err("a warp operation has one result".to_string()),
+            },
+            StmtKind::Call { results, .. } => {
+                *results = given;
+                Ok(())
+            }
+            _ => Err("this statement has no such results".to_string()),
+        }
+    }
+
+    /// A statement that may have results, if the line goes on with one; its results are filled in by the caller.
+    fn effect(&mut self, scope: &mut Reading) -> Parsed<Option<StmtKind>> {
+        let Some(Token::Word(word)) = self.peek().cloned() else { return Ok(None) };
+        if word == "call" {
+            self.at += 1;
+            return self.call(scope).map(Some);
+        }
+        let kind = match find(&word).map(|entry| entry.builtin) {
+            Some(Builtin::Atomic(op)) => {
+                self.at += 1;
+                let place = self.place(scope)?;
+                self.expect(",")?;
+                let value = self.operand(scope)?;
+                let compare = if self.eat_word("if") { Some(self.operand(scope)?) } else { None };
+                StmtKind::Atomic { op, place, value, compare, result: None }
+            }
+            Some(Builtin::Barrier(kind)) => {
+                self.at += 1;
+                let ends = self.is("!") || matches!(self.peek(), Some(Token::Newline) | None);
+                let value = if ends { None } else { Some(self.operand(scope)?) };
+                StmtKind::Barrier { kind, value, result: None }
+            }
+            Some(Builtin::Warp(op)) => {
+                self.at += 1;
+                let value = self.operand(scope)?;
+                let lane = if self.eat(",") { Some(self.operand(scope)?) } else { None };
+                StmtKind::Warp { op, value, lane, result: Id::new(u32::MAX as usize) }
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(kind))
+    }
+
+    fn call(&mut self, scope: &mut Reading) -> Parsed<StmtKind> {
+        let function = find_reference(&scope.callees, &self.reference()?)?;
+        self.expect("(")?;
+        let mut args = vec![];
+        while !self.is(")") && !self.is(";") {
+            if !args.is_empty() {
+                self.expect(",")?;
+            }
+            args.push(self.operand(scope)?);
+        }
+        let memories = if self.eat(";") {
+            self.list(")", |p| p.memory(scope))?
+        } else {
+            self.expect(")")?;
+            vec![]
+        };
+        Ok(StmtKind::Call { function, args, memories, results: vec![] })
+    }
+
+    /// A statement without results and without blocks.
+    fn simple(&mut self, scope: &mut Reading) -> Parsed<StmtKind> {
+        if let Some(kind) = self.effect(scope)? {
+            return match kind {
+                StmtKind::Warp { .. } => Err("a warp operation has one result".to_string()),
+                kind => Ok(kind),
+            };
+        }
+        if self.is("$") {
+            let local = self.local(scope)?;
+            self.expect("=")?;
+            return Ok(StmtKind::Write { local, value: self.operand(scope)? });
+        }
+        let word = self.word()?;
+        Ok(match word.as_str() {
+            "let" => StmtKind::Let(self.operand(scope)?),
+            "store" => {
+                let place = self.place(scope)?;
+                self.expect("=")?;
+                let value = self.operand(scope)?;
+                StmtKind::Store { place, value, hint: self.hint() }
+            }
+            "fence" => StmtKind::Fence(Scope::Device),
+            "fence_block" => StmtKind::Fence(Scope::Block),
+            "break" => StmtKind::Break(self.label()?),
+            "continue" => StmtKind::Continue(self.label()?),
+            "return" if self.is("!") || self.peek() == Some(&Token::Newline) => StmtKind::Return(vec![]),
+            "return" => StmtKind::Return(self.operands(scope)?),
+            "assert" => {
+                let cond = self.operand(scope)?;
+                let message = if self.eat(",") { self.parts(scope)? } else { vec![] };
+                StmtKind::Assert { cond, message }
+            }
+            "print" if self.is("!") || self.peek() == Some(&Token::Newline) => StmtKind::Print { parts: vec![] },
+            "print" => StmtKind::Print { parts: self.parts(scope)? },
+            "declare" => StmtKind::Declare(self.memory(scope)?),
+            other => return Err(format!("unknown statement `{other}`")),
+        })
+    }
+
+    fn parts(&mut self, scope: &mut Reading) -> Parsed<Vec<Part>> {
+        self.several(|p| {
+            if let Some(Token::Text(text)) = p.peek().cloned() {
+                p.at += 1;
+                return Ok(Part::Text(text));
+            }
+            let value = p.operand(scope)?;
+            let Some(Token::Text(format)) = p.peek().cloned() else { return Ok(Part::Value(value, String::new())) };
+            p.at += 1;
+            Ok(Part::Value(value, format))
+        })
+    }
+}

@@ -1,0 +1,292 @@
+//! Statements, in the order they run.
+
+use super::expr::{Use, access};
+use super::function::{Checker, State};
+use super::{describe, is_int_scalar};
+use crate::ir::def::*;
+use crate::ir::typing::{self, BOOL, I32, U32};
+use crate::ir::visit::each_stmt;
+use crate::lang::ops::{AtomicOp, BarrierKind};
+
+/// Blocks nested deeper are not walked.
+const MAX_DEPTH: usize = 400;
+
+impl Checker<'_> {
+    pub fn block(&mut self, block: &Block) {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            self.report(format!("blocks nest deeper than {MAX_DEPTH}"));
+        } else {
+            let mut defined = Vec::new();
+            for stmt in block {
+                self.stmt(&stmt.kind, &mut defined);
+            }
+            for id in defined {
+                if let Some(state) = self.states.get_mut(id.index()) {
+                    *state = State::OutOfScope;
+                }
+            }
+        }
+        self.depth -= 1;
+    }
+
+    fn place_of(&mut self, place: &Place, usage: Use) -> Option<Ty> {
+        for &index in &place.indices {
+            self.operand(index);
+        }
+        match self.place(place, usage) {
+            Ok(ty) => Some(ty),
+            Err(message) => {
+                self.report(message);
+                None
+            }
+        }
+    }
+
+    fn stmt(&mut self, kind: &StmtKind, defined: &mut Vec<ExprId>) {
+        match kind {
+            StmtKind::Let(id) => {
+                if self.evaluate(*id) {
+                    defined.push(*id);
+                }
+            }
+            StmtKind::Write { local, value } => self.write(*local, *value),
+            StmtKind::Store { place, value, .. } => match self.place_of(place, Use::Write) {
+                Some(ty) => self.operand_of(*value, ty, "the stored value"),
+                None => {
+                    self.operand(*value);
+                }
+            },
+            StmtKind::Atomic { op, place, value, compare, result } => {
+                let ty = self.atomic(*op, place, *value, *compare);
+                self.results(result.as_slice(), ty.as_slice(), defined);
+            }
+            StmtKind::Barrier { kind, value, result } => {
+                self.barrier(*kind, *value);
+                let given = typing::barrier(*kind).1;
+                let extra = result.is_some() && given.is_none();
+                self.require(!extra, || format!("{kind:?} barrier gives no result"));
+                self.results(result.as_slice(), given.as_slice(), defined);
+            }
+            StmtKind::Warp { op, value, lane, result } => {
+                let threads = self.is_threads();
+                self.require(!threads, || format!("{op:?} in a `threads` kernel"));
+                let given = self.operand(*value).map(|ty| typing::warp(*op, ty));
+                let given = match given {
+                    Some(Err(message)) => {
+                        self.report(message);
+                        None
+                    }
+                    Some(Ok(ty)) => Some(ty),
+                    None => None,
+                };
+                let wanted = typing::warp_has_lane(*op);
+                self.require(lane.is_some() == wanted, || format!("{op:?} with the lane {lane:?}"));
+                if let Some(ty) = lane.and_then(|lane| self.operand(lane)) {
+                    self.require(ty == I32 || ty == U32, || format!("a lane is {}", describe(ty)));
+                }
+                self.results(&[*result], given.as_slice(), defined);
+            }
+            StmtKind::Fence(_) => {}
+            StmtKind::If { cond, then, other } => {
+                self.operand_of(*cond, BOOL, "a condition");
+                self.block(then);
+                self.block(other);
+            }
+            StmtKind::For { .. } => self.for_(kind),
+            StmtKind::Loop { label, body, .. } => self.labelled(*label, true, body),
+            StmtKind::Block { label, body } => self.labelled(*label, false, body),
+            StmtKind::Break(label) => {
+                let found = self.labels.iter().any(|(l, _)| l == label);
+                self.require(found, || format!("break '{} leaves nothing", label.0));
+            }
+            StmtKind::Continue(label) => {
+                let found = self.labels.contains(&(*label, true));
+                self.require(found, || format!("continue '{} has no loop", label.0));
+            }
+            StmtKind::Return(values) => self.return_(values),
+            StmtKind::Call { function, args, memories, results } => {
+                let given = self.call(*function, args, memories);
+                if let Some(given) = &given {
+                    self.require(given.len() == results.len(), || {
+                        format!("a call takes {} of {} results", results.len(), given.len())
+                    });
+                }
+                self.results(results, &given.unwrap_or_default(), defined);
+            }
+            StmtKind::Assert { cond, message } => {
+                self.operand_of(*cond, BOOL, "an assertion");
+                self.parts(message);
+            }
+            StmtKind::Print { parts } => self.parts(parts),
+            StmtKind::Declare(memory) => {
+                let local = self.function.memories.get(*memory).is_some_and(|m| m.space == Space::Local);
+                self.require(local, || format!("declare of {memory:?}, which is no local array"));
+            }
+        }
+    }
+
+    fn results(&mut self, results: &[ExprId], tys: &[Ty], defined: &mut Vec<ExprId>) {
+        for (i, &result) in results.iter().enumerate() {
+            if self.result(result, tys.get(i).copied()) {
+                defined.push(result);
+            }
+        }
+    }
+
+    fn write(&mut self, local: LocalId, value: ExprId) {
+        match self.function.locals.get(local) {
+            Some(found) => {
+                self.operand_of(value, found.ty, "the written value");
+                let counter = self.counters.get(&local).is_some_and(|&n| n > 0);
+                self.require(!counter, || format!("the body of a for writes its local `{}`", found.name));
+            }
+            None => {
+                self.operand(value);
+                self.report(format!("local {local:?} does not exist"));
+            }
+        }
+    }
+
+    fn for_(&mut self, kind: &StmtKind) {
+        let StmtKind::For { label, local, start, end, step, body, .. } = kind else { return };
+        let ty = self.function.locals.get(*local).map(|l| l.ty);
+        match ty {
+            Some(ty) => {
+                self.require(is_int_scalar(ty), || format!("a for counts in {}", describe(ty)));
+                for (bound, what) in [(start, "a for's start"), (end, "a for's end"), (step, "a for's step")] {
+                    self.operand_of(*bound, ty, what);
+                }
+            }
+            None => self.report(format!("local {local:?} does not exist")),
+        }
+        let again = self.counters.get(local).is_some_and(|&n| n > 0);
+        self.require(!again, || "the body of a for writes its local".to_string());
+        *self.counters.entry(*local).or_default() += 1;
+        self.labelled(*label, true, body);
+        *self.counters.entry(*local).or_default() -= 1;
+    }
+
+    fn labelled(&mut self, label: Label, is_loop: bool, body: &Block) {
+        let fresh = self.used_labels.insert(label);
+        self.require(fresh, || format!("label '{} is used twice", label.0));
+        self.labels.push((label, is_loop));
+        self.block(body);
+        self.labels.pop();
+    }
+
+    fn atomic(&mut self, op: AtomicOp, place: &Place, value: ExprId, compare: Option<ExprId>) -> Option<Ty> {
+        let ty = self.place_of(place, Use::Write);
+        let wanted = op == AtomicOp::CompareExchange;
+        self.require(compare.is_some() == wanted, || format!("{op:?} with the comparison {compare:?}"));
+        for id in std::iter::once(value).chain(compare) {
+            match ty {
+                Some(ty) => self.operand_of(id, ty, "an atomic's operand"),
+                None => {
+                    self.operand(id);
+                }
+            }
+        }
+        match typing::atomic(op, ty?) {
+            Ok(ty) => Some(ty),
+            Err(message) => {
+                self.report(message);
+                None
+            }
+        }
+    }
+
+    fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>) {
+        let threads = self.is_threads();
+        self.require(!threads, || "a barrier in a `threads` kernel".to_string());
+        let cooperative = kind != BarrierKind::Grid || self.module.kernel.cooperative;
+        self.require(cooperative, || "a grid barrier in a kernel that is not cooperative".to_string());
+        let takes = typing::barrier(kind).0;
+        self.require(takes.is_some() == value.is_some(), || format!("{kind:?} barrier with the value {value:?}"));
+        if let Some(value) = value {
+            self.operand_of(value, BOOL, "a barrier's value");
+        }
+    }
+
+    fn return_(&mut self, values: &[ExprId]) {
+        let results = &self.function.results;
+        self.require(values.len() == results.len(), || {
+            format!("return of {} values, not {}", values.len(), results.len())
+        });
+        for (i, &value) in values.iter().enumerate() {
+            match results.get(i) {
+                Some(&ty) => self.operand_of(value, ty, "a returned value"),
+                None => {
+                    self.operand(value);
+                }
+            }
+        }
+    }
+
+    /// The callee's results.
+    fn call(&mut self, callee: FunctionId, args: &[ExprId], memories: &[MemId]) -> Option<Vec<Ty>> {
+        let before = callee.index() < self.id.index();
+        let Some(found) = self.module.functions.get(callee).filter(|_| before) else {
+            for &arg in args {
+                self.operand(arg);
+            }
+            self.report(format!("a call of {callee:?}, which does not stand before its caller"));
+            return None;
+        };
+        self.require(args.len() == found.params.len(), || {
+            format!("a call of `{}` with {} arguments, not {}", found.name, args.len(), found.params.len())
+        });
+        for (i, &arg) in args.iter().enumerate() {
+            match found.params.get(i) {
+                Some(&ty) => self.operand_of(arg, ty, "an argument"),
+                None => {
+                    self.operand(arg);
+                }
+            }
+        }
+        let params: Vec<&Memory> =
+            found.memories.iter().map(|(_, m)| m).filter(|m| matches!(m.space, Space::Param { .. })).collect();
+        self.require(memories.len() == params.len(), || {
+            format!("a call of `{}` with {} memories, not {}", found.name, memories.len(), params.len())
+        });
+        for (&memory, param) in memories.iter().zip(params) {
+            self.memory_argument(memory, param);
+        }
+        Some(found.results.clone())
+    }
+
+    fn memory_argument(&mut self, memory: MemId, param: &Memory) {
+        let Some(given) = self.function.memories.get(memory) else {
+            return self.report(format!("memory {memory:?} does not exist"));
+        };
+        let fits = given.layout == param.layout
+            && given.extents.len() == param.extents.len()
+            && (access(param) == Access::In || access(given) != Access::In);
+        self.require(fits, || format!("memory `{}` does not fit the parameter `{}`", given.name, param.name));
+    }
+
+    fn parts(&mut self, parts: &[Part]) {
+        for part in parts {
+            if let Part::Value(value, _) = part {
+                self.operand(*value);
+            }
+        }
+    }
+}
+
+/// Whether control may run past the end of a block.
+pub(super) fn completes(block: &Block) -> bool {
+    block.iter().all(|stmt| match &stmt.kind {
+        StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Return(_) => false,
+        StmtKind::If { then, other, .. } => completes(then) || completes(other),
+        StmtKind::Loop { label, body, .. } => breaks(body, *label),
+        StmtKind::Block { label, body } => completes(body) || breaks(body, *label),
+        _ => true,
+    })
+}
+
+fn breaks(block: &Block, label: Label) -> bool {
+    let mut found = false;
+    each_stmt(block, &mut |stmt| found |= stmt.kind == StmtKind::Break(label));
+    found
+}

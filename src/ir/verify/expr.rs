@@ -1,0 +1,213 @@
+//! Expressions: visible where they are used, typed as their operation says.
+
+use super::function::{Checker, State};
+use super::{describe, is_int_scalar, is_type};
+use crate::ir::def::*;
+use crate::ir::typing::{self, I32};
+use crate::lang::scalar::Scalar;
+
+/// Why a place is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Read,
+    Write,
+}
+
+impl Checker<'_> {
+    /// An expression as an operand: its type, if it may be used here.
+    pub fn operand(&mut self, id: ExprId) -> Option<Ty> {
+        let function = self.function;
+        let Some(expr) = function.exprs.get(id) else {
+            self.report(format!("%{} does not exist", id.index()));
+            return None;
+        };
+        if expr.kind.is_free() {
+            if self.checked.insert(id) {
+                self.expr_type(id);
+            }
+            return Some(expr.ty);
+        }
+        match self.states.get(id.index()) {
+            Some(State::Visible) => {}
+            Some(State::OutOfScope) => self.report(format!("%{} is used outside its block", id.index())),
+            _ => self.report(format!("%{} is used before it is evaluated", id.index())),
+        }
+        Some(expr.ty)
+    }
+
+    /// An operand that has to have a type.
+    pub fn operand_of(&mut self, id: ExprId, ty: Ty, what: &str) {
+        if let Some(found) = self.operand(id) {
+            self.require(found == ty, || {
+                format!("{what} is %{} of {}, not {}", id.index(), describe(found), describe(ty))
+            });
+        }
+    }
+
+    /// A `Let`.
+    pub fn evaluate(&mut self, id: ExprId) -> bool {
+        let function = self.function;
+        let Some(expr) = function.exprs.get(id) else {
+            self.report(format!("%{} does not exist", id.index()));
+            return false;
+        };
+        if expr.kind.is_free() {
+            self.operand(id);
+            return false;
+        }
+        self.require(expr.kind != ExprKind::Result, || format!("a let of the result %{}", id.index()));
+        expr.kind.operands(|operand| {
+            self.operand(operand);
+        });
+        self.expr_type(id);
+        self.define(id)
+    }
+
+    /// The result of a statement.
+    pub fn result(&mut self, id: ExprId, ty: Option<Ty>) -> bool {
+        let Some(expr) = self.function.exprs.get(id) else {
+            self.report(format!("%{} does not exist", id.index()));
+            return false;
+        };
+        let found = expr.ty;
+        self.require(expr.kind == ExprKind::Result, || format!("%{} is no result", id.index()));
+        self.require(ty.is_none_or(|ty| ty == found), || {
+            format!("the result %{} is {}, not {}", id.index(), describe(found), ty.map_or_else(String::new, describe))
+        });
+        expr.kind == ExprKind::Result && self.define(id)
+    }
+
+    fn define(&mut self, id: ExprId) -> bool {
+        let fresh = self.states.get(id.index()) == Some(&State::Waiting);
+        self.require(fresh, || format!("%{} is evaluated twice", id.index()));
+        if let Some(state) = self.states.get_mut(id.index()) {
+            *state = State::Visible;
+        }
+        fresh
+    }
+
+    /// Compares an expression's type with what its operation gives.
+    pub fn expr_type(&mut self, id: ExprId) {
+        let Some(expr) = self.function.exprs.get(id) else { return };
+        if !self.require(is_type(expr.ty), || format!("%{} has no proper type", id.index())) {
+            return;
+        }
+        match self.computed(&expr.kind, expr.ty) {
+            Ok(Some(ty)) => {
+                self.require(ty == expr.ty, || {
+                    format!("%{} is {}, but its operation gives {}", id.index(), describe(expr.ty), describe(ty))
+                });
+            }
+            Ok(None) => {}
+            Err(message) => self.report(format!("%{}: {message}", id.index())),
+        }
+    }
+
+    fn ty(&self, id: ExprId) -> Option<Ty> {
+        self.function.exprs.get(id).map(|e| e.ty).filter(|&ty| is_type(ty))
+    }
+
+    fn tys(&self, ids: &[ExprId]) -> Option<Vec<Ty>> {
+        ids.iter().map(|&id| self.ty(id)).collect()
+    }
+
+    /// None where an operand is missing, which has been reported.
+    fn computed(&mut self, kind: &ExprKind, own: Ty) -> Result<Option<Ty>, String> {
+        use ExprKind::*;
+        let found = match kind {
+            Const(bits) => return constant(*bits, own).map(Some),
+            Param(i) => return self.param(*i).map(Some),
+            Id(..) | LaneIdx | WarpIdx if self.is_threads() => Err("a thread id in a `threads` kernel".to_string()),
+            Id(..) | LaneIdx | WarpIdx => Ok(I32),
+            Index(k) => match self.module.kernel.form {
+                Form::Threads { rank } if *k < rank => Ok(I32),
+                _ => Err(format!("index {k}, which the kernel does not have")),
+            },
+            Extent(memory, axis) => match self.function.memories.get(*memory) {
+                Some(m) if (*axis as usize) < m.extents.len() => Ok(I32),
+                Some(m) => Err(format!("axis {axis} of `{}`", m.name)),
+                None => Err(format!("memory {memory:?} does not exist")),
+            },
+            Read(local) => match self.function.locals.get(*local) {
+                Some(local) => Ok(local.ty),
+                None => Err(format!("local {local:?} does not exist")),
+            },
+            Load { place, .. } => self.place(place, Use::Read),
+            Unary { op, value } => return self.ty(*value).map(|ty| typing::unary(*op, ty)).transpose(),
+            Binary { op, left, right } => {
+                return self.ty(*left).zip(self.ty(*right)).map(|(l, r)| typing::binary(*op, l, r)).transpose();
+            }
+            Math { function, args } => {
+                return self.tys(args).map(|tys| typing::math(*function, &tys)).transpose();
+            }
+            Select { cond, then, other } => {
+                let tys = self.tys(&[*cond, *then, *other]);
+                return match tys.as_deref() {
+                    Some(&[c, t, o]) => typing::select(c, t, o).map(Some),
+                    _ => Ok(None),
+                };
+            }
+            Convert(value) => return self.ty(*value).map(|ty| typing::convert(ty, own)).transpose(),
+            Bitcast(value) => return self.ty(*value).map(|ty| typing::bitcast(ty, own)).transpose(),
+            Compose(parts) => return self.tys(parts).map(|tys| typing::compose(&tys)).transpose(),
+            Extract { value, lane } => return self.ty(*value).map(|ty| typing::extract(ty, *lane)).transpose(),
+            Result => Ok(own),
+        };
+        found.map(Some)
+    }
+
+    fn param(&self, i: u32) -> Result<Ty, String> {
+        let found = if self.is_body() {
+            match self.module.kernel.params.get(i as usize) {
+                Some(KernelParam::Value { ty, .. }) => Some(*ty),
+                _ => None,
+            }
+        } else {
+            self.function.params.get(i as usize).copied()
+        };
+        found.ok_or_else(|| format!("value parameter {i} does not exist"))
+    }
+
+    /// The type of a place; its indices have been looked at as operands, or are here if a statement has it.
+    pub fn place(&self, place: &Place, usage: Use) -> Result<Ty, String> {
+        let Some(memory) = self.function.memories.get(place.memory) else {
+            return Err(format!("memory {:?} does not exist", place.memory));
+        };
+        if place.indices.len() != memory.extents.len() {
+            return Err(format!(
+                "{} indices into `{}` of rank {}",
+                place.indices.len(),
+                memory.name,
+                memory.extents.len()
+            ));
+        }
+        for &index in &place.indices {
+            if let Some(ty) = self.ty(index)
+                && !is_int_scalar(ty)
+            {
+                return Err(format!("an index into `{}` is {}", memory.name, describe(ty)));
+            }
+        }
+        if usage == Use::Write && access(memory) == Access::In {
+            return Err(format!("`{}` is only read, and is written", memory.name));
+        }
+        typing::leaf(&memory.layout, place.leaf, place.component)
+    }
+}
+
+/// What may be done with a memory.
+pub(super) fn access(memory: &Memory) -> Access {
+    match memory.space {
+        Space::Global { access, .. } | Space::Param { access, .. } => access,
+        Space::Shared | Space::Local => Access::InOut,
+    }
+}
+
+fn constant(bits: u64, ty: Ty) -> Result<Ty, String> {
+    let Ty::Scalar(scalar) = ty else { return Err(format!("a constant of {}", describe(ty))) };
+    let fits = match scalar {
+        Scalar::Bool => bits <= 1,
+        _ => scalar.bits() == 64 || bits >> scalar.bits() == 0,
+    };
+    if fits { Ok(ty) } else { Err(format!("the bits {bits:#x} do not fit {scalar}")) }
+}

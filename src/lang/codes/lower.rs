@@ -1,0 +1,86 @@
+//! E0480 to E0499 and E0999: what shows only when a kernel is compiled for its compile-time arguments.
+
+use super::Page;
+
+pub static PAGES: &[Page] = &[
+    Page {
+        code: "E0480",
+        title: "the size of a thread's array is not a constant",
+        text: "Each thread has its own copy of a local array, in registers where possible, so its size has to be known when the \
+               kernel is compiled.\n\n\
+               ```clk fails\nkernel k(n: i32, out r: [f32; N]) threads(i: N) {\n    var t: [f32; n] = 0.0\n    r[i] = t[0]\n}\n\
+               let r = k(4, N = 8)\n```\n\n\
+               Use a constant or a const parameter:\n\n\
+               ```clk\nkernel k<const T: i32 = 4>(out r: [f32; N]) threads(i: N) {\n    var t: [f32; T] = 0.0\n    r[i] = t[0]\n}\n\
+               let r = k(N = 8)\n```\n",
+    },
+    Page {
+        code: "E0481",
+        title: "an array without elements",
+        text: "An extent of an array in a kernel is at least 1.\n\n\
+               ```clk fails\nkernel k<const T: i32 = 4>(out r: [f32; N]) threads(i: N) {\n    var t: [f32; T - 4] = 0.0\n    r[i] = 1.0\n}\n\
+               let r = k(N = 8)\n```\n",
+    },
+    Page {
+        code: "E0482",
+        title: "an array too large for a thread",
+        text: "A thread has 512 KiB of its own memory at most, and is slow long before that. Let the threads of a block share \
+               an array (`shared`), or pass one to the kernel.\n\n\
+               ```clk fails\nkernel k<const T: i32 = 1000000>(out r: [f32; N]) threads(i: N) {\n    var t: [f32; T] = 0.0\n    r[i] = t[0]\n}\n\
+               let r = k(N = 8)\n```\n",
+    },
+    Page {
+        code: "E0483",
+        title: "too much shared memory for a block",
+        text: "A block has 227 KiB of shared memory at most, on many devices less.\n\n\
+               ```clk fails\nkernel k<const T: i32 = 100000>(out r: [f32; N]) grid(1) block(32) {\n    shared t: [f32; T]\n    t[thread_idx.x] = 1.0\n    barrier()\n    if thread_idx.x < N { r[thread_idx.x] = t[0] }\n}\n\
+               let r = k(N = 8)\n```\n",
+    },
+    Page {
+        code: "E0484",
+        title: "a constant index outside of an array",
+        text: "The array's size and the index are both known, and do not fit.\n\n\
+               ```clk fails\nkernel k<const T: i32 = 4>(out r: [f32; N]) threads(i: N) {\n    var t: [f32; 4] = 0.0\n    r[i] = t[T]\n}\n\
+               let r = k(N = 8)\n```\n\n\
+               Indices go from 0 to the extent minus one.\n",
+    },
+    Page {
+        code: "E0485",
+        title: "an integer divided by a constant zero",
+        text: "```clk fails\nkernel k<const T: i32 = 0>(out r: [i32; N]) threads(i: N) { r[i] = i / T }\nlet r = k(N = 8)\n```\n\n\
+               A branch of an `if` on constants that is not taken is not compiled, so it can guard the division:\n\n\
+               ```clk\nkernel k<const T: i32 = 0>(out r: [i32; N]) threads(i: N) { r[i] = if T == 0 { 0 } else { i / T } }\nlet r = k(N = 8)\n```\n",
+    },
+    Page {
+        code: "E0486",
+        title: "a function that needs itself without end",
+        text: "Functions of kernels become part of the kernel, so none can call itself, not even by way of others or with other \
+               compile-time arguments each time. Write a loop; where a stack is needed, an array can be one.\n",
+    },
+    Page {
+        code: "E0487",
+        title: "the size of a shared array is not known when a block starts",
+        text: "A `shared` array is made before the threads of a block run. Its size can depend on constants, dimensions, scalar \
+               parameters and `block_dim`, but not on a thread's own values.\n\n\
+               ```clk fails\nkernel k(out r: [f32; N]) grid(1) block(32) {\n    var n = 4\n    n += 4\n    shared t: [f32; n]\n    t[0] = 1.0\n    r[0] = t[0]\n}\n\
+               let r = k(N = 8)\n```\n",
+    },
+    Page {
+        code: "E0488",
+        title: "an atomic operation on a value of several parts",
+        text: "Atomic operations work on one number. Of a vector or struct, name a component or field: \
+               `atomic_add(p[i].x, 1.0)`.\n",
+    },
+    Page {
+        code: "E0489",
+        title: "a constant that cannot be computed",
+        text: "Constants are made of literals, other constants, const parameters, operators, pure builtins and calls of \
+               functions, and computing them must come to an end without a fault.\n",
+    },
+    Page {
+        code: "E0999",
+        title: "an internal error of Clk",
+        text: "Something that should be impossible happened inside the compiler. It is not a mistake in your program; a report \
+               with the source that shows it helps to mend it.\n",
+    },
+];

@@ -1,0 +1,348 @@
+//! E051x to E059x: launching kernels and running statements; files; and what is no mistake of the program's.
+
+use super::Page;
+
+pub static PAGES: &[Page] = &[
+    Page {
+        code: "E0510",
+        title: "two arguments disagree about a dimension",
+        text: r#"
+A dimension name stands for one number in a whole launch. The first array that has it says which, and the others have to
+agree. Here `N` is 3 by `x` and 4 by `y`:
+
+```clk fails
+kernel add(x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] + y[i] }
+let x = zeros(parse(i32, "3"))
+let y = zeros(parse(i32, "4"))
+print(add(x, y))
+```
+
+If the lengths may differ, give them two names, and say in the geometry which one counts:
+
+```clk
+kernel add_first(x: [f32; N], y: [f32; M], out r: [f32; N]) threads(i: N) { r[i] = if i < M { x[i] + y[i] } else { x[i] } }
+print(add_first(zeros(3), zeros(4)))
+```
+"#,
+    },
+    Page {
+        code: "E0511",
+        title: "an array has not the extent that the kernel asks for",
+        text: r#"
+A dimension of a parameter may be a number or a computation, such as `[f32; 4]` or `[f32; ceil_div(N, 256)]`. The argument
+has to have exactly that extent.
+
+```clk fails
+kernel norm(x: [f32; N, 3], out r: [f32; N]) threads(i: N) { r[i] = sqrt(x[i, 0] * x[i, 0] + x[i, 1] * x[i, 1]) }
+let columns = parse(i32, "2")
+print(norm(zeros(5, columns)))
+```
+
+```clk
+kernel norm(x: [f32; N, 3], out r: [f32; N]) threads(i: N) { r[i] = sqrt(x[i, 0] * x[i, 0] + x[i, 1] * x[i, 1]) }
+print(norm(zeros(5, 3)))
+```
+"#,
+    },
+    Page {
+        code: "E0512",
+        title: "an argument has not the type that is asked for",
+        text: r#"
+Nothing is converted silently, so an array of `f64` does not go where `f32` is asked for. What the checker knows before the
+script runs it reports there; this message is about values whose type only shows when it runs, such as those of `load`.
+
+```clk fails
+kernel twice(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = 2.0 * x[i] }
+save("numbers.npy", [1.0f64, 2.0f64])
+print(twice(load("numbers.npy")))
+```
+
+Convert it where it is used:
+
+```clk
+kernel twice(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = 2.0 * x[i] }
+save("numbers.npy", [1.0f64, 2.0f64])
+print(twice(f32(load("numbers.npy"))))
+```
+"#,
+    },
+    Page {
+        code: "E0513",
+        title: "a condition is not a `bool`",
+        text: r#"
+`if` and `while` ask for `true` or `false`; a number is neither, and an array of truths is many.
+
+```clk fails
+save("flag.npy", [1, 2, 3])
+let flag = load("flag.npy")
+if flag[0] { print("set") }
+```
+
+Say what is meant:
+
+```clk
+save("flag.npy", [1, 2, 3])
+let flag = load("flag.npy")
+if flag[0] != 0 { print("set") }
+```
+"#,
+    },
+    Page {
+        code: "E0514",
+        title: "an integer is needed here",
+        text: r#"
+Indices, dimensions and extents count, so they are integers.
+
+```clk fails
+save("size.npy", [4.0])
+let size = load("size.npy")
+print(zeros(size[0]))
+```
+
+```clk
+save("size.npy", [4.0])
+let size = load("size.npy")
+print(zeros(i32(size[0])))
+```
+"#,
+    },
+    Page {
+        code: "E0515",
+        title: "a variable is read before it has a value",
+        text: r#"
+A `var` may be declared without a value, but has to get one before it is read. The same goes for a function that reads a
+variable of the script before the line that sets it has run.
+
+```clk fails
+var total: f32
+if len(args) > 5 { total = 1.0 }
+print(total)
+```
+
+```clk
+var total: f32 = 0.0
+if len(args) > 5 { total = 1.0 }
+print(total)
+```
+"#,
+    },
+    Page {
+        code: "E0516",
+        title: "a range goes in steps of zero",
+        text: r#"
+A range that never moves would never end.
+
+```clk fails
+let by = parse(i32, "0")
+for i in 0..10 step by { print(i) }
+```
+
+```clk
+let by = parse(i32, "5")
+for i in 0..10 step by { print(i) }
+```
+"#,
+    },
+    Page {
+        code: "E0517",
+        title: "calls nest too deeply",
+        text: r#"
+On the host a function may call itself, but not without end: a thousand calls inside of each other are the limit.
+
+```clk fails
+fn down(n: i32) -> i32 { down(n + 1) }
+print(down(0))
+```
+
+Most often the recursion has no end. Where it has one that is just far away, a loop does the same:
+
+```clk
+fn down(n: i32) -> i32 {
+    var i = n
+    while i < 5000 { i += 1 }
+    i
+}
+print(down(0))
+```
+"#,
+    },
+    Page {
+        code: "E0518",
+        title: "a compile-time parameter is not given and cannot be inferred",
+        text: r#"
+A parameter in angle brackets is inferred from the arguments, has a default, or is given by name.
+
+```clk fails
+kernel fill<const VALUE: i32>(out y: [i32; N]) threads(i: N) { y[i] = VALUE }
+print(fill(N = 4))
+```
+
+```clk
+kernel fill<const VALUE: i32>(out y: [i32; N]) threads(i: N) { y[i] = VALUE }
+print(fill(N = 4, VALUE = 7))
+```
+"#,
+    },
+    Page {
+        code: "E0519",
+        title: "nothing says how large a dimension is",
+        text: r#"
+A dimension that only `out` arrays have is not bound by any argument, so the launch has to name it.
+
+```clk fails
+kernel ramp(out y: [i32; N]) threads(i: N) { y[i] = i }
+print(ramp())
+```
+
+```clk
+kernel ramp(out y: [i32; N]) threads(i: N) { y[i] = i }
+print(ramp(N = 4))
+```
+"#,
+    },
+    Page {
+        code: "E0520",
+        title: "a dimension is negative or too large",
+        text: r#"
+A dimension is at least 0 and at most 2147483647 (indices are `i32`).
+
+```clk fails
+kernel ramp(out y: [i32; N]) threads(i: N) { y[i] = i }
+print(ramp(N = 3 - 5))
+```
+
+```clk
+kernel ramp(out y: [i32; N]) threads(i: N) { y[i] = i }
+print(ramp(N = 5 - 3))
+```
+"#,
+    },
+    Page {
+        code: "E0521",
+        title: "a block has no threads or too many",
+        text: r#"
+A block has 1 to 1024 threads, the product of its extents. That is the limit of the GPUs that Clk is for, so the simulator
+keeps it, too.
+
+```clk fails
+kernel one(out y: [i32; N]) grid(1) block(64, 64) { y[0] = 1 }
+print(one(N = 1))
+```
+
+```clk
+kernel one(out y: [i32; N]) grid(1) block(32, 32) { if thread_idx.x == 0 && thread_idx.y == 0 { y[0] = 1 } }
+print(one(N = 1))
+```
+"#,
+    },
+    Page {
+        code: "E0522",
+        title: "an extent of a launch is out of range",
+        text: r#"
+The extents of `threads(…)` are at least 0, those of `grid(…)` and `block(…)` at least 1, and none is more than 2147483647.
+
+```clk fails
+kernel shifted(x: [i32; N], out y: [i32; N]) threads(i: N - 4) { y[i] = x[i + 4] }
+print(shifted([1, 2]))
+```
+
+```clk
+kernel shifted(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = if i + 4 < N { x[i + 4] } else { 0 } }
+print(shifted([1, 2]))
+```
+"#,
+    },
+    Page {
+        code: "E0523",
+        title: "a given grid does not cover the kernel's indices",
+        text: r#"
+`threads(i: N)` promises to run the body for every index. A launch that gives its own `<<<grid, block>>>` may make more
+threads than that (the rest do nothing), but not fewer.
+
+```clk fails
+kernel ramp(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + i }
+print(ramp<<<1, 32>>>(arange(100)))
+```
+
+```clk
+kernel ramp(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + i }
+print(ramp<<<4, 32>>>(arange(100)))
+```
+"#,
+    },
+    Page {
+        code: "E0530",
+        title: "an assertion does not hold",
+        text: r#"
+`assert(condition, "message")` stops the script (or fails the test) when the condition is false. For an array of truths all
+have to hold, and the first that does not is shown.
+
+```clk fails
+let x = [0.5, 1.5, 2.5]
+assert(x < 2.0, "all below two")
+```
+
+```clk
+let x = [0.5, 1.5, 2.5]
+assert(x < 3.0, "all below three")
+```
+
+Floats that were computed in two ways are seldom equal; compare them with `close(a, b)`.
+"#,
+    },
+    Page {
+        code: "E0595",
+        title: "there is no GPU to run on",
+        text: r#"
+`on gpu { … }` asks for a device that this build of Clk does not have. The simulator runs every kernel with the same result.
+
+```clk fails
+on gpu { print(1) }
+```
+
+```clk
+on sim { print(1) }
+```
+"#,
+    },
+    Page {
+        code: "E0599",
+        title: "the run was interrupted",
+        text: r#"
+Ctrl-C stopped the script at the place that is shown. In a session the variables are as they were before the entry; a second
+Ctrl-C ends `clk` itself.
+"#,
+    },
+    Page {
+        code: "E0701",
+        title: "a file cannot be read",
+        text: r#"
+The file does not exist, may not be read, or is a folder. A path is relative to the folder that `clk` was started in.
+
+```clk fails
+let weights = load("nosuch/weights.npy")
+```
+
+```clk
+save("weights.npy", [1.0, 2.0])
+let weights = load("weights.npy")
+```
+"#,
+    },
+    Page {
+        code: "E0702",
+        title: "a file cannot be written",
+        text: r#"
+The folder does not exist, or may not be written to. A file is written whole or not at all: after this message whatever stood
+there before is unchanged.
+
+```clk fails
+save("nosuch/result.npy", [1.0, 2.0])
+```
+
+```clk
+save("result.npy", [1.0, 2.0])
+```
+"#,
+    },
+];

@@ -1,0 +1,232 @@
+//! Arrays of a thread and of a block: their sizes, their first values, and constants kept as arrays.
+
+use super::error::{Fallible, internal};
+use super::types;
+use super::unit::{Body, Slot};
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{ArrayInit, Expr, LocalId, Type};
+use crate::ir::def::{self, ExprId, Extent, Id3, Layout, MemId, Place, Space, StmtKind};
+use crate::lang::scalar::Value;
+
+/// What CUDA gives a thread at most.
+const LOCAL_BYTES: u64 = 512 * 1024;
+/// What a block can have on the devices with the most.
+const SHARED_BYTES: u64 = 227 * 1024;
+/// Arrays up to this many elements are filled without a loop.
+const STRAIGHT: u64 = 8;
+
+impl Body<'_, '_> {
+    pub fn local_array(&mut self, id: LocalId, extents: &[Expr], init: &ArrayInit, span: Span) -> Fallible<()> {
+        let declared = self.local(id, span)?;
+        let element = self.element_type(&declared.ty, span)?;
+        let mut known = Vec::with_capacity(extents.len());
+        for extent in extents {
+            let value = self.scalar(extent)?;
+            known.push(self.known_size(value, &declared.name, extent)?);
+        }
+        let layout = types::layout(self.program, &element, span)?;
+        check_size(&declared.name, &known, &layout, "a thread", LOCAL_BYTES, declared.span)?;
+        let memory = self.new_memory(&declared.name, Space::Local, layout, &known, declared.span);
+        self.slots.insert(id, Slot::Array(memory));
+        self.out.stmt(StmtKind::Declare(memory), span);
+        match init {
+            ArrayInit::None => Ok(()),
+            ArrayInit::Fill(value) => {
+                let values = self.value_as(value, &element)?;
+                self.fill(memory, &known, &values, value.span)
+            }
+            ArrayInit::Elements(elements) => self.store_elements(memory, &known, &element, elements),
+        }
+    }
+
+    fn element_type(&self, ty: &Type, span: Span) -> Fallible<Type> {
+        match ty {
+            Type::Array(array) => self.mono.ty(&array.element, span),
+            // A shared scalar may be declared by the type of its value.
+            other => self.mono.ty(other, span),
+        }
+    }
+
+    fn known_size(&self, value: ExprId, name: &str, extent: &Expr) -> Fallible<u32> {
+        let Some(known) = self.out.known(value).and_then(Value::as_integer) else {
+            return Err(Box::new(
+                Diagnostic::error("E0480", format!("the size of `{name}` is not known when the kernel is compiled"))
+                    .at(extent.span, "this depends on the launch")
+                    .note("each thread has its own copy, in registers where possible, so the size has to be a constant")
+                    .help("use a literal, a `const`, or a const parameter: `kernel k<const T: i32 = 16>(…)`"),
+            ));
+        };
+        size(known, name, extent.span)
+    }
+
+    fn new_memory(&mut self, name: &str, space: Space, layout: Layout, extents: &[u32], span: Span) -> MemId {
+        let extents = extents.iter().map(|&n| Extent::Known(n)).collect();
+        self.out.at(span).memory(name, space, layout, extents)
+    }
+
+    fn fill(&mut self, memory: MemId, extents: &[u32], values: &[ExprId], span: Span) -> Fallible<()> {
+        if elements(extents) > STRAIGHT {
+            return self.for_all(extents, span, &mut |this, at| {
+                this.store_element(memory, at, values, span);
+                Ok(())
+            });
+        }
+        for position in 0..elements(extents) {
+            let at = self.tuple_of(position, extents, span);
+            self.store_element(memory, &at, values, span);
+        }
+        Ok(())
+    }
+
+    fn store_elements(&mut self, memory: MemId, extents: &[u32], ty: &Type, values: &[Expr]) -> Fallible<()> {
+        for (position, value) in values.iter().enumerate() {
+            let leaves = self.value_as(value, ty)?;
+            let at = self.tuple_of(position as u64, extents, value.span);
+            self.store_element(memory, &at, &leaves, value.span);
+        }
+        Ok(())
+    }
+
+    fn store_element(&mut self, memory: MemId, at: &[ExprId], leaves: &[ExprId], span: Span) {
+        for (leaf, &value) in leaves.iter().enumerate() {
+            let place = Place { memory, indices: at.to_vec(), leaf: leaf as u32, component: None };
+            self.out.stmt(StmtKind::Store { place, value, hint: def::Hint::None }, span);
+        }
+    }
+
+    /// The index tuple of a row-major position, as constants.
+    fn tuple_of(&mut self, position: u64, extents: &[u32], span: Span) -> Vec<ExprId> {
+        let mut rest = position;
+        let mut at: Vec<u64> = extents
+            .iter()
+            .rev()
+            .map(|&extent| {
+                let here = rest % u64::from(extent.max(1));
+                rest /= u64::from(extent.max(1));
+                here
+            })
+            .collect();
+        at.reverse();
+        at.into_iter().map(|index| self.out.i32(index as i32, span)).collect()
+    }
+
+    /// A private array of these elements, for a `for` over a list.
+    pub fn filled_array(&mut self, name: &str, element: &Type, values: &[Expr], span: Span) -> Fallible<MemId> {
+        let extents = [values.len() as u32];
+        let layout = types::layout(self.program, element, span)?;
+        let memory = self.new_memory(name, Space::Local, layout, &extents, span);
+        self.out.stmt(StmtKind::Declare(memory), span);
+        self.store_elements(memory, &extents, element, values)?;
+        Ok(memory)
+    }
+
+    /// A private array of constants. It is filled where the function begins, wherever it is used.
+    pub fn constant_table(&mut self, name: &str, ty: &Type, values: &[Value], span: Span) -> Fallible<MemId> {
+        let Type::Array(array) = ty else { return Err(internal(span, "an index into a constant that is no array")) };
+        let element = self.mono.ty(&array.element, span)?;
+        let layout = types::layout(self.program, &element, span)?;
+        let scalars: usize = layout.leaves.iter().map(|leaf| leaf.ty.lanes() as usize).sum();
+        let mut extents = Vec::with_capacity(array.dims.len());
+        for dim in &array.dims {
+            match dim {
+                crate::check::typed::Dim::Known(n) => extents.push(size(i128::from(*n), name, span)?),
+                _ => return Err(internal(span, "a constant array of unknown size")),
+            }
+        }
+        check_size(name, &extents, &layout, "a thread", LOCAL_BYTES, span)?;
+        let memory = self.new_memory(name, Space::Local, layout, &extents, span);
+        self.out.open();
+        self.out.stmt(StmtKind::Declare(memory), span);
+        for (position, scalars) in values.chunks(scalars.max(1)).enumerate() {
+            let leaves = self.constants(&element, scalars, span)?;
+            let at = self.tuple_of(position as u64, &extents, span);
+            self.store_element(memory, &at, &leaves, span);
+        }
+        let (block, _) = self.out.close();
+        self.prologue.extend(block);
+        Ok(memory)
+    }
+
+    // Shared memory
+
+    pub fn shared(&mut self, id: LocalId, extents: &[Expr], span: Span) -> Fallible<()> {
+        let declared = self.local(id, span)?;
+        let element = self.element_type(&declared.ty, span)?;
+        let layout = types::layout(self.program, &element, span)?;
+        let mut lowered = Vec::with_capacity(extents.len());
+        for extent in extents {
+            let value = self.scalar(extent)?;
+            lowered.push(match self.out.known(value).and_then(Value::as_integer) {
+                Some(known) => Extent::Known(size(known, &declared.name, extent.span)?),
+                None if self.is_uniform(value) => Extent::Dynamic(value),
+                None => return Err(not_uniform(&declared.name, extent.span)),
+            });
+        }
+        let known: Option<Vec<u32>> =
+            lowered.iter().map(|e| if let Extent::Known(n) = e { Some(*n) } else { None }).collect();
+        if let Some(known) = known {
+            check_size(&declared.name, &known, &layout, "a block", SHARED_BYTES, declared.span)?;
+        }
+        let memory = self.out.at(declared.span).memory(declared.name.as_str(), Space::Shared, layout, lowered);
+        self.slots.insert(id, Slot::Array(memory));
+        Ok(())
+    }
+
+    /// Whether the value is the same for a whole launch and can be computed before a block starts.
+    fn is_uniform(&self, value: ExprId) -> bool {
+        use def::ExprKind::*;
+        match &self.out.function().exprs[value].kind {
+            Const(_) | Param(_) | Extent(..) => true,
+            Id(id, _) => matches!(id, Id3::BlockDim | Id3::GridDim),
+            Unary { value, .. } | Convert(value) | Bitcast(value) | Extract { value, .. } => self.is_uniform(*value),
+            Binary { left, right, .. } => self.is_uniform(*left) && self.is_uniform(*right),
+            Math { args, .. } | Compose(args) => args.iter().all(|&arg| self.is_uniform(arg)),
+            Select { cond, then, other } => [cond, then, other].into_iter().all(|&part| self.is_uniform(part)),
+            Index(_) | LaneIdx | WarpIdx | Read(_) | Load { .. } | Result => false,
+        }
+    }
+}
+
+fn elements(extents: &[u32]) -> u64 {
+    extents.iter().fold(1, |all, &n| all.saturating_mul(u64::from(n)))
+}
+
+fn size(known: i128, name: &str, span: Span) -> Fallible<u32> {
+    match u32::try_from(known) {
+        Ok(n) if n > 0 && n <= i32::MAX as u32 => Ok(n),
+        _ => {
+            let what = if known <= 0 { "at least 1" } else { "below 2^31" };
+            Err(Box::new(
+                Diagnostic::error("E0481", format!("`{name}` has an extent of {known}"))
+                    .at(span, format!("this is {known}; it has to be {what}")),
+            ))
+        }
+    }
+}
+
+fn check_size(name: &str, extents: &[u32], layout: &Layout, whose: &str, limit: u64, span: Span) -> Fallible<()> {
+    let bytes = elements(extents).saturating_mul(layout.size as u64);
+    if bytes <= limit {
+        return Ok(());
+    }
+    let code = if limit == LOCAL_BYTES { "E0482" } else { "E0483" };
+    let help = if limit == LOCAL_BYTES {
+        "let the threads of a block share it (`shared`), or pass an array to the kernel"
+    } else {
+        "make the tile smaller, or keep the data in an array of the kernel"
+    };
+    Err(Box::new(
+        Diagnostic::error(code, format!("`{name}` takes more memory than {whose} has"))
+            .at(span, format!("{bytes} bytes, of {limit} at most"))
+            .help(help),
+    ))
+}
+
+fn not_uniform(name: &str, span: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error("E0487", format!("the size of `{name}` is not known when a block starts"))
+            .at(span, "this differs between threads, or is computed while they run")
+            .help("compute it from constants, dimensions, scalar parameters and `block_dim`"),
+    )
+}

@@ -1,0 +1,195 @@
+//! Calls of functions, and functions themselves: one DeviceIR function per instance.
+
+use super::emit::Emitter;
+use super::error::{Fallible, internal};
+use super::unit::{Body, DimSource, Slot, Unit};
+use super::{Argument, Function, constant::Constants, types};
+use crate::base::source::Span;
+use crate::check::typed::{self, ArrayType, Dim, Expr, FnId, FnRef, LocalId, Signature, Type};
+use crate::ir::def::{self, ExprId, MemId, StmtKind};
+
+impl Body<'_, '_> {
+    pub fn call(&mut self, callee: &FnRef, args: &[Expr], expr: &Expr) -> Fallible<Vec<ExprId>> {
+        match self.mono.function(callee, expr.span)? {
+            Function::Builtin(builtin) => self.builtin(builtin, args, expr),
+            Function::Fn { id, arguments } => self.call_instance(id, &arguments, args, expr.span),
+        }
+    }
+
+    fn call_instance(&mut self, id: FnId, arguments: &[Argument], args: &[Expr], span: Span) -> Fallible<Vec<ExprId>> {
+        let function = self.unit.instance(id, arguments, span)?;
+        let (mut values, mut memories, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, arg) in args.iter().enumerate() {
+            if self.is_array(arg) {
+                memories.push(self.array(arg)?);
+            } else if self.hands_back(id, position) {
+                let target = self.target(arg)?;
+                values.extend(self.load(&target)?);
+                targets.push((target, arg));
+            } else {
+                values.extend(self.value(arg)?);
+            }
+        }
+        let mut results = self.call_lowered(function, values, memories, span)?;
+        for (target, arg) in targets.iter().rev() {
+            let ty = self.type_of(arg)?;
+            let count = self.machine(&ty, arg.span)?.len();
+            let last = results.split_off(results.len().saturating_sub(count));
+            self.store(target, &last, arg.span)?;
+        }
+        Ok(results)
+    }
+
+    /// Whether a function's parameter is a value that the caller gets back.
+    fn hands_back(&self, id: FnId, position: usize) -> bool {
+        let param = self.program.fns.get(id).and_then(|f| f.sig.params.get(position));
+        param.is_some_and(|p| p.access != typed::Access::In)
+    }
+
+    /// The last values of `inout` parameters, in order.
+    pub fn values_back(&mut self, span: Span) -> Fallible<Vec<ExprId>> {
+        let mut values = Vec::new();
+        for id in self.handed_back.clone() {
+            let Slot::Variable(locals) = self.slot(id, span)? else {
+                return Err(internal(span, "an `inout` parameter that is no variable"));
+            };
+            values.extend(locals.into_iter().map(|local| self.out.read(local, span)));
+        }
+        Ok(values)
+    }
+
+    pub fn call_lowered(
+        &mut self,
+        function: def::FunctionId,
+        args: Vec<ExprId>,
+        memories: Vec<MemId>,
+        span: Span,
+    ) -> Fallible<Vec<ExprId>> {
+        let callee = &self.unit.functions[function];
+        if callee.params.len() != args.len() && !self.out.is_done() {
+            return Err(internal(span, "a call with the wrong number of values"));
+        }
+        let types = callee.results.clone();
+        let results: Vec<ExprId> = types.into_iter().map(|ty| self.out.result(ty, span)).collect();
+        self.out.stmt(StmtKind::Call { function, args, memories, results: results.clone() }, span);
+        Ok(results)
+    }
+
+    /// Gives every parameter its slot: values by `value`, arrays by `array`; then finds where the dimensions stand.
+    pub fn parameters(
+        &mut self,
+        signature: &Signature,
+        mut value: impl FnMut(&mut Emitter, String, def::Ty, Span) -> ExprId,
+        mut array: impl FnMut(&mut Emitter, &typed::Param, def::Layout, usize) -> MemId,
+    ) -> Fallible<()> {
+        for (position, param) in signature.params.iter().enumerate() {
+            let slot = match self.mono.ty(&param.ty, param.span)? {
+                Type::Array(ty) => {
+                    let element = self.mono.ty(&ty.element, param.span)?;
+                    let layout = types::layout(self.program, &element, param.span)?;
+                    let memory = array(&mut self.out, param, layout, ty.dims.len());
+                    self.bind_dims(&ty, memory, signature);
+                    Slot::Array(memory)
+                }
+                ty => {
+                    let leaves = types::leaves(self.program, &ty, param.span)?;
+                    let named = leaves.into_iter().map(|(path, ty)| (types::leaf_name(&param.name, &path), ty));
+                    let values: Vec<ExprId> =
+                        named.map(|(name, machine)| value(&mut self.out, name, machine, param.span)).collect();
+                    if param.access != typed::Access::In {
+                        let id = LocalId::new(position);
+                        self.handed_back.push(id);
+                        self.variable_slot(id, &ty, values, param.span)?;
+                        continue;
+                    }
+                    Slot::Value(values)
+                }
+            };
+            self.slots.insert(LocalId::new(position), slot);
+        }
+        Ok(())
+    }
+
+    fn bind_dims(&mut self, ty: &ArrayType, memory: MemId, signature: &Signature) {
+        for (axis, dim) in ty.dims.iter().enumerate() {
+            let axis = axis as u8;
+            let fixed = match dim {
+                Dim::Known(n) => u32::try_from(*n).ok(),
+                Dim::Name(name) => {
+                    if let Some(source @ None) = self.dims.get_mut(*name as usize) {
+                        *source = Some(DimSource::Extent(memory, axis));
+                    }
+                    None
+                }
+                Dim::Expr(i) => signature
+                    .dim_exprs
+                    .get(*i as usize)
+                    .and_then(|expr| Constants::new(self.program, &self.mono.arguments).evaluate(expr).ok())
+                    .and_then(|known| u32::try_from(known.as_integer()?).ok()),
+                Dim::Local(_) | Dim::Unknown => None,
+            };
+            if let Some(fixed) = fixed {
+                self.fixed.insert((memory, axis), fixed);
+            }
+        }
+    }
+
+    /// Lowers the body's block, and what it hands back at its end.
+    pub fn function_body(&mut self, body: &typed::Body) -> Fallible<()> {
+        let span = body.root.tail.as_ref().map_or(body.root.span, |tail| tail.span);
+        let result = self.result.clone();
+        let plain = self.machine(&result, span)?.is_empty();
+        if plain && self.handed_back.is_empty() {
+            return self.effects(&body.root);
+        }
+        let mut values = if plain {
+            self.effects(&body.root)?;
+            vec![]
+        } else {
+            self.block(&body.root)?
+        };
+        if values.is_empty() && !plain {
+            values = self.unreachable(&result, span)?;
+        }
+        values.extend(self.values_back(span)?);
+        self.out.stmt(StmtKind::Return(values), span);
+        Ok(())
+    }
+}
+
+pub fn access(access: typed::Access) -> def::Access {
+    match access {
+        typed::Access::In => def::Access::In,
+        typed::Access::Out => def::Access::Out,
+        typed::Access::InOut => def::Access::InOut,
+    }
+}
+
+/// One instance of a function, to be called by those that come after it.
+pub fn function<'a>(unit: &mut Unit<'a>, function: &'a typed::Fn, arguments: &[Argument]) -> Fallible<def::Function> {
+    let span = function.name_span;
+    let typed = function.body.as_deref().ok_or_else(|| internal(span, format!("`{}` has no body", function.name)))?;
+    let name = format!("{}_{}", function.name, unit.functions.len());
+    let mut body = Body::new(unit, arguments, function.sig.dims.len(), &typed.locals, Emitter::new(name, span));
+    body.result = body.mono.ty(&function.result, span)?;
+    let mut results = body.machine(&body.result, span)?;
+    for param in function.sig.params.iter().filter(|p| p.access != typed::Access::In) {
+        let ty = body.mono.ty(&param.ty, param.span)?;
+        if !matches!(ty, Type::Array(_)) {
+            results.extend(body.machine(&ty, param.span)?);
+        }
+    }
+    body.out.at(span).results(results);
+    body.parameters(
+        &function.sig,
+        |out, _, ty, span| out.at(span).param(ty),
+        |out, param, layout, rank| {
+            out.at(param.span).array_param(param.name.as_str(), access(param.access), layout, rank)
+        },
+    )?;
+    body.function_body(typed)?;
+    let prologue = std::mem::take(&mut body.prologue);
+    let mut lowered = body.out.into_builder().finish();
+    lowered.body.splice(0..0, prologue);
+    Ok(lowered)
+}

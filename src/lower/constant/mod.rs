@@ -1,0 +1,352 @@
+//! Constant expressions: evaluated on the host by the same arithmetic as everywhere, calls of functions included.
+//!
+//! A value is flat: one scalar per lane of each leaf, an array's elements one after the other.
+
+mod place;
+mod run;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::error::{Fallible, internal};
+use super::expr::Literal;
+use super::mono::Mono;
+use super::{Argument, types};
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Dim, Expr, ExprKind, LocalId, Program, Type};
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use crate::lang::scalar::{Scalar, Value, dynamic};
+
+/// Turns of loops and calls in one constant; more is a mistake rather than a table worth computing when compiling.
+const MAX_STEPS: u64 = 50_000_000;
+const MAX_DEPTH: usize = 64;
+
+/// The one scalar of a constant expression, with the compile-time arguments of the item it stands in.
+pub fn constant(program: &Program, expr: &Expr, arguments: &[Argument]) -> Fallible<Value> {
+    Constants::new(program, arguments).evaluate(expr)
+}
+
+/// What is known while a constant is computed: compile-time arguments, and for a launch also dimensions and parameters.
+#[derive(Clone)]
+pub struct Constants<'a> {
+    program: &'a Program,
+    mono: Mono<'a>,
+    dims: Vec<Option<i64>>,
+    locals: HashMap<LocalId, Stored>,
+    steps: Rc<Cell<u64>>,
+    depth: usize,
+}
+
+/// A variable while a constant is computed.
+#[derive(Clone, Debug, Default)]
+struct Stored {
+    values: Vec<Value>,
+    /// Of an array.
+    extents: Vec<i64>,
+}
+
+impl<'a> Constants<'a> {
+    pub fn new(program: &'a Program, arguments: &[Argument]) -> Self {
+        Constants {
+            program,
+            mono: Mono::new(program, arguments),
+            dims: vec![],
+            locals: HashMap::new(),
+            steps: Rc::default(),
+            depth: 0,
+        }
+    }
+
+    /// Dimensions by position, where they are known.
+    pub fn with_dims(mut self, dims: Vec<Option<i64>>) -> Self {
+        self.dims = dims;
+        self
+    }
+
+    /// The value of a parameter: its scalars in order.
+    pub fn with_local(mut self, local: LocalId, values: Vec<Value>) -> Self {
+        self.locals.insert(local, Stored { values, extents: vec![] });
+        self
+    }
+
+    /// The scalar value of an expression.
+    pub fn evaluate(&mut self, expr: &Expr) -> Fallible<Value> {
+        match self.leaves(expr)?.as_slice() {
+            [one] => Ok(*one),
+            values => Err(internal(expr.span, format!("a constant of {} parts where one is needed", values.len()))),
+        }
+    }
+
+    /// All scalars of an expression's value.
+    pub fn leaves(&mut self, expr: &Expr) -> Fallible<Vec<Value>> {
+        let span = expr.span;
+        match &expr.kind {
+            ExprKind::Int(number) => self.literal(Literal::Int(*number), expr),
+            ExprKind::Float(number) => self.literal(Literal::Float(*number), expr),
+            ExprKind::Bool(value) => Ok(vec![Value::of(*value)]),
+            ExprKind::Const(id) => {
+                let program = self.program;
+                let constant = program.consts.get(*id).ok_or_else(|| internal(span, "a constant that is not there"))?;
+                self.step(span)?;
+                self.nested(&[]).guarded(span)?.leaves(&constant.value)
+            }
+            ExprKind::ConstParam(i) => Ok(vec![self.mono.const_param(*i, span)?]),
+            ExprKind::Dim(dim) => match self.dims.get(*dim as usize).copied().flatten() {
+                Some(extent) => Ok(vec![Value::of(extent as i32)]),
+                None => Err(not_constant(span, "this dimension is only known at the launch")),
+            },
+            ExprKind::Local(_)
+            | ExprKind::Swizzle { .. }
+            | ExprKind::Field { .. }
+            | ExprKind::TupleField { .. }
+            | ExprKind::Index { .. } => self.read(expr),
+            ExprKind::Unary { op, expr: operand } => {
+                let values = self.leaves(operand)?;
+                each(&values, |value| dynamic::unary(*op, value), span)
+            }
+            ExprKind::Binary { op, left, right } => self.binary(*op, left, right, span),
+            ExprKind::Convert { to, expr: operand } => self.convert(*to, operand),
+            ExprKind::ConvertParam { to, expr: operand } => {
+                let to = self.mono.scalar_param(*to, span)?;
+                self.convert(to, operand)
+            }
+            ExprKind::Bitcast { expr: operand } => {
+                let to = types::single(&self.ty(expr)?, span)?.scalar();
+                let values = self.leaves(operand)?;
+                each(&values, |value| dynamic::bitcast(to, value), span)
+            }
+            ExprKind::Vector { parts } => {
+                let lanes = types::single(&self.ty(expr)?, span)?.lanes() as usize;
+                let values = self.all(parts)?;
+                Ok(if values.len() == 1 { values.repeat(lanes) } else { values })
+            }
+            ExprKind::Tuple(parts) | ExprKind::Array(parts) | ExprKind::Struct { fields: parts, .. } => self.all(parts),
+            ExprKind::If { cond, then, other } => {
+                if self.evaluate(cond)?.is_true() {
+                    self.block(then)
+                } else {
+                    other.as_ref().map_or(Ok(vec![]), |other| self.block(other))
+                }
+            }
+            ExprKind::Block(block) => self.block(block),
+            ExprKind::Call { callee, args } => self.call(callee, args, span),
+            ExprKind::Builtin { builtin, args, .. } => self.builtin(*builtin, args, expr),
+            ExprKind::Error => Err(internal(span, "an expression with an error was let through")),
+            ExprKind::Str(_)
+            | ExprKind::Global(_)
+            | ExprKind::Variable(_)
+            | ExprKind::DynField { .. }
+            | ExprKind::Slice { .. }
+            | ExprKind::Lift { .. }
+            | ExprKind::Launch(_)
+            | ExprKind::Range { .. }
+            | ExprKind::Time(_) => Err(not_constant(span, "this is only known when the program runs")),
+        }
+    }
+
+    fn literal(&self, literal: Literal, expr: &Expr) -> Fallible<Vec<Value>> {
+        let ty = types::single(&self.ty(expr)?, expr.span)?;
+        Ok(vec![literal.of(ty.scalar()); ty.lanes() as usize])
+    }
+
+    fn ty(&self, expr: &Expr) -> Fallible<Type> {
+        self.mono.ty(&expr.ty, expr.span)
+    }
+
+    fn all(&mut self, parts: &[Expr]) -> Fallible<Vec<Value>> {
+        let mut values = Vec::new();
+        for part in parts {
+            values.extend(self.leaves(part)?);
+        }
+        Ok(values)
+    }
+
+    fn convert(&mut self, to: Scalar, operand: &Expr) -> Fallible<Vec<Value>> {
+        Ok(self.leaves(operand)?.into_iter().map(|value| value.to_type(to)).collect())
+    }
+
+    fn binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Fallible<Vec<Value>> {
+        let first = self.leaves(left)?;
+        if let (true, [cond]) = (op.is_logical(), first.as_slice())
+            && cond.is_true() != (op == BinaryOp::And)
+        {
+            return Ok(first);
+        }
+        let second = self.leaves(right)?;
+        let whole = matches!(self.ty(left)?, Type::Struct(_) | Type::Tuple(_));
+        if whole && matches!(op, BinaryOp::Eq | BinaryOp::Ne) {
+            let same = zip(&first, &second, |l, r| dynamic::binary(BinaryOp::Eq, l, r), span)?;
+            let equal = same.into_iter().all(Value::is_true);
+            return Ok(vec![Value::of(equal == (op == BinaryOp::Eq))]);
+        }
+        zip(&first, &second, |l, r| dynamic::binary(op, l, r), right.span)
+    }
+
+    fn builtin(&mut self, builtin: Builtin, args: &[Expr], expr: &Expr) -> Fallible<Vec<Value>> {
+        let span = expr.span;
+        match (builtin, args) {
+            (Builtin::Len | Builtin::Shape, [array, rest @ ..]) => self.shape(builtin, array, rest, span),
+            (Builtin::Assert, [cond, ..]) => match self.evaluate(cond)?.is_true() {
+                true => Ok(vec![]),
+                false => Err(failed(span, "this `assert` fails")),
+            },
+            (Builtin::Bitcast, [.., value]) => {
+                let to = types::single(&self.ty(expr)?, span)?.scalar();
+                let values = self.leaves(value)?;
+                each(&values, |value| dynamic::bitcast(to, value), span)
+            }
+            (Builtin::WarpSize, _) => Ok(vec![Value::of(32_i32)]),
+            _ => {
+                let mut values = Vec::with_capacity(args.len());
+                for arg in args {
+                    values.push(self.leaves(arg)?);
+                }
+                pure_builtin(builtin, &values, span)
+            }
+        }
+    }
+
+    fn shape(&mut self, builtin: Builtin, array: &Expr, rest: &[Expr], span: Span) -> Fallible<Vec<Value>> {
+        let extents = self.extents(array)?;
+        let axis = match (builtin, rest) {
+            (Builtin::Len, _) => Some(0),
+            (_, [axis, ..]) => self.evaluate(axis)?.as_integer(),
+            (_, []) => return Ok(extents.into_iter().map(|n| Value::of(n as i32)).collect()),
+        };
+        axis.and_then(|axis| extents.get(usize::try_from(axis).ok()?).copied())
+            .map(|n| vec![Value::of(n as i32)])
+            .ok_or_else(|| failed(span, "the array has no such axis"))
+    }
+
+    /// The extents of an expression of array type.
+    fn extents(&mut self, array: &Expr) -> Fallible<Vec<i64>> {
+        if let ExprKind::Local(id) = &array.kind
+            && let Some(stored) = self.locals.get(id)
+        {
+            return Ok(stored.extents.clone());
+        }
+        let Type::Array(ty) = &array.ty else { return Ok(vec![]) };
+        let known = |dim: &Dim| match dim {
+            Dim::Known(n) => Ok(*n),
+            _ => Err(not_constant(array.span, "an array whose size is not known here")),
+        };
+        ty.dims.iter().map(known).collect()
+    }
+
+    // Bounds of effort
+
+    fn step(&self, span: Span) -> Fallible<()> {
+        let steps = self.steps.get() + 1;
+        self.steps.set(steps);
+        if steps > MAX_STEPS { Err(failed(span, "this takes too many steps to compute")) } else { Ok(()) }
+    }
+
+    /// The state in which a called function or another constant is computed.
+    fn nested(&self, arguments: &[Argument]) -> Constants<'a> {
+        let mut inner = Constants::new(self.program, arguments);
+        inner.steps = self.steps.clone();
+        inner.depth = self.depth + 1;
+        inner
+    }
+
+    fn guarded(self, span: Span) -> Fallible<Self> {
+        if self.depth > MAX_DEPTH {
+            Err(failed(span, "this needs its own value, or calls nest too deep"))
+        } else {
+            Ok(self)
+        }
+    }
+}
+
+/// A builtin that only computes, on flat values.
+fn pure_builtin(builtin: Builtin, args: &[Vec<Value>], span: Span) -> Fallible<Vec<Value>> {
+    match (builtin, args) {
+        (Builtin::Math(function), args) => math(function, args, span),
+        (Builtin::Select, [cond, then, other]) => match cond.as_slice() {
+            [cond] => Ok(if cond.is_true() { then.clone() } else { other.clone() }),
+            lanes => Ok(lanes
+                .iter()
+                .zip(then.iter().zip(other))
+                .map(|(cond, (then, other))| if cond.is_true() { *then } else { *other })
+                .collect()),
+        },
+        (Builtin::CeilDiv, [x, y]) => zip(x, y, ceil_div, span),
+        (Builtin::Dot, [a, b]) => {
+            let products = zip(a, b, |l, r| dynamic::binary(BinaryOp::Mul, l, r), span)?;
+            let (first, rest) = products.split_first().ok_or_else(|| internal(span, "`dot` of nothing"))?;
+            let sum = rest.iter().try_fold(*first, |sum, &next| dynamic::binary(BinaryOp::Add, sum, next));
+            Ok(vec![sum.map_err(|failure| failed(span, &failure.to_string()))?])
+        }
+        _ => Err(not_constant(span, "this is only known when the program runs")),
+    }
+}
+
+fn math(function: MathFn, args: &[Vec<Value>], span: Span) -> Fallible<Vec<Value>> {
+    let lanes = args.iter().map(Vec::len).max().unwrap_or(0);
+    let mut results = Vec::with_capacity(lanes);
+    for lane in 0..lanes {
+        let scalars: Vec<Value> = args.iter().filter_map(|arg| arg.get(lane).or(arg.first()).copied()).collect();
+        results.push(dynamic::math(function, &scalars).map_err(|failure| failed(span, &failure.to_string()))?);
+    }
+    Ok(results)
+}
+
+/// As lowering writes it: the quotient, and one more if it leaves something.
+fn ceil_div(x: Value, y: Value) -> Result<Value, dynamic::Failure> {
+    let quotient = dynamic::binary(BinaryOp::Div, x, y)?;
+    let covered = dynamic::binary(BinaryOp::Mul, quotient, y)?;
+    let rest = dynamic::binary(BinaryOp::Ne, covered, x)?.to_type(quotient.ty);
+    dynamic::binary(BinaryOp::Add, quotient, rest)
+}
+
+fn each(
+    values: &[Value],
+    apply: impl Fn(Value) -> Result<Value, dynamic::Failure>,
+    span: Span,
+) -> Fallible<Vec<Value>> {
+    let results: Result<Vec<Value>, _> = values.iter().map(|&value| apply(value)).collect();
+    results.map_err(|failure| failed(span, &failure.to_string()))
+}
+
+/// Lane by lane; a single scalar goes with every lane of the other side.
+fn zip(
+    left: &[Value],
+    right: &[Value],
+    apply: impl Fn(Value, Value) -> Result<Value, dynamic::Failure>,
+    span: Span,
+) -> Fallible<Vec<Value>> {
+    let lanes = left.len().max(right.len());
+    let at = |values: &[Value], lane: usize| values.get(lane).or(values.first()).copied();
+    let mut results = Vec::with_capacity(lanes);
+    for lane in 0..lanes {
+        let (Some(l), Some(r)) = (at(left, lane), at(right, lane)) else {
+            return Err(internal(span, "an operator on nothing"));
+        };
+        results.push(apply(l, r).map_err(|failure| failed(span, &failure.to_string()))?);
+    }
+    Ok(results)
+}
+
+/// The same for a compound assignment.
+fn apply(op: BinaryOp, left: &[Value], right: &[Value], span: Span) -> Fallible<Vec<Value>> {
+    zip(left, right, |l, r| dynamic::binary(op, l, r), span)
+}
+
+fn negative(value: Value) -> bool {
+    dynamic::unary(UnaryOp::Neg, value).is_ok() && value.as_f64() < 0.0
+}
+
+fn not_constant(span: Span, why: &str) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error("E0489", "a constant cannot be computed").at(span, why).note(
+            "constants are made of literals, other constants, const parameters, operators and calls of functions",
+        ),
+    )
+}
+
+fn failed(span: Span, why: &str) -> Box<Diagnostic> {
+    Box::new(Diagnostic::error("E0489", "a constant cannot be computed").at(span, why))
+}

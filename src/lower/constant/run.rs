@@ -1,0 +1,254 @@
+//! Function bodies run while a constant is computed.
+
+use super::super::Function;
+use super::super::error::{Fallible, internal};
+use super::{Constants, Stored, apply, failed, negative, not_constant, pure_builtin};
+use crate::base::source::Span;
+use crate::check::typed::{ArrayInit, Block, Expr, ExprKind, FnRef, LocalId, Pattern, Stmt, StmtKind, Type};
+use crate::lang::ops::BinaryOp;
+use crate::lang::scalar::{Value, dynamic};
+
+/// How a statement ended.
+enum Flow {
+    Next,
+    Break,
+    Continue,
+    Return(Vec<Value>),
+}
+
+impl<'a> Constants<'a> {
+    pub(super) fn call(&mut self, callee: &FnRef, args: &[Expr], span: Span) -> Fallible<Vec<Value>> {
+        let mut values = Vec::with_capacity(args.len());
+        for arg in args {
+            let extents = if matches!(arg.ty, Type::Array(_)) { self.extents(arg)? } else { vec![] };
+            values.push(Stored { values: self.leaves(arg)?, extents });
+        }
+        match self.mono.function(callee, span)? {
+            Function::Builtin(builtin) => {
+                let values: Vec<Vec<Value>> = values.into_iter().map(|stored| stored.values).collect();
+                pure_builtin(builtin, &values, span)
+            }
+            Function::Fn { id, arguments } => {
+                self.step(span)?;
+                let function =
+                    self.program.fns.get(id).ok_or_else(|| internal(span, "a call of a function that is not there"))?;
+                let body =
+                    function.body.as_deref().ok_or_else(|| internal(span, "a call of a function without body"))?;
+                let mut inner = self.nested(&arguments).guarded(span)?;
+                inner.bind_dims(&function.sig, &values);
+                inner.locals = values.into_iter().enumerate().map(|(i, value)| (LocalId::new(i), value)).collect();
+                match inner.run_block(&body.root)? {
+                    (Flow::Return(values), _) => Ok(values),
+                    (_, values) => Ok(values),
+                }
+            }
+        }
+    }
+
+    fn bind_dims(&mut self, signature: &crate::check::typed::Signature, values: &[Stored]) {
+        self.dims = vec![None; signature.dims.len()];
+        for (param, value) in signature.params.iter().zip(values) {
+            let Type::Array(array) = &param.ty else { continue };
+            for (dim, extent) in array.dims.iter().zip(&value.extents) {
+                if let crate::check::typed::Dim::Name(name) = dim
+                    && let Some(slot) = self.dims.get_mut(*name as usize)
+                {
+                    *slot = Some(*extent);
+                }
+            }
+        }
+    }
+
+    /// The value of a block inside an expression. A `return` in there is beyond what constants do.
+    pub(super) fn block(&mut self, block: &Block) -> Fallible<Vec<Value>> {
+        match self.run_block(block)? {
+            (Flow::Next, values) => Ok(values),
+            _ => Err(not_constant(block.span, "a constant does not jump out of an expression")),
+        }
+    }
+
+    fn run_block(&mut self, block: &Block) -> Fallible<(Flow, Vec<Value>)> {
+        for stmt in &block.stmts {
+            match self.run(stmt)? {
+                Flow::Next => {}
+                flow => return Ok((flow, vec![])),
+            }
+        }
+        match &block.tail {
+            None => Ok((Flow::Next, vec![])),
+            // A branch may hold a `return`, so it runs as a statement that has a value.
+            Some(tail) => match &tail.kind {
+                ExprKind::If { cond, then, other } => {
+                    let taken = if self.evaluate(cond)?.is_true() { Some(then) } else { other.as_ref() };
+                    taken.map_or(Ok((Flow::Next, vec![])), |taken| self.run_block(taken))
+                }
+                ExprKind::Block(inner) => self.run_block(inner),
+                _ => Ok((Flow::Next, self.leaves(tail)?)),
+            },
+        }
+    }
+
+    fn run(&mut self, stmt: &Stmt) -> Fallible<Flow> {
+        let span = stmt.span;
+        self.step(span)?;
+        match &stmt.kind {
+            StmtKind::Let { pattern, value: Some(value) } => {
+                let (ty, extents) = (self.ty(value)?, self.extents(value)?);
+                let values = self.leaves(value)?;
+                self.bind(pattern, &ty, Stored { values, extents }, span)?;
+            }
+            // Written before it is read, so the first write finds its size.
+            StmtKind::Let { pattern: Pattern::Local(_), value: None } => {
+                return Err(not_constant(span, "a constant's variables start with a value"));
+            }
+            StmtKind::LocalArray { local, extents, init } => self.local_array(*local, extents, init, span)?,
+            StmtKind::Assign { place, op, value } => self.assign(place, *op, value, span)?,
+            StmtKind::Expr { expr, .. } => return self.run_expr(expr),
+            StmtKind::For { var, iter, body, .. } => return self.run_for(*var, iter, body, span),
+            StmtKind::While { cond, body, .. } => {
+                while self.evaluate(cond)?.is_true() {
+                    self.step(span)?;
+                    match self.run_block(body)?.0 {
+                        Flow::Break => break,
+                        Flow::Return(values) => return Ok(Flow::Return(values)),
+                        Flow::Next | Flow::Continue => {}
+                    }
+                }
+            }
+            StmtKind::Loop { body } => loop {
+                self.step(span)?;
+                match self.run_block(body)?.0 {
+                    Flow::Break => break,
+                    Flow::Return(values) => return Ok(Flow::Return(values)),
+                    Flow::Next | Flow::Continue => {}
+                }
+            },
+            StmtKind::Break => return Ok(Flow::Break),
+            StmtKind::Continue => return Ok(Flow::Continue),
+            StmtKind::Return(value) => {
+                return Ok(Flow::Return(value.as_ref().map_or(Ok(vec![]), |value| self.leaves(value))?));
+            }
+            StmtKind::Let { .. } | StmtKind::Shared { .. } | StmtKind::On { .. } | StmtKind::Batch { .. } => {
+                return Err(not_constant(span, "this cannot be part of a constant"));
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn run_expr(&mut self, expr: &Expr) -> Fallible<Flow> {
+        match &expr.kind {
+            ExprKind::If { cond, then, other } => {
+                let taken = if self.evaluate(cond)?.is_true() { Some(then) } else { other.as_ref() };
+                taken.map_or(Ok(Flow::Next), |taken| Ok(self.run_block(taken)?.0))
+            }
+            ExprKind::Block(block) => Ok(self.run_block(block)?.0),
+            _ => self.leaves(expr).map(|_| Flow::Next),
+        }
+    }
+
+    fn bind(&mut self, pattern: &Pattern, ty: &Type, stored: Stored, span: Span) -> Fallible<()> {
+        match pattern {
+            Pattern::Discard => Ok(()),
+            Pattern::Global(_) => Err(not_constant(span, "a constant does not touch script variables")),
+            Pattern::Local(id) => {
+                self.locals.insert(*id, stored);
+                Ok(())
+            }
+            Pattern::Tuple(patterns) => {
+                let Type::Tuple(parts) = ty else { return Err(internal(span, "a pattern of another shape")) };
+                for (position, (pattern, part)) in patterns.iter().zip(parts.iter()).enumerate() {
+                    let (start, length) = self.field(ty, position as u32, span)?;
+                    let values = stored.values.iter().copied().skip(start).take(length).collect();
+                    self.bind(pattern, part, Stored { values, extents: vec![] }, span)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn local_array(&mut self, id: LocalId, extents: &[Expr], init: &ArrayInit, span: Span) -> Fallible<()> {
+        let mut sizes = Vec::with_capacity(extents.len());
+        for extent in extents {
+            sizes.push(self.evaluate(extent)?.as_integer().and_then(|n| i64::try_from(n).ok()).unwrap_or(0));
+        }
+        let count: i64 = sizes.iter().product();
+        if !(1..=1 << 20).contains(&count) {
+            return Err(failed(span, "an array of this size"));
+        }
+        let values = match init {
+            ArrayInit::Fill(value) => self.leaves(value)?.repeat(count as usize),
+            ArrayInit::Elements(elements) => self.all(elements)?,
+            ArrayInit::None => return Err(not_constant(span, "a constant's variables start with a value")),
+        };
+        self.locals.insert(id, Stored { values, extents: sizes });
+        Ok(())
+    }
+
+    fn assign(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
+        let right = self.leaves(value)?;
+        let values = match op {
+            None => right,
+            Some(op) => {
+                let left = self.read(place)?;
+                apply(op, &left, &right, value.span)?
+            }
+        };
+        self.write(place, &values, span)
+    }
+
+    fn run_for(&mut self, var: LocalId, iter: &Expr, body: &Block, span: Span) -> Fallible<Flow> {
+        for turn in self.turns(iter)? {
+            self.step(span)?;
+            self.locals.insert(var, Stored { values: turn, extents: vec![] });
+            match self.run_block(body)?.0 {
+                Flow::Break => break,
+                Flow::Return(values) => return Ok(Flow::Return(values)),
+                Flow::Next | Flow::Continue => {}
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// The values that a `for` runs through.
+    fn turns(&mut self, iter: &Expr) -> Fallible<Vec<Vec<Value>>> {
+        let ExprKind::Range { start, end: Some(end), inclusive, step } = &iter.kind else {
+            let Some(&count) = self.extents(iter)?.first() else {
+                return Err(internal(iter.span, "a `for` over something that has no elements"));
+            };
+            let values = self.leaves(iter)?;
+            let size = (values.len() / count.max(1) as usize).max(1);
+            return Ok(values.chunks(size).map(<[Value]>::to_vec).collect());
+        };
+        let end = self.evaluate(end)?;
+        let mut at = match start {
+            Some(start) => self.evaluate(start)?,
+            None => Value::zero(end.ty),
+        };
+        let step = match step {
+            Some(step) => self.evaluate(step)?,
+            None => Value::one(end.ty),
+        };
+        if step.bits == 0 {
+            return Err(failed(iter.span, "the step is zero"));
+        }
+        let down = negative(step);
+        let mut turns = Vec::new();
+        loop {
+            let (Some(here), Some(last)) = (at.as_integer(), end.as_integer()) else {
+                return Err(internal(iter.span, "a `for` over numbers that are no integers"));
+            };
+            let past = if down { here < last } else { here > last };
+            if past || (here == last && !inclusive) {
+                return Ok(turns);
+            }
+            self.step(iter.span)?;
+            turns.push(vec![at]);
+            let next = dynamic::binary(BinaryOp::Add, at, step).map_err(|f| failed(iter.span, &f.to_string()))?;
+            // The range ends where its type does.
+            if next.as_integer().is_none_or(|next| if down { next >= here } else { next <= here }) {
+                return Ok(turns);
+            }
+            at = next;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The shell of a kernel: its parameters in launch order, its form, its body.
+
+use super::call::access;
+use super::emit::Emitter;
+use super::error::{Fallible, internal};
+use super::unit::{Body, DimSource, Slot, Unit};
+use super::{Instance, hidden_params};
+use crate::check::typed::{self, Geometry};
+use crate::ir::build::module;
+use crate::ir::def::{ExprKind, Form, Module, Scalar, Ty};
+
+const I32: Ty = Ty::Scalar(Scalar::I32);
+
+/// The kernel's module, functions and all.
+pub fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instance: &Instance) -> Fallible<Module> {
+    let span = kernel.name_span;
+    let typed = kernel.body.as_deref().ok_or_else(|| internal(span, format!("`{}` has no body", kernel.name)))?;
+    let out = Emitter::new(kernel.name.as_str(), kernel.span);
+    let mut body = Body::new(&mut *unit, &instance.arguments, kernel.sig.dims.len(), &typed.locals, out);
+    body.parameters(
+        &kernel.sig,
+        |out, name, ty, span| out.at(span).value(name, ty),
+        |out, param, layout, rank| out.at(param.span).array(param.name.as_str(), access(param.access), layout, rank),
+    )?;
+    body.hidden(kernel, instance);
+    let form = body.geometry(kernel);
+    body.function_body(typed)?;
+    let prologue = std::mem::take(&mut body.prologue);
+    let builder = body.out.into_builder();
+    let mut module = module(std::mem::take(&mut unit.functions), builder, form);
+    let function = module.kernel.body;
+    module.functions[function].body.splice(0..0, prologue);
+    module.kernel.cooperative |= kernel.cooperative || unit.cooperative;
+    module.kernel.span = kernel.name_span;
+    Ok(module)
+}
+
+impl Body<'_, '_> {
+    /// Dimensions that no array carries come as values of their own, behind the signature's parameters.
+    fn hidden(&mut self, kernel: &typed::Kernel, instance: &Instance) {
+        for dim in hidden_params(self.program, instance.kernel) {
+            let Some(declared) = kernel.sig.dims.get(dim as usize) else { continue };
+            let value = self.out.at(declared.span).value(declared.name.as_str(), I32);
+            if let (Some(slot), ExprKind::Param(position)) =
+                (self.dims.get_mut(dim as usize), &self.out.function().exprs[value].kind)
+            {
+                *slot = Some(DimSource::Param(*position));
+            }
+        }
+    }
+
+    fn geometry(&mut self, kernel: &typed::Kernel) -> Form {
+        match &kernel.geometry {
+            Geometry::Grid { .. } => Form::Grid,
+            Geometry::Threads { indices, span, .. } => {
+                for (k, &local) in indices.iter().enumerate() {
+                    let value = self.out.at(*span).index(k as u8);
+                    self.slots.insert(local, Slot::Value(vec![value]));
+                }
+                Form::Threads { rank: indices.len() as u8 }
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Loops: `for` over ranges and arrays, `while`, `loop`.
+
+use super::error::{Fallible, internal};
+use super::expr::Literal;
+use super::types;
+use super::unit::{Body, Slot};
+use crate::base::source::Span;
+use crate::check::typed::{Block, Expr, ExprKind, LocalId, Type, Unroll};
+use crate::ir::def::{self, ExprId, Label, LocalId as IrLocal, MemId, Scalar, StmtKind, Ty};
+
+/// The values a `for` runs through, evaluated once.
+struct Bounds {
+    start: ExprId,
+    end: ExprId,
+    step: ExprId,
+    inclusive: bool,
+}
+
+impl Body<'_, '_> {
+    pub fn innermost(&self, span: Span) -> Fallible<Label> {
+        self.loops.last().copied().ok_or_else(|| internal(span, "`break` or `continue` outside of a loop"))
+    }
+
+    pub fn for_(&mut self, var: LocalId, iter: &Expr, body: &Block, unroll: Unroll, span: Span) -> Fallible<()> {
+        match &iter.kind {
+            ExprKind::Range { start, end, inclusive, step } => {
+                let ends = (start.as_deref(), end.as_deref(), step.as_deref());
+                self.for_range(var, ends, *inclusive, body, unroll, span)
+            }
+            ExprKind::Array(elements) => {
+                let memory = self.literal_array(var, elements, iter)?;
+                self.for_elements(var, memory, iter, body, unroll, span)
+            }
+            _ => {
+                let memory = self.array(iter)?;
+                self.for_elements(var, memory, iter, body, unroll, span)
+            }
+        }
+    }
+
+    fn for_range(
+        &mut self,
+        var: LocalId,
+        (start, end, step): (Option<&Expr>, Option<&Expr>, Option<&Expr>),
+        inclusive: bool,
+        body: &Block,
+        unroll: Unroll,
+        span: Span,
+    ) -> Fallible<()> {
+        let declared = self.local(var, span)?;
+        let ty = types::single(&self.mono.ty(&declared.ty, span)?, span)?;
+        let end = end.ok_or_else(|| internal(span, "a `for` without an end"))?;
+        let start = match start {
+            Some(start) => self.scalar(start)?,
+            None => self.literal(Literal::Int(0), ty, span),
+        };
+        let end = self.scalar(end)?;
+        let step = match step {
+            Some(step) => self.scalar(step)?,
+            None => self.literal(Literal::Int(1), ty, span),
+        };
+        let counter = self.out.local(declared.name.as_str(), ty, declared.span);
+        let bounds = Bounds { start, end, step, inclusive };
+        self.counted(counter, bounds, unroll, span, |this| {
+            let value = this.out.read(counter, declared.span);
+            this.slots.insert(var, Slot::Value(vec![value]));
+            this.effects(body)
+        })
+    }
+
+    /// A `for` over the first axis of an array: an index runs, and the element is read where the turn begins.
+    fn for_elements(
+        &mut self,
+        var: LocalId,
+        memory: MemId,
+        iter: &Expr,
+        body: &Block,
+        unroll: Unroll,
+        span: Span,
+    ) -> Fallible<()> {
+        let declared = self.local(var, span)?;
+        let axes = self.out.function().memories[memory].extents.len();
+        if axes != 1 {
+            return Err(internal(iter.span, format!("a `for` over an array of {axes} axes")));
+        }
+        let index = Ty::Scalar(Scalar::I32);
+        let bounds = Bounds {
+            start: self.out.i32(0, span),
+            end: self.extent(memory, 0, iter.span),
+            step: self.out.i32(1, span),
+            inclusive: false,
+        };
+        let counter = self.out.local(format!("{}_at", declared.name), index, declared.span);
+        self.counted(counter, bounds, unroll, span, |this| {
+            let at = this.out.read(counter, declared.span);
+            let element = this.element_at(memory, at, iter.span)?;
+            this.slots.insert(var, Slot::Value(element));
+            this.effects(body)
+        })
+    }
+
+    fn counted(
+        &mut self,
+        local: IrLocal,
+        bounds: Bounds,
+        unroll: Unroll,
+        span: Span,
+        fill: impl FnOnce(&mut Self) -> Fallible<()>,
+    ) -> Fallible<()> {
+        let label = self.out.label();
+        let body = self.turn(label, fill)?;
+        let Bounds { start, end, step, inclusive } = bounds;
+        let unroll = hint(unroll);
+        self.out.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, body }, span);
+        Ok(())
+    }
+
+    /// One turn of the loop `label` as a block.
+    fn turn(&mut self, label: Label, fill: impl FnOnce(&mut Self) -> Fallible<()>) -> Fallible<def::Block> {
+        self.loops.push(label);
+        self.out.open();
+        let filled = fill(self);
+        let (body, _) = self.out.close();
+        self.loops.pop();
+        filled.map(|()| body)
+    }
+
+    pub fn while_(&mut self, cond: &Expr, body: &Block, unroll: Unroll, span: Span) -> Fallible<()> {
+        let label = self.out.label();
+        let block = self.turn(label, |this| {
+            let holds = this.scalar(cond)?;
+            this.out.open();
+            this.out.stmt(StmtKind::Break(label), cond.span);
+            let (leave, _) = this.out.close();
+            match this.out.known(holds).map(|known| known.bits != 0) {
+                Some(true) => {}
+                Some(false) => this.out.stmt(StmtKind::Break(label), cond.span),
+                None => this.out.stmt(StmtKind::If { cond: holds, then: vec![], other: leave }, cond.span),
+            }
+            this.effects(body)
+        })?;
+        self.out.stmt(StmtKind::Loop { label, unroll: hint(unroll), body: block }, span);
+        Ok(())
+    }
+
+    pub fn loop_(&mut self, body: &Block, span: Span) -> Fallible<()> {
+        let label = self.out.label();
+        let block = self.turn(label, |this| this.effects(body))?;
+        let leaves = breaks(&block, label);
+        self.out.stmt(StmtKind::Loop { label, unroll: def::Unroll::Auto, body: block }, span);
+        if !leaves {
+            self.out.set_done();
+        }
+        Ok(())
+    }
+
+    /// Nested counting loops over all index tuples of `extents`, for what the language does to whole arrays.
+    pub fn for_all(
+        &mut self,
+        extents: &[u32],
+        span: Span,
+        fill: &mut dyn FnMut(&mut Self, &[ExprId]) -> Fallible<()>,
+    ) -> Fallible<()> {
+        let mut at = Vec::with_capacity(extents.len());
+        self.for_axis(extents, &mut at, span, fill)
+    }
+
+    fn for_axis(
+        &mut self,
+        extents: &[u32],
+        at: &mut Vec<ExprId>,
+        span: Span,
+        fill: &mut dyn FnMut(&mut Self, &[ExprId]) -> Fallible<()>,
+    ) -> Fallible<()> {
+        let Some(&extent) = extents.get(at.len()) else { return fill(self, at) };
+        let bounds = Bounds {
+            start: self.out.i32(0, span),
+            end: self.out.i32(extent as i32, span),
+            step: self.out.i32(1, span),
+            inclusive: false,
+        };
+        let counter = self.out.local(format!("axis_{}", at.len()), Ty::Scalar(Scalar::I32), span);
+        self.counted(counter, bounds, Unroll::Auto, span, |this| {
+            let index = this.out.read(counter, span);
+            at.push(index);
+            let filled = this.for_axis(extents, at, span, fill);
+            at.pop();
+            filled
+        })
+    }
+
+    fn literal_array(&mut self, var: LocalId, elements: &[Expr], iter: &Expr) -> Fallible<MemId> {
+        let declared = self.local(var, iter.span)?;
+        let element = match self.mono.ty(&declared.ty, iter.span)? {
+            Type::Array(_) => return Err(internal(iter.span, "a `for` over rows")),
+            element => element,
+        };
+        self.filled_array(&format!("{}_of", declared.name), &element, elements, iter.span)
+    }
+}
+
+fn hint(unroll: Unroll) -> def::Unroll {
+    match unroll {
+        Unroll::Auto => def::Unroll::Auto,
+        Unroll::Full => def::Unroll::Full,
+        Unroll::By(n) => def::Unroll::By(n),
+        Unroll::Never => def::Unroll::Never,
+    }
+}
+
+/// Whether a statement in here leaves the block or loop `label`.
+fn breaks(block: &def::Block, label: Label) -> bool {
+    block.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Break(target) => *target == label,
+        StmtKind::If { then, other, .. } => breaks(then, label) || breaks(other, label),
+        StmtKind::For { body, .. } | StmtKind::Loop { body, .. } | StmtKind::Block { body, .. } => breaks(body, label),
+        _ => false,
+    })
+}

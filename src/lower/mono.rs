@@ -1,0 +1,79 @@
+//! Monomorphisation: what the compile-time parameters of the enclosing item stand for.
+
+use std::rc::Rc;
+
+use super::constant::Constants;
+use super::error::{Fallible, internal};
+use super::{Argument, Function};
+use crate::base::source::Span;
+use crate::check::typed::{FnRef, GenericArg, Program, Type};
+use crate::lang::scalar::{Scalar, Value};
+
+/// The arguments of one instance of a function or kernel.
+#[derive(Clone)]
+pub struct Mono<'a> {
+    pub program: &'a Program,
+    pub arguments: Rc<[Argument]>,
+}
+
+impl<'a> Mono<'a> {
+    pub fn new(program: &'a Program, arguments: &[Argument]) -> Self {
+        Mono { program, arguments: arguments.into() }
+    }
+
+    /// The type with every type parameter replaced. The dimensions of an array type keep referring to the enclosing item.
+    pub fn ty(&self, ty: &Type, span: Span) -> Fallible<Type> {
+        match ty {
+            Type::Param(i) => match self.arguments.get(*i as usize) {
+                Some(Argument::Type(ty)) => Ok(ty.clone()),
+                _ => Err(internal(span, "a type parameter without argument")),
+            },
+            Type::Tuple(parts) => {
+                let parts: Fallible<Vec<Type>> = parts.iter().map(|part| self.ty(part, span)).collect();
+                Ok(Type::Tuple(parts?.into()))
+            }
+            Type::Error | Type::Unknown => Err(internal(span, format!("a value of type {ty:?} in a kernel"))),
+            other => Ok(other.clone()),
+        }
+    }
+
+    pub fn scalar_param(&self, i: u32, span: Span) -> Fallible<Scalar> {
+        match self.arguments.get(i as usize) {
+            Some(Argument::Type(Type::Scalar(s))) => Ok(*s),
+            _ => Err(internal(span, "a conversion to a type parameter that is not a scalar")),
+        }
+    }
+
+    pub fn const_param(&self, i: u32, span: Span) -> Fallible<Value> {
+        match self.arguments.get(i as usize) {
+            Some(Argument::Const(value)) => Ok(*value),
+            _ => Err(internal(span, "a const parameter without argument")),
+        }
+    }
+
+    /// The function that a call's target or a compile-time argument names.
+    pub fn function(&self, callee: &FnRef, span: Span) -> Fallible<Function> {
+        match callee {
+            FnRef::Builtin(builtin) => Ok(Function::Builtin(*builtin)),
+            FnRef::Param(i) => match self.arguments.get(*i as usize) {
+                Some(Argument::Fn(function)) => Ok(function.clone()),
+                _ => Err(internal(span, "a function parameter without argument")),
+            },
+            FnRef::Fn { id, generics } => {
+                let arguments: Fallible<Vec<Argument>> = generics.iter().map(|g| self.argument(g, span)).collect();
+                Ok(Function::Fn { id: *id, arguments: arguments? })
+            }
+        }
+    }
+
+    fn argument(&self, argument: &GenericArg, span: Span) -> Fallible<Argument> {
+        match argument {
+            GenericArg::Type(ty) => Ok(Argument::Type(self.ty(ty, span)?)),
+            GenericArg::Const(expr) => {
+                Ok(Argument::Const(Constants::new(self.program, &self.arguments).evaluate(expr)?))
+            }
+            GenericArg::Fn(callee) => Ok(Argument::Fn(self.function(callee, span)?)),
+            GenericArg::Infer => Err(internal(span, "a compile-time argument was left open in a kernel")),
+        }
+    }
+}

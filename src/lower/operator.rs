@@ -1,0 +1,163 @@
+//! Operators: constants fold, a scalar beside a vector spreads, and `&&` and `||` skip their right side where that can matter.
+
+use super::error::{Fallible, internal};
+use super::unit::Body;
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Expr, Type};
+use crate::ir::def::{BinOp, ExprId, ExprKind, StmtKind, Ty};
+use crate::lang::ops::{BinaryOp, UnaryOp};
+use crate::lang::scalar::{Scalar, Value, dynamic};
+
+/// How much work the right side of `&&` or `||` may be to be computed always.
+const LOGICAL_BUDGET: u32 = 10;
+
+impl Body<'_, '_> {
+    pub fn unary(&mut self, op: UnaryOp, operand: &Expr, span: Span) -> Fallible<Vec<ExprId>> {
+        let value = self.scalar(operand)?;
+        Ok(vec![self.unary_value(op, value, span)])
+    }
+
+    pub fn unary_value(&mut self, op: UnaryOp, value: ExprId, span: Span) -> ExprId {
+        if let Some(folded) = self.out.known(value).and_then(|known| dynamic::unary(op, known).ok()) {
+            return self.out.constant(folded, span);
+        }
+        let ty = self.out.ty(value);
+        self.out.value(ExprKind::Unary { op, value }, ty, span)
+    }
+
+    pub fn convert(&mut self, value: ExprId, to: Scalar, span: Span) -> ExprId {
+        match self.out.known(value) {
+            Some(known) => self.out.constant(known.to_type(to), span),
+            None => self.out.convert(value, to, span),
+        }
+    }
+
+    pub fn bitcast(&mut self, value: ExprId, to: Ty, span: Span) -> ExprId {
+        let from = self.out.ty(value);
+        if from.scalar() == to.scalar() {
+            return value;
+        }
+        match self.out.known(value) {
+            Some(known) => self.out.constant(Value::from_bits(to.scalar(), known.bits), span),
+            None => self.out.value(ExprKind::Bitcast(value), from.with_scalar(to.scalar()), span),
+        }
+    }
+
+    pub fn binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr, expr: &Expr) -> Fallible<Vec<ExprId>> {
+        if op.is_logical() && matches!(expr.ty, Type::Scalar(_)) {
+            return Ok(vec![self.logical(op, left, right, expr.span)?]);
+        }
+        let left_values = self.value(left)?;
+        let right_values = self.value(right)?;
+        match (left_values.as_slice(), right_values.as_slice()) {
+            ([l], [r]) => Ok(vec![self.apply(op, *l, *r, right.span, expr.span)?]),
+            (l, r) if op.is_comparison() && l.len() == r.len() => Ok(vec![self.compare_leaves(op, l, r, expr.span)?]),
+            _ if self.out.is_done() => self.unreachable(&self.type_of(expr)?, expr.span),
+            _ => Err(internal(expr.span, "an operator on values of several parts")),
+        }
+    }
+
+    /// `left op right` of two scalars or vectors; `divisor` is where a zero divisor is to be shown.
+    pub fn apply(&mut self, op: BinaryOp, left: ExprId, right: ExprId, divisor: Span, span: Span) -> Fallible<ExprId> {
+        if matches!(op, BinaryOp::Div | BinaryOp::Rem)
+            && self.out.known(right).is_some_and(|known| known.ty.is_int() && known.bits == 0)
+        {
+            return Err(division_by_zero(divisor));
+        }
+        if let (Some(l), Some(r)) = (self.out.known(left), self.out.known(right))
+            && let Ok(folded) = dynamic::binary(op, l, r)
+        {
+            return Ok(self.out.constant(folded, span));
+        }
+        let op = strict(op).ok_or_else(|| internal(span, format!("`{}` in a kernel", op.symbol())))?;
+        let lanes = self.out.ty(left).lanes().max(self.out.ty(right).lanes());
+        let widen = |ty: Ty| if lanes == 1 { ty } else { Ty::Vector(ty.scalar(), lanes) };
+        let (left_ty, right_ty) = (widen(self.out.ty(left)), widen(self.out.ty(right)));
+        let left = self.out.splat(left, left_ty, span);
+        let right = self.out.splat(right, right_ty, span);
+        Ok(self.out.binary(op, left, right, span))
+    }
+
+    /// Equality of structs and tuples: of all their leaves, and of all lanes.
+    fn compare_leaves(&mut self, op: BinaryOp, left: &[ExprId], right: &[ExprId], span: Span) -> Fallible<ExprId> {
+        let (compare, join) = match op {
+            BinaryOp::Eq => (BinOp::Eq, BinOp::And),
+            BinaryOp::Ne => (BinOp::Ne, BinOp::Or),
+            _ => return Err(internal(span, "an order of values of several parts")),
+        };
+        let mut all: Option<ExprId> = None;
+        for (&left, &right) in left.iter().zip(right) {
+            let same = self.out.binary(compare, left, right, span);
+            for lane in self.out.lanes(same, span) {
+                all = Some(match all {
+                    Some(before) => self.out.binary(join, before, lane, span),
+                    None => lane,
+                });
+            }
+        }
+        Ok(all.unwrap_or_else(|| self.out.bool(op == BinaryOp::Eq, span)))
+    }
+
+    fn logical(&mut self, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Fallible<ExprId> {
+        // What the left side has to be for the right side to count.
+        let goes_on = op == BinaryOp::And;
+        let first = self.scalar(left)?;
+        if let Some(known) = self.out.known(first) {
+            return if (known.bits != 0) == goes_on { self.scalar(right) } else { Ok(first) };
+        }
+        let join = if goes_on { BinOp::And } else { BinOp::Or };
+        if self.simple(right, &mut LOGICAL_BUDGET.clone()) {
+            let second = self.scalar(right)?;
+            return Ok(match self.out.known(second) {
+                Some(known) if (known.bits != 0) == goes_on => first,
+                Some(_) => second,
+                None => self.out.binary(join, first, second, span),
+            });
+        }
+        let result = self.out.local("holds", Ty::Scalar(Scalar::Bool), span);
+        self.out.stmt(StmtKind::Write { local: result, value: first }, span);
+        self.out.open();
+        let second = self.scalar(right);
+        if let Ok(value) = second {
+            self.out.stmt(StmtKind::Write { local: result, value }, span);
+        }
+        let (block, _) = self.out.close();
+        second?;
+        let (then, other) = if goes_on { (block, vec![]) } else { (vec![], block) };
+        self.out.stmt(StmtKind::If { cond: first, then, other }, span);
+        Ok(self.out.read(result, span))
+    }
+}
+
+/// The operator of DeviceIR, if it has one.
+pub fn strict(op: BinaryOp) -> Option<BinOp> {
+    Some(match op {
+        BinaryOp::Add => BinOp::Add,
+        BinaryOp::Sub => BinOp::Sub,
+        BinaryOp::Mul => BinOp::Mul,
+        BinaryOp::Div => BinOp::Div,
+        BinaryOp::Rem => BinOp::Rem,
+        BinaryOp::Pow => BinOp::Pow,
+        BinaryOp::MatMul => return None,
+        BinaryOp::BitAnd | BinaryOp::And => BinOp::And,
+        BinaryOp::BitOr | BinaryOp::Or => BinOp::Or,
+        BinaryOp::BitXor => BinOp::Xor,
+        BinaryOp::Shl => BinOp::Shl,
+        BinaryOp::Shr => BinOp::Shr,
+        BinaryOp::Eq => BinOp::Eq,
+        BinaryOp::Ne => BinOp::Ne,
+        BinaryOp::Lt => BinOp::Lt,
+        BinaryOp::Le => BinOp::Le,
+        BinaryOp::Gt => BinOp::Gt,
+        BinaryOp::Ge => BinOp::Ge,
+    })
+}
+
+pub fn division_by_zero(span: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error("E0485", "an integer is divided by a constant zero")
+            .at(span, "this is always 0")
+            .help("guard it with an `if` on the constant, whose other branch is then left out"),
+    )
+}

@@ -1,0 +1,304 @@
+//! Places: what can stand on the left of `=`, and how it is read and written. A field or component touches only its leaves.
+
+use std::ops::Range;
+
+use super::error::{Fallible, internal};
+use super::types;
+use super::unit::{Body, Slot};
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{ConstId, Expr, ExprKind, Type};
+use crate::ir::def::ExprKind as IrExpr;
+use crate::ir::def::{ExprId, Hint, LocalId, MemId, Place, StmtKind, Ty};
+use crate::lang::builtin::Builtin;
+
+/// Some leaves of a variable, of an array's element, or of a value that is at hand.
+#[derive(Clone, Debug)]
+pub struct Target {
+    root: Root,
+    /// The concrete type of the selected part, before `lanes`.
+    ty: Type,
+    leaves: Range<usize>,
+    /// The components of the one vector leaf that are meant; none means all.
+    lanes: Option<Vec<u8>>,
+    pub hint: Hint,
+    /// What a fault points at.
+    span: Span,
+}
+
+#[derive(Clone, Debug)]
+enum Root {
+    Element { memory: MemId, indices: Vec<ExprId> },
+    Variable(Vec<LocalId>),
+    Value(Vec<ExprId>),
+}
+
+impl Body<'_, '_> {
+    /// Finds what an expression selects, evaluating indices but reading nothing. What is no place becomes a value at hand.
+    pub fn target(&mut self, expr: &Expr) -> Fallible<Target> {
+        match &expr.kind {
+            ExprKind::Local(id) => {
+                let root = self.slot(*id, expr.span)?;
+                self.variable(root, expr)
+            }
+            ExprKind::Index { base, indices } => self.element(base, indices, expr),
+            ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
+                let target = self.target(base)?;
+                let (range, ty) = types::part(self.program, &target.ty, *field, expr.span)?;
+                let start = target.leaves.start;
+                Ok(Target { ty, leaves: start + range.start..start + range.end, ..target })
+            }
+            ExprKind::Swizzle { base, lanes } if !matches!(base.kind, ExprKind::Variable(_)) => {
+                let target = self.target(base)?;
+                let lanes = match &target.lanes {
+                    None => lanes.clone(),
+                    Some(outer) => lanes.iter().filter_map(|&lane| outer.get(lane as usize).copied()).collect(),
+                };
+                Ok(Target { lanes: Some(lanes), ..target })
+            }
+            ExprKind::Builtin { builtin: Builtin::Cached, args, .. } => self.hinted(args, Hint::Cached, expr),
+            ExprKind::Builtin { builtin: Builtin::Streaming, args, .. } => self.hinted(args, Hint::Streaming, expr),
+            _ => {
+                let values = self.value(expr)?;
+                let ty = self.type_of(expr)?;
+                Ok(Target::new(Root::Value(values.clone()), ty, values.len(), expr.span))
+            }
+        }
+    }
+
+    fn hinted(&mut self, args: &[Expr], hint: Hint, expr: &Expr) -> Fallible<Target> {
+        let place = args.first().ok_or_else(|| internal(expr.span, "a memory hint without a place"))?;
+        Ok(Target { hint, ..self.target(place)? })
+    }
+
+    fn variable(&mut self, slot: Slot, expr: &Expr) -> Fallible<Target> {
+        let ty = match self.type_of(expr)? {
+            // A shared scalar is an array of no axes.
+            Type::Array(array) if array.dims.is_empty() => self.mono.ty(&array.element, expr.span)?,
+            other => other,
+        };
+        let root = match slot {
+            Slot::Value(values) => Root::Value(values),
+            Slot::Variable(locals) => Root::Variable(locals),
+            Slot::Array(memory) if self.out.function().memories[memory].extents.is_empty() => {
+                Root::Element { memory, indices: vec![] }
+            }
+            Slot::Array(_) => return Err(internal(expr.span, "a whole array is used as a value")),
+        };
+        let count = self.machine(&ty, expr.span)?.len();
+        Ok(Target::new(root, ty, count, expr.span))
+    }
+
+    fn element(&mut self, base: &Expr, indices: &[Expr], expr: &Expr) -> Fallible<Target> {
+        let memory = self.array(base)?;
+        let mut lowered = Vec::with_capacity(indices.len());
+        for (axis, index) in indices.iter().enumerate() {
+            let value = self.scalar(index)?;
+            self.check_constant_index(memory, axis, value, index, base)?;
+            lowered.push(value);
+        }
+        let ty = self.type_of(expr)?;
+        let ty = match ty {
+            Type::Array(array) if array.dims.is_empty() => self.mono.ty(&array.element, expr.span)?,
+            other => other,
+        };
+        let count = self.machine(&ty, expr.span)?.len();
+        Ok(Target::new(Root::Element { memory, indices: lowered }, ty, count, expr.span))
+    }
+
+    /// The memory behind an expression of array type.
+    pub fn array(&mut self, base: &Expr) -> Fallible<MemId> {
+        match &base.kind {
+            ExprKind::Local(id) => match self.slot(*id, base.span)? {
+                Slot::Array(memory) => Ok(memory),
+                _ => Err(internal(base.span, "an index into something that is no array")),
+            },
+            ExprKind::Const(id) => self.table(*id, base),
+            _ => Err(internal(base.span, "an index into something that is no array")),
+        }
+    }
+
+    /// A `const` array becomes a private array that is filled when the function begins.
+    fn table(&mut self, id: ConstId, base: &Expr) -> Fallible<MemId> {
+        if let Some(&memory) = self.tables.get(&id) {
+            return Ok(memory);
+        }
+        let constant =
+            self.program.consts.get(id).ok_or_else(|| internal(base.span, "a constant that is not there"))?;
+        let values = self.constant_values(id, base.span)?;
+        let memory = self.constant_table(&constant.name, &constant.ty, &values, constant.span)?;
+        self.tables.insert(id, memory);
+        Ok(memory)
+    }
+
+    fn check_constant_index(
+        &mut self,
+        memory: MemId,
+        axis: usize,
+        value: ExprId,
+        index: &Expr,
+        base: &Expr,
+    ) -> Fallible<()> {
+        let Some(known) = self.out.known(value) else { return Ok(()) };
+        let Some(at) = known.as_integer() else { return Ok(()) };
+        let extent = self.known_extent(memory, axis as u8);
+        if at >= 0 && extent.is_none_or(|extent| at < i128::from(extent)) {
+            return Ok(());
+        }
+        let array = &self.out.function().memories[memory];
+        let axis = (array.extents.len() > 1).then_some(axis);
+        Err(out_of_bounds(&array.name, axis, at, extent.unwrap_or(0), index.span, base.span))
+    }
+
+    /// The selected leaves, read here.
+    pub fn load(&mut self, target: &Target) -> Fallible<Vec<ExprId>> {
+        let span = target.span;
+        if let (Root::Element { memory, indices }, Some([lane])) = (&target.root, target.lanes.as_deref()) {
+            let place = place(*memory, indices, target.leaves.start, Some(*lane));
+            let ty = Ty::Scalar(self.leaf_type(*memory, target.leaves.start, span)?.scalar());
+            return Ok(vec![self.out.value(IrExpr::Load { place, hint: target.hint }, ty, span)]);
+        }
+        let mut values = Vec::with_capacity(target.leaves.len());
+        for leaf in target.leaves.clone() {
+            values.push(match &target.root {
+                Root::Element { memory, indices } => {
+                    let place = place(*memory, indices, leaf, None);
+                    let ty = self.leaf_type(*memory, leaf, span)?;
+                    self.out.value(IrExpr::Load { place, hint: target.hint }, ty, span)
+                }
+                Root::Variable(locals) => {
+                    let local = *locals.get(leaf).ok_or_else(|| internal(span, "a part that is not there"))?;
+                    self.out.read(local, span)
+                }
+                Root::Value(values) => *values.get(leaf).ok_or_else(|| internal(span, "a part that is not there"))?,
+            });
+        }
+        match (&target.lanes, values.as_slice()) {
+            (None, _) => Ok(values),
+            (Some(lanes), [vector]) => {
+                let parts = lanes.iter().map(|&lane| self.out.extract(*vector, lane, span)).collect();
+                Ok(vec![self.out.compose(parts, span)])
+            }
+            (Some(_), _) => Err(internal(span, "components of something that is no vector")),
+        }
+    }
+
+    /// Writes the selected leaves.
+    pub fn store(&mut self, target: &Target, values: &[ExprId], span: Span) -> Fallible<()> {
+        if let Some(lanes) = &target.lanes {
+            return self.store_lanes(target, lanes, values, span);
+        }
+        if values.len() != target.leaves.len() {
+            return if self.out.is_done() { Ok(()) } else { Err(internal(span, "an assignment of another shape")) };
+        }
+        for (leaf, &value) in target.leaves.clone().zip(values) {
+            let kind = match &target.root {
+                Root::Element { memory, indices } => {
+                    StmtKind::Store { place: place(*memory, indices, leaf, None), value, hint: target.hint }
+                }
+                Root::Variable(locals) => {
+                    let local = *locals.get(leaf).ok_or_else(|| internal(span, "a part that is not there"))?;
+                    StmtKind::Write { local, value }
+                }
+                Root::Value(_) => return Err(internal(span, "an assignment to a value")),
+            };
+            let span = if matches!(kind, StmtKind::Store { .. }) { target.span } else { span };
+            self.out.stmt(kind, span);
+        }
+        Ok(())
+    }
+
+    fn store_lanes(&mut self, target: &Target, lanes: &[u8], values: &[ExprId], span: Span) -> Fallible<()> {
+        let &[value] = values else { return Err(internal(span, "an assignment of another shape")) };
+        let parts = self.out.lanes(value, span);
+        match &target.root {
+            Root::Element { memory, indices } => {
+                for (&lane, &value) in lanes.iter().zip(&parts) {
+                    let place = place(*memory, indices, target.leaves.start, Some(lane));
+                    self.out.stmt(StmtKind::Store { place, value, hint: target.hint }, target.span);
+                }
+            }
+            Root::Variable(locals) => {
+                let local =
+                    *locals.get(target.leaves.start).ok_or_else(|| internal(span, "a part that is not there"))?;
+                let old = self.out.read(local, span);
+                let mut all = self.out.lanes(old, span);
+                for (&lane, &value) in lanes.iter().zip(&parts) {
+                    if let Some(slot) = all.get_mut(lane as usize) {
+                        *slot = value;
+                    }
+                }
+                let value = self.out.compose(all, span);
+                self.out.stmt(StmtKind::Write { local, value }, span);
+            }
+            Root::Value(_) => return Err(internal(span, "an assignment to a value")),
+        }
+        Ok(())
+    }
+
+    /// The place of an atomic operation: one scalar in memory.
+    pub fn atomic_place(&mut self, expr: &Expr) -> Fallible<(Place, Ty)> {
+        let target = self.target(expr)?;
+        let Root::Element { memory, indices } = &target.root else {
+            return Err(internal(expr.span, "an atomic operation on something that is not in an array"));
+        };
+        let component = match target.lanes.as_deref() {
+            None => None,
+            Some([lane]) => Some(*lane),
+            Some(_) => return Err(atomic_on_parts(expr.span)),
+        };
+        if target.leaves.len() != 1 {
+            return Err(atomic_on_parts(expr.span));
+        }
+        let leaf = self.leaf_type(*memory, target.leaves.start, expr.span)?;
+        if leaf.lanes() > 1 && component.is_none() {
+            return Err(atomic_on_parts(expr.span));
+        }
+        Ok((place(*memory, indices, target.leaves.start, component), Ty::Scalar(leaf.scalar())))
+    }
+
+    fn leaf_type(&self, memory: MemId, leaf: usize, span: Span) -> Fallible<Ty> {
+        let layout = &self.out.function().memories[memory].layout;
+        layout.leaves.get(leaf).map(|leaf| leaf.ty).ok_or_else(|| internal(span, "an element without this part"))
+    }
+
+    /// One element of a memory at an index that is at hand, for loops over arrays.
+    pub fn element_at(&mut self, memory: MemId, index: ExprId, span: Span) -> Fallible<Vec<ExprId>> {
+        let count = self.out.function().memories[memory].layout.leaves.len();
+        let root = Root::Element { memory, indices: vec![index] };
+        self.load(&Target::new(root, Type::Unit, count, span))
+    }
+}
+
+impl Target {
+    fn new(root: Root, ty: Type, leaves: usize, span: Span) -> Self {
+        Target { root, ty, leaves: 0..leaves, lanes: None, hint: Hint::None, span }
+    }
+}
+
+fn place(memory: MemId, indices: &[ExprId], leaf: usize, component: Option<u8>) -> Place {
+    Place { memory, indices: indices.to_vec(), leaf: leaf as u32, component }
+}
+
+fn atomic_on_parts(span: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error("E0488", "an atomic operation on a value of several parts")
+            .at(span, "this holds more than one number")
+            .help("name one of its fields or components: `atomic_add(p[i].x, 1.0)`"),
+    )
+}
+
+fn out_of_bounds(name: &str, axis: Option<usize>, at: i128, extent: u32, index: Span, base: Span) -> Box<Diagnostic> {
+    let diagnostic = Diagnostic::error("E0484", format!("the index {at} is outside of `{name}`"));
+    Box::new(if at < 0 {
+        diagnostic
+            .at(index, "negative")
+            .because(base, format!("indices of `{name}` start at 0"))
+            .help("indices do not count from the end; write `len(x) - 1` for the last element")
+    } else {
+        let along = axis.map_or(String::new(), |axis| format!(" along axis {axis}"));
+        diagnostic
+            .at(index, format!("not below {extent}"))
+            .because(base, format!("`{name}` has {extent} elements{along}"))
+    })
+}

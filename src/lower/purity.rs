@@ -1,0 +1,96 @@
+//! Which expressions may be computed although their value may not be needed: no effects, no faults, little work.
+
+use super::unit::{Body, Slot};
+use crate::check::typed::{Block, Expr, ExprKind, Type};
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::{BinaryOp, MathFn};
+
+impl Body<'_, '_> {
+    /// Whether the block is nothing but a simple value.
+    pub fn simple_block(&self, block: &Block, budget: u32) -> bool {
+        block.stmts.is_empty() && block.tail.as_ref().is_some_and(|tail| self.simple(tail, &mut budget.clone()))
+    }
+
+    /// Whether the expression can always be computed; takes its work off the budget.
+    pub fn simple(&self, expr: &Expr, budget: &mut u32) -> bool {
+        match &expr.kind {
+            ExprKind::Int(_)
+            | ExprKind::Float(_)
+            | ExprKind::Bool(_)
+            | ExprKind::Const(_)
+            | ExprKind::ConstParam(_)
+            | ExprKind::Dim(_)
+            | ExprKind::Variable(_) => true,
+            // A variable in memory (a shared scalar) takes a load.
+            ExprKind::Local(id) => !matches!(self.slots.get(id), Some(Slot::Array(_)) | None),
+            ExprKind::Unary { expr, .. }
+            | ExprKind::Convert { expr, .. }
+            | ExprKind::ConvertParam { expr, .. }
+            | ExprKind::Bitcast { expr } => spend(budget, 1) && self.simple(expr, budget),
+            ExprKind::Field { base, .. } | ExprKind::TupleField { base, .. } | ExprKind::Swizzle { base, .. } => {
+                self.simple(base, budget)
+            }
+            ExprKind::Binary { op, left, right } => {
+                spend(budget, self.cost(*op, right)) && self.simple(left, budget) && self.simple(right, budget)
+            }
+            ExprKind::Vector { parts } | ExprKind::Tuple(parts) | ExprKind::Struct { fields: parts, .. } => {
+                parts.iter().all(|part| self.simple(part, budget))
+            }
+            ExprKind::Builtin { builtin, args, .. } => match cheap(*builtin) {
+                Some(cost) => {
+                    spend(budget, cost) && args.iter().all(|arg| self.is_array(arg) || self.simple(arg, budget))
+                }
+                None => false,
+            },
+            ExprKind::Block(block) => {
+                block.stmts.is_empty() && block.tail.as_ref().is_some_and(|tail| self.simple(tail, budget))
+            }
+            _ => false,
+        }
+    }
+
+    fn cost(&self, op: BinaryOp, right: &Expr) -> u32 {
+        match op {
+            BinaryOp::Div | BinaryOp::Rem if self.is_float(right) => 4,
+            BinaryOp::Div | BinaryOp::Rem => match right.kind {
+                ExprKind::Int(divisor) if divisor != 0 => 3,
+                _ => u32::MAX,
+            },
+            BinaryOp::Pow | BinaryOp::MatMul => u32::MAX,
+            _ => 1,
+        }
+    }
+
+    fn is_float(&self, expr: &Expr) -> bool {
+        match self.mono.ty(&expr.ty, expr.span) {
+            Ok(Type::Scalar(s) | Type::Vector(s, _)) => s.is_float(),
+            _ => false,
+        }
+    }
+}
+
+fn spend(budget: &mut u32, cost: u32) -> bool {
+    match budget.checked_sub(cost) {
+        Some(rest) => {
+            *budget = rest;
+            true
+        }
+        None => false,
+    }
+}
+
+/// The work of a builtin that neither faults nor takes long.
+fn cheap(builtin: Builtin) -> Option<u32> {
+    use MathFn::*;
+    match builtin {
+        Builtin::Math(
+            Min | Max | Abs | Clamp | Sign | Fma | Floor | Ceil | Round | Trunc | Fract | Copysign | IsNan | IsInf
+            | IsFinite | Popcount | Clz | Ctz | ReverseBits | MulHi | WrappingAdd | WrappingSub | WrappingMul
+            | WrappingNeg | SaturatingAdd | SaturatingSub,
+        ) => Some(1),
+        Builtin::Select => Some(1),
+        Builtin::Bitcast | Builtin::Len | Builtin::Shape => Some(0),
+        Builtin::Dot => Some(3),
+        _ => None,
+    }
+}

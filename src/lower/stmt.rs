@@ -1,0 +1,173 @@
+//! Statements.
+
+use super::error::{Fallible, internal};
+use super::types;
+use super::unit::{Body, Slot};
+use crate::base::source::Span;
+use crate::check::typed::{Block, Expr, LocalId, Pattern, Stmt, StmtKind, Type};
+use crate::ir::def::{self, ExprId};
+use crate::lang::ops::BinaryOp;
+
+impl Body<'_, '_> {
+    /// A block's statements and value, in the open block. An error in one statement does not hide those of the next.
+    pub fn block(&mut self, block: &Block) -> Fallible<Vec<ExprId>> {
+        self.stmts(block);
+        match &block.tail {
+            None => Ok(vec![]),
+            Some(tail) if self.out.is_done() => {
+                let ty = self.type_of(tail)?;
+                self.unreachable(&ty, tail.span)
+            }
+            Some(tail) => self.value(tail),
+        }
+    }
+
+    /// A block whose value nobody wants.
+    pub fn effects(&mut self, block: &Block) -> Fallible<()> {
+        self.stmts(block);
+        match &block.tail {
+            Some(tail) if !self.out.is_done() => self.discard(tail),
+            _ => Ok(()),
+        }
+    }
+
+    fn stmts(&mut self, block: &Block) {
+        for stmt in &block.stmts {
+            if self.out.is_done() {
+                break;
+            }
+            if let Err(error) = self.stmt(stmt) {
+                self.unit.report(error);
+            }
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) -> Fallible<()> {
+        let span = stmt.span;
+        match &stmt.kind {
+            StmtKind::Let { pattern, value } => self.let_(pattern, value.as_ref(), span),
+            StmtKind::LocalArray { local, extents, init } => self.local_array(*local, extents, init, span),
+            StmtKind::Shared { local, extents } => self.shared(*local, extents, span),
+            StmtKind::Assign { place, op, value } => self.assign(place, *op, value, span),
+            StmtKind::Expr { expr, .. } => self.discard(expr),
+            StmtKind::For { var, iter, body, unroll } => self.for_(*var, iter, body, *unroll, span),
+            StmtKind::While { cond, body, unroll } => self.while_(cond, body, *unroll, span),
+            StmtKind::Loop { body } => self.loop_(body, span),
+            StmtKind::Break => {
+                let label = self.innermost(span)?;
+                self.out.stmt(def::StmtKind::Break(label), span);
+                Ok(())
+            }
+            StmtKind::Continue => {
+                let label = self.innermost(span)?;
+                self.out.stmt(def::StmtKind::Continue(label), span);
+                Ok(())
+            }
+            StmtKind::Return(value) => self.return_(value.as_ref(), span),
+            StmtKind::On { .. } | StmtKind::Batch { .. } => {
+                Err(internal(span, "a statement of the host's world in a kernel"))
+            }
+        }
+    }
+
+    fn return_(&mut self, value: Option<&Expr>, span: Span) -> Fallible<()> {
+        let mut values = match value {
+            Some(value) => {
+                let ty = self.result.clone();
+                self.value_as(value, &ty)?
+            }
+            None => vec![],
+        };
+        values.extend(self.values_back(span)?);
+        self.out.stmt(def::StmtKind::Return(values), span);
+        Ok(())
+    }
+
+    // Variables
+
+    fn let_(&mut self, pattern: &Pattern, value: Option<&Expr>, span: Span) -> Fallible<()> {
+        let Some(value) = value else {
+            return match pattern {
+                // Nothing reads it before it is written; zeros keep every device in step if something does after all.
+                Pattern::Local(id) => {
+                    let local = self.local(*id, span)?;
+                    let ty = self.mono.ty(&local.ty, span)?;
+                    let zeros = self.unreachable(&ty, span)?;
+                    self.variable_slot(*id, &ty, zeros, span)
+                }
+                _ => Err(internal(span, "a variable without value or name")),
+            };
+        };
+        let ty = self.type_of(value)?;
+        if ty == Type::Never {
+            self.value(value)?;
+            return self.bind_unreachable(pattern, span);
+        }
+        let values = self.value(value)?;
+        self.bind(pattern, &ty, values, span)
+    }
+
+    fn bind(&mut self, pattern: &Pattern, ty: &Type, values: Vec<ExprId>, span: Span) -> Fallible<()> {
+        match pattern {
+            Pattern::Discard => Ok(()),
+            Pattern::Global(_) => Err(internal(span, "a script variable in a kernel")),
+            Pattern::Local(id) if self.local(*id, span)?.mutable => self.variable_slot(*id, ty, values, span),
+            Pattern::Local(id) => {
+                self.slots.insert(*id, Slot::Value(values));
+                Ok(())
+            }
+            Pattern::Tuple(patterns) => {
+                for (position, pattern) in patterns.iter().enumerate() {
+                    let (range, part) = types::part(self.program, ty, position as u32, span)?;
+                    let leaves =
+                        values.get(range).ok_or_else(|| internal(span, "a tuple with too few parts"))?.to_vec();
+                    self.bind(pattern, &part, leaves, span)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn bind_unreachable(&mut self, pattern: &Pattern, span: Span) -> Fallible<()> {
+        match pattern {
+            Pattern::Local(id) => {
+                let ty = self.mono.ty(&self.local(*id, span)?.ty, span)?;
+                let zeros = self.unreachable(&ty, span)?;
+                self.bind(pattern, &ty, zeros, span)
+            }
+            Pattern::Tuple(patterns) => patterns.iter().try_for_each(|part| self.bind_unreachable(part, span)),
+            Pattern::Discard | Pattern::Global(_) => Ok(()),
+        }
+    }
+
+    pub fn variable_slot(&mut self, id: LocalId, ty: &Type, values: Vec<ExprId>, span: Span) -> Fallible<()> {
+        let declared = self.local(id, span)?;
+        let mut locals = Vec::with_capacity(values.len());
+        for ((path, machine), value) in types::leaves(self.program, ty, span)?.into_iter().zip(values) {
+            let local = self.out.local(types::leaf_name(&declared.name, &path), machine, declared.span);
+            self.out.stmt(def::StmtKind::Write { local, value }, span);
+            locals.push(local);
+        }
+        self.slots.insert(id, Slot::Variable(locals));
+        Ok(())
+    }
+
+    // Assignment
+
+    fn assign(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
+        let Some(op) = op else {
+            let ty = self.type_of(place)?;
+            let values = self.value_as(value, &ty)?;
+            let target = self.target(place)?;
+            return self.store(&target, &values, span);
+        };
+        let target = self.target(place)?;
+        let right = self.scalar(value)?;
+        let left = match self.load(&target)?.as_slice() {
+            [one] => *one,
+            _ => return Err(internal(span, "an operator on values of several parts")),
+        };
+        let result = self.apply(op, left, right, value.span, span)?;
+        self.store(&target, &[result], span)
+    }
+}

@@ -1,0 +1,79 @@
+//! Types as machines see them: structs and tuples flattened into leaves that are scalars or vectors.
+
+use std::ops::Range;
+
+use super::error::{Fallible, internal};
+use crate::base::source::Span;
+use crate::check::typed::{Program, Type};
+use crate::ir::def::{Layout, Ty};
+
+/// The leaves of a concrete type in memory order, each with its path (`pos`, `inner.mass`, `0`); none for `()`.
+pub fn leaves(program: &Program, ty: &Type, span: Span) -> Fallible<Vec<(String, Ty)>> {
+    let mut found = Vec::new();
+    collect(program, ty, span, String::new(), &mut found)?;
+    Ok(found)
+}
+
+/// How an element of this type lies in memory.
+pub fn layout(program: &Program, ty: &Type, span: Span) -> Fallible<Layout> {
+    Ok(Layout::of(leaves(program, ty, span)?))
+}
+
+/// The machine types of the leaves, without their paths.
+pub fn machine(program: &Program, ty: &Type, span: Span) -> Fallible<Vec<Ty>> {
+    Ok(leaves(program, ty, span)?.into_iter().map(|(_, ty)| ty).collect())
+}
+
+/// The type of a scalar or vector, which has exactly one leaf.
+pub fn single(ty: &Type, span: Span) -> Fallible<Ty> {
+    match ty {
+        Type::Scalar(s) => Ok(Ty::Scalar(*s)),
+        Type::Vector(s, n) => Ok(Ty::Vector(*s, *n)),
+        other => Err(internal(span, format!("a scalar or vector was expected here, not {other:?}"))),
+    }
+}
+
+fn collect(program: &Program, ty: &Type, span: Span, path: String, found: &mut Vec<(String, Ty)>) -> Fallible<()> {
+    match ty {
+        Type::Scalar(_) | Type::Vector(..) => found.push((path, single(ty, span)?)),
+        Type::Unit | Type::Never => {}
+        Type::Struct(_) | Type::Tuple(_) => {
+            for (name, part) in parts(program, ty, span)? {
+                let path = if path.is_empty() { name } else { format!("{path}.{name}") };
+                collect(program, part, span, path, found)?;
+            }
+        }
+        other => return Err(internal(span, format!("{other:?} is not a type of kernel values"))),
+    }
+    Ok(())
+}
+
+/// The fields of a struct or the parts of a tuple, in order.
+pub fn parts<'a>(program: &'a Program, ty: &'a Type, span: Span) -> Fallible<Vec<(String, &'a Type)>> {
+    match ty {
+        Type::Struct(id) => {
+            let definition = program.structs.get(*id).ok_or_else(|| internal(span, "a struct without definition"))?;
+            Ok(definition.fields.iter().map(|f| (f.name.to_string(), &f.ty)).collect())
+        }
+        Type::Tuple(parts) => Ok(parts.iter().enumerate().map(|(i, ty)| (i.to_string(), ty)).collect()),
+        other => Err(internal(span, format!("{other:?} has no parts"))),
+    }
+}
+
+/// Which leaves of a struct or tuple belong to its part number `part`, and that part's type.
+pub fn part(program: &Program, ty: &Type, part: u32, span: Span) -> Fallible<(Range<usize>, Type)> {
+    let mut start = 0;
+    for (position, (_, field)) in parts(program, ty, span)?.into_iter().enumerate() {
+        let length = leaves(program, field, span)?.len();
+        if position == part as usize {
+            return Ok((start..start + length, field.clone()));
+        }
+        start += length;
+    }
+    Err(internal(span, format!("there is no part {part} of {ty:?}")))
+}
+
+/// `a.b` from a variable's name and a leaf's path.
+pub fn leaf_name(name: &str, path: &str) -> String {
+    if path.is_empty() { name.to_string() } else { format!("{name}.{path}") }
+}

@@ -1,0 +1,249 @@
+//! One kernel's module while it grows: the functions lowered so far, and each function's own state.
+
+use std::collections::HashMap;
+
+use super::emit::Emitter;
+use super::error::{Fallible, internal, is_internal};
+use super::mono::Mono;
+use super::{Argument, Instance, describe, types};
+use crate::base::arena::Arena;
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{self, ConstId, FnId, KernelId, LocalId, Program, Type};
+use crate::ir::def::{self, ExprId, ExprKind, FunctionId, Label, MemId, Scalar, Ty};
+use crate::lang::scalar::Value;
+
+/// Deeper than any chain of calls that people write; a chain of instances that never ends stops here.
+const MAX_DEPTH: usize = 128;
+
+/// How a note about compile-time arguments begins.
+const INSTANCE: &str = "this is";
+
+/// What all functions of a module share.
+pub struct Unit<'a> {
+    pub program: &'a Program,
+    pub functions: Arena<def::Function>,
+    pub cooperative: bool,
+    pub constants: HashMap<ConstId, Vec<Value>>,
+    instances: HashMap<(FnId, Vec<Argument>), FunctionId>,
+    active: Vec<(FnId, Vec<Argument>)>,
+    errors: Vec<Diagnostic>,
+    /// The kernel at the top, if it is one of the program's.
+    kernel: Option<(KernelId, Vec<Argument>)>,
+}
+
+impl<'a> Unit<'a> {
+    pub fn new(program: &'a Program) -> Self {
+        Unit {
+            program,
+            functions: Arena::new(),
+            cooperative: false,
+            constants: HashMap::new(),
+            instances: HashMap::new(),
+            active: vec![],
+            errors: vec![],
+            kernel: None,
+        }
+    }
+
+    pub fn of_kernel(program: &'a Program, instance: &Instance) -> Self {
+        Unit { kernel: Some((instance.kernel, instance.arguments.clone())), ..Unit::new(program) }
+    }
+
+    /// Keeps an error, with the compile-time arguments it arose for.
+    pub fn report(&mut self, error: Box<Diagnostic>) {
+        let error = self.annotated(error);
+        if !self.errors.contains(&error) {
+            self.errors.push(*error);
+        }
+    }
+
+    fn annotated(&self, error: Box<Diagnostic>) -> Box<Diagnostic> {
+        match self.instance_note() {
+            Some(note) if !error.notes.iter().any(|known| known.starts_with(INSTANCE)) => Box::new(error.note(note)),
+            _ => error,
+        }
+    }
+
+    fn instance_note(&self) -> Option<String> {
+        let (name, generics, arguments) = match (self.active.last(), &self.kernel) {
+            (Some((id, arguments)), _) => {
+                let function = self.program.fns.get(*id)?;
+                (&function.name, &function.sig.generics, arguments)
+            }
+            (None, Some((id, arguments))) => {
+                let kernel = self.program.kernels.get(*id)?;
+                (&kernel.name, &kernel.sig.generics, arguments)
+            }
+            (None, None) => return None,
+        };
+        let given = describe::arguments(self.program, generics, arguments)?;
+        Some(format!("{INSTANCE} `{name}` with {given}"))
+    }
+
+    pub fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
+    /// What went wrong, without the confusion that follows from it.
+    pub fn into_errors(self) -> Vec<Diagnostic> {
+        let (internal, own): (Vec<_>, Vec<_>) = self.errors.into_iter().partition(is_internal);
+        if own.is_empty() { internal } else { own }
+    }
+
+    /// The function of this instance, lowered at its first call.
+    pub fn instance(&mut self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<FunctionId> {
+        let key = (id, arguments.to_vec());
+        if let Some(&known) = self.instances.get(&key) {
+            return Ok(known);
+        }
+        let program = self.program;
+        let function = program.fns.get(id).ok_or_else(|| internal(span, "a call of a function that is not there"))?;
+        if self.active.len() >= MAX_DEPTH || self.active.contains(&key) {
+            return Err(self.endless(function, span));
+        }
+        self.active.push(key.clone());
+        let lowered = super::call::function(self, function, arguments);
+        let lowered = lowered.map_err(|error| self.annotated(error));
+        self.active.pop();
+        let lowered = self.functions.push(lowered?);
+        self.instances.insert(key, lowered);
+        Ok(lowered)
+    }
+
+    fn endless(&self, function: &typed::Fn, span: Span) -> Box<Diagnostic> {
+        let cycle: Vec<&str> = self
+            .active
+            .iter()
+            .rev()
+            .take(4)
+            .rev()
+            .filter_map(|(id, _)| self.program.fns.get(*id))
+            .map(|f| f.name.as_str())
+            .collect();
+        let chain = cycle.join("` calls `");
+        Box::new(
+            Diagnostic::error("E0486", format!("`{}` is called from within itself", function.name))
+                .at(span, "this call never comes to an end when it is compiled")
+                .because(function.name_span, "the function")
+                .note(format!("`{chain}` calls `{}`", function.name))
+                .help("device functions are not recursive: write a loop, with an array as a stack where one is needed"),
+        )
+    }
+}
+
+/// What a local of the typed tree has become.
+#[derive(Clone, Debug)]
+pub enum Slot {
+    /// A `let`: one value per leaf.
+    Value(Vec<ExprId>),
+    /// A `var`: one mutable local per leaf.
+    Variable(Vec<def::LocalId>),
+    Array(MemId),
+}
+
+/// Where the value of a dimension name is found.
+#[derive(Clone, Copy, Debug)]
+pub enum DimSource {
+    Extent(MemId, u8),
+    /// A value parameter of its own.
+    Param(u32),
+}
+
+/// One function or kernel body on its way.
+pub struct Body<'a, 'u> {
+    pub unit: &'u mut Unit<'a>,
+    pub program: &'a Program,
+    pub mono: Mono<'a>,
+    pub locals: &'a Arena<typed::Local>,
+    pub slots: HashMap<LocalId, Slot>,
+    pub dims: Vec<Option<DimSource>>,
+    pub out: Emitter,
+    pub loops: Vec<Label>,
+    /// The concrete result type.
+    pub result: Type,
+    /// The axes of array parameters whose extent the signature fixes.
+    pub fixed: HashMap<(MemId, u8), u32>,
+    /// Arrays of constants, filled where the function begins.
+    pub tables: HashMap<ConstId, MemId>,
+    pub prologue: def::Block,
+    /// Value parameters that are `inout`: their last values are handed back behind the result.
+    pub handed_back: Vec<LocalId>,
+}
+
+impl<'a, 'u> Body<'a, 'u> {
+    pub fn new(
+        unit: &'u mut Unit<'a>,
+        arguments: &[Argument],
+        dims: usize,
+        locals: &'a Arena<typed::Local>,
+        out: Emitter,
+    ) -> Self {
+        let program = unit.program;
+        Body {
+            unit,
+            program,
+            mono: Mono::new(program, arguments),
+            locals,
+            slots: HashMap::new(),
+            dims: vec![None; dims],
+            out,
+            loops: vec![],
+            result: Type::Unit,
+            tables: HashMap::new(),
+            prologue: vec![],
+            handed_back: vec![],
+            fixed: HashMap::new(),
+        }
+    }
+
+    pub fn machine(&self, ty: &Type, span: Span) -> Fallible<Vec<Ty>> {
+        types::machine(self.program, ty, span)
+    }
+
+    /// The concrete type of an expression.
+    pub fn type_of(&self, expr: &typed::Expr) -> Fallible<Type> {
+        self.mono.ty(&expr.ty, expr.span)
+    }
+
+    pub fn local(&self, id: LocalId, span: Span) -> Fallible<&'a typed::Local> {
+        self.locals.get(id).ok_or_else(|| internal(span, "a variable that is not there"))
+    }
+
+    pub fn slot(&self, id: LocalId, span: Span) -> Fallible<Slot> {
+        self.slots.get(&id).cloned().ok_or_else(|| {
+            let name = self.locals.get(id).map_or("?", |local| local.name.as_str());
+            internal(span, format!("`{name}` is used where it has no value"))
+        })
+    }
+
+    /// Zeros that stand for a value that is never reached.
+    pub fn unreachable(&mut self, ty: &Type, span: Span) -> Fallible<Vec<ExprId>> {
+        let machine = self.machine(ty, span)?;
+        Ok(machine.into_iter().map(|ty| self.out.zero(ty, span)).collect())
+    }
+
+    /// A dimension's value, `i32`.
+    pub fn dim(&mut self, dim: u32, span: Span) -> Fallible<ExprId> {
+        match self.dims.get(dim as usize).copied().flatten() {
+            Some(DimSource::Extent(memory, axis)) => Ok(self.extent(memory, axis, span)),
+            Some(DimSource::Param(i)) => Ok(self.out.value(ExprKind::Param(i), Ty::Scalar(Scalar::I32), span)),
+            None => Err(internal(span, "a dimension that nothing binds")),
+        }
+    }
+
+    /// An array's extent along an axis, a constant where it is one.
+    pub fn extent(&mut self, memory: MemId, axis: u8, span: Span) -> ExprId {
+        match self.known_extent(memory, axis) {
+            Some(n) => self.out.i32(n as i32, span),
+            None => self.out.value(ExprKind::Extent(memory, axis), Ty::Scalar(Scalar::I32), span),
+        }
+    }
+
+    pub fn known_extent(&self, memory: MemId, axis: u8) -> Option<u32> {
+        match self.out.function().memories[memory].extents.get(axis as usize) {
+            Some(def::Extent::Known(n)) => Some(*n),
+            _ => self.fixed.get(&(memory, axis)).copied(),
+        }
+    }
+}

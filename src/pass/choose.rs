@@ -1,0 +1,129 @@
+//! Small branches become selections: `if c { $x = a } else { $x = b }` is `$x = select c, a, b`.
+//!
+//! Both sides are then computed by all threads, so they may only hold cheap operations that cannot fault, reads, and writes of
+//! locals. Lanes are not masked for it, and a branch that only decides a value costs less than the jump.
+
+use rustc_hash::FxHashMap;
+
+use super::edit::{self, may_fault};
+use crate::base::source::Span;
+use crate::ir::def::*;
+use crate::lang::ops::MathFn;
+
+/// The operations that both sides may hold together.
+const MAX_OPERATIONS: usize = 12;
+const MAX_WRITES: usize = 4;
+
+pub fn run(module: &mut Module) {
+    for (_, function) in module.functions.iter_mut() {
+        let body = std::mem::take(&mut function.body);
+        function.body = block(function, body);
+    }
+}
+
+fn block(function: &mut Function, stmts: Block) -> Block {
+    let mut out = Vec::with_capacity(stmts.len());
+    for mut stmt in stmts {
+        for inner in stmt.kind.blocks_mut() {
+            *inner = block(function, std::mem::take(inner));
+        }
+        match stmt.kind {
+            StmtKind::If { cond, then, other } if fits(function, &then, &other) => {
+                convert(function, cond, then, other, stmt.span, &mut out);
+            }
+            _ => out.push(stmt),
+        }
+    }
+    out
+}
+
+/// What a branch writes last to each local, in order.
+fn writes(block: &Block) -> Vec<(LocalId, ExprId)> {
+    let mut out: Vec<(LocalId, ExprId)> = Vec::new();
+    for stmt in block {
+        if let StmtKind::Write { local, value } = stmt.kind {
+            out.retain(|(l, _)| *l != local);
+            out.push((local, value));
+        }
+    }
+    out
+}
+
+fn fits(function: &Function, then: &Block, other: &Block) -> bool {
+    let (Some(a), Some(b)) = (operations(function, then), operations(function, other)) else { return false };
+    let mut locals: Vec<LocalId> = writes(then).into_iter().chain(writes(other)).map(|(local, _)| local).collect();
+    locals.sort();
+    locals.dedup();
+    a + b <= MAX_OPERATIONS && (1..=MAX_WRITES).contains(&locals.len())
+}
+
+/// How many operations a branch holds, if it holds nothing else than operations and writes.
+fn operations(function: &Function, block: &Block) -> Option<usize> {
+    let mut written = FxHashMap::default();
+    let mut count = 0;
+    for stmt in block {
+        match stmt.kind {
+            StmtKind::Let(id) => {
+                let kind = &function.exprs[id].kind;
+                if let ExprKind::Read(local) = kind {
+                    // A value of the branch's own; `forward` has replaced it, or will before the next time.
+                    if written.contains_key(local) {
+                        return None;
+                    }
+                } else if !kind.is_pure() || may_fault(function, id) {
+                    return None;
+                }
+                count += cost(function, id);
+            }
+            StmtKind::Write { local, .. } => {
+                written.insert(local, ());
+            }
+            _ => return None,
+        }
+    }
+    Some(count)
+}
+
+fn cost(function: &Function, id: ExprId) -> usize {
+    let expr = &function.exprs[id];
+    let lanes = expr.ty.lanes() as usize;
+    match &expr.kind {
+        ExprKind::Read(_) | ExprKind::Extract { .. } | ExprKind::Compose(_) | ExprKind::Bitcast(_) => 0,
+        ExprKind::Binary { op: BinOp::Div | BinOp::Rem, .. } => 6 * lanes,
+        ExprKind::Binary { op: BinOp::Pow, .. } => 100,
+        ExprKind::Math { function, .. } => match function {
+            MathFn::Min | MathFn::Max | MathFn::Abs | MathFn::Clamp | MathFn::Fma | MathFn::Copysign => lanes,
+            MathFn::IsNan | MathFn::IsInf | MathFn::IsFinite | MathFn::Floor | MathFn::Ceil | MathFn::Trunc => lanes,
+            MathFn::WrappingAdd | MathFn::WrappingSub | MathFn::WrappingMul | MathFn::WrappingNeg => lanes,
+            MathFn::Sqrt => 6 * lanes,
+            _ => 100,
+        },
+        _ => lanes,
+    }
+}
+
+fn convert(function: &mut Function, cond: ExprId, then: Block, other: Block, span: Span, out: &mut Block) {
+    let (after_then, after_other) = (writes(&then), writes(&other));
+    let is_let = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Let(_));
+    out.extend(then.into_iter().filter(is_let));
+    out.extend(other.into_iter().filter(is_let));
+    let mut locals: Vec<LocalId> = after_then.iter().map(|(local, _)| *local).collect();
+    locals.extend(after_other.iter().map(|(local, _)| *local).filter(|l| !after_then.iter().any(|(t, _)| t == l)));
+    let find = |list: &[(LocalId, ExprId)], local| list.iter().find(|(l, _)| *l == local).map(|(_, value)| *value);
+    let mut stores = Vec::new();
+    for local in locals {
+        let ty = function.locals[local].ty;
+        let mut held = || {
+            let id = edit::push(function, ExprKind::Read(local), ty, span);
+            out.push(Stmt { kind: StmtKind::Let(id), span });
+            id
+        };
+        let then = find(&after_then, local).unwrap_or_else(&mut held);
+        let other = find(&after_other, local).unwrap_or_else(&mut held);
+        let value = edit::push(function, ExprKind::Select { cond, then, other }, ty, span);
+        stores.push((local, value));
+    }
+    // All values before all writes: a value may be a read of another local.
+    out.extend(stores.iter().map(|&(_, value)| Stmt { kind: StmtKind::Let(value), span }));
+    out.extend(stores.iter().map(|&(local, value)| Stmt { kind: StmtKind::Write { local, value }, span }));
+}

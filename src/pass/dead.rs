@@ -1,0 +1,214 @@
+//! What nothing needs goes: expressions that are not used and cannot fault, writes that no read follows, branches and loops
+//! without effect, statements behind a jump, branches of constant conditions.
+//!
+//! A load or an integer division whose result is not used stays if it may fault: the fault is part of what a kernel means.
+
+use rustc_hash::FxHashSet;
+
+use super::edit::{integer_of, may_fault, never_completes};
+use crate::ir::def::*;
+use crate::ir::visit::each_stmt;
+
+pub fn run(module: &mut Module) {
+    for (_, function) in module.functions.iter_mut() {
+        // Each round may uncover more: a dropped write was the last use of an expression.
+        loop {
+            let mut dead = Dead { function, live: FxHashSet::default(), targets: vec![], changed: false };
+            let mut body = std::mem::take(&mut dead.function.body);
+            dead.used(&body);
+            let mut after = Locals::default();
+            dead.block(&mut body, &mut after);
+            let changed = dead.changed;
+            function.body = body;
+            if !changed {
+                break;
+            }
+        }
+    }
+}
+
+/// Locals whose value may still be read.
+type Locals = FxHashSet<LocalId>;
+
+struct Dead<'a> {
+    function: &'a mut Function,
+    /// Expressions that something needs.
+    live: FxHashSet<ExprId>,
+    /// What is read behind the targets of `Break` and `Continue`.
+    targets: Vec<(Label, Locals, Locals)>,
+    changed: bool,
+}
+
+impl Dead<'_> {
+    /// Finds the expressions that statements other than `Let` need, and what those are computed from.
+    fn used(&mut self, body: &Block) {
+        let mut todo = Vec::new();
+        each_stmt(body, &mut |stmt| {
+            stmt.kind.operands(|id| todo.push(id));
+            if let StmtKind::Let(id) = stmt.kind
+                && may_fault(self.function, id)
+            {
+                todo.push(id);
+            }
+        });
+        while let Some(id) = todo.pop() {
+            if self.live.insert(id) {
+                self.function.exprs[id].kind.operands(|operand| todo.push(operand));
+            }
+        }
+    }
+
+    /// Backwards through a block; `after` is what is read behind it and becomes what is read from its start on.
+    fn block(&mut self, block: &mut Block, after: &mut Locals) {
+        self.cut(block);
+        let stmts = std::mem::take(block);
+        let mut kept = Vec::with_capacity(stmts.len());
+        for mut stmt in stmts.into_iter().rev() {
+            if let Some(taken) = self.constant_branch(&mut stmt.kind) {
+                self.changed = true;
+                let mut taken = taken;
+                self.block(&mut taken, after);
+                kept.extend(taken.into_iter().rev());
+                continue;
+            }
+            if self.needed(&mut stmt.kind, after) {
+                kept.push(stmt);
+            } else {
+                self.changed = true;
+            }
+        }
+        kept.reverse();
+        self.cut(&mut kept);
+        *block = kept;
+    }
+
+    /// Drops what stands behind a jump.
+    fn cut(&mut self, block: &mut Block) {
+        let end = block.iter().position(|stmt| match &stmt.kind {
+            StmtKind::If { then, other, .. } => never_completes(then) && never_completes(other),
+            kind => kind.leaves(),
+        });
+        if let Some(end) = end
+            && end + 1 < block.len()
+        {
+            block.truncate(end + 1);
+            self.changed = true;
+        }
+    }
+
+    /// The branch of a constant condition.
+    fn constant_branch(&self, kind: &mut StmtKind) -> Option<Block> {
+        let StmtKind::If { cond, then, other } = kind else { return None };
+        match self.function.exprs[*cond].kind {
+            ExprKind::Const(0) => Some(std::mem::take(other)),
+            ExprKind::Const(_) => Some(std::mem::take(then)),
+            _ => None,
+        }
+    }
+
+    /// Whether a statement has to stay.
+    fn needed(&mut self, kind: &mut StmtKind, after: &mut Locals) -> bool {
+        match kind {
+            StmtKind::Let(id) => {
+                let needed = self.live.contains(id) && !self.function.exprs[*id].kind.is_free();
+                if let ExprKind::Read(local) = self.function.exprs[*id].kind
+                    && needed
+                {
+                    after.insert(local);
+                }
+                needed
+            }
+            StmtKind::Write { local, .. } => after.remove(local),
+            StmtKind::If { then, other, .. } => {
+                let mut before = after.clone();
+                self.block(then, &mut before);
+                self.block(other, after);
+                after.extend(before);
+                !then.is_empty() || !other.is_empty()
+            }
+            StmtKind::For { label, local, start, end, step, inclusive, body, .. } => {
+                let turns = trip_count(self.function, *start, *end, *step, *inclusive);
+                if turns == Some(0) {
+                    return false;
+                }
+                let (label, local) = (*label, *local);
+                self.repeated(label, body, after);
+                // It is written before each turn, but with no turn it keeps what it held.
+                after.insert(local);
+                let steps = integer_of(self.function, *step).is_some_and(|step| step != 0);
+                !body.is_empty() || !steps
+            }
+            StmtKind::Loop { label, body, .. } => {
+                self.repeated(*label, body, after);
+                true
+            }
+            StmtKind::Block { label, body } => {
+                self.targets.push((*label, after.clone(), Locals::default()));
+                self.block(body, after);
+                self.targets.pop();
+                !body.is_empty()
+            }
+            StmtKind::Break(label) => {
+                let target = self.targets.iter().find(|(l, ..)| l == label);
+                *after = target.map(|(_, end, _)| end.clone()).unwrap_or_default();
+                true
+            }
+            StmtKind::Continue(label) => {
+                let target = self.targets.iter().find(|(l, ..)| l == label);
+                *after = target.map(|(_, _, next)| next.clone()).unwrap_or_default();
+                true
+            }
+            StmtKind::Return(_) => {
+                after.clear();
+                true
+            }
+            StmtKind::Barrier { result, .. } | StmtKind::Atomic { result, .. } => {
+                if result.is_some_and(|id| !self.live.contains(&id)) {
+                    self.drop_result(result);
+                }
+                true
+            }
+            StmtKind::Store { .. }
+            | StmtKind::Warp { .. }
+            | StmtKind::Fence(_)
+            | StmtKind::Call { .. }
+            | StmtKind::Assert { .. }
+            | StmtKind::Print { .. }
+            | StmtKind::Declare(_) => true,
+        }
+    }
+
+    fn drop_result(&mut self, result: &mut Option<ExprId>) {
+        *result = None;
+        self.changed = true;
+    }
+
+    /// A loop's body: whatever it reads may be read in the next turn.
+    fn repeated(&mut self, label: Label, body: &mut Block, after: &mut Locals) {
+        let mut next = after.clone();
+        each_stmt(body, &mut |stmt| {
+            if let StmtKind::Let(id) = stmt.kind
+                && let ExprKind::Read(local) = self.function.exprs[id].kind
+            {
+                next.insert(local);
+            }
+        });
+        self.targets.push((label, after.clone(), next.clone()));
+        let mut inside = next.clone();
+        self.block(body, &mut inside);
+        self.targets.pop();
+        *after = next;
+    }
+}
+
+/// How often a `For` with constant bounds runs; none if they are not, or if its step is zero.
+pub fn trip_count(function: &Function, start: ExprId, end: ExprId, step: ExprId, inclusive: bool) -> Option<i128> {
+    let start = integer_of(function, start)?;
+    let (end, step) = (integer_of(function, end)?, integer_of(function, step)?);
+    let span = if step > 0 { end - start } else { start - end } + i128::from(inclusive);
+    match step {
+        0 => None,
+        _ if span <= 0 => Some(0),
+        _ => Some((span + step.abs() - 1) / step.abs()),
+    }
+}

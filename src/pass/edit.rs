@@ -1,0 +1,155 @@
+//! What passes share: making expressions, renaming, and asking what an expression may do.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::source::Span;
+use crate::ir::def::*;
+use crate::ir::visit::{each_stmt, each_stmt_mut};
+use crate::lang::scalar::Value;
+
+/// A new expression; the caller sees to its `Let`.
+pub fn push(function: &mut Function, kind: ExprKind, ty: Ty, span: Span) -> ExprId {
+    let id = function.exprs.push(Expr { kind, ty });
+    function.spans.push(span);
+    id
+}
+
+pub fn constant(function: &mut Function, value: Value) -> ExprId {
+    push(function, ExprKind::Const(value.bits), Ty::Scalar(value.ty), Span::default())
+}
+
+/// The value of a constant.
+pub fn value_of(function: &Function, id: ExprId) -> Option<Value> {
+    let expr = &function.exprs[id];
+    match (&expr.kind, expr.ty) {
+        (ExprKind::Const(bits), Ty::Scalar(scalar)) => Some(Value { ty: scalar, bits: *bits }),
+        _ => None,
+    }
+}
+
+pub fn integer_of(function: &Function, id: ExprId) -> Option<i128> {
+    value_of(function, id).and_then(Value::as_integer)
+}
+
+pub fn let_stmt(function: &Function, id: ExprId) -> Stmt {
+    Stmt { kind: StmtKind::Let(id), span: function.spans[id] }
+}
+
+/// Which expressions stand for which: uses of the one become uses of the other.
+#[derive(Default)]
+pub struct Renames {
+    map: FxHashMap<ExprId, ExprId>,
+}
+
+impl Renames {
+    pub fn set(&mut self, from: ExprId, to: ExprId) {
+        let to = self.resolve(to);
+        if from != to {
+            self.map.insert(from, to);
+        }
+    }
+
+    pub fn resolve(&self, mut id: ExprId) -> ExprId {
+        while let Some(&next) = self.map.get(&id) {
+            id = next;
+        }
+        id
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Renames the operands of a statement and, if it is a `Let`, of its expression.
+    pub fn stmt(&self, function: &mut Function, kind: &mut StmtKind) {
+        if let StmtKind::Let(id) = kind {
+            function.exprs[*id].kind.operands_mut(|operand| *operand = self.resolve(*operand));
+        }
+        kind.operands_mut(|operand| *operand = self.resolve(*operand));
+    }
+}
+
+/// Renames everything in a function's body.
+pub fn rename_all(function: &mut Function, renames: &Renames) {
+    if renames.is_empty() {
+        return;
+    }
+    let mut body = std::mem::take(&mut function.body);
+    each_stmt_mut(&mut body, &mut |stmt| renames.stmt(function, &mut stmt.kind));
+    function.body = body;
+}
+
+/// The locals that a block writes, counters included.
+pub fn written(block: &[Stmt]) -> FxHashSet<LocalId> {
+    let mut out = FxHashSet::default();
+    each_stmt(block, &mut |stmt| match &stmt.kind {
+        StmtKind::Write { local, .. } | StmtKind::For { local, .. } => {
+            out.insert(*local);
+        }
+        _ => {}
+    });
+    out
+}
+
+/// Whether a block breaks to a label or continues it.
+pub fn mentions(block: &Block, label: Label) -> bool {
+    let mut found = false;
+    each_stmt(block, &mut |stmt| {
+        found |= matches!(&stmt.kind, StmtKind::Break(l) | StmtKind::Continue(l) if *l == label);
+    });
+    found
+}
+
+pub fn breaks(block: &Block, label: Label) -> bool {
+    let mut found = false;
+    each_stmt(block, &mut |stmt| found |= stmt.kind == StmtKind::Break(label));
+    found
+}
+
+/// Nothing behind the block runs when it has run: all its ways leave.
+pub fn never_completes(block: &Block) -> bool {
+    block.last().is_some_and(|last| match &last.kind {
+        StmtKind::If { then, other, .. } => never_completes(then) && never_completes(other),
+        kind => kind.leaves(),
+    })
+}
+
+/// How many statements a block holds, nested ones included.
+pub fn size(block: &Block) -> usize {
+    let mut count = 0;
+    each_stmt(block, &mut |_| count += 1);
+    count
+}
+
+/// A label that no statement has yet.
+pub fn next_label(block: &Block) -> u32 {
+    let mut next = 0;
+    each_stmt(block, &mut |stmt| {
+        if let Some(label) = stmt.kind.label() {
+            next = next.max(label.0.saturating_add(1));
+        }
+    });
+    next
+}
+
+/// Whether evaluating it may end the launch: a load out of bounds, an integer division by zero.
+pub fn may_fault(function: &Function, id: ExprId) -> bool {
+    match &function.exprs[id].kind {
+        ExprKind::Load { place, .. } => !in_bounds(function, place),
+        ExprKind::Binary { op: BinOp::Div | BinOp::Rem, right, .. } => {
+            let divisor = value_of(function, *right);
+            function.exprs[id].ty.scalar().is_int() && divisor.is_none_or(|value| value.bits == 0)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a place is known to be inside its memory.
+pub fn in_bounds(function: &Function, place: &Place) -> bool {
+    let extents = &function.memories[place.memory].extents;
+    extents.len() == place.indices.len()
+        && extents.iter().zip(&place.indices).all(|(extent, &index)| match (extent, integer_of(function, index)) {
+            (Extent::Known(n), Some(index)) => (0..*n as i128).contains(&index),
+            _ => false,
+        })
+}

@@ -1,0 +1,151 @@
+//! Local arrays whose every index is a known constant become one local per element: registers instead of memory.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::edit::{self, in_bounds, integer_of};
+use crate::base::source::Span;
+use crate::ir::def::*;
+use crate::ir::typing;
+use crate::ir::visit::each_stmt;
+
+/// Elements (times leaves) that an array may have.
+const MAX_ELEMENTS: u64 = 256;
+
+pub fn run(module: &mut Module) {
+    for (_, function) in module.functions.iter_mut() {
+        let arrays = candidates(function);
+        if arrays.is_empty() {
+            continue;
+        }
+        let mut scalarise = Scalarise { function, arrays, locals: FxHashMap::default() };
+        let body = std::mem::take(&mut scalarise.function.body);
+        let body = scalarise.block(body);
+        function.body = body;
+    }
+}
+
+/// Small local arrays that are only loaded and stored, at constant places inside.
+fn candidates(function: &Function) -> FxHashSet<MemId> {
+    let small = |memory: &Memory| {
+        let known = |extent: &Extent| match extent {
+            Extent::Known(n) => Some(*n as u64),
+            Extent::Dynamic(_) | Extent::Launch => None,
+        };
+        let elements: Option<Vec<u64>> = memory.extents.iter().map(known).collect();
+        let count = elements.map(|e| e.into_iter().fold(memory.layout.leaves.len() as u64, u64::saturating_mul));
+        memory.space == Space::Local && count.is_some_and(|count| count <= MAX_ELEMENTS)
+    };
+    let mut out: FxHashSet<MemId> = function.memories.iter().filter(|(_, m)| small(m)).map(|(id, _)| id).collect();
+    each_stmt(&function.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Let(id) => match &function.exprs[*id].kind {
+            ExprKind::Load { place, .. } if !in_bounds(function, place) => {
+                out.remove(&place.memory);
+            }
+            _ => {}
+        },
+        StmtKind::Store { place, .. } if !in_bounds(function, place) => {
+            out.remove(&place.memory);
+        }
+        StmtKind::Atomic { place, .. } => {
+            out.remove(&place.memory);
+        }
+        StmtKind::Call { memories, .. } => memories.iter().for_each(|memory| {
+            out.remove(memory);
+        }),
+        _ => {}
+    });
+    out
+}
+
+struct Scalarise<'a> {
+    function: &'a mut Function,
+    arrays: FxHashSet<MemId>,
+    /// By memory, flat index and leaf.
+    locals: FxHashMap<(MemId, u64, u32), LocalId>,
+}
+
+impl Scalarise<'_> {
+    fn block(&mut self, block: Block) -> Block {
+        let mut out = Vec::with_capacity(block.len());
+        for mut stmt in block {
+            for inner in stmt.kind.blocks_mut() {
+                *inner = self.block(std::mem::take(inner));
+            }
+            let span = stmt.span;
+            match &stmt.kind {
+                StmtKind::Let(id) => self.load(*id, stmt, &mut out),
+                StmtKind::Store { place, value, .. } if self.arrays.contains(&place.memory) => {
+                    self.store(&place.clone(), *value, span, &mut out);
+                }
+                StmtKind::Declare(memory) if self.arrays.contains(memory) => {}
+                _ => out.push(stmt),
+            }
+        }
+        out
+    }
+
+    /// The local of a place that is known to be inside.
+    fn local(&mut self, place: &Place) -> LocalId {
+        let memory = &self.function.memories[place.memory];
+        let (name, ty) = (memory.name.clone(), memory.layout.leaves[place.leaf as usize].ty);
+        let mut flat = 0u64;
+        let mut path = String::new();
+        for (extent, &index) in memory.extents.iter().zip(&place.indices) {
+            let index = integer_of(self.function, index).unwrap_or(0) as u64;
+            let Extent::Known(extent) = extent else { continue };
+            flat = flat * *extent as u64 + index;
+            path.push_str(&format!("_{index}"));
+        }
+        let (function, span) = (&mut self.function, Span::default());
+        let key = (place.memory, flat, place.leaf);
+        *self
+            .locals
+            .entry(key)
+            .or_insert_with(|| function.locals.push(Local { name: format!("{name}{path}"), ty, span }))
+    }
+
+    fn load(&mut self, id: ExprId, stmt: Stmt, out: &mut Block) {
+        let ExprKind::Load { place, .. } = self.function.exprs[id].kind.clone() else { return out.push(stmt) };
+        if !self.arrays.contains(&place.memory) {
+            return out.push(stmt);
+        }
+        let local = self.local(&place);
+        let Some(lane) = place.component else {
+            self.function.exprs[id].kind = ExprKind::Read(local);
+            return out.push(stmt);
+        };
+        let value = self.read(local, stmt.span, out);
+        self.function.exprs[id].kind = ExprKind::Extract { value, lane };
+        out.push(stmt);
+    }
+
+    fn read(&mut self, local: LocalId, span: Span, out: &mut Block) -> ExprId {
+        let ty = self.function.locals[local].ty;
+        self.evaluate(ExprKind::Read(local), ty, span, out)
+    }
+
+    fn evaluate(&mut self, kind: ExprKind, ty: Ty, span: Span, out: &mut Block) -> ExprId {
+        let id = edit::push(self.function, kind, ty, span);
+        out.push(Stmt { kind: StmtKind::Let(id), span });
+        id
+    }
+
+    fn store(&mut self, place: &Place, value: ExprId, span: Span, out: &mut Block) {
+        let local = self.local(place);
+        let Some(component) = place.component else {
+            return out.push(Stmt { kind: StmtKind::Write { local, value }, span });
+        };
+        let whole = self.read(local, span, out);
+        let ty = self.function.locals[local].ty;
+        let mut parts = Vec::new();
+        for lane in 0..ty.lanes() {
+            let scalar = typing::extract(ty, lane).unwrap_or(ty);
+            parts.push(match lane == component {
+                true => value,
+                false => self.evaluate(ExprKind::Extract { value: whole, lane }, scalar, span, out),
+            });
+        }
+        let value = self.evaluate(ExprKind::Compose(parts), ty, span, out);
+        out.push(Stmt { kind: StmtKind::Write { local, value }, span });
+    }
+}

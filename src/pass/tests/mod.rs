@@ -1,0 +1,51 @@
+//! Each pass on small kernels: the text before, the text after.
+
+mod facts;
+mod inline;
+mod locals;
+mod loops;
+mod pipeline;
+mod values;
+
+use super::pipeline::STANDARD;
+use crate::ir::compact::compact;
+use crate::ir::def::Module;
+use crate::ir::text::{parse, print};
+use crate::ir::verify::violations;
+
+#[track_caller]
+fn read(text: &str) -> Module {
+    let module = parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(violations(&module), Vec::<String>::new(), "the test's own kernel is valid");
+    module
+}
+
+/// Runs the passes of these names on a module and compares the body's text.
+#[track_caller]
+fn check(passes: &[&str], before: &str, after: &str) {
+    let mut module = read(before);
+    for name in passes {
+        let pass = STANDARD.iter().find(|p| p.name == *name).unwrap_or_else(|| panic!("no pass `{name}`"));
+        (pass.run)(&mut module);
+        assert_eq!(violations(&module), Vec::<String>::new(), "after {name}:\n{}", print(&module));
+    }
+    compact(&mut module);
+    assert_eq!(trimmed(&print(&module)), trimmed(after), "\n{}", print(&module));
+}
+
+/// The body of a kernel with these declarations and statements.
+fn kernel(body: &str) -> String {
+    format!(
+        "kernel k(n: i32, a: f32, x: in @x, r: out @r) grid\nfn k() {{\nglobal 2 in @x: f32[_]\nglobal 3 out @r: f32[_]\n{body}\n}}\n"
+    )
+}
+
+/// The same for bodies: what stands between the braces of the kernel.
+#[track_caller]
+fn check_body(passes: &[&str], before: &str, after: &str) {
+    check(passes, &kernel(before), &kernel(after));
+}
+
+fn trimmed(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,305 @@
+//! Text to tokens: strings with interpolation, brackets that always match, and the newline rule.
+//!
+//! The parser may rely on this: brackets are balanced (a missing one was reported and is here as an empty token, a surplus one
+//! is gone), a [`Tok::Newline`] stands only where it ends a statement, and the last token is [`Tok::Eof`].
+//!
+//! The newline rule: a newline ends the statement if the token before it can end a line, the innermost bracket is not `(` or
+//! `[`, and the token behind it does not continue the line. `.`, `else` and all binary operators but `-` continue it: `-` also
+//! starts a statement (`-x`), so does `(`, `[` and `!`. A `{` continues it while a header (`kernel`, `fn`, `if`, `for`, …) waits
+//! for its body; so do `threads`, `grid` and `block` behind a kernel's parameters. A line that starts with `let`, `for` or another
+//! keyword that only statements have is a new statement even behind an operator, so that a forgotten operand spoils one line.
+
+mod brackets;
+mod report;
+mod strings;
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::{FileId, Span};
+use crate::syntax::literal;
+use crate::syntax::token::{Tok, Token, skip_block_comment};
+use logos::{Lexer, Logos};
+
+/// Brackets may be nested this deep.
+pub const MAX_DEPTH: usize = 200;
+
+/// Messages kept of one file; the first ones matter.
+pub const MAX_ERRORS: usize = 20;
+
+/// The tokens of a file.
+#[derive(Debug, Default)]
+pub struct Lexed {
+    pub tokens: Vec<Token>,
+    pub diagnostics: Vec<Diagnostic>,
+    /// Something was still open at the end of the text: a bracket or a block comment.
+    pub open_at_end: bool,
+    /// Brackets are nested too deeply, and reading stopped there.
+    pub too_deep: bool,
+}
+
+/// Reads the tokens of a text.
+pub fn lex(file: FileId, text: &str) -> Lexed {
+    let mut reader = Reader::new(file, text);
+    reader.run();
+    reader.finish()
+}
+
+/// A bracket that waits for its partner.
+struct Open {
+    kind: Tok,
+    token: Token,
+    /// Whether a header waited for its body outside of this bracket.
+    header: bool,
+}
+
+struct Reader<'t> {
+    file: FileId,
+    text: &'t str,
+    lexer: Lexer<'t, Tok>,
+    out: Lexed,
+    open: Vec<Open>,
+    /// A newline was read since the last token.
+    newline: bool,
+    /// An item or a statement with a body was begun whose `{` has not come yet.
+    header: bool,
+    /// Where the last unknown character ended, to report a run of them once.
+    bad_until: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn new(file: FileId, text: &'t str) -> Self {
+        let mut lexer = Tok::lexer(text);
+        lexer.bump(prologue(text));
+        let mut out = Lexed::default();
+        out.tokens.reserve(text.len().min(1 << 28) / 4 + 8);
+        Reader { file, text, lexer, out, open: Vec::new(), newline: false, header: false, bad_until: usize::MAX }
+    }
+
+    fn run(&mut self) {
+        while !self.out.too_deep
+            && let Some(token) = self.lexer.next()
+        {
+            self.token(token);
+        }
+    }
+
+    fn finish(mut self) -> Lexed {
+        let end = self.text.len();
+        if !self.open.is_empty() && !self.out.too_deep {
+            self.out.open_at_end = true;
+            self.unclosed_at_end();
+        }
+        self.close_above(0, end);
+        self.emit(Tok::Newline, end, end);
+        self.emit(Tok::Eof, end, end);
+        self.out
+    }
+
+    /// Takes one token of the plain lexer.
+    fn token(&mut self, token: Result<Tok, ()>) {
+        let at = self.lexer.span();
+        match token {
+            Ok(Tok::Newline) => self.newline = true,
+            Ok(Tok::BlockComment) => {
+                if !skip_block_comment(&mut self.lexer) {
+                    self.out.open_at_end = true;
+                    self.unterminated_comment(at.start);
+                }
+            }
+            Ok(Tok::StrStart) => self.string(at.start),
+            Ok(Tok::Quoted) => self.quoted(at.start, at.end),
+            Ok(Tok::Hash) => self.hash(at.start, at.end),
+            Ok(kind @ (Tok::Int | Tok::Float)) => self.number(kind, at.start, at.end),
+            Ok(kind) => self.push(kind, at.start, at.end),
+            Err(()) => self.bad_character(at.start, at.end),
+        }
+    }
+
+    /// Adds a token and keeps the books of brackets and newlines.
+    fn push(&mut self, kind: Tok, start: usize, end: usize) {
+        if self.newline {
+            self.newline = false;
+            self.line_start(kind, start, end);
+        }
+        match kind {
+            Tok::LParen | Tok::LBracket | Tok::LBrace => {
+                self.emit(kind, start, end);
+                self.open_bracket(kind);
+            }
+            Tok::RParen | Tok::RBracket | Tok::RBrace => self.close(kind, start, end),
+            Tok::Semi => {
+                self.header = false;
+                self.emit(kind, start, end);
+            }
+            _ => {
+                self.header |= begins_header(kind);
+                self.emit(kind, start, end);
+            }
+        }
+    }
+
+    fn emit(&mut self, kind: Tok, start: usize, end: usize) {
+        self.out.tokens.push(Token::new(kind, start, end));
+    }
+
+    fn open_bracket(&mut self, kind: Tok) {
+        let token = self.out.tokens.last().copied().unwrap_or(Token::new(kind, 0, 0));
+        let header = self.header && kind != Tok::LBrace;
+        self.open.push(Open { kind, token, header });
+        self.header = false;
+        if self.open.len() > MAX_DEPTH {
+            self.out.too_deep = true;
+            self.report_too_deep(token);
+        }
+    }
+
+    /// A token is the first of its line: ends the statement before it, if it does.
+    fn line_start(&mut self, kind: Tok, start: usize, end: usize) {
+        if !self.open.is_empty() {
+            self.recover_bracket(kind, start);
+        }
+        let bracketed = self.open.last().is_some_and(|o| o.kind != Tok::LBrace);
+        let Some(before) = self.out.tokens.last().copied() else { return };
+        let forced = brackets::starts_statement(kind) && before.kind.needs_statement_end();
+        let ends = before.kind.can_end_line() && !self.ends_with_unroll() || self.ends_with_decrement();
+        if bracketed || kind.continues_line() || !(ends || forced) {
+            return;
+        }
+        let header = self.header || kind == Tok::LBrace && before.kind == Tok::RParen && self.in_foreign_header();
+        if header && (kind == Tok::LBrace || kind == Tok::Name && is_geometry(self.text.get(start..end))) {
+            return;
+        }
+        self.header = false;
+        self.emit(Tok::Newline, before.end as usize, before.end as usize);
+    }
+
+    /// The statement begins like a function of CUDA C++, Python or the like: its body belongs to the same mistake.
+    fn in_foreign_header(&self) -> bool {
+        let ends = |t: &&Token| matches!(t.kind, Tok::Newline | Tok::Semi | Tok::LBrace | Tok::RBrace);
+        let behind = self.out.tokens.iter().rposition(|t| ends(&t)).map_or(0, |index| index + 1);
+        let two = [behind, behind + 1].map(|index| self.out.tokens.get(index));
+        let [Some(first), Some(second)] = two else { return false };
+        let word = first.text(self.text);
+        let foreign = word.starts_with("__") || matches!(word, "def" | "func" | "function" | "void" | "static" | "inline");
+        first.kind == Tok::Name && second.kind == Tok::Name && foreign
+    }
+
+    /// `i--` at the end of a line: a mistake, but one that should not swallow the next line.
+    fn ends_with_decrement(&self) -> bool {
+        matches!(self.out.tokens.as_slice(), [.., a, b]
+            if a.kind == Tok::Minus && b.kind == Tok::Minus && a.end == b.start)
+    }
+
+    /// `#unroll(4)` belongs to the loop on the next line.
+    fn ends_with_unroll(&self) -> bool {
+        matches!(self.out.tokens.as_slice(), [.., hint, _, _, close] if hint.kind == Tok::Unroll && close.kind == Tok::RParen)
+    }
+
+    fn number(&mut self, kind: Tok, start: usize, end: usize) {
+        let text = self.text.get(start..end).unwrap_or("");
+        if let Some(problem) = literal::problem(text) {
+            self.bad_number(problem, text, start, end);
+        }
+        let plain = kind == Tok::Float || text.bytes().all(|b| b.is_ascii_digit());
+        let float = kind == Tok::Float || !plain && literal::split(text).float;
+        self.push(if float { Tok::Float } else { Tok::Int }, start, end);
+    }
+
+    fn span(&self, start: usize, end: usize) -> Span {
+        Span::new(self.file, start, end)
+    }
+
+    fn report(&mut self, diagnostic: Diagnostic) {
+        if self.out.diagnostics.len() < MAX_ERRORS {
+            self.out.diagnostics.push(diagnostic);
+        }
+    }
+}
+
+/// Bytes before the first token: a byte order mark and a `#!` line.
+fn prologue(text: &str) -> usize {
+    let mark = if text.starts_with('\u{feff}') { 3 } else { 0 };
+    match text.get(mark..) {
+        Some(rest) if rest.starts_with("#!") => mark + rest.find('\n').unwrap_or(rest.len()),
+        _ => mark,
+    }
+}
+
+fn begins_header(kind: Tok) -> bool {
+    use Tok::*;
+    matches!(kind, Kernel | Fn | Struct | Test | Bench | If | Else | For | While | Loop)
+}
+
+fn is_geometry(word: Option<&str>) -> bool {
+    matches!(word, Some("threads" | "grid" | "block"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Vec<Tok> {
+        let lexed = lex(FileId(0), text);
+        lexed.tokens.iter().map(|t| t.kind).take_while(|k| *k != Tok::Eof).collect()
+    }
+
+    #[test]
+    fn newlines_end_statements_only_where_they_can() {
+        use Tok::*;
+        assert_eq!(kinds("a\nb"), [Name, Newline, Name, Newline]);
+        assert_eq!(kinds("a\n+ b"), [Name, Plus, Name, Newline]);
+        assert_eq!(kinds("a\n- b"), [Name, Newline, Minus, Name, Newline]);
+        assert_eq!(kinds("a +\nb"), [Name, Plus, Name, Newline]);
+        assert_eq!(kinds("(a\nb)"), [LParen, Name, Name, RParen, Newline]);
+        assert_eq!(kinds("a\n.b"), [Name, Dot, Name, Newline]);
+        assert_eq!(kinds("if a\n{\n}\nelse\n{\n}"), [If, Name, LBrace, RBrace, Else, LBrace, RBrace, Newline]);
+        assert_eq!(kinds("a\n{\n}"), [Name, Newline, LBrace, RBrace, Newline]);
+    }
+
+    #[test]
+    fn strings_become_their_parts() {
+        use Tok::*;
+        assert_eq!(
+            kinds(r#""a {f("b{c}")[1]:.3}{{d}}""#),
+            [
+                StrStart,
+                StrText,
+                InterpOpen,
+                Name,
+                LParen,
+                StrStart,
+                StrText,
+                InterpOpen,
+                Name,
+                InterpClose,
+                StrEnd,
+                RParen,
+                LBracket,
+                Int,
+                RBracket,
+                Format,
+                InterpClose,
+                StrText,
+                StrEnd,
+                Newline
+            ]
+        );
+    }
+
+    #[test]
+    fn brackets_always_match() {
+        for text in ["(((", ")))", "(]", "{(}", "[{)]", "\"{(\"", "\"{", "}{"] {
+            let lexed = lex(FileId(0), text);
+            let mut depth = 0i32;
+            for token in &lexed.tokens {
+                match token.kind {
+                    Tok::LParen | Tok::LBracket | Tok::LBrace | Tok::InterpOpen => depth += 1,
+                    Tok::RParen | Tok::RBracket | Tok::RBrace | Tok::InterpClose => depth -= 1,
+                    _ => {}
+                }
+                assert!(depth >= 0, "{text}");
+            }
+            assert_eq!(depth, 0, "{text}");
+            assert!(!lexed.diagnostics.is_empty(), "{text}");
+        }
+    }
+}

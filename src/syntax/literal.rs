@@ -1,0 +1,221 @@
+//! Numbers and escapes: what a literal means and what can be wrong with it.
+
+use crate::lang::scalar::Scalar;
+use smol_str::SmolStr;
+
+/// The parts of a number literal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Number<'t> {
+    pub radix: u32,
+    /// Without `0x` and suffix, with underscores.
+    pub digits: &'t str,
+    /// Empty if there is none.
+    pub suffix: &'t str,
+    /// It has a point, an exponent or a float suffix.
+    pub float: bool,
+}
+
+/// Splits a number into its parts. It never fails; [`problem`] says what is wrong.
+pub fn split(text: &str) -> Number<'_> {
+    let radix = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => 16,
+        [b'0', b'b' | b'B', ..] => 2,
+        _ => 10,
+    };
+    if radix != 10 {
+        let body = text.get(2..).unwrap_or("");
+        let end = body.find(|c: char| !(c.is_digit(radix) || c == '_')).unwrap_or(body.len());
+        let (digits, suffix) = body.split_at(end);
+        return Number { radix, digits, suffix, float: false };
+    }
+    let end = decimal_end(text.as_bytes());
+    let (digits, suffix) = text.split_at(end);
+    let float = digits.contains(['.', 'e', 'E']) || Scalar::from_name(suffix).is_some_and(Scalar::is_float);
+    Number { radix, digits, suffix, float }
+}
+
+/// Where the digits, the point and the exponent end and the suffix starts.
+fn decimal_end(bytes: &[u8]) -> usize {
+    let digits = |mut at: usize| -> usize {
+        while bytes.get(at).is_some_and(|b| b.is_ascii_digit() || *b == b'_') {
+            at += 1;
+        }
+        at
+    };
+    let mut end = digits(0);
+    if bytes.get(end) == Some(&b'.') {
+        end = digits(end + 1);
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        if bytes.get(end + 1 + sign).is_some_and(u8::is_ascii_digit) {
+            end = digits(end + 1 + sign);
+        }
+    }
+    end
+}
+
+/// The value of an integer literal; a wrong one counts as 0, too large a one as the largest.
+pub fn integer(number: Number<'_>) -> u64 {
+    let mut value: u64 = 0;
+    for digit in number.digits.chars().filter_map(|c| c.to_digit(number.radix)) {
+        match value.checked_mul(number.radix.into()).and_then(|v| v.checked_add(digit.into())) {
+            Some(next) => value = next,
+            None => return u64::MAX,
+        }
+    }
+    value
+}
+
+/// The digits of a float without underscores.
+pub fn float_text(number: Number<'_>) -> SmolStr {
+    if number.digits.contains('_') { number.digits.replace('_', "").into() } else { number.digits.into() }
+}
+
+/// What is wrong with a number literal.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Problem {
+    /// `0x`, `0b`
+    NoDigits,
+    /// It does not fit in 64 bits.
+    TooLarge,
+    /// `12abc`; the suffix that was probably meant.
+    Suffix { suffix: String, meant: Option<&'static str> },
+    /// `7.5i32`, `0x1f32`-like
+    FloatWithIntSuffix(&'static str),
+}
+
+/// Checks a number literal.
+pub fn problem(text: &str) -> Option<Problem> {
+    if text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let number = split(text);
+    if !number.digits.contains(|c: char| c.is_digit(number.radix)) {
+        return Some(Problem::NoDigits);
+    }
+    if !number.suffix.is_empty() {
+        match Scalar::from_name(number.suffix) {
+            Some(s) if !s.is_num() => {
+                return Some(Problem::Suffix { suffix: number.suffix.into(), meant: None });
+            }
+            Some(s) if s.is_int() && number.float => return Some(Problem::FloatWithIntSuffix(s.name())),
+            Some(_) => {}
+            None => {
+                let meant = meant_suffix(number.suffix);
+                return Some(Problem::Suffix { suffix: number.suffix.into(), meant });
+            }
+        }
+    }
+    let overflows = || {
+        let digits = number.digits.chars().filter_map(|c| c.to_digit(number.radix));
+        let value = digits.fold(0u128, |v, d| v.saturating_mul(number.radix.into()).saturating_add(d.into()));
+        value > u64::MAX.into()
+    };
+    (!number.float && overflows()).then_some(Problem::TooLarge)
+}
+
+/// The Clk suffix for one of another language.
+fn meant_suffix(suffix: &str) -> Option<&'static str> {
+    Some(match suffix.to_ascii_lowercase().as_str() {
+        "f" => "f32",
+        "u" => "u32",
+        "l" | "ll" => "i64",
+        "ul" | "ull" | "lu" | "llu" => "u64",
+        "h" => "f16",
+        "d" => "f64",
+        "usize" => "u64",
+        "isize" => "i64",
+        "i" => "i32",
+        _ => return None,
+    })
+}
+
+/// One escape at the start of `text` (which starts with a backslash): its length and the character, if it is one.
+pub fn escape(text: &str) -> (usize, Option<char>) {
+    let mut chars = text.chars();
+    chars.next();
+    let Some(c) = chars.next() else { return (text.len(), None) };
+    let plain = |value| (1 + c.len_utf8(), value);
+    match c {
+        'n' => plain(Some('\n')),
+        't' => plain(Some('\t')),
+        'r' => plain(Some('\r')),
+        '0' => plain(Some('\0')),
+        '\\' | '"' | '\'' | '{' | '}' => plain(Some(c)),
+        'u' => {
+            let rest = chars.as_str();
+            let inside = rest.strip_prefix('{').and_then(|r| r.split_once('}')).map(|(inside, _)| inside);
+            match inside {
+                Some(hex) if hex.len() <= 8 => {
+                    let value = u32::from_str_radix(hex, 16).ok().and_then(char::from_u32);
+                    (2 + hex.len() + 2, value)
+                }
+                _ => plain(None),
+            }
+        }
+        _ => plain(None),
+    }
+}
+
+/// The text of a piece of a string, escapes and doubled braces resolved.
+pub fn unescape(text: &str) -> SmolStr {
+    if !text.contains(['\\', '{', '}']) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let length = match c {
+            '\\' => {
+                let (length, value) = escape(rest);
+                out.extend(value);
+                length
+            }
+            '{' | '}' if rest.get(1..).is_some_and(|r| r.starts_with(c)) => {
+                out.push(c);
+                2
+            }
+            _ => {
+                out.push(c);
+                c.len_utf8()
+            }
+        };
+        rest = rest.get(length..).unwrap_or("");
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_split() {
+        let parts = |text| {
+            let n = split(text);
+            (n.radix, n.digits, n.suffix, n.float)
+        };
+        assert_eq!(parts("42"), (10, "42", "", false));
+        assert_eq!(parts("7u32"), (10, "7", "u32", false));
+        assert_eq!(parts("1f16"), (10, "1", "f16", true));
+        assert_eq!(parts("1e5"), (10, "1e5", "", true));
+        assert_eq!(parts("2.5e-3f64"), (10, "2.5e-3", "f64", true));
+        assert_eq!(parts("0xffu8"), (16, "ff", "u8", false));
+        assert_eq!(parts("0b10_10"), (2, "10_10", "", false));
+    }
+
+    #[test]
+    fn wrong_numbers_are_named() {
+        assert_eq!(problem("18446744073709551615"), None);
+        assert_eq!(problem("18446744073709551616"), Some(Problem::TooLarge));
+        assert_eq!(problem("0x"), Some(Problem::NoDigits));
+        assert_eq!(problem("1.0f"), Some(Problem::Suffix { suffix: "f".into(), meant: Some("f32") }));
+        assert_eq!(problem("1.5i32"), Some(Problem::FloatWithIntSuffix("i32")));
+    }
+
+    #[test]
+    fn escapes_resolve() {
+        assert_eq!(unescape(r#"a\n\t\"\u{e9}{{x}}"#), "a\n\t\"\u{e9}{x}");
+    }
+}

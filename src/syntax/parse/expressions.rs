@@ -1,0 +1,456 @@
+//! Expressions: atoms, what is appended to them, operators by precedence, ranges.
+
+use super::primitive::*;
+use super::statements::block;
+use super::strings::string;
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::lang::ops::{BinaryOp, UnaryOp};
+use crate::syntax::ast::{Arg, Block, Expr, ExprKind, Name};
+use crate::syntax::literal;
+use crate::syntax::token::{Tok, Token};
+use chumsky::primitive::custom;
+use chumsky::{IterParser, Parser};
+
+/// Binding powers; a higher one binds tighter.
+const OR: u8 = 1;
+const COMPARISON: u8 = 3;
+const POWER: u8 = 11;
+
+/// The binary operators with their binding powers. All associate to the left but `**`; comparisons do not associate.
+fn infix(kind: Tok) -> Option<(BinaryOp, u8)> {
+    use BinaryOp::*;
+    Some(match kind {
+        Tok::PipePipe => (Or, OR),
+        Tok::AndAnd => (And, 2),
+        Tok::EqEq => (Eq, COMPARISON),
+        Tok::NotEq => (Ne, COMPARISON),
+        Tok::Lt => (Lt, COMPARISON),
+        Tok::Le => (Le, COMPARISON),
+        Tok::Gt => (Gt, COMPARISON),
+        Tok::Ge => (Ge, COMPARISON),
+        Tok::Pipe => (BitOr, 4),
+        Tok::Caret => (BitXor, 5),
+        Tok::And => (BitAnd, 6),
+        Tok::Shl => (Shl, 7),
+        Tok::Shr => (Shr, 7),
+        Tok::Plus => (Add, 8),
+        Tok::Minus => (Sub, 8),
+        Tok::Star => (Mul, 9),
+        Tok::Slash => (Div, 9),
+        Tok::Percent => (Rem, 9),
+        Tok::At => (MatMul, 9),
+        Tok::StarStar => (Pow, POWER),
+        _ => return None,
+    })
+}
+
+/// Any expression, ranges included.
+pub fn expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+    enter(inp)?;
+    let start = here(inp);
+    let expr = match peek(inp) {
+        Tok::DotDot | Tok::DotDotEq => range(inp, start, None)?,
+        _ => {
+            let left = binary(inp, OR)?;
+            or_range(inp, start, left)?
+        }
+    };
+    leave(inp);
+    Ok(expr)
+}
+
+/// The head of `if`, `while` or `for`: a struct literal needs parentheses here.
+pub fn head(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+    let outer = std::mem::replace(&mut inp.state().in_head, true);
+    let expr = expression(inp)?;
+    inp.state().in_head = outer;
+    Ok(expr)
+}
+
+/// An expression without comparisons, for places where `>` has a meaning of its own.
+pub fn above_comparison(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+    binary(inp, COMPARISON + 1)
+}
+
+/// Something inside brackets, where struct literals are fine again.
+fn inside<T>(inp: &mut Input<'_, '_>, parse: impl FnOnce(&mut Input<'_, '_>) -> Parsed<T>) -> Parsed<T> {
+    let outer = std::mem::take(&mut inp.state().in_head);
+    let parsed = parse(inp)?;
+    inp.state().in_head = outer;
+    Ok(parsed)
+}
+
+/// Continues a statement that began with an `if` or a block as an expression: `if a { b } else { c }.x + 1`.
+pub fn continued(inp: &mut Input<'_, '_>, start: usize, first: Expr) -> Parsed<Expr> {
+    let base = postfix(inp, start, first)?;
+    let left = climb(inp, start, base, OR)?;
+    or_range(inp, start, left)
+}
+
+/// Whether an expression goes on here although it could be over.
+pub fn goes_on(kind: Tok) -> bool {
+    kind == Tok::Dot || kind != Tok::Minus && infix(kind).is_some()
+}
+
+fn or_range(inp: &mut Input<'_, '_>, start: usize, left: Expr) -> Parsed<Expr> {
+    match peek(inp) {
+        Tok::DotDot | Tok::DotDotEq => range(inp, start, Some(left)),
+        _ => Ok(left),
+    }
+}
+
+fn range(inp: &mut Input<'_, '_>, start: usize, from: Option<Expr>) -> Parsed<Expr> {
+    let inclusive = bump(inp).kind == Tok::DotDotEq;
+    let next = peek(inp);
+    let body_next = next == Tok::LBrace && inp.state().in_head;
+    let word_next = at_word(inp, "step") && step_follows(inp);
+    let has_end = next.starts_expression() && next != Tok::DotDot && !body_next && !word_next;
+    let end = if has_end || inclusive { Some(Box::new(binary(inp, OR)?)) } else { None };
+    let step = if at_word(inp, "step") {
+        bump(inp);
+        Some(Box::new(binary(inp, OR)?))
+    } else {
+        None
+    };
+    grow(inp)?;
+    let span = span_from(inp, start);
+    Ok(Expr { kind: ExprKind::Range { start: from.map(Box::new), end, inclusive, step }, span })
+}
+
+/// Whether the `step` that is next is the keyword of a range without end; in `0..step step 2` it is a name.
+fn step_follows(inp: &mut Input<'_, '_>) -> bool {
+    let at = here(inp) + 1;
+    let state = inp.state();
+    let next = state.token(at);
+    next.kind.starts_expression()
+        && !matches!(next.kind, Tok::LParen | Tok::LBracket | Tok::LBrace)
+        && state.text_of(next) != "step"
+}
+
+/// Operators that bind at least as tightly as `min`.
+fn binary(inp: &mut Input<'_, '_>, min: u8) -> Parsed<Expr> {
+    let start = here(inp);
+    let outer = std::mem::take(&mut inp.state().height);
+    let left = unary(inp)?;
+    let expr = climb(inp, start, left, min)?;
+    let state = inp.state();
+    state.height = state.height.max(outer);
+    Ok(expr)
+}
+
+/// Precedence climbing: `left` is parsed, operators follow.
+fn climb(inp: &mut Input<'_, '_>, start: usize, mut left: Expr, min: u8) -> Parsed<Expr> {
+    let mut compared: Option<Token> = None;
+    while let Some((op, power)) = infix(peek(inp)).filter(|(_, power)| *power >= min) {
+        let token = bump(inp);
+        let height = std::mem::take(&mut inp.state().height);
+        let right = match op {
+            BinaryOp::Pow => {
+                enter(inp)?;
+                let right = binary(inp, POWER)?;
+                leave(inp);
+                right
+            }
+            _ => binary(inp, power + 1)?,
+        };
+        let state = inp.state();
+        state.height = state.height.max(height);
+        let op_span = token.span(state.file);
+        grow(inp)?;
+        if power == COMPARISON {
+            if let Some(first) = compared {
+                report_chain(inp, first, token, &left, &right);
+            }
+            compared = Some(token);
+        }
+        let span = span_from(inp, start);
+        left = Expr { kind: ExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) }, span };
+    }
+    Ok(left)
+}
+
+/// `a < b < c`: comparisons do not chain.
+fn report_chain(inp: &mut Input<'_, '_>, first: Token, second: Token, left: &Expr, right: &Expr) {
+    let state = inp.state();
+    let (file, text) = (state.file, state.text);
+    let slice = |span: crate::base::source::Span| text.get(span.range()).unwrap_or("…");
+    let mut diagnostic = Diagnostic::error("E0130", "comparisons do not chain")
+        .at(second.span(file), "a second comparison")
+        .because(first.span(file), "this one already gives a `bool`");
+    if let ExprKind::Binary { right: middle, .. } = &left.kind {
+        let fixed = format!(
+            "{} && {} {} {}",
+            slice(left.span),
+            slice(middle.span),
+            slice(second.span(file)),
+            slice(right.span)
+        );
+        let whole = left.span.to(right.span);
+        diagnostic = diagnostic.help(format!("compare twice: `{fixed}`")).fix(
+            "join two comparisons with `&&`",
+            whole,
+            fixed,
+            Applicability::MachineApplicable,
+        );
+    }
+    say(inp, diagnostic);
+}
+
+/// `-x`, `!x`; both bind looser than `**`.
+fn unary(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+    let op = match peek(inp) {
+        Tok::Minus => UnaryOp::Neg,
+        Tok::Bang => UnaryOp::Not,
+        _ => {
+            let start = here(inp);
+            let base = atom(inp, start)?;
+            return postfix(inp, start, base);
+        }
+    };
+    enter(inp)?;
+    let start = here(inp);
+    let token = bump(inp);
+    let expr = Box::new(binary(inp, POWER)?);
+    grow(inp)?;
+    leave(inp);
+    let op_span = token.span(inp.state().file);
+    Ok(Expr { kind: ExprKind::Unary { op, op_span, expr }, span: span_from(inp, start) })
+}
+
+/// Fields, indices, calls and launches behind a value.
+fn postfix(inp: &mut Input<'_, '_>, start: usize, mut base: Expr) -> Parsed<Expr> {
+    loop {
+        let kind = match peek(inp) {
+            Tok::Dot => {
+                bump(inp);
+                base = field(inp, base)?;
+                grow(inp)?;
+                continue;
+            }
+            Tok::LBracket => ExprKind::Index { base: Box::new(base), args: index(inp)? },
+            Tok::LParen => ExprKind::Call { callee: Box::new(base), args: args(inp)? },
+            Tok::LaunchOpen => launch(inp, base)?,
+            Tok::LBrace if starts_struct(inp, &base) => match struct_literal(inp, base)? {
+                Ok(kind) => kind,
+                Err(base) => return Ok(base),
+            },
+            _ => return Ok(base),
+        };
+        grow(inp)?;
+        base = Expr { kind, span: span_from(inp, start) };
+    }
+}
+
+/// The name or number behind a dot; `t.0.1` arrives as the number `0.1`.
+fn field(inp: &mut Input<'_, '_>, base: Expr) -> Parsed<Expr> {
+    match peek(inp) {
+        Tok::Name | Tok::Int => {
+            let token = bump(inp);
+            let name = inp.state().name_of(token);
+            Ok(with_field(base, name))
+        }
+        Tok::Float => {
+            let token = bump(inp);
+            let state = inp.state();
+            let text = state.text_of(token);
+            let dot = token.start + text.find('.').unwrap_or(0) as u32;
+            let first = state.name_of(Token { end: dot, ..token });
+            let second = state.name_of(Token { start: dot + 1, ..token });
+            Ok(with_field(with_field(base, first), second))
+        }
+        _ => missing(inp, Label::Name),
+    }
+}
+
+fn with_field(base: Expr, name: Name) -> Expr {
+    let span = base.span.to(name.span);
+    Expr { kind: ExprKind::Field { base: Box::new(base), name }, span }
+}
+
+fn index(inp: &mut Input<'_, '_>) -> Parsed<Vec<Expr>> {
+    inside(inp, |inp| {
+        let places = custom(expression).separated_by(tok(Tok::Comma)).allow_trailing().at_least(1).collect();
+        inp.parse(places.delimited_by(tok(Tok::LBracket), tok(Tok::RBracket)))
+    })
+}
+
+fn args(inp: &mut Input<'_, '_>) -> Parsed<Vec<Arg>> {
+    inside(inp, |inp| inp.parse(list(Tok::LParen, arg, Tok::RParen)))
+}
+
+/// `x` or `T = 32`; a keyword may name an argument (`out = y`).
+fn arg(inp: &mut Input<'_, '_>) -> Parsed<Arg> {
+    let first = peek(inp);
+    let name = if (first == Tok::Name || first.is_keyword()) && peek_at(inp, 1) == Tok::Assign {
+        let token = bump(inp);
+        bump(inp);
+        Some(inp.state().name_of(token))
+    } else {
+        None
+    };
+    Ok(Arg { name, value: expression(inp)? })
+}
+
+/// `k<<<grid, block>>>(args)`
+fn launch(inp: &mut Input<'_, '_>, callee: Expr) -> Parsed<ExprKind> {
+    let shape = custom(|inp| inside(inp, expression));
+    let geometry = shape.then_ignore(tok(Tok::Comma)).then(shape);
+    let whole = geometry.delimited_by(tok(Tok::LaunchOpen), tok(Tok::LaunchClose)).then(custom(args));
+    let ((grid, block), args) = inp.parse(whole)?;
+    Ok(ExprKind::Launch { callee: Box::new(callee), grid: Box::new(grid), block: Box::new(block), args })
+}
+
+/// `Body {` begins a struct literal if fields follow and no body is awaited.
+fn starts_struct(inp: &mut Input<'_, '_>, base: &Expr) -> bool {
+    let named = matches!(base.kind, ExprKind::Name(_) | ExprKind::Field { .. });
+    named
+        && !inp.state().in_head
+        && (peek_at(inp, 1) == Tok::RBrace || peek_at(inp, 1) == Tok::Name && peek_at(inp, 2) == Tok::Colon)
+}
+
+/// The literal, or the base again if it is no path.
+fn struct_literal(inp: &mut Input<'_, '_>, base: Expr) -> Parsed<Result<ExprKind, Expr>> {
+    let mut path = Vec::new();
+    if !collect_path(&base, &mut path) {
+        return Ok(Err(base));
+    }
+    let field = |inp: &mut Input<'_, '_>| inp.parse(custom(name).then_ignore(tok(Tok::Colon)).then(custom(expression)));
+    let fields = inp.parse(list(Tok::LBrace, field, Tok::RBrace))?;
+    Ok(Ok(ExprKind::Struct { path, fields }))
+}
+
+fn collect_path(expr: &Expr, path: &mut Vec<Name>) -> bool {
+    match &expr.kind {
+        ExprKind::Name(name) => path.push(name.clone()),
+        ExprKind::Field { base, name } => {
+            if !collect_path(base, path) {
+                return false;
+            }
+            path.push(name.clone());
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// What an operator can apply to.
+fn atom(inp: &mut Input<'_, '_>, start: usize) -> Parsed<Expr> {
+    let kind = match peek(inp) {
+        Tok::Name => return word(inp, start),
+        Tok::Int | Tok::Float => number(inp),
+        Tok::True | Tok::False => ExprKind::Bool(bump(inp).kind == Tok::True),
+        Tok::StrStart => return string(inp),
+        Tok::LParen => parenthesised(inp)?,
+        Tok::LBracket => ExprKind::Array(inside(inp, |inp| inp.parse(list(Tok::LBracket, expression, Tok::RBracket)))?),
+        Tok::LBrace if !inp.state().in_head => ExprKind::Block(block(inp)?),
+        Tok::If => return if_expression(inp),
+        _ => return missing(inp, Label::Expression),
+    };
+    Ok(Expr { kind, span: span_from(inp, start) })
+}
+
+fn word(inp: &mut Input<'_, '_>, start: usize) -> Parsed<Expr> {
+    let token = bump(inp);
+    let text = inp.state().text_of(token);
+    let kind = match text {
+        "time" if peek(inp) == Tok::LBrace && !inp.state().in_head => ExprKind::Time(block(inp)?),
+        "True" | "False" | "TRUE" | "FALSE" | "None" | "null" | "nil" | "nullptr" | "NULL" => {
+            foreign_word(inp, token, text)
+        }
+        _ => ExprKind::Name(inp.state().name_of(token)),
+    };
+    Ok(Expr { kind, span: span_from(inp, start) })
+}
+
+/// `True`, `None` and their relatives.
+fn foreign_word(inp: &mut Input<'_, '_>, token: Token, text: &str) -> ExprKind {
+    let span = token.span(inp.state().file);
+    let lower = text.to_ascii_lowercase();
+    let error = Diagnostic::error("E0128", format!("`{text}` is not a word of Clk"));
+    match lower.as_str() {
+        "true" | "false" => {
+            let title = format!("write `{lower}`");
+            let truth = ExprKind::Bool(lower == "true");
+            say(
+                inp,
+                error.at(span, "truth values are lower case").fix(title, span, lower, Applicability::MachineApplicable),
+            );
+            truth
+        }
+        _ => {
+            say(
+                inp,
+                error.at(span, "there is no empty value").help(
+                    "every value has its type; mark a missing one by a value of your choice, for example `-1` or `0.0`",
+                ),
+            );
+            ExprKind::Error
+        }
+    }
+}
+
+fn number(inp: &mut Input<'_, '_>) -> ExprKind {
+    let token = bump(inp);
+    let state = inp.state();
+    let text = state.text_of(token);
+    let number = literal::split(text);
+    let start = token.end - number.suffix.len() as u32;
+    let suffix = (!number.suffix.is_empty() && crate::lang::scalar::Scalar::from_name(number.suffix).is_some())
+        .then(|| state.name_of(Token { start, ..token }));
+    match token.kind {
+        Tok::Float => ExprKind::Float { text: literal::float_text(number), suffix },
+        _ => ExprKind::Int { value: literal::integer(number), suffix },
+    }
+}
+
+/// `(a)`, `(a, b)`, `(a,)`, `()`
+fn parenthesised(inp: &mut Input<'_, '_>) -> Parsed<ExprKind> {
+    inside(inp, |inp| {
+        expect(inp, Tok::LParen)?;
+        if eat(inp, Tok::RParen).is_some() {
+            return Ok(ExprKind::Tuple(Vec::new()));
+        }
+        let first = expression(inp)?;
+        if eat(inp, Tok::RParen).is_some() {
+            return Ok(ExprKind::Paren(Box::new(first)));
+        }
+        expect(inp, Tok::Comma)?;
+        let rest = custom(expression).separated_by(tok(Tok::Comma)).allow_trailing().collect::<Vec<_>>();
+        let mut elements = vec![first];
+        elements.extend(inp.parse(rest.then_ignore(tok(Tok::RParen)))?);
+        Ok(ExprKind::Tuple(elements))
+    })
+}
+
+/// `if a { … } else if b { … } else { … }`; read in a loop, since chains may be long.
+pub fn if_expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+    let mut arms: Vec<(usize, Expr, Block)> = Vec::new();
+    let mut other = None;
+    loop {
+        let start = here(inp);
+        expect(inp, Tok::If)?;
+        let cond = head(inp)?;
+        let then = block(inp)?;
+        grow(inp)?;
+        arms.push((start, cond, then));
+        if eat(inp, Tok::Else).is_none() {
+            break;
+        }
+        if peek(inp) != Tok::If {
+            eat(inp, Tok::If);
+            let start = here(inp);
+            let block = block(inp)?;
+            other = Some(Expr { kind: ExprKind::Block(block), span: span_from(inp, start) });
+            break;
+        }
+    }
+    let mut chain = other;
+    for (start, cond, then) in arms.into_iter().rev() {
+        let span = span_from(inp, start);
+        chain = Some(Expr { kind: ExprKind::If { cond: Box::new(cond), then, other: chain.map(Box::new) }, span });
+    }
+    match chain {
+        Some(expr) => Ok(expr),
+        None => missing(inp, Label::Expression),
+    }
+}

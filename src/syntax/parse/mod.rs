@@ -1,0 +1,193 @@
+//! Tokens to tree, with chumsky: one file per area of the grammar.
+//!
+//! Each production is a function over the input, so that the grammar recurses through plain calls and costs nothing to set up.
+//! The file is cut into its items at the newlines outside of brackets (`lex` made them match); each piece is parsed by itself,
+//! so a mistake stays in its piece, and the pieces of a large file are parsed on several threads.
+//!
+//! chumsky carries no error here: whoever misses a token notes it in [`State::miss`], where the furthest place wins. Statement
+//! lists and the list of items turn the miss into a message (`mistakes`), skip to the end of the statement and go on.
+
+mod expressions;
+mod items;
+mod primitive;
+mod statements;
+mod strings;
+mod types;
+
+pub use primitive::{Label, Miss};
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::FileId;
+use crate::syntax::ast;
+use crate::syntax::lex::{MAX_ERRORS, lex};
+use crate::syntax::mistakes;
+use crate::syntax::token::{Tok, Token};
+use chumsky::Parser;
+use chumsky::primitive::custom;
+use primitive::State;
+use std::ops::Range;
+
+/// Nesting that the calling thread's stack surely holds.
+const SHALLOW: u32 = 24;
+/// Nesting that a parser thread's stack holds; `lex` stops brackets before.
+const DEEP: u32 = 260;
+/// Bytes of stack of a parser thread (only what is used gets memory).
+const STACK: usize = 64 << 20;
+/// Files with fewer tokens are parsed on the calling thread.
+const LARGE: usize = 60_000;
+
+/// Reads a file.
+pub fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>) {
+    if text.len() >= u32::MAX as usize {
+        let error = Diagnostic::error("E0111", "a source text is larger than 4 GiB");
+        return (ast::File { file, doc: None, items: vec![] }, vec![error]);
+    }
+    let mut lexed = lex(file, text);
+    let (doc, first) = items::file_doc(&lexed.tokens, text);
+    let pieces = pieces(&lexed.tokens, first);
+    let mut faults: Vec<u32> = lexed.diagnostics.iter().filter_map(|d| d.primary()).map(|s| s.start).collect();
+    faults.sort_unstable();
+    let job = Job { file, text, tokens: &lexed.tokens, faults: &faults };
+    let mut done = if lexed.too_deep { Done::default() } else { job.run(&pieces) };
+    let found = std::mem::take(&mut done.errors);
+    let mut diagnostics = std::mem::take(&mut lexed.diagnostics);
+    let room = MAX_ERRORS.saturating_sub(diagnostics.len());
+    diagnostics.extend(found.into_iter().take(room).map(|e| mistakes::explain(file, text, &lexed.tokens, e)));
+    (ast::File { file, doc, items: done.items }, one_per_place(diagnostics))
+}
+
+/// Sorts messages by place and keeps the first of those about one place.
+fn one_per_place(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    diagnostics.sort_by_key(|d| d.primary().map(|s| s.start));
+    diagnostics.dedup_by_key(|d| d.primary().map(|s| s.start));
+    diagnostics
+}
+
+/// A mistake that the parser met.
+#[derive(Clone, Debug)]
+pub enum Mistake {
+    /// Parsing stopped: the miss, and the tokens of the statement it happened in.
+    Miss { miss: Miss, statement: Range<usize> },
+    /// The parser understood what was meant.
+    Said(Box<Diagnostic>),
+}
+
+/// What is parsed, shared by the threads.
+#[derive(Clone, Copy)]
+struct Job<'t> {
+    file: FileId,
+    text: &'t str,
+    tokens: &'t [Token],
+    /// Where the lexer reported something, sorted.
+    faults: &'t [u32],
+}
+
+#[derive(Default)]
+struct Done {
+    items: Vec<ast::Item>,
+    errors: Vec<Mistake>,
+}
+
+impl Done {
+    fn append(&mut self, mut other: Done) {
+        self.items.append(&mut other.items);
+        self.errors.append(&mut other.errors);
+    }
+}
+
+impl<'t> Job<'t> {
+    fn run(self, pieces: &[Piece]) -> Done {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(8);
+        if self.tokens.len() < LARGE || threads < 2 {
+            return self.some(pieces);
+        }
+        let share = pieces.len().div_ceil(threads * 4).max(1);
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let shares: Vec<&[Piece]> = pieces.chunks(share).collect();
+        let worker = || {
+            let mut mine = Vec::new();
+            loop {
+                let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let Some(share) = shares.get(index) else { return mine };
+                mine.push((index, self.some(share)));
+            }
+        };
+        let mut parts: Vec<(usize, Done)> = std::thread::scope(|scope| {
+            let handles: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
+            let mut parts = worker();
+            for handle in handles {
+                match handle.join() {
+                    Ok(part) => parts.extend(part),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            parts
+        });
+        parts.sort_by_key(|(index, _)| *index);
+        let mut done = Done::default();
+        for (_, part) in parts {
+            done.append(part);
+        }
+        done
+    }
+
+    /// Parses some pieces on this thread, the deeply nested ones on a thread with a large stack.
+    fn some(self, pieces: &[Piece]) -> Done {
+        let mut done = Done { items: Vec::with_capacity(pieces.len()), errors: Vec::new() };
+        for piece in pieces {
+            let (part, overflow) = self.piece(piece, SHALLOW);
+            done.append(if overflow { self.deep_piece(piece) } else { part });
+            if done.errors.len() > MAX_ERRORS * 4 {
+                break;
+            }
+        }
+        done
+    }
+
+    fn deep_piece(self, piece: &Piece) -> Done {
+        let parsed = std::thread::scope(|scope| {
+            let builder = std::thread::Builder::new().stack_size(STACK);
+            let handle = builder.spawn_scoped(scope, || self.piece(piece, DEEP).0);
+            handle.ok().and_then(|handle| handle.join().ok())
+        });
+        parsed.unwrap_or_default()
+    }
+
+    fn piece(self, piece: &Piece, max_depth: u32) -> (Done, bool) {
+        let mut state = State::new(self.file, self.text, self.tokens, piece.tokens.start, max_depth);
+        state.faults = self.faults;
+        let input = self.tokens.get(piece.tokens.clone()).unwrap_or(&[]);
+        let items = custom(|inp: &mut primitive::Input<'t, '_>| items::piece(inp, piece.quiet))
+            .parse_with_state(input, &mut state)
+            .into_output()
+            .unwrap_or_default();
+        (Done { items, errors: state.errors }, state.overflow)
+    }
+}
+
+/// The tokens of one item or statement at the top of the file.
+struct Piece {
+    tokens: Range<usize>,
+    /// A `;` ended it.
+    quiet: bool,
+}
+
+/// Cuts the file at the statement ends outside of brackets.
+fn pieces(tokens: &[Token], first: usize) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(tokens.len() / 32 + 4);
+    let (mut depth, mut start) = (0usize, first);
+    for (index, token) in tokens.iter().enumerate().skip(first) {
+        match token.kind {
+            Tok::LParen | Tok::LBracket | Tok::LBrace | Tok::InterpOpen => depth += 1,
+            Tok::RParen | Tok::RBracket | Tok::RBrace | Tok::InterpClose => depth = depth.saturating_sub(1),
+            Tok::Newline | Tok::Semi | Tok::Eof if depth == 0 => {
+                if index > start {
+                    pieces.push(Piece { tokens: start..index, quiet: token.kind == Tok::Semi });
+                }
+                start = index + 1;
+            }
+            _ => {}
+        }
+    }
+    pieces
+}

@@ -1,0 +1,379 @@
+//! The ground that the grammar stands on: the state of a parse, taking tokens, and noting what was missed.
+
+use super::Mistake;
+use crate::base::diag::Diagnostic;
+use crate::base::source::{FileId, Span};
+use crate::syntax::ast::Name;
+use crate::syntax::lex::MAX_ERRORS;
+use crate::syntax::token::{Tok, Token};
+use chumsky::error::EmptyErr;
+use chumsky::input::{Checkpoint, Cursor, InputRef};
+use chumsky::inspector::Inspector;
+use chumsky::prelude::*;
+
+pub type Extra<'t> = extra::Full<EmptyErr, State<'t>, ()>;
+pub type Input<'t, 'p> = InputRef<'t, 'p, &'t [Token], Extra<'t>>;
+pub type Parsed<T> = Result<T, EmptyErr>;
+
+/// Trees are at most this high, counting operators, calls and fields: what walks them recurses.
+pub const MAX_HEIGHT: u32 = 400;
+
+/// A thing that was expected, where it is more than one token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    Expression,
+    Type,
+    Name,
+    Statement,
+    /// A newline or `;`.
+    End,
+    /// `threads(…)` or `grid(…) block(…)`
+    Geometry,
+    Pattern,
+    Text,
+}
+
+impl Label {
+    pub const ALL: [Label; 8] = [
+        Label::Expression,
+        Label::Type,
+        Label::Name,
+        Label::Statement,
+        Label::End,
+        Label::Geometry,
+        Label::Pattern,
+        Label::Text,
+    ];
+}
+
+/// The furthest token that could not be taken, and what was expected in its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Miss {
+    /// Number of the token in the file.
+    pub at: usize,
+    tokens: u128,
+    labels: u16,
+}
+
+impl Miss {
+    pub fn expected(&self, tok: Tok) -> bool {
+        self.tokens & (1 << tok as u32) != 0
+    }
+
+    pub fn expected_label(&self, label: Label) -> bool {
+        self.labels & (1 << label as u32) != 0
+    }
+
+    pub fn labels(&self) -> impl Iterator<Item = Label> + '_ {
+        Label::ALL.into_iter().filter(|l| self.expected_label(*l))
+    }
+
+    /// The expected tokens out of `all`.
+    pub fn tokens_of<'a>(&self, all: &'a [(&'static str, Tok)]) -> impl Iterator<Item = &'a (&'static str, Tok)> {
+        let tokens = self.tokens;
+        all.iter().filter(move |(_, tok)| tokens & (1 << *tok as u32) != 0)
+    }
+
+    fn move_to(&mut self, at: usize) -> bool {
+        if at > self.at {
+            *self = Miss { at, tokens: 0, labels: 0 };
+        }
+        at == self.at
+    }
+}
+
+/// What a parse carries along.
+pub struct State<'t> {
+    pub file: FileId,
+    pub text: &'t str,
+    /// All tokens of the file; the input is a piece of them.
+    pub tokens: &'t [Token],
+    /// Where the input starts in `tokens`.
+    base: usize,
+    pub miss: Miss,
+    pub errors: Vec<Mistake>,
+    /// Where the lexer reported something: no second message for such a statement.
+    pub faults: &'t [u32],
+    depth: u32,
+    max_depth: u32,
+    /// The depth was not enough.
+    pub overflow: bool,
+    /// How high the tree parsed last is.
+    pub height: u32,
+    /// In the head of `if`, `while` or `for`, where `Name {` begins the body.
+    pub in_head: bool,
+}
+
+impl<'t> State<'t> {
+    pub fn new(file: FileId, text: &'t str, tokens: &'t [Token], base: usize, max_depth: u32) -> Self {
+        State {
+            file,
+            text,
+            tokens,
+            base,
+            miss: Miss::default(),
+            errors: Vec::new(),
+            faults: &[],
+            depth: 0,
+            max_depth,
+            overflow: false,
+            height: 0,
+            in_head: false,
+        }
+    }
+
+    pub fn token(&self, index: usize) -> Token {
+        let end = || Token::new(Tok::Eof, self.text.len(), self.text.len());
+        self.tokens.get(index).copied().unwrap_or_else(end)
+    }
+
+    pub fn text_of(&self, token: Token) -> &'t str {
+        self.text.get(token.start as usize..token.end as usize).unwrap_or("")
+    }
+
+    pub fn name_of(&self, token: Token) -> Name {
+        Name { text: self.text_of(token).into(), span: token.span(self.file) }
+    }
+
+    fn lexer_reported_in(&self, start: u32, end: u32) -> bool {
+        let first = self.faults.partition_point(|f| *f < start);
+        self.faults.get(first).is_some_and(|f| *f <= end)
+    }
+}
+
+/// Going back takes the messages of the abandoned way back too.
+impl<'t> Inspector<'t, &'t [Token]> for State<'t> {
+    type Checkpoint = usize;
+    #[inline(always)]
+    fn on_token(&mut self, _: &Token) {}
+    #[inline(always)]
+    fn on_save<'p>(&self, _: &Cursor<'t, 'p, &'t [Token]>) -> usize {
+        self.errors.len()
+    }
+    #[inline(always)]
+    fn on_rewind<'p>(&mut self, marker: &Checkpoint<'t, 'p, &'t [Token], usize>) {
+        self.errors.truncate(*marker.inspector());
+    }
+}
+
+/// The number of the next token in the file.
+#[inline]
+pub fn here(inp: &mut Input<'_, '_>) -> usize {
+    let offset = *inp.cursor().inner();
+    inp.state().base + offset
+}
+
+/// The kind of the next token; [`Tok::Eof`] at the end of the piece.
+#[inline]
+pub fn peek(inp: &mut Input<'_, '_>) -> Tok {
+    inp.peek().map_or(Tok::Eof, |t| t.kind)
+}
+
+/// The kind of the token `n` places behind the next one.
+#[inline]
+pub fn peek_at(inp: &mut Input<'_, '_>, n: usize) -> Tok {
+    let at = here(inp) + n;
+    inp.state().tokens.get(at).map_or(Tok::Eof, |t| t.kind)
+}
+
+/// The source text of the next token.
+#[inline]
+pub fn peek_text<'t>(inp: &mut Input<'t, '_>) -> &'t str {
+    match inp.peek() {
+        Some(token) => inp.state().text_of(token),
+        None => "",
+    }
+}
+
+/// The next token is the contextual keyword `word`.
+#[inline]
+pub fn at_word(inp: &mut Input<'_, '_>, word: &str) -> bool {
+    peek(inp) == Tok::Name && peek_text(inp) == word
+}
+
+/// Takes the next token, whatever it is.
+#[inline]
+pub fn bump(inp: &mut Input<'_, '_>) -> Token {
+    match inp.next() {
+        Some(token) => token,
+        None => {
+            let at = here(inp);
+            inp.state().token(at)
+        }
+    }
+}
+
+/// Takes the next token if it is of this kind.
+#[inline]
+pub fn eat(inp: &mut Input<'_, '_>, kind: Tok) -> Option<Token> {
+    if peek(inp) == kind {
+        return Some(bump(inp));
+    }
+    let at = here(inp);
+    let miss = &mut inp.state().miss;
+    if miss.move_to(at) {
+        miss.tokens |= 1 << kind as u32;
+    }
+    None
+}
+
+/// Takes a token of this kind or fails.
+#[inline]
+pub fn expect(inp: &mut Input<'_, '_>, kind: Tok) -> Parsed<Token> {
+    eat(inp, kind).ok_or_else(EmptyErr::default)
+}
+
+/// [`expect`] as a chumsky parser.
+#[inline]
+pub fn tok<'t>(kind: Tok) -> impl Parser<'t, &'t [Token], Token, Extra<'t>> + Copy {
+    custom(move |inp| expect(inp, kind))
+}
+
+/// Notes that `label` was expected here.
+pub fn wanted(inp: &mut Input<'_, '_>, label: Label) {
+    let at = here(inp);
+    let miss = &mut inp.state().miss;
+    if miss.move_to(at) {
+        miss.labels |= 1 << label as u32;
+    }
+}
+
+/// Fails because `label` was expected here.
+pub fn missing<T>(inp: &mut Input<'_, '_>, label: Label) -> Parsed<T> {
+    wanted(inp, label);
+    Err(EmptyErr::default())
+}
+
+/// Any identifier.
+pub fn name(inp: &mut Input<'_, '_>) -> Parsed<Name> {
+    if peek(inp) != Tok::Name {
+        return missing(inp, Label::Name);
+    }
+    let token = bump(inp);
+    Ok(inp.state().name_of(token))
+}
+
+/// Items with commas between them, a trailing one allowed, inside brackets.
+pub fn list<'t, T>(
+    open: Tok,
+    item: impl Fn(&mut Input<'t, '_>) -> Parsed<T> + Copy,
+    close: Tok,
+) -> impl Parser<'t, &'t [Token], Vec<T>, Extra<'t>> {
+    custom(item).separated_by(tok(Tok::Comma)).allow_trailing().collect().delimited_by(tok(open), tok(close))
+}
+
+/// The bytes from token number `start` to the one taken last.
+#[inline]
+pub fn span_from(inp: &mut Input<'_, '_>, start: usize) -> Span {
+    let end = here(inp);
+    let state = inp.state();
+    let first = state.token(start);
+    let last = if end > start { state.token(end - 1) } else { Token { end: first.start, ..first } };
+    Span { file: state.file, start: first.start, end: last.end.max(first.start) }
+}
+
+/// Says something without failing.
+pub fn say(inp: &mut Input<'_, '_>, diagnostic: Diagnostic) {
+    let errors = &mut inp.state().errors;
+    if errors.len() < 4 * MAX_ERRORS {
+        errors.push(Mistake::Said(Box::new(diagnostic)));
+    }
+}
+
+/// Goes one level down; fails with a message when that is too deep.
+pub fn enter(inp: &mut Input<'_, '_>) -> Parsed<()> {
+    let at = here(inp);
+    let state = inp.state();
+    state.depth += 1;
+    if state.depth <= state.max_depth {
+        return Ok(());
+    }
+    state.overflow = true;
+    too_deep(inp, at)
+}
+
+pub fn leave(inp: &mut Input<'_, '_>) {
+    let state = inp.state();
+    state.depth = state.depth.saturating_sub(1);
+}
+
+/// The tree just parsed became one higher.
+pub fn grow(inp: &mut Input<'_, '_>) -> Parsed<()> {
+    let at = here(inp);
+    let state = inp.state();
+    state.height += 1;
+    if state.height <= MAX_HEIGHT { Ok(()) } else { too_deep(inp, at) }
+}
+
+fn too_deep<T>(inp: &mut Input<'_, '_>, at: usize) -> Parsed<T> {
+    let state = inp.state();
+    let span = state.token(at).span(state.file);
+    say(
+        inp,
+        Diagnostic::error("E0111", "an expression is nested too deeply")
+            .at(span, "too many levels or operators here")
+            .help("name the inner parts with `let`, or move them to functions"),
+    );
+    // The message is said; the miss must not add another.
+    inp.state().miss = Miss { at: usize::MAX, ..Miss::default() };
+    Err(EmptyErr::default())
+}
+
+/// Where a statement began, to come back to when it fails.
+pub struct Mark {
+    depth: u32,
+    height: u32,
+    in_head: bool,
+    start: usize,
+    /// Messages so far.
+    errors: usize,
+}
+
+/// Begins a statement that may fail.
+pub fn mark(inp: &mut Input<'_, '_>) -> Mark {
+    let start = here(inp);
+    let state = inp.state();
+    state.miss = Miss::default();
+    Mark { depth: state.depth, height: state.height, in_head: state.in_head, start, errors: state.errors.len() }
+}
+
+/// Recovers from a failed statement: notes the mistake and skips to the statement's end, which is not taken. `from` is where the
+/// statement began; its span comes back.
+pub fn recover<'t, 'p>(inp: &mut Input<'t, 'p>, mark: &Mark, from: Checkpoint<'t, 'p, &'t [Token], usize>) -> Span {
+    let errors = std::mem::take(&mut inp.state().errors);
+    inp.rewind(from);
+    let state = inp.state();
+    state.errors = errors;
+    (state.depth, state.height, state.in_head) = (mark.depth, mark.height, mark.in_head);
+    let miss = std::mem::take(&mut state.miss);
+    skip_statement(inp);
+    let span = span_from(inp, mark.start);
+    let end = here(inp);
+    let state = inp.state();
+    // What follows a mistake inside the same statement is mostly its echo.
+    let said = miss.at == usize::MAX || state.errors.len() > mark.errors || state.lexer_reported_in(span.start, span.end);
+    if !said && state.errors.len() < 4 * MAX_ERRORS {
+        state.errors.push(Mistake::Miss { miss, statement: mark.start..end });
+    }
+    span
+}
+
+/// Skips to the next statement end outside of brackets that open on the way.
+fn skip_statement(inp: &mut Input<'_, '_>) {
+    let mut depth = 0usize;
+    loop {
+        match peek(inp) {
+            Tok::Eof => return,
+            Tok::Newline | Tok::Semi if depth == 0 => return,
+            Tok::LParen | Tok::LBracket | Tok::LBrace | Tok::InterpOpen => depth += 1,
+            Tok::RParen | Tok::RBracket | Tok::RBrace | Tok::InterpClose => {
+                if depth == 0 {
+                    return;
+                }
+                depth -= 1;
+            }
+            _ => {}
+        }
+        bump(inp);
+    }
+}

@@ -1,0 +1,316 @@
+//! Statements and blocks. A block recovers at the ends of its statements, so that each mistake in it is reported.
+
+use super::expressions::{continued, expression, goes_on, head, if_expression};
+use super::primitive::*;
+use super::types::{annotation, ty};
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::lang::ops::BinaryOp;
+use crate::syntax::ast::{Block, Expr, ExprKind, Pattern, Stmt, StmtKind, Unroll};
+use crate::syntax::literal;
+use crate::syntax::token::Tok;
+use chumsky::Parser;
+use chumsky::primitive::custom;
+
+/// `{ … }`
+pub fn block(inp: &mut Input<'_, '_>) -> Parsed<Block> {
+    enter(inp)?;
+    let outer = std::mem::take(&mut inp.state().in_head);
+    let start = here(inp);
+    expect(inp, Tok::LBrace)?;
+    let mut stmts = statements(inp);
+    expect(inp, Tok::RBrace)?;
+    inp.state().in_head = outer;
+    leave(inp);
+    let tail = take_tail(&mut stmts);
+    Ok(Block { stmts, tail, span: span_from(inp, start) })
+}
+
+/// The value of a block: its last statement, if that is an expression without a `;`.
+fn take_tail(stmts: &mut Vec<Stmt>) -> Option<Box<Expr>> {
+    match stmts.pop() {
+        Some(Stmt { kind: StmtKind::Expr { expr, quiet: false }, .. }) => Some(Box::new(expr)),
+        Some(last) => {
+            stmts.push(last);
+            None
+        }
+        None => None,
+    }
+}
+
+/// Statements up to a `}` or the end of the input.
+fn statements(inp: &mut Input<'_, '_>) -> Vec<Stmt> {
+    let mut stmts = Vec::new();
+    loop {
+        match peek(inp) {
+            Tok::Newline | Tok::Semi | Tok::Doc => {
+                bump(inp);
+            }
+            Tok::RBrace | Tok::Eof => return stmts,
+            _ => {
+                let before = here(inp);
+                stmts.push(recovering(inp));
+                if here(inp) == before {
+                    bump(inp);
+                }
+            }
+        }
+    }
+}
+
+/// A statement with its end, or an error node.
+fn recovering(inp: &mut Input<'_, '_>) -> Stmt {
+    let mark = mark(inp);
+    let from = inp.save();
+    match statement(inp).and_then(|stmt| ended(inp, stmt)) {
+        Ok(stmt) => stmt,
+        Err(_) => {
+            let kind = remains(inp, from.clone());
+            let span = recover(inp, &mark, from);
+            Stmt { kind, span }
+        }
+    }
+}
+
+/// What a failed statement still says: a `let` keeps its name, so that its uses are not reported too.
+fn remains<'t, 'p>(
+    inp: &mut Input<'t, 'p>,
+    from: chumsky::input::Checkpoint<'t, 'p, &'t [crate::syntax::token::Token], usize>,
+) -> StmtKind {
+    let at = *from.cursor().inner();
+    let now = *inp.cursor().inner();
+    let first = (here(inp) + at).saturating_sub(now);
+    let state = inp.state();
+    let (keyword, named) = (state.token(first), state.token(first + 1));
+    if !matches!(keyword.kind, Tok::Let | Tok::Var) || named.kind != Tok::Name {
+        return StmtKind::Error;
+    }
+    let name = state.name_of(named);
+    let value = Expr { kind: ExprKind::Error, span: name.span };
+    let mutable = keyword.kind == Tok::Var;
+    StmtKind::Let { mutable, pattern: Pattern::Name(name), ty: None, value: Some(value) }
+}
+
+/// Checks that a statement ends here; a `;` makes an expression quiet.
+fn ended(inp: &mut Input<'_, '_>, mut stmt: Stmt) -> Parsed<Stmt> {
+    match peek(inp) {
+        Tok::Semi => {
+            if let StmtKind::Expr { quiet, .. } = &mut stmt.kind {
+                *quiet = true;
+            }
+            Ok(stmt)
+        }
+        Tok::Newline | Tok::RBrace | Tok::Eof => Ok(stmt),
+        _ if ends_with_block(&stmt) => Ok(stmt),
+        _ => missing(inp, Label::End),
+    }
+}
+
+/// A statement that ends with its `}` and needs no newline behind it.
+pub fn ends_with_block(stmt: &Stmt) -> bool {
+    match &stmt.kind {
+        StmtKind::For { .. }
+        | StmtKind::While { .. }
+        | StmtKind::Loop { .. }
+        | StmtKind::On { .. }
+        | StmtKind::Batch { .. } => true,
+        StmtKind::Expr { expr, .. } => matches!(expr.kind, ExprKind::If { .. } | ExprKind::Block(_)),
+        _ => false,
+    }
+}
+
+/// One statement, without its end.
+pub fn statement(inp: &mut Input<'_, '_>) -> Parsed<Stmt> {
+    let start = here(inp);
+    let kind = match peek(inp) {
+        Tok::Let => binding(inp, false)?,
+        Tok::Var => binding(inp, true)?,
+        Tok::Shared => shared(inp)?,
+        Tok::For | Tok::While | Tok::Loop => looped(inp, Unroll::Auto)?,
+        Tok::Unroll | Tok::NoUnroll => {
+            let unroll = unroll(inp)?;
+            looped(inp, unroll)?
+        }
+        Tok::Break => {
+            bump(inp);
+            StmtKind::Break
+        }
+        Tok::Continue => {
+            bump(inp);
+            StmtKind::Continue
+        }
+        Tok::Return => returned(inp)?,
+        Tok::Name => match peek_text(inp) {
+            "on" if matches!(peek_at(inp, 1), Tok::Name | Tok::StrStart) => on(inp)?,
+            "batch" if peek_at(inp, 1) == Tok::LBrace => {
+                bump(inp);
+                StmtKind::Batch { body: block(inp)? }
+            }
+            _ => simple(inp)?,
+        },
+        Tok::If | Tok::LBrace => block_first(inp, start)?,
+        kind if kind.starts_expression() => simple(inp)?,
+        _ => return missing(inp, Label::Statement),
+    };
+    Ok(Stmt { kind, span: span_from(inp, start) })
+}
+
+/// An expression, or an assignment to one.
+fn simple(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
+    let place = expression(inp)?;
+    let Some(op) = assignment(peek(inp)) else {
+        return Ok(StmtKind::Expr { expr: place, quiet: false });
+    };
+    let token = bump(inp);
+    let value = expression(inp)?;
+    let op = op.map(|op| (op, token.span(value.span.file)));
+    check_place(inp, &place, token.span(value.span.file));
+    Ok(StmtKind::Assign { place, op, value })
+}
+
+/// The operator of an assignment; `Some(None)` is the plain `=`.
+fn assignment(kind: Tok) -> Option<Option<BinaryOp>> {
+    use BinaryOp::*;
+    Some(Some(match kind {
+        Tok::Assign => return Some(None),
+        Tok::PlusAssign => Add,
+        Tok::MinusAssign => Sub,
+        Tok::StarAssign => Mul,
+        Tok::SlashAssign => Div,
+        Tok::PercentAssign => Rem,
+        Tok::StarStarAssign => Pow,
+        Tok::AtAssign => MatMul,
+        Tok::AndAssign => BitAnd,
+        Tok::PipeAssign => BitOr,
+        Tok::CaretAssign => BitXor,
+        Tok::ShlAssign => Shl,
+        Tok::ShrAssign => Shr,
+        _ => return None,
+    }))
+}
+
+/// Only a name, an element or a field can be assigned to.
+fn check_place(inp: &mut Input<'_, '_>, place: &Expr, operator: Span) {
+    let mut inner = place;
+    while let ExprKind::Paren(expr) = &inner.kind {
+        inner = expr;
+    }
+    if matches!(inner.kind, ExprKind::Name(_) | ExprKind::Index { .. } | ExprKind::Field { .. } | ExprKind::Error) {
+        return;
+    }
+    let mut diagnostic = Diagnostic::error("E0135", "this cannot be assigned to")
+        .at(place.span, "not a place: a variable, an element `a[i]` or a field `v.x`")
+        .because(operator, "assigned here");
+    if matches!(inner.kind, ExprKind::Tuple(_)) {
+        diagnostic =
+            diagnostic.help("new names are bound with `let (a, b) = …`; existing variables are assigned one by one");
+    } else if matches!(inner.kind, ExprKind::Binary { .. }) {
+        diagnostic = diagnostic.help("to compare, write `==`");
+    }
+    say(inp, diagnostic);
+}
+
+/// A statement that begins with `if` or `{` ends with its last `}` unless an operator that starts no statement follows.
+fn block_first(inp: &mut Input<'_, '_>, start: usize) -> Parsed<StmtKind> {
+    enter(inp)?;
+    let first = if peek(inp) == Tok::If {
+        if_expression(inp)?
+    } else {
+        let block = block(inp)?;
+        Expr { kind: ExprKind::Block(block), span: span_from(inp, start) }
+    };
+    leave(inp);
+    let expr = if goes_on(peek(inp)) { continued(inp, start, first)? } else { first };
+    Ok(StmtKind::Expr { expr, quiet: false })
+}
+
+/// `let pattern: type = value`, `var name: type`
+fn binding(inp: &mut Input<'_, '_>, mutable: bool) -> Parsed<StmtKind> {
+    bump(inp);
+    let (pattern, ty) = inp.parse(custom(pattern).then(custom(annotation)))?;
+    let value = match eat(inp, Tok::Assign) {
+        Some(_) => Some(expression(inp)?),
+        None if mutable && ty.is_some() => None,
+        None => return Err(Default::default()),
+    };
+    Ok(StmtKind::Let { mutable, pattern, ty, value })
+}
+
+/// `x`, `(a, (b, _))`
+fn pattern(inp: &mut Input<'_, '_>) -> Parsed<Pattern> {
+    match peek(inp) {
+        Tok::Name => Ok(Pattern::Name(name(inp)?)),
+        Tok::LParen => {
+            enter(inp)?;
+            let start = here(inp);
+            let parts = inp.parse(list(Tok::LParen, pattern, Tok::RParen))?;
+            leave(inp);
+            Ok(Pattern::Tuple(parts, span_from(inp, start)))
+        }
+        _ => missing(inp, Label::Pattern),
+    }
+}
+
+/// `shared name: type`
+fn shared(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
+    let whole = tok(Tok::Shared).ignore_then(custom(name)).then_ignore(tok(Tok::Colon)).then(custom(ty));
+    let (name, ty) = inp.parse(whole)?;
+    Ok(StmtKind::Shared { name, ty })
+}
+
+/// `#unroll`, `#unroll(4)`, `#nounroll`, with the newline behind it.
+fn unroll(inp: &mut Input<'_, '_>) -> Parsed<Unroll> {
+    if bump(inp).kind == Tok::NoUnroll {
+        return Ok(Unroll::Never);
+    }
+    if eat(inp, Tok::LParen).is_none() {
+        return Ok(Unroll::Full);
+    }
+    let count = expect(inp, Tok::Int)?;
+    expect(inp, Tok::RParen)?;
+    if peek(inp) == Tok::Newline {
+        bump(inp);
+    }
+    let value = literal::integer(literal::split(inp.state().text_of(count)));
+    Ok(Unroll::By(u32::try_from(value).unwrap_or(u32::MAX)))
+}
+
+/// `for`, `while` and `loop`.
+fn looped(inp: &mut Input<'_, '_>, unroll: Unroll) -> Parsed<StmtKind> {
+    let kind = peek(inp);
+    match kind {
+        Tok::For => {
+            bump(inp);
+            let whole = custom(name).then_ignore(tok(Tok::In)).then(custom(head)).then(custom(block));
+            let ((var, iter), body) = inp.parse(whole)?;
+            Ok(StmtKind::For { var, iter, body, unroll })
+        }
+        Tok::While => {
+            bump(inp);
+            let (cond, body) = inp.parse(custom(head).then(custom(block)))?;
+            Ok(StmtKind::While { cond, body, unroll })
+        }
+        Tok::Loop => {
+            bump(inp);
+            Ok(StmtKind::Loop { body: block(inp)? })
+        }
+        _ => {
+            eat(inp, Tok::For);
+            eat(inp, Tok::While);
+            Err(Default::default())
+        }
+    }
+}
+
+fn returned(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
+    bump(inp);
+    let bare = matches!(peek(inp), Tok::Newline | Tok::Semi | Tok::RBrace | Tok::Eof);
+    Ok(StmtKind::Return(if bare { None } else { Some(expression(inp)?) }))
+}
+
+/// `on gpu(0) { … }`
+fn on(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
+    bump(inp);
+    let (device, body) = inp.parse(custom(head).then(custom(block)))?;
+    Ok(StmtKind::On { device, body })
+}

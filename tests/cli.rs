@@ -1,0 +1,248 @@
+//! The command line from outside: exit codes, streams, messages.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{clk, diagnostics, finish, run, run_with_input};
+
+fn folder_with(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("parent")).expect("folder");
+        fs::write(path, text).expect("written");
+    }
+    folder
+}
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn version_and_help() {
+    let version = run(here(), &["--version"]);
+    assert_eq!((version.code, version.out.trim()), (0, concat!("clk ", env!("CARGO_PKG_VERSION"))));
+    let help = run(here(), &["--help"]);
+    assert_eq!(help.code, 0);
+    for command in ["run", "check", "test", "bench", "emit", "explain", "doc", "repl"] {
+        assert!(help.out.contains(command), "{command} is not in the help");
+    }
+}
+
+#[test]
+fn usage_errors_are_2() {
+    let wrong = run(here(), &["chekc", "a.clk"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("check"), "{}", wrong.err);
+    assert_eq!(run(here(), &["--no-such-flag"]).code, 2);
+    assert_eq!(run(here(), &["run"]).code, 2);
+}
+
+#[test]
+fn a_missing_file_names_its_neighbour() {
+    let folder = folder_with(&[("saxpy.clk", "print(1)")]);
+    let ran = run(folder.path(), &["run", "saxpi.clk"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("error[E0701]") && ran.err.contains("did you mean `saxpy.clk`?"), "{}", ran.err);
+    let json = run(folder.path(), &["run", "--json", "saxpi.clk"]);
+    assert_eq!(diagnostics(&json)[0]["code"], "E0701");
+}
+
+#[test]
+fn files_that_are_no_programs() {
+    let folder = folder_with(&[("sub/a.clk", "")]);
+    fs::write(folder.path().join("bytes.clk"), b"print(\xff)").expect("written");
+    let bytes = run(folder.path(), &["run", "bytes.clk"]);
+    assert_eq!(bytes.code, 1);
+    assert!(bytes.err.contains("not UTF-8"), "{}", bytes.err);
+    let sub = run(folder.path(), &["run", "sub"]);
+    assert_eq!(sub.code, 1);
+    assert!(sub.err.contains("folder"), "{}", sub.err);
+}
+
+#[test]
+fn other_devices_are_refused() {
+    let ran = run(here(), &["--device", "gpu:0", "-e", "1"]);
+    assert_eq!(ran.code, 3);
+    assert!(ran.err.contains("no GPU support in this build"), "{}", ran.err);
+}
+
+#[test]
+fn explain_lists_and_explains() {
+    let all = run(here(), &["explain"]);
+    assert_eq!(all.code, 0);
+    assert!(all.out.contains("E0701"), "{}", all.out);
+    let page = run(here(), &["explain", "e0701"]);
+    assert_eq!(page.code, 0);
+    assert!(page.out.starts_with("E0701: "), "{}", page.out);
+    let none = run(here(), &["explain", "E9999"]);
+    assert_eq!((none.code, none.out.as_str()), (1, ""));
+}
+
+#[test]
+fn doc_of_builtins() {
+    let sqrt = run(here(), &["doc", "sqrt"]);
+    assert_eq!(sqrt.code, 0);
+    assert!(sqrt.out.contains("square root"), "{}", sqrt.out);
+    let typo = run(here(), &["doc", "sqrtt"]);
+    assert_eq!(typo.code, 1);
+    assert!(typo.err.contains("`sqrt`"), "{}", typo.err);
+    assert!(run(here(), &["doc"]).out.contains("thread_idx"));
+}
+
+#[test]
+fn colors_are_asked_for() {
+    let colored = run(here(), &["run", "--color", "always", "nosuch.clk"]);
+    assert!(colored.err.contains('\u{1b}'), "{}", colored.err);
+    let forced = finish(clk(here()).env("CLICOLOR_FORCE", "1").args(["run", "nosuch.clk"]));
+    assert!(forced.err.contains('\u{1b}'), "{}", forced.err);
+    let plain = finish(clk(here()).env("NO_COLOR", "1").args(["run", "nosuch.clk"]));
+    assert!(!plain.err.contains('\u{1b}'), "{}", plain.err);
+}
+
+#[test]
+fn a_script_runs_with_its_arguments() {
+    let folder = folder_with(&[("a.clk", "print(\"{len(args)} {args[0]}\")\n")]);
+    let ran = run(folder.path(), &["a.clk", "--json", "two"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "2 --json\n", ""));
+    assert_eq!(run(folder.path(), &["run", "a.clk", "x"]).out, "1 x\n");
+}
+
+#[test]
+fn eval_prints_the_value() {
+    assert_eq!(run(here(), &["-e", "1 + 2"]).out, "3\n");
+    assert_eq!(run(here(), &["-e", "1 + 2;"]).out, "");
+}
+
+#[test]
+fn standard_input_is_a_script() {
+    assert_eq!(run_with_input(here(), &[], "let x = 4\nprint(x * 2)\n").out, "8\n");
+    assert_eq!(run_with_input(here(), &["run", "-"], "print(3)").out, "3\n");
+    let wrong = run_with_input(here(), &[], "print(nosuch)\n");
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.err.contains("<stdin>:1:7"), "{}", wrong.err);
+}
+
+#[test]
+fn mistakes_exit_with_1_and_leave_standard_output_alone() {
+    let folder = folder_with(&[("a.clk", "print(1)\nprint(nosuch)\n")]);
+    let ran = run(folder.path(), &["run", "a.clk"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""), "nothing runs when the check fails");
+    assert!(ran.err.contains("a.clk:2:7") && ran.err.contains("1 error"), "{}", ran.err);
+}
+
+#[test]
+fn check_does_not_run() {
+    let folder = folder_with(&[("good.clk", "print(1)\n"), ("bad.clk", "let x: i32 = 1.5\n")]);
+    let good = run(folder.path(), &["check", "good.clk"]);
+    assert_eq!((good.code, good.out.as_str()), (0, "no mistakes found in 1 file\n"));
+    let all = run(folder.path(), &["check", "."]);
+    assert_eq!(all.code, 1);
+    assert!(all.err.contains("bad.clk:1:14"), "{}", all.err);
+}
+
+#[test]
+fn test_counts() {
+    let text = "test \"holds\" { assert(1 + 1 == 2) }\ntest \"fails\" { print(\"seen\"); assert(1 == 2, \"no\") }\n";
+    let folder = folder_with(&[("sub/a.clk", text), ("b.clk", "print(\"not run\")\n")]);
+    let ran = run(folder.path(), &["test"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.out.contains("ok      holds") && ran.out.contains("FAILED  fails"), "{}", ran.out);
+    assert!(ran.out.ends_with("1 passed, 1 failed\n"), "{}", ran.out);
+    assert!(!ran.out.contains("not run") && ran.err.contains("a.clk:2") && ran.err.contains("seen"), "{}", ran.err);
+    let filtered = run(folder.path(), &["test", "--filter", "hold", "sub"]);
+    assert_eq!(filtered.code, 0);
+    assert!(filtered.out.ends_with("1 passed, 0 failed, 1 left out by the filter\n"), "{}", filtered.out);
+}
+
+#[test]
+fn tests_may_use_the_script() {
+    let folder = folder_with(&[("a.clk", "let n = 20 + 1\ntest \"sees n\" { assert(n == 21) }\n")]);
+    assert_eq!(run(folder.path(), &["test", "a.clk"]).code, 0);
+}
+
+#[test]
+fn bench_measures() {
+    let folder = folder_with(&[("a.clk", "bench \"sum\" bytes = 4000 { sum(ones(1000)) }\n")]);
+    let ran = run(folder.path(), &["bench", "--json", "a.clk"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let line: serde_json::Value = serde_json::from_str(ran.out.trim()).expect("JSON");
+    assert!(line["median"].as_f64().is_some_and(|m| m > 0.0), "{line}");
+    assert!(line["bytes_per_second"].as_f64().is_some_and(|m| m > 0.0), "{line}");
+    assert!(run(folder.path(), &["bench", "a.clk"]).out.contains("B/s"));
+}
+
+#[test]
+fn emit_shows_each_stage() {
+    let text = "kernel scale(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }\n";
+    let folder = folder_with(&[("a.clk", text)]);
+    for stage in ["ast", "typed", "ir"] {
+        let ran = run(folder.path(), &["emit", "--stage", stage, "a.clk"]);
+        assert_eq!(ran.code, 0, "{stage}: {}", ran.err);
+        assert!(ran.out.contains("scale"), "{stage}: {}", ran.out);
+    }
+    let none = run(folder.path(), &["emit", "--kernel", "scael", "a.clk"]);
+    assert_eq!(none.code, 1);
+    assert!(none.err.contains("`scale`"), "{}", none.err);
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    use std::io::Read;
+    use std::process::Stdio;
+    let folder = folder_with(&[("a.clk", "for i in 0..200000 { print(i) }\n")]);
+    let mut child = clk(folder.path())
+        .args(["run", "a.clk"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("clk starts");
+    let mut out = child.stdout.take().expect("a pipe");
+    out.read_exact(&mut [0; 2]).expect("two bytes");
+    drop(out);
+    let output = child.wait_with_output().expect("clk ends");
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"".as_slice()));
+}
+
+/// Sends Ctrl-C to a script that has begun an endless loop, and gives its exit code and messages.
+#[cfg(unix)]
+fn interrupted(script: &str) -> (Option<i32>, String) {
+    use std::process::{Command, Stdio};
+    let folder = folder_with(&[("a.clk", &format!("save(\"begun.npy\", [1])\n{script}"))]);
+    let child = clk(folder.path())
+        .args(["run", "a.clk"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("clk starts");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !folder.path().join("begun.npy").exists() {
+        assert!(std::time::Instant::now() < deadline, "the script begins");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
+    assert!(sent.success());
+    let output = child.wait_with_output().expect("clk ends");
+    (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_stops_a_script() {
+    let (code, err) = interrupted("var n = 0\nloop { n = 1 - n }\n");
+    assert_eq!(code, Some(130));
+    assert!(err.contains("E0599") && err.contains("a.clk:3"), "{err}");
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_stops_a_kernel() {
+    let kernel = "kernel spin(out y: [i32; N]) threads(i: N) {\n    var n = 1\n    while n != 0 { n = n * 3 }\n    y[i] = n\n}\n";
+    let (code, err) = interrupted(&format!("{kernel}spin(N = 64)\n"));
+    assert_eq!(code, Some(130));
+    assert!(err.contains("a.clk"), "{err}");
+}

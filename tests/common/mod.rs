@@ -1,0 +1,61 @@
+//! Running the `clk` binary from tests.
+#![allow(dead_code)] // each test binary uses its own part
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a run of the binary gave.
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// A command with an environment that does not depend on who runs the tests.
+pub fn clk(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_clk"));
+    command.current_dir(folder).stdin(Stdio::null());
+    for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "COLUMNS", "RUST_BACKTRACE"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs the binary with these words in a folder.
+pub fn run(folder: &Path, words: &[&str]) -> Ran {
+    finish(clk(folder).args(words))
+}
+
+/// Runs a command to its end.
+pub fn finish(command: &mut Command) -> Ran {
+    let output = command.output().expect("clk starts");
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).expect("UTF-8 output"),
+        err: String::from_utf8(output.stderr).expect("UTF-8 diagnostics"),
+    }
+}
+
+/// Runs the binary with a text as its standard input.
+pub fn run_with_input(folder: &Path, words: &[&str], input: &str) -> Ran {
+    let mut child = clk(folder)
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("clk starts");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("written");
+    let output = child.wait_with_output().expect("clk ends");
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).expect("UTF-8 output"),
+        err: String::from_utf8(output.stderr).expect("UTF-8 diagnostics"),
+    }
+}
+
+/// The diagnostics of a run with `--json`. Lines that are not JSON are left out.
+pub fn diagnostics(ran: &Ran) -> Vec<serde_json::Value> {
+    ran.err.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}

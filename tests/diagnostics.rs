@@ -1,0 +1,155 @@
+//! Messages as users get them.
+//!
+//! Each `tests/diagnostics/**/*.clk` is run. A comment `//~ CODE text` announces a diagnostic for the line below it (several
+//! may stand one under the other): one with this code whose primary label starts on that line, and with this text somewhere
+//! in it. `//~? CODE text` announces one without a place. What is missing and what is surplus both fail.
+//!
+//! Programs under `golden/` also have a `.stderr` file with the whole rendered message. `CLK_BLESS=1 cargo test --test
+//! diagnostics` writes these anew; review the difference.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Ran, clk, diagnostics, finish};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/diagnostics")
+}
+
+fn programs(folder: &Path, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder).expect("folder").map(|e| e.expect("entry").path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            programs(&path, found);
+        } else if path.extension().is_some_and(|e| e == "clk") {
+            found.push(path);
+        }
+    }
+}
+
+/// Runs a program in its own folder, so that messages name it without a path.
+fn run(path: &Path, options: &[&str]) -> Ran {
+    let folder = path.parent().expect("a folder");
+    let name = path.file_name().expect("a name");
+    finish(clk(folder).args(["run", "--color", "never", "--max-steps", "1000000"]).args(options).arg(name))
+}
+
+/// One announced diagnostic: its line (none for one without a place), code and text.
+#[derive(Debug)]
+struct Expected {
+    line: Option<u64>,
+    code: String,
+    text: String,
+}
+
+fn expectations(source: &str) -> Vec<Expected> {
+    let lines: Vec<&str> = source.lines().collect();
+    let mut found = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        let Some(comment) = line.trim_start().strip_prefix("//~") else { continue };
+        let (placed, comment) = match comment.strip_prefix('?') {
+            Some(rest) => (false, rest),
+            None => (true, comment),
+        };
+        let (code, text) = comment.trim().split_once(' ').unwrap_or((comment.trim(), ""));
+        let below =
+            lines[index..].iter().position(|l| !l.trim_start().starts_with("//~")).expect("a line below") + index;
+        found.push(Expected { line: placed.then_some(below as u64 + 1), code: code.into(), text: text.trim().into() });
+    }
+    found
+}
+
+fn primary_line(diagnostic: &serde_json::Value) -> Option<u64> {
+    let labels = diagnostic["labels"].as_array()?;
+    labels.iter().find(|l| l["primary"] == true).or(labels.first())?["line"].as_u64()
+}
+
+fn meets(diagnostic: &serde_json::Value, expected: &Expected) -> bool {
+    // The titles, labels, notes and help texts as they are, not as JSON escapes them.
+    let mut all = String::new();
+    collect_texts(diagnostic, &mut all);
+    diagnostic["code"] == expected.code.as_str()
+        && primary_line(diagnostic) == expected.line
+        && all.contains(&expected.text)
+}
+
+fn collect_texts(value: &serde_json::Value, all: &mut String) {
+    match value {
+        serde_json::Value::String(text) => {
+            all.push_str(text);
+            all.push('\n');
+        }
+        serde_json::Value::Array(values) => values.iter().for_each(|v| collect_texts(v, all)),
+        serde_json::Value::Object(map) => map.values().for_each(|v| collect_texts(v, all)),
+        _ => {}
+    }
+}
+
+/// What differs between the announced and the reported diagnostics of a program.
+fn differences(path: &Path) -> Vec<String> {
+    let source = fs::read_to_string(path).expect("readable");
+    let ran = run(path, &["--json"]);
+    let mut reported = diagnostics(&ran);
+    let mut wrong = Vec::new();
+    for expected in expectations(&source) {
+        match reported.iter().position(|d| meets(d, &expected)) {
+            Some(at) => drop(reported.remove(at)),
+            None => wrong.push(format!("missing: {expected:?}")),
+        }
+    }
+    for surplus in reported {
+        wrong.push(format!("surplus: line {:?}: {} {}", primary_line(&surplus), surplus["code"], surplus["title"]));
+    }
+    if ran.code != 0 && ran.code != 1 {
+        wrong.push(format!("exit code {}: {}", ran.code, ran.err));
+    }
+    wrong
+}
+
+#[test]
+fn announced_diagnostics_are_reported() {
+    let mut paths = Vec::new();
+    programs(&folder(), &mut paths);
+    assert!(paths.len() >= 15, "the programs are found");
+    let mut failures = String::new();
+    for path in paths {
+        let wrong = differences(&path);
+        if !wrong.is_empty() {
+            failures +=
+                &format!("{}\n  {}\n", path.strip_prefix(folder()).expect("inside").display(), wrong.join("\n  "));
+        }
+    }
+    assert!(failures.is_empty(), "\n{failures}");
+}
+
+#[test]
+fn golden_messages() {
+    let bless = std::env::var_os("CLK_BLESS").is_some_and(|v| v == "1");
+    let mut paths = Vec::new();
+    programs(&folder().join("golden"), &mut paths);
+    let mut failures = String::new();
+    for path in paths {
+        let ran = run(&path, &[]);
+        let golden = path.with_extension("stderr");
+        if bless {
+            fs::write(&golden, &ran.err).expect("written");
+        }
+        let expected = fs::read_to_string(&golden).unwrap_or_default().replace("\r\n", "\n");
+        if ran.err != expected || ran.err.is_empty() {
+            failures += &format!("{}\n--- expected\n{expected}\n--- reported\n{}\n", path.display(), ran.err);
+        }
+    }
+    assert!(failures.is_empty(), "messages changed (CLK_BLESS=1 rewrites the files):\n{failures}");
+}
+
+#[test]
+fn the_harness_reads_announcements() {
+    let found =
+        expectations("let a = 1\n//~ E0301 not a number\n  //~ W0001\nlet b = a + x\n//~? E0701 no file\nlet c = 2\n");
+    let seen: Vec<(Option<u64>, &str, &str)> =
+        found.iter().map(|e| (e.line, e.code.as_str(), e.text.as_str())).collect();
+    assert_eq!(seen, [(Some(4), "E0301", "not a number"), (Some(4), "W0001", ""), (None, "E0701", "no file")]);
+}

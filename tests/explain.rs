@@ -1,0 +1,66 @@
+//! The examples on the pages of `clk explain`: what is shown as wrong gives the page's code, what is shown as right passes.
+
+mod common;
+
+use std::fs;
+
+use clk_lang::lang::codes::{self, Page};
+use common::{diagnostics, run};
+
+/// Codes that no program can show: they come from the keyboard, the machine or a fault of Clk's own.
+const WITHOUT_EXAMPLES: &[&str] = &["E0599", "E0605", "E0999"];
+
+/// The ```` ```clk ```` blocks of a page with what stands behind `clk`.
+fn examples(page: &Page) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut open: Option<(String, String)> = None;
+    for line in page.text.lines() {
+        match (&mut open, line.trim_start().strip_prefix("```")) {
+            (None, Some(info)) => open = Some((info.trim().to_string(), String::new())),
+            (Some(_), Some(_)) => {
+                let (info, text) = open.take().expect("open");
+                if let Some(flags) = info.strip_prefix("clk") {
+                    found.push((flags.trim().to_string(), text));
+                }
+            }
+            (Some((_, text)), None) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "{}: a code block is not closed", page.code);
+    found
+}
+
+/// What is wrong with an example; empty if nothing is.
+fn complaint(page: &Page, flags: &str, text: &str) -> Option<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.clk"), text).expect("written");
+    let ran = run(folder.path(), &["run", "--json", "--max-steps", "100000", "example.clk"]);
+    let reported: Vec<String> =
+        diagnostics(&ran).iter().map(|d| d["code"].as_str().unwrap_or("?").to_string()).collect();
+    let right = match flags {
+        "fails" => reported.iter().any(|code| code == page.code),
+        "" => ran.code == 0 && reported.is_empty(),
+        other => return Some(format!("{}: unknown flags `{other}`", page.code)),
+    };
+    (!right).then(|| {
+        format!("{} ```clk {flags}``` gave {reported:?}, exit code {}:\n{text}\n{}", page.code, ran.code, ran.err)
+    })
+}
+
+#[test]
+fn examples_do_what_the_pages_say() {
+    let mut failures = Vec::new();
+    for page in codes::pages() {
+        let examples = examples(page);
+        let shows_mistake = examples.iter().any(|(flags, _)| flags == "fails");
+        if !shows_mistake && !WITHOUT_EXAMPLES.contains(&page.code) {
+            failures.push(format!("{}: the page shows no mistake", page.code));
+        }
+        failures.extend(examples.iter().filter_map(|(flags, text)| complaint(page, flags, text)));
+    }
+    assert!(failures.is_empty(), "{} examples:\n{}", failures.len(), failures.join("\n"));
+}

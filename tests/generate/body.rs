@@ -1,0 +1,619 @@
+//! Random statements, and what the threads of a block do together.
+
+use clk_lang::ir::build::Range;
+use clk_lang::ir::def::*;
+use clk_lang::ir::typing::{self, BOOL, I32, U32};
+use clk_lang::lang::ops::{AtomicOp, BarrierKind, WarpOp};
+use clk_lang::lang::scalar::{Scalar, Value};
+
+use super::{Flow, Generator, Own, Readable, Target, Variable};
+
+/// Blocks within blocks.
+const DEEPEST: usize = 4;
+
+impl Generator {
+    pub(super) fn kernel_body(&mut self) {
+        self.mark();
+        let cooperative = self.grid && self.random.one_in(12);
+        while self.budget > 0 {
+            self.statements(0);
+        }
+        if self.risks > 0 {
+            self.risk();
+        }
+        if cooperative {
+            self.exchange_through_grid();
+            self.budget = 5;
+            self.statements(0);
+        }
+        for own in self.own.clone() {
+            for leaf in 0..own.layout.leaves.len() {
+                self.write_own(&own, leaf);
+            }
+        }
+    }
+
+    pub(super) fn finish_function(&mut self) {
+        let values: Vec<ExprId> = self.results.clone().into_iter().map(|ty| self.expr(ty, 2, false)).collect();
+        self.b.return_(&values);
+    }
+
+    pub(super) fn statements(&mut self, depth: usize) {
+        let count = self.random.between(1, 5);
+        for _ in 0..count {
+            if self.budget == 0 {
+                return;
+            }
+            self.budget -= 1;
+            self.mark();
+            self.statement(depth);
+        }
+    }
+
+    fn statement(&mut self, depth: usize) {
+        let uniform = self.flow == Flow::Uniform;
+        match self.random.below(24) {
+            0..=2 => self.declare_variable(),
+            3 | 4 => {
+                let ty = self.random.ty();
+                let same = self.random.one_in(4);
+                let expr = self.expr(ty, 3, same);
+                self.remember(expr, same);
+            }
+            5..=7 => self.assign(),
+            8 | 9 if depth < DEEPEST => self.if_statement(depth),
+            10 | 11 if depth < DEEPEST => self.for_statement(depth),
+            12 if depth < DEEPEST => self.loop_statement(depth),
+            13 if depth < DEEPEST => self.labelled_block(depth),
+            14 => self.jump(),
+            15 => self.local_array(),
+            16 => self.count(),
+            17 => self.own_place(),
+            18 => self.call(),
+            19 if self.risks > 0 && !self.in_function => self.risk(),
+            20 if self.random.one_in(3) && !self.in_function => self.print(),
+            20..=23 if self.grid && uniform && !self.in_function => self.together(),
+            _ => self.assign(),
+        }
+    }
+
+    fn declare_variable(&mut self) {
+        let ty = self.random.ty();
+        let uniform = self.flow == Flow::Uniform && self.random.one_in(3);
+        let value = self.expr(ty, 2, uniform);
+        let local = self.b.variable(format!("l{}", self.spans), value);
+        if let Some(scope) = self.variables.last_mut() {
+            scope.push(Variable { local, ty, uniform });
+        }
+    }
+
+    /// A uniform variable stays so.
+    fn assign(&mut self) {
+        let flow = self.flow;
+        let open: Vec<Variable> =
+            self.variables.iter().flatten().filter(|v| !v.uniform || flow == Flow::Uniform).copied().collect();
+        if open.is_empty() {
+            return self.declare_variable();
+        }
+        let to = self.random.pick(&open);
+        let value = self.expr(to.ty, 3, to.uniform);
+        self.b.write(to.local, value);
+    }
+
+    /// How a nested block goes, and whether its condition or bounds have to be uniform for that.
+    fn nested_flow(&mut self) -> Flow {
+        if self.flow == Flow::Uniform && self.random.one_in(2) { Flow::Uniform } else { Flow::Varying }
+    }
+
+    fn if_statement(&mut self, depth: usize) {
+        let flow = self.nested_flow();
+        let cond = self.expr(BOOL, 2, flow == Flow::Uniform);
+        let then = self.scope(flow, |g| g.statements(depth + 1));
+        let has_else = self.random.one_in(2);
+        let other = self.scope(flow, |g| {
+            if has_else {
+                g.statements(depth + 1)
+            }
+        });
+        self.mark();
+        self.b.if_(cond, then, other);
+    }
+
+    /// A range of at most a few turns, sometimes at the edge of its type.
+    fn range(&mut self, scalar: Scalar, uniform: bool) -> Range {
+        let constant = |g: &mut Self, value: i128| {
+            let value = Value::from_integer(scalar, value).unwrap_or(Value::zero(scalar));
+            g.b.constant(value)
+        };
+        let down = self.random.one_in(4) && scalar.is_signed();
+        let by = self.random.between(1, 3) as i128;
+        let inclusive = self.random.one_in(3);
+        let (low, high) = if scalar.is_signed() {
+            (-(1i128 << (scalar.bits() - 1)), (1i128 << (scalar.bits() - 1)) - 1)
+        } else {
+            (0, (1i128 << scalar.bits()) - 1)
+        };
+        let step = constant(self, if down { -by } else { by });
+        let (start, end) = match self.random.below(4) {
+            0 => {
+                let turns = self.random.below(5) as i128;
+                let (start, end) = if down { (low + turns, low) } else { (high - turns, high) };
+                (constant(self, start), constant(self, end))
+            }
+            1 => {
+                let (a, b) = (self.random.below(6) as i128, self.random.below(6) as i128);
+                (constant(self, a), constant(self, b))
+            }
+            _ => (self.few(scalar, uniform), self.few(scalar, uniform)),
+        };
+        Range { start, end, step, inclusive }
+    }
+
+    /// From 0 to 7.
+    fn few(&mut self, scalar: Scalar, uniform: bool) -> ExprId {
+        let any = self.expr(Ty::Scalar(scalar), 1, uniform);
+        let mask = self.b.constant(Value::of(7u8).to_type(scalar));
+        self.b.binary(BinOp::And, any, mask)
+    }
+
+    fn for_statement(&mut self, depth: usize) {
+        let flow = self.nested_flow();
+        let scalar = self.random.integer();
+        let range = self.range(scalar, flow == Flow::Uniform);
+        let (label, local) = (self.b.label(), self.b.local(format!("i{}", self.spans), Ty::Scalar(scalar)));
+        self.targets.push(Target { label, is_loop: true, flow });
+        let body = self.scope(flow, |g| {
+            let i = g.b.read(local);
+            g.remember(i, flow == Flow::Uniform);
+            g.statements(depth + 1);
+        });
+        self.targets.pop();
+        let unroll = self.random.pick(&[Unroll::Auto, Unroll::Auto, Unroll::Full, Unroll::By(2), Unroll::Never]);
+        self.mark();
+        self.b.for_(label, local, range, unroll, body);
+    }
+
+    /// `loop` with a turn counter, so that it ends.
+    fn loop_statement(&mut self, depth: usize) {
+        let flow = self.nested_flow();
+        let uniform = flow == Flow::Uniform;
+        let limit = self.few(Scalar::I32, uniform);
+        let zero = self.b.i32(0);
+        let turns = self.b.variable(format!("n{}", self.spans), zero);
+        let label = self.b.label();
+        self.targets.push(Target { label, is_loop: true, flow });
+        let body = self.scope(flow, |g| {
+            let turn = g.b.read(turns);
+            let over = g.b.binary(BinOp::Ge, turn, limit);
+            g.b.if_then(over, |b| b.break_(label));
+            let one = g.b.i32(1);
+            let next = g.b.binary(BinOp::Add, turn, one);
+            g.b.write(turns, next);
+            g.remember(turn, uniform);
+            g.statements(depth + 1);
+        });
+        self.targets.pop();
+        self.mark();
+        self.b.loop_(label, Unroll::Auto, body);
+    }
+
+    fn labelled_block(&mut self, depth: usize) {
+        let flow = self.nested_flow();
+        let label = self.b.label();
+        self.targets.push(Target { label, is_loop: false, flow });
+        let body = self.scope(flow, |g| g.statements(depth + 1));
+        self.targets.pop();
+        self.mark();
+        self.b.block(label, body);
+    }
+
+    /// A `break`, `continue` or `return` under a condition. In varying flow it stays within it, as the threads have to
+    /// meet again.
+    fn jump(&mut self) {
+        let uniform = self.flow == Flow::Uniform;
+        let cond = self.expr(BOOL, 2, uniform);
+        let targets: Vec<Target> =
+            self.targets.iter().filter(|t| uniform || t.flow == Flow::Varying).copied().collect();
+        let leaves = self.in_function || uniform || !self.grid;
+        if targets.is_empty() || leaves && self.random.one_in(5) {
+            if !leaves {
+                return;
+            }
+            let block = self.scope(self.flow, |g| if g.in_function { g.finish_function() } else { g.b.return_(&[]) });
+            return self.b.if_(cond, block, vec![]);
+        }
+        let target = self.random.pick(&targets);
+        let goes_on = target.is_loop && self.random.one_in(2);
+        let block = self.b.in_block(|b| if goes_on { b.continue_(target.label) } else { b.break_(target.label) });
+        self.b.if_(cond, block, vec![]);
+    }
+
+    /// A thread's own array, first filled, then written here and there.
+    fn local_array(&mut self) {
+        let layout = if self.random.one_in(4) { self.layout() } else { Layout::plain(self.random.ty()) };
+        let rank = self.random.between(1, 2);
+        let shape: Vec<u32> = (0..rank).map(|_| self.random.between(1, 5) as u32).collect();
+        let extents = shape.iter().map(|&n| Extent::Known(n)).collect();
+        let memory = self.b.memory(format!("a{}", self.spans), Space::Local, layout.clone(), extents);
+        self.b.declare(memory);
+        self.fill(memory, &layout, &shape, vec![]);
+        let array = Readable { memory, layout, shape: shape.into_iter().map(Some).collect(), own: true };
+        for _ in 0..self.random.below(3) {
+            let indices = self.indices(&array, 2, false);
+            self.store_some_leaf(&array.layout, memory, indices);
+        }
+        if let Some(scope) = self.readable.last_mut() {
+            scope.push(array);
+        }
+    }
+
+    fn fill(&mut self, memory: MemId, layout: &Layout, shape: &[u32], indices: Vec<ExprId>) {
+        let Some((&extent, rest)) = shape.split_first() else {
+            for (leaf, ty) in layout.leaves.iter().map(|l| l.ty).enumerate() {
+                let value = self.expr(ty, 1, false);
+                let place = Place { memory, indices: indices.clone(), leaf: leaf as u32, component: None };
+                self.b.store_place(place, value, Hint::None);
+            }
+            return;
+        };
+        let (label, local) = (self.b.label(), self.b.local(format!("i{}", self.spans), I32));
+        let (start, end, step) = (self.b.i32(0), self.b.i32(extent as i32), self.b.i32(1));
+        let body = self.scope(self.flow, |g| {
+            let i = g.b.read(local);
+            let indices = indices.into_iter().chain([i]).collect();
+            g.fill(memory, layout, rest, indices);
+        });
+        self.b.for_(label, local, Range { start, end, step, inclusive: false }, Unroll::Auto, body);
+    }
+
+    /// Stores one leaf of an element, or one component of it.
+    fn store_some_leaf(&mut self, layout: &Layout, memory: MemId, indices: Vec<ExprId>) {
+        let leaf = self.random.below(layout.leaves.len());
+        let ty = layout.leaves[leaf].ty;
+        let component = match ty {
+            Ty::Vector(_, n) if self.random.one_in(2) => Some(self.random.below(n as usize) as u8),
+            _ => None,
+        };
+        let ty = if component.is_some() { Ty::Scalar(ty.scalar()) } else { ty };
+        let value = self.expr(ty, 2, false);
+        let hint = self.random.pick(&[Hint::None, Hint::None, Hint::Cached, Hint::Streaming]);
+        self.b.store_place(Place { memory, indices, leaf: leaf as u32, component }, value, hint);
+    }
+
+    fn write_own(&mut self, own: &Own, leaf: usize) {
+        self.mark();
+        let value = self.expr(own.layout.leaves[leaf].ty, 3, false);
+        let place = Place { memory: own.memory, indices: self.place.clone(), leaf: leaf as u32, component: None };
+        self.b.store_place(place, value, Hint::None);
+    }
+
+    /// Reads or writes the thread's place in an array, or does an atomic there that no other thread disturbs.
+    fn own_place(&mut self) {
+        if self.own.is_empty() {
+            return self.assign();
+        }
+        let own = self.own[self.random.below(self.own.len())].clone();
+        let leaf = self.random.below(own.layout.leaves.len());
+        let ty = own.layout.leaves[leaf].ty;
+        if own.access == Access::Out {
+            return self.write_own(&own, leaf);
+        }
+        let place = Place { memory: own.memory, indices: self.place.clone(), leaf: leaf as u32, component: None };
+        match (ty, self.random.below(3)) {
+            (_, 0) => {
+                let value = self.b.load_place(place, Hint::None);
+                self.remember(value, false);
+            }
+            (Ty::Scalar(s), 1) => {
+                let value = self.expr(ty, 2, false);
+                let op = match self.random.below(4) {
+                    0 => AtomicOp::Exchange,
+                    _ if s == Scalar::Bool => AtomicOp::Exchange,
+                    1 if s.is_int() => self.random.pick(&[AtomicOp::And, AtomicOp::Or, AtomicOp::Xor]),
+                    2 if s.is_int() => AtomicOp::CompareExchange,
+                    _ => self.random.pick(&[AtomicOp::Add, AtomicOp::Sub, AtomicOp::Min, AtomicOp::Max]),
+                };
+                let compare = (op == AtomicOp::CompareExchange).then(|| self.expr(ty, 1, false));
+                let old = self.b.atomic(op, place, value, compare);
+                self.remember(old, false);
+            }
+            _ => self.store_some_leaf(&own.layout, own.memory, self.place.clone()),
+        }
+    }
+
+    /// Counts in a place that all threads share; the order does not matter, as each array knows one kind of operation.
+    fn count(&mut self) {
+        if self.counters.is_empty() {
+            return self.assign();
+        }
+        let (memory, scalar, extent, family) = self.counters[self.random.below(self.counters.len())];
+        let value = self.expr(Ty::Scalar(scalar), 2, false);
+        let array =
+            Readable { memory, layout: Layout::plain(Ty::Scalar(scalar)), shape: vec![Some(extent)], own: false };
+        let indices = self.indices(&array, 2, false);
+        let op = self.commutative(family);
+        self.b.atomic_quiet(op, Place { memory, indices, leaf: 0, component: None }, value, None);
+    }
+
+    fn commutative(&mut self, family: usize) -> AtomicOp {
+        match family {
+            0 => self.random.pick(&[AtomicOp::Add, AtomicOp::Sub]),
+            1 => AtomicOp::Min,
+            2 => AtomicOp::Max,
+            3 => AtomicOp::And,
+            4 => AtomicOp::Or,
+            _ => AtomicOp::Xor,
+        }
+    }
+
+    fn call(&mut self) {
+        if self.callees.is_empty() {
+            return self.assign();
+        }
+        let callee = self.callees[self.random.below(self.callees.len())].clone();
+        let memories = match &callee.array {
+            None => vec![],
+            Some(layout) => {
+                // An array of one axis with the same elements.
+                let fits = |a: &&Readable| a.layout == *layout && a.shape.len() == 1;
+                match self.readable.iter().flatten().find(fits) {
+                    Some(array) => vec![array.memory],
+                    None => return self.local_array_for(&callee),
+                }
+            }
+        };
+        let args: Vec<ExprId> = callee.params.iter().map(|&ty| self.expr(ty, 2, false)).collect();
+        for result in self.b.call(callee.id, &callee.results, &args, &memories) {
+            self.remember(result, false);
+        }
+    }
+
+    fn local_array_for(&mut self, callee: &super::Callee) {
+        let Some(layout) = callee.array.clone() else { return };
+        let memory = self.b.memory(format!("a{}", self.spans), Space::Local, layout.clone(), vec![Extent::Known(3)]);
+        self.b.declare(memory);
+        self.fill(memory, &layout, &[3], vec![]);
+        if let Some(scope) = self.readable.last_mut() {
+            scope.push(Readable { memory, layout, shape: vec![Some(3)], own: true });
+        }
+    }
+
+    fn print(&mut self) {
+        let ty = Ty::Scalar(self.random.scalar());
+        let value = self.expr(ty, 2, false);
+        let spec = match ty.scalar() {
+            Scalar::Bool => ["", "<7"],
+            s if s.is_float() => ["", "+09.3"],
+            _ => ["", "#>8x"],
+        };
+        let spec = self.random.pick(&spec).to_string();
+        self.b.print(vec![Part::Text(format!("{}: ", self.spans)), Part::Value(value, spec)]);
+    }
+
+    /// A place that may fault: the one of the program.
+    fn risk(&mut self) {
+        self.risks -= 1;
+        match self.random.below(4) {
+            0 => {
+                let Some(array) = self.any_readable() else { return };
+                let indices: Vec<ExprId> = array.shape.iter().map(|_| self.expr(I32, 2, false)).collect();
+                let ty = array.layout.leaves[0].ty;
+                self.mark();
+                let place = Place { memory: array.memory, indices, leaf: 0, component: None };
+                let value = self.b.load_place(place, Hint::None);
+                self.use_up(value, ty);
+            }
+            1 => {
+                let ty = Ty::Scalar(self.random.integer());
+                let (left, right) = (self.expr(ty, 2, false), self.expr(ty, 2, false));
+                self.mark();
+                let op = self.random.pick(&[BinOp::Div, BinOp::Rem]);
+                let value = self.b.binary(op, left, right);
+                self.use_up(value, ty);
+            }
+            2 => {
+                let cond = self.expr(BOOL, 3, false);
+                let shown = self.expr(I32, 1, false);
+                self.mark();
+                self.b.assert(cond, vec![Part::Text("not so: ".into()), Part::Value(shown, String::new())]);
+            }
+            _ => {
+                let (start, end, step) =
+                    (self.few(Scalar::I32, false), self.few(Scalar::I32, false), self.few(Scalar::I32, false));
+                let (label, local) = (self.b.label(), self.b.local("z", I32));
+                let body = self.scope(Flow::Varying, |_| ());
+                self.mark();
+                self.b.for_(label, local, Range { start, end, step, inclusive: false }, Unroll::Never, body);
+            }
+        }
+    }
+
+    /// Writes the value where it is seen, so that its fault is not for nothing.
+    fn use_up(&mut self, value: ExprId, ty: Ty) {
+        let local = self.b.variable("risk", value);
+        if let Some(scope) = self.variables.last_mut() {
+            scope.push(Variable { local, ty, uniform: false });
+        }
+        let zero = self.constant(ty);
+        let same = self.b.binary(BinOp::Eq, value, zero);
+        let same = match ty {
+            Ty::Scalar(_) => same,
+            Ty::Vector(..) => self.b.extract(same, 0),
+        };
+        let (any, message) = (self.b.unary(clk_lang::lang::ops::UnaryOp::Not, same), vec![Part::Text("never".into())]);
+        let always = self.b.binary(BinOp::Or, same, any);
+        self.b.assert(always, message);
+    }
+
+    /// What the threads of a block do together.
+    fn together(&mut self) {
+        match self.random.below(6) {
+            0 | 1 => self.exchange(),
+            2 => self.vote(),
+            3 => self.shared_counter(),
+            4 => self.shared_scalar(),
+            _ => self.warp_operation(),
+        }
+    }
+
+    fn barrier(&mut self) {
+        self.mark();
+        self.b.barrier(BarrierKind::Block, None);
+    }
+
+    /// The thread's number in its block: its index into arrays of the block's size.
+    fn flat(&mut self) -> ExprId {
+        let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| self.b.id(Id3::Thread, axis));
+        let (nx, ny) = (self.b.id(Id3::BlockDim, Axis::X), self.b.id(Id3::BlockDim, Axis::Y));
+        let z = self.b.binary(BinOp::Mul, z, ny);
+        let zy = self.b.binary(BinOp::Add, z, y);
+        let row = self.b.binary(BinOp::Mul, zy, nx);
+        self.b.binary(BinOp::Add, row, x)
+    }
+
+    fn block_size(&mut self) -> Extent {
+        if self.random.one_in(2) {
+            return Extent::Known(self.block);
+        }
+        let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| self.b.id(Id3::BlockDim, axis));
+        let xy = self.b.detached(ExprKind::Binary { op: BinOp::Mul, left: x, right: y }, I32);
+        Extent::Dynamic(self.b.detached(ExprKind::Binary { op: BinOp::Mul, left: xy, right: z }, I32))
+    }
+
+    /// Every thread writes its place of a shared array, and behind the barrier reads another one.
+    fn exchange(&mut self) {
+        let layout = self.layout();
+        let extent = self.block_size();
+        let memory = self.b.memory(format!("s{}", self.spans), Space::Shared, layout.clone(), vec![extent]);
+        let flat = self.flat();
+        for (leaf, ty) in layout.leaves.iter().map(|l| l.ty).enumerate() {
+            let value = self.expr(ty, 2, false);
+            let place = Place { memory, indices: vec![flat], leaf: leaf as u32, component: None };
+            self.b.store_place(place, value, Hint::None);
+        }
+        self.barrier();
+        let array = Readable { memory, layout, shape: vec![Some(self.block)], own: false };
+        for _ in 0..self.random.between(1, 3) {
+            let indices = self.indices(&array, 2, false);
+            let leaf = self.random.below(array.layout.leaves.len()) as u32;
+            let value = self.b.load_place(Place { memory, indices, leaf, component: None }, Hint::None);
+            self.remember(value, false);
+        }
+        self.barrier();
+    }
+
+    fn vote(&mut self) {
+        let cond = self.expr(BOOL, 2, false);
+        let kind = self.random.pick(&[BarrierKind::BlockAny, BarrierKind::BlockAll, BarrierKind::BlockCount]);
+        self.mark();
+        if let Some(result) = self.b.barrier(kind, Some(cond)) {
+            self.remember(result, true);
+        }
+    }
+
+    fn shared_counter(&mut self) {
+        let scalar = self.random.integer();
+        let layout = Layout::plain(Ty::Scalar(scalar));
+        let extent = self.random.between(1, 4) as u32;
+        let memory =
+            self.b.memory(format!("s{}", self.spans), Space::Shared, layout.clone(), vec![Extent::Known(extent)]);
+        let (flat, zero) = (self.flat(), self.b.i32(0));
+        let first = self.b.binary(BinOp::Eq, flat, zero);
+        self.mark();
+        let block = self.scope(Flow::Varying, |g| g.fill(memory, &layout, &[extent], vec![]));
+        self.b.if_(first, block, vec![]);
+        self.barrier();
+        let array = Readable { memory, layout, shape: vec![Some(extent)], own: false };
+        let family = self.random.below(6);
+        let indices = self.indices(&array, 2, false);
+        let value = self.expr(Ty::Scalar(scalar), 2, false);
+        let op = self.commutative(family);
+        self.mark();
+        self.b.atomic_quiet(op, Place { memory, indices, leaf: 0, component: None }, value, None);
+        self.barrier();
+        let indices = self.indices(&array, 2, false);
+        let result = self.b.load(memory, &indices);
+        self.remember(result, false);
+        self.barrier();
+    }
+
+    /// One thread writes a shared scalar, all read it.
+    fn shared_scalar(&mut self) {
+        let ty = self.random.ty();
+        let memory = self.b.memory(format!("s{}", self.spans), Space::Shared, Layout::plain(ty), vec![]);
+        let flat = self.flat();
+        let who = self.random.below(self.block as usize) as i32;
+        let who = self.b.i32(who);
+        let chosen = self.b.binary(BinOp::Eq, flat, who);
+        self.mark();
+        let block = self.scope(Flow::Varying, |g| {
+            let value = g.expr(ty, 2, false);
+            g.b.store(memory, &[], value);
+        });
+        self.b.if_(chosen, block, vec![]);
+        self.barrier();
+        let value = self.b.load(memory, &[]);
+        self.remember(value, true);
+        self.barrier();
+    }
+
+    fn warp_operation(&mut self) {
+        use WarpOp::*;
+        if self.random.one_in(6) {
+            self.mark();
+            self.b.fence(Scope::Block);
+            self.b.barrier(BarrierKind::Warp, None);
+        }
+        let op = self.random.pick(&[
+            Shuffle,
+            ShuffleUp,
+            ShuffleDown,
+            ShuffleXor,
+            Ballot,
+            Any,
+            All,
+            ReduceAdd,
+            ReduceMin,
+            ReduceMax,
+            ReduceAnd,
+            ReduceOr,
+            ReduceXor,
+        ]);
+        let ty = match op {
+            Shuffle | ShuffleUp | ShuffleDown | ShuffleXor => self.random.ty(),
+            Ballot | Any | All => BOOL,
+            ReduceAdd | ReduceMin | ReduceMax => Ty::Scalar(self.random.number()),
+            ReduceAnd | ReduceOr | ReduceXor => Ty::Scalar(self.random.integer()),
+        };
+        let value = self.expr(ty, 2, false);
+        let lane = typing::warp_has_lane(op).then(|| {
+            let ty = self.random.pick(&[I32, U32]);
+            let any = self.expr(ty, 2, false);
+            if ty == I32 && self.random.one_in(3) {
+                return any;
+            }
+            let mask = self.b.constant(Value::of(31u8).to_type(ty.scalar()));
+            self.b.binary(BinOp::And, any, mask)
+        });
+        self.mark();
+        let result = self.b.warp(op, value, lane);
+        self.remember(result, false);
+    }
+
+    /// Every thread writes its place of an array in global memory, and behind a grid barrier reads another one.
+    fn exchange_through_grid(&mut self) {
+        let Some(own) = self.own.iter().find(|own| own.access == Access::InOut).cloned() else { return };
+        self.write_own(&own, 0);
+        self.mark();
+        self.b.barrier(BarrierKind::Grid, None);
+        let shape = self.place.iter().map(|_| None).collect();
+        let array = Readable { memory: own.memory, layout: own.layout.clone(), shape, own: false };
+        for _ in 0..2 {
+            let indices = self.indices(&array, 2, false);
+            let value = self.b.load_place(Place { memory: own.memory, indices, leaf: 0, component: None }, Hint::None);
+            self.remember(value, false);
+        }
+        self.mark();
+        self.b.barrier(BarrierKind::Grid, None);
+    }
+}

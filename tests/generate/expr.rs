@@ -1,0 +1,376 @@
+//! Random expressions.
+
+use clk_lang::ir::def::*;
+use clk_lang::ir::typing;
+use clk_lang::lang::ops::{MathFn, UnaryOp};
+use clk_lang::lang::scalar::{Scalar, Value, dynamic};
+
+use super::{Generator, Readable};
+
+const ARITHMETIC: [BinOp; 3] = [BinOp::Add, BinOp::Sub, BinOp::Mul];
+const COMPARISONS: [BinOp; 6] = [BinOp::Eq, BinOp::Ne, BinOp::Lt, BinOp::Le, BinOp::Gt, BinOp::Ge];
+const BITWISE: [BinOp; 3] = [BinOp::And, BinOp::Or, BinOp::Xor];
+const SHIFTS: [BinOp; 2] = [BinOp::Shl, BinOp::Shr];
+
+const NUMBER_FUNCTIONS: [MathFn; 5] = [MathFn::Min, MathFn::Max, MathFn::Abs, MathFn::Clamp, MathFn::Sign];
+const INTEGER_FUNCTIONS: [MathFn; 11] = [
+    MathFn::Popcount,
+    MathFn::Clz,
+    MathFn::Ctz,
+    MathFn::ReverseBits,
+    MathFn::MulHi,
+    MathFn::WrappingAdd,
+    MathFn::WrappingSub,
+    MathFn::WrappingMul,
+    MathFn::WrappingNeg,
+    MathFn::SaturatingAdd,
+    MathFn::SaturatingSub,
+];
+const FLOAT_FUNCTIONS: [MathFn; 37] = [
+    MathFn::Sqrt,
+    MathFn::Fma,
+    MathFn::Floor,
+    MathFn::Ceil,
+    MathFn::Round,
+    MathFn::Trunc,
+    MathFn::Fract,
+    MathFn::Copysign,
+    MathFn::Rsqrt,
+    MathFn::Cbrt,
+    MathFn::Exp,
+    MathFn::Exp2,
+    MathFn::Exp10,
+    MathFn::Expm1,
+    MathFn::Log,
+    MathFn::Log2,
+    MathFn::Log10,
+    MathFn::Log1p,
+    MathFn::Sin,
+    MathFn::Cos,
+    MathFn::Tan,
+    MathFn::Asin,
+    MathFn::Acos,
+    MathFn::Atan,
+    MathFn::Atan2,
+    MathFn::Sinh,
+    MathFn::Cosh,
+    MathFn::Tanh,
+    MathFn::Asinh,
+    MathFn::Acosh,
+    MathFn::Atanh,
+    MathFn::Hypot,
+    MathFn::Pow,
+    MathFn::Erf,
+    MathFn::Erfc,
+    MathFn::Lgamma,
+    MathFn::Tgamma,
+];
+
+impl Generator {
+    pub(super) fn constant(&mut self, ty: Ty) -> ExprId {
+        let value = self.random.value(ty.scalar());
+        let scalar = self.b.constant(value);
+        match ty {
+            Ty::Scalar(_) => scalar,
+            Ty::Vector(s, n) => {
+                let mut lanes = vec![scalar];
+                while lanes.len() < n as usize {
+                    let value = self.random.value(s);
+                    lanes.push(self.b.constant(value));
+                }
+                self.b.compose(&lanes)
+            }
+        }
+    }
+
+    /// An expression of a type; `uniform` asks for one that is the same for all threads of a block.
+    pub(super) fn expr(&mut self, ty: Ty, depth: usize, uniform: bool) -> ExprId {
+        self.mark();
+        if depth == 0 || self.random.one_in(3) {
+            return self.leaf(ty, uniform);
+        }
+        match self.random.below(12) {
+            0 | 1 => self.leaf(ty, uniform),
+            2 => {
+                let cond = self.condition(ty, depth - 1, uniform);
+                let (then, other) = (self.expr(ty, depth - 1, uniform), self.expr(ty, depth - 1, uniform));
+                self.b.select(cond, then, other)
+            }
+            3 => {
+                let from = ty.with_scalar(self.random.scalar());
+                let from = if let Ty::Vector(Scalar::Bool, n) = from { Ty::Vector(Scalar::I32, n) } else { from };
+                let value = self.expr(from, depth - 1, uniform);
+                self.b.convert(value, ty.scalar())
+            }
+            4 => self.bitcast(ty, depth - 1, uniform),
+            5 | 6 => self.load(ty, depth - 1, uniform),
+            7 => match ty {
+                Ty::Vector(s, n) => {
+                    let lanes: Vec<ExprId> = (0..n).map(|_| self.expr(Ty::Scalar(s), depth - 1, uniform)).collect();
+                    self.b.compose(&lanes)
+                }
+                Ty::Scalar(Scalar::Bool) => self.operation(ty, depth, uniform),
+                Ty::Scalar(s) => {
+                    let lanes = self.random.between(2, 4) as u8;
+                    let vector = self.expr(Ty::Vector(s, lanes), depth - 1, uniform);
+                    let lane = self.random.below(lanes as usize) as u8;
+                    self.b.extract(vector, lane)
+                }
+            },
+            _ => self.operation(ty, depth, uniform),
+        }
+    }
+
+    /// For a selection of this type: a bool, or one per lane.
+    fn condition(&mut self, ty: Ty, depth: usize, uniform: bool) -> ExprId {
+        match ty {
+            Ty::Vector(s, n) if self.random.one_in(2) && s != Scalar::Bool => {
+                let of = Ty::Vector(self.random.number(), n);
+                self.compare(of, depth, uniform)
+            }
+            _ => self.expr(Ty::Scalar(Scalar::Bool), depth, uniform),
+        }
+    }
+
+    fn compare(&mut self, of: Ty, depth: usize, uniform: bool) -> ExprId {
+        let (left, right) = (self.expr(of, depth, uniform), self.expr(of, depth, uniform));
+        let operators = if of.scalar() == Scalar::Bool { &COMPARISONS[..2] } else { &COMPARISONS[..] };
+        let op = self.random.pick(operators);
+        self.b.binary(op, left, right)
+    }
+
+    fn operation(&mut self, ty: Ty, depth: usize, uniform: bool) -> ExprId {
+        let s = ty.scalar();
+        let depth = depth - 1;
+        if s == Scalar::Bool {
+            return self.bool_operation(ty, depth, uniform);
+        }
+        let x = self.expr(ty, depth, uniform);
+        if s.is_int() {
+            match self.random.below(8) {
+                0 => self.b.unary(if self.random.one_in(2) { UnaryOp::Neg } else { UnaryOp::Not }, x),
+                1 => {
+                    let amount = ty.with_scalar(self.random.integer());
+                    let amount = self.expr(amount, depth, uniform);
+                    let op = self.random.pick(&SHIFTS);
+                    self.b.binary(op, x, amount)
+                }
+                2 => self.divide(ty, x, depth, uniform),
+                3 => self.function_of(&INTEGER_FUNCTIONS, ty, x, depth, uniform),
+                4 => self.function_of(&NUMBER_FUNCTIONS, ty, x, depth, uniform),
+                _ => {
+                    let y = self.expr(ty, depth, uniform);
+                    let op = match self.random.below(10) {
+                        0..=5 => self.random.pick(&ARITHMETIC),
+                        9 => BinOp::Pow,
+                        _ => self.random.pick(&BITWISE),
+                    };
+                    self.b.binary(op, x, y)
+                }
+            }
+        } else {
+            match self.random.below(6) {
+                0 => self.b.unary(UnaryOp::Neg, x),
+                1 => self.function_of(&FLOAT_FUNCTIONS, ty, x, depth, uniform),
+                2 => self.function_of(&NUMBER_FUNCTIONS, ty, x, depth, uniform),
+                _ => {
+                    let y = self.expr(ty, depth, uniform);
+                    let op = match self.random.below(8) {
+                        6 => BinOp::Div,
+                        7 => self.random.pick(&[BinOp::Rem, BinOp::Pow]),
+                        _ => self.random.pick(&ARITHMETIC),
+                    };
+                    self.b.binary(op, x, y)
+                }
+            }
+        }
+    }
+
+    fn bool_operation(&mut self, ty: Ty, depth: usize, uniform: bool) -> ExprId {
+        match self.random.below(8) {
+            0 => {
+                let x = self.expr(ty, depth, uniform);
+                self.b.unary(UnaryOp::Not, x)
+            }
+            1 | 2 => {
+                let (x, y) = (self.expr(ty, depth, uniform), self.expr(ty, depth, uniform));
+                let op = self.random.pick(&BITWISE);
+                self.b.binary(op, x, y)
+            }
+            3 => {
+                let of = ty.with_scalar(self.random.float());
+                let x = self.expr(of, depth, uniform);
+                let function = self.random.pick(&[MathFn::IsNan, MathFn::IsInf, MathFn::IsFinite]);
+                self.b.math(function, &[x])
+            }
+            _ => {
+                let of = match ty {
+                    Ty::Scalar(_) => Ty::Scalar(self.random.scalar()),
+                    Ty::Vector(_, n) => Ty::Vector(self.random.number(), n),
+                };
+                self.compare(of, depth, uniform)
+            }
+        }
+    }
+
+    /// Division by what is odd.
+    fn divide(&mut self, ty: Ty, x: ExprId, depth: usize, uniform: bool) -> ExprId {
+        let y = self.expr(ty, depth, uniform);
+        let one = self.all(Value::one(ty.scalar()), ty);
+        let odd = self.b.binary(BinOp::Or, y, one);
+        let op = self.random.pick(&[BinOp::Div, BinOp::Rem]);
+        self.b.binary(op, x, odd)
+    }
+
+    /// A constant, in every lane.
+    pub(super) fn all(&mut self, value: Value, ty: Ty) -> ExprId {
+        let scalar = self.b.constant(value);
+        if let Ty::Vector(_, n) = ty { self.b.splat(scalar, n) } else { scalar }
+    }
+
+    fn function_of(&mut self, functions: &[MathFn], ty: Ty, x: ExprId, depth: usize, uniform: bool) -> ExprId {
+        let function = self.random.pick(functions);
+        let mut args = vec![x];
+        while args.len() < dynamic::arity(function) {
+            let arg = self.expr(ty, depth, uniform);
+            // The sign of a NaN is none's business.
+            args.push(if function == MathFn::Copysign { self.no_nan(arg) } else { arg });
+        }
+        self.b.math(function, &args)
+    }
+
+    /// The value, or a constant where it is NaN.
+    fn no_nan(&mut self, value: ExprId) -> ExprId {
+        let ty = self.b.ty(value);
+        let nan = self.b.math(MathFn::IsNan, &[value]);
+        let other = self.all(Value::one(ty.scalar()), ty);
+        self.b.select(nan, other, value)
+    }
+
+    fn bitcast(&mut self, ty: Ty, depth: usize, uniform: bool) -> ExprId {
+        let same_size: Vec<Scalar> =
+            Scalar::ALL.into_iter().filter(|s| s.size() == ty.scalar().size() && s.is_num()).collect();
+        if ty.scalar() == Scalar::Bool {
+            return self.leaf(ty, uniform);
+        }
+        let from = ty.with_scalar(self.random.pick(&same_size));
+        let value = self.expr(from, depth, uniform);
+        let value = if from.scalar().is_float() { self.no_nan(value) } else { value };
+        self.b.bitcast(value, ty.scalar())
+    }
+
+    /// Something that is there already.
+    fn leaf(&mut self, ty: Ty, uniform: bool) -> ExprId {
+        let known: Vec<ExprId> =
+            self.known.iter().flatten().filter(|k| k.uniform || !uniform).map(|k| k.expr).collect();
+        let known: Vec<ExprId> = known.into_iter().filter(|&e| self.b.ty(e) == ty).collect();
+        let variables = self.variables.iter().flatten().filter(|v| v.ty == ty && (v.uniform || !uniform));
+        let variables: Vec<LocalId> = variables.map(|v| v.local).collect();
+        match self.random.below(8) {
+            0..=2 if !known.is_empty() => self.random.pick(&known),
+            3..=5 if !variables.is_empty() => {
+                let local = self.random.pick(&variables);
+                self.b.read(local)
+            }
+            6 | 7 if ty == typing::I32 => self.index_leaf(uniform),
+            _ => self.constant(ty),
+        }
+    }
+
+    /// An `i32` that the launch gives.
+    fn index_leaf(&mut self, uniform: bool) -> ExprId {
+        let axis = self.random.pick(&[Axis::X, Axis::X, Axis::Y, Axis::Z]);
+        let choice = self.random.below(8);
+        if self.in_function || choice == 0 {
+            if let Some(array) = self.any_readable() {
+                let axis = self.random.below(array.shape.len()) as u8;
+                return self.b.extent(array.memory, axis);
+            }
+            return self.constant(typing::I32);
+        }
+        if !self.grid {
+            return match uniform {
+                true => self.constant(typing::I32),
+                false => {
+                    let place = self.place.clone();
+                    self.random.pick(&place)
+                }
+            };
+        }
+        if uniform {
+            let id = self.random.pick(&[Id3::Block, Id3::BlockDim, Id3::GridDim]);
+            return self.b.id(id, axis);
+        }
+        match choice {
+            1 => self.b.lane_idx(),
+            2 => self.b.warp_idx(),
+            3 => self.b.id(Id3::Global, axis),
+            _ => self.b.id(Id3::Thread, axis),
+        }
+    }
+
+    pub(super) fn any_readable(&mut self) -> Option<Readable> {
+        let all: Vec<&Readable> = self.readable.iter().flatten().collect();
+        if all.is_empty() { None } else { Some(all[self.random.below(all.len())].clone()) }
+    }
+
+    /// A load of any place of an array that has values of this type, or else a leaf.
+    fn load(&mut self, ty: Ty, depth: usize, uniform: bool) -> ExprId {
+        let fits = |layout: &Layout| -> Vec<(u32, Option<u8>)> {
+            let mut fits = vec![];
+            for (i, leaf) in layout.leaves.iter().enumerate() {
+                if leaf.ty == ty {
+                    fits.push((i as u32, None));
+                } else if leaf.ty.lanes() > 1 && Ty::Scalar(leaf.ty.scalar()) == ty {
+                    fits.extend((0..leaf.ty.lanes()).map(|lane| (i as u32, Some(lane))));
+                }
+            }
+            fits
+        };
+        let candidates: Vec<(Readable, (u32, Option<u8>))> = self
+            .readable
+            .iter()
+            .flatten()
+            .filter(|array| !(uniform && array.own))
+            .flat_map(|array| fits(&array.layout).into_iter().map(|leaf| (array.clone(), leaf)))
+            .collect();
+        if candidates.is_empty() {
+            return self.leaf(ty, uniform);
+        }
+        let (array, (leaf, component)) = candidates[self.random.below(candidates.len())].clone();
+        let indices = self.indices(&array, depth, uniform);
+        let hint = self.random.pick(&[Hint::None, Hint::None, Hint::Cached, Hint::Streaming]);
+        self.b.load_place(Place { memory: array.memory, indices, leaf, component }, hint)
+    }
+
+    /// Indices that are in bounds.
+    pub(super) fn indices(&mut self, array: &Readable, depth: usize, uniform: bool) -> Vec<ExprId> {
+        let axes: Vec<(usize, Option<u32>)> = array.shape.iter().copied().enumerate().collect();
+        axes.into_iter().map(|(axis, extent)| self.index(array.memory, axis as u8, extent, depth, uniform)).collect()
+    }
+
+    fn index(&mut self, memory: MemId, axis: u8, extent: Option<u32>, depth: usize, uniform: bool) -> ExprId {
+        if let Some(extent) = extent
+            && self.random.one_in(3)
+        {
+            let at = self.random.below(extent as usize) as i32;
+            return self.b.i32(at);
+        }
+        // Without a sign, then modulo the extent.
+        let scalar = if extent.is_some() { self.random.integer() } else { Scalar::I32 };
+        let ty = Ty::Scalar(scalar);
+        let any = self.expr(ty, depth, uniform);
+        let positive = if scalar.is_signed() {
+            let most = Value::from_bits(scalar, (1u64 << (scalar.bits() - 1)) - 1);
+            let mask = self.b.constant(most);
+            self.b.binary(BinOp::And, any, mask)
+        } else {
+            any
+        };
+        let extent = match extent {
+            Some(n) => self.b.constant(Value::of(n).to_type(scalar)),
+            None => self.b.extent(memory, axis),
+        };
+        self.b.binary(BinOp::Rem, positive, extent)
+    }
+}

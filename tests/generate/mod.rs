@@ -1,0 +1,370 @@
+//! Random kernels in DeviceIR with their launches, from a seed.
+//!
+//! They are well typed, end, and mean one thing only: threads meet at barriers in uniform flow, share memory only by
+//! writing their own places before a barrier and reading any behind it, use atomics only where their order does not
+//! matter, and read only what was written. One place of some programs may fault.
+//!
+//! NaNs are one value to the language, so bits of floats are looked at only where they are none.
+
+mod body;
+mod expr;
+mod random;
+
+use clk_lang::base::arena::Arena;
+use clk_lang::base::source::{FileId, Span};
+use clk_lang::device::{Arg, Extents};
+use clk_lang::ir::build::{self, FunctionBuilder};
+use clk_lang::ir::def::*;
+use clk_lang::lang::scalar::{Scalar, Value};
+
+use random::Random;
+
+#[derive(Clone)]
+pub struct Program {
+    pub module: Module,
+    pub extents: Extents,
+    pub arguments: Vec<Argument>,
+}
+
+#[derive(Clone)]
+pub enum Argument {
+    Value(Vec<Value>),
+    Array { layout: Layout, shape: Vec<u32>, bytes: Vec<u8>, write: bool },
+}
+
+/// Arguments as a launch takes them, for as long as the bytes live.
+pub fn launch_arguments(arguments: &mut [Argument]) -> Vec<Arg<'_>> {
+    let launch = |argument| match argument {
+        &mut Argument::Value(ref values) => Arg::Value(values.clone()),
+        Argument::Array { shape, bytes, write: true, .. } => Arg::Write { bytes, shape: shape.clone() },
+        Argument::Array { shape, bytes, write: false, .. } => Arg::Read { bytes, shape: shape.clone() },
+    };
+    arguments.iter_mut().map(launch).collect()
+}
+
+/// How a program's threads go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    /// All threads of a block are here together.
+    Uniform,
+    Varying,
+}
+
+/// A value that can be used here.
+#[derive(Clone, Copy)]
+struct Known {
+    expr: ExprId,
+    uniform: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Variable {
+    local: LocalId,
+    ty: Ty,
+    uniform: bool,
+}
+
+/// An array that can be read at any place (and written, if it is the thread's own).
+#[derive(Clone)]
+struct Readable {
+    memory: MemId,
+    layout: Layout,
+    /// `None`: known at run time only.
+    shape: Vec<Option<u32>>,
+    own: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Target {
+    label: Label,
+    is_loop: bool,
+    flow: Flow,
+}
+
+/// An array with a place of its own for each thread: these are the indices.
+#[derive(Clone)]
+struct Own {
+    memory: MemId,
+    layout: Layout,
+    access: Access,
+}
+
+/// A function that can be called.
+#[derive(Clone)]
+struct Callee {
+    id: FunctionId,
+    params: Vec<Ty>,
+    results: Vec<Ty>,
+    array: Option<Layout>,
+}
+
+/// A program, or a function of it, in the making.
+struct Generator {
+    random: Random,
+    b: FunctionBuilder,
+    /// One per open block.
+    known: Vec<Vec<Known>>,
+    variables: Vec<Vec<Variable>>,
+    readable: Vec<Vec<Readable>>,
+    targets: Vec<Target>,
+    flow: Flow,
+    /// Statements that may still be made.
+    budget: usize,
+    /// Of `grid` form: barriers, shared memory and warp operations exist.
+    grid: bool,
+    /// Not a kernel's body.
+    in_function: bool,
+    results: Vec<Ty>,
+    block: u32,
+    /// The thread's indices into its own arrays.
+    place: Vec<ExprId>,
+    own: Vec<Own>,
+    counters: Vec<(MemId, Scalar, u32, usize)>,
+    callees: Vec<Callee>,
+    arguments: Vec<Argument>,
+    /// Places that may fault and are still to be made.
+    risks: usize,
+    spans: u32,
+}
+
+impl Generator {
+    fn new(random: Random, name: &str, spans: u32) -> Generator {
+        Generator {
+            random,
+            b: FunctionBuilder::new(name),
+            known: vec![vec![]],
+            variables: vec![vec![]],
+            readable: vec![vec![]],
+            targets: vec![],
+            flow: Flow::Varying,
+            budget: 0,
+            grid: false,
+            in_function: true,
+            results: vec![],
+            block: 1,
+            place: vec![],
+            own: vec![],
+            counters: vec![],
+            callees: vec![],
+            arguments: vec![],
+            risks: 0,
+            spans,
+        }
+    }
+
+    /// Gives what is made next a place of its own.
+    fn mark(&mut self) {
+        self.spans += 2;
+        self.b.set_span(Span::new(FileId(0), self.spans as usize, self.spans as usize + 1));
+    }
+
+    fn remember(&mut self, expr: ExprId, uniform: bool) {
+        if let Some(scope) = self.known.last_mut() {
+            scope.push(Known { expr, uniform });
+        }
+    }
+
+    /// What `fill` makes as a block; what it declares is forgotten.
+    fn scope(&mut self, flow: Flow, fill: impl FnOnce(&mut Self)) -> Block {
+        let outside = std::mem::replace(&mut self.flow, flow);
+        self.b.push_block();
+        self.known.push(vec![]);
+        self.variables.push(vec![]);
+        self.readable.push(vec![]);
+        fill(self);
+        self.readable.pop();
+        self.variables.pop();
+        self.known.pop();
+        self.flow = outside;
+        self.b.pop_block()
+    }
+}
+
+/// The program of a seed.
+pub fn program(seed: u64) -> Program {
+    let mut random = Random::new(seed);
+    let mut functions = Arena::new();
+    let mut callees = vec![];
+    let mut spans = 0;
+    while random.one_in(3) && callees.len() < 3 {
+        let mut g = Generator::new(random, &format!("f{}", callees.len()), spans);
+        g.callees = callees.clone();
+        let callee = g.function(&mut functions);
+        callees.push(callee);
+        (random, spans) = (g.random, g.spans);
+    }
+    let mut g = Generator::new(random, "k", spans);
+    g.callees = callees;
+    g.in_function = false;
+    let (form, extents) = g.geometry();
+    g.signature(extents);
+    g.risks = g.random.one_in(4).into();
+    g.budget = g.random.between(4, 28);
+    g.kernel_body();
+    let Generator { b, arguments, .. } = g;
+    Program { module: build::module(functions, b, form), extents, arguments }
+}
+
+impl Generator {
+    fn geometry(&mut self) -> (Form, Extents) {
+        if self.random.one_in(3) {
+            let rank = self.random.between(1, 3);
+            let mut extents = [1; 3];
+            let most = [70, 12, 6][rank - 1];
+            extents[..rank].fill_with(|| self.random.between(1, most) as u32);
+            if self.random.one_in(40) {
+                extents[0] = 0;
+            }
+            return (Form::Threads { rank: rank as u8 }, Extents::Threads(extents));
+        }
+        self.grid = true;
+        self.flow = Flow::Uniform;
+        let block = match self.random.below(8) {
+            0..=2 => [32, 1, 1],
+            3 => [64, 1, 1],
+            4 => [16, 4, 1],
+            5 => [8, 2, 6],
+            6 => [self.random.between(1, 100) as u32, 1, 1],
+            _ => [self.random.between(1, 9) as u32, self.random.between(1, 5) as u32, self.random.between(1, 3) as u32],
+        };
+        let grid = match self.random.below(4) {
+            0 | 1 => [1, 1, 1],
+            2 => [self.random.between(1, 4) as u32, 1, 1],
+            _ => [2, self.random.between(1, 2) as u32, self.random.between(1, 2) as u32],
+        };
+        self.block = block.iter().product();
+        (Form::Grid, Extents::Grid { grid, block })
+    }
+
+    fn layout(&mut self) -> Layout {
+        if self.random.one_in(4) {
+            let leaves = self.random.between(1, 3);
+            Layout::of((0..leaves).map(|i| (format!("f{i}"), self.random.ty())))
+        } else {
+            Layout::plain(self.random.ty())
+        }
+    }
+
+    fn bytes(&mut self, layout: &Layout, shape: &[u32]) -> Vec<u8> {
+        let count = shape.iter().product::<u32>() as usize;
+        let mut bytes = vec![0; count * layout.size];
+        for element in bytes.chunks_mut(layout.size) {
+            for leaf in &layout.leaves {
+                let size = leaf.ty.scalar().size();
+                for lane in 0..leaf.ty.lanes() as usize {
+                    let value = self.random.value(leaf.ty.scalar());
+                    element[leaf.offset + lane * size..][..size].copy_from_slice(&value.to_bytes()[..size]);
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Parameters: values, arrays to read, arrays with a place for each thread, counters.
+    fn signature(&mut self, extents: Extents) {
+        for i in 0..self.random.below(4) {
+            let ty = self.random.ty();
+            let param = self.b.value(format!("v{i}"), ty);
+            self.remember(param, true);
+            let values = (0..ty.lanes()).map(|_| self.random.value(ty.scalar())).collect();
+            self.arguments.push(Argument::Value(values));
+        }
+        for i in 0..self.random.below(4) {
+            let layout = self.layout();
+            let rank = self.random.between(1, 2);
+            let shape: Vec<u32> = (0..rank).map(|_| self.random.between(1, 12) as u32).collect();
+            let memory = self.b.array(format!("x{i}"), Access::In, layout.clone(), rank);
+            let bytes = self.bytes(&layout, &shape);
+            self.arguments.push(Argument::Array { layout: layout.clone(), shape: shape.clone(), bytes, write: false });
+            self.readable[0].push(Readable {
+                memory,
+                layout,
+                shape: shape.into_iter().map(Some).collect(),
+                own: false,
+            });
+        }
+        let shape = self.own_shape(extents);
+        for i in 0..self.random.between(1, 4) {
+            let layout = self.layout();
+            let access = if self.random.one_in(2) { Access::Out } else { Access::InOut };
+            let memory = self.b.array(format!("r{i}"), access, layout.clone(), shape.len());
+            let bytes = self.bytes(&layout, &shape);
+            self.arguments.push(Argument::Array { layout: layout.clone(), shape: shape.clone(), bytes, write: true });
+            self.own.push(Own { memory, layout, access });
+        }
+        for i in 0..self.random.below(3) {
+            let (scalar, extent) = (self.random.integer(), self.random.between(1, 5) as u32);
+            let memory = self.b.array(format!("c{i}"), Access::InOut, Layout::plain(Ty::Scalar(scalar)), 1);
+            let layout = Layout::plain(Ty::Scalar(scalar));
+            let bytes = self.bytes(&layout, &[extent]);
+            self.arguments.push(Argument::Array { layout, shape: vec![extent], bytes, write: true });
+            let family = self.random.below(6);
+            self.counters.push((memory, scalar, extent, family));
+        }
+    }
+
+    /// The shape of arrays with a place for each thread, whose indices it computes.
+    fn own_shape(&mut self, extents: Extents) -> Vec<u32> {
+        match extents {
+            Extents::Threads(n) => {
+                let rank = n.iter().rposition(|&n| n != 1).map_or(1, |i| i + 1);
+                self.place = (0..rank as u8).map(|k| self.b.index(k)).collect();
+                n[..rank].to_vec()
+            }
+            Extents::Grid { grid, block } if grid[1..] == [1, 1] && block[1..] == [1, 1] && self.random.one_in(2) => {
+                self.place = vec![self.b.id(Id3::Global, Axis::X)];
+                vec![grid[0] * block[0]]
+            }
+            Extents::Grid { grid, block } => {
+                self.mark();
+                let [bx, by, bz] = [Axis::X, Axis::Y, Axis::Z].map(|axis| self.b.id(Id3::Block, axis));
+                let (gx, gy) = (self.b.i32(grid[0] as i32), self.b.i32(grid[1] as i32));
+                let at_block = self.horner(bz, gy, by, gx, bx);
+                let at_thread = self.flat_thread(block);
+                self.place = vec![at_block, at_thread];
+                vec![grid.iter().product(), block.iter().product()]
+            }
+        }
+    }
+
+    /// `(a * m + b) * n + c`
+    fn horner(&mut self, a: ExprId, m: ExprId, b: ExprId, n: ExprId, c: ExprId) -> ExprId {
+        let a = self.b.binary(BinOp::Mul, a, m);
+        let a = self.b.binary(BinOp::Add, a, b);
+        let a = self.b.binary(BinOp::Mul, a, n);
+        self.b.binary(BinOp::Add, a, c)
+    }
+
+    fn flat_thread(&mut self, block: [u32; 3]) -> ExprId {
+        let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| self.b.id(Id3::Thread, axis));
+        let (nx, ny) = if self.random.one_in(2) {
+            (self.b.i32(block[0] as i32), self.b.i32(block[1] as i32))
+        } else {
+            (self.b.id(Id3::BlockDim, Axis::X), self.b.id(Id3::BlockDim, Axis::Y))
+        };
+        self.horner(z, ny, y, nx, x)
+    }
+
+    /// A function: values and perhaps an array in, values out.
+    fn function(&mut self, functions: &mut Arena<Function>) -> Callee {
+        self.mark();
+        let params: Vec<Ty> = (0..self.random.below(4)).map(|_| self.random.ty()).collect();
+        for &ty in &params {
+            let param = self.b.param(ty);
+            self.remember(param, false);
+        }
+        self.results = (0..self.random.between(1, 2)).map(|_| self.random.ty()).collect();
+        self.b.results(self.results.clone());
+        let array = self.random.one_in(3).then(|| self.layout());
+        if let Some(layout) = array.clone() {
+            let memory = self.b.array_param("a", Access::In, layout.clone(), 1);
+            self.readable[0].push(Readable { memory, layout, shape: vec![None], own: false });
+        }
+        self.budget = self.random.between(1, 8);
+        self.statements(0);
+        self.finish_function();
+        let function = std::mem::replace(&mut self.b, FunctionBuilder::new("")).finish();
+        let id = functions.push(function);
+        Callee { id, params, results: self.results.clone(), array }
+    }
+}

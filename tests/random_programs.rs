@@ -1,0 +1,165 @@
+//! Random kernels: what the pipeline and the simulator make of them is what the reference interpreter says they mean.
+//!
+//! `CLK_RANDOM_PROGRAMS` says how many, `CLK_RANDOM_SEED` from which seed on. A failure prints its seed and the smallest
+//! kernel found that still fails.
+
+mod generate;
+mod reference;
+mod shrink;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clk_lang::device::{Extents, Fault};
+use clk_lang::ir::def::Module;
+use clk_lang::ir::text;
+use clk_lang::pass;
+use generate::{Argument, Program};
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// What a program did: its arrays afterwards, the lines it printed in no order, the faults of its threads.
+struct Run {
+    arguments: Vec<Argument>,
+    output: Vec<String>,
+    faults: Vec<Fault>,
+}
+
+fn lines(output: &str) -> Vec<String> {
+    let mut lines: Vec<String> = output.lines().map(str::to_string).collect();
+    lines.sort();
+    lines
+}
+
+fn by_reference(module: &Module, extents: Extents, arguments: &[Argument]) -> Run {
+    let mut arguments = arguments.to_vec();
+    let outcome = reference::launch(module, extents, &mut generate::launch_arguments(&mut arguments));
+    Run { arguments, output: lines(&outcome.output), faults: outcome.faults }
+}
+
+/// The same fault of the same thread.
+fn is_same_fault(a: &Fault, b: &Fault) -> bool {
+    (&a.kind, a.span, a.block, a.thread, &a.index) == (&b.kind, b.span, b.block, b.thread, &b.index)
+}
+
+/// How a run differs from what the reference did. If that met faults, the run has to stop at one or more of them.
+fn difference(expected: &Run, found: &Run) -> Option<String> {
+    if let Some(surplus) = found.faults.iter().find(|f| !expected.faults.iter().any(|e| is_same_fault(e, f))) {
+        return Some(format!("a fault that is none: {surplus:?}\nexpected one of {:#?}", expected.faults));
+    }
+    if let Some(missing) = expected.faults.first() {
+        return found.faults.is_empty().then(|| format!("no fault where there is one: {missing:?}"));
+    }
+    for (i, pair) in expected.arguments.iter().zip(&found.arguments).enumerate() {
+        let (Argument::Array { layout, bytes, .. }, Argument::Array { bytes: found, .. }) = pair else { continue };
+        if !reference::same_array(layout, bytes, found) {
+            return Some(format!("argument {i} is\n{found:?}\nand should be\n{bytes:?}"));
+        }
+    }
+    (expected.output != found.output)
+        .then(|| format!("it printed {:#?}\nand should have printed {:#?}", found.output, expected.output))
+}
+
+/// One way to run a program, compared with the reference.
+type Check = fn(&Program, &Run) -> Option<String>;
+
+/// The text form gives a module that means the same, numbered afresh; that one comes back as it is.
+fn reads_back(program: &Program, expected: &Run) -> Option<String> {
+    let read = |module: &Module| text::parse(&text::print_spans(module));
+    let fresh = match read(&program.module) {
+        Ok(module) => module,
+        Err(error) => return Some(format!("it does not read back: {error}")),
+    };
+    if read(&fresh).as_ref() != Ok(&fresh) {
+        return Some(format!("it reads back differently:\n{}", text::print_spans(&fresh)));
+    }
+    difference(expected, &by_reference(&fresh, program.extents, &program.arguments))
+}
+
+fn passes_keep_the_meaning(program: &Program, expected: &Run) -> Option<String> {
+    match pass::prepare(program.module.clone()) {
+        Err(error) => Some(error),
+        Ok(prepared) => {
+            let found = by_reference(&prepared.module, program.extents, &program.arguments);
+            difference(expected, &found).map(|d| format!("{d}\nprepared:\n{}", text::print(&prepared.module)))
+        }
+    }
+}
+
+const CHECKS: &[(&str, Check)] = &[("text form", reads_back), ("passes", passes_keep_the_meaning)];
+
+/// A failed check of a program, if there is one; a panic is one too.
+fn failure(program: &Program) -> Option<String> {
+    let guarded = |run: &dyn Fn() -> Option<String>| match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+            Some(format!("panic: {}", text.unwrap_or_default()))
+        }
+    };
+    let check_all = || {
+        let expected = by_reference(&program.module, program.extents, &program.arguments);
+        let failed = |(name, check): &(&str, Check)| {
+            guarded(&|| check(program, &expected)).map(|difference| format!("{name}: {difference}"))
+        };
+        CHECKS.iter().find_map(failed)
+    };
+    guarded(&check_all)
+}
+
+/// Fails with the seed and a small kernel.
+fn report(seed: u64, program: Program, first: String) -> String {
+    let kind = first.split(':').next().unwrap_or_default().to_string();
+    let is_bad = |p: &Program| failure(p).is_some_and(|f| f.starts_with(&kind));
+    let (extents, small) = (program.extents, shrink::shrink(program, is_bad));
+    let found = failure(&small).unwrap_or(first);
+    format!("seed {seed}, {extents:?}\n{}\n{found}", text::print(&small.module))
+}
+
+#[test]
+fn random_programs_mean_the_same_everywhere() {
+    let first = setting("CLK_RANDOM_SEED", 0);
+    let count = setting("CLK_RANDOM_PROGRAMS", 10_000);
+    let next = AtomicU64::new(first);
+    let worker = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return None;
+            }
+            let program = generate::program(seed);
+            if let Some(difference) = failure(&program) {
+                next.store(first + count, Ordering::Relaxed);
+                return Some(report(seed, program, difference));
+            }
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let reports: Vec<String> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        handles.into_iter().filter_map(|h| h.join().unwrap_or_else(|_| Some("a worker panicked".into()))).collect()
+    });
+    assert!(reports.is_empty(), "{}", reports.join("\n\n"));
+}
+
+/// The generator makes what it promises: modules that verify, launches that end, most of them without a fault.
+#[test]
+fn random_programs_are_valid() {
+    let (mut faults, count) = (0, 500);
+    for seed in 0..count {
+        let program = generate::program(seed);
+        let violations = clk_lang::ir::verify::violations(&program.module);
+        assert!(violations.is_empty(), "seed {seed}: {violations:#?}\n{}", text::print(&program.module));
+        let run = by_reference(&program.module, program.extents, &program.arguments);
+        let hangs = |f: &Fault| {
+            use clk_lang::device::FaultKind::*;
+            matches!(f.kind, StepLimit { .. } | Divergence { .. } | Deadlock { .. })
+        };
+        assert!(!run.faults.iter().any(hangs), "seed {seed}: {:?}\n{}", run.faults, text::print(&program.module));
+        faults += !run.faults.is_empty() as u64;
+    }
+    assert!(faults > count / 50 && faults < count / 4, "{faults} of {count} programs fault");
+}

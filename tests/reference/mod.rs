@@ -1,0 +1,273 @@
+//! The reference interpreter of DeviceIR: one thread at a time, the most obvious code. What other devices compute is
+//! compared with it.
+//!
+//! A thread runs until it ends or waits at a barrier or a warp operation; when all that the operation needs are there, it
+//! happens, and they go on. Memory that nobody wrote reads as zero. All threads run on after one has faulted, so that a
+//! device may report any of the faults.
+
+mod eval;
+mod memory;
+#[cfg(test)]
+mod tests;
+mod thread;
+
+use std::collections::HashMap;
+
+use clk_lang::base::arena::Id;
+use clk_lang::device::{Arg, Extents, Fault, FaultKind};
+use clk_lang::ir::def::{Function, KernelParam, Layout, Leaf, Memory, Module, Stmt, StmtKind};
+use clk_lang::lang::ops::{BarrierKind, BinaryOp, MathFn, WarpOp};
+use clk_lang::lang::scalar::{Scalar, Value, dynamic};
+
+pub use eval::same_bytes;
+use memory::Val;
+use thread::{Ids, Parameter, State, Thread, Wait, World};
+
+/// What a launch did.
+pub struct Outcome {
+    pub output: String,
+    /// Of every thread that met one, its first.
+    pub faults: Vec<Fault>,
+}
+
+/// Runs a kernel as `device::Executable::launch` does. Arrays are written even if there are faults.
+pub fn launch(module: &Module, extents: Extents, args: &mut [Arg<'_>]) -> Outcome {
+    let parameters = parameters(module, args);
+    let mut launch =
+        Launch { global: args.iter().map(bytes).collect(), parameters, output: String::new(), faults: vec![] };
+    let mut blocks = blocks(module, extents);
+    if module.kernel.cooperative {
+        launch.cooperate(&mut blocks);
+    } else {
+        blocks.iter_mut().for_each(|block| launch.run(block));
+    }
+    for (arg, bytes) in args.iter_mut().zip(&launch.global) {
+        if let Arg::Write { bytes: to, .. } = arg {
+            to.copy_from_slice(bytes);
+        }
+    }
+    Outcome { output: launch.output, faults: launch.faults }
+}
+
+fn bytes(arg: &Arg<'_>) -> Vec<u8> {
+    match arg {
+        Arg::Value(_) => vec![],
+        Arg::Read { bytes, .. } => bytes.to_vec(),
+        Arg::Write { bytes, .. } => bytes.to_vec(),
+    }
+}
+
+fn parameters(module: &Module, args: &[Arg<'_>]) -> Vec<Parameter> {
+    let pair = |(param, arg): (&KernelParam, &Arg<'_>)| match (param, arg) {
+        (KernelParam::Value { ty, .. }, Arg::Value(values)) => {
+            Parameter::Value(Val::from_values(*ty, values.iter().copied()))
+        }
+        (KernelParam::Array { .. }, Arg::Read { shape, .. }) => Parameter::Shape(shape.clone()),
+        (KernelParam::Array { .. }, Arg::Write { shape, .. }) => Parameter::Shape(shape.clone()),
+        _ => panic!("an argument does not fit its parameter"),
+    };
+    module.kernel.params.iter().zip(args).map(pair).collect()
+}
+
+/// A block in progress.
+struct Block<'m> {
+    threads: Vec<Thread<'m>>,
+    shared: HashMap<(Id<Function>, Id<Memory>), Vec<u8>>,
+}
+
+fn places([x, y, z]: [u32; 3]) -> impl Iterator<Item = [u32; 3]> {
+    (0..z).flat_map(move |k| (0..y).flat_map(move |j| (0..x).map(move |i| [i, j, k])))
+}
+
+/// All blocks of a launch; of `threads(…)`, one block of one thread for each index tuple.
+fn blocks(module: &Module, extents: Extents) -> Vec<Block<'_>> {
+    match extents {
+        Extents::Threads(n) => {
+            let clk_lang::ir::def::Form::Threads { rank } = module.kernel.form else { panic!("a grid was expected") };
+            // The last index varies fastest.
+            let tuples = places([n[2], n[1], n[0]]).map(|[c, b, a]| [a, b, c]);
+            let ids = tuples.map(|index| Ids { index: Some((index, rank as usize)), ..Ids::default() });
+            ids.map(|ids| Block { threads: vec![Thread::new(module, ids)], shared: HashMap::new() }).collect()
+        }
+        Extents::Grid { grid, block } => {
+            let block_of = |at: [u32; 3]| {
+                let ids = |(flat, thread): (usize, [u32; 3])| Ids {
+                    thread,
+                    block: at,
+                    block_dim: block,
+                    grid_dim: grid,
+                    flat: flat as u32,
+                    index: None,
+                };
+                let threads = places(block).enumerate().map(|place| Thread::new(module, ids(place)));
+                Block { threads: threads.collect(), shared: HashMap::new() }
+            };
+            places(grid).map(block_of).collect()
+        }
+    }
+}
+
+struct Launch {
+    global: Vec<Vec<u8>>,
+    parameters: Vec<Parameter>,
+    output: String,
+    faults: Vec<Fault>,
+}
+
+impl Launch {
+    /// Runs a block until nothing moves any more.
+    fn run(&mut self, block: &mut Block<'_>) {
+        let Block { threads, shared } = block;
+        loop {
+            let mut world = World {
+                parameters: &self.parameters,
+                global: &mut self.global,
+                shared,
+                output: &mut self.output,
+                faults: &mut self.faults,
+            };
+            threads.iter_mut().filter(|t| matches!(t.state, State::Ready)).for_each(|t| t.run(&mut world));
+            let warps = threads.chunks_mut(32).map(meet_warp).filter(|met| *met).count() > 0;
+            if !warps && !meet_block(threads) {
+                return self.stuck(threads);
+            }
+        }
+    }
+
+    /// Runs all blocks from one grid barrier to the next.
+    fn cooperate(&mut self, blocks: &mut [Block<'_>]) {
+        loop {
+            blocks.iter_mut().for_each(|block| self.run(block));
+            let all = blocks.iter().flat_map(|b| &b.threads);
+            if all.clone().count() == 0 || !all.clone().all(|t| waits_at(t, BarrierKind::Grid)) {
+                return;
+            }
+            blocks.iter_mut().flat_map(|b| &mut b.threads).for_each(|t| t.resume(None));
+        }
+    }
+
+    /// Threads that wait for what cannot happen are a fault, unless another one explains it.
+    fn stuck(&mut self, threads: &[Thread<'_>]) {
+        let faulted = threads.iter().any(|t| matches!(t.state, State::Faulted));
+        let waiting: Vec<&Thread<'_>> = threads.iter().filter(|t| matches!(t.state, State::Waiting(..))).collect();
+        let at_grid = waiting.len() == threads.len() && waiting.iter().all(|t| waits_at(t, BarrierKind::Grid));
+        let Some((first, State::Waiting(at, _))) = waiting.first().map(|t| (t.ids, t.state)) else { return };
+        if faulted || at_grid {
+            return;
+        }
+        let (arrived, expected) = (waiting.len() as u32, threads.len() as u32);
+        self.faults.push(Fault {
+            kind: FaultKind::Divergence { what: "barrier", arrived, expected, elsewhere: None },
+            span: at.span,
+            trace: vec![],
+            block: first.block,
+            thread: first.thread,
+            index: None,
+            others: 0,
+            output: self.output.clone(),
+        });
+    }
+}
+
+fn waits_at(thread: &Thread<'_>, barrier: BarrierKind) -> bool {
+    matches!(thread.state, State::Waiting(Stmt { kind: StmtKind::Barrier { kind, .. }, .. }, _) if *kind == barrier)
+}
+
+/// The statement that all these threads wait at, and what each brought there.
+fn meeting<'m>(threads: &[Thread<'m>]) -> Option<(&'m Stmt, Vec<Wait>)> {
+    let State::Waiting(place, _) = threads.first()?.state else { return None };
+    let wait = |thread: &Thread<'m>| match thread.state {
+        State::Waiting(at, wait) if std::ptr::eq(at, place) => Some(wait),
+        _ => None,
+    };
+    Some((place, threads.iter().map(wait).collect::<Option<Vec<Wait>>>()?))
+}
+
+/// A warp operation happens if all threads of the warp are at it.
+fn meet_warp(warp: &mut [Thread<'_>]) -> bool {
+    let Some((place, waits)) = meeting(warp) else { return false };
+    let results = match place.kind {
+        StmtKind::Barrier { kind: BarrierKind::Warp, .. } => vec![None; warp.len()],
+        StmtKind::Warp { op, .. } => {
+            let brought = |wait: &Wait| match *wait {
+                Wait::Warp { value, lane } => (value, lane.map_or(0, |l| l.integer())),
+                Wait::Barrier { .. } => panic!("it is a warp operation"),
+            };
+            let lanes: Vec<_> = waits.iter().map(brought).collect();
+            warp_results(op, &lanes).into_iter().map(Some).collect()
+        }
+        _ => return false,
+    };
+    warp.iter_mut().zip(results).for_each(|(thread, result)| thread.resume(result));
+    true
+}
+
+/// What each lane gets. Lanes that the block does not have are not asked.
+fn warp_results(op: WarpOp, lanes: &[(Val, i128)]) -> Vec<Val> {
+    let value = |lane: i128, own: usize| usize::try_from(lane).ok().and_then(|l| lanes.get(l)).unwrap_or(&lanes[own]).0;
+    let shuffle = |from: &dyn Fn(i128, i128) -> i128| -> Vec<Val> {
+        lanes.iter().enumerate().map(|(own, &(_, lane))| value(from(own as i128, lane), own)).collect()
+    };
+    let everyone = |val: Val| vec![val; lanes.len()];
+    match op {
+        WarpOp::Shuffle => shuffle(&|_, lane| lane.rem_euclid(32)),
+        WarpOp::ShuffleUp => shuffle(&|own, lane| own - lane),
+        WarpOp::ShuffleDown => shuffle(&|own, lane| own + lane),
+        WarpOp::ShuffleXor => shuffle(&|own, lane| own ^ lane),
+        WarpOp::Ballot => {
+            let bits = lanes.iter().enumerate().fold(0u32, |bits, (i, (val, _))| bits | (val.is_true() as u32) << i);
+            everyone(Val::scalar(Value::of(bits)))
+        }
+        WarpOp::Any => everyone(Val::bool(lanes.iter().any(|(val, _)| val.is_true()))),
+        WarpOp::All => everyone(Val::bool(lanes.iter().all(|(val, _)| val.is_true()))),
+        WarpOp::ReduceAdd => butterfly(lanes, |a, b| dynamic::binary(BinaryOp::Add, a, b)),
+        WarpOp::ReduceMin => butterfly(lanes, |a, b| dynamic::math(MathFn::Min, &[a, b])),
+        WarpOp::ReduceMax => butterfly(lanes, |a, b| dynamic::math(MathFn::Max, &[a, b])),
+        WarpOp::ReduceAnd => butterfly(lanes, |a, b| dynamic::binary(BinaryOp::BitAnd, a, b)),
+        WarpOp::ReduceOr => butterfly(lanes, |a, b| dynamic::binary(BinaryOp::BitOr, a, b)),
+        WarpOp::ReduceXor => butterfly(lanes, |a, b| dynamic::binary(BinaryOp::BitXor, a, b)),
+    }
+}
+
+/// Lane 0's result of a butterfly, for everyone: a lane without a partner keeps its value.
+fn butterfly(lanes: &[(Val, i128)], combine: impl Fn(Value, Value) -> Result<Value, dynamic::Failure>) -> Vec<Val> {
+    let mut values: Vec<Value> = lanes.iter().map(|(val, _)| val.lane(0)).collect();
+    for distance in [16, 8, 4, 2, 1] {
+        let partner = |lane: usize, own: Value| match values.get(lane ^ distance) {
+            Some(&other) => combine(own, other).expect("a typed reduction"),
+            None => own,
+        };
+        values = values.iter().enumerate().map(|(lane, &own)| partner(lane, own)).collect();
+    }
+    vec![Val::scalar(values[0]); lanes.len()]
+}
+
+/// A block's barrier happens if all its threads are at the same one.
+fn meet_block(threads: &mut [Thread<'_>]) -> bool {
+    let Some((place, waits)) = meeting(threads) else { return false };
+    let StmtKind::Barrier { kind, .. } = place.kind else { return false };
+    let yes = |wait: &&Wait| matches!(wait, Wait::Barrier { value: Some(v), .. } if v.is_true());
+    let votes = waits.iter().filter(yes).count();
+    let result = match kind {
+        BarrierKind::Block => None,
+        BarrierKind::BlockAny => Some(Val::bool(votes > 0)),
+        BarrierKind::BlockAll => Some(Val::bool(votes == threads.len())),
+        BarrierKind::BlockCount => Some(Val::i32(votes as i32)),
+        BarrierKind::Warp | BarrierKind::Grid => return false,
+    };
+    threads.iter_mut().for_each(|thread| thread.resume(result));
+    true
+}
+
+/// Whether two arrays of a layout hold the same values; padding is not looked at.
+pub fn same_array(layout: &Layout, a: &[u8], b: &[u8]) -> bool {
+    let element =
+        |bytes: &[u8], at: usize, leaf: &Leaf| bytes[at * layout.size + leaf.offset..][..leaf.ty.size()].to_vec();
+    let same = |at: usize| {
+        layout.leaves.iter().all(|leaf| {
+            let ty: Scalar = leaf.ty.scalar();
+            same_bytes(ty, &element(a, at, leaf), &element(b, at, leaf))
+        })
+    };
+    a.len() == b.len() && (0..a.len() / layout.size.max(1)).all(same)
+}

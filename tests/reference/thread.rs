@@ -1,0 +1,425 @@
+//! One thread: an explicit stack of calls and of open blocks, so that it can stop at a barrier and go on later.
+
+use std::collections::HashMap;
+
+use clk_lang::base::arena::Id;
+use clk_lang::base::source::Span;
+use clk_lang::device::{Fault, FaultKind};
+use clk_lang::ir::def::*;
+use clk_lang::lang::scalar::{Value, dynamic, format};
+
+use super::memory::{Array, Arrays, Store, Val};
+
+/// Statements a thread may execute: programs of tests end long before.
+const STEPS: u64 = 4_000_000;
+
+/// Who a thread is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ids {
+    pub thread: [u32; 3],
+    pub block: [u32; 3],
+    pub block_dim: [u32; 3],
+    pub grid_dim: [u32; 3],
+    /// Position in the block, x fastest.
+    pub flat: u32,
+    /// The index tuple of `Form::Threads` of this rank.
+    pub index: Option<([u32; 3], usize)>,
+}
+
+/// What the launch gave, one per kernel parameter.
+pub enum Parameter {
+    Value(Val),
+    Shape(Vec<u32>),
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug)]
+pub enum Wait {
+    Barrier { value: Option<Val> },
+    Warp { value: Val, lane: Option<Val> },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum State<'m> {
+    Ready,
+    /// At this statement.
+    Waiting(&'m Stmt, Wait),
+    Done,
+    Faulted,
+}
+
+/// An open block and where the thread is in it.
+struct Open<'m> {
+    block: &'m [Stmt],
+    next: usize,
+    turn: Turn,
+}
+
+/// What happens at the end of an open block.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// Goes on behind it.
+    Once(Option<Label>),
+    Loop(Label),
+    For {
+        label: Label,
+        local: LocalId,
+        value: i128,
+        end: i128,
+        step: i128,
+        inclusive: bool,
+    },
+}
+
+/// A call in progress.
+pub(super) struct Frame<'m> {
+    pub(super) function: &'m Function,
+    pub(super) params: Vec<Val>,
+    pub(super) values: Vec<Option<Val>>,
+    pub(super) locals: Vec<Val>,
+    pub(super) arrays: Vec<Array<'m>>,
+    open: Vec<Open<'m>>,
+    /// The caller's expressions for the results, and the place of the call.
+    results: &'m [ExprId],
+    call: Span,
+}
+
+pub struct Thread<'m> {
+    module: &'m Module,
+    pub ids: Ids,
+    pub(super) frames: Vec<Frame<'m>>,
+    local: Vec<Vec<u8>>,
+    pub state: State<'m>,
+    /// Where the result of what it waits for goes.
+    awaited: Option<ExprId>,
+    steps: u64,
+}
+
+/// The rest of the world, while a thread runs.
+pub struct World<'w> {
+    pub parameters: &'w [Parameter],
+    pub global: &'w mut [Vec<u8>],
+    pub shared: &'w mut HashMap<(Id<Function>, Id<Memory>), Vec<u8>>,
+    pub output: &'w mut String,
+    pub faults: &'w mut Vec<Fault>,
+}
+
+/// What stops a statement.
+pub(super) type Stop = (FaultKind, Span);
+
+impl<'m> Thread<'m> {
+    pub fn new(module: &'m Module, ids: Ids) -> Self {
+        Thread { module, ids, frames: vec![], local: vec![], state: State::Ready, awaited: None, steps: 0 }
+    }
+
+    /// Goes on until it waits, ends or faults.
+    pub fn run(&mut self, world: &mut World<'_>) {
+        if let Err(stop) = self.try_run(world) {
+            self.fault(world, stop);
+        }
+    }
+
+    fn fault(&mut self, world: &mut World<'_>, (kind, span): Stop) {
+        self.state = State::Faulted;
+        world.faults.push(Fault {
+            kind,
+            span,
+            trace: self.frames.iter().skip(1).rev().map(|f| f.call).collect(),
+            block: self.ids.block,
+            thread: self.ids.thread,
+            index: self.ids.index.map(|(index, rank)| index[..rank].to_vec()),
+            others: 0,
+            output: world.output.clone(),
+        });
+    }
+
+    fn try_run(&mut self, world: &mut World<'_>) -> Result<(), Stop> {
+        if self.frames.is_empty() {
+            let body = self.module.kernel.body;
+            let value = |p: &Parameter| if let Parameter::Value(v) = p { *v } else { Val::i32(0) };
+            let params = world.parameters.iter().map(value).collect();
+            self.call(world, body, params, &[], &[], self.module.functions[body].span)?;
+        }
+        while let (State::Ready, Some(frame)) = (&self.state, self.frames.last_mut()) {
+            self.steps += 1;
+            let Some(open) = frame.open.last_mut() else {
+                self.leave_function(&[]);
+                continue;
+            };
+            if let Some(stmt) = open.block.get(open.next) {
+                open.next += 1;
+                if self.steps > STEPS {
+                    return Err((FaultKind::StepLimit { steps: STEPS }, stmt.span));
+                }
+                self.statement(world, stmt)?;
+            } else {
+                self.end_of_block();
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over the result of what it waited for.
+    pub fn resume(&mut self, result: Option<Val>) {
+        if let (Some(expr), Some(val)) = (self.awaited.take(), result) {
+            self.set(expr, val);
+        }
+        self.state = State::Ready;
+    }
+
+    fn wait(&mut self, at: &'m Stmt, wait: Wait, result: Option<ExprId>) {
+        self.state = State::Waiting(at, wait);
+        self.awaited = result;
+    }
+
+    pub(super) fn frame(&mut self) -> &mut Frame<'m> {
+        self.frames.last_mut().expect("a function is being executed")
+    }
+
+    fn set(&mut self, expr: ExprId, val: Val) {
+        self.frame().values[expr.index()] = Some(val);
+    }
+
+    pub(super) fn arrays<'a>(&'a mut self, world: &'a mut World<'_>) -> Arrays<'a> {
+        Arrays { global: world.global, shared: world.shared, local: &mut self.local }
+    }
+
+    fn call(
+        &mut self,
+        world: &mut World<'_>,
+        id: Id<Function>,
+        params: Vec<Val>,
+        given: &[Array<'m>],
+        results: &'m [ExprId],
+        call: Span,
+    ) -> Result<(), Stop> {
+        let function = &self.module.functions[id];
+        self.frames.push(Frame {
+            function,
+            params,
+            values: vec![None; function.exprs.len()],
+            locals: function.locals.iter().map(|(_, l)| Val::zero(l.ty)).collect(),
+            arrays: vec![],
+            open: vec![Open { block: &function.body, next: 0, turn: Turn::Once(None) }],
+            results,
+            call,
+        });
+        for (memory_id, memory) in function.memories.iter() {
+            let array = match memory.space {
+                Space::Param { position, .. } => {
+                    Array { name: &memory.name, layout: &memory.layout, ..given[position as usize].clone() }
+                }
+                _ => self.array(world, id, memory_id, memory)?,
+            };
+            self.frame().arrays.push(array);
+        }
+        Ok(())
+    }
+
+    fn array(
+        &mut self,
+        world: &mut World<'_>,
+        function: Id<Function>,
+        id: MemId,
+        memory: &'m Memory,
+    ) -> Result<Array<'m>, Stop> {
+        let mut extents = vec![];
+        for (axis, extent) in memory.extents.iter().enumerate() {
+            extents.push(match (*extent, memory.space) {
+                (Extent::Known(n), _) => n,
+                (Extent::Launch, Space::Global { param, .. }) => match &world.parameters[param as usize] {
+                    Parameter::Shape(shape) => shape[axis],
+                    Parameter::Value(_) => panic!("an array was expected"),
+                },
+                (Extent::Launch, _) => panic!("the extent of {} is not known", memory.name),
+                (Extent::Dynamic(expr), _) => match u32::try_from(self.eval(world, expr)?.integer()) {
+                    Ok(n) => n,
+                    Err(_) => return Err((FaultKind::SharedSize { bytes: 0, limit: 0 }, memory.span)),
+                },
+            });
+        }
+        let size = extents.iter().map(|&n| n as usize).product::<usize>() * memory.layout.size;
+        let store = match memory.space {
+            Space::Global { param, .. } => Store::Global(param as usize),
+            Space::Shared => {
+                world.shared.entry((function, id)).or_insert_with(|| vec![0; size]);
+                Store::Shared(function, id)
+            }
+            Space::Local => {
+                self.local.push(vec![0; size]);
+                Store::Local(self.local.len() - 1)
+            }
+            Space::Param { .. } => panic!("parameters come from the caller"),
+        };
+        Ok(Array { name: &memory.name, store, layout: &memory.layout, extents })
+    }
+
+    fn leave_function(&mut self, values: &[Val]) {
+        let Some(left) = self.frames.pop() else { return };
+        if self.frames.is_empty() {
+            self.state = State::Done;
+        } else {
+            left.results.iter().zip(values).for_each(|(&expr, &val)| self.set(expr, val));
+        }
+    }
+
+    /// The innermost block has ended: the next turn of its loop, or what follows it.
+    fn end_of_block(&mut self) {
+        let open = &mut self.frame().open;
+        let Some(top) = open.last_mut() else { return };
+        match top.turn {
+            Turn::Once(_) => {
+                open.pop();
+            }
+            Turn::Loop(_) => top.next = 0,
+            Turn::For { label, local, value, end, step, inclusive } => {
+                let value = value + step;
+                top.turn = Turn::For { label, local, value, end, step, inclusive };
+                top.next = 0;
+                self.begin_turn();
+            }
+        }
+    }
+
+    /// Sets the variable of the innermost `for`, or leaves it.
+    fn begin_turn(&mut self) {
+        let frame = self.frame();
+        let Some(Turn::For { local, value, end, step, inclusive, .. }) = frame.open.last().map(|open| open.turn) else {
+            return;
+        };
+        let goes_on = if step > 0 { value < end } else { value > end };
+        if goes_on || inclusive && value == end {
+            let ty = frame.function.locals[local].ty;
+            let value = Value::from_integer(ty.scalar(), value).expect("the trip count keeps it in range");
+            frame.locals[local.index()] = Val::scalar(value);
+        } else {
+            frame.open.pop();
+        }
+    }
+
+    fn leave_to(&mut self, label: Label, stay: bool) {
+        let open = &mut self.frame().open;
+        while let Some(top) = open.last_mut() {
+            let found = match top.turn {
+                Turn::Once(own) => own == Some(label),
+                Turn::Loop(own) | Turn::For { label: own, .. } => own == label,
+            };
+            if found && stay {
+                top.next = top.block.len();
+                return;
+            }
+            open.pop();
+            if found {
+                return;
+            }
+        }
+    }
+
+    fn enter(&mut self, block: &'m [Stmt], turn: Turn) {
+        self.frame().open.push(Open { block, next: 0, turn });
+    }
+
+    fn statement(&mut self, world: &mut World<'_>, stmt: &'m Stmt) -> Result<(), Stop> {
+        let span = stmt.span;
+        match &stmt.kind {
+            StmtKind::Let(expr) => {
+                let val = self.compute(world, *expr)?;
+                self.set(*expr, val);
+            }
+            StmtKind::Write { local, value } => {
+                let val = self.eval(world, *value)?;
+                self.frame().locals[local.index()] = val;
+            }
+            StmtKind::Store { place, value, .. } => {
+                let val = self.eval(world, *value)?;
+                let (store, offset, ty) = self.place(world, place, true, span)?;
+                self.arrays(world).store(store, offset, Val { ty, ..val });
+            }
+            StmtKind::Atomic { op, place, value, compare, result } => {
+                let val = self.eval(world, *value)?.lane(0);
+                let compare = compare.map(|c| self.eval(world, c)).transpose()?.map(|c| c.lane(0));
+                let (store, offset, ty) = self.place(world, place, true, span)?;
+                let mut arrays = self.arrays(world);
+                let old = arrays.load(store, offset, ty);
+                let new = dynamic::atomic(*op, old.lane(0), val, compare).expect("a typed atomic");
+                arrays.store(store, offset, Val::scalar(new));
+                if let Some(result) = result {
+                    self.set(*result, old);
+                }
+            }
+            StmtKind::Barrier { value, result, .. } => {
+                let value = value.map(|v| self.eval(world, v)).transpose()?;
+                self.wait(stmt, Wait::Barrier { value }, *result);
+            }
+            StmtKind::Warp { value, lane, result, .. } => {
+                let value = self.eval(world, *value)?;
+                let lane = lane.map(|v| self.eval(world, v)).transpose()?;
+                self.wait(stmt, Wait::Warp { value, lane }, Some(*result));
+            }
+            StmtKind::Fence(_) => {}
+            StmtKind::If { cond, then, other } => {
+                let block = if self.eval(world, *cond)?.is_true() { then } else { other };
+                self.enter(block, Turn::Once(None));
+            }
+            StmtKind::For { label, local, start, end, step, inclusive, body, .. } => {
+                let value = self.eval(world, *start)?.integer();
+                let end = self.eval(world, *end)?.integer();
+                let step = self.eval(world, *step)?.integer();
+                if step == 0 {
+                    return Err((FaultKind::ZeroStep, span));
+                }
+                let (label, local, inclusive) = (*label, *local, *inclusive);
+                self.enter(body, Turn::For { label, local, value, end, step, inclusive });
+                self.begin_turn();
+            }
+            StmtKind::Loop { label, body, .. } => self.enter(body, Turn::Loop(*label)),
+            StmtKind::Block { label, body } => self.enter(body, Turn::Once(Some(*label))),
+            StmtKind::Break(label) => self.leave_to(*label, false),
+            StmtKind::Continue(label) => self.leave_to(*label, true),
+            StmtKind::Return(values) => {
+                let values: Result<Vec<Val>, Stop> = values.iter().map(|&v| self.eval(world, v)).collect();
+                self.leave_function(&values?);
+            }
+            StmtKind::Call { function, args, memories, results } => {
+                let args: Result<Vec<Val>, Stop> = args.iter().map(|&v| self.eval(world, v)).collect();
+                let given: Vec<Array<'m>> = memories.iter().map(|m| self.frame().arrays[m.index()].clone()).collect();
+                self.call(world, *function, args?, &given, results, span)?;
+            }
+            StmtKind::Assert { cond, message } => {
+                if !self.eval(world, *cond)?.is_true() {
+                    let message = self.text(world, message)?;
+                    return Err((FaultKind::Assert { message }, span));
+                }
+            }
+            StmtKind::Print { parts } => {
+                let text = self.text(world, parts)?;
+                world.output.push_str(&text);
+                world.output.push('\n');
+            }
+            StmtKind::Declare(memory) => {
+                let store = self.frame().arrays[memory.index()].store;
+                self.arrays(world).clear(store);
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, world: &mut World<'_>, parts: &[Part]) -> Result<String, Stop> {
+        let mut text = String::new();
+        for part in parts {
+            match part {
+                Part::Text(t) => text.push_str(t),
+                Part::Value(expr, spec) => {
+                    let val = self.eval(world, *expr)?;
+                    let shown: Vec<String> =
+                        val.values().map(|v| format::format(v, spec).unwrap_or_else(|e| e)).collect();
+                    match val.ty {
+                        Ty::Scalar(_) => text.push_str(&shown.concat()),
+                        Ty::Vector(..) => text.push_str(&format!("({})", shown.join(", "))),
+                    }
+                }
+            }
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,110 @@
+//! What the repository shows runs: every example, every test of the standard library, every code block of its
+//! documentation and of the language reference.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The `.clk` files of a folder, by name.
+fn sources(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).expect("the folder is there");
+    let paths = entries.map(|e| e.expect("an entry").path());
+    let mut paths: Vec<PathBuf> = paths.filter(|p| p.extension().is_some_and(|e| e == "clk")).collect();
+    paths.sort();
+    paths
+}
+
+/// The Markdown that the `///` comments of a source make up.
+fn documentation(source: &str) -> String {
+    source
+        .lines()
+        .filter_map(|l| l.trim_start().strip_prefix("///"))
+        .map(|l| format!("{}\n", l.trim_start_matches(' ')))
+        .collect()
+}
+
+/// The ```` ```clk ```` blocks of a Markdown text.
+fn blocks(markdown: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open: Option<String> = None;
+    for line in markdown.lines() {
+        match (&mut open, line.trim()) {
+            (None, "```clk") => open = Some(String::new()),
+            (Some(_), "```") => found.extend(open.take()),
+            (Some(text), _) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            (None, _) => {}
+        }
+    }
+    found
+}
+
+/// Runs scripts in a scratch folder that has the examples' data; names the ones that fail.
+fn all_run(scripts: Vec<(String, String)>) {
+    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let data = scratch.path().join("examples/data");
+    fs::create_dir_all(&data).expect("a data folder");
+    for entry in fs::read_dir(root().join("examples/data")).expect("the data") {
+        let path = entry.expect("an entry").path();
+        fs::copy(&path, data.join(path.file_name().expect("a name"))).expect("copied");
+    }
+    let mut failures = String::new();
+    let count = scripts.len();
+    for (name, text) in scripts {
+        fs::write(scratch.path().join("script.clk"), text).expect("written");
+        let ran = common::run(scratch.path(), &["run", "script.clk"]);
+        if ran.code != 0 {
+            failures += &format!("== {name}: exit code {}\n{}\n", ran.code, ran.err);
+        } else if ran.err.contains("W0") {
+            failures += &format!("== {name}: warns\n{}\n", ran.err);
+        }
+    }
+    assert!(count > 0, "nothing to run");
+    assert!(failures.is_empty(), "of {count} scripts:\n{failures}");
+}
+
+#[test]
+fn every_example_runs_and_asserts_its_own_result() {
+    let examples = sources("examples");
+    assert!(examples.len() >= 24, "{} examples", examples.len());
+    let mut scripts = Vec::new();
+    for path in examples {
+        let text = fs::read_to_string(&path).expect("a source");
+        assert!(text.starts_with("//"), "{} begins with what it teaches", path.display());
+        assert!(text.contains("assert("), "{} checks its own result", path.display());
+        scripts.push((path.display().to_string(), text));
+    }
+    all_run(scripts);
+}
+
+#[test]
+fn the_standard_library_passes_its_own_tests() {
+    let ran = common::run(root(), &["test", "stdlib"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains(" passed, 0 failed"), "{}", ran.out);
+}
+
+#[test]
+fn every_item_of_the_standard_library_is_documented_with_a_running_example() {
+    let mut scripts = Vec::new();
+    for path in sources("stdlib") {
+        let text = fs::read_to_string(&path).expect("a source");
+        let examples = blocks(&documentation(&text));
+        assert!(!examples.is_empty(), "{} has examples", path.display());
+        scripts.extend(examples.into_iter().map(|e| (path.display().to_string(), e)));
+    }
+    all_run(scripts);
+}
+
+#[test]
+fn every_block_of_the_language_reference_runs() {
+    let text = fs::read_to_string(root().join("grammar/README.md")).expect("the reference");
+    all_run(blocks(&text).into_iter().enumerate().map(|(i, b)| (format!("block {}", i + 1), b)).collect());
+}

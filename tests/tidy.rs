@@ -1,0 +1,266 @@
+//! The rules of the repository that a compiler does not check: layers, file sizes, codes, who may know which crate.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clk_lang::lang::codes;
+
+/// The layer of each room. A module imports only from lower ones; two rooms of one layer never know each other.
+const LAYERS: &[(&str, u32)] = &[
+    ("base", 0),
+    ("lang", 1),
+    ("syntax", 2),
+    ("ir", 2),
+    ("check", 3),
+    ("pass", 3),
+    ("device", 3),
+    ("fmt", 3),
+    ("lower", 4),
+    ("compile", 5),
+    ("host", 6),
+    ("ide", 6),
+    ("app", 7),
+];
+
+/// Crates that only one place may know.
+const OWNERS: &[(&str, &[&str])] = &[
+    ("ariadne", &["src/base/render/"]),
+    ("rustyline", &["src/app/repl/"]),
+    ("clap", &["src/app/cli/"]),
+    ("ctrlc", &["src/app/"]),
+    ("chumsky", &["src/syntax/"]),
+    ("logos", &["src/syntax/"]),
+    ("png", &["src/host/"]),
+    ("npyz", &["src/host/"]),
+    ("safetensors", &["src/host/"]),
+];
+
+/// What only the app does: everything below it is a function of its arguments.
+const IO: &[&str] = &[
+    "std::fs",
+    "std::env",
+    "std::process",
+    "println!(",
+    "eprintln!(",
+    "std::io::stdout",
+    "std::io::stderr",
+    "std::io::stdin",
+];
+
+const MAX_LINES: usize = 800;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All files of the repository but those that are built or fetched.
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder).expect("folder").map(|e| e.expect("entry").path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().expect("name").to_string_lossy().into_owned();
+        let built = ["target", ".git", ".venv", "shared", "node_modules", "__pycache__"].contains(&name.as_str());
+        if built || path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
+}
+
+/// Path from the root with `/`, and text, of each text file.
+fn texts() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    files(root(), &mut found);
+    let relative = |p: &Path| p.strip_prefix(root()).expect("inside").to_string_lossy().replace('\\', "/");
+    found.iter().filter_map(|p| Some((relative(p), fs::read_to_string(p).ok()?))).collect()
+}
+
+fn sources() -> Vec<(String, String)> {
+    texts().into_iter().filter(|(p, _)| p.starts_with("src/") && p.ends_with(".rs")).collect()
+}
+
+/// The text without comments and without the test modules at its end.
+fn code(text: &str) -> String {
+    let end = text.find("#[cfg(test)]").unwrap_or(text.len());
+    let without = |line: &str| line.find("//").map_or(line.to_string(), |at| line[..at].to_string());
+    text[..end].lines().map(without).collect::<Vec<_>>().join("\n")
+}
+
+fn layer(room: &str) -> Option<u32> {
+    LAYERS.iter().find(|(name, _)| *name == room).map(|(_, layer)| *layer)
+}
+
+/// The room of a source file, and how many modules deep it is.
+fn room_and_depth(path: &str) -> (String, usize) {
+    let inner = path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
+    let parts: Vec<&str> = inner.split('/').collect();
+    (parts[0].to_string(), parts.len())
+}
+
+/// The rooms that a text names by `crate::room`, `crate::{room, …}` or a `super` that reaches the top.
+fn rooms_named(text: &str, depth: usize) -> BTreeSet<String> {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut named = BTreeSet::new();
+    for (at, _) in text.match_indices("crate::") {
+        let rest = &text[at + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            None => drop(named.insert(word(rest))),
+            Some(group) => {
+                let mut nesting = 0;
+                let mut start = true;
+                for (i, c) in group.char_indices() {
+                    match c {
+                        '{' => nesting += 1,
+                        '}' if nesting == 0 => break,
+                        '}' => nesting -= 1,
+                        ',' if nesting == 0 => start = true,
+                        c if start && !c.is_whitespace() => {
+                            named.insert(word(&group[i..]));
+                            start = false;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    let chain = "super::".repeat(depth);
+    for (at, _) in text.match_indices(&chain) {
+        named.insert(word(text[at..].trim_start_matches("super::")));
+    }
+    named.retain(|name| layer(name).is_some());
+    named
+}
+
+#[test]
+fn imports_go_down() {
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        if path == "src/lib.rs" || path == "src/main.rs" {
+            continue;
+        }
+        let (room, depth) = room_and_depth(&path);
+        let own = layer(&room).unwrap_or_else(|| panic!("{path}: the room `{room}` has no layer in tests/tidy.rs"));
+        for named in rooms_named(&text, depth) {
+            if named != room && layer(&named).is_some_and(|l| l >= own) {
+                wrong.push(format!("{path} (layer {own}) names `{named}`"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "imports that go up or sideways:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn devices_do_not_know_each_other() {
+    for (path, text) in sources() {
+        let other = if path.starts_with("src/device/sim/") { "device::cuda" } else { "device::sim" };
+        if path.starts_with("src/device/") && path != "src/device/mod.rs" && !path.starts_with("src/device/sim/")
+            || other == "device::cuda"
+        {
+            assert!(!text.contains(other), "{path} names {other}");
+        }
+    }
+}
+
+#[test]
+fn the_layer_rule_sees_imports() {
+    let named = |text: &str| rooms_named(text, 1).into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!(named("use crate::host::value::Value;"), "host");
+    assert_eq!(named("use crate::{check::{self, typed}, ir, pass};"), "check ir pass");
+    assert_eq!(named("fn f(x: &crate::lower::Instance)"), "lower");
+    assert_eq!(named("use super::app;"), "app");
+    assert_eq!(named("use super::helper;"), "");
+}
+
+#[test]
+fn crates_have_one_owner() {
+    for (path, text) in sources() {
+        let code = code(&text);
+        for (name, owners) in OWNERS {
+            let used = code.contains(&format!("{name}::")) || code.contains(&format!("use {name};"));
+            assert!(
+                !used || owners.iter().any(|owner| path.starts_with(owner)),
+                "{path} uses `{name}`, which belongs to {owners:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_the_app_does_io() {
+    for (path, text) in sources() {
+        let is_app = path.starts_with("src/app/")
+            || path == "src/main.rs"
+            || path.ends_with("tests.rs")
+            || path.contains("/tests/");
+        let code = code(&text);
+        for io in IO {
+            assert!(is_app || !code.contains(io), "{path} uses `{io}`; I/O belongs to the app room");
+        }
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let exempt = |path: &str| path.ends_with("parser.c") || path.ends_with("Cargo.lock");
+    let long: Vec<String> = texts()
+        .into_iter()
+        .filter(|(path, _)| (path.ends_with(".rs") || path.ends_with(".clk") || path.ends_with(".py")) && !exempt(path))
+        .map(|(path, text)| (text.lines().count(), path))
+        .filter(|(lines, _)| *lines > MAX_LINES)
+        .map(|(lines, path)| format!("{path}: {lines} lines"))
+        .collect();
+    assert!(long.is_empty(), "files over {MAX_LINES} lines:\n{}", long.join("\n"));
+}
+
+#[test]
+fn source_files_say_what_they_are() {
+    for (path, text) in sources() {
+        assert!(text.starts_with("//!") || path.ends_with("tests.rs"), "{path} opens without a `//!` line");
+    }
+}
+
+#[test]
+fn no_paths_of_one_machine() {
+    let paths = ["/ro@ot/", "/ho@me/", "/Us@ers/", "/wo@rk/", "C:@\\"].map(|p| p.replace('@', ""));
+    for (file, text) in texts() {
+        for path in &paths {
+            assert!(!text.contains(path.as_str()), "{file} holds `{path}`");
+        }
+    }
+}
+
+/// String literals in the text that look like codes.
+fn codes_in(text: &str) -> BTreeSet<String> {
+    let is_code = |s: &str| s.len() == 5 && s.starts_with(['E', 'W']) && s[1..].bytes().all(|b| b.is_ascii_digit());
+    text.split('"').filter(|s| is_code(s)).map(str::to_string).collect()
+}
+
+#[test]
+fn every_code_has_a_page_and_every_page_a_use() {
+    let mut used = BTreeSet::new();
+    let mut without_page = Vec::new();
+    for (path, text) in sources() {
+        if path.starts_with("src/lang/codes/") || path.ends_with("tests.rs") {
+            continue;
+        }
+        let codes = codes_in(&code(&text));
+        without_page.extend(codes.iter().filter(|c| codes::find(c).is_none()).map(|c| format!("{c} in {path}")));
+        used.extend(codes);
+    }
+    assert!(without_page.is_empty(), "codes without a page in lang/codes:\n{}", without_page.join("\n"));
+    let unused: Vec<&str> = codes::pages().map(|p| p.code).filter(|c| !used.contains(*c)).collect();
+    assert!(unused.is_empty(), "pages of codes that nothing reports: {unused:?}");
+}
+
+#[test]
+fn pages_are_in_order() {
+    let all: Vec<&str> = codes::pages().map(|p| p.code).collect();
+    let twice: Vec<&&str> = all.iter().filter(|c| all.iter().filter(|d| d == c).count() > 1).collect();
+    assert!(twice.is_empty(), "codes with two pages: {twice:?}");
+    for page in codes::pages() {
+        assert!(!page.title.ends_with('.'), "{}: a title has no full stop", page.code);
+        assert!(page.text.trim().len() > 40, "{}: the page says too little", page.code);
+    }
+}
