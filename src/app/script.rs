@@ -10,6 +10,7 @@ use super::exit;
 use super::interrupt::Interrupt;
 use crate::base::diag::Diagnostic;
 use crate::compile::{Outcome, Session};
+use crate::device::sim::Simulator;
 use crate::device::{Control, Device};
 use crate::host;
 use crate::host::interp::{Interpreter, Options, World};
@@ -33,7 +34,7 @@ impl Limits {
 }
 
 fn simulator() -> Arc<dyn Device> {
-    unimplemented!()
+    Arc::new(Simulator::default())
 }
 
 /// A program that was compiled, and the chunks to run.
