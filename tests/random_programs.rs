@@ -199,3 +199,36 @@ fn random_programs_are_valid() {
     }
     assert!(faults > count / 50 && faults < count / 4, "{faults} of {count} programs fault");
 }
+
+/// The kernel in the file `CLK_RANDOM_IR`, launched as the program of `CLK_RANDOM_SEED`: for a kernel made smaller by hand,
+/// and what `a_crash_made_small` runs.
+#[test]
+#[ignore = "needs CLK_RANDOM_IR"]
+fn one_program() {
+    let mut program = generate::program(setting("CLK_RANDOM_SEED", 0));
+    let path = std::env::var("CLK_RANDOM_IR").expect("CLK_RANDOM_IR names a file");
+    program.module = text::parse(&std::fs::read_to_string(path).expect("a file")).expect("a kernel");
+    let found = failure(&program);
+    assert!(found.is_none(), "{}", found.unwrap_or_default());
+}
+
+/// Makes the program of `CLK_RANDOM_SEED` small while it kills the process that runs it.
+#[test]
+#[ignore = "only for a seed that crashes"]
+fn a_crash_made_small() {
+    let program = generate::program(setting("CLK_RANDOM_SEED", 0));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("kernel.ir");
+    let crashes = |p: &Program| {
+        std::fs::write(&path, text::print_spans(&p.module)).expect("a file");
+        let child = std::process::Command::new(std::env::current_exe().expect("this program"))
+            .args(["one_program", "--exact", "--ignored", "--test-threads=1"])
+            .env("CLK_RANDOM_IR", &path)
+            .output();
+        child.is_ok_and(|output| output.status.code().is_none_or(|code| code > 128))
+    };
+    assert!(crashes(&program), "it does not crash");
+    let small = shrink::shrink(program, crashes).module;
+    println!("{}", text::print(&small));
+    println!("prepared:\n{}", pass::prepare(small).map_or_else(|e| e, |p| text::print(&p.module)));
+}
