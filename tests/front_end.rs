@@ -250,3 +250,24 @@ fn spans_cover_what_was_written() {
     let span = file.items[0].span;
     assert_eq!(&text[span.range()], text);
 }
+
+#[test]
+fn the_grammar_names_every_keyword_and_operator() {
+    use clk_lang::syntax::token::{CONTEXTUAL, KEYWORDS, OPERATORS};
+    let grammar = include_str!("../grammar/clk.ebnf");
+    let words = KEYWORDS.iter().chain(OPERATORS).map(|(text, _)| *text);
+    for word in words.chain(CONTEXTUAL.iter().copied()) {
+        assert!(grammar.contains(&format!("\"{word}\"")), "{word} is not in grammar/clk.ebnf");
+    }
+}
+
+#[test]
+fn every_keyword_and_operator_is_a_token_of_its_own() {
+    use clk_lang::syntax::lex;
+    use clk_lang::syntax::token::{KEYWORDS, OPERATORS};
+    for (text, kind) in KEYWORDS.iter().chain(OPERATORS).filter(|(text, _)| !"()[]{}".contains(text)) {
+        let tokens = lex(FileId(0), text).tokens;
+        assert_eq!(tokens.first().map(|t| t.kind), Some(*kind), "{text}");
+        assert_eq!(kind.text(), Some(*text));
+    }
+}

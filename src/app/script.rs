@@ -10,6 +10,7 @@ use super::exit;
 use super::interrupt::Interrupt;
 use crate::base::diag::Diagnostic;
 use crate::compile::{Outcome, Session};
+use crate::device::sim::Simulator;
 use crate::device::{Control, Device};
 use crate::host;
 use crate::host::interp::{Interpreter, Options, World};
@@ -33,7 +34,7 @@ impl Limits {
 }
 
 fn simulator() -> Arc<dyn Device> {
-    unimplemented!()
+    Arc::new(Simulator::default())
 }
 
 /// A program that was compiled, and the chunks to run.
@@ -81,7 +82,7 @@ pub fn run_chunks(
 
 /// A value as a session shows it.
 pub fn shown(value: &Value) -> String {
-    host::format::display(value)
+    host::format::print(value)
 }
 
 /// The exit code of a run that ended with a diagnostic.

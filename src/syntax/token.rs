@@ -9,8 +9,7 @@ use logos::{Lexer, Logos};
 /// A kind of token. [`Tok::text`] gives the spelling of those that have one.
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[logos(skip r"[ \t\r\f]+")]
-#[logos(skip(r"//([^/\n][^\n]*)?", allow_greedy = true))]
-#[logos(skip(r"////[^\n]*", allow_greedy = true))]
+#[logos(skip(r"//([^/\n][^\n]*)?|////[^\n]*", allow_greedy = true))]
 #[repr(u8)]
 pub enum Tok {
     // Keywords
@@ -325,6 +324,12 @@ impl Tok {
                 | Return
                 | PlusPlus
         )
+    }
+
+    /// A statement keyword on the line behind this token begins another statement, whatever this one still waits for.
+    pub fn needs_statement_end(self) -> bool {
+        use Tok::*;
+        !matches!(self, Doc | Unroll | NoUnroll | Newline | Semi | LBrace)
     }
 
     /// A line that starts with this token continues the one before: no statement starts with it.

@@ -42,6 +42,7 @@ impl Repl<'_> {
             Ok("quit") => return ControlFlow::Break(()),
             Ok("help") => Ok(help()),
             Ok("doc") => cli::documentation((!rest.is_empty()).then_some(rest), style),
+            Ok("explain") if rest.is_empty() => Err("`:explain` wants a code, such as E0301".into()),
             Ok("explain") => cli::explanation(rest, style),
             Ok("type") => self.type_of(rest),
             Ok("vars") => Ok(self.variables()),

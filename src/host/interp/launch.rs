@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -371,7 +370,6 @@ impl Machine<'_> {
             .map(|i| Value::i32(inner.dims.get(i as usize).copied().flatten().unwrap_or(0) as i32))
             .collect();
         let control = self.interp.options.control.clone();
-        control.launches.fetch_add(1, Ordering::Relaxed);
         let result = {
             let mut args = Vec::with_capacity(passed.len() + hidden.len());
             for item in &mut passed {

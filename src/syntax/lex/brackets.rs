@@ -190,7 +190,7 @@ impl Reader<'_> {
 }
 
 /// Keywords that start a statement and nothing else.
-fn starts_statement(kind: Tok) -> bool {
+pub(super) fn starts_statement(kind: Tok) -> bool {
     use Tok::*;
     matches!(kind, Let | Var | Shared | For | While | Loop | Return | Break | Continue | Kernel | Import | Test | Bench)
 }

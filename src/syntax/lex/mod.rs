@@ -6,7 +6,8 @@
 //! The newline rule: a newline ends the statement if the token before it can end a line, the innermost bracket is not `(` or
 //! `[`, and the token behind it does not continue the line. `.`, `else` and all binary operators but `-` continue it: `-` also
 //! starts a statement (`-x`), so does `(`, `[` and `!`. A `{` continues it while a header (`kernel`, `fn`, `if`, `for`, …) waits
-//! for its body; so do `threads`, `grid` and `block` behind a kernel's parameters.
+//! for its body; so do `threads`, `grid` and `block` behind a kernel's parameters. A line that starts with `let`, `for` or another
+//! keyword that only statements have is a new statement even behind an operator, so that a forgotten operand spoils one line.
 
 mod brackets;
 mod report;
@@ -158,20 +159,40 @@ impl<'t> Reader<'t> {
         }
         let bracketed = self.open.last().is_some_and(|o| o.kind != Tok::LBrace);
         let Some(before) = self.out.tokens.last().copied() else { return };
-        if bracketed || kind.continues_line() || !(before.kind.can_end_line() || self.ends_with_decrement()) {
+        let forced = brackets::starts_statement(kind) && before.kind.needs_statement_end();
+        let ends = before.kind.can_end_line() || self.ends_with_decrement();
+        if bracketed || kind.continues_line() || !(ends || forced) || self.ends_with_unroll() {
             return;
         }
-        if self.header && (kind == Tok::LBrace || kind == Tok::Name && is_geometry(self.text.get(start..end))) {
+        let header = self.header || kind == Tok::LBrace && before.kind == Tok::RParen && self.in_foreign_header();
+        if header && (kind == Tok::LBrace || kind == Tok::Name && is_geometry(self.text.get(start..end))) {
             return;
         }
         self.header = false;
         self.emit(Tok::Newline, before.end as usize, before.end as usize);
     }
 
+    /// The statement begins like a function of CUDA C++, Python or the like: its body belongs to the same mistake.
+    fn in_foreign_header(&self) -> bool {
+        let ends = |t: &&Token| matches!(t.kind, Tok::Newline | Tok::Semi | Tok::LBrace | Tok::RBrace);
+        let behind = self.out.tokens.iter().rposition(|t| ends(&t)).map_or(0, |index| index + 1);
+        let two = [behind, behind + 1].map(|index| self.out.tokens.get(index));
+        let [Some(first), Some(second)] = two else { return false };
+        let word = first.text(self.text);
+        let foreign =
+            word.starts_with("__") || matches!(word, "def" | "func" | "function" | "void" | "static" | "inline");
+        first.kind == Tok::Name && second.kind == Tok::Name && foreign
+    }
+
     /// `i--` at the end of a line: a mistake, but one that should not swallow the next line.
     fn ends_with_decrement(&self) -> bool {
         matches!(self.out.tokens.as_slice(), [.., a, b]
             if a.kind == Tok::Minus && b.kind == Tok::Minus && a.end == b.start)
+    }
+
+    /// `#unroll(4)` belongs to the loop on the next line.
+    fn ends_with_unroll(&self) -> bool {
+        matches!(self.out.tokens.as_slice(), [.., hint, _, _, close] if hint.kind == Tok::Unroll && close.kind == Tok::RParen)
     }
 
     fn number(&mut self, kind: Tok, start: usize, end: usize) {

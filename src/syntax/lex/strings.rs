@@ -170,13 +170,17 @@ impl Reader<'_> {
         let opened = self.open.get(level - 1).map(|o| o.token);
         self.close_above(level - 1, end);
         let (Some(token), false) = (opened, self.reported_since(opened)) else { return false };
+        self.report_open_interpolation(token);
+        false
+    }
+
+    fn report_open_interpolation(&mut self, token: Token) {
         let span = token.span(self.file);
         self.report(
             Diagnostic::error("E0110", "`{` in a string is never closed")
                 .at(span, "a value starts here, and no `}` follows in this line")
                 .help("close it with `}`, or write `{{` for a brace itself"),
         );
-        false
     }
 
     /// Whether a message about something behind this token exists already.
@@ -186,6 +190,11 @@ impl Reader<'_> {
     }
 
     fn unterminated(&mut self, start: usize, end: usize) {
+        // Inside an interpolation the quote was probably meant to close the outer string, and a `}` is missing.
+        if let Some(outer) = self.open.iter().find(|o| o.kind == Tok::InterpOpen) {
+            let token = outer.token;
+            return self.report_open_interpolation(token);
+        }
         let quote = self.span(start, start + 1);
         let line_end = self.span(end, end);
         self.report(

@@ -103,7 +103,7 @@ fn range(inp: &mut Input<'_, '_>, start: usize, from: Option<Expr>) -> Parsed<Ex
     let inclusive = bump(inp).kind == Tok::DotDotEq;
     let next = peek(inp);
     let body_next = next == Tok::LBrace && inp.state().in_head;
-    let word_next = at_word(inp, "step") && peek_at(inp, 1).starts_expression() && peek_at(inp, 1) != Tok::LParen;
+    let word_next = at_word(inp, "step") && step_follows(inp);
     let has_end = next.starts_expression() && next != Tok::DotDot && !body_next && !word_next;
     let end = if has_end || inclusive { Some(Box::new(binary(inp, OR)?)) } else { None };
     let step = if at_word(inp, "step") {
@@ -115,6 +115,16 @@ fn range(inp: &mut Input<'_, '_>, start: usize, from: Option<Expr>) -> Parsed<Ex
     grow(inp)?;
     let span = span_from(inp, start);
     Ok(Expr { kind: ExprKind::Range { start: from.map(Box::new), end, inclusive, step }, span })
+}
+
+/// Whether the `step` that is next is the keyword of a range without end; in `0..step step 2` it is a name.
+fn step_follows(inp: &mut Input<'_, '_>) -> bool {
+    let at = here(inp) + 1;
+    let state = inp.state();
+    let next = state.token(at);
+    next.kind.starts_expression()
+        && !matches!(next.kind, Tok::LParen | Tok::LBracket | Tok::LBrace)
+        && state.text_of(next) != "step"
 }
 
 /// Operators that bind at least as tightly as `min`.

@@ -19,7 +19,7 @@ pub use primitive::{Label, Miss};
 use crate::base::diag::Diagnostic;
 use crate::base::source::FileId;
 use crate::syntax::ast;
-use crate::syntax::lex::{Lexed, MAX_ERRORS, lex};
+use crate::syntax::lex::{MAX_ERRORS, lex};
 use crate::syntax::mistakes;
 use crate::syntax::token::{Tok, Token};
 use chumsky::Parser;
@@ -52,7 +52,7 @@ pub fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>) {
     let found = std::mem::take(&mut done.errors);
     let mut diagnostics = std::mem::take(&mut lexed.diagnostics);
     let room = MAX_ERRORS.saturating_sub(diagnostics.len());
-    diagnostics.extend(found.into_iter().take(room).map(|e| mistakes::explain(file, text, &lexed, e)));
+    diagnostics.extend(found.into_iter().take(room).map(|e| mistakes::explain(file, text, &lexed.tokens, e)));
     (ast::File { file, doc, items: done.items }, one_per_place(diagnostics))
 }
 
@@ -190,9 +190,4 @@ fn pieces(tokens: &[Token], first: usize) -> Vec<Piece> {
         }
     }
     pieces
-}
-
-/// Whether a text's tokens ask for more: for `is_incomplete`.
-pub fn waits_for_more(lexed: &Lexed) -> bool {
-    lexed.open_at_end
 }

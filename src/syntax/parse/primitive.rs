@@ -325,6 +325,8 @@ pub struct Mark {
     height: u32,
     in_head: bool,
     start: usize,
+    /// Messages so far.
+    errors: usize,
 }
 
 /// Begins a statement that may fail.
@@ -332,7 +334,7 @@ pub fn mark(inp: &mut Input<'_, '_>) -> Mark {
     let start = here(inp);
     let state = inp.state();
     state.miss = Miss::default();
-    Mark { depth: state.depth, height: state.height, in_head: state.in_head, start }
+    Mark { depth: state.depth, height: state.height, in_head: state.in_head, start, errors: state.errors.len() }
 }
 
 /// Recovers from a failed statement: notes the mistake and skips to the statement's end, which is not taken. `from` is where the
@@ -348,7 +350,9 @@ pub fn recover<'t, 'p>(inp: &mut Input<'t, 'p>, mark: &Mark, from: Checkpoint<'t
     let span = span_from(inp, mark.start);
     let end = here(inp);
     let state = inp.state();
-    let said = miss.at == usize::MAX || state.lexer_reported_in(span.start, span.end);
+    // What follows a mistake inside the same statement is mostly its echo.
+    let said =
+        miss.at == usize::MAX || state.errors.len() > mark.errors || state.lexer_reported_in(span.start, span.end);
     if !said && state.errors.len() < 4 * MAX_ERRORS {
         state.errors.push(Mistake::Miss { miss, statement: mark.start..end });
     }

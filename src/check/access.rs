@@ -1,0 +1,603 @@
+//! Fields, swizzles, elements and slices, and the places that assignments write.
+
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::Span;
+use crate::check::cx::{Cx, EarlyRead, Home, Meaning, Slot};
+use crate::check::expr::{I32, bare, make};
+use crate::check::infer::{Kind, array};
+use crate::check::typed::*;
+use crate::check::{eval, suggest};
+use crate::lang::scalar::Scalar;
+use crate::syntax::ast::{self, ExprKind as Ast};
+
+impl Cx<'_> {
+    /// What a dotted path to a module's item means, if its base is a module.
+    pub fn module_item(&mut self, base: &ast::Expr, name: &ast::Name) -> Option<Option<Binding>> {
+        let module = self.module_of(base)?;
+        let names = &self.program.modules.get(module)?.names;
+        let found = names.get(&name.text).copied();
+        if found.is_none() {
+            let module_name = self.program.modules.get(module).map_or("", |m| m.name.as_str());
+            let near = suggest::nearest(&name.text, names.keys().map(|k| k.as_str())).map(str::to_owned);
+            let mut d = Diagnostic::error("E0203", format!("there is no `{}` in `{module_name}`", name.text))
+                .at(name.span, "the module has no such name");
+            if let Some(near) = near {
+                d = d.help(format!("did you mean `{near}`?"));
+                d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
+            }
+            self.report(d);
+        }
+        Some(found)
+    }
+
+    fn module_of(&mut self, base: &ast::Expr) -> Option<ModuleId> {
+        match &base.kind {
+            Ast::Name(n) if !self.names.contains_key(n.text.as_str()) => match self.lookup(&n.text) {
+                Some(Meaning::Item(Binding::Module(id))) => Some(id),
+                _ => None,
+            },
+            Ast::Field { base, name } => {
+                let outer = self.module_of(base)?;
+                match self.program.modules.get(outer)?.names.get(&name.text) {
+                    Some(Binding::Module(id)) => Some(*id),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    pub fn field(&mut self, base: &ast::Expr, name: &ast::Name, span: Span) -> Expr {
+        if let Some(found) = self.module_item(base, name) {
+            return match found {
+                Some(Binding::Const(id)) => {
+                    let ty = self.program.consts.get(id).map_or(Type::Error, |c| c.ty.clone());
+                    make(ExprKind::Const(id), ty, span)
+                }
+                Some(Binding::Global(id)) => self.read_global(id, name),
+                Some(Binding::Error) | None => self.bad(span),
+                Some(_) => self.not_a_value(name, "no constant", "call it: put the arguments in parentheses"),
+            };
+        }
+        let base = self.expr(base, None);
+        self.field_of(base, name, span)
+    }
+
+    fn field_of(&mut self, base: Expr, name: &ast::Name, span: Span) -> Expr {
+        let ty = self.vars.shallow(&base.ty);
+        let word = name.text.as_str();
+        match &ty {
+            Type::Error => self.bad(span),
+            Type::Unknown => {
+                let kind = ExprKind::DynField { base: Box::new(base), name: name.text.clone() };
+                make(kind, Type::Unknown, span)
+            }
+            Type::Timing => {
+                let ty = match word {
+                    "median" | "min" | "max" => Type::Scalar(Scalar::F64),
+                    "runs" => I32,
+                    _ => {
+                        self.unknown_field(name, &ty, ["median", "min", "max", "runs"].into_iter());
+                        return self.bad(span);
+                    }
+                };
+                make(ExprKind::DynField { base: Box::new(base), name: name.text.clone() }, ty, span)
+            }
+            Type::Vector(s, n) => self.swizzle(base, *s, *n, name, span),
+            Type::Struct(id) => {
+                let Some(def) = self.program.structs.get(*id) else { return self.bad(span) };
+                match def.fields.iter().position(|f| f.name == word) {
+                    Some(i) => {
+                        let ty = def.fields.get(i).map_or(Type::Error, |f| f.ty.clone());
+                        make(ExprKind::Field { base: Box::new(base), field: i as u32 }, ty, span)
+                    }
+                    None => {
+                        self.unknown_field(name, &ty, def.fields.iter().map(|f| f.name.as_str()));
+                        self.bad(span)
+                    }
+                }
+            }
+            Type::Tuple(parts) => match word.parse::<usize>().ok().and_then(|i| parts.get(i).map(|t| (i, t))) {
+                Some((i, t)) => make(ExprKind::TupleField { base: Box::new(base), field: i as u32 }, t.clone(), span),
+                None => {
+                    let d = Diagnostic::error("E0205", format!("a tuple of {} has no part `{word}`", parts.len()))
+                        .at(name.span, format!("parts are `.0` to `.{}`", parts.len().saturating_sub(1)));
+                    self.report(d);
+                    self.bad(span)
+                }
+            },
+            _ => self.no_fields(&base, &ty, name),
+        }
+    }
+
+    fn no_fields(&mut self, base: &Expr, ty: &Type, name: &ast::Name) -> Expr {
+        let found = self.ty_text(ty);
+        let mut d = Diagnostic::error("E0205", format!("`{found}` has no field `{}`", name.text))
+            .at(name.span, "unknown field")
+            .because(base.span, format!("this is `{found}`"));
+        if matches!(ty, Type::Array(_)) {
+            d = match name.text.as_str() {
+                "shape" => d.help("write `shape(x)`, or `shape(x, 0)` for one extent"),
+                "size" | "length" | "len" => d.help("write `len(x)` for the first extent"),
+                "T" => d.help("write `transpose(x)`"),
+                "to" => d.help("arrays move to where they are used; nothing has to be moved by hand"),
+                _ => d,
+            };
+        }
+        self.report(d);
+        self.bad(base.span)
+    }
+
+    pub fn unknown_field<'n>(&mut self, name: &ast::Name, of: &Type, fields: impl Iterator<Item = &'n str>) {
+        let fields: Vec<&str> = fields.collect();
+        let of = self.ty_text(of);
+        let mut d =
+            Diagnostic::error("E0205", format!("`{of}` has no field `{}`", name.text)).at(name.span, "unknown field");
+        match suggest::nearest(&name.text, fields.iter().copied()) {
+            Some(near) => {
+                d = d.help(format!("did you mean `{near}`?"));
+                d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
+            }
+            None => d = d.help(format!("its fields are {}", list(&fields))),
+        }
+        self.report(d);
+    }
+
+    fn swizzle(&mut self, base: Expr, s: Scalar, n: u8, name: &ast::Name, span: Span) -> Expr {
+        let lanes: Option<Vec<u8>> =
+            name.text.bytes().map(|b| b"xyzw".iter().position(|&l| l == b).map(|i| i as u8)).collect();
+        let lanes = match lanes {
+            Some(lanes) if (1..=4).contains(&lanes.len()) => lanes,
+            _ => {
+                let d = Diagnostic::error("E0205", format!("`{}` is no component of `{s}x{n}`", name.text))
+                    .at(name.span, "components are `x y z w`, alone or together as in `.xy`");
+                self.report(d);
+                return self.bad(span);
+            }
+        };
+        if lanes.iter().any(|&l| l >= n) {
+            let have = "xyzw".get(..n as usize).unwrap_or("xyzw");
+            let d = Diagnostic::error("E0205", format!("`{s}x{n}` has no component `{}`", name.text))
+                .at(name.span, format!("it has {n}: `{have}`"));
+            self.report(d);
+            return self.bad(span);
+        }
+        let ty = if lanes.len() == 1 { Type::Scalar(s) } else { Type::Vector(s, lanes.len() as u8) };
+        make(ExprKind::Swizzle { base: Box::new(base), lanes }, ty, span)
+    }
+
+    // Elements and slices
+
+    /// `base[args]`; `read` unless it is only written.
+    pub fn index(&mut self, base: &ast::Expr, args: &[ast::Expr], span: Span, read: bool) -> Expr {
+        let base = self.expr(base, None);
+        if read {
+            self.note_read(&base, span);
+        }
+        let ty = self.vars.shallow(&base.ty);
+        match &ty {
+            Type::Array(a) => {
+                let a = a.clone();
+                self.element(base, &a, args, span)
+            }
+            Type::Error => {
+                for arg in args {
+                    if !matches!(arg.kind, Ast::Range { .. }) {
+                        self.expr(arg, Some(&I32));
+                    }
+                }
+                self.bad(span)
+            }
+            Type::Strings => {
+                let indices = args.iter().map(|a| self.expr_as(a, &I32)).collect();
+                make(ExprKind::Index { base: Box::new(base), indices }, Type::Str, span)
+            }
+            Type::Unknown => self.unknown_element(base, args, span),
+            _ => {
+                let found = self.ty_text(&ty);
+                let mut d = Diagnostic::error("E0309", format!("`{found}` can't be indexed"))
+                    .at(base.span, format!("this is `{found}`"));
+                if matches!(ty, Type::Vector(..)) {
+                    d = d.help("the components of a vector are `.x .y .z .w`");
+                }
+                self.report(d);
+                for arg in args {
+                    if !matches!(arg.kind, Ast::Range { .. }) {
+                        self.expr(arg, None);
+                    }
+                }
+                self.bad(span)
+            }
+        }
+    }
+
+    fn unknown_element(&mut self, base: Expr, args: &[ast::Expr], span: Span) -> Expr {
+        if args.iter().any(|a| matches!(a.kind, Ast::Range { .. })) {
+            let indices = args.iter().map(|a| self.slice_index(a, &Dim::Unknown).0).collect();
+            return make(ExprKind::Slice { base: Box::new(base), indices }, Type::Unknown, span);
+        }
+        let indices = args.iter().map(|a| self.expr(a, None)).collect();
+        make(ExprKind::Index { base: Box::new(base), indices }, Type::Unknown, span)
+    }
+
+    fn element(&mut self, base: Expr, a: &ArrayType, args: &[ast::Expr], span: Span) -> Expr {
+        let rank = a.dims.len();
+        let sliced = args.iter().any(|a| matches!(a.kind, Ast::Range { .. })) || args.len() < rank;
+        if args.len() > rank || args.is_empty() || (sliced && self.in_kernel()) {
+            return self.wrong_rank(&base, a, args, span);
+        }
+        if !sliced {
+            let mut indices = Vec::with_capacity(rank);
+            for (arg, dim) in args.iter().zip(&a.dims) {
+                let index = self.expr(arg, Some(&I32));
+                let index = self.index_kind(index);
+                self.check_bounds(&index, dim);
+                indices.push(index);
+            }
+            return make(ExprKind::Index { base: Box::new(base), indices }, a.element.clone(), span);
+        }
+        self.need_host(span, "a slice of an array");
+        let mut dims = Vec::new();
+        let mut indices = Vec::with_capacity(args.len());
+        for (arg, dim) in args.iter().zip(&a.dims) {
+            let (index, kept) = self.slice_index(arg, dim);
+            indices.push(index);
+            dims.extend(kept);
+        }
+        dims.extend(a.dims.iter().skip(args.len()).cloned());
+        let ty = array(a.element.clone(), dims);
+        make(ExprKind::Slice { base: Box::new(base), indices }, ty, span)
+    }
+
+    fn index_kind(&mut self, index: Expr) -> Expr {
+        if matches!(index.ty, Type::Scalar(s) if s.is_int()) || self.require_kind(&index, Kind::Int, "an index") {
+            return index;
+        }
+        self.bad(index.span)
+    }
+
+    fn check_bounds(&mut self, index: &Expr, dim: &Dim) {
+        if !matches!(index.kind, ExprKind::Int(_)) {
+            return;
+        }
+        let ExprKind::Int(i) = index.kind else { return };
+        if i < 0 {
+            let mut d =
+                Diagnostic::error("E0325", format!("the index {i} is negative")).at(index.span, "indices count from 0");
+            if self.in_host() {
+                d = d.help(format!("an element from the end is `x[len(x) - {}]`", -i));
+            }
+            self.report(d);
+        } else if let Dim::Known(n) = dim {
+            if i >= i128::from(*n) {
+                let d = Diagnostic::error("E0325", format!("the index {i} is outside of an axis of {n}"))
+                    .at(index.span, format!("indices go from 0 to {}", n - 1));
+                self.report(d);
+            }
+        }
+    }
+
+    fn wrong_rank(&mut self, base: &Expr, a: &ArrayType, args: &[ast::Expr], span: Span) -> Expr {
+        let rank = a.dims.len();
+        let ranged = args.iter().find(|a| matches!(a.kind, Ast::Range { .. }));
+        for arg in args {
+            if !matches!(arg.kind, Ast::Range { .. }) {
+                self.expr(arg, Some(&I32));
+            }
+        }
+        if let Some(range) = ranged.filter(|_| self.in_kernel()) {
+            let d = Diagnostic::error("E0401", "a kernel can't slice an array")
+                .at(range.span, "a range as an index belongs to the host")
+                .help("loop over the elements: `for i in a..b { … }`");
+            self.report(d);
+            return self.bad(span);
+        }
+        let found = self.ty_text(&base.ty);
+        let d = Diagnostic::error(
+            "E0306",
+            format!("{} for an array of {}", count(args.len(), "index", "indices"), count(rank, "axis", "axes")),
+        )
+        .at(span, format!("one index per axis: {rank}"))
+        .because(base.span, format!("this is `{found}`"));
+        self.report(d);
+        self.bad(span)
+    }
+
+    fn slice_index(&mut self, arg: &ast::Expr, dim: &Dim) -> (SliceIndex, Option<Dim>) {
+        let Ast::Range { start, end, inclusive, step } = &arg.kind else {
+            let index = self.expr(arg, Some(&I32));
+            let index = self.index_kind(index);
+            self.check_bounds(&index, dim);
+            return (SliceIndex::At(index), None);
+        };
+        let mut part = |e: &Option<Box<ast::Expr>>| {
+            e.as_ref().map(|e| {
+                let e = self.expr(e, Some(&I32));
+                self.index_kind(e)
+            })
+        };
+        let (start, end, step) = (part(start), part(end), part(step));
+        let mut known = |e: &Option<Expr>, default: Option<i64>| match e {
+            Some(e) => {
+                self.check_bounds(e, &Dim::Unknown);
+                eval::int(self, e)
+            }
+            None => default,
+        };
+        let full = if let Dim::Known(n) = dim { Some(*n) } else { None };
+        let (a, b, s) = (known(&start, Some(0)), known(&end, full), known(&step, Some(1)));
+        let kept = match (a, b, s) {
+            (Some(a), Some(b), Some(s)) if s > 0 => {
+                let b = b + i64::from(*inclusive);
+                if full.is_some_and(|n| b > n) {
+                    let n = full.unwrap_or(0);
+                    let d = Diagnostic::error("E0325", format!("the slice ends at {b}, outside of an axis of {n}"))
+                        .at(arg.span, format!("the axis ends at {n}"));
+                    self.report(d);
+                }
+                Dim::Known(((b - a).max(0) + s - 1) / s)
+            }
+            _ if start.is_none() && end.is_none() && step.is_none() => dim.clone(),
+            _ => Dim::Unknown,
+        };
+        (SliceIndex::Range { start, end, inclusive: *inclusive, step }, Some(kept))
+    }
+
+    // Places
+
+    /// A place that is written (and read too, for `op=`): checks that it may be.
+    pub fn place(&mut self, e: &ast::Expr, also_read: bool) -> Expr {
+        let place = match &bare(e).kind {
+            Ast::Name(name) => self.name_place(name),
+            Ast::Index { base, args } => {
+                let root_used = self.root_used(base);
+                let place = self.index(base, args, e.span, false);
+                self.restore_used(root_used);
+                place
+            }
+            Ast::Field { base, name } => {
+                let root_used = self.root_used(base);
+                let place = self.field(base, name, e.span);
+                self.restore_used(root_used);
+                place
+            }
+            Ast::Call { .. } => {
+                let place = self.expr(e, None);
+                match &place.kind {
+                    ExprKind::Builtin { builtin, .. } if is_hint(*builtin) => place,
+                    _ => return self.no_place(place),
+                }
+            }
+            _ => {
+                let place = self.expr(e, None);
+                return self.no_place(place);
+            }
+        };
+        if also_read {
+            if let ExprKind::Index { base, .. } = &place.kind {
+                let base = (**base).clone();
+                self.note_read(&base, place.span);
+            }
+        }
+        self.check_writable(&place);
+        place
+    }
+
+    /// A variable that is only ever written is not used: remembers whether it was so far.
+    fn root_used(&mut self, e: &ast::Expr) -> Option<(Slot, bool)> {
+        let mut e = bare(e);
+        while let Ast::Index { base, .. } | Ast::Field { base, .. } = &e.kind {
+            e = bare(base);
+        }
+        let Ast::Name(name) = &e.kind else { return None };
+        let slot = *self.names.get(name.text.as_str())?;
+        let used = match slot {
+            Slot::Local(id) => self.local_info(id)?.used,
+            Slot::Global(id) => self.global_info(id)?.used,
+            _ => return None,
+        };
+        Some((slot, used))
+    }
+
+    fn restore_used(&mut self, was: Option<(Slot, bool)>) {
+        let info = match was {
+            Some((Slot::Local(id), used)) => self.local_info(id).map(|i| (i, used)),
+            Some((Slot::Global(id), used)) => self.global_info(id).map(|i| (i, used)),
+            _ => None,
+        };
+        if let Some((info, used)) = info {
+            info.used = used;
+        }
+    }
+
+    fn name_place(&mut self, name: &ast::Name) -> Expr {
+        let e = ast::Expr { kind: Ast::Name(name.clone()), span: name.span };
+        let was = self.root_used(&e);
+        let place = self.name(name);
+        self.restore_used(was);
+        place
+    }
+
+    fn no_place(&mut self, e: Expr) -> Expr {
+        if e.ty != Type::Error {
+            let d = Diagnostic::error("E0319", "this can't be assigned to")
+                .at(e.span, "not a variable, an element or a field")
+                .help("the left side of `=` is a variable, `x[i]` or `p.field`");
+            self.report(d);
+        }
+        self.bad(e.span)
+    }
+
+    fn check_writable(&mut self, place: &Expr) {
+        if let ExprKind::Swizzle { lanes, .. } = &place.kind {
+            let twice = lanes.iter().enumerate().any(|(i, l)| lanes.iter().skip(i + 1).any(|m| m == l));
+            if twice {
+                let d = Diagnostic::error("E0319", "a component is written twice")
+                    .at(place.span, "each may stand only once here");
+                self.report(d);
+            }
+        }
+        let mut root = place;
+        loop {
+            root = match &root.kind {
+                ExprKind::Index { base, .. }
+                | ExprKind::Slice { base, .. }
+                | ExprKind::Field { base, .. }
+                | ExprKind::TupleField { base, .. }
+                | ExprKind::DynField { base, .. }
+                | ExprKind::Swizzle { base, .. } => base,
+                ExprKind::Builtin { builtin, args, .. } if is_hint(*builtin) => match args.first() {
+                    Some(inner) => inner,
+                    None => return,
+                },
+                _ => break,
+            };
+        }
+        match &root.kind {
+            ExprKind::Local(id) => self.write_local(*id, place, root.span),
+            ExprKind::Global(id) => self.write_global(*id, root.span),
+            ExprKind::Error => {}
+            ExprKind::Const(_) | ExprKind::ConstParam(_) | ExprKind::Dim(_) => {
+                let d =
+                    Diagnostic::error("E0317", "a constant can't be assigned to").at(root.span, "this never changes");
+                self.report(d);
+            }
+            _ => {
+                let d = Diagnostic::error("E0319", "this can't be assigned to").at(root.span, "not a variable");
+                self.report(d);
+            }
+        }
+    }
+
+    pub fn write_global(&mut self, id: GlobalId, span: Span) {
+        let Some(global) = self.global(id) else { return };
+        let (mutable, name, declared) = (global.mutable, global.name.clone(), global.span);
+        let info = self.global_info(id);
+        let word = info.as_ref().and_then(|i| i.word);
+        if let Some(info) = info {
+            info.assigned = true;
+        }
+        if !mutable {
+            self.immutable(&name, span, declared, word);
+        }
+    }
+
+    fn immutable(&mut self, name: &str, span: Span, declared: Span, word: Option<Span>) {
+        let mut d = Diagnostic::error("E0317", format!("`{name}` can't change: it was declared with `let`"))
+            .at(span, "it is written here")
+            .because(declared, "declared here");
+        d = match word {
+            Some(word) => d.fix("declare it with `var`", word, "var", Applicability::MachineApplicable),
+            None => d.help("declare it with `var`"),
+        };
+        self.report(d);
+    }
+
+    /// Notes a write to a local and reports it where that is not allowed.
+    pub fn write_local(&mut self, id: LocalId, place: &Expr, span: Span) {
+        let outer_loop = (self.loops > 0).then_some(self.loop_count);
+        let Some(local) = self.locals.get(id) else { return };
+        let (kind, name, declared, mutable) = (local.kind, local.name.clone(), local.span, local.mutable);
+        let is_array = matches!(self.vars.shallow(&local.ty), Type::Array(_));
+        let Some(info) = self.info.get_mut(id.index()) else { return };
+        info.assigned = true;
+        info.written = true;
+        let word = info.word;
+        if let Some(outer) = outer_loop {
+            self.writes_in_loops.push((id, outer));
+        }
+        let whole = matches!(place.kind, ExprKind::Local(_));
+        if is_array && whole && (self.in_kernel() || matches!(kind, LocalKind::Param(_))) {
+            let d = Diagnostic::error("E0319", format!("the array `{name}` can't be assigned as a whole here"))
+                .at(span, "kernels write one element at a time")
+                .help(format!("write `{name}[i] = …`"));
+            self.report(d);
+            return;
+        }
+        match kind {
+            LocalKind::Param(Access::In) if is_array => self.read_only_param(id, &name, span, declared),
+            LocalKind::Param(Access::In) => {
+                let d = Diagnostic::error("E0318", format!("the parameter `{name}` can't change"))
+                    .at(span, "it is written here")
+                    .because(declared, "parameters are read only")
+                    .help(format!("copy it first: `var {name} = {name}`"));
+                self.report(d);
+            }
+            LocalKind::Param(_) | LocalKind::Shared => {}
+            LocalKind::ThreadIndex | LocalKind::Loop => {
+                let what = if kind == LocalKind::Loop { "loop variable" } else { "index" };
+                let d = Diagnostic::error("E0317", format!("the {what} `{name}` can't change"))
+                    .at(span, "it is written here")
+                    .because(declared, "declared here")
+                    .help(format!("copy it first: `var j = {name}`"));
+                self.report(d);
+            }
+            LocalKind::Var if !mutable => self.immutable(&name, span, declared, word),
+            LocalKind::Var => {}
+        }
+    }
+
+    fn read_only_param(&mut self, id: LocalId, name: &str, span: Span, declared: Span) {
+        let read = self.info.get(id.index()).is_some_and(|i| i.used);
+        let access = if read { "inout" } else { "out" };
+        let before = Span { end: declared.start, ..declared };
+        let d = Diagnostic::error("E0318", format!("the array `{name}` is read only"))
+            .at(span, "it is written here")
+            .because(declared, "a parameter is read only unless it is `out` or `inout`")
+            .fix(format!("declare it `{access} {name}`"), before, format!("{access} "), Applicability::MaybeIncorrect);
+        self.report(d);
+    }
+
+    /// Notes that elements of an `out` parameter are read, perhaps before they were written.
+    pub fn note_read(&mut self, base: &Expr, span: Span) {
+        let ExprKind::Local(id) = base.kind else { return };
+        let is_out = self.locals.get(id).is_some_and(|l| l.kind == LocalKind::Param(Access::Out));
+        let written = self.info.get(id.index()).is_some_and(|i| i.written);
+        if is_out && !written && matches!(self.home, Home::Kernel { .. } | Home::Fn) {
+            let outer_loop = (self.loops > 0).then_some(self.loop_count);
+            self.early_reads.push(EarlyRead { local: id, span, outer_loop });
+        }
+    }
+
+    /// Reports reads of `out` parameters that nothing above has written.
+    pub fn report_early_reads(&mut self) {
+        let reads = std::mem::take(&mut self.early_reads);
+        let mut seen = Vec::new();
+        for read in reads {
+            let later = |outer| self.writes_in_loops.contains(&(read.local, outer));
+            if seen.contains(&read.local) || read.outer_loop.is_some_and(later) {
+                continue;
+            }
+            seen.push(read.local);
+            let Some(local) = self.locals.get(read.local) else { continue };
+            let (name, declared) = (local.name.clone(), local.span);
+            let word = Span { start: declared.start.saturating_sub(4), end: declared.start, ..declared };
+            let d = Diagnostic::error("E0406", format!("`{name}` is read before it is written"))
+                .at(read.span, "an `out` array holds nothing yet")
+                .because(declared, "declared `out` here")
+                .fix("declare it `inout`", word, "inout ", Applicability::MaybeIncorrect)
+                .help("`inout` arrays keep what the caller put into them");
+            self.report(d);
+        }
+    }
+}
+
+fn is_hint(b: crate::lang::builtin::Builtin) -> bool {
+    use crate::lang::builtin::Builtin;
+    matches!(b, Builtin::Cached | Builtin::Streaming)
+}
+
+/// `1 index`, `2 indices`
+pub fn count(n: usize, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+}
+
+/// `` `a`, `b` and `c` ``
+pub fn list(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+    match quoted.split_last() {
+        None => "none".into(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}

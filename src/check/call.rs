@@ -1,0 +1,513 @@
+//! Calls: of functions, function parameters, types (conversions and vectors) and what only looks callable.
+
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::Span;
+use crate::check::access::{count, list};
+use crate::check::cx::{Cx, Meaning, Slot};
+use crate::check::expr::{bare, is_literal, make};
+use crate::check::infer::{Kind, array};
+use crate::check::ops::{scalar_of, with_scalar};
+use crate::check::show::Show;
+use crate::check::suggest;
+use crate::check::typed::*;
+use crate::lang::builtin;
+use crate::lang::scalar::Scalar;
+use crate::syntax::ast::{self, ExprKind as Ast};
+
+impl Cx<'_> {
+    pub fn call(&mut self, callee: &ast::Expr, args: &[ast::Arg], span: Span, want: Option<&Type>) -> Expr {
+        match &bare(callee).kind {
+            Ast::Name(name) => match self.lookup(&name.text) {
+                Some(meaning) => self.call_meaning(meaning, callee, name, args, span, want),
+                None => {
+                    self.unknown_name(name);
+                    self.after_error(args, span)
+                }
+            },
+            Ast::Field { base, name } => match self.module_item(base, name) {
+                Some(Some(binding)) => self.call_meaning(Meaning::Item(binding), callee, name, args, span, want),
+                Some(None) => self.after_error(args, span),
+                None => self.method(base, name, args, span),
+            },
+            Ast::Call { .. } => {
+                let e = self.expr(callee, None);
+                self.not_callable(&e, args, span)
+            }
+            _ => {
+                let e = self.expr(callee, None);
+                self.not_callable(&e, args, span)
+            }
+        }
+    }
+
+    fn call_meaning(
+        &mut self,
+        meaning: Meaning,
+        callee: &ast::Expr,
+        name: &ast::Name,
+        args: &[ast::Arg],
+        span: Span,
+        want: Option<&Type>,
+    ) -> Expr {
+        match meaning {
+            Meaning::Slot(Slot::FnParam(i)) => self.call_param(i, name, args, span),
+            Meaning::Slot(Slot::TypeParam(i)) => self.convert_param(i, args, span),
+            Meaning::Item(Binding::Fn(id)) => self.call_fn(id, name, args, span, want),
+            Meaning::Item(Binding::Kernel(_)) => self.launch_as(callee, None, args, span),
+            Meaning::Item(Binding::Struct(id)) => {
+                let fields = self.program.structs.get(id).map(|s| &s.fields);
+                let fields: Vec<String> = fields.into_iter().flatten().map(|f| format!("{}: …", f.name)).collect();
+                let d = Diagnostic::error("E0311", format!("the struct `{}` is not made by a call", name.text))
+                    .at(name.span, "this is a struct")
+                    .help(format!("name its fields: `{} {{ {} }}`", name.text, fields.join(", ")));
+                self.report(d);
+                self.after_error(args, span)
+            }
+            Meaning::Item(Binding::Error) => self.after_error(args, span),
+            // A module cannot be called, so a builtin of its name still can: `import std.image` leaves `image(…)`.
+            Meaning::Item(Binding::Module(_)) if builtin::find(&name.text).is_some() => {
+                let meaning = builtin::find(&name.text).map_or(meaning, Meaning::Builtin);
+                self.call_meaning(meaning, callee, name, args, span, want)
+            }
+            Meaning::Builtin(entry) if entry.signature.starts_with('(') || entry.signature.starts_with('<') => {
+                self.call_builtin(entry, name, args, span, want)
+            }
+            Meaning::Type(Type::Scalar(s)) => self.convert(s, args, span),
+            Meaning::Type(Type::Vector(s, n)) => self.vector(s, n, args, span),
+            Meaning::Slot(_) | Meaning::Item(_) | Meaning::Builtin(_) => {
+                let e = self.name(name);
+                self.not_callable(&e, args, span)
+            }
+            Meaning::Type(_) => {
+                let d = Diagnostic::error("E0311", format!("`{}` does not convert", name.text))
+                    .at(name.span, "this is a type");
+                self.report(d.help("text with values in it is written `\"x = {x}\"`"));
+                self.after_error(args, span)
+            }
+        }
+    }
+
+    /// Checks arguments for their own mistakes after the callee was found wrong.
+    pub fn after_error(&mut self, args: &[ast::Arg], span: Span) -> Expr {
+        for arg in args.iter().filter(|a| a.name.is_none()) {
+            match &bare(&arg.value).kind {
+                // A name may be a function or a type here: it is only marked as used.
+                Ast::Name(n) => match self.lookup(&n.text) {
+                    Some(Meaning::Slot(Slot::Local(id))) => drop(self.local(id, n.span)),
+                    Some(Meaning::Slot(Slot::Global(id))) => {
+                        if let Some(info) = self.global_info(id) {
+                            info.used = true;
+                        }
+                    }
+                    _ => {}
+                },
+                Ast::Str(parts) => drop(self.text(parts, arg.value.span)),
+                _ => drop(self.expr(&arg.value, None)),
+            }
+        }
+        self.bad(span)
+    }
+
+    fn not_callable(&mut self, e: &Expr, args: &[ast::Arg], span: Span) -> Expr {
+        if e.ty != Type::Error {
+            let found = self.ty_text(&e.ty);
+            let mut d = Diagnostic::error("E0311", format!("`{found}` can't be called"))
+                .at(e.span, format!("this is `{found}`, not a function"));
+            if matches!(self.vars.shallow(&e.ty), Type::Array(_)) {
+                d = d.help("an element is written with brackets: `x[i]`");
+            }
+            self.report(d);
+        }
+        self.after_error(args, span)
+    }
+
+    /// `x.sum()`: Clk has functions only.
+    fn method(&mut self, base: &ast::Expr, name: &ast::Name, args: &[ast::Arg], span: Span) -> Expr {
+        let word = name.text.as_str();
+        let value = self.expr(base, None);
+        if value.ty == Type::Error {
+            return self.after_error(args, span);
+        }
+        let known = builtin::find(word).is_some() || matches!(self.module.names.get(word), Some(Binding::Fn(_)));
+        let mut d = Diagnostic::error("E0311", format!("Clk has no methods, so there is no `.{word}()`"))
+            .at(name.span, "written as a method");
+        if known {
+            let between = Span { start: base.span.end, end: name.span.end + 1, ..name.span };
+            let comma = if args.is_empty() { "" } else { ", " };
+            let before = Span { end: base.span.start, ..base.span };
+            let edits = vec![(before, format!("{word}(")), (between, comma.to_string())];
+            d = d.help(format!("`{word}` is a function: write `{word}(…)` with the value as first argument"));
+            d = d.fix_all(format!("call the function `{word}`"), edits, Applicability::MaybeIncorrect);
+        } else if word == "to" {
+            d = d.help("arrays move to where they are used; nothing has to be moved by hand");
+        } else if let Some(to) = suggest::foreign_value(word).and_then(|f| f.word) {
+            d = d.help(format!("Clk's function for it is `{to}(…)`"));
+        } else {
+            d = d.help("a function takes the value as an argument: `f(x)`");
+        }
+        self.report(d);
+        self.after_error(args, span)
+    }
+
+    // Conversions and vectors
+
+    pub fn no_names(&mut self, args: &[ast::Arg], callee: &str) {
+        for arg in args {
+            if let Some(name) = &arg.name {
+                self.unknown_argument(name, callee, &[]);
+            }
+        }
+    }
+
+    pub fn unknown_argument(&mut self, name: &ast::Name, callee: &str, names: &[&str]) {
+        let mut d = Diagnostic::error("E0206", format!("`{callee}` has no argument called `{}`", name.text))
+            .at(name.span, "unknown argument");
+        match suggest::nearest(&name.text, names.iter().copied()) {
+            Some(near) => {
+                d = d.help(format!("did you mean `{near}`?"));
+                d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
+            }
+            None if !names.is_empty() => d = d.help(format!("it takes {} by name", list(names))),
+            None => {}
+        }
+        self.report(d);
+    }
+
+    fn convert(&mut self, to: Scalar, args: &[ast::Arg], span: Span) -> Expr {
+        self.no_names(args, to.name());
+        let [arg] = args else { return self.one_argument(to.name(), args, span) };
+        let e = self.expr(&arg.value, None);
+        if is_literal(&arg.value) && to.is_num() {
+            self.vars.unify(&e.ty, &Type::Scalar(to));
+        }
+        let ty = self.vars.shallow(&e.ty);
+        let result = match &ty {
+            Type::Error => return self.bad(span),
+            Type::Unknown => Type::Unknown,
+            other => {
+                let scalar = scalar_of(other);
+                if !matches!(scalar, Type::Scalar(_) | Type::Param(_)) {
+                    return self.no_conversion(&e, to.name(), span);
+                }
+                with_scalar(other, &Type::Scalar(to))
+            }
+        };
+        if matches!(ty, Type::Array(_)) {
+            self.need_host(span, "a conversion of a whole array");
+        }
+        make(ExprKind::Convert { to, expr: Box::new(e) }, result, span)
+    }
+
+    fn one_argument(&mut self, callee: &str, args: &[ast::Arg], span: Span) -> Expr {
+        let d = Diagnostic::error("E0304", format!("`{callee}` converts one value, but {} are given", args.len()))
+            .at(span, "one argument is expected");
+        self.report(d);
+        self.after_error(args, span)
+    }
+
+    fn no_conversion(&mut self, e: &Expr, to: &str, span: Span) -> Expr {
+        let found = self.ty_text(&e.ty);
+        let mut d = Diagnostic::error("E0323", format!("`{found}` can't be converted to `{to}`"))
+            .at(e.span, format!("this is `{found}`"));
+        if e.ty == Type::Str {
+            d = d.help(format!("`parse({to}, text)` reads a number from text"));
+        }
+        self.report(d);
+        self.bad(span)
+    }
+
+    fn convert_param(&mut self, to: u32, args: &[ast::Arg], span: Span) -> Expr {
+        let name = self.sig.generics.get(to as usize).map_or("T".into(), |g| g.name.clone());
+        self.no_names(args, &name);
+        let [arg] = args else { return self.one_argument(&name, args, span) };
+        let e = self.expr(&arg.value, None);
+        if e.ty == Type::Error {
+            return self.bad(span);
+        }
+        if !matches!(self.vars.shallow(&e.ty), Type::Scalar(_) | Type::Param(_)) {
+            return self.no_conversion(&e, &name, span);
+        }
+        if is_literal(&arg.value) && self.vars.unify(&e.ty, &Type::Param(to)) {
+            return e;
+        }
+        make(ExprKind::ConvertParam { to, expr: Box::new(e) }, Type::Param(to), span)
+    }
+
+    fn vector(&mut self, s: Scalar, n: u8, args: &[ast::Arg], span: Span) -> Expr {
+        let name = format!("{s}x{n}");
+        self.no_names(args, &name);
+        let want = Type::Scalar(s);
+        let mut parts = Vec::with_capacity(args.len());
+        let mut lanes = 0;
+        for arg in args {
+            let e = self.expr(&arg.value, Some(&want));
+            match self.vars.shallow(&e.ty) {
+                Type::Vector(from, m) if args.len() == 1 && m == n && from != s => {
+                    return make(ExprKind::Convert { to: s, expr: Box::new(e) }, Type::Vector(s, n), span);
+                }
+                Type::Vector(from, m) if from == s => lanes += usize::from(m),
+                Type::Error => return self.bad(span),
+                Type::Unknown => lanes += 1,
+                _ => {
+                    if !self.coerce(&e, &want, None) {
+                        return self.bad(span);
+                    }
+                    lanes += 1;
+                }
+            }
+            parts.push(e);
+        }
+        let splat = parts.len() == 1 && lanes == 1;
+        if lanes != usize::from(n) && !splat {
+            let d = Diagnostic::error("E0304", format!("`{name}` needs {n} components, but these make {lanes}"))
+                .at(span, format!("{n} components, or one for all"));
+            self.report(d);
+            return self.bad(span);
+        }
+        make(ExprKind::Vector { parts }, Type::Vector(s, n), span)
+    }
+
+    // Functions
+
+    fn call_param(&mut self, i: u32, name: &ast::Name, args: &[ast::Arg], span: Span) -> Expr {
+        let Some(GenericKind::Fn { ty, .. }) = self.sig.generics.get(i as usize).map(|g| &g.kind) else {
+            return self.after_error(args, span);
+        };
+        let ty = ty.clone();
+        self.no_names(args, &name.text);
+        if args.len() != ty.params.len() {
+            let text = self.ty_text(&Type::Fn(ty.clone()));
+            let d = Diagnostic::error("E0304", wrong_count(&name.text, ty.params.len(), args.len()))
+                .at(span, format!("{} given", args.len()))
+                .note(format!("`{}` is `{text}`", name.text));
+            self.report(d);
+            return self.after_error(args, span);
+        }
+        let args = args.iter().zip(&ty.params).map(|(a, p)| self.expr_as(&a.value, p)).collect();
+        make(ExprKind::Call { callee: FnRef::Param(i), args }, ty.result.clone(), span)
+    }
+
+    fn call_fn(&mut self, id: FnId, name: &ast::Name, args: &[ast::Arg], span: Span, want: Option<&Type>) -> Expr {
+        let Some(f) = self.program.fns.get(id) else { return self.after_error(args, span) };
+        self.needs.calls.push((id, span));
+        let sig = &f.sig;
+        let mut bind = self.start_binding(sig);
+        let Some(given) = self.sort_args(&mut bind, args, &f.name, false) else { return self.after_error(args, span) };
+        if given.iter().any(Option::is_none) {
+            let text = Show { sig: Some(sig), ..self.show() }.signature("fn", &f.name, sig, Some(&f.result));
+            let count = given.iter().flatten().count();
+            let d = Diagnostic::error("E0304", wrong_count(&f.name, sig.params.len(), count))
+                .at(span, format!("{count} given"))
+                .because(f.name_span, "defined here")
+                .note(format!("`{text}`"));
+            self.report(d);
+            return self.after_error(args, span);
+        }
+        // What the result is wanted to be may fix a type parameter that a literal argument leaves open.
+        let mut values = Vec::with_capacity(given.len());
+        let mut lift: Vec<usize> = vec![];
+        let mut unknown = false;
+        for (param, value) in sig.params.iter().zip(given.into_iter().flatten()) {
+            let e = self.argument(&bind, param, value);
+            let ty = self.vars.shallow(&e.ty);
+            let takes_one = !matches!(param.ty, Type::Array(_));
+            match &ty {
+                Type::Array(a) if takes_one => {
+                    lift.push(values.len());
+                    let one = make(ExprKind::Error, a.element.clone(), e.span);
+                    self.bind_arg(&mut bind, param, &one);
+                }
+                Type::Unknown if takes_one => unknown = true,
+                _ => {
+                    self.bind_arg(&mut bind, param, &e);
+                }
+            }
+            values.push(e);
+        }
+        self.check_late(&mut bind);
+        let result = self.subst(&f.result, &bind);
+        if let (Some(want), true) = (want, lift.is_empty() && !unknown && !sig.generics.is_empty()) {
+            if self.vars.kind(&result).is_some() && matches!(want, Type::Scalar(_) | Type::Param(_)) {
+                self.vars.unify(&result, want);
+            }
+        }
+        let generics = self.generic_args(&bind, span, &f.name);
+        let callee = FnRef::Fn { id, generics };
+        let _ = name;
+        if !lift.is_empty() || unknown {
+            return self.lift(callee, values, lift, unknown, result, span);
+        }
+        make(ExprKind::Call { callee, args: values }, result, span)
+    }
+
+    fn lift(
+        &mut self,
+        callee: FnRef,
+        args: Vec<Expr>,
+        lift: Vec<usize>,
+        unknown: bool,
+        result: Type,
+        span: Span,
+    ) -> Expr {
+        if !self.need_host(span, "a function applied to whole arrays") {
+            return self.bad(span);
+        }
+        let arrays: Vec<&Expr> = lift.iter().filter_map(|&i| args.get(i)).collect();
+        let ty = if unknown {
+            Type::Unknown
+        } else if !matches!(
+            self.vars.shallow(&result),
+            Type::Scalar(_) | Type::Vector(..) | Type::Param(_) | Type::Struct(_) | Type::Error
+        ) {
+            let text = self.ty_text(&result);
+            let d =
+                Diagnostic::error("E0301", format!("a function that gives `{text}` can't be applied to whole arrays"))
+                    .at(span, "an array is given where one value is expected");
+            self.report(d);
+            Type::Error
+        } else {
+            self.dims_together(&arrays, span, "this call").map_or(Type::Error, |dims| array(result, dims))
+        };
+        make(ExprKind::Lift { callee, args }, ty, span)
+    }
+
+    /// Checks an argument against a parameter's type as far as that is known.
+    pub fn argument(&mut self, bind: &crate::check::generics::Bind<'_>, param: &Param, value: &ast::Expr) -> Expr {
+        let hint = match &param.ty {
+            Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) => param.ty.clone(),
+            ty => self.subst(ty, bind),
+        };
+        match param.access {
+            Access::In => {
+                let e = self.expr(value, Some(&hint));
+                if matches!(param.ty, Type::Array(_)) {
+                    self.note_read(&e, e.span);
+                    if self.in_kernel() && !matches!(e.kind, ExprKind::Local(_) | ExprKind::Error) {
+                        let d = Diagnostic::error("E0401", "a kernel can only pass on an array by its name")
+                            .at(e.span, "this would make a new array");
+                        self.report(d);
+                    }
+                }
+                e
+            }
+            Access::Out | Access::InOut => self.lent(value, param),
+        }
+    }
+
+    /// An argument for an `out` or `inout` parameter: a variable that may change.
+    pub fn lent(&mut self, value: &ast::Expr, param: &Param) -> Expr {
+        let word = if param.access == Access::Out { "out" } else { "inout" };
+        let Ast::Name(name) = &bare(value).kind else {
+            let e = self.expr(value, None);
+            if e.ty != Type::Error {
+                let d = Diagnostic::error("E0319", format!("an `{word}` argument has to be a variable"))
+                    .at(e.span, "what is written here would be lost")
+                    .because(param.span, "this parameter is written");
+                self.report(d.help("make a variable first: `var r = zeros(n)`"));
+            }
+            return self.bad(value.span);
+        };
+        let e = self.name(name);
+        match e.kind {
+            ExprKind::Local(id) => {
+                if param.access == Access::InOut {
+                    self.note_read(&e, e.span);
+                }
+                let element = make(ExprKind::Error, Type::Error, e.span);
+                self.write_local(id, &element, e.span);
+            }
+            ExprKind::Global(id) => self.write_global(id, e.span),
+            ExprKind::Error => {}
+            _ => {
+                let d = Diagnostic::error("E0319", format!("an `{word}` argument has to be a variable"))
+                    .at(e.span, "not a variable");
+                self.report(d);
+            }
+        }
+        e
+    }
+
+    /// Puts arguments into the order of the parameters, and takes named generics (and dimensions, of a launch).
+    /// None after a mistake that leaves nothing to check.
+    pub fn sort_args<'e>(
+        &mut self,
+        bind: &mut crate::check::generics::Bind<'_>,
+        args: &'e [ast::Arg],
+        callee: &str,
+        launch: bool,
+    ) -> Option<Vec<Option<&'e ast::Expr>>> {
+        let sig = bind.sig;
+        let mut given: Vec<Option<&ast::Expr>> = vec![None; sig.params.len()];
+        let positional = args.iter().filter(|a| a.name.is_none()).count();
+        let outs = sig.params.iter().filter(|p| p.access == Access::Out).count();
+        // A launch with exactly the inputs leaves off all outputs, wherever they stand.
+        let skip_outs = launch && outs > 0 && positional + outs <= sig.params.len();
+        let mut targets =
+            (0..sig.params.len()).filter(|&i| !skip_outs || sig.params.get(i).is_some_and(|p| p.access != Access::Out));
+        let mut ok = true;
+        for arg in args {
+            let Some(name) = &arg.name else {
+                match targets.next().and_then(|i| given.get_mut(i)) {
+                    Some(slot) => *slot = Some(&arg.value),
+                    None => {
+                        self.too_many(bind, callee, positional, arg.value.span, launch);
+                        return None;
+                    }
+                }
+                continue;
+            };
+            if self.bind_named(bind, name, &arg.value) {
+                continue;
+            }
+            if let Some(i) = sig.params.iter().position(|p| p.name == name.text) {
+                match given.get_mut(i) {
+                    Some(slot @ None) => *slot = Some(&arg.value),
+                    _ => {
+                        let d = Diagnostic::error("E0206", format!("`{}` is given twice", name.text))
+                            .at(name.span, "again here");
+                        self.report(d);
+                        ok = false;
+                    }
+                }
+            } else if let Some(i) = sig.dims.iter().position(|d| launch && d.name == name.text && d.name != "_") {
+                let e = self.expr(&arg.value, Some(&crate::check::expr::I32));
+                self.require_kind(&e, Kind::Int, "a dimension");
+                let known = crate::check::eval::int(self, &e).map_or(Dim::Unknown, Dim::Known);
+                if let Some(slot) = bind.dims.get_mut(i) {
+                    *slot = Some((known, arg.value.span));
+                }
+                bind.named_dims.push((i as u32, e));
+            } else {
+                let mut names: Vec<&str> = sig.generics.iter().map(|g| g.name.as_str()).collect();
+                names.extend(sig.params.iter().map(|p| p.name.as_str()));
+                if launch {
+                    names.extend(sig.dims.iter().map(|d| d.name.as_str()));
+                }
+                self.unknown_argument(name, callee, &names);
+                ok = false;
+            }
+        }
+        ok.then_some(given)
+    }
+
+    fn too_many(
+        &mut self,
+        bind: &crate::check::generics::Bind<'_>,
+        callee: &str,
+        found: usize,
+        span: Span,
+        launch: bool,
+    ) {
+        let word = if launch { "kernel" } else { "fn" };
+        let text = Show { sig: Some(bind.sig), ..self.show() }.signature(word, callee, bind.sig, None);
+        let d = Diagnostic::error("E0304", wrong_count(callee, bind.sig.params.len(), found))
+            .at(span, "one too many")
+            .note(format!("`{text}`"));
+        self.report(d);
+    }
+}
+
+pub fn wrong_count(callee: &str, wanted: usize, found: usize) -> String {
+    let verb = if found == 1 { "is" } else { "are" };
+    format!("`{callee}` takes {}, but {found} {verb} given", count(wanted, "argument", "arguments"))
+}

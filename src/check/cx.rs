@@ -1,0 +1,424 @@
+//! The state of checking one body (or one constant, or one signature): scopes, variables, diagnostics, and what the body uses.
+
+use std::sync::LazyLock;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::arena::Arena;
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::Span;
+use crate::check::infer::Vars;
+use crate::check::show::Show;
+use crate::check::suggest;
+use crate::check::typed::*;
+use crate::lang::builtin::{Entry, TABLE};
+use crate::lang::scalar::Scalar;
+use crate::syntax::ast;
+
+/// Which body is being checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// A kernel; `threads` is geometry form 1.
+    Kernel {
+        threads: bool,
+    },
+    Fn,
+    /// The statements of a script, whose outermost variables are globals.
+    Script,
+    /// `test` or `bench`
+    Section,
+    Const,
+    /// Types and dimensions of a signature.
+    Signature,
+}
+
+/// What a name inside a body stands for.
+#[derive(Clone, Copy, Debug)]
+pub enum Slot {
+    Local(LocalId),
+    Global(GlobalId),
+    Dim(u32),
+    ConstParam(u32),
+    FnParam(u32),
+    TypeParam(u32),
+}
+
+/// What a name means after all scopes have been asked.
+#[derive(Clone)]
+pub enum Meaning {
+    Slot(Slot),
+    Item(Binding),
+    Builtin(&'static Entry),
+    Type(Type),
+}
+
+/// What the checker remembers of a local or global beyond its type.
+#[derive(Clone, Debug, Default)]
+pub struct Info {
+    pub used: bool,
+    /// Assigned after its declaration, or lent to an `out` parameter.
+    pub assigned: bool,
+    /// The value of an immutable integer, where known.
+    pub known: Option<i64>,
+    /// The `let` or `var` word that declared it.
+    pub word: Option<Span>,
+    /// It depends on the thread.
+    pub varying: bool,
+    /// An `out` parameter that text above has written.
+    pub written: bool,
+}
+
+/// The first use of something that only one world has.
+#[derive(Clone, Debug)]
+pub struct Use {
+    pub span: Span,
+    pub what: SmolStr,
+}
+
+/// What a body needs of the world, for the pass over the call graph.
+#[derive(Clone, Debug, Default)]
+pub struct Needs {
+    pub host: Option<Use>,
+    pub device: Option<Use>,
+    /// Block and warp operations, thread indices: what `threads(…)` kernels have not.
+    pub block: Option<Use>,
+    pub grid_barrier: bool,
+    pub calls: Vec<(FnId, Span)>,
+}
+
+/// A read of an `out` parameter above any write.
+pub struct EarlyRead {
+    pub local: LocalId,
+    pub span: Span,
+    pub outer_loop: Option<u32>,
+}
+
+/// Names every module has: builtins and types.
+static PRELUDE: LazyLock<FxHashMap<&'static str, Prelude>> = LazyLock::new(|| {
+    let mut map = FxHashMap::default();
+    for entry in TABLE {
+        map.insert(entry.name, Prelude::Builtin(entry));
+    }
+    for s in Scalar::ALL {
+        map.insert(s.name(), Prelude::Type(Type::Scalar(s)));
+        for n in 2..=4u8 {
+            if s.is_num() {
+                let name: &'static str = Box::leak(format!("{s}x{n}").into_boxed_str());
+                map.insert(name, Prelude::Type(Type::Vector(s, n)));
+            }
+        }
+    }
+    map.insert("str", Prelude::Type(Type::Str));
+    map
+});
+
+enum Prelude {
+    Builtin(&'static Entry),
+    Type(Type),
+}
+
+pub fn prelude_names() -> impl Iterator<Item = &'static str> {
+    PRELUDE.keys().copied()
+}
+
+pub fn prelude(name: &str) -> Option<Meaning> {
+    PRELUDE.get(name).map(|p| match p {
+        Prelude::Builtin(e) => Meaning::Builtin(e),
+        Prelude::Type(t) => Meaning::Type(t.clone()),
+    })
+}
+
+pub struct Cx<'a> {
+    pub program: &'a Program,
+    pub module: &'a Module,
+    pub sig: &'a Signature,
+    pub home: Home,
+    /// What `return` gives; none outside of functions.
+    pub result: Option<Type>,
+    pub vars: Vars,
+    pub locals: Arena<Local>,
+    pub info: Vec<Info>,
+    /// Globals that this chunk declares; their ids follow those of the program.
+    pub globals: Vec<Global>,
+    pub global_info: Vec<Info>,
+    pub names: FxHashMap<SmolStr, Slot>,
+    /// What to put back at the end of the scopes that are open.
+    undo: Vec<(SmolStr, Option<Slot>)>,
+    scopes: Vec<usize>,
+    pub diagnostics: Vec<Diagnostic>,
+    pub needs: Needs,
+    pub used_items: FxHashSet<SmolStr>,
+    pub uses_globals: bool,
+    /// Loops around the current place, and a number for the outermost.
+    pub loops: u32,
+    pub loop_count: u32,
+    /// Whether the innermost enclosing loop has been left by a `break`.
+    pub broke: bool,
+    pub early_reads: Vec<EarlyRead>,
+    pub writes_in_loops: Vec<(LocalId, u32)>,
+    /// How often something that depends on the thread has been read: compared before and after an expression.
+    pub varying_reads: u32,
+    /// Conditions that depend on the thread, around the current place.
+    pub divergent: Vec<Span>,
+    /// A `return` under such a condition, above the current place.
+    pub divergent_return: Option<Span>,
+    pub depth: u32,
+}
+
+static NO_SIGNATURE: LazyLock<Signature> = LazyLock::new(Signature::default);
+
+impl<'a> Cx<'a> {
+    pub fn new(program: &'a Program, module: ModuleId, sig: Option<&'a Signature>, home: Home) -> Cx<'a> {
+        let sig = sig.unwrap_or(&NO_SIGNATURE);
+        let bounds = sig.generics.iter().map(|g| match g.kind {
+            GenericKind::Type { bound } => bound,
+            GenericKind::Const { .. } | GenericKind::Fn { .. } => Bound::Any,
+        });
+        let mut cx = Cx {
+            program,
+            module: &program.modules[module],
+            sig,
+            home,
+            result: None,
+            vars: Vars::new(bounds.collect()),
+            locals: Arena::new(),
+            info: Vec::new(),
+            globals: Vec::new(),
+            global_info: Vec::new(),
+            names: FxHashMap::default(),
+            undo: Vec::new(),
+            scopes: Vec::new(),
+            diagnostics: Vec::new(),
+            needs: Needs::default(),
+            used_items: FxHashSet::default(),
+            uses_globals: false,
+            loops: 0,
+            loop_count: 0,
+            broke: false,
+            early_reads: Vec::new(),
+            writes_in_loops: Vec::new(),
+            varying_reads: 0,
+            divergent: Vec::new(),
+            divergent_return: None,
+            depth: 0,
+        };
+        cx.add_signature_names();
+        cx
+    }
+
+    fn add_signature_names(&mut self) {
+        for (i, g) in self.sig.generics.iter().enumerate() {
+            let i = i as u32;
+            let slot = match g.kind {
+                GenericKind::Type { .. } => Slot::TypeParam(i),
+                GenericKind::Const { .. } => Slot::ConstParam(i),
+                GenericKind::Fn { .. } => Slot::FnParam(i),
+            };
+            self.names.insert(g.name.clone(), slot);
+        }
+        for (i, d) in self.sig.dims.iter().enumerate() {
+            self.names.entry(d.name.clone()).or_insert(Slot::Dim(i as u32));
+        }
+    }
+
+    /// Runs in the host world only, whatever calls it.
+    pub fn in_host(&self) -> bool {
+        matches!(self.home, Home::Script | Home::Section)
+    }
+
+    pub fn in_kernel(&self) -> bool {
+        matches!(self.home, Home::Kernel { .. })
+    }
+
+    // Scopes
+
+    pub fn open(&mut self) {
+        self.scopes.push(self.undo.len());
+    }
+
+    pub fn close(&mut self) {
+        let start = self.scopes.pop().unwrap_or(0);
+        while self.undo.len() > start {
+            if let Some((name, old)) = self.undo.pop() {
+                match old {
+                    Some(slot) => self.names.insert(name, slot),
+                    None => self.names.remove(&name),
+                };
+            }
+        }
+    }
+
+    /// Whether the current place is the outermost scope.
+    pub fn outermost(&self) -> bool {
+        self.scopes.is_empty()
+    }
+
+    pub fn bind(&mut self, name: SmolStr, slot: Slot) {
+        let old = self.names.insert(name.clone(), slot);
+        if !self.scopes.is_empty() {
+            self.undo.push((name, old));
+        }
+    }
+
+    /// Whether a name was bound in the scope that is open now (and not further out).
+    pub fn bound_here(&self, name: &str) -> bool {
+        let start = self.scopes.last().copied().unwrap_or(0);
+        self.undo.get(start..).is_some_and(|s| s.iter().any(|(n, _)| n == name))
+    }
+
+    pub fn lookup(&mut self, name: &str) -> Option<Meaning> {
+        if let Some(slot) = self.names.get(name) {
+            return Some(Meaning::Slot(*slot));
+        }
+        if let Some((name, binding)) = self.module.names.get_key_value(name) {
+            if !self.used_items.contains(name) {
+                self.used_items.insert(name.clone());
+            }
+            return Some(Meaning::Item(*binding));
+        }
+        prelude(name)
+    }
+
+    pub fn global(&self, id: GlobalId) -> Option<&Global> {
+        match id.index().checked_sub(self.program.globals.len()) {
+            None => self.program.globals.get(id),
+            Some(i) => self.globals.get(i),
+        }
+    }
+
+    pub fn global_info(&mut self, id: GlobalId) -> Option<&mut Info> {
+        let i = id.index().checked_sub(self.program.globals.len())?;
+        self.global_info.get_mut(i)
+    }
+
+    pub fn local_info(&mut self, id: LocalId) -> Option<&mut Info> {
+        self.info.get_mut(id.index())
+    }
+
+    /// Adds a local and makes it visible.
+    pub fn declare(
+        &mut self,
+        name: &ast::Name,
+        ty: Type,
+        mutable: bool,
+        kind: LocalKind,
+        word: Option<Span>,
+    ) -> LocalId {
+        let id = self.locals.push(Local { name: name.text.clone(), ty, mutable, kind, span: name.span });
+        self.info.push(Info { word, ..Info::default() });
+        if name.text != "_" {
+            self.bind(name.text.clone(), Slot::Local(id));
+        }
+        id
+    }
+
+    // Messages
+
+    pub fn report(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    pub fn failed(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    pub fn show(&self) -> Show<'_> {
+        Show { program: self.program, sig: Some(self.sig), vars: Some(&self.vars) }
+    }
+
+    pub fn ty_text(&self, ty: &Type) -> String {
+        self.show().ty(ty)
+    }
+
+    pub fn bad(&self, span: Span) -> Expr {
+        Expr { kind: ExprKind::Error, ty: Type::Error, span }
+    }
+
+    /// Every name that could stand here, for suggestions.
+    pub fn visible(&self) -> Vec<&str> {
+        let locals = self.names.keys().map(|n| n.as_str());
+        let items = self.module.names.keys().map(|n| n.as_str());
+        locals.chain(items).chain(prelude_names().map(|n| -> &str { n })).collect()
+    }
+
+    /// Reports a name that stands for nothing.
+    pub fn unknown_name(&mut self, name: &ast::Name) {
+        let word = name.text.as_str();
+        let mut d = Diagnostic::error("E0201", format!("nothing here is called `{word}`"))
+            .at(name.span, "this name is not defined");
+        if let Some(foreign) = suggest::foreign_value(word).or_else(|| suggest::foreign_type(word)) {
+            d = with_foreign(d, name.span, &foreign);
+        } else if let Some(near) = suggest::nearest(word, self.visible().into_iter()) {
+            d = d.help(format!("did you mean `{near}`?"));
+            d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
+        }
+        self.report(d);
+    }
+
+    // Worlds
+
+    /// Notes that something needs the host. In a kernel it is an error, in a function it decides the function's world.
+    pub fn need_host(&mut self, span: Span, what: &str) -> bool {
+        match self.home {
+            Home::Kernel { .. } => {
+                let d = Diagnostic::error("E0401", format!("{what} belongs to the host and can't run in a kernel"))
+                    .at(span, "only scripts, and functions that only scripts call, can do this");
+                self.report(d);
+                false
+            }
+            Home::Fn => {
+                self.needs.host.get_or_insert_with(|| Use { span, what: what.into() });
+                true
+            }
+            Home::Script | Home::Section => true,
+            Home::Const | Home::Signature => {
+                let d = Diagnostic::error("E0314", format!("{what} can't be part of a constant"))
+                    .at(span, "this is only known when the program runs");
+                self.report(d);
+                false
+            }
+        }
+    }
+
+    /// Notes that something needs the device; `block` if it needs the threads of a block as well.
+    pub fn need_device(&mut self, span: Span, what: &str, block: bool) -> bool {
+        match self.home {
+            Home::Kernel { threads: true } if block => {
+                let d = Diagnostic::error("E0403", format!("{what} has no meaning in a kernel with `threads(…)`"))
+                    .at(span, "this needs the threads of a block or warp")
+                    .note("`threads(i: N)` runs the body once for every index and leaves open how threads form blocks.")
+                    .help("write the geometry as `grid(…) block(…)` instead: `grid(ceil_div(N, 256)) block(256)`");
+                self.report(d);
+                false
+            }
+            Home::Kernel { .. } => true,
+            Home::Fn => {
+                self.needs.device.get_or_insert_with(|| Use { span, what: what.into() });
+                if block {
+                    self.needs.block.get_or_insert_with(|| Use { span, what: what.into() });
+                }
+                true
+            }
+            Home::Script | Home::Section | Home::Const | Home::Signature => {
+                let d = Diagnostic::error("E0402", format!("{what} only exists in kernels"))
+                    .at(span, "the host runs one thing at a time: there are no threads here")
+                    .help("put this into a `kernel`, or into an `fn` that a kernel calls");
+                self.report(d);
+                false
+            }
+        }
+    }
+}
+
+/// Adds what Clk calls a foreign word.
+pub fn with_foreign(d: Diagnostic, span: Span, foreign: &suggest::Foreign) -> Diagnostic {
+    match foreign.word {
+        Some(word) => d.help(format!("Clk calls it `{word}`")).fix(
+            format!("write `{word}`"),
+            span,
+            word,
+            Applicability::MachineApplicable,
+        ),
+        None => d.help(foreign.help),
+    }
+}

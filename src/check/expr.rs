@@ -1,0 +1,665 @@
+//! Expressions: the table of their kinds, names, literals, strings, blocks and conditionals.
+
+use std::sync::Arc;
+
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::Span;
+use crate::check::cx::{Cx, Home, Meaning, Slot};
+use crate::check::infer::{Kind, array};
+use crate::check::typed::*;
+use crate::lang::builtin::{Builtin, Entry};
+use crate::lang::ops::UnaryOp;
+use crate::lang::scalar::Scalar;
+use crate::syntax::ast::{self, ExprKind as Ast};
+
+pub const BOOL: Type = Type::Scalar(Scalar::Bool);
+pub const I32: Type = Type::Scalar(Scalar::I32);
+
+/// Deeper trees than this are refused rather than risk the stack.
+const MAX_DEPTH: u32 = 600;
+
+pub fn make(kind: ExprKind, ty: Type, span: Span) -> Expr {
+    Expr { kind, ty, span }
+}
+
+/// The expression inside any parentheses.
+pub fn bare(e: &ast::Expr) -> &ast::Expr {
+    let mut e = e;
+    while let Ast::Paren(inner) = &e.kind {
+        e = inner;
+    }
+    e
+}
+
+/// A number as written, perhaps with a sign: its type is open.
+pub fn is_literal(e: &ast::Expr) -> bool {
+    match &bare(e).kind {
+        Ast::Int { suffix, .. } | Ast::Float { suffix, .. } => suffix.is_none(),
+        Ast::Unary { op: UnaryOp::Neg, expr, .. } => is_literal(expr),
+        _ => false,
+    }
+}
+
+impl Cx<'_> {
+    /// Checks an expression. `want` is the type its place would like, a hint and no more.
+    pub fn expr(&mut self, e: &ast::Expr, want: Option<&Type>) -> Expr {
+        self.depth += 1;
+        let checked = if self.depth > MAX_DEPTH { self.too_deep(e.span) } else { self.expr_inner(e, want) };
+        self.depth -= 1;
+        checked
+    }
+
+    fn too_deep(&mut self, span: Span) -> Expr {
+        if !self.diagnostics.iter().any(|d| d.code == "E0328") {
+            let d = Diagnostic::error("E0328", "this expression is nested too deeply")
+                .at(span, format!("more than {MAX_DEPTH} levels"))
+                .help("name a part of it with `let`");
+            self.report(d);
+        }
+        self.bad(span)
+    }
+
+    fn expr_inner(&mut self, e: &ast::Expr, want: Option<&Type>) -> Expr {
+        match &e.kind {
+            Ast::Int { value, suffix } => self.int(i128::from(*value), suffix.as_ref(), e.span, want),
+            Ast::Float { text, suffix } => self.float(text, suffix.as_ref(), e.span, want),
+            Ast::Bool(b) => make(ExprKind::Bool(*b), BOOL, e.span),
+            Ast::Str(parts) => {
+                self.need_host(e.span, "text as a value");
+                self.text(parts, e.span)
+            }
+            Ast::Name(name) => self.name(name),
+            Ast::Field { base, name } => self.field(base, name, e.span),
+            Ast::Index { base, args } => self.index(base, args, e.span, true),
+            Ast::Call { callee, args } => self.call(callee, args, e.span, want),
+            Ast::Launch { callee, grid, block, args } => self.launch_as(callee, Some((grid, block)), args, e.span),
+            Ast::Unary { op, op_span, expr } => self.unary(*op, *op_span, expr, e.span, want),
+            Ast::Binary { op, op_span, left, right } => self.binary(*op, *op_span, left, right, e.span, want),
+            Ast::Range { start, end, inclusive, step } => {
+                self.need_host(e.span, "a range as a value");
+                self.range(start.as_deref(), end.as_deref(), *inclusive, step.as_deref(), e.span).0
+            }
+            Ast::If { cond, then, other } => self.if_value(cond, then, other.as_deref(), e.span, want),
+            Ast::Block(b) => {
+                let (block, ty) = self.block(b, true, want);
+                make(ExprKind::Block(block), ty, e.span)
+            }
+            Ast::Tuple(parts) => self.tuple(parts, e.span, want),
+            Ast::Array(parts) => self.array_literal(parts, e.span, want),
+            Ast::Struct { path, fields } => self.struct_literal(path, fields, e.span),
+            Ast::Time(b) => {
+                self.need_host(e.span, "`time`");
+                let (block, _) = self.block(b, false, None);
+                make(ExprKind::Time(block), Type::Timing, e.span)
+            }
+            Ast::Paren(inner) => self.expr(inner, want),
+            Ast::Error => self.bad(e.span),
+        }
+    }
+
+    /// Checks an expression whose type has to be `want`.
+    pub fn expr_as(&mut self, e: &ast::Expr, want: &Type) -> Expr {
+        let checked = self.expr(e, Some(want));
+        if checked.ty != *want {
+            self.coerce(&checked, want, None);
+        }
+        checked
+    }
+
+    /// Demands that an expression have a type; reports a mismatch.
+    pub fn coerce(&mut self, e: &Expr, want: &Type, why: Option<(Span, String)>) -> bool {
+        if self.vars.unify(&e.ty, want) {
+            return true;
+        }
+        let d = self.mismatch(e, want, why);
+        self.report(d);
+        false
+    }
+
+    pub fn mismatch(&self, e: &Expr, want: &Type, why: Option<(Span, String)>) -> Diagnostic {
+        let (found, wanted) = (self.ty_text(&e.ty), self.ty_text(want));
+        let mut d = Diagnostic::error("E0301", format!("`{wanted}` was expected here, but this is `{found}`"))
+            .at(e.span, format!("this is `{found}`"));
+        if let Some((span, text)) = why {
+            d = d.because(span, text);
+        }
+        let (from, to) = (self.vars.shallow(&e.ty), self.vars.shallow(want));
+        match (&from, &to) {
+            (_, Type::Scalar(s)) if self.vars.scalar_kind(&from).is_some() && s.is_num() => {
+                d = self.conversion_fix(d, e.span, s.name());
+            }
+            (_, Type::Param(p)) if self.vars.scalar_kind(&from).is_some() && self.vars.kind(&to).is_none() => {
+                let name = self.sig.generics.get(*p as usize).map_or("T", |g| g.name.as_str());
+                d = self.conversion_fix(d, e.span, name);
+            }
+            (Type::Scalar(s), Type::Scalar(Scalar::Bool)) if s.is_num() => {
+                d = d.help("compare it with something: `x != 0`");
+            }
+            (Type::Scalar(_), Type::Vector(s, n)) => {
+                d = self.conversion_fix(d, e.span, &format!("{s}x{n}"));
+            }
+            (Type::Array(a), Type::Array(b)) if a.dims.len() == b.dims.len() => {
+                if let (Type::Scalar(x), Type::Scalar(y)) = (&a.element, &b.element) {
+                    if x != y {
+                        d = self.conversion_fix(d, e.span, y.name());
+                    }
+                }
+            }
+            _ => {}
+        }
+        d
+    }
+
+    pub fn conversion_fix(&self, d: Diagnostic, span: Span, to: &str) -> Diagnostic {
+        let before = Span { end: span.start, ..span };
+        let edits = vec![(before, format!("{to}(")), (span.after(), ")".to_string())];
+        d.help(format!("there are no implicit conversions: write `{to}(…)`")).fix_all(
+            format!("convert it with `{to}(…)`"),
+            edits,
+            Applicability::MaybeIncorrect,
+        )
+    }
+
+    /// Demands a kind of number; reports what else it is.
+    pub fn require_kind(&mut self, e: &Expr, kind: Kind, what: &str) -> bool {
+        if self.vars.require(&e.ty, kind) && !matches!(self.vars.shallow(&e.ty), Type::Vector(..) | Type::Array(_)) {
+            return true;
+        }
+        let found = self.ty_text(&e.ty);
+        let noun = match kind {
+            Kind::Int => "an integer",
+            Kind::Float => "a float",
+            _ => "a number",
+        };
+        let mut d = Diagnostic::error("E0301", format!("{what} has to be {noun}, but this is `{found}`"))
+            .at(e.span, format!("this is `{found}`"));
+        if kind == Kind::Int && self.vars.scalar_kind(&e.ty) == Some(Kind::Float) {
+            d = self.conversion_fix(d, e.span, "i32");
+        }
+        self.report(d);
+        false
+    }
+
+    // Literals
+
+    fn suffix(&mut self, suffix: &ast::Name) -> Type {
+        match Scalar::from_name(&suffix.text) {
+            Some(s) if s.is_num() => Type::Scalar(s),
+            _ => {
+                let d = Diagnostic::error("E0204", format!("`{}` is no type for a number", suffix.text))
+                    .at(suffix.span, "a suffix is a numeric type such as `u32` or `f64`");
+                self.report(d);
+                Type::Error
+            }
+        }
+    }
+
+    /// The type of an unsuffixed literal: the wanted one if it can be, else a variable.
+    fn literal_type(&mut self, want: Option<&Type>, kind: Kind) -> Type {
+        match want {
+            Some(Type::Scalar(s)) if kind.takes_scalar(*s) => Type::Scalar(*s),
+            Some(Type::Vector(s, _)) if kind.takes_scalar(*s) => Type::Scalar(*s),
+            Some(Type::Param(_)) => {
+                let ty = self.vars.fresh(kind);
+                let want = want.cloned().unwrap_or_default();
+                self.vars.unify(&ty, &want);
+                ty
+            }
+            _ => self.vars.fresh(kind),
+        }
+    }
+
+    pub fn int(&mut self, value: i128, suffix: Option<&ast::Name>, span: Span, want: Option<&Type>) -> Expr {
+        let ty = match suffix {
+            Some(s) => self.suffix(s),
+            None => self.literal_type(want, Kind::Num),
+        };
+        make(ExprKind::Int(value), ty, span)
+    }
+
+    fn float(&mut self, text: &str, suffix: Option<&ast::Name>, span: Span, want: Option<&Type>) -> Expr {
+        let ty = match suffix {
+            Some(s) => match self.suffix(s) {
+                Type::Scalar(s) if s.is_int() => {
+                    let d = Diagnostic::error("E0313", format!("{text} is no `{s}`")).at(span, "this has a fraction");
+                    self.report(d);
+                    Type::Error
+                }
+                ty => ty,
+            },
+            None => self.literal_type(want, Kind::Float),
+        };
+        make(ExprKind::Float(text.parse().unwrap_or(f64::NAN)), ty, span)
+    }
+
+    /// A string with its holes, wherever it is allowed.
+    pub fn text(&mut self, parts: &[ast::StrPart], span: Span) -> Expr {
+        let parts = parts.iter().map(|p| match p {
+            ast::StrPart::Text(t) => StrPart::Text(t.clone()),
+            ast::StrPart::Value { expr, format } => {
+                StrPart::Value { expr: self.printable(expr), format: format.clone() }
+            }
+        });
+        let parts = parts.collect();
+        make(ExprKind::Str(parts), Type::Str, span)
+    }
+
+    /// A value that `print`, `assert` or a string shows: text too, even in kernels.
+    pub fn printable(&mut self, e: &ast::Expr) -> Expr {
+        if let Ast::Str(parts) = &bare(e).kind {
+            return self.text(parts, e.span);
+        }
+        let value = self.expr(e, None);
+        if self.in_kernel() && matches!(value.ty, Type::Array(_)) {
+            let d = Diagnostic::error("E0401", "a kernel can't print a whole array").at(value.span, "this is an array");
+            self.report(d.help("print elements of it, or print it from the script"));
+        }
+        value
+    }
+
+    // Names
+
+    pub fn name(&mut self, name: &ast::Name) -> Expr {
+        let span = name.span;
+        match self.lookup(&name.text) {
+            Some(Meaning::Slot(slot)) => self.slot(slot, name),
+            Some(Meaning::Item(binding)) => self.item(binding, name),
+            Some(Meaning::Builtin(entry)) => self.builtin_value(entry, span),
+            Some(Meaning::Type(_)) => self.not_a_value(name, "a type", "call it to convert: `f32(x)`"),
+            None => {
+                self.unknown_name(name);
+                self.bad(span)
+            }
+        }
+    }
+
+    fn slot(&mut self, slot: Slot, name: &ast::Name) -> Expr {
+        let span = name.span;
+        match slot {
+            Slot::Local(id) => {
+                let e = self.local(id, span);
+                let no_axes = matches!(&e.ty, Type::Array(a) if a.dims.is_empty());
+                if no_axes { self.shared_scalar(e) } else { e }
+            }
+            Slot::Global(id) => self.read_global(id, name),
+            Slot::Dim(i) => make(ExprKind::Dim(i), I32, span),
+            Slot::ConstParam(i) => {
+                let ty = match self.sig.generics.get(i as usize).map(|g| &g.kind) {
+                    Some(GenericKind::Const { ty, .. }) => ty.clone(),
+                    _ => Type::Error,
+                };
+                make(ExprKind::ConstParam(i), ty, span)
+            }
+            Slot::FnParam(_) => self.not_a_value(name, "a function", "call it, or pass it by name: `op = …`"),
+            Slot::TypeParam(_) => self.not_a_value(name, "a type", "call it to convert: `T(x)`"),
+        }
+    }
+
+    /// A local as a value, marked as used.
+    pub fn local(&mut self, id: LocalId, span: Span) -> Expr {
+        let Some(local) = self.locals.get(id) else { return self.bad(span) };
+        let varying = local.kind == LocalKind::ThreadIndex;
+        let ty = self.vars.shallow(&local.ty);
+        if let Some(info) = self.info.get_mut(id.index()) {
+            info.used = true;
+            self.varying_reads += u32::from(varying || info.varying);
+        }
+        make(ExprKind::Local(id), ty, span)
+    }
+
+    /// `shared s: f32` is an array of no axes, read by its name.
+    fn shared_scalar(&mut self, base: Expr) -> Expr {
+        let ty = match &base.ty {
+            Type::Array(a) => a.element.clone(),
+            other => other.clone(),
+        };
+        let span = base.span;
+        make(ExprKind::Index { base: Box::new(base), indices: vec![] }, ty, span)
+    }
+
+    pub fn read_global(&mut self, id: GlobalId, name: &ast::Name) -> Expr {
+        if !self.in_host() {
+            return self.script_variable(name);
+        }
+        self.uses_globals = true;
+        if let Some(info) = self.global_info(id) {
+            info.used = true;
+        }
+        let Some(ty) = self.global(id).map(|g| g.ty.clone()) else { return self.bad(name.span) };
+        let ty = self.vars.shallow(&ty);
+        make(ExprKind::Global(id), ty, name.span)
+    }
+
+    fn script_variable(&mut self, name: &ast::Name) -> Expr {
+        let what = match self.home {
+            Home::Kernel { .. } => "a kernel",
+            Home::Const | Home::Signature => "a constant",
+            Home::Fn | Home::Script | Home::Section => "a function",
+        };
+        let d = Diagnostic::error("E0209", format!("{what} can't see the script's variable `{}`", name.text))
+            .at(name.span, "this is a variable of the script")
+            .help("pass it as a parameter, or make it a `const`");
+        self.report(d);
+        self.bad(name.span)
+    }
+
+    fn item(&mut self, binding: Binding, name: &ast::Name) -> Expr {
+        match binding {
+            Binding::Const(id) => {
+                let ty = self.program.consts.get(id).map_or(Type::Error, |c| c.ty.clone());
+                make(ExprKind::Const(id), ty, name.span)
+            }
+            Binding::Global(id) => self.read_global(id, name),
+            Binding::Fn(_) => self.not_a_value(name, "a function", "call it: put the arguments in parentheses"),
+            Binding::Kernel(_) => self.not_a_value(name, "a kernel", "launch it: put the arguments in parentheses"),
+            Binding::Struct(_) => self.not_a_value(name, "a struct", "give its fields: `Name { field: value }`"),
+            Binding::Module(_) => self.not_a_value(name, "a module", "name something in it: `module.name`"),
+            Binding::Error => self.bad(name.span),
+        }
+    }
+
+    pub fn not_a_value(&mut self, name: &ast::Name, what: &str, help: &str) -> Expr {
+        let d = Diagnostic::error("E0207", format!("`{}` is {what}, not a value", name.text))
+            .at(name.span, "a value was expected here")
+            .help(help);
+        self.report(d);
+        self.bad(name.span)
+    }
+
+    fn builtin_value(&mut self, entry: &'static Entry, span: Span) -> Expr {
+        let b = entry.builtin;
+        let ty = match b {
+            Builtin::ThreadIdx | Builtin::BlockIdx | Builtin::BlockDim | Builtin::GridDim | Builtin::GlobalIdx => {
+                Type::Vector(Scalar::I32, 3)
+            }
+            Builtin::LaneIdx | Builtin::WarpIdx | Builtin::WarpSize => I32,
+            Builtin::Args => {
+                self.need_host(span, "`args`");
+                return make(ExprKind::Variable(b), Type::Strings, span);
+            }
+            _ => {
+                let name = ast::Name { text: entry.name.into(), span };
+                return self.not_a_value(&name, "a function", "call it: put the arguments in parentheses");
+            }
+        };
+        if b != Builtin::WarpSize && !self.need_device(span, &format!("`{}`", entry.name), true) {
+            return make(ExprKind::Error, ty, span);
+        }
+        if matches!(b, Builtin::ThreadIdx | Builtin::GlobalIdx | Builtin::LaneIdx) {
+            self.varying_reads += 1;
+        }
+        make(ExprKind::Variable(b), ty, span)
+    }
+
+    // Compound values
+
+    fn tuple(&mut self, parts: &[ast::Expr], span: Span, want: Option<&Type>) -> Expr {
+        if parts.is_empty() {
+            return make(ExprKind::Tuple(vec![]), Type::Unit, span);
+        }
+        let wants = match want {
+            Some(Type::Tuple(w)) if w.len() == parts.len() => Some(w.clone()),
+            _ => None,
+        };
+        let parts: Vec<Expr> =
+            parts.iter().enumerate().map(|(i, p)| self.expr(p, wants.as_ref().and_then(|w| w.get(i)))).collect();
+        let ty = Type::Tuple(parts.iter().map(|p| p.ty.clone()).collect());
+        make(ExprKind::Tuple(parts), ty, span)
+    }
+
+    /// `[a, b]`, nested for more axes; the typed tree holds the elements flat.
+    pub fn array_literal(&mut self, parts: &[ast::Expr], span: Span, want: Option<&Type>) -> Expr {
+        let want = match want {
+            Some(Type::Array(a)) => Some(a.element.clone()),
+            _ => None,
+        };
+        let element = want.unwrap_or_else(|| self.vars.fresh(Kind::Any));
+        let mut flat = Vec::with_capacity(parts.len());
+        let mut dims = Vec::new();
+        let ok = self.array_axis(parts, span, &element, 0, &mut dims, &mut flat);
+        if flat.is_empty() && ok && self.vars.kind(&element).is_some() {
+            let d =
+                Diagnostic::error("E0307", "an empty array needs a type").at(span, "the type of its elements is open");
+            self.report(d.help("write `zeros(0)`, or give the variable a type"));
+            return self.bad(span);
+        }
+        let ty = if ok { array(element, dims.into_iter().map(Dim::Known).collect()) } else { Type::Error };
+        make(ExprKind::Array(flat), ty, span)
+    }
+
+    fn array_axis(
+        &mut self,
+        parts: &[ast::Expr],
+        span: Span,
+        element: &Type,
+        axis: usize,
+        dims: &mut Vec<i64>,
+        flat: &mut Vec<Expr>,
+    ) -> bool {
+        match dims.get(axis) {
+            None => dims.push(parts.len() as i64),
+            Some(&n) if n == parts.len() as i64 => {}
+            Some(&n) => {
+                let d = Diagnostic::error("E0305", "the rows of this array differ in length")
+                    .at(span, format!("{} elements here, {n} in the rows above", parts.len()));
+                self.report(d);
+                return false;
+            }
+        }
+        let mut ok = true;
+        for part in parts {
+            match &bare(part).kind {
+                Ast::Array(inner) if axis < 8 => {
+                    ok &= self.array_axis(inner, part.span, element, axis + 1, dims, flat);
+                }
+                _ if axis + 1 < dims.len() => {
+                    let d = Diagnostic::error("E0305", "an array mixes rows and single elements")
+                        .at(part.span, "a row was expected here");
+                    self.report(d);
+                    return false;
+                }
+                _ => ok &= self.array_element(part, element, flat),
+            }
+        }
+        ok
+    }
+
+    fn array_element(&mut self, part: &ast::Expr, element: &Type, flat: &mut Vec<Expr>) -> bool {
+        let hint = self.vars.shallow(element);
+        let e = self.expr(part, Some(&hint));
+        if matches!(self.vars.shallow(&e.ty), Type::Array(_)) {
+            let d = Diagnostic::error("E0316", "an array can't be an element of an array literal")
+                .at(e.span, "this is an array");
+            self.report(d.help("`stack(a, b)` puts arrays of one shape along a new first axis"));
+            return false;
+        }
+        if !self.vars.unify(&e.ty, element) {
+            let first = flat.first().map(|f| (f.span, format!("the elements before are `{}`", self.ty_text(element))));
+            let d = self.mismatch(&e, element, first);
+            self.report(d);
+            return false;
+        }
+        flat.push(e);
+        true
+    }
+
+    fn struct_literal(&mut self, path: &[ast::Name], fields: &[(ast::Name, ast::Expr)], span: Span) -> Expr {
+        let name_span = path.first().map_or(span, |n| n.span);
+        let id = match self.named_type(path, name_span) {
+            Type::Struct(id) => id,
+            other => {
+                if other != Type::Error {
+                    let d = Diagnostic::error("E0207", "only a struct is made with `{ … }`")
+                        .at(name_span, format!("this is `{}`", self.ty_text(&other)));
+                    self.report(d);
+                }
+                for (_, e) in fields {
+                    self.expr(e, None);
+                }
+                return self.bad(span);
+            }
+        };
+        let Some(def) = self.program.structs.get(id) else { return self.bad(span) };
+        let mut values: Vec<Option<Expr>> = vec![None; def.fields.len()];
+        for (name, value) in fields {
+            let position = def.fields.iter().position(|f| f.name == name.text);
+            let want = position.and_then(|i| def.fields.get(i)).map(|f| f.ty.clone());
+            let value = match &want {
+                Some(ty) => self.expr_as(value, ty),
+                None => self.expr(value, None),
+            };
+            match position.and_then(|i| values.get_mut(i)) {
+                Some(slot @ None) => *slot = Some(value),
+                Some(Some(_)) => {
+                    let d = Diagnostic::error("E0315", format!("`{}` is given twice", name.text))
+                        .at(name.span, "again here");
+                    self.report(d);
+                }
+                None => self.unknown_field(name, &Type::Struct(id), def.fields.iter().map(|f| f.name.as_str())),
+            }
+        }
+        let missing: Vec<String> =
+            def.fields.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|(f, _)| format!("`{}`", f.name)).collect();
+        if !missing.is_empty() {
+            let d = Diagnostic::error("E0315", format!("this `{}` lacks {}", def.name, missing.join(", ")))
+                .at(span, "every field needs a value")
+                .because(def.span, "the struct is defined here");
+            self.report(d);
+        }
+        let fields = values.into_iter().map(|v| v.unwrap_or_else(|| self.bad(span))).collect();
+        make(ExprKind::Struct { id, fields }, Type::Struct(id), span)
+    }
+
+    // Conditionals
+
+    pub fn condition(&mut self, cond: &ast::Expr) -> Expr {
+        let before = self.varying_reads;
+        let checked = self.expr(cond, Some(&BOOL));
+        if !self.vars.unify(&checked.ty, &BOOL) {
+            let found = self.ty_text(&checked.ty);
+            let mut d = Diagnostic::error("E0308", format!("a condition has to be `bool`, but this is `{found}`"))
+                .at(checked.span, format!("this is `{found}`"));
+            d = match self.vars.shallow(&checked.ty) {
+                Type::Array(a) if a.element == BOOL => d.help("say which you mean: `all(…)` or `any(…)`"),
+                Type::Scalar(_) => d.help("compare it with something: `x != 0`"),
+                _ => d,
+            };
+            self.report(d);
+        }
+        if self.varying_reads != before {
+            self.divergent.push(cond.span);
+        } else {
+            self.divergent.push(Span::default());
+        }
+        checked
+    }
+
+    /// Ends what `condition` began.
+    pub fn end_condition(&mut self) {
+        self.divergent.pop();
+    }
+
+    fn if_value(
+        &mut self,
+        cond: &ast::Expr,
+        then: &ast::Block,
+        other: Option<&ast::Expr>,
+        span: Span,
+        want: Option<&Type>,
+    ) -> Expr {
+        let Some(other) = other else {
+            let e = self.if_statement(cond, then, None, span);
+            if then.tail.is_some()
+                && !matches!(e.ty, Type::Error | Type::Never)
+                && want.is_some_and(|w| *w != Type::Unit)
+            {
+                let d = Diagnostic::error("E0310", "an `if` that gives a value needs an `else`")
+                    .at(span, "this gives nothing when the condition does not hold");
+                self.report(d);
+                return self.bad(span);
+            }
+            return e;
+        };
+        let cond = self.condition(cond);
+        let (then, then_ty) = self.block(then, true, want);
+        let hint = want.cloned().or_else(|| (!matches!(then_ty, Type::Never | Type::Error)).then(|| then_ty.clone()));
+        let (other, other_ty) = self.else_block(other, true, hint.as_ref());
+        self.end_condition();
+        let ty = match self.vars.join(&then_ty, &other_ty) {
+            Some(ty) => ty,
+            None => {
+                let (a, b) = (self.ty_text(&then_ty), self.ty_text(&other_ty));
+                let (a_span, b_span) = (tail_span(&then), tail_span(&other));
+                let d = Diagnostic::error("E0301", format!("the branches of this `if` differ: `{a}` and `{b}`"))
+                    .at(b_span, format!("this is `{b}`"))
+                    .because(a_span, format!("this is `{a}`"));
+                self.report(d);
+                Type::Error
+            }
+        };
+        make(ExprKind::If { cond: Box::new(cond), then, other: Some(other) }, ty, span)
+    }
+
+    /// An `if` whose value nobody wants.
+    pub fn if_statement(&mut self, cond: &ast::Expr, then: &ast::Block, other: Option<&ast::Expr>, span: Span) -> Expr {
+        let cond = self.condition(cond);
+        let (then, then_ty) = self.block(then, false, None);
+        let other = other.map(|o| self.else_block(o, false, None));
+        self.end_condition();
+        let never = then_ty == Type::Never && matches!(&other, Some((_, Type::Never)));
+        let ty = if never { Type::Never } else { Type::Unit };
+        make(ExprKind::If { cond: Box::new(cond), then, other: other.map(|o| o.0) }, ty, span)
+    }
+
+    fn else_block(&mut self, e: &ast::Expr, value: bool, want: Option<&Type>) -> (Block, Type) {
+        match &e.kind {
+            Ast::Block(b) => self.block(b, value, want),
+            Ast::If { cond, then, other } if !value => {
+                let e = self.if_statement(cond, then, other.as_deref(), e.span);
+                let (span, ty) = (e.span, e.ty.clone());
+                let stmt = Stmt { kind: StmtKind::Expr { expr: e, quiet: true }, span };
+                (Block { stmts: vec![stmt], tail: None, span }, ty)
+            }
+            _ => {
+                let e = self.expr(e, want);
+                let (span, ty) = (e.span, e.ty.clone());
+                (Block { stmts: vec![], tail: Some(Box::new(e)), span }, ty)
+            }
+        }
+    }
+
+    // Ranges
+
+    /// A range and the type of its numbers.
+    pub fn range(
+        &mut self,
+        start: Option<&ast::Expr>,
+        end: Option<&ast::Expr>,
+        inclusive: bool,
+        step: Option<&ast::Expr>,
+        span: Span,
+    ) -> (Expr, Type) {
+        let ty = self.vars.fresh(Kind::Int);
+        let mut part = |e: Option<&ast::Expr>| {
+            e.map(|e| {
+                let hint = self.vars.shallow(&ty);
+                let checked = self.expr(e, Some(&hint));
+                if self.require_kind(&checked, Kind::Int, "the end of a range") && !self.vars.unify(&checked.ty, &ty) {
+                    let d = self.mismatch(&checked, &ty, None);
+                    self.report(d);
+                }
+                Box::new(checked)
+            })
+        };
+        let (start, end, step) = (part(start), part(end), part(step));
+        (make(ExprKind::Range { start, end, inclusive, step }, Type::Range, span), ty)
+    }
+
+    pub fn fn_type(&self, params: Vec<Type>, result: Type) -> Arc<FnType> {
+        Arc::new(FnType { params, result })
+    }
+}
+
+fn tail_span(b: &Block) -> Span {
+    b.tail.as_ref().map_or(b.span, |t| t.span)
+}

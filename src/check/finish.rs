@@ -1,0 +1,220 @@
+//! The last step of a body: type variables are replaced, and literals are measured against the types they got.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::cx::Cx;
+use crate::check::infer::Vars;
+use crate::check::typed::*;
+use crate::lang::scalar::Scalar;
+
+struct Finish<'v> {
+    vars: &'v Vars,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// Finishes a lone expression.
+pub fn expr(cx: &mut Cx<'_>, e: &mut Expr) {
+    let mut f = Finish { vars: &cx.vars, diagnostics: vec![] };
+    f.expr(e);
+    let found = f.diagnostics;
+    cx.diagnostics.extend(found);
+}
+
+/// Finishes the statements of a body together with its locals and new globals.
+pub fn body(cx: &mut Cx<'_>, root: &mut Block) {
+    let mut f = Finish { vars: &cx.vars, diagnostics: vec![] };
+    f.block(root);
+    for (_, local) in cx.locals.iter_mut() {
+        f.vars.finish_in(&mut local.ty);
+    }
+    for global in &mut cx.globals {
+        f.vars.finish_in(&mut global.ty);
+    }
+    let found = f.diagnostics;
+    cx.diagnostics.extend(found);
+}
+
+impl Finish<'_> {
+    fn block(&mut self, b: &mut Block) {
+        b.stmts.iter_mut().for_each(|s| self.stmt(s));
+        if let Some(tail) = &mut b.tail {
+            self.expr(tail);
+        }
+    }
+
+    fn stmt(&mut self, s: &mut Stmt) {
+        match &mut s.kind {
+            StmtKind::Let { value, .. } => self.opt(value),
+            StmtKind::LocalArray { extents, init, .. } => {
+                self.all(extents);
+                match init {
+                    ArrayInit::None => {}
+                    ArrayInit::Fill(e) => self.expr(e),
+                    ArrayInit::Elements(es) => self.all(es),
+                }
+            }
+            StmtKind::Shared { extents, .. } => self.all(extents),
+            StmtKind::Assign { place, value, .. } => {
+                self.expr(place);
+                self.expr(value);
+            }
+            StmtKind::Expr { expr, .. } => self.expr(expr),
+            StmtKind::For { iter, body, .. } => {
+                self.expr(iter);
+                self.block(body);
+            }
+            StmtKind::While { cond, body, .. } => {
+                self.expr(cond);
+                self.block(body);
+            }
+            StmtKind::Loop { body } | StmtKind::Batch { body } => self.block(body),
+            StmtKind::Break | StmtKind::Continue => {}
+            StmtKind::Return(value) => self.opt(value),
+            StmtKind::On { device, body } => {
+                if let OnDevice::Gpu(Some(e)) = device {
+                    self.expr(e);
+                }
+                self.block(body);
+            }
+        }
+    }
+
+    fn all(&mut self, es: &mut [Expr]) {
+        es.iter_mut().for_each(|e| self.expr(e));
+    }
+
+    fn opt(&mut self, e: &mut Option<Expr>) {
+        if let Some(e) = e {
+            self.expr(e);
+        }
+    }
+
+    fn boxed(&mut self, e: &mut Option<Box<Expr>>) {
+        if let Some(e) = e {
+            self.expr(e);
+        }
+    }
+
+    fn expr(&mut self, e: &mut Expr) {
+        self.vars.finish_in(&mut e.ty);
+        match &mut e.kind {
+            ExprKind::Int(v) => {
+                let v = *v;
+                match e.ty {
+                    Type::Scalar(s) if s.is_float() => e.kind = ExprKind::Float(v as f64),
+                    Type::Scalar(s) => self.fits(v, s, e.span),
+                    _ => {}
+                }
+            }
+            ExprKind::Float(_)
+            | ExprKind::Bool(_)
+            | ExprKind::Local(_)
+            | ExprKind::Global(_)
+            | ExprKind::Const(_)
+            | ExprKind::ConstParam(_)
+            | ExprKind::Dim(_)
+            | ExprKind::Variable(_)
+            | ExprKind::Error => {}
+            ExprKind::Str(parts) => {
+                for part in parts {
+                    if let StrPart::Value { expr, .. } = part {
+                        self.expr(expr);
+                    }
+                }
+            }
+            ExprKind::Unary { expr, .. }
+            | ExprKind::Convert { expr, .. }
+            | ExprKind::ConvertParam { expr, .. }
+            | ExprKind::Bitcast { expr }
+            | ExprKind::Swizzle { base: expr, .. }
+            | ExprKind::Field { base: expr, .. }
+            | ExprKind::TupleField { base: expr, .. }
+            | ExprKind::DynField { base: expr, .. } => self.expr(expr),
+            ExprKind::Binary { left, right, .. } => {
+                self.expr(left);
+                self.expr(right);
+            }
+            ExprKind::Vector { parts } | ExprKind::Tuple(parts) | ExprKind::Array(parts) => self.all(parts),
+            ExprKind::Index { base, indices } => {
+                self.expr(base);
+                self.all(indices);
+            }
+            ExprKind::Slice { base, indices } => {
+                self.expr(base);
+                for index in indices {
+                    match index {
+                        SliceIndex::At(e) => self.expr(e),
+                        SliceIndex::Range { start, end, step, .. } => {
+                            self.opt(start);
+                            self.opt(end);
+                            self.opt(step);
+                        }
+                    }
+                }
+            }
+            ExprKind::Call { callee, args } | ExprKind::Lift { callee, args } => {
+                self.fn_ref(callee);
+                self.all(args);
+            }
+            ExprKind::Builtin { args, named, .. } => {
+                self.all(args);
+                named.iter_mut().for_each(|(_, e)| self.expr(e));
+            }
+            ExprKind::Launch(launch) => self.launch(launch),
+            ExprKind::Range { start, end, step, .. } => {
+                self.boxed(start);
+                self.boxed(end);
+                self.boxed(step);
+            }
+            ExprKind::If { cond, then, other } => {
+                self.expr(cond);
+                self.block(then);
+                if let Some(other) = other {
+                    self.block(other);
+                }
+            }
+            ExprKind::Block(b) | ExprKind::Time(b) => self.block(b),
+            ExprKind::Struct { fields, .. } => self.all(fields),
+        }
+    }
+
+    fn launch(&mut self, launch: &mut Launch) {
+        self.generics(&mut launch.generics);
+        launch.args.iter_mut().for_each(|a| self.opt(a));
+        launch.dims.iter_mut().for_each(|(_, e)| self.expr(e));
+        self.opt(&mut launch.grid);
+        self.opt(&mut launch.block);
+    }
+
+    fn fn_ref(&mut self, f: &mut FnRef) {
+        if let FnRef::Fn { generics, .. } = f {
+            self.generics(generics);
+        }
+    }
+
+    fn generics(&mut self, generics: &mut [GenericArg]) {
+        for g in generics {
+            match g {
+                GenericArg::Type(ty) => self.vars.finish_in(ty),
+                GenericArg::Const(e) => self.expr(e),
+                GenericArg::Fn(f) => self.fn_ref(f),
+                GenericArg::Infer => {}
+            }
+        }
+    }
+
+    fn fits(&mut self, v: i128, s: Scalar, span: Span) {
+        let bits = s.bits();
+        let (low, high) = match s {
+            Scalar::Bool => return,
+            s if s.is_signed() => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
+            _ => (0, (1i128 << bits) - 1),
+        };
+        if v < low || v > high {
+            let d = Diagnostic::error("E0313", format!("{v} does not fit into `{s}`"))
+                .at(span, format!("`{s}` goes from {low} to {high}"));
+            self.diagnostics
+                .push(d.help("give it a type that is wide enough: a suffix such as `i64`, or a conversion"));
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! What a call or launch binds: the callee's type, constant and function parameters and its dimensions.
+
+use std::sync::Arc;
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::cx::{Cx, Meaning, Slot};
+use crate::check::eval::{self, Scope};
+use crate::check::expr::{I32, bare, make};
+use crate::check::infer::{Kind, array, same_dim};
+use crate::check::typed::*;
+use crate::lang::builtin::Builtin;
+use crate::syntax::ast::{self, ExprKind as Ast};
+
+pub struct Bind<'s> {
+    pub sig: &'s Signature,
+    /// A variable for each type parameter (`Error` for the others).
+    pub types: Vec<Type>,
+    pub consts: Vec<Option<Expr>>,
+    pub fns: Vec<Option<FnRef>>,
+    /// The extent of each dimension and where it came from.
+    pub dims: Vec<Option<(Dim, Span)>>,
+    /// Dimensions given by name.
+    pub named_dims: Vec<(u32, Expr)>,
+    /// Arguments whose dimensions are expressions: looked at when all else is bound.
+    late: Vec<(u32, Dim, Span)>,
+}
+
+impl Cx<'_> {
+    pub fn start_binding<'s>(&mut self, sig: &'s Signature) -> Bind<'s> {
+        let types = sig.generics.iter().map(|g| match g.kind {
+            GenericKind::Type { bound } => self.vars.fresh(Kind::of_bound(bound)),
+            GenericKind::Const { .. } | GenericKind::Fn { .. } => Type::Error,
+        });
+        Bind {
+            sig,
+            types: types.collect(),
+            consts: vec![None; sig.generics.len()],
+            fns: vec![None; sig.generics.len()],
+            dims: vec![None; sig.dims.len()],
+            named_dims: vec![],
+            late: vec![],
+        }
+    }
+
+    /// A type of the callee in terms of the caller.
+    pub fn subst(&self, ty: &Type, bind: &Bind<'_>) -> Type {
+        match ty {
+            Type::Param(p) => bind.types.get(*p as usize).map_or(Type::Error, |t| self.vars.shallow(t)),
+            Type::Array(a) => {
+                let dims = a.dims.iter().map(|d| self.subst_dim(d, bind)).collect();
+                array(self.subst(&a.element, bind), dims)
+            }
+            Type::Tuple(parts) => Type::Tuple(parts.iter().map(|p| self.subst(p, bind)).collect()),
+            Type::Fn(f) => {
+                let params = f.params.iter().map(|p| self.subst(p, bind)).collect();
+                Type::Fn(Arc::new(FnType { params, result: self.subst(&f.result, bind) }))
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn subst_dim(&self, dim: &Dim, bind: &Bind<'_>) -> Dim {
+        match dim {
+            Dim::Name(i) => bind.dims.get(*i as usize).and_then(|d| d.as_ref()).map_or(Dim::Unknown, |d| d.0.clone()),
+            Dim::Expr(i) => match self.eval_dim(*i, bind) {
+                Some(n) => Dim::Known(n),
+                None => Dim::Unknown,
+            },
+            other => other.clone(),
+        }
+    }
+
+    fn eval_dim(&self, i: u32, bind: &Bind<'_>) -> Option<i64> {
+        let e = bind.sig.dim_exprs.get(i as usize)?;
+        let scope = Scope {
+            program: self.program,
+            dim: &|i| match bind.dims.get(i as usize)?.as_ref()?.0 {
+                Dim::Known(n) => Some(n),
+                _ => None,
+            },
+            const_param: &|i| match bind.consts.get(i as usize)? {
+                Some(e) => eval::int(self, e),
+                None => match &bind.sig.generics.get(i as usize)?.kind {
+                    GenericKind::Const { default: Some(e), .. } => eval::int(self, e),
+                    _ => None,
+                },
+            },
+            local: &|_| None,
+            global: &|_| None,
+        };
+        eval::eval(&scope, e, 0)
+    }
+
+    /// Fits an argument to a parameter's type, binding what the type leaves open.
+    pub fn bind_arg(&mut self, bind: &mut Bind<'_>, param: &Param, arg: &Expr) -> bool {
+        let Type::Array(wanted) = &param.ty else {
+            let want = self.subst(&param.ty, bind);
+            return self.coerce(arg, &want, Some((param.span, format!("the parameter `{}`", param.name))));
+        };
+        let found = self.vars.shallow(&arg.ty);
+        let Type::Array(a) = &found else {
+            if matches!(found, Type::Error | Type::Unknown) {
+                return true;
+            }
+            return self.array_wanted(bind, param, arg);
+        };
+        let element = self.subst(&wanted.element, bind);
+        if a.dims.len() != wanted.dims.len() {
+            let (w, f) = (self.param_text(bind, param), self.ty_text(&found));
+            let d = Diagnostic::error(
+                "E0306",
+                format!("`{}` takes an array of {} axes, but this has {}", param.name, wanted.dims.len(), a.dims.len()),
+            )
+            .at(arg.span, format!("this is `{f}`"))
+            .because(param.span, format!("declared as `{w}`"));
+            self.report(d);
+            return false;
+        }
+        if !self.vars.unify(&a.element, &element) {
+            let want = array(element, a.dims.clone());
+            let w = self.param_text(bind, param);
+            let d = self.mismatch(arg, &want, Some((param.span, format!("`{}` is declared as `{w}`", param.name))));
+            self.report(d);
+            return false;
+        }
+        let mut ok = true;
+        for (axis, (w, f)) in wanted.dims.iter().zip(&a.dims).enumerate() {
+            ok &= self.bind_dim(bind, param, axis, w, f, arg);
+        }
+        ok
+    }
+
+    fn param_text(&self, bind: &Bind<'_>, param: &Param) -> String {
+        crate::check::show::Show { sig: Some(bind.sig), ..self.show() }.ty(&param.ty)
+    }
+
+    fn array_wanted(&mut self, bind: &Bind<'_>, param: &Param, arg: &Expr) -> bool {
+        let (w, f) = (self.param_text(bind, param), self.ty_text(&arg.ty));
+        let d = Diagnostic::error("E0301", format!("`{}` takes an array, but this is `{f}`", param.name))
+            .at(arg.span, format!("this is `{f}`"))
+            .because(param.span, format!("declared as `{w}`"));
+        self.report(d);
+        false
+    }
+
+    fn bind_dim(
+        &mut self,
+        bind: &mut Bind<'_>,
+        param: &Param,
+        axis: usize,
+        want: &Dim,
+        found: &Dim,
+        arg: &Expr,
+    ) -> bool {
+        match want {
+            Dim::Name(i) => {
+                let Some(slot) = bind.dims.get_mut(*i as usize) else { return true };
+                match slot {
+                    None => *slot = Some((found.clone(), arg.span)),
+                    Some((Dim::Unknown, _)) => *slot = Some((found.clone(), arg.span)),
+                    Some((before, _)) if same_dim(before, found) => {}
+                    Some((before, at)) => {
+                        let (before, at) = (before.clone(), *at);
+                        let name = bind.sig.dims.get(*i as usize).map_or("_".into(), |d| d.name.clone());
+                        return self.dims_differ(&name, (&before, at), (found, arg.span), param, axis);
+                    }
+                }
+                true
+            }
+            Dim::Known(n) => {
+                if same_dim(want, found) {
+                    return true;
+                }
+                let f = self.show().dim(found);
+                let d = Diagnostic::error(
+                    "E0305",
+                    format!("`{}` needs {n} along axis {axis}, but this has {f}", param.name),
+                )
+                .at(arg.span, format!("axis {axis} is {f}"))
+                .because(param.span, format!("axis {axis} is {n}"));
+                self.report(d);
+                false
+            }
+            Dim::Expr(i) => {
+                self.infer_const(bind, *i, found);
+                bind.late.push((*i, found.clone(), arg.span));
+                true
+            }
+            Dim::Local(_) | Dim::Unknown => true,
+        }
+    }
+
+    /// A dimension that is a constant parameter and nothing else fixes that parameter.
+    fn infer_const(&self, bind: &mut Bind<'_>, i: u32, found: &Dim) {
+        let Some(ExprKind::ConstParam(g)) = bind.sig.dim_exprs.get(i as usize).map(|e| &e.kind) else { return };
+        let (Some(slot @ None), Dim::Known(n)) = (bind.consts.get_mut(*g as usize), found) else { return };
+        let ty = match bind.sig.generics.get(*g as usize).map(|g| &g.kind) {
+            Some(GenericKind::Const { ty, .. }) => ty.clone(),
+            _ => I32,
+        };
+        *slot = Some(make(ExprKind::Int(i128::from(*n)), ty, Span::default()));
+    }
+
+    fn dims_differ(&mut self, name: &str, before: (&Dim, Span), now: (&Dim, Span), param: &Param, axis: usize) -> bool {
+        let (a, b) = (self.show().dim(before.0), self.show().dim(now.0));
+        let d = Diagnostic::error("E0305", format!("the dimension `{name}` is both {a} and {b}"))
+            .at(now.1, format!("axis {axis} of `{}` is {b}", param.name))
+            .because(before.1, format!("`{name}` is {a} here"))
+            .because(param.span, format!("`{name}` has to be the same for all arguments"));
+        self.report(d);
+        false
+    }
+
+    /// Compares dimensions that are expressions, now that their parts are bound.
+    pub fn check_late(&mut self, bind: &mut Bind<'_>) {
+        for (i, found, span) in std::mem::take(&mut bind.late) {
+            if let (Some(n), Dim::Known(m)) = (self.eval_dim(i, bind), &found) {
+                if n != *m {
+                    let at = bind.sig.dim_exprs.get(i as usize).map_or(span, |e| e.span);
+                    let d = Diagnostic::error("E0305", format!("an extent of {n} was expected, but this has {m}"))
+                        .at(span, format!("this has {m}"))
+                        .because(at, format!("this gives {n}"));
+                    self.report(d);
+                }
+            }
+        }
+    }
+
+    /// Takes `name = value` if it names a generic parameter; false if it does not.
+    pub fn bind_named(&mut self, bind: &mut Bind<'_>, name: &ast::Name, value: &ast::Expr) -> bool {
+        let Some(i) = bind.sig.generics.iter().position(|g| g.name == name.text) else { return false };
+        let Some(generic) = bind.sig.generics.get(i) else { return false };
+        match &generic.kind {
+            GenericKind::Type { .. } => {
+                let ty = self.type_argument(value);
+                let var = bind.types.get(i).cloned().unwrap_or_default();
+                if ty != Type::Error && !self.vars.unify(&var, &ty) {
+                    let text = self.ty_text(&ty);
+                    let d = Diagnostic::error("E0312", format!("`{}` can't be `{text}`", generic.name))
+                        .at(value.span, "its bound does not allow this")
+                        .because(generic.span, "declared here");
+                    self.report(d);
+                }
+            }
+            GenericKind::Const { ty, .. } => {
+                let ty = self.subst(ty, bind);
+                let mut e = self.expr_as(value, &ty);
+                if let Some(n) = eval::int(self, &e).filter(|_| !matches!(e.kind, ExprKind::Int(_))) {
+                    e.kind = ExprKind::Int(i128::from(n));
+                } else if !self.in_host() && !is_constant(&e) {
+                    let d = Diagnostic::error(
+                        "E0314",
+                        format!("`{}` has to be known when the kernel is compiled", generic.name),
+                    )
+                    .at(value.span, "this is only known when it runs");
+                    self.report(d);
+                }
+                if let Some(slot) = bind.consts.get_mut(i) {
+                    *slot = Some(e);
+                }
+            }
+            GenericKind::Fn { ty, .. } => {
+                let want = self.subst(&Type::Fn(ty.clone()), bind);
+                let f = self.fn_argument(value, &want);
+                if let Some(slot) = bind.fns.get_mut(i) {
+                    *slot = f.or(Some(FnRef::Builtin(Builtin::Select)));
+                }
+            }
+        }
+        true
+    }
+
+    /// A type given as an argument: `T = f64`, `type = i32`, the first of `bitcast`.
+    pub fn type_argument(&mut self, e: &ast::Expr) -> Type {
+        let mut path = Vec::new();
+        let mut at = bare(e);
+        loop {
+            match &at.kind {
+                Ast::Name(n) => {
+                    path.push(n.clone());
+                    break;
+                }
+                Ast::Field { base, name } => {
+                    path.push(name.clone());
+                    at = base;
+                }
+                _ => {
+                    let d = Diagnostic::error("E0207", "a type was expected here")
+                        .at(e.span, "this is not the name of a type");
+                    self.report(d);
+                    return Type::Error;
+                }
+            }
+        }
+        path.reverse();
+        self.named_type(&path, e.span)
+    }
+
+    /// A function given by name as a compile-time argument.
+    pub fn fn_argument(&mut self, e: &ast::Expr, want: &Type) -> Option<FnRef> {
+        let Type::Fn(want) = want else { return None };
+        let meaning = match &bare(e).kind {
+            Ast::Name(n) => match self.lookup(&n.text) {
+                None => {
+                    self.unknown_name(n);
+                    return None;
+                }
+                found => found,
+            },
+            Ast::Field { base, name } => self.module_item(base, name)?.map(Meaning::Item),
+            _ => None,
+        };
+        match meaning {
+            Some(Meaning::Slot(Slot::FnParam(i))) => {
+                let Some(GenericKind::Fn { ty, .. }) = self.sig.generics.get(i as usize).map(|g| &g.kind) else {
+                    return None;
+                };
+                let ok = self.vars.unify(&Type::Fn(ty.clone()), &Type::Fn(want.clone()));
+                self.fn_fits(ok, e.span, &Type::Fn(ty.clone()), want).then_some(FnRef::Param(i))
+            }
+            Some(Meaning::Item(Binding::Fn(id))) => {
+                let f = self.program.fns.get(id)?;
+                self.needs.calls.push((id, e.span));
+                let bind = self.start_binding(&f.sig);
+                let params = f.sig.params.iter().map(|p| self.subst(&p.ty, &bind)).collect();
+                let ty = Type::Fn(self.fn_type(params, self.subst(&f.result, &bind)));
+                let ok = self.vars.unify(&ty, &Type::Fn(want.clone()));
+                if !self.fn_fits(ok, e.span, &ty, want) {
+                    return None;
+                }
+                let generics = self.generic_args(&bind, e.span, &f.name);
+                Some(FnRef::Fn { id, generics })
+            }
+            Some(Meaning::Builtin(entry)) => {
+                let ok = self.builtin_fits(entry.builtin, want);
+                if !ok {
+                    let wanted = self.ty_text(&Type::Fn(want.clone()));
+                    let d = Diagnostic::error("E0301", format!("`{}` is no `{wanted}`", entry.name))
+                        .at(e.span, format!("`{}{}`", entry.name, entry.signature));
+                    self.report(d);
+                }
+                ok.then_some(FnRef::Builtin(entry.builtin))
+            }
+            Some(Meaning::Item(Binding::Error)) => None,
+            _ => {
+                let d = Diagnostic::error("E0207", "a function was expected here")
+                    .at(e.span, "this is not the name of a function");
+                self.report(d);
+                None
+            }
+        }
+    }
+
+    fn fn_fits(&mut self, ok: bool, span: Span, found: &Type, want: &FnType) -> bool {
+        if !ok {
+            let (f, w) = (self.ty_text(found), self.ty_text(&Type::Fn(Arc::new(want.clone()))));
+            let d = Diagnostic::error("E0301", format!("`{w}` was expected here, but this is `{f}`"))
+                .at(span, format!("this is `{f}`"));
+            self.report(d);
+        }
+        ok
+    }
+
+    /// The compile-time arguments of a call, when all is bound.
+    pub fn generic_args(&mut self, bind: &Bind<'_>, span: Span, callee: &str) -> Vec<GenericArg> {
+        let mut out = Vec::with_capacity(bind.sig.generics.len());
+        for (i, g) in bind.sig.generics.iter().enumerate() {
+            out.push(match &g.kind {
+                GenericKind::Type { .. } => {
+                    let ty = bind.types.get(i).map_or(Type::Error, |t| self.vars.shallow(t));
+                    if self.vars.kind(&ty) == Some(Kind::Any) && !self.failed() {
+                        self.unbound(callee, g, span, "T = f32");
+                    }
+                    GenericArg::Type(ty)
+                }
+                GenericKind::Const { default, .. } => match (bind.consts.get(i).cloned().flatten(), default) {
+                    (Some(e), _) => GenericArg::Const(e),
+                    (None, Some(e)) => GenericArg::Const((**e).clone()),
+                    (None, None) if self.mentioned(bind, i) => GenericArg::Infer,
+                    (None, None) => {
+                        self.unbound(callee, g, span, "16");
+                        GenericArg::Infer
+                    }
+                },
+                GenericKind::Fn { default, .. } => match (bind.fns.get(i).cloned().flatten(), default) {
+                    (Some(f), _) => GenericArg::Fn(f),
+                    (None, Some(f)) => {
+                        if let FnRef::Fn { id, .. } = f {
+                            self.needs.calls.push((*id, span));
+                        }
+                        GenericArg::Fn(f.clone())
+                    }
+                    (None, None) => {
+                        self.unbound(callee, g, span, "max");
+                        GenericArg::Infer
+                    }
+                },
+            });
+        }
+        out
+    }
+
+    /// Whether arguments fix a constant parameter when the program runs.
+    fn mentioned(&self, bind: &Bind<'_>, generic: usize) -> bool {
+        self.in_host()
+            && bind.sig.dim_exprs.iter().any(|e| matches!(e.kind, ExprKind::ConstParam(g) if g as usize == generic))
+    }
+
+    fn unbound(&mut self, callee: &str, g: &Generic, span: Span, example: &str) {
+        let d = Diagnostic::error("E0307", format!("nothing says what `{}` of `{callee}` is", g.name))
+            .at(span, "no argument fixes it")
+            .because(g.span, "declared here")
+            .help(format!("give it by name: `{} = {example}`", g.name));
+        self.report(d);
+    }
+}
+
+/// Whether an expression is fixed when a kernel is compiled.
+pub fn is_constant(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Const(_) | ExprKind::ConstParam(_) => {
+            true
+        }
+        ExprKind::Unary { expr, .. } | ExprKind::Convert { expr, .. } => is_constant(expr),
+        ExprKind::Binary { left, right, .. } => is_constant(left) && is_constant(right),
+        ExprKind::Builtin { args, .. } => args.iter().all(is_constant),
+        ExprKind::Error => true,
+        _ => false,
+    }
+}

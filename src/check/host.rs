@@ -1,0 +1,668 @@
+//! Calls of builtins that only the host has: making, reducing and rearranging arrays, files.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::builtins::BuiltinCall;
+use crate::check::cx::Cx;
+use crate::check::eval;
+use crate::check::expr::{BOOL, I32, bare, is_literal};
+use crate::check::infer::{Kind, array};
+use crate::check::ops::{Joined, scalar_of, with_scalar};
+use crate::check::typed::*;
+use crate::lang::builtin::Builtin;
+use crate::lang::scalar::Scalar;
+use crate::syntax::ast::{self, ExprKind as Ast};
+
+impl Cx<'_> {
+    pub fn host_builtin(&mut self, call: BuiltinCall<'_>, want: Option<&Type>) -> Expr {
+        match call.entry.builtin {
+            Builtin::Load => self.load(call),
+            Builtin::Save => self.save(call),
+            Builtin::Image => self.show_data(call, 1, 2),
+            Builtin::Plot => self.show_data(call, 1, 3),
+            Builtin::Linspace => self.linspace(call),
+            Builtin::Arange => self.arange(call),
+            Builtin::Zeros | Builtin::Ones => self.filled(call, Kind::Element, &["type"], want),
+            Builtin::Random | Builtin::RandomNormal => self.filled(call, Kind::Float, &["seed", "type"], want),
+            Builtin::Eye => self.eye(call),
+            Builtin::Full => self.full(call, want),
+            Builtin::RandomInt => self.random_int(call),
+            Builtin::Sum | Builtin::Prod => self.reduce(call, Kind::Num),
+            Builtin::Mean => self.reduce(call, Kind::Float),
+            Builtin::Argmin | Builtin::Argmax => self.whole(call, Some(Kind::Num), |_, _| I32),
+            Builtin::All | Builtin::Any => self.all_any(call),
+            Builtin::Close => self.is_close(call),
+            Builtin::Cumsum | Builtin::Sort => {
+                self.whole(call, Some(Kind::Num), |_, a| array(a.element.clone(), a.dims.clone()))
+            }
+            Builtin::Transpose => {
+                self.whole(call, None, |_, a| array(a.element.clone(), a.dims.iter().rev().cloned().collect()))
+            }
+            Builtin::Flip => self.flip(call),
+            Builtin::Reshape => self.reshape(call),
+            Builtin::Concat => self.concat(call),
+            Builtin::Stack => self.stack(call),
+            Builtin::Parse => self.parse(call),
+            _ => self.bad(call.span),
+        }
+    }
+
+    /// The named arguments of a call: reports those that are not among `allowed`.
+    fn allow(&mut self, call: BuiltinCall<'_>, allowed: &[&str]) {
+        for arg in call.args {
+            if let Some(name) = &arg.name {
+                if !allowed.contains(&name.text.as_str()) {
+                    self.unknown_argument(name, call.entry.name, allowed);
+                }
+            }
+        }
+    }
+
+    /// An integer argument given by name.
+    fn named_int(&mut self, call: BuiltinCall<'_>, name: &'static str) -> Option<(SmolStr, Expr)> {
+        let e = call.named(name)?;
+        let e = self.expr(e, None);
+        self.require_kind(&e, Kind::Int, &format!("`{name}`"));
+        Some((name.into(), e))
+    }
+
+    /// Extents given as arguments; a tuple (such as `shape(x)` gives) stands for all of them.
+    fn dims_of(&mut self, given: &[&ast::Expr], minus_one: bool) -> Option<(Vec<Expr>, Vec<Dim>)> {
+        let mut args = Vec::with_capacity(given.len());
+        let mut dims = Vec::with_capacity(given.len());
+        for e in given {
+            let e = self.expr(e, Some(&I32));
+            match self.vars.shallow(&e.ty) {
+                Type::Tuple(parts) if given.len() == 1 => {
+                    for (i, part) in parts.iter().enumerate() {
+                        self.vars.require(part, Kind::Int);
+                        let known = match &e.kind {
+                            ExprKind::Tuple(es) => es.get(i).and_then(|e| eval::int(self, e)),
+                            _ => None,
+                        };
+                        dims.push(known.map_or(Dim::Unknown, Dim::Known));
+                    }
+                }
+                Type::Error => return None,
+                _ => {
+                    if !self.require_kind(&e, Kind::Int, "a dimension") {
+                        return None;
+                    }
+                    dims.push(self.extent(&e, minus_one)?);
+                }
+            }
+            args.push(e);
+        }
+        Some((args, dims))
+    }
+
+    fn extent(&mut self, e: &Expr, minus_one: bool) -> Option<Dim> {
+        if let ExprKind::Dim(i) = e.kind {
+            return Some(Dim::Name(i));
+        }
+        match eval::int(self, e) {
+            Some(-1) if minus_one => Some(Dim::Known(-1)),
+            Some(n) if (0..=i64::from(i32::MAX)).contains(&n) => Some(Dim::Known(n)),
+            Some(n) => {
+                let d = Diagnostic::error("E0316", format!("an array can't have a dimension of {n}"))
+                    .at(e.span, "a dimension is from 0 to 2147483647");
+                self.report(d);
+                None
+            }
+            None => Some(Dim::Unknown),
+        }
+    }
+
+    fn element_of(&mut self, call: BuiltinCall<'_>, kind: Kind, want: Option<&Type>) -> Type {
+        if let Some(e) = call.named("type") {
+            let ty = self.type_argument(e);
+            // Zero bytes are a value of every plain type.
+            let zeroed = call.entry.name == "zeros" && self.vars.require(&ty, Kind::Any);
+            if !zeroed && !self.vars.require(&ty, kind) && ty != BOOL {
+                let text = self.ty_text(&ty);
+                let d = Diagnostic::error("E0312", format!("`{}` makes no array of `{text}`", call.entry.name)).at(
+                    e.span,
+                    if kind == Kind::Float { "a float type is expected" } else { "a numeric type is expected" },
+                );
+                self.report(d);
+                return Type::Error;
+            }
+            return ty;
+        }
+        match want {
+            Some(Type::Array(a)) if self.vars.require(&a.element, kind) => a.element.clone(),
+            _ => self.vars.fresh(kind),
+        }
+    }
+
+    fn filled(&mut self, call: BuiltinCall<'_>, kind: Kind, names: &[&str], want: Option<&Type>) -> Expr {
+        self.allow(call, names);
+        let element = self.element_of(call, kind, want);
+        let Some(given) = self.take_positional(call, 1, 8) else { return self.after_error(call.args, call.span) };
+        let Some((args, dims)) = self.dims_of(&given, false) else { return self.bad(call.span) };
+        let named = self.named_int(call, "seed").into_iter().collect();
+        call.make_named(args, named, array(element, dims))
+    }
+
+    fn eye(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &["type"]);
+        let element = self.element_of(call, Kind::Element, None);
+        let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some((args, dims)) = self.dims_of(&given, false) else { return self.bad(call.span) };
+        let n = dims.first().cloned().unwrap_or(Dim::Unknown);
+        call.make(args, array(element, vec![n.clone(), n]))
+    }
+
+    fn full(&mut self, call: BuiltinCall<'_>, want: Option<&Type>) -> Expr {
+        self.allow(call, &[]);
+        let Some(given) = self.take_positional(call, 2, 9) else { return self.after_error(call.args, call.span) };
+        let Some((value, extents)) = given.split_last() else { return self.bad(call.span) };
+        let Some((mut args, dims)) = self.dims_of(extents, false) else { return self.bad(call.span) };
+        let hint = match want {
+            Some(Type::Array(a)) => Some(a.element.clone()),
+            _ => None,
+        };
+        let value = self.expr(value, hint.as_ref());
+        let element = value.ty.clone();
+        args.push(value);
+        match self.vars.shallow(&element) {
+            Type::Array(_) | Type::Str | Type::Range | Type::Unit => {
+                let text = self.ty_text(&element);
+                let d = Diagnostic::error("E0316", format!("an array can't have elements of type `{text}`"))
+                    .at(call.span, "the value comes last: `full(3, 4, 0.5)`");
+                self.report(d);
+                self.bad(call.span)
+            }
+            element => call.make(args, array(element, dims)),
+        }
+    }
+
+    fn linspace(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &[]);
+        let Some(given) = self.take_positional(call, 3, 3) else { return self.after_error(call.args, call.span) };
+        let [start, stop, n] = given.as_slice() else { return self.bad(call.span) };
+        let element = self.vars.fresh(Kind::Float);
+        let mut args = Vec::with_capacity(3);
+        for e in [start, stop] {
+            let hint = self.vars.shallow(&element);
+            let e = self.expr(e, Some(&hint));
+            if !self.coerce(&e, &element, None) {
+                return self.bad(call.span);
+            }
+            args.push(e);
+        }
+        let Some((n, dims)) = self.dims_of(&[n], false) else { return self.bad(call.span) };
+        args.extend(n);
+        call.make(args, array(element, dims))
+    }
+
+    fn arange(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &[]);
+        let Some(given) = self.take_positional(call, 1, 3) else { return self.after_error(call.args, call.span) };
+        let element = self.vars.fresh(Kind::Num);
+        let mut args = Vec::with_capacity(3);
+        for literal in [false, true] {
+            for e in given.iter().filter(|e| is_literal(e) == literal) {
+                let hint = self.vars.shallow(&element);
+                let e = self.expr(e, Some(&hint));
+                if !self.coerce(&e, &element, None) {
+                    return self.bad(call.span);
+                }
+                args.push(e);
+            }
+        }
+        args.sort_by_key(|e| e.span.start);
+        let values: Option<Vec<i64>> = args.iter().map(|e| eval::int(self, e)).collect();
+        let n = values.and_then(|v| match v.as_slice() {
+            [stop] => Some((*stop).max(0)),
+            [start, stop] => Some((stop - start).max(0)),
+            [start, stop, step] if *step > 0 => Some(((stop - start).max(0) + step - 1) / step),
+            [start, stop, step] if *step < 0 => Some(((start - stop).max(0) - step - 1) / -step),
+            _ => None,
+        });
+        call.make(args, array(element, vec![n.map_or(Dim::Unknown, Dim::Known)]))
+    }
+
+    fn random_int(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &["seed"]);
+        let Some(given) = self.take_positional(call, 3, 10) else { return self.after_error(call.args, call.span) };
+        let element = self.vars.fresh(Kind::Int);
+        let (bounds, extents) = given.split_at(2);
+        let mut args = Vec::with_capacity(given.len());
+        for e in bounds {
+            let hint = self.vars.shallow(&element);
+            let e = self.expr(e, Some(&hint));
+            if !self.coerce(&e, &element, None) {
+                return self.bad(call.span);
+            }
+            args.push(e);
+        }
+        let Some((more, dims)) = self.dims_of(extents, false) else { return self.bad(call.span) };
+        args.extend(more);
+        let named = self.named_int(call, "seed").into_iter().collect();
+        call.make_named(args, named, array(element, dims))
+    }
+
+    // Reductions
+
+    /// An array argument, or none after a report. `Unknown` passes with no type.
+    fn array_arg(
+        &mut self,
+        call: BuiltinCall<'_>,
+        e: &ast::Expr,
+        kind: Option<Kind>,
+    ) -> Option<(Expr, Option<std::sync::Arc<ArrayType>>)> {
+        let e = self.expr(e, None);
+        match self.vars.shallow(&e.ty) {
+            Type::Array(a) => {
+                if let Some(kind) = kind {
+                    let scalar = scalar_of(&a.element);
+                    if !self.vars.require(&scalar, kind) {
+                        let found = self.ty_text(&scalar);
+                        let noun = if kind == Kind::Float { "floats" } else { "numbers" };
+                        let mut d = Diagnostic::error(
+                            "E0312",
+                            format!("`{}` takes {noun}, but this holds `{found}`", call.entry.name),
+                        )
+                        .at(e.span, format!("elements are `{found}`"));
+                        d = if scalar == BOOL {
+                            d.help("count how many hold with `sum(i32(x))`")
+                        } else {
+                            self.conversion_fix(d, e.span, "f32")
+                        };
+                        self.report(d);
+                        return None;
+                    }
+                }
+                Some((e, Some(a)))
+            }
+            Type::Unknown => Some((e, None)),
+            Type::Error => None,
+            _ => {
+                let found = self.ty_text(&e.ty);
+                let d =
+                    Diagnostic::error("E0301", format!("`{}` takes an array, but this is `{found}`", call.entry.name))
+                        .at(e.span, format!("this is `{found}`"));
+                self.report(d);
+                None
+            }
+        }
+    }
+
+    fn axis(
+        &mut self,
+        call: BuiltinCall<'_>,
+        second: Option<&ast::Expr>,
+        rank: Option<usize>,
+    ) -> Option<(Expr, Option<usize>)> {
+        let e = call.named("axis").or(second)?;
+        let e = self.expr(e, Some(&I32));
+        self.require_kind(&e, Kind::Int, "`axis`");
+        let known = eval::int(self, &e);
+        let known = match (known, rank) {
+            (Some(k), Some(n)) => self.check_axis(k, n, e.span).then_some(k as usize),
+            _ => None,
+        };
+        Some((e, known))
+    }
+
+    /// `sum(x)`, `sum(x, axis = 0)` and kin.
+    pub fn reduce(&mut self, call: BuiltinCall<'_>, kind: Kind) -> Expr {
+        self.allow(call, &["axis"]);
+        let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
+        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, Some(kind))) else {
+            return self.bad(call.span);
+        };
+        let axis = self.axis(call, given.get(1).copied(), a.as_ref().map(|a| a.dims.len()));
+        let ty = match (&a, &axis) {
+            (None, _) => Type::Unknown,
+            (Some(a), None) => a.element.clone(),
+            (Some(a), Some(_)) if a.dims.len() == 1 => a.element.clone(),
+            (Some(a), Some((_, known))) => {
+                let mut dims = a.dims.clone();
+                match known {
+                    Some(k) => drop(dims.remove(*k)),
+                    None => dims = vec![Dim::Unknown; a.dims.len() - 1],
+                }
+                array(a.element.clone(), dims)
+            }
+        };
+        let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
+        call.make_named(vec![x], named, ty)
+    }
+
+    /// A builtin of one array whose result follows from its type.
+    fn whole(&mut self, call: BuiltinCall<'_>, kind: Option<Kind>, result: fn(&mut Self, &ArrayType) -> Type) -> Expr {
+        self.allow(call, &[]);
+        let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, kind)) else {
+            return self.bad(call.span);
+        };
+        let one_axis = matches!(call.entry.builtin, Builtin::Cumsum | Builtin::Sort);
+        if let Some(a) = a.as_ref().filter(|a| one_axis && a.dims.len() != 1) {
+            let d = Diagnostic::error(
+                "E0306",
+                format!("`{}` takes an array of one axis, but this has {}", call.entry.name, a.dims.len()),
+            )
+            .at(x.span, format!("this is `{}`", self.ty_text(&x.ty)));
+            self.report(d);
+            return self.bad(call.span);
+        }
+        let ty = a.map_or(Type::Unknown, |a| result(self, &a));
+        call.make(vec![x], ty)
+    }
+
+    fn all_any(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &[]);
+        let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else {
+            return self.bad(call.span);
+        };
+        if let Some(a) = a.filter(|a| a.element != BOOL) {
+            let found = self.ty_text(&a.element);
+            let d = Diagnostic::error(
+                "E0312",
+                format!("`{}` takes an array of `bool`, but this holds `{found}`", call.entry.name),
+            )
+            .at(x.span, format!("elements are `{found}`"))
+            .help("compare it with something: `all(x > 0)`");
+            self.report(d);
+        }
+        call.make(vec![x], BOOL)
+    }
+
+    fn is_close(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &["rtol", "atol"]);
+        let Some(given) = self.take_positional(call, 2, 4) else { return self.after_error(call.args, call.span) };
+        let (pair, tolerances) = given.split_at(2);
+        let mut parts: Vec<Expr> = Vec::with_capacity(4);
+        for e in pair {
+            let hint = parts.first().map(|p| p.ty.clone());
+            parts.push(self.expr(e, hint.as_ref()));
+        }
+        let refs: Vec<&Expr> = parts.iter().collect();
+        let ty = match self.elementwise(&refs, call.at, "close") {
+            Joined::Is { scalar, whole } => {
+                self.vars.require(&scalar, Kind::Float);
+                with_scalar(&whole, &BOOL)
+            }
+            other => other.whole(),
+        };
+        let f64 = Type::Scalar(Scalar::F64);
+        let mut named: Vec<(SmolStr, Expr)> = vec![];
+        for (name, position) in [("rtol", 0), ("atol", 1)] {
+            if let Some(e) = call.named(name).or(tolerances.get(position).copied()) {
+                let e = self.expr(e, Some(&f64));
+                self.vars.require(&e.ty, Kind::Float);
+                named.push((name.into(), e));
+            }
+        }
+        call.make_named(parts, named, ty)
+    }
+
+    // Rearranging
+
+    fn flip(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &["axis"]);
+        let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
+        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else {
+            return self.bad(call.span);
+        };
+        let axis = self.axis(call, given.get(1).copied(), a.map(|a| a.dims.len()));
+        let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
+        let ty = x.ty.clone();
+        call.make_named(vec![x], named, ty)
+    }
+
+    fn reshape(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &[]);
+        let Some(given) = self.take_positional(call, 2, 9) else { return self.after_error(call.args, call.span) };
+        let Some((first, extents)) = given.split_first() else { return self.bad(call.span) };
+        let Some((x, a)) = self.array_arg(call, first, None) else { return self.bad(call.span) };
+        let Some((more, mut dims)) = self.dims_of(extents, true) else { return self.bad(call.span) };
+        let total = a.as_ref().and_then(|a| product(&a.dims));
+        let open = dims.iter().filter(|d| **d == Dim::Known(-1)).count();
+        if open > 1 {
+            let d = Diagnostic::error("E0305", "only one dimension can be -1").at(call.span, "which is which is open");
+            self.report(d);
+            return self.bad(call.span);
+        }
+        if let Some(i) = dims.iter().position(|d| *d == Dim::Known(-1)) {
+            let others: Vec<Dim> = dims.iter().filter(|d| **d != Dim::Known(-1)).cloned().collect();
+            let rest = product(&others);
+            if let Some(slot) = dims.get_mut(i) {
+                *slot = match (total, rest) {
+                    (Some(t), Some(r)) if r > 0 && t % r == 0 => Dim::Known(t / r),
+                    (Some(t), Some(r)) => return self.wrong_size(t, r, call.span),
+                    _ => Dim::Unknown,
+                };
+            }
+        } else if let (Some(t), Some(n)) = (total, product(&dims)) {
+            if t != n {
+                return self.wrong_size(t, n, call.span);
+            }
+        }
+        let ty = a.map_or(Type::Unknown, |a| array(a.element.clone(), dims));
+        let mut args = vec![x];
+        args.extend(more);
+        call.make(args, ty)
+    }
+
+    fn wrong_size(&mut self, have: i64, want: i64, span: Span) -> Expr {
+        let d = Diagnostic::error("E0305", format!("{have} elements don't fit into this shape"))
+            .at(span, format!("the dimensions given make {want}"));
+        self.report(d);
+        self.bad(span)
+    }
+
+    /// Arrays that are put together: one element type, one rank.
+    fn several(
+        &mut self,
+        call: BuiltinCall<'_>,
+        given: &[&ast::Expr],
+    ) -> Option<(Vec<Expr>, Option<Vec<std::sync::Arc<ArrayType>>>)> {
+        let mut args: Vec<Expr> = Vec::with_capacity(given.len());
+        let mut types: Option<Vec<std::sync::Arc<ArrayType>>> = Some(vec![]);
+        for e in given {
+            let (e, a) = self.array_arg(call, e, None)?;
+            match (&mut types, a) {
+                (Some(types), Some(a)) => {
+                    if let (Some(first), Some(at)) = (types.first().cloned(), args.first()) {
+                        if first.dims.len() != a.dims.len() || !self.vars.unify(&first.element, &a.element) {
+                            let (x, y) = (self.ty_text(&at.ty), self.ty_text(&e.ty));
+                            let d = Diagnostic::error(
+                                "E0302",
+                                format!("`{}` can't combine `{x}` and `{y}`", call.entry.name),
+                            )
+                            .at(e.span, format!("this is `{y}`"))
+                            .because(at.span, format!("this is `{x}`"));
+                            self.report(d);
+                            return None;
+                        }
+                    }
+                    types.push(a);
+                }
+                _ => types = None,
+            }
+            args.push(e);
+        }
+        Some((args, types))
+    }
+
+    fn concat(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &["axis"]);
+        let Some(given) = self.take_positional(call, 1, usize::MAX) else {
+            return self.after_error(call.args, call.span);
+        };
+        let Some((args, types)) = self.several(call, &given) else { return self.bad(call.span) };
+        let rank = types.as_ref().and_then(|t| t.first()).map(|a| a.dims.len());
+        let axis = self.axis(call, None, rank);
+        let known = match &axis {
+            None => Some(0),
+            Some((_, known)) => *known,
+        };
+        let ty = match (&types, known) {
+            (Some(types), Some(axis)) => self.concat_type(types, axis, &args),
+            (Some(types), None) => {
+                types.first().map_or(Type::Error, |a| array(a.element.clone(), vec![Dim::Unknown; a.dims.len()]))
+            }
+            (None, _) => Type::Unknown,
+        };
+        let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
+        call.make_named(args, named, ty)
+    }
+
+    fn concat_type(&mut self, types: &[std::sync::Arc<ArrayType>], axis: usize, args: &[Expr]) -> Type {
+        let Some(first) = types.first() else { return Type::Error };
+        let mut dims = first.dims.clone();
+        for (a, arg) in types.iter().zip(args).skip(1) {
+            for (i, (d, e)) in dims.iter_mut().zip(&a.dims).enumerate() {
+                match (&*d, e) {
+                    (Dim::Known(x), Dim::Known(y)) if i == axis => *d = Dim::Known(x + y),
+                    _ if i == axis => *d = Dim::Unknown,
+                    (Dim::Known(x), Dim::Known(y)) if x != y => {
+                        let at = args.first().map_or(arg.span, |a| a.span);
+                        let d = Diagnostic::error(
+                            "E0305",
+                            format!("`concat` along axis {axis} needs the other axes to agree"),
+                        )
+                        .at(arg.span, format!("axis {i} is {y}"))
+                        .because(at, format!("axis {i} is {x}"));
+                        self.report(d);
+                        return Type::Error;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        array(first.element.clone(), dims)
+    }
+
+    fn stack(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &[]);
+        let Some(given) = self.take_positional(call, 1, usize::MAX) else {
+            return self.after_error(call.args, call.span);
+        };
+        let Some((args, types)) = self.several(call, &given) else { return self.bad(call.span) };
+        let Some(types) = types else { return call.make(args, Type::Unknown) };
+        let Some(first) = types.first() else { return self.bad(call.span) };
+        for (a, arg) in types.iter().zip(&args) {
+            if a.dims.iter().zip(&first.dims).any(|(x, y)| !crate::check::infer::same_dim(x, y)) {
+                let (x, y) = (self.dims_text(&first.dims), self.dims_text(&a.dims));
+                let at = args.first().map_or(arg.span, |a| a.span);
+                let d = Diagnostic::error("E0305", "`stack` needs arrays of one shape")
+                    .at(arg.span, format!("this has shape {y}"))
+                    .because(at, format!("this has shape {x}"));
+                self.report(d);
+                return self.bad(call.span);
+            }
+        }
+        let mut dims = vec![Dim::Known(types.len() as i64)];
+        dims.extend(first.dims.iter().cloned());
+        let ty = array(first.element.clone(), dims);
+        call.make(args, ty)
+    }
+
+    // Files
+
+    fn path(&mut self, e: &ast::Expr) -> Expr {
+        let e = self.expr(e, Some(&Type::Str));
+        self.coerce(&e, &Type::Str, None);
+        e
+    }
+
+    fn load(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &[]);
+        let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let args = given.iter().map(|e| self.path(e)).collect();
+        call.make(args, Type::Unknown)
+    }
+
+    fn data(&mut self, e: &ast::Expr, callee: &str) -> Expr {
+        let e = self.expr(e, None);
+        match self.vars.shallow(&e.ty) {
+            Type::Array(_) | Type::Unknown | Type::Error => {}
+            _ => {
+                let found = self.ty_text(&e.ty);
+                let d = Diagnostic::error("E0301", format!("`{callee}` takes arrays, but this is `{found}`"))
+                    .at(e.span, format!("this is `{found}`"));
+                self.report(d);
+            }
+        }
+        e
+    }
+
+    fn save(&mut self, call: BuiltinCall<'_>) -> Expr {
+        let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
+        let mut args = Vec::with_capacity(2);
+        if let Some(path) = given.first() {
+            args.push(self.path(path));
+        }
+        if let Some(x) = given.get(1) {
+            args.push(self.data(x, "save"));
+        }
+        let mut named = Vec::new();
+        for arg in call.args {
+            if let Some(name) = &arg.name {
+                named.push((name.text.clone(), self.data(&arg.value, "save")));
+            }
+        }
+        if args.len() + named.len() < 2 {
+            let d = Diagnostic::error("E0304", "`save` is given nothing to save")
+                .at(call.span, "only a path")
+                .help("write `save(\"x.npy\", x)`, or `save(\"all.npz\", x = x, y = y)`");
+            self.report(d);
+        }
+        call.make_named(args, named, Type::Unit)
+    }
+
+    /// `image` and `plot`: arrays, and a path in any place.
+    fn show_data(&mut self, call: BuiltinCall<'_>, least: usize, most: usize) -> Expr {
+        self.allow(call, &[]);
+        let Some(given) = self.take_positional(call, least, most) else {
+            return self.after_error(call.args, call.span);
+        };
+        let mut args = Vec::with_capacity(given.len());
+        for e in given {
+            let is_text = matches!(bare(e).kind, Ast::Str(_));
+            let e = if is_text { self.path(e) } else { self.expr(e, None) };
+            match self.vars.shallow(&e.ty) {
+                Type::Array(_) | Type::Unknown | Type::Error | Type::Str => {}
+                _ => {
+                    let found = self.ty_text(&e.ty);
+                    let d = Diagnostic::error(
+                        "E0301",
+                        format!("`{}` takes arrays and a path, but this is `{found}`", call.entry.name),
+                    )
+                    .at(e.span, format!("this is `{found}`"))
+                    .note(format!("`{}{}`", call.entry.name, call.entry.signature));
+                    self.report(d);
+                }
+            }
+            args.push(e);
+        }
+        call.make(args, Type::Unit)
+    }
+
+    fn parse(&mut self, call: BuiltinCall<'_>) -> Expr {
+        self.allow(call, &[]);
+        let Some(given) = self.take_positional(call, 2, 2) else { return self.after_error(call.args, call.span) };
+        let [ty, text] = given.as_slice() else { return self.bad(call.span) };
+        let ty = self.type_argument(ty);
+        if !matches!(ty, Type::Scalar(_) | Type::Error) {
+            let found = self.ty_text(&ty);
+            let d = Diagnostic::error("E0323", format!("`parse` can't read a `{found}`"))
+                .at(call.span, "a scalar type is expected");
+            self.report(d);
+        }
+        let text = self.path(text);
+        call.make(vec![text], ty)
+    }
+}
+
+fn product(dims: &[Dim]) -> Option<i64> {
+    dims.iter().try_fold(1i64, |n, d| match d {
+        Dim::Known(k) => n.checked_mul(*k),
+        _ => None,
+    })
+}

@@ -1,0 +1,303 @@
+//! Types that are not known yet: the table of a body's type variables, and unification.
+//!
+//! A variable stands in the typed tree as a [`Type::Param`] above all positions that an item could have; `finish` replaces
+//! every one of them before the tree leaves the checker. A variable has a kind, which says what may take its place and what
+//! it becomes if nothing ever asks for more.
+
+use std::sync::Arc;
+
+use crate::check::typed::{ArrayType, Bound, Dim, Type};
+use crate::lang::scalar::Scalar;
+
+const FIRST: u32 = 1 << 31;
+
+/// What a variable may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any plain data: what a type parameter without a bound takes.
+    Any,
+    /// An integer literal: any number, `i32` if nothing asks for another.
+    Num,
+    /// The element of `zeros(…)`: any number, `f32` if nothing asks for another.
+    Element,
+    Int,
+    /// `f32` if nothing asks for another.
+    Float,
+}
+
+impl Kind {
+    pub fn of_bound(bound: Bound) -> Kind {
+        match bound {
+            Bound::Any => Kind::Any,
+            Bound::Num => Kind::Num,
+            Bound::Int => Kind::Int,
+            Bound::Float => Kind::Float,
+        }
+    }
+
+    /// The kind that satisfies both, if there is one.
+    pub fn meet(self, other: Kind) -> Option<Kind> {
+        use Kind::*;
+        Some(match (self, other) {
+            (a, b) if a == b => a,
+            (Any, k) | (k, Any) => k,
+            (Int, Float) | (Float, Int) => return None,
+            (Int, _) | (_, Int) => Int,
+            (Float, _) | (_, Float) => Float,
+            (Num | Element, Num | Element) => Element,
+        })
+    }
+
+    pub fn takes_scalar(self, s: Scalar) -> bool {
+        match self {
+            Kind::Any => true,
+            Kind::Num | Kind::Element => s.is_num(),
+            Kind::Int => s.is_int(),
+            Kind::Float => s.is_float(),
+        }
+    }
+
+    fn takes_bound(self, bound: Bound) -> bool {
+        match self {
+            Kind::Any => true,
+            Kind::Num | Kind::Element => bound != Bound::Any,
+            Kind::Int => bound == Bound::Int,
+            Kind::Float => bound == Bound::Float,
+        }
+    }
+
+    fn default(self) -> Type {
+        match self {
+            Kind::Any => Type::Error,
+            Kind::Num | Kind::Int => Type::Scalar(Scalar::I32),
+            Kind::Element | Kind::Float => Type::Scalar(Scalar::F32),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Slot {
+    Open(Kind),
+    Is(Type),
+}
+
+/// The variables of one body, and the bounds of the type parameters it may name.
+#[derive(Clone, Debug, Default)]
+pub struct Vars {
+    slots: Vec<Slot>,
+    bounds: Vec<Bound>,
+}
+
+/// The number of the variable that a type is, if it is one.
+fn number(ty: &Type) -> Option<usize> {
+    match ty {
+        Type::Param(n) if *n >= FIRST => Some((*n - FIRST) as usize),
+        _ => None,
+    }
+}
+
+impl Vars {
+    /// `bounds`: of the enclosing item's generics by position (`Any` for those that are not types).
+    pub fn new(bounds: Vec<Bound>) -> Vars {
+        Vars { slots: Vec::new(), bounds }
+    }
+
+    pub fn fresh(&mut self, kind: Kind) -> Type {
+        let n = FIRST + self.slots.len() as u32;
+        self.slots.push(Slot::Open(kind));
+        Type::Param(n)
+    }
+
+    pub fn bound(&self, param: u32) -> Bound {
+        self.bounds.get(param as usize).copied().unwrap_or(Bound::Any)
+    }
+
+    /// The type with a solved variable at its top replaced.
+    pub fn shallow(&self, ty: &Type) -> Type {
+        let mut ty = ty;
+        while let Some(Slot::Is(next)) = number(ty).and_then(|n| self.slots.get(n)) {
+            ty = next;
+        }
+        ty.clone()
+    }
+
+    /// The kind of an open variable.
+    pub fn kind(&self, ty: &Type) -> Option<Kind> {
+        match self.slots.get(number(&self.shallow(ty))?)? {
+            Slot::Open(kind) => Some(*kind),
+            Slot::Is(_) => None,
+        }
+    }
+
+    /// What a numeric scalar type, parameter or variable is known to be; none for everything else.
+    pub fn scalar_kind(&self, ty: &Type) -> Option<Kind> {
+        match self.shallow(ty) {
+            Type::Scalar(s) if s.is_int() => Some(Kind::Int),
+            Type::Scalar(s) if s.is_float() => Some(Kind::Float),
+            ref t if number(t).is_some() => self.kind(t),
+            Type::Param(p) => Some(Kind::of_bound(self.bound(p))),
+            _ => None,
+        }
+    }
+
+    /// Demands that a type be of a kind. Unknown and erroneous types satisfy everything.
+    pub fn require(&mut self, ty: &Type, kind: Kind) -> bool {
+        let ty = self.shallow(ty);
+        if let Some(n) = number(&ty) {
+            let Some(Slot::Open(have)) = self.slots.get(n) else { return true };
+            let Some(met) = have.meet(kind) else { return false };
+            self.slots[n] = Slot::Open(met);
+            return true;
+        }
+        match ty {
+            Type::Error | Type::Unknown | Type::Never => true,
+            Type::Scalar(s) => kind.takes_scalar(s),
+            Type::Param(p) => kind.takes_bound(self.bound(p)),
+            Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) => kind == Kind::Any,
+            _ => false,
+        }
+    }
+
+    fn set(&mut self, n: usize, ty: &Type) -> bool {
+        let var = Type::Param(FIRST + n as u32);
+        if let Some(m) = number(ty) {
+            if m == n {
+                return true;
+            }
+            let (Some(Slot::Open(a)), Some(Slot::Open(b))) = (self.slots.get(n), self.slots.get(m)) else {
+                return true;
+            };
+            let Some(met) = a.meet(*b) else { return false };
+            self.slots[m] = Slot::Open(met);
+            self.slots[n] = Slot::Is(ty.clone());
+            return true;
+        }
+        let kind = match self.kind(&var) {
+            Some(kind) => kind,
+            None => return true,
+        };
+        if !self.require(ty, kind) {
+            return false;
+        }
+        if *ty != Type::Never {
+            self.slots[n] = Slot::Is(ty.clone());
+        }
+        true
+    }
+
+    /// Makes two types one. False if they can't be; what was solved on the way stays solved.
+    pub fn unify(&mut self, a: &Type, b: &Type) -> bool {
+        if a == b {
+            return true;
+        }
+        let (a, b) = (self.shallow(a), self.shallow(b));
+        match (number(&a), number(&b)) {
+            (Some(n), _) => return self.set(n, &b),
+            (_, Some(n)) => return self.set(n, &a),
+            _ => {}
+        }
+        match (&a, &b) {
+            (Type::Error | Type::Unknown | Type::Never, _) | (_, Type::Error | Type::Unknown | Type::Never) => true,
+            (Type::Array(x), Type::Array(y)) => {
+                x.dims.len() == y.dims.len()
+                    && x.dims.iter().zip(&y.dims).all(|(x, y)| same_dim(x, y))
+                    && self.unify(&x.element, &y.element)
+            }
+            (Type::Tuple(x), Type::Tuple(y)) => {
+                x.len() == y.len() && x.iter().zip(y.iter()).all(|(x, y)| self.unify(x, y))
+            }
+            (Type::Fn(x), Type::Fn(y)) => {
+                x.params.len() == y.params.len()
+                    && x.params.iter().zip(&y.params).all(|(x, y)| self.unify(x, y))
+                    && self.unify(&x.result, &y.result)
+            }
+            _ => a == b,
+        }
+    }
+
+    /// The type of something that is either: as `unify`, but dimensions that differ become unknown.
+    pub fn join(&mut self, a: &Type, b: &Type) -> Option<Type> {
+        let (a, b) = (self.shallow(a), self.shallow(b));
+        match (&a, &b) {
+            (Type::Never, _) => Some(b),
+            (_, Type::Never) => Some(a),
+            (Type::Error, _) | (_, Type::Error) => Some(Type::Error),
+            (Type::Unknown, _) => self.unify(&a, &b).then_some(Type::Unknown),
+            (_, Type::Unknown) => self.unify(&a, &b).then_some(Type::Unknown),
+            (Type::Array(x), Type::Array(y)) if x.dims.len() == y.dims.len() => {
+                let dims = x.dims.iter().zip(&y.dims);
+                let dims = dims.map(|(x, y)| if x == y { x.clone() } else { Dim::Unknown }).collect();
+                self.unify(&x.element, &y.element).then(|| array(x.element.clone(), dims))
+            }
+            _ => self.unify(&a, &b).then_some(a),
+        }
+    }
+
+    /// The type without variables; open ones become their defaults.
+    pub fn finish(&self, ty: &Type) -> Type {
+        match ty {
+            Type::Param(n) if *n >= FIRST => {
+                let ty = self.shallow(ty);
+                match number(&ty) {
+                    Some(_) => self.kind(&ty).map_or(Type::Error, Kind::default),
+                    None => self.finish(&ty),
+                }
+            }
+            Type::Array(a) => match self.finish(&a.element) {
+                element if element == a.element => ty.clone(),
+                element => array(element, a.dims.clone()),
+            },
+            Type::Tuple(parts) => Type::Tuple(parts.iter().map(|p| self.finish(p)).collect()),
+            _ => ty.clone(),
+        }
+    }
+
+    /// Replaces a type in place, if it holds variables.
+    pub fn finish_in(&self, ty: &mut Type) {
+        match ty {
+            Type::Scalar(_) | Type::Unit => {}
+            Type::Param(n) if *n < FIRST => {}
+            Type::Param(_) | Type::Array(_) | Type::Tuple(_) => *ty = self.finish(ty),
+            _ => {}
+        }
+    }
+}
+
+/// Whether two dimensions could be one, as far as is known before anything runs.
+pub fn same_dim(a: &Dim, b: &Dim) -> bool {
+    match (a, b) {
+        (Dim::Unknown | Dim::Local(_) | Dim::Expr(_), _) | (_, Dim::Unknown | Dim::Local(_) | Dim::Expr(_)) => true,
+        (Dim::Known(a), Dim::Known(b)) => a == b,
+        (Dim::Name(a), Dim::Name(b)) => a == b,
+        (Dim::Known(_), Dim::Name(_)) | (Dim::Name(_), Dim::Known(_)) => false,
+    }
+}
+
+pub fn array(element: Type, dims: Vec<Dim>) -> Type {
+    Type::Array(Arc::new(ArrayType { element, dims }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_literal_takes_the_type_its_use_asks_for() {
+        let mut vars = Vars::default();
+        let (a, b) = (vars.fresh(Kind::Num), vars.fresh(Kind::Float));
+        assert!(vars.unify(&a, &b));
+        assert_eq!(vars.finish(&a), Type::Scalar(Scalar::F32));
+        assert!(vars.unify(&b, &Type::Scalar(Scalar::F64)));
+        assert_eq!(vars.finish(&a), Type::Scalar(Scalar::F64));
+        assert!(!vars.unify(&a, &Type::Scalar(Scalar::I32)));
+    }
+
+    #[test]
+    fn a_float_literal_is_no_integer() {
+        let mut vars = Vars::new(vec![Bound::Num, Bound::Float]);
+        let (a, b) = (vars.fresh(Kind::Float), vars.fresh(Kind::Int));
+        assert!(!vars.unify(&a, &b));
+        assert!(!vars.unify(&a, &Type::Param(0)));
+        assert!(vars.unify(&a, &Type::Param(1)));
+    }
+}

@@ -1,0 +1,174 @@
+//! Launches of kernels by the host.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::call::wrong_count;
+use crate::check::cx::{Cx, Home, Meaning};
+use crate::check::expr::{I32, bare, make};
+use crate::check::generics::Bind;
+use crate::check::infer::Kind;
+use crate::check::show::Show;
+use crate::check::typed::*;
+use crate::syntax::ast::{self, ExprKind as Ast};
+
+impl Cx<'_> {
+    /// `kernel(args)` or `kernel<<<grid, block>>>(args)`.
+    pub fn launch_as(
+        &mut self,
+        callee: &ast::Expr,
+        geometry: Option<(&ast::Expr, &ast::Expr)>,
+        args: &[ast::Arg],
+        span: Span,
+    ) -> Expr {
+        let meaning = match &bare(callee).kind {
+            Ast::Name(name) => match self.lookup(&name.text) {
+                None => {
+                    self.unknown_name(name);
+                    return self.after_error(args, span);
+                }
+                found => found,
+            },
+            Ast::Field { base, name } => match self.module_item(base, name) {
+                Some(None) => return self.after_error(args, span),
+                Some(found) => found.map(Meaning::Item),
+                None => None,
+            },
+            _ => None,
+        };
+        match meaning {
+            Some(Meaning::Item(Binding::Kernel(id))) => self.launch(id, geometry, args, callee.span, span),
+            Some(Meaning::Item(Binding::Error)) => self.after_error(args, span),
+            _ => {
+                let d = Diagnostic::error("E0410", "only a kernel can be launched")
+                    .at(callee.span, "this is not a kernel")
+                    .help("a function is called without `<<<…>>>`");
+                self.report(d);
+                self.after_error(args, span)
+            }
+        }
+    }
+
+    fn launch(
+        &mut self,
+        id: KernelId,
+        geometry: Option<(&ast::Expr, &ast::Expr)>,
+        args: &[ast::Arg],
+        at: Span,
+        span: Span,
+    ) -> Expr {
+        let Some(kernel) = self.program.kernels.get(id) else { return self.after_error(args, span) };
+        if self.in_kernel() {
+            let d = Diagnostic::error("E0405", format!("the kernel `{}` can't be launched from a kernel", kernel.name))
+                .at(at, "only the host launches kernels")
+                .because(kernel.name_span, "this is a kernel")
+                .help("make what both need an `fn`, which kernels can call");
+            self.report(d);
+            return self.after_error(args, span);
+        }
+        if matches!(self.home, Home::Const | Home::Signature) || !self.need_host(span, "a launch") {
+            return self.after_error(args, span);
+        }
+        let mut bind = self.start_binding(&kernel.sig);
+        let Some(given) = self.sort_args(&mut bind, args, &kernel.name, true) else {
+            return self.after_error(args, span);
+        };
+        if self.lacks_arguments(kernel, &given, span) {
+            return self.after_error(args, span);
+        }
+        let mut values = Vec::with_capacity(given.len());
+        for (param, value) in kernel.sig.params.iter().zip(given) {
+            values.push(value.map(|value| {
+                let e = self.argument(&bind, param, value);
+                self.bind_arg(&mut bind, param, &e);
+                e
+            }));
+        }
+        self.check_late(&mut bind);
+        self.check_dims_bound(kernel, &bind, &values, span);
+        let ty = self.launch_result(kernel, &bind, &values);
+        let generics = self.generic_args(&bind, span, &kernel.name);
+        let (grid, block) = match geometry {
+            Some((g, b)) => (Some(self.extents(g)), Some(self.extents(b))),
+            None => (None, None),
+        };
+        let launch = Launch { kernel: id, generics, args: values, dims: bind.named_dims, grid, block };
+        make(ExprKind::Launch(Box::new(launch)), ty, span)
+    }
+
+    fn lacks_arguments(&mut self, kernel: &Kernel, given: &[Option<&ast::Expr>], span: Span) -> bool {
+        let lacks = kernel.sig.params.iter().zip(given).any(|(p, g)| g.is_none() && p.access != Access::Out);
+        if lacks {
+            let text =
+                Show { sig: Some(&kernel.sig), ..self.show() }.signature("kernel", &kernel.name, &kernel.sig, None);
+            let missing: Vec<&str> = kernel
+                .sig
+                .params
+                .iter()
+                .zip(given)
+                .filter(|(p, g)| g.is_none() && p.access != Access::Out)
+                .map(|(p, _)| p.name.as_str())
+                .collect();
+            let wanted = kernel.sig.params.iter().filter(|p| p.access != Access::Out).count();
+            let d = Diagnostic::error("E0304", wrong_count(&kernel.name, wanted, given.iter().flatten().count()))
+                .at(span, format!("missing: {}", crate::check::access::list(&missing)))
+                .because(kernel.name_span, "defined here")
+                .note(format!("`{text}`"))
+                .note("`out` arguments may be left off; the launch then returns them.");
+            self.report(d);
+        }
+        lacks
+    }
+
+    /// A dimension that neither an array nor a name fixes leaves the result's shape open.
+    fn check_dims_bound(&mut self, kernel: &Kernel, bind: &Bind<'_>, values: &[Option<Expr>], span: Span) {
+        let unknown = values.iter().flatten().any(|v| matches!(self.vars.shallow(&v.ty), Type::Unknown | Type::Error));
+        if unknown {
+            return;
+        }
+        for (i, dim) in kernel.sig.dims.iter().enumerate() {
+            let bound = bind.dims.get(i).is_some_and(Option::is_some);
+            if !bound && dim.name != "_" {
+                let d = Diagnostic::error(
+                    "E0412",
+                    format!("nothing fixes the dimension `{}` of `{}`", dim.name, kernel.name),
+                )
+                .at(span, "no argument has it")
+                .because(dim.span, "named here")
+                .help(format!("give it by name: `{} = 1024`", dim.name));
+                self.report(d);
+                return;
+            }
+        }
+    }
+
+    fn launch_result(&mut self, kernel: &Kernel, bind: &Bind<'_>, values: &[Option<Expr>]) -> Type {
+        let left_off = kernel.sig.params.iter().zip(values).filter(|(_, v)| v.is_none());
+        let mut types: Vec<Type> = left_off.map(|(p, _)| self.subst(&p.ty, bind)).collect();
+        match types.len() {
+            0 => Type::Unit,
+            1 => types.pop().unwrap_or_default(),
+            _ => Type::Tuple(types.into()),
+        }
+    }
+
+    /// `<<<grid, block>>>`: an integer or up to three of them, x first.
+    fn extents(&mut self, e: &ast::Expr) -> Expr {
+        let checked = self.expr(e, Some(&I32));
+        let ty = self.vars.shallow(&checked.ty);
+        let ok = match &ty {
+            Type::Tuple(parts) => {
+                (1..=3).contains(&parts.len()) && parts.iter().all(|p| self.vars.require(p, Kind::Int))
+            }
+            other => self.vars.require(other, Kind::Int) && !matches!(other, Type::Vector(..)),
+        };
+        if !ok {
+            let found = self.ty_text(&ty);
+            let d = Diagnostic::error("E0410", "the extents of a launch are one to three integers")
+                .at(checked.span, format!("this is `{found}`"))
+                .help("write `kernel<<<(16, 16), 256>>>(…)`: the grid and then the block, x first");
+            self.report(d);
+            return self.bad(e.span);
+        }
+        checked
+    }
+}

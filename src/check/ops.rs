@@ -1,0 +1,432 @@
+//! Operators: on scalars, vectors with their scalars, and host arrays with broadcasting.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::cx::Cx;
+use crate::check::expr::{BOOL, bare, is_literal, make};
+use crate::check::infer::{Kind, array};
+use crate::check::typed::*;
+use crate::lang::ops::{BinaryOp, UnaryOp};
+use crate::syntax::ast;
+
+/// What operands become together, element by element.
+pub enum Joined {
+    /// A mistake was reported.
+    Bad,
+    /// Only known when it runs.
+    Unknown,
+    /// The common scalar type, and the type of the whole with it as element.
+    Is { scalar: Type, whole: Type },
+}
+
+impl Joined {
+    pub fn whole(self) -> Type {
+        match self {
+            Joined::Bad => Type::Error,
+            Joined::Unknown => Type::Unknown,
+            Joined::Is { whole, .. } => whole,
+        }
+    }
+}
+
+/// The scalar inside vectors and arrays.
+pub fn scalar_of(ty: &Type) -> Type {
+    match ty {
+        Type::Array(a) => scalar_of(&a.element),
+        Type::Vector(s, _) => Type::Scalar(*s),
+        other => other.clone(),
+    }
+}
+
+/// The type with another scalar inside.
+pub fn with_scalar(ty: &Type, scalar: &Type) -> Type {
+    match (ty, scalar) {
+        (Type::Array(a), _) => array(with_scalar(&a.element, scalar), a.dims.clone()),
+        (Type::Vector(_, n), Type::Scalar(s)) => Type::Vector(*s, *n),
+        (Type::Error | Type::Unknown, _) => ty.clone(),
+        _ => scalar.clone(),
+    }
+}
+
+impl Cx<'_> {
+    pub fn unary(&mut self, op: UnaryOp, op_span: Span, e: &ast::Expr, span: Span, want: Option<&Type>) -> Expr {
+        if op == UnaryOp::Neg {
+            if let ast::ExprKind::Int { value, suffix } = &bare(e).kind {
+                return self.int(-i128::from(*value), suffix.as_ref(), span, want);
+            }
+        }
+        let value = self.expr(e, want);
+        let ty = self.vars.shallow(&value.ty);
+        let scalar = scalar_of(&ty);
+        let ok = match op {
+            UnaryOp::Neg => match &scalar {
+                Type::Scalar(s) => s.is_float() || s.is_signed(),
+                _ => self.vars.require(&scalar, Kind::Num),
+            },
+            UnaryOp::Not => scalar == BOOL || self.vars.require(&scalar, Kind::Int),
+        };
+        if !ok {
+            let symbol = if op == UnaryOp::Neg { "-" } else { "!" };
+            let found = self.ty_text(&ty);
+            let mut d = Diagnostic::error("E0303", format!("`{symbol}` is not defined for `{found}`"))
+                .at(op_span, "this operator")
+                .because(value.span, format!("this is `{found}`"));
+            if matches!(&scalar, Type::Scalar(s) if s.is_unsigned()) {
+                d = d.help("an unsigned number has no negative: `wrapping_neg(x)` wraps around");
+            }
+            self.report(d);
+            return self.bad(span);
+        }
+        if matches!(ty, Type::Array(_)) {
+            self.need_host(op_span, "an operator on whole arrays");
+        }
+        make(ExprKind::Unary { op, expr: Box::new(value) }, ty, span)
+    }
+
+    pub fn binary(
+        &mut self,
+        op: BinaryOp,
+        op_span: Span,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        span: Span,
+        want: Option<&Type>,
+    ) -> Expr {
+        if op.is_logical() {
+            return self.logical(op, left, right, span);
+        }
+        let want = if op.is_comparison() { None } else { want };
+        let (l, r) = if is_literal(left) && !is_literal(right) && !matches!(op, BinaryOp::Shl | BinaryOp::Shr) {
+            let r = self.expr(right, want);
+            let hint = scalar_of(&r.ty);
+            (self.expr(left, Some(&hint)), r)
+        } else {
+            let l = self.expr(left, want);
+            let r = match op {
+                BinaryOp::Shl | BinaryOp::Shr => self.expr(right, None),
+                _ => {
+                    let hint = scalar_of(&l.ty);
+                    self.expr(right, Some(&hint))
+                }
+            };
+            (l, r)
+        };
+        let ty = self.binary_type(op, op_span, &l, &r);
+        make(ExprKind::Binary { op, left: Box::new(l), right: Box::new(r) }, ty, span)
+    }
+
+    fn logical(&mut self, op: BinaryOp, left: &ast::Expr, right: &ast::Expr, span: Span) -> Expr {
+        let mut side = |e: &ast::Expr| {
+            let e = self.expr(e, Some(&BOOL));
+            if !self.vars.unify(&e.ty, &BOOL) {
+                let found = self.ty_text(&e.ty);
+                let mut d =
+                    Diagnostic::error("E0308", format!("`{}` takes `bool`, but this is `{found}`", op.symbol()))
+                        .at(e.span, format!("this is `{found}`"));
+                if matches!(e.ty, Type::Array(_)) {
+                    let word = if op == BinaryOp::And { "&" } else { "|" };
+                    d = d.help(format!("`{word}` combines arrays of `bool` element by element"));
+                }
+                self.report(d);
+            }
+            Box::new(e)
+        };
+        let (left, right) = (side(left), side(right));
+        make(ExprKind::Binary { op, left, right }, BOOL, span)
+    }
+
+    /// The type of `l op r` for everything but `&&` and `||`; also of `place op= value`.
+    pub fn binary_type(&mut self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr) -> Type {
+        match op {
+            BinaryOp::MatMul => return self.matmul(op_span, l, r),
+            BinaryOp::Shl | BinaryOp::Shr => return self.shift(op, op_span, l, r),
+            _ => {}
+        }
+        let is_text = |e: &Expr| e.ty == Type::Str;
+        if matches!(op, BinaryOp::Eq | BinaryOp::Ne) && is_text(l) && (is_text(r) || r.ty == Type::Unknown) {
+            return BOOL;
+        }
+        let (lt, rt) = (self.vars.shallow(&l.ty), self.vars.shallow(&r.ty));
+        if matches!(op, BinaryOp::Eq | BinaryOp::Ne)
+            && matches!((&lt, &rt), (Type::Tuple(_), Type::Tuple(_)) | (Type::Struct(_), Type::Struct(_)))
+            && self.vars.unify(&lt, &rt)
+        {
+            return BOOL;
+        }
+        // By far the most frequent case first: two scalars of one type.
+        if let (Type::Scalar(a), Type::Scalar(b)) = (&l.ty, &r.ty) {
+            if a == b && a.is_num() && !op.is_bitwise() {
+                return if op.is_comparison() { BOOL } else { l.ty.clone() };
+            }
+        }
+        let joined = self.elementwise(&[l, r], op_span, op.symbol());
+        let Joined::Is { scalar, whole } = joined else { return joined.whole() };
+        let fits = match op {
+            BinaryOp::Eq | BinaryOp::Ne => scalar == BOOL || self.vars.require(&scalar, Kind::Num),
+            op if op.is_comparison() => self.vars.require(&scalar, Kind::Num),
+            BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor => {
+                scalar == BOOL || self.vars.require(&scalar, Kind::Int)
+            }
+            _ => self.vars.require(&scalar, Kind::Num),
+        };
+        if !fits {
+            return self.undefined(op, op_span, l, r, &scalar);
+        }
+        if op.is_comparison() { with_scalar(&whole, &BOOL) } else { whole }
+    }
+
+    fn undefined(&mut self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr, scalar: &Type) -> Type {
+        let found = self.ty_text(scalar);
+        let mut d = Diagnostic::error("E0303", format!("`{}` is not defined for `{found}`", op.symbol()))
+            .at(op_span, "this operator")
+            .because(l.span, format!("this is `{}`", self.ty_text(&l.ty)))
+            .because(r.span, format!("this is `{}`", self.ty_text(&r.ty)));
+        if let Type::Param(p) = scalar {
+            if let Some(g) = self.sig.generics.get(*p as usize) {
+                let bound = if op.is_bitwise() { "Int" } else { "Num" };
+                d = d.because(g.span, format!("`{}` may be any type its bound allows", g.name));
+                d = d.help(format!("write the bound `{}: {bound}`", g.name));
+            }
+        } else if op.is_bitwise() && self.vars.scalar_kind(scalar) == Some(Kind::Float) {
+            d = d.help("bits belong to integers: `bitcast(u32, x)` gives those of a float");
+        } else if *scalar == BOOL {
+            d = d.help("count it as a number with `i32(…)`, or combine it with `&&`, `||`, `!`");
+        }
+        self.report(d);
+        Type::Error
+    }
+
+    fn shift(&mut self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr) -> Type {
+        let (lt, rt) = (self.vars.shallow(&l.ty), self.vars.shallow(&r.ty));
+        for ty in [&lt, &rt] {
+            let scalar = scalar_of(ty);
+            if !self.vars.require(&scalar, Kind::Int) {
+                return self.undefined(op, op_span, l, r, &scalar);
+            }
+        }
+        match (&lt, &rt) {
+            (Type::Array(_), _) | (_, Type::Array(_)) => {
+                self.need_host(op_span, "an operator on whole arrays");
+                match self.shape_together(&[l, r], op_span, op.symbol(), &scalar_of(&lt)) {
+                    Some(ty) => ty,
+                    None => Type::Error,
+                }
+            }
+            (Type::Scalar(_), Type::Vector(_, n)) => {
+                with_scalar(&Type::Vector(crate::lang::scalar::Scalar::I32, *n), &lt)
+            }
+            _ => lt,
+        }
+    }
+
+    /// What operands have in common, element by element: the rules of all arithmetic.
+    pub fn elementwise(&mut self, parts: &[&Expr], at: Span, what: &str) -> Joined {
+        let types: Vec<Type> = parts.iter().map(|p| self.vars.shallow(&p.ty)).collect();
+        if types.contains(&Type::Error) {
+            return Joined::Bad;
+        }
+        if types.contains(&Type::Unknown) {
+            for ty in &types {
+                if self.vars.kind(ty).is_some() {
+                    self.vars.unify(ty, &Type::Unknown);
+                }
+            }
+            return Joined::Unknown;
+        }
+        let mut scalar = scalar_of(types.first().unwrap_or(&Type::Error));
+        let plain = |cx: &Self, t: &Type| matches!(t, Type::Scalar(_) | Type::Param(_)) || cx.vars.kind(t).is_some();
+        for (part, ty) in parts.iter().zip(&types) {
+            let this = scalar_of(ty);
+            if !plain(self, &this) {
+                let found = self.ty_text(ty);
+                let d = Diagnostic::error("E0303", format!("`{what}` is not defined for `{found}`"))
+                    .at(part.span, format!("this is `{found}`"));
+                self.report(d);
+                return Joined::Bad;
+            }
+            if !self.vars.unify(&scalar, &this) {
+                self.mixed(parts, at, what);
+                return Joined::Bad;
+            }
+        }
+        scalar = self.vars.shallow(&scalar);
+        match self.shape_together(parts, at, what, &scalar) {
+            Some(whole) => Joined::Is { scalar, whole },
+            None => Joined::Bad,
+        }
+    }
+
+    /// The shape that scalars, vectors or arrays make together, with `scalar` in it.
+    pub fn shape_together(&mut self, parts: &[&Expr], at: Span, what: &str, scalar: &Type) -> Option<Type> {
+        let types: Vec<Type> = parts.iter().map(|p| self.vars.shallow(&p.ty)).collect();
+        let mut lanes: Option<(u8, Span)> = None;
+        let mut dims: Option<(Vec<Dim>, Span)> = None;
+        for (part, ty) in parts.iter().zip(&types) {
+            let element = match ty {
+                Type::Array(a) => {
+                    dims = Some(match dims {
+                        None => (a.dims.clone(), part.span),
+                        Some((before, span)) => {
+                            (self.broadcast(&before, span, &a.dims, part.span, at, what)?, span.to(part.span))
+                        }
+                    });
+                    &a.element
+                }
+                other => other,
+            };
+            if let Type::Vector(_, n) = element {
+                match lanes {
+                    Some((m, span)) if m != *n => {
+                        let d =
+                            Diagnostic::error("E0302", format!("`{what}` can't combine vectors of {m} and {n} lanes"))
+                                .at(part.span, format!("{n} lanes"))
+                                .because(span, format!("{m} lanes"));
+                        self.report(d);
+                        return None;
+                    }
+                    _ => lanes = Some((*n, part.span)),
+                }
+            }
+        }
+        let element = match (lanes, scalar) {
+            (Some((n, _)), Type::Scalar(s)) => Type::Vector(*s, n),
+            _ => scalar.clone(),
+        };
+        match dims {
+            None => Some(element),
+            Some((dims, _)) => self.need_host(at, "an operator on whole arrays").then(|| array(element, dims)),
+        }
+    }
+
+    /// The shape of several arrays together.
+    pub fn dims_together(&mut self, parts: &[&Expr], at: Span, what: &str) -> Option<Vec<Dim>> {
+        let mut dims: Option<(Vec<Dim>, Span)> = None;
+        for part in parts {
+            if let Type::Array(a) = self.vars.shallow(&part.ty) {
+                dims = Some(match dims {
+                    None => (a.dims.clone(), part.span),
+                    Some((before, span)) => {
+                        (self.broadcast(&before, span, &a.dims, part.span, at, what)?, span.to(part.span))
+                    }
+                });
+            }
+        }
+        Some(dims.map_or_else(Vec::new, |d| d.0))
+    }
+
+    /// NumPy's rule, axis by axis from the last.
+    fn broadcast(
+        &mut self,
+        a: &[Dim],
+        a_span: Span,
+        b: &[Dim],
+        b_span: Span,
+        at: Span,
+        what: &str,
+    ) -> Option<Vec<Dim>> {
+        let rank = a.len().max(b.len());
+        let axis = |d: &[Dim], i: usize| {
+            (i + d.len()).checked_sub(rank).and_then(|i| d.get(i).cloned()).unwrap_or(Dim::Known(1))
+        };
+        let mut dims = Vec::with_capacity(rank);
+        for i in 0..rank {
+            dims.push(match (axis(a, i), axis(b, i)) {
+                (Dim::Known(1), d) | (d, Dim::Known(1)) => d,
+                (Dim::Known(m), Dim::Known(n)) if m != n => {
+                    let (a, b) = (self.dims_text(a), self.dims_text(b));
+                    let d = Diagnostic::error("E0305", format!("`{what}` can't combine the shapes {a} and {b}"))
+                        .at(at, format!("{m} against {n}"))
+                        .because(a_span, format!("this has shape {a}"))
+                        .because(b_span, format!("this has shape {b}"))
+                        .note("Shapes are compared from the last axis; two extents have to be the same, or one of them 1.");
+                    self.report(d);
+                    return None;
+                }
+                (Dim::Known(n), _) | (_, Dim::Known(n)) => Dim::Known(n),
+                (x, y) if x == y => x,
+                _ => Dim::Unknown,
+            });
+        }
+        Some(dims)
+    }
+
+    pub fn dims_text(&self, dims: &[Dim]) -> String {
+        let dims: Vec<_> = dims.iter().map(|d| self.show().dim(d)).collect();
+        format!("[{}]", dims.join(", "))
+    }
+
+    /// Operands whose scalar types differ: says which to convert.
+    fn mixed(&mut self, parts: &[&Expr], at: Span, what: &str) {
+        let types: Vec<Type> = parts.iter().map(|p| scalar_of(&self.vars.shallow(&p.ty))).collect();
+        let Some(first) = types.first() else { return };
+        let Some(i) = types.iter().position(|t| !self.vars.clone().unify(first, t)) else { return };
+        let (Some(a), Some(b), Some(other)) = (parts.first(), parts.get(i), types.get(i)) else { return };
+        let (at_text, bt_text) = (self.ty_text(&a.ty), self.ty_text(&b.ty));
+        let mut d = Diagnostic::error("E0302", format!("`{what}` can't mix `{at_text}` and `{bt_text}`"))
+            .at(at, "both sides need one element type")
+            .because(a.span, format!("this is `{at_text}`"))
+            .because(b.span, format!("this is `{bt_text}`"));
+        let rank = |cx: &Self, t: &Type| match t {
+            Type::Scalar(s) if s.is_float() => Some(100 + s.bits()),
+            Type::Scalar(s) if s.is_int() => Some(s.bits()),
+            Type::Scalar(_) => Some(0),
+            Type::Param(p) if cx.vars.kind(t).is_none() && cx.sig.generics.get(*p as usize).is_some() => Some(99),
+            t => cx.vars.kind(t).map(|k| if k == Kind::Float { 132 } else { 0 }),
+        };
+        if let (Some(x), Some(y)) = (rank(self, first), rank(self, other)) {
+            let (weak, strong) = if x < y { (a, other) } else { (b, first) };
+            let to = self.vars.finish(strong);
+            let to = self.ty_text(&to);
+            d = self.conversion_fix(d, weak.span, &to);
+        }
+        self.report(d);
+    }
+
+    fn matmul(&mut self, op_span: Span, l: &Expr, r: &Expr) -> Type {
+        if !self.need_host(op_span, "`@`") {
+            return Type::Error;
+        }
+        let (lt, rt) = (self.vars.shallow(&l.ty), self.vars.shallow(&r.ty));
+        match (&lt, &rt) {
+            (Type::Error, _) | (_, Type::Error) => return Type::Error,
+            (Type::Unknown, _) | (_, Type::Unknown) => return Type::Unknown,
+            _ => {}
+        }
+        let (Type::Array(a), Type::Array(b)) = (&lt, &rt) else {
+            let d = Diagnostic::error("E0303", "`@` is the product of matrices")
+                .at(op_span, "both sides have to be arrays")
+                .because(l.span, format!("this is `{}`", self.ty_text(&lt)))
+                .because(r.span, format!("this is `{}`", self.ty_text(&rt)));
+            self.report(d);
+            return Type::Error;
+        };
+        if !self.vars.unify(&a.element, &b.element) || !self.vars.require(&a.element, Kind::Num) {
+            self.mixed(&[l, r], op_span, "@");
+            return Type::Error;
+        }
+        let (inner, dims) = match (a.dims.as_slice(), b.dims.as_slice()) {
+            ([m, k], [k2, n]) => ((k, k2), vec![m.clone(), n.clone()]),
+            ([m, k], [k2]) => ((k, k2), vec![m.clone()]),
+            ([k], [k2, n]) => ((k, k2), vec![n.clone()]),
+            ([k], [k2]) => ((k, k2), vec![]),
+            _ => {
+                let d = Diagnostic::error("E0306", "`@` takes matrices and vectors: one or two axes")
+                    .at(op_span, format!("{} axes against {}", a.dims.len(), b.dims.len()));
+                self.report(d);
+                return Type::Error;
+            }
+        };
+        if let (Dim::Known(k), Dim::Known(k2)) = inner {
+            if k != k2 {
+                let (x, y) = (self.dims_text(&a.dims), self.dims_text(&b.dims));
+                let d = Diagnostic::error("E0305", format!("`@` can't multiply the shapes {x} and {y}"))
+                    .at(op_span, format!("the inner extents differ: {k} and {k2}"))
+                    .because(l.span, format!("the last axis is {k}"))
+                    .because(r.span, format!("the first axis is {k2}"));
+                self.report(d);
+                return Type::Error;
+            }
+        }
+        if dims.is_empty() { a.element.clone() } else { array(a.element.clone(), dims) }
+    }
+}

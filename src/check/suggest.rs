@@ -1,0 +1,201 @@
+//! What the user may have meant: near names, and words of CUDA, C, NumPy, Numba and Triton with Clk's word for each.
+
+/// The nearest of the candidates, if it is near enough to be a slip of the finger.
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (word.chars().count().max(3)) / 3;
+    let mut best: Option<(usize, &str)> = None;
+    for candidate in candidates {
+        if candidate.len().abs_diff(word.len()) > limit * 2 {
+            continue;
+        }
+        let same_but_case = candidate.eq_ignore_ascii_case(word);
+        let distance = if same_but_case { 0 } else { strsim::damerau_levenshtein(word, candidate) };
+        if distance <= limit && best.is_none_or(|(d, _)| distance < d) {
+            best = Some((distance, candidate));
+        }
+    }
+    best.map(|(_, name)| name)
+}
+
+/// What Clk calls a word of another language.
+pub struct Foreign {
+    /// Clk's word, where one can simply stand in its place.
+    pub word: Option<&'static str>,
+    pub help: &'static str,
+}
+
+const fn same(word: &'static str) -> Option<Foreign> {
+    Some(Foreign { word: Some(word), help: "" })
+}
+
+const fn other(help: &'static str) -> Option<Foreign> {
+    Some(Foreign { word: None, help })
+}
+
+/// A foreign name that stands where a value or a function does.
+pub fn foreign_value(name: &str) -> Option<Foreign> {
+    match name {
+        "threadIdx" => same("thread_idx"),
+        "blockIdx" => same("block_idx"),
+        "blockDim" => same("block_dim"),
+        "gridDim" => same("grid_dim"),
+        "warpSize" => same("warp_size"),
+        "laneId" | "lane_id" => same("lane_idx"),
+        "warp_id" | "warpId" => same("warp_idx"),
+        "thread_id" => same("thread_idx"),
+        "block_id" => same("block_idx"),
+        "__syncthreads" | "syncthreads" | "sync_threads" | "workgroupBarrier" | "__syncthread" => same("barrier"),
+        "__syncthreads_or" => same("barrier_any"),
+        "__syncthreads_and" => same("barrier_all"),
+        "__syncthreads_count" => same("barrier_count"),
+        "__syncwarp" | "syncwarp" => same("warp_barrier"),
+        "__threadfence" | "threadfence" => same("fence"),
+        "__threadfence_block" => same("fence_block"),
+        "atomicAdd" => same("atomic_add"),
+        "atomicSub" => same("atomic_sub"),
+        "atomicMin" => same("atomic_min"),
+        "atomicMax" => same("atomic_max"),
+        "atomicAnd" => same("atomic_and"),
+        "atomicOr" => same("atomic_or"),
+        "atomicXor" => same("atomic_xor"),
+        "atomicExch" => same("atomic_exchange"),
+        "atomicCAS" => same("atomic_compare_exchange"),
+        "__shfl" | "__shfl_sync" => other("Clk calls it `shuffle(v, lane)`; there is no mask"),
+        "__shfl_xor" | "__shfl_xor_sync" => other("Clk calls it `shuffle_xor(v, lane)`; there is no mask"),
+        "__shfl_up" | "__shfl_up_sync" => other("Clk calls it `shuffle_up(v, delta)`; there is no mask"),
+        "__shfl_down" | "__shfl_down_sync" => other("Clk calls it `shuffle_down(v, delta)`; there is no mask"),
+        "__ballot" | "__ballot_sync" => other("Clk calls it `ballot(p)`; there is no mask"),
+        "__any_sync" => other("Clk calls it `warp_any(p)`; there is no mask"),
+        "__all_sync" => other("Clk calls it `warp_all(p)`; there is no mask"),
+        "__popc" | "__popcll" | "popc" => same("popcount"),
+        "__clz" | "__clzll" => same("clz"),
+        "__brev" => same("reverse_bits"),
+        "__mulhi" | "__umulhi" => same("mul_hi"),
+        "__ldg" => same("cached"),
+        "sqrtf" => same("sqrt"),
+        "rsqrtf" => same("rsqrt"),
+        "cbrtf" => same("cbrt"),
+        "expf" | "__expf" => same("exp"),
+        "exp2f" => same("exp2"),
+        "logf" | "__logf" => same("log"),
+        "log2f" => same("log2"),
+        "log10f" => same("log10"),
+        "sinf" | "__sinf" => same("sin"),
+        "cosf" | "__cosf" => same("cos"),
+        "tanf" => same("tan"),
+        "tanhf" => same("tanh"),
+        "atan2f" => same("atan2"),
+        "powf" | "__powf" | "powi" => same("pow"),
+        "floorf" => same("floor"),
+        "ceilf" => same("ceil"),
+        "roundf" | "rint" | "rintf" => same("round"),
+        "truncf" => same("trunc"),
+        "fmaf" | "__fmaf_rn" => same("fma"),
+        "fmaxf" | "fmax" | "maximum" => same("max"),
+        "fminf" | "fmin" | "minimum" => same("min"),
+        "fabsf" | "fabs" => same("abs"),
+        "erff" => same("erf"),
+        "hypotf" => same("hypot"),
+        "cdiv" | "div_ceil" | "divup" | "div_up" => same("ceil_div"),
+        "printf" | "println" | "echo" => {
+            other("Clk's is `print(\"x = {x}\")`: values stand in the text between braces")
+        }
+        "range" | "xrange" => other("a range is written `0..n`, with a step `0..n step 2`"),
+        "where" => same("select"),
+        "empty" => other("an array is made by `zeros(…)`, `ones(…)` or `full(…, value)`"),
+        "array" => other("an array is written `[1.0, 2.0, 3.0]`, or made by `zeros(…)` and its kin"),
+        "rand" | "uniform" => same("random"),
+        "randn" | "normal" => same("random_normal"),
+        "randint" => same("random_int"),
+        "amax" => same("max"),
+        "amin" => same("min"),
+        "allclose" | "isclose" => same("close"),
+        "concatenate" | "cat" => same("concat"),
+        "size" | "length" => same("len"),
+        "lerp" | "mix" => other("write `a + (b - a) * t`"),
+        "np" | "numpy" | "cp" | "cupy" | "jnp" | "torch" => {
+            other("Clk's array functions need no prefix: `zeros(3, 4)`, `sum(x, axis = 0)`, `a @ b`")
+        }
+        "tl" | "triton" => other(
+            "Clk has no tiles of pointers: `block_idx.x` is `tl.program_id(0)`, and `x[i]` loads and stores one element",
+        ),
+        "cuda" | "numba" => other("`cuda.grid(1)` is `global_idx.x`; `cuda.syncthreads()` is `barrier()`"),
+        "math" | "std" => other("the C mathematical functions need no prefix: `sqrt(x)`"),
+        "None" | "null" | "nullptr" | "NULL" | "nil" => other("Clk has no null value"),
+        "True" | "TRUE" => same("true"),
+        "False" | "FALSE" => same("false"),
+        "and" => same("&&"),
+        "or" => same("||"),
+        "not" => same("!"),
+        "malloc" | "cudaMalloc" | "cudaMemcpy" => {
+            other("arrays live where they are used: nothing is allocated, copied or freed by hand")
+        }
+        "cudaDeviceSynchronize" => other("nothing has to be waited for: a result is there when it is read"),
+        "pi" | "M_PI" | "PI" => other("write `const PI = 3.14159265358979`"),
+        "inf" | "INFINITY" => other("write `1.0 / 0.0`, or `f32(1.0 / 0.0)`"),
+        "static_cast" | "reinterpret_cast" | "astype" => {
+            other("a conversion is written `f32(x)`, a reinterpretation of bits `bitcast(u32, x)`")
+        }
+        _ => None,
+    }
+}
+
+/// A foreign name that stands where a type does.
+pub fn foreign_type(name: &str) -> Option<Foreign> {
+    match name {
+        "float" | "float32" | "float32_t" => same("f32"),
+        "double" | "float64" => same("f64"),
+        "half" | "__half" | "float16" => same("f16"),
+        "__nv_bfloat16" | "bfloat16" => same("bf16"),
+        "int" | "int32" | "int32_t" | "long" => same("i32"),
+        "uint" | "uint32" | "uint32_t" | "unsigned" => same("u32"),
+        "short" | "int16" | "int16_t" => same("i16"),
+        "ushort" | "uint16" | "uint16_t" => same("u16"),
+        "char" | "int8" | "int8_t" => same("i8"),
+        "uchar" | "byte" | "uint8" | "uint8_t" => same("u8"),
+        "int64" | "int64_t" | "longlong" | "isize" | "ptrdiff_t" => same("i64"),
+        "uint64" | "uint64_t" | "size_t" | "usize" => same("u64"),
+        "boolean" | "Bool" => same("bool"),
+        "string" | "String" | "char*" => same("str"),
+        "float2" | "vec2" => same("f32x2"),
+        "float3" | "vec3" => same("f32x3"),
+        "float4" | "vec4" => same("f32x4"),
+        "double2" => same("f64x2"),
+        "double3" => same("f64x3"),
+        "double4" => same("f64x4"),
+        "int2" => same("i32x2"),
+        "int3" | "dim3" => same("i32x3"),
+        "int4" => same("i32x4"),
+        "uint2" => same("u32x2"),
+        "uint3" => same("u32x3"),
+        "uint4" => same("u32x4"),
+        "uchar4" => same("u8x4"),
+        "half2" | "__half2" => same("f16x2"),
+        "void" => other("leave the result type off"),
+        "auto" => other("leave the type off: it is inferred"),
+        "Tensor" | "ndarray" | "Array" | "Vec" => other("an array type is written `[f32; N]` or `[f32; M, N]`"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names() {
+        let names = ["saxpy", "matmul", "thread_idx"];
+        assert_eq!(nearest("saxby", names.into_iter()), Some("saxpy"));
+        assert_eq!(nearest("Saxpy", names.into_iter()), Some("saxpy"));
+        assert_eq!(nearest("threadidx", names.into_iter()), Some("thread_idx"));
+        assert_eq!(nearest("fft", names.into_iter()), None);
+    }
+
+    #[test]
+    fn foreign_words_lead_to_builtins_that_exist() {
+        for word in ["threadIdx", "__syncthreads", "atomicAdd", "sqrtf", "fmaxf", "randn"] {
+            let to = foreign_value(word).and_then(|f| f.word);
+            assert!(to.is_some_and(|w| crate::lang::builtin::find(w).is_some()), "{word}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What the front end says about mistakes: the code, the place, and the text after its first fix.
+
+use clk_lang::base::diag::Diagnostic;
+use clk_lang::base::source::FileId;
+use clk_lang::lang::codes;
+use clk_lang::syntax::parse;
+
+fn diagnostics(text: &str) -> Vec<Diagnostic> {
+    parse(FileId(0), text).1
+}
+
+fn codes_of(text: &str) -> Vec<&'static str> {
+    diagnostics(text).iter().map(|d| d.code).collect()
+}
+
+fn fixed(text: &str, diagnostic: &Diagnostic) -> String {
+    let mut out = text.to_owned();
+    let mut edits = diagnostic.fixes.first().map(|f| f.edits.clone()).unwrap_or_default();
+    edits.sort_by_key(|(span, _)| std::cmp::Reverse(span.start));
+    for (span, new) in edits {
+        out.replace_range(span.range(), &new);
+    }
+    out
+}
+
+/// One mistake: its code, the text its primary label covers, and the text after the first fix (empty: there is none).
+#[track_caller]
+fn one(text: &str, code: &str, place: &str, after: &str) {
+    let all = diagnostics(text);
+    assert_eq!(all.len(), 1, "{text}\n{all:#?}");
+    let d = &all[0];
+    assert_eq!(d.code, code, "{text}\n{d:#?}");
+    let span = d.primary().unwrap();
+    assert_eq!(&text[span.range()], place, "{text}\n{d:#?}");
+    if after.is_empty() {
+        assert!(d.fixes.is_empty(), "{text}\n{d:#?}");
+    } else {
+        let fixed = fixed(text, d);
+        assert_eq!(fixed, after, "{text}\n{d:#?}");
+        assert!(diagnostics(&fixed).is_empty(), "the fix does not mend it: {fixed}");
+    }
+    assert!(codes::find(d.code).is_some(), "{} has no page", d.code);
+}
+
+#[test]
+fn cuda_and_c() {
+    one(
+        "__global__ void f(x: [f32; N]) threads(i: N)\n{\n}\n",
+        "E0114",
+        "__global__",
+        "kernel f(x: [f32; N]) threads(i: N)\n{\n}\n",
+    );
+    one("kernel void f(x: [f32; N]) threads(i: N) { }", "E0114", "void", "kernel f(x: [f32; N]) threads(i: N) { }");
+    let text = "__global__ void add(const float* a, float* r, int n)\n{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    r[i] = a[i];\n}\n";
+    assert_eq!(codes_of(text), ["E0114"]);
+}
+
+#[test]
+fn declarations_of_c() {
+    one("float x = 1.0;", "E0116", "float", "let x: f32 = 1.0;");
+    one("const int n = 3;", "E0116", "const int", "const n: i32 = 3;");
+    one("unsigned int n = 3", "E0116", "unsigned", "let n: u32 = 3");
+    one("fn f() { float acc[4][2]; }", "E0116", "float", "fn f() { var acc: [f32; 4, 2]; }");
+    one("fn f() { __shared__ float s[256]; }", "E0115", "__shared__", "fn f() { shared s: [f32; 256]; }");
+    one("x := 1", "E0116", "x", "let x = 1");
+    one("x: f32 = 1.0", "E0116", "x", "let x: f32 = 1.0");
+    one("let mut x = 1", "E0139", "mut", "var x = 1");
+    one("let float x = 1.0", "E0116", "float", "let x: f32 = 1.0");
+    one("float f(float x) { return x; }", "E0117", "float", "");
+}
+
+#[test]
+fn loops_and_operators_of_other_languages() {
+    one("fn f() { for (int i = 0; i < n; i++) { g(i) } }", "E0118", "for (", "fn f() { for i in 0..n { g(i) } }");
+    one("for (i = 1; i <= n; i += 2) { g(i) }", "E0118", "for (", "for i in 1..=n step 2 { g(i) }");
+    one("i++", "E0119", "++", "i += 1");
+    one("i--\nlet y = 1", "E0119", "--", "i -= 1\nlet y = 1");
+    one("let y = x > 0 ? 1 : 2", "E0120", "?", "");
+    one("if a and b { }", "E0121", "and", "if a && b { }");
+    one("let c = a or b", "E0121", "or", "let c = a || b");
+    one("if not a { }", "E0121", "not", "if !a { }");
+    one("if a { }\nelif b { }", "E0122", "elif", "if a { }\nelse if b { }");
+    one("if x = 3 { }", "E0123", "=", "if x == 3 { }");
+    one("if a < b < c { }", "E0130", "<", "if a < b && b < c { }");
+    one("let x = ~y", "E0101", "~", "let x = !y");
+    one("let x = a === b", "E0101", "===", "let x = a == b");
+    one("let p = &x", "E0140", "&", "");
+    one("let f = |x| x", "E0140", "|", "");
+    one("switch x { }", "E0138", "switch", "");
+}
+
+#[test]
+fn functions_of_other_languages() {
+    one("def f(x: f32) { x }", "E0117", "def", "fn f(x: f32) { x }");
+    one("func f(x: f32) -> f32 { x }", "E0117", "func", "fn f(x: f32) -> f32 { x }");
+    one("fn f(x) -> f32 { x }", "E0124", "x", "fn f(x: f32) -> f32 { x }");
+    one("fn f(float x) { }", "E0124", "float x", "fn f(x: f32) { }");
+    one("kernel f(float* x) threads(i: N) { }", "E0124", "float* x", "kernel f(x: [f32; N]) threads(i: N) { }");
+    one("fn f(x: f32): f32 { x }", "E0101", ":", "fn f(x: f32) -> f32 { x }");
+    one("fn f(x: f32) -> { x }", "E0141", "", "");
+    one("fn f(x: out [f32; 3]) { }", "E0141", "out", "fn f(out x: [f32; 3]) { }");
+    one("fn f(x: [f32]) { }", "E0127", "]", "fn f(x: [f32; N]) { }");
+    one("fn f(x: [f32, 3]) { }", "E0127", ",", "fn f(x: [f32; 3]) { }");
+    one("kernel f(x: [f32; N]) { }", "E0125", "", "kernel f(x: [f32; N]) threads(i: N) { }");
+    one("kernel f(x: [f32; N]) grid(1) { }", "E0125", "grid(1)", "kernel f(x: [f32; N]) grid(1) block(256) { }");
+    one("import foo from bar", "E0129", "from", "");
+    one("from numpy import array", "E0129", "from", "");
+    one("#include <math.h>\nlet x = 1", "E0113", "#include", "");
+    one("let x = True", "E0128", "True", "let x = true");
+    one("let x = None", "E0128", "None", "");
+    one("print \"a\"", "E0131", "\"", "print(\"a\")");
+    one("fn f() { fn g() { } }", "E0133", "fn", "");
+    one("fn f() { const x = 1 }", "E0133", "const", "fn f() { let x = 1 }");
+}
+
+#[test]
+fn missing_things() {
+    one("let x = ", "E0126", "", "");
+    one("let x", "E0126", "", "");
+    one("let x = 1 +\n\nlet y = 2", "E0126", "", "");
+    one("let y = f(a b)", "E0127", "", "let y = f(a, b)");
+    one("let y = [1 2]", "E0127", "", "let y = [1, 2]");
+    one("let y = f(a, b", "E0102", "(", "let y = f(a, b)");
+    one("let y = f(a, b\nlet z = 1", "E0102", "(", "let y = f(a, b)\nlet z = 1");
+    one("let y = [1, (2]", "E0102", "(", "let y = [1, (2)]");
+    one("let y = (1]", "E0103", "]", "let y = (1)");
+    one("let y = 1)", "E0103", ")", "let y = 1");
+    one("fn f() {\n  g()\n", "E0102", "{", "");
+    one("fn f() {\n  g()\n\nfn h() { }", "E0102", "{", "fn f() {\n  g()}\n\nfn h() { }");
+    one("for i in 0..3: g(i)", "E0134", ":", "for i in 0..3 { g(i) }");
+    one("let if = 3", "E0137", "if", "let if_ = 3");
+    one("let a = 1 let b = 2", "E0131", "let", "let a = 1; let b = 2");
+    one("if x == Body { pos: p } { }", "E0132", "Body {", "");
+    one("f(x) = 1", "E0135", "f(x)", "");
+}
+
+#[test]
+fn text_and_numbers() {
+    one("let s = \"abc", "E0104", "\"", "let s = \"abc\"");
+    one("let s = \"a{x\"", "E0110", "{", "");
+    one("let s = \"a}\"", "E0110", "}", "let s = \"a}}\"");
+    one("let s = \"a{}\"", "E0110", "{}", "let s = \"a{{}}\"");
+    one("let s = \"a\\q\"", "E0109", "\\q", "let s = \"a\\\\q\"");
+    one("let s = 'c'", "E0112", "'c'", "let s = \"c\"");
+    one("/* open", "E0105", "/*", "");
+    one("let x = 99999999999999999999", "E0107", "99999999999999999999", "");
+    one("let x = 1.0f", "E0107", "f", "let x = 1.0f32");
+    one("let x = 1 – 2", "E0106", "–", "let x = 1 - 2");
+    one("let x\u{a0}= 1", "E0106", "\u{a0}", "let x = 1");
+    one("# a comment", "E0113", "#", "// a comment");
+    one("let é = 1", "E0106", "é", "");
+}
+
+#[test]
+fn several_mistakes_are_all_reported() {
+    let text = "fn f(x: f32) -> f32 {\n  let a = 1 +\n  let b = f(1 2)\n  i++\n  let c = 3\n  b\n}\nlet z = (1\nlet w = 4 5\nlet ok = 1\n";
+    assert_eq!(codes_of(text), ["E0126", "E0127", "E0119", "E0102", "E0131"]);
+}
+
+#[test]
+fn at_most_twenty_mistakes_are_reported() {
+    let text = "let x = = 3\n".repeat(1000);
+    assert_eq!(diagnostics(&text).len(), 20);
+}
+
+#[test]
+fn deep_nesting_is_one_mistake() {
+    for text in [
+        "(".repeat(100_000),
+        "[".repeat(100_000) + &"]".repeat(100_000),
+        "{".repeat(100_000),
+        "f(".repeat(100_000),
+        format!("let x = {}1", "-".repeat(100_000)),
+        format!("let x = {}1", "!".repeat(100_000)),
+        format!("let x = 1{}", " + 1".repeat(100_000)),
+        format!("let x = 1{}", " ** 1".repeat(100_000)),
+        format!("let x = a{}", ".b".repeat(100_000)),
+        format!("let x = a{}", "(b)".repeat(100_000)),
+        format!("if a {{ }}{}", " else if a { }".repeat(100_000)),
+        format!("let x: {}i32 = 1", "fn() -> ".repeat(100_000)),
+        format!("let s = {}", "\"{".repeat(100_000)),
+    ] {
+        let codes = codes_of(&text);
+        let shown: String = text.chars().take(40).collect();
+        assert_eq!(codes, ["E0111"], "{shown}");
+    }
+    assert!(codes_of(&format!("let x = {}1{}", "(".repeat(190), ")".repeat(190))).is_empty());
+    assert!(codes_of(&format!("let x = 1{}", " + 1".repeat(390))).is_empty());
+}
+
+/// The fenced blocks of a page that begin with this line.
+fn blocks(text: &str, fence: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line == fence {
+            out.push(lines.by_ref().take_while(|l| *l != "```").map(|l| format!("{l}\n")).collect());
+        } else if line.starts_with("```") {
+            let _ = lines.by_ref().take_while(|l| *l != "```").count();
+        }
+    }
+    out
+}
+
+#[test]
+fn the_examples_of_the_pages_hold() {
+    for page in codes::syntax::PAGES {
+        for text in blocks(page.text, "```clk fails") {
+            assert_eq!(codes_of(&text), [page.code], "{text}");
+        }
+        let good = blocks(page.text, "```clk");
+        assert!(!good.is_empty(), "{}", page.code);
+        for text in good {
+            assert!(codes_of(&text).is_empty(), "{}: {text}\n{:#?}", page.code, diagnostics(&text));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Whatever the text, the front end answers: no panic, no stall, spans inside the text, at most twenty messages.
+//! `CLK_FUZZ_SECONDS=60 cargo test --test fuzz_front_end` runs longer.
+
+use clk_lang::base::source::FileId;
+use clk_lang::syntax::token::{KEYWORDS, OPERATORS};
+use clk_lang::syntax::{dump, is_incomplete, parse};
+use std::time::{Duration, Instant};
+
+const SOURCES: &[&str] = &[
+    "kernel saxpy(alpha: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) {\n    r[i] = alpha * x[i] + y[i]\n}\n",
+    "kernel m<const T: i32 = 16>(a: [f32; M, K], out c: [f32; M, N])\n  grid(ceil_div(N, T), 2) block(T, T)\n{\n  shared ta: [f32; T, T]\n  for k in 0..K step T { ta[k, 0] += if k < 3 { a[0, k] } else { 0.0 } }\n  barrier()\n}\n",
+    "let s = \"a {x:.3} {f(\"b{c}\")[1]} {{d}}\\n\"\nprint(s)\nlet (a, b) = (1, 2.5e-3f64)\n",
+    "/// doc\nfn f<T: Float, op: fn(T) -> T>(x: T) -> (T, i32) { return (op(x) ** 2, -1) }\nstruct B { p: f32x3, m: f32 }\nimport std.nn.{relu, softmax as s}\n",
+    "test \"t\" { assert(k<<<(4, 2), 32>>>(x, T = 3) == [5.0]) }\nbench \"b\" bytes = 12 * N { time { a @ b } }\non gpu(0) { batch { k(x); k(y) } }\n#unroll(4)\nwhile !a && b | c { break }\n",
+];
+
+/// xorshift64*: the same numbers on every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 33) as usize % n.max(1)
+    }
+
+    fn of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+        all[self.below(all.len())]
+    }
+}
+
+fn check(text: &str) {
+    let (file, diagnostics) = parse(FileId(0), text);
+    assert!(diagnostics.len() <= 20, "{text:?}");
+    for d in &diagnostics {
+        assert!(d.primary().is_some(), "no place: {d:?}");
+        let spans = d.labels.iter().map(|l| l.span).chain(d.fixes.iter().flat_map(|f| f.edits.iter().map(|(s, _)| *s)));
+        for span in spans {
+            assert!(text.get(span.range()).is_some(), "{span:?} is not in {text:?}: {d:?}");
+        }
+    }
+    for item in &file.items {
+        assert!(text.get(item.span.range()).is_some(), "{text:?}");
+    }
+    dump(&file);
+    is_incomplete(text);
+}
+
+fn bytes(random: &mut Random) -> String {
+    let length = random.below(80);
+    let raw: Vec<u8> =
+        (0..length).map(|_| random.next() as u8 & if random.below(4) == 0 { 0xff } else { 0x7f }).collect();
+    String::from_utf8_lossy(&raw).into_owned()
+}
+
+fn soup(random: &mut Random) -> String {
+    let extra = [
+        "x",
+        "f32",
+        "1",
+        "2.5",
+        "\"",
+        "{",
+        "}",
+        "\n",
+        "\n",
+        " ",
+        "threads",
+        "grid",
+        "block",
+        "step",
+        "'",
+        "#",
+        "?",
+        "++",
+        "//",
+        "/*",
+        "*/",
+        "é",
+        "__shared__",
+        "float",
+        "int",
+        "and",
+        "def",
+        "0x",
+        "1e",
+        "..",
+        "\\",
+        "\"a{x}b\"",
+        "True",
+        "time",
+        "on",
+    ];
+    let mut out = String::new();
+    for _ in 0..random.below(40) {
+        match random.below(4) {
+            0 => out.push_str(KEYWORDS[random.below(KEYWORDS.len())].0),
+            1 => out.push_str(OPERATORS[random.below(OPERATORS.len())].0),
+            _ => out.push_str(random.of(&extra)),
+        }
+        if random.below(3) > 0 {
+            out.push(' ');
+        }
+    }
+    out
+}
+
+fn mutation(random: &mut Random) -> String {
+    let mut chars: Vec<char> = random.of(SOURCES).chars().collect();
+    for _ in 0..=random.below(4) {
+        if chars.is_empty() {
+            break;
+        }
+        let at = random.below(chars.len());
+        match random.below(4) {
+            0 => {
+                chars.remove(at);
+            }
+            1 => chars.insert(at, (random.below(95) as u8 + 32) as char),
+            2 => {
+                let end = (at + random.below(20)).min(chars.len());
+                let part: Vec<char> = chars[at..end].to_vec();
+                let to = random.below(chars.len());
+                chars.splice(to..to, part);
+            }
+            _ => chars.truncate(at.max(1)),
+        }
+    }
+    chars.into_iter().collect()
+}
+
+#[test]
+fn any_text_has_an_answer() {
+    let seconds = std::env::var("CLK_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok());
+    let end = seconds.map(|s| Instant::now() + Duration::from_secs(s));
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut done = 0u64;
+    while end.map_or(done < 20_000, |end| Instant::now() < end) {
+        let text = match done % 3 {
+            0 => bytes(&mut random),
+            1 => soup(&mut random),
+            _ => mutation(&mut random),
+        };
+        let shown = text.clone();
+        let result = std::panic::catch_unwind(move || check(&text));
+        assert!(result.is_ok(), "case {done}: {shown:?}");
+        done += 1;
+    }
+}
+
+#[test]
+fn every_prefix_of_a_source_has_an_answer() {
+    for source in SOURCES {
+        let diagnostics = parse(FileId(0), source).1;
+        assert!(diagnostics.is_empty(), "{source}\n{diagnostics:#?}");
+        for end in 0..source.len() {
+            check(&source[..end]);
+        }
+    }
+}
+
+#[test]
+fn huge_texts_do_not_stall() {
+    let start = Instant::now();
+    for text in [
+        "x ".repeat(2_000_000),
+        "\u{1f600}".repeat(1_000_000),
+        "let s = \"".to_owned() + &"a".repeat(8_000_000),
+        format!("let x = [{}1]", "1, ".repeat(1_000_000)),
+        "/*".repeat(2_000_000),
+        "let x = 1 +\n".repeat(300_000),
+        ")".repeat(4_000_000),
+        "\"{\n".repeat(1_000_000),
+        "{\n".repeat(180) + &"a b\n".repeat(500_000),
+    ] {
+        check(&text);
+    }
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+}
