@@ -53,14 +53,48 @@ fn check(text: &str) {
 
 fn bytes(random: &mut Random) -> String {
     let length = random.below(80);
-    let raw: Vec<u8> = (0..length).map(|_| random.next() as u8 & if random.below(4) == 0 { 0xff } else { 0x7f }).collect();
+    let raw: Vec<u8> =
+        (0..length).map(|_| random.next() as u8 & if random.below(4) == 0 { 0xff } else { 0x7f }).collect();
     String::from_utf8_lossy(&raw).into_owned()
 }
 
 fn soup(random: &mut Random) -> String {
     let extra = [
-        "x", "f32", "1", "2.5", "\"", "{", "}", "\n", "\n", " ", "threads", "grid", "block", "step", "'", "#", "?", "++", "//", "/*",
-        "*/", "é", "__shared__", "float", "int", "and", "def", "0x", "1e", "..", "\\", "\"a{x}b\"", "True", "time", "on",
+        "x",
+        "f32",
+        "1",
+        "2.5",
+        "\"",
+        "{",
+        "}",
+        "\n",
+        "\n",
+        " ",
+        "threads",
+        "grid",
+        "block",
+        "step",
+        "'",
+        "#",
+        "?",
+        "++",
+        "//",
+        "/*",
+        "*/",
+        "é",
+        "__shared__",
+        "float",
+        "int",
+        "and",
+        "def",
+        "0x",
+        "1e",
+        "..",
+        "\\",
+        "\"a{x}b\"",
+        "True",
+        "time",
+        "on",
     ];
     let mut out = String::new();
     for _ in 0..random.below(40) {
@@ -122,7 +156,8 @@ fn any_text_has_an_answer() {
 #[test]
 fn every_prefix_of_a_source_has_an_answer() {
     for source in SOURCES {
-        assert!(parse(FileId(0), source).1.is_empty(), "{source}");
+        let diagnostics = parse(FileId(0), source).1;
+        assert!(diagnostics.is_empty(), "{source}\n{diagnostics:#?}");
         for end in 0..source.len() {
             check(&source[..end]);
         }

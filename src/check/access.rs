@@ -131,7 +131,8 @@ impl Cx<'_> {
     pub fn unknown_field<'n>(&mut self, name: &ast::Name, of: &Type, fields: impl Iterator<Item = &'n str>) {
         let fields: Vec<&str> = fields.collect();
         let of = self.ty_text(of);
-        let mut d = Diagnostic::error("E0205", format!("`{of}` has no field `{}`", name.text)).at(name.span, "unknown field");
+        let mut d =
+            Diagnostic::error("E0205", format!("`{of}` has no field `{}`", name.text)).at(name.span, "unknown field");
         match suggest::nearest(&name.text, fields.iter().copied()) {
             Some(near) => {
                 d = d.help(format!("did you mean `{near}`?"));
@@ -261,7 +262,8 @@ impl Cx<'_> {
         }
         let ExprKind::Int(i) = index.kind else { return };
         if i < 0 {
-            let mut d = Diagnostic::error("E0325", format!("the index {i} is negative")).at(index.span, "indices count from 0");
+            let mut d =
+                Diagnostic::error("E0325", format!("the index {i} is negative")).at(index.span, "indices count from 0");
             if self.in_host() {
                 d = d.help(format!("an element from the end is `x[len(x) - {}]`", -i));
             }
@@ -291,9 +293,12 @@ impl Cx<'_> {
             return self.bad(span);
         }
         let found = self.ty_text(&base.ty);
-        let d = Diagnostic::error("E0306", format!("{} for an array of {}", count(args.len(), "index", "indices"), count(rank, "axis", "axes")))
-            .at(span, format!("one index per axis: {rank}"))
-            .because(base.span, format!("this is `{found}`"));
+        let d = Diagnostic::error(
+            "E0306",
+            format!("{} for an array of {}", count(args.len(), "index", "indices"), count(rank, "axis", "axes")),
+        )
+        .at(span, format!("one index per axis: {rank}"))
+        .because(base.span, format!("this is `{found}`"));
         self.report(d);
         self.bad(span)
     }
@@ -427,7 +432,8 @@ impl Cx<'_> {
         if let ExprKind::Swizzle { lanes, .. } = &place.kind {
             let twice = lanes.iter().enumerate().any(|(i, l)| lanes.iter().skip(i + 1).any(|m| m == l));
             if twice {
-                let d = Diagnostic::error("E0319", "a component is written twice").at(place.span, "each may stand only once here");
+                let d = Diagnostic::error("E0319", "a component is written twice")
+                    .at(place.span, "each may stand only once here");
                 self.report(d);
             }
         }
@@ -452,7 +458,8 @@ impl Cx<'_> {
             ExprKind::Global(id) => self.write_global(*id, root.span),
             ExprKind::Error => {}
             ExprKind::Const(_) | ExprKind::ConstParam(_) | ExprKind::Dim(_) => {
-                let d = Diagnostic::error("E0317", "a constant can't be assigned to").at(root.span, "this never changes");
+                let d =
+                    Diagnostic::error("E0317", "a constant can't be assigned to").at(root.span, "this never changes");
                 self.report(d);
             }
             _ => {

@@ -111,7 +111,12 @@ impl Cx<'_> {
         self.take_positional(call, least, most)
     }
 
-    pub fn take_positional<'c>(&mut self, call: BuiltinCall<'c>, least: usize, most: usize) -> Option<Vec<&'c ast::Expr>> {
+    pub fn take_positional<'c>(
+        &mut self,
+        call: BuiltinCall<'c>,
+        least: usize,
+        most: usize,
+    ) -> Option<Vec<&'c ast::Expr>> {
         let given: Vec<&ast::Expr> = call.positional().collect();
         if (least..=most).contains(&given.len()) {
             return Some(given);
@@ -193,7 +198,11 @@ impl Cx<'_> {
         if let Type::Param(p) = scalar {
             if let Some(g) = self.sig.generics.get(*p as usize) {
                 d = d.because(g.span, "its bound allows other types");
-                d = d.help(format!("write the bound `{}: {}`", g.name, if kind == Kind::Float { "Float" } else { "Int" }));
+                d = d.help(format!(
+                    "write the bound `{}: {}`",
+                    g.name,
+                    if kind == Kind::Float { "Float" } else { "Int" }
+                ));
             }
         } else if *scalar != BOOL && parts.len() == 1 {
             d = self.conversion_fix(d, span, if kind == Kind::Float { "f32" } else { "i32" });
@@ -309,8 +318,9 @@ impl Cx<'_> {
             Type::Error => None,
             _ => {
                 let found = self.ty_text(&e.ty);
-                let d = Diagnostic::error("E0301", format!("`{}` takes an array, but this is `{found}`", call.entry.name))
-                    .at(e.span, format!("this is `{found}`"));
+                let d =
+                    Diagnostic::error("E0301", format!("`{}` takes an array, but this is `{found}`", call.entry.name))
+                        .at(e.span, format!("this is `{found}`"));
                 self.report(d);
                 None
             }
@@ -343,7 +353,8 @@ impl Cx<'_> {
         if let (Some(k), Some(n)) = (known, rank) {
             self.check_axis(k, n, axis.span);
         } else if known.is_none() && !self.in_host() && self.home != Home::Fn {
-            let d = Diagnostic::error("E0314", "the axis has to be a constant").at(axis.span, "this is only known when it runs");
+            let d = Diagnostic::error("E0314", "the axis has to be a constant")
+                .at(axis.span, "this is only known when it runs");
             self.report(d);
         }
         call.make(vec![e, axis], I32)
@@ -464,7 +475,9 @@ impl Cx<'_> {
             WarpOp::Any | WarpOp::All => (BOOL, None),
             WarpOp::ReduceAdd | WarpOp::ReduceMin | WarpOp::ReduceMax => (Type::Error, Some(Kind::Num)),
             WarpOp::ReduceAnd | WarpOp::ReduceOr | WarpOp::ReduceXor => (Type::Error, Some(Kind::Int)),
-            WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => (Type::Error, Some(Kind::Any)),
+            WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
+                (Type::Error, Some(Kind::Any))
+            }
         };
         let Some(kind) = kind else {
             let arg = self.expr_as(first, &BOOL);
@@ -516,7 +529,9 @@ impl Cx<'_> {
             AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => Kind::Int,
             AtomicOp::Exchange | AtomicOp::CompareExchange => Kind::Any,
         };
-        if !self.vars.require(&ty, kind) || matches!(ty, Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) | Type::Array(_)) {
+        if !self.vars.require(&ty, kind)
+            || matches!(ty, Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) | Type::Array(_))
+        {
             self.wrong_kind(call, std::slice::from_ref(&place), &ty, kind);
             return self.bad(call.span);
         }

@@ -74,7 +74,8 @@ impl Cx<'_> {
                 self.not_callable(&e, args, span)
             }
             Meaning::Type(_) => {
-                let d = Diagnostic::error("E0311", format!("`{}` does not convert", name.text)).at(name.span, "this is a type");
+                let d = Diagnostic::error("E0311", format!("`{}` does not convert", name.text))
+                    .at(name.span, "this is a type");
                 self.report(d.help("text with values in it is written `\"x = {x}\"`"));
                 self.after_error(args, span)
             }
@@ -334,17 +335,29 @@ impl Cx<'_> {
         make(ExprKind::Call { callee, args: values }, result, span)
     }
 
-    fn lift(&mut self, callee: FnRef, args: Vec<Expr>, lift: Vec<usize>, unknown: bool, result: Type, span: Span) -> Expr {
+    fn lift(
+        &mut self,
+        callee: FnRef,
+        args: Vec<Expr>,
+        lift: Vec<usize>,
+        unknown: bool,
+        result: Type,
+        span: Span,
+    ) -> Expr {
         if !self.need_host(span, "a function applied to whole arrays") {
             return self.bad(span);
         }
         let arrays: Vec<&Expr> = lift.iter().filter_map(|&i| args.get(i)).collect();
         let ty = if unknown {
             Type::Unknown
-        } else if !matches!(self.vars.shallow(&result), Type::Scalar(_) | Type::Vector(..) | Type::Param(_) | Type::Struct(_) | Type::Error) {
+        } else if !matches!(
+            self.vars.shallow(&result),
+            Type::Scalar(_) | Type::Vector(..) | Type::Param(_) | Type::Struct(_) | Type::Error
+        ) {
             let text = self.ty_text(&result);
-            let d = Diagnostic::error("E0301", format!("a function that gives `{text}` can't be applied to whole arrays"))
-                .at(span, "an array is given where one value is expected");
+            let d =
+                Diagnostic::error("E0301", format!("a function that gives `{text}` can't be applied to whole arrays"))
+                    .at(span, "an array is given where one value is expected");
             self.report(d);
             Type::Error
         } else {
@@ -401,7 +414,8 @@ impl Cx<'_> {
             ExprKind::Global(id) => self.write_global(id, e.span),
             ExprKind::Error => {}
             _ => {
-                let d = Diagnostic::error("E0319", format!("an `{word}` argument has to be a variable")).at(e.span, "not a variable");
+                let d = Diagnostic::error("E0319", format!("an `{word}` argument has to be a variable"))
+                    .at(e.span, "not a variable");
                 self.report(d);
             }
         }
@@ -423,8 +437,8 @@ impl Cx<'_> {
         let outs = sig.params.iter().filter(|p| p.access == Access::Out).count();
         // A launch with exactly the inputs leaves off all outputs, wherever they stand.
         let skip_outs = launch && outs > 0 && positional + outs <= sig.params.len();
-        let mut targets = (0..sig.params.len())
-            .filter(|&i| !skip_outs || sig.params.get(i).is_some_and(|p| p.access != Access::Out));
+        let mut targets =
+            (0..sig.params.len()).filter(|&i| !skip_outs || sig.params.get(i).is_some_and(|p| p.access != Access::Out));
         let mut ok = true;
         for arg in args {
             let Some(name) = &arg.name else {
@@ -444,7 +458,8 @@ impl Cx<'_> {
                 match given.get_mut(i) {
                     Some(slot @ None) => *slot = Some(&arg.value),
                     _ => {
-                        let d = Diagnostic::error("E0206", format!("`{}` is given twice", name.text)).at(name.span, "again here");
+                        let d = Diagnostic::error("E0206", format!("`{}` is given twice", name.text))
+                            .at(name.span, "again here");
                         self.report(d);
                         ok = false;
                     }
@@ -470,7 +485,14 @@ impl Cx<'_> {
         ok.then_some(given)
     }
 
-    fn too_many(&mut self, bind: &crate::check::generics::Bind<'_>, callee: &str, found: usize, span: Span, launch: bool) {
+    fn too_many(
+        &mut self,
+        bind: &crate::check::generics::Bind<'_>,
+        callee: &str,
+        found: usize,
+        span: Span,
+        launch: bool,
+    ) {
         let word = if launch { "kernel" } else { "fn" };
         let text = Show { sig: Some(bind.sig), ..self.show() }.signature(word, callee, bind.sig, None);
         let d = Diagnostic::error("E0304", wrong_count(callee, bind.sig.params.len(), found))

@@ -19,7 +19,9 @@ use crate::syntax::ast;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
     /// A kernel; `threads` is geometry form 1.
-    Kernel { threads: bool },
+    Kernel {
+        threads: bool,
+    },
     Fn,
     /// The statements of a script, whose outermost variables are globals.
     Script,
@@ -42,7 +44,7 @@ pub enum Slot {
 }
 
 /// What a name means after all scopes have been asked.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Meaning {
     Slot(Slot),
     Item(Binding),
@@ -294,7 +296,14 @@ impl<'a> Cx<'a> {
     }
 
     /// Adds a local and makes it visible.
-    pub fn declare(&mut self, name: &ast::Name, ty: Type, mutable: bool, kind: LocalKind, word: Option<Span>) -> LocalId {
+    pub fn declare(
+        &mut self,
+        name: &ast::Name,
+        ty: Type,
+        mutable: bool,
+        kind: LocalKind,
+        word: Option<Span>,
+    ) -> LocalId {
         let id = self.locals.push(Local { name: name.text.clone(), ty, mutable, kind, span: name.span });
         self.info.push(Info { word, ..Info::default() });
         if name.text != "_" {
@@ -329,7 +338,7 @@ impl<'a> Cx<'a> {
     pub fn visible(&self) -> Vec<&str> {
         let locals = self.names.keys().map(|n| n.as_str());
         let items = self.module.names.keys().map(|n| n.as_str());
-        locals.chain(items).chain(prelude_names()).collect()
+        locals.chain(items).chain(prelude_names().map(|n| -> &str { n })).collect()
     }
 
     /// Reports a name that stands for nothing.

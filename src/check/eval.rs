@@ -8,10 +8,10 @@ use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 /// What an evaluation may ask for beyond the program's constants.
 pub struct Scope<'s> {
     pub program: &'s Program,
-    pub dim: &'s dyn Fn(u32) -> Option<i64>,
-    pub const_param: &'s dyn Fn(u32) -> Option<i64>,
-    pub local: &'s dyn Fn(LocalId) -> Option<i64>,
-    pub global: &'s dyn Fn(GlobalId) -> Option<i64>,
+    pub dim: &'s dyn std::ops::Fn(u32) -> Option<i64>,
+    pub const_param: &'s dyn std::ops::Fn(u32) -> Option<i64>,
+    pub local: &'s dyn std::ops::Fn(LocalId) -> Option<i64>,
+    pub global: &'s dyn std::ops::Fn(GlobalId) -> Option<i64>,
 }
 
 /// The integer that an expression of a body is known to have.

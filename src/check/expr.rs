@@ -418,7 +418,8 @@ impl Cx<'_> {
         let mut dims = Vec::new();
         let ok = self.array_axis(parts, span, &element, 0, &mut dims, &mut flat);
         if flat.is_empty() && ok && self.vars.kind(&element).is_some() {
-            let d = Diagnostic::error("E0307", "an empty array needs a type").at(span, "the type of its elements is open");
+            let d =
+                Diagnostic::error("E0307", "an empty array needs a type").at(span, "the type of its elements is open");
             self.report(d.help("write `zeros(0)`, or give the variable a type"));
             return self.bad(span);
         }
@@ -467,7 +468,8 @@ impl Cx<'_> {
         let hint = self.vars.shallow(element);
         let e = self.expr(part, Some(&hint));
         if matches!(self.vars.shallow(&e.ty), Type::Array(_)) {
-            let d = Diagnostic::error("E0316", "an array can't be an element of an array literal").at(e.span, "this is an array");
+            let d = Diagnostic::error("E0316", "an array can't be an element of an array literal")
+                .at(e.span, "this is an array");
             self.report(d.help("`stack(a, b)` puts arrays of one shape along a new first axis"));
             return false;
         }
@@ -509,7 +511,8 @@ impl Cx<'_> {
             match position.and_then(|i| values.get_mut(i)) {
                 Some(slot @ None) => *slot = Some(value),
                 Some(Some(_)) => {
-                    let d = Diagnostic::error("E0315", format!("`{}` is given twice", name.text)).at(name.span, "again here");
+                    let d = Diagnostic::error("E0315", format!("`{}` is given twice", name.text))
+                        .at(name.span, "again here");
                     self.report(d);
                 }
                 None => self.unknown_field(name, &Type::Struct(id), def.fields.iter().map(|f| f.name.as_str())),
@@ -566,7 +569,10 @@ impl Cx<'_> {
     ) -> Expr {
         let Some(other) = other else {
             let e = self.if_statement(cond, then, None, span);
-            if then.tail.is_some() && !matches!(e.ty, Type::Error | Type::Never) && want.is_some_and(|w| *w != Type::Unit) {
+            if then.tail.is_some()
+                && !matches!(e.ty, Type::Error | Type::Never)
+                && want.is_some_and(|w| *w != Type::Unit)
+            {
                 let d = Diagnostic::error("E0310", "an `if` that gives a value needs an `else`")
                     .at(span, "this gives nothing when the condition does not hold");
                 self.report(d);
@@ -595,13 +601,7 @@ impl Cx<'_> {
     }
 
     /// An `if` whose value nobody wants.
-    pub fn if_statement(
-        &mut self,
-        cond: &ast::Expr,
-        then: &ast::Block,
-        other: Option<&ast::Expr>,
-        span: Span,
-    ) -> Expr {
+    pub fn if_statement(&mut self, cond: &ast::Expr, then: &ast::Block, other: Option<&ast::Expr>, span: Span) -> Expr {
         let cond = self.condition(cond);
         let (then, then_ty) = self.block(then, false, None);
         let other = other.map(|o| self.else_block(o, false, None));

@@ -213,7 +213,8 @@ impl Finish<'_> {
         if v < low || v > high {
             let d = Diagnostic::error("E0313", format!("{v} does not fit into `{s}`"))
                 .at(span, format!("`{s}` goes from {low} to {high}"));
-            self.diagnostics.push(d.help("give it a type that is wide enough: a suffix such as `i64`, or a conversion"));
+            self.diagnostics
+                .push(d.help("give it a type that is wide enough: a suffix such as `i64`, or a conversion"));
         }
     }
 }

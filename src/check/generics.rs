@@ -108,9 +108,12 @@ impl Cx<'_> {
         let element = self.subst(&wanted.element, bind);
         if a.dims.len() != wanted.dims.len() {
             let (w, f) = (self.param_text(bind, param), self.ty_text(&found));
-            let d = Diagnostic::error("E0306", format!("`{}` takes an array of {} axes, but this has {}", param.name, wanted.dims.len(), a.dims.len()))
-                .at(arg.span, format!("this is `{f}`"))
-                .because(param.span, format!("declared as `{w}`"));
+            let d = Diagnostic::error(
+                "E0306",
+                format!("`{}` takes an array of {} axes, but this has {}", param.name, wanted.dims.len(), a.dims.len()),
+            )
+            .at(arg.span, format!("this is `{f}`"))
+            .because(param.span, format!("declared as `{w}`"));
             self.report(d);
             return false;
         }
@@ -141,7 +144,15 @@ impl Cx<'_> {
         false
     }
 
-    fn bind_dim(&mut self, bind: &mut Bind<'_>, param: &Param, axis: usize, want: &Dim, found: &Dim, arg: &Expr) -> bool {
+    fn bind_dim(
+        &mut self,
+        bind: &mut Bind<'_>,
+        param: &Param,
+        axis: usize,
+        want: &Dim,
+        found: &Dim,
+        arg: &Expr,
+    ) -> bool {
         match want {
             Dim::Name(i) => {
                 let Some(slot) = bind.dims.get_mut(*i as usize) else { return true };
@@ -162,9 +173,12 @@ impl Cx<'_> {
                     return true;
                 }
                 let f = self.show().dim(found);
-                let d = Diagnostic::error("E0305", format!("`{}` needs {n} along axis {axis}, but this has {f}", param.name))
-                    .at(arg.span, format!("axis {axis} is {f}"))
-                    .because(param.span, format!("axis {axis} is {n}"));
+                let d = Diagnostic::error(
+                    "E0305",
+                    format!("`{}` needs {n} along axis {axis}, but this has {f}", param.name),
+                )
+                .at(arg.span, format!("axis {axis} is {f}"))
+                .because(param.span, format!("axis {axis} is {n}"));
                 self.report(d);
                 false
             }
@@ -235,8 +249,11 @@ impl Cx<'_> {
                 if let Some(n) = eval::int(self, &e).filter(|_| !matches!(e.kind, ExprKind::Int(_))) {
                     e.kind = ExprKind::Int(i128::from(n));
                 } else if !self.in_host() && !is_constant(&e) {
-                    let d = Diagnostic::error("E0314", format!("`{}` has to be known when the kernel is compiled", generic.name))
-                        .at(value.span, "this is only known when it runs");
+                    let d = Diagnostic::error(
+                        "E0314",
+                        format!("`{}` has to be known when the kernel is compiled", generic.name),
+                    )
+                    .at(value.span, "this is only known when it runs");
                     self.report(d);
                 }
                 if let Some(slot) = bind.consts.get_mut(i) {
@@ -269,7 +286,8 @@ impl Cx<'_> {
                     at = base;
                 }
                 _ => {
-                    let d = Diagnostic::error("E0207", "a type was expected here").at(e.span, "this is not the name of a type");
+                    let d = Diagnostic::error("E0207", "a type was expected here")
+                        .at(e.span, "this is not the name of a type");
                     self.report(d);
                     return Type::Error;
                 }
@@ -295,7 +313,9 @@ impl Cx<'_> {
         };
         match meaning {
             Some(Meaning::Slot(Slot::FnParam(i))) => {
-                let Some(GenericKind::Fn { ty, .. }) = self.sig.generics.get(i as usize).map(|g| &g.kind) else { return None };
+                let Some(GenericKind::Fn { ty, .. }) = self.sig.generics.get(i as usize).map(|g| &g.kind) else {
+                    return None;
+                };
                 let ok = self.vars.unify(&Type::Fn(ty.clone()), &Type::Fn(want.clone()));
                 self.fn_fits(ok, e.span, &Type::Fn(ty.clone()), want).then_some(FnRef::Param(i))
             }
@@ -324,7 +344,8 @@ impl Cx<'_> {
             }
             Some(Meaning::Item(Binding::Error)) => None,
             _ => {
-                let d = Diagnostic::error("E0207", "a function was expected here").at(e.span, "this is not the name of a function");
+                let d = Diagnostic::error("E0207", "a function was expected here")
+                    .at(e.span, "this is not the name of a function");
                 self.report(d);
                 None
             }
@@ -334,7 +355,8 @@ impl Cx<'_> {
     fn fn_fits(&mut self, ok: bool, span: Span, found: &Type, want: &FnType) -> bool {
         if !ok {
             let (f, w) = (self.ty_text(found), self.ty_text(&Type::Fn(Arc::new(want.clone()))));
-            let d = Diagnostic::error("E0301", format!("`{w}` was expected here, but this is `{f}`")).at(span, format!("this is `{f}`"));
+            let d = Diagnostic::error("E0301", format!("`{w}` was expected here, but this is `{f}`"))
+                .at(span, format!("this is `{f}`"));
             self.report(d);
         }
         ok
@@ -381,7 +403,8 @@ impl Cx<'_> {
 
     /// Whether arguments fix a constant parameter when the program runs.
     fn mentioned(&self, bind: &Bind<'_>, generic: usize) -> bool {
-        self.in_host() && bind.sig.dim_exprs.iter().any(|e| matches!(e.kind, ExprKind::ConstParam(g) if g as usize == generic))
+        self.in_host()
+            && bind.sig.dim_exprs.iter().any(|e| matches!(e.kind, ExprKind::ConstParam(g) if g as usize == generic))
     }
 
     fn unbound(&mut self, callee: &str, g: &Generic, span: Span, example: &str) {
@@ -394,9 +417,11 @@ impl Cx<'_> {
 }
 
 /// Whether an expression is fixed when a kernel is compiled.
-fn is_constant(e: &Expr) -> bool {
+pub fn is_constant(e: &Expr) -> bool {
     match &e.kind {
-        ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Const(_) | ExprKind::ConstParam(_) => true,
+        ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Const(_) | ExprKind::ConstParam(_) => {
+            true
+        }
         ExprKind::Unary { expr, .. } | ExprKind::Convert { expr, .. } => is_constant(expr),
         ExprKind::Binary { left, right, .. } => is_constant(left) && is_constant(right),
         ExprKind::Builtin { args, .. } => args.iter().all(is_constant),

@@ -31,8 +31,10 @@ impl Cx<'_> {
             Builtin::Mean => self.reduce(call, Kind::Float),
             Builtin::Argmin | Builtin::Argmax => self.whole(call, Some(Kind::Num), |_, _| I32),
             Builtin::All | Builtin::Any => self.all_any(call),
-            Builtin::Close => self.close(call),
-            Builtin::Cumsum | Builtin::Sort => self.whole(call, Some(Kind::Num), |_, a| array(a.element.clone(), a.dims.clone())),
+            Builtin::Close => self.is_close(call),
+            Builtin::Cumsum | Builtin::Sort => {
+                self.whole(call, Some(Kind::Num), |_, a| array(a.element.clone(), a.dims.clone()))
+            }
             Builtin::Transpose => {
                 self.whole(call, None, |_, a| array(a.element.clone(), a.dims.iter().rev().cloned().collect()))
             }
@@ -116,8 +118,10 @@ impl Cx<'_> {
             let ty = self.type_argument(e);
             if !self.vars.require(&ty, kind) && ty != BOOL {
                 let text = self.ty_text(&ty);
-                let d = Diagnostic::error("E0312", format!("`{}` makes no array of `{text}`", call.entry.name))
-                    .at(e.span, if kind == Kind::Float { "a float type is expected" } else { "a numeric type is expected" });
+                let d = Diagnostic::error("E0312", format!("`{}` makes no array of `{text}`", call.entry.name)).at(
+                    e.span,
+                    if kind == Kind::Float { "a float type is expected" } else { "a numeric type is expected" },
+                );
                 self.report(d);
                 return Type::Error;
             }
@@ -240,7 +244,12 @@ impl Cx<'_> {
     // Reductions
 
     /// An array argument, or none after a report. `Unknown` passes with no type.
-    fn array_arg(&mut self, call: BuiltinCall<'_>, e: &ast::Expr, kind: Option<Kind>) -> Option<(Expr, Option<std::sync::Arc<ArrayType>>)> {
+    fn array_arg(
+        &mut self,
+        call: BuiltinCall<'_>,
+        e: &ast::Expr,
+        kind: Option<Kind>,
+    ) -> Option<(Expr, Option<std::sync::Arc<ArrayType>>)> {
         let e = self.expr(e, None);
         match self.vars.shallow(&e.ty) {
             Type::Array(a) => {
@@ -249,8 +258,11 @@ impl Cx<'_> {
                     if !self.vars.require(&scalar, kind) {
                         let found = self.ty_text(&scalar);
                         let noun = if kind == Kind::Float { "floats" } else { "numbers" };
-                        let mut d = Diagnostic::error("E0312", format!("`{}` takes {noun}, but this holds `{found}`", call.entry.name))
-                            .at(e.span, format!("elements are `{found}`"));
+                        let mut d = Diagnostic::error(
+                            "E0312",
+                            format!("`{}` takes {noun}, but this holds `{found}`", call.entry.name),
+                        )
+                        .at(e.span, format!("elements are `{found}`"));
                         d = if scalar == BOOL {
                             d.help("count how many hold with `sum(i32(x))`")
                         } else {
@@ -266,15 +278,21 @@ impl Cx<'_> {
             Type::Error => None,
             _ => {
                 let found = self.ty_text(&e.ty);
-                let d = Diagnostic::error("E0301", format!("`{}` takes an array, but this is `{found}`", call.entry.name))
-                    .at(e.span, format!("this is `{found}`"));
+                let d =
+                    Diagnostic::error("E0301", format!("`{}` takes an array, but this is `{found}`", call.entry.name))
+                        .at(e.span, format!("this is `{found}`"));
                 self.report(d);
                 None
             }
         }
     }
 
-    fn axis(&mut self, call: BuiltinCall<'_>, second: Option<&ast::Expr>, rank: Option<usize>) -> Option<(Expr, Option<usize>)> {
+    fn axis(
+        &mut self,
+        call: BuiltinCall<'_>,
+        second: Option<&ast::Expr>,
+        rank: Option<usize>,
+    ) -> Option<(Expr, Option<usize>)> {
         let e = call.named("axis").or(second)?;
         let e = self.expr(e, Some(&I32));
         self.require_kind(&e, Kind::Int, "`axis`");
@@ -290,7 +308,9 @@ impl Cx<'_> {
     pub fn reduce(&mut self, call: BuiltinCall<'_>, kind: Kind) -> Expr {
         self.allow(call, &["axis"]);
         let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
-        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, Some(kind))) else { return self.bad(call.span) };
+        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, Some(kind))) else {
+            return self.bad(call.span);
+        };
         let axis = self.axis(call, given.get(1).copied(), a.as_ref().map(|a| a.dims.len()));
         let ty = match (&a, &axis) {
             (None, _) => Type::Unknown,
@@ -313,11 +333,16 @@ impl Cx<'_> {
     fn whole(&mut self, call: BuiltinCall<'_>, kind: Option<Kind>, result: fn(&mut Self, &ArrayType) -> Type) -> Expr {
         self.allow(call, &[]);
         let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
-        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, kind)) else { return self.bad(call.span) };
+        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, kind)) else {
+            return self.bad(call.span);
+        };
         let one_axis = matches!(call.entry.builtin, Builtin::Cumsum | Builtin::Sort);
         if let Some(a) = a.as_ref().filter(|a| one_axis && a.dims.len() != 1) {
-            let d = Diagnostic::error("E0306", format!("`{}` takes an array of one axis, but this has {}", call.entry.name, a.dims.len()))
-                .at(x.span, format!("this is `{}`", self.ty_text(&x.ty)));
+            let d = Diagnostic::error(
+                "E0306",
+                format!("`{}` takes an array of one axis, but this has {}", call.entry.name, a.dims.len()),
+            )
+            .at(x.span, format!("this is `{}`", self.ty_text(&x.ty)));
             self.report(d);
             return self.bad(call.span);
         }
@@ -328,18 +353,23 @@ impl Cx<'_> {
     fn all_any(&mut self, call: BuiltinCall<'_>) -> Expr {
         self.allow(call, &[]);
         let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
-        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else { return self.bad(call.span) };
+        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else {
+            return self.bad(call.span);
+        };
         if let Some(a) = a.filter(|a| a.element != BOOL) {
             let found = self.ty_text(&a.element);
-            let d = Diagnostic::error("E0312", format!("`{}` takes an array of `bool`, but this holds `{found}`", call.entry.name))
-                .at(x.span, format!("elements are `{found}`"))
-                .help("compare it with something: `all(x > 0)`");
+            let d = Diagnostic::error(
+                "E0312",
+                format!("`{}` takes an array of `bool`, but this holds `{found}`", call.entry.name),
+            )
+            .at(x.span, format!("elements are `{found}`"))
+            .help("compare it with something: `all(x > 0)`");
             self.report(d);
         }
         call.make(vec![x], BOOL)
     }
 
-    fn close(&mut self, call: BuiltinCall<'_>) -> Expr {
+    fn is_close(&mut self, call: BuiltinCall<'_>) -> Expr {
         self.allow(call, &["rtol", "atol"]);
         let Some(given) = self.take_positional(call, 2, 4) else { return self.after_error(call.args, call.span) };
         let (pair, tolerances) = given.split_at(2);
@@ -373,7 +403,9 @@ impl Cx<'_> {
     fn flip(&mut self, call: BuiltinCall<'_>) -> Expr {
         self.allow(call, &["axis"]);
         let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
-        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else { return self.bad(call.span) };
+        let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else {
+            return self.bad(call.span);
+        };
         let axis = self.axis(call, given.get(1).copied(), a.map(|a| a.dims.len()));
         let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
         let ty = x.ty.clone();
@@ -422,7 +454,11 @@ impl Cx<'_> {
     }
 
     /// Arrays that are put together: one element type, one rank.
-    fn several(&mut self, call: BuiltinCall<'_>, given: &[&ast::Expr]) -> Option<(Vec<Expr>, Option<Vec<std::sync::Arc<ArrayType>>>)> {
+    fn several(
+        &mut self,
+        call: BuiltinCall<'_>,
+        given: &[&ast::Expr],
+    ) -> Option<(Vec<Expr>, Option<Vec<std::sync::Arc<ArrayType>>>)> {
         let mut args: Vec<Expr> = Vec::with_capacity(given.len());
         let mut types: Option<Vec<std::sync::Arc<ArrayType>>> = Some(vec![]);
         for e in given {
@@ -432,9 +468,12 @@ impl Cx<'_> {
                     if let (Some(first), Some(at)) = (types.first().cloned(), args.first()) {
                         if first.dims.len() != a.dims.len() || !self.vars.unify(&first.element, &a.element) {
                             let (x, y) = (self.ty_text(&at.ty), self.ty_text(&e.ty));
-                            let d = Diagnostic::error("E0302", format!("`{}` can't combine `{x}` and `{y}`", call.entry.name))
-                                .at(e.span, format!("this is `{y}`"))
-                                .because(at.span, format!("this is `{x}`"));
+                            let d = Diagnostic::error(
+                                "E0302",
+                                format!("`{}` can't combine `{x}` and `{y}`", call.entry.name),
+                            )
+                            .at(e.span, format!("this is `{y}`"))
+                            .because(at.span, format!("this is `{x}`"));
                             self.report(d);
                             return None;
                         }
@@ -450,7 +489,9 @@ impl Cx<'_> {
 
     fn concat(&mut self, call: BuiltinCall<'_>) -> Expr {
         self.allow(call, &["axis"]);
-        let Some(given) = self.take_positional(call, 1, usize::MAX) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take_positional(call, 1, usize::MAX) else {
+            return self.after_error(call.args, call.span);
+        };
         let Some((args, types)) = self.several(call, &given) else { return self.bad(call.span) };
         let rank = types.as_ref().and_then(|t| t.first()).map(|a| a.dims.len());
         let axis = self.axis(call, None, rank);
@@ -460,7 +501,9 @@ impl Cx<'_> {
         };
         let ty = match (&types, known) {
             (Some(types), Some(axis)) => self.concat_type(types, axis, &args),
-            (Some(types), None) => types.first().map_or(Type::Error, |a| array(a.element.clone(), vec![Dim::Unknown; a.dims.len()])),
+            (Some(types), None) => {
+                types.first().map_or(Type::Error, |a| array(a.element.clone(), vec![Dim::Unknown; a.dims.len()]))
+            }
             (None, _) => Type::Unknown,
         };
         let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
@@ -477,9 +520,12 @@ impl Cx<'_> {
                     _ if i == axis => *d = Dim::Unknown,
                     (Dim::Known(x), Dim::Known(y)) if x != y => {
                         let at = args.first().map_or(arg.span, |a| a.span);
-                        let d = Diagnostic::error("E0305", format!("`concat` along axis {axis} needs the other axes to agree"))
-                            .at(arg.span, format!("axis {i} is {y}"))
-                            .because(at, format!("axis {i} is {x}"));
+                        let d = Diagnostic::error(
+                            "E0305",
+                            format!("`concat` along axis {axis} needs the other axes to agree"),
+                        )
+                        .at(arg.span, format!("axis {i} is {y}"))
+                        .because(at, format!("axis {i} is {x}"));
                         self.report(d);
                         return Type::Error;
                     }
@@ -492,7 +538,9 @@ impl Cx<'_> {
 
     fn stack(&mut self, call: BuiltinCall<'_>) -> Expr {
         self.allow(call, &[]);
-        let Some(given) = self.take_positional(call, 1, usize::MAX) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take_positional(call, 1, usize::MAX) else {
+            return self.after_error(call.args, call.span);
+        };
         let Some((args, types)) = self.several(call, &given) else { return self.bad(call.span) };
         let Some(types) = types else { return call.make(args, Type::Unknown) };
         let Some(first) = types.first() else { return self.bad(call.span) };
@@ -569,7 +617,9 @@ impl Cx<'_> {
     /// `image` and `plot`: arrays, and a path in any place.
     fn show_data(&mut self, call: BuiltinCall<'_>, least: usize, most: usize) -> Expr {
         self.allow(call, &[]);
-        let Some(given) = self.take_positional(call, least, most) else { return self.after_error(call.args, call.span) };
+        let Some(given) = self.take_positional(call, least, most) else {
+            return self.after_error(call.args, call.span);
+        };
         let mut args = Vec::with_capacity(given.len());
         for e in given {
             let is_text = matches!(bare(e).kind, Ast::Str(_));
@@ -578,9 +628,12 @@ impl Cx<'_> {
                 Type::Array(_) | Type::Unknown | Type::Error | Type::Str => {}
                 _ => {
                     let found = self.ty_text(&e.ty);
-                    let d = Diagnostic::error("E0301", format!("`{}` takes arrays and a path, but this is `{found}`", call.entry.name))
-                        .at(e.span, format!("this is `{found}`"))
-                        .note(format!("`{}{}`", call.entry.name, call.entry.signature));
+                    let d = Diagnostic::error(
+                        "E0301",
+                        format!("`{}` takes arrays and a path, but this is `{found}`", call.entry.name),
+                    )
+                    .at(e.span, format!("this is `{found}`"))
+                    .note(format!("`{}{}`", call.entry.name, call.entry.signature));
                     self.report(d);
                 }
             }
@@ -596,7 +649,8 @@ impl Cx<'_> {
         let ty = self.type_argument(ty);
         if !matches!(ty, Type::Scalar(_) | Type::Error) {
             let found = self.ty_text(&ty);
-            let d = Diagnostic::error("E0323", format!("`parse` can't read a `{found}`")).at(call.span, "a scalar type is expected");
+            let d = Diagnostic::error("E0323", format!("`parse` can't read a `{found}`"))
+                .at(call.span, "a scalar type is expected");
             self.report(d);
         }
         let text = self.path(text);

@@ -164,7 +164,9 @@ impl Vars {
             if m == n {
                 return true;
             }
-            let (Some(Slot::Open(a)), Some(Slot::Open(b))) = (self.slots.get(n), self.slots.get(m)) else { return true };
+            let (Some(Slot::Open(a)), Some(Slot::Open(b))) = (self.slots.get(n), self.slots.get(m)) else {
+                return true;
+            };
             let Some(met) = a.meet(*b) else { return false };
             self.slots[m] = Slot::Open(met);
             self.slots[n] = Slot::Is(ty.clone());

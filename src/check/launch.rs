@@ -69,7 +69,9 @@ impl Cx<'_> {
             return self.after_error(args, span);
         }
         let mut bind = self.start_binding(&kernel.sig);
-        let Some(given) = self.sort_args(&mut bind, args, &kernel.name, true) else { return self.after_error(args, span) };
+        let Some(given) = self.sort_args(&mut bind, args, &kernel.name, true) else {
+            return self.after_error(args, span);
+        };
         if self.lacks_arguments(kernel, &given, span) {
             return self.after_error(args, span);
         }
@@ -96,8 +98,16 @@ impl Cx<'_> {
     fn lacks_arguments(&mut self, kernel: &Kernel, given: &[Option<&ast::Expr>], span: Span) -> bool {
         let lacks = kernel.sig.params.iter().zip(given).any(|(p, g)| g.is_none() && p.access != Access::Out);
         if lacks {
-            let text = Show { sig: Some(&kernel.sig), ..self.show() }.signature("kernel", &kernel.name, &kernel.sig, None);
-            let missing: Vec<&str> = kernel.sig.params.iter().zip(given).filter(|(p, g)| g.is_none() && p.access != Access::Out).map(|(p, _)| p.name.as_str()).collect();
+            let text =
+                Show { sig: Some(&kernel.sig), ..self.show() }.signature("kernel", &kernel.name, &kernel.sig, None);
+            let missing: Vec<&str> = kernel
+                .sig
+                .params
+                .iter()
+                .zip(given)
+                .filter(|(p, g)| g.is_none() && p.access != Access::Out)
+                .map(|(p, _)| p.name.as_str())
+                .collect();
             let wanted = kernel.sig.params.iter().filter(|p| p.access != Access::Out).count();
             let d = Diagnostic::error("E0304", wrong_count(&kernel.name, wanted, given.iter().flatten().count()))
                 .at(span, format!("missing: {}", crate::check::access::list(&missing)))
@@ -118,10 +128,13 @@ impl Cx<'_> {
         for (i, dim) in kernel.sig.dims.iter().enumerate() {
             let bound = bind.dims.get(i).is_some_and(Option::is_some);
             if !bound && dim.name != "_" {
-                let d = Diagnostic::error("E0412", format!("nothing fixes the dimension `{}` of `{}`", dim.name, kernel.name))
-                    .at(span, "no argument has it")
-                    .because(dim.span, "named here")
-                    .help(format!("give it by name: `{} = 1024`", dim.name));
+                let d = Diagnostic::error(
+                    "E0412",
+                    format!("nothing fixes the dimension `{}` of `{}`", dim.name, kernel.name),
+                )
+                .at(span, "no argument has it")
+                .because(dim.span, "named here")
+                .help(format!("give it by name: `{} = 1024`", dim.name));
                 self.report(d);
                 return;
             }
@@ -143,7 +156,9 @@ impl Cx<'_> {
         let checked = self.expr(e, Some(&I32));
         let ty = self.vars.shallow(&checked.ty);
         let ok = match &ty {
-            Type::Tuple(parts) => (1..=3).contains(&parts.len()) && parts.iter().all(|p| self.vars.require(p, Kind::Int)),
+            Type::Tuple(parts) => {
+                (1..=3).contains(&parts.len()) && parts.iter().all(|p| self.vars.require(p, Kind::Int))
+            }
             other => self.vars.require(other, Kind::Int) && !matches!(other, Type::Vector(..)),
         };
         if !ok {

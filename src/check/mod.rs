@@ -1,4 +1,8 @@
 //! Layer 3: names, types, dimensions and worlds. In goes a syntax tree, out comes a typed tree and diagnostics.
+//!
+//! The order of a check: `items` collects the names of a file, `sigs` reads structs, constants and signatures, `bodies`
+//! checks every body on its own (on several threads in a large file), `world` follows the calls between them, and `lints`
+//! adds the warnings. One body is checked by [`cx::Cx`], whose methods are spread over the files by what they are about.
 
 use std::collections::HashMap;
 
@@ -7,7 +11,35 @@ use crate::base::source::Span;
 use crate::check::typed::{ModuleId, Program};
 use crate::syntax::ast;
 
+mod access;
+mod bodies;
+mod builtins;
+mod call;
+mod cx;
+mod dump;
+mod eval;
+mod expr;
+mod finish;
+mod generics;
+mod host;
+mod infer;
+mod items;
+mod launch;
+mod lints;
+mod ops;
+mod show;
+mod sigs;
+mod stmt;
+mod suggest;
 pub mod typed;
+mod types;
+mod walk;
+mod world;
+
+pub use dump::dump;
+
+/// More errors than these are not shown: the first ones explain the others.
+const MAX_ERRORS: usize = 20;
 
 /// The modules behind a file's imports, by the span of `Import::span`. A missing entry was reported by the caller.
 pub type Imports = HashMap<Span, ModuleId>;
@@ -15,11 +47,27 @@ pub type Imports = HashMap<Span, ModuleId>;
 /// Checks a file (or a REPL entry) and adds its items to `module`, which exists already; a name defined again replaces the
 /// old one. If the file has script statements, a chunk is added to `program.chunks`.
 /// With an error among the diagnostics the program must not run, and the caller restores the one it had.
-pub fn check(_program: &mut Program, _module: ModuleId, _file: &ast::File, _imports: &Imports) -> Vec<Diagnostic> {
-    unimplemented!()
+pub fn check(program: &mut Program, module: ModuleId, file: &ast::File, imports: &Imports) -> Vec<Diagnostic> {
+    if program.modules.get(module).is_none() {
+        return vec![];
+    }
+    let found = items::check_file(program, module, file, imports);
+    tidy(found)
 }
 
-/// The program as indented text, for `clk emit --stage typed`.
-pub fn dump(_program: &Program, _module: ModuleId) -> String {
-    unimplemented!()
+/// In the order of the source, without repetition, and not too many.
+fn tidy(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    found.sort_by_key(|d| d.primary().map_or((u32::MAX, 0), |s| (s.file.0, s.start)));
+    found.dedup_by(|a, b| a.code == b.code && a.primary() == b.primary());
+    let mut errors = 0;
+    found.retain(|d| {
+        errors += usize::from(d.is_error());
+        !d.is_error() || errors <= MAX_ERRORS
+    });
+    found
+}
+
+/// The type as a message spells it, for tools that show types.
+pub fn show_type(program: &Program, sig: Option<&typed::Signature>, ty: &typed::Type) -> String {
+    show::Show { program, sig, vars: None }.ty(ty)
 }

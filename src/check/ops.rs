@@ -120,8 +120,9 @@ impl Cx<'_> {
             let e = self.expr(e, Some(&BOOL));
             if !self.vars.unify(&e.ty, &BOOL) {
                 let found = self.ty_text(&e.ty);
-                let mut d = Diagnostic::error("E0308", format!("`{}` takes `bool`, but this is `{found}`", op.symbol()))
-                    .at(e.span, format!("this is `{found}`"));
+                let mut d =
+                    Diagnostic::error("E0308", format!("`{}` takes `bool`, but this is `{found}`", op.symbol()))
+                        .at(e.span, format!("this is `{found}`"));
                 if matches!(e.ty, Type::Array(_)) {
                     let word = if op == BinaryOp::And { "&" } else { "|" };
                     d = d.help(format!("`{word}` combines arrays of `bool` element by element"));
@@ -204,7 +205,9 @@ impl Cx<'_> {
                     None => Type::Error,
                 }
             }
-            (Type::Scalar(_), Type::Vector(_, n)) => with_scalar(&Type::Vector(crate::lang::scalar::Scalar::I32, *n), &lt),
+            (Type::Scalar(_), Type::Vector(_, n)) => {
+                with_scalar(&Type::Vector(crate::lang::scalar::Scalar::I32, *n), &lt)
+            }
             _ => lt,
         }
     }
@@ -267,9 +270,10 @@ impl Cx<'_> {
             if let Type::Vector(_, n) = element {
                 match lanes {
                     Some((m, span)) if m != *n => {
-                        let d = Diagnostic::error("E0302", format!("`{what}` can't combine vectors of {m} and {n} lanes"))
-                            .at(part.span, format!("{n} lanes"))
-                            .because(span, format!("{m} lanes"));
+                        let d =
+                            Diagnostic::error("E0302", format!("`{what}` can't combine vectors of {m} and {n} lanes"))
+                                .at(part.span, format!("{n} lanes"))
+                                .because(span, format!("{m} lanes"));
                         self.report(d);
                         return None;
                     }
@@ -283,9 +287,7 @@ impl Cx<'_> {
         };
         match dims {
             None => Some(element),
-            Some((dims, _)) => {
-                self.need_host(at, "an operator on whole arrays").then(|| array(element, dims))
-            }
+            Some((dims, _)) => self.need_host(at, "an operator on whole arrays").then(|| array(element, dims)),
         }
     }
 
@@ -296,7 +298,9 @@ impl Cx<'_> {
             if let Type::Array(a) = self.vars.shallow(&part.ty) {
                 dims = Some(match dims {
                     None => (a.dims.clone(), part.span),
-                    Some((before, span)) => (self.broadcast(&before, span, &a.dims, part.span, at, what)?, span.to(part.span)),
+                    Some((before, span)) => {
+                        (self.broadcast(&before, span, &a.dims, part.span, at, what)?, span.to(part.span))
+                    }
                 });
             }
         }
@@ -304,9 +308,19 @@ impl Cx<'_> {
     }
 
     /// NumPy's rule, axis by axis from the last.
-    fn broadcast(&mut self, a: &[Dim], a_span: Span, b: &[Dim], b_span: Span, at: Span, what: &str) -> Option<Vec<Dim>> {
+    fn broadcast(
+        &mut self,
+        a: &[Dim],
+        a_span: Span,
+        b: &[Dim],
+        b_span: Span,
+        at: Span,
+        what: &str,
+    ) -> Option<Vec<Dim>> {
         let rank = a.len().max(b.len());
-        let axis = |d: &[Dim], i: usize| (i + d.len()).checked_sub(rank).and_then(|i| d.get(i).cloned()).unwrap_or(Dim::Known(1));
+        let axis = |d: &[Dim], i: usize| {
+            (i + d.len()).checked_sub(rank).and_then(|i| d.get(i).cloned()).unwrap_or(Dim::Known(1))
+        };
         let mut dims = Vec::with_capacity(rank);
         for i in 0..rank {
             dims.push(match (axis(a, i), axis(b, i)) {

@@ -59,9 +59,7 @@ impl Show<'_> {
     pub fn dim(&self, dim: &Dim) -> String {
         match dim {
             Dim::Known(n) => n.to_string(),
-            Dim::Name(i) => {
-                self.sig.and_then(|s| s.dims.get(*i as usize)).map_or("_".into(), |d| d.name.to_string())
-            }
+            Dim::Name(i) => self.sig.and_then(|s| s.dims.get(*i as usize)).map_or("_".into(), |d| d.name.to_string()),
             Dim::Expr(_) | Dim::Local(_) => "…".into(),
             Dim::Unknown => "_".into(),
         }

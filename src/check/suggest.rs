@@ -97,7 +97,9 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
         "erff" => same("erf"),
         "hypotf" => same("hypot"),
         "cdiv" | "div_ceil" | "divup" | "div_up" => same("ceil_div"),
-        "printf" | "println" | "echo" => other("Clk's is `print(\"x = {x}\")`: values stand in the text between braces"),
+        "printf" | "println" | "echo" => {
+            other("Clk's is `print(\"x = {x}\")`: values stand in the text between braces")
+        }
         "range" | "xrange" => other("a range is written `0..n`, with a step `0..n step 2`"),
         "where" => same("select"),
         "empty" => other("an array is made by `zeros(…)`, `ones(…)` or `full(…, value)`"),

@@ -135,7 +135,9 @@ impl Cx<'_> {
 
     fn element_type(&mut self, element: Type, span: Span) -> Type {
         match element {
-            Type::Scalar(_) | Type::Vector(..) | Type::Param(_) | Type::Struct(_) | Type::Tuple(_) | Type::Error => element,
+            Type::Scalar(_) | Type::Vector(..) | Type::Param(_) | Type::Struct(_) | Type::Tuple(_) | Type::Error => {
+                element
+            }
             other => {
                 let text = self.ty_text(&other);
                 let mut d = Diagnostic::error("E0316", format!("an array can't have elements of type `{text}`"))

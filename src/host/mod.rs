@@ -2,7 +2,6 @@
 pub mod array;
 pub mod files;
 pub mod format;
-pub mod interp;
 pub mod ops;
 pub mod picture;
 pub mod problem;

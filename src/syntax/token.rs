@@ -9,8 +9,7 @@ use logos::{Lexer, Logos};
 /// A kind of token. [`Tok::text`] gives the spelling of those that have one.
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[logos(skip r"[ \t\r\f]+")]
-#[logos(skip(r"//([^/\n][^\n]*)?", allow_greedy = true))]
-#[logos(skip(r"////[^\n]*", allow_greedy = true))]
+#[logos(skip(r"//([^/\n][^\n]*)?|////[^\n]*", allow_greedy = true))]
 #[repr(u8)]
 pub enum Tok {
     // Keywords

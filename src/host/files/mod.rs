@@ -1,11 +1,260 @@
-//! stub
-use crate::host::{
-    problem::{Outcome, Problem},
-    value::Value,
-};
-pub fn decode(_n: &str, _b: &[u8]) -> Outcome<Value> {
-    Err(Problem::new("E0703", ""))
+//! File formats, as pure functions over bytes: what the bytes of a file mean, and the bytes that values become.
+//!
+//! Files are not trusted. Every size in a header is checked against the length of the file before anything is allocated,
+//! and what is wrong is said with the numbers that show it.
+
+pub mod csv;
+pub mod npy;
+pub mod npz;
+pub mod png;
+pub mod python;
+pub mod safetensors;
+mod sniff;
+pub mod zip;
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use smol_str::SmolStr;
+
+use crate::host::array::{Array, Element};
+use crate::host::ops;
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+use crate::lang::scalar::Scalar;
+
+/// The formats that `load` and `save` know, by the ending of a file's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Npy,
+    Npz,
+    SafeTensors,
+    Csv,
+    Png,
 }
-pub fn encode(_n: &str, _v: &[(Option<&str>, &Value)]) -> Outcome<Vec<u8>> {
-    Err(Problem::new("E0703", ""))
+
+impl Format {
+    pub const ALL: [Format; 5] = [Format::Npy, Format::Npz, Format::SafeTensors, Format::Csv, Format::Png];
+
+    /// Without the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Format::Npy => "npy",
+            Format::Npz => "npz",
+            Format::SafeTensors => "safetensors",
+            Format::Csv => "csv",
+            Format::Png => "png",
+        }
+    }
+
+    /// By the ending of the name, in any case.
+    pub fn of(name: &str) -> Outcome<Format> {
+        let extension = match name.rsplit_once('.') {
+            Some((_, extension)) if !extension.contains(['/', '\\']) => extension,
+            _ => "",
+        };
+        let found = Format::ALL.into_iter().find(|f| f.extension().eq_ignore_ascii_case(extension));
+        found.ok_or_else(|| unknown_format(name, extension))
+    }
+}
+
+fn unknown_format(name: &str, extension: &str) -> Problem {
+    let known = Format::ALL.map(|f| format!(".{}", f.extension())).join(", ");
+    let problem = match extension {
+        "" => Problem::new("E0701", format!("the name `{name}` does not say which format the file has")),
+        _ => Problem::new("E0701", format!("files ending in `.{extension}` are of no format that Clk knows")),
+    };
+    let hint = match extension.to_ascii_lowercase().as_str() {
+        "jpg" | "jpeg" | "gif" | "bmp" | "webp" | "tif" | "tiff" => Some("convert the picture to .png"),
+        "pt" | "pth" | "bin" | "ckpt" | "onnx" | "gguf" => Some("save the tensors as .safetensors"),
+        "txt" | "tsv" | "dat" => Some("text with numbers in columns is a .csv file: rename it"),
+        "h5" | "hdf5" | "mat" | "parquet" | "pkl" | "pickle" => Some("save the arrays with numpy as .npy or .npz"),
+        _ => None,
+    };
+    let problem = problem.note(format!("the formats are {known}"));
+    hint.into_iter().fold(problem, Problem::help)
+}
+
+/// What a file holds: an array (or a scalar), or a [`Value::Table`] of named ones. `name` is the path as the user wrote it.
+pub fn decode(name: &str, bytes: &[u8]) -> Outcome<Value> {
+    let format = Format::of(name)?;
+    let file = File { name, bytes };
+    file.check_kind(format)?;
+    match format {
+        Format::Npy => npy::decode(&file).map(scalar_or_array),
+        Format::Npz => npz::decode(&file),
+        Format::SafeTensors => safetensors::decode(&file),
+        Format::Csv => csv::decode(&file),
+        Format::Png => png::decode(&file).map(Value::Array),
+    }
+}
+
+/// The file that holds these values. Those without a name are called `arr_0`, `arr_1`, … where the format has names; a
+/// table stands for its arrays.
+pub fn encode(name: &str, values: &[(Option<&str>, &Value)]) -> Outcome<Vec<u8>> {
+    let format = Format::of(name)?;
+    let items = Items::new(values)?;
+    match format {
+        Format::Npy => npy::encode(items.single(format)?),
+        Format::Npz => npz::encode(&items.named),
+        Format::SafeTensors => safetensors::encode(&items.named),
+        Format::Csv => csv::encode(&items),
+        Format::Png => png::encode(items.single(format)?),
+    }
+}
+
+/// What is to be saved.
+pub struct Items {
+    pub named: IndexMap<SmolStr, Array>,
+    /// The names are the user's.
+    pub has_names: bool,
+}
+
+impl Items {
+    fn new(values: &[(Option<&str>, &Value)]) -> Outcome<Items> {
+        let mut items = Items { named: IndexMap::new(), has_names: false };
+        for (position, (name, value)) in values.iter().enumerate() {
+            items.has_names |= name.is_some() || matches!(value, Value::Table(_));
+            match (name, value) {
+                (None, Value::Table(table)) => {
+                    for (name, array) in table.iter() {
+                        items.add(name.clone(), array.clone())?;
+                    }
+                }
+                (Some(name), _) => items.add(SmolStr::new(name), to_array(value)?)?,
+                (None, _) => items.add(SmolStr::new(format!("arr_{position}")), to_array(value)?)?,
+            }
+        }
+        if items.named.is_empty() {
+            return Err(Problem::new("E0706", "there is nothing to save").help("name a value: `save(\"out.npy\", x)`"));
+        }
+        Ok(items)
+    }
+
+    fn add(&mut self, name: SmolStr, array: Array) -> Outcome<()> {
+        match self.named.insert(name.clone(), array) {
+            None => Ok(()),
+            Some(_) => Err(Problem::new("E0706", format!("two of the arrays to save are called `{name}`"))),
+        }
+    }
+
+    fn single(&self, format: Format) -> Outcome<&Array> {
+        match (self.named.len(), self.named.first()) {
+            (1, Some((_, array))) => Ok(array),
+            (count, _) => {
+                let title = format!("a .{} file holds one array, not {count}", format.extension());
+                Err(Problem::new("E0706", title).help("save several as .npz: `save(\"out.npz\", x = x, y = y)`"))
+            }
+        }
+    }
+}
+
+fn to_array(value: &Value) -> Outcome<Array> {
+    match value {
+        Value::Array(array) => Ok(array.clone()),
+        _ => {
+            let name = value.type_name();
+            let plain = crate::host::array::leaf::element_of(value).is_some();
+            let refused = || Problem::new("E0706", format!("a value of type {name} cannot be saved"));
+            if plain { Array::full(&value.clone().settled(), &[]) } else { Err(refused()) }
+        }
+    }
+}
+
+/// An array of no axes is its element.
+fn scalar_or_array(array: Array) -> Value {
+    match array.item(0) {
+        Some(item) if array.rank() == 0 => item,
+        _ => Value::Array(array),
+    }
+}
+
+/// A table of these arrays.
+fn table(arrays: IndexMap<SmolStr, Array>) -> Value {
+    Value::Table(Arc::new(arrays))
+}
+
+/// Vectors as one more axis, for formats that know scalars only; nothing for records.
+fn scalars_only(array: &Array) -> Outcome<(Scalar, Vec<usize>)> {
+    let mut shape = array.shape().to_vec();
+    match array.element() {
+        Element::Scalar(scalar) => Ok((*scalar, shape)),
+        Element::Vector(scalar, lanes) => {
+            shape.push(usize::from(*lanes));
+            Ok((*scalar, shape))
+        }
+        Element::Record(record) => Err(Problem::new(
+            "E0706",
+            format!("an array of {} cannot be saved in this format", array.element()),
+        )
+        .help(match record.fields.first() {
+            Some(field) if !record.is_tuple() => format!("save its fields one by one: `{0} = x.{0}`", field.name),
+            _ => "save its parts one by one, or the whole as .npy".to_string(),
+        })),
+    }
+}
+
+/// A file as it was read.
+#[derive(Clone, Copy)]
+pub struct File<'a> {
+    pub name: &'a str,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> File<'a> {
+    /// The bytes contradict the format.
+    pub fn damaged(&self, reason: impl std::fmt::Display) -> Problem {
+        Problem::new("E0702", format!("`{}` is damaged: {reason}", self.name))
+    }
+
+    /// The file is well, but Clk has no type for what it holds.
+    pub fn unsupported(&self, reason: impl std::fmt::Display) -> Problem {
+        Problem::new("E0704", format!("`{}` {reason}", self.name))
+    }
+
+    /// Refuses files whose first bytes are those of another format.
+    fn check_kind(&self, format: Format) -> Outcome<()> {
+        let extension = format.extension();
+        if self.bytes.is_empty() && format != Format::Csv {
+            return Err(self.damaged("it is empty"));
+        }
+        let found = sniff::kind(self.bytes);
+        if found.is_none_or(|kind| kind.formats.contains(&format)) {
+            return Ok(());
+        }
+        let kind = found.map_or("something else", |kind| kind.name);
+        let problem = Problem::new("E0703", format!("`{}` is {kind}, not a .{extension} file", self.name));
+        Err(match found.and_then(|kind| kind.formats.first()) {
+            Some(format) => problem.help(format!("give it a name that ends in `.{}`", format.extension())),
+            None => problem,
+        })
+    }
+}
+
+/// A number of bytes for messages.
+fn bytes_text(count: u128) -> String {
+    if count == 1 { "1 byte".into() } else { format!("{count} bytes") }
+}
+
+/// The shape of an array in a file, and how many bytes it takes: an error if Clk cannot hold such an array.
+fn checked_shape(file: &File, dims: &[u64], size: usize) -> Outcome<(Vec<usize>, u128)> {
+    let limit = crate::host::array::MAX_EXTENT as u64;
+    if let Some((axis, n)) = dims.iter().enumerate().find(|(_, n)| **n > limit) {
+        return Err(Problem::new(
+            "E0704",
+            format!("`{}` holds an array with {n} elements along axis {axis}", file.name),
+        )
+        .note(format!("an axis has at most {limit} elements")));
+    }
+    let total = dims.iter().try_fold(size as u128, |total, &n| total.checked_mul(u128::from(n)));
+    let total = total.ok_or_else(|| file.damaged("the size of its array is beyond all bounds"))?;
+    Ok((dims.iter().map(|&n| n as usize).collect(), total))
+}
+
+/// The other order of axes: elements that lie in Fortran's order become row-major.
+fn from_fortran(array: Array) -> Outcome<Array> {
+    match ops::transpose(&Value::Array(array.clone()))? {
+        Value::Array(turned) => Ok(turned),
+        _ => Ok(array),
+    }
 }

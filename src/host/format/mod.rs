@@ -1,8 +1,171 @@
-//! stub
-use crate::host::{problem::Outcome, value::Value};
-pub fn display(_v: &Value) -> String {
-    String::new()
+//! Values as text: what `print` shows. Arrays look as NumPy's do.
+
+pub mod column;
+pub mod layout;
+
+use crate::host::array::{Array, Element};
+use crate::host::format::column::Cells;
+use crate::host::format::layout::Layout;
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::{Range, Timing, Value};
+use crate::lang::scalar::format::{self, Align, Spec};
+use crate::lang::scalar::{self, Scalar};
+
+/// What `print(value)` writes.
+pub fn print(value: &Value) -> String {
+    match value {
+        Value::Unit => "()".into(),
+        Value::Scalar(number) => format::plain(*number),
+        Value::Int(n) => n.to_string(),
+        Value::Float(x) => format::plain(scalar::Value::of(*x)),
+        Value::Vector(vector) => list("(", vector.values().map(format::plain), ")"),
+        Value::Str(text) => text.to_string(),
+        Value::Array(array) => print_array(array),
+        Value::Record(record) => {
+            let names = record.layout.fields.iter().map(|field| &field.name);
+            let fields = names.zip(&record.fields).map(|(name, value)| format!("{name}: {}", quoted(value)));
+            list(&format!("{} {{ ", record.layout.name), fields, " }")
+        }
+        Value::Tuple(parts) => list("(", parts.iter().map(quoted), ")"),
+        Value::Range(range) => print_range(range),
+        Value::Table(table) => {
+            let lines: Vec<String> =
+                table.iter().map(|(name, array)| format!("{name}: {}", array.type_name())).collect();
+            lines.join("\n")
+        }
+        Value::Strings(strings) => list("[", strings.iter().map(|text| format!("{text:?}")), "]"),
+        Value::Timing(timing) => print_timing(timing),
+        Value::Kernel(_) => "kernel".into(),
+    }
 }
-pub fn with_spec(_v: &Value, _s: &str) -> Outcome<String> {
-    Ok(String::new())
+
+fn list(open: &str, parts: impl Iterator<Item = String>, close: &str) -> String {
+    format!("{open}{}{close}", parts.collect::<Vec<_>>().join(", "))
+}
+
+/// A part of a larger value: text in quotes.
+fn quoted(value: &Value) -> String {
+    match value {
+        Value::Str(text) => format!("{text:?}"),
+        _ => print(value),
+    }
+}
+
+/// NumPy's way: aligned columns, three elements at each edge of a large one.
+fn print_array(array: &Array) -> String {
+    let layout = Layout::new(array.shape());
+    let shown: Vec<Value> = layout.shown().into_iter().filter_map(|position| array.item(position)).collect();
+    let texts = Cells::new(array.element(), &shown).texts();
+    layout.render(texts)
+}
+
+fn print_range(range: &Range) -> String {
+    let end = |end: Option<i64>| end.map_or(String::new(), |n| n.to_string());
+    let dots = if range.inclusive { "..=" } else { ".." };
+    let step = if range.step == 1 { String::new() } else { format!(" step {}", range.step) };
+    format!("{}{dots}{}{step}", end(range.start), end(range.end))
+}
+
+fn print_timing(timing: &Timing) -> String {
+    let Timing { median, min, max, runs } = timing;
+    match runs {
+        1 => format!("{} (1 run)", seconds(*median)),
+        _ => format!("{} (median of {runs} runs, {} to {})", seconds(*median), seconds(*min), seconds(*max)),
+    }
+}
+
+/// A duration with three digits and a fitting unit.
+pub fn seconds(seconds: f64) -> String {
+    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
+    let fitting = units.into_iter().find(|(unit, _)| seconds >= unit * 0.9995);
+    let (unit, name) = fitting.unwrap_or((1e-9, "ns"));
+    let amount = seconds / unit;
+    let decimals = if amount < 9.995 { 2 } else { usize::from(amount < 99.95) };
+    format!("{amount:.decimals$} {name}")
+}
+
+/// `"{value:spec}"`: the specification applies to every number in an array, vector, tuple or record; text is padded.
+pub fn with_spec(value: &Value, spec: &str) -> Outcome<String> {
+    if spec.is_empty() {
+        return Ok(print(value));
+    }
+    let parsed = Spec::parse(spec).map_err(|reason| bad_spec(spec, &reason))?;
+    let number = |number: scalar::Value| format::with_spec(number, &parsed).map_err(|reason| bad_spec(spec, &reason));
+    match value {
+        Value::Scalar(n) => number(*n),
+        Value::Int(_) => value.clone().settled().as_scalar().map_or(Ok(print(value)), number),
+        Value::Float(x) => number(scalar::Value::of(*x)),
+        Value::Vector(_) | Value::Array(_) => spec_of_elements(value, &number),
+        Value::Tuple(parts) => {
+            let parts = parts.iter().map(|part| with_spec(part, spec)).collect::<Outcome<Vec<String>>>()?;
+            Ok(list("(", parts.into_iter(), ")"))
+        }
+        Value::Str(_) | Value::Unit | Value::Record(_) | Value::Range(_) | Value::Table(_) => {
+            text(value, spec, &parsed)
+        }
+        Value::Strings(_) | Value::Timing(_) | Value::Kernel(_) => text(value, spec, &parsed),
+    }
+}
+
+fn spec_of_elements(value: &Value, number: &impl Fn(scalar::Value) -> Outcome<String>) -> Outcome<String> {
+    match value {
+        Value::Scalar(n) => number(*n),
+        Value::Vector(vector) => {
+            Ok(list("(", vector.values().map(number).collect::<Outcome<Vec<String>>>()?.into_iter(), ")"))
+        }
+        Value::Tuple(fields) => {
+            let fields =
+                fields.iter().map(|field| spec_of_elements(field, number)).collect::<Outcome<Vec<String>>>()?;
+            Ok(list("(", fields.into_iter(), ")"))
+        }
+        Value::Record(record) => {
+            let names = record.layout.fields.iter().map(|field| &field.name);
+            let fields = names
+                .zip(&record.fields)
+                .map(|(name, field)| Ok(format!("{name}: {}", spec_of_elements(field, number)?)));
+            Ok(list("{", fields.collect::<Outcome<Vec<String>>>()?.into_iter(), "}"))
+        }
+        Value::Array(array) => {
+            let layout = Layout::new(array.shape());
+            let shown = layout.shown().into_iter().filter_map(|position| array.item(position));
+            let texts = shown.map(|item| spec_of_elements(&item, number)).collect::<Outcome<Vec<String>>>()?;
+            Ok(layout.render(column::right_aligned(texts)))
+        }
+        other => Ok(print(other)),
+    }
+}
+
+fn text(value: &Value, spec: &str, parsed: &Spec) -> Outcome<String> {
+    let plain = matches!(parsed.style, format::Style::Plain) && !parsed.plus && !parsed.zeros;
+    if !plain {
+        let name = value.type_name();
+        return Err(bad_spec(spec, &format!("is for numbers, and the value is of type {name}")));
+    }
+    let mut text = print(value);
+    if let Some(most) = parsed.precision {
+        text = text.chars().take(most).collect();
+    }
+    Ok(parsed.pad(&text, Align::Left))
+}
+
+fn bad_spec(spec: &str, reason: &str) -> Problem {
+    Problem::new("E0515", format!("the format `{spec}` {reason}"))
+        .note("a format is `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`, as in `{x:>10.3}`")
+}
+
+/// How an element type is shown in words: the line that the REPL puts under an array.
+pub fn describe(array: &Array) -> String {
+    let bytes = array.bytes().len();
+    let size = match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
+    };
+    format!("{}, {size}", array.type_name())
+}
+
+/// Whether numbers of this element type have a decimal point.
+fn is_float(element: &Element) -> bool {
+    element.scalar().is_some_and(Scalar::is_float)
 }

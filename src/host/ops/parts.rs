@@ -126,7 +126,7 @@ pub fn named_field(value: &Value, name: &str) -> Outcome<Value> {
             Err(_) => Err(no_name(value, name, (0..parts.len()).map(|_| ""))),
         },
         Value::Table(table) => match table.get(name) {
-            Some(array) => Ok(Value::Array(array.clone())),
+            Some(array) => Ok(array.item(0).filter(|_| array.rank() == 0).unwrap_or(Value::Array(array.clone()))),
             None => Err(no_name(value, name, table.keys().map(SmolStr::as_str))),
         },
         Value::Timing(timing) => match name {

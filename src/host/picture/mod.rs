@@ -1,11 +1,3 @@
-//! stub
-use crate::host::{
-    array::Array,
-    problem::{Outcome, Problem},
-};
-pub fn image_png(_a: &Array) -> Outcome<Vec<u8>> {
-    Err(Problem::new("E0703", ""))
-}
-pub fn plot_png(_x: &Array, _y: &Array) -> Outcome<Vec<u8>> {
-    Err(Problem::new("E0703", ""))
-}
+//! Arrays as pictures, in files and in the terminal. Pure functions: bytes and text come back.
+
+pub mod image;

@@ -160,8 +160,8 @@ impl<'t> Reader<'t> {
         let bracketed = self.open.last().is_some_and(|o| o.kind != Tok::LBrace);
         let Some(before) = self.out.tokens.last().copied() else { return };
         let forced = brackets::starts_statement(kind) && before.kind.needs_statement_end();
-        let ends = before.kind.can_end_line() && !self.ends_with_unroll() || self.ends_with_decrement();
-        if bracketed || kind.continues_line() || !(ends || forced) {
+        let ends = before.kind.can_end_line() || self.ends_with_decrement();
+        if bracketed || kind.continues_line() || !(ends || forced) || self.ends_with_unroll() {
             return;
         }
         let header = self.header || kind == Tok::LBrace && before.kind == Tok::RParen && self.in_foreign_header();
@@ -179,7 +179,8 @@ impl<'t> Reader<'t> {
         let two = [behind, behind + 1].map(|index| self.out.tokens.get(index));
         let [Some(first), Some(second)] = two else { return false };
         let word = first.text(self.text);
-        let foreign = word.starts_with("__") || matches!(word, "def" | "func" | "function" | "void" | "static" | "inline");
+        let foreign =
+            word.starts_with("__") || matches!(word, "def" | "func" | "function" | "void" | "static" | "inline");
         first.kind == Tok::Name && second.kind == Tok::Name && foreign
     }
 

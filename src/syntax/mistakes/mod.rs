@@ -9,7 +9,7 @@ mod statement;
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::{FileId, Span};
 use crate::lang::scalar::Scalar;
-use crate::syntax::parse::{Label, Mistake, Miss};
+use crate::syntax::parse::{Label, Miss, Mistake};
 use crate::syntax::token::{KEYWORDS, OPERATORS, Tok, Token};
 
 /// The message for a mistake.

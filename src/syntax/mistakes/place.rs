@@ -60,7 +60,8 @@ fn word_operator(here: &Here<'_>) -> Option<Diagnostic> {
     }
     let span = here.span(index);
     let word = here.word(index);
-    let error = Diagnostic::error("E0121", format!("`{word}` is written `{symbol}`")).at(span, "not an operator of Clk");
+    let error =
+        Diagnostic::error("E0121", format!("`{word}` is written `{symbol}`")).at(span, "not an operator of Clk");
     let span = if symbol == "!" { span.to(here.span(index + 1)) } else { span };
     let text = if symbol == "!" { format!("!{}", here.word(index + 1)) } else { symbol.to_owned() };
     Some(sure(error, format!("write `{symbol}`"), span, text))
@@ -76,8 +77,12 @@ fn foreign_mark(here: &Here<'_>) -> Option<Diagnostic> {
         Tok::Question => Diagnostic::error("E0120", "there is no `? :` in Clk")
             .at(span, "not an operator")
             .help("`if` is an expression: `if x > 0 { a } else { b }`; or `select(x > 0, a, b)`, which computes both"),
-        Tok::Tilde => sure(error("`~` is written `!`").at(span, "`!` flips the bits of an integer"), "write `!`", span, "!"),
-        Tok::ColonColon => sure(error("`::` is written `.`").at(span, "names are joined by a dot"), "write `.`", span, "."),
+        Tok::Tilde => {
+            sure(error("`~` is written `!`").at(span, "`!` flips the bits of an integer"), "write `!`", span, "!")
+        }
+        Tok::ColonColon => {
+            sure(error("`::` is written `.`").at(span, "names are joined by a dot"), "write `.`", span, ".")
+        }
         Tok::FatArrow => error("`=>` means nothing in Clk").at(span, "unexpected").help("a result type follows `->`"),
         Tok::Assign if here.before() == Tok::EqEq && here.adjacent(at - 1, at) => {
             let both = here.spans(at - 1, at);
@@ -115,7 +120,11 @@ fn parameter(here: &Here<'_>) -> Option<Diagnostic> {
         if here.kind(name_at) == Tok::Name {
             let name = here.word(name_at);
             let text = if star { format!("{name}: [{ty}; N]") } else { format!("{name}: {ty}") };
-            let note = if star { "there are no pointers; an array has its size in its type" } else { "the type follows the name" };
+            let note = if star {
+                "there are no pointers; an array has its size in its type"
+            } else {
+                "the type follows the name"
+            };
             let error = Diagnostic::error("E0124", "a parameter is written `name: type`")
                 .at(here.spans(at - 1, name_at), "the C order")
                 .note(note);
@@ -138,7 +147,8 @@ fn types(here: &Here<'_>) -> Option<Diagnostic> {
     if here.miss.expected(Tok::Semi) && here.bracket().is_some_and(|open| here.kind(open) == Tok::LBracket) {
         let help = "an array type says how many elements there are: `[f32; N]`, `[f32; 16, 16]`";
         if here.found() == Tok::RBracket {
-            let error = Diagnostic::error("E0127", "an array type needs its size").at(here.span(at), "`; size` is missing");
+            let error =
+                Diagnostic::error("E0127", "an array type needs its size").at(here.span(at), "`; size` is missing");
             return Some(maybe(error.help(help), "add a dimension name", here.behind_before(), "; N"));
         }
         if here.found() == Tok::Comma {
@@ -169,9 +179,9 @@ fn types(here: &Here<'_>) -> Option<Diagnostic> {
             .at(here.behind_before(), "a type should follow")
             .because(here.span(at - 1), "this promises a result")
             .help("name the type (`-> f32`), or remove the `->` if there is no result"),
-        (Tok::Colon, _) => error("the type is missing")
-            .at(here.behind_before(), "a type should follow")
-            .help("types are `f32`, `i32`, `[f32; N]` and the like; after `let` and `var` the `:` can be left off with it"),
+        (Tok::Colon, _) => error("the type is missing").at(here.behind_before(), "a type should follow").help(
+            "types are `f32`, `i32`, `[f32; N]` and the like; after `let` and `var` the `:` can be left off with it",
+        ),
         (_, Tok::Int | Tok::Float) => error("a type is expected here").at(span, "this is a number"),
         (_, kind) if kind.is_keyword() => {
             error("a type is expected here").at(span, format!("`{}` is a keyword", here.word(at)))
@@ -207,9 +217,8 @@ fn body(here: &Here<'_>) -> Option<Diagnostic> {
     let span = here.span(here.miss.at);
     match here.found() {
         Tok::Assign => {
-            let error = Diagnostic::error("E0123", "`=` in a condition")
-                .at(span, "this would assign")
-                .help("`==` compares");
+            let error =
+                Diagnostic::error("E0123", "`=` in a condition").at(span, "this would assign").help("`==` compares");
             Some(sure(error, "write `==`", span, "=="))
         }
         Tok::Colon => {
@@ -263,7 +272,15 @@ fn value(here: &Here<'_>) -> Option<Diagnostic> {
     let text = here.word(before);
     let ended = matches!(
         here.found(),
-        Tok::Newline | Tok::Eof | Tok::Semi | Tok::RBrace | Tok::RParen | Tok::RBracket | Tok::Comma | Tok::Let | Tok::Var
+        Tok::Newline
+            | Tok::Eof
+            | Tok::Semi
+            | Tok::RBrace
+            | Tok::RParen
+            | Tok::RBracket
+            | Tok::Comma
+            | Tok::Let
+            | Tok::Var
     );
     let waits = here.before().continues_line() || matches!(here.before(), Tok::Minus | Tok::Bang);
     let bracket = matches!(here.before(), Tok::RParen | Tok::RBracket | Tok::RBrace | Tok::Comma | Tok::Dot);
@@ -306,7 +323,9 @@ fn end(here: &Here<'_>) -> Option<Diagnostic> {
     let error = |title: &str| Diagnostic::error("E0131", title);
     if here.found() == Tok::Assign {
         return Some(
-            error("an assignment has no value").at(span, "a second `=`").help("assign one variable a statement: `b = c; a = b`"),
+            error("an assignment has no value")
+                .at(span, "a second `=`")
+                .help("assign one variable a statement: `b = c; a = b`"),
         );
     }
     let new = here.found().starts_expression() || here.found().is_keyword();

@@ -49,17 +49,19 @@ fn named(here: &Here<'_>) -> Option<Diagnostic> {
             Some(sure(error, "write `fn`", span, "fn"))
         }
         "elif" | "elseif" | "elsif" | "elsef" => {
-            let error = Diagnostic::error("E0122", format!("`{word}` is written `else if`"))
-                .at(span, "not a keyword of Clk");
+            let error =
+                Diagnostic::error("E0122", format!("`{word}` is written `else if`")).at(span, "not a keyword of Clk");
             Some(sure(error, "write `else if`", span, "else if"))
         }
         "from" | "use" | "using" | "require" | "include" if next == Tok::Name || next == Tok::StrStart => Some(
             Diagnostic::error("E0129", "modules are loaded with `import`")
                 .at(span, format!("`{word}` is not a keyword of Clk"))
-                .help("`import std.nn`, `import std.nn.{relu, softmax}`, or a file: `import \"./shapes.clk\" as shapes`"),
+                .help(
+                    "`import std.nn`, `import std.nn.{relu, softmax}`, or a file: `import \"./shapes.clk\" as shapes`",
+                ),
         ),
-        "switch" | "match" | "case" | "do" | "try" | "class" | "goto" | "throw" | "raise" | "typedef" | "enum" | "trait"
-        | "impl" | "namespace" | "with" | "async" | "lambda" | "del" | "global"
+        "switch" | "match" | "case" | "do" | "try" | "class" | "goto" | "throw" | "raise" | "typedef" | "enum"
+        | "trait" | "impl" | "namespace" | "with" | "async" | "lambda" | "del" | "global"
             if here.miss.at > start =>
         {
             Some(foreign_statement(here, word))
@@ -216,9 +218,10 @@ fn bare_declaration(here: &Here<'_>) -> Diagnostic {
 /// `for (int i = 0; i < n; i++)`
 fn c_for(here: &Here<'_>) -> Diagnostic {
     let open = here.start + 1;
-    let error = Diagnostic::error("E0118", "a `for` goes over a range")
-        .at(here.spans(here.start, open), "the C way")
-        .help("`for i in 0..n { … }` counts from 0 to n - 1; `0..n step 2` in larger steps; anything else is a `while`");
+    let error =
+        Diagnostic::error("E0118", "a `for` goes over a range").at(here.spans(here.start, open), "the C way").help(
+            "`for i in 0..n { … }` counts from 0 to n - 1; `0..n step 2` in larger steps; anything else is a `while`",
+        );
     let fixed = || {
         let close = here.find(open, Tok::RParen).filter(|&c| here.kind(c + 1) == Tok::LBrace)?;
         let at = if here.kind(open + 2) == Tok::Name { open + 2 } else { open + 1 };
@@ -260,7 +263,9 @@ fn binding(here: &Here<'_>) -> Option<Diagnostic> {
             .at(here.span(start + 1), "`mut` is not a keyword of Clk");
         return Some(sure(error, "write `var`", here.spans(start, start + 1), "var"));
     }
-    if c_type(here.word(start + 1)).is_some_and(|ty| !ty.is_empty()) && here.kind(start + 2) == Tok::Name && at == start + 2
+    if c_type(here.word(start + 1)).is_some_and(|ty| !ty.is_empty())
+        && here.kind(start + 2) == Tok::Name
+        && at == start + 2
     {
         let (ty, name) = (c_type(here.word(start + 1)).unwrap_or(""), here.word(start + 2));
         let error = Diagnostic::error("E0116", "a type follows its name")
@@ -293,12 +298,17 @@ fn import(here: &Here<'_>) -> Option<Diagnostic> {
 }
 
 fn foreign_statement(here: &Here<'_>, word: &str) -> Diagnostic {
-    let error = Diagnostic::error("E0138", format!("there is no `{word}` in Clk")).at(here.span(here.start), "unknown statement");
+    let error = Diagnostic::error("E0138", format!("there is no `{word}` in Clk"))
+        .at(here.span(here.start), "unknown statement");
     match word {
         "switch" | "match" | "case" => error.help("use `if … { } else if … { } else { }`; it is an expression, too"),
         "do" => error.help("use `loop { … if done { break } }`"),
-        "try" | "throw" | "raise" => error.help("there are no exceptions; state what must hold with `assert(condition, \"message\")`"),
-        "class" | "impl" | "trait" | "enum" | "typedef" => error.help("data is a `struct`, and what works on it is a `fn`"),
+        "try" | "throw" | "raise" => {
+            error.help("there are no exceptions; state what must hold with `assert(condition, \"message\")`")
+        }
+        "class" | "impl" | "trait" | "enum" | "typedef" => {
+            error.help("data is a `struct`, and what works on it is a `fn`")
+        }
         "lambda" => error.help("name the function with `fn` and pass its name"),
         _ => error,
     }

@@ -42,10 +42,11 @@ pub fn piece(inp: &mut Input<'_, '_>, quiet: bool) -> Parsed<Vec<Item>> {
         let (kind, span) = item;
         items.push(Item { kind, span, doc });
     }
-    if quiet && let Some(Item { kind: ItemKind::Stmt(stmt), .. }) = items.last_mut() {
-        if let StmtKind::Expr { quiet, .. } = &mut stmt.kind {
-            *quiet = true;
-        }
+    if quiet
+        && let Some(Item { kind: ItemKind::Stmt(stmt), .. }) = items.last_mut()
+        && let StmtKind::Expr { quiet, .. } = &mut stmt.kind
+    {
+        *quiet = true;
     }
     Ok(items)
 }

@@ -351,7 +351,8 @@ pub fn recover<'t, 'p>(inp: &mut Input<'t, 'p>, mark: &Mark, from: Checkpoint<'t
     let end = here(inp);
     let state = inp.state();
     // What follows a mistake inside the same statement is mostly its echo.
-    let said = miss.at == usize::MAX || state.errors.len() > mark.errors || state.lexer_reported_in(span.start, span.end);
+    let said =
+        miss.at == usize::MAX || state.errors.len() > mark.errors || state.lexer_reported_in(span.start, span.end);
     if !said && state.errors.len() < 4 * MAX_ERRORS {
         state.errors.push(Mistake::Miss { miss, statement: mark.start..end });
     }

@@ -1,0 +1,169 @@
+//! Bodies: each function and kernel on its own, the statements of the script, tests and benches.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
+use crate::base::diag::Diagnostic;
+use crate::check::cx::{Cx, Home, Needs};
+use crate::check::typed::*;
+use crate::check::{finish, lints, sigs};
+use crate::syntax::ast;
+
+/// A function or kernel whose body waits to be checked.
+#[derive(Clone, Copy)]
+pub enum Job<'f> {
+    Fn(FnId, &'f ast::Fn),
+    Kernel(KernelId, &'f ast::Kernel),
+}
+
+/// What became of a body.
+pub struct Checked {
+    pub body: Body,
+    pub geometry: Option<Geometry>,
+    pub diagnostics: Vec<Diagnostic>,
+    pub needs: Needs,
+    pub used_items: FxHashSet<SmolStr>,
+    pub uses_globals: bool,
+    pub globals: Vec<Global>,
+    pub rates: Vec<(SmolStr, Expr)>,
+}
+
+/// Below this many bodies a second thread costs more than it brings.
+const PARALLEL: usize = 256;
+
+/// Checks all bodies; the results stand in the order of the jobs.
+pub fn check_all(program: &Program, module: ModuleId, jobs: &[Job<'_>]) -> Vec<Checked> {
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(8);
+    if jobs.len() < PARALLEL || workers < 2 {
+        return jobs.iter().map(|j| check_one(program, module, *j)).collect();
+    }
+    let share = jobs.len().div_ceil(workers);
+    let mut out = Vec::with_capacity(jobs.len());
+    std::thread::scope(|scope| {
+        let mut parts = jobs.chunks(share);
+        let own = parts.next().unwrap_or(&[]);
+        let others: Vec<_> = parts
+            .map(|part| {
+                let run = move || part.iter().map(|j| check_one(program, module, *j)).collect::<Vec<_>>();
+                (part, std::thread::Builder::new().stack_size(32 << 20).spawn_scoped(scope, run))
+            })
+            .collect();
+        out.extend(own.iter().map(|j| check_one(program, module, *j)));
+        for (part, handle) in others {
+            match handle.ok().and_then(|h| h.join().ok()) {
+                Some(checked) => out.extend(checked),
+                None => out.extend(part.iter().map(|j| check_one(program, module, *j))),
+            }
+        }
+    });
+    out
+}
+
+fn check_one(program: &Program, module: ModuleId, job: Job<'_>) -> Checked {
+    match job {
+        Job::Fn(id, def) => function(program, module, &program.fns[id], def),
+        Job::Kernel(id, def) => kernel(program, module, &program.kernels[id], def),
+    }
+}
+
+fn declare_params(cx: &mut Cx<'_>, sig: &Signature, params: &[ast::Param]) {
+    for (p, def) in sig.params.iter().zip(params) {
+        cx.declare(&def.name, p.ty.clone(), p.access != Access::In, LocalKind::Param(p.access), None);
+    }
+}
+
+fn function(program: &Program, module: ModuleId, f: &Fn, def: &ast::Fn) -> Checked {
+    let mut cx = Cx::new(program, module, Some(&f.sig), Home::Fn);
+    cx.result = Some(f.result.clone());
+    declare_params(&mut cx, &f.sig, &def.params);
+    let span = def.result.as_ref().map_or(f.name_span, |r| r.span);
+    let root = cx.function_body(&def.body, &f.result, span);
+    done(cx, root, None)
+}
+
+fn kernel(program: &Program, module: ModuleId, k: &Kernel, def: &ast::Kernel) -> Checked {
+    let threads = matches!(def.geometry, ast::Geometry::Threads { .. });
+    let mut cx = Cx::new(program, module, Some(&k.sig), Home::Kernel { threads });
+    declare_params(&mut cx, &k.sig, &def.params);
+    let mut geometry = sigs::geometry(&mut cx, &def.geometry);
+    let (root, _) = cx.block(&def.body, false, None);
+    let lists: Vec<&mut Vec<Expr>> = match &mut geometry {
+        Geometry::Threads { extents, block, .. } => std::iter::once(extents).chain(block).collect(),
+        Geometry::Grid { grid, block, .. } => vec![grid, block],
+    };
+    for list in lists {
+        for e in list.iter_mut() {
+            finish::expr(&mut cx, e);
+        }
+    }
+    done(cx, root, Some(geometry))
+}
+
+/// The statements of a script, in order.
+pub fn script(program: &Program, module: ModuleId, stmts: &[&ast::Stmt]) -> Checked {
+    let mut cx = Cx::new(program, module, None, Home::Script);
+    let mut out = Vec::with_capacity(stmts.len());
+    for s in stmts {
+        cx.stmt(s, &mut out);
+    }
+    let span = stmts.first().zip(stmts.last()).map_or_else(Default::default, |(a, b)| a.span.to(b.span));
+    done(cx, Block { stmts: out, tail: None, span }, None)
+}
+
+/// A test or bench.
+pub fn section(program: &Program, module: ModuleId, def: &ast::Section) -> Checked {
+    let mut cx = Cx::new(program, module, None, Home::Section);
+    let mut rates = Vec::new();
+    for (name, value) in &def.rates {
+        let mut e = cx.expr(value, None);
+        cx.require_kind(&e, crate::check::infer::Kind::Num, "a rate");
+        finish::expr(&mut cx, &mut e);
+        if matches!(name.text.as_str(), "bytes" | "flops" | "items") {
+            rates.push((name.text.clone(), e));
+        } else {
+            cx.unknown_argument(name, "bench", &["bytes", "flops", "items"]);
+        }
+    }
+    let (root, _) = cx.block(&def.body, false, None);
+    let mut checked = done(cx, root, None);
+    checked.rates = rates;
+    checked
+}
+
+fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> Checked {
+    cx.report_early_reads();
+    finish::body(&mut cx, &mut root);
+    if cx.failed() {
+        cx.diagnostics.retain(Diagnostic::is_error);
+    } else {
+        lints::body(&mut cx);
+    }
+    Checked {
+        body: Body { locals: cx.locals, root },
+        geometry,
+        diagnostics: cx.diagnostics,
+        needs: cx.needs,
+        used_items: cx.used_items,
+        uses_globals: cx.uses_globals,
+        globals: cx.globals,
+        rates: vec![],
+    }
+}
+
+/// A section as the program keeps it.
+pub fn as_section(
+    module: ModuleId,
+    def: &ast::Section,
+    span: crate::base::source::Span,
+    checked: &mut Checked,
+) -> Section {
+    Section {
+        title: def.title.clone(),
+        module,
+        span,
+        body: Arc::new(std::mem::take(&mut checked.body)),
+        rates: std::mem::take(&mut checked.rates),
+        uses_globals: checked.uses_globals,
+    }
+}

@@ -1,0 +1,106 @@
+//! Warnings about what a body or a file leaves unused.
+
+use rustc_hash::FxHashSet;
+
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::Span;
+use crate::check::cx::Cx;
+use crate::check::typed::*;
+use crate::syntax::ast::{self, ItemKind};
+
+/// Locals that nobody reads, and `var`s that never change.
+pub fn body(cx: &mut Cx<'_>) {
+    let mut found = Vec::new();
+    for ((_, local), info) in cx.locals.iter().zip(&cx.info) {
+        if local.name.starts_with('_') {
+            continue;
+        }
+        let quiet = format!("_{}", local.name);
+        match local.kind {
+            LocalKind::Var | LocalKind::Loop | LocalKind::Shared if !info.used => {
+                let said = if info.assigned { "is written but never read" } else { "is never used" };
+                let d =
+                    Diagnostic::warning("W0001", format!("`{}` {said}", local.name)).at(local.span, "declared here");
+                found.push(if info.assigned {
+                    d
+                } else {
+                    d.fix(
+                        format!("call it `{quiet}` if that is meant"),
+                        local.span,
+                        quiet,
+                        Applicability::MaybeIncorrect,
+                    )
+                });
+            }
+            LocalKind::Param(_) if !info.used && !info.assigned => {
+                let d = Diagnostic::warning("W0002", format!("the parameter `{}` is never used", local.name))
+                    .at(local.span, "declared here")
+                    .fix(
+                        format!("call it `{quiet}` if that is meant"),
+                        local.span,
+                        quiet,
+                        Applicability::MaybeIncorrect,
+                    );
+                found.push(d);
+            }
+            LocalKind::Var if local.mutable && !info.assigned => {
+                if let Some(word) = info.word {
+                    let d = Diagnostic::warning("W0009", format!("`{}` never changes", local.name))
+                        .at(local.span, "declared with `var`")
+                        .fix("declare it with `let`", word, "let", Applicability::MachineApplicable);
+                    found.push(d);
+                }
+            }
+            _ => {}
+        }
+    }
+    cx.diagnostics.append(&mut found);
+}
+
+/// Imports that nothing in a file uses. A text of imports only (an entry of the REPL) is left alone.
+pub fn imports(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagnostic>) {
+    let only_imports = file.items.iter().all(|i| matches!(i.kind, ItemKind::Import(_) | ItemKind::Error));
+    if only_imports {
+        return;
+    }
+    let mut unused = |name: &str, span: Span| {
+        if !used.contains(name) {
+            let d =
+                Diagnostic::warning("W0003", format!("`{name}` is imported but not used")).at(span, "imported here");
+            found.push(d.help("take it out"));
+        }
+    };
+    for item in &file.items {
+        let ItemKind::Import(import) = &item.kind else { continue };
+        match &import.what {
+            ast::ImportWhat::Module { .. } => {
+                if let Some(name) = crate::check::items::module_alias(import) {
+                    unused(&name, import.span);
+                }
+            }
+            ast::ImportWhat::Names(names) => {
+                for (name, alias) in names {
+                    let local = alias.as_ref().unwrap_or(name);
+                    unused(&local.text, local.span);
+                }
+            }
+        }
+    }
+}
+
+/// Constants of a whole script that nothing in it uses.
+pub fn consts(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagnostic>) {
+    let has_stmts = file.items.iter().any(|i| matches!(i.kind, ItemKind::Stmt(_)));
+    let has_bodies = file.items.iter().any(|i| matches!(i.kind, ItemKind::Kernel(_)));
+    if !(has_stmts && has_bodies) {
+        return;
+    }
+    for item in &file.items {
+        if let ItemKind::Const(c) = &item.kind {
+            if !used.contains(&c.name.text) && !c.name.text.starts_with('_') {
+                let d = Diagnostic::warning("W0004", format!("the constant `{}` is never used", c.name.text));
+                found.push(d.at(c.name.span, "defined here").help("take it out"));
+            }
+        }
+    }
+}

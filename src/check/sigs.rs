@@ -1,0 +1,388 @@
+//! Structs, constants and signatures.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::Span;
+use crate::check::cx::{Cx, Home, Slot};
+use crate::check::infer::Kind;
+use crate::check::typed::*;
+use crate::check::types::Dims;
+use crate::check::{finish, suggest, walk};
+use crate::syntax::ast;
+
+/// The fields of a struct.
+pub fn fields(program: &Program, module: ModuleId, def: &ast::Struct, found: &mut Vec<Diagnostic>) -> Vec<Field> {
+    let mut cx = Cx::new(program, module, None, Home::Signature);
+    let mut fields: Vec<Field> = Vec::with_capacity(def.fields.len());
+    for f in &def.fields {
+        let mut ty = cx.ty(&f.ty, &mut Dims::Free);
+        if !matches!(ty, Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) | Type::Error) {
+            let text = cx.ty_text(&ty);
+            let d = Diagnostic::error("E0316", format!("a field can't be `{text}`"))
+                .at(f.ty.span, "fields are scalars, vectors, structs or tuples");
+            cx.report(d);
+            ty = Type::Error;
+        }
+        if let Some(before) = fields.iter().find(|o| o.name == f.name.text) {
+            let d = Diagnostic::error("E0208", format!("the field `{}` is there twice", f.name.text))
+                .at(f.name.span, "again here")
+                .because(before.span, "first here");
+            cx.report(d);
+        }
+        fields.push(Field { name: f.name.text.clone(), ty, span: f.name.span, doc: f.doc.clone() });
+    }
+    found.append(&mut cx.diagnostics);
+    fields
+}
+
+/// Reports structs that hold themselves.
+pub fn endless_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<Diagnostic>) {
+    fn reaches(program: &Program, ty: &Type, goal: StructId, seen: &mut FxHashSet<StructId>) -> bool {
+        match ty {
+            Type::Struct(id) if *id == goal => true,
+            Type::Struct(id) => {
+                seen.insert(*id)
+                    && program
+                        .structs
+                        .get(*id)
+                        .is_some_and(|s| s.fields.iter().any(|f| reaches(program, &f.ty, goal, seen)))
+            }
+            Type::Tuple(parts) => parts.iter().any(|p| reaches(program, p, goal, seen)),
+            _ => false,
+        }
+    }
+    for &id in ids {
+        let fields = program.structs[id].fields.clone();
+        for (i, f) in fields.iter().enumerate() {
+            if reaches(program, &f.ty, id, &mut FxHashSet::default()) {
+                let d =
+                    Diagnostic::error("E0327", format!("`{}` would hold itself without end", program.structs[id].name))
+                        .at(f.span, "this field holds the struct again")
+                        .help("keep an index into an array instead");
+                found.push(d);
+                program.structs[id].fields[i].ty = Type::Error;
+            }
+        }
+    }
+}
+
+/// The constants of a file, each after those it names. `late` ones wait for the signatures of functions they call.
+pub struct Constants<'f> {
+    pub defs: FxHashMap<ConstId, &'f ast::Const>,
+    state: FxHashMap<ConstId, State>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Busy,
+    Done,
+}
+
+impl<'f> Constants<'f> {
+    pub fn new(defs: FxHashMap<ConstId, &'f ast::Const>) -> Self {
+        Constants { defs, state: FxHashMap::default() }
+    }
+
+    /// Checks those that call no function of Clk (`late` false), or all that are left.
+    pub fn check(&mut self, program: &mut Program, module: ModuleId, late: bool, found: &mut Vec<Diagnostic>) {
+        let mut ids: Vec<ConstId> = self.defs.keys().copied().collect();
+        ids.sort();
+        for id in ids {
+            if late || !self.calls_functions(program, module, id, 0) {
+                self.one(program, module, id, found, 0);
+            }
+        }
+    }
+
+    fn calls_functions(&self, program: &Program, module: ModuleId, id: ConstId, depth: u32) -> bool {
+        let Some(def) = self.defs.get(&id) else { return false };
+        let mut calls = false;
+        walk::names(&def.value, &mut |name, _| match program.modules[module].names.get(&name.text) {
+            Some(Binding::Fn(_) | Binding::Module(_)) => calls = true,
+            Some(Binding::Const(other)) if depth < 50 && *other != id => {
+                calls |= self.calls_functions(program, module, *other, depth + 1);
+            }
+            _ => {}
+        });
+        calls
+    }
+
+    fn one(&mut self, program: &mut Program, module: ModuleId, id: ConstId, found: &mut Vec<Diagnostic>, depth: u32) {
+        if self.state.contains_key(&id) {
+            return;
+        }
+        let Some(def) = self.defs.get(&id).copied() else { return };
+        self.state.insert(id, State::Busy);
+        let mut needs = Vec::new();
+        walk::names(&def.value, &mut |name, _| {
+            if let Some(Binding::Const(other)) = program.modules[module].names.get(&name.text) {
+                needs.push((*other, name.span));
+            }
+        });
+        for (other, span) in needs {
+            if self.state.get(&other) == Some(&State::Busy) || depth > 200 {
+                let d = Diagnostic::error("E0327", format!("the value of `{}` depends on itself", def.name.text))
+                    .at(span, "the circle closes here")
+                    .because(def.name.span, "this constant");
+                found.push(d);
+                self.state.insert(id, State::Done);
+                return;
+            }
+            self.one(program, module, other, found, depth + 1);
+        }
+        let (ty, value) = constant(program, module, def, found);
+        program.consts[id].ty = ty;
+        program.consts[id].value = Arc::new(value);
+        self.state.insert(id, State::Done);
+    }
+}
+
+fn constant(program: &Program, module: ModuleId, def: &ast::Const, found: &mut Vec<Diagnostic>) -> (Type, Expr) {
+    let mut cx = Cx::new(program, module, None, Home::Const);
+    let wanted = def.ty.as_ref().map(|t| cx.ty(t, &mut Dims::Free));
+    let mut value = match &wanted {
+        Some(ty) => cx.expr_as(&def.value, ty),
+        None => cx.expr(&def.value, None),
+    };
+    finish::expr(&mut cx, &mut value);
+    let ty = wanted.unwrap_or_else(|| value.ty.clone());
+    if matches!(ty, Type::Array(_) | Type::Unit | Type::Range | Type::Str) {
+        let text = cx.ty_text(&ty);
+        let d = Diagnostic::error("E0316", format!("a constant can't be `{text}`"))
+            .at(def.value.span, "constants are scalars, vectors, structs or tuples");
+        cx.report(d);
+    }
+    found.append(&mut cx.diagnostics);
+    (ty, value)
+}
+
+/// What a signature is read from.
+pub struct Source<'f> {
+    pub generics: &'f [ast::Generic],
+    pub params: &'f [ast::Param],
+    pub result: Option<&'f ast::Type>,
+    pub kernel: bool,
+}
+
+/// The signature and the result type.
+pub fn signature(
+    program: &Program,
+    module: ModuleId,
+    src: &Source<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> (Signature, Type) {
+    let generics = generics(program, module, src.generics, found);
+    let partial = Signature { generics, ..Signature::default() };
+    let mut cx = Cx::new(program, module, Some(&partial), Home::Signature);
+    let (mut dims, mut exprs) = (Vec::new(), Vec::new());
+    name_dims(&mut cx, src, &mut dims);
+    let mut params: Vec<Param> = Vec::with_capacity(src.params.len());
+    for p in src.params {
+        let ty = cx.ty(&p.ty, &mut Dims::Signature { dims: &mut dims, exprs: &mut exprs });
+        let ty = param_type(&mut cx, p, ty, src.kernel);
+        duplicate(&mut cx, &params, p);
+        params.push(Param { name: p.name.text.clone(), access: p.access, ty, span: p.span });
+    }
+    let result = match src.result {
+        Some(t) => cx.ty(t, &mut Dims::Signature { dims: &mut dims, exprs: &mut exprs }),
+        None => Type::Unit,
+    };
+    found.append(&mut cx.diagnostics);
+    (Signature { dims, dim_exprs: exprs, params, ..partial }, result)
+}
+
+/// Dimensions that are bare names are known to the expressions of the others, wherever they stand.
+fn name_dims(cx: &mut Cx<'_>, src: &Source<'_>, dims: &mut Vec<DimName>) {
+    let types = src.params.iter().map(|p| &p.ty).chain(src.result);
+    for ty in types {
+        walk::dims(ty, &mut |e| {
+            let ast::ExprKind::Name(name) = &e.kind else { return };
+            let is_const = matches!(cx.module.names.get(&name.text), Some(Binding::Const(_) | Binding::Error));
+            if name.text != "_" && !is_const && !cx.names.contains_key(&name.text) {
+                dims.push(DimName { name: name.text.clone(), span: name.span });
+                cx.bind(name.text.clone(), Slot::Dim(dims.len() as u32 - 1));
+            }
+        });
+    }
+}
+
+fn param_type(cx: &mut Cx<'_>, p: &ast::Param, ty: Type, kernel: bool) -> Type {
+    if p.access != Access::In && !matches!(ty, Type::Array(_) | Type::Error) {
+        let word = if p.access == Access::Out { "out" } else { "inout" };
+        let d = Diagnostic::error("E0316", format!("only an array can be `{word}`"))
+            .at(p.span, format!("this is `{}`", cx.ty_text(&ty)))
+            .help("for a single result write an array of one element: `out total: [f32; 1]`");
+        cx.report(d);
+    }
+    let fits = match &ty {
+        Type::Scalar(_)
+        | Type::Vector(..)
+        | Type::Param(_)
+        | Type::Array(_)
+        | Type::Struct(_)
+        | Type::Tuple(_)
+        | Type::Error => true,
+        Type::Str => !kernel,
+        _ => false,
+    };
+    if !fits {
+        let text = cx.ty_text(&ty);
+        let mut d = Diagnostic::error("E0316", format!("a parameter can't be `{text}`"))
+            .at(p.ty.span, "not a plain value or an array");
+        if matches!(ty, Type::Fn(_)) {
+            d = d.help(format!("a function is a compile-time parameter: `<{}: {text}>`", p.name.text));
+        }
+        cx.report(d);
+        return Type::Error;
+    }
+    ty
+}
+
+fn duplicate(cx: &mut Cx<'_>, params: &[Param], p: &ast::Param) {
+    let twice = params.iter().find(|o| o.name == p.name.text && o.name != "_").map(|o| o.span);
+    let shadows = cx.names.contains_key(&p.name.text);
+    if let Some(before) = twice {
+        let d = Diagnostic::error("E0208", format!("the parameter `{}` is there twice", p.name.text))
+            .at(p.name.span, "again here")
+            .because(before, "first here");
+        cx.report(d);
+    } else if shadows {
+        let d = Diagnostic::error(
+            "E0208",
+            format!("`{}` already names a dimension or a compile-time parameter", p.name.text),
+        )
+        .at(p.name.span, "the same name again");
+        cx.report(d);
+    }
+}
+
+fn generics(program: &Program, module: ModuleId, list: &[ast::Generic], found: &mut Vec<Diagnostic>) -> Vec<Generic> {
+    let mut out: Vec<Generic> = Vec::with_capacity(list.len());
+    for g in list {
+        let so_far = Signature { generics: out.clone(), ..Signature::default() };
+        let mut cx = Cx::new(program, module, Some(&so_far), Home::Signature);
+        let kind = generic_kind(&mut cx, g);
+        if let Some(before) = out.iter().find(|o| o.name == g.name.text) {
+            let d = Diagnostic::error("E0208", format!("`{}` is there twice", g.name.text))
+                .at(g.name.span, "again here")
+                .because(before.span, "first here");
+            cx.report(d);
+        }
+        found.append(&mut cx.diagnostics);
+        drop(cx);
+        out.push(Generic { name: g.name.text.clone(), kind, span: g.span });
+    }
+    out
+}
+
+fn generic_kind(cx: &mut Cx<'_>, g: &ast::Generic) -> GenericKind {
+    match &g.kind {
+        ast::GenericKind::Type { bound } => GenericKind::Type { bound: bound_named(cx, bound.as_ref()) },
+        ast::GenericKind::Const { ty, default } => {
+            let ty = cx.ty(ty, &mut Dims::Free);
+            if !matches!(ty, Type::Scalar(_) | Type::Param(_) | Type::Error) {
+                let text = cx.ty_text(&ty);
+                let d = Diagnostic::error("E0316", format!("a compile-time constant can't be `{text}`"))
+                    .at(g.span, "a scalar type is expected");
+                cx.report(d);
+            }
+            let default = default.as_ref().map(|e| {
+                let mut e = cx.expr_as(e, &ty);
+                finish::expr(cx, &mut e);
+                Arc::new(e)
+            });
+            GenericKind::Const { ty, default }
+        }
+        ast::GenericKind::Fn { ty, default } => {
+            let ty = match cx.ty(ty, &mut Dims::Free) {
+                Type::Fn(f) => f,
+                _ => cx.fn_type(vec![], Type::Error),
+            };
+            let default = default.as_ref().and_then(|e| cx.fn_argument(e, &Type::Fn(ty.clone())));
+            GenericKind::Fn { ty, default }
+        }
+    }
+}
+
+fn bound_named(cx: &mut Cx<'_>, bound: Option<&ast::Name>) -> Bound {
+    let Some(name) = bound else { return Bound::Any };
+    match name.text.as_str() {
+        "Any" => Bound::Any,
+        "Num" => Bound::Num,
+        "Int" => Bound::Int,
+        "Float" => Bound::Float,
+        word => {
+            let mut d = Diagnostic::error("E0204", format!("there is no bound `{word}`"))
+                .at(name.span, "a bound is `Any`, `Num`, `Int` or `Float`");
+            let near = match word {
+                "Number" | "Numeric" => Some("Num"),
+                "Integer" => Some("Int"),
+                "Real" | "Floating" => Some("Float"),
+                _ => suggest::nearest(word, ["Any", "Num", "Int", "Float"].into_iter()),
+            };
+            if let Some(near) = near {
+                d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
+            }
+            cx.report(d);
+            Bound::Any
+        }
+    }
+}
+
+/// Checks `threads(…)` or `grid(…) block(…)` inside the kernel's own scope.
+pub fn geometry(cx: &mut Cx<'_>, g: &ast::Geometry) -> Geometry {
+    match g {
+        ast::Geometry::Threads { indices, block, span } => {
+            too_many(cx, indices.len(), "indices", *span);
+            let extents: Vec<Expr> = indices.iter().map(|(_, e)| extent(cx, e)).collect();
+            let block = block.as_ref().map(|b| self_block(cx, b, *span));
+            let indices = indices
+                .iter()
+                .map(|(name, _)| cx.declare(name, crate::check::expr::I32, false, LocalKind::ThreadIndex, None));
+            Geometry::Threads { indices: indices.collect(), extents, block, span: *span }
+        }
+        ast::Geometry::Grid { grid, block, span } => {
+            too_many(cx, grid.len(), "extents of the grid", *span);
+            let grid = grid.iter().map(|e| extent(cx, e)).collect();
+            let block = self_block(cx, block, *span);
+            Geometry::Grid { grid, block, span: *span }
+        }
+        ast::Geometry::Missing(span) => Geometry::Grid { grid: vec![], block: vec![], span: *span },
+    }
+}
+
+fn self_block(cx: &mut Cx<'_>, block: &[ast::Expr], span: Span) -> Vec<Expr> {
+    too_many(cx, block.len(), "extents of the block", span);
+    let block: Vec<Expr> = block.iter().map(|e| extent(cx, e)).collect();
+    let threads = block.iter().try_fold(1i64, |n, e| n.checked_mul(crate::check::eval::int(cx, e)?));
+    if let Some(n) = threads.filter(|n| *n > 1024 || *n < 1) {
+        let d = Diagnostic::error("E0408", format!("a block can't have {n} threads"))
+            .at(block.first().map_or(span, |b| b.span), "a block has 1 to 1024 threads in all");
+        cx.report(d);
+    }
+    block
+}
+
+fn too_many(cx: &mut Cx<'_>, n: usize, what: &str, span: Span) {
+    if n > 3 || n == 0 {
+        let d =
+            Diagnostic::error("E0408", format!("{n} {what} can't be launched")).at(span, "one to three are possible");
+        cx.report(d);
+    }
+}
+
+fn extent(cx: &mut Cx<'_>, e: &ast::Expr) -> Expr {
+    let i32 = crate::check::expr::I32;
+    let before = cx.diagnostics.len();
+    let e = cx.expr(e, Some(&i32));
+    if cx.diagnostics.len() == before
+        && cx.uniform(&e, "the geometry", "E0408")
+        && cx.require_kind(&e, Kind::Int, "an extent")
+    {
+        cx.coerce(&e, &i32, None);
+    }
+    e
+}

@@ -1,0 +1,318 @@
+//! .npy: one array of NumPy's. Reads every version, both byte orders, both orders of axes, and structured types.
+
+use std::sync::Arc;
+
+use crate::host::array::{Array, Element, RecordLayout};
+use crate::host::files::python::{Literal, dictionary};
+use crate::host::files::{File, bytes_text, checked_shape, from_fortran};
+use crate::host::problem::{Outcome, Problem};
+use crate::lang::scalar::Scalar;
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+/// NumPy itself refuses longer headers.
+const LONGEST_HEADER: usize = 65_536;
+
+/// One scalar or vector of a file's element: where it lies in the file's and in the array's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Piece {
+    from: usize,
+    scalar: Scalar,
+    lanes: usize,
+    swapped: bool,
+}
+
+/// The element type of a file: its pieces in order, and what they are together.
+#[derive(Clone, Debug)]
+struct FileElement {
+    element: Element,
+    pieces: Vec<Piece>,
+    size: usize,
+}
+
+/// The array of a file.
+pub fn decode(file: &File) -> Outcome<Array> {
+    let (header, data) = split(file)?;
+    let entries = dictionary(header).ok_or_else(|| file.damaged("its header is not a Python dictionary"))?;
+    let entry = |name: &str| {
+        let found = entries.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+        found.ok_or_else(|| file.damaged(format!("its header does not give `{name}`")))
+    };
+    let element = file_element(file, entry("descr")?)?;
+    let Literal::Bool(fortran) = entry("fortran_order")? else {
+        return Err(file.damaged("`fortran_order` in its header is neither True nor False"));
+    };
+    let mut dims =
+        extents(entry("shape")?).ok_or_else(|| file.damaged("`shape` in its header is not a tuple of extents"))?;
+    let (_, need) = checked_shape(file, &dims, element.size)?;
+    let have = data.len() as u128;
+    if need != have {
+        let (need, have) = (bytes_text(need), bytes_text(have));
+        return Err(file.damaged(format!("its header promises {need} of data, and {have} follow")));
+    }
+    if *fortran {
+        dims.reverse();
+    }
+    let (shape, _) = checked_shape(file, &dims, element.size)?;
+    let array = fill(&element, &shape, data)?;
+    if *fortran { from_fortran(array) } else { Ok(array) }
+}
+
+/// The header's text and the data behind it.
+fn split<'a>(file: &File<'a>) -> Outcome<(&'a str, &'a [u8])> {
+    let cut_off = || file.damaged(format!("it ends inside its header, after {}", bytes_text(file.bytes.len() as u128)));
+    let rest = file.bytes.strip_prefix(MAGIC).ok_or_else(|| file.damaged("it does not begin as a .npy file does"))?;
+    let (&[major, _], rest) = rest.split_first_chunk::<2>().ok_or_else(cut_off)?;
+    let (len, rest) = match major {
+        1 => rest.split_first_chunk::<2>().map(|(len, rest)| (usize::from(u16::from_le_bytes(*len)), rest)),
+        2 | 3 => rest.split_first_chunk::<4>().map(|(len, rest)| (u32::from_le_bytes(*len) as usize, rest)),
+        _ => return Err(file.unsupported(format!("is of version {major} of the .npy format; Clk knows 1 to 3"))),
+    }
+    .ok_or_else(cut_off)?;
+    if len > LONGEST_HEADER {
+        return Err(file.damaged(format!("it claims a header of {len} bytes")));
+    }
+    let (header, data) = rest.split_at_checked(len).ok_or_else(cut_off)?;
+    let header = std::str::from_utf8(header).map_err(|_| file.damaged("its header is not text"))?;
+    Ok((header, data))
+}
+
+fn extents(literal: &Literal) -> Option<Vec<u64>> {
+    let Literal::List(dims) = literal else { return None };
+    dims.iter().map(|dim| if let Literal::Int(n) = dim { Some(*n) } else { None }).collect()
+}
+
+fn file_element(file: &File, descr: &Literal) -> Outcome<FileElement> {
+    match descr {
+        Literal::Text(code) => scalar_element(file, code),
+        Literal::List(fields) => record_element(file, fields),
+        Literal::Int(_) | Literal::Bool(_) => Err(file.damaged("`descr` in its header is not a type")),
+    }
+}
+
+/// `<f4` and the like.
+fn scalar_element(file: &File, code: &str) -> Outcome<FileElement> {
+    let (swapped, kind) = match code.strip_prefix(['<', '|', '=']) {
+        Some(kind) => (false, kind),
+        None => (code.starts_with('>'), code.strip_prefix('>').unwrap_or(code)),
+    };
+    use Scalar::*;
+    let scalar = match kind {
+        "b1" => Bool,
+        "i1" => I8,
+        "i2" => I16,
+        "i4" => I32,
+        "i8" => I64,
+        "u1" => U8,
+        "u2" => U16,
+        "u4" => U32,
+        "u8" => U64,
+        "f2" => F16,
+        "f4" => F32,
+        "f8" => F64,
+        _ => return Err(foreign_type(file, code, kind)),
+    };
+    let piece = Piece { from: 0, scalar, lanes: 1, swapped: swapped && scalar.size() > 1 };
+    Ok(FileElement { element: Element::Scalar(scalar), pieces: vec![piece], size: scalar.size() })
+}
+
+fn foreign_type(file: &File, code: &str, kind: &str) -> Problem {
+    let what = match kind.chars().next() {
+        Some('O') => "Python objects (pickled), which Clk does not run",
+        Some('c') => "complex numbers, which Clk has no type for",
+        Some('U' | 'S' | 'a') => "text, and arrays hold numbers",
+        Some('M' | 'm') => "dates or durations, which Clk has no type for",
+        Some('f') => "floats of a size that Clk has no type for",
+        Some('V') => "raw bytes without a type",
+        _ => return file.damaged(format!("its header names a type `{code}` that NumPy does not have")),
+    };
+    let problem = file.unsupported(format!("holds {what}")).note(format!("NumPy's code for the type is `{code}`"));
+    match (kind.chars().next(), kind) {
+        (Some('c'), _) => problem.help("save the parts: `np.save(\"re.npy\", x.real)`, `np.save(\"im.npy\", x.imag)`"),
+        (Some('f'), _) => problem.help("save it as double: `np.save(\"x.npy\", x.astype(np.float64))`"),
+        (_, "V2") => problem.help("if it is bfloat16, save it as .safetensors, which says so"),
+        (Some('M' | 'm'), _) => problem.help("save the counts: `np.save(\"x.npy\", x.astype(np.int64))`"),
+        _ => problem,
+    }
+}
+
+/// `[('pos', '<f4', (3,)), ('mass', '<f4')]`: fields without padding; unnamed raw bytes are padding.
+fn record_element(file: &File, fields: &[Literal]) -> Outcome<FileElement> {
+    let wrong = || file.damaged("its header describes a structured type with a field that is none");
+    let mut size = 0;
+    let mut pieces = Vec::new();
+    let mut named = Vec::new();
+    for field in fields {
+        let Literal::List(parts) = field else { return Err(wrong()) };
+        let (name, descr, dims) = match parts.as_slice() {
+            [name, descr] => (name, descr, vec![]),
+            [name, descr, dims] => (name, descr, extents(dims).ok_or_else(wrong)?),
+            _ => return Err(wrong()),
+        };
+        let name = match name {
+            Literal::Text(name) => name,
+            // With a title.
+            Literal::List(both) => match both.as_slice() {
+                [_, Literal::Text(name)] => name,
+                _ => return Err(wrong()),
+            },
+            _ => return Err(wrong()),
+        };
+        if let (true, Some(padding)) = (name.is_empty(), padding(descr)) {
+            size += padding;
+            continue;
+        }
+        let field = repeated(file, name, file_element(file, descr)?, &dims)?;
+        pieces.extend(field.pieces.iter().map(|piece| Piece { from: piece.from + size, ..*piece }));
+        size += field.size;
+        named.push((name.as_str().into(), field.element));
+    }
+    let layout = Arc::new(RecordLayout::new("record", named));
+    Ok(FileElement { element: Element::Record(layout), pieces, size })
+}
+
+/// The bytes of `|V12`.
+fn padding(descr: &Literal) -> Option<usize> {
+    match descr {
+        Literal::Text(code) => code.strip_prefix("|V")?.parse().ok().filter(|n| *n <= LONGEST_HEADER),
+        _ => None,
+    }
+}
+
+/// A field of two to four scalars is a vector.
+fn repeated(file: &File, name: &str, field: FileElement, dims: &[u64]) -> Outcome<FileElement> {
+    match (dims, &field.element, field.pieces.first()) {
+        ([], _, _) | ([1], _, _) => Ok(field),
+        (&[lanes @ 2..=4], Element::Scalar(scalar), Some(piece)) => {
+            let piece = Piece { lanes: lanes as usize, ..*piece };
+            Ok(FileElement {
+                element: Element::Vector(*scalar, lanes as u8),
+                pieces: vec![piece],
+                size: field.size * lanes as usize,
+            })
+        }
+        _ => Err(file
+            .unsupported(format!("holds structs whose field `{name}` is an array"))
+            .note("a field of a struct is a scalar, a vector of two to four, or a struct")),
+    }
+}
+
+/// The array of these bytes, which are as many as it takes.
+fn fill(from: &FileElement, shape: &[usize], data: &[u8]) -> Outcome<Array> {
+    let layout = from.element.layout();
+    let mut array = Array::zeros(from.element.clone(), shape)?;
+    let bytes = array.bytes_mut()?;
+    let is_plain = matches!(from.pieces.as_slice(), [piece] if !piece.swapped && piece.scalar != Scalar::Bool);
+    if is_plain && bytes.len() == data.len() {
+        bytes.copy_from_slice(data);
+        return Ok(array);
+    }
+    let elements = bytes.chunks_exact_mut(layout.size.max(1)).zip(data.chunks_exact(from.size.max(1)));
+    for (to, source) in elements {
+        for (leaf, piece) in layout.leaves.iter().zip(&from.pieces) {
+            let len = piece.scalar.size() * piece.lanes;
+            if let (Some(to), Some(source)) =
+                (to.get_mut(leaf.offset..leaf.offset + len), source.get(piece.from..piece.from + len))
+            {
+                copy(to, source, *piece);
+            }
+        }
+    }
+    Ok(array)
+}
+
+/// Copies the scalars of a piece. Any byte but 0 is true.
+fn copy(to: &mut [u8], from: &[u8], piece: Piece) {
+    to.copy_from_slice(from);
+    if piece.swapped {
+        to.chunks_exact_mut(piece.scalar.size()).for_each(<[u8]>::reverse);
+    }
+    if piece.scalar == Scalar::Bool {
+        to.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+    }
+}
+
+/// The file of an array. Vectors become one more axis; structs become a structured type.
+pub fn encode(array: &Array) -> Outcome<Vec<u8>> {
+    let mut shape = array.shape().to_vec();
+    let descr = match array.element() {
+        Element::Vector(scalar, lanes) => {
+            shape.push(usize::from(*lanes));
+            code(*scalar).map(|code| format!("'{code}'"))
+        }
+        element => descr(element),
+    };
+    let descr = descr.ok_or_else(|| {
+        Problem::new("E0706", "a .npy file cannot hold bf16").help("save it as .safetensors, or convert it: `f32(x)`")
+    })?;
+    let extents = match shape.as_slice() {
+        [n] => format!("{n},"),
+        _ => shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
+    };
+    let mut header = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': ({extents}), }}");
+    let long = header.len() + 64 > usize::from(u16::MAX);
+    let before = MAGIC.len() + if long { 6 } else { 4 };
+    let padded = (before + header.len() + 1).next_multiple_of(64) - before;
+    header.push_str(&" ".repeat(padded - header.len() - 1));
+    header.push('\n');
+    let mut bytes = Vec::with_capacity(before + padded + array.bytes().len());
+    bytes.extend_from_slice(MAGIC);
+    match long || !header.is_ascii() {
+        false => {
+            bytes.extend_from_slice(&[1, 0]);
+            bytes.extend_from_slice(&(padded as u16).to_le_bytes());
+        }
+        true => {
+            bytes.extend_from_slice(&[3, 0]);
+            bytes.extend_from_slice(&(padded as u32).to_le_bytes());
+        }
+    }
+    bytes.extend_from_slice(header.as_bytes());
+    append_data(array, &mut bytes);
+    Ok(bytes)
+}
+
+/// The elements without padding.
+fn append_data(array: &Array, bytes: &mut Vec<u8>) {
+    let layout = array.element().layout();
+    let packed: usize = layout.leaves.iter().map(|leaf| leaf.ty.size()).sum();
+    if packed == layout.size {
+        bytes.extend_from_slice(array.bytes());
+        return;
+    }
+    for element in array.bytes().chunks_exact(layout.size.max(1)) {
+        for leaf in &layout.leaves {
+            bytes.extend_from_slice(element.get(leaf.offset..leaf.offset + leaf.ty.size()).unwrap_or(&[]));
+        }
+    }
+}
+
+fn code(scalar: Scalar) -> Option<&'static str> {
+    use Scalar::*;
+    Some(match scalar {
+        Bool => "|b1",
+        I8 => "|i1",
+        I16 => "<i2",
+        I32 => "<i4",
+        I64 => "<i8",
+        U8 => "|u1",
+        U16 => "<u2",
+        U32 => "<u4",
+        U64 => "<u8",
+        F16 => "<f2",
+        Bf16 => return None,
+        F32 => "<f4",
+        F64 => "<f8",
+    })
+}
+
+fn descr(element: &Element) -> Option<String> {
+    match element {
+        Element::Scalar(scalar) => Some(format!("'{}'", code(*scalar)?)),
+        Element::Vector(scalar, lanes) => Some(format!("'{}', ({lanes},)", code(*scalar)?)),
+        Element::Record(record) => {
+            let field = |f: &crate::host::array::FieldLayout| Some(format!("('{}', {})", f.name, descr(&f.element)?));
+            let fields: Option<Vec<String>> = record.fields.iter().map(field).collect();
+            Some(format!("[{}]", fields?.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! .npz: named arrays in a zip archive, one .npy file each.
+
+use indexmap::IndexMap;
+use smol_str::SmolStr;
+
+use crate::host::array::Array;
+use crate::host::files::{File, npy, table, zip};
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+
+/// Zip's limit, less the ending.
+const LONGEST_NAME: usize = 65_000;
+
+/// The arrays of an archive; entries that are no .npy files are left out, as NumPy does.
+pub fn decode(file: &File) -> Outcome<Value> {
+    let mut arrays = IndexMap::new();
+    let entries = zip::entries(file)?;
+    for entry in &entries {
+        let Some(name) = entry.name.strip_suffix(".npy") else { continue };
+        let content = entry.read(file)?;
+        let inner = format!("{}` (`{}` in it)", file.name, entry.name);
+        let array = npy::decode(&File { name: inner.trim_end_matches('`'), bytes: &content })?;
+        if arrays.insert(SmolStr::new(name), array).is_some() {
+            return Err(file.damaged(format!("it holds two arrays called `{name}`")));
+        }
+    }
+    match (arrays.is_empty(), entries.first()) {
+        (true, Some(entry)) => Err(file.unsupported(format!("holds no arrays; its first entry is `{}`", entry.name))),
+        _ => Ok(table(arrays)),
+    }
+}
+
+pub fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
+    let mut archive = zip::Writer::default();
+    for (name, array) in arrays {
+        if name.len() > LONGEST_NAME {
+            let title = format!("the name of an array has {} letters, too many for a .npz file", name.len());
+            return Err(Problem::new("E0706", title));
+        }
+        archive.add(&format!("{name}.npy"), &npy::encode(array)?);
+    }
+    Ok(archive.finish())
+}

@@ -1,0 +1,107 @@
+//! .safetensors: named arrays with a JSON header; the one format here that has bf16.
+
+use ::safetensors::tensor::TensorView;
+use ::safetensors::{Dtype, SafeTensorError, SafeTensors};
+use indexmap::IndexMap;
+use smol_str::SmolStr;
+
+use crate::host::array::Array;
+use crate::host::files::{File, bytes_text, checked_shape, scalars_only, table};
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+use crate::lang::scalar::Scalar;
+
+/// The tensors of a file, in the order in which they lie.
+pub fn decode(file: &File) -> Outcome<Value> {
+    let tensors = SafeTensors::deserialize(file.bytes).map_err(|error| damaged(file, error))?;
+    let mut views = tensors.tensors();
+    // Empty ones share their place, so the name decides between them.
+    views.sort_by(|(a, x), (b, y)| (x.data().as_ptr(), a).cmp(&(y.data().as_ptr(), b)));
+    let mut arrays = IndexMap::new();
+    for (name, view) in views {
+        let scalar = scalar(view.dtype()).ok_or_else(|| {
+            file.unsupported(format!("holds a tensor `{name}` of type {:?}, which Clk has no type for", view.dtype()))
+        })?;
+        let dims: Vec<u64> = view.shape().iter().map(|&n| n as u64).collect();
+        let (shape, _) = checked_shape(file, &dims, scalar.size())?;
+        let mut array = Array::from_bytes(scalar, &shape, view.data())?;
+        if scalar == Scalar::Bool {
+            array.bytes_mut()?.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        }
+        arrays.insert(SmolStr::new(name), array);
+    }
+    Ok(table(arrays))
+}
+
+/// What is wrong, with the numbers that show it.
+fn damaged(file: &File, error: SafeTensorError) -> Problem {
+    let length = bytes_text(file.bytes.len() as u128);
+    let promised = file.bytes.first_chunk::<8>().map_or(0, |len| u64::from_le_bytes(*len));
+    match error {
+        SafeTensorError::HeaderTooSmall => file.damaged(format!("it is only {length} long")),
+        SafeTensorError::HeaderTooLarge | SafeTensorError::InvalidHeaderLength => {
+            file.damaged(format!("it promises a header of {promised} bytes, and the file has {length}"))
+        }
+        SafeTensorError::InvalidHeader(_) => file.damaged("its header is not text"),
+        SafeTensorError::InvalidHeaderDeserialization(error) => {
+            file.damaged(format!("its header is not what it should be ({error})"))
+        }
+        SafeTensorError::MetadataIncompleteBuffer => {
+            file.damaged(format!("the tensors that its header lists do not fill the file of {length} exactly"))
+        }
+        SafeTensorError::InvalidOffset(name) => {
+            file.damaged(format!("its tensor `{name}` overlaps another or leaves a gap"))
+        }
+        SafeTensorError::TensorInvalidInfo => file.damaged("the size of a tensor does not match its type and shape"),
+        SafeTensorError::ValidationOverflow => file.damaged("the size of a tensor is beyond all bounds"),
+        other => file.damaged(other),
+    }
+}
+
+fn scalar(dtype: Dtype) -> Option<Scalar> {
+    Some(match dtype {
+        Dtype::BOOL => Scalar::Bool,
+        Dtype::I8 => Scalar::I8,
+        Dtype::I16 => Scalar::I16,
+        Dtype::I32 => Scalar::I32,
+        Dtype::I64 => Scalar::I64,
+        Dtype::U8 => Scalar::U8,
+        Dtype::U16 => Scalar::U16,
+        Dtype::U32 => Scalar::U32,
+        Dtype::U64 => Scalar::U64,
+        Dtype::F16 => Scalar::F16,
+        Dtype::BF16 => Scalar::Bf16,
+        Dtype::F32 => Scalar::F32,
+        Dtype::F64 => Scalar::F64,
+        _ => return None,
+    })
+}
+
+fn dtype(scalar: Scalar) -> Dtype {
+    match scalar {
+        Scalar::Bool => Dtype::BOOL,
+        Scalar::I8 => Dtype::I8,
+        Scalar::I16 => Dtype::I16,
+        Scalar::I32 => Dtype::I32,
+        Scalar::I64 => Dtype::I64,
+        Scalar::U8 => Dtype::U8,
+        Scalar::U16 => Dtype::U16,
+        Scalar::U32 => Dtype::U32,
+        Scalar::U64 => Dtype::U64,
+        Scalar::F16 => Dtype::F16,
+        Scalar::Bf16 => Dtype::BF16,
+        Scalar::F32 => Dtype::F32,
+        Scalar::F64 => Dtype::F64,
+    }
+}
+
+/// Vectors become one more axis.
+pub fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
+    let failed = |error: SafeTensorError| Problem::new("E0706", format!("the file cannot be written: {error}"));
+    let mut views = Vec::with_capacity(arrays.len());
+    for (name, array) in arrays {
+        let (scalar, shape) = scalars_only(array)?;
+        views.push((name.as_str(), TensorView::new(dtype(scalar), shape, array.bytes()).map_err(failed)?));
+    }
+    ::safetensors::serialize(views, None).map_err(failed)
+}

@@ -1,0 +1,290 @@
+//! Zip archives, as far as .npz files need them: entries that are stored or deflated, with 64-bit sizes.
+
+use std::io::{Read, Write};
+
+use flate2::read::DeflateDecoder;
+
+use crate::host::files::{File, bytes_text};
+use crate::host::problem::{Outcome, Problem};
+
+/// One entry of the directory.
+pub struct Entry {
+    pub name: String,
+    method: u16,
+    flags: u16,
+    crc: u32,
+    packed: u64,
+    unpacked: u64,
+    /// Of the local header.
+    offset: u64,
+}
+
+const LOCAL: u32 = 0x0403_4b50;
+const CENTRAL: u32 = 0x0201_4b50;
+const END: u32 = 0x0605_4b50;
+const END_64: u32 = 0x0606_4b50;
+const LOCATOR_64: u32 = 0x0706_4b50;
+/// A field that is all ones stands for a 64-bit one elsewhere.
+const IN_EXTRA: u32 = u32::MAX;
+/// Deflate packs no better than 1032 to 1.
+const BEST_RATIO: u64 = 1040;
+
+/// Reads little-endian fields one after the other.
+struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn at(bytes: &'a [u8], offset: u64) -> Option<Fields<'a>> {
+        Some(Fields { rest: bytes.get(usize::try_from(offset).ok()?..)? })
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}
+
+/// The entries of an archive.
+pub fn entries(file: &File) -> Outcome<Vec<Entry>> {
+    let no_end = || file.damaged("it has no directory at its end, so it was cut off or is no zip archive");
+    let (count, offset) = directory(file.bytes).ok_or_else(no_end)?;
+    let broken = || file.damaged("its directory does not lie where its end says");
+    let mut fields = Fields::at(file.bytes, offset).ok_or_else(broken)?;
+    let mut entries = Vec::new();
+    let mut packed = 0u64;
+    for _ in 0..count {
+        let entry = central(&mut fields).ok_or_else(|| file.damaged("its directory ends early"))?;
+        packed = packed.saturating_add(entry.packed);
+        if packed > file.bytes.len() as u64 {
+            return Err(file.damaged("its entries are longer together than the file"));
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+/// How many entries the directory has, and where it begins.
+fn directory(bytes: &[u8]) -> Option<(u64, u64)> {
+    // A comment of up to 64 KiB may follow the end record.
+    let earliest = bytes.len().saturating_sub(22 + 65_535);
+    let latest = bytes.len().checked_sub(22)?;
+    let at = (earliest..=latest).rev().find(|&at| bytes.get(at..at + 4) == Some(&END.to_le_bytes()))?;
+    let mut end = Fields::at(bytes, at as u64 + 8)?;
+    let (_, count, _, offset) = (end.u16()?, end.u16()?, end.u32()?, end.u32()?);
+    if count != u16::MAX && offset != IN_EXTRA {
+        return Some((count.into(), offset.into()));
+    }
+    let locator = at.checked_sub(20)?;
+    let mut fields = Fields::at(bytes, locator as u64)?;
+    if fields.u32()? != LOCATOR_64 {
+        return Some((count.into(), offset.into()));
+    }
+    fields.take(4)?;
+    let mut end = Fields::at(bytes, fields.u64()?)?;
+    if end.u32()? != END_64 {
+        return None;
+    }
+    end.take(28)?;
+    let (count, _, offset) = (end.u64()?, end.u64()?, end.u64()?);
+    Some((count, offset))
+}
+
+fn central(fields: &mut Fields) -> Option<Entry> {
+    if fields.u32()? != CENTRAL {
+        return None;
+    }
+    fields.take(4)?;
+    let (flags, method) = (fields.u16()?, fields.u16()?);
+    fields.take(4)?;
+    let crc = fields.u32()?;
+    let (packed, unpacked) = (fields.u32()?, fields.u32()?);
+    let (name, extra, comment) = (fields.u16()?, fields.u16()?, fields.u16()?);
+    fields.take(8)?;
+    let offset = fields.u32()?;
+    let name = String::from_utf8_lossy(fields.take(name.into())?).into_owned();
+    let mut wide = wide_fields(fields.take(extra.into())?);
+    fields.take(comment.into())?;
+    let mut widen = |narrow: u32| if narrow == IN_EXTRA { wide.as_mut()?.u64() } else { Some(narrow.into()) };
+    let (unpacked, packed, offset) = (widen(unpacked)?, widen(packed)?, widen(offset)?);
+    Some(Entry { name, method, flags, crc, packed, unpacked, offset })
+}
+
+/// The 64-bit fields among the extra ones.
+fn wide_fields(extra: &[u8]) -> Option<Fields<'_>> {
+    let mut fields = Fields { rest: extra };
+    loop {
+        let (id, len) = (fields.u16()?, fields.u16()?);
+        let content = fields.take(len.into())?;
+        if id == 1 {
+            return Some(Fields { rest: content });
+        }
+    }
+}
+
+impl Entry {
+    /// The entry's bytes, checked against their checksum. Nothing is allocated that the packed bytes cannot fill.
+    pub fn read(&self, file: &File) -> Outcome<Vec<u8>> {
+        let name = &self.name;
+        if self.flags & 1 != 0 {
+            return Err(file.unsupported(format!("is encrypted (its entry `{name}` needs a password)")));
+        }
+        let gone = || file.damaged(format!("its entry `{name}` does not lie where the directory says"));
+        let packed = self.packed_bytes(file.bytes).ok_or_else(gone)?;
+        let content = match self.method {
+            0 if self.packed == self.unpacked => packed.to_vec(),
+            0 => return Err(file.damaged(format!("its stored entry `{name}` has two different sizes"))),
+            8 => self.inflate(packed).ok_or_else(|| self.not_as_long(file))?,
+            other => {
+                let method = method_name(other);
+                return Err(file.unsupported(format!("packs its entry `{name}` with {method}; Clk knows deflate")));
+            }
+        };
+        match crc32fast::hash(&content) == self.crc {
+            true => Ok(content),
+            false => Err(file.damaged(format!("the checksum of its entry `{name}` does not match its bytes"))),
+        }
+    }
+
+    fn not_as_long(&self, file: &File) -> Problem {
+        let (packed, unpacked) = (bytes_text(self.packed.into()), bytes_text(self.unpacked.into()));
+        file.damaged(format!("its entry `{}` does not unpack from {packed} to the {unpacked} it promises", self.name))
+    }
+
+    fn packed_bytes<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let mut local = Fields::at(bytes, self.offset)?;
+        if local.u32()? != LOCAL {
+            return None;
+        }
+        local.take(22)?;
+        let (name, extra) = (local.u16()?, local.u16()?);
+        local.take(name.into())?;
+        local.take(extra.into())?;
+        local.take(usize::try_from(self.packed).ok()?)
+    }
+
+    /// Nothing if it does not come to the promised length.
+    fn inflate(&self, packed: &[u8]) -> Option<Vec<u8>> {
+        if self.unpacked > self.packed.saturating_mul(BEST_RATIO).saturating_add(64) {
+            return None;
+        }
+        let len = usize::try_from(self.unpacked).ok()?;
+        let mut content = Vec::new();
+        content.try_reserve_exact(len).ok()?;
+        // One byte more than promised tells a longer stream from one that fits.
+        DeflateDecoder::new(packed).take(self.unpacked.saturating_add(1)).read_to_end(&mut content).ok()?;
+        (content.len() == len).then_some(content)
+    }
+}
+
+fn method_name(method: u16) -> String {
+    match method {
+        12 => "bzip2".into(),
+        14 => "LZMA".into(),
+        93 => "zstd".into(),
+        95 => "xz".into(),
+        99 => "AES".into(),
+        other => format!("method {other}"),
+    }
+}
+
+/// An archive with these entries, stored as they are (as `np.savez` does).
+#[derive(Default)]
+pub struct Writer {
+    bytes: Vec<u8>,
+    central: Vec<u8>,
+    count: u64,
+}
+
+/// 1 January 1980: the same values give the same file.
+const DATE: u16 = 0x21;
+
+impl Writer {
+    pub fn add(&mut self, name: &str, content: &[u8]) {
+        let (offset, size) = (self.bytes.len() as u64, content.len() as u64);
+        let crc = crc32fast::hash(content);
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(IN_EXTRA);
+        let wide = size >= IN_EXTRA.into();
+        let mut extra = Vec::new();
+        if wide {
+            extra.extend([1, 0, 16, 0]);
+            extra.extend(size.to_le_bytes());
+            extra.extend(size.to_le_bytes());
+        }
+        // 2.0 for plain entries, 4.5 for 64-bit sizes; bit 11 says that names are UTF-8.
+        let head = |to: &mut Vec<u8>| {
+            let version: u16 = if wide { 45 } else { 20 };
+            for field in [version, 1 << 11, 0, 0, DATE] {
+                to.extend(field.to_le_bytes());
+            }
+            for field in [crc, narrow(size), narrow(size)] {
+                to.extend(field.to_le_bytes());
+            }
+            to.extend((name.len() as u16).to_le_bytes());
+        };
+        self.bytes.extend(LOCAL.to_le_bytes());
+        head(&mut self.bytes);
+        self.bytes.extend((extra.len() as u16).to_le_bytes());
+        self.bytes.extend(name.bytes());
+        self.bytes.extend(&extra);
+        // Writing to a vector does not fail.
+        let _ = self.bytes.write_all(content);
+
+        if offset >= IN_EXTRA.into() {
+            let len = if wide { 24u8 } else { 8 };
+            extra = if wide { extra.split_off(4) } else { vec![] };
+            extra.extend(offset.to_le_bytes());
+            extra.splice(0..0, [1, 0, len, 0]);
+        }
+        self.central.extend(CENTRAL.to_le_bytes());
+        self.central.extend(45u16.to_le_bytes());
+        head(&mut self.central);
+        self.central.extend((extra.len() as u16).to_le_bytes());
+        self.central.extend([0; 10]);
+        self.central.extend(narrow(offset).to_le_bytes());
+        self.central.extend(name.bytes());
+        self.central.extend(&extra);
+        self.count += 1;
+    }
+
+    pub fn finish(mut self) -> Vec<u8> {
+        let (offset, size, count) = (self.bytes.len() as u64, self.central.len() as u64, self.count);
+        self.bytes.append(&mut self.central);
+        let end_64 = self.bytes.len() as u64;
+        if count >= u16::MAX.into() || offset >= IN_EXTRA.into() {
+            self.bytes.extend(END_64.to_le_bytes());
+            self.bytes.extend(44u64.to_le_bytes());
+            self.bytes.extend([45, 0, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            for field in [count, count, size, offset] {
+                self.bytes.extend(field.to_le_bytes());
+            }
+            self.bytes.extend(LOCATOR_64.to_le_bytes());
+            self.bytes.extend(0u32.to_le_bytes());
+            self.bytes.extend(end_64.to_le_bytes());
+            self.bytes.extend(1u32.to_le_bytes());
+        }
+        let count = u16::try_from(count).unwrap_or(u16::MAX);
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(IN_EXTRA);
+        self.bytes.extend(END.to_le_bytes());
+        self.bytes.extend([0; 4]);
+        self.bytes.extend(count.to_le_bytes());
+        self.bytes.extend(count.to_le_bytes());
+        self.bytes.extend(narrow(size).to_le_bytes());
+        self.bytes.extend(narrow(offset).to_le_bytes());
+        self.bytes.extend([0; 2]);
+        self.bytes
+    }
+}

@@ -1,0 +1,166 @@
+//! The texts of an array's elements, made alike: decimal points under each other, as many digits as the longest needs.
+
+use crate::host::array::Element;
+use crate::host::format::is_float;
+use crate::host::value::Value;
+use crate::lang::scalar::{self, Scalar, format};
+
+/// No more digits than this behind a decimal point.
+const PRECISION: usize = 8;
+/// From here on numbers have exponents.
+const LARGE: f64 = 1e8;
+/// Below, too.
+const SMALL: f64 = 1e-4;
+/// And if the largest is so many times the smallest.
+const SPREAD: f64 = 1e3;
+
+/// The elements of an array that are shown.
+pub struct Cells<'a> {
+    element: &'a Element,
+    values: &'a [Value],
+}
+
+impl<'a> Cells<'a> {
+    pub fn new(element: &'a Element, values: &'a [Value]) -> Self {
+        Cells { element, values }
+    }
+
+    /// One text per element, all of the same width.
+    pub fn texts(&self) -> Vec<String> {
+        match self.element {
+            Element::Scalar(_) => {
+                let numbers: Vec<scalar::Value> = self.values.iter().filter_map(Value::as_scalar).collect();
+                column(is_float(self.element), &numbers)
+            }
+            Element::Vector(_, lanes) => self.vectors(usize::from(*lanes)),
+            Element::Record(record) => {
+                let field = |k: usize| -> Vec<Value> { self.values.iter().filter_map(|v| part(v, k)).collect() };
+                let columns = record.fields.iter().enumerate().map(|(k, f)| Cells::new(&f.element, &field(k)).texts());
+                let columns: Vec<Vec<String>> = columns.collect();
+                let name = |k: usize| record.fields.get(k).map_or("", |field| field.name.as_str());
+                let cell = |row: usize| -> String {
+                    let texts = columns.iter().enumerate().map(|(k, texts)| {
+                        let text = texts.get(row).map_or("", String::as_str);
+                        if record.is_tuple() { text.to_string() } else { format!("{}: {text}", name(k)) }
+                    });
+                    let all = texts.collect::<Vec<_>>().join(", ");
+                    if record.is_tuple() { format!("({all})") } else { format!("{{{all}}}") }
+                };
+                (0..self.values.len()).map(cell).collect()
+            }
+        }
+    }
+
+    fn vectors(&self, lanes: usize) -> Vec<String> {
+        let components = self.values.iter().filter_map(|value| match value {
+            Value::Vector(vector) => Some(vector.values()),
+            _ => None,
+        });
+        let texts = column(is_float(self.element), &components.flatten().collect::<Vec<_>>());
+        texts.chunks(lanes.max(1)).map(|lanes| format!("({})", lanes.join(", "))).collect()
+    }
+}
+
+fn part(value: &Value, k: usize) -> Option<Value> {
+    match value {
+        Value::Record(record) => record.fields.get(k).cloned(),
+        Value::Tuple(parts) => parts.get(k).cloned(),
+        _ => None,
+    }
+}
+
+/// The numbers of a column.
+fn column(floats: bool, numbers: &[scalar::Value]) -> Vec<String> {
+    match floats {
+        false => right_aligned(numbers.iter().map(|number| format::plain(*number)).collect()),
+        true if has_exponents(numbers) => right_aligned(exponential(numbers)),
+        true => right_aligned(fixed(numbers)),
+    }
+}
+
+/// All as wide as the widest.
+pub fn right_aligned(texts: Vec<String>) -> Vec<String> {
+    let width = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0);
+    texts.into_iter().map(|text| format!("{text:>width$}")).collect()
+}
+
+fn has_exponents(numbers: &[scalar::Value]) -> bool {
+    let sizes = || numbers.iter().map(|n| n.as_f64().abs()).filter(|x| x.is_finite() && *x != 0.0);
+    let (largest, smallest) = (sizes().fold(0.0, f64::max), sizes().fold(f64::INFINITY, f64::min));
+    largest >= LARGE || largest > 0.0 && (smallest < SMALL || largest / smallest > SPREAD)
+}
+
+/// `1.25` with blanks where others have more digits.
+fn fixed(numbers: &[scalar::Value]) -> Vec<String> {
+    let texts: Vec<String> = numbers.iter().map(|n| positional(*n)).collect();
+    let fraction = |text: &str| text.split_once('.').map_or(0, |(_, digits)| digits.len());
+    let longest = texts.iter().map(|text| fraction(text)).max().unwrap_or(0);
+    let pad = |text: String| match text.contains('.') {
+        true => format!("{text}{}", " ".repeat(longest - fraction(&text))),
+        false => text,
+    };
+    texts.into_iter().map(pad).collect()
+}
+
+/// The fewest digits that read back, but no more than the precision; no zeros behind the point.
+fn positional(number: scalar::Value) -> String {
+    let wide = number.as_f64();
+    if !wide.is_finite() {
+        return format::plain(number);
+    }
+    let digits = decimals(number);
+    let text = format!("{wide:.0$}", digits.min(PRECISION));
+    match text.split_once('.') {
+        Some((whole, fraction)) => format!("{whole}.{}", fraction.trim_end_matches('0')),
+        None => format!("{text}."),
+    }
+}
+
+/// How many digits the shortest text has behind the point.
+fn decimals(number: scalar::Value) -> usize {
+    let (mantissa, exponent) = scientific(number);
+    let digits = mantissa.split_once('.').map_or(0, |(_, digits)| digits.len() as i64);
+    usize::try_from(digits - exponent).unwrap_or(0)
+}
+
+/// `1.5` and `-7` of `1.5e-7`: the fewest digits that read back.
+fn scientific(number: scalar::Value) -> (String, i64) {
+    let text = match number.ty {
+        Scalar::F32 => format!("{:e}", number.to::<f32>()),
+        // The shortest text of a short float, read as f64, is that float's shortest text again.
+        Scalar::F16 | Scalar::Bf16 => format!("{:e}", format::plain(number).parse::<f64>().unwrap_or(number.as_f64())),
+        _ => format!("{:e}", number.as_f64()),
+    };
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    (mantissa.to_string(), exponent.parse().unwrap_or(0))
+}
+
+/// `1.50e-07`: all with as many digits as the longest needs.
+fn exponential(numbers: &[scalar::Value]) -> Vec<String> {
+    let needed = |number: &scalar::Value| match number.as_f64().is_finite() {
+        true => scientific(*number).0.split_once('.').map_or(0, |(_, digits)| digits.len()),
+        false => 0,
+    };
+    // A number cut off at the precision may end in zeros.
+    let cut = |number: &scalar::Value| match needed(number) {
+        n if n > PRECISION => {
+            let text = format!("{:.PRECISION$e}", number.as_f64());
+            let digits = text.split_once('e').map_or("", |(mantissa, _)| mantissa);
+            digits.split_once('.').map_or(0, |(_, digits)| digits.trim_end_matches('0').len())
+        }
+        n => n,
+    };
+    let digits = numbers.iter().map(cut).max().unwrap_or(0);
+    let text = |number: &scalar::Value| {
+        let wide = number.as_f64();
+        if !wide.is_finite() {
+            return format::plain(*number);
+        }
+        let text = format!("{wide:.digits$e}");
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let exponent: i64 = exponent.parse().unwrap_or(0);
+        let (point, sign) = (if digits == 0 { "." } else { "" }, if exponent < 0 { '-' } else { '+' });
+        format!("{mantissa}{point}e{sign}{:02}", exponent.unsigned_abs())
+    };
+    numbers.iter().map(text).collect()
+}

@@ -1,0 +1,126 @@
+//! Where the elements of an array stand: nested brackets, wrapped lines, edges of what is too large.
+
+/// Arrays of more elements are shown by their edges.
+const THRESHOLD: usize = 1000;
+/// So many elements at each edge of an axis.
+const EDGE: usize = 3;
+const LINE: usize = 75;
+const GAP: &str = "...";
+
+/// What of an array is shown, and in which order.
+pub struct Layout {
+    shape: Vec<usize>,
+    summarised: bool,
+}
+
+/// One step along an axis.
+#[derive(Clone, Copy)]
+enum Step {
+    At(usize),
+    Gap,
+}
+
+impl Layout {
+    pub fn new(shape: &[usize]) -> Layout {
+        Layout { shape: shape.to_vec(), summarised: shape.iter().product::<usize>() > THRESHOLD }
+    }
+
+    fn steps(&self, len: usize) -> Vec<Step> {
+        match self.summarised && len > 2 * EDGE {
+            false => (0..len).map(Step::At).collect(),
+            true => {
+                let edges = (0..EDGE).chain(len - EDGE..len).map(Step::At);
+                let mut steps: Vec<Step> = edges.collect();
+                steps.insert(EDGE, Step::Gap);
+                steps
+            }
+        }
+    }
+
+    /// The row-major positions of the elements that are shown, in order.
+    pub fn shown(&self) -> Vec<usize> {
+        let mut positions = vec![0];
+        for &len in &self.shape {
+            let steps = self.steps(len);
+            let indices: Vec<usize> =
+                steps.iter().filter_map(|s| if let Step::At(i) = s { Some(*i) } else { None }).collect();
+            positions = positions.iter().flat_map(|at| indices.iter().map(move |i| at * len + i)).collect();
+        }
+        positions
+    }
+
+    /// The array from the texts of the elements that are shown.
+    pub fn render(&self, texts: Vec<String>) -> String {
+        if self.shape.contains(&0) {
+            return "[]".into();
+        }
+        let mut texts = texts.into_iter();
+        match self.shape.is_empty() {
+            true => texts.next().unwrap_or_default().trim_start().to_string(),
+            false => self.axis(&self.shape, 1, LINE, &mut texts),
+        }
+    }
+
+    /// `indent` columns stand before the elements of this axis on a new line; `width` columns may be filled.
+    fn axis(&self, shape: &[usize], indent: usize, width: usize, texts: &mut impl Iterator<Item = String>) -> String {
+        let Some((&len, rest)) = shape.split_first() else { return texts.next().unwrap_or_default() };
+        let steps = self.steps(len);
+        let body = match rest.len() {
+            0 => row(steps, indent, width, texts),
+            depth => {
+                let separator = "\n".repeat(depth);
+                let parts = steps.into_iter().map(|step| match step {
+                    Step::Gap => GAP.to_string(),
+                    Step::At(_) => self.axis(rest, indent + 1, width - 1, texts),
+                });
+                let parts: Vec<String> = parts.collect();
+                parts.join(&format!("{separator}{}", " ".repeat(indent)))
+            }
+        };
+        format!("[{body}]")
+    }
+}
+
+/// The elements of the last axis, wrapped.
+fn row(steps: Vec<Step>, indent: usize, width: usize, texts: &mut impl Iterator<Item = String>) -> String {
+    let limit = width - 1;
+    let mut lines = String::new();
+    // The column behind the bracket, then behind what the line holds.
+    let mut column = indent;
+    for (position, step) in steps.into_iter().enumerate() {
+        let word = match step {
+            Step::Gap => GAP.to_string(),
+            Step::At(_) => texts.next().unwrap_or_default(),
+        };
+        let length = word.chars().count();
+        let space = usize::from(position > 0);
+        if position > 0 && column + space + length > limit {
+            lines.truncate(lines.trim_end().len());
+            lines.push('\n');
+            lines.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if space > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(&word);
+        column += length;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_edges_of_a_large_array_are_shown() {
+        let layout = Layout::new(&[2000]);
+        assert_eq!(layout.shown(), [0, 1, 2, 1997, 1998, 1999]);
+        let texts = layout.shown().iter().map(usize::to_string).collect();
+        assert_eq!(layout.render(texts), "[0 1 2 ... 1997 1998 1999]");
+        assert_eq!(Layout::new(&[1000, 2]).shown().len(), 12);
+        assert_eq!(Layout::new(&[0, 5]).render(vec![]), "[]");
+        assert_eq!(Layout::new(&[]).render(vec![" 7".into()]), "7");
+    }
+}

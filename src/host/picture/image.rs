@@ -1,0 +1,80 @@
+//! `image`: an array as a picture.
+
+use png::{BitDepth, ColorType, Encoder};
+
+use crate::host::array::{Array, Element};
+use crate::host::problem::{Outcome, Problem};
+use crate::lang::scalar::{Element as _, Scalar};
+use crate::with_float;
+
+/// The height, the width and the kind of a picture's samples.
+pub fn extents(array: &Array) -> Outcome<(u32, u32, ColorType)> {
+    let mut shape = array.shape().to_vec();
+    if let Element::Vector(_, lanes) = array.element() {
+        shape.push(usize::from(*lanes));
+    }
+    let (height, width, color) = match shape.as_slice() {
+        [h, w] | [h, w, 1] => (*h, *w, ColorType::Grayscale),
+        [h, w, 2] => (*h, *w, ColorType::GrayscaleAlpha),
+        [h, w, 3] => (*h, *w, ColorType::Rgb),
+        [h, w, 4] => (*h, *w, ColorType::Rgba),
+        _ => return Err(no_picture(array)),
+    };
+    if height == 0 || width == 0 {
+        return Err(Problem::new("E0707", format!("a picture of {width} by {height} pixels is empty")));
+    }
+    Ok((height as u32, width as u32, color))
+}
+
+fn no_picture(array: &Array) -> Problem {
+    let title = format!("an array of type {} is not a picture", array.type_name());
+    let problem = Problem::new("E0707", title)
+        .note("a picture is `[H, W]` (grey), `[H, W, 3]` (red, green, blue) or `[H, W, 4]` (with opacity)");
+    match array.shape() {
+        [3 | 4, _, _] => problem.help("the colours have to be the last axis"),
+        [_] => problem.help("give it two axes: `reshape(x, height, width)`"),
+        _ => problem,
+    }
+}
+
+/// 8-bit samples: `u8` as they are, floats from 0 to 1 (clamped; NaN is 0), `bool` black and white.
+pub fn samples(array: &Array) -> Outcome<Vec<u8>> {
+    let none = || {
+        let element = array.element();
+        Problem::new("E0707", format!("a picture's samples are u8 or floats from 0 to 1, not {element}"))
+            .help("convert them: `u8(x)`, or `f32(x) / 255.0`")
+    };
+    let scalar = array.scalar().ok_or_else(none)?;
+    match scalar {
+        Scalar::U8 => Ok(array.bytes().to_vec()),
+        Scalar::U16 => Ok(array.bytes().chunks_exact(2).filter_map(|pair| pair.last().copied()).collect()),
+        Scalar::Bool => Ok(array.bytes().iter().map(|&b| if b != 0 { 255 } else { 0 }).collect()),
+        _ => {
+            with_float!(scalar, T => Ok(array.items::<T>().unwrap_or(&[]).iter().map(|x| level(x.to::<f64>())).collect()),
+            _ => Err(none()))
+        }
+    }
+}
+
+fn level(x: f64) -> u8 {
+    (x.clamp(0.0, 1.0) * 255.0).round_ties_even() as u8
+}
+
+/// The picture as a PNG file.
+pub fn png(array: &Array) -> Outcome<Vec<u8>> {
+    let (height, width, color) = extents(array)?;
+    write(width, height, color, BitDepth::Eight, &samples(array)?)
+}
+
+/// A PNG file of these samples, row by row.
+pub fn write(width: u32, height: u32, color: ColorType, depth: BitDepth, samples: &[u8]) -> Outcome<Vec<u8>> {
+    let failed = |error: png::EncodingError| Problem::new("E0706", format!("the picture cannot be written: {error}"));
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, width, height);
+    encoder.set_color(color);
+    encoder.set_depth(depth);
+    let mut writer = encoder.write_header().map_err(failed)?;
+    writer.write_image_data(samples).map_err(failed)?;
+    writer.finish().map_err(failed)?;
+    Ok(bytes)
+}

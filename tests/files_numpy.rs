@@ -1,0 +1,137 @@
+//! NumPy itself as the judge: it reads what Clk writes, Clk reads what it writes, and both print arrays alike. Without a
+//! Python that has NumPy (`CLK_PYTHON` names one, else `python3`) there is nothing to do, and that is said.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clk_lang::host::files::{decode, encode};
+use clk_lang::host::format;
+use clk_lang::host::ops;
+use clk_lang::host::value::Value;
+use clk_lang::lang::scalar::Scalar;
+
+fn python() -> Option<PathBuf> {
+    let python = PathBuf::from(std::env::var("CLK_PYTHON").unwrap_or("python3".into()));
+    let found = Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|out| out.status.success());
+    if !found {
+        println!("skipped: no numpy");
+    }
+    found.then_some(python)
+}
+
+#[track_caller]
+fn run(python: &Path, folder: &Path, script: &str) -> String {
+    let out = Command::new(python).current_dir(folder).args(["-c", script]).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+#[test]
+fn numpy_reads_what_is_written() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let save = |name: &str, bytes: Vec<u8>| std::fs::write(folder.path().join(name), bytes).unwrap();
+    let counts = ops::reshape(&ops::arange(&[Value::Int(24)]).unwrap(), &[2, 3, 4]).unwrap();
+    let mut script = String::from("import numpy as np\nx = np.arange(24).reshape(2, 3, 4)\n");
+    let mut arrays = Vec::new();
+    for scalar in Scalar::ALL.into_iter().filter(|s| *s != Scalar::Bf16) {
+        let typed = ops::convert(scalar, &counts).unwrap();
+        save(&format!("{scalar}.npy"), encode("x.npy", &[(None, &typed)]).unwrap());
+        let numpy = scalar.name().replace('i', "int").replace('u', "uint").replace("f", "float");
+        let code = if scalar == Scalar::Bool { "bool".to_string() } else { numpy.replace("uintint", "uint") };
+        script += &format!(
+            "a = np.load('{scalar}.npy'); assert a.dtype == np.dtype('{code}'), a.dtype; assert (a == x.astype('{code}')).all()\n"
+        );
+        script += &format!("z = np.load('all.npz')['{scalar}']; assert z.dtype == a.dtype and (z == a).all()\n");
+        arrays.push((scalar.name(), typed));
+    }
+    let named: Vec<(Option<&str>, &Value)> = arrays.iter().map(|(name, value)| (Some(*name), value)).collect();
+    save("all.npz", encode("all.npz", &named).unwrap());
+    let floats = ops::random(&[5, 3], 3, Scalar::F32).unwrap();
+    save("x.csv", encode("x.csv", &[(None, &floats)]).unwrap());
+    save("x.npy", encode("x.npy", &[(None, &floats)]).unwrap());
+    script +=
+        "assert (np.loadtxt('x.csv', delimiter=',', dtype=np.float32) == np.load('x.npy')).all()\nprint('well')\n";
+    assert_eq!(run(&python, folder.path(), &script).trim(), "well");
+}
+
+#[test]
+fn what_numpy_writes_is_read() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+import numpy as np
+x = (np.arange(24) * 5 - 7).reshape(2, 3, 4)
+names = []
+for t in ['bool', 'int8', 'int16', 'int32', 'int64', 'uint8', 'uint16', 'uint32', 'uint64', 'float16', 'float32', 'float64']:
+    a = x.astype(t)
+    forms = {'c': a, 'f': np.asfortranarray(a), 'b': a.astype(a.dtype.newbyteorder('>')), 't': a.transpose(), 's': a[0, 1, 2], 'e': a[:0]}
+    for form, b in forms.items():
+        np.save(f'{t}-{form}.npy', b)
+        np.save(f'{t}-{form}-plain.npy', np.ascontiguousarray(b.astype(t)) if form != 's' else b.astype(t))
+        names.append(f'{t}-{form}')
+    np.savez(f'{t}.npz', a=a, b=a[0])
+    np.savez_compressed(f'{t}-packed.npz', a=a, b=a[0])
+s = np.zeros(3, dtype=np.dtype([('flag', '?'), ('pos', '<f4', (3,)), ('id', '>i8')], align=True))
+s['id'] = [1, 2, 3]; s['pos'][1] = [4, 5, 6]
+np.save('struct.npy', s)
+print(' '.join(names))
+"#;
+    let names = run(&python, folder.path(), script);
+    let load = |name: &str| decode(name, &std::fs::read(folder.path().join(name)).unwrap()).unwrap();
+    for name in names.split_whitespace() {
+        assert_eq!(load(&format!("{name}.npy")), load(&format!("{name}-plain.npy")), "{name}");
+    }
+    let int = load("int32-c.npy");
+    let expected = ops::arange(&[Value::Int(-7), Value::Int(113), Value::Int(5)]).unwrap();
+    assert_eq!(int, ops::reshape(&expected, &[2, 3, 4]).unwrap());
+    for scalar in ["int32", "float64", "bool"] {
+        assert_eq!(load(&format!("{scalar}.npz")), load(&format!("{scalar}-packed.npz")));
+    }
+    let structs = load("struct.npy");
+    assert_eq!(ops::named_field(&structs, "id").unwrap(), ops::arange(&[Value::of(1i64), Value::of(4i64)]).unwrap());
+    let pos = ops::named_field(&structs, "pos").unwrap();
+    assert_eq!(format::print(&pos), "[(0., 0., 0.) (4., 5., 6.) (0., 0., 0.)]");
+}
+
+/// Random arrays of many types, shapes and magnitudes.
+#[test]
+fn arrays_print_as_numpy_prints_them() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+import numpy as np
+rng = np.random.default_rng(5)
+shapes = [(1,), (7,), (40,), (3, 4), (2, 3, 4), (1001,), (40, 40), (2, 600), (10, 11, 12), (0,), (2, 2, 2, 2), (30, 3, 20)]
+n = 0
+for shape in shapes:
+    for t in ['int32', 'uint8', 'int64', 'float16', 'float32', 'float64']:
+        for kind in range(6):
+            if t.startswith('float'):
+                a = rng.standard_normal(shape)
+                if kind == 1: a = np.round(a * 4) / 4
+                if kind == 2: a = a * 10.0 ** rng.integers(-3, 4)
+                if kind == 3: a = np.where(rng.random(shape) < 0.3, [np.nan, np.inf, -np.inf][rng.integers(3)], a)
+                if kind == 4: a = a * 1e-7 if t != 'float16' else a * 1e-4
+                if kind == 5: a = np.round(a * 100)
+                a = a.astype(t)
+            else:
+                a = rng.integers(0, 10 ** (kind + 1) if t != 'uint8' else 255, shape).astype(t)
+                if kind % 2 and t != 'uint8': a -= a.dtype.type(50)
+            np.save(f'{n}.npy', a)
+            open(f'{n}.txt', 'w').write(str(a))
+            n += 1
+print(n)
+"#;
+    let count: usize = run(&python, folder.path(), script).trim().parse().unwrap();
+    let mut different = Vec::new();
+    for n in 0..count {
+        let array = decode("x.npy", &std::fs::read(folder.path().join(format!("{n}.npy"))).unwrap()).unwrap();
+        let expected = std::fs::read_to_string(folder.path().join(format!("{n}.txt"))).unwrap();
+        let printed = format::print(&array);
+        if printed != expected {
+            different.push(format!("{}:\n{printed}\nNumPy:\n{expected}", array.type_name()));
+        }
+    }
+    assert!(different.is_empty(), "{} of {count}; the first is {}", different.len(), different[0]);
+}
