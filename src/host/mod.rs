@@ -2,6 +2,7 @@
 pub mod array;
 pub mod files;
 pub mod format;
+pub mod interp;
 pub mod ops;
 pub mod picture;
 pub mod problem;

@@ -1,0 +1,240 @@
+//! `plot`: a line through points, on axes with a grid and labelled ticks.
+
+use png::{BitDepth, ColorType};
+
+use super::canvas::{Canvas, Color, Point};
+use super::{font, image};
+use crate::host::array::{Array, shape_text};
+use crate::host::ops;
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+use crate::lang::scalar::Scalar;
+
+const WIDTH: usize = 960;
+const HEIGHT: usize = 600;
+const SCALE: i64 = 2;
+const PAPER: Color = [255, 255, 255];
+const GRID: Color = [225, 228, 232];
+const FRAME: Color = [110, 118, 129];
+const INK: Color = [36, 41, 47];
+const LINE: Color = [9, 105, 218];
+
+/// The chart as a PNG file.
+pub fn png(x: &Array, y: &Array) -> Outcome<Vec<u8>> {
+    let points = points(x, y)?;
+    let chart = Chart::new(&points)?;
+    let canvas = chart.draw(&points);
+    let (width, height) = canvas.size();
+    image::write(width, height, ColorType::Rgb, BitDepth::Eight, canvas.pixels())
+}
+
+/// The points of two arrays as long as each other.
+fn points(x: &Array, y: &Array) -> Outcome<Vec<Point>> {
+    if x.count() != y.count() || x.rank() > 1 || y.rank() > 1 {
+        let (a, b) = (shape_text(x.shape()), shape_text(y.shape()));
+        let title = format!("`plot` needs two arrays of one axis and one length, not of shape {a} and {b}");
+        return Err(Problem::new("E0717", title));
+    }
+    let (x, y) = (numbers(x)?, numbers(y)?);
+    Ok(x.into_iter().zip(y).collect())
+}
+
+fn numbers(array: &Array) -> Outcome<Vec<f64>> {
+    let wide = match array.element().lanes() {
+        1 => ops::convert(Scalar::F64, &Value::Array(array.clone()))?,
+        _ => {
+            return Err(Problem::new(
+                "E0717",
+                format!("`plot` draws numbers, not elements of type {}", array.element()),
+            ));
+        }
+    };
+    Ok(match &wide {
+        Value::Array(wide) => wide.items::<f64>().unwrap_or(&[]).to_vec(),
+        _ => vec![],
+    })
+}
+
+/// One axis: what part of the numbers it shows, where, and its ticks.
+struct Axis {
+    low: f64,
+    high: f64,
+    /// The pixels of `low` and `high`.
+    from: f64,
+    to: f64,
+    ticks: Vec<f64>,
+    labels: Vec<String>,
+}
+
+impl Axis {
+    /// For numbers between these, with a margin, and about so many ticks.
+    fn new(low: f64, high: f64, margin: f64, count: f64) -> Axis {
+        // Numbers that are all alike lie in the middle.
+        let spread = if high > low { high - low } else { low.abs().max(1.0) };
+        let margin = if high > low { spread * margin } else { spread / 2.0 };
+        let (low, high) = ((low - margin).max(-f64::MAX / 4.0), (high + margin).min(f64::MAX / 4.0));
+        let step = nice((high - low) / count);
+        let first = (low / step).ceil() as i64;
+        let ticks: Vec<f64> = (0..100).map(|k| (first + k) as f64 * step).take_while(|tick| *tick <= high).collect();
+        let labels = labels(&ticks, step);
+        Axis { low, high, from: 0.0, to: 1.0, ticks, labels }
+    }
+
+    fn pixel(&self, number: f64) -> f64 {
+        self.from + (number - self.low) / (self.high - self.low) * (self.to - self.from)
+    }
+}
+
+/// 1, 2 or 5 times a power of ten, near `step`.
+fn nice(step: f64) -> f64 {
+    let power = 10f64.powf(step.log10().floor());
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= step * 0.999).unwrap_or(10.0);
+    let nice = factor * power;
+    if nice.is_finite() && nice > 0.0 { nice } else { f64::MIN_POSITIVE }
+}
+
+/// The ticks' numbers with as many decimals as their distance asks for; with exponents if they are very large or small.
+fn labels(ticks: &[f64], step: f64) -> Vec<String> {
+    let largest = ticks.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
+    let decimals = (-step.log10().floor()).max(0.0) as usize;
+    let short = largest < 1e6 && decimals <= 6;
+    let digits = (largest / step).log10().ceil().clamp(0.0, 12.0) as usize;
+    let label = |tick: &f64| match short {
+        true => format!("{tick:.decimals$}"),
+        false if *tick == 0.0 => "0".into(),
+        false => trim(&format!("{tick:.digits$e}")),
+    };
+    let label = |tick: &f64| if *tick == 0.0 && short { format!("{:.decimals$}", 0.0) } else { label(tick) };
+    ticks.iter().map(label).collect()
+}
+
+/// `1.500e3` as `1.5e3`.
+fn trim(text: &str) -> String {
+    match text.split_once('e') {
+        Some((mantissa, exponent)) if mantissa.contains('.') => {
+            format!("{}e{exponent}", mantissa.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text.to_string(),
+    }
+}
+
+struct Chart {
+    x: Axis,
+    y: Axis,
+}
+
+const TOP: i64 = 24;
+const RIGHT: i64 = 32;
+const BOTTOM: i64 = 52;
+const GAP: i64 = 10;
+
+impl Chart {
+    fn new(points: &[Point]) -> Outcome<Chart> {
+        let finite = || points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
+        if finite().next().is_none() {
+            return Err(Problem::new("E0717", "there is nothing to plot").label("no point has two finite numbers"));
+        }
+        let range = |of: fn(&Point) -> f64| {
+            finite().map(of).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), n| (low.min(n), high.max(n)))
+        };
+        let ((left, right), (low, high)) = (range(|p| p.0), range(|p| p.1));
+        let (mut x, mut y) = (Axis::new(left, right, 0.02, 9.0), Axis::new(low, high, 0.06, 7.0));
+        let widest = y.labels.iter().map(|label| text_width(label)).max().unwrap_or(0);
+        (x.from, x.to) = ((widest + 3 * GAP) as f64, (WIDTH as i64 - RIGHT) as f64);
+        (y.from, y.to) = ((HEIGHT as i64 - BOTTOM) as f64, TOP as f64);
+        Ok(Chart { x, y })
+    }
+
+    fn draw(&self, points: &[Point]) -> Canvas {
+        let mut canvas = Canvas::new(WIDTH, HEIGHT, PAPER);
+        self.grid(&mut canvas);
+        let runs = points.split(|(x, y)| !x.is_finite() || !y.is_finite());
+        for run in runs.filter(|run| !run.is_empty()) {
+            let pixels: Vec<Point> = run.iter().map(|(x, y)| (self.x.pixel(*x), self.y.pixel(*y))).collect();
+            canvas.line(&thin(pixels), 2.5, LINE);
+        }
+        if points.len() <= 40 {
+            let finite = points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
+            finite.for_each(|(x, y)| canvas.dot((self.x.pixel(*x), self.y.pixel(*y)), 4.0, LINE));
+        }
+        canvas
+    }
+
+    fn grid(&self, canvas: &mut Canvas) {
+        let (left, right) = (self.x.from as i64, self.x.to as i64);
+        let (top, bottom) = (self.y.to as i64, self.y.from as i64);
+        for (tick, label) in self.x.ticks.iter().zip(&self.x.labels) {
+            let at = self.x.pixel(*tick).round() as i64;
+            canvas.rectangle(at, top, 1, bottom - top, GRID);
+            canvas.rectangle(at, bottom, 1, 6, FRAME);
+            canvas.text(label, at - text_width(label) / 2, bottom + GAP + 4, SCALE, INK);
+        }
+        for (tick, label) in self.y.ticks.iter().zip(&self.y.labels) {
+            let at = self.y.pixel(*tick).round() as i64;
+            canvas.rectangle(left, at, right - left, 1, GRID);
+            canvas.rectangle(left - 6, at, 6, 1, FRAME);
+            let half = font::HEIGHT as i64 * SCALE / 2;
+            canvas.text(label, left - GAP - text_width(label), at - half, SCALE, INK);
+        }
+        canvas.rectangle(left, top, 1, bottom - top, FRAME);
+        canvas.rectangle(left, bottom, right - left, 1, FRAME);
+    }
+}
+
+fn text_width(text: &str) -> i64 {
+    text.chars().count() as i64 * (font::WIDTH as i64 + 1) * SCALE
+}
+
+/// Of very many points that run from left to right the first, lowest, highest and last of every pixel column, which
+/// look the same.
+fn thin(points: Vec<Point>) -> Vec<Point> {
+    let rising = points.windows(2).all(|pair| if let [a, b] = pair { a.0 <= b.0 } else { true });
+    if points.len() <= 4 * WIDTH || !rising {
+        return points;
+    }
+    let mut kept = Vec::new();
+    for column in points.chunk_by(|a, b| a.0.floor() == b.0.floor()) {
+        let by_height = |a: &&Point, b: &&Point| a.1.total_cmp(&b.1);
+        kept.extend(column.first());
+        kept.extend(column.iter().min_by(by_height));
+        kept.extend(column.iter().max_by(by_height));
+        kept.extend(column.last());
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_numbers() {
+        let axis = Axis::new(0.0, 1.0, 0.0, 5.0);
+        assert_eq!(axis.labels, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(Axis::new(-30.0, 70.0, 0.0, 5.0).labels, ["-20", "0", "20", "40", "60"]);
+        assert_eq!(Axis::new(0.0, 4e-9, 0.0, 4.0).labels, ["0", "1e-9", "2e-9", "3e-9", "4e-9"]);
+        assert_eq!(Axis::new(7.0, 7.0, 0.1, 3.0).labels, ["5", "10"]);
+    }
+
+    #[test]
+    fn every_range_has_an_axis() {
+        for (low, high) in
+            [(-f64::MAX, f64::MAX), (0.0, f64::MIN_POSITIVE), (1.0, 1.0 + f64::EPSILON), (1e300, 2e300), (0.0, 0.0)]
+        {
+            let axis = Axis::new(low, high, 0.05, 7.0);
+            assert!(axis.high > axis.low && axis.ticks.len() < 100, "{low} {high}");
+        }
+    }
+
+    #[test]
+    fn charts_are_pictures() {
+        let y = Array::from_items(&[1.0f32, f32::NAN, -3.0, 2.0]).unwrap();
+        let x = Array::from_items(&[0i32, 1, 2, 3]).unwrap();
+        assert!(png(&x, &y).unwrap().starts_with(b"\x89PNG"));
+        let short = Array::from_items(&[0i32]).unwrap();
+        assert_eq!(png(&short, &y).unwrap_err().code, "E0717");
+        let nothing = Array::from_items(&[f64::NAN]).unwrap();
+        assert_eq!(png(&short, &nothing).unwrap_err().label, "no point has two finite numbers");
+        assert!(thin((0..100_000).map(|i| (i as f64 / 1000.0, (i % 7) as f64)).collect()).len() <= 404);
+    }
+}
