@@ -395,7 +395,6 @@ impl<'m> Thread<'m> {
             StmtKind::Print { parts } => {
                 let text = self.text(world, parts)?;
                 world.output.push_str(&text);
-                world.output.push('\n');
             }
             StmtKind::Declare(memory) => {
                 let store = self.frame().arrays[memory.index()].store;
