@@ -93,7 +93,7 @@ fn mistakes_are_explained() {
 fn functions_are_elementwise() {
     let x = row(&[1.0f32, 4.0, 9.0]);
     let math = |f, args: &[Value]| ops::math(f, args).unwrap();
-    assert_eq!(math(MathFn::Sqrt, &[x.clone()]), row(&[1.0f32, 2.0, 3.0]));
+    assert_eq!(math(MathFn::Sqrt, std::slice::from_ref(&x)), row(&[1.0f32, 2.0, 3.0]));
     assert_eq!(math(MathFn::Max, &[x.clone(), Value::Int(4)]), row(&[4.0f32, 4.0, 9.0]));
     assert_eq!(math(MathFn::Clamp, &[x.clone(), Value::Int(2), Value::Int(5)]), row(&[2.0f32, 4.0, 5.0]));
     assert_eq!(math(MathFn::Fma, &[x.clone(), Value::Int(2), Value::Int(1)]), row(&[3.0f32, 9.0, 19.0]));

@@ -300,7 +300,7 @@ impl Machine<'_> {
                 Ok(Value::Unit)
             }
             [Value::Str(path), Value::Array(array)] => {
-                let bytes = picture::image_png(array).map_err(|p| self.problem(p, span))?;
+                let bytes = picture::image::png(array).map_err(|p| self.problem(p, span))?;
                 self.write_file(path, &bytes, span)?;
                 Ok(Value::Unit)
             }
@@ -330,7 +330,7 @@ impl Machine<'_> {
         };
         match path {
             Some(path) => {
-                let bytes = picture::plot_png(&x, &y).map_err(|p| self.problem(p, span))?;
+                let bytes = picture::plot::png(&x, &y).map_err(|p| self.problem(p, span))?;
                 self.write_file(&path, &bytes, span)?;
             }
             None => self.world.show(Shown::Plot { x, y }),
