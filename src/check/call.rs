@@ -64,6 +64,11 @@ impl Cx<'_> {
                 self.after_error(args, span)
             }
             Meaning::Item(Binding::Error) => self.after_error(args, span),
+            // A module cannot be called, so a builtin of its name still can: `import std.image` leaves `image(…)`.
+            Meaning::Item(Binding::Module(_)) if builtin::find(&name.text).is_some() => {
+                let meaning = builtin::find(&name.text).map_or(meaning, Meaning::Builtin);
+                self.call_meaning(meaning, callee, name, args, span, want)
+            }
             Meaning::Builtin(entry) if entry.signature.starts_with('(') || entry.signature.starts_with('<') => {
                 self.call_builtin(entry, name, args, span, want)
             }
@@ -321,10 +326,11 @@ impl Cx<'_> {
         }
         self.check_late(&mut bind);
         let result = self.subst(&f.result, &bind);
-        if let (Some(want), true) = (want, lift.is_empty() && !unknown && !sig.generics.is_empty()) {
-            if self.vars.kind(&result).is_some() && matches!(want, Type::Scalar(_) | Type::Param(_)) {
-                self.vars.unify(&result, want);
-            }
+        if let (Some(want), true) = (want, lift.is_empty() && !unknown && !sig.generics.is_empty())
+            && self.vars.kind(&result).is_some()
+            && matches!(want, Type::Scalar(_) | Type::Param(_))
+        {
+            self.vars.unify(&result, want);
         }
         let generics = self.generic_args(&bind, span, &f.name);
         let callee = FnRef::Fn { id, generics };
