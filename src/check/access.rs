@@ -268,12 +268,12 @@ impl Cx<'_> {
                 d = d.help(format!("an element from the end is `x[len(x) - {}]`", -i));
             }
             self.report(d);
-        } else if let Dim::Known(n) = dim {
-            if i >= i128::from(*n) {
-                let d = Diagnostic::error("E0325", format!("the index {i} is outside of an axis of {n}"))
-                    .at(index.span, format!("indices go from 0 to {}", n - 1));
-                self.report(d);
-            }
+        } else if let Dim::Known(n) = dim
+            && i >= i128::from(*n)
+        {
+            let d = Diagnostic::error("E0325", format!("the index {i} is outside of an axis of {n}"))
+                .at(index.span, format!("indices go from 0 to {}", n - 1));
+            self.report(d);
         }
     }
 
@@ -373,14 +373,11 @@ impl Cx<'_> {
                 return self.no_place(place);
             }
         };
-        if also_read {
-            if let ExprKind::Index { base, .. } = &place.kind {
-                let base = (**base).clone();
-                self.note_read(&base, place.span);
-            }
+        if also_read && let ExprKind::Index { base, .. } = &place.kind {
+            let base = (**base).clone();
+            self.note_read(&base, place.span);
         }
-        self.check_writable(&place);
-        place
+        if self.check_writable(&place) { place } else { self.bad(place.span) }
     }
 
     /// A variable that is only ever written is not used: remembers whether it was so far.
@@ -428,7 +425,8 @@ impl Cx<'_> {
         self.bad(e.span)
     }
 
-    fn check_writable(&mut self, place: &Expr) {
+    /// False if this is no place at all, so that its type says nothing.
+    fn check_writable(&mut self, place: &Expr) -> bool {
         if let ExprKind::Swizzle { lanes, .. } = &place.kind {
             let twice = lanes.iter().enumerate().any(|(i, l)| lanes.iter().skip(i + 1).any(|m| m == l));
             if twice {
@@ -448,13 +446,13 @@ impl Cx<'_> {
                 | ExprKind::Swizzle { base, .. } => base,
                 ExprKind::Builtin { builtin, args, .. } if is_hint(*builtin) => match args.first() {
                     Some(inner) => inner,
-                    None => return,
+                    None => return true,
                 },
                 _ => break,
             };
         }
         match &root.kind {
-            ExprKind::Local(id) => self.write_local(*id, place, root.span),
+            ExprKind::Local(id) => return self.write_local(*id, place, root.span),
             ExprKind::Global(id) => self.write_global(*id, root.span),
             ExprKind::Error => {}
             ExprKind::Const(_) | ExprKind::ConstParam(_) | ExprKind::Dim(_) => {
@@ -467,6 +465,7 @@ impl Cx<'_> {
                 self.report(d);
             }
         }
+        true
     }
 
     pub fn write_global(&mut self, id: GlobalId, span: Span) {
@@ -494,12 +493,12 @@ impl Cx<'_> {
     }
 
     /// Notes a write to a local and reports it where that is not allowed.
-    pub fn write_local(&mut self, id: LocalId, place: &Expr, span: Span) {
+    pub fn write_local(&mut self, id: LocalId, place: &Expr, span: Span) -> bool {
         let outer_loop = (self.loops > 0).then_some(self.loop_count);
-        let Some(local) = self.locals.get(id) else { return };
+        let Some(local) = self.locals.get(id) else { return true };
         let (kind, name, declared, mutable) = (local.kind, local.name.clone(), local.span, local.mutable);
         let is_array = matches!(self.vars.shallow(&local.ty), Type::Array(_));
-        let Some(info) = self.info.get_mut(id.index()) else { return };
+        let Some(info) = self.info.get_mut(id.index()) else { return true };
         info.assigned = true;
         info.written = true;
         let word = info.word;
@@ -512,7 +511,7 @@ impl Cx<'_> {
                 .at(span, "kernels write one element at a time")
                 .help(format!("write `{name}[i] = …`"));
             self.report(d);
-            return;
+            return false;
         }
         match kind {
             LocalKind::Param(Access::In) if is_array => self.read_only_param(id, &name, span, declared),
@@ -535,6 +534,7 @@ impl Cx<'_> {
             LocalKind::Var if !mutable => self.immutable(&name, span, declared, word),
             LocalKind::Var => {}
         }
+        true
     }
 
     fn read_only_param(&mut self, id: LocalId, name: &str, span: Span, declared: Span) {

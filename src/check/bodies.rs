@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use crate::base::diag::Diagnostic;
-use crate::check::cx::{Cx, Home, Needs};
+use crate::check::cx::{Cx, Home, Needs, ScriptNames};
 use crate::check::typed::*;
 use crate::check::{finish, lints, sigs};
 use crate::syntax::ast;
@@ -33,10 +33,10 @@ pub struct Checked {
 const PARALLEL: usize = 256;
 
 /// Checks all bodies; the results stand in the order of the jobs.
-pub fn check_all(program: &Program, module: ModuleId, jobs: &[Job<'_>]) -> Vec<Checked> {
+pub fn check_all(program: &Program, module: ModuleId, names: &ScriptNames, jobs: &[Job<'_>]) -> Vec<Checked> {
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(8);
     if jobs.len() < PARALLEL || workers < 2 {
-        return jobs.iter().map(|j| check_one(program, module, *j)).collect();
+        return jobs.iter().map(|j| check_one(program, module, names, *j)).collect();
     }
     let share = jobs.len().div_ceil(workers);
     let mut out = Vec::with_capacity(jobs.len());
@@ -45,25 +45,25 @@ pub fn check_all(program: &Program, module: ModuleId, jobs: &[Job<'_>]) -> Vec<C
         let own = parts.next().unwrap_or(&[]);
         let others: Vec<_> = parts
             .map(|part| {
-                let run = move || part.iter().map(|j| check_one(program, module, *j)).collect::<Vec<_>>();
+                let run = move || part.iter().map(|j| check_one(program, module, names, *j)).collect::<Vec<_>>();
                 (part, std::thread::Builder::new().stack_size(32 << 20).spawn_scoped(scope, run))
             })
             .collect();
-        out.extend(own.iter().map(|j| check_one(program, module, *j)));
+        out.extend(own.iter().map(|j| check_one(program, module, names, *j)));
         for (part, handle) in others {
             match handle.ok().and_then(|h| h.join().ok()) {
                 Some(checked) => out.extend(checked),
-                None => out.extend(part.iter().map(|j| check_one(program, module, *j))),
+                None => out.extend(part.iter().map(|j| check_one(program, module, names, *j))),
             }
         }
     });
     out
 }
 
-fn check_one(program: &Program, module: ModuleId, job: Job<'_>) -> Checked {
+fn check_one(program: &Program, module: ModuleId, names: &ScriptNames, job: Job<'_>) -> Checked {
     match job {
-        Job::Fn(id, def) => function(program, module, &program.fns[id], def),
-        Job::Kernel(id, def) => kernel(program, module, &program.kernels[id], def),
+        Job::Fn(id, def) => function(program, module, names, &program.fns[id], def),
+        Job::Kernel(id, def) => kernel(program, module, names, &program.kernels[id], def),
     }
 }
 
@@ -73,8 +73,9 @@ fn declare_params(cx: &mut Cx<'_>, sig: &Signature, params: &[ast::Param]) {
     }
 }
 
-fn function(program: &Program, module: ModuleId, f: &Fn, def: &ast::Fn) -> Checked {
+fn function(program: &Program, module: ModuleId, names: &ScriptNames, f: &Fn, def: &ast::Fn) -> Checked {
     let mut cx = Cx::new(program, module, Some(&f.sig), Home::Fn);
+    cx.script_names = Some(names);
     cx.result = Some(f.result.clone());
     declare_params(&mut cx, &f.sig, &def.params);
     let span = def.result.as_ref().map_or(f.name_span, |r| r.span);
@@ -82,9 +83,10 @@ fn function(program: &Program, module: ModuleId, f: &Fn, def: &ast::Fn) -> Check
     done(cx, root, None)
 }
 
-fn kernel(program: &Program, module: ModuleId, k: &Kernel, def: &ast::Kernel) -> Checked {
+fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, def: &ast::Kernel) -> Checked {
     let threads = matches!(def.geometry, ast::Geometry::Threads { .. });
     let mut cx = Cx::new(program, module, Some(&k.sig), Home::Kernel { threads });
+    cx.script_names = Some(names);
     declare_params(&mut cx, &k.sig, &def.params);
     let mut geometry = sigs::geometry(&mut cx, &def.geometry);
     let (root, _) = cx.block(&def.body, false, None);
@@ -101,8 +103,9 @@ fn kernel(program: &Program, module: ModuleId, k: &Kernel, def: &ast::Kernel) ->
 }
 
 /// The statements of a script, in order.
-pub fn script(program: &Program, module: ModuleId, stmts: &[&ast::Stmt]) -> Checked {
+pub fn script(program: &Program, module: ModuleId, names: &ScriptNames, stmts: &[&ast::Stmt]) -> Checked {
     let mut cx = Cx::new(program, module, None, Home::Script);
+    cx.script_names = Some(names);
     let mut out = Vec::with_capacity(stmts.len());
     for s in stmts {
         cx.stmt(s, &mut out);

@@ -164,11 +164,11 @@ impl Cx<'_> {
         let Some(given) = self.take(call, arity, arity) else { return self.after_error(call.args, call.span) };
         let parts = self.operands(&given, if gives_bool { None } else { want });
         // By far the most frequent case first.
-        if let [Expr { ty: Type::Scalar(s), .. }] = parts.as_slice() {
-            if kind.takes_scalar(*s) {
-                let ty = if gives_bool { BOOL } else { Type::Scalar(*s) };
-                return call.make(parts, ty);
-            }
+        if let [Expr { ty: Type::Scalar(s), .. }] = parts.as_slice()
+            && kind.takes_scalar(*s)
+        {
+            let ty = if gives_bool { BOOL } else { Type::Scalar(*s) };
+            return call.make(parts, ty);
         }
         let refs: Vec<&Expr> = parts.iter().collect();
         let joined = self.elementwise(&refs, call.at, name);
@@ -518,10 +518,10 @@ impl Cx<'_> {
             self.report(d);
             return self.bad(call.span);
         }
-        if let ExprKind::Index { base, .. } = &place.kind {
-            if let ExprKind::Local(id) = base.kind {
-                self.local(id, base.span);
-            }
+        if let ExprKind::Index { base, .. } = &place.kind
+            && let ExprKind::Local(id) = base.kind
+        {
+            self.local(id, base.span);
         }
         let ty = self.vars.shallow(&place.ty);
         let kind = match op {

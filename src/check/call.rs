@@ -326,10 +326,11 @@ impl Cx<'_> {
         }
         self.check_late(&mut bind);
         let result = self.subst(&f.result, &bind);
-        if let (Some(want), true) = (want, lift.is_empty() && !unknown && !sig.generics.is_empty()) {
-            if self.vars.kind(&result).is_some() && matches!(want, Type::Scalar(_) | Type::Param(_)) {
-                self.vars.unify(&result, want);
-            }
+        if let (Some(want), true) = (want, lift.is_empty() && !unknown && !sig.generics.is_empty())
+            && self.vars.kind(&result).is_some()
+            && matches!(want, Type::Scalar(_) | Type::Param(_))
+        {
+            self.vars.unify(&result, want);
         }
         let generics = self.generic_args(&bind, span, &f.name);
         let callee = FnRef::Fn { id, generics };

@@ -93,6 +93,9 @@ pub struct EarlyRead {
     pub outer_loop: Option<u32>,
 }
 
+/// The variables that a script's outermost statements declare, with their places.
+pub type ScriptNames = FxHashMap<SmolStr, Span>;
+
 /// Names every module has: builtins and types.
 static PRELUDE: LazyLock<FxHashMap<&'static str, Prelude>> = LazyLock::new(|| {
     let mut map = FxHashMap::default();
@@ -133,6 +136,8 @@ pub struct Cx<'a> {
     pub module: &'a Module,
     pub sig: &'a Signature,
     pub home: Home,
+    /// The variables that the statements of this file declare, wherever they stand.
+    pub script_names: Option<&'a ScriptNames>,
     /// What `return` gives; none outside of functions.
     pub result: Option<Type>,
     pub vars: Vars,
@@ -179,6 +184,7 @@ impl<'a> Cx<'a> {
             module: &program.modules[module],
             sig,
             home,
+            script_names: None,
             result: None,
             vars: Vars::new(bounds.collect()),
             locals: Arena::new(),
@@ -344,9 +350,16 @@ impl<'a> Cx<'a> {
     /// Reports a name that stands for nothing.
     pub fn unknown_name(&mut self, name: &ast::Name) {
         let word = name.text.as_str();
+        let later = self.script_names.and_then(|names| names.get(word)).copied();
+        if later.is_some() && !self.in_host() {
+            self.script_variable(name);
+            return;
+        }
         let mut d = Diagnostic::error("E0201", format!("nothing here is called `{word}`"))
             .at(name.span, "this name is not defined");
-        if let Some(foreign) = suggest::foreign_value(word).or_else(|| suggest::foreign_type(word)) {
+        if let Some(later) = later {
+            d = d.because(later, "it is declared only here").help("statements run from top to bottom: move one of the two");
+        } else if let Some(foreign) = suggest::foreign_value(word).or_else(|| suggest::foreign_type(word)) {
             d = with_foreign(d, name.span, &foreign);
         } else if let Some(near) = suggest::nearest(word, self.visible().into_iter()) {
             d = d.help(format!("did you mean `{near}`?"));

@@ -15,8 +15,8 @@ use crate::syntax::ast::{self, ExprKind as Ast};
 pub const BOOL: Type = Type::Scalar(Scalar::Bool);
 pub const I32: Type = Type::Scalar(Scalar::I32);
 
-/// Deeper trees than this are refused rather than risk the stack.
-const MAX_DEPTH: u32 = 600;
+/// Deeper trees than this are refused rather than risk the stack; the parser refuses them much earlier.
+pub const MAX_DEPTH: u32 = 1500;
 
 pub fn make(kind: ExprKind, ty: Type, span: Span) -> Expr {
     Expr { kind, ty, span }
@@ -49,9 +49,9 @@ impl Cx<'_> {
         checked
     }
 
-    fn too_deep(&mut self, span: Span) -> Expr {
-        if !self.diagnostics.iter().any(|d| d.code == "E0328") {
-            let d = Diagnostic::error("E0328", "this expression is nested too deeply")
+    pub fn too_deep(&mut self, span: Span) -> Expr {
+        if !self.diagnostics.iter().any(|d| d.code == "E0111") {
+            let d = Diagnostic::error("E0111", "an expression is nested too deeply")
                 .at(span, format!("more than {MAX_DEPTH} levels"))
                 .help("name a part of it with `let`");
             self.report(d);
@@ -139,10 +139,10 @@ impl Cx<'_> {
                 d = self.conversion_fix(d, e.span, &format!("{s}x{n}"));
             }
             (Type::Array(a), Type::Array(b)) if a.dims.len() == b.dims.len() => {
-                if let (Type::Scalar(x), Type::Scalar(y)) = (&a.element, &b.element) {
-                    if x != y {
-                        d = self.conversion_fix(d, e.span, y.name());
-                    }
+                if let (Type::Scalar(x), Type::Scalar(y)) = (&a.element, &b.element)
+                    && x != y
+                {
+                    d = self.conversion_fix(d, e.span, y.name());
                 }
             }
             _ => {}
@@ -330,7 +330,7 @@ impl Cx<'_> {
         make(ExprKind::Global(id), ty, name.span)
     }
 
-    fn script_variable(&mut self, name: &ast::Name) -> Expr {
+    pub fn script_variable(&mut self, name: &ast::Name) -> Expr {
         let what = match self.home {
             Home::Kernel { .. } => "a kernel",
             Home::Const | Home::Signature => "a constant",
@@ -541,7 +541,7 @@ impl Cx<'_> {
                 .at(checked.span, format!("this is `{found}`"));
             d = match self.vars.shallow(&checked.ty) {
                 Type::Array(a) if a.element == BOOL => d.help("say which you mean: `all(…)` or `any(…)`"),
-                Type::Scalar(_) => d.help("compare it with something: `x != 0`"),
+                ty if self.vars.scalar_kind(&ty).is_some() => d.help("compare it with something: `x != 0`"),
                 _ => d,
             };
             self.report(d);

@@ -215,14 +215,14 @@ impl Cx<'_> {
     /// Compares dimensions that are expressions, now that their parts are bound.
     pub fn check_late(&mut self, bind: &mut Bind<'_>) {
         for (i, found, span) in std::mem::take(&mut bind.late) {
-            if let (Some(n), Dim::Known(m)) = (self.eval_dim(i, bind), &found) {
-                if n != *m {
-                    let at = bind.sig.dim_exprs.get(i as usize).map_or(span, |e| e.span);
-                    let d = Diagnostic::error("E0305", format!("an extent of {n} was expected, but this has {m}"))
-                        .at(span, format!("this has {m}"))
-                        .because(at, format!("this gives {n}"));
-                    self.report(d);
-                }
+            if let (Some(n), Dim::Known(m)) = (self.eval_dim(i, bind), &found)
+                && n != *m
+            {
+                let at = bind.sig.dim_exprs.get(i as usize).map_or(span, |e| e.span);
+                let d = Diagnostic::error("E0305", format!("an extent of {n} was expected, but this has {m}"))
+                    .at(span, format!("this has {m}"))
+                    .because(at, format!("this gives {n}"));
+                self.report(d);
             }
         }
     }

@@ -50,10 +50,10 @@ impl Cx<'_> {
     /// The named arguments of a call: reports those that are not among `allowed`.
     fn allow(&mut self, call: BuiltinCall<'_>, allowed: &[&str]) {
         for arg in call.args {
-            if let Some(name) = &arg.name {
-                if !allowed.contains(&name.text.as_str()) {
-                    self.unknown_argument(name, call.entry.name, allowed);
-                }
+            if let Some(name) = &arg.name
+                && !allowed.contains(&name.text.as_str())
+            {
+                self.unknown_argument(name, call.entry.name, allowed);
             }
         }
     }
@@ -437,10 +437,10 @@ impl Cx<'_> {
                     _ => Dim::Unknown,
                 };
             }
-        } else if let (Some(t), Some(n)) = (total, product(&dims)) {
-            if t != n {
-                return self.wrong_size(t, n, call.span);
-            }
+        } else if let (Some(t), Some(n)) = (total, product(&dims))
+            && t != n
+        {
+            return self.wrong_size(t, n, call.span);
         }
         let ty = a.map_or(Type::Unknown, |a| array(a.element.clone(), dims));
         let mut args = vec![x];
@@ -467,18 +467,16 @@ impl Cx<'_> {
             let (e, a) = self.array_arg(call, e, None)?;
             match (&mut types, a) {
                 (Some(types), Some(a)) => {
-                    if let (Some(first), Some(at)) = (types.first().cloned(), args.first()) {
-                        if first.dims.len() != a.dims.len() || !self.vars.unify(&first.element, &a.element) {
-                            let (x, y) = (self.ty_text(&at.ty), self.ty_text(&e.ty));
-                            let d = Diagnostic::error(
-                                "E0302",
-                                format!("`{}` can't combine `{x}` and `{y}`", call.entry.name),
-                            )
-                            .at(e.span, format!("this is `{y}`"))
-                            .because(at.span, format!("this is `{x}`"));
-                            self.report(d);
-                            return None;
-                        }
+                    if let (Some(first), Some(at)) = (types.first().cloned(), args.first())
+                        && (first.dims.len() != a.dims.len() || !self.vars.unify(&first.element, &a.element))
+                    {
+                        let (x, y) = (self.ty_text(&at.ty), self.ty_text(&e.ty));
+                        let d =
+                            Diagnostic::error("E0302", format!("`{}` can't combine `{x}` and `{y}`", call.entry.name))
+                                .at(e.span, format!("this is `{y}`"))
+                                .because(at.span, format!("this is `{x}`"));
+                        self.report(d);
+                        return None;
                     }
                     types.push(a);
                 }

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::bodies::{self, Checked, Job};
-use crate::check::cx::Needs;
+use crate::check::cx::{Needs, ScriptNames};
 use crate::check::sigs::{self, Constants, Source};
 use crate::check::typed::*;
 use crate::check::world::Worlds;
@@ -25,6 +25,7 @@ struct Pass<'f> {
     consts: FxHashMap<ConstId, &'f ast::Const>,
     jobs: Vec<Job<'f>>,
     used: FxHashSet<SmolStr>,
+    script_names: ScriptNames,
 }
 
 pub fn check_file(program: &mut Program, module: ModuleId, file: &ast::File, imports: &Imports) -> Vec<Diagnostic> {
@@ -37,6 +38,7 @@ pub fn check_file(program: &mut Program, module: ModuleId, file: &ast::File, imp
         consts: FxHashMap::default(),
         jobs: vec![],
         used: FxHashSet::default(),
+        script_names: script_names(file),
     };
     if program.modules[module].doc.is_none() {
         program.modules[module].doc = file.doc.clone();
@@ -44,10 +46,27 @@ pub fn check_file(program: &mut Program, module: ModuleId, file: &ast::File, imp
     pass.imports(program, imports);
     pass.names(program);
     pass.signatures(program);
-    let checked = bodies::check_all(program, module, &pass.jobs);
+    let checked = bodies::check_all(program, module, &pass.script_names, &pass.jobs);
     pass.finish(program, checked);
     pass.lints(program);
     pass.found
+}
+
+/// The variables that the statements of a file declare.
+fn script_names(file: &ast::File) -> ScriptNames {
+    fn add(pattern: &ast::Pattern, names: &mut ScriptNames) {
+        match pattern {
+            ast::Pattern::Name(n) => drop(names.entry(n.text.clone()).or_insert(n.span)),
+            ast::Pattern::Tuple(parts, _) => parts.iter().for_each(|p| add(p, names)),
+        }
+    }
+    let mut names = ScriptNames::default();
+    for item in &file.items {
+        if let ItemKind::Stmt(ast::Stmt { kind: ast::StmtKind::Let { pattern, .. }, .. }) = &item.kind {
+            add(pattern, &mut names);
+        }
+    }
+    names
 }
 
 /// The name under which `import` makes a module known.
@@ -227,7 +246,7 @@ impl<'f> Pass<'f> {
         let file = self.file;
         let stmts: Vec<&ast::Stmt> =
             file.items.iter().filter_map(|i| if let ItemKind::Stmt(s) = &i.kind { Some(s) } else { None }).collect();
-        let mut script = (!stmts.is_empty()).then(|| bodies::script(program, self.module, &stmts));
+        let mut script = (!stmts.is_empty()).then(|| bodies::script(program, self.module, &self.script_names, &stmts));
         if let Some(script) = &mut script {
             self.keep_globals(program, script);
         }

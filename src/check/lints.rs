@@ -17,7 +17,7 @@ pub fn body(cx: &mut Cx<'_>) {
         }
         let quiet = format!("_{}", local.name);
         match local.kind {
-            LocalKind::Var | LocalKind::Loop | LocalKind::Shared if !info.used => {
+            LocalKind::Var | LocalKind::Shared if !info.used => {
                 let said = if info.assigned { "is written but never read" } else { "is never used" };
                 let d =
                     Diagnostic::warning("W0001", format!("`{}` {said}", local.name)).at(local.span, "declared here");
@@ -97,11 +97,12 @@ pub fn consts(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagn
         return;
     }
     for item in &file.items {
-        if let ItemKind::Const(c) = &item.kind {
-            if !used.contains(&c.name.text) && !c.name.text.starts_with('_') {
-                let d = Diagnostic::warning("W0004", format!("the constant `{}` is never used", c.name.text));
-                found.push(d.at(c.name.span, "defined here").help("take it out"));
-            }
+        if let ItemKind::Const(c) = &item.kind
+            && !used.contains(&c.name.text)
+            && !c.name.text.starts_with('_')
+        {
+            let d = Diagnostic::warning("W0004", format!("the constant `{}` is never used", c.name.text));
+            found.push(d.at(c.name.span, "defined here").help("take it out"));
         }
     }
 }

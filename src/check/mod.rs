@@ -40,6 +40,7 @@ pub use dump::dump;
 
 /// More errors than these are not shown: the first ones explain the others.
 const MAX_ERRORS: usize = 20;
+const MAX_WARNINGS: usize = 50;
 
 /// The modules behind a file's imports, by the span of `Import::span`. A missing entry was reported by the caller.
 pub type Imports = HashMap<Span, ModuleId>;
@@ -59,10 +60,11 @@ pub fn check(program: &mut Program, module: ModuleId, file: &ast::File, imports:
 fn tidy(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
     found.sort_by_key(|d| d.primary().map_or((u32::MAX, 0), |s| (s.file.0, s.start)));
     found.dedup_by(|a, b| a.code == b.code && a.primary() == b.primary());
-    let mut errors = 0;
+    let (mut errors, mut warnings) = (0, 0);
     found.retain(|d| {
-        errors += usize::from(d.is_error());
-        !d.is_error() || errors <= MAX_ERRORS
+        let (count, most) = if d.is_error() { (&mut errors, MAX_ERRORS) } else { (&mut warnings, MAX_WARNINGS) };
+        *count += 1;
+        *count <= most
     });
     found
 }

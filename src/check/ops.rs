@@ -50,10 +50,10 @@ pub fn with_scalar(ty: &Type, scalar: &Type) -> Type {
 
 impl Cx<'_> {
     pub fn unary(&mut self, op: UnaryOp, op_span: Span, e: &ast::Expr, span: Span, want: Option<&Type>) -> Expr {
-        if op == UnaryOp::Neg {
-            if let ast::ExprKind::Int { value, suffix } = &bare(e).kind {
-                return self.int(-i128::from(*value), suffix.as_ref(), span, want);
-            }
+        if op == UnaryOp::Neg
+            && let ast::ExprKind::Int { value, suffix } = &bare(e).kind
+        {
+            return self.int(-i128::from(*value), suffix.as_ref(), span, want);
         }
         let value = self.expr(e, want);
         let ty = self.vars.shallow(&value.ty);
@@ -154,10 +154,12 @@ impl Cx<'_> {
             return BOOL;
         }
         // By far the most frequent case first: two scalars of one type.
-        if let (Type::Scalar(a), Type::Scalar(b)) = (&l.ty, &r.ty) {
-            if a == b && a.is_num() && !op.is_bitwise() {
-                return if op.is_comparison() { BOOL } else { l.ty.clone() };
-            }
+        if let (Type::Scalar(a), Type::Scalar(b)) = (&l.ty, &r.ty)
+            && a == b
+            && a.is_num()
+            && !op.is_bitwise()
+        {
+            return if op.is_comparison() { BOOL } else { l.ty.clone() };
         }
         let joined = self.elementwise(&[l, r], op_span, op.symbol());
         let Joined::Is { scalar, whole } = joined else { return joined.whole() };
@@ -416,16 +418,16 @@ impl Cx<'_> {
                 return Type::Error;
             }
         };
-        if let (Dim::Known(k), Dim::Known(k2)) = inner {
-            if k != k2 {
-                let (x, y) = (self.dims_text(&a.dims), self.dims_text(&b.dims));
-                let d = Diagnostic::error("E0305", format!("`@` can't multiply the shapes {x} and {y}"))
-                    .at(op_span, format!("the inner extents differ: {k} and {k2}"))
-                    .because(l.span, format!("the last axis is {k}"))
-                    .because(r.span, format!("the first axis is {k2}"));
-                self.report(d);
-                return Type::Error;
-            }
+        if let (Dim::Known(k), Dim::Known(k2)) = inner
+            && k != k2
+        {
+            let (x, y) = (self.dims_text(&a.dims), self.dims_text(&b.dims));
+            let d = Diagnostic::error("E0305", format!("`@` can't multiply the shapes {x} and {y}"))
+                .at(op_span, format!("the inner extents differ: {k} and {k2}"))
+                .because(l.span, format!("the last axis is {k}"))
+                .because(r.span, format!("the first axis is {k2}"));
+            self.report(d);
+            return Type::Error;
         }
         if dims.is_empty() { a.element.clone() } else { array(a.element.clone(), dims) }
     }

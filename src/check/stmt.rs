@@ -4,7 +4,7 @@ use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::cx::{Cx, Home, Info, Slot};
 use crate::check::eval;
-use crate::check::expr::{I32, bare, make};
+use crate::check::expr::{I32, MAX_DEPTH, bare, make};
 use crate::check::infer::{Kind, array};
 use crate::check::typed::*;
 use crate::check::types::Dims;
@@ -87,11 +87,7 @@ impl Cx<'_> {
     /// Checks a statement; `Never` if nothing after it runs.
     pub fn stmt(&mut self, s: &ast::Stmt, out: &mut Vec<Stmt>) -> Type {
         self.depth += 1;
-        let ty = if self.depth > 400 {
-            self.expr(&ast::Expr { kind: Ast::Error, span: s.span }, None).ty
-        } else {
-            self.stmt_inner(s, out)
-        };
+        let ty = if self.depth > MAX_DEPTH { self.too_deep(s.span).ty } else { self.stmt_inner(s, out) };
         self.depth -= 1;
         ty
     }
@@ -511,10 +507,9 @@ impl Cx<'_> {
         let varying = self.varying_reads != before;
         if let (ExprKind::Local(id), true) =
             (&place.kind, varying || self.divergent.iter().any(|d| *d != Span::default()))
+            && let Some(info) = self.local_info(*id)
         {
-            if let Some(info) = self.local_info(*id) {
-                info.varying = true;
-            }
+            info.varying = true;
         }
         let result = match op {
             Some((op, op_span)) => {
@@ -551,17 +546,18 @@ impl Cx<'_> {
                 self.coerce(&element, &a.element, why);
                 if b.dims.len() == a.dims.len() {
                     for (axis, (x, y)) in a.dims.iter().zip(&b.dims).enumerate() {
-                        if let (Dim::Known(x), Dim::Known(y)) = (x, y) {
-                            if x != y && *y != 1 {
-                                let d = Diagnostic::error(
-                                    "E0305",
-                                    format!("{y} elements don't fit into {x} along axis {axis}"),
-                                )
-                                .at(value.span, format!("axis {axis} is {y}"))
-                                .because(place.span, format!("axis {axis} is {x}"));
-                                self.report(d);
-                                return;
-                            }
+                        if let (Dim::Known(x), Dim::Known(y)) = (x, y)
+                            && x != y
+                            && *y != 1
+                        {
+                            let d = Diagnostic::error(
+                                "E0305",
+                                format!("{y} elements don't fit into {x} along axis {axis}"),
+                            )
+                            .at(value.span, format!("axis {axis} is {y}"))
+                            .because(place.span, format!("axis {axis} is {x}"));
+                            self.report(d);
+                            return;
                         }
                     }
                 }
@@ -660,9 +656,7 @@ impl Cx<'_> {
         let Some(result) = self.result.clone() else {
             let e = value.map(|v| self.expr(v, None));
             let d = if self.in_kernel() {
-                if e.is_none() {
-                    return None;
-                }
+                e.as_ref()?;
                 Diagnostic::error("E0301", "a kernel gives its results through `out` arrays")
                     .at(span, "a kernel returns no value")
             } else {
@@ -691,10 +685,10 @@ impl Cx<'_> {
             Ast::Name(n) if n.text == "sim" || n.text == "cpu" => return OnDevice::Sim,
             Ast::Name(n) if n.text == "gpu" => return OnDevice::Gpu(None),
             Ast::Call { callee, args } => {
-                if let (Ast::Name(n), [arg]) = (&bare(callee).kind, args.as_slice()) {
-                    if n.text == "gpu" {
-                        return OnDevice::Gpu(Some(Box::new(self.expr_as(&arg.value, &I32))));
-                    }
+                if let (Ast::Name(n), [arg]) = (&bare(callee).kind, args.as_slice())
+                    && n.text == "gpu"
+                {
+                    return OnDevice::Gpu(Some(Box::new(self.expr_as(&arg.value, &I32))));
                 }
             }
             _ => {}

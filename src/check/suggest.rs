@@ -2,10 +2,15 @@
 
 /// The nearest of the candidates, if it is near enough to be a slip of the finger.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (word.chars().count().max(3)) / 3;
+    // Of a single letter only the case is forgiven: everything short is near to it.
+    let limit = match word.chars().count() {
+        0 | 1 => 0,
+        2 => 1,
+        n => n / 3,
+    };
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
-        if candidate.len().abs_diff(word.len()) > limit * 2 {
+        if candidate.len().abs_diff(word.len()) > limit {
             continue;
         }
         let same_but_case = candidate.eq_ignore_ascii_case(word);

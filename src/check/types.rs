@@ -152,10 +152,10 @@ impl Cx<'_> {
     }
 
     fn dim(&mut self, e: &ast::Expr, dims: &mut Dims<'_>) -> Dim {
-        if let ast::ExprKind::Name(name) = &e.kind {
-            if let Some(dim) = self.dim_name(name, dims) {
-                return dim;
-            }
+        if let ast::ExprKind::Name(name) = &e.kind
+            && let Some(dim) = self.dim_name(name, dims)
+        {
+            return dim;
         }
         let int = Type::Scalar(Scalar::I32);
         let value = self.expr(e, Some(&int));

@@ -97,15 +97,13 @@ impl<'p> Worlds<'p> {
                     | ExprKind::Lift { callee: FnRef::Fn { id, .. }, .. } => {
                         calls.push((*id, e.span));
                     }
-                    ExprKind::Builtin { builtin, .. } | ExprKind::Variable(builtin) => {
-                        if needs_block(*builtin) {
-                            let found =
-                                Reason { span: e.span, what: format!("`{}`", builtin.name()).into(), through: None };
-                            if *builtin == Builtin::Barrier(BarrierKind::Grid) {
-                                all.grid.get_or_insert(found.clone());
-                            }
-                            all.block.get_or_insert(found);
+                    ExprKind::Builtin { builtin, .. } | ExprKind::Variable(builtin) if needs_block(*builtin) => {
+                        let found =
+                            Reason { span: e.span, what: format!("`{}`", builtin.name()).into(), through: None };
+                        if *builtin == Builtin::Barrier(BarrierKind::Grid) {
+                            all.grid.get_or_insert(found.clone());
                         }
+                        all.block.get_or_insert(found);
                     }
                     _ => {}
                 });

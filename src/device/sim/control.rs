@@ -432,7 +432,6 @@ impl Step for Print {
         let mut text = String::new();
         for lane in g.active() {
             text.push_str(&message(g, &g.code().messages[o.x as usize], lane));
-            text.push('\n');
         }
         g.printed.push_str(&text);
         unsafe { op.add(1) }

@@ -2,4 +2,632 @@
 
 use super::Page;
 
-pub static PAGES: &[Page] = &[];
+/// A page: what is wrong and why, a text that has the mistake, and one that has not.
+macro_rules! page {
+    ($code:literal, $title:literal, $about:literal, $wrong:literal, $right:literal) => {
+        Page {
+            code: $code,
+            title: $title,
+            text: concat!($about, "\n\n```clk fails\n", $wrong, "```\n\nInstead:\n\n```clk\n", $right, "```\n"),
+        }
+    };
+}
+
+/// The pages of this chapter, by code.
+#[rustfmt::skip]
+pub static PAGES: &[Page] = &[
+    page!(
+        "E0201", "a name that nothing has",
+        r"No variable, parameter, item or builtin of this name is visible here. Names are seen from their declaration on, inside the block they stand in; items such as `fn` and `kernel` are seen everywhere in their file.",
+r"let total = 1.5
+print(totl)
+",
+r"let total = 1.5
+print(total)
+"
+    ),
+    page!(
+        "E0202", "a name that is defined twice",
+        r"Within one file each item and each variable of the script needs a name of its own. (In the REPL a later definition replaces the earlier one.)",
+r"fn area(r: f32) -> f32 { 3.14159 * r * r }
+fn area(a: f32, b: f32) -> f32 { a * b }
+",
+r"fn circle_area(r: f32) -> f32 { 3.14159 * r * r }
+fn rectangle_area(a: f32, b: f32) -> f32 { a * b }
+"
+    ),
+    page!(
+        "E0203", "an import of something that is not there",
+        r"The module exists but has no public name like this. Functions, kernels, structs and constants can be imported; variables of a script can't.",
+r"import std.nn.{softmaxx}
+print(softmaxx(zeros(2, 3)))
+",
+r"import std.nn.{softmax}
+print(softmax(zeros(2, 3)))
+"
+    ),
+    page!(
+        "E0204", "a type that does not exist",
+        r"Types are `bool`, `i8` to `i64`, `u8` to `u64`, `f16`, `bf16`, `f32`, `f64`, vectors such as `f32x4`, arrays `[f32; N]`, tuples, and structs by name. Bounds of type parameters are `Any`, `Num`, `Int` and `Float`.",
+r"fn half_of(x: float) -> float { x / 2 }
+",
+r"fn half_of(x: f32) -> f32 { x / 2 }
+"
+    ),
+    page!(
+        "E0205", "a field that does not exist",
+        r"A struct has the fields of its definition, a vector has `.x .y .z .w`, a tuple has `.0 .1 …`. Arrays have none: what one asks of them are functions such as `len(x)` and `shape(x)`.",
+r"struct Body { pos: f32x3, mass: f32 }
+fn weight(b: Body) -> f32 { b.mas * 9.81 }
+",
+r"struct Body { pos: f32x3, mass: f32 }
+fn weight(b: Body) -> f32 { b.mass * 9.81 }
+"
+    ),
+    page!(
+        "E0206", "an argument name that the callee does not have",
+        r"By name one gives compile-time parameters (`T = 32`), dimensions of a kernel (`N = 1024`), parameters, and the options of builtins (`axis = 0`).",
+r"let x = zeros(4, typ = i32)
+",
+r"let x = zeros(4, type = i32)
+"
+    ),
+    page!(
+        "E0207", "a name of the wrong kind",
+        r"A type stands where a value is needed, a value where a type is needed, or a function is named without being called.",
+r"fn twice(x: f32) -> f32 { 2 * x }
+let y = twice
+",
+r"fn twice(x: f32) -> f32 { 2 * x }
+let y = twice(1.5)
+"
+    ),
+    page!(
+        "E0208", "one name for two parameters or fields",
+        r"Parameters, compile-time parameters, dimensions and fields each need a name of their own.",
+r"fn add(a: f32, a: f32) -> f32 { a + a }
+",
+r"fn add(a: f32, b: f32) -> f32 { a + b }
+"
+    ),
+    page!(
+        "E0209", "a script variable inside a function or kernel",
+        r"Functions and kernels see constants, other functions and their own parameters. Variables of the script may change between calls, so they are passed in.",
+r"let scale = 2.0
+fn scaled(x: f32) -> f32 { scale * x }
+",
+r"const SCALE = 2.0
+fn scaled(x: f32) -> f32 { SCALE * x }
+fn scaled_by(x: f32, scale: f32) -> f32 { scale * x }
+"
+    ),
+    page!(
+        "E0301", "a value of another type than expected",
+        r"There are no implicit conversions. A literal such as `1` or `2.5` takes the type its place asks for; everything else is converted by calling the type: `f32(n)`.",
+r"fn mean(total: f32, n: i32) -> f32 { total / f32(n) }
+let count: f32 = mean(3.0, 2.5f32)
+",
+r"fn mean(total: f32, n: i32) -> f32 { total / f32(n) }
+let count: f32 = mean(3.0, i32(2.5))
+"
+    ),
+    page!(
+        "E0302", "operands of different types",
+        r"Both sides of an operator (and all arguments of functions such as `max`) need one element type. Which way to convert is for the program to say: `f32(i)` and `i32(x)` mean different things.",
+r"fn place(i: i32, step: f32) -> f32 { i * step }
+",
+r"fn place(i: i32, step: f32) -> f32 { f32(i) * step }
+"
+    ),
+    page!(
+        "E0303", "an operator that the type does not have",
+        r"Arithmetic is for numbers, `& | ^ << >>` for integers, `&& || !` for `bool`. Type parameters have the operators that their bound promises: `T: Num` can be added.",
+r"fn low_bits(x: f32) -> f32 { x & 255 }
+",
+r"fn low_bits(x: f32) -> u32 { bitcast(u32, x) & 255 }
+"
+    ),
+    page!(
+        "E0304", "too many or too few arguments",
+        r"The note shows what the function, kernel or builtin takes. A launch may leave off its `out` arguments; it then returns them.",
+r"fn lerp(a: f32, b: f32, t: f32) -> f32 { a + (b - a) * t }
+let x = lerp(0.0, 1.0)
+",
+r"fn lerp(a: f32, b: f32, t: f32) -> f32 { a + (b - a) * t }
+let x = lerp(0.0, 1.0, 0.5)
+"
+    ),
+    page!(
+        "E0305", "shapes that do not go together",
+        r"A dimension's name has one value in a launch, `a @ b` needs the inner extents to agree, and elementwise operators need extents that are the same or 1. What is not known before the program runs is checked when it does.",
+r"kernel add(x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] + y[i] }
+let r = add(zeros(4), zeros(5))
+",
+r"kernel add(x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] + y[i] }
+let r = add(zeros(4), zeros(4))
+"
+    ),
+    page!(
+        "E0306", "a wrong number of axes",
+        r"Kernels index an array with one integer per axis. On the host fewer indices, or ranges, give a part of the array.",
+r"kernel corner(a: [f32; M, N], out r: [f32; 1]) threads(i: 1) { r[i] = a[0] }
+",
+r"kernel corner(a: [f32; M, N], out r: [f32; 1]) threads(i: 1) { r[i] = a[0, 0] }
+"
+    ),
+    page!(
+        "E0307", "a compile-time parameter that nothing fixes",
+        r"Type, constant and function parameters follow from the arguments, have a default, or are given by name.",
+r"kernel fill<const V: i32>(out r: [i32; N]) threads(i: N) { r[i] = V }
+let r = fill(N = 8)
+",
+r"kernel fill<const V: i32>(out r: [i32; N]) threads(i: N) { r[i] = V }
+let r = fill(N = 8, V = 3)
+"
+    ),
+    page!(
+        "E0308", "a condition that is not `bool`",
+        r"Numbers are not true or false by themselves, and an array of `bool` is many conditions at once: `all(…)` or `any(…)` makes one of them.",
+r#"let n = 3
+if n { print("some") }
+"#,
+r#"let n = 3
+if n != 0 { print("some") }
+"#
+    ),
+    page!(
+        "E0309", "indexing something that is not an array",
+        r"Only arrays have elements. The components of a vector are `.x .y .z .w`, the parts of a tuple `.0 .1`.",
+r"fn first(v: f32x3) -> f32 { v[0] }
+",
+r"fn first(v: f32x3) -> f32 { v.x }
+"
+    ),
+    page!(
+        "E0310", "a missing value",
+        r"A function with a result type has to give a value at its end: the last expression of the body, or `return value`. An `if` that gives a value needs an `else`.",
+r"fn sign_of(x: f32) -> f32 {
+    let s = if x < 0 { -1.0 } else { 1.0 }
+}
+",
+r"fn sign_of(x: f32) -> f32 {
+    if x < 0 { -1.0 } else { 1.0 }
+}
+"
+    ),
+    page!(
+        "E0311", "a call of something that can't be called",
+        r"Functions, kernels and types can be called. Values can't, structs are made with `Name { field: value }`, and there are no methods: the value is the first argument.",
+r"let x = linspace(0.0, 1.0, 8)
+let total = x.sum()
+",
+r"let x = linspace(0.0, 1.0, 8)
+let total = sum(x)
+"
+    ),
+    page!(
+        "E0312", "a type that the bound does not allow",
+        r"Each type parameter has a bound: `Float` takes `f16 bf16 f32 f64`, `Int` the integers, `Num` both, `Any` every plain type.",
+r"fn root(n: i32) -> i32 { sqrt(n) }
+",
+r"fn root(n: i32) -> i32 { i32(sqrt(f32(n))) }
+"
+    ),
+    page!(
+        "E0313", "a number that its type can't hold",
+        r"The literal is outside of the range of the type it has here.",
+r"let level: u8 = 256
+",
+r"let level: u16 = 256
+"
+    ),
+    page!(
+        "E0314", "something that is not constant",
+        r"Constants, compile-time parameters and the sizes of local arrays are fixed before anything runs.",
+r"kernel copy(x: [f32; N], out r: [f32; N]) threads(i: N) {
+    var buffer: [f32; N] = 0.0
+    buffer[i] = x[i]
+    r[i] = buffer[i]
+}
+",
+r"kernel copy(x: [f32; N], out r: [f32; N]) threads(i: N) {
+    var buffer: [f32; 4] = 0.0
+    buffer[0] = x[i]
+    r[i] = buffer[0]
+}
+"
+    ),
+    page!(
+        "E0315", "a struct without all its fields, or with one twice",
+        r"A struct is made with a value for every field, in any order.",
+r"struct Body { pos: f32x3, mass: f32 }
+let b = Body { mass: 1.0 }
+",
+r"struct Body { pos: f32x3, mass: f32 }
+let b = Body { mass: 1.0, pos: f32x3(0.0) }
+"
+    ),
+    page!(
+        "E0316", "a type that can't stand there",
+        r"Array elements and fields are plain values; several dimensions stand side by side in one array type. Only arrays can be `out` or `inout`. A dimension is from 0 to 2147483647.",
+r"kernel total(x: [f32; N], out sum: f32) threads(i: N) { sum = x[i] }
+",
+r"kernel total(x: [f32; N], inout sum: [f32; 1]) threads(i: N) { atomic_add(sum[0], x[i]) }
+"
+    ),
+    page!(
+        "E0317", "a change of something declared with `let`",
+        r"`let` names a value for good; `var` declares a variable that may change. Loop variables and the indices of `threads(…)` never change.",
+r"let n = 1
+n += 1
+",
+r"var n = 1
+n += 1
+"
+    ),
+    page!(
+        "E0318", "a write to a parameter that is only read",
+        r"Array parameters are read only unless they say `out` (all is written) or `inout` (read and written). Scalar parameters never change: copy them into a `var`.",
+r"kernel double(x: [f32; N]) threads(i: N) { x[i] *= 2 }
+",
+r"kernel double(inout x: [f32; N]) threads(i: N) { x[i] *= 2 }
+"
+    ),
+    page!(
+        "E0319", "something that can't be assigned to",
+        r"The left side of `=` is a variable, an element, a field or a component. Kernels write arrays element by element. What is given for an `out` parameter has to be a variable.",
+r"kernel clear(out r: [f32; N]) threads(_i: N) { r = 0.0 }
+",
+r"kernel clear(out r: [f32; N]) threads(i: N) { r[i] = 0.0 }
+"
+    ),
+    page!(
+        "E0320", "a pattern that does not fit its value",
+        r"`let (a, b) = …` needs a tuple of as many parts as there are names.",
+r"let (a, b) = (1, 2, 3)
+",
+r"let (a, b, c) = (1, 2, 3)
+"
+    ),
+    page!(
+        "E0321", "a loop over something that has no elements",
+        r"`for` goes through a range, an array of one axis, or the command line's `args`.",
+r"for i in 10 { print(i) }
+",
+r"for i in 0..10 { print(i) }
+"
+    ),
+    page!(
+        "E0322", "a jump out of nothing",
+        r"`break` and `continue` belong into a loop, `return` into a function or kernel.",
+r"fn limit(x: f32) -> f32 {
+    if x > 1 { break }
+    x
+}
+",
+r"fn limit(x: f32) -> f32 {
+    if x > 1 { return 1.0 }
+    x
+}
+"
+    ),
+    page!(
+        "E0323", "a conversion that does not exist",
+        r"Scalars convert to scalars, vectors to vectors of as many components. `bitcast` needs two types of the same size. Text is read by `parse`.",
+r"let bits = bitcast(u64, 1.5f32)
+",
+r"let bits = bitcast(u32, 1.5f32)
+"
+    ),
+    page!(
+        "E0324", "a variable without a type or a value",
+        r"A variable's type follows from its value or is written down. Only a `var` may get its value later. Arrays of a script always have a value.",
+r"var total: [f32; 4]
+print(total)
+",
+r"var total: [f32; 4] = 0.0
+print(total)
+"
+    ),
+    page!(
+        "E0325", "an index outside of the array",
+        r"Indices count from 0 and end before the extent; they never count from the end.",
+r"let x = [1.0, 2.0, 3.0]
+print(x[3])
+",
+r"let x = [1.0, 2.0, 3.0]
+print(x[len(x) - 1])
+"
+    ),
+    page!(
+        "E0327", "a definition that depends on itself",
+        r"A constant can't be computed from itself, and a struct can't hold itself.",
+r"const A = B + 1
+const B = A + 1
+",
+r"const A = B + 1
+const B = 1
+"
+    ),
+    page!(
+        "E0401", "something of the host in a kernel",
+        r"Files, text, printing of whole arrays, whole-array operators, slices and the functions that make or reduce arrays run on the host. Kernels work on single elements. If the use is hidden in a function, the labels show the way to it.",
+r"kernel normalise(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] / sum(x) }
+",
+r"kernel scale(x: [f32; N], total: f32, out r: [f32; N]) threads(i: N) { r[i] = x[i] / total }
+let x = linspace(0.0, 1.0, 8)
+let r = scale(x, sum(x))
+"
+    ),
+    page!(
+        "E0402", "something of the device in host code",
+        r"Thread indices, barriers, atomics and warp operations only exist where many threads run: in kernels, and in functions that kernels call.",
+r"let i = thread_idx.x
+",
+r"kernel ids(out r: [i32; N]) grid(1) block(N) { r[thread_idx.x] = thread_idx.x }
+let r = ids(N = 32)
+"
+    ),
+    page!(
+        "E0403", "a block operation in a kernel with `threads(…)`",
+        r"`threads(i: N)` runs the body once for each index; how threads form blocks is left open, so there are no barriers, warp operations, thread indices or shared memory. The form `grid(…) block(…)` has them.",
+r"kernel shift(x: [f32; N], out r: [f32; N]) threads(i: N) {
+    barrier()
+    r[i] = x[i]
+}
+",
+r"kernel shift(x: [f32; N], out r: [f32; N]) grid(ceil_div(N, 256)) block(256) {
+    let i = global_idx.x
+    barrier()
+    if i < N { r[i] = x[i] }
+}
+"
+    ),
+    page!(
+        "E0404", "recursion on the device",
+        r"Kernels have no call stack, so what they call can't come back to itself. The message names the circle.",
+r"fn factorial(n: i32) -> i32 { if n < 2 { 1 } else { n * factorial(n - 1) } }
+kernel table(out r: [i32; N]) threads(i: N) { r[i] = factorial(i) }
+",
+r"fn factorial(n: i32) -> i32 {
+    var product = 1
+    for k in 2..=n { product *= k }
+    product
+}
+kernel table(out r: [i32; N]) threads(i: N) { r[i] = factorial(i) }
+"
+    ),
+    page!(
+        "E0405", "a launch inside of a kernel",
+        r"Only the host launches kernels. What two kernels share is an `fn`.",
+r"kernel one(out r: [f32; N]) threads(i: N) { r[i] = 1.0 }
+kernel two(out r: [f32; N]) threads(i: N) {
+    one(r)
+    r[i] = 2.0
+}
+",
+r"fn value(i: i32) -> f32 { f32(i) }
+kernel one(out r: [f32; N]) threads(i: N) { r[i] = value(i) }
+kernel two(out r: [f32; N]) threads(i: N) { r[i] = 2 * value(i) }
+"
+    ),
+    page!(
+        "E0406", "an `out` array that is read before it is written",
+        r"An `out` array holds nothing when the kernel starts. If the old values are needed it is `inout`.",
+r"kernel accumulate(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] += x[i] }
+",
+r"kernel accumulate(x: [f32; N], inout r: [f32; N]) threads(i: N) { r[i] += x[i] }
+"
+    ),
+    page!(
+        "E0407", "a function that needs both worlds",
+        r"A function may use things of the host or of the device, not both: there is no place where it could run.",
+r"fn trace(x: [f32; N]) -> f32 {
+    let total = sum(x)
+    total + f32(lane_idx)
+}
+",
+r"fn total_of(x: [f32; N]) -> f32 { sum(x) }
+fn with_lane(x: f32) -> f32 { x + f32(lane_idx) }
+"
+    ),
+    page!(
+        "E0408", "a geometry that can't be launched",
+        r"A launch has one to three axes, a block 1 to 1024 threads, and the extents follow from constants, dimensions and scalar parameters.",
+r"kernel wide(out r: [f32; N]) grid(1) block(64, 64) { r[thread_idx.x] = 0.0 }
+",
+r"kernel wide(out r: [f32; N]) grid(1) block(32, 32) { r[thread_idx.x] = 0.0 }
+"
+    ),
+    page!(
+        "E0409", "`shared` in the wrong place or of a wrong size",
+        r"Shared memory belongs to the blocks of a kernel, and its size has to be the same for the whole launch. Functions get it as an argument.",
+r"fn sum_up(x: f32) -> f32 {
+    shared part: [f32; 32]
+    part[0] = x
+    part[0]
+}
+",
+r"kernel sums(x: [f32; N], out r: [f32; N]) grid(1) block(N) {
+    shared part: [f32; 32]
+    part[thread_idx.x] = x[thread_idx.x]
+    barrier()
+    r[thread_idx.x] = part[0]
+}
+"
+    ),
+    page!(
+        "E0410", "a launch of something else than a kernel, or with a wrong geometry",
+        r"`<<<grid, block>>>` belongs to kernels. Each of the two is an integer or a tuple of up to three, x first.",
+r"fn twice(x: f32) -> f32 { 2 * x }
+let y = twice<<<1, 32>>>(1.0)
+",
+r"kernel twice(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = 2 * x[i] }
+let y = twice<<<1, 32>>>([1.0, 2.0])
+"
+    ),
+    page!(
+        "E0411", "a placement in a type",
+        r"Pinning an array to a device in its type is not supported. Arrays move to where they are used; `on gpu(0) { … }` says where launches run.",
+r"let x: [f32; 4] @gpu = zeros(4)
+",
+r"let x: [f32; 4] = zeros(4)
+"
+    ),
+    page!(
+        "E0412", "a dimension that nothing fixes",
+        r"A dimension that occurs only in results follows from no argument, so the launch gives it by name.",
+r"kernel ramp(out r: [f32; N]) threads(i: N) { r[i] = f32(i) }
+let r = ramp()
+",
+r"kernel ramp(out r: [f32; N]) threads(i: N) { r[i] = f32(i) }
+let r = ramp(N = 16)
+"
+    ),
+    page!(
+        "E0413", "an `on` block for something that is no device",
+        r"Devices are `sim`, `gpu` and `gpu(i)`.",
+r"on tpu { print(1) }
+",
+r"on sim { print(1) }
+"
+    ),
+    page!(
+        "E0414", "an atomic operation on a private place",
+        r"Atomics are for memory that threads share: elements of `inout` and `shared` arrays.",
+r"kernel count(x: [i32; N], out r: [i32; N]) threads(i: N) {
+    var n = 0
+    atomic_add(n, x[i])
+    r[i] = n
+}
+",
+r"kernel count(x: [i32; N], inout total: [i32; 1]) threads(i: N) { atomic_add(total[0], x[i]) }
+"
+    ),
+    page!(
+        "W0001", "a variable that is never used",
+        r"Nothing reads it. A name that begins with `_` says that this is meant.",
+r"fn area(r: f32) -> f32 {
+    let d = 2 * r
+    3.14159 * r * r
+}
+",
+r"fn area(r: f32) -> f32 {
+    let _d = 2 * r
+    3.14159 * r * r
+}
+"
+    ),
+    page!(
+        "W0002", "a parameter that is never used",
+        r"The body does not look at it. A name that begins with `_` says that this is meant.",
+r"fn first(a: f32, b: f32) -> f32 { a }
+",
+r"fn first(a: f32, _b: f32) -> f32 { a }
+"
+    ),
+    page!(
+        "W0003", "an import that is never used",
+        r"Nothing in the file uses the name.",
+r"import std.nn.{softmax}
+print(1)
+",
+r"print(1)
+"
+    ),
+    page!(
+        "W0004", "a constant that is never used",
+        r"Nothing in the script uses it. A name that begins with `_` says that this is meant.",
+r"const STEPS = 10
+kernel zero(out r: [f32; N]) threads(i: N) { r[i] = 0.0 }
+let r = zero(N = 4)
+",
+r"const STEPS = 4
+kernel zero(out r: [f32; N]) threads(i: N) { r[i] = 0.0 }
+let r = zero(N = STEPS)
+"
+    ),
+    page!(
+        "W0005", "a value that is computed and thrown away",
+        r"The statement has no effect. Often an assignment was meant: `=` assigns, `==` compares.",
+r"fn next(x: f32) -> f32 {
+    var y = x
+    y == x + 1
+    y += 1
+    y
+}
+",
+r"fn next(x: f32) -> f32 {
+    var y = x
+    y = x + 1
+    y
+}
+"
+    ),
+    page!(
+        "W0006", "statements that are never reached",
+        r"What stands behind `return`, `break`, `continue` or an endless `loop` does not run.",
+r#"fn one() -> f32 {
+    return 1.0
+    print("done")
+}
+"#,
+r#"fn one() -> f32 {
+    print("done")
+    return 1.0
+}
+"#
+    ),
+    page!(
+        "W0007", "a variable that hides a `var` of an outer block",
+        r"`let` and `var` always make a new variable, which ends with its block. To change the outer one, leave the word off.",
+r"fn clipped(x: f32) -> f32 {
+    var y = x
+    if x > 1 {
+        let y = 1.0
+        print(y)
+    }
+    y += 0
+    y
+}
+",
+r"fn clipped(x: f32) -> f32 {
+    var y = x
+    if x > 1 { y = 1.0 }
+    y
+}
+"
+    ),
+    page!(
+        "W0008", "a barrier that some threads may not reach",
+        r"All threads of a block have to reach a barrier, or none. Under a condition that differs between threads, or behind a `return` of some of them, the others wait for ever; the simulator reports that as a fault.",
+r"kernel rotate(x: [f32; N], out r: [f32; N]) grid(ceil_div(N, 256)) block(256) {
+    let i = global_idx.x
+    if i < N {
+        barrier()
+        r[i] = x[i]
+    }
+}
+",
+r"kernel rotate(x: [f32; N], out r: [f32; N]) grid(ceil_div(N, 256)) block(256) {
+    let i = global_idx.x
+    barrier()
+    if i < N { r[i] = x[i] }
+}
+"
+    ),
+    page!(
+        "W0009", "a `var` that never changes",
+        r"`let` says that it stays as it is.",
+r"fn area(r: f32) -> f32 {
+    var pi = 3.14159
+    pi * r * r
+}
+",
+r"fn area(r: f32) -> f32 {
+    let pi = 3.14159
+    pi * r * r
+}
+"
+    ),
+];
