@@ -376,6 +376,11 @@ impl Cx<'_> {
         if also_read && let ExprKind::Index { base, .. } = &place.kind {
             let base = (**base).clone();
             self.note_read(&base, place.span);
+            if let ExprKind::Local(id) = base.kind
+                && self.locals.get(id).is_some_and(|l| l.kind == LocalKind::Param(Access::In))
+            {
+                self.local(id, base.span);
+            }
         }
         if self.check_writable(&place) { place } else { self.bad(place.span) }
     }

@@ -110,7 +110,12 @@ impl Cx<'_> {
             let (w, f) = (self.param_text(bind, param), self.ty_text(&found));
             let d = Diagnostic::error(
                 "E0306",
-                format!("`{}` takes an array of {} axes, but this has {}", param.name, wanted.dims.len(), a.dims.len()),
+                format!(
+                    "`{}` takes an array of {}, but this has {}",
+                    param.name,
+                    crate::check::access::count(wanted.dims.len(), "axis", "axes"),
+                    a.dims.len()
+                ),
             )
             .at(arg.span, format!("this is `{f}`"))
             .because(param.span, format!("declared as `{w}`"));

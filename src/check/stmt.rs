@@ -708,11 +708,11 @@ impl Cx<'_> {
         let (block, ty) = self.block(body, true, Some(result));
         match (&block.tail, &ty) {
             (_, Type::Never | Type::Error) => {}
-            (Some(tail), _) => {
+            (Some(tail), _) if !(ty == Type::Unit && *result != Type::Error) => {
                 let text = self.ty_text(result);
                 self.coerce(tail, result, Some((result_span, format!("the function gives `{text}`"))));
             }
-            (None, _) if *result != Type::Error => {
+            (_, _) if *result != Type::Error => {
                 let text = self.ty_text(result);
                 let end = Span { start: body.span.end.saturating_sub(1), ..body.span };
                 let mut d =
