@@ -362,9 +362,14 @@ impl Cx<'_> {
                 place
             }
             Ast::Call { .. } => {
+                let reads = self.early_reads.len();
                 let place = self.expr(e, None);
                 match &place.kind {
-                    ExprKind::Builtin { builtin, .. } if is_hint(*builtin) => place,
+                    // `streaming(r[i]) = …` writes the element, and only that.
+                    ExprKind::Builtin { builtin, .. } if is_hint(*builtin) => {
+                        self.early_reads.truncate(reads);
+                        place
+                    }
                     _ => return self.no_place(place),
                 }
             }
