@@ -92,7 +92,7 @@ fn pictures_round_trip() {
     assert_eq!(levels.items::<u8>().unwrap(), [0, 0, 128, 255, 255]);
     let planes = sample(Scalar::U8, &[3, 8, 9]);
     let problem = encode("p.png", &[(None, &planes)]).unwrap_err();
-    assert_eq!((problem.code, problem.help[0].as_str()), ("E0707", "the colours have to be the last axis"));
+    assert_eq!((problem.code, problem.help[0].as_str()), ("E0716", "the colours have to be the last axis"));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn tables_of_text() {
     assert_eq!(encode("t.csv", &[(None, &x)]).unwrap(), b"0.0,1.0\n2.0,3.0\n");
     let (a, b) = (sample(Scalar::I32, &[2]), sample(Scalar::Bool, &[2]));
     assert_eq!(encode("t.csv", &[(Some("a"), &a), (Some("b"), &b)]).unwrap(), b"a,b\n0,0\n1,1\n");
-    assert_eq!(encode("t.csv", &[(Some("a"), &a), (Some("x"), &x)]).unwrap_err().code, "E0706");
+    assert_eq!(encode("t.csv", &[(Some("a"), &a), (Some("x"), &x)]).unwrap_err().code, "E0715");
 }
 
 /// A .npy file of version 1 with this header.
@@ -185,7 +185,7 @@ fn damage_is_named() {
     assert_eq!(failure("a/x.png", b"\xff\xd8\xff\xe0").title, "`a/x.png` is a JPEG picture, not a .png file");
     let renamed = failure("x.csv", &npy("", &[]));
     assert_eq!(renamed.help, ["give it a name that ends in `.npy`"]);
-    assert_eq!(failure("x.jpg", b"").code, "E0701");
+    assert_eq!(failure("x.jpg", b"").code, "E0710");
     assert_eq!(failure("a.b/x", b"").title, "the name `a.b/x` does not say which format the file has");
 }
 
@@ -218,7 +218,7 @@ fn bombs_are_refused_before_anything_is_allocated() {
     png[16..24].copy_from_slice(&[0, 0, 0xc3, 0x50, 0, 0, 0xc3, 0x50]);
     let crc = crc32fast::hash(&png[12..29]);
     png[29..33].copy_from_slice(&crc.to_be_bytes());
-    assert_eq!(failure("x.png", &png).code, "E0702");
+    assert_eq!(failure("x.png", &png).code, "E0711");
     // An entry that claims to unpack to 4 GB.
     let mut npz = encode("x.npz", &[(Some("x"), &sample(Scalar::U8, &[1]))]).unwrap();
     let directory = npz.len() - 22 - 46 - 5;

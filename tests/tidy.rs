@@ -240,16 +240,19 @@ fn codes_in(text: &str) -> BTreeSet<String> {
 #[test]
 fn every_code_has_a_page_and_every_page_a_use() {
     let mut used = BTreeSet::new();
-    let mut without_page = Vec::new();
+    let mut without_page = std::collections::BTreeMap::new();
     for (path, text) in sources() {
         if path.starts_with("src/lang/codes/") || path.ends_with("tests.rs") {
             continue;
         }
         let codes = codes_in(&code(&text));
-        without_page.extend(codes.iter().filter(|c| codes::find(c).is_none()).map(|c| format!("{c} in {path}")));
+        without_page.extend(codes.iter().filter(|c| codes::find(c).is_none()).map(|c| (c.clone(), path.clone())));
         used.extend(codes);
     }
-    assert!(without_page.is_empty(), "codes without a page in lang/codes:\n{}", without_page.join("\n"));
+    assert!(
+        without_page.is_empty(),
+        "codes without a page in lang/codes, and a file that reports them: {without_page:#?}"
+    );
     let unused: Vec<&str> = codes::pages().map(|p| p.code).filter(|c| !used.contains(*c)).collect();
     assert!(unused.is_empty(), "pages of codes that nothing reports: {unused:?}");
 }

@@ -64,6 +64,11 @@ impl Cx<'_> {
                 self.after_error(args, span)
             }
             Meaning::Item(Binding::Error) => self.after_error(args, span),
+            // A module cannot be called, so a builtin of its name still can: `import std.image` leaves `image(…)`.
+            Meaning::Item(Binding::Module(_)) if builtin::find(&name.text).is_some() => {
+                let meaning = builtin::find(&name.text).map_or(meaning, Meaning::Builtin);
+                self.call_meaning(meaning, callee, name, args, span, want)
+            }
             Meaning::Builtin(entry) if entry.signature.starts_with('(') || entry.signature.starts_with('<') => {
                 self.call_builtin(entry, name, args, span, want)
             }

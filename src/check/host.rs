@@ -116,7 +116,9 @@ impl Cx<'_> {
     fn element_of(&mut self, call: BuiltinCall<'_>, kind: Kind, want: Option<&Type>) -> Type {
         if let Some(e) = call.named("type") {
             let ty = self.type_argument(e);
-            if !self.vars.require(&ty, kind) && ty != BOOL {
+            // Zero bytes are a value of every plain type.
+            let zeroed = call.entry.name == "zeros" && self.vars.require(&ty, Kind::Any);
+            if !zeroed && !self.vars.require(&ty, kind) && ty != BOOL {
                 let text = self.ty_text(&ty);
                 let d = Diagnostic::error("E0312", format!("`{}` makes no array of `{text}`", call.entry.name)).at(
                     e.span,

@@ -45,7 +45,8 @@ pub fn body(cx: &mut Cx<'_>) {
                 found.push(d);
             }
             LocalKind::Var if local.mutable && !info.assigned => {
-                if let Some(word) = info.word {
+                let shared = |other: &super::cx::Info| other.word == info.word && other.assigned;
+                if let Some(word) = info.word.filter(|_| !cx.info.iter().any(shared)) {
                     let d = Diagnostic::warning("W0009", format!("`{}` never changes", local.name))
                         .at(local.span, "declared with `var`")
                         .fix("declare it with `let`", word, "let", Applicability::MachineApplicable);

@@ -146,6 +146,13 @@ impl Cx<'_> {
         if matches!(op, BinaryOp::Eq | BinaryOp::Ne) && is_text(l) && (is_text(r) || r.ty == Type::Unknown) {
             return BOOL;
         }
+        let (lt, rt) = (self.vars.shallow(&l.ty), self.vars.shallow(&r.ty));
+        if matches!(op, BinaryOp::Eq | BinaryOp::Ne)
+            && matches!((&lt, &rt), (Type::Tuple(_), Type::Tuple(_)) | (Type::Struct(_), Type::Struct(_)))
+            && self.vars.unify(&lt, &rt)
+        {
+            return BOOL;
+        }
         // By far the most frequent case first: two scalars of one type.
         if let (Type::Scalar(a), Type::Scalar(b)) = (&l.ty, &r.ty)
             && a == b

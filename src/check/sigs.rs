@@ -210,7 +210,9 @@ fn name_dims(cx: &mut Cx<'_>, src: &Source<'_>, dims: &mut Vec<DimName>) {
 }
 
 fn param_type(cx: &mut Cx<'_>, p: &ast::Param, ty: Type, kernel: bool) -> Type {
-    if p.access != Access::In && !matches!(ty, Type::Array(_) | Type::Error) {
+    // A function may change a value for its caller; a kernel's threads have only arrays in common.
+    let lent = p.access == Access::InOut && !kernel;
+    if p.access != Access::In && !lent && !matches!(ty, Type::Array(_) | Type::Error) {
         let word = if p.access == Access::Out { "out" } else { "inout" };
         let d = Diagnostic::error("E0316", format!("only an array can be `{word}`"))
             .at(p.span, format!("this is `{}`", cx.ty_text(&ty)))

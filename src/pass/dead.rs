@@ -183,15 +183,20 @@ impl Dead<'_> {
         self.changed = true;
     }
 
-    /// A loop's body: whatever it reads may be read in the next turn.
+    /// A loop's body: whatever it reads, or is read where it jumps to, may be read in the next turn.
     fn repeated(&mut self, label: Label, body: &mut Block, after: &mut Locals) {
         let mut next = after.clone();
-        each_stmt(body, &mut |stmt| {
-            if let StmtKind::Let(id) = stmt.kind
-                && let ExprKind::Read(local) = self.function.exprs[id].kind
-            {
-                next.insert(local);
+        each_stmt(body, &mut |stmt| match &stmt.kind {
+            StmtKind::Let(id) => {
+                if let ExprKind::Read(local) = self.function.exprs[*id].kind {
+                    next.insert(local);
+                }
             }
+            StmtKind::Break(outer) | StmtKind::Continue(outer) => {
+                let target = self.targets.iter().find(|(l, ..)| l == outer);
+                target.into_iter().for_each(|(_, end, again)| next.extend(end.iter().chain(again)));
+            }
+            _ => {}
         });
         self.targets.push((label, after.clone(), next.clone()));
         let mut inside = next.clone();

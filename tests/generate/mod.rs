@@ -21,6 +21,7 @@ use random::Random;
 
 #[derive(Clone)]
 pub struct Program {
+    pub seed: u64,
     pub module: Module,
     pub extents: Extents,
     pub arguments: Vec<Argument>,
@@ -29,15 +30,38 @@ pub struct Program {
 #[derive(Clone)]
 pub enum Argument {
     Value(Vec<Value>),
-    Array { layout: Layout, shape: Vec<u32>, bytes: Vec<u8>, write: bool },
+    Array { layout: Layout, shape: Vec<u32>, bytes: Bytes, write: bool },
+}
+
+/// Bytes aligned to 16, as devices want them.
+#[derive(Clone)]
+pub struct Bytes {
+    words: Vec<u128>,
+    len: usize,
+}
+
+impl Bytes {
+    fn zeros(len: usize) -> Bytes {
+        Bytes { words: vec![0; len.div_ceil(16)], len }
+    }
+
+    pub fn get(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.len]
+    }
+
+    pub fn get_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.len]
+    }
 }
 
 /// Arguments as a launch takes them, for as long as the bytes live.
 pub fn launch_arguments(arguments: &mut [Argument]) -> Vec<Arg<'_>> {
     let launch = |argument| match argument {
         &mut Argument::Value(ref values) => Arg::Value(values.clone()),
-        Argument::Array { shape, bytes, write: true, .. } => Arg::Write { bytes, shape: shape.clone() },
-        Argument::Array { shape, bytes, write: false, .. } => Arg::Read { bytes, shape: shape.clone() },
+        Argument::Array { shape, bytes, write: true, .. } => {
+            Arg::Write { bytes: bytes.get_mut(), shape: shape.clone() }
+        }
+        Argument::Array { shape, bytes, write: false, .. } => Arg::Read { bytes: bytes.get(), shape: shape.clone() },
     };
     arguments.iter_mut().map(launch).collect()
 }
@@ -202,7 +226,7 @@ pub fn program(seed: u64) -> Program {
     g.budget = g.random.between(4, 28);
     g.kernel_body();
     let Generator { b, arguments, .. } = g;
-    Program { module: build::module(functions, b, form), extents, arguments }
+    Program { seed, module: build::module(functions, b, form), extents, arguments }
 }
 
 impl Generator {
@@ -245,10 +269,10 @@ impl Generator {
         }
     }
 
-    fn bytes(&mut self, layout: &Layout, shape: &[u32]) -> Vec<u8> {
+    fn bytes(&mut self, layout: &Layout, shape: &[u32]) -> Bytes {
         let count = shape.iter().product::<u32>() as usize;
-        let mut bytes = vec![0; count * layout.size];
-        for element in bytes.chunks_mut(layout.size) {
+        let mut bytes = Bytes::zeros(count * layout.size);
+        for element in bytes.get_mut().chunks_mut(layout.size) {
             for leaf in &layout.leaves {
                 let size = leaf.ty.scalar().size();
                 for lane in 0..leaf.ty.lanes() as usize {

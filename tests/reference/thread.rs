@@ -11,7 +11,7 @@ use clk_lang::lang::scalar::{Value, dynamic, format};
 use super::memory::{Array, Arrays, Store, Val};
 
 /// Statements a thread may execute: programs of tests end long before.
-const STEPS: u64 = 4_000_000;
+const STEPS: u64 = 100_000;
 
 /// Who a thread is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -362,11 +362,12 @@ impl<'m> Thread<'m> {
                 self.enter(block, Turn::Once(None));
             }
             StmtKind::For { label, local, start, end, step, inclusive, body, .. } => {
+                let step_span = self.frame().function.spans[*step];
                 let value = self.eval(world, *start)?.integer();
                 let end = self.eval(world, *end)?.integer();
                 let step = self.eval(world, *step)?.integer();
                 if step == 0 {
-                    return Err((FaultKind::ZeroStep, span));
+                    return Err((FaultKind::ZeroStep, step_span));
                 }
                 let (label, local, inclusive) = (*label, *local, *inclusive);
                 self.enter(body, Turn::For { label, local, value, end, step, inclusive });
@@ -394,7 +395,6 @@ impl<'m> Thread<'m> {
             StmtKind::Print { parts } => {
                 let text = self.text(world, parts)?;
                 world.output.push_str(&text);
-                world.output.push('\n');
             }
             StmtKind::Declare(memory) => {
                 let store = self.frame().arrays[memory.index()].store;

@@ -1,5 +1,7 @@
 //! Makes a failing program small: statements are left out as long as it stays valid and fails.
 
+use std::cell::RefCell;
+
 use clk_lang::ir::def::*;
 use clk_lang::ir::verify;
 
@@ -21,7 +23,9 @@ pub fn shrink(mut program: Program, fails: impl Fn(&Program) -> bool) -> Program
                 }
                 let mut candidate = program.clone();
                 let removed = remove(&mut candidate.module.functions[function].body, &path);
-                if removed && verify::violations(&candidate.module).is_empty() && fails(&candidate) {
+                let (old, new) = (&program.module.functions[function], &candidate.module.functions[function]);
+                let valid = removed && keeps_writes(old, new);
+                if valid && verify::violations(&candidate.module).is_empty() && fails(&candidate) {
                     (program, smaller) = (candidate, true);
                 }
             }
@@ -52,7 +56,7 @@ fn paths(block: &Block) -> Vec<Path> {
     all
 }
 
-/// Leaves out a statement, unless that could make threads meet or share differently, or a loop endless.
+/// Leaves out a statement, unless that could make threads meet differently.
 fn remove(block: &mut Block, path: &[(usize, usize)]) -> bool {
     let Some((&(at, inner), rest)) = path.split_first() else { return false };
     if rest.is_empty() {
@@ -65,14 +69,60 @@ fn remove(block: &mut Block, path: &[(usize, usize)]) -> bool {
 }
 
 fn remove_here(block: &mut Block, at: usize) -> bool {
-    let keeps = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Barrier { .. } | StmtKind::Break(_));
-    if block.get(at).is_none_or(keeps) || contains_kept(&mut block[at].clone(), &keeps) {
+    if block.get(at).is_none_or(|stmt| any(&mut stmt.clone(), &keeps)) {
         return false;
     }
     block.remove(at);
     true
 }
 
-fn contains_kept(stmt: &mut Stmt, keeps: &impl Fn(&Stmt) -> bool) -> bool {
-    blocks(stmt).into_iter().any(|block| block.iter_mut().any(|s| keeps(s) || contains_kept(s, keeps)))
+fn keeps(stmt: &Stmt) -> bool {
+    matches!(stmt.kind, StmtKind::Barrier { .. } | StmtKind::Break(_))
+}
+
+fn any(stmt: &mut Stmt, holds: &impl Fn(&Stmt) -> bool) -> bool {
+    holds(stmt) || blocks(stmt).into_iter().any(|block| block.iter_mut().any(|s| any(s, holds)))
+}
+
+fn is_global(function: &Function, place: &Place) -> bool {
+    matches!(function.memories[place.memory].space, Space::Global { .. })
+}
+
+/// What each local is first given, how often each array is written, and whether they are read.
+type Uses = (Vec<(Option<ExprId>, bool)>, Vec<(usize, bool)>);
+
+fn uses(function: &Function) -> Uses {
+    let mut locals = vec![(None, false); function.locals.len()];
+    let mut memories = vec![(0, false); function.memories.len()];
+    let (l, m) = (RefCell::new(&mut locals), RefCell::new(&mut memories));
+    let note = |stmt: &Stmt| {
+        match &stmt.kind {
+            StmtKind::Write { local, value } => {
+                l.borrow_mut()[local.index()].0.get_or_insert(*value);
+            }
+            StmtKind::Store { place, .. } if !is_global(function, place) => {
+                m.borrow_mut()[place.memory.index()].0 += 1;
+            }
+            StmtKind::Let(expr) => match &function.exprs[*expr].kind {
+                ExprKind::Read(local) => l.borrow_mut()[local.index()].1 = true,
+                ExprKind::Load { place, .. } => m.borrow_mut()[place.memory.index()].1 = true,
+                _ => {}
+            },
+            StmtKind::Atomic { place, .. } => m.borrow_mut()[place.memory.index()].1 = true,
+            StmtKind::Call { memories, .. } => memories.iter().for_each(|id| m.borrow_mut()[id.index()].1 = true),
+            _ => {}
+        }
+        false
+    };
+    function.body.clone().iter_mut().for_each(|stmt| {
+        any(stmt, &note);
+    });
+    (locals, memories)
+}
+
+/// What is still read has not lost the writes that make it so.
+fn keeps_writes(before: &Function, after: &Function) -> bool {
+    let (before, after) = (uses(before), uses(after));
+    let locals = before.0.iter().zip(&after.0).all(|(b, a)| !a.1 || a.0 == b.0);
+    locals && before.1.iter().zip(&after.1).all(|(b, a)| !a.1 || a.0 == b.0)
 }

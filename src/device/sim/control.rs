@@ -410,8 +410,7 @@ impl Step for Assert {
         unsafe {
             let o = &*op;
             let slot = g.slot(o.a);
-            let fails =
-                |&l: &usize| *slot.ptr.add(l / CHUNK * slot.stride).cast::<u32>().add(l % CHUNK) == 0;
+            let fails = |&l: &usize| *slot.ptr.add(l / CHUNK * slot.stride).cast::<u32>().add(l % CHUNK) == 0;
             let mut failing = g.active().filter(fails);
             let Some(lane) = failing.next() else {
                 return op.add(1);
@@ -432,7 +431,6 @@ impl Step for Print {
         let mut text = String::new();
         for lane in g.active() {
             text.push_str(&message(g, &g.code().messages[o.x as usize], lane));
-            text.push('\n');
         }
         g.printed.push_str(&text);
         unsafe { op.add(1) }

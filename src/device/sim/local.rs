@@ -104,3 +104,33 @@ impl<T: Copy, const WRITE: bool> Step for Lanewise<T, WRITE> {
         }
     }
 }
+
+/// The elements of local memory `x` become zero in the active lanes.
+pub struct Declare;
+
+impl Step for Declare {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let memory = &*g.memories.add((*op).x as usize);
+            if g.full {
+                std::ptr::write_bytes(memory.ptr, 0, memory.len);
+                return op.add(1);
+            }
+            let layout = &g.code().memories[(*op).x as usize].layout;
+            let element = memory.axes.last().map_or(memory.len, |a| a.pitch as usize);
+            for start in (0..memory.len).step_by(element.max(1)) {
+                let mut column = memory.ptr.add(start);
+                for leaf in &layout.leaves {
+                    let size = leaf.ty.scalar().size().max(4);
+                    for _ in 0..leaf.ty.lanes() {
+                        for lane in g.active() {
+                            std::ptr::write_bytes(column.add(lane * size), 0, size);
+                        }
+                        column = column.add(memory.unit * size / 4);
+                    }
+                }
+            }
+            op.add(1)
+        }
+    }
+}

@@ -122,7 +122,7 @@ fn resolve(spec: SliceSpec, axis: usize, len: usize, rank: usize) -> Outcome<Pic
             let last = len as i64;
             let end = end.map(|end| if inclusive { end.saturating_add(step.signum()) } else { end });
             let (start, end) = match step {
-                0 => return Err(Problem::new("E0510", "a slice cannot step by 0").label("the step is 0")),
+                0 => return Err(Problem::new("E0540", "a slice cannot step by 0").label("the step is 0")),
                 1.. => (start.unwrap_or(0), end.unwrap_or(last)),
                 _ => (start.unwrap_or(last - 1), end.unwrap_or(-1)),
             };

@@ -25,7 +25,7 @@ pub fn decode(file: &File) -> Outcome<Value> {
     let bytes = file.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(file.bytes);
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = bytes.iter().take(error.valid_up_to()).filter(|&&b| b == b'\n').count() + 1;
-        Problem::new("E0705", format!("`{}` is not a text file in UTF-8", file.name))
+        Problem::new("E0714", format!("`{}` is not a text file in UTF-8", file.name))
             .note(format!("line {line} is not text"))
     })?;
     let sheet = read(file, text)?;
@@ -54,7 +54,7 @@ fn read(file: &File, text: &str) -> Outcome<Sheet> {
     let mut sheet = Sheet { names: None, width: 0, numbers: Vec::new() };
     let mut record = StringRecord::new();
     let mut is_first = true;
-    while reader.read_record(&mut record).map_err(|error| Problem::new("E0705", format!("`{}`: {error}", file.name)))? {
+    while reader.read_record(&mut record).map_err(|error| Problem::new("E0714", format!("`{}`: {error}", file.name)))? {
         let line = record.position().map_or(0, |position| position.line());
         if is_first {
             is_first = false;
@@ -67,7 +67,7 @@ fn read(file: &File, text: &str) -> Outcome<Sheet> {
         if record.len() != sheet.width {
             let (have, want) = (record.len(), sheet.width);
             let title = format!("line {line} of `{}` has {have} fields, and the first line has {want}", file.name);
-            return Err(Problem::new("E0705", title));
+            return Err(Problem::new("E0714", title));
         }
         for (column, field) in record.iter().enumerate() {
             match number(field) {
@@ -95,7 +95,7 @@ fn no_number(file: &File, line: u64, column: usize, field: &str, sheet: &Sheet) 
         sheet.names.as_ref().and_then(|names| names.get(column)).map_or(String::new(), |name| format!(" ({name})"));
     let shown: String = field.chars().take(40).collect();
     let title = format!("`{}`, line {line}, column {}{name}: {shown:?} is not a number", file.name, column + 1);
-    let problem = Problem::new("E0705", title);
+    let problem = Problem::new("E0714", title);
     match field.replace(',', ".").parse::<f64>() {
         Ok(_) if field.contains(',') => problem.help("write numbers with a point: 1.5"),
         _ => problem,
@@ -107,7 +107,7 @@ fn names(file: &File, record: &StringRecord) -> Outcome<Vec<SmolStr>> {
     for (column, field) in record.iter().enumerate() {
         let name = if field.is_empty() { SmolStr::new(format!("column_{}", column + 1)) } else { SmolStr::new(field) };
         if names.contains(&name) && names.len() < 10_000 {
-            return Err(Problem::new("E0705", format!("`{}` has two columns called `{name}`", file.name)));
+            return Err(Problem::new("E0714", format!("`{}` has two columns called `{name}`", file.name)));
         }
         names.push(name);
     }
@@ -122,7 +122,7 @@ fn columns(file: &File, names: Vec<SmolStr>, numbers: &[f64], width: usize, rows
             places.iter_mut().zip(items).for_each(|(place, item)| *place = item);
         })?;
         if arrays.insert(name.clone(), array).is_some() {
-            return Err(Problem::new("E0705", format!("`{}` has two columns called `{name}`", file.name)));
+            return Err(Problem::new("E0714", format!("`{}` has two columns called `{name}`", file.name)));
         }
     }
     Ok(table(arrays))
@@ -131,7 +131,7 @@ fn columns(file: &File, names: Vec<SmolStr>, numbers: &[f64], width: usize, rows
 /// One array of one or two axes, or columns by name.
 pub fn encode(items: &Items) -> Outcome<Vec<u8>> {
     let mut lines = WriterBuilder::new().from_writer(Vec::new());
-    let failed = |error: ::csv::Error| Problem::new("E0706", format!("the file cannot be written: {error}"));
+    let failed = |error: ::csv::Error| Problem::new("E0715", format!("the file cannot be written: {error}"));
     let (columns, rows) = match (items.has_names, items.named.first()) {
         (false, Some((_, array))) if items.named.len() == 1 => whole(array)?,
         _ => {
@@ -142,7 +142,7 @@ pub fn encode(items: &Items) -> Outcome<Vec<u8>> {
     for row in 0..rows {
         lines.write_record(columns.iter().map(|column| column.text(row))).map_err(failed)?;
     }
-    lines.into_inner().map_err(|error| Problem::new("E0706", format!("the file cannot be written: {error}")))
+    lines.into_inner().map_err(|error| Problem::new("E0715", format!("the file cannot be written: {error}")))
 }
 
 /// Every `stride`-th scalar of an array, from `first` on.
@@ -174,7 +174,7 @@ fn whole(array: &Array) -> Outcome<(Vec<Column<'_>>, usize)> {
         [rows, width] => (*rows, *width),
         _ => {
             let title = format!("a .csv file has two axes, and the array has {}", shape.len());
-            return Err(Problem::new("E0706", title).help("save it as .npy, or reshape it"));
+            return Err(Problem::new("E0715", title).help("save it as .npy, or reshape it"));
         }
     };
     Ok(((0..width).map(|first| Column { array, scalar, first, stride: width }).collect(), rows))
@@ -187,14 +187,14 @@ fn by_name(arrays: &IndexMap<SmolStr, Array>) -> Outcome<(Vec<Column<'_>>, usize
         let (scalar, shape) = scalars_only(array)?;
         if shape.len() != 1 {
             let title = format!("a column of a .csv file has one axis, and `{name}` has {}", shape.len());
-            return Err(Problem::new("E0706", title));
+            return Err(Problem::new("E0715", title));
         }
         if array.count() != rows {
             let title = format!(
                 "the columns of a .csv file have to be equally long, and `{name}` has {} elements",
                 array.count()
             );
-            return Err(Problem::new("E0706", title).note(format!("the first column has {rows}")));
+            return Err(Problem::new("E0715", title).note(format!("the first column has {rows}")));
         }
         columns.push(Column { array, scalar, first: 0, stride: 1 });
     }

@@ -61,8 +61,8 @@ impl Format {
 fn unknown_format(name: &str, extension: &str) -> Problem {
     let known = Format::ALL.map(|f| format!(".{}", f.extension())).join(", ");
     let problem = match extension {
-        "" => Problem::new("E0701", format!("the name `{name}` does not say which format the file has")),
-        _ => Problem::new("E0701", format!("files ending in `.{extension}` are of no format that Clk knows")),
+        "" => Problem::new("E0710", format!("the name `{name}` does not say which format the file has")),
+        _ => Problem::new("E0710", format!("files ending in `.{extension}` are of no format that Clk knows")),
     };
     let hint = match extension.to_ascii_lowercase().as_str() {
         "jpg" | "jpeg" | "gif" | "bmp" | "webp" | "tif" | "tiff" => Some("convert the picture to .png"),
@@ -126,7 +126,7 @@ impl Items {
             }
         }
         if items.named.is_empty() {
-            return Err(Problem::new("E0706", "there is nothing to save").help("name a value: `save(\"out.npy\", x)`"));
+            return Err(Problem::new("E0715", "there is nothing to save").help("name a value: `save(\"out.npy\", x)`"));
         }
         Ok(items)
     }
@@ -134,7 +134,7 @@ impl Items {
     fn add(&mut self, name: SmolStr, array: Array) -> Outcome<()> {
         match self.named.insert(name.clone(), array) {
             None => Ok(()),
-            Some(_) => Err(Problem::new("E0706", format!("two of the arrays to save are called `{name}`"))),
+            Some(_) => Err(Problem::new("E0715", format!("two of the arrays to save are called `{name}`"))),
         }
     }
 
@@ -143,7 +143,7 @@ impl Items {
             (1, Some((_, array))) => Ok(array),
             (count, _) => {
                 let title = format!("a .{} file holds one array, not {count}", format.extension());
-                Err(Problem::new("E0706", title).help("save several as .npz: `save(\"out.npz\", x = x, y = y)`"))
+                Err(Problem::new("E0715", title).help("save several as .npz: `save(\"out.npz\", x = x, y = y)`"))
             }
         }
     }
@@ -155,7 +155,7 @@ fn to_array(value: &Value) -> Outcome<Array> {
         _ => {
             let name = value.type_name();
             let plain = crate::host::array::leaf::element_of(value).is_some();
-            let refused = || Problem::new("E0706", format!("a value of type {name} cannot be saved"));
+            let refused = || Problem::new("E0715", format!("a value of type {name} cannot be saved"));
             if plain { Array::full(&value.clone().settled(), &[]) } else { Err(refused()) }
         }
     }
@@ -184,7 +184,7 @@ fn scalars_only(array: &Array) -> Outcome<(Scalar, Vec<usize>)> {
             Ok((*scalar, shape))
         }
         Element::Record(record) => Err(Problem::new(
-            "E0706",
+            "E0715",
             format!("an array of {} cannot be saved in this format", array.element()),
         )
         .help(match record.fields.first() {
@@ -204,12 +204,12 @@ pub struct File<'a> {
 impl<'a> File<'a> {
     /// The bytes contradict the format.
     pub fn damaged(&self, reason: impl std::fmt::Display) -> Problem {
-        Problem::new("E0702", format!("`{}` is damaged: {reason}", self.name))
+        Problem::new("E0711", format!("`{}` is damaged: {reason}", self.name))
     }
 
     /// The file is well, but Clk has no type for what it holds.
     pub fn unsupported(&self, reason: impl std::fmt::Display) -> Problem {
-        Problem::new("E0704", format!("`{}` {reason}", self.name))
+        Problem::new("E0713", format!("`{}` {reason}", self.name))
     }
 
     /// Refuses files whose first bytes are those of another format.
@@ -223,7 +223,7 @@ impl<'a> File<'a> {
             return Ok(());
         }
         let kind = found.map_or("something else", |kind| kind.name);
-        let problem = Problem::new("E0703", format!("`{}` is {kind}, not a .{extension} file", self.name));
+        let problem = Problem::new("E0712", format!("`{}` is {kind}, not a .{extension} file", self.name));
         Err(match found.and_then(|kind| kind.formats.first()) {
             Some(format) => problem.help(format!("give it a name that ends in `.{}`", format.extension())),
             None => problem,
@@ -241,7 +241,7 @@ fn checked_shape(file: &File, dims: &[u64], size: usize) -> Outcome<(Vec<usize>,
     let limit = crate::host::array::MAX_EXTENT as u64;
     if let Some((axis, n)) = dims.iter().enumerate().find(|(_, n)| **n > limit) {
         return Err(Problem::new(
-            "E0704",
+            "E0713",
             format!("`{}` holds an array with {n} elements along axis {axis}", file.name),
         )
         .note(format!("an axis has at most {limit} elements")));

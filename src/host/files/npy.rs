@@ -242,7 +242,7 @@ pub fn encode(array: &Array) -> Outcome<Vec<u8>> {
         element => descr(element),
     };
     let descr = descr.ok_or_else(|| {
-        Problem::new("E0706", "a .npy file cannot hold bf16").help("save it as .safetensors, or convert it: `f32(x)`")
+        Problem::new("E0715", "a .npy file cannot hold bf16").help("save it as .safetensors, or convert it: `f32(x)`")
     })?;
     let extents = match shape.as_slice() {
         [n] => format!("{n},"),

@@ -35,7 +35,7 @@ pub fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
     for (name, array) in arrays {
         if name.len() > LONGEST_NAME {
             let title = format!("the name of an array has {} letters, too many for a .npz file", name.len());
-            return Err(Problem::new("E0706", title));
+            return Err(Problem::new("E0715", title));
         }
         archive.add(&format!("{name}.npy"), &npy::encode(array)?);
     }

@@ -97,7 +97,7 @@ fn dtype(scalar: Scalar) -> Dtype {
 
 /// Vectors become one more axis.
 pub fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
-    let failed = |error: SafeTensorError| Problem::new("E0706", format!("the file cannot be written: {error}"));
+    let failed = |error: SafeTensorError| Problem::new("E0715", format!("the file cannot be written: {error}"));
     let mut views = Vec::with_capacity(arrays.len());
     for (name, array) in arrays {
         let (scalar, shape) = scalars_only(array)?;

@@ -149,7 +149,7 @@ fn text(value: &Value, spec: &str, parsed: &Spec) -> Outcome<String> {
 }
 
 fn bad_spec(spec: &str, reason: &str) -> Problem {
-    Problem::new("E0515", format!("the format `{spec}` {reason}"))
+    Problem::new("E0545", format!("the format `{spec}` {reason}"))
         .note("a format is `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`, as in `{x:>10.3}`")
 }
 

@@ -2,7 +2,7 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
+use crate::check::typed::{Dim, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
 use crate::host::array::SliceSpec;
 use crate::host::ops;
 use crate::host::problem::Problem;
@@ -322,7 +322,12 @@ impl Machine<'_> {
             },
             _ => None,
         };
-        ops::literal(&values, element.as_ref()).map_err(|p| self.problem(p, expr.span))
+        let made =
+            ops::literal(&values, element.as_ref()).and_then(|flat| match nested_shape(&expr.ty, values.len()) {
+                Some(shape) => ops::reshape(&flat, &shape),
+                None => Ok(flat),
+            });
+        made.map_err(|p| self.problem(p, expr.span))
     }
 
     /// What a `for` goes over: an array along its first axis, or texts.
@@ -353,6 +358,14 @@ impl Machine<'_> {
             Diagnostic::error("E0999", title).at(span, "while running this").help("please report this as a bug of Clk"),
         )
     }
+}
+
+/// The shape of a literal of several axes, whose elements the tree has in one list.
+fn nested_shape(ty: &Type, count: usize) -> Option<Vec<i64>> {
+    let Type::Array(array) = ty else { return None };
+    let known = |d: &Dim| if let Dim::Known(n) = d { Some(*n) } else { None };
+    let shape: Vec<i64> = array.dims.iter().map(known).collect::<Option<_>>()?;
+    (shape.len() > 1 && shape.iter().product::<i64>() == count as i64).then_some(shape)
 }
 
 /// The text of a name for lookups.

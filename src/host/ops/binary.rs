@@ -63,7 +63,7 @@ fn int_literals(op: BinaryOp, a: i128, b: i128, left: &Value, right: &Value) -> 
     };
     match result {
         Some(n) => Ok(Value::Int(n)),
-        None => Err(Problem::new("E0511", format!("{a} {} {b} is too large a number", op.symbol()))),
+        None => Err(Problem::new("E0541", format!("{a} {} {b} is too large a number", op.symbol()))),
     }
 }
 

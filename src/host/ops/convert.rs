@@ -70,7 +70,7 @@ pub fn parse(ty: Scalar, text: &str) -> Outcome<Value> {
     match scalar::parse::parse(ty, text.trim()) {
         Some(number) => Ok(Value::Scalar(number)),
         None => {
-            let problem = Problem::new("E0514", format!("the text {text:?} is not a value of type {ty}"));
+            let problem = Problem::new("E0544", format!("the text {text:?} is not a value of type {ty}"));
             Err(match ty {
                 Scalar::Bool => problem.help("a bool is spelled `true` or `false`"),
                 _ if ty.is_int() && scalar::parse::parse(Scalar::F64, text.trim()).is_some() => problem

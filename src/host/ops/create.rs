@@ -11,7 +11,7 @@ use crate::{with_float, with_integer, with_number};
 /// The extents of a new array.
 pub fn shape(dims: &[i64]) -> Outcome<Vec<usize>> {
     let extent =
-        |&d: &i64| usize::try_from(d).map_err(|_| Problem::new("E0511", format!("an axis cannot have {d} elements")));
+        |&d: &i64| usize::try_from(d).map_err(|_| Problem::new("E0541", format!("an axis cannot have {d} elements")));
     dims.iter().map(extent).collect()
 }
 
@@ -57,7 +57,7 @@ pub fn arange(args: &[Value]) -> Outcome<Value> {
         [stop] => (&zero, stop, &one),
         [start, stop] => (start, stop, &one),
         [start, stop, step] => (start, stop, step),
-        _ => return Err(Problem::new("E0511", format!("`arange` takes 1 to 3 arguments, not {}", args.len()))),
+        _ => return Err(Problem::new("E0541", format!("`arange` takes 1 to 3 arguments, not {}", args.len()))),
     };
     let bounds = [start, stop, step];
     let has_point = bounds.iter().any(|value| matches!(value, Value::Float(_)));
@@ -74,7 +74,7 @@ pub fn arange(args: &[Value]) -> Outcome<Value> {
 }
 
 fn zero_step() -> Problem {
-    Problem::new("E0510", "`arange` cannot step by 0")
+    Problem::new("E0540", "`arange` cannot step by 0")
 }
 
 fn too_long(n: impl std::fmt::Display) -> Problem {
@@ -170,7 +170,7 @@ pub fn random_int(low: &Value, high: &Value, dims: &[i64], seed: u64) -> Outcome
         Ok(range) if range > 0 => range,
         _ => {
             return Err(Problem::new(
-                "E0511",
+                "E0541",
                 format!("`random_int` from {from} to below {to}: there is no such number"),
             )
             .label("the second bound has to be above the first"));

@@ -18,7 +18,7 @@ pub fn math(function: MathFn, args: &[Value]) -> Outcome<Value> {
     let values: Vec<&Value> = args.iter().collect();
     let arity = dynamic::arity(function);
     if values.len() != arity {
-        return Err(Problem::new("E0511", format!("{what} takes {arity} arguments, not {}", values.len())));
+        return Err(Problem::new("E0541", format!("{what} takes {arity} arguments, not {}", values.len())));
     }
     // Among literals only, a function of floats takes them as such.
     let settled;

@@ -27,7 +27,7 @@ pub fn compose(ty: Scalar, lanes: u8, parts: &[Value]) -> Outcome<Value> {
     match bits.as_slice() {
         [one] if parts.len() == 1 => Ok(Value::Vector(Vector::new(ty, vec![*one; lanes]))),
         all if all.len() == lanes => Ok(Value::Vector(Vector::new(ty, bits))),
-        all => Err(Problem::new("E0511", format!("{what} of {} components", all.len()))),
+        all => Err(Problem::new("E0541", format!("{what} of {} components", all.len()))),
     }
 }
 
@@ -86,7 +86,7 @@ fn gather(array: &Array, element: Element, pieces: &[(usize, usize, usize)]) -> 
 /// A field by position: of a record or a tuple, or of every element of an array of them.
 pub fn field(value: &Value, field: usize) -> Outcome<Value> {
     let missing =
-        || Problem::new("E0513", format!("there is no field {field} in a value of type {}", value.type_name()));
+        || Problem::new("E0543", format!("there is no field {field} in a value of type {}", value.type_name()));
     match value {
         Value::Record(record) => record.fields.get(field).cloned().ok_or_else(missing),
         Value::Tuple(parts) => parts.get(field).cloned().ok_or_else(missing),
@@ -153,7 +153,7 @@ fn vector_field(value: &Value, name: &str) -> Outcome<Value> {
 
 fn no_name<'n>(value: &Value, name: &str, names: impl Iterator<Item = &'n str>) -> Problem {
     let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
-    let problem = Problem::new("E0513", format!("there is no `{name}` in a value of type {}", value.type_name()));
+    let problem = Problem::new("E0543", format!("there is no `{name}` in a value of type {}", value.type_name()));
     let near = names.iter().map(|known| (strsim::levenshtein(known, name), known)).min();
     match near {
         Some((distance, known)) if distance <= name.chars().count().max(3) / 3 => {
@@ -259,7 +259,7 @@ pub fn set_field(target: &mut Value, path: &[usize], value: &Value) -> Outcome<(
         return replace(target, value);
     };
     let name = target.type_name();
-    let missing = || Problem::new("E0513", format!("there is no field {first} in a value of type {name}"));
+    let missing = || Problem::new("E0543", format!("there is no field {first} in a value of type {name}"));
     match target {
         Value::Record(record) => set_field(record.fields.get_mut(first).ok_or_else(missing)?, rest, value),
         Value::Tuple(parts) => set_field(parts.get_mut(first).ok_or_else(missing)?, rest, value),

@@ -100,7 +100,7 @@ fn transpose_any(x: &Array, shape: &[usize], to: &mut [u8], size: usize) {
 /// Arrays joined along an axis; their other axes have to agree.
 pub fn concat(parts: &[Value], axis: i64) -> Outcome<Value> {
     let arrays = same_elements(parts, "`concat`")?;
-    let Some(first) = arrays.first() else { return Err(Problem::new("E0511", "`concat` of no arrays")) };
+    let Some(first) = arrays.first() else { return Err(Problem::new("E0541", "`concat` of no arrays")) };
     let axis = operand::axis(axis, first.rank(), "`concat`")?;
     let mut shape = first.shape().to_vec();
     let mut total = 0;
@@ -134,7 +134,7 @@ pub fn concat(parts: &[Value], axis: i64) -> Outcome<Value> {
 /// Arrays of one shape along a new first axis.
 pub fn stack(parts: &[Value]) -> Outcome<Value> {
     let arrays = same_elements(parts, "`stack`")?;
-    let Some(first) = arrays.first() else { return Err(Problem::new("E0511", "`stack` of no arrays")) };
+    let Some(first) = arrays.first() else { return Err(Problem::new("E0541", "`stack` of no arrays")) };
     join(first.element(), first.shape(), &arrays, "`stack`").map(Value::Array)
 }
 
@@ -217,7 +217,7 @@ pub fn flip(value: &Value, axis: i64) -> Outcome<Value> {
 pub fn literal(items: &[Value], element: Option<&Element>) -> Outcome<Value> {
     if items.iter().any(|item| matches!(item, Value::Array(_))) {
         let arrays = same_elements(items, "an array literal")?;
-        let Some(first) = arrays.first() else { return Err(Problem::new("E0511", "an empty array literal")) };
+        let Some(first) = arrays.first() else { return Err(Problem::new("E0541", "an empty array literal")) };
         return join(first.element(), first.shape(), &arrays, "an array literal").map(Value::Array);
     }
     let scalar = operand::common_scalar(&items.iter().collect::<Vec<_>>());
@@ -231,7 +231,7 @@ pub fn literal(items: &[Value], element: Option<&Element>) -> Outcome<Value> {
     let own = items.first().and_then(crate::host::array::leaf::element_of);
     let Some(element) = element.cloned().or(own) else {
         return Err(match items.first() {
-            None => Problem::new("E0511", "the element type of an empty array is not known").help("use `zeros(0)`"),
+            None => Problem::new("E0541", "the element type of an empty array is not known").help("use `zeros(0)`"),
             Some(item) => {
                 Problem::new("E0505", format!("a value of type {} cannot be an array element", item.type_name()))
             }

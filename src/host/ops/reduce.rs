@@ -71,7 +71,7 @@ pub fn reduce(how: Reduce, value: &Value, axis: Option<i64>) -> Outcome<Value> {
     }
     if grid.len == 0 && !matches!(how, Reduce::Sum | Reduce::Prod | Reduce::All | Reduce::Any) {
         return Err(
-            Problem::new("E0512", format!("{what} of no elements")).label(format!("its type is {}", value.type_name()))
+            Problem::new("E0542", format!("{what} of no elements")).label(format!("its type is {}", value.type_name()))
         );
     }
     let job = Job { how, array: &array, grid, shape: &shape };

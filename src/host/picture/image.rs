@@ -21,14 +21,14 @@ pub fn extents(array: &Array) -> Outcome<(u32, u32, ColorType)> {
         _ => return Err(no_picture(array)),
     };
     if height == 0 || width == 0 {
-        return Err(Problem::new("E0707", format!("a picture of {width} by {height} pixels is empty")));
+        return Err(Problem::new("E0716", format!("a picture of {width} by {height} pixels is empty")));
     }
     Ok((height as u32, width as u32, color))
 }
 
 fn no_picture(array: &Array) -> Problem {
     let title = format!("an array of type {} is not a picture", array.type_name());
-    let problem = Problem::new("E0707", title)
+    let problem = Problem::new("E0716", title)
         .note("a picture is `[H, W]` (grey), `[H, W, 3]` (red, green, blue) or `[H, W, 4]` (with opacity)");
     match array.shape() {
         [3 | 4, _, _] => problem.help("the colours have to be the last axis"),
@@ -41,7 +41,7 @@ fn no_picture(array: &Array) -> Problem {
 pub fn samples(array: &Array) -> Outcome<Vec<u8>> {
     let none = || {
         let element = array.element();
-        Problem::new("E0707", format!("a picture's samples are u8 or floats from 0 to 1, not {element}"))
+        Problem::new("E0716", format!("a picture's samples are u8 or floats from 0 to 1, not {element}"))
             .help("convert them: `u8(x)`, or `f32(x) / 255.0`")
     };
     let scalar = array.scalar().ok_or_else(none)?;
@@ -68,7 +68,7 @@ pub fn png(array: &Array) -> Outcome<Vec<u8>> {
 
 /// A PNG file of these samples, row by row.
 pub fn write(width: u32, height: u32, color: ColorType, depth: BitDepth, samples: &[u8]) -> Outcome<Vec<u8>> {
-    let failed = |error: png::EncodingError| Problem::new("E0706", format!("the picture cannot be written: {error}"));
+    let failed = |error: png::EncodingError| Problem::new("E0715", format!("the picture cannot be written: {error}"));
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, width, height);
     encoder.set_color(color);

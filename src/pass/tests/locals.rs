@@ -243,6 +243,28 @@ fn faults_stay_and_so_do_writes_that_a_later_turn_reads() {
 }
 
 #[test]
+fn a_write_that_a_jump_out_of_a_loop_leads_to_stays() {
+    let text = "var $v: i32
+         %0: bool = lane < arg0
+         $v = 1i32
+         block '0 {
+             loop '1 {
+                 if %0 {
+                     break '0
+                 }
+                 if %0 {
+                     break '1
+                 }
+                 $v = 3i32
+             }
+             $v = 2i32
+         }
+         %1: i32 = read $v
+         print %1";
+    check_body(&["dead"], text, text);
+}
+
+#[test]
 fn a_small_branch_becomes_a_selection() {
     check_body(
         &["choose"],

@@ -42,6 +42,13 @@ pub struct Analysis {
     homes: Vec<Home>,
 }
 
+impl Analysis {
+    /// Whether the local may be read before it is written, as far as can be told.
+    pub fn starts_unwritten(&self, local: LocalId) -> bool {
+        !self.homes[local.index()].set_first
+    }
+}
+
 /// Where a local lives.
 #[derive(Clone, Copy, Debug, Default)]
 struct Home {
@@ -49,6 +56,7 @@ struct Home {
     owner: Option<Number>,
     /// A loop directly in that block that holds all reads.
     only_loop: Option<Number>,
+    set_first: bool,
 }
 
 struct Region {
@@ -301,7 +309,7 @@ impl Uses {
         let reads = || self.0.iter().filter(|u| !u.write);
         let statement = reads().next().and_then(|u| u.path.get(depth)).map(|p| p.1);
         let only_loop = statement.filter(|&s| reads().all(|u| u.path[depth].1 == s && u.path.len() > depth + 1));
-        Home { owner: first.path[depth].0, only_loop }
+        Home { owner: first.path[depth].0, only_loop, set_first: true }
     }
 }
 

@@ -147,10 +147,8 @@ impl<'a> Compiler<'a> {
 
     fn unary(&mut self, op: UnaryOp, scalar: Scalar, val: &Val) -> Val {
         if let Val::Const(bits) = val {
-            let value = crate::lang::scalar::Value {
-                ty: scalar,
-                bits: crate::device::sim::lanes::raw_of_lane(scalar, *bits),
-            };
+            let value =
+                crate::lang::scalar::Value { ty: scalar, bits: crate::device::sim::lanes::raw_of_lane(scalar, *bits) };
             if let Ok(v) = crate::lang::scalar::dynamic::unary(op, value) {
                 return Val::Const(lane_of_raw(v.ty, v.bits));
             }
@@ -296,8 +294,24 @@ impl<'a> Compiler<'a> {
             let uniform = self.a.locals[id.index()] == analysis::Class::Uniform;
             let scalar = local.ty.scalar();
             let part = |_| Val::Reg(self.alloc_permanent(uniform, scalar));
-            let vals = (0..local.ty.lanes()).map(part).collect();
+            let vals: Vec<Val> = (0..local.ty.lanes()).map(part).collect();
+            if self.a.starts_unwritten(id) {
+                for val in &vals {
+                    self.clear(val, scalar);
+                }
+            }
             self.locals.push(vals);
+        }
+    }
+
+    /// Nobody should see what an unwritten local holds; if someone does, it is zero each time.
+    fn clear(&mut self, val: &Val, scalar: Scalar) {
+        if let Val::Reg(d) = *val {
+            let wide = is_wide(scalar);
+            let a = self.const_reg(wide, 0);
+            let section = std::mem::replace(&mut self.part, Section::Prologue);
+            self.emit(convert::copy(wide, self.isa), Op { d, a, ..nothing() });
+            self.part = section;
         }
     }
 

@@ -130,7 +130,7 @@ impl<'a> Compiler<'a> {
             }
             StmtKind::If { cond, then, other } => self.if_(*cond, then, other),
             StmtKind::For { label, local, start, end, step, inclusive, body, .. } => {
-                let span = self.span(self.f.spans[*step]);
+                let span = self.span(stmt.span);
                 let regs = [*start, *end, *step].map(|e| self.regs_of(e)[0]);
                 let scalar = self.f.locals[*local].ty.scalar();
                 let def = ForDef {
@@ -167,7 +167,10 @@ impl<'a> Compiler<'a> {
                 let x = self.message(parts);
                 self.emit(plain::<control::Print>(), Op { x, ..nothing() });
             }
-            StmtKind::Declare(_) => {}
+            StmtKind::Declare(memory) => {
+                let x = memory.index() as u32;
+                self.emit(plain::<crate::device::sim::local::Declare>(), Op { x, ..nothing() });
+            }
         }
     }
 
@@ -229,7 +232,8 @@ impl<'a> Compiler<'a> {
             let mut written = false;
             crate::ir::visit::each_stmt(std::slice::from_ref(stmt).to_vec().as_ref(), &mut |s| {
                 inside += 1;
-                written |= matches!(&s.kind, StmtKind::Write { local: l, .. } | StmtKind::For { local: l, .. } if *l == local);
+                written |=
+                    matches!(&s.kind, StmtKind::Write { local: l, .. } | StmtKind::For { local: l, .. } if *l == local);
             });
             // The last user may be the write itself: it reads before it writes.
             let is_last_write = number == last && matches!(stmt.kind, StmtKind::Write { .. });
@@ -556,7 +560,7 @@ impl<'a> Compiler<'a> {
         let narrow = u16::from(!is_wide(def.scalar) && def.scalar.size() == 4);
         let n = self.loops.len() as u32;
         // An affine local is a uniform base that moves, with the coefficients of the start.
-        let mut base = NONE;
+        let mut base = def.start;
         if class == Class::Affine {
             if let [Val::Affine(affine)] = self.value(start).as_slice() {
                 let mut affine = affine.clone();

@@ -52,20 +52,26 @@ unsafe fn base<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
     unsafe { S::step(g, op) }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn avx2<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
     unsafe { S::step(g, op) }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn avx512<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
     unsafe { S::step(g, op) }
 }
 
-/// The step compiled for an instruction set.
+/// The step compiled for an instruction set. Without optimisation they would all be the same, so there is only one then.
 pub fn pick<S: Step>(isa: Isa) -> OpFn {
+    #[cfg(debug_assertions)]
+    {
+        let _ = isa;
+        base::<S>
+    }
+    #[cfg(not(debug_assertions))]
     match isa {
         Isa::Base => base::<S>,
         #[cfg(target_arch = "x86_64")]
