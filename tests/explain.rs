@@ -7,8 +7,8 @@ use std::fs;
 use clk_lang::lang::codes::{self, Page};
 use common::{diagnostics, run};
 
-/// Codes that no program can show: they come from the keyboard, the machine or a fault of Clk's own.
-const WITHOUT_EXAMPLES: &[&str] = &["E0599", "E0605", "E0999"];
+/// Codes that no program can show: they come from the keyboard, the machine, a fault of Clk's own or files of others.
+const WITHOUT_EXAMPLES: &[&str] = &["E0711", "E0713", "E0714", "E0599", "E0605", "E0999"];
 
 /// The ```` ```clk ```` blocks of a page with what stands behind `clk`.
 fn examples(page: &Page) -> Vec<(String, String)> {

@@ -297,7 +297,18 @@ directory. The message gives the numbers. Most often the file was not copied or 
         title: "a file that is something else than its name says",
         text: r#"
 The first bytes of the file are those of another format: a JPEG picture called `.png`, a web page with an error message in
-place of a download. Where it is a format that Clk reads, the message names the ending that goes with it.
+place of a download. Where it is a format that Clk reads, the message names the ending that goes with it. (`image` writes a
+PNG picture whatever the name is.)
+
+```clk fails
+image("grey.npy", zeros(2, 3))
+print(load("grey.npy"))
+```
+
+```clk
+image("grey.png", zeros(2, 3))
+print(load("grey.png"))
+```
 "#,
     },
     Page {
