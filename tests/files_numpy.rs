@@ -75,7 +75,7 @@ for t in ['bool', 'int8', 'int16', 'int32', 'int64', 'uint8', 'uint16', 'uint32'
 s = np.zeros(3, dtype=np.dtype([('flag', '?'), ('pos', '<f4', (3,)), ('id', '>i8')], align=True))
 s['id'] = [1, 2, 3]; s['pos'][1] = [4, 5, 6]
 np.save('struct.npy', s)
-display(' '.join(names))
+print(' '.join(names))
 "#;
     let names = run(&python, folder.path(), script);
     let load = |name: &str| decode(name, &std::fs::read(folder.path().join(name)).unwrap()).unwrap();
@@ -91,7 +91,7 @@ display(' '.join(names))
     let structs = load("struct.npy");
     assert_eq!(ops::named_field(&structs, "id").unwrap(), ops::arange(&[Value::of(1i64), Value::of(4i64)]).unwrap());
     let pos = ops::named_field(&structs, "pos").unwrap();
-    assert_eq!(format::display(&pos), "[(0., 0., 0.) (4., 5., 6.) (0., 0., 0.)]");
+    assert_eq!(format::print(&pos), "[(0., 0., 0.) (4., 5., 6.) (0., 0., 0.)]");
 }
 
 /// Random arrays of many types, shapes and magnitudes.
@@ -121,14 +121,14 @@ for shape in shapes:
             np.save(f'{n}.npy', a)
             open(f'{n}.txt', 'w').write(str(a))
             n += 1
-display(n)
+print(n)
 "#;
     let count: usize = run(&python, folder.path(), script).trim().parse().unwrap();
     let mut different = Vec::new();
     for n in 0..count {
         let array = decode("x.npy", &std::fs::read(folder.path().join(format!("{n}.npy"))).unwrap()).unwrap();
         let expected = std::fs::read_to_string(folder.path().join(format!("{n}.txt"))).unwrap();
-        let printed = format::display(&array);
+        let printed = format::print(&array);
         if printed != expected {
             different.push(format!("{}:\n{printed}\nNumPy:\n{expected}", array.type_name()));
         }
