@@ -376,7 +376,10 @@ impl Cx<'_> {
             t => cx.vars.kind(t).map(|k| if k == Kind::Float { 132 } else { 0 }),
         };
         if let (Some(x), Some(y)) = (rank(self, first), rank(self, other)) {
-            let (weak, strong) = if x < y { (a, other) } else { (b, first) };
+            // A literal beside a type parameter is what can be converted.
+            let is_param = |t: &Type| matches!(t, Type::Param(_)) && self.vars.kind(t).is_none();
+            let left_is_weak = if is_param(other) { true } else { x < y && !is_param(first) };
+            let (weak, strong) = if left_is_weak { (a, other) } else { (b, first) };
             let to = self.vars.finish(strong);
             let to = self.ty_text(&to);
             d = self.conversion_fix(d, weak.span, &to);
