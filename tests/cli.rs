@@ -176,6 +176,16 @@ fn bench_measures() {
 }
 
 #[test]
+fn bench_takes_samples_on_demand() {
+    let folder = folder_with(&[("a.clk", "bench \"sum\" { sum(ones(1000)) }\nbench \"none\" {}\n")]);
+    let ran = common::run_with_input(folder.path(), &["bench", "--on-demand", "--filter", "sum", "a.clk"], "1\n20\n");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let seconds: Vec<f64> = ran.out.lines().map(|l| l.parse().expect("a number")).collect();
+    assert!(seconds.len() == 2 && seconds.iter().all(|&s| s > 0.0), "{}", ran.out);
+    assert_eq!(run(folder.path(), &["bench", "--on-demand", "a.clk"]).code, 2, "two benches");
+}
+
+#[test]
 fn emit_shows_each_stage() {
     let text = "kernel scale(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }\n";
     let folder = folder_with(&[("a.clk", text)]);

@@ -27,8 +27,12 @@ pub struct Limits {
 impl Limits {
     /// A fresh interpreter for a script with these arguments.
     pub fn interpreter(&self, interrupt: &Interrupt, args: Vec<String>) -> Interpreter {
-        let control =
-            Control { stop: interrupt.flag(), max_steps: self.max_steps, workers: self.workers, ..Control::default() };
+        // Asked once: to count the cores, Linux has several files read, which takes longer than a small launch.
+        let workers = match self.workers {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            n => n,
+        };
+        let control = Control { stop: interrupt.flag(), max_steps: self.max_steps, workers, ..Control::default() };
         Interpreter::new(Options { args, control, seed: self.seed, device: simulator() })
     }
 }

@@ -16,7 +16,7 @@ pub enum Task {
     Eval { text: String },
     Check { files: Vec<PathBuf> },
     Test { paths: Vec<PathBuf>, filter: Option<String> },
-    Bench { paths: Vec<PathBuf>, filter: Option<String> },
+    Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
     Emit { file: PathBuf, stage: Stage, kernel: Option<String> },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
@@ -86,7 +86,7 @@ fn task(matches: &ArgMatches) -> Task {
         }
         "check" => Task::Check { files: paths("files") },
         "test" => Task::Test { paths: paths("paths"), filter: one("filter") },
-        "bench" => Task::Bench { paths: paths("paths"), filter: one("filter") },
+        "bench" => Task::Bench { paths: paths("paths"), filter: one("filter"), on_demand: sub.get_flag("on-demand") },
         "emit" => Task::Emit {
             file: path("file"),
             stage: sub.get_one("stage").copied().unwrap_or(Stage::Ir),
@@ -196,6 +196,12 @@ fn bench() -> Command {
         .about("Time the `bench` blocks of files and folders")
         .arg(paths("Files and folders [default: .]"))
         .arg(filter())
+        .arg(
+            Arg::new("on-demand")
+                .long("on-demand")
+                .action(ArgAction::SetTrue)
+                .help("Time one bench as often as each line of standard input says; answers in seconds a run"),
+        )
 }
 
 fn emit() -> Command {

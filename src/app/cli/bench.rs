@@ -11,7 +11,7 @@ use crate::app::script::{self, Compiled};
 use crate::app::world::Captured;
 use crate::base::arena::Id;
 use crate::check::typed::Section;
-use crate::host::interp::BenchResult;
+use crate::host::interp::{BenchResult, Interpreter};
 
 pub fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
     let here = [PathBuf::from(".")];
@@ -36,13 +36,7 @@ pub fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> 
 /// How many benches of the file ran; `Err` after a failure was reported.
 fn file(path: &Path, filter: Option<&str>, context: &mut Context) -> Result<usize, ()> {
     let compiled = script::compile_file(path, &mut context.console).ok_or(())?;
-    let benches = &compiled.session.program.benches;
-    let chosen: Vec<Id<Section>> = benches
-        .iter()
-        .filter(|(_, bench)| Some(bench.module) == compiled.session.main)
-        .filter(|(_, bench)| filter.is_none_or(|f| bench.title.contains(f)))
-        .map(|(id, _)| id)
-        .collect();
+    let chosen = choose(&compiled, filter);
     if chosen.is_empty() {
         return Ok(0);
     }
@@ -52,14 +46,67 @@ fn file(path: &Path, filter: Option<&str>, context: &mut Context) -> Result<usiz
     run_all(path, &chosen, &compiled, context).map(|()| chosen.len())
 }
 
-fn run_all(path: &Path, chosen: &[Id<Section>], compiled: &Compiled, context: &mut Context) -> Result<(), ()> {
+/// The main script's own benches that the filter lets through.
+fn choose(compiled: &Compiled, filter: Option<&str>) -> Vec<Id<Section>> {
+    let benches = compiled.session.program.benches.iter();
+    benches
+        .filter(|(_, bench)| Some(bench.module) == compiled.session.main)
+        .filter(|(_, bench)| filter.is_none_or(|f| bench.title.contains(f)))
+        .map(|(id, _)| id)
+        .collect()
+}
+
+/// An interpreter for these benches; the script has run in it if one of them uses its variables.
+fn prepare(
+    chosen: &[Id<Section>],
+    compiled: &Compiled,
+    world: &mut Captured,
+    context: &mut Context,
+) -> Result<Interpreter, ()> {
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
-    let mut world = Captured::default();
     let benches = &compiled.session.program.benches;
     if chosen.iter().any(|&id| benches[id].uses_globals) {
-        let result = script::run_chunks(compiled, &mut interpreter, &mut world);
+        let result = script::run_chunks(compiled, &mut interpreter, world);
         result.map_err(|diagnostic| context.console.report(&diagnostic, &compiled.session.sources))?;
     }
+    Ok(interpreter)
+}
+
+/// Lets another program say when samples are taken: it writes how many runs one shall have, and reads the seconds a run. So two
+/// programs can be measured in turns, in the same minute, with both of them warm.
+pub fn on_demand(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
+    let [path] = paths else {
+        context.console.error_line("error: `--on-demand` times one bench of one file: name the file");
+        return exit::USAGE;
+    };
+    let Some(compiled) = script::compile_file(path, &mut context.console) else { return exit::FAILURE };
+    let [bench] = choose(&compiled, filter)[..] else {
+        context.console.error_line("error: `--on-demand` times one bench: choose it with `--filter`");
+        return exit::USAGE;
+    };
+    let mut world = Captured::default();
+    let Ok(mut interpreter) = prepare(&[bench], &compiled, &mut world, context) else { return exit::FAILURE };
+    for line in std::io::stdin().lines() {
+        let Ok(Ok(runs)) = line.map(|l| l.trim().parse::<u32>()) else {
+            context.console.error_line("error: a line of standard input is not a number of runs");
+            return exit::FAILURE;
+        };
+        match interpreter.repeat_bench(&compiled.session, bench, runs, &mut world) {
+            Ok(seconds) => context.console.line(&format!("{seconds:e}")),
+            Err(diagnostic) => {
+                context.console.report(&diagnostic, &compiled.session.sources);
+                return script::failure_code(&context.interrupt);
+            }
+        }
+        context.console.flush();
+    }
+    exit::OK
+}
+
+fn run_all(path: &Path, chosen: &[Id<Section>], compiled: &Compiled, context: &mut Context) -> Result<(), ()> {
+    let mut world = Captured::default();
+    let mut interpreter = prepare(chosen, compiled, &mut world, context)?;
+    let benches = &compiled.session.program.benches;
     let mut outcome = Ok(());
     for &id in chosen {
         match interpreter.run_bench(&compiled.session, id, &mut world) {

@@ -150,6 +150,22 @@ impl Interpreter {
         }
     }
 
+    /// Runs a `bench` block `runs` times in a row and nothing else; seconds a run.
+    pub fn repeat_bench(
+        &mut self,
+        session: &Session,
+        id: crate::base::arena::Id<Section>,
+        runs: u32,
+        world: &mut dyn World,
+    ) -> Result<f64, Box<Diagnostic>> {
+        let mut machine = self.machine(session, world);
+        match machine.repeat(&session.program.benches[id], runs) {
+            Ok(seconds) => Ok(seconds),
+            Err(Signal::Error(diagnostic)) => Err(diagnostic),
+            Err(_) => Ok(0.0),
+        }
+    }
+
     /// Forgets compiled kernels, for a program whose numbering has changed.
     pub fn forget_kernels(&mut self) {
         self.kernels = Kernels::default();

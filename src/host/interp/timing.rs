@@ -63,6 +63,17 @@ impl Machine<'_> {
         Ok(result)
     }
 
+    /// Seconds a run, of so many in a row.
+    pub(crate) fn repeat(&mut self, section: &Section, runs: u32) -> Eval<f64> {
+        let mut frame = Frame::of_body(&section.body);
+        let begin = Instant::now();
+        for _ in 0..runs {
+            self.poll(section.body.root.span)?;
+            self.block(&mut frame, &section.body.root)?;
+        }
+        Ok(begin.elapsed().as_secs_f64() / f64::from(runs.max(1)))
+    }
+
     /// Runs a block once to warm up and then until the plan is content.
     fn samples(&mut self, frame: &mut Frame, block: &Block, plan: &Plan) -> Eval<Vec<f64>> {
         self.block(frame, block)?;
