@@ -387,7 +387,7 @@ impl Generator {
             _ => ["", "#>8x"],
         };
         let spec = self.random.pick(&spec).to_string();
-        self.b.print(vec![Part::Text(format!("{}: ", self.spans)), Part::Value(value, spec)]);
+        self.b.print(vec![Part::Text(format!("{}: ", self.spans)), Part::Value(value, spec), Part::Text("\n".into())]);
     }
 
     /// A place that may fault: the one of the program.
