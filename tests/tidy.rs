@@ -249,7 +249,10 @@ fn every_code_has_a_page_and_every_page_a_use() {
         without_page.extend(codes.iter().filter(|c| codes::find(c).is_none()).map(|c| (c.clone(), path.clone())));
         used.extend(codes);
     }
-    assert!(without_page.is_empty(), "codes without a page in lang/codes, and a file that reports them: {without_page:#?}");
+    assert!(
+        without_page.is_empty(),
+        "codes without a page in lang/codes, and a file that reports them: {without_page:#?}"
+    );
     let unused: Vec<&str> = codes::pages().map(|p| p.code).filter(|c| !used.contains(*c)).collect();
     assert!(unused.is_empty(), "pages of codes that nothing reports: {unused:?}");
 }

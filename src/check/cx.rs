@@ -358,7 +358,9 @@ impl<'a> Cx<'a> {
         let mut d = Diagnostic::error("E0201", format!("nothing here is called `{word}`"))
             .at(name.span, "this name is not defined");
         if let Some(later) = later {
-            d = d.because(later, "it is declared only here").help("statements run from top to bottom: move one of the two");
+            d = d
+                .because(later, "it is declared only here")
+                .help("statements run from top to bottom: move one of the two");
         } else if let Some(foreign) = suggest::foreign_value(word).or_else(|| suggest::foreign_type(word)) {
             d = with_foreign(d, name.span, &foreign);
         } else if let Some(near) = suggest::nearest(word, self.visible().into_iter()) {

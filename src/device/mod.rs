@@ -8,7 +8,10 @@ use crate::base::source::Span;
 use crate::ir::Prepared;
 use crate::lang::scalar::Value;
 
+mod diagnose;
 pub mod sim;
+
+pub use diagnose::fault_diagnostic;
 
 /// The extents of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,9 +127,4 @@ pub trait Executable: Send + Sync {
     /// Runs it to the end. The arguments fit the kernel's parameters (the host has checked types, ranks and dimensions).
     /// Returns what the kernel printed.
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>>;
-}
-
-/// stub
-pub fn fault_diagnostic(_fault: &Fault) -> crate::base::diag::Diagnostic {
-    unimplemented!()
 }

@@ -61,8 +61,13 @@ pub type Violation = String;
 
 /// Checks a module.
 pub fn verify(module: Module) -> Result<Verified, Vec<Violation>> {
+    checked(module).map_err(|(_, violations)| violations)
+}
+
+/// Checks a module, and hands it back if it is broken.
+pub fn checked(module: Module) -> Result<Verified, (Box<Module>, Vec<Violation>)> {
     let violations = violations(&module);
-    if violations.is_empty() { Ok(Verified(module)) } else { Err(violations) }
+    if violations.is_empty() { Ok(Verified(module)) } else { Err((Box::new(module), violations)) }
 }
 
 /// All broken invariants of a module.

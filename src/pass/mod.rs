@@ -20,7 +20,7 @@ mod unroll;
 use crate::ir::Prepared;
 use crate::ir::def::Module;
 use crate::ir::text::print;
-use crate::ir::verify::{Verified, verify, violations};
+use crate::ir::verify::{Verified, checked, violations};
 
 /// Runs the standard pipeline. An error is a fault of Clk's own: it names the pass and holds the IR.
 pub fn prepare(module: Module) -> Result<Prepared, String> {
@@ -40,11 +40,7 @@ pub fn prepare(module: Module) -> Result<Prepared, String> {
 }
 
 fn valid(module: Module, after: &str) -> Result<Verified, String> {
-    let violations = violations(&module);
-    if !violations.is_empty() {
-        return Err(complaint(&module, after, &violations));
-    }
-    verify(module).map_err(|violations| violations.join("\n"))
+    checked(module).map_err(|(module, violations)| complaint(&module, after, &violations))
 }
 
 fn complaint(module: &Module, after: &str, violations: &[String]) -> String {

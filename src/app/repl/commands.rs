@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use super::Repl;
 use crate::app::cli;
 use crate::app::disk::Disk;
+use crate::check;
 use crate::check::typed::Binding;
 
 pub struct Command {
@@ -76,7 +77,7 @@ impl Repl<'_> {
             _ => None,
         });
         let global = found.ok_or("only an expression has a type")?;
-        Ok(format!("{:?}\n", global.ty))
+        Ok(check::show_type(&trial.program, None, &global.ty) + "\n")
     }
 
     fn variables(&self) -> String {

@@ -73,7 +73,10 @@ fn remarks(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> (Vec<Str
     let width = style.width.saturating_sub(16).max(30);
     let fold = |text: &String| wrap::fold(&spell(&excerpt::printable(text), style), width).join("\n");
     let mut help: Vec<String> = diagnostic.help.iter().map(fold).collect();
-    help.extend(diagnostic.fixes.iter().map(|fix| spell(&suggest::suggestion(fix, sources, width), style)));
+    for fix in &diagnostic.fixes {
+        suggest::add_suggestion(fix, sources, width, &mut help);
+    }
+    let help = help.iter().map(|text| spell(text, style)).collect();
     (help, diagnostic.notes.iter().map(fold).collect())
 }
 

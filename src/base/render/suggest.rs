@@ -9,19 +9,32 @@ use crate::base::source::{FileId, Sources, Span};
 /// More lines than this are not shown.
 const MAX_LINES: usize = 8;
 
-pub(super) fn suggestion(fix: &Fix, sources: &Sources, width: usize) -> String {
-    let title = wrap::fold(&excerpt::one_line(&fix.title), width).join("\n");
-    match changed_lines(fix, sources) {
-        Some(lines) if !lines.is_empty() => {
-            let digits = lines.last().map_or(1, |(number, _)| number.to_string().len());
-            let mut text = title + ":";
-            for (number, line) in &lines {
-                let _ = write!(text, "\n{number:>digits$} | {}", excerpt::printable(&clip(line)));
-            }
-            text
+/// A fix under its title, or under the help text that has said the same.
+pub(super) fn add_suggestion(fix: &Fix, sources: &Sources, width: usize, help: &mut Vec<String>) {
+    let lines = changed_lines(fix, sources).unwrap_or_default();
+    let shown = listing(&lines);
+    match help.last_mut().filter(|said| says_the_same(said, &fix.title)) {
+        Some(said) => said.push_str(&shown),
+        None => {
+            let title = wrap::fold(&excerpt::one_line(&fix.title), width).join("\n");
+            help.push(if lines.is_empty() { title } else { format!("{title}:{shown}") });
         }
-        _ => title,
     }
+}
+
+fn listing(lines: &[(usize, String)]) -> String {
+    let digits = lines.last().map_or(1, |(number, _)| number.to_string().len());
+    let mut text = String::new();
+    for (number, line) in lines {
+        let _ = write!(text, "\n{number:>digits$} | {}", excerpt::printable(&clip(line)));
+    }
+    text
+}
+
+/// Whether a help text names the code that the title of a fix names: "did you mean `alpha`?", "write `alpha`".
+fn says_the_same(help: &str, title: &str) -> bool {
+    let code = title.split('`').nth(1);
+    help.lines().count() == 1 && code.is_some_and(|code| help.split('`').skip(1).step_by(2).any(|said| said == code))
 }
 
 fn clip(line: &str) -> String {

@@ -14,7 +14,7 @@ fn fold_line(line: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut current = indent.clone();
     let mut columns = indent.chars().count();
-    for word in line.split_whitespace() {
+    for word in words(line) {
         let wide = word.chars().count();
         let empty = current.len() == indent.len();
         if !empty && columns + 1 + wide > width {
@@ -31,6 +31,28 @@ fn fold_line(line: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// The words of a line. Code in backquotes is one word unless it is long.
+fn words(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut start = None;
+    let mut code_until = 0;
+    for (at, c) in line.char_indices() {
+        if c == '`' && at >= code_until {
+            code_until = line[at + 1..].find('`').filter(|&len| len < 60).map_or(0, |len| at + 1 + len + 1);
+        }
+        match (c.is_whitespace() && at >= code_until, start) {
+            (true, Some(from)) => {
+                words.push(&line[from..at]);
+                start = None;
+            }
+            (false, None) => start = Some(at),
+            (true, None) | (false, Some(_)) => {}
+        }
+    }
+    words.extend(start.map(|from| &line[from..]));
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +62,8 @@ mod tests {
         assert_eq!(fold("one two three\nfour", 8), ["one two", "three", "four"]);
         assert_eq!(fold("  ab cd ef", 6), ["  ab", "  cd", "  ef"]);
         assert_eq!(fold("unbreakable", 4), ["unbreakable"]);
+        assert_eq!(fold("see `a b` now", 6), ["see", "`a b`", "now"]);
+        assert_eq!(fold("an ` alone é", 5), ["an `", "alone", "é"]);
         assert_eq!(fold("", 4), Vec::<String>::new());
     }
 }

@@ -410,8 +410,7 @@ impl Step for Assert {
         unsafe {
             let o = &*op;
             let slot = g.slot(o.a);
-            let fails =
-                |&l: &usize| *slot.ptr.add(l / CHUNK * slot.stride).cast::<u32>().add(l % CHUNK) == 0;
+            let fails = |&l: &usize| *slot.ptr.add(l / CHUNK * slot.stride).cast::<u32>().add(l % CHUNK) == 0;
             let mut failing = g.active().filter(fails);
             let Some(lane) = failing.next() else {
                 return op.add(1);

@@ -147,9 +147,7 @@ impl<'a> Frame<'a> {
                 Special::Id(_, axis) => (Scalar::I32, launch.geometry.grid[axis as usize].into()),
             };
             // SAFETY: launch registers are uniforms of their scalar's width.
-            unsafe {
-                if is_wide(scalar) { self.group.splat(reg, bits) } else { self.group.splat(reg, bits as u32) }
-            }
+            unsafe { if is_wide(scalar) { self.group.splat(reg, bits) } else { self.group.splat(reg, bits as u32) } }
         }
     }
 

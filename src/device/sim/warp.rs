@@ -105,7 +105,8 @@ unsafe fn shuffle(g: &Group, def: &WarpDef, first: usize, count: usize) {
     let wide = is_wide(def.scalar);
     unsafe {
         for (i, value) in values.iter_mut().enumerate().take(count) {
-            *value = if wide { g.lane::<u64>(def.value, first + i) } else { g.lane::<u32>(def.value, first + i).into() };
+            *value =
+                if wide { g.lane::<u64>(def.value, first + i) } else { g.lane::<u32>(def.value, first + i).into() };
         }
         for i in 0..count {
             let amount = if def.lane == NONE { 0 } else { g.lane::<i32>(def.lane, first + i).into() };

@@ -12,7 +12,7 @@ use crate::lang::scalar::format::{self, Align, Spec};
 use crate::lang::scalar::{self, Scalar};
 
 /// What `print(value)` writes.
-pub fn display(value: &Value) -> String {
+pub fn print(value: &Value) -> String {
     match value {
         Value::Unit => "()".into(),
         Value::Scalar(number) => format::plain(*number),
@@ -47,7 +47,7 @@ fn list(open: &str, parts: impl Iterator<Item = String>, close: &str) -> String 
 fn quoted(value: &Value) -> String {
     match value {
         Value::Str(text) => format!("{text:?}"),
-        _ => display(value),
+        _ => print(value),
     }
 }
 
@@ -87,13 +87,13 @@ pub fn seconds(seconds: f64) -> String {
 /// `"{value:spec}"`: the specification applies to every number in an array, vector, tuple or record; text is padded.
 pub fn with_spec(value: &Value, spec: &str) -> Outcome<String> {
     if spec.is_empty() {
-        return Ok(display(value));
+        return Ok(print(value));
     }
     let parsed = Spec::parse(spec).map_err(|reason| bad_spec(spec, &reason))?;
     let number = |number: scalar::Value| format::with_spec(number, &parsed).map_err(|reason| bad_spec(spec, &reason));
     match value {
         Value::Scalar(n) => number(*n),
-        Value::Int(_) => value.clone().settled().as_scalar().map_or(Ok(display(value)), number),
+        Value::Int(_) => value.clone().settled().as_scalar().map_or(Ok(print(value)), number),
         Value::Float(x) => number(scalar::Value::of(*x)),
         Value::Vector(_) | Value::Array(_) => spec_of_elements(value, &number),
         Value::Tuple(parts) => {
@@ -131,7 +131,7 @@ fn spec_of_elements(value: &Value, number: &impl Fn(scalar::Value) -> Outcome<St
             let texts = shown.map(|item| spec_of_elements(&item, number)).collect::<Outcome<Vec<String>>>()?;
             Ok(layout.render(column::right_aligned(texts)))
         }
-        other => Ok(display(other)),
+        other => Ok(print(other)),
     }
 }
 
@@ -141,7 +141,7 @@ fn text(value: &Value, spec: &str, parsed: &Spec) -> Outcome<String> {
         let name = value.type_name();
         return Err(bad_spec(spec, &format!("is for numbers, and the value is of type {name}")));
     }
-    let mut text = display(value);
+    let mut text = print(value);
     if let Some(most) = parsed.precision {
         text = text.chars().take(most).collect();
     }

@@ -173,7 +173,7 @@ impl Machine<'_> {
                 other => Some(other.clone()),
             };
             if let Some(shown) = shown {
-                diagnostic = diagnostic.because(side.span, format!("this is {}", crate::host::format::display(&shown)));
+                diagnostic = diagnostic.because(side.span, format!("this is {}", crate::host::format::print(&shown)));
             }
         }
         diagnostic

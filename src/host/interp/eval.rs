@@ -322,10 +322,11 @@ impl Machine<'_> {
             },
             _ => None,
         };
-        let made = ops::literal(&values, element.as_ref()).and_then(|flat| match nested_shape(&expr.ty, values.len()) {
-            Some(shape) => ops::reshape(&flat, &shape),
-            None => Ok(flat),
-        });
+        let made =
+            ops::literal(&values, element.as_ref()).and_then(|flat| match nested_shape(&expr.ty, values.len()) {
+                Some(shape) => ops::reshape(&flat, &shape),
+                None => Ok(flat),
+            });
         made.map_err(|p| self.problem(p, expr.span))
     }
 

@@ -1,3 +1,5 @@
+//! `facts`: what is uniform, affine, varying.
+
 use super::super::facts::analyse;
 use crate::ir::def::{ExprKind, Variance};
 use crate::ir::visit::each_stmt;

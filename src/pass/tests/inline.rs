@@ -1,3 +1,5 @@
+//! `inline`.
+
 use super::check;
 
 const HEAD: &str = "kernel k(n: i32, x: in @x) grid\n";

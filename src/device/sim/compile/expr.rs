@@ -147,10 +147,8 @@ impl<'a> Compiler<'a> {
 
     fn unary(&mut self, op: UnaryOp, scalar: Scalar, val: &Val) -> Val {
         if let Val::Const(bits) = val {
-            let value = crate::lang::scalar::Value {
-                ty: scalar,
-                bits: crate::device::sim::lanes::raw_of_lane(scalar, *bits),
-            };
+            let value =
+                crate::lang::scalar::Value { ty: scalar, bits: crate::device::sim::lanes::raw_of_lane(scalar, *bits) };
             if let Ok(v) = crate::lang::scalar::dynamic::unary(op, value) {
                 return Val::Const(lane_of_raw(v.ty, v.bits));
             }

@@ -232,7 +232,8 @@ impl<'a> Compiler<'a> {
             let mut written = false;
             crate::ir::visit::each_stmt(std::slice::from_ref(stmt).to_vec().as_ref(), &mut |s| {
                 inside += 1;
-                written |= matches!(&s.kind, StmtKind::Write { local: l, .. } | StmtKind::For { local: l, .. } if *l == local);
+                written |=
+                    matches!(&s.kind, StmtKind::Write { local: l, .. } | StmtKind::For { local: l, .. } if *l == local);
             });
             // The last user may be the write itself: it reads before it writes.
             let is_last_write = number == last && matches!(stmt.kind, StmtKind::Write { .. });

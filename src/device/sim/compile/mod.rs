@@ -7,8 +7,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::code::*;
 use super::code::Access;
+use super::code::*;
 use super::control;
 use super::lanes::slow::SlowDef;
 use super::lanes::{Isa, Step, pick, plain};

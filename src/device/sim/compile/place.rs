@@ -74,7 +74,12 @@ impl<'a> Compiler<'a> {
                 let scalar = self.f.exprs[e].ty.scalar();
                 let mut index = match val {
                     Val::Affine(affine) if most == Spread::Affine => self.affine_index(affine),
-                    _ => Index { base: self.regs_of(e)[0], wide: is_wide(scalar), unsigned: false, coef: [Coef::Zero; AXES] },
+                    _ => Index {
+                        base: self.regs_of(e)[0],
+                        wide: is_wide(scalar),
+                        unsigned: false,
+                        coef: [Coef::Zero; AXES],
+                    },
                 };
                 index.unsigned = scalar == Scalar::U32;
                 index

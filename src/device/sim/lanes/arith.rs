@@ -112,7 +112,9 @@ pub fn binary(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
         // Extended to 32 bits these compare and combine like their wide siblings.
         Scalar::I8 | Scalar::I16 if closed(op) => number::<i32>(op, isa).or_else(|| integer::<i32>(op, isa)),
         Scalar::U8 | Scalar::U16 if closed(op) => number::<u32>(op, isa).or_else(|| integer::<u32>(op, isa)),
-        Scalar::Bool if closed(op) => number::<u32>(op, isa).or_else(|| integer::<u32>(op, isa)).filter(|_| equality(op)),
+        Scalar::Bool if closed(op) => {
+            number::<u32>(op, isa).or_else(|| integer::<u32>(op, isa)).filter(|_| equality(op))
+        }
         _ => None,
     }
 }
@@ -179,7 +181,9 @@ pub fn unary(op: UnaryOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
 
 pub fn math(function: MathFn, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     match scalar {
-        Scalar::F32 => number_math::<f32>(function, isa).or_else(|| float_math::<f32>(function, isa)).or_else(|| heavy(function, isa)),
+        Scalar::F32 => number_math::<f32>(function, isa)
+            .or_else(|| float_math::<f32>(function, isa))
+            .or_else(|| heavy(function, isa)),
         Scalar::F64 => number_math::<f64>(function, isa).or_else(|| float_math::<f64>(function, isa)),
         Scalar::I32 => number_math::<i32>(function, isa),
         Scalar::U32 => number_math::<u32>(function, isa),

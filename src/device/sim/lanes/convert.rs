@@ -28,7 +28,13 @@ impl Fn1<f32> for ToI32 {
         // SAFETY: the operand is replaced where it does not fit.
         let fits = a >= -2147483648.0 && a < 2147483648.0;
         let whole: i32 = unsafe { (if fits { a } else { 0.0 }).to_int_unchecked() };
-        let limit = if a < 0.0 { i32::MIN } else if a > 0.0 { i32::MAX } else { 0 };
+        let limit = if a < 0.0 {
+            i32::MIN
+        } else if a > 0.0 {
+            i32::MAX
+        } else {
+            0
+        };
         if fits { whole } else { limit }
     }
 }

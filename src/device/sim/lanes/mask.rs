@@ -210,4 +210,3 @@ pub fn count(g: &Group, cond: u16) -> usize {
         active.filter(|&l| *slot.ptr.add(l / CHUNK * slot.stride).cast::<u32>().add(l % CHUNK) != 0).count()
     }
 }
-

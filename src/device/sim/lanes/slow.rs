@@ -32,9 +32,8 @@ pub struct SlowDef {
 /// The bits of a lane as a value.
 pub fn read_value(g: &Group, reg: Reg, scalar: Scalar, lane: usize) -> Value {
     // SAFETY: registers are as wide as their scalars.
-    let bits = unsafe {
-        if super::is_wide(scalar) { g.lane::<u64>(reg, lane) } else { g.lane::<u32>(reg, lane).into() }
-    };
+    let bits =
+        unsafe { if super::is_wide(scalar) { g.lane::<u64>(reg, lane) } else { g.lane::<u32>(reg, lane).into() } };
     Value { ty: scalar, bits: raw_of_lane(scalar, bits) }
 }
 
