@@ -88,9 +88,9 @@ def launching(folder):
     for workers in (1, 0):
         words = [f"--workers={workers}"]
         name = "1 worker" if workers else "all workers"
-        say(f"launch of one empty block, {name}", timed(folder, empty + 'bench "b" { bench.empty(none, 1) }', "b", words)[0])
-        say(f"65,536 empty blocks, {name}", timed(folder, empty + 'bench "b" { bench.empty(none, 65536) }', "b", words)[0])
-        one = programs.start("saxpy") + "let x = ones(32)\nvar y = ones(32)\n" + 'bench "b" { bench.saxpy(2.0, x, y) }'
+        say(f"launch of one empty block, {name}", timed(folder, empty + 'bench "b" { empty(none, 1) }', "b", words)[0])
+        say(f"65,536 empty blocks, {name}", timed(folder, empty + 'bench "b" { empty(none, 65536) }', "b", words)[0])
+        one = programs.start("saxpy") + "let x = ones(32)\nvar y = ones(32)\n" + 'bench "b" { saxpy(2.0, x, y) }'
         say(f"launch of saxpy on 32 numbers, {name}", timed(folder, one, "b", words)[0])
 
 
