@@ -60,9 +60,8 @@ fn difference(expected: &Run, found: &Run) -> Option<String> {
     }
     for (i, pair) in expected.arguments.iter().zip(&found.arguments).enumerate() {
         let (Argument::Array { layout, bytes, .. }, Argument::Array { bytes: found, .. }) = pair else { continue };
-        let (bytes, found) = (bytes.get(), found.get());
-        if !reference::same_array(layout, bytes, found) {
-            return Some(format!("argument {i} of {layout:?} is\n{found:?}\nand should be\n{bytes:?}"));
+        if let Some(place) = reference::first_difference(layout, found.get(), bytes.get()) {
+            return Some(format!("argument {i} is not what it should be: {place}"));
         }
     }
     (expected.output != found.output)

@@ -17,9 +17,9 @@ use clk_lang::base::arena::Id;
 use clk_lang::device::{Arg, Extents, Fault, FaultKind};
 use clk_lang::ir::def::{Function, KernelParam, Layout, Leaf, Memory, Module, Stmt, StmtKind};
 use clk_lang::lang::ops::{BarrierKind, BinaryOp, MathFn, WarpOp};
-use clk_lang::lang::scalar::{Scalar, Value, dynamic};
+use clk_lang::lang::scalar::{Value, dynamic};
 
-pub use eval::same_bytes;
+use eval::same;
 use memory::Val;
 use thread::{Ids, Parameter, State, Thread, Wait, World};
 
@@ -266,15 +266,24 @@ fn meet_block(threads: &mut [Thread<'_>]) -> bool {
     true
 }
 
-/// Whether two arrays of a layout hold the same values; padding is not looked at.
-pub fn same_array(layout: &Layout, a: &[u8], b: &[u8]) -> bool {
-    let element =
-        |bytes: &[u8], at: usize, leaf: &Leaf| bytes[at * layout.size + leaf.offset..][..leaf.ty.size()].to_vec();
-    let same = |at: usize| {
-        layout.leaves.iter().all(|leaf| {
-            let ty: Scalar = leaf.ty.scalar();
-            same_bytes(ty, &element(a, at, leaf), &element(b, at, leaf))
-        })
+/// Where two arrays of a layout hold different values, as the element, its leaf and both values; padding is not looked at.
+pub fn first_difference(layout: &Layout, a: &[u8], b: &[u8]) -> Option<String> {
+    if a.len() != b.len() {
+        return Some(format!("{} and {} bytes", a.len(), b.len()));
+    }
+    let values = |bytes: &[u8], at: usize, leaf: &Leaf| -> Vec<Value> {
+        let bytes = &bytes[at * layout.size + leaf.offset..][..leaf.ty.size()];
+        let scalar = leaf.ty.scalar();
+        bytes.chunks(scalar.size()).map(|value| Value::from_bytes(scalar, value)).collect()
     };
-    a.len() == b.len() && (0..a.len() / layout.size.max(1)).all(same)
+    for at in 0..a.len() / layout.size.max(1) {
+        for leaf in &layout.leaves {
+            let (a, b) = (values(a, at, leaf), values(b, at, leaf));
+            if !a.iter().zip(&b).all(|(&a, &b)| same(a, b)) {
+                let show = |values: &[Value]| values.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
+                return Some(format!("element {at}, leaf `{}`: {} and {}", leaf.path, show(&a), show(&b)));
+            }
+        }
+    }
+    None
 }
