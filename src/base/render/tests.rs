@@ -139,6 +139,9 @@ fn color_is_asked_for() {
 
 #[test]
 fn a_run_of_one_color_is_switched_once() {
-    assert_eq!(joined_colors("a\x1b[31mb\x1b[0m\x1b[31mc\x1b[0m\x1b[34md\x1b[0m"), "a\x1b[31mbc\x1b[0m\x1b[34md\x1b[0m");
+    assert_eq!(
+        joined_colors("a\x1b[31mb\x1b[0m\x1b[31mc\x1b[0m\x1b[34md\x1b[0m"),
+        "a\x1b[31mbc\x1b[0m\x1b[34md\x1b[0m"
+    );
     assert_eq!(joined_colors("\x1b[31mb\x1b[0m \x1b[31mc\x1b[0m\x1b["), "\x1b[31mb\x1b[0m \x1b[31mc\x1b[0m\x1b[");
 }
