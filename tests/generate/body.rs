@@ -15,6 +15,7 @@ impl Generator {
     pub(super) fn kernel_body(&mut self) {
         self.mark();
         let cooperative = self.grid && self.random.one_in(12);
+        self.may_return = !cooperative;
         while self.budget > 0 {
             self.statements(0);
         }
@@ -214,7 +215,7 @@ impl Generator {
         let cond = self.expr(BOOL, 2, uniform);
         let targets: Vec<Target> =
             self.targets.iter().filter(|t| uniform || t.flow == Flow::Varying).copied().collect();
-        let leaves = self.in_function || uniform || !self.grid;
+        let leaves = self.may_return && (self.in_function || uniform || !self.grid);
         if targets.is_empty() || leaves && self.random.one_in(5) {
             if !leaves {
                 return;
@@ -387,7 +388,7 @@ impl Generator {
             _ => ["", "#>8x"],
         };
         let spec = self.random.pick(&spec).to_string();
-        self.b.print(vec![Part::Text(format!("{}: ", self.spans)), Part::Value(value, spec)]);
+        self.b.print(vec![Part::Text(format!("{}: ", self.spans)), Part::Value(value, spec), Part::Text("\n".into())]);
     }
 
     /// A place that may fault: the one of the program.

@@ -139,6 +139,8 @@ struct Generator {
     /// Not a kernel's body.
     in_function: bool,
     results: Vec<Ty>,
+    /// Nothing but the end of the kernel ends a thread where all blocks meet.
+    may_return: bool,
     block: u32,
     /// The thread's indices into its own arrays.
     place: Vec<ExprId>,
@@ -165,6 +167,7 @@ impl Generator {
             grid: false,
             in_function: true,
             results: vec![],
+            may_return: true,
             block: 1,
             place: vec![],
             own: vec![],

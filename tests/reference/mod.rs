@@ -140,7 +140,8 @@ impl Launch {
             blocks.iter_mut().for_each(|block| self.run(block));
             let all = blocks.iter().flat_map(|b| &b.threads);
             if all.clone().count() == 0 || !all.clone().all(|t| waits_at(t, BarrierKind::Grid)) {
-                return;
+                let waiting = all.clone().filter(|t| waits_at(t, BarrierKind::Grid)).collect();
+                return self.diverged(waiting, all.count());
             }
             blocks.iter_mut().flat_map(|b| &mut b.threads).for_each(|t| t.resume(None));
         }
@@ -151,11 +152,17 @@ impl Launch {
         let faulted = threads.iter().any(|t| matches!(t.state, State::Faulted));
         let waiting: Vec<&Thread<'_>> = threads.iter().filter(|t| matches!(t.state, State::Waiting(..))).collect();
         let at_grid = waiting.len() == threads.len() && waiting.iter().all(|t| waits_at(t, BarrierKind::Grid));
+        if !faulted && !at_grid {
+            self.diverged(waiting, threads.len());
+        }
+    }
+
+    fn diverged(&mut self, waiting: Vec<&Thread<'_>>, threads: usize) {
         let Some((first, State::Waiting(at, _))) = waiting.first().map(|t| (t.ids, t.state)) else { return };
-        if faulted || at_grid {
+        if !self.faults.is_empty() {
             return;
         }
-        let (arrived, expected) = (waiting.len() as u32, threads.len() as u32);
+        let (arrived, expected) = (waiting.len() as u32, threads as u32);
         self.faults.push(Fault {
             kind: FaultKind::Divergence { what: "barrier", arrived, expected, elsewhere: None },
             span: at.span,

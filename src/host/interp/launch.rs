@@ -1,7 +1,8 @@
 //! Kernel launches: arguments, dimensions, compile-time arguments, geometry, results.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -12,15 +13,15 @@ use crate::host::value::{Record, Value};
 use crate::lower::{self, Argument, Instance};
 use crate::pass;
 
-use super::bind::{Binder, Given, Origin};
+use super::bind::{Binder, Given, Origin, Source};
 use super::frame::Frame;
 use super::{Eval, Machine, Signal};
 
 /// Compiled kernels of this session.
 #[derive(Default)]
 pub(crate) struct Kernels {
-    loaded: HashMap<Instance, Arc<dyn Executable>>,
-    pub(super) maps: HashMap<super::map::MapKey, Arc<dyn Executable>>,
+    loaded: FxHashMap<Instance, Arc<dyn Executable>>,
+    pub(super) maps: FxHashMap<super::map::MapKey, Arc<dyn Executable>>,
 }
 
 /// An argument on its way to the device.
@@ -73,9 +74,8 @@ impl Machine<'_> {
                 }
             }
             for (i, extent, span) in named {
-                let name = kernel.sig.dims.get(i).map_or("", |d| d.name.as_str());
-                if let Some(slot) = binder.dims.get_mut(i) {
-                    *slot = Some((extent, Origin { what: format!("`{name} = {extent}`"), span }));
+                if let (Some(slot), Some(dim)) = (binder.dims.get_mut(i), kernel.sig.dims.get(i)) {
+                    *slot = Some((extent, Origin { what: Source::Named { name: dim.name.clone(), extent }, span }));
                 }
             }
             for (i, param) in kernel.sig.params.iter().enumerate() {

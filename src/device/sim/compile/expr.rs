@@ -283,7 +283,8 @@ impl<'a> Compiler<'a> {
 
     fn lanes_of(&mut self, val: &Val, scalar: Scalar, e: ExprId) -> Reg {
         match val {
-            Val::Affine(_) => self.regs_of(e)[0],
+            // A component of a vector has no lanes of its own yet.
+            Val::Affine(_) if self.value(e).len() == 1 => self.regs_of(e)[0],
             _ => self.reg_as(val, is_wide(scalar)),
         }
     }
