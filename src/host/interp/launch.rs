@@ -24,6 +24,9 @@ pub(crate) struct Kernels {
     pub(super) maps: FxHashMap<super::map::MapKey, Arc<dyn Executable>>,
 }
 
+/// The dimensions of a signature by position: the value, and where it comes from.
+type Dims = Vec<Option<(i64, Origin)>>;
+
 /// An argument on its way to the device.
 enum Passed {
     Value(Value),
@@ -57,7 +60,7 @@ impl Machine<'_> {
         kernel: &Kernel,
         values: &[Option<Value>],
         span: Span,
-    ) -> Eval<(Vec<Argument>, Vec<Option<(i64, Origin)>>)> {
+    ) -> Eval<(Vec<Argument>, Dims)> {
         let mut given = Vec::with_capacity(launch.generics.len());
         for (i, generic) in launch.generics.iter().enumerate() {
             given.push(self.generic(frame, &kernel.sig, i, generic, span)?);
@@ -98,7 +101,7 @@ impl Machine<'_> {
         &mut self,
         kernel: &Kernel,
         arguments: Vec<Argument>,
-        dims: Vec<Option<(i64, Origin)>>,
+        dims: Dims,
         values: &[Option<Value>],
         span: Span,
     ) -> Eval<Frame> {
@@ -125,7 +128,7 @@ impl Machine<'_> {
         }
         let dims = dims.into_iter().map(|d| d.map(|(extent, _)| extent)).collect();
         let locals = kernel.body.as_ref().map_or(0, |b| b.locals.len());
-        let mut frame = Frame { locals: vec![None; locals], generics: arguments.into(), dims };
+        let mut frame = Frame { locals: vec![None; locals], generics: arguments.into(), dims, body: None };
         for (slot, (value, param)) in frame.locals.iter_mut().zip(values.iter().zip(&kernel.sig.params)) {
             if !matches!(param.ty, Type::Array(_)) {
                 *slot = value.clone();
