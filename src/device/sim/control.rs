@@ -6,10 +6,10 @@ use super::code::{AXES, Coef, ForDef, Op};
 use super::fault::{message, stop_at};
 use super::group::{CHUNK, Counter, Group};
 use super::lanes::slow::{read_value, write_value};
-use super::lanes::{Step, mask};
+use super::lanes::{Step, is_wide, load, mask, store};
 use crate::device::FaultKind;
 use crate::lang::ops::BarrierKind;
-use crate::lang::scalar::Value;
+use crate::lang::scalar::{Scalar, Value};
 
 /// The group is done.
 pub struct End;
@@ -97,6 +97,65 @@ fn add_value(g: &Group, def: &ForDef, local: u16, lane: usize, step: u16) {
     write_value(g, local, lane, Value { ty: def.scalar, bits });
 }
 
+/// A uniform local takes the value of `from`.
+unsafe fn copy_uniform(g: &Group, def: &ForDef, from: u16) {
+    unsafe {
+        if is_wide(def.scalar) {
+            g.splat(def.local, g.first::<u64>(from));
+        } else {
+            g.splat(def.local, g.first::<u32>(from));
+        }
+    }
+}
+
+unsafe fn advance_uniform(g: &Group, def: &ForDef, local: u16, step: u16) {
+    match def.scalar {
+        Scalar::I32 | Scalar::U32 => unsafe { g.splat(local, g.first::<u32>(local).wrapping_add(g.first::<u32>(step))) },
+        _ => (0..CHUNK).for_each(|lane| add_value(g, def, local, lane, step)),
+    }
+}
+
+/// The turns of each active lane into `trips`; returns the least and the most. `None` for a zero step.
+unsafe fn lane_trips(g: &Group, def: &ForDef) -> Option<(u64, u64)> {
+    unsafe {
+        if def.scalar == Scalar::I32 && g.slot(def.step).stride == 0 && g.first::<i32>(def.step) != 0 {
+            return Some(word_trips(g, def, g.first::<i32>(def.step)));
+        }
+        let (mut least, mut most) = (u64::MAX, 0);
+        for lane in g.active() {
+            let turns = trips_of_lane(g, def, lane)?;
+            (least, most) = (least.min(turns), most.max(turns));
+            g.set_lane::<u32>(def.trips, lane, turns as u32);
+        }
+        Some((least, most))
+    }
+}
+
+/// The same for i32 with one step: distances are below 2^33, so that quotients of `f64` truncate right.
+unsafe fn word_trips(g: &Group, def: &ForDef, step: i32) -> (u64, u64) {
+    unsafe {
+        let (start, end, trips) = (g.slot(def.start), g.slot(def.end), g.slot(def.trips));
+        let (sign, size) = (if step > 0 { 1.0 } else { -1.0 }, f64::from(step).abs());
+        let extra = if def.inclusive { size } else { size - 1.0 };
+        let (mut least, mut most) = ([u32::MAX; CHUNK], [0u32; CHUNK]);
+        for chunk in g.lo..g.hi {
+            let from = load::<i32>(start.ptr, start.stride, chunk);
+            let to = load::<i32>(end.ptr, end.stride, chunk);
+            let active = load::<u32>(g.mask.cast_mut().cast(), 4 * CHUNK, chunk);
+            let mut turns = [0u32; CHUNK];
+            for i in 0..CHUNK {
+                let distance = (f64::from(to[i]) - f64::from(from[i])) * sign;
+                turns[i] = ((distance + extra) / size).clamp(0.0, f64::from(u32::MAX)) as u32;
+                least[i] = least[i].min(turns[i] | !active[i]);
+                most[i] = most[i].max(turns[i] & active[i]);
+            }
+            store(trips.ptr, trips.stride, chunk, turns);
+        }
+        let least = least.into_iter().min().unwrap_or(0);
+        (least.into(), most.into_iter().max().unwrap_or(0).into())
+    }
+}
+
 /// A loop with the same bounds in all lanes: its local becomes the start; jumps to `x` if there is no turn.
 pub struct ForUniform;
 
@@ -114,16 +173,16 @@ impl Step for ForUniform {
         if turns == 0 {
             return g.at(unsafe { (*op).x });
         }
-        for lane in 0..CHUNK {
-            write_value(g, def.local, lane, read_value(g, def.start, def.scalar, lane));
+        unsafe {
+            copy_uniform(g, def, def.start);
+            op.add(1)
         }
-        unsafe { op.add(1) }
     }
 }
 
 /// The common case: i32 and a step of one.
 fn fast_trips(g: &Group, def: &ForDef) -> Option<u64> {
-    if def.scalar != crate::lang::scalar::Scalar::I32 {
+    if def.scalar != Scalar::I32 {
         return None;
     }
     // SAFETY: the loop's registers hold i32.
@@ -152,8 +211,7 @@ impl Step for NextUniform {
                 let next = g.first::<i32>(o.d).wrapping_add(g.first::<i32>(o.a));
                 g.splat(o.d, next);
             } else {
-                let (def, _) = loop_def(g, op);
-                (0..CHUNK).for_each(|lane| add_value(g, def, o.d, lane, o.a));
+                advance_uniform(g, loop_def(g, op).0, o.d, o.a);
             }
             if g.turn() { g.at(o.x) } else { interrupted(g, loop_def(g, op).0.span) }
         }
@@ -177,65 +235,26 @@ impl Step for ForLanes {
         unsafe {
             let o = &*op;
             let (def, n) = loop_def(g, op);
-            let (mut least, mut most) = (u64::MAX, 0);
-            let lanes: Vec<usize> = g.active().collect();
-            for &lane in &lanes {
-                let Some(turns) = trips_of_lane(g, def, lane) else {
-                    return zero_step(g, def);
-                };
-                (least, most) = (least.min(turns), most.max(turns));
-                g.set_lane::<u32>(def.trips, lane, turns as u32);
-            }
+            let Some((least, most)) = lane_trips(g, def) else {
+                return zero_step(g, def);
+            };
             g.counters[n] = Counter { turn: 0, least, most };
             if most == 0 {
                 return g.at(o.x);
             }
             if o.c == 1 {
-                for &lane in &lanes {
-                    write_value(g, def.local, lane, read_value(g, def.start, def.scalar, lane));
-                }
+                let lanes = g.lo * CHUNK..g.hi * CHUNK;
+                lanes.for_each(|lane| write_value(g, def.local, lane, read_value(g, def.start, def.scalar, lane)));
             } else {
                 // `a` is the base that `start` adds multiples of the coordinates to.
-                for lane in 0..CHUNK {
-                    write_value(g, def.local, lane, read_value(g, o.a, def.scalar, lane));
-                }
+                copy_uniform(g, def, o.a);
             }
             mask::CopyMask::step(g, &Op { b: def.mask, ..*op });
             if least == 0 {
-                still_turning(g, def, 0);
+                mask::keep_turning(g, def.mask, def.trips, 0);
             }
             op.add(1)
         }
-    }
-}
-
-/// Takes the lanes that have had all their turns out of the loop's mask, and enters it.
-unsafe fn still_turning(g: &mut Group, def: &ForDef, turn: u64) {
-    unsafe {
-        g.enter(def.mask);
-        let lanes = g.mask.cast_mut();
-        let (mut lo, mut hi, mut full) = (usize::MAX, 0, g.full);
-        for chunk in g.lo..g.hi {
-            let mut m = super::lanes::load::<u32>(lanes.cast(), 4 * CHUNK, chunk);
-            let trips = super::lanes::load::<u32>(g.slot(def.trips).ptr, 4 * CHUNK, chunk);
-            let mut any = 0;
-            let mut lost = 0;
-            for i in 0..CHUNK {
-                let stays = m[i] & if u64::from(trips[i]) > turn { !0 } else { 0 };
-                lost |= m[i] ^ stays;
-                m[i] = stays;
-                any |= stays;
-            }
-            super::lanes::store(lanes.cast(), 4 * CHUNK, chunk, m);
-            full &= lost == 0;
-            if any != 0 {
-                lo = lo.min(chunk);
-                hi = chunk + 1;
-            }
-        }
-        let info = super::group::MaskInfo { lo: lo.min(hi) as u32, hi: hi as u32, full: full && hi > 0 };
-        g.masks[def.mask as usize] = info;
-        g.enter(def.mask);
     }
 }
 
@@ -253,7 +272,7 @@ impl Step for NextLanes {
                 return op.add(1);
             }
             if counter.turn >= counter.least {
-                still_turning(g, def, counter.turn);
+                mask::keep_turning(g, def.mask, def.trips, counter.turn);
             } else {
                 g.enter(def.mask);
             }
@@ -264,7 +283,7 @@ impl Step for NextLanes {
                 let lanes = g.lo * CHUNK..g.hi * CHUNK;
                 lanes.for_each(|lane| add_value(g, def, def.local, lane, def.step));
             } else {
-                (0..CHUNK).for_each(|lane| add_value(g, def, def.local, lane, def.step));
+                advance_uniform(g, def, def.local, def.step);
             }
             if g.turn() { g.at(o.x) } else { interrupted(g, def.span) }
         }

@@ -105,6 +105,8 @@ impl<'a> Frame<'a> {
             slots: slots.as_mut_ptr(),
             lo: 0,
             hi: 0,
+            first_lane: 0,
+            last_lane: 0,
             mask: std::ptr::null(),
             full: true,
             lanes: 0,

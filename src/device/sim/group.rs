@@ -28,13 +28,10 @@ pub struct Slot {
 pub struct MaskInfo {
     pub lo: u32,
     pub hi: u32,
+    /// The first and the last active lane.
+    pub first: u32,
+    pub last: u32,
     pub full: bool,
-}
-
-impl MaskInfo {
-    pub fn is_empty(self) -> bool {
-        self.lo >= self.hi
-    }
 }
 
 /// The turns of a running `For` loop.
@@ -52,6 +49,9 @@ pub struct Group {
     /// Chunks of the current mask.
     pub lo: usize,
     pub hi: usize,
+    /// The first and the last active lane.
+    pub first_lane: usize,
+    pub last_lane: usize,
     /// Lanes of the current mask: `u32`s of 0 or !0.
     pub mask: *const u32,
     /// All lanes that exist are active.
@@ -175,6 +175,7 @@ impl Group {
     pub fn enter(&mut self, mask: u16) {
         let info = self.masks[mask as usize];
         (self.lo, self.hi, self.full) = (info.lo as usize, info.hi as usize, info.full);
+        (self.first_lane, self.last_lane) = (info.first as usize, info.last as usize);
         // SAFETY: masks are registers of the code.
         self.mask = unsafe { self.slot(self.code().masks[mask as usize]).ptr.cast() };
     }

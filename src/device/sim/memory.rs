@@ -165,9 +165,11 @@ fn active_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
 }
 
 fn partial_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
-    let first_lane = g.lo * CHUNK;
-    let last_lane = (g.hi * CHUNK).min(g.lanes) - 1;
-    let (first, last) = (g.coordinates(first_lane), g.coordinates(last_lane));
+    let [x, y, z, _] = g.shape;
+    if y == 1 && z == 1 && x == g.lanes {
+        return ([g.first_lane, 0, 0, 0], [g.last_lane - g.first_lane + 1, 1, 1, 1], g.first_lane);
+    }
+    let (first, last) = (g.coordinates(g.first_lane), g.coordinates(g.last_lane));
     let (mut start, mut count) = (first, [1; AXES]);
     for axis in (0..AXES).rev() {
         if first[axis] != last[axis] {
@@ -178,7 +180,6 @@ fn partial_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
             break;
         }
     }
-    let [x, y, z, _] = g.shape;
     let lane = start[0] + x * (start[1] + y * (start[2] + z * start[3]));
     (start, count, lane)
 }
@@ -414,18 +415,16 @@ unsafe fn view<E: Elem>(g: &mut Group, access: &Access, run: &Run) -> bool {
         } else {
             return false;
         };
-        // The padded lanes of the last chunk are read as well, and chunks are counted from lane 0.
+        // Whole chunks are read, and counted from lane 0.
         let memory = &*g.memories.add(access.memory as usize);
-        if run.lane % CHUNK != 0 {
-            return false;
-        }
         let first = run.lane / CHUNK;
-        let begin = run.addr as usize;
-        let last = begin + stride as usize * (g.hi - 1 - first) + chunk as usize;
-        if last > memory.ptr as usize + memory.len {
+        let begin = (run.addr as usize).wrapping_sub(run.lane % CHUNK * E::SIZE);
+        let end = begin + stride as usize * (g.hi - 1 - first) + chunk as usize;
+        if begin < memory.ptr as usize || end > memory.ptr as usize + memory.len {
             return false;
         }
-        let ptr = run.addr.wrapping_offset(-(stride * first as isize));
+        let back = (run.lane % CHUNK * E::SIZE) as isize + stride * first as isize;
+        let ptr = run.addr.wrapping_offset(-back);
         (*g.slots.add(access.regs[0] as usize)) = super::group::Slot { ptr, stride: stride as usize };
         true
     }
@@ -585,14 +584,30 @@ unsafe fn store_masked<E: Elem>(
     count: usize,
 ) {
     unsafe {
-        for i in 0..count {
+        let mut i = 0;
+        while i < count {
             let l = lane + i;
-            if g.is_active(l) {
-                let from = slot.ptr.add(l / CHUNK * slot.stride).cast::<E::Repr>().add(l % CHUNK);
-                E::write(to.wrapping_offset(i as isize * stride), from.read_unaligned());
+            let from = slot.ptr.add(l / CHUNK * slot.stride).cast::<E::Repr>();
+            if l % CHUNK == 0 && count - i >= CHUNK && stride == E::SIZE as isize && is_solid(g, l) {
+                let values = from.cast::<[E::Repr; CHUNK]>().read_unaligned();
+                for (k, value) in values.into_iter().enumerate() {
+                    E::write(to.wrapping_add((i + k) * E::SIZE), value);
+                }
+                i += CHUNK;
+                continue;
             }
+            if g.is_active(l) {
+                E::write(to.wrapping_offset(i as isize * stride), from.add(l % CHUNK).read_unaligned());
+            }
+            i += 1;
         }
     }
+}
+
+/// Whether all lanes of the chunk that starts with this lane are active.
+#[inline(always)]
+unsafe fn is_solid(g: &Group, lane: usize) -> bool {
+    unsafe { g.mask.add(lane).cast::<[u32; CHUNK]>().read_unaligned().iter().fold(!0, |a, b| a & b) == !0 }
 }
 
 /// A store with indices of its own in each lane, ascending.

@@ -30,9 +30,23 @@ impl Range {
         }
     }
 
-    fn info(self, full: bool) -> MaskInfo {
-        let lo = self.lo.min(self.hi);
-        MaskInfo { lo: lo as u32, hi: self.hi as u32, full: full && self.hi > 0 }
+    /// What is known of the mask whose lanes lie at `ptr`.
+    #[inline(always)]
+    unsafe fn info(self, ptr: *const u8, full: bool) -> MaskInfo {
+        if self.hi == 0 {
+            return MaskInfo::default();
+        }
+        unsafe {
+            let first = load::<u32>(ptr.cast_mut(), STRIDE, self.lo).iter().position(|&l| l != 0).unwrap_or(0);
+            let last = load::<u32>(ptr.cast_mut(), STRIDE, self.hi - 1).iter().rposition(|&l| l != 0).unwrap_or(0);
+            MaskInfo {
+                lo: self.lo as u32,
+                hi: self.hi as u32,
+                first: (self.lo * CHUNK + first) as u32,
+                last: ((self.hi - 1) * CHUNK + last) as u32,
+                full,
+            }
+        }
     }
 }
 
@@ -73,8 +87,8 @@ impl Step for Split {
                 store(other, STRIDE, chunk, e);
             }
             let full = g.full;
-            set(g, o.b, yes.info(full && no.hi == 0));
-            set(g, o.c, no.info(full && yes.hi == 0));
+            set(g, o.b, yes.info(then, full && no.hi == 0));
+            set(g, o.c, no.info(other, full && yes.hi == 0));
             if yes.hi == 0 {
                 return g.at(o.x);
             }
@@ -109,7 +123,7 @@ impl<const NEGATE: bool> Step for Keep<NEGATE> {
                 store(kept, STRIDE, chunk, t);
             }
             let full = g.full && !any(lost);
-            set(g, o.b, yes.info(full));
+            set(g, o.b, yes.info(kept, full));
             g.enter(o.b);
             if yes.hi == 0 { g.at(o.x) } else { op.add(1) }
         }
@@ -128,7 +142,13 @@ impl Step for CopyMask {
             for chunk in g.lo..g.hi {
                 store(to, STRIDE, chunk, load::<u32>(from, STRIDE, chunk));
             }
-            let info = MaskInfo { lo: g.lo as u32, hi: g.hi as u32, full: g.full };
+            let info = MaskInfo {
+                lo: g.lo as u32,
+                hi: g.hi as u32,
+                first: g.first_lane as u32,
+                last: g.last_lane as u32,
+                full: g.full,
+            };
             set(g, o.b, info);
             g.enter(o.b);
             op.add(1)
@@ -170,7 +190,7 @@ unsafe fn leave(g: &mut Group, mask: u16) {
             }
             left.add(chunk, any(m));
         }
-        set(g, mask, left.info(false));
+        set(g, mask, left.info(from, false));
     }
 }
 
@@ -198,10 +218,39 @@ pub fn all_lanes(g: &mut Group) {
             ptr.add(lane).write(if lane < g.lanes { !0 } else { 0 });
         }
     }
-    set(g, 0, MaskInfo { lo: 0, hi: chunks as u32, full: true });
+    let last = g.lanes.saturating_sub(1) as u32;
+    set(g, 0, MaskInfo { lo: 0, hi: chunks as u32, first: 0, last, full: true });
 }
 
-/// Whether any, all of the active lanes hold a condition, and how many: `d` of the reduction's type.
+/// Keeps in mask `mask` the active lanes whose `trips` are more than `turn`, and makes it the current one.
+///
+/// # Safety
+/// `mask` is one of the code's, and `trips` a lane register.
+pub unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, turn: u64) {
+    unsafe {
+        g.enter(mask);
+        let (lanes, trips) = (mask_ptr(g, mask), g.slot(trips).ptr);
+        let turn = turn.min(u64::from(u32::MAX)) as u32;
+        let mut yes = Range::EMPTY;
+        let mut lost = [0; CHUNK];
+        for chunk in g.lo..g.hi {
+            let mut m = load::<u32>(lanes, STRIDE, chunk);
+            let t = load::<u32>(trips, STRIDE, chunk);
+            for i in 0..CHUNK {
+                let stays = m[i] & if t[i] > turn { !0 } else { 0 };
+                lost[i] |= m[i] ^ stays;
+                m[i] = stays;
+            }
+            yes.add(chunk, any(m));
+            store(lanes, STRIDE, chunk, m);
+        }
+        let full = g.full && !any(lost);
+        set(g, mask, yes.info(lanes, full));
+        g.enter(mask);
+    }
+}
+
+/// In how many of the active lanes a condition holds.
 pub fn count(g: &Group, cond: u16) -> usize {
     // SAFETY: conditions are 4-byte registers.
     unsafe {
