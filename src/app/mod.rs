@@ -6,6 +6,7 @@ mod crash;
 mod disk;
 mod interrupt;
 mod markdown;
+mod memory;
 mod names;
 mod picture;
 mod repl;
@@ -34,6 +35,7 @@ const STACKS: [usize; 3] = [512 << 20, 64 << 20, 8 << 20];
 
 /// The whole of the binary.
 pub fn main() -> ExitCode {
+    memory::prepare();
     crash::install();
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     for stack in STACKS {

@@ -110,7 +110,9 @@ unsafe fn copy_uniform(g: &Group, def: &ForDef, from: u16) {
 
 unsafe fn advance_uniform(g: &Group, def: &ForDef, local: u16, step: u16) {
     match def.scalar {
-        Scalar::I32 | Scalar::U32 => unsafe { g.splat(local, g.first::<u32>(local).wrapping_add(g.first::<u32>(step))) },
+        Scalar::I32 | Scalar::U32 => unsafe {
+            g.splat(local, g.first::<u32>(local).wrapping_add(g.first::<u32>(step)))
+        },
         _ => (0..CHUNK).for_each(|lane| add_value(g, def, local, lane, step)),
     }
 }

@@ -23,6 +23,8 @@ pub fn block(inp: &mut Input<'_, '_>) -> Parsed<Block> {
     inp.state().in_head = outer;
     leave(inp);
     let tail = take_tail(&mut stmts);
+    // Most blocks are short, and a vector begins with room for four large statements.
+    stmts.shrink_to_fit();
     Ok(Block { stmts, tail, span: span_from(inp, start) })
 }
 
