@@ -35,6 +35,9 @@
 //! - The arithmetic of [`lang::scalar`] is the only one: folding, host, simulator follow it bit for bit.
 //! - One fact has one table: builtins, operators and codes feed checker, help, documentation and tests.
 
+// The tour of a room may name its private modules: `cargo doc --document-private-items` shows them.
+#![allow(rustdoc::private_intra_doc_links)]
+
 pub mod app;
 pub mod base;
 pub mod check;

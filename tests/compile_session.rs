@@ -146,7 +146,7 @@ fn square(x: f32) -> f32 { x * x }
 fn pair(x: f32) -> ((f32, i32), bool) { ((x, 1), x > 0.0) }
 kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
     let ((a, n), positive) = pair(x[i])
-    y[i] = if positive { twice<f = square>(a) } else { f32(n) }
+    y[i] = if positive { twice(a, f = square) } else { f32(n) }
 }",
         // Early returns, in kernels and functions, and loops that are left.
         "fn first(x: [f32; N], limit: f32) -> i32 {
@@ -172,13 +172,13 @@ kernel f(x: [f32; N], out y: [i32; 1]) threads(i: 1) { y[i] = first(x, 0.5) }",
         // Constants, tables and local arrays.
         "fn power(n: i32) -> i32 { if n <= 0 { 1 } else { 2 * n } }
 const SIZE: i32 = power(4)
-const WEIGHTS: [f32; 3] = [0.25, 0.5, 0.25]
+const SHARE: f32 = 0.25
 kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
     var t: [f32; SIZE] = 0.0
     for j in 0..SIZE { t[j] = x[i] }
     var sum = 0.0
     for w in [1.0, 2.0, 4.0] { sum += w }
-    for j in 0..3 { sum += WEIGHTS[j] * t[j] }
+    for j in 0..3 { sum += SHARE * t[j] }
     y[i] = sum
 }",
         // Atomics and messages.

@@ -183,7 +183,12 @@ fn bench() {
     let (x, mut y) = (numbers(n, 1), numbers(n, 2));
     let k = saxpy();
     time("saxpy", || {
-        run(&k, Extents::Threads([n as u32, 1, 1]), &mut [float(1.0009766), read(&x, &[n]), write(&mut y, &[n])], workers)
+        run(
+            &k,
+            Extents::Threads([n as u32, 1, 1]),
+            &mut [float(1.0009766), read(&x, &[n]), write(&mut y, &[n])],
+            workers,
+        )
     });
     let n = 1024;
     let mut out = vec![0; n * n];
@@ -208,9 +213,7 @@ fn bench() {
     let d: Vec<u8> = numbers(n, 4).iter().map(|x| (x * x * 256.0) as u8).collect();
     let mut bins = vec![0u32; 256];
     let k = hist();
-    time("hist", || {
-        run(&k, grid([n / 4096, 1], [256, 1]), &mut [read(&d, &[n]), write(&mut bins, &[256])], workers)
-    });
+    time("hist", || run(&k, grid([n / 4096, 1], [256, 1]), &mut [read(&d, &[n]), write(&mut bins, &[256])], workers));
     let n = 4096;
     let (p, v) = (numbers(n * 4, 5), vec![0f32; n * 4]);
     let (mut po, mut vo) = (vec![0f32; n * 4], vec![0f32; n * 4]);

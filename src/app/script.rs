@@ -86,7 +86,7 @@ pub fn run_chunks(
 
 /// A value as a session shows it.
 pub fn shown(value: &Value) -> String {
-    host::format::display(value)
+    host::format::print(value)
 }
 
 /// The exit code of a run that ended with a diagnostic.

@@ -362,9 +362,14 @@ impl Cx<'_> {
                 place
             }
             Ast::Call { .. } => {
+                let reads = self.early_reads.len();
                 let place = self.expr(e, None);
                 match &place.kind {
-                    ExprKind::Builtin { builtin, .. } if is_hint(*builtin) => place,
+                    // `streaming(r[i]) = …` writes the element, and only that.
+                    ExprKind::Builtin { builtin, .. } if is_hint(*builtin) => {
+                        self.early_reads.truncate(reads);
+                        place
+                    }
                     _ => return self.no_place(place),
                 }
             }
@@ -376,6 +381,11 @@ impl Cx<'_> {
         if also_read && let ExprKind::Index { base, .. } = &place.kind {
             let base = (**base).clone();
             self.note_read(&base, place.span);
+            if let ExprKind::Local(id) = base.kind
+                && self.locals.get(id).is_some_and(|l| l.kind == LocalKind::Param(Access::In))
+            {
+                self.local(id, base.span);
+            }
         }
         if self.check_writable(&place) { place } else { self.bad(place.span) }
     }

@@ -34,9 +34,13 @@ const PARALLEL: usize = 256;
 
 /// Checks all bodies; the results stand in the order of the jobs.
 pub fn check_all(program: &Program, module: ModuleId, names: &ScriptNames, jobs: &[Job<'_>]) -> Vec<Checked> {
+    let alone = || jobs.iter().map(|j| check_one(program, module, names, *j)).collect();
+    if jobs.len() < PARALLEL {
+        return alone();
+    }
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(8);
-    if jobs.len() < PARALLEL || workers < 2 {
-        return jobs.iter().map(|j| check_one(program, module, names, *j)).collect();
+    if workers < 2 {
+        return alone();
     }
     let share = jobs.len().div_ceil(workers);
     let mut out = Vec::with_capacity(jobs.len());

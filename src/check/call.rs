@@ -93,10 +93,15 @@ impl Cx<'_> {
             match &bare(&arg.value).kind {
                 // A name may be a function or a type here: it is only marked as used.
                 Ast::Name(n) => match self.lookup(&n.text) {
-                    Some(Meaning::Slot(Slot::Local(id))) => drop(self.local(id, n.span)),
+                    // The callee might have read it, or changed it.
+                    Some(Meaning::Slot(Slot::Local(id))) => {
+                        if let Some(info) = self.local_info(id) {
+                            (info.used, info.assigned) = (true, true);
+                        }
+                    }
                     Some(Meaning::Slot(Slot::Global(id))) => {
                         if let Some(info) = self.global_info(id) {
-                            info.used = true;
+                            (info.used, info.assigned) = (true, true);
                         }
                     }
                     _ => {}

@@ -145,6 +145,8 @@ pub struct Cx<'a> {
     pub info: Vec<Info>,
     /// Globals that this chunk declares; their ids follow those of the program.
     pub globals: Vec<Global>,
+    /// The extents of `shared` and local arrays, for constant parameters that follow from them.
+    pub extents: FxHashMap<LocalId, Vec<Expr>>,
     pub global_info: Vec<Info>,
     pub names: FxHashMap<SmolStr, Slot>,
     /// What to put back at the end of the scopes that are open.
@@ -190,6 +192,7 @@ impl<'a> Cx<'a> {
             locals: Arena::new(),
             info: Vec::new(),
             globals: Vec::new(),
+            extents: FxHashMap::default(),
             global_info: Vec::new(),
             names: FxHashMap::default(),
             undo: Vec::new(),

@@ -440,8 +440,13 @@ impl Cx<'_> {
             None => dims.push(parts.len() as i64),
             Some(&n) if n == parts.len() as i64 => {}
             Some(&n) => {
-                let d = Diagnostic::error("E0305", "the rows of this array differ in length")
-                    .at(span, format!("{} elements here, {n} in the rows above", parts.len()));
+                let d = Diagnostic::error("E0305", "the rows of this array differ in length").at(
+                    span,
+                    format!(
+                        "{} here, {n} in the rows above",
+                        crate::check::access::count(parts.len(), "element", "elements")
+                    ),
+                );
                 self.report(d);
                 return false;
             }

@@ -110,7 +110,12 @@ impl Cx<'_> {
             let (w, f) = (self.param_text(bind, param), self.ty_text(&found));
             let d = Diagnostic::error(
                 "E0306",
-                format!("`{}` takes an array of {} axes, but this has {}", param.name, wanted.dims.len(), a.dims.len()),
+                format!(
+                    "`{}` takes an array of {}, but this has {}",
+                    param.name,
+                    crate::check::access::count(wanted.dims.len(), "axis", "axes"),
+                    a.dims.len()
+                ),
             )
             .at(arg.span, format!("this is `{f}`"))
             .because(param.span, format!("declared as `{w}`"));
@@ -183,7 +188,7 @@ impl Cx<'_> {
                 false
             }
             Dim::Expr(i) => {
-                self.infer_const(bind, *i, found);
+                self.infer_const(bind, *i, found, arg);
                 bind.late.push((*i, found.clone(), arg.span));
                 true
             }
@@ -192,14 +197,21 @@ impl Cx<'_> {
     }
 
     /// A dimension that is a constant parameter and nothing else fixes that parameter.
-    fn infer_const(&self, bind: &mut Bind<'_>, i: u32, found: &Dim) {
+    fn infer_const(&self, bind: &mut Bind<'_>, i: u32, found: &Dim, arg: &Expr) {
         let Some(ExprKind::ConstParam(g)) = bind.sig.dim_exprs.get(i as usize).map(|e| &e.kind) else { return };
-        let (Some(slot @ None), Dim::Known(n)) = (bind.consts.get_mut(*g as usize), found) else { return };
+        let Some(slot @ None) = bind.consts.get_mut(*g as usize) else { return };
         let ty = match bind.sig.generics.get(*g as usize).map(|g| &g.kind) {
             Some(GenericKind::Const { ty, .. }) => ty.clone(),
             _ => I32,
         };
-        *slot = Some(make(ExprKind::Int(i128::from(*n)), ty, Span::default()));
+        match (found, &arg.kind) {
+            (Dim::Known(n), _) => *slot = Some(make(ExprKind::Int(i128::from(*n)), ty, Span::default())),
+            (Dim::Local(k), ExprKind::Local(id)) => {
+                let extent = self.extents.get(id).and_then(|e| e.get(*k as usize));
+                *slot = extent.filter(|e| is_constant(e) && e.ty == ty).cloned();
+            }
+            _ => {}
+        }
     }
 
     fn dims_differ(&mut self, name: &str, before: (&Dim, Span), now: (&Dim, Span), param: &Param, axis: usize) -> bool {

@@ -76,12 +76,16 @@ impl Cx<'_> {
             return self.after_error(args, span);
         }
         let mut values = Vec::with_capacity(given.len());
+        let mut fits = true;
         for (param, value) in kernel.sig.params.iter().zip(given) {
             values.push(value.map(|value| {
                 let e = self.argument(&bind, param, value);
-                self.bind_arg(&mut bind, param, &e);
+                fits &= self.bind_arg(&mut bind, param, &e);
                 e
             }));
+        }
+        if !fits {
+            return self.bad(span);
         }
         self.check_late(&mut bind);
         self.check_dims_bound(kernel, &bind, &values, span);

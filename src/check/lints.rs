@@ -32,7 +32,8 @@ pub fn body(cx: &mut Cx<'_>) {
                     )
                 });
             }
-            LocalKind::Param(_) if !info.used && !info.assigned => {
+            // One of two parameters of one name was reported as such.
+            LocalKind::Param(_) if !info.used && !info.assigned && !twice(cx, &local.name) => {
                 let d = Diagnostic::warning("W0002", format!("the parameter `{}` is never used", local.name))
                     .at(local.span, "declared here")
                     .fix(
@@ -56,6 +57,10 @@ pub fn body(cx: &mut Cx<'_>) {
         }
     }
     cx.diagnostics.append(&mut found);
+}
+
+fn twice(cx: &Cx<'_>, name: &str) -> bool {
+    cx.sig.params.iter().filter(|p| p.name == name).count() > 1
 }
 
 /// Imports that nothing in a file uses. A text of imports only (an entry of the REPL) is left alone.

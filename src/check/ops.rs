@@ -142,6 +142,14 @@ impl Cx<'_> {
             BinaryOp::Shl | BinaryOp::Shr => return self.shift(op, op_span, l, r),
             _ => {}
         }
+        // By far the most frequent case first: two scalars of one type.
+        if let (Type::Scalar(a), Type::Scalar(b)) = (&l.ty, &r.ty)
+            && a == b
+            && a.is_num()
+            && !op.is_bitwise()
+        {
+            return if op.is_comparison() { BOOL } else { l.ty.clone() };
+        }
         let is_text = |e: &Expr| e.ty == Type::Str;
         if matches!(op, BinaryOp::Eq | BinaryOp::Ne) && is_text(l) && (is_text(r) || r.ty == Type::Unknown) {
             return BOOL;
@@ -152,14 +160,6 @@ impl Cx<'_> {
             && self.vars.unify(&lt, &rt)
         {
             return BOOL;
-        }
-        // By far the most frequent case first: two scalars of one type.
-        if let (Type::Scalar(a), Type::Scalar(b)) = (&l.ty, &r.ty)
-            && a == b
-            && a.is_num()
-            && !op.is_bitwise()
-        {
-            return if op.is_comparison() { BOOL } else { l.ty.clone() };
         }
         let joined = self.elementwise(&[l, r], op_span, op.symbol());
         let Joined::Is { scalar, whole } = joined else { return joined.whole() };
@@ -376,7 +376,10 @@ impl Cx<'_> {
             t => cx.vars.kind(t).map(|k| if k == Kind::Float { 132 } else { 0 }),
         };
         if let (Some(x), Some(y)) = (rank(self, first), rank(self, other)) {
-            let (weak, strong) = if x < y { (a, other) } else { (b, first) };
+            // A literal beside a type parameter is what can be converted.
+            let is_param = |t: &Type| matches!(t, Type::Param(_)) && self.vars.kind(t).is_none();
+            let left_is_weak = if is_param(other) { true } else { x < y && !is_param(first) };
+            let (weak, strong) = if left_is_weak { (a, other) } else { (b, first) };
             let to = self.vars.finish(strong);
             let to = self.ty_text(&to);
             d = self.conversion_fix(d, weak.span, &to);

@@ -20,7 +20,7 @@ impl Show<'_> {
                 Kind::Any => "_",
                 Kind::Num | Kind::Int => "integer",
                 Kind::Float => "float",
-                Kind::Element => "number",
+                Kind::Element => "f32",
             }
             .into();
         }

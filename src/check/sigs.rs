@@ -378,8 +378,9 @@ fn too_many(cx: &mut Cx<'_>, n: usize, what: &str, span: Span) {
 
 fn extent(cx: &mut Cx<'_>, e: &ast::Expr) -> Expr {
     let i32 = crate::check::expr::I32;
-    let before = cx.diagnostics.len();
+    let (before, reads) = (cx.diagnostics.len(), cx.early_reads.len());
     let e = cx.expr(e, Some(&i32));
+    cx.early_reads.truncate(reads);
     if cx.diagnostics.len() == before
         && cx.uniform(&e, "the geometry", "E0408")
         && cx.require_kind(&e, Kind::Int, "an extent")

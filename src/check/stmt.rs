@@ -354,7 +354,15 @@ impl Cx<'_> {
             },
         };
         let local = self.declare(name, ty.clone(), d.mutable, LocalKind::Var, Some(d.word()));
+        self.keep_extents(local, &extents);
         Some(StmtKind::LocalArray { local, extents, init })
+    }
+
+    /// Remembers extents that are not plain numbers.
+    fn keep_extents(&mut self, local: LocalId, extents: &[Expr]) {
+        if extents.iter().any(|e| !matches!(e.kind, ExprKind::Int(_))) {
+            self.extents.insert(local, extents.to_vec());
+        }
     }
 
     fn constant_extent(&mut self, e: &Expr) {
@@ -460,6 +468,7 @@ impl Cx<'_> {
             other => other,
         };
         let local = self.declare(name, ty, true, LocalKind::Shared, None);
+        self.keep_extents(local, &extents);
         Some(StmtKind::Shared { local, extents })
     }
 
@@ -708,11 +717,11 @@ impl Cx<'_> {
         let (block, ty) = self.block(body, true, Some(result));
         match (&block.tail, &ty) {
             (_, Type::Never | Type::Error) => {}
-            (Some(tail), _) => {
+            (Some(tail), _) if !(ty == Type::Unit && *result != Type::Error) => {
                 let text = self.ty_text(result);
                 self.coerce(tail, result, Some((result_span, format!("the function gives `{text}`"))));
             }
-            (None, _) if *result != Type::Error => {
+            (_, _) if *result != Type::Error => {
                 let text = self.ty_text(result);
                 let end = Span { start: body.span.end.saturating_sub(1), ..body.span };
                 let mut d =

@@ -136,6 +136,9 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
             other("arrays live where they are used: nothing is allocated, copied or freed by hand")
         }
         "cudaDeviceSynchronize" => other("nothing has to be waited for: a result is there when it is read"),
+        "grad" | "backward" | "vmap" | "jit" => {
+            other("there is no automatic differentiation; kernels are compiled as they are launched")
+        }
         "pi" | "M_PI" | "PI" => other("write `const PI = 3.14159265358979`"),
         "inf" | "INFINITY" => other("write `1.0 / 0.0`, or `f32(1.0 / 0.0)`"),
         "static_cast" | "reinterpret_cast" | "astype" => {

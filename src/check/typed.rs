@@ -524,6 +524,8 @@ pub enum ExprKind {
     Error,
 }
 
+// Slices are few, and a vector of them is all that ever holds one: boxing would buy nothing.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub enum SliceIndex {
     At(Expr),

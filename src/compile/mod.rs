@@ -73,11 +73,14 @@ impl Session {
         let main = self.main_module(file, tree.doc.clone());
         let (base, own) = self.base_of(name);
         let imports = import::Loader::new(self, files, &mut diagnostics).imports(&tree, &base, own);
+        // Importing a file brings its items; only the text itself is a script that runs.
+        let first = first.max(self.program.chunks.len());
         diagnostics.extend(check::check(&mut self.program, main, &tree, &imports));
         let mut outcome = Outcome { file, diagnostics, chunks: first..self.program.chunks.len() };
         if outcome.failed() {
             (self.program, self.main, self.modules) = before;
-            outcome.chunks = first..first;
+            let end = self.program.chunks.len();
+            outcome.chunks = end..end;
         }
         outcome
     }

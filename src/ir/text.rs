@@ -1,4 +1,4 @@
-//! The text form of DeviceIR: [`print`] and [`parse`] are each other's inverse.
+//! The text form of DeviceIR: [`print()`] and [`parse()`] are each other's inverse.
 //!
 //! `parse(&print(m))` is `m` numbered as [`crate::ir::compact`] says, without spans; with [`print_spans`] the spans of
 //! statements come back too. Printing never fails, also not for a module that the verifier refuses.

@@ -15,6 +15,7 @@ impl Generator {
     pub(super) fn kernel_body(&mut self) {
         self.mark();
         let cooperative = self.grid && self.random.one_in(12);
+        self.may_return = !cooperative;
         while self.budget > 0 {
             self.statements(0);
         }
@@ -150,7 +151,7 @@ impl Generator {
     }
 
     /// From 0 to 7.
-    fn few(&mut self, scalar: Scalar, uniform: bool) -> ExprId {
+    pub(super) fn few(&mut self, scalar: Scalar, uniform: bool) -> ExprId {
         let any = self.expr(Ty::Scalar(scalar), 1, uniform);
         let mask = self.b.constant(Value::of(7u8).to_type(scalar));
         self.b.binary(BinOp::And, any, mask)
@@ -214,7 +215,7 @@ impl Generator {
         let cond = self.expr(BOOL, 2, uniform);
         let targets: Vec<Target> =
             self.targets.iter().filter(|t| uniform || t.flow == Flow::Varying).copied().collect();
-        let leaves = self.in_function || uniform || !self.grid;
+        let leaves = self.may_return && (self.in_function || uniform || !self.grid);
         if targets.is_empty() || leaves && self.random.one_in(5) {
             if !leaves {
                 return;
@@ -387,7 +388,7 @@ impl Generator {
             _ => ["", "#>8x"],
         };
         let spec = self.random.pick(&spec).to_string();
-        self.b.print(vec![Part::Text(format!("{}: ", self.spans)), Part::Value(value, spec)]);
+        self.b.print(vec![Part::Text(format!("{}: ", self.spans)), Part::Value(value, spec), Part::Text("\n".into())]);
     }
 
     /// A place that may fault: the one of the program.
@@ -396,7 +397,7 @@ impl Generator {
         match self.random.below(4) {
             0 => {
                 let Some(array) = self.any_readable() else { return };
-                let indices: Vec<ExprId> = array.shape.iter().map(|_| self.expr(I32, 2, false)).collect();
+                let indices: Vec<ExprId> = array.shape.iter().map(|&extent| self.risky_index(extent)).collect();
                 let ty = array.layout.leaves[0].ty;
                 self.mark();
                 let place = Place { memory: array.memory, indices, leaf: 0, component: None };
@@ -425,6 +426,17 @@ impl Generator {
                 self.mark();
                 self.b.for_(label, local, Range { start, end, step, inclusive: false }, Unroll::Never, body);
             }
+        }
+    }
+
+    /// Anything, or a little more than fits.
+    fn risky_index(&mut self, extent: Option<u32>) -> ExprId {
+        match extent {
+            Some(extent) if self.random.one_in(2) => {
+                let more = self.random.between(0, 3) as u32;
+                self.affine(extent + more, false)
+            }
+            _ => self.expr(I32, 2, false),
         }
     }
 

@@ -356,6 +356,11 @@ impl Generator {
             let at = self.random.below(extent as usize) as i32;
             return self.b.i32(at);
         }
+        if let Some(extent) = extent
+            && self.random.one_in(2)
+        {
+            return self.affine(extent, uniform);
+        }
         // Without a sign, then modulo the extent.
         let scalar = if extent.is_some() { self.random.integer() } else { Scalar::I32 };
         let ty = Ty::Scalar(scalar);
@@ -372,5 +377,38 @@ impl Generator {
             None => self.b.extent(memory, axis),
         };
         self.b.binary(BinOp::Rem, positive, extent)
+    }
+
+    /// An index below `extent` that is a sum of multiples of the thread's coordinates and of something uniform.
+    pub(super) fn affine(&mut self, extent: u32, uniform: bool) -> ExprId {
+        let (mut low, mut high) = (0, 0);
+        let mut sum = None;
+        for _ in 0..self.random.between(1, 3) {
+            let coefficient = self.random.pick(&[1, 1, 1, -1, 2, -2, 3]);
+            let few = uniform || self.coordinates.is_empty() || self.random.one_in(3);
+            let (term, count) = if few {
+                (self.few(Scalar::I32, true), 8)
+            } else {
+                let coordinates = self.coordinates.clone();
+                self.random.pick(&coordinates)
+            };
+            let most = coefficient * (count.max(1) as i32 - 1);
+            if high.max(high + most) - low.min(low + most) >= extent as i32 {
+                continue;
+            }
+            (low, high) = (low + most.min(0), high + most.max(0));
+            let factor = self.b.i32(coefficient);
+            let term = if coefficient == 1 { term } else { self.b.binary(BinOp::Mul, term, factor) };
+            sum = Some(sum.map_or(term, |sum| self.b.binary(BinOp::Add, sum, term)));
+        }
+        let start = self.random.below((extent as i32 - (high - low)) as usize) as i32 - low;
+        let start = self.b.i32(start);
+        let index = sum.map_or(start, |sum| self.b.binary(BinOp::Add, sum, start));
+        match self.random.below(8) {
+            0 => self.b.convert(index, Scalar::I64),
+            1 => self.b.convert(index, Scalar::U32),
+            2 => self.b.convert(index, Scalar::U64),
+            _ => index,
+        }
     }
 }

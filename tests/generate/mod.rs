@@ -139,9 +139,13 @@ struct Generator {
     /// Not a kernel's body.
     in_function: bool,
     results: Vec<Ty>,
+    /// Nothing but the end of the kernel ends a thread where all blocks meet.
+    may_return: bool,
     block: u32,
     /// The thread's indices into its own arrays.
     place: Vec<ExprId>,
+    /// What the launch numbers threads by, and how many of each there are.
+    coordinates: Vec<(ExprId, u32)>,
     own: Vec<Own>,
     counters: Vec<(MemId, Scalar, u32, usize)>,
     callees: Vec<Callee>,
@@ -165,8 +169,10 @@ impl Generator {
             grid: false,
             in_function: true,
             results: vec![],
+            may_return: true,
             block: 1,
             place: vec![],
+            coordinates: vec![],
             own: vec![],
             counters: vec![],
             callees: vec![],
@@ -223,18 +229,25 @@ pub fn program(seed: u64) -> Program {
     let (form, extents) = g.geometry();
     g.signature(extents);
     g.risks = g.random.one_in(4).into();
-    g.budget = g.random.between(4, 28);
+    g.budget = if g.threads(extents) > 500 { 4 } else { g.random.between(4, 28) };
     g.kernel_body();
     let Generator { b, arguments, .. } = g;
     Program { seed, module: build::module(functions, b, form), extents, arguments }
 }
 
 impl Generator {
+    fn threads(&self, extents: Extents) -> u32 {
+        match extents {
+            Extents::Threads(n) => n.iter().product(),
+            Extents::Grid { grid, block } => grid.iter().chain(&block).product(),
+        }
+    }
+
     fn geometry(&mut self) -> (Form, Extents) {
         if self.random.one_in(3) {
             let rank = self.random.between(1, 3);
             let mut extents = [1; 3];
-            let most = [70, 12, 6][rank - 1];
+            let most = if self.random.one_in(30) { [3000, 60, 15] } else { [70, 12, 6] }[rank - 1];
             extents[..rank].fill_with(|| self.random.between(1, most) as u32);
             if self.random.one_in(40) {
                 extents[0] = 0;
@@ -248,6 +261,7 @@ impl Generator {
             3 => [64, 1, 1],
             4 => [16, 4, 1],
             5 => [8, 2, 6],
+            6 if self.random.one_in(10) => [self.random.between(100, 1024) as u32, 1, 1],
             6 => [self.random.between(1, 100) as u32, 1, 1],
             _ => [self.random.between(1, 9) as u32, self.random.between(1, 5) as u32, self.random.between(1, 3) as u32],
         };
@@ -295,8 +309,8 @@ impl Generator {
         }
         for i in 0..self.random.below(4) {
             let layout = self.layout();
-            let rank = self.random.between(1, 2);
-            let shape: Vec<u32> = (0..rank).map(|_| self.random.between(1, 12) as u32).collect();
+            let shape = self.shape();
+            let rank = shape.len();
             let memory = self.b.array(format!("x{i}"), Access::In, layout.clone(), rank);
             let bytes = self.bytes(&layout, &shape);
             self.arguments.push(Argument::Array { layout: layout.clone(), shape: shape.clone(), bytes, write: false });
@@ -327,12 +341,29 @@ impl Generator {
         }
     }
 
+    /// One axis may be long, so that neighbouring threads can read neighbouring places.
+    fn shape(&mut self) -> Vec<u32> {
+        let rank = self.random.pick(&[1, 1, 2, 2, 3]);
+        let mut shape: Vec<u32> = (0..rank).map(|_| self.random.between(1, 10) as u32).collect();
+        if self.random.one_in(2) {
+            shape[self.random.below(rank)] = self.random.between(20, 150) as u32;
+        }
+        shape
+    }
+
     /// The shape of arrays with a place for each thread, whose indices it computes.
     fn own_shape(&mut self, extents: Extents) -> Vec<u32> {
+        if let Extents::Grid { grid, block } = extents {
+            for (i, axis) in [Axis::X, Axis::Y, Axis::Z].into_iter().enumerate() {
+                let (thread, global) = (self.b.id(Id3::Thread, axis), self.b.id(Id3::Global, axis));
+                self.coordinates.extend([(thread, block[i]), (global, grid[i] * block[i])]);
+            }
+        }
         match extents {
             Extents::Threads(n) => {
                 let rank = n.iter().rposition(|&n| n != 1).map_or(1, |i| i + 1);
                 self.place = (0..rank as u8).map(|k| self.b.index(k)).collect();
+                self.coordinates = self.place.iter().copied().zip(n).collect();
                 n[..rank].to_vec()
             }
             Extents::Grid { grid, block } if grid[1..] == [1, 1] && block[1..] == [1, 1] && self.random.one_in(2) => {

@@ -6,6 +6,7 @@
 Needs gcc. Times on the wall are medians, with the fastest behind; on a machine with other work, believe the fastest.
 """
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -45,12 +46,15 @@ def say(what, samples, note=""):
 
 
 def wall(words, count):
-    samples = []
+    """Samples of a process from its start to its end, and the least time it spent on the cores."""
+    samples, cores = [], []
     for _ in range(count):
-        start = time.perf_counter()
-        subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         samples.append(time.perf_counter() - start)
-    return samples
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cores.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return samples, min(cores)
 
 
 def timed(folder, text, name, options=(), count=9, seconds=0.03):
@@ -71,16 +75,17 @@ def timed(folder, text, name, options=(), count=9, seconds=0.03):
 
 def starting(folder):
     first = programs.script(folder, "first.clk", FIRST)
-    say("process start to a printed saxpy of 16 numbers", wall([programs.CLK, "run", first], 50))
-    say("the same for `/bin/true`", wall(["/bin/true"], 50))
+    for what, words in (("process start to a printed saxpy of 16 numbers", [programs.CLK, "run", first]), ("the same for `true`", ["true"])):
+        samples, cores = wall(words, 50)
+        say(what, samples, f"core time {shown(cores)}")
 
 
 def checking(folder):
     text = subprocess.run([sys.executable, os.path.join(HERE, "generate_lines.py"), "100000"], capture_output=True, text=True, check=True)
     big = programs.script(folder, "big.clk", text.stdout)
-    samples = wall([programs.CLK, "check", big], 7)
+    samples, cores = wall([programs.CLK, "check", big], 7)
     lines = text.stdout.count("\n")
-    say(f"`clk check` of {lines} lines", samples, f"{lines / min(samples):,.0f} lines/s")
+    say(f"`clk check` of {lines} lines", samples, f"{lines / min(samples):,.0f} lines/s; {lines / cores:,.0f} a second of core time")
 
 
 def launching(folder):
@@ -88,9 +93,9 @@ def launching(folder):
     for workers in (1, 0):
         words = [f"--workers={workers}"]
         name = "1 worker" if workers else "all workers"
-        say(f"launch of one empty block, {name}", timed(folder, empty + 'bench "b" { bench.empty(none, 1) }', "b", words)[0])
-        say(f"65,536 empty blocks, {name}", timed(folder, empty + 'bench "b" { bench.empty(none, 65536) }', "b", words)[0])
-        one = programs.start("saxpy") + "let x = ones(32)\nvar y = ones(32)\n" + 'bench "b" { bench.saxpy(2.0, x, y) }'
+        say(f"launch of one empty block, {name}", timed(folder, empty + 'bench "b" { empty(none, 1) }', "b", words)[0])
+        say(f"65,536 empty blocks, {name}", timed(folder, empty + 'bench "b" { empty(none, 65536) }', "b", words)[0])
+        one = programs.start("saxpy") + "let x = ones(32)\nvar y = ones(32)\n" + 'bench "b" { saxpy(2.0, x, y) }'
         say(f"launch of saxpy on 32 numbers, {name}", timed(folder, one, "b", words)[0])
 
 

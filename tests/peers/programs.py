@@ -17,7 +17,7 @@ SIZES = dict(full=FULL, small=SMALL, tiny=TINY)
 
 @dataclass
 class Program:
-    """In its texts {n} and {m} are the extents; `bench` is the imported file of examples/bench."""
+    """What follows the items of a file of examples/bench. In its texts {n} and {m} are the extents."""
     run: str
     out: str = ""
     setup: str = ""
@@ -29,23 +29,23 @@ class Program:
 
 
 PROGRAMS = dict(
-    saxpy=Program("bench.saxpy(bench.ALPHA, x, y)", "y", changed="y",
+    saxpy=Program("saxpy(ALPHA, x, y)", "y", changed="y",
                   inputs=dict(x=("f32; _", "random({n}, seed = 1)"), y=("f32; _", "random({n}, seed = 2)"))),
-    mandel=Program("bench.mandel(bench.LIMIT, turns)", "turns", "var turns = zeros({n}, {n}, type = i32)"),
-    matmul=Program("bench.matmul(a, b, c)", "c", "var c = zeros({n}, {n})",
+    mandel=Program("mandel(LIMIT, turns)", "turns", "var turns = zeros({n}, {n}, type = i32)"),
+    matmul=Program("matmul(a, b, c)", "c", "var c = zeros({n}, {n})",
                    dict(a=("f32; _, _", "random({n}, {n}, seed = 1)"), b=("f32; _, _", "random({n}, {n}, seed = 2)"))),
-    reduce=Program("bench.block_sums(x, sums)\nbench.total(sums, sum)", "sum", "var sums = zeros({n} / 256)\nvar sum = zeros(1)",
+    reduce=Program("block_sums(x, sums)\ntotal(sums, sum)", "sum", "var sums = zeros({n} / 256)\nvar sum = zeros(1)",
                    dict(x=("f32; _", "random({n}, seed = 1)"))),
-    hist=Program("bench.hist(d, bins)", "bins", "var bins = zeros(256, type = u32)", dict(d=("u8; _", "bench.samples({n})"))),
-    nbody=Program("bench.step_bodies(bench.DT, bench.SOFT, here, speed, p_next, v_next)", "bench.unpack(v_next)",
-                  "let here = bench.pack(p)\nlet speed = bench.pack(v)\nvar p_next = here\nvar v_next = speed",
+    hist=Program("hist(d, bins)", "bins", "var bins = zeros(256, type = u32)", dict(d=("u8; _", "samples({n})"))),
+    nbody=Program("step_bodies(DT, SOFT, here, speed, p_next, v_next)", "unpack(v_next)",
+                  "let here = pack(p)\nlet speed = pack(v)\nvar p_next = here\nvar v_next = speed",
                   dict(p=("f32; _, _", "random({n}, 4, seed = 1)"), v=("f32; _, _", "zeros({n}, 4)"))),
-    softmax=Program("bench.softmax(x, y)", "y", "var y = zeros({n}, {m})",
+    softmax=Program("softmax(x, y)", "y", "var y = zeros({n}, {m})",
                     dict(x=("f32; _, _", "20.0 * random({n}, {m}, seed = 1) - 10.0"))),
-    jacobi=Program("for _ in 0..5 {{\n    bench.sweep(a, b)\n    bench.sweep(b, a)\n}}", "a", "var b = a",
+    jacobi=Program("for _ in 0..5 {{\n    sweep(a, b)\n    sweep(b, a)\n}}", "a", "var b = a",
                    dict(a=("f32; _, _", "random({n}, {n}, seed = 1)")), changed="a"),
-    empty1=Program("bench.empty(none, {n})", setup="let none = [0]", file="empty"),
-    empty64k=Program("bench.empty(none, {n})", setup="let none = [0]", file="empty"),
+    empty1=Program("empty(none, {n})", setup="let none = [0]", file="empty"),
+    empty64k=Program("empty(none, {n})", setup="let none = [0]", file="empty"),
 )
 
 
@@ -55,8 +55,10 @@ def extents(kernel, size):
 
 
 def start(kernel):
+    """The items of the file, which stand before its tests. (An import would also run its statements, which make large arrays.)"""
     path = os.path.join(ROOT, "examples", "bench", (PROGRAMS[kernel].file or kernel) + ".clk")
-    return f'import "{path}" as bench\n'
+    with open(path) as f:
+        return f.read().split('\ntest "')[0] + "\n"
 
 
 def maker(kernel, size):
@@ -94,7 +96,9 @@ def script(folder, name, text):
 
 def run(folder, name, text, options=()):
     path = script(folder, name, text)
-    subprocess.run([CLK, *options, "run", path], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    ran = subprocess.run([CLK, *options, "run", path], cwd=folder, capture_output=True, text=True)
+    if ran.returncode:
+        raise RuntimeError(ran.stderr)
 
 
 class Timer:

@@ -3,8 +3,8 @@
 use clk_lang::base::source::Span;
 use clk_lang::device::FaultKind;
 use clk_lang::ir::def::*;
+use clk_lang::lang::scalar::Value;
 use clk_lang::lang::scalar::dynamic::{self, Failure};
-use clk_lang::lang::scalar::{Scalar, Value};
 
 use super::memory::{Store, Val};
 use super::thread::{Stop, Thread, World};
@@ -139,10 +139,4 @@ fn binary(op: BinOp, ty: Ty, left: Val, right: Val, span: Span) -> Result<Val, S
 /// Whether two values are the same, all NaNs being one.
 pub fn same(a: Value, b: Value) -> bool {
     a.ty == b.ty && (a.bits == b.bits || a.is_nan() && b.is_nan())
-}
-
-/// Whether two byte strings hold the same values, all NaNs being one.
-pub fn same_bytes(ty: Scalar, a: &[u8], b: &[u8]) -> bool {
-    let values = |bytes: &[u8]| -> Vec<Value> { bytes.chunks(ty.size()).map(|c| Value::from_bytes(ty, c)).collect() };
-    a.len() == b.len() && (a == b || values(a).iter().zip(values(b)).all(|(&a, b)| same(a, b)))
 }

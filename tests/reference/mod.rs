@@ -17,9 +17,9 @@ use clk_lang::base::arena::Id;
 use clk_lang::device::{Arg, Extents, Fault, FaultKind};
 use clk_lang::ir::def::{Function, KernelParam, Layout, Leaf, Memory, Module, Stmt, StmtKind};
 use clk_lang::lang::ops::{BarrierKind, BinaryOp, MathFn, WarpOp};
-use clk_lang::lang::scalar::{Scalar, Value, dynamic};
+use clk_lang::lang::scalar::{Value, dynamic};
 
-pub use eval::same_bytes;
+use eval::same;
 use memory::Val;
 use thread::{Ids, Parameter, State, Thread, Wait, World};
 
@@ -140,7 +140,8 @@ impl Launch {
             blocks.iter_mut().for_each(|block| self.run(block));
             let all = blocks.iter().flat_map(|b| &b.threads);
             if all.clone().count() == 0 || !all.clone().all(|t| waits_at(t, BarrierKind::Grid)) {
-                return;
+                let waiting = all.clone().filter(|t| waits_at(t, BarrierKind::Grid)).collect();
+                return self.diverged(waiting, all.count());
             }
             blocks.iter_mut().flat_map(|b| &mut b.threads).for_each(|t| t.resume(None));
         }
@@ -151,11 +152,17 @@ impl Launch {
         let faulted = threads.iter().any(|t| matches!(t.state, State::Faulted));
         let waiting: Vec<&Thread<'_>> = threads.iter().filter(|t| matches!(t.state, State::Waiting(..))).collect();
         let at_grid = waiting.len() == threads.len() && waiting.iter().all(|t| waits_at(t, BarrierKind::Grid));
+        if !faulted && !at_grid {
+            self.diverged(waiting, threads.len());
+        }
+    }
+
+    fn diverged(&mut self, waiting: Vec<&Thread<'_>>, threads: usize) {
         let Some((first, State::Waiting(at, _))) = waiting.first().map(|t| (t.ids, t.state)) else { return };
-        if faulted || at_grid {
+        if !self.faults.is_empty() {
             return;
         }
-        let (arrived, expected) = (waiting.len() as u32, threads.len() as u32);
+        let (arrived, expected) = (waiting.len() as u32, threads as u32);
         self.faults.push(Fault {
             kind: FaultKind::Divergence { what: "barrier", arrived, expected, elsewhere: None },
             span: at.span,
@@ -259,15 +266,24 @@ fn meet_block(threads: &mut [Thread<'_>]) -> bool {
     true
 }
 
-/// Whether two arrays of a layout hold the same values; padding is not looked at.
-pub fn same_array(layout: &Layout, a: &[u8], b: &[u8]) -> bool {
-    let element =
-        |bytes: &[u8], at: usize, leaf: &Leaf| bytes[at * layout.size + leaf.offset..][..leaf.ty.size()].to_vec();
-    let same = |at: usize| {
-        layout.leaves.iter().all(|leaf| {
-            let ty: Scalar = leaf.ty.scalar();
-            same_bytes(ty, &element(a, at, leaf), &element(b, at, leaf))
-        })
+/// Where two arrays of a layout hold different values, as the element, its leaf and both values; padding is not looked at.
+pub fn first_difference(layout: &Layout, a: &[u8], b: &[u8]) -> Option<String> {
+    if a.len() != b.len() {
+        return Some(format!("{} and {} bytes", a.len(), b.len()));
+    }
+    let values = |bytes: &[u8], at: usize, leaf: &Leaf| -> Vec<Value> {
+        let bytes = &bytes[at * layout.size + leaf.offset..][..leaf.ty.size()];
+        let scalar = leaf.ty.scalar();
+        bytes.chunks(scalar.size()).map(|value| Value::from_bytes(scalar, value)).collect()
     };
-    a.len() == b.len() && (0..a.len() / layout.size.max(1)).all(same)
+    for at in 0..a.len() / layout.size.max(1) {
+        for leaf in &layout.leaves {
+            let (a, b) = (values(a, at, leaf), values(b, at, leaf));
+            if !a.iter().zip(&b).all(|(&a, &b)| same(a, b)) {
+                let show = |values: &[Value]| values.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
+                return Some(format!("element {at}, leaf `{}`: {} and {}", leaf.path, show(&a), show(&b)));
+            }
+        }
+    }
+    None
 }

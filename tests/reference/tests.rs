@@ -127,7 +127,7 @@ fn k() {
     %0: i32 = load @r[index0]
     %1: i32 = call triangle(%0)
     store @r[index0] = %1
-    print \"is \", %1 \"+4\"
+    print \"is \", %1 \"+4\", \"\\n\"
 }
 ";
     let (array, output, _) = run(text, Extents::Threads([4, 1, 1]), &[2, 4, 5, 9]);

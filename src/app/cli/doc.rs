@@ -6,6 +6,7 @@ use super::Context;
 use crate::app::disk::{self, Disk};
 use crate::app::{exit, markdown, names};
 use crate::base::render::Style;
+use crate::check;
 use crate::check::typed::{Binding, Module, Program};
 use crate::compile::Session;
 use crate::lang::builtin::{self, Entry, Group, Worlds};
@@ -176,8 +177,11 @@ fn item(name: &str, binding: Binding, session: &Session) -> Option<String> {
         Binding::Module(_) | Binding::Global(_) | Binding::Error => return None,
     };
     let source = session.sources.slice(span);
-    let whole = matches!(binding, Binding::Struct(_) | Binding::Const(_));
-    let head = if whole { source } else { source.split('{').next().unwrap_or(name) };
+    let head = match binding {
+        Binding::Struct(_) => source.to_string(),
+        Binding::Const(id) => format!("const {name}: {}", check::show_type(program, None, &program.consts[id].ty)),
+        _ => source.split('{').next().unwrap_or(name).to_string(),
+    };
     let doc = doc.as_deref().unwrap_or("(not documented)");
-    Some(format!("```\n{}\n```\n{}\n", head.trim(), doc.trim()))
+    Some(format!("```\n{}\n```\n\n{}\n", head.trim(), doc.trim()))
 }

@@ -44,7 +44,7 @@ pub fn text(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String 
         Some(_) => framed(diagnostic, sources, style),
         None => bare(diagnostic, sources, style),
     };
-    let drawn = if style.color { drawn } else { anstream::adapter::strip_str(&drawn).to_string() };
+    let drawn = if style.color { joined_colors(&drawn) } else { anstream::adapter::strip_str(&drawn).to_string() };
     trim_lines(&drawn)
 }
 
@@ -152,6 +152,27 @@ fn config(style: Style) -> Config {
         .with_tab_width(4)
         .with_label_attach(LabelAttach::Middle)
         .with_char_set(if style.ascii { CharSet::Ascii } else { CharSet::Unicode })
+}
+
+/// Ariadne colors each character by itself; a run of one color needs to be switched on and off only once.
+fn joined_colors(text: &str) -> String {
+    const OFF: &str = "\x1b[0m";
+    let mut joined = String::with_capacity(text.len());
+    let mut on = "";
+    let mut rest = text;
+    while let Some(at) = rest.find("\x1b[") {
+        let (before, tail) = rest.split_at(at);
+        let code = tail.find('m').map_or(tail, |end| &tail[..=end]);
+        joined.push_str(before);
+        rest = &tail[code.len()..];
+        if code == OFF && !on.is_empty() && rest.starts_with(on) {
+            rest = &rest[on.len()..];
+        } else {
+            joined.push_str(code);
+            on = if code == OFF { "" } else { code };
+        }
+    }
+    joined + rest
 }
 
 /// Without the blanks that ariadne leaves at line ends.

@@ -136,3 +136,12 @@ fn color_is_asked_for() {
     assert!(text(&diagnostic, &sources, Style { color: true, ..ascii() }).contains('\u{1b}'));
     assert!(!text(&diagnostic, &sources, ascii()).contains('\u{1b}'));
 }
+
+#[test]
+fn a_run_of_one_color_is_switched_once() {
+    assert_eq!(
+        joined_colors("a\x1b[31mb\x1b[0m\x1b[31mc\x1b[0m\x1b[34md\x1b[0m"),
+        "a\x1b[31mbc\x1b[0m\x1b[34md\x1b[0m"
+    );
+    assert_eq!(joined_colors("\x1b[31mb\x1b[0m \x1b[31mc\x1b[0m\x1b["), "\x1b[31mb\x1b[0m \x1b[31mc\x1b[0m\x1b[");
+}

@@ -189,8 +189,10 @@ impl Group {
 
     #[inline(always)]
     pub fn is_active(&self, lane: usize) -> bool {
+        // Outside its range of chunks a mask holds what an earlier one left there.
+        let in_range = (self.lo..self.hi).contains(&(lane / CHUNK));
         // SAFETY: masks have room for the padded lanes.
-        lane < self.lanes && (self.full || unsafe { *self.mask.add(lane) != 0 })
+        lane < self.lanes && (self.full || in_range && unsafe { *self.mask.add(lane) != 0 })
     }
 
     /// The active lanes, ascending.

@@ -1,8 +1,8 @@
 //! Assignment to places: variables, elements, slices, fields.
 
 use crate::base::source::Span;
-use crate::check::typed::{ArrayInit, Expr, ExprKind};
-use crate::host::array::SliceSpec;
+use crate::check::typed::{ArrayInit, Expr, ExprKind, LocalId, Type};
+use crate::host::array::{Array, SliceSpec};
 use crate::host::ops;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Record, Value, Vector};
@@ -79,7 +79,14 @@ impl Machine<'_> {
     }
 
     /// A fixed-size array of a host function.
-    pub(crate) fn local_array(&mut self, frame: &mut Frame, extents: &[Expr], init: &ArrayInit, span: Span) -> Eval {
+    pub(crate) fn local_array(
+        &mut self,
+        frame: &mut Frame,
+        local: LocalId,
+        extents: &[Expr],
+        init: &ArrayInit,
+        span: Span,
+    ) -> Eval {
         let mut shape = Vec::with_capacity(extents.len());
         for extent in extents {
             shape.push(self.integer(frame, extent)?);
@@ -93,7 +100,16 @@ impl Machine<'_> {
                 let values = self.values(frame, items)?;
                 ops::literal(&values, None).and_then(|a| ops::reshape(&a, &shape))
             }
-            ArrayInit::None => ops::zeros(&shape, Scalar::F32),
+            ArrayInit::None => {
+                let declared = frame.body.as_ref().and_then(|b| b.locals.get(local)).map(|l| l.ty.clone());
+                let element = match declared {
+                    Some(Type::Array(array)) => self.concrete(frame, &array.element),
+                    _ => Type::Scalar(Scalar::F32),
+                };
+                let element = self.interp.layouts.element(self.program, &element);
+                let extents: Vec<usize> = shape.iter().map(|&d| d.max(0) as usize).collect();
+                Array::zeros(element, &extents).map(Value::Array)
+            }
         };
         array.map_err(|p| self.problem(p, span))
     }

@@ -1,5 +1,9 @@
 //! Fits values to a signature when it is called: type parameters, dimensions, shapes.
 
+use std::fmt;
+
+use smol_str::SmolStr;
+
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{ArrayType, Bound, Dim, GenericKind, Signature, Type};
@@ -21,9 +25,24 @@ pub(crate) struct Binder<'a> {
 /// Where a dimension got its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
-    /// "the first axis of `x`" or "`N = 3`"
-    pub what: String,
+    pub what: Source,
     pub span: Span,
+}
+
+/// What gave a dimension its value. It becomes text only for a message: every launch binds dimensions.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    Axis { axis: usize, of: SmolStr },
+    Named { name: SmolStr, extent: i64 },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Axis { axis, of } => write!(f, "axis {axis} of `{of}`"),
+            Source::Named { name, extent } => write!(f, "`{name} = {extent}`"),
+        }
+    }
 }
 
 /// An argument of a call: the parameter's name, its type, the value and where it was written.
@@ -110,7 +129,7 @@ impl<'a> Binder<'a> {
     }
 
     fn bind_dim(&mut self, given: &Given<'_>, i: usize, axis: usize, extent: i64) -> Result<(), Box<Diagnostic>> {
-        let origin = Origin { what: format!("axis {axis} of `{}`", given.name), span: given.span };
+        let origin = Origin { what: Source::Axis { axis, of: given.name.into() }, span: given.span };
         let Some(slot) = self.dims.get_mut(i) else { return Ok(()) };
         match slot {
             None => *slot = Some((extent, origin)),

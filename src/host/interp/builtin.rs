@@ -2,8 +2,7 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, SmolStr, Type};
-use crate::host::array::Array;
+use crate::check::typed::{Expr, ExprKind, SmolStr};
 use crate::host::ops::{self, Reduce};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
@@ -17,7 +16,7 @@ use super::frame::Frame;
 use super::{Eval, Machine, Shown};
 
 /// The named arguments of a call as they were written.
-type Named<'e> = &'e [(SmolStr, Expr)];
+pub(super) type Named<'e> = &'e [(SmolStr, Expr)];
 
 impl Machine<'_> {
     pub(crate) fn builtin(
@@ -104,7 +103,7 @@ impl Machine<'_> {
         })
     }
 
-    fn settle_problem(&self, result: Outcome<Value>, span: Span) -> Eval {
+    pub(super) fn settle_problem(&self, result: Outcome<Value>, span: Span) -> Eval {
         result.map_err(|p| self.problem(p, span))
     }
 
@@ -173,7 +172,7 @@ impl Machine<'_> {
                 other => Some(other.clone()),
             };
             if let Some(shown) = shown {
-                diagnostic = diagnostic.because(side.span, format!("this is {}", crate::host::format::display(&shown)));
+                diagnostic = diagnostic.because(side.span, format!("this is {}", crate::host::format::print(&shown)));
             }
         }
         diagnostic
@@ -201,50 +200,6 @@ impl Machine<'_> {
         };
         let Some(value) = values.first() else { return Err(self.broken(span, "a reduction of nothing")) };
         self.settle_problem(ops::reduce(how, value, axis), span)
-    }
-
-    /// `zeros`, `linspace`, `random` and their kin.
-    fn create(&mut self, frame: &mut Frame, builtin: Builtin, args: &[Expr], more: Named<'_>, expr: &Expr) -> Eval {
-        use Builtin::*;
-        let values = self.values(frame, args)?;
-        let element = match &expr.ty {
-            Type::Array(array) => self.concrete(frame, &array.element),
-            _ => Type::Unknown,
-        };
-        let scalar = match element {
-            Type::Scalar(s) => s,
-            _ => Scalar::F32,
-        };
-        let seed = match named(more, "seed") {
-            Some(seed) => self.integer(frame, seed)? as u64,
-            None => self.interp.options.seed.unwrap_or(0),
-        };
-        let dims = |values: &[Value]| -> Vec<i64> {
-            values.iter().map(|v| v.as_int().and_then(|d| i64::try_from(d).ok()).unwrap_or(-1)).collect()
-        };
-        let result = match (builtin, &values[..]) {
-            (Zeros, values) => match element {
-                Type::Struct(_) | Type::Tuple(_) | Type::Vector(..) => {
-                    let element = self.interp.layouts.element(self.program, &element);
-                    let shape: Vec<usize> = dims(values).into_iter().map(|d| d.max(0) as usize).collect();
-                    Array::zeros(element, &shape).map(Value::Array)
-                }
-                _ => ops::zeros(&dims(values), scalar),
-            },
-            (Ones, values) => ops::ones(&dims(values), scalar),
-            (Full, [sizes @ .., value]) => {
-                let value = value.adapt(scalar).map_or_else(|| value.clone(), Value::Scalar);
-                ops::full(&dims(sizes), &value)
-            }
-            (Eye, [n]) => ops::eye(dims(std::slice::from_ref(n))[0], scalar),
-            (Random, values) => ops::random(&dims(values), seed, scalar),
-            (RandomNormal, values) => ops::random_normal(&dims(values), seed, scalar),
-            (RandomInt, [low, high, sizes @ ..]) => ops::random_int(low, high, &dims(sizes), seed),
-            (Linspace, [start, stop, n]) => ops::linspace(start, stop, dims(std::slice::from_ref(n))[0]),
-            (Arange, values) => ops::arange(values),
-            _ => return Err(self.broken(expr.span, "a wrong number of arguments")),
-        };
-        self.settle_problem(result, expr.span)
     }
 
     fn text_argument(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval<SmolStr> {

@@ -66,6 +66,7 @@ impl Machine<'_> {
             return Err(self.error(diagnostic.help("does the recursion end? a loop needs no depth")));
         }
         self.interp.depth += 1;
+        inner.body = Some(body.clone());
         let result = self.block(inner, &body.root);
         self.interp.depth -= 1;
         match result {
@@ -102,7 +103,7 @@ impl Machine<'_> {
             given.push(self.generic(frame, sig, i, generic, span)?);
         }
         let (arguments, dims) = self.fit(sig, given, values, spans, span)?;
-        Ok(Frame { locals: Vec::new(), generics: arguments.into(), dims })
+        Ok(Frame { locals: Vec::new(), generics: arguments.into(), dims, body: None })
     }
 
     fn frame_for(
@@ -115,7 +116,7 @@ impl Machine<'_> {
     ) -> Eval<Frame> {
         let given = arguments.iter().cloned().map(Some).collect();
         let (arguments, dims) = self.fit(sig, given, values, spans, span)?;
-        Ok(Frame { locals: Vec::new(), generics: arguments.into(), dims })
+        Ok(Frame { locals: Vec::new(), generics: arguments.into(), dims, body: None })
     }
 
     /// Finds type arguments and dimensions from the values of a call.

@@ -45,7 +45,7 @@ impl Machine<'_> {
                 Ok(())
             }
             StmtKind::LocalArray { local, extents, init } => {
-                let value = self.local_array(frame, extents, init, stmt.span)?;
+                let value = self.local_array(frame, *local, extents, init, stmt.span)?;
                 frame.set(*local, value);
                 Ok(())
             }

@@ -13,17 +13,19 @@ pub(crate) struct Frame {
     pub generics: Arc<[Argument]>,
     /// By position in `sig.dims`; `None` where a dimension is not known yet.
     pub dims: Vec<Option<i64>>,
+    /// The function's body, whose locals have declared types.
+    pub body: Option<Arc<Body>>,
 }
 
 impl Frame {
     /// A frame for a body without a signature.
     pub fn of_body(body: &Body) -> Frame {
-        Frame { locals: vec![None; body.locals.len()], generics: Arc::new([]), dims: Vec::new() }
+        Frame { locals: vec![None; body.locals.len()], generics: Arc::new([]), dims: Vec::new(), body: None }
     }
 
     /// A frame for constants, which name nothing of a body.
     pub fn empty() -> Frame {
-        Frame { locals: Vec::new(), generics: Arc::new([]), dims: Vec::new() }
+        Frame { locals: Vec::new(), generics: Arc::new([]), dims: Vec::new(), body: None }
     }
 
     pub fn set(&mut self, local: LocalId, value: Value) {

@@ -1,7 +1,8 @@
 //! Kernel launches: arguments, dimensions, compile-time arguments, geometry, results.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -12,16 +13,19 @@ use crate::host::value::{Record, Value};
 use crate::lower::{self, Argument, Instance};
 use crate::pass;
 
-use super::bind::{Binder, Given, Origin};
+use super::bind::{Binder, Given, Origin, Source};
 use super::frame::Frame;
 use super::{Eval, Machine, Signal};
 
 /// Compiled kernels of this session.
 #[derive(Default)]
 pub(crate) struct Kernels {
-    loaded: HashMap<Instance, Arc<dyn Executable>>,
-    pub(super) maps: HashMap<super::map::MapKey, Arc<dyn Executable>>,
+    loaded: FxHashMap<Instance, Arc<dyn Executable>>,
+    pub(super) maps: FxHashMap<super::map::MapKey, Arc<dyn Executable>>,
 }
+
+/// The dimensions of a signature by position: the value, and where it comes from.
+type Dims = Vec<Option<(i64, Origin)>>;
 
 /// An argument on its way to the device.
 enum Passed {
@@ -56,7 +60,7 @@ impl Machine<'_> {
         kernel: &Kernel,
         values: &[Option<Value>],
         span: Span,
-    ) -> Eval<(Vec<Argument>, Vec<Option<(i64, Origin)>>)> {
+    ) -> Eval<(Vec<Argument>, Dims)> {
         let mut given = Vec::with_capacity(launch.generics.len());
         for (i, generic) in launch.generics.iter().enumerate() {
             given.push(self.generic(frame, &kernel.sig, i, generic, span)?);
@@ -73,9 +77,8 @@ impl Machine<'_> {
                 }
             }
             for (i, extent, span) in named {
-                let name = kernel.sig.dims.get(i).map_or("", |d| d.name.as_str());
-                if let Some(slot) = binder.dims.get_mut(i) {
-                    *slot = Some((extent, Origin { what: format!("`{name} = {extent}`"), span }));
+                if let (Some(slot), Some(dim)) = (binder.dims.get_mut(i), kernel.sig.dims.get(i)) {
+                    *slot = Some((extent, Origin { what: Source::Named { name: dim.name.clone(), extent }, span }));
                 }
             }
             for (i, param) in kernel.sig.params.iter().enumerate() {
@@ -98,7 +101,7 @@ impl Machine<'_> {
         &mut self,
         kernel: &Kernel,
         arguments: Vec<Argument>,
-        dims: Vec<Option<(i64, Origin)>>,
+        dims: Dims,
         values: &[Option<Value>],
         span: Span,
     ) -> Eval<Frame> {
@@ -125,7 +128,7 @@ impl Machine<'_> {
         }
         let dims = dims.into_iter().map(|d| d.map(|(extent, _)| extent)).collect();
         let locals = kernel.body.as_ref().map_or(0, |b| b.locals.len());
-        let mut frame = Frame { locals: vec![None; locals], generics: arguments.into(), dims };
+        let mut frame = Frame { locals: vec![None; locals], generics: arguments.into(), dims, body: None };
         for (slot, (value, param)) in frame.locals.iter_mut().zip(values.iter().zip(&kernel.sig.params)) {
             if !matches!(param.ty, Type::Array(_)) {
                 *slot = value.clone();

@@ -6,6 +6,7 @@ mod assign;
 mod bind;
 mod builtin;
 mod call;
+mod create;
 mod eval;
 mod exec;
 mod frame;

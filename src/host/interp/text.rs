@@ -32,7 +32,7 @@ impl Machine<'_> {
                 text.push(' ');
             }
             let value = self.eval(frame, arg)?;
-            text.push_str(&format::display(&value));
+            text.push_str(&format::print(&value));
         }
         text.push('\n');
         self.world.print(&text);

@@ -12,7 +12,7 @@ use crate::lang::ops::MathFn;
 use crate::lang::scalar::{Float, Integer, Number, Scalar, dynamic};
 use crate::{with_float, with_integer, with_number};
 
-/// A function of scalars, applied elementwise. (`min` and `max` of one array are [`super::reduce`].)
+/// A function of scalars, applied elementwise. (`min` and `max` of one array are [`reduce`](mod@super::reduce).)
 pub fn math(function: MathFn, args: &[Value]) -> Outcome<Value> {
     let what = format!("`{}`", Builtin::Math(function).name());
     let values: Vec<&Value> = args.iter().collect();

@@ -117,6 +117,14 @@ for blocks that started before its own, never for later ones, unless the launch 
         text: "`--max-steps N` stops a kernel whose threads take more than `N` turns of loops together. Without it a loop that \
 never ends runs until Ctrl-C.
 
+```clk fails
+kernel wait(flag: [i32; 1], out done: [i32; N]) threads(i: N) {
+    while flag[0] == 0 { }
+    done[i] = 1
+}
+print(wait([0], N = 4))
+```
+
 ```clk
 kernel collatz(out steps: [i32; N]) threads(i: N) {
     var n = i + 1

@@ -8,10 +8,10 @@ pub static PAGES: &[Page] = &[
         title: "the size of a thread's array is not a constant",
         text: "Each thread has its own copy of a local array, in registers where possible, so its size has to be known when the \
                kernel is compiled.\n\n\
-               ```clk fails\nkernel k(n: i32, out r: [f32; N]) threads(i: N) {\n    var t: [f32; n] = 0.0\n    r[i] = t[0]\n}\n\
+               ```clk fails early\nkernel k(n: i32, out r: [f32; N]) threads(i: N) {\n    var t: [f32; n] = 0.0\n    r[i] = t[0]\n}\n\
                let r = k(4, N = 8)\n```\n\n\
                Use a constant or a const parameter:\n\n\
-               ```clk\nkernel k<const T: i32 = 4>(out r: [f32; N]) threads(i: N) {\n    var t: [f32; T] = 0.0\n    r[i] = t[0]\n}\n\
+               ```clk\nkernel k<const T: i32 = 4>(out r: [f32; N]) threads(i: N) {\n    var t: [f32; T] = 0.0\n    t[i % T] = 1.0\n    r[i] = t[0]\n}\n\
                let r = k(N = 8)\n```\n",
     },
     Page {
@@ -62,7 +62,7 @@ pub static PAGES: &[Page] = &[
         title: "the size of a shared array is not known when a block starts",
         text: "A `shared` array is made before the threads of a block run. Its size can depend on constants, dimensions, scalar \
                parameters and `block_dim`, but not on a thread's own values.\n\n\
-               ```clk fails\nkernel k(out r: [f32; N]) grid(1) block(32) {\n    var n = 4\n    n += 4\n    shared t: [f32; n]\n    t[0] = 1.0\n    r[0] = t[0]\n}\n\
+               ```clk fails early\nkernel k(out r: [f32; N]) grid(1) block(32) {\n    var n = 4\n    n += 4\n    shared t: [f32; n]\n    t[0] = 1.0\n    r[0] = t[0]\n}\n\
                let r = k(N = 8)\n```\n",
     },
     Page {

@@ -94,15 +94,17 @@ if flag[0] != 0 { print("set") }
 Indices, dimensions and extents count, so they are integers.
 
 ```clk fails
-save("size.npy", [4.0])
-let size = load("size.npy")
-print(zeros(size[0]))
+save("which.npy", [1.0])
+let which = load("which.npy")
+let names = [10, 20, 30]
+print(names[which[0]])
 ```
 
 ```clk
-save("size.npy", [4.0])
-let size = load("size.npy")
-print(zeros(i32(size[0])))
+save("which.npy", [1.0])
+let which = load("which.npy")
+let names = [10, 20, 30]
+print(names[i32(which[0])])
 ```
 "#,
     },
@@ -170,9 +172,10 @@ print(down(0))
         code: "E0518",
         title: "a compile-time parameter is not given and cannot be inferred",
         text: r#"
-A parameter in angle brackets is inferred from the arguments, has a default, or is given by name.
+A parameter in angle brackets is inferred from the arguments, has a default, or is given by name. The checker mostly says so
+before the script runs; this message is for what only shows then.
 
-```clk fails
+```clk fails early
 kernel fill<const VALUE: i32>(out y: [i32; N]) threads(i: N) { y[i] = VALUE }
 print(fill(N = 4))
 ```
@@ -187,9 +190,9 @@ print(fill(N = 4, VALUE = 7))
         code: "E0519",
         title: "nothing says how large a dimension is",
         text: r#"
-A dimension that only `out` arrays have is not bound by any argument, so the launch has to name it.
+A dimension that only `out` arrays have is not bound by any argument, so the launch has to name it. The checker mostly says so before the script runs; this message is for what only shows then.
 
-```clk fails
+```clk fails early
 kernel ramp(out y: [i32; N]) threads(i: N) { y[i] = i }
 print(ramp())
 ```
@@ -225,13 +228,17 @@ A block has 1 to 1024 threads, the product of its extents. That is the limit of 
 keeps it, too.
 
 ```clk fails
-kernel one(out y: [i32; N]) grid(1) block(64, 64) { y[0] = 1 }
-print(one(N = 1))
+kernel ramp(threads: i32, out y: [i32; N]) grid(ceil_div(N, threads)) block(threads) {
+    if global_idx.x < N { y[global_idx.x] = global_idx.x }
+}
+print(ramp(4096, N = 10))
 ```
 
 ```clk
-kernel one(out y: [i32; N]) grid(1) block(32, 32) { if thread_idx.x == 0 && thread_idx.y == 0 { y[0] = 1 } }
-print(one(N = 1))
+kernel ramp(threads: i32, out y: [i32; N]) grid(ceil_div(N, threads)) block(threads) {
+    if global_idx.x < N { y[global_idx.x] = global_idx.x }
+}
+print(ramp(256, N = 10))
 ```
 "#,
     },

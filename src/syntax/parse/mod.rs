@@ -97,8 +97,12 @@ impl Done {
 
 impl<'t> Job<'t> {
     fn run(self, pieces: &[Piece]) -> Done {
+        // Asking for the number of cores costs more than parsing a small file.
+        if self.tokens.len() < LARGE {
+            return self.some(pieces);
+        }
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(8);
-        if self.tokens.len() < LARGE || threads < 2 {
+        if threads < 2 {
             return self.some(pieces);
         }
         let share = pieces.len().div_ceil(threads * 4).max(1);

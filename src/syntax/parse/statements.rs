@@ -189,12 +189,22 @@ fn assignment(kind: Tok) -> Option<Option<BinaryOp>> {
     }))
 }
 
+/// `cached(x[i])` or `streaming(x[i])`: a place with a hint.
+fn hinted(call: &Expr) -> Option<&Expr> {
+    let ExprKind::Call { callee, args } = &call.kind else { return None };
+    match (&callee.kind, args.as_slice()) {
+        (ExprKind::Name(name), [place]) if matches!(name.text.as_str(), "cached" | "streaming") => Some(&place.value),
+        _ => None,
+    }
+}
+
 /// Only a name, an element or a field can be assigned to.
 fn check_place(inp: &mut Input<'_, '_>, place: &Expr, operator: Span) {
     let mut inner = place;
     while let ExprKind::Paren(expr) = &inner.kind {
         inner = expr;
     }
+    inner = hinted(inner).unwrap_or(inner);
     if matches!(inner.kind, ExprKind::Name(_) | ExprKind::Index { .. } | ExprKind::Field { .. } | ExprKind::Error) {
         return;
     }

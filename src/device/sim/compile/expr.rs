@@ -330,6 +330,7 @@ impl<'a> Compiler<'a> {
 
     fn lanes_of(&mut self, val: &Val, scalar: Scalar, e: ExprId) -> Reg {
         match val {
+            // A component of a vector has no lanes of its own yet.
             Val::Affine(_) if self.f.exprs[e].ty.lanes() == 1 => self.regs_of(e)[0],
             _ => self.reg_as(val, is_wide(scalar)),
         }

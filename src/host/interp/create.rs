@@ -1,0 +1,97 @@
+//! Builtins that make arrays: `zeros`, `linspace`, `random` and their kin.
+
+use crate::base::diag::Diagnostic;
+use crate::check::typed::{Expr, Type};
+use crate::host::array::Array;
+use crate::host::ops;
+use crate::host::value::Value;
+use crate::lang::builtin::Builtin;
+use crate::lang::scalar::Scalar;
+
+use super::builtin::Named;
+use super::eval::named;
+use super::frame::Frame;
+use super::{Eval, Machine};
+
+impl Machine<'_> {
+    pub(super) fn create(
+        &mut self,
+        frame: &mut Frame,
+        builtin: Builtin,
+        args: &[Expr],
+        more: Named<'_>,
+        expr: &Expr,
+    ) -> Eval {
+        use Builtin::*;
+        let values = self.values(frame, args)?;
+        let element = match &expr.ty {
+            Type::Array(array) => self.concrete(frame, &array.element),
+            _ => Type::Unknown,
+        };
+        let scalar = match element {
+            Type::Scalar(s) => s,
+            _ => Scalar::F32,
+        };
+        let seed = match named(more, "seed") {
+            Some(seed) => self.integer(frame, seed)? as u64,
+            None => self.interp.options.seed.unwrap_or(0),
+        };
+        // The values that are no dimensions stand first or last.
+        let (before, behind) = match builtin {
+            Full => (0, 1),
+            RandomInt | Linspace => (2, 0),
+            Arange => (values.len(), 0),
+            _ => (0, 0),
+        };
+        let sized = before.min(values.len())..values.len().saturating_sub(behind).max(before.min(values.len()));
+        let dims = self.dimensions(&args[sized.clone()], &values[sized])?;
+        let result = match (builtin, &values[..], &dims[..]) {
+            (Zeros, _, dims) if matches!(element, Type::Struct(_) | Type::Tuple(_) | Type::Vector(..)) => {
+                let element = self.interp.layouts.element(self.program, &element);
+                let shape = dims.iter().map(|&d| usize::try_from(d)).collect::<Result<Vec<usize>, _>>();
+                match shape {
+                    Ok(shape) => Array::zeros(element, &shape).map(Value::Array),
+                    // The message for a negative extent is the one of all arrays.
+                    Err(_) => ops::zeros(dims, Scalar::F32),
+                }
+            }
+            (Zeros, _, dims) => ops::zeros(dims, scalar),
+            (Ones, _, dims) => ops::ones(dims, scalar),
+            (Full, [.., value], dims) => {
+                let value = value.adapt(scalar).map_or_else(|| value.clone(), Value::Scalar);
+                ops::full(dims, &value)
+            }
+            (Eye, _, [n]) => ops::eye(*n, scalar),
+            (Random, _, dims) => ops::random(dims, seed, scalar),
+            (RandomNormal, _, dims) => ops::random_normal(dims, seed, scalar),
+            (RandomInt, [low, high, ..], dims) => ops::random_int(low, high, dims, seed),
+            (Linspace, [start, stop, _], [n]) => ops::linspace(start, stop, *n),
+            (Arange, values, _) => ops::arange(values),
+            _ => return Err(self.broken(expr.span, "a wrong number of arguments")),
+        };
+        self.settle_problem(result, expr.span)
+    }
+
+    /// The extents that arguments give: integers, or one tuple of such (`zeros(shape(x))`).
+    fn dimensions(&self, args: &[Expr], values: &[Value]) -> Eval<Vec<i64>> {
+        let mut dims = Vec::with_capacity(values.len());
+        for (arg, value) in args.iter().zip(values) {
+            let parts = match value {
+                Value::Tuple(parts) => parts.as_slice(),
+                one => std::slice::from_ref(one),
+            };
+            for part in parts {
+                match part.as_int().and_then(|d| i64::try_from(d).ok()) {
+                    Some(extent) => dims.push(extent),
+                    None => {
+                        let found = part.type_name();
+                        let title = format!("an integer is needed here, not `{found}`");
+                        let diagnostic = Diagnostic::error("E0514", title).at(arg.span, format!("this is `{found}`"));
+                        return Err(self.error(diagnostic.help("convert it: `i32(…)`")));
+                    }
+                }
+            }
+        }
+        Ok(dims)
+    }
+}
