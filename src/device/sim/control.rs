@@ -1,15 +1,17 @@
 //! Jumps, loops, barriers, assertions and output.
 
+use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use super::code::{AXES, Coef, ForDef, Op};
+use super::code::{AXES, Coef, ForDef, Op, OpFn};
 use super::fault::{message, stop_at};
 use super::group::{CHUNK, Counter, Group};
 use super::lanes::slow::{read_value, write_value};
-use super::lanes::{Step, is_wide, load, mask, store};
+use super::lanes::{Fn2, Lane, Step, arith, is_wide, load, mask, plain, store};
 use crate::device::FaultKind;
 use crate::lang::ops::BarrierKind;
-use crate::lang::scalar::{Scalar, Value};
+use crate::ir::def::BinOp;
+use crate::lang::scalar::{Number, Scalar, Value};
 
 /// The group is done.
 pub struct End;
@@ -35,6 +37,51 @@ pub struct JumpUnless;
 impl Step for JumpUnless {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe { if g.first::<u32>((*op).a) != 0 { op.add(1) } else { g.at((*op).x) } }
+    }
+}
+
+/// To `x` if the uniform `a` holds.
+pub struct JumpIf;
+
+impl Step for JumpIf {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe { if g.first::<u32>((*op).a) == 0 { op.add(1) } else { g.at((*op).x) } }
+    }
+}
+
+/// To `x` unless (`NEGATE`: if) a comparison of uniforms holds.
+pub struct CompareJump<T, F, const NEGATE: bool>(PhantomData<(T, F)>);
+
+impl<T: Lane, F: Fn2<T, Out = bool>, const NEGATE: bool> Step for CompareJump<T, F, NEGATE> {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let holds = F::call(T::get(g.first::<T::Repr>(o.a)), T::get(g.first::<T::Repr>(o.b)));
+            if holds != NEGATE { op.add(1) } else { g.at(o.x) }
+        }
+    }
+}
+
+/// The op that compares two 4-byte uniforms and jumps unless (`negate`: if) the comparison holds.
+pub fn compare_jump(op: BinOp, scalar: Scalar, negate: bool) -> OpFn {
+    match scalar {
+        Scalar::F32 => compare_jump_of::<f32>(op, negate),
+        Scalar::U32 => compare_jump_of::<u32>(op, negate),
+        _ => compare_jump_of::<i32>(op, negate),
+    }
+}
+
+fn compare_jump_of<T: Lane + Number>(op: BinOp, negate: bool) -> OpFn {
+    fn pick<T: Lane, F: Fn2<T, Out = bool>>(negate: bool) -> OpFn {
+        if negate { plain::<CompareJump<T, F, true>>() } else { plain::<CompareJump<T, F, false>>() }
+    }
+    match op {
+        BinOp::Lt => pick::<T, arith::Lt>(negate),
+        BinOp::Le => pick::<T, arith::Le>(negate),
+        BinOp::Gt => pick::<T, arith::Gt>(negate),
+        BinOp::Ge => pick::<T, arith::Ge>(negate),
+        BinOp::Ne => pick::<T, arith::Ne>(negate),
+        _ => pick::<T, arith::Eq>(negate),
     }
 }
 

@@ -5,9 +5,9 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::geometry::Geometry;
-use super::group::{CHUNK, Counter, Group, MaskInfo, Slot};
+use super::group::{CHUNK, Counter, Group, MaskInfo, Slot, Stretches};
 use super::lanes::{is_wide, lane_of_raw, mask};
-use super::memory::MemoryRt;
+use super::memory::{MemoryRt, Plan};
 use super::shared;
 use crate::device::Control;
 use crate::ir::def::{Extent, Id3};
@@ -62,6 +62,7 @@ pub struct Frame<'a> {
     _slots: Vec<Slot>,
     _homes: Vec<Slot>,
     _memories: Vec<MemoryRt>,
+    _plans: Vec<Plan>,
 }
 
 /// Bytes of padding between the columns of lanes, so that equal lanes of different registers lie in different cache sets.
@@ -101,12 +102,17 @@ impl<'a> Frame<'a> {
                 MemoryKind::Shared => MemoryRt { ptr: area.ptr, len: 0, axes: vec![], shared: true, unit: 1 },
             });
         }
+        let mut plans = vec![Plan::default(); code.accesses.len()];
         let group = Group {
             slots: slots.as_mut_ptr(),
             lo: 0,
             hi: 0,
+            stretches: Stretches::default(),
+            plans: plans.as_mut_ptr(),
+            epoch: 1,
             first_lane: 0,
             last_lane: 0,
+            ends_known: false,
             mask: std::ptr::null(),
             full: true,
             lanes: 0,
@@ -130,7 +136,7 @@ impl<'a> Frame<'a> {
             printed: String::new(),
             resume: std::ptr::null(),
         };
-        let mut frame = Frame { group, launch, _area: area, _slots: slots, _homes: homes, _memories: memories };
+        let mut frame = Frame { group, launch, _area: area, _slots: slots, _homes: homes, _memories: memories, _plans: plans };
         frame.set_launch_registers();
         frame
     }
@@ -162,6 +168,7 @@ impl<'a> Frame<'a> {
         if lanes != g.lanes || unit.shape != g.shape {
             (g.lanes, g.shape) = (lanes, unit.shape);
             mask::all_lanes(g);
+            g.epoch += 1;
         }
         (g.block, g.first_index) = (unit.block, unit.first_index);
         for &(reg, special) in &self.launch.code.block {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::code::{AXES, Code, Op, Reg};
 use super::fault::Stop;
-use super::memory::MemoryRt;
+use super::memory::{MemoryRt, Plan};
 
 /// Lanes per chunk: the unit of every loop over lanes.
 pub const CHUNK: usize = 16;
@@ -28,10 +28,44 @@ pub struct Slot {
 pub struct MaskInfo {
     pub lo: u32,
     pub hi: u32,
-    /// The first and the last active lane.
-    pub first: u32,
-    pub last: u32,
     pub full: bool,
+    /// The chunks with active lanes, as stretches; short gaps may be covered too.
+    pub stretches: Stretches,
+}
+
+/// Ranges of chunks, ascending.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stretches {
+    pub count: u16,
+    pub at: [(u16, u16); STRETCHES],
+}
+
+/// What lies further apart than this many stretches is covered together.
+pub const STRETCHES: usize = 6;
+
+impl Stretches {
+    pub fn one(lo: usize, hi: usize) -> Stretches {
+        let mut one = Stretches { count: 1, ..Stretches::default() };
+        one.at[0] = (lo as u16, hi as u16);
+        one
+    }
+
+    #[inline(always)]
+    pub fn list(&self) -> &[(u16, u16)] {
+        self.at.get(..self.count as usize).unwrap_or(&self.at)
+    }
+
+    /// Takes in chunks behind all so far.
+    #[inline(always)]
+    pub fn add(&mut self, lo: usize, hi: usize) {
+        let count = self.count as usize;
+        if count < STRETCHES {
+            self.at[count] = (lo as u16, hi as u16);
+            self.count += 1;
+        } else {
+            self.at[STRETCHES - 1].1 = hi as u16;
+        }
+    }
 }
 
 /// The turns of a running `For` loop.
@@ -49,9 +83,15 @@ pub struct Group {
     /// Chunks of the current mask.
     pub lo: usize,
     pub hi: usize,
+    pub stretches: Stretches,
+    /// Plans of accesses, good if they are of this epoch: the shape and the arrangement of memory are as they were.
+    pub plans: *mut Plan,
+    pub epoch: u32,
     /// The first and the last active lane.
     pub first_lane: usize,
     pub last_lane: usize,
+    /// Whether they have been looked for since the mask became current.
+    pub ends_known: bool,
     /// Lanes of the current mask: `u32`s of 0 or !0.
     pub mask: *const u32,
     /// All lanes that exist are active.
@@ -175,9 +215,27 @@ impl Group {
     pub fn enter(&mut self, mask: u16) {
         let info = self.masks[mask as usize];
         (self.lo, self.hi, self.full) = (info.lo as usize, info.hi as usize, info.full);
-        (self.first_lane, self.last_lane) = (info.first as usize, info.last as usize);
+        self.stretches = info.stretches;
+        self.ends_known = false;
         // SAFETY: masks are registers of the code.
         self.mask = unsafe { self.slot(self.code().masks[mask as usize]).ptr.cast() };
+    }
+
+    /// Finds the first and the last active lane.
+    #[inline(always)]
+    pub fn find_ends(&mut self) {
+        if self.ends_known {
+            return;
+        }
+        self.ends_known = true;
+        let ends = |chunk: usize| {
+            // SAFETY: masks have room for the padded lanes.
+            let lanes = unsafe { self.mask.add(chunk * CHUNK).cast::<[u32; CHUNK]>().read_unaligned() };
+            let bits = lanes.iter().enumerate().fold(0u32, |bits, (i, &l)| bits | u32::from(l != 0) << i);
+            (chunk * CHUNK + bits.trailing_zeros() as usize, chunk * CHUNK + bits.checked_ilog2().unwrap_or(0) as usize)
+        };
+        self.first_lane = ends(self.lo).0;
+        self.last_lane = ends(self.hi - 1).1;
     }
 
     /// Counts a loop turn; false if the run has to stop.

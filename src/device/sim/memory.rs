@@ -12,7 +12,7 @@
 
 use std::marker::PhantomData;
 
-use super::code::{AXES, Access, Coef, Index, Op};
+use super::code::{AXES, Access, Coef, Index, Op, Reg};
 use super::fault::stop_at;
 use super::group::{CHUNK, Group};
 use super::lanes::Step;
@@ -31,7 +31,7 @@ pub struct MemoryRt {
     pub unit: usize,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Axis {
     pub extent: i64,
     pub pitch: i64,
@@ -184,9 +184,147 @@ fn partial_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
     (start, count, lane)
 }
 
-/// Checks an affine access for all lanes of the active box at once. `None` if some lane of the box might not fit.
+/// What can be known of an affine access before its bases are: for one shape of the group and one arrangement of memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plan {
+    epoch: u32,
+    kind: PlanKind,
+    count: [usize; AXES],
+    stride: [isize; AXES],
+    axes: [PlanAxis; AXES],
+    rank: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum PlanKind {
+    /// Coefficients are registers, or there are more axes than fit.
+    #[default]
+    None,
+    /// Good for the full group.
+    Full,
+    /// The group is one row: good for any part of it.
+    Row,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct PlanAxis {
+    base: Reg,
+    wide: bool,
+    unsigned: bool,
+    /// Added to the base: the smallest and the largest index of the full group.
+    low: i64,
+    high: i64,
+    /// Along x.
+    step: i64,
+    pitch: i64,
+    extent: i64,
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn make_plan(g: &Group, access: &Access) -> Plan {
+    let memory = unsafe { &*g.memories.add(access.memory as usize) };
+    let known = |i: &Index| i.coef.iter().all(|c| !matches!(c, Coef::Reg(_)));
+    if access.axes.len() > AXES || !access.axes.iter().all(known) {
+        return Plan { epoch: g.epoch, ..Plan::default() };
+    }
+    let [x, y, z, w] = g.shape;
+    let kind = if y * z * w == 1 { PlanKind::Row } else { PlanKind::Full };
+    let mut plan = Plan { epoch: g.epoch, kind, count: [1; AXES], rank: access.axes.len(), ..Plan::default() };
+    let mut stride = [0i64; AXES];
+    for (k, (index, axis)) in access.axes.iter().zip(&memory.axes).enumerate() {
+        let mut planned = PlanAxis {
+            base: index.base,
+            wide: index.wide,
+            unsigned: index.unsigned,
+            pitch: axis.pitch,
+            extent: axis.extent,
+            ..PlanAxis::default()
+        };
+        for d in 0..AXES {
+            let c = if let Coef::Const(c) = index.coef[d] { i64::from(c) } else { 0 };
+            let span = c * (g.shape[d] as i64 - 1);
+            planned.low += span.min(0);
+            planned.high += span.max(0);
+            stride[d] += c * axis.pitch;
+            if d == 0 {
+                planned.step = c;
+            }
+        }
+        plan.axes[k] = planned;
+    }
+    (plan.count, plan.stride) = collapse(g.shape, stride);
+    if x == g.lanes {
+        plan.stride[0] = stride[0] as isize;
+    }
+    plan
+}
+
+/// Axes that continue one another become one.
+fn collapse(count: [usize; AXES], stride: [i64; AXES]) -> ([usize; AXES], [isize; AXES]) {
+    let (mut counts, mut strides) = ([1; AXES], [0; AXES]);
+    let mut dims = 0;
+    for d in (0..AXES).filter(|&d| count[d] > 1) {
+        if dims > 0 && strides[dims - 1] * counts[dims - 1] as isize == stride[d] as isize {
+            counts[dims - 1] *= count[d];
+        } else {
+            (counts[dims], strides[dims]) = (count[d], stride[d] as isize);
+            dims += 1;
+        }
+    }
+    (counts, strides)
+}
+
+/// Checks an affine access for all active lanes at once. `None` if some lane might not fit.
 #[inline(always)]
-unsafe fn resolve(g: &Group, access: &Access) -> Option<Run> {
+unsafe fn resolve(g: &mut Group, access: &Access, number: u32) -> Option<Run> {
+    unsafe {
+        let plan = &mut *g.plans.add(number as usize);
+        if plan.epoch != g.epoch {
+            *plan = make_plan(g, access);
+        }
+        let memory = &*g.memories.add(access.memory as usize);
+        let mut offset = i64::from(access.offset);
+        if plan.kind != PlanKind::None && g.full {
+            for axis in plan.axes.iter().take(plan.rank) {
+                let b = axis.base(g);
+                if b + axis.low < 0 || b + axis.high >= axis.extent {
+                    return None;
+                }
+                offset += b * axis.pitch;
+            }
+            let addr = memory.ptr.offset(offset as isize);
+            return Some(Run { addr, lane: 0, count: plan.count, stride: plan.stride });
+        }
+        g.find_ends();
+        if plan.kind == PlanKind::Row {
+            let (first, last) = (g.first_lane as i64, g.last_lane as i64);
+            for axis in plan.axes.iter().take(plan.rank) {
+                let b = axis.base(g);
+                let (p, q) = (b + axis.step * first, b + axis.step * last);
+                if p.min(q) < 0 || p.max(q) >= axis.extent {
+                    return None;
+                }
+                offset += p * axis.pitch;
+            }
+            let count = [g.last_lane - g.first_lane + 1, 1, 1, 1];
+            let addr = memory.ptr.offset(offset as isize);
+            return Some(Run { addr, lane: g.first_lane, count, stride: [plan.stride[0], 0, 0, 0] });
+        }
+        resolve_box(g, access)
+    }
+}
+
+impl PlanAxis {
+    #[inline(always)]
+    unsafe fn base(&self, g: &Group) -> i64 {
+        unsafe { base(g, &Index { base: self.base, wide: self.wide, unsigned: self.unsigned, coef: [Coef::Zero; AXES] }) }
+    }
+}
+
+/// The same for the box of coordinates that covers the active lanes, without a plan.
+#[inline(never)]
+unsafe fn resolve_box(g: &Group, access: &Access) -> Option<Run> {
     unsafe {
         let memory = &*g.memories.add(access.memory as usize);
         let (start, count, lane) = active_box(g);
@@ -213,20 +351,8 @@ unsafe fn resolve(g: &Group, access: &Access) -> Option<Run> {
             }
             offset += at * axis.pitch;
         }
-        let mut run = Run { addr: memory.ptr.offset(offset as isize), lane, count: [1; AXES], stride: [0; AXES] };
-        let mut dims = 0;
-        for d in 0..AXES {
-            if count[d] == 1 {
-                continue;
-            }
-            if dims > 0 && run.stride[dims - 1] * run.count[dims - 1] as isize == stride[d] as isize {
-                run.count[dims - 1] *= count[d];
-            } else {
-                (run.count[dims], run.stride[dims]) = (count[d], stride[d] as isize);
-                dims += 1;
-            }
-        }
-        Some(run)
+        let (count, stride) = collapse(count, stride);
+        Some(Run { addr: memory.ptr.offset(offset as isize), lane, count, stride })
     }
 }
 
@@ -342,7 +468,7 @@ impl<E: Elem> Step for LoadAffine<E> {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let access = access(g, op);
-            let Some(run) = resolve(g, access) else {
+            let Some(run) = resolve(g, access, (*op).x) else {
                 return gather::<E>(g, op);
             };
             if access.view && E::RAW && view::<E>(g, access, &run) {
@@ -388,6 +514,9 @@ unsafe fn copy_row<E: Elem>(to: *mut E::Repr, from: *mut u8, stride: isize, coun
             }
         } else if stride == 0 {
             let value = E::read(from);
+            if count == CHUNK {
+                return to.cast::<[E::Repr; CHUNK]>().write_unaligned([value; CHUNK]);
+            }
             for i in 0..count {
                 to.add(i).write_unaligned(value);
             }
@@ -531,7 +660,7 @@ impl<E: Elem> Step for StoreAffine<E> {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let access = access(g, op);
-            let Some(run) = resolve(g, access) else {
+            let Some(run) = resolve(g, access, (*op).x) else {
                 return scatter::<E>(g, op);
             };
             for (k, &reg) in access.regs.iter().enumerate() {

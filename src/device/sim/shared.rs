@@ -32,7 +32,13 @@ impl Step for Arrange {
             let axes = MemoryRt::axes(&extents, def.layout.size);
             let memory = MemoryRt { ptr, len: bytes as usize, axes, shared: true, unit: 1 };
             // SAFETY: there is one for each memory of the code.
-            unsafe { *g.memories.add(k) = memory };
+            unsafe {
+                let old = &mut *g.memories.add(k);
+                if old.ptr != memory.ptr || old.axes != memory.axes {
+                    *old = memory;
+                    g.epoch += 1;
+                }
+            }
         }
         // SAFETY: the area has `LIMIT` bytes.
         unsafe { std::ptr::write_bytes(g.shared, 0, used as usize) };

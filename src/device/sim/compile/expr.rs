@@ -155,7 +155,15 @@ impl<'a> Compiler<'a> {
         }
         let a = self.reg_as(val, is_wide(scalar));
         match arith::unary(op, scalar, self.isa) {
-            Some(run) => self.op(run, scalar, &[a], 0),
+            Some(run) => {
+                let before = self.last.take();
+                let val = self.op(run, scalar, &[a], 0);
+                if let (UnaryOp::Not, Scalar::Bool, &Val::Reg(d)) = (op, scalar, &val) {
+                    self.before_not = before;
+                    self.note_not(d, a);
+                }
+                val
+            }
             None => self.slow(Function::Unary(op), scalar, &[(a, scalar)], 0),
         }
     }
@@ -177,6 +185,18 @@ impl<'a> Compiler<'a> {
         (0..count)
             .map(|k| {
                 let (x, y) = (at(&a, k), at(&b, k));
+                if let (1, &Val::Reg(p), &Val::Reg(q)) = (count, &x, &y)
+                    && Self::joins(op, ty.scalar())
+                    && let Some(val) = self.chain(op, (left, p), (right, q))
+                {
+                    return val;
+                }
+                if count == 1
+                    && Self::joins(op, ty.scalar())
+                    && let Some(val) = self.chain_with_const(op, (left, &x), (right, &y))
+                {
+                    return val;
+                }
                 if matches!(op, BinOp::Shl | BinOp::Shr) {
                     self.shift(op, ty.scalar(), right_ty.scalar(), &x, &y)
                 } else {
@@ -184,6 +204,21 @@ impl<'a> Compiler<'a> {
                 }
             })
             .collect()
+    }
+
+    /// As [`Compiler::chain`] where one side is a constant.
+    fn chain_with_const(&mut self, op: BinOp, left: (ExprId, &Val), right: (ExprId, &Val)) -> Option<Val> {
+        match (left.1, right.1) {
+            (&Val::Reg(p), &Val::Const(bits)) => {
+                let q = self.const_reg(false, bits);
+                self.chain(op, (left.0, p), (right.0, q))
+            }
+            (&Val::Const(bits), &Val::Reg(q)) => {
+                let p = self.const_reg(false, bits);
+                self.chain(op, (left.0, p), (right.0, q))
+            }
+            _ => None,
+        }
     }
 
     /// One component of a binary operator that cannot fault.
@@ -205,7 +240,13 @@ impl<'a> Compiler<'a> {
         }
         let run = if division { slow::divide(op, scalar, self.isa) } else { arith::binary(op, scalar, self.isa) };
         match run {
-            Some(run) => self.op(run, out, &[a, b], span),
+            Some(run) => {
+                let val = self.op(run, out, &[a, b], span);
+                if let (false, &Val::Reg(d)) = (division, &val) {
+                    self.note_binary(op, scalar, d, a, b);
+                }
+                val
+            }
             None => self.slow(Function::Binary(slow::binary_op(op)), out, &[(a, scalar), (b, scalar)], span),
         }
     }
@@ -232,7 +273,13 @@ impl<'a> Compiler<'a> {
                 let vals: Vec<Val> = columns.iter().map(pick).collect();
                 let regs: Vec<Reg> = vals.iter().map(|v| self.reg_as(v, wide)).collect();
                 match arith::math(function, scalar, self.isa) {
-                    Some(run) => self.op(run, out, &regs, 0),
+                    Some(run) => {
+                        let val = self.op(run, out, &regs, 0);
+                        if let (Scalar::F32, &Val::Reg(d)) = (scalar, &val) {
+                            self.note_math(function, d, &regs);
+                        }
+                        val
+                    }
                     None => {
                         let args: Vec<(Reg, Scalar)> = regs.iter().map(|&r| (r, scalar)).collect();
                         self.slow(Function::Math(function), out, &args, 0)

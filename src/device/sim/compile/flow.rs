@@ -3,7 +3,7 @@
 use super::analysis::Class;
 use super::value::Kind;
 use super::*;
-use crate::device::sim::lanes::mask::{CopyMask, Keep, Leave, Resume, Split};
+use crate::device::sim::lanes::mask::{CopyMask, Leave, Resume, Split};
 use crate::device::sim::lanes::{convert, is_wide};
 use crate::device::sim::warp;
 use crate::lang::ops::BarrierKind;
@@ -318,6 +318,9 @@ impl<'a> Compiler<'a> {
             if d == a {
                 continue;
             }
+            if blend && self.masked_write(value, d, a) {
+                continue;
+            }
             let run = if blend { convert::blend(wide, self.isa) } else { convert::copy(wide, self.isa) };
             self.emit(run, Op { d, a, ..nothing() });
         }
@@ -441,10 +444,24 @@ impl<'a> Compiler<'a> {
         self.end_of_mask(jump);
     }
 
+    /// The region that a `break` leaves by a jump alone, because all its lanes are here.
+    fn plain_exit(&self, label: Label) -> Option<usize> {
+        let target = self.regions.iter().rposition(|r| r.label == Some(label) && r.kind == RegionKind::Plain)?;
+        self.regions[target..].iter().all(|r| r.mask == self.mask).then_some(target)
+    }
+
     fn if_(&mut self, cond: ExprId, then: &'a Block, other: &'a Block) {
         let a = self.regs_of(cond)[0];
         if self.is_uniform_reg(a) && self.a.class[cond.index()] == Class::Uniform {
-            let over = self.emit_jump(plain::<control::JumpUnless>(), Op { a, ..nothing() });
+            if let ([Stmt { kind: StmtKind::Break(label), .. }], []) = (then.as_slice(), other.as_slice())
+                && let Some(target) = self.plain_exit(*label)
+            {
+                self.number += 1;
+                let jump = self.jump_unless(cond, a, true);
+                self.regions[target].ends.push(jump);
+                return;
+            }
+            let over = self.jump_unless(cond, a, false);
             self.open(None, None, RegionKind::Plain);
             self.block(then);
             let over = match other.is_empty() {
@@ -460,13 +477,12 @@ impl<'a> Compiler<'a> {
             self.patch(over);
             return;
         }
-        if self.leave_where(a, then, other) {
+        if self.leave_where(cond, a, then, other) {
             return;
         }
         let yes = self.new_mask();
         if other.is_empty() {
-            let run = self.pick::<Keep<false>>();
-            let none = self.emit_jump(run, Op { a, b: yes, ..nothing() });
+            let none = self.keep(cond, a, false, yes);
             self.open(None, Some(yes), RegionKind::Plain);
             self.block(then);
             if let Some(region) = self.regions.last_mut() {
@@ -497,7 +513,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// `if cond { break }` out of the region that owns the current mask: one op.
-    fn leave_where(&mut self, a: Reg, then: &Block, other: &Block) -> bool {
+    fn leave_where(&mut self, cond: ExprId, a: Reg, then: &Block, other: &Block) -> bool {
         let (leaver, negate) = match (then.as_slice(), other.as_slice()) {
             ([stmt], []) => (stmt, true),
             ([], [stmt]) => (stmt, false),
@@ -515,8 +531,7 @@ impl<'a> Compiler<'a> {
             return false;
         }
         self.number += 1;
-        let run = if negate { self.pick::<Keep<true>>() } else { self.pick::<Keep<false>>() };
-        let jump = self.emit_jump(run, Op { a, b: mask, ..nothing() });
+        let jump = self.keep(cond, a, negate, mask);
         self.end_of_mask(jump);
         true
     }
@@ -625,6 +640,10 @@ impl<'a> Compiler<'a> {
     fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>, result: Option<ExprId>, span: Span) {
         let y = self.span(span);
         self.whole_blocks = true;
+        if kind == BarrierKind::Block && self.mask == 0 {
+            // All threads of the block are here.
+            return;
+        }
         match kind {
             BarrierKind::Warp => {
                 self.emit(plain::<warp::WarpBarrier>(), Op { y, ..nothing() });

@@ -19,6 +19,8 @@ use crate::ir::def::*;
 mod analysis;
 mod expr;
 mod flow;
+mod fuse;
+mod order;
 mod place;
 mod value;
 
@@ -29,8 +31,8 @@ use value::Val;
 /// Translates a kernel for an instruction set.
 pub fn compile(kernel: &Prepared, isa: Isa) -> Code {
     let module: &Module = &kernel.module;
-    let f = &module.functions[module.kernel.body];
-    let mut c = Compiler::new(f, &module.kernel, isa);
+    let f = order::reorder(&module.functions[module.kernel.body]);
+    let mut c = Compiler::new(&f, &module.kernel, isa);
     c.memories();
     c.run();
     c.finish()
@@ -95,6 +97,9 @@ struct Compiler<'a> {
     whole_blocks: bool,
     straight: bool,
     may_view: bool,
+    last: Option<fuse::Last>,
+    /// What `last` was before a negation.
+    before_not: Option<fuse::Last>,
 }
 
 /// Held for ever.
@@ -145,6 +150,8 @@ impl<'a> Compiler<'a> {
             whole_blocks: false,
             straight: true,
             may_view: false,
+            last: None,
+            before_not: None,
         };
         let all = c.new_mask();
         debug_assert_eq!(all, 0);

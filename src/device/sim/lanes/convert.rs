@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Fn1, Isa, Lane, Map1, Step, chunks, load, pick, store};
+use super::{Fn1, Isa, Lane, Map1, Step, each_chunk, load, pick, store};
 use crate::device::sim::code::{Op, OpFn};
 use crate::device::sim::group::{CHUNK, Group};
 use crate::lang::scalar::Scalar;
@@ -90,9 +90,9 @@ impl<T: std::marker::Copy> Step for Copy<T> {
         unsafe {
             let o = &*op;
             let (d, a) = (g.slot(o.d), g.slot(o.a));
-            for chunk in chunks(g, d.stride) {
+            each_chunk(g, d.stride, |chunk| {
                 store(d.ptr, d.stride, chunk, load::<T>(a.ptr, a.stride, chunk));
-            }
+            });
             op.add(1)
         }
     }
@@ -108,13 +108,13 @@ impl<T: std::marker::Copy + Default> Step for Blend<T> {
             let o = &*op;
             let (d, a) = (g.slot(o.d), g.slot(o.a));
             if g.full {
-                for chunk in chunks(g, d.stride) {
+                each_chunk(g, d.stride, |chunk| {
                     store(d.ptr, d.stride, chunk, load::<T>(a.ptr, a.stride, chunk));
-                }
+                });
                 return op.add(1);
             }
             let mask = g.mask.cast_mut().cast();
-            for chunk in g.lo..g.hi {
+            each_chunk(g, d.stride, |chunk| {
                 let m = load::<u32>(mask, 4 * CHUNK, chunk);
                 let new = load::<T>(a.ptr, a.stride, chunk);
                 let mut r = load::<T>(d.ptr, d.stride, chunk);
@@ -122,7 +122,7 @@ impl<T: std::marker::Copy + Default> Step for Blend<T> {
                     r[i] = if m[i] != 0 { new[i] } else { r[i] };
                 }
                 store(d.ptr, d.stride, chunk, r);
-            }
+            });
             op.add(1)
         }
     }
@@ -137,7 +137,7 @@ impl<T: std::marker::Copy + Default> Step for Select<T> {
         unsafe {
             let o = &*op;
             let (d, a, b, c) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c));
-            for chunk in chunks(g, d.stride) {
+            each_chunk(g, d.stride, |chunk| {
                 let m = load::<u32>(a.ptr, a.stride, chunk);
                 let x = load::<T>(b.ptr, b.stride, chunk);
                 let y = load::<T>(c.ptr, c.stride, chunk);
@@ -146,7 +146,7 @@ impl<T: std::marker::Copy + Default> Step for Select<T> {
                     r[i] = if m[i] != 0 { x[i] } else { y[i] };
                 }
                 store(d.ptr, d.stride, chunk, r);
-            }
+            });
             op.add(1)
         }
     }

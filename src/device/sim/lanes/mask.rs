@@ -1,8 +1,8 @@
 //! Divergence: which lanes are active, and jumps where none are.
 
-use super::{Step, load, store};
+use super::{Step, each_chunk, load, store};
 use crate::device::sim::code::Op;
-use crate::device::sim::group::{CHUNK, Group, MaskInfo};
+use crate::device::sim::group::{CHUNK, Group, MaskInfo, Stretches};
 
 /// Bytes of a chunk of mask lanes.
 const STRIDE: usize = 4 * CHUNK;
@@ -12,41 +12,38 @@ fn any(lanes: [u32; CHUNK]) -> bool {
     lanes.iter().fold(0, |a, b| a | b) != 0
 }
 
-/// The range of chunks that turned out to have active lanes.
-#[derive(Clone, Copy)]
-struct Range {
-    lo: usize,
-    hi: usize,
-}
+/// The chunks that turned out to have active lanes, one bit each; the last bit stands for all from there on.
+#[derive(Clone, Copy, Default)]
+struct Found(u64);
 
-impl Range {
-    const EMPTY: Range = Range { lo: usize::MAX, hi: 0 };
-
+impl Found {
     #[inline(always)]
     fn add(&mut self, chunk: usize, active: bool) {
-        if active {
-            self.lo = self.lo.min(chunk);
-            self.hi = chunk + 1;
-        }
+        self.0 |= u64::from(active) << chunk.min(63);
     }
 
-    /// What is known of the mask whose lanes lie at `ptr`.
     #[inline(always)]
-    unsafe fn info(self, ptr: *const u8, full: bool) -> MaskInfo {
-        if self.hi == 0 {
+    fn none(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// What is known of a mask with these chunks.
+    #[inline(always)]
+    fn info(self, g: &Group, full: bool) -> MaskInfo {
+        let chunks = g.lanes.div_ceil(CHUNK);
+        let mut stretches = Stretches::default();
+        let mut left = self.0;
+        while left != 0 {
+            let lo = left.trailing_zeros();
+            let rest = !(left >> lo);
+            let hi = (lo + rest.trailing_zeros()).min(64);
+            left &= if hi == 64 { 0 } else { u64::MAX << hi };
+            stretches.add(lo as usize, if hi == 64 { chunks.max(64) } else { hi as usize });
+        }
+        let ([(lo, _), ..], [.., (_, hi)]) = (stretches.list(), stretches.list()) else {
             return MaskInfo::default();
-        }
-        unsafe {
-            let first = load::<u32>(ptr.cast_mut(), STRIDE, self.lo).iter().position(|&l| l != 0).unwrap_or(0);
-            let last = load::<u32>(ptr.cast_mut(), STRIDE, self.hi - 1).iter().rposition(|&l| l != 0).unwrap_or(0);
-            MaskInfo {
-                lo: self.lo as u32,
-                hi: self.hi as u32,
-                first: (self.lo * CHUNK + first) as u32,
-                last: ((self.hi - 1) * CHUNK + last) as u32,
-                full,
-            }
-        }
+        };
+        MaskInfo { lo: (*lo).into(), hi: (*hi).into(), full, stretches }
     }
 }
 
@@ -72,8 +69,8 @@ impl Step for Split {
             let o = &*op;
             let (cond, current) = (g.slot(o.a), g.mask.cast_mut().cast());
             let (then, other) = (mask_ptr(g, o.b), mask_ptr(g, o.c));
-            let (mut yes, mut no) = (Range::EMPTY, Range::EMPTY);
-            for chunk in g.lo..g.hi {
+            let (mut yes, mut no) = (Found::default(), Found::default());
+            each_chunk(g, STRIDE, |chunk| {
                 let m = load::<u32>(current, STRIDE, chunk);
                 let c = load::<u32>(cond.ptr, cond.stride, chunk);
                 let (mut t, mut e) = ([0; CHUNK], [0; CHUNK]);
@@ -85,11 +82,11 @@ impl Step for Split {
                 no.add(chunk, any(e));
                 store(then, STRIDE, chunk, t);
                 store(other, STRIDE, chunk, e);
-            }
+            });
             let full = g.full;
-            set(g, o.b, yes.info(then, full && no.hi == 0));
-            set(g, o.c, no.info(other, full && yes.hi == 0));
-            if yes.hi == 0 {
+            set(g, o.b, yes.info(g, full && no.none()));
+            set(g, o.c, no.info(g, full && yes.none()));
+            if yes.none() {
                 return g.at(o.x);
             }
             g.enter(o.b);
@@ -109,9 +106,9 @@ impl<const NEGATE: bool> Step for Keep<NEGATE> {
             let o = &*op;
             let (cond, current) = (g.slot(o.a), g.mask.cast_mut().cast());
             let kept = mask_ptr(g, o.b);
-            let mut yes = Range::EMPTY;
+            let mut yes = Found::default();
             let mut lost = [0; CHUNK];
-            for chunk in g.lo..g.hi {
+            each_chunk(g, STRIDE, |chunk| {
                 let m = load::<u32>(current, STRIDE, chunk);
                 let c = load::<u32>(cond.ptr, cond.stride, chunk);
                 let mut t = [0; CHUNK];
@@ -121,11 +118,44 @@ impl<const NEGATE: bool> Step for Keep<NEGATE> {
                 }
                 yes.add(chunk, any(t));
                 store(kept, STRIDE, chunk, t);
-            }
+            });
             let full = g.full && !any(lost);
-            set(g, o.b, yes.info(kept, full));
+            set(g, o.b, yes.info(g, full));
             g.enter(o.b);
-            if yes.hi == 0 { g.at(o.x) } else { op.add(1) }
+            if yes.none() { g.at(o.x) } else { op.add(1) }
+        }
+    }
+}
+
+/// Keeps in mask `b` the active lanes where both conditions `a` and `c` hold, and makes it the current one; jumps to `x` if
+/// none are left.
+pub struct KeepBoth;
+
+impl Step for KeepBoth {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (p, q, current) = (g.slot(o.a), g.slot(o.c), g.mask.cast_mut().cast());
+            let kept = mask_ptr(g, o.b);
+            let mut yes = Found::default();
+            let mut lost = [0; CHUNK];
+            each_chunk(g, STRIDE, |chunk| {
+                let m = load::<u32>(current, STRIDE, chunk);
+                let c = load::<u32>(p.ptr, p.stride, chunk);
+                let d = load::<u32>(q.ptr, q.stride, chunk);
+                let mut t = [0; CHUNK];
+                for i in 0..CHUNK {
+                    t[i] = m[i] & c[i] & d[i];
+                    lost[i] |= m[i] ^ t[i];
+                }
+                yes.add(chunk, any(t));
+                store(kept, STRIDE, chunk, t);
+            });
+            let full = g.full && !any(lost);
+            set(g, o.b, yes.info(g, full));
+            g.enter(o.b);
+            if yes.none() { g.at(o.x) } else { op.add(1) }
         }
     }
 }
@@ -139,15 +169,12 @@ impl Step for CopyMask {
         unsafe {
             let o = &*op;
             let (from, to) = (g.mask.cast_mut().cast(), mask_ptr(g, o.b));
-            for chunk in g.lo..g.hi {
-                store(to, STRIDE, chunk, load::<u32>(from, STRIDE, chunk));
-            }
+            each_chunk(g, STRIDE, |chunk| store(to, STRIDE, chunk, load::<u32>(from, STRIDE, chunk)));
             let info = MaskInfo {
                 lo: g.lo as u32,
                 hi: g.hi as u32,
-                first: g.first_lane as u32,
-                last: g.last_lane as u32,
                 full: g.full,
+                stretches: g.stretches,
             };
             set(g, o.b, info);
             g.enter(o.b);
@@ -178,19 +205,22 @@ unsafe fn leave(g: &mut Group, mask: u16) {
     unsafe {
         let (gone, from) = (g.mask.cast_mut().cast(), mask_ptr(g, mask));
         let info = *g.masks.get_unchecked(mask as usize);
-        let mut left = Range::EMPTY;
-        for chunk in info.lo as usize..info.hi as usize {
-            let mut m = load::<u32>(from, STRIDE, chunk);
-            if (g.lo..g.hi).contains(&chunk) {
-                let l = load::<u32>(gone, STRIDE, chunk);
-                for i in 0..CHUNK {
-                    m[i] &= !l[i];
+        let mut left = Found::default();
+        for &(lo, hi) in info.stretches.list() {
+            for chunk in lo as usize..hi as usize {
+                let mut m = load::<u32>(from, STRIDE, chunk);
+                let in_gone = |&(lo, hi): &(u16, u16)| (lo as usize..hi as usize).contains(&chunk);
+                if g.stretches.list().iter().any(in_gone) {
+                    let l = load::<u32>(gone, STRIDE, chunk);
+                    for i in 0..CHUNK {
+                        m[i] &= !l[i];
+                    }
+                    store(from, STRIDE, chunk, m);
                 }
-                store(from, STRIDE, chunk, m);
+                left.add(chunk, any(m));
             }
-            left.add(chunk, any(m));
         }
-        set(g, mask, left.info(from, false));
+        set(g, mask, left.info(g, false));
     }
 }
 
@@ -218,8 +248,7 @@ pub fn all_lanes(g: &mut Group) {
             ptr.add(lane).write(if lane < g.lanes { !0 } else { 0 });
         }
     }
-    let last = g.lanes.saturating_sub(1) as u32;
-    set(g, 0, MaskInfo { lo: 0, hi: chunks as u32, first: 0, last, full: true });
+    set(g, 0, MaskInfo { lo: 0, hi: chunks as u32, full: true, stretches: Stretches::one(0, chunks) });
 }
 
 /// Keeps in mask `mask` the active lanes whose `trips` are more than `turn`, and makes it the current one.
@@ -231,9 +260,9 @@ pub unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, turn: u64) {
         g.enter(mask);
         let (lanes, trips) = (mask_ptr(g, mask), g.slot(trips).ptr);
         let turn = turn.min(u64::from(u32::MAX)) as u32;
-        let mut yes = Range::EMPTY;
+        let mut yes = Found::default();
         let mut lost = [0; CHUNK];
-        for chunk in g.lo..g.hi {
+        each_chunk(g, STRIDE, |chunk| {
             let mut m = load::<u32>(lanes, STRIDE, chunk);
             let t = load::<u32>(trips, STRIDE, chunk);
             for i in 0..CHUNK {
@@ -243,9 +272,9 @@ pub unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, turn: u64) {
             }
             yes.add(chunk, any(m));
             store(lanes, STRIDE, chunk, m);
-        }
+        });
         let full = g.full && !any(lost);
-        set(g, mask, yes.info(lanes, full));
+        set(g, mask, yes.info(g, full));
         g.enter(mask);
     }
 }

@@ -11,6 +11,7 @@ use crate::lang::scalar::{Element, Scalar};
 
 pub mod arith;
 pub mod convert;
+pub mod fused;
 pub mod mask;
 pub mod slow;
 
@@ -172,6 +173,17 @@ pub fn chunks(g: &Group, stride: usize) -> std::ops::Range<usize> {
     if stride == 0 { 0..1 } else { g.lo..g.hi }
 }
 
+/// Calls `f` with each chunk that an op runs over.
+#[inline(always)]
+pub fn each_chunk(g: &Group, stride: usize, mut f: impl FnMut(usize)) {
+    let one = [(0, 1)];
+    for &(lo, hi) in if stride == 0 { &one } else { g.stretches.list() } {
+        for chunk in lo as usize..hi as usize {
+            f(chunk);
+        }
+    }
+}
+
 /// # Safety
 /// `ptr` is a register's and the chunk is within the group.
 #[inline(always)]
@@ -199,14 +211,14 @@ impl<A: Lane, F: Fn1<A>> Step for Map1<A, F> {
         unsafe {
             let o = &*op;
             let (d, a) = (g.slot(o.d), g.slot(o.a));
-            for chunk in chunks(g, d.stride) {
+            each_chunk(g, d.stride, |chunk| {
                 let x = load::<A::Repr>(a.ptr, a.stride, chunk);
                 let mut r = [<F::Out as Lane>::Repr::default(); CHUNK];
                 for i in 0..CHUNK {
                     r[i] = F::call(A::get(x[i])).put();
                 }
                 store(d.ptr, d.stride, chunk, r);
-            }
+            });
             op.add(1)
         }
     }
@@ -218,7 +230,7 @@ impl<A: Lane, B: Lane, F: Fn2<A, B>> Step for Map2<A, B, F> {
         unsafe {
             let o = &*op;
             let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
-            for chunk in chunks(g, d.stride) {
+            each_chunk(g, d.stride, |chunk| {
                 let x = load::<A::Repr>(a.ptr, a.stride, chunk);
                 let y = load::<B::Repr>(b.ptr, b.stride, chunk);
                 let mut r = [<F::Out as Lane>::Repr::default(); CHUNK];
@@ -226,7 +238,7 @@ impl<A: Lane, B: Lane, F: Fn2<A, B>> Step for Map2<A, B, F> {
                     r[i] = F::call(A::get(x[i]), B::get(y[i])).put();
                 }
                 store(d.ptr, d.stride, chunk, r);
-            }
+            });
             op.add(1)
         }
     }
@@ -238,7 +250,7 @@ impl<A: Lane, F: Fn3<A>> Step for Map3<A, F> {
         unsafe {
             let o = &*op;
             let (d, a, b, c) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c));
-            for chunk in chunks(g, d.stride) {
+            each_chunk(g, d.stride, |chunk| {
                 let x = load::<A::Repr>(a.ptr, a.stride, chunk);
                 let y = load::<A::Repr>(b.ptr, b.stride, chunk);
                 let z = load::<A::Repr>(c.ptr, c.stride, chunk);
@@ -247,7 +259,7 @@ impl<A: Lane, F: Fn3<A>> Step for Map3<A, F> {
                     r[i] = F::call(A::get(x[i]), A::get(y[i]), A::get(z[i])).put();
                 }
                 store(d.ptr, d.stride, chunk, r);
-            }
+            });
             op.add(1)
         }
     }

@@ -1,0 +1,188 @@
+//! Frequent neighbours become one op. Each function looks at the op written last; it may be taken back if its result has no
+//! other user.
+
+use super::*;
+use crate::device::sim::lanes::fused::{self, Link, Maskable};
+use crate::device::sim::lanes::mask::{Keep, KeepBoth};
+use crate::lang::ops::MathFn;
+use crate::lang::scalar::Scalar;
+
+/// What the op written last was.
+#[derive(Clone, Debug)]
+pub struct Last {
+    /// Where it stands: it is still the last one if nothing stands behind it.
+    at: usize,
+    d: Reg,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// `((a op b) link c) …`
+    Chain { op: BinOp, links: Vec<Link>, regs: Vec<Reg> },
+    /// A uniform comparison of 4-byte operands.
+    Compare { op: BinOp, scalar: Scalar, a: Reg, b: Reg },
+    Not { a: Reg },
+    And { a: Reg, b: Reg },
+    Maskable { function: Maskable, a: Reg, b: Reg },
+}
+
+impl<'a> Compiler<'a> {
+    fn last_op(&self) -> Option<&Last> {
+        self.last.as_ref().filter(|l| l.at + 1 == self.ops.len() && self.part == Section::Body)
+    }
+
+    fn note(&mut self, d: Reg, what: What) {
+        if self.part == Section::Body && !self.ops.is_empty() {
+            self.last = Some(Last { at: self.ops.len() - 1, d, what });
+        }
+    }
+
+    /// Remembers a binary operator that was just written.
+    pub fn note_binary(&mut self, op: BinOp, scalar: Scalar, d: Reg, a: Reg, b: Reg) {
+        let uniform = self.is_uniform_reg(d);
+        let what = match scalar {
+            Scalar::F32 if fused::starts(op) => What::Chain { op, links: vec![], regs: vec![a, b] },
+            Scalar::F32 | Scalar::I32 | Scalar::U32 if op.is_comparison() && uniform => {
+                What::Compare { op, scalar, a, b }
+            }
+            Scalar::I32 | Scalar::U32 if op == BinOp::Add => What::Maskable { function: Maskable::AddI, a, b },
+            Scalar::I32 | Scalar::U32 if op == BinOp::Sub => What::Maskable { function: Maskable::SubI, a, b },
+            Scalar::Bool if op == BinOp::And => What::And { a, b },
+            _ => return,
+        };
+        self.note(d, what);
+    }
+
+    pub fn note_not(&mut self, d: Reg, a: Reg) {
+        self.note(d, What::Not { a });
+    }
+
+    pub fn note_math(&mut self, function: MathFn, d: Reg, regs: &[Reg]) {
+        let function = match function {
+            MathFn::Min => Maskable::MinF,
+            MathFn::Max => Maskable::MaxF,
+            _ => return,
+        };
+        if let &[a, b] = regs {
+            self.note(d, What::Maskable { function, a, b });
+        }
+    }
+
+    /// Whether an expression is used here only, and its value is a temporary.
+    fn is_temporary(&self, e: ExprId, reg: Reg) -> bool {
+        self.a.uses[e.index()] == 1 && self.held[reg as usize] < PERMANENT
+    }
+
+    /// `left op right` where one of them is the chain written last: the chain gets longer.
+    pub fn chain(&mut self, op: BinOp, left: (ExprId, Reg), right: (ExprId, Reg)) -> Option<Val> {
+        let last = self.last_op()?;
+        let What::Chain { op: first, links, regs } = &last.what else {
+            return None;
+        };
+        let reversed = last.d != left.1;
+        let (inner, other) = if reversed { (right, left) } else { (left, right) };
+        if inner.1 != last.d || other.1 == last.d || !self.is_temporary(inner.0, inner.1) {
+            return None;
+        }
+        let link = Link { op, reversed };
+        let run = match links.as_slice() {
+            [] => fused::two(*first, link, self.isa),
+            [one] if !op.is_comparison() => fused::three(*first, *one, link, self.isa),
+            _ => None,
+        }?;
+        let (first, mut links, mut regs) = (*first, links.clone(), regs.clone());
+        links.push(link);
+        regs.push(other.1);
+        let uniform = regs.iter().all(|&r| self.is_uniform_reg(r));
+        if uniform != self.is_uniform_reg(inner.1) {
+            return None;
+        }
+        self.ops.pop();
+        let d = self.result(uniform, Scalar::F32);
+        let x = regs.get(3).copied().unwrap_or(NONE).into();
+        self.emit(run, Op { d, a: regs[0], b: regs[1], c: regs[2], x, ..nothing() });
+        if !op.is_comparison() {
+            self.note(d, What::Chain { op: first, links, regs });
+        }
+        Some(Val::Reg(d))
+    }
+
+    /// A write under a mask of what was just computed for it.
+    pub fn masked_write(&mut self, value: ExprId, d: Reg, a: Reg) -> bool {
+        let Some(last) = self.last_op().filter(|l| l.d == a) else {
+            return false;
+        };
+        if !self.is_temporary(value, a) || self.is_uniform_reg(d) {
+            return false;
+        }
+        let (function, a, b) = match &last.what {
+            What::Maskable { function, a, b } => (*function, *a, *b),
+            What::Chain { op, links, regs } if links.is_empty() => {
+                let function = match op {
+                    BinOp::Add => Maskable::AddF,
+                    BinOp::Sub => Maskable::SubF,
+                    _ => Maskable::MulF,
+                };
+                (function, regs[0], regs[1])
+            }
+            _ => return false,
+        };
+        self.ops.pop();
+        self.emit(fused::masked(function, self.isa), Op { d, a, b, ..nothing() });
+        true
+    }
+
+    /// Jumps unless (`negate`: if) the uniform condition holds.
+    pub fn jump_unless(&mut self, cond: ExprId, a: Reg, negate: bool) -> usize {
+        let once = self.a.uses[cond.index()] == 1;
+        let last = self.last_op().filter(|l| l.d == a && once && self.held[a as usize] < PERMANENT).cloned();
+        match last.map(|l| l.what) {
+            Some(What::Compare { op, scalar, a, b }) => {
+                self.ops.pop();
+                let run = control::compare_jump(op, scalar, negate);
+                self.emit_jump(run, Op { a, b, ..nothing() })
+            }
+            _ => {
+                let run = if negate { plain::<control::JumpIf>() } else { plain::<control::JumpUnless>() };
+                self.emit_jump(run, Op { a, ..nothing() })
+            }
+        }
+    }
+
+    /// Writes the op that keeps the lanes where a condition holds (`negate`: does not) in mask `b`.
+    pub fn keep(&mut self, cond: ExprId, mut a: Reg, mut negate: bool, b: MaskId) -> usize {
+        let mut once = self.a.uses[cond.index()] == 1;
+        if let Some(Last { what: What::Not { a: inner }, d, .. }) = self.last_op().cloned()
+            && d == a
+            && once
+            && self.held[a as usize] < PERMANENT
+        {
+            self.ops.pop();
+            self.last = self.before_not.take();
+            (a, negate) = (inner, !negate);
+            once = match self.f.exprs[cond].kind {
+                ExprKind::Unary { value, .. } => self.a.uses[value.index()] == 1,
+                _ => false,
+            };
+        }
+        if let Some(Last { what: What::And { a: p, b: q }, d, .. }) = self.last_op().cloned()
+            && d == a
+            && once
+            && !negate
+            && self.held[a as usize] < PERMANENT
+        {
+            self.ops.pop();
+            let run = self.pick::<KeepBoth>();
+            return self.emit_jump(run, Op { a: p, c: q, b, ..nothing() });
+        }
+        let run = if negate { self.pick::<Keep<true>>() } else { self.pick::<Keep<false>>() };
+        self.emit_jump(run, Op { a, b, ..nothing() })
+    }
+
+    /// Whether `f32` operators of this kind may join a chain.
+    pub fn joins(op: BinOp, scalar: Scalar) -> bool {
+        scalar == Scalar::F32
+            && (fused::starts(op) || matches!(op, BinOp::Lt | BinOp::Le | BinOp::Gt | BinOp::Ge))
+    }
+}

@@ -1,0 +1,189 @@
+//! Several operators in one loop: chains of `f32` arithmetic, a comparison at their end, and results that only the active lanes
+//! take. What would have been stored and loaded again stays in vector registers; every step still rounds by itself.
+
+use std::marker::PhantomData;
+
+use super::arith::{Add, Ge, Gt, Le, Lt, Max, Min, Mul, Sub};
+use super::{Fn2, Fn3, Isa, Lane, Map3, Step, each_chunk, load, pick, store};
+use crate::device::sim::code::{Op, OpFn};
+use crate::device::sim::group::{CHUNK, Group};
+use crate::ir::def::BinOp;
+
+/// A step of a chain: what the value so far meets, and from which side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub op: BinOp,
+    /// The value so far is the right operand.
+    pub reversed: bool,
+}
+
+/// `b - a`
+pub struct SubFrom;
+
+impl Fn2<f32> for SubFrom {
+    type Out = f32;
+    #[inline(always)]
+    fn call(a: f32, b: f32) -> f32 {
+        b - a
+    }
+}
+
+/// `(a P b) Q c`
+pub struct Two<P, Q>(PhantomData<(P, Q)>);
+
+impl<P: Fn2<f32, Out = f32>, Q: Fn2<f32>> Fn3<f32> for Two<P, Q> {
+    type Out = Q::Out;
+    #[inline(always)]
+    fn call(a: f32, b: f32, c: f32) -> Q::Out {
+        Q::call(P::call(a, b), c)
+    }
+}
+
+/// `d = ((a P b) Q c) R e`, where `e` is the register in `x`.
+pub struct Three<P, Q, R>(PhantomData<(P, Q, R)>);
+
+impl<P, Q, R> Step for Three<P, Q, R>
+where
+    P: Fn2<f32, Out = f32>,
+    Q: Fn2<f32, Out = f32>,
+    R: Fn2<f32>,
+{
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (d, a, b, c, e) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c), g.slot(o.x as u16));
+            each_chunk(g, d.stride, |chunk| {
+                let x = load::<f32>(a.ptr, a.stride, chunk);
+                let y = load::<f32>(b.ptr, b.stride, chunk);
+                let z = load::<f32>(c.ptr, c.stride, chunk);
+                let w = load::<f32>(e.ptr, e.stride, chunk);
+                let mut r = [<R::Out as Lane>::Repr::default(); CHUNK];
+                for i in 0..CHUNK {
+                    r[i] = R::call(Q::call(P::call(x[i], y[i]), z[i]), w[i]).put();
+                }
+                store(d.ptr, d.stride, chunk, r);
+            });
+            op.add(1)
+        }
+    }
+}
+
+/// `d = a F b` in the active lanes.
+pub struct Masked<A, F>(PhantomData<(A, F)>);
+
+impl<A: Lane, F: Fn2<A, Out = A>> Step for Masked<A, F> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
+            let mask = g.mask.cast_mut().cast();
+            each_chunk(g, d.stride, |chunk| {
+                let m = load::<u32>(mask, 4 * CHUNK, chunk);
+                let x = load::<A::Repr>(a.ptr, a.stride, chunk);
+                let y = load::<A::Repr>(b.ptr, b.stride, chunk);
+                let mut r = load::<A::Repr>(d.ptr, d.stride, chunk);
+                for i in 0..CHUNK {
+                    let new = F::call(A::get(x[i]), A::get(y[i])).put();
+                    r[i] = if m[i] != 0 { new } else { r[i] };
+                }
+                store(d.ptr, d.stride, chunk, r);
+            });
+            op.add(1)
+        }
+    }
+}
+
+/// Operators that a chain can begin with.
+pub fn starts(op: BinOp) -> bool {
+    matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul)
+}
+
+/// Calls a macro with the type of each link that a chain can go on with.
+macro_rules! with_link {
+    ($link:expr, $then:ident, $($args:tt)*) => {
+        match ($link.op, $link.reversed) {
+            (BinOp::Add, _) => $then!($($args)*, Add),
+            (BinOp::Mul, _) => $then!($($args)*, Mul),
+            (BinOp::Sub, false) => $then!($($args)*, Sub),
+            (BinOp::Sub, true) => $then!($($args)*, SubFrom),
+            _ => None,
+        }
+    };
+}
+
+/// The loop of `(a op b) link c`.
+pub fn two(op: BinOp, link: Link, isa: Isa) -> Option<OpFn> {
+    match op {
+        BinOp::Add => two_from::<Add>(link, isa),
+        BinOp::Sub => two_from::<Sub>(link, isa),
+        BinOp::Mul => two_from::<Mul>(link, isa),
+        _ => None,
+    }
+}
+
+fn two_from<P: Fn2<f32, Out = f32>>(link: Link, isa: Isa) -> Option<OpFn> {
+    macro_rules! take {
+        ($($q:ty),+) => { Some(pick::<Map3<f32, Two<P, $($q),+>>>(isa)) };
+    }
+    match (link.op, link.reversed) {
+        (BinOp::Add, _) => take!(Add),
+        (BinOp::Mul, _) => take!(Mul),
+        (BinOp::Sub, false) => take!(Sub),
+        (BinOp::Sub, true) => take!(SubFrom),
+        (BinOp::Lt, false) | (BinOp::Gt, true) => take!(Lt),
+        (BinOp::Le, false) | (BinOp::Ge, true) => take!(Le),
+        (BinOp::Gt, false) | (BinOp::Lt, true) => take!(Gt),
+        (BinOp::Ge, false) | (BinOp::Le, true) => take!(Ge),
+        _ => None,
+    }
+}
+
+/// The loop of `((a op b) link c) last d`.
+pub fn three(op: BinOp, link: Link, last: Link, isa: Isa) -> Option<OpFn> {
+    match op {
+        BinOp::Add => three_from::<Add>(link, last, isa),
+        BinOp::Sub => three_from::<Sub>(link, last, isa),
+        BinOp::Mul => three_from::<Mul>(link, last, isa),
+        _ => None,
+    }
+}
+
+fn three_from<P: Fn2<f32, Out = f32>>(link: Link, last: Link, isa: Isa) -> Option<OpFn> {
+    macro_rules! go_on {
+        ($p:ty, $q:ty) => { three_to::<$p, $q>(last, isa) };
+    }
+    with_link!(link, go_on, P)
+}
+
+fn three_to<P: Fn2<f32, Out = f32>, Q: Fn2<f32, Out = f32>>(last: Link, isa: Isa) -> Option<OpFn> {
+    macro_rules! take {
+        ($p:ty, $q:ty, $r:ty) => { Some(pick::<Three<$p, $q, $r>>(isa)) };
+    }
+    with_link!(last, take, P, Q)
+}
+
+/// The loop of a binary operator whose result only the active lanes take.
+pub fn masked(function: Maskable, isa: Isa) -> OpFn {
+    match function {
+        Maskable::AddF => pick::<Masked<f32, Add>>(isa),
+        Maskable::SubF => pick::<Masked<f32, Sub>>(isa),
+        Maskable::MulF => pick::<Masked<f32, Mul>>(isa),
+        Maskable::MinF => pick::<Masked<f32, Min>>(isa),
+        Maskable::MaxF => pick::<Masked<f32, Max>>(isa),
+        Maskable::AddI => pick::<Masked<i32, Add>>(isa),
+        Maskable::SubI => pick::<Masked<i32, Sub>>(isa),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maskable {
+    AddF,
+    SubF,
+    MulF,
+    MinF,
+    MaxF,
+    AddI,
+    SubI,
+}
