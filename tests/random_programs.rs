@@ -6,16 +6,19 @@
 mod generate;
 mod reference;
 mod shrink;
+mod source;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clk_lang::base::source::Span;
+use clk_lang::compile::{NoFiles, Session};
 use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Control, Device, Extents, Fault, FaultKind};
 use clk_lang::ir::def::{Facts, Module};
 use clk_lang::ir::{Prepared, text, verify};
+use clk_lang::lower::{Instance, lower};
 use clk_lang::pass;
 use generate::{Argument, Program};
 
@@ -127,12 +130,46 @@ fn simulator_agrees_without_passes(program: &Program, expected: &Run) -> Option<
     }
 }
 
+/// A constant index that is out of bounds, a constant divisor or step that is zero.
+const REFUSED: &[&str] = &["E0325", "E0484", "E0485"];
+
+/// Through the whole front end. Places in the source are other ones than those of the module.
+fn source_means_the_same(program: &Program, expected: &Run) -> Option<String> {
+    let text = source::text(program)?;
+    let module = match compiled(&text) {
+        Ok(module) => module,
+        // What is sure to fault is refused.
+        Err(error) if REFUSED.iter().any(|code| error.contains(code)) => return None,
+        Err(error) => return Some(format!("{error}\n{text}")),
+    };
+    let mut found = by_reference(&module, program.extents, &program.arguments);
+    for fault in &mut found.faults {
+        let same = |e: &&Fault| is_same_fault(&Fault { span: fault.span, ..(*e).clone() }, fault);
+        if let Some(same) = expected.faults.iter().find(same) {
+            fault.span = same.span;
+        }
+    }
+    difference(expected, &found).map(|d| format!("{d}\n{text}\nlowered:\n{}", text::print(&module)))
+}
+
+fn compiled(text: &str) -> Result<Module, String> {
+    let mut session = Session::default();
+    let outcome = session.add("random.clk", text, &NoFiles);
+    if outcome.failed() {
+        return Err(format!("refused: {:#?}", outcome.diagnostics.iter().find(|d| d.is_error())));
+    }
+    let kernel = session.program.kernels.ids().next_back().ok_or("no kernel")?;
+    let instance = Instance { kernel, arguments: vec![] };
+    lower(&session.program, &instance).map_err(|errors| format!("not lowered: {:#?}", errors.first()))
+}
+
 /// A name, how many programs there are to one that is checked, the check.
 const CHECKS: &[(&str, u64, Check)] = &[
     ("passes", 4, passes_keep_the_meaning),
     ("simulator", 1, simulator_agrees),
     ("simulator without passes", 2, simulator_agrees_without_passes),
     ("text form", 8, reads_back),
+    ("source", 4, source_means_the_same),
 ];
 
 /// A failed check of a program, if there is one; a panic is one too.
@@ -200,7 +237,7 @@ fn random_programs_mean_the_same_everywhere() {
 /// The generator makes what it promises: modules that verify, launches that end, most of them without a fault.
 #[test]
 fn random_programs_are_valid() {
-    let (mut faults, count) = (0, 500);
+    let (mut faults, mut sources, count) = (0, 0, 500);
     for seed in 0..count {
         let program = generate::program(seed);
         let violations = clk_lang::ir::verify::violations(&program.module);
@@ -212,8 +249,10 @@ fn random_programs_are_valid() {
         };
         assert!(!run.faults.iter().any(hangs), "seed {seed}: {:?}\n{}", run.faults, text::print(&program.module));
         faults += !run.faults.is_empty() as u64;
+        sources += source::text(&program).is_some() as u64;
     }
     assert!(faults > count / 50 && faults < count / 4, "{faults} of {count} programs fault");
+    assert!(sources > count / 4, "{sources} of {count} programs can be said in source");
 }
 
 /// The kernel in the file `CLK_RANDOM_IR`, launched as the program of `CLK_RANDOM_SEED`: for a kernel made smaller by hand,

@@ -274,6 +274,26 @@ fn uses(f: &Function, a: &mut Analysis) {
         }
         number += 1;
     });
+    outlive(f, a);
+}
+
+/// What may lie in the registers of what it is computed from keeps those in use as long as itself.
+fn outlive(f: &Function, a: &mut Analysis) {
+    let mut lets = vec![];
+    crate::ir::visit::each_stmt(&f.body, &mut |stmt| {
+        if let StmtKind::Let(e) = stmt.kind {
+            lets.push(e);
+        }
+    });
+    for e in lets.into_iter().rev() {
+        let kind = &f.exprs[e].kind;
+        let parts = matches!(kind, ExprKind::Extract { .. } | ExprKind::Compose(_));
+        let same_bits = matches!(kind, ExprKind::Bitcast(_) | ExprKind::Convert(_));
+        if parts || same_bits || a.class[e.index()] == Class::Affine {
+            let last = a.last_use[e.index()];
+            kind.operands(|o| a.last_use[o.index()] = a.last_use[o.index()].max(last));
+        }
+    }
 }
 
 /// The owners of locals.
