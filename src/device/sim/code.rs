@@ -123,6 +123,8 @@ pub struct ForDef {
     pub start: Reg,
     pub end: Reg,
     pub step: Reg,
+    /// The affine form of the start, if it has one.
+    pub form: Option<Index>,
     /// Takes `start` and then `step` each turn: the local, or the base of an affine one.
     pub local: Reg,
     /// Where lanes take different numbers of turns: those numbers, and the mask of lanes still in the loop.

@@ -167,6 +167,9 @@ unsafe fn advance_uniform(g: &Group, def: &ForDef, local: u16, step: u16) {
 /// The turns of each active lane into `trips`; returns the least and the most. `None` for a zero step.
 unsafe fn lane_trips(g: &Group, def: &ForDef) -> Option<(u64, u64)> {
     unsafe {
+        if let Some(turns) = even_trips(g, def) {
+            return Some((turns, turns));
+        }
         if def.scalar == Scalar::I32 && g.slot(def.step).stride == 0 && g.first::<i32>(def.step) != 0 {
             return Some(word_trips(g, def, g.first::<i32>(def.step)));
         }
@@ -177,6 +180,26 @@ unsafe fn lane_trips(g: &Group, def: &ForDef) -> Option<(u64, u64)> {
             g.set_lane::<u32>(def.trips, lane, turns as u32);
         }
         Some((least, most))
+    }
+}
+
+/// The turns of all lanes of a full row, if its first and last lane take as many: starts that are affine lie between theirs.
+unsafe fn even_trips(g: &Group, def: &ForDef) -> Option<u64> {
+    let form = def.form.as_ref().filter(|_| g.full && g.shape[0] == g.lanes && def.scalar == Scalar::I32)?;
+    let Coef::Const(across) = form.coef[0] else {
+        return None;
+    };
+    unsafe {
+        if g.slot(def.end).stride != 0 || g.slot(def.step).stride != 0 {
+            return None;
+        }
+        let value = |x: i64| Value::of(x as i32);
+        let start = i64::from(g.first::<i32>(form.base));
+        let last = start + i64::from(across) * (g.lanes as i64 - 1);
+        let (end, step) = (value(g.first::<i32>(def.end).into()), value(g.first::<i32>(def.step).into()));
+        i32::try_from(last).ok()?;
+        let turns = trips(def, value(start), end, step)?;
+        (trips(def, value(last), end, step)? == turns).then_some(turns)
     }
 }
 

@@ -90,6 +90,7 @@ impl<'a> Frame<'a> {
         let mut slots: Vec<Slot> = code.regs.iter().map(slot).collect();
         let homes = slots.clone();
         let mut local_ptr = lane_base.wrapping_add(registers);
+        let (shared_ptr, mut shared_used) = (local_ptr.wrapping_add(local), 0);
         let mut memories = vec![];
         for def in &code.memories {
             memories.push(match def.kind {
@@ -99,7 +100,13 @@ impl<'a> Frame<'a> {
                     local_ptr = local_ptr.wrapping_add(local_columns(def) * column);
                     memory
                 }
-                MemoryKind::Shared => MemoryRt { ptr: area.ptr, len: 0, axes: vec![], shared: true, unit: 1 },
+                MemoryKind::Shared => {
+                    let (start, end) = shared::place(shared_used, def).unwrap_or_default();
+                    shared_used = end;
+                    let ptr = shared_ptr.wrapping_add(start as usize);
+                    let axes = MemoryRt::axes(&known(def), def.layout.size);
+                    MemoryRt { ptr, len: (end - start) as usize, axes, shared: true, unit: 1 }
+                }
             });
         }
         let mut plans = vec![Plan::default(); code.accesses.len()];

@@ -44,6 +44,8 @@ pub struct Stretches {
 pub const STRETCHES: usize = 6;
 
 impl Stretches {
+    pub const NONE: Stretches = Stretches { count: 0, at: [(0, 0); STRETCHES] };
+
     pub fn one(lo: usize, hi: usize) -> Stretches {
         let mut one = Stretches { count: 1, ..Stretches::default() };
         one.at[0] = (lo as u16, hi as u16);

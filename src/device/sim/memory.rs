@@ -276,8 +276,11 @@ fn collapse(count: [usize; AXES], stride: [i64; AXES]) -> ([usize; AXES], [isize
 }
 
 /// Checks an affine access for all active lanes at once. `None` if some lane might not fit.
+///
+/// # Safety
+/// The access is number `number` of the group's code, and its bases are uniform.
 #[inline(always)]
-unsafe fn resolve(g: &mut Group, access: &Access, number: u32) -> Option<Run> {
+pub unsafe fn resolve(g: &mut Group, access: &Access, number: u32) -> Option<Run> {
     unsafe {
         let plan = &mut *g.plans.add(number as usize);
         if plan.epoch != g.epoch {

@@ -14,6 +14,7 @@ mod atomics;
 mod code;
 mod compile;
 mod control;
+mod dot;
 mod fault;
 mod frame;
 mod geometry;

@@ -11,6 +11,30 @@ use crate::ir::def::Extent;
 /// What a block may have, as on current GPUs.
 pub const LIMIT: usize = 227 * 1024;
 
+/// Clears shared arrays that the frame has laid out: `x` bytes.
+pub struct Clear;
+
+impl Step for Clear {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        // SAFETY: the area has `LIMIT` bytes, and the compiler checked that `x` is no more.
+        unsafe {
+            std::ptr::write_bytes(g.shared, 0, (*op).x as usize);
+            op.add(1)
+        }
+    }
+}
+
+/// Where an array of known extents lies behind `used` bytes, and where it ends.
+pub fn place(used: u64, def: &MemoryDef) -> Option<(u64, u64)> {
+    let start = used.next_multiple_of(16);
+    let bytes = def.extents.iter().try_fold(def.layout.size as u64, |size, extent| match extent {
+        Extent::Known(n) => size.checked_mul(u64::from(*n)),
+        _ => None,
+    })?;
+    Some((start, start.checked_add(bytes)?)).filter(|&(_, end)| end <= LIMIT as u64)
+}
+
 /// Lays out the shared arrays of a block and clears them.
 pub struct Arrange;
 

@@ -4,7 +4,7 @@ use super::analysis::Class;
 use super::value::Kind;
 use super::*;
 use crate::device::sim::lanes::mask::{CopyMask, Leave, Resume, Split};
-use crate::device::sim::lanes::{convert, is_wide};
+use crate::device::sim::lanes::{convert, is_wide, pick_wide};
 use crate::device::sim::warp;
 use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::Scalar;
@@ -19,7 +19,7 @@ pub struct Region {
     /// The mask is its own, not the surrounding region's.
     owns: bool,
     /// Jumps to its end.
-    ends: Vec<usize>,
+    pub ends: Vec<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -139,6 +139,7 @@ impl<'a> Compiler<'a> {
                     start: regs[0],
                     end: regs[1],
                     step: regs[2],
+                    form: None,
                     local: NONE,
                     trips: NONE,
                     mask: NONE,
@@ -492,7 +493,7 @@ impl<'a> Compiler<'a> {
             return;
         }
         let no = self.new_mask();
-        let run = self.pick::<Split>();
+        let run = pick_wide!(self.isa, V => Split<V>);
         let none = self.emit_jump(run, Op { a, b: yes, c: no, ..nothing() });
         self.open(None, Some(yes), RegionKind::Plain);
         self.block(then);
@@ -580,6 +581,7 @@ impl<'a> Compiler<'a> {
             if let [Val::Affine(affine)] = self.value(start).as_slice() {
                 let mut affine = affine.clone();
                 base = self.reg(&affine.base);
+                def.form = Some(self.affine_index(&affine));
                 let moving = self.alloc_permanent(true, def.scalar);
                 affine.base = Val::Reg(moving);
                 def.local = moving;
@@ -598,8 +600,12 @@ impl<'a> Compiler<'a> {
             self.loops.push(def.clone());
             let none = self.emit_jump(plain::<control::ForUniform>(), Op { y: n, ..nothing() });
             self.open(Some(label), own, RegionKind::Plain);
+            let dot = self.reserve_dot(n);
             let top = self.here();
             self.turn(label, body);
+            if own.is_none() {
+                self.try_dot(dot, &def);
+            }
             if let Some(b) = own {
                 let run = self.pick::<Resume>();
                 let jump = self.emit_jump(run, Op { b, ..nothing() });

@@ -3,7 +3,10 @@
 
 use super::*;
 use crate::device::sim::lanes::fused::{self, Link, Maskable};
+use crate::device::sim::dot::Dot;
 use crate::device::sim::lanes::mask::{Keep, KeepBoth};
+use crate::device::sim::lanes::pick_wide;
+use crate::device::sim::memory::{LoadAffine, W4};
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Scalar;
 
@@ -173,11 +176,56 @@ impl<'a> Compiler<'a> {
             && self.held[a as usize] < PERMANENT
         {
             self.ops.pop();
-            let run = self.pick::<KeepBoth>();
+            let run = pick_wide!(self.isa, V => KeepBoth<V>);
             return self.emit_jump(run, Op { a: p, c: q, b, ..nothing() });
         }
-        let run = if negate { self.pick::<Keep<true>>() } else { self.pick::<Keep<false>>() };
+        let run = match negate {
+            true => pick_wide!(self.isa, V => Keep<V, true>),
+            false => pick_wide!(self.isa, V => Keep<V, false>),
+        };
         self.emit_jump(run, Op { a, b, ..nothing() })
+    }
+
+    /// Room for a [`Dot`] in front of a loop's body; until it is one, it does nothing.
+    pub fn reserve_dot(&mut self, n: u32) -> usize {
+        let run = pick_wide!(self.isa, V => Dot<V>);
+        self.emit_jump(run, Op { y: n, ..nothing() })
+    }
+
+    /// If the body that was just written is `acc = acc + a[…] * b[…]`, the op in front of it does the whole loop.
+    pub fn try_dot(&mut self, dot: usize, def: &ForDef) {
+        let Some([first, second, sum]) = self.ops.get(dot + 1..) else {
+            return self.drop_dot(dot);
+        };
+        let Some(Last { what: What::Chain { op: BinOp::Mul, links, regs }, d, .. }) = self.last_op() else {
+            return self.drop_dot(dot);
+        };
+        let adds = matches!(links.as_slice(), [Link { op: BinOp::Add, .. }]);
+        let accesses = [first.x, second.x].map(|x| self.accesses.get(x as usize));
+        let [Some(p), Some(q)] = accesses else {
+            return self.drop_dot(dot);
+        };
+        let loads = [first, second].iter().all(|o| std::ptr::fn_addr_eq(o.run, self.pick::<LoadAffine<W4>>()));
+        let (regs, accumulates) = ([regs[0], regs[1]], regs.get(2) == Some(d) && sum.d == *d && !self.is_uniform_reg(*d));
+        let operands = (p.regs == regs[..1] && q.regs == regs[1..]) || (q.regs == regs[..1] && p.regs == regs[1..]);
+        let floats = p.scalar == Scalar::F32 && q.scalar == Scalar::F32 && def.scalar == Scalar::I32;
+        if adds && loads && accumulates && operands && floats && regs[0] != regs[1] {
+            let (a, b, d) = (first.x, second.x, *d);
+            if let (Ok(a), Ok(b)) = (u16::try_from(a), u16::try_from(b)) {
+                let op = &mut self.ops[dot];
+                (op.a, op.b, op.c, op.d) = (a, b, 0, d);
+                if let Some(region) = self.regions.last_mut() {
+                    region.ends.push(dot);
+                }
+                return;
+            }
+        }
+        self.drop_dot(dot);
+    }
+
+    /// The loop is something else: the room in front of it becomes a jump to what follows.
+    fn drop_dot(&mut self, dot: usize) {
+        self.ops[dot] = Op { run: plain::<control::Jump>(), x: dot as u32 + 1, ..nothing() };
     }
 
     /// Whether `f32` operators of this kind may join a chain.

@@ -189,7 +189,17 @@ impl<'a> Compiler<'a> {
         if shared {
             self.whole_blocks = true;
             let span = self.span(self.f.span);
-            self.emit(plain::<super::shared::Arrange>(), Op { y: span, ..nothing() });
+            let arrays = self.memories.iter().filter(|m| m.kind == MemoryKind::Shared);
+            let end = arrays.fold(Some(0), |used, def| Some(super::shared::place(used?, def)?.1));
+            match end {
+                Some(bytes) => {
+                    let run = self.pick::<super::shared::Clear>();
+                    self.emit(run, Op { x: bytes as u32, ..nothing() });
+                }
+                None => {
+                    self.emit(plain::<super::shared::Arrange>(), Op { y: span, ..nothing() });
+                }
+            }
         }
         self.part = Section::Body;
     }

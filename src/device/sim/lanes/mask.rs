@@ -1,5 +1,8 @@
 //! Divergence: which lanes are active, and jumps where none are.
 
+use std::marker::PhantomData;
+
+use super::wide::Wide;
 use super::{Step, each_chunk, load, store};
 use crate::device::sim::code::Op;
 use crate::device::sim::group::{CHUNK, Group, MaskInfo, Stretches};
@@ -31,7 +34,7 @@ impl Found {
     #[inline(always)]
     fn info(self, g: &Group, full: bool) -> MaskInfo {
         let chunks = g.lanes.div_ceil(CHUNK);
-        let mut stretches = Stretches::default();
+        let mut stretches = Stretches::NONE;
         let mut left = self.0;
         while left != 0 {
             let lo = left.trailing_zeros();
@@ -52,6 +55,23 @@ unsafe fn mask_ptr(g: &Group, mask: u16) -> *mut u8 {
     unsafe { g.slot(*g.code().masks.get_unchecked(mask as usize)).ptr }
 }
 
+/// Between the current mask's stretches a mask made from it has no lanes; its memory has to say so.
+#[inline(always)]
+unsafe fn clear_gaps(g: &Group, to: *mut u8) {
+    if g.stretches.count > 1 {
+        unsafe { fill_gaps(g, to) };
+    }
+}
+
+#[inline(never)]
+unsafe fn fill_gaps(g: &Group, to: *mut u8) {
+    for pair in g.stretches.list().windows(2) {
+        for chunk in pair[0].1..pair[1].0 {
+            unsafe { store(to, STRIDE, chunk.into(), [0u32; CHUNK]) };
+        }
+    }
+}
+
 #[inline(always)]
 fn set(g: &mut Group, mask: u16, info: MaskInfo) {
     // SAFETY: the compiler numbers masks.
@@ -60,29 +80,27 @@ fn set(g: &mut Group, mask: u16, info: MaskInfo) {
 
 /// Splits the active lanes by the condition `a`: where it holds they go to mask `b`, which becomes the current one, the others
 /// to mask `c`. Jumps to `x` if none hold.
-pub struct Split;
+pub struct Split<V>(PhantomData<V>);
 
-impl Step for Split {
+impl<V: Wide> Step for Split<V> {
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let o = &*op;
-            let (cond, current) = (g.slot(o.a), g.mask.cast_mut().cast());
+            let (cond, current) = (g.slot(o.a), g.mask.cast::<u8>());
             let (then, other) = (mask_ptr(g, o.b), mask_ptr(g, o.c));
             let (mut yes, mut no) = (Found::default(), Found::default());
             each_chunk(g, STRIDE, |chunk| {
-                let m = load::<u32>(current, STRIDE, chunk);
-                let c = load::<u32>(cond.ptr, cond.stride, chunk);
-                let (mut t, mut e) = ([0; CHUNK], [0; CHUNK]);
-                for i in 0..CHUNK {
-                    t[i] = m[i] & c[i];
-                    e[i] = m[i] & !c[i];
-                }
-                yes.add(chunk, any(t));
-                no.add(chunk, any(e));
-                store(then, STRIDE, chunk, t);
-                store(other, STRIDE, chunk, e);
+                let m = V::load(current.add(chunk * STRIDE));
+                let c = V::load(cond.ptr.add(chunk * cond.stride));
+                let (t, e) = (m.and(c), m.without(c));
+                yes.add(chunk, t.any());
+                no.add(chunk, e.any());
+                t.store(then.add(chunk * STRIDE));
+                e.store(other.add(chunk * STRIDE));
             });
+            clear_gaps(g, then);
+            clear_gaps(g, other);
             let full = g.full;
             set(g, o.b, yes.info(g, full && no.none()));
             set(g, o.c, no.info(g, full && yes.none()));
@@ -97,29 +115,27 @@ impl Step for Split {
 
 /// Keeps in mask `b` the active lanes where the condition `a` holds (`NEGATE`: does not), and makes it the current one.
 /// Jumps to `x` if none are left. `b` may be the current mask.
-pub struct Keep<const NEGATE: bool>;
+pub struct Keep<V, const NEGATE: bool>(PhantomData<V>);
 
-impl<const NEGATE: bool> Step for Keep<NEGATE> {
+impl<V: Wide, const NEGATE: bool> Step for Keep<V, NEGATE> {
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let o = &*op;
-            let (cond, current) = (g.slot(o.a), g.mask.cast_mut().cast());
+            let (cond, current) = (g.slot(o.a), g.mask.cast::<u8>());
             let kept = mask_ptr(g, o.b);
             let mut yes = Found::default();
-            let mut lost = [0; CHUNK];
+            let mut lost = false;
             each_chunk(g, STRIDE, |chunk| {
-                let m = load::<u32>(current, STRIDE, chunk);
-                let c = load::<u32>(cond.ptr, cond.stride, chunk);
-                let mut t = [0; CHUNK];
-                for i in 0..CHUNK {
-                    t[i] = m[i] & if NEGATE { !c[i] } else { c[i] };
-                    lost[i] |= m[i] ^ t[i];
-                }
-                yes.add(chunk, any(t));
-                store(kept, STRIDE, chunk, t);
+                let m = V::load(current.add(chunk * STRIDE));
+                let c = V::load(cond.ptr.add(chunk * cond.stride));
+                let (t, e) = if NEGATE { (m.without(c), m.and(c)) } else { (m.and(c), m.without(c)) };
+                lost |= e.any();
+                yes.add(chunk, t.any());
+                t.store(kept.add(chunk * STRIDE));
             });
-            let full = g.full && !any(lost);
+            clear_gaps(g, kept);
+            let full = g.full && !lost;
             set(g, o.b, yes.info(g, full));
             g.enter(o.b);
             if yes.none() { g.at(o.x) } else { op.add(1) }
@@ -129,30 +145,27 @@ impl<const NEGATE: bool> Step for Keep<NEGATE> {
 
 /// Keeps in mask `b` the active lanes where both conditions `a` and `c` hold, and makes it the current one; jumps to `x` if
 /// none are left.
-pub struct KeepBoth;
+pub struct KeepBoth<V>(PhantomData<V>);
 
-impl Step for KeepBoth {
+impl<V: Wide> Step for KeepBoth<V> {
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let o = &*op;
-            let (p, q, current) = (g.slot(o.a), g.slot(o.c), g.mask.cast_mut().cast());
+            let (p, q, current) = (g.slot(o.a), g.slot(o.c), g.mask.cast::<u8>());
             let kept = mask_ptr(g, o.b);
             let mut yes = Found::default();
-            let mut lost = [0; CHUNK];
+            let mut lost = false;
             each_chunk(g, STRIDE, |chunk| {
-                let m = load::<u32>(current, STRIDE, chunk);
-                let c = load::<u32>(p.ptr, p.stride, chunk);
-                let d = load::<u32>(q.ptr, q.stride, chunk);
-                let mut t = [0; CHUNK];
-                for i in 0..CHUNK {
-                    t[i] = m[i] & c[i] & d[i];
-                    lost[i] |= m[i] ^ t[i];
-                }
-                yes.add(chunk, any(t));
-                store(kept, STRIDE, chunk, t);
+                let m = V::load(current.add(chunk * STRIDE));
+                let c = V::load(p.ptr.add(chunk * p.stride)).and(V::load(q.ptr.add(chunk * q.stride)));
+                let (t, e) = (m.and(c), m.without(c));
+                lost |= e.any();
+                yes.add(chunk, t.any());
+                t.store(kept.add(chunk * STRIDE));
             });
-            let full = g.full && !any(lost);
+            clear_gaps(g, kept);
+            let full = g.full && !lost;
             set(g, o.b, yes.info(g, full));
             g.enter(o.b);
             if yes.none() { g.at(o.x) } else { op.add(1) }
@@ -170,6 +183,7 @@ impl Step for CopyMask {
             let o = &*op;
             let (from, to) = (g.mask.cast_mut().cast(), mask_ptr(g, o.b));
             each_chunk(g, STRIDE, |chunk| store(to, STRIDE, chunk, load::<u32>(from, STRIDE, chunk)));
+            clear_gaps(g, to);
             let info = MaskInfo {
                 lo: g.lo as u32,
                 hi: g.hi as u32,
@@ -261,19 +275,21 @@ pub unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, turn: u64) {
         let (lanes, trips) = (mask_ptr(g, mask), g.slot(trips).ptr);
         let turn = turn.min(u64::from(u32::MAX)) as u32;
         let mut yes = Found::default();
-        let mut lost = [0; CHUNK];
+        let mut lost = false;
         each_chunk(g, STRIDE, |chunk| {
             let mut m = load::<u32>(lanes, STRIDE, chunk);
             let t = load::<u32>(trips, STRIDE, chunk);
+            let mut e = [0; CHUNK];
             for i in 0..CHUNK {
-                let stays = m[i] & if t[i] > turn { !0 } else { 0 };
-                lost[i] |= m[i] ^ stays;
-                m[i] = stays;
+                let stays = if t[i] > turn { !0 } else { 0 };
+                e[i] = m[i] & !stays;
+                m[i] &= stays;
             }
+            lost |= any(e);
             yes.add(chunk, any(m));
             store(lanes, STRIDE, chunk, m);
         });
-        let full = g.full && !any(lost);
+        let full = g.full && !lost;
         set(g, mask, yes.info(g, full));
         g.enter(mask);
     }

@@ -1,0 +1,139 @@
+//! Sums of products: a loop whose body is `acc = acc + a[…] * b[…]` runs chunk by chunk with the sum in vector registers,
+//! instead of turn by turn. Every lane adds the same products in the same order.
+
+use std::marker::PhantomData;
+
+use super::code::{Access, NONE, Op};
+use super::group::{CHUNK, Group};
+use super::lanes::Step;
+use super::lanes::wide::Wide;
+use super::memory::{Run, resolve};
+
+/// Where the operands of a chunk lie.
+#[derive(Clone, Copy)]
+struct Stream {
+    addr: *const u8,
+    /// All lanes of a chunk take the same element.
+    broadcast: bool,
+    /// Chunks in a row, and the bytes from row to row.
+    row: usize,
+    pitch: isize,
+    /// Bytes from turn to turn.
+    turn: isize,
+}
+
+impl Stream {
+    fn chunk(&self, chunk: usize) -> *const u8 {
+        let across = if self.broadcast { 0 } else { chunk % self.row * 4 * CHUNK };
+        self.addr.wrapping_offset((chunk / self.row) as isize * self.pitch + across as isize)
+    }
+}
+
+/// In front of the loop of counter `y`, whose accesses are `a` and `b` (numbers), whose sum is `d` and whose end is `x`. If the
+/// accesses are not of the kind that this is good for, the loop itself follows.
+pub struct Dot<V>(PhantomData<V>);
+
+impl<V: Wide> Step for Dot<V> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let turns = g.counters[o.y as usize].most;
+            if !g.full || g.lanes % CHUNK != 0 || o.c == NONE {
+                return op.add(1);
+            }
+            let (Some(a), Some(b)) = (stream(g, o.a, o, turns), stream(g, o.b, o, turns)) else {
+                return op.add(1);
+            };
+            let sum = g.slot(o.d).ptr;
+            let chunks = g.lanes / CHUNK;
+            let mut chunk = 0;
+            while chunk + 4 <= chunks {
+                run::<V, 4>(sum, chunk, a, b, turns);
+                chunk += 4;
+            }
+            while chunk < chunks {
+                run::<V, 1>(sum, chunk, a, b, turns);
+                chunk += 1;
+            }
+            g.at(o.x)
+        }
+    }
+}
+
+/// The operands of an access over all turns, if they are in bounds and lie in rows of chunks.
+#[inline(always)]
+unsafe fn stream(g: &mut Group, access: u16, op: &Op, turns: u64) -> Option<Stream> {
+    unsafe {
+        let code = &*g.code;
+        let number = u32::from(access);
+        let access: &Access = &code.accesses[access as usize];
+        let def = &code.loops[op.y as usize];
+        let first = resolve(g, access, number)?;
+        // Indices are linear in the turn: if the last turn fits as well, so do those between.
+        let start = g.first::<i32>(def.local);
+        let last_turn = i32::try_from(turns - 1).ok()?;
+        let last = start.checked_add(g.first::<i32>(def.step).checked_mul(last_turn)?)?;
+        g.splat(def.local, last);
+        let end = resolve(g, access, number);
+        g.splat(def.local, start);
+        let distance = end?.addr as isize - first.addr as isize;
+        let turn = if last_turn == 0 { 0 } else { distance / last_turn as isize };
+        layout(&first, turn)
+    }
+}
+
+fn layout(run: &Run, turn: isize) -> Option<Stream> {
+    let (count, stride) = (run.count, run.stride);
+    let fits = count[2] == 1 && count[3] == 1 && count[0] % CHUNK == 0 && (stride[0] == 0 || stride[0] == 4);
+    fits.then(|| Stream {
+        addr: run.addr,
+        broadcast: stride[0] == 0,
+        row: count[0] / CHUNK,
+        pitch: stride[1],
+        turn,
+    })
+}
+
+#[inline(always)]
+unsafe fn run<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, a: Stream, b: Stream, turns: u64) {
+    unsafe {
+        match (a.broadcast, b.broadcast) {
+            (true, true) => sum_up::<V, N, true, true>(sum, chunk, a, b, turns),
+            (true, false) => sum_up::<V, N, true, false>(sum, chunk, a, b, turns),
+            (false, true) => sum_up::<V, N, false, true>(sum, chunk, a, b, turns),
+            (false, false) => sum_up::<V, N, false, false>(sum, chunk, a, b, turns),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn operand<V: Wide, const BROADCAST: bool>(at: *const u8) -> V {
+    unsafe { if BROADCAST { V::splat(at) } else { V::load(at) } }
+}
+
+#[inline(always)]
+unsafe fn sum_up<V: Wide, const N: usize, const A: bool, const B: bool>(
+    sum: *mut u8,
+    chunk: usize,
+    a: Stream,
+    b: Stream,
+    turns: u64,
+) {
+    unsafe {
+        let to = sum.add(chunk * 4 * CHUNK);
+        let mut acc: [V; N] = std::array::from_fn(|k| V::load(to.add(k * 4 * CHUNK)));
+        let mut p: [*const u8; N] = std::array::from_fn(|k| a.chunk(chunk + k));
+        let mut q: [*const u8; N] = std::array::from_fn(|k| b.chunk(chunk + k));
+        for _ in 0..turns {
+            for k in 0..N {
+                acc[k] = acc[k].add(operand::<V, A>(p[k]).mul(operand::<V, B>(q[k])));
+                p[k] = p[k].wrapping_offset(a.turn);
+                q[k] = q[k].wrapping_offset(b.turn);
+            }
+        }
+        for (k, acc) in acc.into_iter().enumerate() {
+            acc.store(to.add(k * 4 * CHUNK));
+        }
+    }
+}
