@@ -97,6 +97,17 @@ impl<const NEGATE: bool> Step for AddWord<NEGATE> {
                     let index = load::<u32>(slot.ptr, slot.stride, chunk);
                     let (extent, pitch) = (memory.axes[0].extent as u32, memory.axes[0].pitch as usize);
                     let base = memory.ptr.add(access.offset as usize);
+                    if g.full && memory.shared && result == NONE && lanes.len() == super::group::CHUNK {
+                        if index.iter().any(|&i| i >= extent) {
+                            return out_of_bounds(g, access);
+                        }
+                        for (i, v) in index.into_iter().zip(value) {
+                            let ptr = base.add(i as usize * pitch).cast::<u32>();
+                            let v = if NEGATE { v.wrapping_neg() } else { v };
+                            ptr.write_unaligned(ptr.read_unaligned().wrapping_add(v));
+                        }
+                        continue;
+                    }
                     for lane in lanes {
                         let i = index[lane - first];
                         if !g.is_active(lane) {

@@ -15,7 +15,8 @@ use std::marker::PhantomData;
 use super::code::{AXES, Access, Coef, Index, Op, Reg};
 use super::fault::stop_at;
 use super::group::{CHUNK, Group};
-use super::lanes::Step;
+use super::lanes::wide::Wide;
+use super::lanes::{Step, each_chunk};
 use crate::device::FaultKind;
 
 /// An array as the running group sees it.
@@ -732,6 +733,40 @@ unsafe fn store_masked<E: Elem>(
                 E::write(to.wrapping_offset(i as isize * stride), from.add(l % CHUNK).read_unaligned());
             }
             i += 1;
+        }
+    }
+}
+
+/// An affine store of 4-byte elements: rows of the active lanes go by masked vector stores.
+pub struct StoreWords<V>(PhantomData<V>);
+
+impl<V: Wide> Step for StoreWords<V> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            if g.full {
+                return StoreAffine::<W4>::step(g, op);
+            }
+            let access = access(g, op);
+            let Some(run) = resolve(g, access, (*op).x) else {
+                return scatter::<W4>(g, op);
+            };
+            let row = run.count[1] == 1 && run.count[2] == 1 && run.count[3] == 1 && run.stride[0] == 4;
+            if !row {
+                return StoreAffine::<W4>::step(g, op);
+            }
+            let mask = g.mask.cast::<u8>();
+            for (k, &reg) in access.regs.iter().enumerate() {
+                let slot = g.slot(reg);
+                // Of lane 0, were it there.
+                let to = run.addr.wrapping_add(k * 4).wrapping_sub(run.lane * 4);
+                each_chunk(g, 4 * CHUNK, |chunk| {
+                    let values = V::load(slot.ptr.add(chunk * slot.stride));
+                    let m = V::load(mask.add(chunk * 4 * CHUNK));
+                    values.store_masked(to.wrapping_add(chunk * 4 * CHUNK), m);
+                });
+            }
+            op.add(1)
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::ir::Prepared;
 
 mod atomics;
 mod code;
+mod compare;
 mod compile;
 mod control;
 mod dot;

@@ -258,8 +258,14 @@ fn uses(f: &Function, a: &mut Analysis) {
             StmtKind::Let(e) => {
                 let affine = a.class[e.index()] == Class::Affine;
                 let kind = &f.exprs[*e].kind;
-                let place = matches!(kind, ExprKind::Load { .. });
-                kind.operands(|o| note(o, !affine && !place, a));
+                let by_form = match kind {
+                    ExprKind::Load { .. } => true,
+                    ExprKind::Binary { op, left, right } if op.is_comparison() && is_word(f.exprs[*left].ty) => {
+                        a.class[left.index()].max(a.class[right.index()]) <= Class::Affine
+                    }
+                    _ => affine,
+                };
+                kind.operands(|o| note(o, !by_form, a));
             }
             StmtKind::Store { place, value, .. } => {
                 place.indices.iter().for_each(|&i| note(i, false, a));

@@ -2,6 +2,7 @@
 
 use super::value::{Affine, Kind, ZERO};
 use super::*;
+use crate::device::sim::compare;
 use crate::device::sim::lanes::slow::{self, Function, SlowDef};
 use crate::device::sim::lanes::{arith, convert, is_wide, lane_of_raw};
 use crate::lang::ops::{MathFn, UnaryOp};
@@ -178,6 +179,12 @@ impl<'a> Compiler<'a> {
                 return vec![val];
             }
         }
+        if analysis::is_word(ty) && op.is_comparison() {
+            let (a, b) = (self.value(left), self.value(right));
+            if let Some(val) = self.affine_compare(op, ty.scalar(), &a[0], &b[0]) {
+                return vec![val];
+            }
+        }
         let (a, b) = (self.operands(left), self.operands(right));
         let count = a.len().max(b.len());
         let at = |v: &[Val], k: usize| v[if v.len() == 1 { 0 } else { k }].clone();
@@ -204,6 +211,23 @@ impl<'a> Compiler<'a> {
                 }
             })
             .collect()
+    }
+
+    /// A comparison of affine values, at least one of which is not uniform.
+    fn affine_compare(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val) -> Option<Val> {
+        if self.is_uniform(a) && self.is_uniform(b) {
+            return None;
+        }
+        let (left, right) = (self.as_affine(a)?, self.as_affine(b)?);
+        let (run, ordered) = compare::compare(op, scalar, self.isa)?;
+        let mut axes = vec![self.affine_index(&left), self.affine_index(&right)];
+        axes.iter_mut().for_each(|i| i.unsigned = scalar == Scalar::U32);
+        let x = self.push_index(axes);
+        let (never, always) = (self.const_reg(false, 0), self.const_reg(false, u64::from(u32::MAX)));
+        let d = self.alloc(Kind::View);
+        self.target = None;
+        self.emit(run, Op { d, a: never, b: always, x, y: u32::from(ordered), ..nothing() });
+        Some(Val::Reg(d))
     }
 
     /// As [`Compiler::chain`] where one side is a constant.

@@ -2,9 +2,9 @@
 
 use super::value::Kind;
 use super::*;
-use crate::device::sim::lanes::is_wide;
+use crate::device::sim::lanes::{is_wide, pick_wide};
 use crate::device::sim::memory::{
-    Flag, I1, I2, LoadAffine, LoadGather, LoadUniform, StoreAffine, StoreScatter, U1, U2, W4, W8,
+    Flag, I1, I2, LoadAffine, LoadGather, LoadUniform, StoreAffine, StoreScatter, StoreWords, U1, U2, W4, W8,
 };
 use crate::device::sim::{atomics, local};
 use crate::lang::ops::AtomicOp;
@@ -140,6 +140,7 @@ impl<'a> Compiler<'a> {
         let is_local = self.f.memories[place.memory].space == Space::Local;
         let run = match (is_local, spread) {
             (true, spread) => self.local_op(scalar, spread, true),
+            (_, Spread::Affine) if scalar.size() == 4 => pick_wide!(self.isa, V => StoreWords<V>),
             (_, Spread::Uniform | Spread::Affine) => by_form!(self, scalar, StoreAffine),
             (_, Spread::Lanes) => by_form!(self, scalar, StoreScatter),
         };

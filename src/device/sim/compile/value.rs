@@ -238,19 +238,16 @@ impl<'a> Compiler<'a> {
 
     fn spread_into(&mut self, reg: Reg, affine: &Affine) {
         let index = self.affine_index(affine);
-        let access = self.accesses.len() as u32;
-        self.accesses.push(Access {
-            memory: 0,
-            axes: vec![index],
-            offset: 0,
-            scalar: Scalar::I32,
-            regs: vec![],
-            span: 0,
-            write: false,
-            view: false,
-        });
+        let access = self.push_index(vec![index]);
         let run = self.pick::<control::Spread>();
         self.emit(run, Op { d: reg, x: access, ..nothing() });
+    }
+
+    /// Affine forms for an op that is not an access.
+    pub fn push_index(&mut self, axes: Vec<Index>) -> u32 {
+        let (scalar, span) = (Scalar::I32, 0);
+        self.accesses.push(Access { memory: 0, axes, offset: 0, scalar, regs: vec![], span, write: false, view: false });
+        self.accesses.len() as u32 - 1
     }
 
     pub fn affine_index(&mut self, affine: &Affine) -> Index {

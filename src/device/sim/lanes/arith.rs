@@ -1,6 +1,6 @@
 //! Which operators and functions have a fast loop, and for which types.
 
-use super::{Fn1, Fn2, Fn3, Isa, Lane, Map1, Map2, Map3, MapLong1, MapLong2, pick};
+use super::{Fn1, Fn2, Fn3, Isa, Lane, Map1, Map2, Map3, pick};
 use crate::device::sim::code::OpFn;
 use crate::ir::def::BinOp;
 use crate::lang::ops::{MathFn, UnaryOp};
@@ -149,7 +149,7 @@ fn number<T: Number + Lane>(op: BinOp, isa: Isa) -> Option<OpFn> {
 fn float_binary<T: Float + Lane>(op: BinOp, isa: Isa) -> Option<OpFn> {
     match op {
         BinOp::Div => Some(pick::<Map2<T, T, DivF>>(isa)),
-        BinOp::Pow => Some(pick::<MapLong2<T, Pow>>(isa)),
+        BinOp::Pow => Some(pick::<Map2<T, T, Pow>>(isa)),
         _ => None,
     }
 }
@@ -223,21 +223,21 @@ fn float_math<T: Float + Lane>(function: MathFn, isa: Isa) -> Option<OpFn> {
 /// Functions of `f32` by polynomials.
 fn heavy(function: MathFn, isa: Isa) -> Option<OpFn> {
     Some(match function {
-        MathFn::Exp => pick::<MapLong1<f32, Exp>>(isa),
-        MathFn::Exp2 => pick::<MapLong1<f32, Exp2>>(isa),
-        MathFn::Exp10 => pick::<MapLong1<f32, Exp10>>(isa),
-        MathFn::Expm1 => pick::<MapLong1<f32, Expm1>>(isa),
-        MathFn::Log => pick::<MapLong1<f32, Log>>(isa),
-        MathFn::Log2 => pick::<MapLong1<f32, Log2>>(isa),
-        MathFn::Log10 => pick::<MapLong1<f32, Log10>>(isa),
-        MathFn::Log1p => pick::<MapLong1<f32, Log1p>>(isa),
-        MathFn::Sin => pick::<MapLong1<f32, Sin>>(isa),
-        MathFn::Cos => pick::<MapLong1<f32, Cos>>(isa),
-        MathFn::Sinh => pick::<MapLong1<f32, Sinh>>(isa),
-        MathFn::Cosh => pick::<MapLong1<f32, Cosh>>(isa),
-        MathFn::Tanh => pick::<MapLong1<f32, Tanh>>(isa),
-        MathFn::Erf => pick::<MapLong1<f32, Erf>>(isa),
-        MathFn::Pow => pick::<MapLong2<f32, Pow>>(isa),
+        MathFn::Exp => pick::<Map1<f32, Exp>>(isa),
+        MathFn::Exp2 => pick::<Map1<f32, Exp2>>(isa),
+        MathFn::Exp10 => pick::<Map1<f32, Exp10>>(isa),
+        MathFn::Expm1 => pick::<Map1<f32, Expm1>>(isa),
+        MathFn::Log => pick::<Map1<f32, Log>>(isa),
+        MathFn::Log2 => pick::<Map1<f32, Log2>>(isa),
+        MathFn::Log10 => pick::<Map1<f32, Log10>>(isa),
+        MathFn::Log1p => pick::<Map1<f32, Log1p>>(isa),
+        MathFn::Sin => pick::<Map1<f32, Sin>>(isa),
+        MathFn::Cos => pick::<Map1<f32, Cos>>(isa),
+        MathFn::Sinh => pick::<Map1<f32, Sinh>>(isa),
+        MathFn::Cosh => pick::<Map1<f32, Cosh>>(isa),
+        MathFn::Tanh => pick::<Map1<f32, Tanh>>(isa),
+        MathFn::Erf => pick::<Map1<f32, Erf>>(isa),
+        MathFn::Pow => pick::<Map2<f32, f32, Pow>>(isa),
         _ => return None,
     })
 }

@@ -4,7 +4,8 @@
 use std::marker::PhantomData;
 
 use super::arith::{Add, Ge, Gt, Le, Lt, Max, Min, Mul, Sub};
-use super::{Fn2, Fn3, Isa, Lane, Map3, Step, each_chunk, load, pick, store};
+use super::wide::Wide;
+use super::{Fn2, Fn3, Isa, Lane, Map3, Step, each_chunk, load, pick, pick_wide, store};
 use crate::device::sim::code::{Op, OpFn};
 use crate::device::sim::group::{CHUNK, Group};
 use crate::ir::def::BinOp;
@@ -70,25 +71,24 @@ where
 }
 
 /// `d = a F b` in the active lanes.
-pub struct Masked<A, F>(PhantomData<(A, F)>);
+pub struct Masked<V, A, F>(PhantomData<(V, A, F)>);
 
-impl<A: Lane, F: Fn2<A, Out = A>> Step for Masked<A, F> {
+impl<V: Wide, A: Lane, F: Fn2<A, Out = A>> Step for Masked<V, A, F> {
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let o = &*op;
             let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
-            let mask = g.mask.cast_mut().cast();
+            let mask = g.mask.cast::<u8>();
             each_chunk(g, d.stride, |chunk| {
-                let m = load::<u32>(mask, 4 * CHUNK, chunk);
                 let x = load::<A::Repr>(a.ptr, a.stride, chunk);
                 let y = load::<A::Repr>(b.ptr, b.stride, chunk);
-                let mut r = load::<A::Repr>(d.ptr, d.stride, chunk);
+                let mut r = [0; CHUNK];
                 for i in 0..CHUNK {
-                    let new = F::call(A::get(x[i]), A::get(y[i])).put();
-                    r[i] = if m[i] != 0 { new } else { r[i] };
+                    r[i] = F::call(A::get(x[i]), A::get(y[i])).to_raw() as u32;
                 }
-                store(d.ptr, d.stride, chunk, r);
+                let to = d.ptr.add(chunk * d.stride);
+                V::of(r).select(V::load(to), V::load(mask.add(chunk * 4 * CHUNK))).store(to);
             });
             op.add(1)
         }
@@ -167,13 +167,13 @@ fn three_to<P: Fn2<f32, Out = f32>, Q: Fn2<f32, Out = f32>>(last: Link, isa: Isa
 /// The loop of a binary operator whose result only the active lanes take.
 pub fn masked(function: Maskable, isa: Isa) -> OpFn {
     match function {
-        Maskable::AddF => pick::<Masked<f32, Add>>(isa),
-        Maskable::SubF => pick::<Masked<f32, Sub>>(isa),
-        Maskable::MulF => pick::<Masked<f32, Mul>>(isa),
-        Maskable::MinF => pick::<Masked<f32, Min>>(isa),
-        Maskable::MaxF => pick::<Masked<f32, Max>>(isa),
-        Maskable::AddI => pick::<Masked<i32, Add>>(isa),
-        Maskable::SubI => pick::<Masked<i32, Sub>>(isa),
+        Maskable::AddF => pick_wide!(isa, V => Masked<V, f32, Add>),
+        Maskable::SubF => pick_wide!(isa, V => Masked<V, f32, Sub>),
+        Maskable::MulF => pick_wide!(isa, V => Masked<V, f32, Mul>),
+        Maskable::MinF => pick_wide!(isa, V => Masked<V, f32, Min>),
+        Maskable::MaxF => pick_wide!(isa, V => Masked<V, f32, Max>),
+        Maskable::AddI => pick_wide!(isa, V => Masked<V, i32, Add>),
+        Maskable::SubI => pick_wide!(isa, V => Masked<V, i32, Sub>),
     }
 }
 

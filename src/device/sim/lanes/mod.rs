@@ -197,31 +197,9 @@ pub fn chunks(g: &Group, stride: usize) -> std::ops::Range<usize> {
     if stride == 0 { 0..1 } else { g.lo..g.hi }
 }
 
-/// Calls `f` with each chunk that an op runs over. By fours: short loops are hard to predict.
+/// Calls `f` with each chunk that an op runs over.
 #[inline(always)]
 pub fn each_chunk(g: &Group, stride: usize, mut f: impl FnMut(usize)) {
-    if stride == 0 {
-        return f(0);
-    }
-    for &(lo, hi) in g.stretches.list() {
-        let (mut chunk, end) = (lo as usize, hi as usize);
-        while chunk + 4 <= end {
-            f(chunk);
-            f(chunk + 1);
-            f(chunk + 2);
-            f(chunk + 3);
-            chunk += 4;
-        }
-        while chunk < end {
-            f(chunk);
-            chunk += 1;
-        }
-    }
-}
-
-/// As [`each_chunk`], for bodies so large that four of them would not pay.
-#[inline(always)]
-pub fn each_chunk_of_work(g: &Group, stride: usize, mut f: impl FnMut(usize)) {
     let one = [(0, 1)];
     for &(lo, hi) in if stride == 0 { &one } else { g.stretches.list() } {
         for chunk in lo as usize..hi as usize {
@@ -246,10 +224,6 @@ pub unsafe fn store<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize, value: [
 
 /// `d = f(a)`
 pub struct Map1<A, F>(PhantomData<(A, F)>);
-/// `d = f(a)` for an `f` of many steps
-pub struct MapLong1<A, F>(PhantomData<(A, F)>);
-/// `d = f(a, b)` for an `f` of many steps
-pub struct MapLong2<A, F>(PhantomData<(A, F)>);
 /// `d = f(a, b)`
 pub struct Map2<A, B, F>(PhantomData<(A, B, F)>);
 /// `d = f(a, b, c)`
@@ -266,45 +240,6 @@ impl<A: Lane, F: Fn1<A>> Step for Map1<A, F> {
                 let mut r = [<F::Out as Lane>::Repr::default(); CHUNK];
                 for i in 0..CHUNK {
                     r[i] = F::call(A::get(x[i])).put();
-                }
-                store(d.ptr, d.stride, chunk, r);
-            });
-            op.add(1)
-        }
-    }
-}
-
-impl<A: Lane, F: Fn1<A>> Step for MapLong1<A, F> {
-    #[inline(always)]
-    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        unsafe {
-            let o = &*op;
-            let (d, a) = (g.slot(o.d), g.slot(o.a));
-            each_chunk_of_work(g, d.stride, |chunk| {
-                let x = load::<A::Repr>(a.ptr, a.stride, chunk);
-                let mut r = [<F::Out as Lane>::Repr::default(); CHUNK];
-                for i in 0..CHUNK {
-                    r[i] = F::call(A::get(x[i])).put();
-                }
-                store(d.ptr, d.stride, chunk, r);
-            });
-            op.add(1)
-        }
-    }
-}
-
-impl<A: Lane, F: Fn2<A, A>> Step for MapLong2<A, F> {
-    #[inline(always)]
-    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        unsafe {
-            let o = &*op;
-            let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
-            each_chunk_of_work(g, d.stride, |chunk| {
-                let x = load::<A::Repr>(a.ptr, a.stride, chunk);
-                let y = load::<A::Repr>(b.ptr, b.stride, chunk);
-                let mut r = [<F::Out as Lane>::Repr::default(); CHUNK];
-                for i in 0..CHUNK {
-                    r[i] = F::call(A::get(x[i]), A::get(y[i])).put();
                 }
                 store(d.ptr, d.stride, chunk, r);
             });

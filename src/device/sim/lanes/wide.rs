@@ -14,6 +14,14 @@ pub trait Wide: Copy + 'static {
     /// # Safety
     /// `ptr` is good for writing 64 bytes.
     unsafe fn store(self, ptr: *mut u8);
+    /// Stores the lanes whose mask is not 0 and touches nothing else.
+    ///
+    /// # Safety
+    /// `ptr` is good for writing those lanes.
+    unsafe fn store_masked(self, ptr: *mut u8, mask: Self);
+    fn of(lanes: [u32; CHUNK]) -> Self;
+    /// `self` where the mask is not 0, else `other`.
+    fn select(self, other: Self, mask: Self) -> Self;
     fn and(self, other: Self) -> Self;
     /// `self` without the bits of `other`.
     fn without(self, other: Self) -> Self;
@@ -54,6 +62,26 @@ impl Wide for Portable {
         unsafe { ptr.cast::<[u32; CHUNK]>().write_unaligned(self.0) }
     }
     #[inline(always)]
+    unsafe fn store_masked(self, ptr: *mut u8, mask: Self) {
+        for i in 0..CHUNK {
+            if mask.0[i] != 0 {
+                unsafe { ptr.cast::<u32>().add(i).write_unaligned(self.0[i]) };
+            }
+        }
+    }
+    #[inline(always)]
+    fn of(lanes: [u32; CHUNK]) -> Self {
+        Portable(lanes)
+    }
+    #[inline(always)]
+    fn select(self, other: Self, mask: Self) -> Self {
+        let mut r = other.0;
+        for i in 0..CHUNK {
+            r[i] = if mask.0[i] != 0 { self.0[i] } else { r[i] };
+        }
+        Portable(r)
+    }
+    #[inline(always)]
     fn and(self, other: Self) -> Self {
         self.zip(other, |a, b| a & b)
     }
@@ -75,12 +103,13 @@ impl Wide for Portable {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 pub use x86::{V256, V512};
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 mod x86 {
     use super::Wide;
+    use crate::device::sim::group::CHUNK;
     use std::arch::x86_64::*;
 
     /// One AVX-512 register.
@@ -100,6 +129,19 @@ mod x86 {
         #[inline(always)]
         unsafe fn store(self, ptr: *mut u8) {
             unsafe { _mm512_storeu_si512(ptr.cast(), self.0) }
+        }
+        #[inline(always)]
+        unsafe fn store_masked(self, ptr: *mut u8, mask: Self) {
+            unsafe { _mm512_mask_storeu_epi32(ptr.cast(), _mm512_test_epi32_mask(mask.0, mask.0), self.0) }
+        }
+        #[inline(always)]
+        fn of(lanes: [u32; CHUNK]) -> Self {
+            // SAFETY: the same bits.
+            V512(unsafe { std::mem::transmute::<[u32; CHUNK], __m512i>(lanes) })
+        }
+        #[inline(always)]
+        fn select(self, other: Self, mask: Self) -> Self {
+            V512(unsafe { _mm512_mask_mov_epi32(other.0, _mm512_test_epi32_mask(mask.0, mask.0), self.0) })
         }
         #[inline(always)]
         fn and(self, other: Self) -> Self {
@@ -146,6 +188,26 @@ mod x86 {
                 _mm256_storeu_si256(ptr.cast(), self.0);
                 _mm256_storeu_si256(ptr.add(32).cast(), self.1);
             }
+        }
+        #[inline(always)]
+        unsafe fn store_masked(self, ptr: *mut u8, mask: Self) {
+            unsafe {
+                _mm256_maskstore_epi32(ptr.cast(), mask.0, self.0);
+                _mm256_maskstore_epi32(ptr.wrapping_add(32).cast(), mask.1, self.1);
+            }
+        }
+        #[inline(always)]
+        fn of(lanes: [u32; CHUNK]) -> Self {
+            // SAFETY: the same bits.
+            let halves = unsafe { std::mem::transmute::<[u32; CHUNK], [__m256i; 2]>(lanes) };
+            V256(halves[0], halves[1])
+        }
+        #[inline(always)]
+        fn select(self, other: Self, mask: Self) -> Self {
+            let (a, b) = unsafe {
+                (_mm256_blendv_epi8(other.0, self.0, mask.0), _mm256_blendv_epi8(other.1, self.1, mask.1))
+            };
+            V256(a, b)
         }
         #[inline(always)]
         fn and(self, other: Self) -> Self {

@@ -1,0 +1,128 @@
+//! Comparisons of affine integers. Which lanes they hold for is mostly known from the corners of the group alone: an index
+//! against an extent holds for all lanes but at the edges. Then the result is a constant, and no lane is looked at.
+
+use std::marker::PhantomData;
+
+use super::code::{AXES, Coef, Index, Op, OpFn};
+use super::group::{CHUNK, Group, Slot};
+use super::lanes::{Fn2, Isa, Lane, Step, arith, pick};
+use crate::ir::def::BinOp;
+use crate::lang::scalar::{Number, Scalar};
+
+/// `d = left F right` of the two indices of access `x`. `d` may lie elsewhere than at home; `a` and `b` are registers of
+/// constants that hold nowhere and everywhere.
+pub struct Compare<T, F>(PhantomData<(T, F)>);
+
+/// What an affine value comes to: a base and a step per axis.
+struct Form {
+    base: i64,
+    step: [i64; AXES],
+}
+
+unsafe fn form(g: &Group, index: &Index) -> Form {
+    unsafe {
+        let base = if index.unsigned { g.first::<u32>(index.base).into() } else { g.first::<i32>(index.base).into() };
+        let step = index.coef.map(|c| match c {
+            Coef::Zero => 0,
+            Coef::Const(c) => c.into(),
+            Coef::Reg(r) => i64::from(g.first::<i32>(r)),
+        });
+        Form { base, step }
+    }
+}
+
+impl Form {
+    /// The smallest and the largest value in the group.
+    fn bounds(&self, g: &Group) -> (i64, i64) {
+        let spans = (0..AXES).map(|d| self.step[d] * (g.shape[d] as i64 - 1));
+        spans.fold((self.base, self.base), |(low, high), span| (low + span.min(0), high + span.max(0)))
+    }
+}
+
+/// Whether values between these do not wrap in a type.
+fn fits(scalar: Scalar, (low, high): (i64, i64)) -> bool {
+    let range = if scalar == Scalar::U32 { 0..=u32::MAX.into() } else { i32::MIN.into()..=i64::from(i32::MAX) };
+    range.contains(&low) && range.contains(&high)
+}
+
+impl<T: Lane<Repr = T> + Number, F: Fn2<T, Out = bool> + Fn2<i64, Out = bool>> Step for Compare<T, F> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let axes = &(&(*g.code).accesses).get_unchecked(o.x as usize).axes;
+            let (left, right) = (form(g, &axes[0]), form(g, &axes[1]));
+            if let Some(always) = decide::<F>(g, T::SCALAR, &left, &right, o.y == 1) {
+                *g.slots.add(o.d as usize) = g.slot(if always { o.b } else { o.a });
+                return op.add(1);
+            }
+            let home = *g.homes.add(o.d as usize);
+            *g.slots.add(o.d as usize) = home;
+            lanes::<T, F>(g, home, &left, &right);
+            op.add(1)
+        }
+    }
+}
+
+/// The result if it is the same in all lanes, as far as the corners tell.
+#[inline(always)]
+fn decide<F: Fn2<i64, Out = bool>>(g: &Group, scalar: Scalar, left: &Form, right: &Form, ordered: bool) -> Option<bool> {
+    if !fits(scalar, left.bounds(g)) || !fits(scalar, right.bounds(g)) {
+        return None;
+    }
+    let step = std::array::from_fn(|d| left.step[d] - right.step[d]);
+    let (low, high) = Form { base: left.base - right.base, step }.bounds(g);
+    let (at_low, at_high) = (F::call(low, 0), F::call(high, 0));
+    // An order holds between two places where it holds; equality does so only if they are one, or have no zero between.
+    let settled = at_low == at_high && (ordered || low == high || low > 0 || high < 0);
+    settled.then_some(at_low)
+}
+
+/// The comparison lane by lane, wrapping as the type does.
+#[inline(always)]
+unsafe fn lanes<T: Lane<Repr = T> + Number, F: Fn2<T, Out = bool>>(g: &Group, to: Slot, left: &Form, right: &Form) {
+    let to = to.ptr.cast::<u32>();
+    let [nx, ny, nz, nw] = g.shape;
+    let value = |v: i64| T::from_raw(v as u32 as u64);
+    let (p, q) = (value(left.step[0]), value(right.step[0]));
+    let mut lane = 0;
+    for w in 0..nw as i64 {
+        for z in 0..nz as i64 {
+            for y in 0..ny as i64 {
+                let row = |f: &Form| value(f.base + f.step[3] * w + f.step[2] * z + f.step[1] * y);
+                let (a, b) = (row(left), row(right));
+                for x in 0..nx {
+                    let at = value(x as i64);
+                    let holds = F::call(a.op_add(p.op_mul(at)), b.op_add(q.op_mul(at)));
+                    unsafe { to.add(lane + x).write(if holds { !0 } else { 0 }) };
+                }
+                lane += nx;
+            }
+        }
+    }
+    // Lanes that do not exist hold nothing.
+    for lane in lane..lane.next_multiple_of(CHUNK) {
+        unsafe { to.add(lane).write(0) };
+    }
+}
+
+/// The op of a comparison, and whether it is an order.
+pub fn compare(op: BinOp, scalar: Scalar, isa: Isa) -> Option<(OpFn, bool)> {
+    match scalar {
+        Scalar::I32 => compare_of::<i32>(op, isa),
+        Scalar::U32 => compare_of::<u32>(op, isa),
+        _ => None,
+    }
+}
+
+fn compare_of<T: Lane<Repr = T> + Number>(op: BinOp, isa: Isa) -> Option<(OpFn, bool)> {
+    Some(match op {
+        BinOp::Lt => (pick::<Compare<T, arith::Lt>>(isa), true),
+        BinOp::Le => (pick::<Compare<T, arith::Le>>(isa), true),
+        BinOp::Gt => (pick::<Compare<T, arith::Gt>>(isa), true),
+        BinOp::Ge => (pick::<Compare<T, arith::Ge>>(isa), true),
+        BinOp::Eq => (pick::<Compare<T, arith::Eq>>(isa), false),
+        BinOp::Ne => (pick::<Compare<T, arith::Ne>>(isa), false),
+        _ => return None,
+    })
+}
