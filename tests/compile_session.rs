@@ -235,8 +235,7 @@ fn imports_that_fail() {
 
 #[test]
 fn a_failed_entry_leaves_no_trace() {
-    let mut session = Session::default();
-    session.folder = "somewhere".into();
+    let mut session = Session { folder: "somewhere".into(), ..Session::default() };
     let first = session.add("<entry 1>", "let x = 1\nfn f() -> i32 { 2 }", &NoFiles);
     assert!(!first.failed(), "{:#?}", first.diagnostics);
     assert_eq!(first.chunks, 0..1);

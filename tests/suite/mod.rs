@@ -68,7 +68,7 @@ pub fn mandel() -> Arc<dyn Executable> {
     let n = b.convert(n, Scalar::F32);
     let k = b.f32(2.5);
     let s = b.binary(BinOp::Div, k, n);
-    let mut scaled = |b: &mut B, p, start| {
+    let scaled = |b: &mut B, p, start| {
         let p = b.convert(p, Scalar::F32);
         let (start, p) = (b.f32(start), mul(b, p, s));
         add(b, start, p)

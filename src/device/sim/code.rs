@@ -207,8 +207,6 @@ pub struct Code {
     /// `Form::Threads` with this rank.
     pub threads: Option<u8>,
     pub cooperative: bool,
-    /// Needs all lanes of a block in one group.
-    pub whole_blocks: bool,
     /// No loops.
     pub straight: bool,
 }

@@ -66,7 +66,13 @@ impl<T: Lane<Repr = T> + Number, F: Fn2<T, Out = bool> + Fn2<i64, Out = bool>> S
 
 /// The result if it is the same in all lanes, as far as the corners tell.
 #[inline(always)]
-fn decide<F: Fn2<i64, Out = bool>>(g: &Group, scalar: Scalar, left: &Form, right: &Form, ordered: bool) -> Option<bool> {
+fn decide<F: Fn2<i64, Out = bool>>(
+    g: &Group,
+    scalar: Scalar,
+    left: &Form,
+    right: &Form,
+    ordered: bool,
+) -> Option<bool> {
     if !fits(scalar, left.bounds(g)) || !fits(scalar, right.bounds(g)) {
         return None;
     }

@@ -9,8 +9,8 @@ use super::group::{CHUNK, Counter, Group};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Fn2, Lane, Step, arith, is_wide, load, mask, plain, store};
 use crate::device::FaultKind;
-use crate::lang::ops::BarrierKind;
 use crate::ir::def::BinOp;
+use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::{Number, Scalar, Value};
 
 /// The group is done.

@@ -39,7 +39,7 @@ impl<V: Wide> Step for Dot<V> {
         unsafe {
             let o = &*op;
             let turns = g.counters[o.y as usize].most;
-            if !g.full || g.lanes % CHUNK != 0 || o.c == NONE {
+            if !g.full || !g.lanes.is_multiple_of(CHUNK) || o.c == NONE {
                 return op.add(1);
             }
             let (Some(a), Some(b)) = (stream(g, o.a, o, turns), stream(g, o.b, o, turns)) else {
@@ -86,13 +86,7 @@ unsafe fn stream(g: &mut Group, access: u16, op: &Op, turns: u64) -> Option<Stre
 fn layout(run: &Run, turn: isize) -> Option<Stream> {
     let (count, stride) = (run.count, run.stride);
     let fits = count[2] == 1 && count[3] == 1 && count[0] % CHUNK == 0 && (stride[0] == 0 || stride[0] == 4);
-    fits.then(|| Stream {
-        addr: run.addr,
-        broadcast: stride[0] == 0,
-        row: count[0] / CHUNK,
-        pitch: stride[1],
-        turn,
-    })
+    fits.then(|| Stream { addr: run.addr, broadcast: stride[0] == 0, row: count[0] / CHUNK, pitch: stride[1], turn })
 }
 
 #[inline(always)]

@@ -143,7 +143,8 @@ impl<'a> Frame<'a> {
             printed: String::new(),
             resume: std::ptr::null(),
         };
-        let mut frame = Frame { group, launch, _area: area, _slots: slots, _homes: homes, _memories: memories, _plans: plans };
+        let mut frame =
+            Frame { group, launch, _area: area, _slots: slots, _homes: homes, _memories: memories, _plans: plans };
         frame.set_launch_registers();
         frame
     }

@@ -322,7 +322,9 @@ pub unsafe fn resolve(g: &mut Group, access: &Access, number: u32) -> Option<Run
 impl PlanAxis {
     #[inline(always)]
     unsafe fn base(&self, g: &Group) -> i64 {
-        unsafe { base(g, &Index { base: self.base, wide: self.wide, unsigned: self.unsigned, coef: [Coef::Zero; AXES] }) }
+        unsafe {
+            base(g, &Index { base: self.base, wide: self.wide, unsigned: self.unsigned, coef: [Coef::Zero; AXES] })
+        }
     }
 }
 
@@ -721,7 +723,7 @@ unsafe fn store_masked<E: Elem>(
         while i < count {
             let l = lane + i;
             let from = slot.ptr.add(l / CHUNK * slot.stride).cast::<E::Repr>();
-            if l % CHUNK == 0 && count - i >= CHUNK && stride == E::SIZE as isize && is_solid(g, l) {
+            if l.is_multiple_of(CHUNK) && count - i >= CHUNK && stride == E::SIZE as isize && is_solid(g, l) {
                 let values = from.cast::<[E::Repr; CHUNK]>().read_unaligned();
                 for (k, value) in values.into_iter().enumerate() {
                     E::write(to.wrapping_add((i + k) * E::SIZE), value);

@@ -4,6 +4,10 @@
 //! `memory`, `local`, `shared`, `atomics`, `warp` and `control` are what its ops do; `geometry` cuts a launch into groups and
 //! `sched` spreads them over workers.
 
+// Lane loops count through several arrays at once, and a reference into code that a raw pointer leads to is taken where it
+// can be seen.
+#![allow(clippy::needless_range_loop, clippy::needless_borrow, clippy::explicit_counter_loop)]
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -101,7 +101,6 @@ impl<'a> Compiler<'a> {
     }
 
     fn warp_ids(&mut self, which: u32) -> Val {
-        self.whole_blocks = true;
         let part = std::mem::replace(&mut self.part, Section::Prologue);
         let reg = self.alloc_permanent(false, Scalar::I32);
         self.emit(plain::<control::WarpIds>(), Op { d: reg, x: which, ..nothing() });

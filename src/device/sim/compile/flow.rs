@@ -70,7 +70,7 @@ impl<'a> Compiler<'a> {
     /// Statements that cannot be reached still have numbers.
     fn skip(&mut self, stmts: &[Stmt]) {
         for stmt in stmts {
-            crate::ir::visit::each_stmt(&vec![stmt.clone()], &mut |_| self.number += 1);
+            crate::ir::visit::each_stmt(std::slice::from_ref(stmt), &mut |_| self.number += 1);
         }
     }
 
@@ -115,7 +115,6 @@ impl<'a> Compiler<'a> {
                 let span = self.span(stmt.span);
                 let out = self.f.exprs[*result].ty.scalar();
                 let mut vals = vec![];
-                self.whole_blocks = true;
                 for value in self.regs_of(*value) {
                     let result = self.alloc_for(false, out);
                     let x = self.warps.len() as u32;
@@ -577,16 +576,16 @@ impl<'a> Compiler<'a> {
         let n = self.loops.len() as u32;
         // An affine local is a uniform base that moves, with the coefficients of the start.
         let mut base = def.start;
-        if class == Class::Affine {
-            if let [Val::Affine(affine)] = self.value(start).as_slice() {
-                let mut affine = affine.clone();
-                base = self.reg(&affine.base);
-                def.form = Some(self.affine_index(&affine));
-                let moving = self.alloc_permanent(true, def.scalar);
-                affine.base = Val::Reg(moving);
-                def.local = moving;
-                self.locals[local.index()] = vec![Val::Affine(affine)];
-            }
+        if class == Class::Affine
+            && let [Val::Affine(affine)] = self.value(start).as_slice()
+        {
+            let mut affine = affine.clone();
+            base = self.reg(&affine.base);
+            def.form = Some(self.affine_index(&affine));
+            let moving = self.alloc_permanent(true, def.scalar);
+            affine.base = Val::Reg(moving);
+            def.local = moving;
+            self.locals[local.index()] = vec![Val::Affine(affine)];
         }
         if def.local == NONE {
             def.local = match self.locals[local.index()].as_slice() {
@@ -645,7 +644,6 @@ impl<'a> Compiler<'a> {
 
     fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>, result: Option<ExprId>, span: Span) {
         let y = self.span(span);
-        self.whole_blocks = true;
         if kind == BarrierKind::Block && self.mask == 0 {
             // All threads of the block are here.
             return;

@@ -2,8 +2,8 @@
 //! other user.
 
 use super::*;
-use crate::device::sim::lanes::fused::{self, Link, Maskable};
 use crate::device::sim::dot::Dot;
+use crate::device::sim::lanes::fused::{self, Link, Maskable};
 use crate::device::sim::lanes::mask::{Keep, KeepBoth};
 use crate::device::sim::lanes::pick_wide;
 use crate::device::sim::memory::{LoadAffine, W4};
@@ -22,12 +22,30 @@ pub struct Last {
 #[derive(Clone, Debug)]
 enum What {
     /// `((a op b) link c) …`
-    Chain { op: BinOp, links: Vec<Link>, regs: Vec<Reg> },
+    Chain {
+        op: BinOp,
+        links: Vec<Link>,
+        regs: Vec<Reg>,
+    },
     /// A uniform comparison of 4-byte operands.
-    Compare { op: BinOp, scalar: Scalar, a: Reg, b: Reg },
-    Not { a: Reg },
-    And { a: Reg, b: Reg },
-    Maskable { function: Maskable, a: Reg, b: Reg },
+    Compare {
+        op: BinOp,
+        scalar: Scalar,
+        a: Reg,
+        b: Reg,
+    },
+    Not {
+        a: Reg,
+    },
+    And {
+        a: Reg,
+        b: Reg,
+    },
+    Maskable {
+        function: Maskable,
+        a: Reg,
+        b: Reg,
+    },
 }
 
 impl<'a> Compiler<'a> {
@@ -206,7 +224,8 @@ impl<'a> Compiler<'a> {
             return self.drop_dot(dot);
         };
         let loads = [first, second].iter().all(|o| std::ptr::fn_addr_eq(o.run, self.pick::<LoadAffine<W4>>()));
-        let (regs, accumulates) = ([regs[0], regs[1]], regs.get(2) == Some(d) && sum.d == *d && !self.is_uniform_reg(*d));
+        let (regs, accumulates) =
+            ([regs[0], regs[1]], regs.get(2) == Some(d) && sum.d == *d && !self.is_uniform_reg(*d));
         let operands = (p.regs == regs[..1] && q.regs == regs[1..]) || (q.regs == regs[..1] && p.regs == regs[1..]);
         let floats = p.scalar == Scalar::F32 && q.scalar == Scalar::F32 && def.scalar == Scalar::I32;
         if adds && loads && accumulates && operands && floats && regs[0] != regs[1] {
@@ -230,7 +249,6 @@ impl<'a> Compiler<'a> {
 
     /// Whether `f32` operators of this kind may join a chain.
     pub fn joins(op: BinOp, scalar: Scalar) -> bool {
-        scalar == Scalar::F32
-            && (fused::starts(op) || matches!(op, BinOp::Lt | BinOp::Le | BinOp::Gt | BinOp::Ge))
+        scalar == Scalar::F32 && (fused::starts(op) || matches!(op, BinOp::Lt | BinOp::Le | BinOp::Gt | BinOp::Ge))
     }
 }

@@ -94,7 +94,6 @@ struct Compiler<'a> {
     warps: Vec<WarpDef>,
     loops: Vec<ForDef>,
     lists: Vec<Vec<MaskId>>,
-    whole_blocks: bool,
     straight: bool,
     may_view: bool,
     last: Option<fuse::Last>,
@@ -147,7 +146,6 @@ impl<'a> Compiler<'a> {
             warps: vec![],
             loops: vec![],
             lists: vec![],
-            whole_blocks: false,
             straight: true,
             may_view: false,
             last: None,
@@ -187,10 +185,10 @@ impl<'a> Compiler<'a> {
             }
         }
         if shared {
-            self.whole_blocks = true;
             let span = self.span(self.f.span);
             let arrays = self.memories.iter().filter(|m| m.kind == MemoryKind::Shared);
-            let end = arrays.fold(Some(0), |used, def| Some(super::shared::place(used?, def)?.1));
+            let mut arrays = arrays;
+            let end = arrays.try_fold(0, |used, def| Some(super::shared::place(used, def)?.1));
             match end {
                 Some(bytes) => {
                     let run = self.pick::<super::shared::Clear>();
@@ -244,7 +242,6 @@ impl<'a> Compiler<'a> {
             lists: self.lists,
             threads,
             cooperative: self.kernel.cooperative,
-            whole_blocks: self.whole_blocks,
             straight: self.straight,
         }
     }

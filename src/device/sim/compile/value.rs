@@ -246,7 +246,16 @@ impl<'a> Compiler<'a> {
     /// Affine forms for an op that is not an access.
     pub fn push_index(&mut self, axes: Vec<Index>) -> u32 {
         let (scalar, span) = (Scalar::I32, 0);
-        self.accesses.push(Access { memory: 0, axes, offset: 0, scalar, regs: vec![], span, write: false, view: false });
+        self.accesses.push(Access {
+            memory: 0,
+            axes,
+            offset: 0,
+            scalar,
+            regs: vec![],
+            span,
+            write: false,
+            view: false,
+        });
         self.accesses.len() as u32 - 1
     }
 

@@ -26,7 +26,7 @@ impl Fn1<f32> for ToI32 {
     #[inline(always)]
     fn call(a: f32) -> i32 {
         // SAFETY: the operand is replaced where it does not fit.
-        let fits = a >= -2147483648.0 && a < 2147483648.0;
+        let fits = (-2147483648.0..2147483648.0).contains(&a);
         let whole: i32 = unsafe { (if fits { a } else { 0.0 }).to_int_unchecked() };
         let limit = if a < 0.0 {
             i32::MIN

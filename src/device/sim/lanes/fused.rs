@@ -152,14 +152,18 @@ pub fn three(op: BinOp, link: Link, last: Link, isa: Isa) -> Option<OpFn> {
 
 fn three_from<P: Fn2<f32, Out = f32>>(link: Link, last: Link, isa: Isa) -> Option<OpFn> {
     macro_rules! go_on {
-        ($p:ty, $q:ty) => { three_to::<$p, $q>(last, isa) };
+        ($p:ty, $q:ty) => {
+            three_to::<$p, $q>(last, isa)
+        };
     }
     with_link!(link, go_on, P)
 }
 
 fn three_to<P: Fn2<f32, Out = f32>, Q: Fn2<f32, Out = f32>>(last: Link, isa: Isa) -> Option<OpFn> {
     macro_rules! take {
-        ($p:ty, $q:ty, $r:ty) => { Some(pick::<Three<$p, $q, $r>>(isa)) };
+        ($p:ty, $q:ty, $r:ty) => {
+            Some(pick::<Three<$p, $q, $r>>(isa))
+        };
     }
     with_link!(last, take, P, Q)
 }

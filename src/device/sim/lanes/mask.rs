@@ -184,12 +184,7 @@ impl Step for CopyMask {
             let (from, to) = (g.mask.cast_mut().cast(), mask_ptr(g, o.b));
             each_chunk(g, STRIDE, |chunk| store(to, STRIDE, chunk, load::<u32>(from, STRIDE, chunk)));
             clear_gaps(g, to);
-            let info = MaskInfo {
-                lo: g.lo as u32,
-                hi: g.hi as u32,
-                full: g.full,
-                stretches: g.stretches,
-            };
+            let info = MaskInfo { lo: g.lo as u32, hi: g.hi as u32, full: g.full, stretches: g.stretches };
             set(g, o.b, info);
             g.enter(o.b);
             op.add(1)

@@ -204,9 +204,8 @@ mod x86 {
         }
         #[inline(always)]
         fn select(self, other: Self, mask: Self) -> Self {
-            let (a, b) = unsafe {
-                (_mm256_blendv_epi8(other.0, self.0, mask.0), _mm256_blendv_epi8(other.1, self.1, mask.1))
-            };
+            let (a, b) =
+                unsafe { (_mm256_blendv_epi8(other.0, self.0, mask.0), _mm256_blendv_epi8(other.1, self.1, mask.1)) };
             V256(a, b)
         }
         #[inline(always)]
