@@ -357,7 +357,14 @@ impl Cx<'_> {
             }
             Ast::Field { base, name } => {
                 let root_used = self.root_used(base);
+                let reads = self.early_reads.len();
                 let place = self.field(base, name, e.span);
+                if let (Some((Slot::Local(root), _)), false) = (root_used, also_read) {
+                    // `r[i].x = …` writes a part of the element and reads nothing of it.
+                    let mut kept = self.early_reads.split_off(reads);
+                    kept.retain(|read| read.local != root);
+                    self.early_reads.append(&mut kept);
+                }
                 self.restore_used(root_used);
                 place
             }
