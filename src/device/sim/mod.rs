@@ -29,6 +29,7 @@ mod local;
 mod memory;
 mod sched;
 mod shared;
+mod store;
 mod warp;
 
 /// The simulator.

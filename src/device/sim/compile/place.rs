@@ -3,9 +3,8 @@
 use super::value::Kind;
 use super::*;
 use crate::device::sim::lanes::{is_wide, pick_wide};
-use crate::device::sim::memory::{
-    Flag, I1, I2, LoadAffine, LoadGather, LoadUniform, StoreAffine, StoreScatter, StoreWords, U1, U2, W4, W8,
-};
+use crate::device::sim::memory::{Flag, I1, I2, LoadAffine, LoadGather, LoadUniform, U1, U2, W4, W8};
+use crate::device::sim::store::{StoreAffine, StoreScatter, StoreWords};
 use crate::device::sim::{atomics, local};
 use crate::lang::ops::AtomicOp;
 use crate::lang::scalar::Scalar;

@@ -1,0 +1,180 @@
+//! Stores. How an access is carried out, and what may race, is said in [`memory`](super::memory).
+
+use std::marker::PhantomData;
+
+use super::code::Op;
+use super::group::{CHUNK, Group};
+use super::lanes::wide::Wide;
+use super::lanes::{Step, each_chunk};
+use super::memory::{Elem, W4, access, active_in_bounds, address, offsets, out_of_bounds, resolve};
+
+/// A store whose rows lie at fixed strides (or in one place: the last lane wins).
+pub struct StoreAffine<E>(PhantomData<E>);
+
+impl<E: Elem> Step for StoreAffine<E> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let access = access(g, op);
+            let Some(run) = resolve(g, access, (*op).x) else {
+                return scatter::<E>(g, op);
+            };
+            for (k, &reg) in access.regs.iter().enumerate() {
+                let slot = g.slot(reg);
+                let stride = run.stride[0];
+                let plain = slot.stride == size_of::<E::Repr>() * CHUNK;
+                if g.full && plain {
+                    let values = slot.ptr.cast::<E::Repr>();
+                    run.rows(|lane, addr, count| {
+                        store_row::<E>(values.add(lane), addr.wrapping_add(k * E::SIZE), stride, count);
+                    });
+                } else {
+                    run.rows(|lane, addr, count| {
+                        let addr = addr.wrapping_add(k * E::SIZE);
+                        store_masked::<E>(g, slot, lane, addr, stride, count);
+                    });
+                }
+            }
+            op.add(1)
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store_row<E: Elem>(from: *const E::Repr, to: *mut u8, stride: isize, count: usize) {
+    unsafe {
+        if stride == E::SIZE as isize {
+            if E::RAW && count >= 16 {
+                std::ptr::copy_nonoverlapping(from.cast(), to, count * E::SIZE);
+            } else {
+                for i in 0..count {
+                    E::write(to.add(i * E::SIZE), from.add(i).read_unaligned());
+                }
+            }
+        } else {
+            for i in 0..count {
+                E::write(to.wrapping_offset(i as isize * stride), from.add(i).read_unaligned());
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store_masked<E: Elem>(
+    g: &Group,
+    slot: super::group::Slot,
+    lane: usize,
+    to: *mut u8,
+    stride: isize,
+    count: usize,
+) {
+    unsafe {
+        let mut i = 0;
+        while i < count {
+            let l = lane + i;
+            let from = slot.ptr.add(l / CHUNK * slot.stride).cast::<E::Repr>();
+            if l.is_multiple_of(CHUNK) && count - i >= CHUNK && stride == E::SIZE as isize && is_solid(g, l) {
+                let values = from.cast::<[E::Repr; CHUNK]>().read_unaligned();
+                for (k, value) in values.into_iter().enumerate() {
+                    E::write(to.wrapping_add((i + k) * E::SIZE), value);
+                }
+                i += CHUNK;
+                continue;
+            }
+            if g.is_active(l) {
+                E::write(to.wrapping_offset(i as isize * stride), from.add(l % CHUNK).read_unaligned());
+            }
+            i += 1;
+        }
+    }
+}
+
+/// An affine store of 4-byte elements: rows of the active lanes go by masked vector stores.
+pub struct StoreWords<V>(PhantomData<V>);
+
+impl<V: Wide> Step for StoreWords<V> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            if g.full {
+                return StoreAffine::<W4>::step(g, op);
+            }
+            let access = access(g, op);
+            let Some(run) = resolve(g, access, (*op).x) else {
+                return scatter::<W4>(g, op);
+            };
+            let row = run.count[1] == 1 && run.count[2] == 1 && run.count[3] == 1 && run.stride[0] == 4;
+            if !row {
+                return StoreAffine::<W4>::step(g, op);
+            }
+            let mask = g.mask.cast::<u8>();
+            for (k, &reg) in access.regs.iter().enumerate() {
+                let slot = g.slot(reg);
+                // Of lane 0, were it there.
+                let to = run.addr.wrapping_add(k * 4).wrapping_sub(run.lane * 4);
+                each_chunk(g, 4 * CHUNK, |chunk| {
+                    let values = V::load(slot.ptr.add(chunk * slot.stride));
+                    let m = V::load(mask.add(chunk * 4 * CHUNK));
+                    values.store_masked(to.wrapping_add(chunk * 4 * CHUNK), m);
+                });
+            }
+            op.add(1)
+        }
+    }
+}
+
+/// Whether all lanes of the chunk that starts with this lane are active.
+#[inline(always)]
+unsafe fn is_solid(g: &Group, lane: usize) -> bool {
+    unsafe { g.mask.add(lane).cast::<[u32; CHUNK]>().read_unaligned().iter().fold(!0, |a, b| a & b) == !0 }
+}
+
+/// A store with indices of its own in each lane, ascending.
+pub struct StoreScatter<E>(PhantomData<E>);
+
+impl<E: Elem> Step for StoreScatter<E> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let access = access(g, op);
+            let memory = &*g.memories.add(access.memory as usize);
+            for chunk in g.lo..g.hi {
+                let (offsets, ok) = offsets(g, access, memory, chunk);
+                if !ok && !active_in_bounds(g, access, chunk) {
+                    return out_of_bounds(g, access);
+                }
+                let all = ok && g.full && (chunk + 1) * CHUNK <= g.lanes;
+                for (k, &reg) in access.regs.iter().enumerate() {
+                    let slot = g.slot(reg);
+                    let from = slot.ptr.add(chunk * slot.stride).cast::<E::Repr>();
+                    let to = memory.ptr.add(k * E::SIZE);
+                    for i in 0..CHUNK {
+                        if all || g.is_active(chunk * CHUNK + i) {
+                            E::write(to.offset(offsets[i] as isize), from.add(i).read_unaligned());
+                        }
+                    }
+                }
+            }
+            op.add(1)
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn scatter<E: Elem>(g: &mut Group, op: *const Op) -> *const Op {
+    unsafe {
+        let access = access(g, op);
+        for lane in g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes) {
+            if !g.is_active(lane) {
+                continue;
+            }
+            let Some(to) = address(g, access, lane) else {
+                return out_of_bounds(g, access);
+            };
+            for (k, &reg) in access.regs.iter().enumerate() {
+                E::write(to.add(k * E::SIZE), g.lane::<E::Repr>(reg, lane));
+            }
+        }
+        op.add(1)
+    }
+}
