@@ -29,6 +29,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("rustyline", &["src/app/repl/"]),
     ("clap", &["src/app/cli/"]),
     ("ctrlc", &["src/app/"]),
+    ("cudarc", &["src/device/cuda/driver/"]),
+    ("libloading", &["src/device/cuda/"]),
     ("chumsky", &["src/syntax/"]),
     ("logos", &["src/syntax/"]),
     ("png", &["src/host/"]),

@@ -5,6 +5,7 @@ mod console;
 mod crash;
 mod disk;
 mod interrupt;
+pub mod libraries;
 mod markdown;
 mod memory;
 mod names;

@@ -8,6 +8,7 @@ use crate::base::source::Span;
 use crate::ir::Prepared;
 use crate::lang::scalar::Value;
 
+pub mod cuda;
 mod diagnose;
 pub mod sim;
 

@@ -1,0 +1,107 @@
+//! Where NVIDIA's compiler library may lie: named by the user, in the system's search, in a toolkit, in a Python package.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::device::cuda::nvrtc::Place;
+
+/// Names a library, or a folder that has it.
+pub const VARIABLE: &str = "CLK_NVRTC";
+
+/// Versions of the library by name, the newest first.
+const NAMES: &[&str] = &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+
+/// All places to try, in order. A place that [`VARIABLE`] names is the only one.
+pub fn nvrtc_places() -> Vec<Place> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(named) = variable(VARIABLE) {
+        let named = PathBuf::from(named);
+        return if named.is_dir() { in_folder(&named) } else { vec![place(named)] };
+    }
+    let mut places: Vec<Place> = NAMES.iter().map(|name| Place { library: name.into(), builtins: None }).collect();
+    places.extend(folders(variable).iter().flat_map(|folder| in_folder(folder)));
+    places
+}
+
+/// Folders of toolkits and Python packages that exist.
+fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let toolkits = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| variable(name)).map(PathBuf::from);
+    for toolkit in toolkits.chain(children(Path::new("/usr/local"), "cuda")) {
+        found.push(toolkit.join("lib64"));
+        found.push(toolkit.join("targets/x86_64-linux/lib"));
+    }
+    let mut pythons: Vec<PathBuf> =
+        ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|n| variable(n)).map(PathBuf::from).collect();
+    // `bin/python3` on the path says where that Python keeps its packages.
+    for folder in variable("PATH").iter().flat_map(std::env::split_paths) {
+        if let Ok(python) = fs::canonicalize(folder.join("python3"))
+            && let Some(root) = python.parent().and_then(Path::parent)
+        {
+            pythons.extend(folder.parent().map(Path::to_path_buf));
+            pythons.push(root.to_path_buf());
+        }
+    }
+    pythons.extend(variable("HOME").map(|home| PathBuf::from(home).join(".local")));
+    pythons.extend(["/usr/local", "/usr"].map(PathBuf::from));
+    for root in pythons {
+        for python in children(&root.join("lib"), "python3") {
+            for packages in ["site-packages", "dist-packages"] {
+                let nvidia = python.join(packages).join("nvidia");
+                found.extend(["cu13/lib", "cuda_nvrtc/lib", "cu12/lib"].map(|inner| nvidia.join(inner)));
+            }
+        }
+    }
+    found.retain(|folder| folder.is_dir());
+    let mut seen = std::collections::BTreeSet::new();
+    found.retain(|folder| seen.insert(folder.clone()));
+    found
+}
+
+/// Entries of a folder whose names begin so, the greatest first.
+fn children(folder: &Path, beginning: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> =
+        entries.filter(|e| e.file_name().to_string_lossy().starts_with(beginning)).map(|e| e.path()).collect();
+    found.sort();
+    found.reverse();
+    found
+}
+
+fn in_folder(folder: &Path) -> Vec<Place> {
+    NAMES.iter().map(|name| folder.join(name)).filter(|path| path.exists()).map(place).collect()
+}
+
+/// A library with the second one that lies beside it.
+fn place(library: PathBuf) -> Place {
+    let builtins = library.parent().and_then(|folder| children(folder, "libnvrtc-builtins.so").into_iter().next());
+    Place { library, builtins }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_and_toolkits_are_found() {
+        let root = tempfile::tempdir().expect("a folder");
+        let package = root.path().join("lib/python3.11/site-packages/nvidia/cu13/lib");
+        let toolkit = root.path().join("cuda/lib64");
+        for folder in [&package, &toolkit] {
+            fs::create_dir_all(folder).expect("a folder");
+            fs::write(folder.join("libnvrtc.so.13"), "").expect("a file");
+            fs::write(folder.join("libnvrtc-builtins.so.13.0"), "").expect("a file");
+        }
+        let found = folders(|name| match name {
+            "CUDA_HOME" => Some(root.path().join("cuda").into_os_string()),
+            "VIRTUAL_ENV" => Some(root.path().as_os_str().to_os_string()),
+            _ => None,
+        });
+        let at = |folder: &PathBuf| found.iter().position(|f| f == folder).expect("found");
+        assert!(at(&toolkit) < at(&package));
+        let places = in_folder(&package);
+        assert_eq!(places.len(), 1);
+        assert_eq!(places[0].builtins, Some(package.join("libnvrtc-builtins.so.13.0")));
+    }
+}
