@@ -602,7 +602,7 @@ impl Cx<'_> {
                 Type::Error
             }
         };
-        make(ExprKind::If { cond: Box::new(cond), then, other: Some(other) }, ty, span)
+        make(ExprKind::If { cond: Box::new(cond), then: Box::new(then), other: Some(Box::new(other)) }, ty, span)
     }
 
     /// An `if` whose value nobody wants.
@@ -613,7 +613,7 @@ impl Cx<'_> {
         self.end_condition();
         let never = then_ty == Type::Never && matches!(&other, Some((_, Type::Never)));
         let ty = if never { Type::Never } else { Type::Unit };
-        make(ExprKind::If { cond: Box::new(cond), then, other: other.map(|o| o.0) }, ty, span)
+        make(ExprKind::If { cond: Box::new(cond), then: Box::new(then), other: other.map(|o| Box::new(o.0)) }, ty, span)
     }
 
     fn else_block(&mut self, e: &ast::Expr, value: bool, want: Option<&Type>) -> (Block, Type) {

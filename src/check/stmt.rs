@@ -96,7 +96,7 @@ impl Cx<'_> {
         let kind = match &s.kind {
             AstStmt::Let { mutable, pattern, ty, value } => {
                 let d =
-                    Declaration { mutable: *mutable, pattern, ty: ty.as_ref(), value: value.as_ref(), span: s.span };
+                    Declaration { mutable: *mutable, pattern, ty: ty.as_deref(), value: value.as_ref(), span: s.span };
                 match self.declaration(&d) {
                     Some(kind) => kind,
                     None => return Type::Unit,
@@ -113,7 +113,7 @@ impl Cx<'_> {
                 let cond = self.condition(cond);
                 let (body, _) = self.loop_body(body);
                 self.end_condition();
-                StmtKind::While { cond, body, unroll: *unroll }
+                StmtKind::While { cond, body: Box::new(body), unroll: *unroll }
             }
             AstStmt::Loop { body } => {
                 let (body, broke) = self.loop_body(body);
@@ -528,7 +528,7 @@ impl Cx<'_> {
             None => make(ExprKind::Error, value.ty.clone(), value.span),
         };
         self.check_assigned(&place, &result);
-        StmtKind::Assign { place, op: op.map(|o| o.0), value }
+        StmtKind::Assign { place: Box::new(place), op: op.map(|o| o.0), value }
     }
 
     /// The type a simple variable already has, so that a literal assigned to it fits.
@@ -607,7 +607,7 @@ impl Cx<'_> {
         let (body, _) = self.loop_body(body);
         self.divergent.pop();
         self.close();
-        StmtKind::For { var: id, iter, body, unroll }
+        StmtKind::For { var: id, iter, body: Box::new(body), unroll }
     }
 
     fn iterated(&mut self, iter: &ast::Expr) -> (Expr, Type) {

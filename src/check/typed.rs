@@ -343,7 +343,7 @@ pub enum StmtKind {
     },
     /// `op`: `place = place op value`, the place evaluated once.
     Assign {
-        place: Expr,
+        place: Box<Expr>,
         op: Option<BinaryOp>,
         value: Expr,
     },
@@ -355,12 +355,12 @@ pub enum StmtKind {
     For {
         var: LocalId,
         iter: Expr,
-        body: Block,
+        body: Box<Block>,
         unroll: Unroll,
     },
     While {
         cond: Expr,
-        body: Block,
+        body: Box<Block>,
         unroll: Unroll,
     },
     Loop {
@@ -508,8 +508,8 @@ pub enum ExprKind {
     },
     If {
         cond: Box<Expr>,
-        then: Block,
-        other: Option<Block>,
+        then: Box<Block>,
+        other: Option<Box<Block>>,
     },
     Block(Block),
     Tuple(Vec<Expr>),

@@ -76,6 +76,7 @@ impl Session {
         // Importing a file brings its items; only the text itself is a script that runs.
         let first = first.max(self.program.chunks.len());
         diagnostics.extend(check::check(&mut self.program, main, &tree, &imports));
+        discard(tree, text.len());
         let mut outcome = Outcome { file, diagnostics, chunks: first..self.program.chunks.len() };
         if outcome.failed() {
             (self.program, self.main, self.modules) = before;
@@ -120,6 +121,16 @@ impl Session {
             }
         }
         found
+    }
+}
+
+/// Takes a syntax tree apart. That of a large file is millions of small pieces: a thread of its own does it, while the
+/// program goes on.
+fn discard(tree: syntax::ast::File, bytes: usize) {
+    const LARGE: usize = 1 << 19;
+    if bytes >= LARGE {
+        // If there is no thread to be had, the closure is dropped here, and the tree with it.
+        let _ = std::thread::Builder::new().spawn(move || drop(tree));
     }
 }
 

@@ -72,7 +72,7 @@ impl Body<'_, '_> {
             }
             ExprKind::Call { callee, args } => self.call(callee, args, expr),
             ExprKind::Builtin { builtin, args, .. } => self.builtin(*builtin, args, expr),
-            ExprKind::If { cond, then, other } => self.if_value(cond, then, other.as_ref(), expr),
+            ExprKind::If { cond, then, other } => self.if_value(cond, then, other.as_deref(), expr),
             ExprKind::Block(block) => self.block(block),
             ExprKind::Str(_)
             | ExprKind::Global(_)
@@ -109,7 +109,7 @@ impl Body<'_, '_> {
     /// Runs an expression for its effects.
     pub fn discard(&mut self, expr: &Expr) -> Fallible<()> {
         match &expr.kind {
-            ExprKind::If { cond, then, other } => self.if_stmt(cond, then, other.as_ref(), expr.span),
+            ExprKind::If { cond, then, other } => self.if_stmt(cond, then, other.as_deref(), expr.span),
             ExprKind::Builtin { builtin: Builtin::Atomic(op), args, .. } => {
                 self.atomic(*op, args, expr, false)?;
                 Ok(())

@@ -208,17 +208,17 @@ pub enum StmtKind {
     Let {
         mutable: bool,
         pattern: Pattern,
-        ty: Option<Type>,
+        ty: Option<Box<Type>>,
         value: Option<Expr>,
     },
     /// `shared name: type`
     Shared {
         name: Name,
-        ty: Type,
+        ty: Box<Type>,
     },
     /// `place = value`, `place += value`
     Assign {
-        place: Expr,
+        place: Box<Expr>,
         op: Option<(BinaryOp, Span)>,
         value: Expr,
     },
@@ -230,12 +230,12 @@ pub enum StmtKind {
     For {
         var: Name,
         iter: Expr,
-        body: Block,
+        body: Box<Block>,
         unroll: Unroll,
     },
     While {
         cond: Expr,
-        body: Block,
+        body: Box<Block>,
         unroll: Unroll,
     },
     Loop {
@@ -337,7 +337,7 @@ pub enum ExprKind {
     },
     If {
         cond: Box<Expr>,
-        then: Block,
+        then: Box<Block>,
         other: Option<Box<Expr>>,
     },
     Block(Block),

@@ -39,7 +39,7 @@ impl Printer {
         }
         match &item.kind {
             ItemKind::Const(c) => {
-                self.node(format_args!("const {}{}", c.name.text, annotation(&c.ty)), |p| p.expr(&c.value));
+                self.node(format_args!("const {}{}", c.name.text, annotation(c.ty.as_ref())), |p| p.expr(&c.value));
             }
             ItemKind::Struct(s) => self.node(format_args!("struct {}", s.name.text), |p| {
                 s.fields.iter().for_each(|f| p.line(format_args!("field {}: {}", f.name.text, ty(&f.ty))));
@@ -134,7 +134,7 @@ impl Printer {
         match &stmt.kind {
             StmtKind::Let { mutable, pattern: bound, ty, value } => {
                 let word = if *mutable { "var" } else { "let" };
-                let head = format!("{word} {}{}", pattern(bound), annotation(ty));
+                let head = format!("{word} {}{}", pattern(bound), annotation(ty.as_deref()));
                 self.node(format_args!("{head}"), |p| value.iter().for_each(|v| p.expr(v)));
             }
             StmtKind::Shared { name, ty: of } => self.line(format_args!("shared {}: {}", name.text, ty(of))),
@@ -303,8 +303,8 @@ fn pattern(bound: &Pattern) -> String {
     }
 }
 
-fn annotation(of: &Option<Type>) -> String {
-    of.as_ref().map_or(String::new(), |of| format!(": {}", ty(of)))
+fn annotation(of: Option<&Type>) -> String {
+    of.map_or(String::new(), |of| format!(": {}", ty(of)))
 }
 
 fn ty(of: &Type) -> String {

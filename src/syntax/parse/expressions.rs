@@ -447,7 +447,10 @@ pub fn if_expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     let mut chain = other;
     for (start, cond, then) in arms.into_iter().rev() {
         let span = span_from(inp, start);
-        chain = Some(Expr { kind: ExprKind::If { cond: Box::new(cond), then, other: chain.map(Box::new) }, span });
+        chain = Some(Expr {
+            kind: ExprKind::If { cond: Box::new(cond), then: Box::new(then), other: chain.map(Box::new) },
+            span,
+        });
     }
     match chain {
         Some(expr) => Ok(expr),

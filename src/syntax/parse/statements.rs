@@ -167,7 +167,7 @@ fn simple(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
     let value = expression(inp)?;
     let op = op.map(|op| (op, token.span(value.span.file)));
     check_place(inp, &place, token.span(value.span.file));
-    Ok(StmtKind::Assign { place, op, value })
+    Ok(StmtKind::Assign { place: Box::new(place), op, value })
 }
 
 /// The operator of an assignment; `Some(None)` is the plain `=`.
@@ -245,7 +245,7 @@ fn binding(inp: &mut Input<'_, '_>, mutable: bool) -> Parsed<StmtKind> {
         None if mutable && ty.is_some() => None,
         None => return Err(Default::default()),
     };
-    Ok(StmtKind::Let { mutable, pattern, ty, value })
+    Ok(StmtKind::Let { mutable, pattern, ty: ty.map(Box::new), value })
 }
 
 /// `x`, `(a, (b, _))`
@@ -267,7 +267,7 @@ fn pattern(inp: &mut Input<'_, '_>) -> Parsed<Pattern> {
 fn shared(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
     let whole = tok(Tok::Shared).ignore_then(custom(name)).then_ignore(tok(Tok::Colon)).then(custom(ty));
     let (name, ty) = inp.parse(whole)?;
-    Ok(StmtKind::Shared { name, ty })
+    Ok(StmtKind::Shared { name, ty: Box::new(ty) })
 }
 
 /// `#unroll`, `#unroll(4)`, `#nounroll`, with the newline behind it.
@@ -295,12 +295,12 @@ fn looped(inp: &mut Input<'_, '_>, unroll: Unroll) -> Parsed<StmtKind> {
             bump(inp);
             let whole = custom(name).then_ignore(tok(Tok::In)).then(custom(head)).then(custom(block));
             let ((var, iter), body) = inp.parse(whole)?;
-            Ok(StmtKind::For { var, iter, body, unroll })
+            Ok(StmtKind::For { var, iter, body: Box::new(body), unroll })
         }
         Tok::While => {
             bump(inp);
             let (cond, body) = inp.parse(custom(head).then(custom(block)))?;
-            Ok(StmtKind::While { cond, body, unroll })
+            Ok(StmtKind::While { cond, body: Box::new(body), unroll })
         }
         Tok::Loop => {
             bump(inp);
