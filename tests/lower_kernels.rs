@@ -236,7 +236,11 @@ fn loops() {
                     block(vec![run(skip), run(leave), update(acc.clone(), BinaryOp::Add, float(1.0))], None),
                 ),
                 for_(&v, list, block(vec![update(acc.clone(), BinaryOp::Mul, v.clone())], None)),
-                StmtKind::While { cond: lt(n.clone(), int(10)), body: block(vec![step], None), unroll: Unroll::Full },
+                StmtKind::While {
+                    cond: lt(n.clone(), int(10)),
+                    body: Box::new(block(vec![step], None)),
+                    unroll: Unroll::Full,
+                },
                 StmtKind::Loop { body: forever },
                 assign(place, acc),
             ],

@@ -98,7 +98,7 @@ pub fn builtin(builtin: Builtin, args: Vec<Expr>, ty: Type) -> Expr {
 }
 
 pub fn if_else(cond: Expr, then: Block, other: Option<Block>, ty: Type) -> Expr {
-    expr(ExprKind::If { cond: boxed(cond), then, other }, ty)
+    expr(ExprKind::If { cond: boxed(cond), then: Box::new(then), other: other.map(Box::new) }, ty)
 }
 
 pub fn tuple(parts: Vec<Expr>) -> Expr {
@@ -120,11 +120,11 @@ pub fn value(tail: Expr) -> Block {
 }
 
 pub fn assign(place: Expr, value: Expr) -> StmtKind {
-    StmtKind::Assign { place, op: None, value }
+    StmtKind::Assign { place: boxed(place), op: None, value }
 }
 
 pub fn update(place: Expr, op: BinaryOp, value: Expr) -> StmtKind {
-    StmtKind::Assign { place, op: Some(op), value }
+    StmtKind::Assign { place: boxed(place), op: Some(op), value }
 }
 
 pub fn run(expr: Expr) -> StmtKind {
@@ -139,7 +139,7 @@ pub fn range(start: Expr, end: Expr) -> Expr {
 }
 
 pub fn for_(var: &Expr, iter: Expr, body: Block) -> StmtKind {
-    StmtKind::For { var: id(var), iter, body, unroll: Unroll::Auto }
+    StmtKind::For { var: id(var), iter, body: Box::new(body), unroll: Unroll::Auto }
 }
 
 pub fn let_(local: &Expr, value: Expr) -> StmtKind {
