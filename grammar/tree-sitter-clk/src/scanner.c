@@ -1,0 +1,160 @@
+// What a grammar cannot say: newlines that end a statement, comments that nest, the text of strings.
+// The scanner has no state.
+
+#include "tree_sitter/parser.h"
+
+enum TokenType { NEWLINE, BLOCK_COMMENT_REST, STRING_CONTENT, ERROR_SENTINEL };
+
+void *tree_sitter_clk_external_scanner_create(void) { return NULL; }
+
+void tree_sitter_clk_external_scanner_destroy(void *payload) { (void)payload; }
+
+unsigned tree_sitter_clk_external_scanner_serialize(void *payload, char *buffer) {
+    (void)payload;
+    (void)buffer;
+    return 0;
+}
+
+void tree_sitter_clk_external_scanner_deserialize(void *payload, const char *buffer, unsigned length) {
+    (void)payload;
+    (void)buffer;
+    (void)length;
+}
+
+static void advance(TSLexer *lexer) { lexer->advance(lexer, false); }
+
+static bool is_blank(int32_t c) { return c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v' || c == 0xFEFF; }
+
+static bool is_word(int32_t c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+// Behind a "/*", to the end of its "*/"; comments nest. False at the end of the file.
+static bool block_comment_rest(TSLexer *lexer) {
+    unsigned depth = 1;
+    while (depth > 0) {
+        if (lexer->eof(lexer)) return false;
+        int32_t c = lexer->lookahead;
+        advance(lexer);
+        if (c == '*' && lexer->lookahead == '/') {
+            advance(lexer);
+            depth--;
+        } else if (c == '/' && lexer->lookahead == '*') {
+            advance(lexer);
+            depth++;
+        }
+    }
+    return true;
+}
+
+// Literal text up to a quote, a brace, a backslash or the end of the line.
+static bool string_content(TSLexer *lexer) {
+    bool any = false;
+    for (;;) {
+        switch (lexer->lookahead) {
+            case '"':
+            case '\\':
+            case '{':
+            case '}':
+            case '\n':
+                return any;
+            default:
+                if (lexer->eof(lexer)) return any;
+                advance(lexer);
+                any = true;
+        }
+    }
+}
+
+// Whether the token that begins here, the first of its line, goes on with the statement of the line before.
+static bool continues_line(TSLexer *lexer) {
+    switch (lexer->lookahead) {
+        case '-':
+            advance(lexer);
+            return lexer->lookahead == '>';
+        case '!':
+            advance(lexer);
+            return lexer->lookahead == '=';
+        case 'e':
+            for (const char *word = "else"; *word; word++) {
+                if (lexer->lookahead != *word) return false;
+                advance(lexer);
+            }
+            return !is_word(lexer->lookahead);
+        case '.':
+        case ',':
+        case ':':
+        case '+':
+        case '*':
+        case '/':
+        case '%':
+        case '@':
+        case '&':
+        case '|':
+        case '^':
+        case '<':
+        case '>':
+        case '=':
+        case '?':
+        case ')':
+        case ']':
+        case '}':
+            return true;
+        default:
+            return false;
+    }
+}
+
+// A newline that ends the statement before it. The token is empty and stands behind that statement, so that comments in
+// between stay what they are. The parser asks only where a statement may end; so headers that wait for their "{" and lines
+// in parentheses do not come here.
+static bool newline(TSLexer *lexer) {
+    bool seen = false;
+    lexer->mark_end(lexer);
+    for (;;) {
+        if (lexer->eof(lexer)) return false;
+        if (lexer->lookahead == '\n') {
+            seen = true;
+            advance(lexer);
+        } else if (is_blank(lexer->lookahead)) {
+            advance(lexer);
+        } else if (lexer->lookahead == '/') {
+            advance(lexer);
+            if (lexer->lookahead == '*') {
+                advance(lexer);
+                if (!block_comment_rest(lexer)) return false;
+            } else if (lexer->lookahead == '/') {
+                unsigned slashes = 1;
+                while (lexer->lookahead == '/') {
+                    advance(lexer);
+                    slashes++;
+                }
+                // Documentation belongs to what follows.
+                if (slashes == 3 && seen) return true;
+                while (lexer->lookahead != '\n' && !lexer->eof(lexer)) advance(lexer);
+            } else {
+                return false;
+            }
+        } else {
+            return seen && !continues_line(lexer);
+        }
+    }
+}
+
+bool tree_sitter_clk_external_scanner_scan(void *payload, TSLexer *lexer, const bool *valid_symbols) {
+    (void)payload;
+    if (valid_symbols[ERROR_SENTINEL]) return false;
+    if (valid_symbols[BLOCK_COMMENT_REST]) {
+        lexer->result_symbol = BLOCK_COMMENT_REST;
+        return block_comment_rest(lexer);
+    }
+    if (valid_symbols[STRING_CONTENT]) {
+        lexer->result_symbol = STRING_CONTENT;
+        return string_content(lexer);
+    }
+    if (valid_symbols[NEWLINE]) {
+        lexer->result_symbol = NEWLINE;
+        return newline(lexer);
+    }
+    return false;
+}
