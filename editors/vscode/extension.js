@@ -1,0 +1,139 @@
+// The extension: the client of `clk lsp`, and commands that run `clk` in a terminal.
+
+const childProcess = require('node:child_process');
+const path = require('node:path');
+const vscode = require('vscode');
+const { LanguageClient, RevealOutputChannelOn } = require('vscode-languageclient/node');
+
+let client;
+let terminal;
+
+const settings = () => vscode.workspace.getConfiguration('clk');
+
+async function startServer() {
+  if (!settings().get('server')) return;
+  const command = settings().get('path');
+  client = new LanguageClient(
+    'clk',
+    'Clk',
+    { command, args: ['lsp'] },
+    {
+      documentSelector: [{ language: 'clk', scheme: 'file' }, { language: 'clk', scheme: 'untitled' }],
+      revealOutputChannelOn: RevealOutputChannelOn.Never,
+    },
+  );
+  try {
+    await client.start();
+  } catch (error) {
+    client = undefined;
+    const open = 'Open Settings';
+    const answer = await vscode.window.showErrorMessage(
+      `The language server \`${command} lsp\` did not start: ${error.message}`, open);
+    if (answer === open) vscode.commands.executeCommand('workbench.action.openSettings', 'clk.path');
+  }
+}
+
+async function stopServer() {
+  const running = client;
+  client = undefined;
+  if (running) await running.stop();
+}
+
+/** The file that a command is about: its argument (a code lens gives one) or the one in the editor, saved. */
+async function savedFile(argument) {
+  const wanted = typeof argument === 'string' ? vscode.Uri.parse(argument) : argument;
+  const active = vscode.window.activeTextEditor?.document;
+  const uri = wanted instanceof vscode.Uri ? wanted : active?.uri;
+  const document = vscode.workspace.textDocuments.find((one) => one.uri.toString() === uri?.toString());
+  if (document?.isDirty && !(await document.save())) return undefined;
+  if (!uri || uri.scheme !== 'file') {
+    vscode.window.showWarningMessage('Save the program to a file first.');
+    return undefined;
+  }
+  return uri.fsPath;
+}
+
+/** The device flag of the settings. */
+function device() {
+  const name = settings().get('device');
+  return name ? ['--device', name] : [];
+}
+
+/** Runs `clk` with these words in the folder of the file; a new terminal, or the last one when it is done. */
+function inTerminal(title, file, words) {
+  terminal?.dispose();
+  terminal = vscode.window.createTerminal({
+    name: `clk ${title}`,
+    cwd: path.dirname(file),
+    shellPath: undefined,
+    isTransient: true,
+  });
+  terminal.show(true);
+  const quoted = [settings().get('path'), ...words].map(quote).join(' ');
+  // PowerShell starts a quoted program only behind an ampersand.
+  terminal.sendText(process.platform === 'win32' && quoted.startsWith('"') ? `& ${quoted}` : quoted);
+}
+
+/** A word as the shell of the platform takes it. */
+function quote(word) {
+  if (/^[\w./:=+,@%-]+$/.test(word)) return word;
+  return process.platform === 'win32' ? `"${word.replace(/"/g, '`"')}"` : `'${word.replace(/'/g, `'\\''`)}'`;
+}
+
+function terminalCommand(subcommand) {
+  return async (argument) => {
+    const file = await savedFile(argument);
+    if (file) inTerminal(subcommand, file, [subcommand, ...device(), file]);
+  };
+}
+
+/** What `clk` writes, or an error with what it says instead. */
+function output(words, cwd) {
+  return new Promise((resolve, reject) => {
+    const options = { cwd, maxBuffer: 64 << 20, env: { ...process.env, NO_COLOR: '1' } };
+    childProcess.execFile(settings().get('path'), words, options, (error, stdout, stderr) => {
+      if (error) reject(new Error(stderr.trim() || error.message));
+      else resolve(stdout);
+    });
+  });
+}
+
+/** Shows the program at a stage of the compiler beside its text. */
+async function emit(argument) {
+  const file = await savedFile(argument);
+  if (!file) return;
+  try {
+    const help = await output(['emit', '--help'], path.dirname(file));
+    const stages = /--stage[^[]*(?:\[default[^\]]*\]\s*)?\[possible values: ([^\]]*)\]/.exec(help)?.[1].split(', ') ?? ['ir'];
+    const stage = await vscode.window.showQuickPick(stages, { placeHolder: 'Stage' });
+    if (!stage) return;
+    const content = await output(['emit', '--stage', stage, file], path.dirname(file));
+    const language = stage === 'cuda' ? 'cpp' : 'plaintext';
+    const document = await vscode.workspace.openTextDocument({ content, language });
+    await vscode.window.showTextDocument(document, { viewColumn: vscode.ViewColumn.Beside, preview: true });
+  } catch (error) {
+    vscode.window.showErrorMessage(error.message);
+  }
+}
+
+exports.activate = async function activate(context) {
+  context.subscriptions.push(
+    vscode.commands.registerCommand('clk.run', terminalCommand('run')),
+    vscode.commands.registerCommand('clk.test', terminalCommand('test')),
+    vscode.commands.registerCommand('clk.bench', terminalCommand('bench')),
+    vscode.commands.registerCommand('clk.emit', emit),
+    vscode.commands.registerCommand('clk.restart', async () => {
+      await stopServer();
+      await startServer();
+    }),
+    vscode.workspace.onDidChangeConfiguration(async (event) => {
+      if (event.affectsConfiguration('clk.path') || event.affectsConfiguration('clk.server')) {
+        await stopServer();
+        await startServer();
+      }
+    }),
+  );
+  await startServer();
+};
+
+exports.deactivate = stopServer;

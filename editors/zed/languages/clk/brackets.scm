@@ -1,0 +1,6 @@
+("(" @open ")" @close)
+("[" @open "]" @close)
+("{" @open "}" @close)
+("<<<" @open ">>>" @close)
+(generics "<" @open ">" @close)
+("\"" @open "\"" @close)

@@ -1,0 +1,3 @@
+((kernel_item "kernel" @run) (#set! tag clk-run))
+((test_item "test" @run) (#set! tag clk-test))
+((bench_item "bench" @run) (#set! tag clk-bench))
