@@ -1,0 +1,74 @@
+//! The committed parser reads every Clk file of the repository without an error.
+
+use super::parser::{first_error, language, parse};
+use super::{files, read, root};
+use clk_lang::base::source::FileId;
+use clk_lang::syntax::parse as compile;
+use clk_lang::syntax::token::{CONTEXTUAL, KEYWORDS, OPERATORS};
+use std::collections::BTreeSet;
+
+/// Name and text of the programs of the repository: the Clk files, and the blocks of the reference.
+fn programs() -> Vec<(String, String)> {
+    let mut programs = Vec::new();
+    for folder in ["examples", "stdlib", "tests"] {
+        for path in files(folder, ".clk") {
+            let name = path.strip_prefix(root()).expect("inside").display().to_string();
+            programs.push((name, std::fs::read_to_string(&path).expect("UTF-8")));
+        }
+    }
+    for page in ["grammar/README.md", "README.md"] {
+        let text = read(page);
+        let blocks = text.split("\n```clk\n").skip(1).filter_map(|part| part.split_once("\n```"));
+        programs
+            .extend(blocks.enumerate().map(|(i, (code, _))| (format!("{page}, block {}", i + 1), code.to_string())));
+    }
+    programs
+}
+
+#[test]
+fn every_program_parses() {
+    let (mut sound, mut wrong) = (0, Vec::new());
+    for (name, text) in programs() {
+        // Files of tests that are wrong on purpose are none of tree-sitter's business.
+        if !compile(FileId(0), &text).1.is_empty() {
+            continue;
+        }
+        sound += 1;
+        if let Some(error) = first_error(&parse(&text), &text) {
+            wrong.push(format!("{name}:{error}"));
+        }
+    }
+    assert!(wrong.is_empty(), "tree-sitter finds errors where the compiler finds none:\n{}", wrong.join("\n"));
+    assert!(sound > 80, "only {sound} programs were read");
+}
+
+#[test]
+fn the_abi_is_one_that_old_editors_read() {
+    assert_eq!(language().abi_version(), 14);
+}
+
+#[test]
+fn the_grammar_knows_every_word_and_mark() {
+    let language = language();
+    let names: BTreeSet<&str> = (0..language.node_kind_count())
+        .filter_map(|id| u16::try_from(id).ok())
+        .filter(|id| !language.node_kind_is_named(*id))
+        .filter_map(|id| language.node_kind_for_id(id))
+        .collect();
+    let words = KEYWORDS.iter().chain(OPERATORS).map(|(text, _)| *text).chain(CONTEXTUAL.iter().copied());
+    let statements = ["break", "continue"];
+    let missing: Vec<&str> = words.filter(|word| !names.contains(word) && !statements.contains(word)).collect();
+    assert!(missing.is_empty(), "not in grammar.js: {missing:?}");
+    let script = read("grammar/tree-sitter-clk/grammar.js");
+    let list = |name: &str| -> BTreeSet<String> {
+        let start = script.find(&format!("const {name} = [")).expect("the list");
+        let list = script[start..].split_once("];").expect("its end").0;
+        list.split('\'').skip(1).step_by(2).map(str::to_string).collect()
+    };
+    assert_eq!(list("KEYWORDS"), KEYWORDS.iter().map(|(text, _)| text.to_string()).collect(), "KEYWORDS in grammar.js");
+    assert_eq!(
+        list("CONTEXTUAL"),
+        CONTEXTUAL.iter().map(|text| text.to_string()).collect(),
+        "CONTEXTUAL in grammar.js"
+    );
+}

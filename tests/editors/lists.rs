@@ -1,0 +1,131 @@
+//! Lists of words in files of the grammar and the editors. In each a line with `generated: NAME` stands above what is generated, and
+//! a line with `generated end` below; in JSON it is the one line that follows.
+
+use super::words::{constants, control, declarations, functions, lines, quoted, types, variables};
+use super::{compare, files, read, root};
+use clk_lang::syntax::token::CONTEXTUAL;
+
+const GRAMMAR: &str = "grammar/tree-sitter-clk/queries/highlights.scm";
+const VSCODE: &str = "editors/vscode/syntaxes/clk.tmLanguage.json";
+const VIM: &str = "editors/vim/syntax/clk.vim";
+const EMACS: &str = "editors/emacs/clk-mode.el";
+const SUBLIME: &str = "editors/sublime/Clk.sublime-syntax";
+
+/// The lists by the names that the files use.
+fn list(name: &str) -> Vec<String> {
+    match name {
+        "control" => control(),
+        "declarations" => declarations(),
+        "constants" => constants(),
+        "types" => types(),
+        "functions" => functions(),
+        "variables" => variables(),
+        _ => panic!("there is no list `{name}`"),
+    }
+}
+
+/// The text with each of its lists made anew by `render`.
+fn renew(text: &str, render: impl Fn(&str) -> String) -> String {
+    let mut out = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        out += line;
+        out.push('\n');
+        let Some((_, rest)) = line.split_once("generated: ") else { continue };
+        let name: String = rest.chars().take_while(|c| c.is_ascii_alphabetic()).collect();
+        out += &render(&name);
+        out.push('\n');
+        if line.contains("\"comment\"") {
+            lines.next();
+        } else {
+            while lines.next_if(|line| !line.contains("generated end")).is_some() {}
+            assert!(lines.peek().is_some(), "the list `{name}` has no end");
+        }
+    }
+    out
+}
+
+fn query(name: &str) -> String {
+    let words = lines(&quoted(&list(name)), "    ", 120);
+    let one = |node: &str, capture: &str| format!("({node} @{capture}\n  (#any-of? @{capture}\n{words}))");
+    match name {
+        "types" => [one("(type_identifier)", "type.builtin"), one("(identifier)", "type.builtin")].join("\n"),
+        "functions" => one("call_expression function: (identifier)", "function.builtin"),
+        _ => one("(identifier)", "variable.builtin"),
+    }
+}
+
+fn alternatives(name: &str) -> String {
+    list(name).join("|")
+}
+
+/// The highlight query of the grammar, with its lists as they should be.
+pub fn highlights() -> String {
+    renew(&read(GRAMMAR), query)
+}
+
+#[test]
+fn queries() {
+    compare(GRAMMAR, &highlights());
+}
+
+#[test]
+fn vscode() {
+    let behind = |name: &str| if name == "functions" { "(?=\\\\s*\\\\()" } else { "" };
+    let line =
+        |name: &str| format!("      \"match\": \"(?<!\\\\.)\\\\b({})\\\\b{}\"", alternatives(name), behind(name));
+    compare(VSCODE, &renew(&read(VSCODE), line));
+}
+
+#[test]
+fn vim() {
+    let group = |name: &str| match name {
+        "control" => "clkStatement",
+        "declarations" => "clkKeyword",
+        "constants" => "clkBoolean",
+        "types" => "clkType",
+        "functions" => "clkFunction",
+        _ => "clkVariable",
+    };
+    compare(VIM, &renew(&read(VIM), |name| lines(&list(name), &format!("syn keyword {} ", group(name)), 120)));
+}
+
+#[test]
+fn emacs() {
+    let constant = |name: &str| {
+        let words = lines(&quoted(&list(name)), "    ", 100);
+        format!("(defconst clk-{name}\n  '({})\n  \"Words of Clk: {name}.\")", words.trim_start())
+    };
+    compare(EMACS, &renew(&read(EMACS), constant));
+}
+
+#[test]
+fn sublime() {
+    compare(SUBLIME, &renew(&read(SUBLIME), |name| format!("  {name}: '{}'", alternatives(name))));
+}
+
+/// Words that are keywords in their places only are told by what stands around them; each highlighter has to know each.
+#[test]
+fn contextual_words() {
+    for path in [GRAMMAR, VSCODE, VIM, EMACS, SUBLIME] {
+        let text = read(path);
+        let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+        // In a regular expression `\\b` stands before the word.
+        let known = |word: &&str| words.contains(word) || words.contains(&format!("b{word}").as_str());
+        let missing: Vec<&&str> = CONTEXTUAL.iter().filter(|word| !known(word)).collect();
+        assert!(missing.is_empty(), "{path} does not know {missing:?}");
+    }
+}
+
+/// A file with a list that no test renews would drift.
+#[test]
+fn every_list_is_renewed() {
+    let known: Vec<_> = [GRAMMAR, VSCODE, VIM, EMACS, SUBLIME].iter().map(|path| root().join(path)).collect();
+    for folder in ["editors", "grammar"] {
+        for path in files(folder, "") {
+            let listed = std::fs::read_to_string(&path).is_ok_and(|text| text.contains("generated: "));
+            let derived = path.to_string_lossy().contains("queries") || path.to_string_lossy().contains("languages");
+            assert!(!listed || known.contains(&path) || derived, "{} has a list that nothing renews", path.display());
+        }
+    }
+}
