@@ -3,6 +3,7 @@
 //! `CLK_RANDOM_PROGRAMS` says how many, `CLK_RANDOM_SEED` from which seed on. A failure prints its seed and the smallest
 //! kernel found that still fails.
 
+mod forms;
 mod generate;
 mod reference;
 mod shrink;

@@ -1,13 +1,13 @@
-//! Atomic read-modify-writes, lane by lane in ascending order: on shared memory in plain steps (one worker owns it), on global
-//! memory with the machine's atomic instructions.
+//! Atomic read-modify-writes, lane by lane in ascending order: in plain steps on memory that one worker owns, and else with the
+//! machine's atomic instructions.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::code::{AtomicDef, NONE, Op};
-use super::group::Group;
+use super::group::{CHUNK, Group};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Step, load};
-use super::memory::{out_of_bounds, place};
+use super::memory::{out_of_bounds, place, resolve};
 use crate::lang::ops::AtomicOp;
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
@@ -24,7 +24,7 @@ impl Step for Atomic {
         unsafe {
             let def = def(g, op);
             let access = &(&(*g.code).accesses)[def.access as usize];
-            let shared = (*g.memories.add(access.memory as usize)).shared;
+            let alone = (*g.memories.add(access.memory as usize)).alone;
             let lanes: Vec<usize> = g.active().collect();
             if lanes.iter().any(|&lane| place(g, access, lane).is_none()) {
                 return out_of_bounds(g, access);
@@ -35,7 +35,7 @@ impl Step for Atomic {
                 };
                 let value = read_value(g, def.value, access.scalar, lane);
                 let compare = (def.compare != NONE).then(|| read_value(g, def.compare, access.scalar, lane));
-                let old = update(ptr, shared, def.op, value, compare);
+                let old = update(ptr, alone, def.op, value, compare);
                 if def.result != NONE {
                     write_value(g, def.result, lane, old);
                 }
@@ -46,12 +46,12 @@ impl Step for Atomic {
 }
 
 /// One update; returns the old value.
-unsafe fn update(ptr: *mut u8, shared: bool, op: AtomicOp, value: Value, compare: Option<Value>) -> Value {
+unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Value, compare: Option<Value>) -> Value {
     let ty = value.ty;
     let next = |bits: u64| dynamic::atomic(op, Value { ty, bits }, value, compare).map_or(bits, |v| v.bits);
     macro_rules! by_size {
         ($atomic:ty, $int:ty) => {{
-            if shared {
+            if alone {
                 let ptr = ptr.cast::<$int>();
                 unsafe {
                     let old = ptr.read_unaligned();
@@ -81,6 +81,7 @@ unsafe fn update(ptr: *mut u8, shared: bool, op: AtomicOp, value: Value, compare
 pub struct AddWord<const NEGATE: bool>;
 
 impl<const NEGATE: bool> Step for AddWord<NEGATE> {
+    #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let def = def(g, op);
@@ -89,25 +90,14 @@ impl<const NEGATE: bool> Step for AddWord<NEGATE> {
             let (one_axis, result) = (access.axes.len() == 1, def.result);
             let varying = one_axis && !access.axes[0].wide && g.slot(access.axes[0].base).stride != 0;
             for chunk in g.lo..g.hi {
-                let first = chunk * super::group::CHUNK;
-                let lanes = first..(first + super::group::CHUNK).min(g.lanes);
+                let first = chunk * CHUNK;
+                let lanes = first..(first + CHUNK).min(g.lanes);
                 let value = load::<u32>(g.slot(def.value).ptr, g.slot(def.value).stride, chunk);
                 if varying {
                     let slot = g.slot(access.axes[0].base);
                     let index = load::<u32>(slot.ptr, slot.stride, chunk);
                     let (extent, pitch) = (memory.axes[0].extent as u32, memory.axes[0].pitch as usize);
                     let base = memory.ptr.add(access.offset as usize);
-                    if g.full && memory.shared && result == NONE && lanes.len() == super::group::CHUNK {
-                        if index.iter().any(|&i| i >= extent) {
-                            return out_of_bounds(g, access);
-                        }
-                        for (i, v) in index.into_iter().zip(value) {
-                            let ptr = base.add(i as usize * pitch).cast::<u32>();
-                            let v = if NEGATE { v.wrapping_neg() } else { v };
-                            ptr.write_unaligned(ptr.read_unaligned().wrapping_add(v));
-                        }
-                        continue;
-                    }
                     for lane in lanes {
                         let i = index[lane - first];
                         if !g.is_active(lane) {
@@ -117,7 +107,7 @@ impl<const NEGATE: bool> Step for AddWord<NEGATE> {
                             return out_of_bounds(g, access);
                         }
                         let ptr = base.add(i as usize * pitch);
-                        add_word::<NEGATE>(g, ptr, memory.shared, value[lane - first], result, lane);
+                        add_word::<NEGATE>(g, ptr, memory.alone, value[lane - first], result, lane);
                     }
                 } else {
                     for lane in lanes {
@@ -127,7 +117,7 @@ impl<const NEGATE: bool> Step for AddWord<NEGATE> {
                         let Some(ptr) = place(g, access, lane) else {
                             return out_of_bounds(g, access);
                         };
-                        add_word::<NEGATE>(g, ptr, memory.shared, value[lane - first], result, lane);
+                        add_word::<NEGATE>(g, ptr, memory.alone, value[lane - first], result, lane);
                     }
                 }
             }
@@ -136,11 +126,117 @@ impl<const NEGATE: bool> Step for AddWord<NEGATE> {
     }
 }
 
+/// The same where nobody looks at the old values and each lane has an index of its own: what the lanes add may be added in any
+/// order, and the bounds of a chunk are checked at once.
+pub struct Count<const NEGATE: bool>;
+
+impl<const NEGATE: bool> Step for Count<NEGATE> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let def = def(g, op);
+            let access = &(&(*g.code).accesses)[def.access as usize];
+            let memory = &*g.memories.add(access.memory as usize);
+            let [index] = access.axes.as_slice() else {
+                return AddWord::<NEGATE>::step(g, op);
+            };
+            if index.wide || !memory.alone || !g.full || !g.lanes.is_multiple_of(CHUNK) {
+                return AddWord::<NEGATE>::step(g, op);
+            }
+            let (index, value) = (g.slot(index.base), g.slot(def.value));
+            let (extent, pitch) = (memory.axes[0].extent as u32, memory.axes[0].pitch as usize);
+            let base = memory.ptr.add(access.offset as usize);
+            let mut outside = false;
+            for chunk in g.lo..g.hi {
+                let lanes = load::<u32>(index.ptr, index.stride, chunk);
+                let mut out = 0;
+                for i in lanes {
+                    out |= u32::from(i >= extent);
+                }
+                outside |= out != 0;
+            }
+            if outside {
+                return out_of_bounds(g, access);
+            }
+            let one = signed::<NEGATE>(value.ptr.cast::<u32>().read());
+            for chunk in g.lo..g.hi {
+                let lanes = index.ptr.add(chunk * index.stride).cast::<u32>();
+                let values = value.ptr.add(chunk * value.stride).cast::<u32>();
+                for i in 0..CHUNK {
+                    let ptr = base.add(lanes.add(i).read_unaligned() as usize * pitch).cast::<u32>();
+                    let value = if value.stride == 0 { one } else { signed::<NEGATE>(values.add(i).read_unaligned()) };
+                    ptr.write_unaligned(ptr.read_unaligned().wrapping_add(value));
+                }
+            }
+            op.add(1)
+        }
+    }
+}
+
+/// The same where the indices are affine: rows of elements, or one element that takes the sum of all.
+pub struct AddRows<const NEGATE: bool>;
+
+impl<const NEGATE: bool> Step for AddRows<NEGATE> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let def = def(g, op);
+            let access = &(&(*g.code).accesses)[def.access as usize];
+            let alone = (*g.memories.add(access.memory as usize)).alone;
+            let Some(run) = resolve(g, access, def.access) else {
+                return AddWord::<NEGATE>::step(g, op);
+            };
+            let (value, stride) = (g.slot(def.value), run.stride[0]);
+            let solid = g.full || g.solid;
+            run.rows(|lane, addr, count| {
+                let at = |i: usize| {
+                    let lane = lane + i;
+                    let value = value.ptr.add(lane / CHUNK * value.stride).cast::<u32>().add(lane % CHUNK);
+                    let value = signed::<NEGATE>(value.read_unaligned());
+                    if solid || *g.mask.add(lane) != 0 { value } else { 0 }
+                };
+                if stride == 0 {
+                    let sum = (0..count).fold(0u32, |sum, i| sum.wrapping_add(at(i)));
+                    add_one(addr, alone, sum);
+                } else if alone && stride == 4 && solid && value.stride == 4 * CHUNK {
+                    let (to, from) = (addr.cast::<u32>(), value.ptr.cast::<u32>().add(lane));
+                    for i in 0..count {
+                        let old = to.add(i).read_unaligned();
+                        to.add(i).write_unaligned(old.wrapping_add(signed::<NEGATE>(from.add(i).read_unaligned())));
+                    }
+                } else {
+                    (0..count).for_each(|i| add_one(addr.wrapping_offset(i as isize * stride), alone, at(i)));
+                }
+            });
+            op.add(1)
+        }
+    }
+}
+
 #[inline(always)]
-unsafe fn add_word<const NEGATE: bool>(g: &Group, ptr: *mut u8, shared: bool, value: u32, result: u16, lane: usize) {
+fn signed<const NEGATE: bool>(value: u32) -> u32 {
+    if NEGATE { value.wrapping_neg() } else { value }
+}
+
+/// Adding nothing leaves no trace.
+#[inline(always)]
+unsafe fn add_one(ptr: *mut u8, alone: bool, value: u32) {
+    unsafe {
+        if value == 0 {
+        } else if alone {
+            let ptr = ptr.cast::<u32>();
+            ptr.write_unaligned(ptr.read_unaligned().wrapping_add(value));
+        } else {
+            AtomicU32::from_ptr(ptr.cast()).fetch_add(value, Ordering::SeqCst);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn add_word<const NEGATE: bool>(g: &Group, ptr: *mut u8, alone: bool, value: u32, result: u16, lane: usize) {
     unsafe {
         let value = if NEGATE { value.wrapping_neg() } else { value };
-        let old = if shared {
+        let old = if alone {
             let ptr = ptr.cast::<u32>();
             let old = ptr.read_unaligned();
             ptr.write_unaligned(old.wrapping_add(value));

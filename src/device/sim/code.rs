@@ -93,6 +93,8 @@ pub struct MemoryDef {
     pub extents: Vec<Extent>,
     /// For a `Dynamic` extent the uniform i32 register that holds it.
     pub extent_regs: Vec<Reg>,
+    /// Nothing happens to it but atomic additions of 4-byte integers whose old values nobody sees.
+    pub sums: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

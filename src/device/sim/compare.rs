@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 
 use super::code::{AXES, Coef, Index, Op, OpFn};
 use super::group::{CHUNK, Group, Slot};
-use super::lanes::{Fn2, Isa, Lane, Step, arith, pick};
+use super::lanes::wide::Wide;
+use super::lanes::{Fn2, Isa, Lane, Step, arith, mask, pick, pick_wide};
 use crate::ir::def::BinOp;
 use crate::lang::scalar::{Number, Scalar};
 
@@ -109,6 +110,154 @@ unsafe fn lanes<T: Lane<Repr = T> + Number, F: Fn2<T, Out = bool>>(g: &Group, to
     // Lanes that do not exist hold nothing.
     for lane in lane..lane.next_multiple_of(CHUNK) {
         unsafe { to.add(lane).write(0) };
+    }
+}
+
+/// [`Compare`] of the indices of access `y`, and the active lanes where it holds as mask `b`, which becomes the current one:
+/// jumps to `x` if there are none. In one row those are the lanes of a stretch, mostly. `d` has room for the lanes where the
+/// stretch is not known; `a` and `c` are constants that hold nowhere and everywhere.
+pub struct CompareKeep<V, T, F>(PhantomData<(V, T, F)>);
+
+impl<V: Wide, T: Lane<Repr = T> + Number, F: Relation + Fn2<T, Out = bool> + Fn2<i64, Out = bool>> Step
+    for CompareKeep<V, T, F>
+{
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let axes = &(&(*g.code).accesses).get_unchecked(o.y as usize).axes;
+            if (g.full || g.solid) && g.shape[0] == g.lanes {
+                let (left, right) = (Line::of(g, &axes[0]), Line::of(g, &axes[1]));
+                if let Some((from, to)) = stretch(F::OP, T::SCALAR, left, right, g.lanes as i64) {
+                    let (first, end) = if g.full { (0, g.lanes) } else { (g.first_lane, g.last_lane + 1) };
+                    let kept = mask::keep_row(g, o.b, first.max(from as usize), end.min(to as usize));
+                    return if kept { op.add(1) } else { g.at(o.x) };
+                }
+            }
+            let ordered = !matches!(F::OP, BinOp::Eq | BinOp::Ne);
+            let compare = Op { x: o.y, y: ordered.into(), b: o.c, ..*o };
+            Compare::<T, F>::step(g, &compare);
+            mask::Keep::<V, false>::step(g, &Op { a: o.d, ..*o });
+            if g.lo >= g.hi { g.at(o.x) } else { op.add(1) }
+        }
+    }
+}
+
+/// A comparison that goes by a name.
+pub trait Relation {
+    const OP: BinOp;
+}
+
+macro_rules! relations {
+    ($($name:ident)*) => {
+        $(impl Relation for arith::$name {
+            const OP: BinOp = BinOp::$name;
+        })*
+    };
+}
+
+relations!(Lt Le Gt Ge Eq Ne);
+
+/// An affine value along x alone.
+#[derive(Clone, Copy)]
+struct Line {
+    base: i64,
+    step: i64,
+}
+
+impl Line {
+    #[inline(always)]
+    unsafe fn of(g: &Group, index: &Index) -> Line {
+        let base = unsafe {
+            if index.unsigned { g.first::<u32>(index.base).into() } else { g.first::<i32>(index.base).into() }
+        };
+        let step = match index.coef[0] {
+            Coef::Zero => 0,
+            Coef::Const(c) => c.into(),
+            Coef::Reg(r) => i64::from(unsafe { g.first::<i32>(r) }),
+        };
+        Line { base, step }
+    }
+
+    #[inline(always)]
+    fn fits(self, scalar: Scalar, lanes: i64) -> bool {
+        let last = self.base + self.step * (lanes - 1);
+        fits(scalar, (self.base.min(last), self.base.max(last)))
+    }
+}
+
+/// The lanes of a row where `left op right` holds, if they are one stretch and nothing wraps.
+#[inline(always)]
+fn stretch(op: BinOp, scalar: Scalar, left: Line, right: Line, lanes: i64) -> Option<(i64, i64)> {
+    if !left.fits(scalar, lanes) || !right.fits(scalar, lanes) {
+        return None;
+    }
+    let (base, step) = (left.base - right.base, left.step - right.step);
+    match op {
+        BinOp::Lt => Some(below(base, step, lanes)),
+        BinOp::Le => Some(below(base - 1, step, lanes)),
+        BinOp::Gt => Some(below(-base, -step, lanes)),
+        BinOp::Ge => Some(below(-base - 1, -step, lanes)),
+        _ => {
+            let zero = zero_at(base, step).filter(|x| (0..lanes).contains(x));
+            match (op == BinOp::Eq, zero) {
+                _ if step == 0 => Some((0, if (base == 0) == (op == BinOp::Eq) { lanes } else { 0 })),
+                (true, zero) => Some(zero.map_or((0, 0), |x| (x, x + 1))),
+                (false, None) => Some((0, lanes)),
+                (false, Some(0)) => Some((1, lanes)),
+                (false, Some(x)) => (x == lanes - 1).then_some((0, x)),
+            }
+        }
+    }
+}
+
+/// Where `base + step * x` is below zero, for x from 0 up to `lanes`.
+#[inline(always)]
+fn below(base: i64, step: i64, lanes: i64) -> (i64, i64) {
+    match step {
+        0 => (0, if base < 0 { lanes } else { 0 }),
+        1 => (0, (-base).clamp(0, lanes)),
+        2.. => (0, (-base).div_euclid(step).saturating_add(i64::from((-base).rem_euclid(step) > 0)).clamp(0, lanes)),
+        -1 => ((base + 1).clamp(0, lanes), lanes),
+        _ => ((base.div_euclid(-step) + 1).clamp(0, lanes), lanes),
+    }
+}
+
+/// The x for which `base + step * x` is zero.
+#[inline(always)]
+fn zero_at(base: i64, step: i64) -> Option<i64> {
+    match step {
+        0 => None,
+        1 => Some(-base),
+        _ => (base % step == 0).then(|| -base / step),
+    }
+}
+
+/// The op of a comparison whose lanes become a mask.
+pub fn compare_keep(op: BinOp, scalar: Scalar, isa: Isa) -> OpFn {
+    if scalar == Scalar::U32 { keep_of::<u32>(op, isa) } else { keep_of::<i32>(op, isa) }
+}
+
+fn keep_of<T: Lane<Repr = T> + Number>(op: BinOp, isa: Isa) -> OpFn {
+    match op {
+        BinOp::Lt => pick_wide!(isa, V => CompareKeep<V, T, arith::Lt>),
+        BinOp::Le => pick_wide!(isa, V => CompareKeep<V, T, arith::Le>),
+        BinOp::Gt => pick_wide!(isa, V => CompareKeep<V, T, arith::Gt>),
+        BinOp::Ge => pick_wide!(isa, V => CompareKeep<V, T, arith::Ge>),
+        BinOp::Ne => pick_wide!(isa, V => CompareKeep<V, T, arith::Ne>),
+        _ => pick_wide!(isa, V => CompareKeep<V, T, arith::Eq>),
+    }
+}
+
+/// The comparison that holds where this one does not.
+pub fn opposite(op: BinOp) -> BinOp {
+    match op {
+        BinOp::Lt => BinOp::Ge,
+        BinOp::Le => BinOp::Gt,
+        BinOp::Gt => BinOp::Le,
+        BinOp::Ge => BinOp::Lt,
+        BinOp::Eq => BinOp::Ne,
+        _ => BinOp::Eq,
     }
 }
 

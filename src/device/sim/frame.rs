@@ -2,6 +2,8 @@
 //! for all groups it runs; a cooperative launch has one frame per block.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::geometry::Geometry;
@@ -36,8 +38,20 @@ struct Area {
     layout: Layout,
 }
 
+thread_local! {
+    /// The area of the frame that this thread dropped last, for the next one.
+    static SPARE: RefCell<Option<Area>> = const { RefCell::new(None) };
+}
+
+/// No larger area is kept.
+const SPARE_BYTES: usize = 1 << 20;
+
 impl Area {
     fn new(size: usize) -> Area {
+        let spare = SPARE.with(|spare| spare.try_borrow_mut().ok()?.take_if(|area| area.layout.size() >= size));
+        if let Some(area) = spare {
+            return area;
+        }
         let layout = Layout::from_size_align(size.max(64), 64).unwrap_or(Layout::new::<[u64; 8]>());
         // SAFETY: the size is not zero.
         let ptr = unsafe { alloc(layout) };
@@ -58,25 +72,30 @@ impl Drop for Area {
 pub struct Frame<'a> {
     pub group: Group,
     launch: &'a Launch<'a>,
-    _area: Area,
+    area: Option<Area>,
     _slots: Vec<Slot>,
     _homes: Vec<Slot>,
     _memories: Vec<MemoryRt>,
     _plans: Vec<Plan>,
+    /// Sums that are kept here until the end, and where they go.
+    sums: Vec<(*mut u8, Vec<u32>)>,
 }
+
+/// Bytes of an array that may have a copy for each worker.
+const SUMS: usize = 64 * 1024;
 
 /// Bytes of padding between the columns of lanes, so that equal lanes of different registers lie in different cache sets.
 const GAP: usize = 64;
 
 impl<'a> Frame<'a> {
-    pub fn new(launch: &'a Launch<'a>) -> Frame<'a> {
+    /// `alone` says that no other frame of the launch runs at the same time.
+    pub fn new(launch: &'a Launch<'a>, alone: bool) -> Frame<'a> {
         let code = launch.code;
         let lanes = launch.geometry.max_lanes.next_multiple_of(CHUNK);
         let column = 4 * lanes;
         let uniform_bytes = code.uniform_bytes;
         let local: usize = code.memories.iter().map(|m| local_columns(m) * column).sum();
-        let has_shared = code.memories.iter().any(|m| m.kind == MemoryKind::Shared);
-        let shared_bytes = if has_shared { shared::LIMIT.next_multiple_of(64) } else { 0 };
+        let shared_bytes = shared::room(&code.memories).next_multiple_of(64);
         let registers = code.columns * (column + GAP);
         let area = Area::new(uniform_bytes + registers + local + shared_bytes);
         let lane_base = area.ptr.wrapping_add(uniform_bytes);
@@ -92,9 +111,17 @@ impl<'a> Frame<'a> {
         let mut local_ptr = lane_base.wrapping_add(registers);
         let (shared_ptr, mut shared_used) = (local_ptr.wrapping_add(local), 0);
         let mut memories = vec![];
+        let mut sums = vec![];
         for def in &code.memories {
             memories.push(match def.kind {
-                MemoryKind::Global(param) => global(&launch.bindings, param, def.layout.size),
+                MemoryKind::Global(param) => {
+                    let mut memory = global(&launch.bindings, param, def.layout.size);
+                    memory.alone = alone;
+                    if def.sums && !alone && memory.len <= SUMS {
+                        keep_sums(&mut memory, &mut sums);
+                    }
+                    memory
+                }
                 MemoryKind::Local => {
                     let memory = local_memory(def, local_ptr, column);
                     local_ptr = local_ptr.wrapping_add(local_columns(def) * column);
@@ -105,7 +132,7 @@ impl<'a> Frame<'a> {
                     shared_used = end;
                     let ptr = shared_ptr.wrapping_add(start as usize);
                     let axes = MemoryRt::axes(&known(def), def.layout.size);
-                    MemoryRt { ptr, len: (end - start) as usize, axes, shared: true, unit: 1 }
+                    MemoryRt { ptr, len: (end - start) as usize, axes, alone: true, unit: 1 }
                 }
             });
         }
@@ -120,6 +147,7 @@ impl<'a> Frame<'a> {
             first_lane: 0,
             last_lane: 0,
             ends_known: false,
+            solid: false,
             mask: std::ptr::null(),
             full: true,
             lanes: 0,
@@ -143,8 +171,16 @@ impl<'a> Frame<'a> {
             printed: String::new(),
             resume: std::ptr::null(),
         };
-        let mut frame =
-            Frame { group, launch, _area: area, _slots: slots, _homes: homes, _memories: memories, _plans: plans };
+        let mut frame = Frame {
+            group,
+            launch,
+            area: Some(area),
+            _slots: slots,
+            _homes: homes,
+            _memories: memories,
+            _plans: plans,
+            sums,
+        };
         frame.set_launch_registers();
         frame
     }
@@ -206,9 +242,33 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// Adds the sums that were kept here to where they belong. Call it when the last group is done.
+    pub fn add_sums(&mut self) {
+        for (to, sums) in self.sums.drain(..) {
+            for (k, &sum) in sums.iter().enumerate().filter(|(_, sum)| **sum != 0) {
+                // SAFETY: within the array, which is aligned to 16 bytes.
+                unsafe { AtomicU32::from_ptr(to.add(4 * k).cast()) }.fetch_add(sum, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Whether it waits at a grid barrier.
     pub fn waits(&self) -> bool {
         !self.group.resume.is_null()
+    }
+}
+
+impl Drop for Frame<'_> {
+    fn drop(&mut self) {
+        let area = self.area.take().filter(|area| area.layout.size() <= SPARE_BYTES);
+        // A thread that ends has nowhere to keep it.
+        let _ = SPARE.try_with(|spare| {
+            if let (Ok(mut spare), Some(area)) = (spare.try_borrow_mut(), area)
+                && spare.as_ref().is_none_or(|old| old.layout.size() < area.layout.size())
+            {
+                *spare = Some(area);
+            }
+        });
     }
 }
 
@@ -222,10 +282,18 @@ fn param(bindings: &[Binding], p: u32, k: u8) -> u64 {
 fn global(bindings: &[Binding], param: u32, size: usize) -> MemoryRt {
     match bindings.get(param as usize) {
         Some(Binding::Array { ptr, len, shape }) => {
-            MemoryRt { ptr: *ptr, len: *len, axes: MemoryRt::axes(shape, size), shared: false, unit: 1 }
+            MemoryRt { ptr: *ptr, len: *len, axes: MemoryRt::axes(shape, size), alone: false, unit: 1 }
         }
-        _ => MemoryRt { ptr: std::ptr::null_mut(), len: 0, axes: vec![], shared: false, unit: 1 },
+        _ => MemoryRt { ptr: std::ptr::null_mut(), len: 0, axes: vec![], alone: false, unit: 1 },
     }
+}
+
+/// Points an array that is only added to at a copy of its own, which starts at zero: workers do not get in each other's way.
+fn keep_sums(memory: &mut MemoryRt, sums: &mut Vec<(*mut u8, Vec<u32>)>) {
+    let mut copy = vec![0u32; memory.len.div_ceil(4)];
+    let place = std::mem::replace(&mut memory.ptr, copy.as_mut_ptr().cast());
+    memory.alone = true;
+    sums.push((place, copy));
 }
 
 /// 4-byte lane columns of a local array.
@@ -247,5 +315,5 @@ fn known(def: &super::code::MemoryDef) -> Vec<u32> {
 
 fn local_memory(def: &super::code::MemoryDef, ptr: *mut u8, column: usize) -> MemoryRt {
     let axes = MemoryRt::axes(&known(def), element_columns(def) * column);
-    MemoryRt { ptr, len: local_columns(def) * column, axes, shared: true, unit: column }
+    MemoryRt { ptr, len: local_columns(def) * column, axes, alone: true, unit: column }
 }

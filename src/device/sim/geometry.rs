@@ -47,7 +47,10 @@ impl Geometry {
 
     pub fn unit(&self, number: u64) -> Unit {
         let (gx, gy) = (u64::from(self.grid[0].max(1)), u64::from(self.grid[1].max(1)));
-        let block = [(number % gx) as u32, (number / gx % gy) as u32, (number / gx / gy) as u32];
+        let block = match number < gx {
+            true => [number as u32, 0, 0],
+            false => [(number % gx) as u32, (number / gx % gy) as u32, (number / gx / gy) as u32],
+        };
         let first_index: [u32; 3] = std::array::from_fn(|k| block[k].wrapping_mul(self.block[k]));
         let mut shape = [1; AXES];
         for k in 0..3 {

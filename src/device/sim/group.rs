@@ -29,6 +29,8 @@ pub struct MaskInfo {
     pub lo: u32,
     pub hi: u32,
     pub full: bool,
+    /// The active lanes, if they are known to be all from one lane up to, not including, another.
+    pub row: Option<(u32, u32)>,
     /// The chunks with active lanes, as stretches; short gaps may be covered too.
     pub stretches: Stretches,
 }
@@ -94,6 +96,8 @@ pub struct Group {
     pub last_lane: usize,
     /// Whether they have been looked for since the mask became current.
     pub ends_known: bool,
+    /// All lanes from the first to the last active one are known to be active.
+    pub solid: bool,
     /// Lanes of the current mask: `u32`s of 0 or !0.
     pub mask: *const u32,
     /// All lanes that exist are active.
@@ -218,7 +222,11 @@ impl Group {
         let info = self.masks[mask as usize];
         (self.lo, self.hi, self.full) = (info.lo as usize, info.hi as usize, info.full);
         self.stretches = info.stretches;
-        self.ends_known = false;
+        self.ends_known = info.row.is_some();
+        self.solid = info.row.is_some();
+        if let Some((from, to)) = info.row {
+            (self.first_lane, self.last_lane) = (from as usize, to as usize - 1);
+        }
         // SAFETY: masks are registers of the code.
         self.mask = unsafe { self.slot(self.code().masks[mask as usize]).ptr.cast() };
     }

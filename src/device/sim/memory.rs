@@ -26,7 +26,8 @@ pub struct MemoryRt {
     pub len: usize,
     /// Per axis its extent and the bytes from one index to the next (for local memory: lane columns).
     pub axes: Vec<Axis>,
-    pub shared: bool,
+    /// No other worker touches it while this group runs, so that atomic operations need no atomic instructions.
+    pub alone: bool,
     /// What offsets within an element count: bytes, or in local memory columns of lanes.
     pub unit: usize,
 }

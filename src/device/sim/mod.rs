@@ -30,6 +30,7 @@ mod memory;
 mod sched;
 mod shared;
 mod store;
+mod tree;
 mod warp;
 
 /// The simulator.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use super::fault;
 use super::frame::{Frame, Launch};
@@ -161,9 +162,13 @@ pub fn run(launch: &Launch<'_>, extents: &Extents) -> Result<Output, Box<Fault>>
     if launch.code.cooperative {
         cooperate(launch, extents, &progress);
     } else if launch.code.ops.len() > 1 {
-        let workers = workers(launch).min(units) as usize;
+        let mut workers = workers(launch).min(units) as usize;
+        // A group that waits for others has to run beside them.
+        if workers > 1 && launch.code.atomics.is_empty() && is_short(launch, extents, &progress) {
+            workers = 1;
+        }
         let batch = (units / (workers as u64 * 16).max(1)).clamp(1, 64);
-        pool().run(workers.saturating_sub(1), &|| worker(launch, extents, &progress, batch));
+        pool().run(workers.saturating_sub(1), &|| worker(launch, extents, &progress, batch, workers == 1));
     }
     let results = progress.results.into_inner().unwrap_or_else(|e| e.into_inner());
     finish(results)
@@ -172,7 +177,7 @@ pub fn run(launch: &Launch<'_>, extents: &Extents) -> Result<Output, Box<Fault>>
 /// How many workers the launch is worth.
 fn workers(launch: &Launch<'_>) -> u64 {
     let wanted = match launch.control.workers {
-        0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        0 => cores(),
         n => n,
     } as u64;
     // A loop can make any amount of work of little code, so that only loopless launches count as small.
@@ -181,19 +186,43 @@ fn workers(launch: &Launch<'_>) -> u64 {
     if launch.code.straight && work < 200_000 { 1 } else { wanted }
 }
 
-fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, batch: u64) {
+/// What it takes to wake helpers.
+const WAKING: Duration = Duration::from_micros(20);
+
+/// Runs the first group. Whether the others, if they are like it, are done before helpers would be awake.
+fn is_short(launch: &Launch<'_>, extents: &Extents, progress: &Progress) -> bool {
+    let start = Instant::now();
+    let mut frame = Frame::new(launch, true);
+    let number = progress.next.fetch_add(1, Ordering::Relaxed);
+    frame.start(number);
+    frame.run();
+    collect(&mut frame, number, extents, progress);
+    let groups = launch.geometry.units.min(u64::from(u32::MAX)) as u32;
+    start.elapsed() * groups < WAKING
+}
+
+/// The threads that this machine runs at once. The answer takes longer to find than a small launch to run.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+}
+
+fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, batch: u64, alone: bool) {
     let mut frame = None;
-    loop {
+    'work: loop {
         let first = progress.next.fetch_add(batch, Ordering::Relaxed);
         for number in first..first + batch {
             if number >= progress.end.load(Ordering::Relaxed) {
-                return;
+                break 'work;
             }
-            let frame = frame.get_or_insert_with(|| Frame::new(launch));
+            let frame = frame.get_or_insert_with(|| Frame::new(launch, alone));
             frame.start(number);
             frame.run();
             collect(frame, number, extents, progress);
         }
+    }
+    if let Some(frame) = &mut frame {
+        frame.add_sums();
     }
 }
 
@@ -219,7 +248,7 @@ fn collect(frame: &mut Frame<'_>, number: u64, extents: &Extents, progress: &Pro
 fn cooperate(launch: &Launch<'_>, extents: &Extents, progress: &Progress) {
     let mut frames: Vec<Frame<'_>> = (0..launch.geometry.units)
         .map(|number| {
-            let mut frame = Frame::new(launch);
+            let mut frame = Frame::new(launch, true);
             frame.start(number);
             frame
         })

@@ -35,6 +35,12 @@ pub fn place(used: u64, def: &MemoryDef) -> Option<(u64, u64)> {
     Some((start, start.checked_add(bytes)?)).filter(|&(_, end)| end <= LIMIT as u64)
 }
 
+/// Bytes that the shared arrays of a block may come to.
+pub fn room(memories: &[MemoryDef]) -> usize {
+    let mut arrays = memories.iter().filter(|m| m.kind == MemoryKind::Shared);
+    arrays.try_fold(0, |used, def| Some(place(used, def)?.1)).map_or(LIMIT, |bytes| bytes as usize)
+}
+
 /// Lays out the shared arrays of a block and clears them.
 pub struct Arrange;
 
@@ -54,7 +60,7 @@ impl Step for Arrange {
             }
             let ptr = g.shared.wrapping_add(start as usize);
             let axes = MemoryRt::axes(&extents, def.layout.size);
-            let memory = MemoryRt { ptr, len: bytes as usize, axes, shared: true, unit: 1 };
+            let memory = MemoryRt { ptr, len: bytes as usize, axes, alone: true, unit: 1 };
             // SAFETY: there is one for each memory of the code.
             unsafe {
                 let old = &mut *g.memories.add(k);

@@ -8,7 +8,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::def::*;
-use crate::lang::ops::UnaryOp;
+use crate::lang::ops::{AtomicOp, UnaryOp};
 use crate::lang::scalar::Scalar;
 
 /// How a value differs between the lanes of a group.
@@ -300,6 +300,27 @@ fn outlive(f: &Function, a: &mut Analysis) {
             kind.operands(|o| a.last_use[o.index()] = a.last_use[o.index()].max(last));
         }
     }
+}
+
+/// Of each memory, whether nothing happens to it but atomic additions of 4-byte integers whose old values nobody sees.
+pub fn sums(f: &Function) -> Vec<bool> {
+    let mut sums = vec![true; f.memories.len()];
+    for (_, expr) in f.exprs.iter() {
+        if let ExprKind::Load { place, .. } = &expr.kind {
+            sums[place.memory.index()] = false;
+        }
+    }
+    crate::ir::visit::each_stmt(&f.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Store { place, .. } => sums[place.memory.index()] = false,
+        StmtKind::Atomic { op, place, result, .. } => {
+            let leaf = &f.memories[place.memory].layout.leaves[place.leaf as usize];
+            let adds = matches!(op, AtomicOp::Add | AtomicOp::Sub);
+            let word = matches!(leaf.ty.scalar(), Scalar::I32 | Scalar::U32);
+            sums[place.memory.index()] &= adds && word && result.is_none();
+        }
+        _ => {}
+    });
+    sums
 }
 
 /// The owners of locals.

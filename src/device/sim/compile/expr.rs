@@ -4,7 +4,7 @@ use super::value::{Affine, Kind, ZERO};
 use super::*;
 use crate::device::sim::compare;
 use crate::device::sim::lanes::slow::{self, Function, SlowDef};
-use crate::device::sim::lanes::{arith, convert, is_wide, lane_of_raw};
+use crate::device::sim::lanes::{Map2, arith, convert, is_wide, lane_of_raw};
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
 
@@ -226,6 +226,7 @@ impl<'a> Compiler<'a> {
         let d = self.alloc(Kind::View);
         self.target = None;
         self.emit(run, Op { d, a: never, b: always, x, y: u32::from(ordered), ..nothing() });
+        self.note_affine_compare(op, scalar, d, x);
         Some(Val::Reg(d))
     }
 
@@ -255,6 +256,9 @@ impl<'a> Compiler<'a> {
         }
         let out = if op.is_comparison() { Scalar::Bool } else { scalar };
         let wide = is_wide(scalar);
+        if let Some(val) = self.divide_by_power(op, scalar, a, b) {
+            return val;
+        }
         let (a, b) = (self.reg_as(a, wide), self.reg_as(b, wide));
         let division = scalar.is_int() && matches!(op, BinOp::Div | BinOp::Rem);
         if division {
@@ -272,6 +276,26 @@ impl<'a> Compiler<'a> {
             }
             None => self.slow(Function::Binary(slow::binary_op(op)), out, &[(a, scalar), (b, scalar)], span),
         }
+    }
+
+    /// `/` and `%` of 4-byte integers by a constant power of two.
+    fn divide_by_power(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val) -> Option<Val> {
+        let &Val::Const(divisor) = b else {
+            return None;
+        };
+        let positive = (1..=i32::MAX as u64).contains(&divisor) && matches!(scalar, Scalar::I32 | Scalar::U32);
+        if !positive || !divisor.is_power_of_two() || !matches!(op, BinOp::Div | BinOp::Rem) {
+            return None;
+        }
+        let a = self.reg_as(a, false);
+        let (run, b) = match (op, scalar) {
+            (BinOp::Div, Scalar::U32) => (arith::binary(BinOp::Shr, scalar, self.isa)?, divisor.ilog2().into()),
+            (_, Scalar::U32) => (arith::binary(BinOp::And, scalar, self.isa)?, divisor - 1),
+            (BinOp::Div, _) => (self.pick::<Map2<i32, u32, slow::Halved>>(), divisor.ilog2().into()),
+            _ => (self.pick::<Map2<i32, u32, slow::HalvedRest>>(), divisor.ilog2().into()),
+        };
+        let b = self.const_reg(false, b);
+        Some(self.op(run, scalar, &[a, b], 0))
     }
 
     fn shift(&mut self, op: BinOp, scalar: Scalar, by: Scalar, a: &Val, b: &Val) -> Val {

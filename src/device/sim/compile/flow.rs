@@ -453,11 +453,16 @@ impl<'a> Compiler<'a> {
     fn if_(&mut self, cond: ExprId, then: &'a Block, other: &'a Block) {
         let a = self.regs_of(cond)[0];
         if self.is_uniform_reg(a) && self.a.class[cond.index()] == Class::Uniform {
-            if let ([Stmt { kind: StmtKind::Break(label), .. }], []) = (then.as_slice(), other.as_slice())
-                && let Some(target) = self.plain_exit(*label)
+            let leaver = match (then.as_slice(), other.as_slice()) {
+                ([Stmt { kind: StmtKind::Break(label), .. }], []) => Some((*label, true)),
+                ([], [Stmt { kind: StmtKind::Break(label), .. }]) => Some((*label, false)),
+                _ => None,
+            };
+            if let Some((label, negate)) = leaver
+                && let Some(target) = self.plain_exit(label)
             {
                 self.number += 1;
-                let jump = self.jump_unless(cond, a, true);
+                let jump = self.jump_unless(cond, a, negate);
                 self.regions[target].ends.push(jump);
                 return;
             }
@@ -539,9 +544,13 @@ impl<'a> Compiler<'a> {
     fn loop_(&mut self, label: Label, body: &'a Block, span: Span) {
         self.straight = false;
         let own = self.own_mask(self.a.leaky.contains(&label) || self.a.turn_leaky.contains(&label));
+        let tree = if own.is_none() { self.tree(label, body) } else { None };
         self.open(Some(label), own, RegionKind::Plain);
         let start = self.here();
         self.turn(label, body);
+        if let Some(region) = self.regions.last_mut() {
+            region.ends.extend(tree);
+        }
         let y = self.span(span);
         match own {
             Some(b) => {

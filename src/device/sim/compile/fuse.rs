@@ -2,6 +2,7 @@
 //! other user.
 
 use super::*;
+use crate::device::sim::compare;
 use crate::device::sim::dot::Dot;
 use crate::device::sim::lanes::fused::{self, Link, Maskable};
 use crate::device::sim::lanes::mask::{Keep, KeepBoth};
@@ -46,6 +47,12 @@ enum What {
         a: Reg,
         b: Reg,
     },
+    /// A comparison of the affine indices of access `x`.
+    Affine {
+        op: BinOp,
+        scalar: Scalar,
+        x: u32,
+    },
 }
 
 impl<'a> Compiler<'a> {
@@ -77,6 +84,10 @@ impl<'a> Compiler<'a> {
 
     pub fn note_not(&mut self, d: Reg, a: Reg) {
         self.note(d, What::Not { a });
+    }
+
+    pub fn note_affine_compare(&mut self, op: BinOp, scalar: Scalar, d: Reg, x: u32) {
+        self.note(d, What::Affine { op, scalar, x });
     }
 
     pub fn note_math(&mut self, function: MathFn, d: Reg, regs: &[Reg]) {
@@ -196,6 +207,16 @@ impl<'a> Compiler<'a> {
             self.ops.pop();
             let run = pick_wide!(self.isa, V => KeepBoth<V>);
             return self.emit_jump(run, Op { a: p, c: q, b, ..nothing() });
+        }
+        if let Some(Last { what: What::Affine { op, scalar, x }, d, .. }) = self.last_op().cloned()
+            && d == a
+            && once
+            && self.held[a as usize] < PERMANENT
+            && let Some(Op { a: never, b: always, .. }) = self.ops.pop()
+        {
+            let op = if negate { compare::opposite(op) } else { op };
+            let run = compare::compare_keep(op, scalar, self.isa);
+            return self.emit_jump(run, Op { d, a: never, b, c: always, y: x, ..nothing() });
         }
         let run = match negate {
             true => pick_wide!(self.isa, V => Keep<V, true>),

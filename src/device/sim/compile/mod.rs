@@ -22,6 +22,7 @@ mod flow;
 mod fuse;
 mod order;
 mod place;
+mod tree;
 mod value;
 
 use analysis::{Analysis, Number};
@@ -157,7 +158,8 @@ impl<'a> Compiler<'a> {
     }
 
     fn memories(&mut self) {
-        for (_, memory) in self.f.memories.iter() {
+        let sums = analysis::sums(self.f);
+        for (id, memory) in self.f.memories.iter() {
             let kind = match memory.space {
                 Space::Global { param, .. } | Space::Param { position: param, .. } => MemoryKind::Global(param),
                 Space::Shared => MemoryKind::Shared,
@@ -169,6 +171,7 @@ impl<'a> Compiler<'a> {
                 layout: memory.layout.clone(),
                 extents: memory.extents.clone(),
                 extent_regs: vec![NONE; memory.extents.len()],
+                sums: sums[id.index()],
             });
         }
         self.part = Section::Prologue;

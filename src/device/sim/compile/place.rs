@@ -157,7 +157,7 @@ impl<'a> Compiler<'a> {
         span: Span,
     ) {
         let (scalar, _) = self.components(place);
-        let (access, _) = self.access(place, span, true);
+        let (access, spread) = self.access(place, span, true);
         let value = self.regs_of(value)[0];
         let compare = compare.map_or(NONE, |c| self.regs_of(c)[0]);
         let reg = match result {
@@ -171,12 +171,27 @@ impl<'a> Compiler<'a> {
         let access = self.push_access(access);
         let x = self.atomics.len() as u32;
         self.atomics.push(AtomicDef { op, access, value, compare, result: reg });
-        let run = match (atomics::is_word_add(op, scalar), op) {
-            (true, AtomicOp::Sub) => self.pick::<atomics::AddWord<true>>(),
-            (true, _) => self.pick::<atomics::AddWord<false>>(),
-            _ => plain::<atomics::Atomic>(),
+        let run = if atomics::is_word_add(op, scalar) {
+            let unseen = result.is_none() && self.f.memories[place.memory].space != Space::Local;
+            self.add_word(op == AtomicOp::Sub, spread, unseen)
+        } else {
+            plain::<atomics::Atomic>()
         };
         self.emit(run, Op { x, ..nothing() });
+    }
+}
+
+impl Compiler<'_> {
+    /// The op of an atomic addition (`negate`: subtraction) on 4-byte integers, whose old values are `unseen` or not.
+    fn add_word(&self, negate: bool, spread: Spread, unseen: bool) -> OpFn {
+        match (unseen, spread, negate) {
+            (false, _, false) => self.pick::<atomics::AddWord<false>>(),
+            (false, _, true) => self.pick::<atomics::AddWord<true>>(),
+            (true, Spread::Lanes, false) => self.pick::<atomics::Count<false>>(),
+            (true, Spread::Lanes, true) => self.pick::<atomics::Count<true>>(),
+            (true, _, false) => self.pick::<atomics::AddRows<false>>(),
+            (true, _, true) => self.pick::<atomics::AddRows<true>>(),
+        }
     }
 }
 

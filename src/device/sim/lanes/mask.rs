@@ -46,7 +46,7 @@ impl Found {
         let ([(lo, _), ..], [.., (_, hi)]) = (stretches.list(), stretches.list()) else {
             return MaskInfo::default();
         };
-        MaskInfo { lo: (*lo).into(), hi: (*hi).into(), full, stretches }
+        MaskInfo { lo: (*lo).into(), hi: (*hi).into(), full, row: None, stretches }
     }
 }
 
@@ -184,7 +184,8 @@ impl Step for CopyMask {
             let (from, to) = (g.mask.cast_mut().cast(), mask_ptr(g, o.b));
             each_chunk(g, STRIDE, |chunk| store(to, STRIDE, chunk, load::<u32>(from, STRIDE, chunk)));
             clear_gaps(g, to);
-            let info = MaskInfo { lo: g.lo as u32, hi: g.hi as u32, full: g.full, stretches: g.stretches };
+            let row = g.solid.then(|| (g.first_lane as u32, g.last_lane as u32 + 1));
+            let info = MaskInfo { lo: g.lo as u32, hi: g.hi as u32, full: g.full, row, stretches: g.stretches };
             set(g, o.b, info);
             g.enter(o.b);
             op.add(1)
@@ -257,7 +258,34 @@ pub fn all_lanes(g: &mut Group) {
             ptr.add(lane).write(if lane < g.lanes { !0 } else { 0 });
         }
     }
-    set(g, 0, MaskInfo { lo: 0, hi: chunks as u32, full: true, stretches: Stretches::one(0, chunks) });
+    let row = (g.lanes > 0).then_some((0, g.lanes as u32));
+    set(g, 0, MaskInfo { lo: 0, hi: chunks as u32, full: true, row, stretches: Stretches::one(0, chunks) });
+}
+
+/// Keeps in mask `mask` the lanes `from..to`, all of which are active, and makes it the current one; false if there are none.
+///
+/// # Safety
+/// `mask` is one of the code's, and the lanes exist.
+pub unsafe fn keep_row(g: &mut Group, mask: u16, from: usize, to: usize) -> bool {
+    let (lo, hi) = (from / CHUNK, to.div_ceil(CHUNK));
+    if from >= to {
+        set(g, mask, MaskInfo::default());
+        g.enter(mask);
+        return false;
+    }
+    unsafe {
+        let ptr = mask_ptr(g, mask);
+        for chunk in lo..hi {
+            store(ptr, STRIDE, chunk, [!0u32; CHUNK]);
+        }
+        let ptr = ptr.cast::<u32>();
+        (lo * CHUNK..from).for_each(|lane| ptr.add(lane).write(0));
+        (to..hi * CHUNK).for_each(|lane| ptr.add(lane).write(0));
+    }
+    let (row, full) = (Some((from as u32, to as u32)), to - from == g.lanes);
+    set(g, mask, MaskInfo { lo: lo as u32, hi: hi as u32, full, row, stretches: Stretches::one(lo, hi) });
+    g.enter(mask);
+    true
 }
 
 /// Keeps in mask `mask` the active lanes whose `trips` are more than `turn`, and makes it the current one.

@@ -168,6 +168,28 @@ impl Fn2<u32> for Remainder {
     }
 }
 
+/// `a / 2^k`, rounding to zero.
+pub struct Halved;
+/// `a % 2^k`, with the sign of `a`.
+pub struct HalvedRest;
+
+impl Fn2<i32, u32> for Halved {
+    type Out = i32;
+    #[inline(always)]
+    fn call(a: i32, k: u32) -> i32 {
+        let bias = ((1u32 << (k & 31)) - 1) & (a >> 31) as u32;
+        a.wrapping_add(bias as i32) >> (k & 31)
+    }
+}
+
+impl Fn2<i32, u32> for HalvedRest {
+    type Out = i32;
+    #[inline(always)]
+    fn call(a: i32, k: u32) -> i32 {
+        a.wrapping_sub(Halved::call(a, k) << (k & 31))
+    }
+}
+
 impl<T: Lane + Integer, F: Fn2<T, T, Out = T>> Step for Divide<T, F> {
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {

@@ -1,0 +1,142 @@
+//! Finds loops that combine shared arrays by trees.
+
+use super::*;
+use crate::device::sim::tree::{Joint, tree};
+use crate::lang::ops::BarrierKind;
+use crate::lang::scalar::Scalar;
+
+/// `while d > 0 { if t < d { s[t] = s[t] joint s[t + d] } barrier() d /= 2 }`
+struct Found {
+    distance: LocalId,
+    memory: MemId,
+    joint: Joint,
+}
+
+impl<'a> Compiler<'a> {
+    /// In front of such a loop the op that does all its turns, whose jump past the loop is to be set.
+    pub fn tree(&mut self, label: Label, body: &[Stmt]) -> Option<usize> {
+        let found = self.find_tree(label, body)?;
+        let [Val::Reg(a)] = *self.locals[found.distance.index()].as_slice() else {
+            return None;
+        };
+        let memory = &self.f.memories[found.memory];
+        let [leaf] = memory.layout.leaves.as_slice() else {
+            return None;
+        };
+        let Ty::Scalar(scalar) = leaf.ty else {
+            return None;
+        };
+        let plain = memory.space == Space::Shared && memory.layout.size == 4 && memory.extents.len() == 1;
+        if !plain || !self.is_uniform_reg(a) {
+            return None;
+        }
+        let run = tree(found.joint, scalar, self.isa)?;
+        Some(self.emit_jump(run, Op { a, y: found.memory.index() as u32, ..nothing() }))
+    }
+
+    fn find_tree(&mut self, label: Label, body: &[Stmt]) -> Option<Found> {
+        let [read, more, exit, less, step, barrier, half, write] = body else {
+            return None;
+        };
+        let (&StmtKind::Let(d), &StmtKind::Let(more)) = (&read.kind, &more.kind) else {
+            return None;
+        };
+        let (&StmtKind::Let(less), &StmtKind::Let(half)) = (&less.kind, &half.kind) else {
+            return None;
+        };
+        let ExprKind::Read(distance) = self.f.exprs[d].kind else {
+            return None;
+        };
+        let ends = match &exit.kind {
+            StmtKind::If { cond, then, other } => {
+                let leaves = matches!(other.as_slice(), [Stmt { kind: StmtKind::Break(l), .. }] if *l == label);
+                *cond == more && then.is_empty() && leaves
+            }
+            _ => false,
+        };
+        let waits = matches!(barrier.kind, StmtKind::Barrier { kind: BarrierKind::Block, .. });
+        let writes = matches!(write.kind, StmtKind::Write { local, value } if local == distance && value == half);
+        let word = self.f.exprs[d].ty == Ty::Scalar(Scalar::I32);
+        if !(ends && waits && writes && word && self.is_positive(more, d) && self.is_half(half, d)) {
+            return None;
+        }
+        let StmtKind::If { cond, then, other } = &step.kind else {
+            return None;
+        };
+        let ExprKind::Binary { op: BinOp::Lt, left, right } = self.f.exprs[less].kind else {
+            return None;
+        };
+        if *cond != less || !other.is_empty() || right != d || !self.is_thread(left) {
+            return None;
+        }
+        let (memory, joint) = self.find_step(then, d)?;
+        Some(Found { distance, memory, joint })
+    }
+
+    /// `s[t] = s[t] joint s[t + d]` and nothing else.
+    fn find_step(&mut self, body: &[Stmt], d: ExprId) -> Option<(MemId, Joint)> {
+        let f = self.f;
+        let [lets @ .., Stmt { kind: StmtKind::Store { place, value, .. }, .. }] = body else {
+            return None;
+        };
+        let (joint, left, right) = match &f.exprs[*value].kind {
+            ExprKind::Binary { op, left, right } => (Joint::Binary(*op), *left, *right),
+            ExprKind::Math { function, args } => match args.as_slice() {
+                &[left, right] => (Joint::Math(*function), left, right),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let place_of = |e: ExprId| match &f.exprs[e].kind {
+            ExprKind::Load { place, .. } => Some(place),
+            _ => None,
+        };
+        let (near, far) = (place_of(left)?, place_of(right)?);
+        let (&[to], &[from], &[other]) = (&*place.indices, &*near.indices, &*far.indices) else {
+            return None;
+        };
+        let ExprKind::Binary { op: BinOp::Add, left: p, right: q } = f.exprs[other].kind else {
+            return None;
+        };
+        let same = near.memory == place.memory && far.memory == place.memory;
+        let apart = (self.is_thread(p) && q == d) || (self.is_thread(q) && p == d);
+        let known = [*value, left, right, other];
+        let alone = lets.len() == 4 && lets.iter().all(|s| matches!(s.kind, StmtKind::Let(e) if known.contains(&e)));
+        let fits = same && apart && alone && self.is_thread(to) && self.is_thread(from);
+        fits.then_some((place.memory, joint))
+    }
+
+    fn constant(&self, e: ExprId) -> Option<u64> {
+        match self.f.exprs[e].kind {
+            ExprKind::Const(bits) => Some(bits),
+            _ => None,
+        }
+    }
+
+    /// `d > 0`
+    fn is_positive(&self, e: ExprId, d: ExprId) -> bool {
+        match self.f.exprs[e].kind {
+            ExprKind::Binary { op: BinOp::Gt, left, right } => left == d && self.constant(right) == Some(0),
+            ExprKind::Binary { op: BinOp::Ge, left, right } => left == d && self.constant(right) == Some(1),
+            _ => false,
+        }
+    }
+
+    /// `d / 2` or `d >> 1`
+    fn is_half(&self, e: ExprId, d: ExprId) -> bool {
+        match self.f.exprs[e].kind {
+            ExprKind::Binary { op: BinOp::Div, left, right } => left == d && self.constant(right) == Some(2),
+            ExprKind::Binary { op: BinOp::Shr, left, right } => left == d && self.constant(right) == Some(1),
+            _ => false,
+        }
+    }
+
+    /// Whether a value is the number of the thread along x.
+    fn is_thread(&mut self, e: ExprId) -> bool {
+        let known = self.f.exprs[e].kind.is_free() || self.vals.contains_key(&e);
+        let first = |affine: &value::Affine| {
+            affine.base == value::ZERO && affine.coef == [Val::Const(1), value::ZERO, value::ZERO, value::ZERO]
+        };
+        known && matches!(self.value(e).as_slice(), [Val::Affine(affine)] if first(affine))
+    }
+}

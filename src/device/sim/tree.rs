@@ -1,0 +1,110 @@
+//! Sums by trees in shared memory, and products, minima and maxima: the loop
+//! `while d > 0 { if t < d { s[t] = s[t] F s[t + d] } barrier() d /= 2 }` as one op. Every element takes the same operations in
+//! the same order; what is saved is a dozen ops a turn, most of which would have run for a few lanes.
+
+use std::marker::PhantomData;
+
+use super::code::{Op, OpFn};
+use super::group::{CHUNK, Group};
+use super::lanes::{Fn2, Isa, Lane, Step, arith, pick};
+use crate::ir::def::BinOp;
+use crate::lang::ops::MathFn;
+use crate::lang::scalar::Scalar;
+
+/// In front of the loop, which ends at `x`: `a` is the uniform d, `y` the array of 4-byte elements. If a turn could go out of
+/// bounds, or not all lanes are here in one row, the loop itself follows.
+pub struct Tree<T, F>(PhantomData<(T, F)>);
+
+impl<T: Lane, F: Fn2<T, Out = T>> Step for Tree<T, F> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let memory = &*g.memories.add(o.y as usize);
+            let distance = i64::from(g.first::<i32>(o.a));
+            let row = g.full && g.shape[0] == g.lanes;
+            if !row || distance < 1 || distance > g.lanes as i64 || 2 * distance > memory.axes[0].extent {
+                return op.add(1);
+            }
+            let turns = distance.ilog2() + 1;
+            if g.ticks <= turns {
+                return op.add(1);
+            }
+            g.ticks -= turns;
+            combine::<T, F>(memory.ptr, distance as usize);
+            g.splat(o.a, 0i32);
+            g.at(o.x)
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn read<T: Lane>(at: *const u8) -> [T::Repr; CHUNK] {
+    unsafe { at.cast::<[T::Repr; CHUNK]>().read_unaligned() }
+}
+
+#[inline(always)]
+unsafe fn combine<T: Lane, F: Fn2<T, Out = T>>(s: *mut u8, mut d: usize) {
+    const BYTES: usize = 4 * CHUNK;
+    unsafe {
+        while d > 0 && d.is_multiple_of(CHUNK) {
+            for chunk in 0..d / CHUNK {
+                let to = s.add(chunk * BYTES);
+                let (x, y) = (read::<T>(to), read::<T>(to.add(4 * d)));
+                let mut r = x;
+                for i in 0..CHUNK {
+                    r[i] = F::call(T::get(x[i]), T::get(y[i])).put();
+                }
+                to.cast::<[T::Repr; CHUNK]>().write_unaligned(r);
+            }
+            d /= 2;
+        }
+        if d == CHUNK / 2 {
+            // The last turns stay in registers.
+            let mut r = read::<T>(s);
+            halve::<T, F, 8>(&mut r);
+            halve::<T, F, 4>(&mut r);
+            halve::<T, F, 2>(&mut r);
+            halve::<T, F, 1>(&mut r);
+            s.cast::<[T::Repr; CHUNK]>().write_unaligned(r);
+            return;
+        }
+        let s = s.cast::<T::Repr>();
+        while d > 0 {
+            for i in 0..d {
+                let (x, y) = (s.add(i).read_unaligned(), s.add(i + d).read_unaligned());
+                s.add(i).write_unaligned(F::call(T::get(x), T::get(y)).put());
+            }
+            d /= 2;
+        }
+    }
+}
+
+#[inline(always)]
+fn halve<T: Lane, F: Fn2<T, Out = T>, const N: usize>(r: &mut [T::Repr; CHUNK]) {
+    for i in 0..N {
+        r[i] = F::call(T::get(r[i]), T::get(r[i + N])).put();
+    }
+}
+
+/// What combines two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joint {
+    Binary(BinOp),
+    Math(MathFn),
+}
+
+/// The op of a tree over elements of a type.
+pub fn tree(joint: Joint, scalar: Scalar, isa: Isa) -> Option<OpFn> {
+    use arith::{Add, Max, Min, Mul};
+    Some(match (joint, scalar) {
+        (Joint::Binary(BinOp::Add), Scalar::F32) => pick::<Tree<f32, Add>>(isa),
+        (Joint::Binary(BinOp::Mul), Scalar::F32) => pick::<Tree<f32, Mul>>(isa),
+        (Joint::Math(MathFn::Min), Scalar::F32) => pick::<Tree<f32, Min>>(isa),
+        (Joint::Math(MathFn::Max), Scalar::F32) => pick::<Tree<f32, Max>>(isa),
+        (Joint::Binary(BinOp::Add), Scalar::I32 | Scalar::U32) => pick::<Tree<i32, Add>>(isa),
+        (Joint::Math(MathFn::Min), Scalar::I32) => pick::<Tree<i32, Min>>(isa),
+        (Joint::Math(MathFn::Max), Scalar::I32) => pick::<Tree<i32, Max>>(isa),
+        _ => return None,
+    })
+}

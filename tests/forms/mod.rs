@@ -1,0 +1,260 @@
+//! Forms of code that the simulator has ops of their own for: they mean what the reference interpreter says, bit for bit, also
+//! at their edges (odd extents, blocks of several rows, one worker and several, accesses that go too far).
+
+use std::sync::Arc;
+
+use clk_lang::compile::{NoFiles, Session};
+use clk_lang::device::sim::Simulator;
+use clk_lang::device::{Arg, Control, Device, Extents, FaultKind};
+use clk_lang::ir::Prepared;
+use clk_lang::ir::def::Module;
+use clk_lang::lower::{Instance, lower};
+use clk_lang::pass;
+
+use crate::reference;
+
+/// An argument: words that are read, words that are written, or an i32.
+#[derive(Clone)]
+enum Word {
+    In(Vec<u32>),
+    Out(Vec<u32>),
+    Value(i32),
+}
+
+fn arguments(words: &mut [Word]) -> Vec<Arg<'_>> {
+    let argument = |word: &mut Word| match word {
+        Word::In(words) => Arg::Read { shape: vec![words.len() as u32], bytes: bytemuck::cast_slice_mut(words) },
+        Word::Out(words) => Arg::Write { shape: vec![words.len() as u32], bytes: bytemuck::cast_slice_mut(words) },
+        Word::Value(value) => Arg::Value(vec![clk_lang::lang::scalar::Value::of(*value)]),
+    };
+    words.iter_mut().map(|w| argument(w)).collect()
+}
+
+fn compiled(text: &str) -> Module {
+    let mut session = Session::default();
+    let outcome = session.add("forms.clk", text, &NoFiles);
+    assert!(!outcome.failed(), "{text}\n{:#?}", outcome.diagnostics);
+    let kernel = session.program.kernels.ids().next_back().expect("a kernel");
+    lower(&session.program, &Instance { kernel, arguments: vec![] }).unwrap_or_else(|e| panic!("{text}\n{e:#?}"))
+}
+
+/// Runs a kernel on the simulator, with one worker and with three, and by the reference. Returns the kind of the fault, if any.
+fn agree(text: &str, extents: Extents, words: &[Word]) -> Option<FaultKind> {
+    let module = compiled(text);
+    let mut expected = words.to_vec();
+    let outcome = reference::launch(&module, extents, &mut arguments(&mut expected));
+    let prepared = pass::prepare(module).unwrap_or_else(|e| panic!("{text}\n{e}"));
+    let prepared: Arc<Prepared> = Arc::new(prepared);
+    let mut fault = None;
+    for workers in [1, 3] {
+        let mut found = words.to_vec();
+        let control = Control { workers, ..Control::default() };
+        let run = Simulator::default().load(prepared.clone()).launch(extents, &mut arguments(&mut found), &control);
+        if let Err(found) = run {
+            let same =
+                |f: &&clk_lang::device::Fault| (&f.kind, f.thread, f.block) == (&found.kind, found.thread, found.block);
+            assert!(
+                outcome.faults.iter().any(|f| same(&f)),
+                "{text}\n{found:?}\nexpected one of {:#?}",
+                outcome.faults
+            );
+            fault = Some(found.kind);
+            continue;
+        }
+        assert!(outcome.faults.is_empty(), "{text}\nno fault, but {:#?}", outcome.faults);
+        for (k, pair) in expected.iter().zip(&found).enumerate() {
+            if let (Word::Out(expected), Word::Out(found)) = pair {
+                assert_eq!(expected, found, "argument {k}, {workers} workers, {extents:?}\n{text}");
+            }
+        }
+    }
+    fault
+}
+
+fn grid(blocks: u32, block: [u32; 2]) -> Extents {
+    Extents::Grid { grid: [blocks, 1, 1], block: [block[0], block[1], 1] }
+}
+
+/// Words of some bits, the same each time.
+fn noise(n: usize, seed: u32) -> Vec<u32> {
+    let mut x = seed | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        x
+    };
+    (0..n).map(|_| next()).collect()
+}
+
+fn floats(n: usize, seed: u32) -> Vec<u32> {
+    noise(n, seed).into_iter().map(|x| (x as f32 / 4e9 - 0.3).to_bits()).collect()
+}
+
+#[test]
+fn trees_in_shared_memory() {
+    let joints = [
+        ("f32", "s[t] += s[t + d]"),
+        ("f32", "s[t] = max(s[t], s[t + d])"),
+        ("f32", "s[t] = min(s[t], s[t + d])"),
+        ("f32", "s[t] *= s[t + d]"),
+        ("f32", "s[t] -= s[t + d]"),
+        ("i32", "s[t] += s[t + d]"),
+        ("i32", "s[t] = max(s[t], s[t + d])"),
+        ("i32", "s[t] = min(s[t], s[t + d])"),
+        ("i32", "s[t] = s[d + t] + s[t]"),
+        ("i32", "s[t] = s[t] + s[t + d + 1]"),
+    ];
+    for (ty, joint) in joints {
+        for (start, block) in [
+            ("128", [256, 1]),
+            ("n / 2", [256, 1]),
+            ("64", [256, 1]),
+            ("96", [256, 1]),
+            ("100", [200, 1]),
+            ("8", [32, 1]),
+            ("7", [16, 1]),
+            ("1", [4, 1]),
+            ("0", [64, 1]),
+            ("-5", [64, 1]),
+            ("16", [16, 16]),
+            ("128", [64, 1]),
+        ] {
+            let text = format!(
+                "kernel tree(x: [{ty}; N], out y: [{ty}; N], out last: [i32; 1], n: i32) grid(2) block({}, {}) {{
+                     shared s: [{ty}; 257]
+                     let t = thread_idx.x
+                     if thread_idx.y == 0 {{ s[t] = x[t] }}
+                     barrier()
+                     var d = {start}
+                     while d > 0 {{
+                         if t < d {{ {joint} }}
+                         barrier()
+                         d /= 2
+                     }}
+                     if thread_idx.y == 0 {{ y[t] = s[t] }}
+                     if t == 0 {{ last[0] = d }}
+                 }}",
+                block[1], block[0]
+            );
+            let n = block[0] as usize;
+            let x = if ty == "f32" { floats(n, 7) } else { noise(n, 7) };
+            let words = [Word::In(x), Word::Out(vec![0; n]), Word::Out(vec![9]), Word::Value(n as i32)];
+            assert_eq!(agree(&text, grid(2, block), &words), None);
+        }
+    }
+}
+
+#[test]
+fn a_tree_that_goes_too_far_faults() {
+    let text = "kernel tree(out y: [f32; N], d0: i32) grid(1) block(64) {
+        shared s: [f32; 64]
+        let t = thread_idx.x
+        s[t] = f32(t)
+        barrier()
+        var d = d0
+        while d > 0 {
+            if t < d { s[t] += s[t + d] }
+            barrier()
+            d >>= 1
+        }
+        y[t] = s[t]
+    }";
+    for (start, faults) in [(32, false), (33, true), (40, true), (64, true), (1000, true)] {
+        let words = [Word::Out(vec![0; 64]), Word::Value(start)];
+        let fault = agree(text, grid(1, [64, 1]), &words);
+        assert_eq!(matches!(fault, Some(FaultKind::OutOfBounds { .. })), faults, "{start}: {fault:?}");
+    }
+}
+
+#[test]
+fn comparisons_along_a_row() {
+    for op in ["<", "<=", ">", ">=", "==", "!="] {
+        for (left, right) in [
+            ("t", "k"),
+            ("k", "t"),
+            ("2 * t", "k"),
+            ("k", "3 * t"),
+            ("-t", "-k"),
+            ("t", "2 * t - k"),
+            ("t + k", "t + 5"),
+        ] {
+            let text = format!(
+                "kernel rows(out y: [i32; N], k: i32) grid(1) block(50) {{
+                     let t = thread_idx.x
+                     var v = 1
+                     if {left} {op} {right} {{ v = 2 }}
+                     if t > 3 && {left} {op} {right} {{
+                         if t < 40 {{ v += 5 }}
+                         if t != 20 {{ v += 7 }}
+                     }}
+                     if !({left} {op} {right}) {{ if t >= 7 {{ v *= 3 }} }}
+                     y[t] = v
+                 }}"
+            );
+            for k in [-100, -1, 0, 1, 5, 17, 48, 49, 50, 51, 98, i32::MAX, i32::MIN] {
+                let words = [Word::Out(vec![0; 50]), Word::Value(k)];
+                assert_eq!(agree(&text, grid(1, [50, 1]), &words), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn division_by_powers_of_two() {
+    let specials =
+        [0u32, 1, 2, 3, 7, 8, 9, u32::MAX, u32::MAX - 1, u32::MAX - 7, 1 << 31, (1 << 31) + 1, (1 << 31) - 1];
+    let x: Vec<u32> = specials.into_iter().chain(noise(51, 3)).collect();
+    for ty in ["i32", "u32"] {
+        for divisor in ["1", "2", "8", "1024", "1073741824"] {
+            let text = format!(
+                "kernel halves(x: [{ty}; N], out q: [{ty}; N], out r: [{ty}; N], k: i32) threads(i: N) {{
+                     q[i] = x[i] / {divisor}
+                     r[i] = x[i] % {divisor} + {ty}(k / {divisor} + k % {divisor})
+                 }}"
+            );
+            let words = [Word::In(x.clone()), Word::Out(vec![0; 64]), Word::Out(vec![0; 64]), Word::Value(-77)];
+            assert_eq!(agree(&text, Extents::Threads([64, 1, 1]), &words), None);
+        }
+    }
+}
+
+#[test]
+fn additions_whose_old_values_nobody_sees() {
+    let bodies = [
+        "atomic_add(y[i32(x[g] % 32)], 1)",
+        "atomic_add(y[i32(x[g] % 32)], x[g])",
+        "atomic_sub(y[i32(x[g] % 32)], x[g])",
+        "atomic_add(y[0], x[g])",
+        "atomic_add(y[t % 8], x[g])",
+        "atomic_add(y[t], x[g])",
+        "atomic_add(y[2 * t], 3)",
+        "if t < 11 { atomic_sub(y[t], x[g]) }",
+        "if x[g] % 3 == 0 { atomic_add(y[t], x[g]) }",
+        "if x[g] % 3 == 0 { atomic_add(y[1], x[g]) }",
+        "if x[g] % 3 == 0 { atomic_add(y[i32(x[g] % 32)], x[g]) }",
+        "atomic_add(y[block_idx.x], 1)",
+        "atomic_add(y[t], x[g])\n if t == 0 { atomic_max(y[3], 5) }",
+        "let old = atomic_add(y[t], x[g])\n if old == 12345 { atomic_add(y[0], 1) }",
+        "atomic_add(s[i32(x[g] % 32)], 1)\n barrier()\n if t < 32 { atomic_add(y[t], s[t]) }",
+        "atomic_add(s[t % 32], x[g])\n barrier()\n atomic_add(y[t % 32], s[t % 32])",
+        "atomic_add(y[i32(x[g] % 200)], 1)",
+        "atomic_add(y[t + 60], 1)",
+    ];
+    for body in bodies {
+        for block in [64, 50, 7] {
+            let text = format!(
+                "kernel sums(x: [u32; N], inout y: [u32; 128]) grid(5) block({block}) {{
+                     shared s: [u32; 32]
+                     let t = thread_idx.x
+                     let g = global_idx.x
+                     if t < 32 {{ s[t] = 0 }}
+                     barrier()
+                     {body}
+                 }}"
+            );
+            let words = [Word::In(noise(5 * block, 11)), Word::Out(noise(128, 5))];
+            agree(&text, grid(5, [block as u32, 1]), &words);
+        }
+    }
+}
