@@ -21,13 +21,16 @@ enum Word {
     Value(i32),
 }
 
-fn arguments(words: &mut [Word]) -> Vec<Arg<'_>> {
-    let argument = |word: &mut Word| match word {
+fn argument(word: &mut Word) -> Arg<'_> {
+    match word {
         Word::In(words) => Arg::Read { shape: vec![words.len() as u32], bytes: bytemuck::cast_slice_mut(words) },
         Word::Out(words) => Arg::Write { shape: vec![words.len() as u32], bytes: bytemuck::cast_slice_mut(words) },
         Word::Value(value) => Arg::Value(vec![clk_lang::lang::scalar::Value::of(*value)]),
-    };
-    words.iter_mut().map(|w| argument(w)).collect()
+    }
+}
+
+fn arguments(words: &mut [Word]) -> Vec<Arg<'_>> {
+    words.iter_mut().map(argument).collect()
 }
 
 fn compiled(text: &str) -> Module {
