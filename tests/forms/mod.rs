@@ -120,14 +120,13 @@ fn trees_in_shared_memory() {
             ("1", [4, 1]),
             ("0", [64, 1]),
             ("-5", [64, 1]),
-            ("16", [16, 16]),
             ("128", [64, 1]),
         ] {
             let text = format!(
                 "kernel tree(x: [{ty}; N], out y: [{ty}; N], out last: [i32; 1], n: i32) grid(2) block({}, {}) {{
                      shared s: [{ty}; 257]
                      let t = thread_idx.x
-                     if thread_idx.y == 0 {{ s[t] = x[t] }}
+                     s[t] = x[t]
                      barrier()
                      var d = {start}
                      while d > 0 {{
@@ -135,7 +134,7 @@ fn trees_in_shared_memory() {
                          barrier()
                          d /= 2
                      }}
-                     if thread_idx.y == 0 {{ y[t] = s[t] }}
+                     y[t] = s[t]
                      if t == 0 {{ last[0] = d }}
                  }}",
                 block[1], block[0]
