@@ -82,6 +82,8 @@ pub struct Access {
     pub write: bool,
     /// Where an affine load may point its register at the memory itself.
     pub view: bool,
+    /// Of global memory: what lies behind a row is likely to be wanted next.
+    pub ahead: bool,
 }
 
 /// An array the code can name.

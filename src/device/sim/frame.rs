@@ -208,9 +208,8 @@ impl<'a> Frame<'a> {
         let geometry = &self.launch.geometry;
         let unit = geometry.unit(number);
         let g = &mut self.group;
-        let lanes: usize = unit.shape.iter().product();
-        if lanes != g.lanes || unit.shape != g.shape {
-            (g.lanes, g.shape) = (lanes, unit.shape);
+        if g.lanes == 0 || (!geometry.is_even() && unit.shape != g.shape) {
+            (g.lanes, g.shape) = (unit.shape.iter().product(), unit.shape);
             mask::all_lanes(g);
             g.epoch += 1;
         }

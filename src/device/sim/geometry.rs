@@ -45,6 +45,11 @@ impl Geometry {
         }
     }
 
+    /// Whether all groups have one shape.
+    pub fn is_even(&self) -> bool {
+        self.extent.is_none()
+    }
+
     pub fn unit(&self, number: u64) -> Unit {
         let (gx, gy) = (u64::from(self.grid[0].max(1)), u64::from(self.grid[1].max(1)));
         let block = match number < gx {

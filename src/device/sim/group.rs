@@ -219,9 +219,14 @@ impl Group {
     /// Makes a mask the current one.
     #[inline(always)]
     pub fn enter(&mut self, mask: u16) {
-        let info = self.masks[mask as usize];
+        let info = &self.masks[mask as usize];
         (self.lo, self.hi, self.full) = (info.lo as usize, info.hi as usize, info.full);
-        self.stretches = info.stretches;
+        // Mostly there is one: what was written in parts a moment ago is slow to read as a whole.
+        self.stretches.count = info.stretches.count;
+        self.stretches.at[0] = info.stretches.at[0];
+        if info.stretches.count > 1 {
+            self.stretches.at = info.stretches.at;
+        }
         self.ends_known = info.row.is_some();
         self.solid = info.row.is_some();
         if let Some((from, to)) = info.row {
@@ -246,6 +251,13 @@ impl Group {
         };
         self.first_lane = ends(self.lo).0;
         self.last_lane = ends(self.hi - 1).1;
+    }
+
+    /// The first and the last active lane.
+    #[inline(always)]
+    pub fn ends(&mut self) -> (usize, usize) {
+        self.find_ends();
+        (self.first_lane, self.last_lane)
     }
 
     /// Counts a loop turn; false if the run has to stop.

@@ -289,7 +289,21 @@ pub unsafe fn resolve(g: &mut Group, access: &Access, number: u32) -> Option<Run
         }
         let memory = &*g.memories.add(access.memory as usize);
         let mut offset = i64::from(access.offset);
-        if plan.kind != PlanKind::None && g.full {
+        if plan.kind == PlanKind::Row {
+            let (first, last) = if g.full { (0, g.lanes - 1) } else { g.ends() };
+            for axis in plan.axes.iter().take(plan.rank) {
+                let b = axis.base(g);
+                let (p, q) = (b + axis.step * first as i64, b + axis.step * last as i64);
+                if p.min(q) < 0 || p.max(q) >= axis.extent {
+                    return None;
+                }
+                offset += p * axis.pitch;
+            }
+            let addr = memory.ptr.offset(offset as isize);
+            let (count, stride) = ([last - first + 1, 1, 1, 1], [plan.stride[0], 0, 0, 0]);
+            return Some(Run { addr, lane: first, count, stride });
+        }
+        if plan.kind == PlanKind::Full && g.full {
             for axis in plan.axes.iter().take(plan.rank) {
                 let b = axis.base(g);
                 if b + axis.low < 0 || b + axis.high >= axis.extent {
@@ -301,20 +315,6 @@ pub unsafe fn resolve(g: &mut Group, access: &Access, number: u32) -> Option<Run
             return Some(Run { addr, lane: 0, count: plan.count, stride: plan.stride });
         }
         g.find_ends();
-        if plan.kind == PlanKind::Row {
-            let (first, last) = (g.first_lane as i64, g.last_lane as i64);
-            for axis in plan.axes.iter().take(plan.rank) {
-                let b = axis.base(g);
-                let (p, q) = (b + axis.step * first, b + axis.step * last);
-                if p.min(q) < 0 || p.max(q) >= axis.extent {
-                    return None;
-                }
-                offset += p * axis.pitch;
-            }
-            let count = [g.last_lane - g.first_lane + 1, 1, 1, 1];
-            let addr = memory.ptr.offset(offset as isize);
-            return Some(Run { addr, lane: g.first_lane, count, stride: [plan.stride[0], 0, 0, 0] });
-        }
         resolve_box(g, access)
     }
 }
@@ -534,6 +534,21 @@ unsafe fn copy_row<E: Elem>(to: *mut E::Repr, from: *mut u8, stride: isize, coun
     }
 }
 
+/// Lanes of a row behind which the next one is fetched: longer rows the machine foresees by itself.
+const AHEAD: usize = 512;
+
+/// Asks for the cache line at an address, which need not be one.
+#[inline(always)]
+fn fetch(at: *const u8) {
+    // SAFETY: a hint, which does nothing where there is nothing.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Points the register at the memory itself if its chunks lie at a fixed stride.
 #[inline(always)]
 unsafe fn view<E: Elem>(g: &mut Group, access: &Access, run: &Run) -> bool {
@@ -560,6 +575,11 @@ unsafe fn view<E: Elem>(g: &mut Group, access: &Access, run: &Run) -> bool {
         }
         let back = (run.lane % CHUNK * E::SIZE) as isize + stride * first as isize;
         let ptr = run.addr.wrapping_offset(-back);
+        if access.ahead && run.count[1] == 1 && run.count[0] <= AHEAD {
+            for line in 0..run.count[0] / CHUNK {
+                fetch(run.addr.wrapping_add((run.count[0] + line * CHUNK) * E::SIZE));
+            }
+        }
         (*g.slots.add(access.regs[0] as usize)) = super::group::Slot { ptr, stride: stride as usize };
         true
     }

@@ -55,7 +55,8 @@ impl<'a> Compiler<'a> {
         let (axes, spread) = self.indices(&place.indices);
         let span = self.span(span);
         let memory = place.memory.index() as u32;
-        (Access { memory, axes, offset: offset as u32, scalar, regs: vec![], span, write, view: false }, spread)
+        let offset = offset as u32;
+        (Access { memory, axes, offset, scalar, regs: vec![], span, write, view: false, ahead: false }, spread)
     }
 
     fn indices(&mut self, indices: &[ExprId]) -> (Vec<Index>, Spread) {
@@ -98,6 +99,7 @@ impl<'a> Compiler<'a> {
         let (mut access, spread) = self.access(place, span, false);
         let is_local = self.f.memories[place.memory].space == Space::Local;
         access.view = spread == Spread::Affine && count == 1 && scalar.size() == 4 && !is_local && self.may_view;
+        access.ahead = access.view && self.f.memories[place.memory].space != Space::Shared;
         for _ in 0..count {
             let reg = match (access.view, count) {
                 (true, _) => self.alloc(Kind::View),

@@ -255,6 +255,7 @@ impl<'a> Compiler<'a> {
             span,
             write: false,
             view: false,
+            ahead: false,
         });
         self.accesses.len() as u32 - 1
     }
