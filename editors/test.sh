@@ -33,7 +33,7 @@ if [ "${1-}" = --install ]; then
     fi
     if has npm; then
         mkdir -p "$work/vscode" && cp editors/vscode/package.json "$work/vscode/"
-        (cd "$work/vscode" && npm install --no-audit --no-fund) >"$work/npm.log" 2>&1 || echo "npm could not install the packages for VS Code"
+        (cd "$work/vscode" && npm install --ignore-scripts --no-audit --no-fund) >"$work/npm.log" 2>&1 || echo "npm could not install the packages for VS Code"
     fi
 fi
 

@@ -65,7 +65,6 @@ function inTerminal(title, file, words) {
   terminal = vscode.window.createTerminal({
     name: `clk ${title}`,
     cwd: path.dirname(file),
-    shellPath: undefined,
     isTransient: true,
   });
   terminal.show(true);
@@ -80,10 +79,12 @@ function quote(word) {
   return process.platform === 'win32' ? `"${word.replace(/"/g, '`"')}"` : `'${word.replace(/'/g, `'\\''`)}'`;
 }
 
+/** A command with the file as its argument; a code lens may also name the test or the bench that is meant. */
 function terminalCommand(subcommand) {
-  return async (argument) => {
+  return async (argument, name) => {
     const file = await savedFile(argument);
-    if (file) inTerminal(subcommand, file, [subcommand, ...device(), file]);
+    const filter = typeof name === 'string' && name !== '' ? ['--filter', name] : [];
+    if (file) inTerminal(subcommand, file, [subcommand, ...device(), ...filter, file]);
   };
 }
 
@@ -98,8 +99,8 @@ function output(words, cwd) {
   });
 }
 
-/** Shows the program at a stage of the compiler beside its text. */
-async function emit(argument) {
+/** Shows the program, or one kernel of it, at a stage of the compiler beside its text. */
+async function emit(argument, name) {
   const file = await savedFile(argument);
   if (!file) return;
   try {
@@ -107,7 +108,8 @@ async function emit(argument) {
     const stages = /--stage[^[]*(?:\[default[^\]]*\]\s*)?\[possible values: ([^\]]*)\]/.exec(help)?.[1].split(', ') ?? ['ir'];
     const stage = await vscode.window.showQuickPick(stages, { placeHolder: 'Stage' });
     if (!stage) return;
-    const content = await output(['emit', '--stage', stage, file], path.dirname(file));
+    const kernel = typeof name === 'string' && name !== '' ? ['--kernel', name] : [];
+    const content = await output(['emit', '--stage', stage, ...kernel, file], path.dirname(file));
     const language = stage === 'cuda' ? 'cpp' : 'plaintext';
     const document = await vscode.workspace.openTextDocument({ content, language });
     await vscode.window.showTextDocument(document, { viewColumn: vscode.ViewColumn.Beside, preview: true });

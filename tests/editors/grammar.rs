@@ -3,9 +3,10 @@
 use super::parser::{first_error, language, parse};
 use super::{files, read, root};
 use clk_lang::base::source::FileId;
-use clk_lang::syntax::parse as compile;
 use clk_lang::syntax::token::{CONTEXTUAL, KEYWORDS, OPERATORS};
+use clk_lang::syntax::{lex, parse as compile};
 use std::collections::BTreeSet;
+use tree_sitter::Tree;
 
 /// Name and text of the programs of the repository: the Clk files, and the blocks of the reference.
 fn programs() -> Vec<(String, String)> {
@@ -40,6 +41,45 @@ fn every_program_parses() {
     }
     assert!(wrong.is_empty(), "tree-sitter finds errors where the compiler finds none:\n{}", wrong.join("\n"));
     assert!(sound > 80, "only {sound} programs were read");
+}
+
+/// Items and statements at the top of the tree.
+fn top(tree: &Tree) -> usize {
+    let root = tree.root_node();
+    let mut cursor = root.walk();
+    root.named_children(&mut cursor).filter(|node| !node.is_extra() && node.kind() != "shebang").count()
+}
+
+/// Newlines between any two tokens: where the compiler still accepts the program, tree-sitter does, and both see the same number of
+/// items and statements.
+#[test]
+fn newlines_mean_what_they_mean_to_the_compiler() {
+    let (mut accepted, mut wrong) = (0, Vec::new());
+    for (number, (name, text)) in programs().into_iter().filter(|(_, text)| text.len() < 3000).enumerate() {
+        for token in lex(FileId(0), &text).tokens.iter().skip(number % 3).step_by(3) {
+            let mut changed = text.clone();
+            changed.insert_str(token.start as usize, ["\n", " // c\n", "/* \n */\n"][accepted % 3]);
+            let (file, diagnostics) = compile(FileId(0), &changed);
+            if !diagnostics.is_empty() {
+                continue;
+            }
+            accepted += 1;
+            let tree = parse(&changed);
+            if let Some(error) = first_error(&tree, &changed) {
+                wrong.push(format!("{name}, newline at {}: {error}", token.start));
+            } else if top(&tree) != file.items.len() {
+                let at = token.start as usize;
+                wrong.push(format!(
+                    "{name}, newline at {at}: {} items, not {}: {:?}",
+                    top(&tree),
+                    file.items.len(),
+                    &text[at..].lines().next()
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {accepted}:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
+    assert!(accepted > 1000, "only {accepted} programs were tried");
 }
 
 #[test]

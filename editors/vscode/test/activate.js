@@ -8,17 +8,27 @@ const folder = path.join(__dirname, '..');
 const registered = new Map();
 const sent = [];
 const clients = [];
+const documents = [];
+
+class Uri {
+  constructor(text) { this.text = text; this.scheme = 'file'; this.fsPath = decodeURIComponent(text.replace('file://', '')); }
+  static parse(text) { return new Uri(text); }
+  toString() { return this.text; }
+}
 
 const vscode = {
-  Uri: class {},
+  Uri: Uri,
   ViewColumn: { Beside: -2 },
   workspace: {
     getConfiguration: () => ({ get: (name) => ({ path: 'my clk', server: true, device: 'sim' })[name] }),
     onDidChangeConfiguration: () => ({ dispose() {} }),
     textDocuments: [],
+    openTextDocument: async (document) => { documents.push(document); },
   },
   window: {
-    activeTextEditor: { document: { uri: { scheme: 'file', fsPath: '/a folder/x.clk', toString: () => 'file:///a%20folder/x.clk' } } },
+    activeTextEditor: { document: { uri: new Uri('file:///a%20folder/x.clk') } },
+    showQuickPick: async (stages) => { assert.deepStrictEqual(stages, ['ast', 'typed', 'ir']); return 'ir'; },
+    showTextDocument: async () => {},
     createTerminal: (options) => ({ show() {}, dispose() {}, sendText: (text) => sent.push([options.cwd, text]) }),
     showErrorMessage: async (message) => { throw new Error(message); },
   },
@@ -35,6 +45,11 @@ const client = {
     async stop() { this.running = false; }
   },
 };
+
+// What `clk` would write.
+const help = '  -s, --stage <STAGE>\n          ast, typed or ir [default: ir]\n          \n          [possible values: ast, typed, ir]\n';
+require('node:child_process').execFile = (program, words, options, done) =>
+  done(null, words[1] === '--help' ? help : `${words.join(' ')}\n`, '');
 
 // The real client needs a real VS Code to load.
 const load = Module._load;
@@ -54,6 +69,10 @@ async function main() {
   assert.ok(clients[0].running);
   await registered.get('clk.run')();
   assert.deepStrictEqual(sent.pop(), ['/a folder', "'my clk' run --device sim '/a folder/x.clk'"]);
+  await registered.get('clk.test')('file:///a%20folder/x.clk', "it's well");
+  assert.deepStrictEqual(sent.pop(), ['/a folder', "'my clk' test --device sim --filter 'it'\\''s well' '/a folder/x.clk'"]);
+  await registered.get('clk.emit')(undefined, 'scale');
+  assert.deepStrictEqual(documents.pop(), { content: 'emit --stage ir --kernel scale /a folder/x.clk\n', language: 'plaintext' });
   await registered.get('clk.restart')();
   assert.strictEqual(clients.length, 2);
   assert.ok(!clients[0].running && clients[1].running);
