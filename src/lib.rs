@@ -22,6 +22,7 @@
 //! | 3 | [`check`] | names, types, dimensions and worlds: the typed tree |
 //! | 3 | [`pass`] | DeviceIR to better DeviceIR, verified before and after |
 //! | 3 | [`device`] | what runs DeviceIR: the trait, and the simulator |
+//! | 3 | [`fmt`] | the one layout of a text: what stands between two tokens |
 //! | 4 | [`lower`] | a typed kernel with its compile-time arguments becomes DeviceIR |
 //! | 5 | [`compile`] | sources to a checked program, without any I/O of its own |
 //! | 6 | [`host`] | values, arrays and the interpreter of scripts |
@@ -43,6 +44,7 @@ pub mod base;
 pub mod check;
 pub mod compile;
 pub mod device;
+pub mod fmt;
 pub mod host;
 pub mod ir;
 pub mod lang;

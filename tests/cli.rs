@@ -27,7 +27,7 @@ fn version_and_help() {
     assert_eq!((version.code, version.out.trim()), (0, concat!("clk ", env!("CARGO_PKG_VERSION"))));
     let help = run(here(), &["--help"]);
     assert_eq!(help.code, 0);
-    for command in ["run", "check", "test", "bench", "emit", "explain", "doc", "repl"] {
+    for command in ["run", "check", "test", "bench", "emit", "explain", "doc", "fmt", "repl"] {
         assert!(help.out.contains(command), "{command} is not in the help");
     }
 }

@@ -3,6 +3,7 @@
 mod cli;
 mod console;
 mod crash;
+mod difference;
 mod disk;
 mod interrupt;
 pub mod libraries;

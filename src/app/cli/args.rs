@@ -20,6 +20,7 @@ pub enum Task {
     Emit { file: PathBuf, stage: Stage, kernel: Option<String> },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
+    Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
     Repl { plain: bool },
 }
 
@@ -94,6 +95,11 @@ fn task(matches: &ArgMatches) -> Task {
         },
         "explain" => Task::Explain { code: one("code") },
         "doc" => Task::Doc { name: one("name") },
+        "fmt" => Task::Fmt {
+            paths: paths("paths"),
+            check: sub.get_flag("check"),
+            range: sub.get_one::<(usize, usize)>("range").copied(),
+        },
         _ => Task::Repl { plain: sub.get_flag("plain") },
     }
 }
@@ -114,7 +120,7 @@ fn command() -> Command {
                 .help("Run TEXT as a script and print its values"),
         )
         .args(global_options())
-        .subcommands([run(), check(), test(), bench(), emit(), explain(), doc(), repl()])
+        .subcommands([run(), check(), test(), bench(), emit(), explain(), doc(), fmt(), repl()])
 }
 
 fn global_options() -> Vec<Arg> {
@@ -236,6 +242,33 @@ fn doc() -> Command {
             .value_name("NAME")
             .help("A builtin (`sqrt`), a module (`std.linalg`), a member of one (`std.linalg.matmul`) or a file"),
     )
+}
+
+fn fmt() -> Command {
+    Command::new("fmt")
+        .about("Lay out programs in the one style of Clk")
+        .arg(paths("Files and folders; - is standard input, laid out to standard output [default: .]"))
+        .arg(
+            Arg::new("check")
+                .long("check")
+                .action(ArgAction::SetTrue)
+                .help("Change nothing; show what would change, and fail if anything would"),
+        )
+        .arg(
+            Arg::new("range")
+                .long("range")
+                .value_name("FIRST:LAST")
+                .value_parser(line_range)
+                .help("Only these lines, counted from 1"),
+        )
+}
+
+fn line_range(text: &str) -> Result<(usize, usize), String> {
+    let (first, last) = text.split_once(':').ok_or("two line numbers, as in `10:20`")?;
+    let number =
+        |text: &str| text.parse::<usize>().ok().filter(|n| *n > 0).ok_or(format!("`{text}` is no line number"));
+    let (first, last) = (number(first)?, number(last)?);
+    if first > last { Err("the first line stands behind the last".into()) } else { Ok((first, last)) }
 }
 
 fn repl() -> Command {

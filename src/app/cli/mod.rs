@@ -6,6 +6,7 @@ mod check;
 mod doc;
 mod emit;
 mod explain;
+mod fmt;
 mod run;
 mod test;
 
@@ -59,7 +60,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => {
             context.interrupt = Interrupt::listen();
         }
-        Task::Check { .. } | Task::Emit { .. } | Task::Explain { .. } | Task::Doc { .. } => {}
+        Task::Check { .. } | Task::Emit { .. } | Task::Explain { .. } | Task::Doc { .. } | Task::Fmt { .. } => {}
     }
     match task {
         Task::Run { file, args } => run::file(&file, args, context),
@@ -71,6 +72,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Emit { file, stage, kernel } => emit::file(&file, stage, kernel.as_deref(), context),
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),
+        Task::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),
         Task::Repl { plain } => repl::main(plain, context),
     }
 }

@@ -1,0 +1,116 @@
+//! `clk fmt`: files, folders or standard input in the one layout.
+
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::Context;
+use super::check::programs;
+use crate::app::{difference, disk, exit};
+use crate::base::source::Sources;
+use crate::fmt::{self, Formatted};
+
+/// What became of the files.
+#[derive(Default)]
+struct Count {
+    files: usize,
+    changed: usize,
+    failed: bool,
+}
+
+pub fn paths(paths: &[PathBuf], check: bool, lines: Option<(usize, usize)>, context: &mut Context) -> u8 {
+    if paths == [Path::new("-")] {
+        return standard_input(check, lines, context);
+    }
+    let here = [PathBuf::from(".")];
+    let paths = if paths.is_empty() { &here } else { paths };
+    let mut count = Count::default();
+    let mut failed = false;
+    for path in programs(paths, context, &mut failed) {
+        file(&path, check, lines, &mut count, context);
+    }
+    context.console.summary();
+    count.failed |= failed;
+    if !context.console.json {
+        report(&count, check, context);
+    }
+    if count.failed || check && count.changed > 0 { exit::FAILURE } else { exit::OK }
+}
+
+fn report(count: &Count, check: bool, context: &mut Context) {
+    let files = |n: usize| format!("{n} file{}", if n == 1 { "" } else { "s" });
+    let line = match (check, count.changed) {
+        (true, 0) if count.failed => return,
+        (true, 0) => format!("{} laid out as they should be", files(count.files)),
+        (true, changed) => format!("{} would change", files(changed)),
+        (false, changed) => format!("{} changed out of {}", files(changed), count.files),
+    };
+    context.console.line(&line);
+}
+
+fn file(path: &Path, check: bool, lines: Option<(usize, usize)>, count: &mut Count, context: &mut Context) {
+    let name = path.display().to_string();
+    let text = match disk::read_source(path) {
+        Ok(text) => text,
+        Err(why) => {
+            context.console.report(&disk::unreadable(path, &why), &Sources::default());
+            count.failed = true;
+            return;
+        }
+    };
+    count.files += 1;
+    let Some(formatted) = format(&name, &text, lines, context) else {
+        count.failed = true;
+        return;
+    };
+    if formatted.text == text {
+        return;
+    }
+    count.changed += 1;
+    if check {
+        let shown = difference::show(&name, &text, &formatted.text, context.console.style);
+        context.console.print(&shown);
+    } else if let Err(why) = disk::write_whole(path, formatted.text.as_bytes()) {
+        context.console.error_line(&format!("error: `{name}` cannot be written: {why}"));
+        count.failed = true;
+    }
+}
+
+fn standard_input(check: bool, lines: Option<(usize, usize)>, context: &mut Context) -> u8 {
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| disk::reason(&e));
+    let text = match read.and_then(|_| disk::source_text(bytes)) {
+        Ok(text) => text,
+        Err(why) => {
+            context.console.error_line(&format!("error: standard input cannot be read: {why}"));
+            return exit::FAILURE;
+        }
+    };
+    let Some(formatted) = format("<stdin>", &text, lines, context) else { return exit::FAILURE };
+    if !check {
+        context.console.print(&formatted.text);
+        return exit::OK;
+    }
+    let shown = difference::show("<stdin>", &text, &formatted.text, context.console.style);
+    context.console.print(&shown);
+    if formatted.text == text { exit::OK } else { exit::FAILURE }
+}
+
+/// The text laid out, or nothing after its mistakes were reported.
+fn format(name: &str, text: &str, lines: Option<(usize, usize)>, context: &mut Context) -> Option<Formatted> {
+    let mut sources = Sources::default();
+    let file = sources.add(name, text);
+    let formatted = match lines {
+        Some(lines) => fmt::format_range(file, text, bytes_of(text, lines)),
+        None => fmt::format(file, text),
+    };
+    formatted.map_err(|diagnostics| context.console.report_all(&diagnostics, &sources)).ok()
+}
+
+/// The bytes of some lines, counted from 1, without the last line's end.
+fn bytes_of(text: &str, (first, last): (usize, usize)) -> Range<usize> {
+    let mut starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
+    let start = starts.clone().nth(first - 1).unwrap_or(text.len());
+    let end = starts.nth(last).map_or(text.len(), |next| next - 1);
+    start..end.max(start)
+}

@@ -1,0 +1,313 @@
+//! The line breaks that the rules ask for, given those the author made.
+
+use super::elements::{Element, Kind};
+use super::roles::{self, Role};
+use crate::syntax::token::Tok;
+
+/// Settles the line breaks, and the commas and semicolons beside them.
+pub fn settle(text: &str, elements: &mut Vec<Element>) {
+    move_breaks(elements);
+    if semicolons(elements) {
+        elements.retain(|e| !e.deleted);
+        roles::assign(text, elements);
+    }
+    brackets(elements);
+    for index in 0..elements.len() {
+        if elements[index].opens {
+            trailing_comma(elements, index);
+        }
+    }
+    let end = elements.len();
+    headers(elements, 0, end);
+}
+
+/// Breaks that stand on the wrong side of a token, or where none belongs.
+fn move_breaks(elements: &mut [Element]) {
+    for index in 0..elements.len() {
+        let Element { kind, role, breaks, boundary, .. } = elements[index];
+        if kind == Kind::Token(Tok::Doc) {
+            elements[index].breaks = breaks.max(1);
+            if let Some(next) = elements.get_mut(index + 1) {
+                next.breaks = next.breaks.max(1);
+            }
+            continue;
+        }
+        let Some(before) = index.checked_sub(1).map(|i| elements[i]) else { continue };
+        if breaks == 0 || boundary || before.is_comment() || before.is(Tok::Doc) {
+            continue;
+        }
+        match kind {
+            Kind::Token(Tok::Comma | Tok::Semi) => {
+                elements[index].breaks = 0;
+                if let Some(next) = elements.get_mut(index + 1) {
+                    next.breaks = next.breaks.max(breaks);
+                }
+            }
+            Kind::Token(Tok::Else) if before.is(Tok::RBrace) => elements[index].breaks = 0,
+            Kind::Token(Tok::LBrace) if opens_body(&before) => elements[index].breaks = 0,
+            Kind::Token(Tok::LaunchOpen) => elements[index].breaks = 0,
+            Kind::Token(_) if closes_empty(elements, index) => elements[index].breaks = 0,
+            Kind::Token(Tok::LParen | Tok::LBracket) if role == Role::Call => elements[index].breaks = 0,
+            Kind::Token(_) if before.is(Tok::Dot) || before.role == Role::Prefix => elements[index].breaks = 0,
+            Kind::Token(Tok::Lt) if role == Role::Open => elements[index].breaks = 0,
+            _ => {}
+        }
+    }
+}
+
+/// A closing bracket right behind its opening one.
+fn closes_empty(elements: &[Element], index: usize) -> bool {
+    elements[index].closes && elements[index].mate as usize + 1 == index
+}
+
+/// The `{` behind this token is a body (or the fields of a struct) and no value of its own.
+fn opens_body(before: &Element) -> bool {
+    roles::ends_value(before) || before.is(Tok::Else) || before.is(Tok::Loop) || before.role == Role::Word
+}
+
+/// Takes semicolons away, and says whether there were any: one at the end of a line, unless it stands behind an expression: there
+/// it keeps the value quiet.
+fn semicolons(elements: &mut [Element]) -> bool {
+    let mut any = false;
+    // Of the statements around the current place: whether it is more than an expression.
+    let mut more: Vec<bool> = vec![false];
+    for index in 0..elements.len() {
+        let element = elements[index];
+        let Some(tok) = element.tok() else { continue };
+        let Some(top) = more.last_mut() else { break };
+        if element.boundary {
+            *top = false;
+        }
+        if element.opens {
+            more.push(false);
+        } else if element.closes {
+            more.pop();
+        } else if tok == Tok::Semi {
+            let needless = *top;
+            *top = false;
+            if needless && ends_line(elements, index) || is_alone(elements, index) {
+                delete(elements, index);
+                any = true;
+            }
+        } else {
+            *top |= is_statement(tok);
+        }
+    }
+    any
+}
+
+fn is_statement(tok: Tok) -> bool {
+    use Tok::*;
+    matches!(tok, Let | Var | Const | Shared | Import | Break | Continue | Return)
+        || matches!(tok, Assign | PlusAssign | MinusAssign | StarAssign | SlashAssign | PercentAssign | StarStarAssign)
+        || matches!(tok, AtAssign | AndAssign | PipeAssign | CaretAssign | ShlAssign | ShrAssign)
+}
+
+/// Takes a semicolon away; the line break before it and the end of the statement pass to what follows.
+fn delete(elements: &mut [Element], index: usize) {
+    let breaks = elements[index].breaks;
+    elements[index].deleted = true;
+    if let Some(next) = elements.get_mut(index + 1) {
+        next.breaks = next.breaks.max(breaks);
+    }
+    for next in elements.iter_mut().skip(index + 1) {
+        next.boundary = true;
+        if !next.is_comment() {
+            break;
+        }
+    }
+}
+
+/// There is no statement that the semicolon could end. (Before documentation it stays: it can say whose that is.)
+fn is_alone(elements: &[Element], index: usize) -> bool {
+    if elements.get(index + 1).is_some_and(|next| next.is(Tok::Doc)) {
+        return false;
+    }
+    let before = elements[..index].iter().rev().find(|e| !e.is_comment());
+    elements[index].boundary || before.is_none_or(|e| e.is(Tok::Semi) || e.is(Tok::LBrace))
+}
+
+/// Nothing but comments stands behind it on its line.
+fn ends_line(elements: &[Element], index: usize) -> bool {
+    let behind = elements.iter().skip(index + 1).find(|e| !e.is_comment() || e.breaks > 0);
+    behind.is_none_or(|e| e.breaks > 0 || e.closes)
+}
+
+/// A bracket that is open.
+struct Open {
+    at: usize,
+    /// A line break stands in it, outside of the brackets in it.
+    direct: bool,
+    /// A line break stands anywhere in it.
+    any: bool,
+    /// The block before `else`, to which the next block belongs.
+    chain: Option<usize>,
+}
+
+/// Brackets with a line break in them have one at both ends; so do all blocks of an `if` with one such.
+fn brackets(elements: &mut [Element]) {
+    let top = || Open { at: usize::MAX, direct: false, any: false, chain: None };
+    let mut open: Vec<Open> = vec![top()];
+    let mut broken = vec![false; elements.len()];
+    // The block before this one in its chain of `if` and `else`.
+    let mut earlier: Vec<usize> = vec![usize::MAX; elements.len()];
+    for index in 0..elements.len() {
+        let element = elements[index];
+        let Some(level) = open.last_mut() else { return };
+        if element.breaks > 0 {
+            (level.direct, level.any) = (true, true);
+        }
+        if element.is(Tok::Else) && index > 0 && elements[index - 1].role == Role::Block {
+            level.chain = Some(elements[index - 1].mate as usize);
+        }
+        if element.opens {
+            if element.role == Role::Block
+                && let Some(before) = level.chain.take()
+            {
+                earlier[index] = before;
+            }
+            open.push(Open { at: index, ..top() });
+        } else if element.closes
+            && let Some(done) = open.pop()
+        {
+            let brace = element.is(Tok::RBrace);
+            let before = earlier[done.at];
+            let own = if brace { done.any } else { done.direct };
+            broken[done.at] = own || broken.get(before).copied().unwrap_or(false);
+            if broken[done.at] {
+                let mut at = before;
+                while at != usize::MAX && !broken[at] {
+                    broken[at] = true;
+                    at = earlier[at];
+                }
+            }
+            if let Some(level) = open.last_mut() {
+                level.any |= done.any || broken[done.at];
+            }
+        }
+    }
+    for (index, broken) in broken.into_iter().enumerate() {
+        if broken {
+            break_ends(elements, index);
+        }
+    }
+}
+
+/// Puts the two ends of a bracket on lines of their own.
+pub fn break_ends(elements: &mut [Element], open: usize) {
+    let close = elements[open].mate as usize;
+    if close <= open + 1 || elements[open].is(Tok::LaunchOpen) {
+        return;
+    }
+    let mut first = open + 1;
+    while first < close && elements[first].kind == Kind::LineComment && elements[first].breaks == 0 {
+        first += 1;
+    }
+    elements[first].breaks = 1;
+    elements[close].breaks = 1;
+}
+
+/// The elements directly in a bracket; of a bracket in it only the opening one.
+pub fn inside(elements: &[Element], open: usize) -> impl Iterator<Item = usize> + '_ {
+    let close = elements[open].mate as usize;
+    let mut at = open + 1;
+    std::iter::from_fn(move || {
+        let index = at;
+        let element = elements.get(index).filter(|_| index < close)?;
+        at = if element.opens { element.mate as usize + 1 } else { index + 1 };
+        Some(index)
+    })
+}
+
+/// A comma behind the last element if the closing bracket begins a line, else none.
+pub fn trailing_comma(elements: &mut [Element], open: usize) {
+    let Element { role, mate, .. } = elements[open];
+    let close = mate as usize;
+    if role == Role::Block || elements[open].is(Tok::LaunchOpen) {
+        return;
+    }
+    let mut commas = 0;
+    let mut has_semicolon = false;
+    let mut last = None;
+    for index in inside(elements, open) {
+        match elements[index].tok() {
+            Some(Tok::Comma) if !elements[index].deleted => commas += 1,
+            Some(Tok::Semi) => has_semicolon = true,
+            _ => {}
+        }
+        if !elements[index].is_comment() && !elements[index].deleted {
+            last = Some(index);
+        }
+    }
+    let Some(last) = last else { return };
+    let ends_with_comma = elements[last].is(Tok::Comma);
+    if elements[close].breaks > 0 {
+        // Where there is no comma yet, one could make a tuple, or stand where a list takes none.
+        let list = commas > 0 || role == Role::Fields && !has_semicolon;
+        if list && !ends_with_comma {
+            let end = if elements[last].opens { elements[last].mate as usize } else { last };
+            elements[end].comma = true;
+        }
+        if role == Role::Fields {
+            separate_fields(elements, open);
+        }
+    } else if ends_with_comma && (commas > 1 || !(elements[open].is(Tok::LParen) && role == Role::Open)) {
+        elements[last].deleted = true;
+    }
+}
+
+/// The fields of a struct may be ended by their lines: then they get their commas here.
+fn separate_fields(elements: &mut [Element], open: usize) {
+    let starts: Vec<usize> = inside(elements, open).filter(|&i| elements[i].boundary).collect();
+    for start in starts {
+        let before = (open + 1..start).rev().find(|&i| !elements[i].is_comment());
+        if let Some(before) = before.map(|i| &mut elements[i])
+            && !matches!(before.tok(), Some(Tok::Comma | Tok::Doc | Tok::Semi))
+        {
+            before.comma = true;
+        }
+    }
+}
+
+/// The `{` of a header (`kernel`, `if`, …) that spans lines stands on a line of its own.
+pub fn headers(elements: &mut [Element], from: usize, to: usize) {
+    // Of each open bracket: none, or a header and whether it was broken.
+    let mut levels: Vec<Option<bool>> = vec![None];
+    for (index, element) in elements.iter_mut().enumerate().take(to).skip(from) {
+        let Some(level) = levels.last_mut() else { return };
+        if element.boundary || element.is(Tok::Semi) {
+            *level = None;
+        }
+        let brace = element.is(Tok::LBrace);
+        if element.breaks > 0 && !element.closes && !brace {
+            *level = level.map(|_| true);
+        }
+        if begins_header(element) && !(element.is(Tok::If) && level.is_some()) {
+            *level = Some(false);
+        }
+        if brace && element.role == Role::Block {
+            if *level == Some(true) && element.mate as usize != index + 1 {
+                element.breaks = 1;
+            }
+            *level = None;
+        }
+        if element.opens {
+            levels.push(None);
+        } else if element.closes {
+            levels.pop();
+            if levels.is_empty() {
+                levels.push(None);
+            }
+        }
+    }
+}
+
+fn begins_header(element: &Element) -> bool {
+    use Tok::*;
+    matches!(element.tok(), Some(Kernel | Fn | Test | Bench | If | For | While))
+}
+
+/// An element that goes on with the statement whose block ended before it.
+pub fn continues(element: &Element) -> bool {
+    matches!(element.role, Role::Binary(_) | Role::Word) || element.tok().is_some_and(Tok::continues_line)
+}

@@ -1,0 +1,194 @@
+//! Tokens and comments in one list, with the line breaks before each and the partner of each bracket.
+
+use super::roles::Role;
+use crate::syntax::token::{Tok, Token};
+
+/// No partner.
+pub const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Strings are one element, of kind [`Tok::StrEnd`].
+    Token(Tok),
+    LineComment,
+    BlockComment,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Element {
+    pub kind: Kind,
+    pub start: u32,
+    /// Without blanks at its end.
+    pub end: u32,
+    /// Characters.
+    pub width: u32,
+    /// Line breaks before it: 0, 1, or 2 for a blank line.
+    pub breaks: u8,
+    /// A statement ended before it.
+    pub boundary: bool,
+    /// A comma is to be put behind it.
+    pub comma: bool,
+    /// A comma or semicolon that goes away.
+    pub deleted: bool,
+    /// A closing bracket has that of the opening one.
+    pub role: Role,
+    /// The other bracket.
+    pub mate: u32,
+    pub opens: bool,
+    pub closes: bool,
+}
+
+impl Element {
+    pub fn is(&self, tok: Tok) -> bool {
+        self.kind == Kind::Token(tok)
+    }
+
+    pub fn tok(&self) -> Option<Tok> {
+        match self.kind {
+            Kind::Token(tok) => Some(tok),
+            Kind::LineComment | Kind::BlockComment => None,
+        }
+    }
+
+    pub fn is_comment(&self) -> bool {
+        self.tok().is_none()
+    }
+
+    pub fn text<'t>(&self, text: &'t str) -> &'t str {
+        text.get(self.start as usize..self.end as usize).unwrap_or("")
+    }
+}
+
+/// All tokens and comments of a text.
+pub fn read(text: &str, tokens: &[Token]) -> Vec<Element> {
+    let mut reader = Reader { text, out: Vec::with_capacity(tokens.len()), at: 0, breaks: 0, boundary: false };
+    let mut index = 0;
+    while let Some(token) = tokens.get(index) {
+        index += 1;
+        match token.kind {
+            Tok::Newline => reader.boundary = true,
+            Tok::Eof => break,
+            Tok::StrStart => {
+                index = string_end(tokens, index);
+                let end = tokens.get(index - 1).map_or(token.end, |t| t.end);
+                reader.token(Tok::StrEnd, token.start as usize, end as usize);
+            }
+            kind => reader.token(kind, token.start as usize, token.end as usize),
+        }
+    }
+    reader.gap(text.len());
+    reader.out
+}
+
+/// The token behind the string whose start stands before `index`.
+fn string_end(tokens: &[Token], mut index: usize) -> usize {
+    let mut depth = 1;
+    while let Some(token) = tokens.get(index) {
+        index += 1;
+        match token.kind {
+            Tok::StrStart => depth += 1,
+            Tok::StrEnd => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    index
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    out: Vec<Element>,
+    at: usize,
+    breaks: u8,
+    boundary: bool,
+}
+
+impl Reader<'_> {
+    fn token(&mut self, kind: Tok, start: usize, end: usize) {
+        self.gap(start);
+        let end = if kind == Tok::Doc { start + self.slice(start, end).trim_end().len() } else { end };
+        self.push(Kind::Token(kind), start, end);
+        self.boundary = false;
+    }
+
+    fn slice(&self, start: usize, end: usize) -> &str {
+        self.text.get(start..end).unwrap_or("")
+    }
+
+    fn push(&mut self, kind: Kind, start: usize, end: usize) {
+        let text = self.slice(start, end);
+        let width = if text.is_ascii() { text.len() } else { text.chars().count() } as u32;
+        self.out.push(Element {
+            kind,
+            start: start as u32,
+            end: end as u32,
+            width,
+            breaks: self.breaks.min(2),
+            boundary: self.boundary,
+            comma: false,
+            deleted: false,
+            role: Role::Plain,
+            mate: NONE,
+            opens: false,
+            closes: false,
+        });
+        self.breaks = 0;
+        self.at = end;
+    }
+
+    /// Reads the comments and counts the line breaks up to the next token.
+    fn gap(&mut self, until: usize) {
+        if self.at == 0 && until > 0 {
+            self.first_line(until);
+        }
+        while self.at < until {
+            let rest = self.slice(self.at, until);
+            let bytes = rest.as_bytes();
+            match bytes {
+                [b'\n', ..] => {
+                    self.breaks = (self.breaks + 1).min(2);
+                    self.at += 1;
+                }
+                [b'/', b'/', ..] => {
+                    let line = rest.split('\n').next().unwrap_or("").trim_end().len();
+                    self.push(Kind::LineComment, self.at, self.at + line);
+                }
+                [b'/', b'*', ..] => {
+                    let length = block_comment(bytes);
+                    self.push(Kind::BlockComment, self.at, self.at + length);
+                }
+                _ => self.at += rest.chars().next().map_or(1, char::len_utf8),
+            }
+        }
+    }
+
+    /// A byte order mark goes, a `#!` line is kept like a comment.
+    fn first_line(&mut self, until: usize) {
+        if self.text.starts_with('\u{feff}') {
+            self.at = '\u{feff}'.len_utf8();
+        }
+        let rest = self.slice(self.at, until);
+        if rest.starts_with("#!") {
+            let line = rest.split('\n').next().unwrap_or("").trim_end().len();
+            self.push(Kind::LineComment, self.at, self.at + line);
+        }
+    }
+}
+
+/// Bytes of the nested comment that the text starts with.
+fn block_comment(bytes: &[u8]) -> usize {
+    let (mut at, mut depth) = (0, 0);
+    loop {
+        match bytes.get(at..at + 2) {
+            Some(b"/*") => (at, depth) = (at + 2, depth + 1),
+            Some(b"*/") => (at, depth) = (at + 2, depth - 1),
+            Some(_) => at += 1,
+            None => return bytes.len(),
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+}

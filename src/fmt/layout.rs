@@ -1,0 +1,170 @@
+//! Lines: where each begins and how far it is indented. A line that is too long is broken further.
+
+use super::elements::{Element, Kind};
+use super::roles::Role;
+use super::{INDENT, WIDTH, space, split};
+use crate::syntax::token::Tok;
+
+/// What stands before an element.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gap {
+    pub newlines: u8,
+    pub blanks: u32,
+}
+
+/// How the content of an open bracket is indented, and its end.
+#[derive(Clone, Copy)]
+struct Level {
+    content: usize,
+    end: usize,
+    /// Items stand in it, separated by commas; otherwise statements.
+    list: bool,
+}
+
+/// The gap before every element, deleted ones included.
+pub fn lay_out(text: &str, elements: &mut [Element]) -> Vec<Gap> {
+    let mut gaps = vec![Gap::default(); elements.len()];
+    let mut levels = vec![Level { content: 0, end: 0, list: false }];
+    let mut start = 0;
+    // The last token before the line, comments left out.
+    let mut before: Option<usize> = None;
+    while start < elements.len() {
+        let level = levels.last().copied().unwrap_or(Level { content: 0, end: 0, list: false });
+        let indent = indent(elements, start, level, before);
+        let mut end = line_end(elements, start);
+        while width(elements, start, end) + indent > WIDTH {
+            let continuation =
+                if is_continued(elements, start, level, before) { indent } else { level.content + INDENT };
+            if !split::split(elements, start, end, indent, continuation) {
+                break;
+            }
+            end = line_end(elements, start);
+        }
+        let newlines = if start == 0 { 0 } else { elements[start].breaks.max(1) };
+        gaps[start] = Gap { newlines, blanks: indent as u32 };
+        for index in start..end {
+            let element = elements[index];
+            if index > start
+                && let Some(neighbour) = (start..index).rev().find(|&i| !elements[i].deleted)
+            {
+                gaps[index].blanks = space_between(elements, neighbour, index) as u32;
+            }
+            if element.opens {
+                let list = element.role != Role::Block;
+                levels.push(Level { content: indent + INDENT, end: indent, list });
+            } else if element.closes && levels.len() > 1 {
+                levels.pop();
+            }
+            if !element.is_comment() {
+                before = Some(index);
+            }
+        }
+        start = end;
+    }
+    align_comments(text, elements, &mut gaps);
+    gaps
+}
+
+fn space_between(elements: &[Element], before: usize, next: usize) -> bool {
+    // A comma that is put in has a blank behind it.
+    elements[before].comma && !elements[next].closes || space::between(&elements[before], &elements[next])
+}
+
+/// The element that begins the next line.
+fn line_end(elements: &[Element], start: usize) -> usize {
+    (start + 1..elements.len()).find(|&i| elements[i].breaks > 0).unwrap_or(elements.len())
+}
+
+/// Characters of the elements from `start` to before `end`, comments at the end left out.
+pub fn width(elements: &[Element], start: usize, end: usize) -> usize {
+    let mut total = 0;
+    let mut neighbour: Option<usize> = None;
+    let end = (start..end).rev().find(|&i| elements[i].kind != Kind::LineComment).map_or(start, |last| last + 1);
+    for index in start..end {
+        let element = &elements[index];
+        if element.deleted {
+            continue;
+        }
+        let blank = neighbour.is_some_and(|n| space_between(elements, n, index));
+        total += element.width as usize + usize::from(blank) + usize::from(element.comma);
+        neighbour = Some(index);
+    }
+    total
+}
+
+fn indent(elements: &[Element], start: usize, level: Level, before: Option<usize>) -> usize {
+    let element = &elements[start];
+    if element.closes {
+        return level.end;
+    }
+    if is_continued(elements, start, level, before) { level.content + INDENT } else { level.content }
+}
+
+/// The line goes on with a statement or item that an earlier line began.
+fn is_continued(elements: &[Element], start: usize, level: Level, before: Option<usize>) -> bool {
+    // A comment goes with what stands below it.
+    let Some(token) = (start..elements.len()).find(|&i| !elements[i].is_comment()) else { return false };
+    let element = &elements[token];
+    let Some(before) = before.map(|i| &elements[i]) else { return false };
+    if element.closes || element.boundary || before.opens {
+        return false;
+    }
+    let own_brace = element.is(Tok::LBrace) && element.role == Role::Block;
+    if own_brace && (super::roles::ends_value(before) || before.is(Tok::Else) || before.is(Tok::Loop)) {
+        return false;
+    }
+    let item_before = match before.tok() {
+        Some(Tok::Comma) => level.list,
+        Some(Tok::Semi | Tok::Doc | Tok::Unroll | Tok::NoUnroll) => true,
+        // `#unroll(4)` and a statement that ended with its block.
+        Some(Tok::RParen) => is_hint(elements, before),
+        Some(Tok::RBrace) => !level.list && !super::breaks::continues(element),
+        _ => false,
+    };
+    !(item_before || before.comma && level.list)
+}
+
+fn is_hint(elements: &[Element], close: &Element) -> bool {
+    (close.mate as usize).checked_sub(1).is_some_and(|i| elements[i].is(Tok::Unroll))
+}
+
+/// Comments at the ends of neighbouring lines that stood in one column stand in one column again.
+fn align_comments(text: &str, elements: &[Element], gaps: &mut [Gap]) {
+    let mut run: Vec<(usize, usize, usize)> = Vec::new();
+    let mut column = 0;
+    let mut line_has_comment = false;
+    for index in 0..elements.len() {
+        let element = &elements[index];
+        if gaps[index].newlines > 0 {
+            if !line_has_comment || gaps[index].newlines > 1 {
+                align(&mut run, gaps);
+            }
+            line_has_comment = false;
+            column = 0;
+        }
+        let first = gaps[index].newlines > 0 || index == 0;
+        if element.kind == Kind::LineComment && !first {
+            run.push((index, column, source_column(text, element.start as usize)));
+            line_has_comment = true;
+        }
+        if !element.deleted {
+            column += gaps[index].blanks as usize + element.width as usize + usize::from(element.comma);
+        }
+    }
+    align(&mut run, gaps);
+}
+
+/// `run`: comment, column where the code before it ends, and its column in the source.
+fn align(run: &mut Vec<(usize, usize, usize)>, gaps: &mut [Gap]) {
+    let run = std::mem::take(run);
+    let aligned = run.len() > 1 && run.windows(2).all(|pair| pair[0].2 == pair[1].2);
+    let target = run.iter().map(|(_, column, _)| column + 1).max().unwrap_or(0);
+    for (index, column, _) in run {
+        gaps[index].blanks = if aligned { (target - column) as u32 } else { 1 };
+    }
+}
+
+fn source_column(text: &str, at: usize) -> usize {
+    let line = text.get(..at).and_then(|t| t.rsplit('\n').next()).unwrap_or("");
+    line.chars().count()
+}
