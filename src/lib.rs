@@ -26,6 +26,7 @@
 //! | 4 | [`lower`] | a typed kernel with its compile-time arguments becomes DeviceIR |
 //! | 5 | [`compile`] | sources to a checked program, without any I/O of its own |
 //! | 6 | [`host`] | values, arrays and the interpreter of scripts |
+//! | 6 | [`ide`] | what an editor asks: hover, completion, names, hints; offsets and strings only |
 //! | 7 | [`app`] | the only room with I/O: command line, session, files |
 //!
 //! # Invariants
@@ -46,6 +47,7 @@ pub mod compile;
 pub mod device;
 pub mod fmt;
 pub mod host;
+pub mod ide;
 pub mod ir;
 pub mod lang;
 pub mod lower;

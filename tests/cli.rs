@@ -27,9 +27,22 @@ fn version_and_help() {
     assert_eq!((version.code, version.out.trim()), (0, concat!("clk ", env!("CARGO_PKG_VERSION"))));
     let help = run(here(), &["--help"]);
     assert_eq!(help.code, 0);
-    for command in ["run", "check", "test", "bench", "emit", "explain", "doc", "fmt", "repl"] {
+    for command in ["run", "check", "test", "bench", "emit", "explain", "doc", "fmt", "fix", "lsp", "repl"] {
         assert!(help.out.contains(command), "{command} is not in the help");
     }
+}
+
+#[test]
+fn sure_fixes_are_applied() {
+    let folder = folder_with(&[("a.clk", "let x = True\nlet y = False\nprint(x, y)\n"), ("b.clk", "let z = 1\n")]);
+    let shown = run(folder.path(), &["fix", "--dry-run"]);
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    assert!(shown.out.contains("-let x = True\n-let y = False\n+let x = true\n+let y = false\n"), "{}", shown.out);
+    let fixed = run(folder.path(), &["fix"]);
+    assert_eq!((fixed.code, fixed.out.as_str()), (0, "2 fixes applied in 1 file\n"), "{}", fixed.err);
+    let text = fs::read_to_string(folder.path().join("a.clk")).expect("a text");
+    assert_eq!(text, "let x = true\nlet y = false\nprint(x, y)\n");
+    assert_eq!(run(folder.path(), &["fix"]).out, "0 fixes applied\n");
 }
 
 #[test]

@@ -13,10 +13,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clk_lang::base::source::Span;
+use clk_lang::base::source::{FileId, Span};
 use clk_lang::compile::{NoFiles, Session};
 use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Control, Device, Extents, Fault, FaultKind};
+use clk_lang::fmt::format;
 use clk_lang::ir::def::{Facts, Module};
 use clk_lang::ir::{Prepared, text, verify};
 use clk_lang::lower::{Instance, lower};
@@ -136,7 +137,14 @@ const REFUSED: &[&str] = &["E0325", "E0484", "E0485"];
 
 /// Through the whole front end. Places in the source are other ones than those of the module.
 fn source_means_the_same(program: &Program, expected: &Run) -> Option<String> {
-    let text = source::text(program)?;
+    let mut text = source::text(program)?;
+    // As the formatter has it, which must not make a difference either.
+    if program.seed % 2 == 1 {
+        text = match laid_out(&text) {
+            Ok(text) => text,
+            Err(why) => return Some(format!("{why}\n{text}")),
+        };
+    }
     let module = match compiled(&text) {
         Ok(module) => module,
         // What is sure to fault is refused.
@@ -151,6 +159,12 @@ fn source_means_the_same(program: &Program, expected: &Run) -> Option<String> {
         }
     }
     difference(expected, &found).map(|d| format!("{d}\n{text}\nlowered:\n{}", text::print(&module)))
+}
+
+fn laid_out(text: &str) -> Result<String, String> {
+    let once = format(FileId(0), text).map_err(|found| format!("not laid out: {found:#?}"))?.text;
+    let twice = format(FileId(0), &once).map_err(|found| format!("not laid out again: {found:#?}"))?.text;
+    if once == twice { Ok(once) } else { Err(format!("laid out twice:\n{once}\n{twice}")) }
 }
 
 fn compiled(text: &str) -> Result<Module, String> {

@@ -37,6 +37,7 @@ mod walk;
 mod world;
 
 pub use dump::dump;
+pub use walk::exprs;
 
 /// More errors than these are not shown: the first ones explain the others.
 const MAX_ERRORS: usize = 20;

@@ -8,6 +8,7 @@ use crate::base::source::{FileId, Sources};
 use crate::check::typed::{GenericKind, KernelId, Module, ModuleId, Program};
 use crate::ir::Prepared;
 use crate::lower::{Argument, Constants, Instance, lower};
+use crate::syntax::ast;
 use crate::{check, pass, syntax};
 
 mod import;
@@ -67,6 +68,19 @@ impl Session {
     /// Compiles a script with what it imports into the main module. After an error the program is as it was before.
     pub fn add(&mut self, name: &str, text: &str, files: &dyn Files) -> Outcome {
         let before = (self.program.clone(), self.main, self.modules.clone());
+        let (tree, mut outcome) = self.read(name, text, files);
+        discard(tree, text.len());
+        if outcome.failed() {
+            (self.program, self.main, self.modules) = before;
+            let end = self.program.chunks.len();
+            outcome.chunks = end..end;
+        }
+        outcome
+    }
+
+    /// As [`Session::add`], but what could be understood of a text with mistakes stays in the program, which must not run
+    /// then: for tools that show it. The tree comes along.
+    pub fn read(&mut self, name: &str, text: &str, files: &dyn Files) -> (ast::File, Outcome) {
         let first = self.program.chunks.len();
         let file = self.sources.add(name, text);
         let (tree, mut diagnostics) = syntax::parse(file, text);
@@ -76,14 +90,8 @@ impl Session {
         // Importing a file brings its items; only the text itself is a script that runs.
         let first = first.max(self.program.chunks.len());
         diagnostics.extend(check::check(&mut self.program, main, &tree, &imports));
-        discard(tree, text.len());
-        let mut outcome = Outcome { file, diagnostics, chunks: first..self.program.chunks.len() };
-        if outcome.failed() {
-            (self.program, self.main, self.modules) = before;
-            let end = self.program.chunks.len();
-            outcome.chunks = end..end;
-        }
-        outcome
+        let outcome = Outcome { file, diagnostics, chunks: first..self.program.chunks.len() };
+        (tree, outcome)
     }
 
     fn main_module(&mut self, file: FileId, doc: Option<String>) -> ModuleId {
@@ -126,7 +134,7 @@ impl Session {
 
 /// Takes a syntax tree apart. That of a large file is millions of small pieces: a thread of its own does it, while the
 /// program goes on.
-fn discard(tree: syntax::ast::File, bytes: usize) {
+fn discard(tree: ast::File, bytes: usize) {
     const LARGE: usize = 1 << 19;
     if bytes >= LARGE {
         // If there is no thread to be had, the closure is dropped here, and the tree with it.

@@ -127,9 +127,9 @@ fn is_alone(elements: &[Element], index: usize) -> bool {
     elements[index].boundary || before.is_none_or(|e| e.is(Tok::Semi) || e.is(Tok::LBrace))
 }
 
-/// Nothing but comments stands behind it on its line.
+/// Nothing but comments and more semicolons stands behind it on its line.
 fn ends_line(elements: &[Element], index: usize) -> bool {
-    let behind = elements.iter().skip(index + 1).find(|e| !e.is_comment() || e.breaks > 0);
+    let behind = elements.iter().skip(index + 1).find(|e| !e.is_comment() && !e.is(Tok::Semi) || e.breaks > 0);
     behind.is_none_or(|e| e.breaks > 0 || e.closes)
 }
 

@@ -20,6 +20,8 @@ pub enum Task {
     Emit { file: PathBuf, stage: Stage, kernel: Option<String> },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
+    Fix { paths: Vec<PathBuf>, dry_run: bool },
+    Lsp,
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
     Repl { plain: bool },
 }
@@ -95,6 +97,8 @@ fn task(matches: &ArgMatches) -> Task {
         },
         "explain" => Task::Explain { code: one("code") },
         "doc" => Task::Doc { name: one("name") },
+        "fix" => Task::Fix { paths: paths("paths"), dry_run: sub.get_flag("dry-run") },
+        "lsp" => Task::Lsp,
         "fmt" => Task::Fmt {
             paths: paths("paths"),
             check: sub.get_flag("check"),
@@ -120,7 +124,7 @@ fn command() -> Command {
                 .help("Run TEXT as a script and print its values"),
         )
         .args(global_options())
-        .subcommands([run(), check(), test(), bench(), emit(), explain(), doc(), fmt(), repl()])
+        .subcommands([run(), check(), test(), bench(), emit(), explain(), doc(), fmt(), fix(), lsp(), repl()])
 }
 
 fn global_options() -> Vec<Arg> {
@@ -261,6 +265,25 @@ fn fmt() -> Command {
                 .value_parser(line_range)
                 .help("Only these lines, counted from 1"),
         )
+}
+
+fn fix() -> Command {
+    Command::new("fix")
+        .about("Apply the fixes of messages that need nobody to look at them")
+        .arg(paths("Files and folders [default: .]"))
+        .arg(
+            Arg::new("dry-run")
+                .long("dry-run")
+                .action(ArgAction::SetTrue)
+                .help("Change nothing; show what would change"),
+        )
+}
+
+/// Editors like to say `--stdio`, which is the only way there is.
+fn lsp() -> Command {
+    Command::new("lsp")
+        .about("Serve an editor: the language server, on standard input and output")
+        .arg(Arg::new("stdio").long("stdio").action(ArgAction::SetTrue).hide(true))
 }
 
 fn line_range(text: &str) -> Result<(usize, usize), String> {

@@ -6,6 +6,7 @@ mod check;
 mod doc;
 mod emit;
 mod explain;
+mod fix;
 mod fmt;
 mod run;
 mod test;
@@ -16,7 +17,7 @@ use self::args::{Cli, Task};
 use super::console::Console;
 use super::interrupt::Interrupt;
 use super::script::Limits;
-use super::{exit, repl};
+use super::{exit, lsp, repl};
 
 pub use self::doc::lookup as documentation;
 pub use self::explain::page as explanation;
@@ -60,7 +61,13 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => {
             context.interrupt = Interrupt::listen();
         }
-        Task::Check { .. } | Task::Emit { .. } | Task::Explain { .. } | Task::Doc { .. } | Task::Fmt { .. } => {}
+        Task::Check { .. }
+        | Task::Emit { .. }
+        | Task::Explain { .. }
+        | Task::Doc { .. }
+        | Task::Fmt { .. }
+        | Task::Fix { .. }
+        | Task::Lsp => {}
     }
     match task {
         Task::Run { file, args } => run::file(&file, args, context),
@@ -72,6 +79,8 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Emit { file, stage, kernel } => emit::file(&file, stage, kernel.as_deref(), context),
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),
+        Task::Fix { paths, dry_run } => fix::paths(&paths, dry_run, context),
+        Task::Lsp => lsp::main(),
         Task::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),
         Task::Repl { plain } => repl::main(plain, context),
     }

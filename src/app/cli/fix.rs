@@ -1,0 +1,83 @@
+//! `clk fix`: applies the fixes of messages that need nobody to look at them.
+
+use std::path::{Path, PathBuf};
+
+use super::Context;
+use super::check::programs;
+use crate::app::disk::{self, Disk};
+use crate::app::{difference, exit, fixes};
+use crate::base::diag::Diagnostic;
+use crate::base::source::Sources;
+use crate::compile::{Outcome, Session};
+
+/// A fix may uncover the next mistake; more rounds than these would be a circle.
+const MAX_ROUNDS: usize = 16;
+
+pub fn paths(paths: &[PathBuf], dry_run: bool, context: &mut Context) -> u8 {
+    let here = [PathBuf::from(".")];
+    let paths = if paths.is_empty() { &here } else { paths };
+    let mut failed = false;
+    let (mut files, mut total) = (0, 0);
+    for path in programs(paths, context, &mut failed) {
+        match file(&path, dry_run, context) {
+            Ok(0) => {}
+            Ok(count) => (files, total) = (files + 1, total + count),
+            Err(()) => failed = true,
+        }
+    }
+    if !context.console.json {
+        let place = match files {
+            0 => String::new(),
+            1 => " in 1 file".to_owned(),
+            n => format!(" in {n} files"),
+        };
+        let found = if total == 1 { "1 fix".to_owned() } else { format!("{total} fixes") };
+        let would = if dry_run { "would be " } else { "" };
+        context.console.line(&format!("{found} {would}applied{place}"));
+    }
+    if failed { exit::FAILURE } else { exit::OK }
+}
+
+/// How many fixes were applied; an error after what is wrong was reported.
+fn file(path: &Path, dry_run: bool, context: &mut Context) -> Result<usize, ()> {
+    let name = path.display().to_string();
+    let before = disk::read_source(path).map_err(|why| {
+        context.console.report(&disk::unreadable(path, &why), &Sources::default());
+    })?;
+    let (text, count) = fixed(&name, &before);
+    if count == 0 {
+        return Ok(0);
+    }
+    if dry_run {
+        let shown = difference::show(&name, &before, &text, context.console.style);
+        context.console.print(&shown);
+        return Ok(count);
+    }
+    disk::write_whole(path, text.as_bytes()).map_err(|why| {
+        context.console.error_line(&format!("error: `{name}` cannot be written: {why}"));
+    })?;
+    Ok(count)
+}
+
+/// The text with all sure fixes, round by round, and how many they were. A round that leaves more errors than it found is
+/// taken back.
+fn fixed(name: &str, text: &str) -> (String, usize) {
+    let errors = |found: &Outcome| found.diagnostics.iter().filter(|d: &&Diagnostic| d.is_error()).count();
+    let compile = |text: &str| Session::default().add(name, text, &Disk);
+    let (mut text, mut count) = (text.to_owned(), 0);
+    let mut outcome = compile(&text);
+    for _ in 0..MAX_ROUNDS {
+        let found = fixes::together(&outcome.diagnostics, outcome.file);
+        if found.is_empty() {
+            break;
+        }
+        let next = fixes::apply(&text, &found);
+        let after = compile(&next);
+        if errors(&after) > errors(&outcome) {
+            break;
+        }
+        count += found.len();
+        (text, outcome) = (next, after);
+    }
+    (text, count)
+}

@@ -1,0 +1,78 @@
+//! `clk lsp`: the language server, on standard input and output.
+//!
+//! The only place that knows the protocol's JSON. A thread reads frames; everything else happens on this one, in order.
+//! Changes only mark a document: it is checked when a request asks for it, or when no message waits, so that fast typing is
+//! checked once and not letter by letter. What a client may get wrong costs an error answer, never the server.
+
+mod answer;
+mod convert;
+mod document;
+mod frame;
+mod requests;
+mod server;
+mod text;
+mod uri;
+mod workspace;
+
+use std::io::{BufReader, Write};
+use std::sync::mpsc::{self, TryRecvError};
+
+use serde_json::{Value, json};
+
+use self::frame::Frame;
+use self::server::Server;
+use super::exit;
+
+/// Serves until the client says `exit` or closes the stream.
+pub fn main() -> u8 {
+    let (sender, frames) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut input = BufReader::new(std::io::stdin());
+        while let Ok(Some(frame)) = frame::read(&mut input) {
+            if sender.send(frame).is_err() {
+                return;
+            }
+        }
+    });
+    let mut server = Server::default();
+    let mut output = std::io::stdout().lock();
+    loop {
+        let frame = match frames.try_recv() {
+            Ok(frame) => frame,
+            Err(TryRecvError::Empty) => {
+                server.publish();
+                if !send(&mut output, server.take_messages()) {
+                    return exit::OK;
+                }
+                match frames.recv() {
+                    Ok(frame) => frame,
+                    Err(_) => break,
+                }
+            }
+            Err(TryRecvError::Disconnected) => break,
+        };
+        match frame {
+            Frame::Message(message) => {
+                if let Some(code) = server.receive(message) {
+                    send(&mut output, server.take_messages());
+                    return code;
+                }
+            }
+            Frame::Garbage(why) => server.send(answer::error(&Value::Null, answer::PARSE_ERROR, &why)),
+        }
+        if !send(&mut output, server.take_messages()) {
+            return exit::OK;
+        }
+    }
+    server.publish();
+    send(&mut output, server.take_messages());
+    if server.is_shut_down() { exit::OK } else { exit::FAILURE }
+}
+
+/// False once nobody reads any more.
+fn send(output: &mut impl Write, messages: Vec<Value>) -> bool {
+    messages.into_iter().all(|mut message| {
+        message["jsonrpc"] = json!("2.0");
+        frame::write(output, &message).is_ok()
+    })
+}

@@ -1,0 +1,283 @@
+//! The requests, one function each.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+
+use super::answer::{self, Failure};
+use super::convert;
+use super::document::Overlay;
+use super::server::Server;
+use super::text::Text;
+use crate::base::diag::{Diagnostic, Fix};
+use crate::base::source::FileId;
+use crate::fmt::{self, Formatted};
+use crate::ide::{Analysis, Hint, Lens, LensKind};
+
+type Answer = Result<Value, Failure>;
+
+/// The text a request is about.
+struct Target {
+    address: String,
+    text: Text,
+    analysis: Rc<Analysis>,
+}
+
+impl Target {
+    fn json_range(&self, range: &Range<usize>) -> Value {
+        self.text.json_range(range)
+    }
+}
+
+pub fn answer(server: &mut Server, method: &str, params: &Value) -> Answer {
+    if method == "workspace/symbol" {
+        return workspace_symbols(server, params);
+    }
+    let known = method.starts_with("textDocument/") || method.starts_with("$/");
+    let Some(target) = target(server, params) else {
+        let address = params.pointer("/textDocument/uri").and_then(Value::as_str);
+        return match address {
+            _ if !known => Err(unknown(method)),
+            // Closed in the meantime.
+            Some(_) => Ok(Value::Null),
+            None => Err(Failure { code: answer::INVALID_PARAMS, message: "no `textDocument.uri`".into() }),
+        };
+    };
+    let offset = target.text.offset_of(params.get("position").unwrap_or(&Value::Null));
+    let range = params.get("range").map_or(0..target.text.as_str().len(), |r| target.text.range_of(r));
+    match method {
+        "textDocument/hover" => Ok(hover(&target, offset)),
+        "textDocument/completion" => Ok(completion(server, &target, offset)),
+        "textDocument/signatureHelp" => Ok(signature(&target, offset)),
+        "textDocument/definition" => Ok(definition(&target, offset)),
+        "textDocument/references" => Ok(references(server, &target, offset, params)),
+        "textDocument/documentHighlight" => Ok(highlight(&target, offset)),
+        "textDocument/prepareRename" => prepare_rename(&target, offset),
+        "textDocument/rename" => rename(server, &target, offset, params),
+        "textDocument/documentSymbol" => {
+            Ok(target.analysis.symbols().iter().map(|s| convert::symbol(&target.text, s)).collect())
+        }
+        "textDocument/foldingRange" => Ok(folds(&target)),
+        "textDocument/semanticTokens/full" => Ok(tokens(&target, None)),
+        "textDocument/semanticTokens/range" => Ok(tokens(&target, Some(range))),
+        "textDocument/inlayHint" => Ok(target.analysis.hints(range).iter().map(|hint| inlay(&target, hint)).collect()),
+        "textDocument/codeLens" => Ok(target.analysis.lenses().iter().map(|lens| code_lens(&target, lens)).collect()),
+        "textDocument/codeAction" => Ok(code_actions(&target, range, params)),
+        "textDocument/formatting" => Ok(formatting(&target, None)),
+        "textDocument/rangeFormatting" => Ok(formatting(&target, Some(range))),
+        _ => Err(unknown(method)),
+    }
+}
+
+fn unknown(method: &str) -> Failure {
+    Failure { code: answer::METHOD_NOT_FOUND, message: format!("`{method}` is not offered") }
+}
+
+fn target(server: &mut Server, params: &Value) -> Option<Target> {
+    let address = params.pointer("/textDocument/uri").and_then(Value::as_str)?;
+    let analysis = server.analysis(address)?;
+    let text = server.documents.get(address)?.text.clone();
+    Some(Target { address: address.to_owned(), text, analysis })
+}
+
+fn hover(target: &Target, offset: usize) -> Value {
+    target.analysis.hover(offset).map_or(Value::Null, |hover| {
+        json!({ "contents": { "kind": "markdown", "value": hover.text }, "range": target.json_range(&hover.range) })
+    })
+}
+
+fn completion(server: &Server, target: &Target, offset: usize) -> Value {
+    let found = target.analysis.complete(offset, &Overlay(&server.documents));
+    let items: Vec<Value> = found.iter().enumerate().map(|(i, c)| convert::completion(&target.text, c, i)).collect();
+    json!({ "isIncomplete": false, "items": items })
+}
+
+fn signature(target: &Target, offset: usize) -> Value {
+    let Some(found) = target.analysis.signature(offset) else { return Value::Null };
+    // The places in the label are counted in UTF-16, whatever the encoding of positions.
+    let units = |at: usize| found.label.get(..at).unwrap_or("").encode_utf16().count();
+    let parameters: Vec<Value> =
+        found.parameters.iter().map(|r| json!({ "label": [units(r.start), units(r.end)] })).collect();
+    let mut out = json!({
+        "signatures": [{
+            "label": found.label,
+            "documentation": { "kind": "markdown", "value": found.doc },
+            "parameters": parameters,
+        }],
+        "activeSignature": 0,
+    });
+    if let Some(active) = found.active {
+        out["activeParameter"] = json!(active);
+    }
+    out
+}
+
+fn definition(target: &Target, offset: usize) -> Value {
+    let place = target.analysis.definition(offset);
+    place.map_or(Value::Null, |place| convert::location(&target.analysis, &target.text, &target.address, &place))
+}
+
+/// The places of a name in this text and all others, with the addresses of the texts.
+fn places(server: &mut Server, target: &Target, offset: usize) -> Vec<(String, Value, bool)> {
+    let own = target.analysis.references(offset);
+    let mut out: Vec<(String, Value, bool)> =
+        own.iter().map(|(range, write)| (target.address.clone(), target.json_range(range), *write)).collect();
+    let Some(place) = target.analysis.definition(offset) else { return out };
+    if !target.analysis.is_shared(offset) {
+        return out;
+    }
+    for seen in server.everything() {
+        if seen.address != target.address {
+            let found = seen.analysis.references_to(&place.file, &place.range);
+            out.extend(found.iter().map(|(r, write)| (seen.address.clone(), seen.text.json_range(r), *write)));
+        }
+    }
+    out
+}
+
+fn references(server: &mut Server, target: &Target, offset: usize, params: &Value) -> Value {
+    let with_definition = params.pointer("/context/includeDeclaration").and_then(Value::as_bool).unwrap_or(true);
+    let definition = self::definition(target, offset);
+    let found = places(server, target, offset).into_iter();
+    let locations = found.map(|(address, range, _)| json!({ "uri": address, "range": range }));
+    locations.filter(|location| with_definition || *location != definition).collect()
+}
+
+fn highlight(target: &Target, offset: usize) -> Value {
+    let found = target.analysis.references(offset);
+    let one = |(range, write): &(Range<usize>, bool)| json!({ "range": target.json_range(range), "kind": if *write { 3 } else { 2 } });
+    found.iter().map(one).collect()
+}
+
+fn prepare_rename(target: &Target, offset: usize) -> Answer {
+    target.analysis.renamable(offset).map(|range| target.json_range(&range)).map_err(Failure::refused)
+}
+
+fn rename(server: &mut Server, target: &Target, offset: usize, params: &Value) -> Answer {
+    let new = params.get("newName").and_then(Value::as_str).unwrap_or("");
+    target.analysis.rename(offset, new).map_err(Failure::refused)?;
+    let mut changes = json!({});
+    for (address, range, _) in places(server, target, offset) {
+        let edit = json!({ "range": range, "newText": new });
+        match changes.get_mut(&address).and_then(Value::as_array_mut) {
+            Some(edits) => edits.push(edit),
+            None => changes[&address] = json!([edit]),
+        }
+    }
+    Ok(json!({ "changes": changes }))
+}
+
+fn workspace_symbols(server: &mut Server, params: &Value) -> Answer {
+    let query = params.get("query").and_then(Value::as_str).unwrap_or("").to_lowercase();
+    let mut out = Vec::new();
+    for seen in server.everything() {
+        for symbol in seen.analysis.symbols() {
+            if symbol.name.to_lowercase().contains(&query) {
+                let location = json!({ "uri": seen.address, "range": seen.text.json_range(&symbol.name_range) });
+                out.push(
+                    json!({ "name": symbol.name, "kind": convert::symbol_kind(symbol.kind), "location": location }),
+                );
+            }
+        }
+    }
+    Ok(Value::Array(out))
+}
+
+fn folds(target: &Target) -> Value {
+    let one = |fold: crate::ide::Fold| {
+        let (first, last) = (target.text.line_of(fold.range.start), target.text.line_of(fold.range.end));
+        // The line of a closing bracket stays visible.
+        let last = if fold.comment || fold.imports { last } else { last.saturating_sub(1) };
+        let mut out = json!({ "startLine": first, "endLine": last });
+        if fold.comment || fold.imports {
+            out["kind"] = json!(if fold.comment { "comment" } else { "imports" });
+        }
+        (last > first).then_some(out)
+    };
+    target.analysis.folds().into_iter().filter_map(one).collect()
+}
+
+fn tokens(target: &Target, range: Option<Range<usize>>) -> Value {
+    let mut found = target.analysis.highlights();
+    if let Some(range) = range {
+        found.retain(|h| h.range.end >= range.start && h.range.start <= range.end);
+    }
+    json!({ "data": convert::semantic_tokens(&target.text, &found) })
+}
+
+fn inlay(target: &Target, hint: &Hint) -> Value {
+    let mut out = json!({ "position": target.text.json_position(hint.offset), "label": hint.text });
+    if hint.is_type {
+        out["kind"] = json!(1);
+    } else {
+        out["paddingLeft"] = json!(true);
+    }
+    out
+}
+
+/// The commands are the client's: it runs them in a terminal of its own.
+fn code_lens(target: &Target, lens: &Lens) -> Value {
+    let (title, command) = match lens.kind {
+        LensKind::Run => ("▶ run", "clk.run"),
+        LensKind::Test => ("▶ test", "clk.test"),
+        LensKind::Bench => ("▶ bench", "clk.bench"),
+        LensKind::Emit => ("show compiled", "clk.emit"),
+    };
+    let line = target.text.offset(target.text.line_of(lens.range.start), 0);
+    json!({
+        "range": target.json_range(&(line..line)),
+        "command": { "title": title, "command": command, "arguments": [target.address, lens.name] },
+    })
+}
+
+fn code_actions(target: &Target, range: Range<usize>, params: &Value) -> Value {
+    let only: Option<Vec<&str>> =
+        params.pointer("/context/only").and_then(Value::as_array).map(|o| o.iter().filter_map(Value::as_str).collect());
+    let wanted = |kind: &str| only.as_ref().is_none_or(|only| only.iter().any(|o| kind.starts_with(o)));
+    let mut out = Vec::new();
+    if wanted("quickfix") {
+        for found in &target.analysis.diagnostics {
+            let touches = found.labels.iter().any(|l| {
+                l.span.file == target.analysis.file
+                    && l.span.range().start <= range.end
+                    && range.start <= l.span.range().end
+            });
+            if touches {
+                out.extend(found.fixes.iter().filter_map(|f| quick_fix(target, found, f)));
+            }
+        }
+    }
+    let sure: Vec<&Fix> = crate::app::fixes::together(&target.analysis.diagnostics, target.analysis.file);
+    if wanted("source.fixAll")
+        && !sure.is_empty()
+        && let Some(edit) = convert::fix(&target.analysis, &target.text, &target.address, &sure)
+    {
+        out.push(json!({ "title": "Apply all fixes that are sure", "kind": "source.fixAll", "edit": edit }));
+    }
+    Value::Array(out)
+}
+
+fn quick_fix(target: &Target, found: &Diagnostic, fix: &Fix) -> Option<Value> {
+    let edit = convert::fix(&target.analysis, &target.text, &target.address, &[fix])?;
+    let diagnostics = convert::diagnostics(&target.analysis, &target.text, &target.address);
+    let index = target.analysis.diagnostics.iter().position(|d| d == found)?;
+    Some(json!({
+        "title": fix.title,
+        "kind": "quickfix",
+        "isPreferred": convert::is_sure(fix),
+        "diagnostics": [diagnostics.get(index)],
+        "edit": edit,
+    }))
+}
+
+/// No edits for a text with syntax errors: its diagnostics say why.
+fn formatting(target: &Target, range: Option<Range<usize>>) -> Value {
+    let text = target.text.as_str();
+    let formatted = match range {
+        Some(range) => fmt::format_range(FileId(0), text, range),
+        None => fmt::format(FileId(0), text),
+    };
+    let edit = |e: &fmt::Edit| json!({ "range": target.json_range(&e.range), "newText": e.text });
+    formatted.map_or(Value::Null, |Formatted { edits, .. }| edits.iter().map(edit).collect())
+}

@@ -1,0 +1,151 @@
+//! A text with its lines, and positions in the units that the client counts in.
+
+use serde_json::{Value, json};
+use std::ops::Range;
+
+/// What a column counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    Utf8,
+    #[default]
+    Utf16,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Text {
+    text: String,
+    /// Where each line starts.
+    starts: Vec<usize>,
+    pub encoding: Encoding,
+}
+
+impl Text {
+    pub fn new(text: String, encoding: Encoding) -> Text {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Text { text, starts, encoding }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The line of an offset, and where it starts.
+    fn line(&self, offset: usize) -> (usize, usize) {
+        let line = self.starts.partition_point(|&s| s <= offset).saturating_sub(1);
+        (line, self.starts.get(line).copied().unwrap_or(0))
+    }
+
+    pub fn line_of(&self, offset: usize) -> usize {
+        self.line(offset).0
+    }
+
+    /// Line and column of an offset; inside a character, of its start.
+    pub fn position(&self, offset: usize) -> (usize, usize) {
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let (line, start) = self.line(offset);
+        let before = self.text.get(start..offset).unwrap_or("");
+        (line, self.units(before))
+    }
+
+    /// The length of a text in the client's units.
+    pub fn units(&self, text: &str) -> usize {
+        match self.encoding {
+            Encoding::Utf8 => text.len(),
+            Encoding::Utf16 if text.is_ascii() => text.len(),
+            Encoding::Utf16 => text.encode_utf16().count(),
+        }
+    }
+
+    /// The offset of a line and column; past the end of a line its end, past the last line the end of the text.
+    pub fn offset(&self, line: usize, column: usize) -> usize {
+        let Some(&start) = self.starts.get(line) else { return self.text.len() };
+        let end = self.starts.get(line + 1).copied().unwrap_or(self.text.len());
+        let line = self.text.get(start..end).unwrap_or("");
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let mut units = 0;
+        for (at, c) in line.char_indices() {
+            let next = units + if self.encoding == Encoding::Utf8 { c.len_utf8() } else { c.len_utf16() };
+            if next > column {
+                return start + at;
+            }
+            units = next;
+        }
+        start + line.len()
+    }
+
+    pub fn json_position(&self, offset: usize) -> Value {
+        let (line, character) = self.position(offset);
+        json!({ "line": line, "character": character })
+    }
+
+    pub fn json_range(&self, range: &Range<usize>) -> Value {
+        json!({ "start": self.json_position(range.start), "end": self.json_position(range.end) })
+    }
+
+    /// The offset of a position as the client sends it.
+    pub fn offset_of(&self, position: &Value) -> usize {
+        let number =
+            |key: &str| position.get(key).and_then(Value::as_u64).map_or(0, |n| n.min(u32::MAX.into()) as usize);
+        self.offset(number("line"), number("character"))
+    }
+
+    pub fn range_of(&self, range: &Value) -> Range<usize> {
+        let end = |key: &str| self.offset_of(range.get(key).unwrap_or(&Value::Null));
+        let (a, b) = (end("start"), end("end"));
+        a.min(b)..a.max(b)
+    }
+
+    /// Takes a change of the client: a range and its new text, or a whole new text.
+    pub fn change(&mut self, change: &Value) {
+        let Some(new) = change.get("text").and_then(Value::as_str) else { return };
+        match change.get("range").filter(|r| r.is_object()) {
+            None => *self = Text::new(new.to_owned(), self.encoding),
+            Some(range) => {
+                let range = self.range_of(range);
+                self.text.replace_range(range.clone(), new);
+                let first = self.starts.partition_point(|&s| s <= range.start);
+                let last = self.starts.partition_point(|&s| s <= range.end);
+                let added = new.match_indices('\n').map(|(at, _)| range.start + at + 1);
+                let (removed, grown) = (range.end - range.start, new.len());
+                let rest: Vec<usize> = self.starts.drain(first..).skip(last - first).collect();
+                self.starts.extend(added);
+                self.starts.extend(rest.into_iter().map(|s| s - removed + grown));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_in_both_units() {
+        let utf16 = Text::new("aé😀b\nc".into(), Encoding::Utf16);
+        assert_eq!(utf16.position(7), (0, 4));
+        assert_eq!(utf16.offset(0, 4), 7);
+        assert_eq!(utf16.offset(0, 3), 3, "the middle of a pair is its start");
+        assert_eq!(utf16.offset(0, 99), 8);
+        assert_eq!(utf16.offset(9, 9), 10);
+        let utf8 = Text::new("aé😀b\nc".into(), Encoding::Utf8);
+        assert_eq!(utf8.position(7), (0, 7));
+        assert_eq!(utf8.offset(1, 1), 10);
+    }
+
+    #[test]
+    fn changes_keep_the_lines() {
+        let mut text = Text::new("one\ntwo\nthree\n".into(), Encoding::Utf16);
+        let range = json!({"start": {"line": 0, "character": 2}, "end": {"line": 2, "character": 1}});
+        text.change(&json!({"range": range, "text": "X\nY\nZ"}));
+        assert_eq!(text.as_str(), "onX\nY\nZhree\n");
+        assert_eq!(text.starts, Text::new(text.as_str().into(), Encoding::Utf16).starts);
+        text.change(&json!({"text": "all"}));
+        assert_eq!((text.as_str(), text.starts.len()), ("all", 1));
+        text.change(&json!({"range": 5, "text": "again"}));
+        assert_eq!(text.as_str(), "again");
+    }
+}

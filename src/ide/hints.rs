@@ -1,0 +1,81 @@
+//! What an editor shows between the lines: inferred types, the size of shared memory, and what can be run.
+
+use super::{Analysis, slice};
+use crate::check::typed::Type;
+use crate::syntax::ast::ItemKind;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    pub offset: usize,
+    /// As in `: f32`.
+    pub text: String,
+    /// It is a type; otherwise a remark.
+    pub is_type: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LensKind {
+    Run,
+    Test,
+    Bench,
+    /// To see what becomes of a kernel.
+    Emit,
+}
+
+/// Something that can be done with an item, shown above it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lens {
+    pub range: std::ops::Range<usize>,
+    pub kind: LensKind,
+    /// The title of a test or bench, the name of a kernel.
+    pub name: String,
+}
+
+impl Analysis {
+    /// Hints in a part of the text.
+    pub fn hints(&self, range: std::ops::Range<usize>) -> Vec<Hint> {
+        let inside = |at: usize| range.start <= at && at <= range.end;
+        let types = self.types();
+        let mut out = Vec::new();
+        for span in types.variables.iter().filter(|s| inside(s.end as usize)) {
+            let rest = slice(&self.text, span.end as usize..self.text.len());
+            if rest.trim_start_matches([' ', '\t']).starts_with(':') {
+                continue;
+            }
+            let Some((ty, _)) = types.of(*span) else { continue };
+            let known =
+                !matches!(ty, Type::Error | Type::Unit | Type::Never | Type::Unknown) && !Analysis::is_host_type(ty);
+            if known && let Some(shown) = self.type_of(span.range()) {
+                out.push(Hint { offset: span.end as usize, text: format!(": {shown}"), is_type: true });
+            }
+        }
+        for shared in types.shared.iter().filter(|s| inside(s.span.end as usize)) {
+            if let Some(bytes) = self.shared_bytes(shared.span) {
+                let rest = slice(&self.text, shared.span.end as usize..self.text.len());
+                let line = rest.split('\n').next().unwrap_or("");
+                let line = line.split("//").next().unwrap_or("").trim_end();
+                let offset = shared.span.end as usize + line.len();
+                out.push(Hint { offset, text: bytes, is_type: false });
+            }
+        }
+        out.sort_by_key(|h| h.offset);
+        out
+    }
+
+    pub fn lenses(&self) -> Vec<Lens> {
+        let mut out = Vec::new();
+        if let Some(first) = self.tree.items.iter().find(|i| matches!(i.kind, ItemKind::Stmt(_))) {
+            out.push(Lens { range: first.span.range(), kind: LensKind::Run, name: String::new() });
+        }
+        for item in &self.tree.items {
+            let (kind, name) = match &item.kind {
+                ItemKind::Test(s) => (LensKind::Test, s.title.to_string()),
+                ItemKind::Bench(s) => (LensKind::Bench, s.title.to_string()),
+                ItemKind::Kernel(k) => (LensKind::Emit, k.name.text.to_string()),
+                _ => continue,
+            };
+            out.push(Lens { range: item.span.range(), kind, name });
+        }
+        out
+    }
+}

@@ -1,0 +1,85 @@
+//! What is said about the place under the pointer.
+
+use std::ops::Range;
+
+use super::types::{self};
+use super::{Analysis, Meaning, documentation, slice};
+use crate::base::source::Span;
+use crate::syntax;
+use crate::syntax::token::Tok;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hover {
+    pub range: Range<usize>,
+    /// Markdown.
+    pub text: String,
+}
+
+impl Analysis {
+    /// The definition, type and documentation of the name at an offset; elsewhere the type of the smallest expression.
+    pub fn hover(&self, offset: usize) -> Option<Hover> {
+        if let Some((span, meaning)) = self.names().at(offset as u32) {
+            if meaning == Meaning::Type {
+                let text = documentation(slice(&self.text, span.range()))?;
+                return Some(Hover { range: span.range(), text });
+            }
+            if let Some(found) = self.describe(meaning) {
+                let mut text = found.markdown();
+                // A generic or elementwise builtin gives different types in different places.
+                if let Meaning::Builtin(_) = meaning
+                    && let Some(ty) = self.result_type(span)
+                {
+                    text += &format!("\n\nHere: `{ty}`");
+                }
+                return Some(Hover { range: span.range(), text });
+            }
+        }
+        let lexed = syntax::lex(self.file, &self.text);
+        let at = lexed.tokens.partition_point(|t| t.end as usize <= offset);
+        let token = lexed.tokens.get(at).filter(|t| t.start as usize <= offset)?;
+        if token.kind.is_keyword() || token.kind == Tok::Name {
+            let range = token.start as usize..token.end as usize;
+            if let Some(text) = documentation(token.text(&self.text)) {
+                return Some(Hover { range, text });
+            }
+        }
+        if token.start == token.end {
+            return None;
+        }
+        let (start, end) = self.types().around(offset as u32)?;
+        let span = Span { file: self.file, start, end };
+        let (ty, owner) = self.types().of(span)?;
+        let ty = types::shown(&self.session.program, ty, owner);
+        Some(Hover { range: span.range(), text: format!("```clk\n{ty}\n```") })
+    }
+
+    /// The type of an expression that covers exactly this range, as messages spell it.
+    pub fn type_of(&self, range: Range<usize>) -> Option<String> {
+        let span = Span::new(self.file, range.start, range.end);
+        let (ty, owner) = self.types().of(span)?;
+        Some(types::shown(&self.session.program, ty, owner))
+    }
+
+    /// The type of the call (or variable) whose name stands here.
+    fn result_type(&self, name: Span) -> Option<String> {
+        let rest = self.text.get(name.end as usize..)?;
+        let end = if rest.starts_with('(') { name.end as usize + closing(rest)? } else { name.end as usize };
+        self.type_of(name.start as usize..end)
+    }
+}
+
+/// Bytes up to behind the bracket that closes the first one.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0;
+    for token in syntax::lex(Default::default(), text.get(..text.len().min(4096)).unwrap_or("")).tokens {
+        match token.kind {
+            Tok::LParen | Tok::LBracket | Tok::LBrace => depth += 1,
+            Tok::RParen | Tok::RBracket | Tok::RBrace => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(token.end as usize);
+        }
+    }
+    None
+}

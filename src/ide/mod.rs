@@ -1,0 +1,136 @@
+//! Layer 6: what an editor or a session asks about a text. It speaks offsets in bytes and strings only; protocols and
+//! terminals are the app's business.
+//!
+//! An [`Analysis`] is a text that went through the compiler's own front end, mistakes and all. `names` says what each name
+//! means, `types` what type each expression has; both are read off the trees when they are first asked for, so that checking
+//! alone costs nothing more. `describe` turns a meaning into text. The other files answer one kind of question each:
+//! `hover`, `complete`, `signature`, `highlight`, `outline`, `rename`, `hints`.
+
+mod complete;
+mod describe;
+mod highlight;
+mod hints;
+mod hover;
+mod names;
+mod outline;
+mod rename;
+mod signature;
+mod types;
+
+use std::cell::OnceCell;
+use std::ops::Range;
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::{FileId, Span};
+use crate::compile::{Files, Session};
+use crate::syntax::ast;
+
+pub use complete::{Completion, CompletionKind};
+pub use describe::{documentation, keyword};
+pub use highlight::{Class, Highlight, highlight};
+pub use hints::{Hint, Lens, LensKind};
+pub use hover::Hover;
+pub use names::{DefKind, Meaning};
+pub use outline::{Fold, Symbol, SymbolKind};
+pub use signature::Signature;
+
+/// A place in a text: what [`crate::base::source::Source::name`] calls the text, and bytes in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub file: String,
+    pub range: Range<usize>,
+}
+
+/// A text as the compiler understood it.
+pub struct Analysis {
+    pub session: Session,
+    /// The session before the text.
+    before: Session,
+    pub file: FileId,
+    pub text: String,
+    pub tree: ast::File,
+    pub diagnostics: Vec<Diagnostic>,
+    types: OnceCell<types::Types>,
+    names: OnceCell<names::Names>,
+}
+
+impl Analysis {
+    /// Reads and checks a text. `name` is its path; `files` answers for what it imports.
+    pub fn new(name: &str, text: &str, files: &dyn Files) -> Analysis {
+        Analysis::after(Session::default(), name, text, files)
+    }
+
+    /// Reads and checks a text as the next entry of a session.
+    pub fn after(before: Session, name: &str, text: &str, files: &dyn Files) -> Analysis {
+        let mut session = before.clone();
+        let (tree, outcome) = session.read(name, text, files);
+        Analysis {
+            session,
+            before,
+            file: outcome.file,
+            text: text.to_owned(),
+            tree,
+            diagnostics: outcome.diagnostics,
+            types: OnceCell::new(),
+            names: OnceCell::new(),
+        }
+    }
+
+    fn types(&self) -> &types::Types {
+        self.types.get_or_init(|| types::Types::read(&self.session.program, self.file))
+    }
+
+    pub(crate) fn names(&self) -> &names::Names {
+        let read =
+            || names::Names::read(&self.tree, &self.session.program, self.session.main, self.types(), self.text.len());
+        self.names.get_or_init(read)
+    }
+
+    fn place(&self, span: Span) -> Place {
+        Place { file: self.session.sources.name(span.file).to_owned(), range: span.range() }
+    }
+
+    /// Where the name at an offset is defined. Builtins are defined nowhere.
+    pub fn definition(&self, offset: usize) -> Option<Place> {
+        let (_, meaning) = self.names().at(offset as u32)?;
+        self.defined(meaning).map(|span| self.place(span))
+    }
+
+    /// Where something is defined, in whichever file.
+    fn defined(&self, meaning: Meaning) -> Option<Span> {
+        use crate::check::typed::Binding;
+        let program = &self.session.program;
+        match meaning {
+            Meaning::Def(index) => {
+                let def = self.names().defs.get(index)?;
+                // An import leads on to what it brings.
+                let target = (def.kind == DefKind::Import).then(|| self.binding(&def.name)).flatten();
+                target.and_then(|binding| self.defined(Meaning::Bound(binding))).or(Some(def.span))
+            }
+            Meaning::Bound(binding) => match binding {
+                Binding::Fn(id) => program.fns.get(id).map(|f| f.name_span),
+                Binding::Kernel(id) => program.kernels.get(id).map(|k| k.name_span),
+                Binding::Struct(id) => program.structs.get(id).map(|s| s.span),
+                Binding::Const(id) => program.consts.get(id).map(|c| c.span),
+                Binding::Global(id) => program.globals.get(id).map(|g| g.span),
+                Binding::Module(id) => program.modules.get(id).map(|m| Span::new(m.file, 0, 0)),
+                Binding::Error => None,
+            },
+            Meaning::Field(id, field) => {
+                program.structs.get(id).and_then(|s| s.fields.get(field as usize)).map(|f| f.span)
+            }
+            Meaning::Elsewhere(span) => Some(span),
+            Meaning::Builtin(_) | Meaning::Type => None,
+        }
+    }
+
+    fn binding(&self, name: &str) -> Option<crate::check::typed::Binding> {
+        let module = self.session.program.modules.get(self.session.main?)?;
+        module.names.get(name).copied()
+    }
+}
+
+/// The part of a text between two offsets; empty where there is none.
+fn slice(text: &str, range: Range<usize>) -> &str {
+    text.get(range).unwrap_or("")
+}

@@ -1,0 +1,130 @@
+//! All places of one name, and giving it another.
+
+use std::ops::Range;
+
+use super::names::{DefKind, Meaning, is_prelude_type};
+use super::{Analysis, slice};
+use crate::base::source::Span;
+use crate::lang::builtin;
+use crate::syntax::token::KEYWORDS;
+
+impl Analysis {
+    /// Where in this text the thing at an offset is named, its definition first if it stands here. The flag says that the
+    /// place writes to it.
+    pub fn references(&self, offset: usize) -> Vec<(Range<usize>, bool)> {
+        let Some((_, meaning)) = self.names().at(offset as u32) else { return vec![] };
+        match self.defined(meaning) {
+            Some(place) => self.named(place),
+            None => self.same(|other| other == meaning),
+        }
+    }
+
+    /// Where in this text something is named that is defined at a place, here or in another file.
+    fn named(&self, place: Span) -> Vec<(Range<usize>, bool)> {
+        self.same(|meaning| self.defined(meaning) == Some(place))
+    }
+
+    /// As [`Analysis::references`], for a definition in another text: its file's name and range there.
+    pub fn references_to(&self, file: &str, range: &Range<usize>) -> Vec<(Range<usize>, bool)> {
+        self.same(|meaning| {
+            self.defined(meaning).is_some_and(|s| s.range() == *range && self.session.sources.name(s.file) == file)
+        })
+    }
+
+    /// Whether other files can name the thing at an offset.
+    pub fn is_shared(&self, offset: usize) -> bool {
+        match self.names().at(offset as u32).map(|(_, meaning)| meaning) {
+            Some(Meaning::Def(index)) => self.names().defs.get(index).is_some_and(|def| {
+                !matches!(
+                    def.kind,
+                    DefKind::Let | DefKind::Var | DefKind::Loop | DefKind::Shared | DefKind::ThreadIndex
+                )
+            }),
+            Some(Meaning::Bound(_) | Meaning::Field(..) | Meaning::Elsewhere(_)) => true,
+            Some(Meaning::Builtin(_) | Meaning::Type) | None => false,
+        }
+    }
+
+    fn same(&self, is: impl Fn(Meaning) -> bool) -> Vec<(Range<usize>, bool)> {
+        let names = self.names();
+        let defs =
+            names.defs.iter().enumerate().filter(|(i, _)| is(Meaning::Def(*i))).map(|(_, d)| (d.span.range(), true));
+        let uses = names.uses.iter().filter(|u| is(u.meaning)).map(|u| (u.span.range(), u.written));
+        let mut found: Vec<(Range<usize>, bool)> = defs.chain(uses).collect();
+        found.sort_by_key(|(range, _)| (range.start, range.end));
+        found.dedup_by(|a, b| a.0 == b.0);
+        found
+    }
+
+    /// The name at an offset, if it can be renamed; else why not.
+    pub fn renamable(&self, offset: usize) -> Result<Range<usize>, String> {
+        let (span, meaning) = self.names().at(offset as u32).ok_or("there is no name here")?;
+        let name = slice(&self.text, span.range());
+        if matches!(meaning, Meaning::Builtin(_) | Meaning::Type) {
+            return Err(format!("`{name}` is part of the language"));
+        }
+        let place = self.defined(meaning).ok_or_else(|| format!("`{name}` is defined nowhere"))?;
+        if place.file != self.file {
+            let file = self.session.sources.name(place.file);
+            return Err(format!("`{name}` is defined in {file}: rename it there"));
+        }
+        if slice(&self.text, place.range()) != name {
+            return Err(format!("`{name}` is not the name that its definition has"));
+        }
+        Ok(span.range())
+    }
+
+    /// The places to change for another name. It is refused if it is no name, or if a place would then mean something else.
+    pub fn rename(&self, offset: usize, new: &str) -> Result<Vec<Range<usize>>, String> {
+        self.renamable(offset)?;
+        check_name(new)?;
+        let places: Vec<Range<usize>> = self.references(offset).into_iter().map(|(range, _)| range).collect();
+        let names = self.names();
+        let own = |span: Span| places.contains(&span.range());
+        for def in names.defs.iter().filter(|d| d.name == new && !own(d.span)) {
+            let is_field = def.kind == DefKind::Field;
+            let renamed_field = names.defs.iter().any(|d| own(d.span) && d.kind == DefKind::Field);
+            if is_field != renamed_field {
+                continue;
+            }
+            let in_scope = |at: usize| def.scope.0 as usize <= at && at <= def.scope.1 as usize;
+            // Another thing of this name is visible where ours is used, or ours would be where the other one is.
+            let clash = places.iter().any(|p| in_scope(p.start))
+                || names
+                    .defs
+                    .iter()
+                    .filter(|d| own(d.span))
+                    .any(|d| d.scope.0 <= def.span.start && def.span.start <= d.scope.1);
+            if clash {
+                return Err(format!("`{new}` is already the name of something else here"));
+            }
+        }
+        let foreign = names.uses.iter().filter(|u| slice(&self.text, u.span.range()) == new && !own(u.span));
+        for used in foreign {
+            let scope = names.defs.iter().find(|d| own(d.span)).map(|d| d.scope);
+            if !matches!(used.meaning, Meaning::Field(..))
+                && scope.is_some_and(|(start, end)| start <= used.span.start && used.span.start <= end)
+            {
+                return Err(format!("`{new}` already means something else here"));
+            }
+        }
+        Ok(places)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let mut letters = name.chars();
+    let first = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    if !first || !letters.all(|c| c.is_ascii_alphanumeric() || c == '_') || name == "_" {
+        return Err(format!(
+            "`{name}` is no name: letters, digits and `_` make one, and it does not begin with a digit"
+        ));
+    }
+    if KEYWORDS.iter().any(|(word, _)| *word == name) {
+        return Err(format!("`{name}` is a keyword"));
+    }
+    if builtin::find(name).is_some() || is_prelude_type(name) {
+        return Err(format!("`{name}` is part of the language"));
+    }
+    Ok(())
+}

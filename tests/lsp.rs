@@ -1,0 +1,551 @@
+//! The language server as an editor uses it: a scripted client over the real binary, and one that talks nonsense.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// A running server and the client's end of it.
+struct Client {
+    child: Child,
+    input: Option<ChildStdin>,
+    messages: Receiver<Value>,
+    /// Notifications that came while an answer was awaited.
+    notes: Vec<Value>,
+    id: i64,
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Client {
+    fn start(folder: &Path) -> Client {
+        let mut command = common::clk(folder);
+        command.arg("lsp").env("XDG_CACHE_HOME", folder.join("cache"));
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("clk lsp starts");
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (sender, messages) = channel();
+        std::thread::spawn(move || {
+            while let Some(message) = read_message(&mut output) {
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        Client { input: child.stdin.take(), child, messages, notes: vec![], id: 0 }
+    }
+
+    /// A session over a folder, with positions in UTF-8.
+    fn session(folder: &Path) -> Client {
+        let mut client = Client::start(folder);
+        let capabilities = json!({ "general": { "positionEncodings": ["utf-16", "utf-8"] } });
+        let root = address(folder, "");
+        let answer = client.request("initialize", json!({ "capabilities": capabilities, "rootUri": root }));
+        assert_eq!(answer["capabilities"]["positionEncoding"], "utf-8");
+        client.notify("initialized", json!({}));
+        client
+    }
+
+    fn raw(&mut self, bytes: &[u8]) {
+        let input = self.input.as_mut().expect("open");
+        input.write_all(bytes).and_then(|()| input.flush()).expect("the server reads");
+    }
+
+    fn send(&mut self, message: &Value) {
+        let text = message.to_string();
+        self.raw(format!("Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes());
+    }
+
+    fn notify(&mut self, method: &str, params: Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    }
+
+    fn receive(&mut self) -> Value {
+        self.messages.recv_timeout(PATIENCE).expect("an answer in time")
+    }
+
+    /// The whole answer, result or error.
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.id += 1;
+        let id = self.id;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        loop {
+            let message = self.receive();
+            if message["id"] == id {
+                assert_eq!(message["jsonrpc"], "2.0");
+                return message;
+            }
+            self.notes.push(message);
+        }
+    }
+
+    #[track_caller]
+    fn request(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.ask(method, params);
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    fn open(&mut self, uri: &str, text: &str) {
+        let document = json!({ "uri": uri, "languageId": "clk", "version": 1, "text": text });
+        self.notify("textDocument/didOpen", json!({ "textDocument": document }));
+    }
+
+    /// The next diagnostics of a text.
+    fn diagnostics(&mut self, uri: &str) -> Value {
+        let is = |m: &Value| m["method"] == "textDocument/publishDiagnostics" && m["params"]["uri"] == uri;
+        if let Some(index) = self.notes.iter().position(is) {
+            return self.notes.remove(index)["params"].clone();
+        }
+        loop {
+            let message = self.receive();
+            if is(&message) {
+                return message["params"].clone();
+            }
+            self.notes.push(message);
+        }
+    }
+
+    /// A request about a place: a line and column from 0.
+    #[track_caller]
+    fn at(&mut self, method: &str, uri: &str, line: u32, column: u32) -> Value {
+        self.request(method, place(uri, line, column))
+    }
+
+    fn end(mut self) -> i32 {
+        self.request("shutdown", Value::Null);
+        self.notify("exit", Value::Null);
+        self.child.wait().expect("clk ends").code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Has ended already where the test went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_message(output: &mut impl BufRead) -> Option<Value> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if output.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        match line.trim() {
+            "" => break,
+            header => length = header.strip_prefix("Content-Length: ")?.parse().ok()?,
+        }
+    }
+    let mut body = vec![0; length];
+    output.read_exact(&mut body).ok()?;
+    serde_json::from_slice(&body).ok()
+}
+
+fn address(folder: &Path, name: &str) -> String {
+    format!("file://{}/{name}", folder.display()).trim_end_matches('/').to_string()
+}
+
+fn place(uri: &str, line: u32, column: u32) -> Value {
+    json!({ "textDocument": { "uri": uri }, "position": { "line": line, "character": column } })
+}
+
+fn about(uri: &str) -> Value {
+    json!({ "textDocument": { "uri": uri } })
+}
+
+const TEXT: &str = "\
+/// Twice as much.
+kernel double(x: [f32; N], out y: [f32; N]) threads(i: N) {
+    let value = x[i]
+    y[i] = 2.0 * value
+}
+
+let y = double(ones(4))
+print(y)
+test \"doubled\" { assert(double([1.0]) == [2.0]) }
+";
+
+#[test]
+fn every_request_of_an_editor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let uri = address(folder.path(), "a.clk");
+    let mut client = Client::session(folder.path());
+    client.open(&uri, TEXT);
+    assert_eq!(client.diagnostics(&uri)["diagnostics"], json!([]));
+
+    let hover = client.at("textDocument/hover", &uri, 3, 18);
+    assert!(hover["contents"]["value"].as_str().is_some_and(|t| t.contains("let value: f32")), "{hover}");
+    assert_eq!(hover["range"]["start"], json!({ "line": 3, "character": 17 }));
+
+    let definition = client.at("textDocument/definition", &uri, 6, 9);
+    assert_eq!(definition["uri"], uri);
+    assert_eq!(definition["range"]["start"], json!({ "line": 1, "character": 7 }));
+
+    let references = client.request("textDocument/references", {
+        let mut params = place(&uri, 1, 8);
+        params["context"] = json!({ "includeDeclaration": false });
+        params
+    });
+    assert_eq!(references.as_array().map(Vec::len), Some(2), "{references}");
+    let highlights = client.at("textDocument/documentHighlight", &uri, 2, 9);
+    assert_eq!(highlights.as_array().map(Vec::len), Some(2));
+
+    let prepared = client.at("textDocument/prepareRename", &uri, 2, 9);
+    assert_eq!(prepared["end"], json!({ "line": 2, "character": 13 }));
+    let mut params = place(&uri, 2, 9);
+    params["newName"] = json!("v");
+    let renamed = client.request("textDocument/rename", params.clone());
+    assert_eq!(renamed["changes"][&uri].as_array().map(Vec::len), Some(2), "{renamed}");
+    params["newName"] = json!("fn");
+    let refused = client.ask("textDocument/rename", params);
+    assert!(refused["error"]["message"].as_str().is_some_and(|m| m.contains("keyword")), "{refused}");
+
+    let completion = client.at("textDocument/completion", &uri, 3, 8);
+    let labels: Vec<&str> =
+        completion["items"].as_array().into_iter().flatten().filter_map(|i| i["label"].as_str()).collect();
+    assert!(labels.contains(&"x") && labels.contains(&"value") && !labels.contains(&"load"), "{labels:?}");
+    let signature = client.at("textDocument/signatureHelp", &uri, 6, 15);
+    assert!(
+        signature["signatures"][0]["label"].as_str().is_some_and(|l| l.starts_with("kernel double(")),
+        "{signature}"
+    );
+
+    let symbols = client.request("textDocument/documentSymbol", about(&uri));
+    let names: Vec<&str> = symbols.as_array().into_iter().flatten().filter_map(|s| s["name"].as_str()).collect();
+    assert_eq!(names, ["double", "y", "test \"doubled\""]);
+    let found = client.request("workspace/symbol", json!({ "query": "DOUB" }));
+    assert_eq!(found.as_array().map(Vec::len), Some(2), "{found}");
+    let folds = client.request("textDocument/foldingRange", about(&uri));
+    assert_eq!(folds[0], json!({ "startLine": 1, "endLine": 3 }), "{folds}");
+
+    let tokens = client.request("textDocument/semanticTokens/full", about(&uri));
+    let data = tokens["data"].as_array().expect("numbers");
+    assert!(data.len().is_multiple_of(5) && data.len() > 100);
+    let lenses = client.request("textDocument/codeLens", about(&uri));
+    let commands: Vec<&str> =
+        lenses.as_array().into_iter().flatten().filter_map(|l| l["command"]["command"].as_str()).collect();
+    assert_eq!(commands, ["clk.run", "clk.emit", "clk.test"]);
+    let mut params = about(&uri);
+    params["range"] = json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 9, "character": 0 } });
+    let hints = client.request("textDocument/inlayHint", params.clone());
+    let shown: Vec<&str> = hints.as_array().into_iter().flatten().filter_map(|h| h["label"].as_str()).collect();
+    assert_eq!(shown, [": f32", ": [f32; 4]"]);
+    assert_eq!(
+        client.request("textDocument/semanticTokens/range", params)["data"].as_array().map(Vec::len),
+        Some(data.len())
+    );
+    assert_eq!(client.request("textDocument/formatting", about(&uri)), json!([]));
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn mistakes_appear_as_one_types_and_are_mended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let uri = address(folder.path(), "a.clk");
+    let mut client = Client::session(folder.path());
+    client.open(&uri, "let x = 1\nlet y = x\n");
+    assert_eq!(client.diagnostics(&uri)["diagnostics"].as_array().map(Vec::len), Some(0));
+    let change = |version: i64, line: u32, from: u32, to: u32, text: &str| {
+        let range = json!({ "start": { "line": line, "character": from }, "end": { "line": line, "character": to } });
+        json!({ "textDocument": { "uri": uri, "version": version }, "contentChanges": [{ "range": range, "text": text }] })
+    };
+    client.notify("textDocument/didChange", change(2, 1, 8, 9, "True"));
+    let found = client.diagnostics(&uri);
+    assert_eq!(found["version"], 2);
+    let first = &found["diagnostics"][0];
+    assert_eq!((first["code"].as_str(), first["severity"].as_i64()), (Some("E0128"), Some(1)), "{found}");
+    let mut params = about(&uri);
+    params["range"] = first["range"].clone();
+    params["context"] = json!({ "diagnostics": [first] });
+    let actions = client.request("textDocument/codeAction", params);
+    let edit = &actions[0]["edit"]["changes"][&uri][0];
+    assert_eq!(
+        (actions[0]["isPreferred"].as_bool(), edit["newText"].as_str()),
+        (Some(true), Some("true")),
+        "{actions}"
+    );
+    let all = actions.as_array().into_iter().flatten().find(|a| a["kind"] == "source.fixAll").expect("a fix for all");
+    assert_eq!(all["edit"]["changes"][&uri].as_array().map(Vec::len), Some(1));
+    client.notify("textDocument/didChange", change(3, 1, 8, 12, "  x+1"));
+    assert_eq!(client.diagnostics(&uri)["diagnostics"], json!([]));
+    let edits = client.request("textDocument/formatting", about(&uri));
+    assert_eq!(edits.as_array().map(Vec::len), Some(3), "{edits}");
+    let mut params = about(&uri);
+    params["range"] = json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 0, "character": 5 } });
+    assert_eq!(client.request("textDocument/rangeFormatting", params), json!([]));
+    client.notify("textDocument/didClose", about(&uri));
+    assert_eq!(client.diagnostics(&uri)["diagnostics"], json!([]));
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn several_files_and_the_library() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (main, shapes) = (address(folder.path(), "main.clk"), address(folder.path(), "shapes.clk"));
+    std::fs::write(folder.path().join("shapes.clk"), "fn area(r: f32) -> f32 { 3.0 * r * r }\n").expect("written");
+    let mut client = Client::session(folder.path());
+    client.open(&main, "import \"./shapes.clk\" as shapes\nimport std.nn.{relu}\nlet a = relu(shapes.area(1.0))\n");
+    assert_eq!(client.diagnostics(&main)["diagnostics"], json!([]));
+    assert_eq!(client.at("textDocument/definition", &main, 2, 22)["uri"], shapes);
+    let library = client.at("textDocument/definition", &main, 2, 9);
+    let path = library["uri"].as_str().and_then(|u| u.strip_prefix("file://")).expect("a file").to_owned();
+    let text = std::fs::read_to_string(path).expect("the library as a file");
+    let line =
+        text.lines().nth(library["range"]["start"]["line"].as_u64().expect("a line") as usize).expect("that line");
+    assert!(line.starts_with("fn relu"), "{line}");
+
+    // A change that is not saved counts for those who import it.
+    client.open(&shapes, "fn area(r: f32) -> f32 { 3.0 * r * r }\n");
+    client.diagnostics(&shapes);
+    assert_eq!(client.diagnostics(&main)["diagnostics"], json!([]), "checked again, since what it imports is open now");
+    let renamed = client.request("textDocument/rename", {
+        let mut params = place(&shapes, 0, 4);
+        params["newName"] = json!("surface");
+        params
+    });
+    assert_eq!(renamed["changes"].as_object().map(|c| c.len()), Some(2), "{renamed}");
+    let whole = json!({ "textDocument": { "uri": shapes, "version": 2 }, "contentChanges": [{ "text": "fn other() -> f32 { 1.0 }\n" }] });
+    client.notify("textDocument/didChange", whole);
+    let found = client.diagnostics(&main);
+    assert!(!found["diagnostics"].as_array().is_none_or(Vec::is_empty), "{found}");
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn columns_count_utf_16_by_default() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let uri = address(folder.path(), "a.clk");
+    let mut client = Client::start(folder.path());
+    let answer = client.request("initialize", json!({ "capabilities": {} }));
+    assert_eq!(answer["capabilities"]["positionEncoding"], "utf-16");
+    client.open(&uri, "let s = \"\u{1F600}\"; let t = s\n");
+    client.diagnostics(&uri);
+    // The smile is two units: `t` stands at 18, `s` at 22.
+    let hover = client.at("textDocument/hover", &uri, 0, 18);
+    assert_eq!(hover["range"]["start"]["character"], 18, "{hover}");
+    let definition = client.at("textDocument/definition", &uri, 0, 22);
+    assert_eq!(definition["range"]["start"]["character"], 4);
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn the_order_of_a_session_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut client = Client::start(folder.path());
+    assert_eq!(client.ask("textDocument/hover", place("file:///a.clk", 0, 0))["error"]["code"], -32002);
+    client.request("initialize", json!({}));
+    assert_eq!(client.ask("initialize", json!({}))["error"]["code"], -32600);
+    assert_eq!(client.ask("no/such", json!({}))["error"]["code"], -32601);
+    assert_eq!(client.request("textDocument/hover", place("file:///not-open.clk", 0, 0)), Value::Null);
+    assert_eq!(client.ask("textDocument/hover", json!(7))["error"]["code"], -32602);
+    client.request("shutdown", Value::Null);
+    assert_eq!(client.ask("textDocument/hover", json!({}))["error"]["code"], -32600);
+    client.notify("exit", Value::Null);
+    assert_eq!(client.child.wait().expect("clk ends").code(), Some(0));
+    let mut client = Client::start(folder.path());
+    client.input = None;
+    assert_eq!(client.child.wait().expect("clk ends").code(), Some(1), "the stream ended without a shutdown");
+}
+
+/// xorshift64*: the same numbers on every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % n.max(1)
+    }
+}
+
+fn rounds(default: usize) -> usize {
+    std::env::var("CLK_LSP_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
+const METHODS: &[&str] = &[
+    "hover",
+    "completion",
+    "signatureHelp",
+    "definition",
+    "references",
+    "documentHighlight",
+    "prepareRename",
+    "rename",
+    "documentSymbol",
+    "foldingRange",
+    "semanticTokens/full",
+    "inlayHint",
+    "codeLens",
+    "codeAction",
+    "formatting",
+    "rangeFormatting",
+];
+
+/// Random edits with requests between them: each gets its answer, and the text stays what the client has.
+#[test]
+fn any_edits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let uri = address(folder.path(), "a.clk");
+    let mut client = Client::session(folder.path());
+    let mut random = Random(11);
+    let mut lines: Vec<String> = TEXT.lines().map(str::to_string).collect();
+    client.open(&uri, &lines.join("\n"));
+    let pieces = [
+        "{",
+        "}",
+        "(",
+        ")",
+        "x",
+        " ",
+        "\n",
+        "\"",
+        "kernel ",
+        "é",
+        "\u{1F600}",
+        ".",
+        ",",
+        "0.5",
+        "/*",
+        "*/",
+        "[",
+        "import std.",
+        "",
+        "",
+    ];
+    for version in 0..rounds(150) {
+        if version % 25 == 24 {
+            // Back to a sound text, or all would soon be rubble.
+            lines = TEXT.split('\n').map(str::to_string).collect();
+            let whole = json!([{ "text": TEXT }]);
+            client.notify("textDocument/didChange", json!({ "textDocument": { "uri": uri }, "contentChanges": whole }));
+        }
+        let mut text = lines.join("\n");
+        let boundaries: Vec<usize> = (0..=text.len()).filter(|&i| text.is_char_boundary(i)).collect();
+        let start = random.below(boundaries.len());
+        let end = (start + random.below(6)).min(boundaries.len() - 1);
+        let (start, end) = (boundaries[start], boundaries[end]);
+        let new = pieces[random.below(pieces.len())];
+        let position = |at: usize| {
+            let before = &text[..at];
+            let line = before.matches('\n').count();
+            json!({ "line": line, "character": at - before.rfind('\n').map_or(0, |n| n + 1) })
+        };
+        let range = json!({ "start": position(start), "end": position(end) });
+        let change = json!({ "range": range, "text": new });
+        client.notify(
+            "textDocument/didChange",
+            json!({ "textDocument": { "uri": uri, "version": version }, "contentChanges": [change] }),
+        );
+        text.replace_range(start..end, new);
+        lines = text.split('\n').map(str::to_string).collect();
+        let mut params = place(&uri, random.below(lines.len() + 1) as u32, random.below(60) as u32);
+        params["newName"] = json!("other");
+        params["range"] = json!({ "start": { "line": 0, "character": 0 }, "end": params["position"] });
+        let answer = client.ask(&format!("textDocument/{}", METHODS[random.below(METHODS.len())]), params);
+        assert_ne!(answer["error"]["code"], -32603, "{answer}\n{text}");
+    }
+    client.notify(
+        "textDocument/didChange",
+        json!({ "textDocument": { "uri": uri, "version": 9999 }, "contentChanges": [{ "text": TEXT }] }),
+    );
+    assert_eq!(client.request("textDocument/documentSymbol", about(&uri)).as_array().map(Vec::len), Some(3));
+    assert_eq!(client.end(), 0);
+}
+
+/// Frames that are none, messages of wrong shapes: the server answers the next sound request.
+#[test]
+fn garbage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let uri = address(folder.path(), "a.clk");
+    let mut client = Client::session(folder.path());
+    client.open(&uri, TEXT);
+    let mut random = Random(5);
+    let values = [
+        json!(null),
+        json!(-1),
+        json!(1e300),
+        json!("x"),
+        json!([]),
+        json!({}),
+        json!([[1]]),
+        json!({ "line": -5, "character": 4_000_000_000u64 }),
+        json!({ "line": "a" }),
+        json!({ "uri": uri }),
+        json!({ "uri": 3 }),
+        json!([{ "range": {}, "text": 3 }, { "range": null, "text": "let" }, 7]),
+    ];
+    let keys = ["textDocument", "position", "range", "contentChanges", "newName", "context", "query"];
+    for _ in 0..rounds(150) {
+        match random.below(6) {
+            0 => client.raw(b"Content-Length: 5\r\n\r\n{,,,}"),
+            1 => client.raw(b"\r\n\r\n"),
+            2 => client.raw(b"X-Nothing: 1\r\n\r\n"),
+            3 => {
+                let value = values[random.below(values.len())].clone();
+                client.send(&value);
+            }
+            _ => {
+                let mut params = json!({});
+                for key in keys {
+                    if random.below(2) == 0 {
+                        params[key] = values[random.below(values.len())].clone();
+                    }
+                }
+                let method = match random.below(4) {
+                    0 => "textDocument/didChange".to_string(),
+                    1 => "textDocument/didOpen".to_string(),
+                    _ => format!("textDocument/{}", METHODS[random.below(METHODS.len())]),
+                };
+                let mut message = json!({ "method": method, "params": params });
+                if random.below(2) == 0 {
+                    message["id"] = json!("unasked");
+                }
+                client.send(&message);
+            }
+        }
+        let answer = client.ask("workspace/symbol", json!({ "query": "double" }));
+        assert!(answer["result"].is_array(), "{answer}");
+        let internal = client.notes.iter().find(|m| m["error"]["code"] == -32603);
+        assert!(internal.is_none(), "{internal:?}");
+        client.notes.clear();
+    }
+    assert_eq!(client.end(), 0);
+}
+
+/// How long it takes from a keystroke in 10,000 lines to the diagnostics, and that it does not take absurdly long.
+#[test]
+fn large_texts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let uri = address(folder.path(), "a.clk");
+    let mut client = Client::session(folder.path());
+    let one = "kernel k@(x: [f32; N], out y: [f32; N]) threads(i: N) {\n    var acc = x[i]\n    for j in 0..4 { acc += f32(j) * x[i] }\n    if acc > 1.0 { acc = sqrt(acc) }\n    y[i] = acc\n}\n\nlet v@ = k@(ones(8))\n";
+    let text: String = (0..1250).map(|i| one.replace('@', &i.to_string())).collect();
+    assert_eq!(text.lines().count(), 10_000);
+    client.open(&uri, &text);
+    client.diagnostics(&uri);
+    let mut times = Vec::new();
+    for version in 2..12 {
+        let position = json!({ "line": 5000, "character": 0 });
+        let change = json!({ "range": { "start": position, "end": position }, "text": " " });
+        let started = Instant::now();
+        client.notify(
+            "textDocument/didChange",
+            json!({ "textDocument": { "uri": uri, "version": version }, "contentChanges": [change] }),
+        );
+        assert_eq!(client.diagnostics(&uri)["version"], version);
+        times.push(started.elapsed());
+    }
+    times.sort();
+    println!("diagnostics of 10,000 lines after a keystroke: {:?} (median), {:?} (best)", times[5], times[0]);
+    assert!(times[0] < Duration::from_secs(5), "{times:?}");
+    assert_eq!(client.end(), 0);
+}
