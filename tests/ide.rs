@@ -92,7 +92,7 @@ fn references() {
 #[track_caller]
 fn renamed(marked: &str, new: &str, expected: Result<&str, &str>) {
     let (analysis, offset) = at(marked);
-    match (analysis.rename(offset, new), expected) {
+    match (analysis.rename(offset, new, &NoFiles), expected) {
         (Ok(mut places), Ok(expected)) => {
             let mut text = analysis.text.clone();
             places.sort_by_key(|r| std::cmp::Reverse(r.start));
@@ -116,6 +116,8 @@ fn renames() {
     renamed("let a = 1\nlet b = §a\n", "b", Err("already"));
     renamed("let a = 1\nfn f(b: i32) -> i32 { §b }\n", "kernel", Err("keyword"));
     renamed("let §a = 1\n", "1a", Err("no name"));
+    renamed("fn f(§x: [f32; N]) -> i32 { len(x) + N }\n", "N", Err("already"));
+    renamed("fn §f() -> i32 { 1 }\nimport std.nn.{relu}\nlet y = f()\n", "relu", Err("already"));
     renamed("let §a = 1\n", "sqrt", Err("part of the language"));
     renamed("let a = §sqrt(1.0)\n", "root", Err("part of the language"));
     renamed("import std.nn.{relu}\nlet a = §relu(1.0)\n", "r", Err("std/nn.clk"));

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::names::{DefKind, Meaning, is_prelude_type};
 use super::{Analysis, slice};
 use crate::base::source::Span;
+use crate::compile::Files;
 use crate::lang::builtin;
 use crate::syntax::token::KEYWORDS;
 
@@ -74,8 +75,9 @@ impl Analysis {
         Ok(span.range())
     }
 
-    /// The places to change for another name. It is refused if it is no name, or if a place would then mean something else.
-    pub fn rename(&self, offset: usize, new: &str) -> Result<Vec<Range<usize>>, String> {
+    /// The places to change for another name. It is refused if it is no name, or if a place would then mean something else:
+    /// the text with the new name is read, and may have neither more errors nor other places that mean this.
+    pub fn rename(&self, offset: usize, new: &str, files: &dyn Files) -> Result<Vec<Range<usize>>, String> {
         self.renamable(offset)?;
         check_name(new)?;
         let places: Vec<Range<usize>> = self.references(offset).into_iter().map(|(range, _)| range).collect();
@@ -108,7 +110,24 @@ impl Analysis {
                 return Err(format!("`{new}` already means something else here"));
             }
         }
+        self.try_name(&places, new, files)?;
         Ok(places)
+    }
+
+    fn try_name(&self, places: &[Range<usize>], new: &str, files: &dyn Files) -> Result<(), String> {
+        let mut text = self.text.clone();
+        for range in places.iter().rev() {
+            text.replace_range(range.clone(), new);
+        }
+        let name = self.session.sources.name(self.file).to_owned();
+        let after = Analysis::after(self.before.clone(), &name, &text, files);
+        let errors = |a: &Analysis| a.diagnostics.iter().filter(|d| d.is_error()).count();
+        if errors(&after) > errors(self) {
+            let why = after.diagnostics.iter().find(|d| d.is_error()).map_or("", |d| &d.title);
+            return Err(format!("with `{new}` there would be an error: {why}"));
+        }
+        let same = places.first().is_none_or(|first| after.references(first.start).len() == places.len());
+        if same { Ok(()) } else { Err(format!("`{new}` would be mixed up with something else")) }
     }
 }
 

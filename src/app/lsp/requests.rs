@@ -156,7 +156,7 @@ fn prepare_rename(target: &Target, offset: usize) -> Answer {
 
 fn rename(server: &mut Server, target: &Target, offset: usize, params: &Value) -> Answer {
     let new = params.get("newName").and_then(Value::as_str).unwrap_or("");
-    target.analysis.rename(offset, new).map_err(Failure::refused)?;
+    target.analysis.rename(offset, new, &Overlay(&server.documents)).map_err(Failure::refused)?;
     let mut changes = json!({});
     for (address, range, _) in places(server, target, offset) {
         let edit = json!({ "range": range, "newText": new });
