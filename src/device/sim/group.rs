@@ -38,7 +38,7 @@ pub struct MaskInfo {
 /// Ranges of chunks, ascending.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stretches {
-    pub count: u16,
+    pub count: u32,
     pub at: [(u16, u16); STRETCHES],
 }
 
