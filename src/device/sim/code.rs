@@ -10,6 +10,7 @@ use crate::lang::scalar::Scalar;
 
 use super::group::Group;
 use super::lanes::slow::SlowDef;
+use super::strip::StripDef;
 use crate::lang::ops::{AtomicOp, WarpOp};
 
 /// An index into a group's slots.
@@ -206,6 +207,7 @@ pub struct Code {
     pub atomics: Vec<AtomicDef>,
     pub warps: Vec<WarpDef>,
     pub loops: Vec<ForDef>,
+    pub strips: Vec<StripDef>,
     /// Lists of masks, for lanes that leave several regions at once.
     pub lists: Vec<Vec<MaskId>>,
     /// `Form::Threads` with this rank.

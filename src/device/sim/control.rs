@@ -110,7 +110,7 @@ impl Step for AgainIf {
 }
 
 #[cold]
-fn interrupted(g: &mut Group, span: u32) -> *const Op {
+pub fn interrupted(g: &mut Group, span: u32) -> *const Op {
     let limit = g.max_steps > 0 && g.steps >= g.max_steps;
     let kind = if limit { FaultKind::StepLimit { steps: g.steps } } else { FaultKind::Interrupted };
     let lane = g.active().next().unwrap_or(0);

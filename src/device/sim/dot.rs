@@ -48,6 +48,16 @@ impl<V: Wide> Step for Dot<V> {
             let sum = g.slot(o.d).ptr;
             let chunks = g.lanes / CHUNK;
             let mut chunk = 0;
+            if let Some((factors, row)) = common_row(a, b) {
+                while V::ROOMY && chunk + 8 <= chunks {
+                    sum_rows::<V, 8>(sum, chunk, factors, row, turns);
+                    chunk += 8;
+                }
+                while chunk + 4 <= chunks {
+                    sum_rows::<V, 4>(sum, chunk, factors, row, turns);
+                    chunk += 4;
+                }
+            }
             while chunk + 4 <= chunks {
                 run::<V, 4>(sum, chunk, a, b, turns);
                 chunk += 4;
@@ -87,6 +97,34 @@ fn layout(run: &Run, turn: isize) -> Option<Stream> {
     let (count, stride) = (run.count, run.stride);
     let fits = count[2] == 1 && count[3] == 1 && count[0] % CHUNK == 0 && (stride[0] == 0 || stride[0] == 4);
     fits.then(|| Stream { addr: run.addr, broadcast: stride[0] == 0, row: count[0] / CHUNK, pitch: stride[1], turn })
+}
+
+/// Where every chunk has a factor of its own and all have the same row: the factors and the row.
+fn common_row(a: Stream, b: Stream) -> Option<(Stream, Stream)> {
+    let (factors, row) = if a.broadcast { (a, b) } else { (b, a) };
+    let fits = factors.broadcast && !row.broadcast && factors.row == 1 && row.row == 1 && row.pitch == 0;
+    fits.then_some((factors, row))
+}
+
+/// The sums of `N` chunks that meet one row, which is loaded once a turn.
+#[inline(always)]
+unsafe fn sum_rows<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, factors: Stream, row: Stream, turns: u64) {
+    unsafe {
+        let to = sum.add(chunk * 4 * CHUNK);
+        let mut acc: [V; N] = std::array::from_fn(|k| V::load(to.add(k * 4 * CHUNK)));
+        let (mut p, mut q) = (factors.chunk(chunk), row.chunk(chunk));
+        for _ in 0..turns {
+            let y = V::load(q);
+            for k in 0..N {
+                acc[k] = acc[k].add(V::splat(p.wrapping_offset(k as isize * factors.pitch)).mul(y));
+            }
+            p = p.wrapping_offset(factors.turn);
+            q = q.wrapping_offset(row.turn);
+        }
+        for (k, acc) in acc.into_iter().enumerate() {
+            acc.store(to.add(k * 4 * CHUNK));
+        }
+    }
 }
 
 #[inline(always)]

@@ -1,7 +1,7 @@
 //! How a launch is cut into lane groups.
 
 use super::code::{AXES, Code};
-use super::group::MAX_LANES;
+use super::group::{CHUNK, MAX_LANES};
 use crate::device::Extents;
 
 /// The groups of a launch.
@@ -72,10 +72,17 @@ fn lanes_for(code: &Code) -> usize {
     (budget / 64 * 64).clamp(256, MAX_LANES)
 }
 
+/// What a longer row is cut into. Groups of one shape follow one another faster than of two; where rows are of whole chunks,
+/// so are the pieces.
+fn piece(x: usize, lanes: usize) -> usize {
+    let even = x.div_ceil(x.div_ceil(lanes));
+    if x.is_multiple_of(CHUNK) { even.next_multiple_of(CHUNK) } else { even }
+}
+
 /// A box of whole rows, or a piece of a row.
 fn row_shape(extent: [u32; 3], lanes: usize) -> [u32; 3] {
     let [x, y, z] = extent.map(|n| n as usize);
-    let bx = x.min(lanes);
+    let bx = if x <= lanes { x } else { piece(x, lanes) };
     let by = if bx < x { 1 } else { y.min((lanes / bx.max(1)).max(1)) };
     let bz = if bx < x || by < y { 1 } else { z.min((lanes / (bx * by).max(1)).max(1)) };
     [bx as u32, by as u32, bz as u32]

@@ -1,7 +1,7 @@
 //! The lane-vectorised simulator: runs DeviceIR on the CPU, defines what kernels mean, and reports their faults.
 //!
 //! `compile` turns a kernel into flat [`code`]; a [`frame`] holds the registers of one lane group and runs it; `lanes`,
-//! `memory`, `local`, `shared`, `atomics`, `warp` and `control` are what its ops do; `geometry` cuts a launch into groups and
+//! `strip`, `memory`, `local`, `shared`, `atomics`, `warp` and `control` are what its ops do; `geometry` cuts a launch into groups and
 //! `sched` spreads them over workers.
 
 // Lane loops count through several arrays at once, and a reference into code that a raw pointer leads to is taken where it
@@ -31,6 +31,7 @@ mod sched;
 mod shared;
 mod store;
 mod tree;
+mod strip;
 mod warp;
 
 /// The simulator.

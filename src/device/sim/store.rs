@@ -28,6 +28,10 @@ impl<E: Elem> Step for StoreAffine<E> {
                     run.rows(|lane, addr, count| {
                         store_row::<E>(values.add(lane), addr.wrapping_add(k * E::SIZE), stride, count);
                     });
+                } else if g.full {
+                    run.rows(|lane, addr, count| {
+                        store_pieces::<E>(slot, lane, addr.wrapping_add(k * E::SIZE), stride, count);
+                    });
                 } else {
                     run.rows(|lane, addr, count| {
                         let addr = addr.wrapping_add(k * E::SIZE);
@@ -55,6 +59,26 @@ unsafe fn store_row<E: Elem>(from: *const E::Repr, to: *mut u8, stride: isize, c
             for i in 0..count {
                 E::write(to.wrapping_offset(i as isize * stride), from.add(i).read_unaligned());
             }
+        }
+    }
+}
+
+/// As [`store_row`] from chunks that do not follow one another: a view, or a uniform.
+#[inline(always)]
+unsafe fn store_pieces<E: Elem>(slot: super::group::Slot, lane: usize, to: *mut u8, stride: isize, count: usize) {
+    unsafe {
+        let mut i = 0;
+        while i < count {
+            let (chunk, first) = ((lane + i) / CHUNK, (lane + i) % CHUNK);
+            let from = slot.ptr.add(chunk * slot.stride).cast::<E::Repr>().add(first);
+            let to = to.wrapping_offset(i as isize * stride);
+            let piece = (CHUNK - first).min(count - i);
+            if piece == CHUNK && E::RAW && stride == E::SIZE as isize {
+                to.cast::<[E::Repr; CHUNK]>().write_unaligned(from.cast::<[E::Repr; CHUNK]>().read_unaligned());
+            } else {
+                store_row::<E>(from, to, stride, piece);
+            }
+            i += piece;
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Expressions to ops.
 
+use super::strip::Role;
 use super::value::{Affine, Kind, ZERO};
 use super::*;
 use crate::device::sim::compare;
 use crate::device::sim::lanes::slow::{self, Function, SlowDef};
 use crate::device::sim::lanes::{Map2, arith, convert, is_wide, lane_of_raw};
+use crate::device::sim::strip::Code as Act;
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
 
@@ -158,6 +160,7 @@ impl<'a> Compiler<'a> {
             Some(run) => {
                 let before = self.last.take();
                 let val = self.op(run, scalar, &[a], 0);
+                self.computed(&val, strip::act_of_unary(op, scalar), &[a]);
                 if let (UnaryOp::Not, Scalar::Bool, &Val::Reg(d)) = (op, scalar, &val) {
                     self.before_not = before;
                     self.note_not(d, a);
@@ -227,6 +230,7 @@ impl<'a> Compiler<'a> {
         self.target = None;
         self.emit(run, Op { d, a: never, b: always, x, y: u32::from(ordered), ..nothing() });
         self.note_affine_compare(op, scalar, d, x);
+        self.role(Role::Early { writes: vec![d] });
         Some(Val::Reg(d))
     }
 
@@ -270,6 +274,7 @@ impl<'a> Compiler<'a> {
             Some(run) => {
                 let val = self.op(run, out, &[a, b], span);
                 if let (false, &Val::Reg(d)) = (division, &val) {
+                    self.computed(&val, strip::act_of(op, scalar), &[a, b]);
                     self.note_binary(op, scalar, d, a, b);
                 }
                 val
@@ -322,6 +327,7 @@ impl<'a> Compiler<'a> {
                 match arith::math(function, scalar, self.isa) {
                     Some(run) => {
                         let val = self.op(run, out, &regs, 0);
+                        self.computed(&val, strip::act_of_math(function, scalar), &regs);
                         if let (Scalar::F32, &Val::Reg(d)) = (scalar, &val) {
                             self.note_math(function, d, &regs);
                         }
@@ -344,7 +350,9 @@ impl<'a> Compiler<'a> {
             .map(|k| {
                 let cond = self.reg(&c[if c.len() == 1 { 0 } else { k }]);
                 let (a, b) = (self.reg_as(&t[k], wide), self.reg_as(&o[k], wide));
-                self.op(run, scalar, &[cond, a, b], 0)
+                let val = self.op(run, scalar, &[cond, a, b], 0);
+                self.computed(&val, (!wide).then_some(Act::Select), &[cond, a, b]);
+                val
             })
             .collect()
     }
@@ -361,7 +369,11 @@ impl<'a> Compiler<'a> {
         }
         let a = self.lanes_of(val, from, e);
         match convert::convert(from, to, self.isa) {
-            Some(run) => self.op(run, to, &[a], 0),
+            Some(run) => {
+                let val = self.op(run, to, &[a], 0);
+                self.computed(&val, strip::act_of_conversion(from, to), &[a]);
+                val
+            }
             None => self.slow(Function::Convert, to, &[(a, from)], 0),
         }
     }

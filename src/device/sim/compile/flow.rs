@@ -1,6 +1,7 @@
 //! Statements to ops: masks for lanes that part ways, jumps for those that do not.
 
 use super::analysis::Class;
+use super::strip::{Role, Tree};
 use super::value::Kind;
 use super::*;
 use crate::device::sim::lanes::mask::{CopyMask, Leave, Resume, Split};
@@ -44,6 +45,7 @@ impl<'a> Compiler<'a> {
             let fresh = std::mem::take(&mut self.fresh);
             self.number += 1;
             self.stmt(stmt, number, &block[at + 1..]);
+            self.settle(&stmt.kind, number);
             self.note_results(stmt, &mut defined);
             let done = self.number - 1;
             defined.retain(|&e: &ExprId| {
@@ -266,6 +268,7 @@ impl<'a> Compiler<'a> {
             Val::Reg(a) => {
                 let d = self.alloc_for(self.is_uniform_reg(*a), scalar);
                 self.emit(convert::copy(is_wide(scalar), self.isa), Op { d, a: *a, ..nothing() });
+                self.computes(d, (!is_wide(scalar)).then_some(Tree::Reg(*a)));
                 Val::Reg(d)
             }
         }
@@ -323,6 +326,10 @@ impl<'a> Compiler<'a> {
             }
             let run = if blend { convert::blend(wide, self.isa) } else { convert::copy(wide, self.isa) };
             self.emit(run, Op { d, a, ..nothing() });
+            self.computes(d, (!wide).then_some(Tree::Reg(a)));
+            if blend {
+                self.only_active();
+            }
         }
     }
 
@@ -555,6 +562,7 @@ impl<'a> Compiler<'a> {
         match own {
             Some(b) => {
                 let at = self.emit_jump(plain::<control::AgainIf>(), Op { b, y, ..nothing() });
+                self.role(Role::Again { mask: b });
                 self.ops[at].x = start;
             }
             None => {

@@ -1,6 +1,7 @@
 //! Frequent neighbours become one op. Each function looks at the op written last; it may be taken back if its result has no
 //! other user.
 
+use super::strip::{Role, Tree};
 use super::*;
 use crate::device::sim::compare;
 use crate::device::sim::dot::Dot;
@@ -8,6 +9,7 @@ use crate::device::sim::lanes::fused::{self, Link, Maskable};
 use crate::device::sim::lanes::mask::{Keep, KeepBoth};
 use crate::device::sim::lanes::pick_wide;
 use crate::device::sim::memory::{LoadAffine, W4};
+use crate::device::sim::strip::Code as Act;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Scalar;
 
@@ -53,6 +55,29 @@ enum What {
         scalar: Scalar,
         x: u32,
     },
+}
+
+/// A chain as a tree.
+fn chain_tree(first: BinOp, links: &[Link], regs: &[Reg]) -> Option<Tree> {
+    let mut tree = Tree::of(strip::act_of(first, Scalar::F32)?, regs.get(..2)?);
+    for (link, &reg) in links.iter().zip(regs.get(2..)?) {
+        let act = strip::act_of(link.op, Scalar::F32)?;
+        let other = Tree::Reg(reg);
+        tree = Tree::Act(act, if link.reversed { vec![other, tree] } else { vec![tree, other] });
+    }
+    Some(tree)
+}
+
+fn act_of_masked(function: Maskable) -> Act {
+    match function {
+        Maskable::AddF => Act::Add,
+        Maskable::SubF => Act::Sub,
+        Maskable::MulF => Act::Mul,
+        Maskable::MinF => Act::Min,
+        Maskable::MaxF => Act::Max,
+        Maskable::AddI => Act::AddI,
+        Maskable::SubI => Act::SubI,
+    }
 }
 
 impl<'a> Compiler<'a> {
@@ -134,6 +159,7 @@ impl<'a> Compiler<'a> {
         let d = self.result(uniform, Scalar::F32);
         let x = regs.get(3).copied().unwrap_or(NONE).into();
         self.emit(run, Op { d, a: regs[0], b: regs[1], c: regs[2], x, ..nothing() });
+        self.computes(d, chain_tree(first, &links, &regs));
         if !op.is_comparison() {
             self.note(d, What::Chain { op: first, links, regs });
         }
@@ -162,6 +188,8 @@ impl<'a> Compiler<'a> {
         };
         self.ops.pop();
         self.emit(fused::masked(function, self.isa), Op { d, a, b, ..nothing() });
+        self.computes(d, Some(Tree::of(act_of_masked(function), &[a, b])));
+        self.only_active();
         true
     }
 
@@ -206,7 +234,9 @@ impl<'a> Compiler<'a> {
         {
             self.ops.pop();
             let run = pick_wide!(self.isa, V => KeepBoth<V>);
-            return self.emit_jump(run, Op { a: p, c: q, b, ..nothing() });
+            let at = self.emit_jump(run, Op { a: p, c: q, b, ..nothing() });
+            self.role(Role::Keep { conditions: vec![p, q], negate: false, mask: b });
+            return at;
         }
         if let Some(Last { what: What::Affine { op, scalar, x }, d, .. }) = self.last_op().cloned()
             && d == a
@@ -222,7 +252,9 @@ impl<'a> Compiler<'a> {
             true => pick_wide!(self.isa, V => Keep<V, true>),
             false => pick_wide!(self.isa, V => Keep<V, false>),
         };
-        self.emit_jump(run, Op { a, b, ..nothing() })
+        let at = self.emit_jump(run, Op { a, b, ..nothing() });
+        self.role(Role::Keep { conditions: vec![a], negate, mask: b });
+        at
     }
 
     /// Room for a [`Dot`] in front of a loop's body; until it is one, it does nothing.

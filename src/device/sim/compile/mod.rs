@@ -1,7 +1,7 @@
 //! Prepared DeviceIR to flat code.
 //!
 //! - `analysis` finds what differs between lanes, `value` keeps values in registers, `expr` and `place` write the ops of
-//!   expressions and memory accesses, `flow` those of statements.
+//!   expressions and memory accesses, `flow` those of statements; `fuse` joins neighbours, `strip` whole runs of arithmetic.
 //! - The code has two parts: a prologue, which computes what is the same for the whole run of a group (lanes of the thread's
 //!   coordinates, extents of shared memory), and the body.
 
@@ -11,6 +11,7 @@ use super::code::Access;
 use super::code::*;
 use super::control;
 use super::lanes::slow::SlowDef;
+use super::strip::StripDef;
 use super::lanes::{Isa, Step, pick, plain};
 use crate::base::source::Span;
 use crate::ir::Prepared;
@@ -23,6 +24,7 @@ mod fuse;
 mod order;
 mod place;
 mod tree;
+mod strip;
 mod value;
 
 use analysis::{Analysis, Number};
@@ -54,6 +56,8 @@ struct Compiler<'a> {
     part: Section,
     prologue: Vec<Op>,
     ops: Vec<Op>,
+    /// One for each op of the body.
+    marks: Vec<strip::Mark>,
     /// Ops of the body whose `x` is a position.
     jumps: Vec<usize>,
     // Registers
@@ -94,6 +98,7 @@ struct Compiler<'a> {
     atomics: Vec<AtomicDef>,
     warps: Vec<WarpDef>,
     loops: Vec<ForDef>,
+    strips: Vec<StripDef>,
     lists: Vec<Vec<MaskId>>,
     straight: bool,
     may_view: bool,
@@ -115,6 +120,7 @@ impl<'a> Compiler<'a> {
             part: Section::Body,
             prologue: vec![],
             ops: vec![],
+            marks: vec![],
             jumps: vec![],
             regs: vec![],
             held: vec![],
@@ -146,6 +152,7 @@ impl<'a> Compiler<'a> {
             atomics: vec![],
             warps: vec![],
             loops: vec![],
+            strips: vec![],
             lists: vec![],
             straight: true,
             may_view: false,
@@ -216,6 +223,7 @@ impl<'a> Compiler<'a> {
 
     /// Joins the parts.
     fn finish(mut self) -> Code {
+        self.make_strips();
         let shift = self.prologue.len() as u32;
         for &jump in &self.jumps {
             self.ops[jump].x += shift;
@@ -242,6 +250,7 @@ impl<'a> Compiler<'a> {
             atomics: self.atomics,
             warps: self.warps,
             loops: self.loops,
+            strips: self.strips,
             lists: self.lists,
             threads,
             cooperative: self.kernel.cooperative,
@@ -252,7 +261,11 @@ impl<'a> Compiler<'a> {
     fn emit(&mut self, run: OpFn, op: Op) -> usize {
         let ops = match self.part {
             Section::Prologue => &mut self.prologue,
-            Section::Body => &mut self.ops,
+            Section::Body => {
+                self.marks.truncate(self.ops.len());
+                self.marks.push(strip::Mark { number: self.number, ..strip::Mark::default() });
+                &mut self.ops
+            }
         };
         ops.push(Op { run, ..op });
         ops.len() - 1

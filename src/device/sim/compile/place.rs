@@ -1,5 +1,6 @@
 //! Loads, stores and atomics.
 
+use super::strip::Role;
 use super::value::Kind;
 use super::*;
 use crate::device::sim::lanes::{is_wide, pick_wide};
@@ -115,8 +116,13 @@ impl<'a> Compiler<'a> {
             (_, Spread::Affine) => by_form!(self, scalar, LoadAffine),
             (_, Spread::Lanes) => by_form!(self, scalar, LoadGather),
         };
+        let early = !is_local && spread != Spread::Lanes;
+        let writes = access.regs.clone();
         let x = self.push_access(access);
         self.emit(run, Op { x, ..nothing() });
+        if early {
+            self.role(Role::Early { writes });
+        }
         vals
     }
 

@@ -241,6 +241,7 @@ impl<'a> Compiler<'a> {
         let access = self.push_index(vec![index]);
         let run = self.pick::<control::Spread>();
         self.emit(run, Op { d: reg, x: access, ..nothing() });
+        self.role(strip::Role::Early { writes: vec![reg] });
     }
 
     /// Affine forms for an op that is not an access.

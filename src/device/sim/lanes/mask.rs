@@ -17,11 +17,11 @@ fn any(lanes: [u32; CHUNK]) -> bool {
 
 /// The chunks that turned out to have active lanes, one bit each; the last bit stands for all from there on.
 #[derive(Clone, Copy, Default)]
-struct Found(u64);
+pub struct Found(u64);
 
 impl Found {
     #[inline(always)]
-    fn add(&mut self, chunk: usize, active: bool) {
+    pub fn add(&mut self, chunk: usize, active: bool) {
         self.0 |= u64::from(active) << chunk.min(63);
     }
 
@@ -50,8 +50,12 @@ impl Found {
     }
 }
 
+/// The lanes of a mask.
+///
+/// # Safety
+/// `mask` is one of the code's.
 #[inline(always)]
-unsafe fn mask_ptr(g: &Group, mask: u16) -> *mut u8 {
+pub unsafe fn mask_ptr(g: &Group, mask: u16) -> *mut u8 {
     unsafe { g.slot(*g.code().masks.get_unchecked(mask as usize)).ptr }
 }
 
@@ -134,11 +138,7 @@ impl<V: Wide, const NEGATE: bool> Step for Keep<V, NEGATE> {
                 yes.add(chunk, t.any());
                 t.store(kept.add(chunk * STRIDE));
             });
-            clear_gaps(g, kept);
-            let full = g.full && !lost;
-            set(g, o.b, yes.info(g, full));
-            g.enter(o.b);
-            if yes.none() { g.at(o.x) } else { op.add(1) }
+            if keep_found(g, o.b, yes, lost) { op.add(1) } else { g.at(o.x) }
         }
     }
 }
@@ -164,12 +164,23 @@ impl<V: Wide> Step for KeepBoth<V> {
                 yes.add(chunk, t.any());
                 t.store(kept.add(chunk * STRIDE));
             });
-            clear_gaps(g, kept);
-            let full = g.full && !lost;
-            set(g, o.b, yes.info(g, full));
-            g.enter(o.b);
-            if yes.none() { g.at(o.x) } else { op.add(1) }
+            if keep_found(g, o.b, yes, lost) { op.add(1) } else { g.at(o.x) }
         }
+    }
+}
+
+/// Makes mask `mask` current after its lanes were written in all of the current one's chunks. False if none are left.
+///
+/// # Safety
+/// `mask` is one of the code's.
+#[inline(always)]
+pub unsafe fn keep_found(g: &mut Group, mask: u16, found: Found, lost: bool) -> bool {
+    unsafe {
+        clear_gaps(g, mask_ptr(g, mask));
+        let full = g.full && !lost;
+        set(g, mask, found.info(g, full));
+        g.enter(mask);
+        !found.none()
     }
 }
 

@@ -1,0 +1,458 @@
+//! Runs of ops that only compute become strips (`sim::strip`): a small program for two accumulators, in which only what is
+//! wanted again is stored.
+//!
+//! The compiler says of each op of the body what it is to a strip ([`Role`]). When the body is complete, neighbouring ops are
+//! taken together as far as nothing jumps in between; values are followed from op to op, so that a temporary which nobody
+//! wants behind the strip needs no register.
+
+use super::analysis::Number;
+use super::*;
+use crate::device::sim::strip::{self, Code as Act, Micro, PLACES, Place, SCRATCH, StripDef};
+use crate::lang::ops::{MathFn, UnaryOp};
+use crate::lang::scalar::Scalar;
+
+/// What an op is to a strip.
+#[derive(Clone, Debug, Default)]
+pub enum Role {
+    /// Strips end before it.
+    #[default]
+    Other,
+    /// Computes lanes of `d`; `masked`: the active ones only.
+    Lanes { d: Reg, tree: Tree, masked: bool },
+    /// Makes mask `mask` of the lanes where all conditions hold (`negate`: the only one does not).
+    Keep { conditions: Vec<Reg>, negate: bool, mask: MaskId },
+    /// Goes back to the start of a loop while its mask has lanes.
+    Again { mask: MaskId },
+    /// Reads nothing that ops of strips write, so that it may as well happen before them.
+    Early { writes: Vec<Reg> },
+}
+
+/// What lanes are computed from.
+#[derive(Clone, Debug)]
+pub enum Tree {
+    Reg(Reg),
+    /// The act that takes the first operand in an accumulator and the others in memory.
+    Act(Act, Vec<Tree>),
+}
+
+/// An op of the body beside its code.
+#[derive(Clone, Debug, Default)]
+pub struct Mark {
+    pub role: Role,
+    /// The statements begun when it was written.
+    pub number: Number,
+    pub dies: Dies,
+}
+
+/// Until when the result of an op is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dies {
+    #[default]
+    Unknown,
+    Never,
+    /// With this statement.
+    After(Number),
+}
+
+/// The act of a binary operator, if strips have it.
+pub fn act_of(op: BinOp, scalar: Scalar) -> Option<Act> {
+    Some(match (op, scalar) {
+        (BinOp::Add, Scalar::F32) => Act::Add,
+        (BinOp::Sub, Scalar::F32) => Act::Sub,
+        (BinOp::Mul, Scalar::F32) => Act::Mul,
+        (BinOp::Div, Scalar::F32) => Act::Div,
+        (BinOp::Lt, Scalar::F32) => Act::Lt,
+        (BinOp::Le, Scalar::F32) => Act::Le,
+        (BinOp::Gt, Scalar::F32) => Act::Gt,
+        (BinOp::Ge, Scalar::F32) => Act::Ge,
+        (BinOp::Eq, Scalar::F32) => Act::Eq,
+        (BinOp::Ne, Scalar::F32) => Act::Ne,
+        (BinOp::Add, Scalar::I32 | Scalar::U32) => Act::AddI,
+        (BinOp::Sub, Scalar::I32 | Scalar::U32) => Act::SubI,
+        (BinOp::Mul, Scalar::I32 | Scalar::U32) => Act::MulI,
+        (BinOp::Lt, Scalar::I32) => Act::LtI,
+        (BinOp::Le, Scalar::I32) => Act::LeI,
+        (BinOp::Gt, Scalar::I32) => Act::GtI,
+        (BinOp::Ge, Scalar::I32) => Act::GeI,
+        (BinOp::Lt, Scalar::U32) => Act::LtU,
+        (BinOp::Le, Scalar::U32) => Act::LeU,
+        (BinOp::Gt, Scalar::U32) => Act::GtU,
+        (BinOp::Ge, Scalar::U32) => Act::GeU,
+        (BinOp::Eq, Scalar::I32 | Scalar::U32 | Scalar::Bool) => Act::EqI,
+        (BinOp::Ne, Scalar::I32 | Scalar::U32 | Scalar::Bool) => Act::NeI,
+        (BinOp::And, Scalar::I32 | Scalar::U32 | Scalar::Bool) => Act::And,
+        (BinOp::Or, Scalar::I32 | Scalar::U32 | Scalar::Bool) => Act::Or,
+        (BinOp::Xor, Scalar::I32 | Scalar::U32 | Scalar::Bool) => Act::Xor,
+        _ => return None,
+    })
+}
+
+pub fn act_of_unary(op: UnaryOp, scalar: Scalar) -> Option<Act> {
+    match (op, scalar) {
+        (UnaryOp::Neg, Scalar::F32) => Some(Act::Neg),
+        (UnaryOp::Neg, Scalar::I32 | Scalar::U32) => Some(Act::NegI),
+        (UnaryOp::Not, Scalar::Bool | Scalar::I32 | Scalar::U32) => Some(Act::Not),
+        _ => None,
+    }
+}
+
+pub fn act_of_math(function: MathFn, scalar: Scalar) -> Option<Act> {
+    match (function, scalar) {
+        (MathFn::Min, Scalar::F32) => Some(Act::Min),
+        (MathFn::Max, Scalar::F32) => Some(Act::Max),
+        (MathFn::Abs, Scalar::F32) => Some(Act::Abs),
+        (MathFn::Sqrt, Scalar::F32) => Some(Act::Sqrt),
+        (MathFn::Rsqrt, Scalar::F32) => Some(Act::Rsqrt),
+        (MathFn::Fma, Scalar::F32) => Some(Act::Fma),
+        _ => None,
+    }
+}
+
+pub fn act_of_conversion(from: Scalar, to: Scalar) -> Option<Act> {
+    match (from, to) {
+        (Scalar::I32, Scalar::F32) => Some(Act::FromI),
+        (Scalar::U32, Scalar::F32) => Some(Act::FromU),
+        _ => None,
+    }
+}
+
+/// Most values of a strip.
+const LIMIT: usize = 32;
+
+impl<'a> Compiler<'a> {
+    /// Says what the op written last is.
+    pub fn role(&mut self, role: Role) {
+        if self.part == Section::Body
+            && let Some(mark) = self.marks.last_mut()
+        {
+            mark.role = role;
+        }
+    }
+
+    /// The op written last computes `d` of 4 bytes and nothing else.
+    pub fn computes(&mut self, d: Reg, tree: Option<Tree>) {
+        let role = match tree {
+            _ if self.is_uniform_reg(d) => Role::Early { writes: vec![d] },
+            Some(tree) => Role::Lanes { d, tree, masked: false },
+            None => Role::Other,
+        };
+        self.role(role);
+    }
+
+    /// As [`Compiler::computes`]: an act of registers.
+    pub fn computed(&mut self, val: &Val, act: Option<Act>, regs: &[Reg]) {
+        if let Val::Reg(d) = *val {
+            self.computes(d, act.map(|act| Tree::of(act, regs)));
+        }
+    }
+
+    /// Of what the op written last computes only the active lanes are taken.
+    pub fn only_active(&mut self) {
+        if let Some(Mark { role: Role::Lanes { masked, .. }, .. }) = self.marks.last_mut() {
+            *masked = true;
+        }
+    }
+
+    /// A statement is complete: until when its results are wanted is known.
+    pub fn settle(&mut self, stmt: &StmtKind, number: Number) {
+        let last = if let StmtKind::Let(e) = stmt { Some(self.a.last_use[e.index()].max(number)) } else { None };
+        let held = &self.held;
+        for mark in self.marks.iter_mut().rev().take_while(|n| n.dies == Dies::Unknown) {
+            mark.dies = match (&mark.role, last) {
+                (Role::Lanes { d, .. }, Some(last)) if held[*d as usize] < PERMANENT => Dies::After(last),
+                _ => Dies::Never,
+            };
+        }
+    }
+
+    /// Rewrites the body with strips.
+    pub fn make_strips(&mut self) {
+        let ops = std::mem::take(&mut self.ops);
+        let marks = std::mem::take(&mut self.marks);
+        let mut is_target = vec![false; ops.len() + 1];
+        let mut jumps = vec![false; ops.len()];
+        for &jump in &self.jumps {
+            is_target[ops[jump].x as usize] = true;
+            jumps[jump] = true;
+        }
+        // Where each op has gone, or what stands for it.
+        let mut moved = vec![0; ops.len() + 1];
+        let mut done: Vec<Op> = Vec::with_capacity(ops.len());
+        let mut new_jumps = vec![];
+        let mut at = 0;
+        while at < ops.len() {
+            let end = run_end(&marks, &is_target, at);
+            match self.strip_of(&marks[at..=end.min(ops.len() - 1)], end - at) {
+                Some(def) => {
+                    moved[at..end].fill(done.len() as u32);
+                    done.extend((at..end).filter(|&k| matches!(marks[k].role, Role::Early { .. })).map(|k| ops[k]));
+                    let keep = (at..end).find(|&k| matches!(marks[k].role, Role::Keep { .. }));
+                    if keep.is_some() {
+                        new_jumps.push(done.len());
+                    }
+                    let x = keep.map_or(0, |k| ops[k].x);
+                    let y = self.strips.len() as u32;
+                    let (once, whole_loop) = strip::strip(self.isa);
+                    let again = matches!(&marks[end].role, Role::Again { mask } if def.kept == Some(*mask));
+                    let goes_back = again && ops[end].x as usize == at && x as usize == end + 1;
+                    let all_in = marks[at..end].iter().all(|m| !matches!(m.role, Role::Early { .. }));
+                    let run = if goes_back && all_in { whole_loop } else { once };
+                    self.strips.push(def);
+                    done.push(Op { run, x, y, ..nothing() });
+                    at = end;
+                }
+                None => {
+                    let end = end.max(at + 1);
+                    for k in at..end {
+                        moved[k] = done.len() as u32;
+                        if jumps[k] {
+                            new_jumps.push(done.len());
+                        }
+                        done.push(ops[k]);
+                    }
+                    at = end;
+                }
+            }
+        }
+        moved[ops.len()] = done.len() as u32;
+        for &jump in &new_jumps {
+            done[jump].x = moved[done[jump].x as usize];
+        }
+        (self.ops, self.jumps) = (done, new_jumps);
+    }
+
+    /// The program of the first `count` ops, if it is worth it; the one behind them stands last.
+    fn strip_of(&self, marks: &[Mark], count: usize) -> Option<StripDef> {
+        let next = marks.get(count).map_or(Number::MAX, |n| n.number);
+        let mut writer = Writer::default();
+        for mark in &marks[..count] {
+            match &mark.role {
+                Role::Lanes { d, tree, masked } => {
+                    let value = writer.tree(tree);
+                    let stays = !matches!(mark.dies, Dies::After(last) if last + 1 < next);
+                    writer.define(*d, value, *masked, stays);
+                }
+                Role::Keep { conditions, negate, mask } => writer.keep(conditions, *negate, *mask),
+                Role::Early { .. } | Role::Again { .. } | Role::Other => {}
+            }
+        }
+        if writer.weight() < 2 {
+            return None;
+        }
+        writer.write()
+    }
+}
+
+/// The end of the run of ops that starts here: itself if there is none.
+fn run_end(marks: &[Mark], is_target: &[bool], start: usize) -> usize {
+    let mut touched: Vec<Reg> = vec![];
+    let (mut end, mut weight, mut kept) = (start, 0, false);
+    while let Some(mark) = marks.get(end) {
+        if end > start && is_target[end] || weight >= LIMIT {
+            break;
+        }
+        match &mark.role {
+            Role::Other | Role::Again { .. } => break,
+            Role::Lanes { d, tree, .. } => {
+                weight += tree.weight();
+                touched.push(*d);
+                tree.each_reg(&mut |r| touched.push(r));
+            }
+            Role::Keep { conditions, .. } => {
+                if kept {
+                    break;
+                }
+                kept = true;
+                touched.extend(conditions);
+            }
+            Role::Early { writes } => {
+                if kept || writes.iter().any(|r| touched.contains(r)) {
+                    break;
+                }
+            }
+        }
+        end += 1;
+    }
+    end
+}
+
+impl Tree {
+    fn weight(&self) -> usize {
+        match self {
+            Tree::Reg(_) => 0,
+            Tree::Act(_, args) => 1 + args.iter().map(Tree::weight).sum::<usize>(),
+        }
+    }
+
+    fn each_reg(&self, f: &mut impl FnMut(Reg)) {
+        match self {
+            Tree::Reg(reg) => f(*reg),
+            Tree::Act(_, args) => args.iter().for_each(|a| a.each_reg(f)),
+        }
+    }
+
+    pub fn of(act: Act, regs: &[Reg]) -> Tree {
+        Tree::Act(act, regs.iter().map(|&r| Tree::Reg(r)).collect())
+    }
+}
+
+type ValueId = usize;
+
+/// A value of a strip.
+struct Value {
+    /// `None`: it lies in a register from the start.
+    act: Option<Act>,
+    args: Vec<ValueId>,
+    /// Uses that have not been written yet.
+    uses: u32,
+    /// Where it can be loaded from, once this many events have passed.
+    place: Option<Place>,
+    since: usize,
+}
+
+/// What has to happen, in order.
+enum Event {
+    Write { reg: Reg, value: ValueId, masked: bool },
+    Keep { conditions: Vec<ValueId>, negate: bool, mask: MaskId },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Acc {
+    A,
+    B,
+}
+
+/// Writes the program of one strip.
+#[derive(Default)]
+struct Writer {
+    values: Vec<Value>,
+    /// What registers hold.
+    current: FxHashMap<Reg, ValueId>,
+    events: Vec<Event>,
+    def: StripDef,
+    scratch_free: Vec<u8>,
+    scratch_used: u8,
+    /// The value that an accumulator still holds.
+    holds: [Option<ValueId>; 2],
+    mask: Option<MaskId>,
+    /// Events written so far.
+    passed: usize,
+    too_large: bool,
+}
+
+impl Writer {
+    fn value(&mut self, act: Option<Act>, args: Vec<ValueId>, place: Option<Place>) -> ValueId {
+        for &a in &args {
+            self.values[a].uses += 1;
+        }
+        self.values.push(Value { act, args, uses: 0, place, since: 0 });
+        self.values.len() - 1
+    }
+
+    fn reg(&mut self, reg: Reg) -> ValueId {
+        if let Some(&value) = self.current.get(&reg) {
+            return value;
+        }
+        let value = self.value(None, vec![], Some(Place::Reg(reg)));
+        self.current.insert(reg, value);
+        value
+    }
+
+    fn tree(&mut self, tree: &Tree) -> ValueId {
+        match tree {
+            Tree::Reg(reg) => self.reg(*reg),
+            Tree::Act(act, args) => {
+                let args = args.iter().map(|a| self.tree(a)).collect();
+                self.value(Some(*act), args, None)
+            }
+        }
+    }
+
+    fn define(&mut self, reg: Reg, value: ValueId, masked: bool, stays: bool) {
+        if stays || masked {
+            self.values[value].uses += 1;
+            self.events.push(Event::Write { reg, value, masked });
+        }
+        // Behind a masked write the register holds a mixture.
+        let mut now = value;
+        if masked {
+            now = self.value(None, vec![], Some(Place::Reg(reg)));
+            self.values[now].since = self.events.len();
+        }
+        self.current.insert(reg, now);
+    }
+
+    fn keep(&mut self, conditions: &[Reg], negate: bool, mask: MaskId) {
+        let conditions: Vec<ValueId> = conditions.iter().map(|&r| self.reg(r)).collect();
+        conditions.iter().for_each(|&c| self.values[c].uses += 1);
+        self.events.push(Event::Keep { conditions, negate, mask });
+    }
+
+    fn weight(&self) -> usize {
+        self.values.iter().filter(|v| v.act.is_some()).count() + self.events.len() / 2
+    }
+
+    fn write(mut self) -> Option<StripDef> {
+        for event in std::mem::take(&mut self.events) {
+            match event {
+                Event::Write { reg, value, masked } => self.write_reg(reg, value, masked),
+                Event::Keep { conditions, negate, mask } => self.write_keep(&conditions, negate, mask),
+            }
+            self.passed += 1;
+        }
+        let fits = !self.too_large && self.def.places.len() <= PLACES;
+        (fits && !self.def.micros.is_empty()).then_some(self.def)
+    }
+
+    fn write_reg(&mut self, reg: Reg, value: ValueId, masked: bool) {
+        let here = Place::Reg(reg);
+        if self.values[value].place == Some(here) && !masked {
+            self.values[value].uses -= 1;
+            return;
+        }
+        self.bring(value, Acc::A);
+        self.values[value].uses -= 1;
+        self.rescue(here);
+        if masked {
+            self.store_if_wanted(value, Acc::A);
+            let mask = self.mask.map_or(Place::Mask, Place::Kept);
+            self.emit(Act::StoreMasked, &[here, mask]);
+        } else {
+            self.free(value);
+            self.store(Acc::A, here);
+            self.values[value].place = Some(here);
+            self.holds[0] = Some(value);
+        }
+    }
+
+    /// What is still wanted of a register that is about to be written moves away.
+    fn rescue(&mut self, here: Place) {
+        for v in 0..self.values.len() {
+            let value = &self.values[v];
+            if value.place == Some(here) && value.since <= self.passed && value.uses > 0 {
+                self.emit(Act::LoadB, &[here]);
+                let to = self.scratch();
+                self.emit(Act::StoreB, &[to]);
+                self.values[v].place = Some(to);
+            }
+        }
+    }
+
+    fn write_keep(&mut self, conditions: &[ValueId], negate: bool, mask: MaskId) {
+        let Some((&first, others)) = conditions.split_first() else {
+            return;
+        };
+        others.iter().for_each(|&other| self.settle(other));
+        self.take(first, Acc::A);
+        for &other in others {
+            let place = self.spend(other);
+            self.emit(Act::And, &[place]);
+        }
+        let act = if negate { Act::KeepNot } else { Act::Keep };
+        self.emit(act, &[Place::Kept(mask), Place::Mask]);
+        self.mask = Some(mask);
+        self.def.kept = Some(mask);
+    }
+}
+
+mod write;
