@@ -116,6 +116,10 @@ def scaling(folder):
     one, two = (timed(folder, text, "run", [f"--workers={n}"], seconds=0.2) for n in (1, 2))
     say("Mandelbrot, one worker", one[0])
     say("Mandelbrot, two workers", two[0], f"{min(one[0]) / min(two[0]):.2f} times as fast; core time {min(two[1]) / min(one[1]):.2f} of one worker's")
+    for kernel in ("matmul", "nbody", "jacobi"):
+        programs.run(folder, "make.clk", programs.maker(kernel, "full"))
+        one, two = (timed(folder, programs.bench(kernel, "full"), "run", [f"--workers={n}"]) for n in (1, 2))
+        say(f"{kernel}, two workers", two[0], f"{min(one[0]) / min(two[0]):.2f} times as fast as one; core time {min(two[1]) / min(one[1]):.2f} of its")
     base = None
     for power in (8, 10, 12, 14, 16, 18, 20):
         n = 1 << power

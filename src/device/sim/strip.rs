@@ -7,10 +7,9 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use super::code::{MaskId, Op, Reg};
-use super::code::OpFn;
+use super::code::{MaskId, Op, OpFn, Reg};
 use super::control::interrupted;
-use super::group::{CHUNK, Group, MAX_LANES};
+use super::group::{CHUNK, Group};
 use super::lanes::wide::{self, Wide};
 use super::lanes::{Isa, Step, arith, mask, pick};
 
@@ -100,47 +99,213 @@ struct Entry {
     outer: usize,
 }
 
-impl Entry {
+/// Where the chunks of an accumulator lie in a place.
+trait Row: Copy {
+    fn at(self, k: usize) -> *mut u8;
+}
+
+/// The places of a strip for the chunks that are in the accumulators.
+trait Table: Copy {
+    type Row: Row;
+    /// # Safety
+    /// The strip has this place.
+    unsafe fn row(self, place: u8) -> Self::Row;
+}
+
+/// Chunks that follow one another.
+#[derive(Clone, Copy)]
+struct Block {
+    entries: *const Entry,
+    chunk: usize,
+}
+
+#[derive(Clone, Copy)]
+struct EvenRow {
+    ptr: *mut u8,
+    step: usize,
+}
+
+impl Table for Block {
+    type Row = EvenRow;
     #[inline(always)]
-    fn at(&self, chunk: usize) -> *mut u8 {
-        self.ptr.wrapping_add(chunk * self.outer)
+    unsafe fn row(self, place: u8) -> EvenRow {
+        let entry = unsafe { &*self.entries.add(place.into()) };
+        EvenRow { ptr: entry.ptr.wrapping_add(self.chunk * entry.outer), step: entry.inner }
     }
 }
 
+impl Row for EvenRow {
+    #[inline(always)]
+    fn at(self, k: usize) -> *mut u8 {
+        self.ptr.wrapping_add(k * self.step)
+    }
+}
+
+/// Any chunks.
+#[derive(Clone, Copy)]
+struct Mixed<const K: usize>(*const [*mut u8; K]);
+
+#[derive(Clone, Copy)]
+struct MixedRow(*const *mut u8);
+
+impl<const K: usize> Table for Mixed<K> {
+    type Row = MixedRow;
+    #[inline(always)]
+    unsafe fn row(self, place: u8) -> MixedRow {
+        MixedRow(self.0.wrapping_add(place.into()).cast())
+    }
+}
+
+impl Row for MixedRow {
+    #[inline(always)]
+    fn at(self, k: usize) -> *mut u8 {
+        // SAFETY: `k` is a chunk of the accumulator.
+        unsafe { *self.0.add(k) }
+    }
+}
+
+/// Memory of a strip beside the group's.
 #[repr(align(64))]
-struct Room<const K: usize>(#[allow(dead_code)] [[[u8; 4 * CHUNK]; K]; SCRATCH]);
+struct Room<const K: usize> {
+    scratch: [[[u8; 4 * CHUNK]; K]; SCRATCH],
+    /// What a chunk of an accumulator that stands for none of the group's works on,
+    nowhere: [u8; 4 * CHUNK],
+    /// and its mask.
+    nobody: [u8; 4 * CHUNK],
+}
+
+/// A strip that is about to run.
+struct Setup<'a, const K: usize> {
+    def: &'a StripDef,
+    room: *mut Room<K>,
+    entries: [MaybeUninit<Entry>; PLACES],
+    mixed: [MaybeUninit<[*mut u8; K]>; PLACES],
+}
+
+impl<'a, const K: usize> Setup<'a, K> {
+    #[inline(always)]
+    unsafe fn new(g: &Group, def: &'a StripDef, room: *mut Room<K>) -> Self {
+        let mut entries = [const { MaybeUninit::<Entry>::uninit() }; PLACES];
+        for (entry, &place) in entries.iter_mut().zip(&def.places) {
+            entry.write(unsafe { entry_of(g, place, room) });
+        }
+        Setup { def, room, entries, mixed: [const { MaybeUninit::uninit() }; PLACES] }
+    }
+
+    #[inline(always)]
+    fn block(&self, chunk: usize) -> Block {
+        Block { entries: self.entries.as_ptr().cast(), chunk }
+    }
+
+    #[inline(always)]
+    fn mixed(&self) -> Mixed<K> {
+        Mixed(self.mixed.as_ptr().cast())
+    }
+
+    /// Chunk `k` of the accumulators stands for this one of the group, or for none.
+    #[inline(always)]
+    unsafe fn seat(&mut self, k: usize, chunk: Option<usize>) {
+        unsafe {
+            for (at, place) in self.def.places.iter().enumerate() {
+                let entry = self.entries[at].assume_init();
+                let ptr = match (place, chunk) {
+                    (Place::Scratch(_), _) => entry.ptr.wrapping_add(k * entry.inner),
+                    (_, Some(chunk)) => entry.ptr.wrapping_add(chunk * entry.outer),
+                    (Place::Mask | Place::Kept(_), None) => (&raw mut (*self.room).nobody).cast(),
+                    (Place::Reg(_), None) if entry.outer == 0 => entry.ptr,
+                    (Place::Reg(_), None) => (&raw mut (*self.room).nowhere).cast(),
+                };
+                self.mixed[at].as_mut_ptr().cast::<*mut u8>().add(k).write(ptr);
+            }
+        }
+    }
+
+    /// All chunks of the accumulators stand for none.
+    #[inline(always)]
+    unsafe fn clear(&mut self) {
+        unsafe {
+            (*self.room).nowhere = [0; 4 * CHUNK];
+            (*self.room).nobody = [0; 4 * CHUNK];
+            for k in 0..K {
+                self.seat(k, None);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn entry_of<const K: usize>(g: &Group, place: Place, room: *mut Room<K>) -> Entry {
+    unsafe {
+        let lanes = 4 * CHUNK;
+        match place {
+            Place::Reg(reg) => {
+                let slot = g.slot(reg);
+                Entry { ptr: slot.ptr, inner: slot.stride, outer: slot.stride }
+            }
+            Place::Scratch(k) => {
+                let ptr = (&raw mut (*room).scratch).cast::<u8>().add(usize::from(k) * K * lanes);
+                Entry { ptr, inner: lanes, outer: 0 }
+            }
+            Place::Mask => Entry { ptr: g.mask.cast_mut().cast(), inner: lanes, outer: lanes },
+            Place::Kept(mask) => Entry { ptr: mask::mask_ptr(g, mask), inner: lanes, outer: lanes },
+        }
+    }
+}
+
+/// What a strip finds out about the mask that it makes: the chunks of the accumulators that have lanes left, and whether some
+/// lanes were lost.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    left: u64,
+    lost: bool,
+}
+
+/// The chunks with active lanes, or between such.
+#[inline(always)]
+fn next_chunk(g: &Group, from: usize) -> Option<usize> {
+    for &(lo, hi) in g.stretches.list() {
+        if from < hi as usize {
+            return Some(from.max(lo as usize));
+        }
+    }
+    None
+}
 
 /// Runs strip `y`. If it keeps a mask, that one becomes current, and where no lane is left the run goes on at `x`.
 pub struct Strip<V, const K: usize>(PhantomData<V>);
-
-/// What a strip finds out about the mask that it makes.
-#[derive(Default)]
-struct Kept {
-    found: mask::Found,
-    lost: bool,
-    /// Chunks of the block that have lanes left.
-    here: u64,
-}
 
 impl<V: Wide, const K: usize> Step for Strip<V, K> {
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let code = &*g.code;
-            let def = code.strips.get_unchecked((*op).y as usize);
             let mut room = MaybeUninit::<Room<K>>::uninit();
-            let table = table::<K>(g, def, room.as_mut_ptr().cast());
-            let table = table.as_ptr().cast::<Entry>();
-            let mut kept = Kept::default();
-            each_block::<K>(g, |chunk, whole| {
-                if whole {
-                    run::<V, K>(&def.micros, table, chunk, &mut kept);
-                } else {
-                    run::<V, 1>(&def.micros, table, chunk, &mut kept);
+            let mut setup = Setup::new(g, code.strips.get_unchecked((*op).y as usize), room.as_mut_ptr());
+            let micros = setup.def.micros.as_slice();
+            let mut found = mask::Found::default();
+            let mut lost = false;
+            let mut next = next_chunk(g, 0);
+            while let Some(chunk) = next {
+                // Lanes between the stretches are no one's: it does no harm to go over them as well.
+                if chunk + K > g.hi {
+                    break;
                 }
-            });
-            match def.kept {
-                Some(mask) if mask::keep_found(g, mask, kept.found, kept.lost) => op.add(1),
+                let kept = run::<V, K, _>(micros, setup.block(chunk));
+                found.add_all(chunk, kept.left);
+                lost |= kept.lost;
+                next = next_chunk(g, chunk + K);
+            }
+            if let Some(chunk) = next {
+                setup.clear();
+                for k in 0..g.hi - chunk {
+                    setup.seat(k, Some(chunk + k));
+                }
+                let kept = run::<V, K, _>(micros, setup.mixed());
+                found.add_all(chunk, kept.left);
+                lost |= kept.lost;
+            }
+            match setup.def.kept {
+                Some(mask) if mask::keep_found(g, mask, found, lost) => op.add(1),
                 Some(_) => g.at((*op).x),
                 None => op.add(1),
             }
@@ -148,51 +313,39 @@ impl<V: Wide, const K: usize> Step for Strip<V, K> {
     }
 }
 
-/// Calls `f` with the first chunk of each block of the current mask: of `K` chunks, or of one.
-#[inline(always)]
-fn each_block<const K: usize>(g: &Group, mut f: impl FnMut(usize, bool)) {
-    let mut done = 0;
-    for &(lo, hi) in g.stretches.list() {
-        let mut chunk = done.max(lo as usize);
-        while chunk < hi as usize {
-            // Lanes between the stretches are no one's: it does no harm to go over them as well.
-            let whole = chunk + K <= g.hi;
-            f(chunk, whole);
-            chunk += if whole { K } else { 1 };
-        }
-        done = chunk;
-    }
-}
-
-#[inline(always)]
-unsafe fn table<const K: usize>(g: &Group, def: &StripDef, room: *mut u8) -> [MaybeUninit<Entry>; PLACES] {
-    let mut table = [const { MaybeUninit::<Entry>::uninit() }; PLACES];
-    for (entry, &place) in table.iter_mut().zip(&def.places) {
-        entry.write(unsafe { entry_of::<K>(g, place, room) });
-    }
-    table
-}
-
-/// A loop whose body is one strip that keeps the mask of the lanes in the loop: every block takes all its turns before the next
-/// one does. In front of the op that would go back; goes on at `x`.
+/// A loop whose body is one strip that keeps the mask of the lanes in the loop: where a chunk has no lanes left, another takes its
+/// place in the accumulators, so that they stay full until the end. In front of the op that would go back; goes on at `x`.
 pub struct StripLoop<V, const K: usize>(PhantomData<V>);
 
-/// Turns of the blocks of a loop. Blocks do not know of one another; together they took as many as the one that took most.
-struct Turns {
-    most: u64,
-    /// Something outside wants the launch to stop: no block goes further than `most`.
-    stopped: bool,
+/// The chunks in the accumulators of a loop.
+struct Seats<const K: usize> {
+    /// A bit for each that stands for a chunk of the group.
+    taken: u64,
+    chunk: [usize; K],
+    /// The turn in which each came.
+    since: [u64; K],
+    /// The smallest of them.
+    oldest: u64,
 }
 
-impl Turns {
-    /// Whether a block that has taken `turn` turns may take another.
+impl<const K: usize> Seats<K> {
+    /// The free ones take the next chunks of the group.
     #[inline(always)]
-    fn again(&mut self, g: &mut Group, turn: u64) -> bool {
-        if turn > self.most && !self.stopped {
-            self.most = turn;
-            self.stopped = !g.turn();
+    unsafe fn fill(&mut self, g: &Group, setup: &mut Setup<'_, K>, next: &mut usize, turn: u64) {
+        self.oldest = turn;
+        for k in 0..K {
+            if self.taken >> k & 1 == 0 {
+                let chunk = next_chunk(g, *next);
+                unsafe { setup.seat(k, chunk) };
+                if let Some(chunk) = chunk {
+                    (self.chunk[k], self.since[k]) = (chunk, turn);
+                    self.taken |= 1 << k;
+                    *next = chunk + 1;
+                }
+            } else {
+                self.oldest = self.oldest.min(self.since[k]);
+            }
         }
-        turn < self.most || !self.stopped
     }
 }
 
@@ -201,38 +354,43 @@ impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let code = &*g.code;
-            let def = code.strips.get_unchecked((*op).y as usize);
             let mut room = MaybeUninit::<Room<K>>::uninit();
-            let table = table::<K>(g, def, room.as_mut_ptr().cast());
-            let table = table.as_ptr().cast::<Entry>();
-            let mut turns = Turns { most: 0, stopped: false };
+            let mut setup = Setup::new(g, code.strips.get_unchecked((*op).y as usize), room.as_mut_ptr());
+            let micros = setup.def.micros.as_slice();
+            setup.clear();
+            let mut seats = Seats::<K> { taken: 0, chunk: [0; K], since: [0; K], oldest: 0 };
+            // Chunks do not know of one another; together they take as many turns as the one that takes most.
+            let (mut next, mut turn, mut most, mut stopped) = (0, 0, 0, false);
             let mut left = mask::Found::default();
-            let mut blocks = [(0, false); MAX_BLOCKS];
-            let mut count = 0;
-            each_block::<K>(g, |chunk, whole| {
-                blocks[count] = (chunk as u16, whole);
-                count += 1;
-            });
-            for &(chunk, whole) in blocks.iter().take(count) {
-                let chunk = usize::from(chunk);
-                let mut turn = 0;
-                let mut alive = if whole { (1u64 << K) - 1 } else { 1 };
-                // While several chunks have lanes the block stays together.
-                while alive.count_ones() > 1 && (turn == 0 || turns.again(g, turn)) {
-                    alive = one_turn::<V, K>(def, table, chunk);
-                    turn += 1;
-                }
-                if alive.count_ones() == 1 {
-                    let alone = chunk + alive.trailing_zeros() as usize;
-                    while alive != 0 && (turn == 0 || turns.again(g, turn)) {
-                        alive = one_turn::<V, 1>(def, table, alone) << (alone - chunk);
-                        turn += 1;
+            seats.fill(g, &mut setup, &mut next, turn);
+            while seats.taken != 0 {
+                let here = run::<V, K, _>(micros, setup.mixed()).left;
+                turn += 1;
+                let mut free = seats.taken & !here;
+                if here != 0 && !stopped && turn - seats.oldest > most {
+                    // A chunk that is about to go counts no turn, but whoever came with it does.
+                    let since = (0..K).filter(|k| here >> k & 1 != 0).map(|k| seats.since[k]).min();
+                    if turn - since.unwrap_or(turn) > most {
+                        most += 1;
+                        stopped = !g.turn();
                     }
                 }
-                (0..K).for_each(|k| left.add(chunk + k, alive >> k & 1 != 0));
+                if stopped {
+                    // Something outside wants the launch to stop: no chunk goes further than the first one did.
+                    for k in (0..K).filter(|k| here >> k & 1 != 0) {
+                        if turn - seats.since[k] >= most {
+                            left.add(seats.chunk[k], true);
+                            free |= 1 << k;
+                        }
+                    }
+                }
+                if free != 0 {
+                    seats.taken &= !free;
+                    seats.fill(g, &mut setup, &mut next, turn);
+                }
             }
-            if turns.stopped {
-                mask::keep_found(g, def.kept.unwrap_or_default(), left, true);
+            if stopped {
+                mask::keep_found(g, setup.def.kept.unwrap_or_default(), left, true);
                 return interrupted(g, (*op.add(1)).y);
             }
             g.at((*op).x)
@@ -240,50 +398,20 @@ impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
     }
 }
 
-/// One block or more for each chunk of the largest group.
-const MAX_BLOCKS: usize = MAX_LANES / CHUNK;
-
-/// One turn of a block; a bit for each chunk that has lanes left.
-#[inline(always)]
-unsafe fn one_turn<V: Wide, const K: usize>(def: &StripDef, table: *const Entry, chunk: usize) -> u64 {
-    let mut kept = Kept::default();
-    unsafe { run::<V, K>(&def.micros, table, chunk, &mut kept) };
-    kept.here
-}
-
-#[inline(always)]
-unsafe fn entry_of<const K: usize>(g: &Group, place: Place, room: *mut u8) -> Entry {
-    unsafe {
-        let lanes = 4 * CHUNK;
-        match place {
-            Place::Reg(reg) => {
-                let slot = g.slot(reg);
-                Entry { ptr: slot.ptr, inner: slot.stride, outer: slot.stride }
-            }
-            Place::Scratch(k) => Entry { ptr: room.add(usize::from(k) * K * lanes), inner: lanes, outer: 0 },
-            Place::Mask => Entry { ptr: g.mask.cast_mut().cast(), inner: lanes, outer: lanes },
-            Place::Kept(mask) => Entry { ptr: mask::mask_ptr(g, mask), inner: lanes, outer: lanes },
-        }
-    }
-}
-
 /// The whole program for `K` chunks.
 #[inline(always)]
-unsafe fn run<V: Wide, const K: usize>(micros: &[Micro], table: *const Entry, chunk: usize, kept: &mut Kept) {
+unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> Kept {
     unsafe {
+        let mut kept = Kept::default();
         let zero = V::of([0; CHUNK]);
         let (mut a, mut b) = ([zero; K], [zero; K]);
         for micro in micros {
-            let place = |at: u8| {
-                let entry = &*table.add(at.into());
-                (entry.at(chunk), entry.inner)
-            };
-            let (p, s) = place(micro.m);
+            let m = table.row(micro.m);
             // `$v` is each chunk of `m` in turn.
             macro_rules! each {
                 ($k:ident, $v:ident, $e:expr) => {
                     for $k in 0..K {
-                        let $v = V::load(p.wrapping_add($k * s));
+                        let $v = V::load(m.at($k));
                         $e
                     }
                 };
@@ -291,10 +419,10 @@ unsafe fn run<V: Wide, const K: usize>(micros: &[Micro], table: *const Entry, ch
             // As well as `$w` of `n`.
             macro_rules! both {
                 ($k:ident, $v:ident, $w:ident, $e:expr) => {{
-                    let (q, t) = place(micro.n);
+                    let n = table.row(micro.n);
                     for $k in 0..K {
-                        let $v = V::load(p.wrapping_add($k * s));
-                        let $w = V::load(q.wrapping_add($k * t));
+                        let $v = V::load(m.at($k));
+                        let $w = V::load(n.at($k));
                         $e
                     }
                 }};
@@ -309,11 +437,11 @@ unsafe fn run<V: Wide, const K: usize>(micros: &[Micro], table: *const Entry, ch
             match micro.code {
                 Code::Load => each!(k, v, a[k] = v),
                 Code::LoadB => each!(k, v, b[k] = v),
-                Code::Store => alone!(k, a[k].store(p.wrapping_add(k * s))),
-                Code::StoreB => alone!(k, b[k].store(p.wrapping_add(k * s))),
+                Code::Store => alone!(k, a[k].store(m.at(k))),
+                Code::StoreB => alone!(k, b[k].store(m.at(k))),
                 Code::StoreMasked => {
-                    let (q, t) = place(micro.n);
-                    alone!(k, a[k].store_masked(p.wrapping_add(k * s), V::load(q.wrapping_add(k * t))));
+                    let n = table.row(micro.n);
+                    alone!(k, a[k].store_masked(m.at(k), V::load(n.at(k))));
                 }
                 Code::Add => each!(k, v, a[k] = a[k].add(v)),
                 Code::Sub => each!(k, v, a[k] = a[k].sub(v)),
@@ -351,9 +479,9 @@ unsafe fn run<V: Wide, const K: usize>(micros: &[Micro], table: *const Entry, ch
                 Code::MulFrom => both!(k, v, w, a[k] = w.sub(a[k].mul(v))),
                 Code::MulMul => both!(k, v, w, a[k] = a[k].mul(v).mul(w)),
                 Code::Accumulate => {
-                    let (to, u) = place(micro.q);
+                    let sum = table.row(micro.q);
                     both!(k, v, w, {
-                        let to = to.wrapping_add(k * u);
+                        let to = sum.at(k);
                         a[k] = v.mul(w).add(V::load(to));
                         a[k].store(to);
                     });
@@ -397,20 +525,20 @@ unsafe fn run<V: Wide, const K: usize>(micros: &[Micro], table: *const Entry, ch
                 Code::Select => both!(k, v, w, a[k] = v.select(w, a[k])),
                 Code::Keep | Code::KeepNot => {
                     let not = micro.code == Code::KeepNot;
-                    let (q, t) = place(micro.n);
-                    kept.here = 0;
+                    let n = table.row(micro.n);
+                    kept.left = 0;
                     for k in 0..K {
-                        let old = V::load(q.wrapping_add(k * t));
+                        let old = V::load(n.at(k));
                         let (stay, go) =
                             if not { (old.without(a[k]), old.and(a[k])) } else { (old.and(a[k]), old.without(a[k])) };
                         kept.lost |= go.any();
-                        kept.found.add(chunk + k, stay.any());
-                        kept.here |= u64::from(stay.any()) << k;
-                        stay.store(p.wrapping_add(k * s));
+                        kept.left |= u64::from(stay.any()) << k;
+                        stay.store(m.at(k));
                     }
                 }
             }
         }
+        kept
     }
 }
 

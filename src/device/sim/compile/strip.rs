@@ -389,7 +389,9 @@ impl Writer {
     }
 
     fn weight(&self) -> usize {
-        self.values.iter().filter(|v| v.act.is_some()).count() + self.events.len() / 2
+        // An `rsqrt` alone is worth it: strips have a faster one.
+        let of = |v: &Value| usize::from(v.act.is_some()) + usize::from(v.act == Some(Act::Rsqrt));
+        self.values.iter().map(of).sum::<usize>() + self.events.len() / 2
     }
 
     fn write(mut self) -> Option<StripDef> {

@@ -25,6 +25,12 @@ impl Found {
         self.0 |= u64::from(active) << chunk.min(63);
     }
 
+    /// Chunks from this one on, by bits. The largest group has 64.
+    #[inline(always)]
+    pub fn add_all(&mut self, chunk: usize, active: u64) {
+        self.0 |= active << chunk;
+    }
+
     #[inline(always)]
     fn none(&self) -> bool {
         self.0 == 0

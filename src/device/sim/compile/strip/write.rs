@@ -113,14 +113,16 @@ impl Writer {
                 *last = Micro { code: both, m: last.m, n: at(0), q: 0 };
                 return;
             }
-            // A load that is taken from: the operands change places.
+            // A load that is taken from something, or that meets itself.
             let turned = match (last.code, act) {
-                (Act::Load, Act::SubFrom) => Some(Act::LoadSub),
-                (Act::LoadB, Act::SubFromB) => Some(Act::LoadSubB),
+                (Act::Load, Act::SubFrom) => Some((Act::LoadSub, at(0))),
+                (Act::LoadB, Act::SubFromB) => Some((Act::LoadSubB, at(0))),
+                (Act::Load, Act::Square) => Some((Act::LoadMul, last.m)),
+                (Act::LoadB, Act::SquareB) => Some((Act::LoadMulB, last.m)),
                 _ => None,
             };
-            if let Some(code) = turned {
-                *last = Micro { code, m: at(0), n: last.m, q: 0 };
+            if let Some((code, m)) = turned {
+                *last = Micro { code, m, n: last.m, q: 0 };
                 return;
             }
         }
@@ -251,12 +253,18 @@ impl Writer {
         }
         if acc == Acc::A && with_b(act).is_some() {
             for (act, first, second) in [(Some(act), left, right), (exchanged(act), right, left)] {
-                if let Some(act) = act.and_then(with_b)
+                if let Some(act) = act
+                    && let Some(joint) = with_b(act)
                     && self.fits_b(second)
                 {
                     self.take(first, Acc::A);
+                    // The first may have needed the second.
+                    if self.in_memory(second) {
+                        let place = self.spend(second);
+                        return self.emit(act, &[place]);
+                    }
                     self.take(second, Acc::B);
-                    return self.emit(act, &[]);
+                    return self.emit(joint, &[]);
                 }
             }
         }
