@@ -11,7 +11,7 @@ use super::code::{MaskId, Op, OpFn, Reg};
 use super::control::interrupted;
 use super::group::{CHUNK, Group};
 use super::lanes::wide::{self, Wide};
-use super::lanes::{Isa, Step, arith, mask, pick};
+use super::lanes::{Isa, Step, mask, pick};
 
 /// Where an operand lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -516,12 +516,17 @@ unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> 
                 Code::Neg => alone!(k, a[k] = a[k].neg()),
                 Code::Abs => alone!(k, a[k] = a[k].abs()),
                 Code::Sqrt => alone!(k, a[k] = a[k].sqrt()),
-                Code::Rsqrt => alone!(k, a[k] = a[k].rsqrt()),
+                Code::Rsqrt => {
+                    // What is too long to be unrolled would keep the accumulator itself out of registers.
+                    let mut copy = a;
+                    alone!(k, copy[k] = copy[k].rsqrt());
+                    a = copy;
+                }
                 Code::NegI => alone!(k, a[k] = zero.sub_i(a[k])),
                 Code::Not => alone!(k, a[k] = a[k].xor(V::of([!0; CHUNK]))),
-                Code::FromI => alone!(k, a[k] = a[k].map1::<i32, ToF32>()),
-                Code::FromU => alone!(k, a[k] = a[k].map1::<u32, ToF32>()),
-                Code::Fma => both!(k, v, w, a[k] = a[k].map3::<f32, arith::Fma>(v, w)),
+                Code::FromI => alone!(k, a[k] = a[k].from_i()),
+                Code::FromU => alone!(k, a[k] = a[k].from_u()),
+                Code::Fma => both!(k, v, w, a[k] = a[k].fma(v, w)),
                 Code::Select => both!(k, v, w, a[k] = v.select(w, a[k])),
                 Code::Keep | Code::KeepNot => {
                     let not = micro.code == Code::KeepNot;
@@ -541,8 +546,6 @@ unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> 
         kept
     }
 }
-
-type ToF32 = super::lanes::convert::To<f32>;
 
 /// The op of a strip, and of a loop around one. Two accumulators and what an act needs besides fill the vector registers.
 pub fn strip(isa: Isa) -> (OpFn, OpFn) {

@@ -1,6 +1,7 @@
 //! A chunk of 16 lanes in vector registers, for the few loops that the compiler does not turn into vector code by itself.
 
-use super::arith::{Abs, Add, DivF, Eq, Le, Lt, Max, Min, Mul, Ne, Neg, Or, Rsqrt, Sqrt, Sub, Xor};
+use super::arith::{Abs, Add, DivF, Eq, Fma, Le, Lt, Max, Min, Mul, Ne, Neg, Or, Rsqrt, Sqrt, Sub, Xor};
+use super::convert::To;
 use super::{Fn1, Fn2, Fn3, Lane};
 use crate::device::sim::group::CHUNK;
 
@@ -103,6 +104,21 @@ pub trait Wide: Copy + 'static {
     #[inline(always)]
     fn rsqrt(self) -> Self {
         self.map1::<f32, Rsqrt>()
+    }
+    /// `self * factor + addend`, rounded once.
+    #[inline(always)]
+    fn fma(self, factor: Self, addend: Self) -> Self {
+        self.map3::<f32, Fma>(factor, addend)
+    }
+    /// `f32` of `i32`.
+    #[inline(always)]
+    fn from_i(self) -> Self {
+        self.map1::<i32, To<f32>>()
+    }
+    /// `f32` of `u32`.
+    #[inline(always)]
+    fn from_u(self) -> Self {
+        self.map1::<u32, To<f32>>()
     }
     #[inline(always)]
     fn lt(self, other: Self) -> Self {
@@ -328,6 +344,34 @@ mod x86 {
             Self::of_ps(unsafe { _mm512_div_ps(self.ps(), other.ps()) })
         }
         #[inline(always)]
+        fn min(self, other: Self) -> Self {
+            self.if_better(other, unsafe { _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.ps(), other.ps()) }, self)
+        }
+        #[inline(always)]
+        fn max(self, other: Self) -> Self {
+            self.if_better(other, unsafe { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(self.ps(), other.ps()) }, other)
+        }
+        #[inline(always)]
+        fn neg(self) -> Self {
+            V512(unsafe { _mm512_xor_si512(self.0, _mm512_set1_epi32(i32::MIN)) })
+        }
+        #[inline(always)]
+        fn abs(self) -> Self {
+            V512(unsafe { _mm512_and_si512(self.0, _mm512_set1_epi32(i32::MAX)) })
+        }
+        #[inline(always)]
+        fn fma(self, factor: Self, addend: Self) -> Self {
+            Self::of_ps(unsafe { _mm512_fmadd_ps(self.ps(), factor.ps(), addend.ps()) })
+        }
+        #[inline(always)]
+        fn from_i(self) -> Self {
+            Self::of_ps(unsafe { _mm512_cvtepi32_ps(self.0) })
+        }
+        #[inline(always)]
+        fn from_u(self) -> Self {
+            Self::of_ps(unsafe { _mm512_cvtepu32_ps(self.0) })
+        }
+        #[inline(always)]
         fn sqrt(self) -> Self {
             Self::of_ps(unsafe { _mm512_sqrt_ps(self.ps()) })
         }
@@ -398,6 +442,16 @@ mod x86 {
     }
 
     impl V512 {
+        /// `self` where it is better than the other, where that is none, and of equal ones (zeros) where `sign` is negative.
+        #[inline(always)]
+        fn if_better(self, other: Self, better: __mmask16, sign: Self) -> Self {
+            let take = unsafe {
+                let none = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(other.ps(), other.ps());
+                let equal = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.ps(), other.ps());
+                better | none | equal & _mm512_movepi32_mask(sign.0)
+            };
+            V512(unsafe { _mm512_mask_mov_epi32(other.0, take, self.0) })
+        }
         #[inline(always)]
         fn ps(self) -> __m512 {
             // SAFETY: only where AVX-512 is enabled, as all of this.
