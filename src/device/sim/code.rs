@@ -193,6 +193,8 @@ pub struct Code {
     pub regs: Vec<RegDef>,
     pub uniform_bytes: usize,
     pub columns: usize,
+    /// Without those that nothing is ever stored to.
+    pub touched_columns: usize,
     /// The register of each mask; number 0 is all lanes of the group.
     pub masks: Vec<Reg>,
     /// Written once a launch.

@@ -68,15 +68,17 @@ impl Geometry {
 
 /// As many lanes as keep the registers within the first-level cache.
 fn lanes_for(code: &Code) -> usize {
-    let budget = 24 * 1024 / (4 * code.columns.max(1));
+    let budget = 24 * 1024 / (4 * code.touched_columns.max(1));
     (budget / 64 * 64).clamp(256, MAX_LANES)
 }
 
 /// What a longer row is cut into. Groups of one shape follow one another faster than of two; where rows are of whole chunks,
 /// so are the pieces.
 fn piece(x: usize, lanes: usize) -> usize {
-    let even = x.div_ceil(x.div_ceil(lanes));
-    if x.is_multiple_of(CHUNK) { even.next_multiple_of(CHUNK) } else { even }
+    let fewest = x.div_ceil(lanes);
+    let whole = |piece: usize| !x.is_multiple_of(CHUNK) || piece.is_multiple_of(CHUNK);
+    let even = (fewest..=fewest + fewest / 2).find(|&n| x.is_multiple_of(n) && whole(x / n));
+    even.map_or(lanes, |n| x / n)
 }
 
 /// A box of whole rows, or a piece of a row.

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::code::Op;
-use super::group::{CHUNK, Group};
+use super::group::{CHUNK, Group, Slot};
 use super::lanes::wide::Wide;
 use super::lanes::{Step, each_chunk};
 use super::memory::{Elem, W4, access, active_in_bounds, address, offsets, out_of_bounds, resolve};
@@ -65,7 +65,7 @@ unsafe fn store_row<E: Elem>(from: *const E::Repr, to: *mut u8, stride: isize, c
 
 /// As [`store_row`] from chunks that do not follow one another: a view, or a uniform.
 #[inline(always)]
-unsafe fn store_pieces<E: Elem>(slot: super::group::Slot, lane: usize, to: *mut u8, stride: isize, count: usize) {
+unsafe fn store_pieces<E: Elem>(slot: Slot, lane: usize, to: *mut u8, stride: isize, count: usize) {
     unsafe {
         let mut i = 0;
         while i < count {
@@ -84,14 +84,7 @@ unsafe fn store_pieces<E: Elem>(slot: super::group::Slot, lane: usize, to: *mut 
 }
 
 #[inline(always)]
-unsafe fn store_masked<E: Elem>(
-    g: &Group,
-    slot: super::group::Slot,
-    lane: usize,
-    to: *mut u8,
-    stride: isize,
-    count: usize,
-) {
+unsafe fn store_masked<E: Elem>(g: &Group, slot: Slot, lane: usize, to: *mut u8, stride: isize, count: usize) {
     unsafe {
         let mut i = 0;
         while i < count {
@@ -143,6 +136,47 @@ impl<V: Wide> Step for StoreWords<V> {
                 });
             }
             op.add(1)
+        }
+    }
+}
+
+/// Points the register that access `x` stores at the elements themselves if their chunks lie at a fixed stride, so that whoever
+/// writes it (active lanes only) stores them; else at its home.
+pub struct Aim;
+
+impl Step for Aim {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let access = access(g, op);
+            let Some(&reg) = access.regs.first() else {
+                return op.add(1);
+            };
+            let aimed = resolve(g, access, (*op).x).and_then(|run| {
+                let stride = match run.count {
+                    [_, 1, 1, 1] => 4 * CHUNK as isize,
+                    [CHUNK, _, 1, 1] if run.stride[1] > 0 => run.stride[1],
+                    _ => return None,
+                };
+                let back = (run.lane % CHUNK * 4) as isize + stride * (run.lane / CHUNK) as isize;
+                let ptr = run.addr.wrapping_offset(-back);
+                (run.stride[0] == 4).then_some(Slot { ptr, stride: stride as usize })
+            });
+            *g.slots.add(reg as usize) = aimed.unwrap_or(*g.homes.add(reg as usize));
+            op.add(1)
+        }
+    }
+}
+
+/// Behind [`Aim`] and who writes the register: stores it if it lies at its home.
+pub struct StoreUnlessAimed<V>(PhantomData<V>);
+
+impl<V: Wide> Step for StoreUnlessAimed<V> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let aimed =
+                access(g, op).regs.first().is_none_or(|&reg| g.slot(reg).ptr != (*g.homes.add(reg as usize)).ptr);
+            if aimed { op.add(1) } else { StoreWords::<V>::step(g, op) }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use super::code::{MaskId, Op, OpFn, Reg};
-use super::control::interrupted;
+use super::control::{NextUniform, interrupted};
 use super::group::{CHUNK, Group};
 use super::lanes::wide::{self, Wide};
 use super::lanes::{Isa, Step, mask, pick};
@@ -272,7 +272,13 @@ fn next_chunk(g: &Group, from: usize) -> Option<usize> {
 }
 
 /// Runs strip `y`. If it keeps a mask, that one becomes current, and where no lane is left the run goes on at `x`.
+///
+/// If `c` is [`TURNS`], the strip and the ops from `x` to here are the body of the loop whose [`NextUniform`] follows: all turns are
+/// taken here.
 pub struct Strip<V, const K: usize>(PhantomData<V>);
+
+/// See [`Strip`].
+pub const TURNS: u16 = 1;
 
 impl<V: Wide, const K: usize> Step for Strip<V, K> {
     #[inline(always)]
@@ -282,32 +288,47 @@ impl<V: Wide, const K: usize> Step for Strip<V, K> {
             let mut room = MaybeUninit::<Room<K>>::uninit();
             let mut setup = Setup::new(g, code.strips.get_unchecked((*op).y as usize), room.as_mut_ptr());
             let micros = setup.def.micros.as_slice();
-            let mut found = mask::Found::default();
-            let mut lost = false;
-            let mut next = next_chunk(g, 0);
-            while let Some(chunk) = next {
-                // Lanes between the stretches are no one's: it does no harm to go over them as well.
-                if chunk + K > g.hi {
-                    break;
+            loop {
+                let mut found = mask::Found::default();
+                let mut lost = false;
+                let mut next = next_chunk(g, 0);
+                while let Some(chunk) = next {
+                    // Lanes between the stretches are no one's: it does no harm to go over them as well.
+                    if chunk + K > g.hi {
+                        break;
+                    }
+                    let kept = run::<V, K, _>(micros, setup.block(chunk));
+                    found.add_all(chunk, kept.left);
+                    lost |= kept.lost;
+                    next = next_chunk(g, chunk + K);
                 }
-                let kept = run::<V, K, _>(micros, setup.block(chunk));
-                found.add_all(chunk, kept.left);
-                lost |= kept.lost;
-                next = next_chunk(g, chunk + K);
-            }
-            if let Some(chunk) = next {
-                setup.clear();
-                for k in 0..g.hi - chunk {
-                    setup.seat(k, Some(chunk + k));
+                if let Some(chunk) = next {
+                    setup.clear();
+                    for k in 0..g.hi - chunk {
+                        setup.seat(k, Some(chunk + k));
+                    }
+                    let kept = run::<V, K, _>(micros, setup.mixed());
+                    found.add_all(chunk, kept.left);
+                    lost |= kept.lost;
                 }
-                let kept = run::<V, K, _>(micros, setup.mixed());
-                found.add_all(chunk, kept.left);
-                lost |= kept.lost;
-            }
-            match setup.def.kept {
-                Some(mask) if mask::keep_found(g, mask, found, lost) => op.add(1),
-                Some(_) => g.at((*op).x),
-                None => op.add(1),
+                if let Some(mask) = setup.def.kept {
+                    let some = mask::keep_found(g, mask, found, lost);
+                    return if some { op.add(1) } else { g.at((*op).x) };
+                }
+                if (*op).c != TURNS {
+                    return op.add(1);
+                }
+                let goes_on = NextUniform::step(g, op.add(1));
+                let mut early = g.at((*op).x);
+                if goes_on != early {
+                    return goes_on;
+                }
+                while early != op {
+                    early = ((*early).run)(g, early);
+                    if early.is_null() {
+                        return early;
+                    }
+                }
             }
         }
     }
@@ -524,8 +545,8 @@ unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> 
                 }
                 Code::NegI => alone!(k, a[k] = zero.sub_i(a[k])),
                 Code::Not => alone!(k, a[k] = a[k].xor(V::of([!0; CHUNK]))),
-                Code::FromI => alone!(k, a[k] = a[k].from_i()),
-                Code::FromU => alone!(k, a[k] = a[k].from_u()),
+                Code::FromI => alone!(k, a[k] = a[k].i_as_f()),
+                Code::FromU => alone!(k, a[k] = a[k].u_as_f()),
                 Code::Fma => both!(k, v, w, a[k] = a[k].fma(v, w)),
                 Code::Select => both!(k, v, w, a[k] = v.select(w, a[k])),
                 Code::Keep | Code::KeepNot => {

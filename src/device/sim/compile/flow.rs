@@ -629,6 +629,7 @@ impl<'a> Compiler<'a> {
             }
             let op = Op { d: def.local, a: def.step, c: narrow, y: n, ..nothing() };
             let at = self.emit_jump(plain::<control::NextUniform>(), op);
+            self.role(Role::Next);
             self.ops[at].x = top;
             if let Some(region) = self.regions.last_mut() {
                 region.ends.push(none);

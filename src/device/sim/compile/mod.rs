@@ -102,6 +102,11 @@ struct Compiler<'a> {
     lists: Vec<Vec<MaskId>>,
     straight: bool,
     may_view: bool,
+    /// Registers that may view a memory.
+    views: Vec<(Reg, u32)>,
+    /// Views what strips store to.
+    aim: Option<Reg>,
+    touched_columns: usize,
     last: Option<fuse::Last>,
     /// What `last` was before a negation.
     before_not: Option<fuse::Last>,
@@ -156,6 +161,9 @@ impl<'a> Compiler<'a> {
             lists: vec![],
             straight: true,
             may_view: false,
+            views: vec![],
+            aim: None,
+            touched_columns: 0,
             last: None,
             before_not: None,
         };
@@ -239,6 +247,7 @@ impl<'a> Compiler<'a> {
             regs: self.regs,
             uniform_bytes: self.uniform_bytes as usize,
             columns: self.columns as usize,
+            touched_columns: self.touched_columns,
             masks: self.masks,
             launch: self.launch,
             block: self.block,

@@ -117,6 +117,9 @@ impl<'a> Compiler<'a> {
             (_, Spread::Lanes) => by_form!(self, scalar, LoadGather),
         };
         let early = !is_local && spread != Spread::Lanes;
+        if access.view {
+            self.views.extend(access.regs.iter().map(|&reg| (reg, access.memory)));
+        }
         let writes = access.regs.clone();
         let x = self.push_access(access);
         self.emit(run, Op { x, ..nothing() });
@@ -151,8 +154,14 @@ impl<'a> Compiler<'a> {
             (_, Spread::Uniform | Spread::Affine) => by_form!(self, scalar, StoreAffine),
             (_, Spread::Lanes) => by_form!(self, scalar, StoreScatter),
         };
+        let words = !is_local && spread == Spread::Affine && scalar.size() == 4;
+        let role = match access.regs.as_slice() {
+            &[value] if words => Role::Store { value, memory: access.memory },
+            _ => Role::Other,
+        };
         let x = self.push_access(access);
         self.emit(run, Op { x, ..nothing() });
+        self.role(role);
     }
 
     pub fn atomic(

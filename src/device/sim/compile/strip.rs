@@ -7,6 +7,8 @@
 
 use super::analysis::Number;
 use super::*;
+use crate::device::sim::lanes::pick_wide;
+use crate::device::sim::store::{Aim, StoreUnlessAimed};
 use crate::device::sim::strip::{self, Code as Act, Micro, PLACES, Place, SCRATCH, StripDef};
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
@@ -21,6 +23,10 @@ pub enum Role {
     Lanes { d: Reg, tree: Tree, masked: bool },
     /// Makes mask `mask` of the lanes where all conditions hold (`negate`: the only one does not).
     Keep { conditions: Vec<Reg>, negate: bool, mask: MaskId },
+    /// Goes back to the start of a loop that all lanes take as often.
+    Next,
+    /// Stores a register to rows of 4-byte elements.
+    Store { value: Reg, memory: u32 },
     /// Goes back to the start of a loop while its mask has lanes.
     Again { mask: MaskId },
     /// Reads nothing that ops of strips write, so that it may as well happen before them.
@@ -182,36 +188,45 @@ impl<'a> Compiler<'a> {
         let mut at = 0;
         while at < ops.len() {
             let end = run_end(&marks, &is_target, at);
-            match self.strip_of(&marks[at..=end.min(ops.len() - 1)], end - at) {
-                Some(def) => {
-                    moved[at..end].fill(done.len() as u32);
-                    done.extend((at..end).filter(|&k| matches!(marks[k].role, Role::Early { .. })).map(|k| ops[k]));
-                    let keep = (at..end).find(|&k| matches!(marks[k].role, Role::Keep { .. }));
-                    if keep.is_some() {
+            if let Some(def) = self.strip_with_store(&marks, &is_target, at, end) {
+                moved[at..=end].fill(done.len() as u32);
+                done.extend(early(&marks, at, end).map(|k| ops[k]));
+                let x = ops[end].x;
+                if let Some(access) = self.accesses.get_mut(x as usize) {
+                    access.regs = self.aim.into_iter().collect();
+                }
+                done.push(Op { run: plain::<Aim>(), x, ..nothing() });
+                let y = self.push_strip(def);
+                done.push(Op { run: strip::strip(self.isa).0, y, ..nothing() });
+                done.push(Op { run: pick_wide!(self.isa, V => StoreUnlessAimed<V>), x, ..nothing() });
+                at = end + 1;
+            } else if let Some(def) = self.strip_of(&marks, at, end, None) {
+                moved[at..end].fill(done.len() as u32);
+                done.extend(early(&marks, at, end).map(|k| ops[k]));
+                let body = matches!(marks[end].role, Role::Next) && ops[end].x as usize == at;
+                let keep = (at..end).find(|&k| matches!(marks[k].role, Role::Keep { .. }));
+                let turns = body && keep.is_none() && self.stays_put(&def);
+                if keep.is_some() || turns {
+                    new_jumps.push(done.len());
+                }
+                let x = keep.map_or(at as u32, |k| ops[k].x);
+                let (once, whole_loop) = strip::strip(self.isa);
+                let again = matches!(&marks[end].role, Role::Again { mask } if def.kept == Some(*mask));
+                let goes_back = again && ops[end].x as usize == at && x as usize == end + 1;
+                let run = if goes_back && early(&marks, at, end).next().is_none() { whole_loop } else { once };
+                let y = self.push_strip(def);
+                done.push(Op { run, c: if turns { strip::TURNS } else { NONE }, x, y, ..nothing() });
+                at = end;
+            } else {
+                let end = end.max(at + 1);
+                for k in at..end {
+                    moved[k] = done.len() as u32;
+                    if jumps[k] {
                         new_jumps.push(done.len());
                     }
-                    let x = keep.map_or(0, |k| ops[k].x);
-                    let y = self.strips.len() as u32;
-                    let (once, whole_loop) = strip::strip(self.isa);
-                    let again = matches!(&marks[end].role, Role::Again { mask } if def.kept == Some(*mask));
-                    let goes_back = again && ops[end].x as usize == at && x as usize == end + 1;
-                    let all_in = marks[at..end].iter().all(|m| !matches!(m.role, Role::Early { .. }));
-                    let run = if goes_back && all_in { whole_loop } else { once };
-                    self.strips.push(def);
-                    done.push(Op { run, x, y, ..nothing() });
-                    at = end;
+                    done.push(ops[k]);
                 }
-                None => {
-                    let end = end.max(at + 1);
-                    for k in at..end {
-                        moved[k] = done.len() as u32;
-                        if jumps[k] {
-                            new_jumps.push(done.len());
-                        }
-                        done.push(ops[k]);
-                    }
-                    at = end;
-                }
+                at = end;
             }
         }
         moved[ops.len()] = done.len() as u32;
@@ -219,13 +234,66 @@ impl<'a> Compiler<'a> {
             done[jump].x = moved[done[jump].x as usize];
         }
         (self.ops, self.jumps) = (done, new_jumps);
+        self.touched_columns = self.count_touched();
     }
 
-    /// The program of the first `count` ops, if it is worth it; the one behind them stands last.
-    fn strip_of(&self, marks: &[Mark], count: usize) -> Option<StripDef> {
-        let next = marks.get(count).map_or(Number::MAX, |n| n.number);
+    /// Whether no op moves what the strip works on.
+    fn stays_put(&self, def: &StripDef) -> bool {
+        let moves = |p: &Place| matches!(p, Place::Reg(reg) if self.kinds[*reg as usize] == value::Kind::View);
+        !def.places.iter().any(moves)
+    }
+
+    fn push_strip(&mut self, def: StripDef) -> u32 {
+        self.strips.push(def);
+        self.strips.len() as u32 - 1
+    }
+
+    /// The strip of a run that a store of its result follows, which goes to memory without a register between.
+    fn strip_with_store(&mut self, marks: &[Mark], is_target: &[bool], start: usize, end: usize) -> Option<StripDef> {
+        let Role::Store { value, memory } = marks.get(end)?.role else {
+            return None;
+        };
+        let keeps = marks[start..end].iter().any(|m| matches!(m.role, Role::Keep { .. }));
+        if keeps || is_target[end] {
+            return None;
+        }
+        let aim = match self.aim {
+            Some(reg) => reg,
+            None => self.new_reg(value::Kind::View),
+        };
+        self.aim = Some(aim);
+        let def = self.strip_of(marks, start, end, Some((value, aim)))?;
+        // Chunks are stored while others are still to be loaded.
+        let overlaps = |place: &Place| self.views.iter().any(|&(reg, m)| m == memory && *place == Place::Reg(reg));
+        (!def.places.iter().any(overlaps)).then_some(def)
+    }
+
+    /// Columns of registers that ops or strips name. (Whatever else looks like one counts as well.)
+    fn count_touched(&self) -> usize {
+        let mut touched: FxHashSet<Reg> = FxHashSet::default();
+        for op in self.ops.iter().chain(&self.prologue) {
+            touched.extend([op.d, op.a, op.b, op.c]);
+        }
+        touched.extend(self.accesses.iter().flat_map(|a| &a.regs));
+        touched.extend(self.accesses.iter().flat_map(|a| &a.axes).map(|i| i.base));
+        touched.extend(&self.masks);
+        touched.extend(self.strips.iter().flat_map(|s| &s.places).filter_map(|p| match p {
+            Place::Reg(reg) => Some(*reg),
+            Place::Scratch(_) | Place::Mask | Place::Kept(_) => None,
+        }));
+        let columns = |&reg: &Reg| match self.kinds.get(reg as usize) {
+            Some(value::Kind::Lanes) => 1,
+            Some(value::Kind::LanesWide) => 2,
+            _ => 0,
+        };
+        touched.iter().map(columns).sum()
+    }
+
+    /// The program of a run of ops, if it is worth it. A result that is stored by the op behind them goes to another register.
+    fn strip_of(&self, marks: &[Mark], start: usize, end: usize, stored: Option<(Reg, Reg)>) -> Option<StripDef> {
+        let next = marks.get(end + usize::from(stored.is_some())).map_or(Number::MAX, |n| n.number);
         let mut writer = Writer::default();
-        for mark in &marks[..count] {
+        for mark in &marks[start..end] {
             match &mark.role {
                 Role::Lanes { d, tree, masked } => {
                     let value = writer.tree(tree);
@@ -233,14 +301,23 @@ impl<'a> Compiler<'a> {
                     writer.define(*d, value, *masked, stays);
                 }
                 Role::Keep { conditions, negate, mask } => writer.keep(conditions, *negate, *mask),
-                Role::Early { .. } | Role::Again { .. } | Role::Other => {}
+                _ => {}
             }
+        }
+        if let Some((from, to)) = stored {
+            let value = writer.current.get(&from).copied().filter(|&v| writer.values[v].act.is_some())?;
+            writer.define(to, value, true, false);
         }
         if writer.weight() < 2 {
             return None;
         }
         writer.write()
     }
+}
+
+/// The ops of a run that go before its strip.
+fn early(marks: &[Mark], start: usize, end: usize) -> impl Iterator<Item = usize> + '_ {
+    (start..end).filter(|&k| matches!(marks[k].role, Role::Early { .. }))
 }
 
 /// The end of the run of ops that starts here: itself if there is none.
@@ -252,7 +329,7 @@ fn run_end(marks: &[Mark], is_target: &[bool], start: usize) -> usize {
             break;
         }
         match &mark.role {
-            Role::Other | Role::Again { .. } => break,
+            Role::Other | Role::Next | Role::Again { .. } | Role::Store { .. } => break,
             Role::Lanes { d, tree, .. } => {
                 weight += tree.weight();
                 touched.push(*d);

@@ -65,7 +65,7 @@ impl<'a> Compiler<'a> {
         reg
     }
 
-    fn new_reg(&mut self, kind: Kind) -> Reg {
+    pub fn new_reg(&mut self, kind: Kind) -> Reg {
         let def = match kind {
             Kind::Uniform | Kind::UniformWide => {
                 let offset = self.uniform_bytes;

@@ -112,12 +112,12 @@ pub trait Wide: Copy + 'static {
     }
     /// `f32` of `i32`.
     #[inline(always)]
-    fn from_i(self) -> Self {
+    fn i_as_f(self) -> Self {
         self.map1::<i32, To<f32>>()
     }
     /// `f32` of `u32`.
     #[inline(always)]
-    fn from_u(self) -> Self {
+    fn u_as_f(self) -> Self {
         self.map1::<u32, To<f32>>()
     }
     #[inline(always)]
@@ -364,11 +364,11 @@ mod x86 {
             Self::of_ps(unsafe { _mm512_fmadd_ps(self.ps(), factor.ps(), addend.ps()) })
         }
         #[inline(always)]
-        fn from_i(self) -> Self {
+        fn i_as_f(self) -> Self {
             Self::of_ps(unsafe { _mm512_cvtepi32_ps(self.0) })
         }
         #[inline(always)]
-        fn from_u(self) -> Self {
+        fn u_as_f(self) -> Self {
             Self::of_ps(unsafe { _mm512_cvtepu32_ps(self.0) })
         }
         #[inline(always)]
