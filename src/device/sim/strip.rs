@@ -184,12 +184,17 @@ struct Setup<'a, const K: usize> {
 
 impl<'a, const K: usize> Setup<'a, K> {
     #[inline(always)]
-    unsafe fn new(g: &Group, def: &'a StripDef, room: *mut Room<K>) -> Self {
-        let mut entries = [const { MaybeUninit::<Entry>::uninit() }; PLACES];
-        for (entry, &place) in entries.iter_mut().zip(&def.places) {
-            entry.write(unsafe { entry_of(g, place, room) });
-        }
+    fn new(def: &'a StripDef, room: *mut Room<K>) -> Self {
+        let entries = [const { MaybeUninit::uninit() }; PLACES];
         Setup { def, room, entries, mixed: [const { MaybeUninit::uninit() }; PLACES] }
+    }
+
+    /// Looks up the places. (Apart from `new`, whose result might be copied.)
+    #[inline(always)]
+    unsafe fn find(&mut self, g: &Group) {
+        for (entry, &place) in self.entries.iter_mut().zip(&self.def.places) {
+            entry.write(unsafe { entry_of(g, place, self.room) });
+        }
     }
 
     #[inline(always)]
@@ -286,7 +291,8 @@ impl<V: Wide, const K: usize> Step for Strip<V, K> {
         unsafe {
             let code = &*g.code;
             let mut room = MaybeUninit::<Room<K>>::uninit();
-            let mut setup = Setup::new(g, code.strips.get_unchecked((*op).y as usize), room.as_mut_ptr());
+            let mut setup = Setup::new(code.strips.get_unchecked((*op).y as usize), room.as_mut_ptr());
+            setup.find(g);
             let micros = setup.def.micros.as_slice();
             loop {
                 let mut found = mask::Found::default();
@@ -376,7 +382,8 @@ impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
         unsafe {
             let code = &*g.code;
             let mut room = MaybeUninit::<Room<K>>::uninit();
-            let mut setup = Setup::new(g, code.strips.get_unchecked((*op).y as usize), room.as_mut_ptr());
+            let mut setup = Setup::new(code.strips.get_unchecked((*op).y as usize), room.as_mut_ptr());
+            setup.find(g);
             let micros = setup.def.micros.as_slice();
             setup.clear();
             let mut seats = Seats::<K> { taken: 0, chunk: [0; K], since: [0; K], oldest: 0 };
