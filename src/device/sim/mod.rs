@@ -30,8 +30,8 @@ mod memory;
 mod sched;
 mod shared;
 mod store;
-mod tree;
 mod strip;
+mod tree;
 mod warp;
 
 /// The simulator.

@@ -23,8 +23,8 @@ mod flow;
 mod fuse;
 mod order;
 mod place;
-mod tree;
 mod strip;
+mod tree;
 mod value;
 
 use analysis::{Analysis, Number};
