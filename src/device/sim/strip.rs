@@ -581,7 +581,7 @@ pub fn strip(isa: Isa) -> (OpFn, OpFn) {
         #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
         Isa::Avx512 => (pick::<Strip<wide::V512, 8>>(isa), pick::<StripLoop<wide::V512, 8>>(isa)),
         #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
-        Isa::Avx2 => (pick::<Strip<wide::V256, 2>>(isa), pick::<StripLoop<wide::V256, 2>>(isa)),
-        _ => (pick::<Strip<wide::Portable, 2>>(Isa::Base), pick::<StripLoop<wide::Portable, 2>>(Isa::Base)),
+        Isa::Avx2 => (pick::<Strip<wide::V256, 4>>(isa), pick::<StripLoop<wide::V256, 4>>(isa)),
+        _ => (pick::<Strip<wide::Portable, 4>>(Isa::Base), pick::<StripLoop<wide::Portable, 4>>(Isa::Base)),
     }
 }
