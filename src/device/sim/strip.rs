@@ -430,37 +430,44 @@ impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
 #[inline(always)]
 unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> Kept {
     unsafe {
+        const { assert!(K <= MOST_CHUNKS) };
         let mut kept = Kept::default();
         let zero = V::of([0; CHUNK]);
         let (mut a, mut b) = ([zero; K], [zero; K]);
         for micro in micros {
             let m = table.row(micro.m);
-            // `$v` is each chunk of `m` in turn.
+            // For each chunk, by constant indices from the start, so that accumulators are never anything but registers.
+            macro_rules! alone {
+                ($k:ident, $e:expr) => {
+                    alone!(@ $k, $e, 0, 1, 2, 3, 4, 5, 6, 7)
+                };
+                (@ $k:ident, $e:expr, $($at:literal),*) => {{
+                    $(if $at < K {
+                        #[allow(non_upper_case_globals)]
+                        const $k: usize = $at;
+                        $e
+                    })*
+                }};
+            }
+            // `$v` is each chunk of `m` in turn,
             macro_rules! each {
                 ($k:ident, $v:ident, $e:expr) => {
-                    for $k in 0..K {
+                    alone!($k, {
                         let $v = V::load(m.at($k));
                         $e
-                    }
+                    })
                 };
             }
-            // As well as `$w` of `n`.
+            // and `$w` of `n`.
             macro_rules! both {
                 ($k:ident, $v:ident, $w:ident, $e:expr) => {{
                     let n = table.row(micro.n);
-                    for $k in 0..K {
+                    alone!($k, {
                         let $v = V::load(m.at($k));
                         let $w = V::load(n.at($k));
                         $e
-                    }
+                    })
                 }};
-            }
-            macro_rules! alone {
-                ($k:ident, $e:expr) => {
-                    for $k in 0..K {
-                        $e
-                    }
-                };
             }
             match micro.code {
                 Code::Load => each!(k, v, a[k] = v),
@@ -544,12 +551,7 @@ unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> 
                 Code::Neg => alone!(k, a[k] = a[k].neg()),
                 Code::Abs => alone!(k, a[k] = a[k].abs()),
                 Code::Sqrt => alone!(k, a[k] = a[k].sqrt()),
-                Code::Rsqrt => {
-                    // What is too long to be unrolled would keep the accumulator itself out of registers.
-                    let mut copy = a;
-                    alone!(k, copy[k] = copy[k].rsqrt());
-                    a = copy;
-                }
+                Code::Rsqrt => alone!(k, a[k] = a[k].rsqrt()),
                 Code::NegI => alone!(k, a[k] = zero.sub_i(a[k])),
                 Code::Not => alone!(k, a[k] = a[k].xor(V::of([!0; CHUNK]))),
                 Code::FromI => alone!(k, a[k] = a[k].i_as_f()),
@@ -560,20 +562,23 @@ unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> 
                     let not = micro.code == Code::KeepNot;
                     let n = table.row(micro.n);
                     kept.left = 0;
-                    for k in 0..K {
+                    alone!(k, {
                         let old = V::load(n.at(k));
                         let (stay, go) =
                             if not { (old.without(a[k]), old.and(a[k])) } else { (old.and(a[k]), old.without(a[k])) };
                         kept.lost |= go.any();
                         kept.left |= u64::from(stay.any()) << k;
                         stay.store(m.at(k));
-                    }
+                    });
                 }
             }
         }
         kept
     }
 }
+
+/// The most chunks of an accumulator: the loops above name each.
+const MOST_CHUNKS: usize = 8;
 
 /// The op of a strip, and of a loop around one. Two accumulators and what an act needs besides fill the vector registers.
 pub fn strip(isa: Isa) -> (OpFn, OpFn) {
