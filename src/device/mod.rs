@@ -10,6 +10,7 @@ use crate::lang::scalar::Value;
 
 pub mod cuda;
 mod diagnose;
+pub mod cuda;
 pub mod sim;
 
 pub use diagnose::fault_diagnostic;

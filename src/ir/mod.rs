@@ -2,6 +2,7 @@
 pub mod build;
 pub mod compact;
 pub mod def;
+pub mod ranges;
 pub mod text;
 pub mod typing;
 pub mod verify;

@@ -1,0 +1,156 @@
+//! Atomic read-modify-writes: CUDA's own where it has them, a loop of compare-and-swap elsewhere.
+
+use super::print;
+use super::tree::{Expr, Stmt as Out};
+use super::{Gen, Known};
+use crate::ir::def::*;
+use crate::lang::ops::{AtomicOp, MathFn};
+
+/// How CUDA does it.
+enum Native {
+    /// This function, on the type itself.
+    Plain(&'static str),
+    /// On the unsigned type of 64 bits.
+    AsU64(&'static str),
+}
+
+fn native(op: AtomicOp, s: Scalar) -> Option<Native> {
+    use AtomicOp::*;
+    use Native::*;
+    use Scalar::*;
+    Some(match (op, s) {
+        (Add, I32 | U32 | U64 | F32 | F64) | (Sub, F32 | F64) => Plain("atomicAdd"),
+        (Add | Sub, I64) => AsU64("atomicAdd"),
+        (Sub, U64) => Plain("atomicAdd"),
+        (Sub, I32 | U32) => Plain("atomicSub"),
+        (Min, I32 | U32 | I64 | U64) => Plain("atomicMin"),
+        (Max, I32 | U32 | I64 | U64) => Plain("atomicMax"),
+        (And, I32 | U32 | U64) => Plain("atomicAnd"),
+        (Or, I32 | U32 | U64) => Plain("atomicOr"),
+        (Xor, I32 | U32 | U64) => Plain("atomicXor"),
+        (And, I64) => AsU64("atomicAnd"),
+        (Or, I64) => AsU64("atomicOr"),
+        (Xor, I64) => AsU64("atomicXor"),
+        (Exchange, I32 | U32 | U64 | F32) => Plain("atomicExch"),
+        (Exchange, I64) => AsU64("atomicExch"),
+        (CompareExchange, I32 | U32 | U64) => Plain("atomicCAS"),
+        (CompareExchange, I64) => AsU64("atomicCAS"),
+        _ => return None,
+    })
+}
+
+impl Gen<'_> {
+    pub fn atomic(
+        &mut self,
+        op: AtomicOp,
+        place: &Place,
+        value: ExprId,
+        compare: Option<ExprId>,
+        result: Option<ExprId>,
+    ) {
+        let s = self.function.exprs[value].ty.scalar();
+        let private = self.function.memories[place.memory].space == Space::Local;
+        let (value, compare) = (self.value(value), compare.map(|id| self.value(id)));
+        let place = self.place(place);
+        if private {
+            return self.in_own_memory(op, s, place, value, compare, result);
+        }
+        let address = Expr::address(place);
+        let call = match native(op, s) {
+            Some(native) => self.native(native, op, s, address, value, compare),
+            None => {
+                let (value, compare) = (self.constant(s, value), compare.map(|c| self.constant(s, c)));
+                self.update(op, s, address, value, compare)
+            }
+        };
+        self.result(result, call);
+    }
+
+    fn native(
+        &mut self,
+        native: Native,
+        op: AtomicOp,
+        s: Scalar,
+        address: Expr,
+        value: Expr,
+        compare: Option<Expr>,
+    ) -> Expr {
+        let negated = op == AtomicOp::Sub && !matches!(s, Scalar::I32 | Scalar::U32);
+        match native {
+            Native::Plain(name) => {
+                let value = match (negated, s) {
+                    (true, Scalar::U64) => Expr::binary("-", Expr::atom("0ull"), value),
+                    (true, _) => Expr::unary("-", value),
+                    _ => value,
+                };
+                Expr::call(name, std::iter::once(address).chain(compare).chain([value]))
+            }
+            Native::AsU64(name) => {
+                self.helpers.need("u64");
+                let own = self.helpers.scalar(s);
+                let word = |value| Expr::call("u64", [value]);
+                let value = if negated { Expr::binary("-", Expr::atom("0ull"), value) } else { word(value) };
+                let address = Expr::call("(u64 *)", [address]);
+                let args = std::iter::once(address).chain(compare.map(word)).chain([value]);
+                Expr::call(own, [Expr::call(name, args)])
+            }
+        }
+    }
+
+    /// A name for an operand that is evaluated more than once.
+    fn constant(&mut self, s: Scalar, value: Expr) -> Expr {
+        let ty = self.helpers.scalar(s);
+        let name = self.temporary();
+        self.declare(ty, &name, value);
+        Expr::Atom(name)
+    }
+
+    fn update(&mut self, op: AtomicOp, s: Scalar, address: Expr, value: Expr, compare: Option<Expr>) -> Expr {
+        self.helpers.need("atomic_update");
+        let ty = self.helpers.scalar(s);
+        let next = self.next(op, s, Expr::atom("old"), value, compare);
+        let lambda = format!("[&]({ty} old) -> {ty} {{ return {}; }}", print::expr(&next));
+        Expr::call("atomic_update", [address, Expr::Atom(lambda)])
+    }
+
+    /// What the place holds afterwards.
+    fn next(&mut self, op: AtomicOp, s: Scalar, old: Expr, value: Expr, compare: Option<Expr>) -> Expr {
+        let operator = match op {
+            AtomicOp::Add => BinOp::Add,
+            AtomicOp::Sub => BinOp::Sub,
+            AtomicOp::And => BinOp::And,
+            AtomicOp::Or => BinOp::Or,
+            AtomicOp::Xor => BinOp::Xor,
+            AtomicOp::Min => return self.helpers.math(MathFn::Min, s, vec![old, value], Known::default()),
+            AtomicOp::Max => return self.helpers.math(MathFn::Max, s, vec![old, value], Known::default()),
+            AtomicOp::Exchange => return value,
+            AtomicOp::CompareExchange => {
+                self.helpers.need("raw");
+                let compare = compare.unwrap_or(Expr::int(0));
+                let same =
+                    Expr::binary("==", Expr::call("raw", [old.clone()]), Expr::call("raw", [compare]));
+                return Expr::choose(same, value, old);
+            }
+        };
+        self.helpers.binary(operator, s, old, value, Known::default())
+    }
+
+    /// Nobody else sees the thread's own memory.
+    fn in_own_memory(
+        &mut self,
+        op: AtomicOp,
+        s: Scalar,
+        place: Expr,
+        value: Expr,
+        compare: Option<Expr>,
+        result: Option<ExprId>,
+    ) {
+        let (value, compare) = (self.constant(s, value), compare.map(|c| self.constant(s, c)));
+        let old = self.constant(s, place.clone());
+        let next = self.next(op, s, old.clone(), value, compare);
+        self.push(Out::Assign(place, next));
+        if let Some(result) = result {
+            self.name(result, old);
+        }
+    }
+}

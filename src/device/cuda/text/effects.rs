@@ -1,0 +1,194 @@
+//! Guards, assertions, output, barriers.
+//!
+//! A thread that meets a fault writes it down and returns. That keeps the others going: barriers and warp operations of the
+//! hardware wait for threads that have not ended only, and a grid barrier looks at the fault buffer while it waits.
+
+use super::abi::{MAX_FAULT_VALUES, Piece, Place as FaultPlace, PlaceKind};
+use super::helpers::COMPONENTS;
+use super::scalar::not;
+use super::tree::{Expr, Stmt as Out};
+use super::{Gen, Site};
+use crate::base::source::Span;
+use crate::ir::def::*;
+use crate::lang::ops::BarrierKind;
+
+impl Gen<'_> {
+    /// Ends the thread with a report if `broken` holds.
+    pub fn guard(&mut self, broken: Expr, kind: PlaceKind, span: Span, values: Vec<Expr>) {
+        self.helpers.need("report");
+        self.uses_faults = true;
+        let number = self.places.len();
+        self.places.push(FaultPlace { span, kind });
+        let (block, thread) = match self.indices.as_slice() {
+            [] => (Expr::atom("blockIdx"), Expr::atom("threadIdx")),
+            indices => {
+                let mut index: Vec<Expr> = indices.iter().map(|(name, _)| Expr::atom(name)).collect();
+                index.resize(3, Expr::int(0));
+                (Expr::atom("make_uint3(0, 0, 0)"), Expr::call("make_uint3", index))
+            }
+        };
+        let mut args = vec![Expr::atom("faults"), Expr::int(number as i128), block, thread];
+        args.extend(values.into_iter().take(MAX_FAULT_VALUES));
+        let report = Out::Do(Expr::call("report", args));
+        self.push(Out::If(broken, vec![report, Out::Return], vec![]));
+    }
+
+    /// The check of an access's indices, as far as they were not proved to fit.
+    pub fn guard_access(&mut self, site: Site, place: &Place, write: bool, span: Span) {
+        if !self.options.checked {
+            return;
+        }
+        let Some(axes) = self.ranges.guards.get(&site).cloned() else { return };
+        let function = self.function;
+        let mut broken = vec![];
+        for axis in axes {
+            let index = place.indices[axis as usize];
+            let s = function.exprs[index].ty.scalar();
+            let index = self.value(index);
+            let extent = self.extent(place.memory, axis as usize);
+            let wide = s.size() == 8;
+            if wide {
+                self.helpers.need("u64");
+            }
+            let name = if wide { "u64" } else { "unsigned" };
+            let index = if s.is_unsigned() && s.size() >= 4 { index } else { Expr::call(name, [index]) };
+            broken.push(Expr::binary(">=", index, Expr::call(name, [extent])));
+        }
+        let Some(broken) = Expr::all("||", broken) else { return };
+        self.helpers.need("wide");
+        let mut values: Vec<Expr> = vec![];
+        for &index in &place.indices {
+            let index = self.value(index);
+            values.push(Expr::call("wide", [index]));
+        }
+        for axis in 0..place.indices.len() {
+            let extent = self.extent(place.memory, axis);
+            values.push(Expr::call("wide", [extent]));
+        }
+        let array = function.memories[place.memory].name.clone();
+        let kind = PlaceKind::OutOfBounds { array, rank: place.indices.len(), write };
+        self.guard(broken, kind, span, values);
+    }
+
+    pub fn guard_division(&mut self, id: ExprId, left: ExprId, right: ExprId, span: Span) {
+        if !self.options.checked || !self.ranges.zero_divisors.contains(&id) {
+            return;
+        }
+        let ty = self.function.exprs[left].ty;
+        let (left, right) = (self.value(left), self.value(right));
+        let lanes = self.components(ty, &right);
+        let zero = |lane: &Expr| Expr::binary("==", lane.clone(), Expr::int(0));
+        let Some(broken) = Expr::all("||", lanes.iter().map(zero)) else { return };
+        let mut values = self.components(ty, &left);
+        values.extend(lanes);
+        let values = self.raw(values);
+        self.guard(broken, PlaceKind::DivisionByZero { ty }, span, values);
+    }
+
+    pub fn guard_step(&mut self, step: ExprId, span: Span) {
+        let constant = matches!(self.function.exprs[step].kind, ExprKind::Const(bits) if bits != 0);
+        if self.options.checked && !constant {
+            let step = self.value(step);
+            self.guard(Expr::binary("==", step, Expr::int(0)), PlaceKind::ZeroStep, span, vec![]);
+        }
+    }
+
+    fn components(&self, ty: Ty, value: &Expr) -> Vec<Expr> {
+        match ty {
+            Ty::Scalar(_) => vec![value.clone()],
+            Ty::Vector(_, n) => {
+                COMPONENTS[..n as usize].iter().map(|c| Expr::member(value.clone(), *c)).collect()
+            }
+        }
+    }
+
+    fn raw(&mut self, values: Vec<Expr>) -> Vec<Expr> {
+        self.helpers.need("raw");
+        values.into_iter().map(|value| Expr::call("raw", [value])).collect()
+    }
+
+    /// A message's pieces, and its values in order.
+    fn message(&mut self, parts: &[Part]) -> (Vec<Piece>, Vec<Expr>) {
+        let mut pieces = vec![];
+        let mut values = vec![];
+        for part in parts {
+            match part {
+                Part::Text(text) => pieces.push(Piece::Text(text.clone())),
+                Part::Value(id, format) => {
+                    let ty = self.function.exprs[*id].ty;
+                    let name = self.helpers.ty(ty);
+                    // A literal has its own type only by name.
+                    let value = match self.function.exprs[*id].kind {
+                        ExprKind::Const(_) if !matches!(ty.scalar(), Scalar::F16 | Scalar::Bf16) => {
+                            let value = self.value(*id);
+                            Expr::call(name, [value])
+                        }
+                        _ => self.value(*id),
+                    };
+                    values.extend(self.components(ty, &value));
+                    pieces.push(Piece::Value(ty, format.clone()));
+                }
+            }
+        }
+        let values = if values.is_empty() { values } else { self.raw(values) };
+        (pieces, values)
+    }
+
+    pub fn assert(&mut self, cond: ExprId, message: &[Part], span: Span) {
+        let cond = self.value(cond);
+        let (message, values) = self.message(message);
+        self.guard(not(cond), PlaceKind::Assert { message }, span, values);
+    }
+
+    pub fn print(&mut self, parts: &[Part]) {
+        self.helpers.need("print");
+        self.uses_prints = true;
+        let (pieces, values) = self.message(parts);
+        let number = self.prints.len();
+        self.prints.push(pieces);
+        let mut args = vec![Expr::atom("prints"), Expr::int(number as i128), Expr::atom("printed++")];
+        args.extend(self.whose());
+        args.extend(values);
+        self.push(Out::Do(Expr::call("print", args)));
+    }
+
+    /// Who prints: the block and the thread within it, or the index of a `threads` kernel in the order of indices.
+    fn whose(&mut self) -> [Expr; 2] {
+        let mut index: Option<Expr> = None;
+        for (name, extent) in &self.indices {
+            index = Some(match index {
+                None => Expr::call("u64", [Expr::atom(name)]),
+                Some(rows) => Expr::binary("+", Expr::binary("*", rows, Expr::atom(extent)), Expr::atom(name)),
+            });
+        }
+        match index {
+            Some(index) => [index, Expr::int(0)],
+            None => {
+                self.helpers.need("numbers");
+                [Expr::call("block_number", []), Expr::call("thread_number", [])]
+            }
+        }
+    }
+
+    pub fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>, result: Option<ExprId>) {
+        let value: Vec<Expr> = value.into_iter().map(|id| self.value(id)).collect();
+        let isnt_zero = |call: Expr| Expr::binary("!=", call, Expr::int(0));
+        let call = match kind {
+            BarrierKind::Block => Expr::call("__syncthreads", []),
+            BarrierKind::BlockAny => isnt_zero(Expr::call("__syncthreads_or", value)),
+            BarrierKind::BlockAll => isnt_zero(Expr::call("__syncthreads_and", value)),
+            BarrierKind::BlockCount => Expr::call("__syncthreads_count", value),
+            BarrierKind::Warp => Expr::call("__syncwarp", []),
+            BarrierKind::Grid => return self.grid_barrier(),
+        };
+        self.result(result, call);
+    }
+
+    fn grid_barrier(&mut self) {
+        self.helpers.need("grid_barrier");
+        self.uses_grid = true;
+        // Whether anything reports faults is known at the end only; then it is the address of the buffer's first word.
+        let args = [Expr::atom("grid_arrivals"), Expr::atom("FAULT_WORD")];
+        self.push(Out::If(Expr::call("grid_barrier", args), vec![Out::Return], vec![]));
+    }
+}

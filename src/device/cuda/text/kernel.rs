@@ -1,0 +1,408 @@
+//! The kernel as a whole: signature, index space, and what it tells the launch.
+
+use super::abi::{CudaKernel, Geometry, KernelArgument};
+use super::tree::{Expr, Stmt as Out};
+use super::{Gen, print};
+use crate::ir::def::{
+    Access, BinOp, ExprKind, Form, KernelParam, Space, StmtKind,
+};
+use crate::ir::visit::each_stmt;
+use crate::lang::ops::MathFn;
+
+/// Indices that a thread takes where that pays.
+const PER_THREAD: u32 = 4;
+/// Larger bodies have enough to do with one index.
+const COARSE_BODY: usize = 48;
+
+/// Threads of a block along x, y, z for 1, 2, 3 indices.
+const BLOCKS: [[u32; 3]; 3] = [[256, 1, 1], [64, 4, 1], [32, 4, 2]];
+
+/// How a `threads` kernel's indices are dealt to threads.
+#[derive(Clone, Copy)]
+struct Deal {
+    rank: usize,
+    block: [u32; 3],
+    /// Indices of one thread: along x if there is one axis, along y if there are two.
+    each: u32,
+}
+
+impl Deal {
+    fn covers(&self) -> [u32; 3] {
+        let mut covers = self.block;
+        covers[usize::from(self.rank > 1)] *= self.each;
+        covers
+    }
+}
+
+impl Gen<'_> {
+    pub fn kernel(&mut self) -> CudaKernel {
+        let entry = self.names.fresh(&self.module.kernel.name);
+        for param in &self.module.kernel.params {
+            let (KernelParam::Value { name, .. } | KernelParam::Array { name, .. }) = param;
+            let name = self.names.fresh(name);
+            self.params.push(name);
+        }
+        self.arrays();
+        let deal = self.deal();
+        if let Some(deal) = deal {
+            self.name_indices(deal.rank);
+        }
+        let (static_shared, dynamic_shared, inner, outer) = self.whole_body(deal);
+        let params = self.arguments(deal);
+        let max_block = match (deal, self.options.block) {
+            (Some(deal), _) => deal.block.iter().product(),
+            (None, Some(block)) => block.iter().product::<u32>().clamp(1, 1024),
+            (None, None) => 1024,
+        };
+        let geometry = match deal {
+            Some(deal) => {
+                Geometry::Threads { rank: deal.rank as u8, block: deal.block, covers: deal.covers() }
+            }
+            None => Geometry::Grid,
+        };
+        let notes = self.notes(deal);
+        let text = self.text(&entry, &params, max_block, &notes, outer, inner);
+        CudaKernel {
+            text,
+            entry,
+            options: self.options.clone(),
+            params,
+            geometry,
+            max_block,
+            static_shared,
+            dynamic_shared,
+            cooperative: self.module.kernel.cooperative,
+            places: std::mem::take(&mut self.places),
+            prints: std::mem::take(&mut self.prints),
+            assumptions: if self.options.checked { self.ranges.assumptions.clone() } else { vec![] },
+            guards: self.ranges.summary,
+            notes,
+        }
+    }
+
+    /// The body in the form that its index space asks for: what belongs to the thread, and what is repeated for each index.
+    #[allow(clippy::type_complexity)]
+    fn whole_body(&mut self, deal: Option<Deal>) -> (u32, Vec<super::abi::SharedArray>, Vec<Out>, Vec<Out>) {
+        let function = self.function;
+        let (bytes, dynamic) = {
+            let before = std::mem::take(&mut self.out);
+            let found = self.shared();
+            let shared = std::mem::replace(&mut self.out, before);
+            self.prologue_shared = shared;
+            found
+        };
+        let body = self.within(|g| {
+            g.local_arrays();
+            g.declare_locals();
+            g.block(&function.body);
+        });
+        let outer = match deal {
+            Some(deal) => self.index_space(deal),
+            None => vec![],
+        };
+        (bytes, dynamic, body, outer)
+    }
+
+    fn name_indices(&mut self, rank: usize) {
+        let (names, extents): (&[&str], &[&str]) = match rank {
+            1 => (&["i"], &["n"]),
+            2 => (&["row", "col"], &["rows", "cols"]),
+            _ => (&["plane", "row", "col"], &["planes", "rows", "cols"]),
+        };
+        for (name, extent) in names.iter().zip(extents) {
+            let pair = (self.names.fresh(name), self.names.fresh(extent));
+            self.indices.push(pair);
+        }
+    }
+
+    /// How indices go to threads; `None` for kernels with blocks of their own.
+    fn deal(&self) -> Option<Deal> {
+        let Form::Threads { rank } = self.module.kernel.form else { return None };
+        let rank = usize::from(rank.clamp(1, 3));
+        let block = self.options.block.unwrap_or(BLOCKS[rank - 1]);
+        let each = if self.options.coarsen && rank < 3 && !self.options.wide && self.is_light() { PER_THREAD } else { 1 };
+        Some(Deal { rank, block, each })
+    }
+
+    /// Whether the body is so short that memory is what it waits for: then several indices at once keep more of it busy.
+    fn is_light(&self) -> bool {
+        let (mut statements, mut simple, mut heavy) = (0, true, 0);
+        each_stmt(&self.function.body, &mut |stmt| {
+            statements += 1;
+            match &stmt.kind {
+                StmtKind::For { .. } | StmtKind::Loop { .. } | StmtKind::Atomic { .. } | StmtKind::Print { .. } => {
+                    simple = false;
+                }
+                StmtKind::Let(id) => heavy += usize::from(is_heavy(&self.function.exprs[*id])),
+                _ => {}
+            }
+        });
+        let arrays = self.function.memories.iter().any(|(_, memory)| memory.space == Space::Local);
+        simple && !arrays && statements <= COARSE_BODY && heavy <= 2
+    }
+
+    /// What a thread does with its indices, by calling `at` for each.
+    fn index_space(&mut self, deal: Deal) -> Vec<Out> {
+        if self.options.wide {
+            return self.strided(deal);
+        }
+        let covers = deal.covers();
+        let mut out = vec![];
+        let index = |covers: u32, c: &str| format!("blockIdx.{c} * {covers} + threadIdx.{c}");
+        let int = |name: &str, text: String| Out::Declare {
+            ty: "const int".into(),
+            name: name.into(),
+            suffix: String::new(),
+            value: Some(Expr::Atom(text)),
+        };
+        let names: Vec<(String, String)> = self.indices.clone();
+        // x belongs to the last index.
+        let axes = ["x", "y", "z"];
+        let coarse_axis = usize::from(deal.rank > 1);
+        let mut outside: Option<Expr> = None;
+        for (k, (name, extent)) in names.iter().enumerate() {
+            let axis = deal.rank - 1 - k;
+            if deal.each > 1 && axis == coarse_axis {
+                continue;
+            }
+            out.push(int(name, index(covers[axis], axes[axis])));
+            let beyond = Expr::binary(">=", Expr::atom(name), Expr::atom(extent));
+            outside = Some(match outside {
+                Some(other) => Expr::binary("||", other, beyond),
+                None => beyond,
+            });
+        }
+        if let Some(outside) = outside {
+            out.push(Out::If(outside, vec![Out::Return], vec![]));
+        }
+        if deal.each > 1 {
+            out.extend(self.coarse(deal, &names, coarse_axis));
+        }
+        out
+    }
+
+    /// A group of indices without checks where all of it is inside, one by one at the edge.
+    fn coarse(&self, deal: Deal, names: &[(String, String)], axis: usize) -> Vec<Out> {
+        let (name, extent) = &names[deal.rank - 1 - axis];
+        let (each, block) = (deal.each, deal.block[axis]);
+        // Along x neighbours in memory go to neighbouring threads; rows go to one thread, which has some of their elements.
+        let (step, first) = match axis {
+            0 => (block, format!("blockIdx.x * {} + threadIdx.x", block * each)),
+            _ => (1, format!("(blockIdx.y * {block} + threadIdx.y) * {each}")),
+        };
+        let call = |index: Expr| {
+            let args = names.iter().map(|(own, _)| if own == name { index.clone() } else { Expr::atom(own) });
+            Out::Do(Expr::call("at", args))
+        };
+        let int = |ty: &str, name: &str, value: Expr| Out::Declare {
+            ty: ty.into(),
+            name: name.into(),
+            suffix: String::new(),
+            value: Some(value),
+        };
+        let turn = match step {
+            1 => Expr::atom("turn"),
+            _ => Expr::binary("*", Expr::int(step.into()), Expr::atom("turn")),
+        };
+        let all = Out::For {
+            unroll: Some("#pragma unroll".into()),
+            start: Box::new(int("int", "turn", Expr::int(0))),
+            test: Expr::binary("<", Expr::atom("turn"), Expr::int(each.into())),
+            step: Expr::unary("++", Expr::atom("turn")),
+            body: vec![call(Expr::binary("+", Expr::atom("first"), turn))],
+        };
+        let advance = match step {
+            1 => Expr::unary("++", Expr::atom(name)),
+            _ => Expr::binary("+=", Expr::atom(name), Expr::int(step.into())),
+        };
+        let some = Out::For {
+            unroll: Some("#pragma unroll 1".into()),
+            start: Box::new(int("int", name, Expr::atom("first"))),
+            test: Expr::binary("<", Expr::atom(name), Expr::atom(extent)),
+            step: advance,
+            body: vec![call(Expr::atom(name))],
+        };
+        let last = Expr::binary("+", Expr::atom("first"), Expr::int((step * (each - 1)).into()));
+        let inside = Expr::binary("<", last, Expr::atom(extent));
+        vec![int("const int", "first", Expr::Atom(first)), Out::If(inside, vec![all], vec![some])]
+    }
+
+    /// Grids of any size: every thread goes on by the size of the grid.
+    fn strided(&mut self, deal: Deal) -> Vec<Out> {
+        self.helpers.need("i64");
+        let names = self.indices.clone();
+        let call = Out::Do(Expr::call("at", names.iter().map(|(name, _)| Expr::call("int", [Expr::atom(name)]))));
+        let mut inner = vec![call];
+        for (k, (name, extent)) in names.iter().enumerate().rev() {
+            let axis = deal.rank - 1 - k;
+            let c = ["x", "y", "z"][axis];
+            let block = deal.block[axis];
+            let start = Out::Declare {
+                ty: "i64".into(),
+                name: name.clone(),
+                suffix: String::new(),
+                value: Some(Expr::Atom(format!("i64(blockIdx.{c}) * {block} + threadIdx.{c}"))),
+            };
+            inner = vec![Out::For {
+                unroll: None,
+                start: Box::new(start),
+                test: Expr::binary("<", Expr::atom(name), Expr::atom(extent)),
+                step: Expr::binary("+=", Expr::atom(name), Expr::Atom(format!("i64(gridDim.{c}) * {block}"))),
+                body: inner,
+            }];
+        }
+        inner
+    }
+
+    /// The parameters in order, of which extents and buffers only those that the text uses.
+    fn arguments(&self, deal: Option<Deal>) -> Vec<KernelArgument> {
+        let mut found = vec![];
+        for (param, kernel_param) in self.module.kernel.params.iter().enumerate() {
+            match kernel_param {
+                KernelParam::Value { ty, .. } => found.push(KernelArgument::Value { param, ty: *ty }),
+                KernelParam::Array { memory, .. } => {
+                    found.push(KernelArgument::Array { param });
+                    let rank = self.function.memories[*memory].extents.len();
+                    let used = (0..rank).filter(|&axis| self.extents.contains_key(&(param, axis)));
+                    found.extend(used.map(|axis| KernelArgument::Extent { param, axis }));
+                }
+            }
+        }
+        let rank = deal.map_or(0, |deal| deal.rank);
+        found.extend((0..rank).map(|index| KernelArgument::IndexExtent { index }));
+        found.extend(self.uses_faults.then_some(KernelArgument::Faults));
+        found.extend(self.uses_prints.then_some(KernelArgument::Prints));
+        found.extend(self.uses_grid.then_some(KernelArgument::GridBarrier));
+        found
+    }
+
+    fn parameter(&mut self, argument: &KernelArgument) -> String {
+        match argument {
+            KernelArgument::Value { param, ty } => format!("{} {}", self.helpers.ty(*ty), self.params[*param]),
+            KernelArgument::Array { param } => {
+                let Some(KernelParam::Array { access, memory, .. }) = self.module.kernel.params.get(*param) else {
+                    return String::new();
+                };
+                let constant = if *access == Access::In { "const " } else { "" };
+                let array = &self.memories[memory.index()];
+                format!("{constant}{} *__restrict__ {}", array.element.ty, array.name)
+            }
+            KernelArgument::Extent { param, axis } => format!("int {}", self.extents[&(*param, *axis)]),
+            KernelArgument::IndexExtent { index } => format!("int {}", self.indices[*index].1),
+            KernelArgument::Faults => "Faults *faults".into(),
+            KernelArgument::Prints => "Prints *prints".into(),
+            KernelArgument::GridBarrier => "unsigned *grid_arrivals".into(),
+        }
+    }
+
+    fn notes(&self, deal: Option<Deal>) -> Vec<String> {
+        let mut notes = vec![];
+        if let Some(deal) = deal.filter(|deal| deal.each > 1) {
+            let apart = if deal.rank == 1 { format!("{} apart", deal.block[0]) } else { "in successive rows".into() };
+            notes.push(format!("a thread takes {} indices, {apart}: one waits for memory less than it would", deal.each));
+        }
+        let found = &self.ranges.summary;
+        if self.options.checked {
+            let left = match found.guarded {
+                0 => "none is guarded".into(),
+                n => format!("{n} guarded"),
+            };
+            notes.push(format!("{} accesses to memory, {left}", found.accesses));
+            if found.guarded_divisions > 0 {
+                notes.push(format!("{} of {} integer divisions guarded", found.guarded_divisions, found.divisions));
+            }
+            for bound in &self.ranges.assumptions {
+                notes.push(format!("in bounds if {}", self.bound(bound)));
+            }
+        }
+        notes
+    }
+
+    fn text(
+        &mut self,
+        entry: &str,
+        params: &[KernelArgument],
+        max_block: u32,
+        notes: &[String],
+        outer: Vec<Out>,
+        inner: Vec<Out>,
+    ) -> String {
+        let params: Vec<String> = params.iter().map(|param| self.parameter(param)).collect();
+        let mut body = std::mem::take(&mut self.prologue);
+        body.append(&mut self.prologue_shared);
+        if self.uses_prints {
+            let (ty, name) = ("unsigned".to_string(), "printed".to_string());
+            body.push(Out::Declare { ty, name, suffix: String::new(), value: Some(Expr::int(0)) });
+        }
+        let calls_at = self.calls_at(&outer);
+        if calls_at {
+            let indices: Vec<String> = self.indices.iter().map(|(name, _)| format!("const int {name}")).collect();
+            body.push(Out::Lambda("at".into(), indices.join(", "), inner));
+            body.extend(outer);
+        } else {
+            body.extend(outer);
+            body.extend(inner);
+        }
+        let mut text = std::mem::take(&mut self.helpers).into_text();
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        notes.iter().for_each(|note| text.push_str(&format!("// {note}\n")));
+        let mut line = format!("extern \"C\" __global__ void __launch_bounds__({max_block}) {entry}(");
+        if line.len() + params.iter().map(|p| p.len() + 2).sum::<usize>() > 118 {
+            line.push_str(&format!("\n    {}", params.join(",\n    ")));
+        } else {
+            line.push_str(&params.join(", "));
+        }
+        text.push_str(&line);
+        text.push_str(") {\n");
+        print::block(&body, 1, &mut text);
+        text.push_str("}\n");
+        let fault_word = if self.uses_faults { "&faults->place" } else { "nullptr" };
+        text.replace("FAULT_WORD", fault_word)
+    }
+
+    fn calls_at(&self, outer: &[Out]) -> bool {
+        let mut text = String::new();
+        print::block(outer, 0, &mut text);
+        text.contains("at(")
+    }
+}
+
+/// Functions that keep a thread busy for long.
+fn is_heavy(expr: &crate::ir::def::Expr) -> bool {
+    use MathFn::*;
+    match &expr.kind {
+        ExprKind::Binary { op: BinOp::Pow, .. } => true,
+        ExprKind::Math { function, .. } => matches!(
+            function,
+            Cbrt | Exp
+                | Exp10
+                | Expm1
+                | Log
+                | Log2
+                | Log10
+                | Log1p
+                | Sin
+                | Cos
+                | Tan
+                | Asin
+                | Acos
+                | Atan
+                | Atan2
+                | Sinh
+                | Cosh
+                | Tanh
+                | Asinh
+                | Acosh
+                | Atanh
+                | Hypot
+                | Pow
+                | Erf
+                | Erfc
+                | Lgamma
+                | Tgamma
+        ),
+        _ => false,
+    }
+}

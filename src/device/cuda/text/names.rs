@@ -1,0 +1,54 @@
+//! Names: C++'s words and CUDA's are taken, and no two things of a kernel have one.
+
+use rustc_hash::FxHashSet;
+
+/// Words that generated text gives a meaning, and C++'s.
+const TAKEN: &str = "alignas alignof and and_eq asm atomic auto bitand bitor bool break case catch char class compl concept \
+const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do double \
+dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept \
+not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires return short signed sizeof \
+static static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename union \
+unsigned using virtual void volatile wchar_t while xor xor_eq \
+threadIdx blockIdx blockDim gridDim warpSize i8 i16 i64 u8 u16 u64 f16 bf16 faults prints Faults Prints grid_arrivals printed \
+min max abs pow sqrt exp log sin cos tan floor ceil round trunc main assert printf malloc free memcpy memset size_t \
+first at turn";
+
+/// The names in use.
+#[derive(Default)]
+pub struct Names {
+    used: FxHashSet<String>,
+}
+
+impl Names {
+    pub fn new() -> Names {
+        Names { used: TAKEN.split_whitespace().map(str::to_string).collect() }
+    }
+
+    /// A name like `wanted` that nobody has.
+    pub fn fresh(&mut self, wanted: &str) -> String {
+        let base = sanitized(wanted);
+        let mut name = base.clone();
+        let mut number = 2;
+        while !self.used.insert(name.clone()) {
+            name = format!("{base}_{number}");
+            number += 1;
+        }
+        name
+    }
+}
+
+/// Letters, digits and single underlines; two of them, or one before a capital, belong to the compiler.
+pub fn sanitized(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars() {
+        let c = if c.is_ascii_alphanumeric() { c } else { '_' };
+        if c != '_' || !text.ends_with('_') {
+            text.push(c);
+        }
+    }
+    let text = text.trim_matches('_');
+    match text.chars().next() {
+        Some(c) if c.is_ascii_alphabetic() => text.to_string(),
+        _ => format!("v{text}"),
+    }
+}

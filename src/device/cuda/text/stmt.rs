@@ -1,0 +1,203 @@
+//! Statements without control flow, and where locals are declared.
+
+use rustc_hash::FxHashMap;
+
+use super::expr::streams;
+use super::tree::{Expr, Stmt as Out};
+use super::{Gen, Site};
+use crate::ir::def::*;
+
+impl Gen<'_> {
+    pub fn block(&mut self, block: &Block) {
+        let mut i = 0;
+        while i < block.len() {
+            self.stmt(&block[i]);
+            i += 1;
+        }
+    }
+
+    pub fn stmt(&mut self, stmt: &Stmt) {
+        let site = Site::Stmt(self.stmt);
+        self.stmt += 1;
+        let silent = matches!(&stmt.kind, StmtKind::Let(id) if self.plan.is_inline(*id) || !self.plan.is_used(*id));
+        if !silent {
+            self.at(stmt.span);
+        }
+        match &stmt.kind {
+            StmtKind::Let(id) => self.evaluate(*id),
+            StmtKind::Write { local, value } => self.write(*local, *value),
+            StmtKind::Store { place, value, hint } => {
+                self.guard_access(site, place, true, stmt.span);
+                self.store(place, *value, *hint);
+            }
+            StmtKind::Atomic { op, place, value, compare, result } => {
+                self.guard_access(site, place, true, stmt.span);
+                self.atomic(*op, place, *value, *compare, *result);
+            }
+            StmtKind::Barrier { kind, value, result } => self.barrier(*kind, *value, *result),
+            StmtKind::Warp { op, value, lane, result } => self.warp(*op, *value, *lane, *result),
+            StmtKind::Fence(scope) => {
+                let name = if *scope == Scope::Block { "__threadfence_block" } else { "__threadfence" };
+                self.push(Out::Do(Expr::call(name, [])));
+            }
+            StmtKind::Assert { cond, message } => self.assert(*cond, message, stmt.span),
+            StmtKind::Print { parts } => self.print(parts),
+            // Its elements become unwritten, which is nothing to do.
+            StmtKind::Declare(_) => {}
+            // The kernel's body calls nothing and returns nothing.
+            StmtKind::Return(_) | StmtKind::Call { .. } => self.push(Out::Return),
+            StmtKind::If { cond, then, other } => self.if_(*cond, then, other),
+            StmtKind::For { .. } => self.for_(&stmt.kind, stmt.span),
+            StmtKind::Loop { label, unroll, body } => self.loop_(*label, *unroll, body, stmt.span),
+            StmtKind::Block { label, body } => self.labelled_block(*label, body),
+            StmtKind::Break(label) => self.leave(*label, true),
+            StmtKind::Continue(label) => self.leave(*label, false),
+        }
+    }
+
+    /// Guards a value, and names it unless it is written out at its use.
+    fn evaluate(&mut self, id: ExprId) {
+        let function = self.function;
+        let expr = &function.exprs[id];
+        let span = function.spans[id];
+        match &expr.kind {
+            ExprKind::Load { place, .. } => self.guard_access(Site::Load(id), place, false, span),
+            ExprKind::Binary { op: BinOp::Div | BinOp::Rem, left, right } => {
+                self.guard_division(id, *left, *right, span);
+            }
+            _ => {}
+        }
+        if self.plan.is_inline(id) || !self.plan.is_used(id) {
+            return;
+        }
+        let value = self.build(id, false);
+        self.name(id, value);
+    }
+
+    /// A constant for a value.
+    pub fn name(&mut self, id: ExprId, value: Expr) {
+        let ty = self.helpers.ty(self.function.exprs[id].ty);
+        let name = self.temporary();
+        self.declare(&ty, &name, value);
+        self.values.insert(id, name);
+    }
+
+    /// The value of a statement's result, if it is used: else the statement alone.
+    pub fn result(&mut self, result: Option<ExprId>, value: Expr) {
+        match result {
+            Some(id) if self.plan.is_used(id) => self.name(id, value),
+            _ => self.push(Out::Do(value)),
+        }
+    }
+
+    fn write(&mut self, local: LocalId, value: ExprId) {
+        let value = self.value(value);
+        let name = self.locals[local.index()].clone();
+        if self.declared_at_write.remove(&local) {
+            let ty = self.helpers.ty(self.function.locals[local].ty);
+            self.push(Out::Declare { ty, name, suffix: String::new(), value: Some(value) });
+        } else {
+            self.push(Out::Assign(Expr::Atom(name), value));
+        }
+    }
+
+    fn store(&mut self, place: &Place, value: ExprId, hint: Hint) {
+        let ty = self.function.exprs[value].ty;
+        let global = matches!(self.function.memories[place.memory].space, Space::Global { .. });
+        let value = self.value(value);
+        let place = self.place(place);
+        if hint == Hint::Streaming && global && streams(ty) {
+            self.push(Out::Do(Expr::call("__stcs", [Expr::address(place), value])));
+        } else {
+            self.push(Out::Assign(place, value));
+        }
+    }
+
+    /// Names all locals, and declares those where the function begins that no first write declares.
+    pub fn declare_locals(&mut self) {
+        let function = self.function;
+        for (_, local) in function.locals.iter() {
+            let name = self.names.fresh(&local.name);
+            self.locals.push(name);
+        }
+        let mut homes = Homes::default();
+        homes.block(function, &function.body);
+        for (id, local) in function.locals.iter() {
+            match homes.found.get(&id) {
+                None => {}
+                Some(home) if home.only_counts => drop(self.counters.insert(id)),
+                Some(home) if home.written_first && home.common.last() == Some(&home.first) => {
+                    self.declared_at_write.insert(id);
+                }
+                Some(_) => {
+                    let (ty, name) = (self.helpers.ty(local.ty), self.locals[id.index()].clone());
+                    // Zeros, as simulated memory has them: what is read before it is written is a mistake, not an accident.
+                    let value = Some(Expr::Braces(String::new(), vec![]));
+                    self.push(Out::Declare { ty, name, suffix: String::new(), value });
+                }
+            }
+        }
+    }
+}
+
+/// Where a local is used.
+struct Home {
+    /// The blocks around all accesses, outermost first.
+    common: Vec<u32>,
+    /// The block of the first access, and whether that is a write.
+    first: u32,
+    written_first: bool,
+    /// It counts loops, and is read inside of them only.
+    only_counts: bool,
+}
+
+#[derive(Default)]
+struct Homes {
+    found: FxHashMap<LocalId, Home>,
+    path: Vec<u32>,
+    blocks: u32,
+    counting: Vec<LocalId>,
+}
+
+impl Homes {
+    fn block(&mut self, function: &Function, block: &Block) {
+        self.path.push(self.blocks);
+        self.blocks += 1;
+        for stmt in block {
+            let mut counter = None;
+            match &stmt.kind {
+                StmtKind::Let(id) => {
+                    if let ExprKind::Read(local) = function.exprs[*id].kind {
+                        let counts = self.counting.contains(&local);
+                        self.access(local, false, counts);
+                    }
+                }
+                StmtKind::Write { local, .. } => self.access(*local, true, false),
+                StmtKind::For { local, .. } => {
+                    self.access(*local, false, true);
+                    counter = Some(*local);
+                }
+                _ => {}
+            }
+            self.counting.extend(counter);
+            for inner in stmt.kind.blocks() {
+                self.block(function, inner);
+            }
+            self.counting.truncate(self.counting.len() - usize::from(counter.is_some()));
+        }
+        self.path.pop();
+    }
+
+    fn access(&mut self, local: LocalId, writes: bool, counts: bool) {
+        let path = &self.path;
+        let home = self.found.entry(local).or_insert_with(|| Home {
+            common: path.clone(),
+            first: path.last().copied().unwrap_or(0),
+            written_first: writes,
+            only_counts: true,
+        });
+        let shared = home.common.iter().zip(path).take_while(|(a, b)| a == b).count();
+        home.common.truncate(shared);
+        home.only_counts &= counts;
+    }
+}

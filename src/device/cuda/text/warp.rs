@@ -1,0 +1,131 @@
+//! Operations among the lanes of a warp. All of its threads take part, so the mask is full; a block's last warp may be short.
+
+use super::helpers::FUNCTION;
+use super::print;
+use super::tree::Expr;
+use super::{Gen, Known};
+use crate::ir::def::*;
+use crate::lang::ops::{MathFn, WarpOp};
+
+impl Gen<'_> {
+    pub fn warp(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>, result: ExprId) {
+        let ty = self.function.exprs[value].ty;
+        let known_lane = lane.and_then(|lane| match self.function.exprs[lane].kind {
+            ExprKind::Const(bits) => Some(bits),
+            _ => None,
+        });
+        let value = self.value(value);
+        let lane = lane.map(|lane| self.value(lane));
+        let call = match op {
+            WarpOp::Ballot => Expr::call("__ballot_sync", [mask(), value]),
+            WarpOp::Any => Expr::binary("!=", Expr::call("__any_sync", [mask(), value]), Expr::int(0)),
+            WarpOp::All => Expr::binary("!=", Expr::call("__all_sync", [mask(), value]), Expr::int(0)),
+            WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
+                self.shuffle(op, ty, value, lane.unwrap_or(Expr::int(0)), known_lane)
+            }
+            _ => self.reduce(op, ty.scalar(), value),
+        };
+        self.result(Some(result), call);
+    }
+
+    /// All warps have 32 lanes.
+    fn full_warps(&self) -> bool {
+        self.options.block.is_some_and(|block| block.iter().map(|&n| u64::from(n)).product::<u64>().is_multiple_of(32))
+    }
+
+    fn lanes(&mut self) -> Expr {
+        if self.full_warps() {
+            return Expr::int(32);
+        }
+        self.helpers.need("warp_size");
+        Expr::call("warp_size", [])
+    }
+
+    fn shuffle(&mut self, op: WarpOp, ty: Ty, value: Expr, lane: Expr, known: Option<u64>) -> Expr {
+        let native = matches!(ty, Ty::Scalar(s) if s.size() >= 4);
+        let full = self.full_warps();
+        let near = known.is_some_and(|lane| lane < 32);
+        let name = match op {
+            WarpOp::Shuffle if full => Some("__shfl_sync"),
+            // Lanes below are always there.
+            WarpOp::ShuffleUp if near => Some("__shfl_up_sync"),
+            WarpOp::ShuffleDown if near && full => Some("__shfl_down_sync"),
+            WarpOp::ShuffleXor if near && full => Some("__shfl_xor_sync"),
+            _ => None,
+        };
+        if let (Some(name), true) = (name, native) {
+            return Expr::call(name, [mask(), value, lane]);
+        }
+        self.helpers.need("shuffle");
+        let own = Expr::Atom(self.identity(&ExprKind::LaneIdx));
+        let from = match op {
+            WarpOp::Shuffle => Expr::binary("&", lane, Expr::int(31)),
+            WarpOp::ShuffleUp => Expr::binary("-", own.clone(), lane),
+            WarpOp::ShuffleDown => Expr::binary("+", own.clone(), lane),
+            _ => Expr::binary("^", own.clone(), lane),
+        };
+        // Far lanes wrap to others that are not there.
+        let from = match op {
+            WarpOp::ShuffleUp | WarpOp::ShuffleDown => match from {
+                Expr::Binary(op, own, lane) => {
+                    Expr::call("int", [Expr::Binary(op, Box::new(Expr::call("unsigned", [*own])), lane)])
+                }
+                other => other,
+            },
+            _ => Expr::call("int", [from]),
+        };
+        let lanes = self.lanes();
+        Expr::call("shuffle", [value, from, own, lanes])
+    }
+
+    /// Integers of 32 bits by one instruction, where there is one.
+    fn reduce(&mut self, op: WarpOp, s: Scalar, value: Expr) -> Expr {
+        let ty = self.helpers.scalar(s);
+        let what = match op {
+            WarpOp::ReduceAdd => "add",
+            WarpOp::ReduceMin => "min",
+            WarpOp::ReduceMax => "max",
+            WarpOp::ReduceAnd => "and",
+            WarpOp::ReduceOr => "or",
+            _ => "xor",
+        };
+        let name = format!("warp_{what}");
+        if self.helpers.is_new(&format!("{name} {ty}")) {
+            self.helpers.need("butterfly");
+            let (a, b) = (Expr::atom("a"), Expr::atom("b"));
+            let known = Known::default();
+            let combined = match op {
+                WarpOp::ReduceAdd => self.helpers.binary(BinOp::Add, s, a, b, known),
+                WarpOp::ReduceMin => self.helpers.math(MathFn::Min, s, vec![a, b], known),
+                WarpOp::ReduceMax => self.helpers.math(MathFn::Max, s, vec![a, b], known),
+                WarpOp::ReduceAnd => self.helpers.binary(BinOp::And, s, a, b, known),
+                WarpOp::ReduceOr => self.helpers.binary(BinOp::Or, s, a, b, known),
+                _ => self.helpers.binary(BinOp::Xor, s, a, b, known),
+            };
+            let combine = format!("[]({ty} a, {ty} b) -> {ty} {{ return {}; }}", print::expr(&combined));
+            let general = format!("    return butterfly(value, lane, lanes, {combine});\n");
+            let bits = matches!(op, WarpOp::ReduceAnd | WarpOp::ReduceOr | WarpOp::ReduceXor);
+            let direct = match (s, bits) {
+                (Scalar::I32, true) => Some(format!("int(__reduce_{what}_sync(~0u, unsigned(value)))")),
+                (Scalar::I32 | Scalar::U32, _) => Some(format!("__reduce_{what}_sync(~0u, value)")),
+                _ => None,
+            };
+            let body = match direct {
+                Some(direct) => {
+                    format!("#if __CUDA_ARCH__ >= 800\n    return {direct};\n#else\n{general}#endif\n")
+                }
+                None => general,
+            };
+            self.helpers.add(&format!("{FUNCTION} {ty} {name}({ty} value, int lane, int lanes) {{\n{body}}}"));
+        }
+        let own = Expr::Atom(self.identity(&ExprKind::LaneIdx));
+        let lanes = self.lanes();
+        // Literals have other types than their value.
+        let value = if matches!(value, Expr::Atom(_)) && s.size() < 4 { Expr::call(ty, [value]) } else { value };
+        Expr::call(name, [value, own, lanes])
+    }
+}
+
+fn mask() -> Expr {
+    Expr::atom("~0u")
+}

@@ -1,0 +1,94 @@
+//! Range analysis: which accesses of a kernel are in bounds, which operations cannot overflow, which divisors are not zero.
+//!
+//! An abstract run of the body over intervals and launch constants ([`Fact`]). Conditions refine what is known in the branches
+//! they guard; loops are repeated, with widening, until what holds at their head holds again. An access that is in bounds if
+//! two launch constants are in the right order is reported with that [`Bound`], which costs a device one comparison per launch
+//! instead of one per access.
+
+mod fact;
+mod transfer;
+mod walk;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::arena::Id;
+use crate::ir::def::*;
+pub use fact::{Fact, Symbol};
+
+/// What is known of the launches that are asked about.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setting {
+    /// No extent, no index and no number of threads along an axis is larger; 0 stands for the type's own limit.
+    pub largest: u64,
+    /// Threads of a block along x, y, z.
+    pub block: Option<[u32; 3]>,
+    /// A [`Bound`] will do in place of a proof.
+    pub assume: bool,
+}
+
+/// `left + plus <= right`; without a symbol, a side is its number alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Bound {
+    pub left: Option<Symbol>,
+    pub plus: i64,
+    pub right: Result<Symbol, u32>,
+}
+
+/// How much was proved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Loads, stores and atomics.
+    pub accesses: u32,
+    /// Those in bounds under an assumption about the launch.
+    pub assumed: u32,
+    /// Those that need a guard.
+    pub guarded: u32,
+    /// Integer divisions and remainders, and those that need a guard.
+    pub divisions: u32,
+    pub guarded_divisions: u32,
+}
+
+/// A place in a body: the load itself, or the statement, counted from 0 outer before inner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Site {
+    Load(ExprId),
+    Stmt(u32),
+}
+
+/// What the analysis found.
+#[derive(Clone, Debug, Default)]
+pub struct Ranges {
+    /// The axes whose index may be out of bounds.
+    pub guards: FxHashMap<Site, Vec<u8>>,
+    /// `+ - *`, negations, left shifts and absolute values of signed integers that do not overflow.
+    pub exact: FxHashSet<ExprId>,
+    /// Divisions whose divisor may be zero.
+    pub zero_divisors: FxHashSet<ExprId>,
+    /// Divisions of the smallest integer by -1 that may happen.
+    pub overflowing_divisions: FxHashSet<ExprId>,
+    /// Loops whose counter, one step beyond its last value, still fits its type; and whether they count up.
+    pub roomy_loops: FxHashMap<Label, bool>,
+    /// Shifts by no less than 0 and less than the width.
+    pub small_shifts: FxHashSet<ExprId>,
+    pub assumptions: Vec<Bound>,
+    pub summary: Summary,
+}
+
+/// The analysis of the kernel's body, which calls nothing.
+pub fn analyse(module: &Module, setting: Setting) -> Ranges {
+    let Some(function) = module.functions.get(module.kernel.body) else { return Ranges::default() };
+    let mut walk = walk::Walk::new(function, setting);
+    walk.run();
+    let mut ranges = walk.found;
+    ranges.assumptions.sort();
+    ranges.assumptions.dedup();
+    ranges
+}
+
+/// Which parameter a memory of the kernel's body is.
+pub(crate) fn parameter(function: &Function, memory: Id<Memory>) -> Option<u32> {
+    match function.memories.get(memory)?.space {
+        Space::Global { param, .. } => Some(param),
+        Space::Shared | Space::Local | Space::Param { .. } => None,
+    }
+}

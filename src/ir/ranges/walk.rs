@@ -1,0 +1,672 @@
+//! The abstract run of a body.
+
+use rustc_hash::FxHashMap;
+
+use super::fact::Fact;
+use super::{Bound, Ranges, Setting, Site, Symbol, parameter, transfer};
+use crate::ir::def::*;
+use crate::ir::visit::each_stmt;
+use crate::lang::ops::{BarrierKind, UnaryOp};
+use crate::lang::scalar::{Scalar, Value};
+
+/// Deeper expressions are taken for unknown.
+const MAX_DEPTH: u32 = 12;
+/// Rounds until everything that still grows is taken for unknown.
+const MAX_ROUNDS: u32 = 6;
+/// Loops nested deeper are not repeated.
+const MAX_NESTING: u32 = 3;
+/// A constant index beyond this is not assumed to fit an array.
+const LARGEST_ASSUMED: i128 = 65536;
+
+/// What is known of locals; those that are missing may be anything. `None` where control does not come.
+type State = Option<FxHashMap<LocalId, Fact>>;
+
+struct Target {
+    label: Label,
+    breaks: State,
+    continues: State,
+}
+
+pub struct Walk<'a> {
+    function: &'a Function,
+    setting: Setting,
+    pub found: Ranges,
+    state: State,
+    /// What loads, reads and results are known to be.
+    known: FxHashMap<ExprId, Fact>,
+    /// What conditions around say of values, inner ones last.
+    refined: Vec<(ExprId, Fact)>,
+    cache: FxHashMap<ExprId, Fact>,
+    targets: Vec<Target>,
+    recording: bool,
+    nesting: u32,
+    /// The number of the next statement.
+    stmt: u32,
+}
+
+fn join(a: State, b: State) -> State {
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            Some(a.iter().filter_map(|(local, fact)| Some((*local, fact.join(b.get(local)?)))).collect())
+        }
+        (one, None) | (None, one) => one,
+    }
+}
+
+fn int(ty: Ty) -> Option<Scalar> {
+    match ty {
+        Ty::Scalar(s) if s.is_int() => Some(s),
+        _ => None,
+    }
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(function: &'a Function, setting: Setting) -> Self {
+        Walk {
+            function,
+            setting,
+            found: Ranges::default(),
+            state: Some(FxHashMap::default()),
+            known: FxHashMap::default(),
+            refined: vec![],
+            cache: FxHashMap::default(),
+            targets: vec![],
+            recording: true,
+            nesting: 0,
+            stmt: 0,
+        }
+    }
+
+    pub fn run(&mut self) {
+        self.block(&self.function.body);
+    }
+
+    fn limit(&self) -> i128 {
+        if self.setting.largest == 0 { i128::from(i32::MAX) } else { i128::from(self.setting.largest) }
+    }
+
+    // Values.
+
+    fn scalar(&self, id: ExprId) -> Option<Scalar> {
+        int(self.function.exprs[id].ty)
+    }
+
+    /// What is known of an integer scalar here.
+    fn fact(&mut self, id: ExprId) -> Fact {
+        self.fact_at(id, 0)
+    }
+
+    fn fact_at(&mut self, id: ExprId, depth: u32) -> Fact {
+        let Some(scalar) = self.scalar(id) else { return Fact::any(Scalar::I64) };
+        if let Some(known) = self.cache.get(&id) {
+            return known.clone();
+        }
+        let mut fact = if depth > MAX_DEPTH { Fact::any(scalar) } else { self.base(id, scalar, depth) };
+        for (refined, also) in &self.refined {
+            if *refined == id {
+                fact = fact.meet(also);
+            }
+        }
+        // Contradictions are in code that never runs.
+        if fact.low > fact.high {
+            fact = Fact::any(scalar);
+        }
+        if depth <= MAX_DEPTH / 2 {
+            self.cache.insert(id, fact.clone());
+        }
+        fact
+    }
+
+    /// Without what conditions say of the value itself.
+    fn base(&mut self, id: ExprId, scalar: Scalar, depth: u32) -> Fact {
+        let function = self.function;
+        let any = Fact::any(scalar);
+        let exact = match &function.exprs[id].kind {
+            ExprKind::Const(bits) => {
+                let value = Value { ty: scalar, bits: *bits }.as_integer().unwrap_or(0);
+                Some(Fact::of(value, value))
+            }
+            ExprKind::Param(i) => Some(any.clone().with(Symbol::Param(*i), 0)),
+            ExprKind::Id(id, axis) => Some(self.identity(*id, *axis)),
+            ExprKind::Index(k) => Some(Fact::of(0, self.limit() - 1).with(Symbol::Index(*k), -1)),
+            ExprKind::LaneIdx | ExprKind::WarpIdx => Some(Fact::of(0, 31)),
+            ExprKind::Extent(memory, axis) => Some(self.extent(*memory, *axis, depth)),
+            ExprKind::Read(_) | ExprKind::Load { .. } | ExprKind::Result => self.known.get(&id).cloned(),
+            ExprKind::Unary { op: UnaryOp::Neg, value } => {
+                let value = self.fact_at(*value, depth + 1);
+                Some(Fact { nonzero: value.nonzero, ..Fact::of(-value.high, -value.low) })
+            }
+            ExprKind::Binary { op, left, right } => {
+                let product = if *op == BinOp::Mul { self.block_start(*left, *right) } else { None };
+                let (left, right) = (self.fact_at(*left, depth + 1), self.fact_at(*right, depth + 1));
+                product.or_else(|| transfer::binary(*op, &left, &right, scalar))
+            }
+            ExprKind::Math { function, args } => {
+                let args: Vec<Fact> = args.iter().map(|&arg| self.fact_at(arg, depth + 1)).collect();
+                transfer::math(*function, &args, scalar)
+            }
+            ExprKind::Select { then, other, .. } => {
+                let (then, other) = (self.fact_at(*then, depth + 1), self.fact_at(*other, depth + 1));
+                Some(then.join(&other))
+            }
+            ExprKind::Convert(value) => match function.exprs[*value].ty {
+                Ty::Scalar(Scalar::Bool) => Some(Fact::of(0, 1)),
+                ty if int(ty).is_some() => Some(self.fact_at(*value, depth + 1)),
+                _ => None,
+            },
+            ExprKind::Bitcast(value) if self.scalar(*value).is_some() => Some(self.fact_at(*value, depth + 1)),
+            _ => None,
+        };
+        exact.filter(|fact| fact.fits(scalar)).unwrap_or(any)
+    }
+
+    fn identity(&self, id: Id3, axis: Axis) -> Fact {
+        let k = axis as usize;
+        let axis = axis as u8;
+        let most = [1024, 1024, 64][k];
+        let known = self.setting.block.map(|block| i128::from(block[k]));
+        let threads = if self.setting.largest == 0 { None } else { Some(self.limit()) };
+        let blocks = match (threads, known) {
+            (Some(threads), Some(block)) => (threads / block.max(1)).max(1),
+            _ => self.limit(),
+        };
+        match id {
+            Id3::Thread => Fact::of(0, known.unwrap_or(most) - 1).with(Symbol::BlockDim(axis), -1),
+            Id3::BlockDim => match known {
+                Some(block) => Fact::of(block, block).with(Symbol::BlockDim(axis), 0),
+                None => Fact::of(1, most).with(Symbol::BlockDim(axis), 0),
+            },
+            Id3::Block => Fact::of(0, blocks - 1).with(Symbol::GridDim(axis), -1),
+            Id3::GridDim => Fact::of(1, blocks).with(Symbol::GridDim(axis), 0),
+            // Beyond 2^31 threads it wraps.
+            Id3::Global => match threads {
+                Some(threads) => Fact::of(0, threads - 1).with(Symbol::Threads(axis), -1),
+                None => Fact::any(Scalar::I32),
+            },
+        }
+    }
+
+    /// `block_idx.x * block_dim.x` (or the block's known size) is an index of a thread.
+    fn block_start(&self, left: ExprId, right: ExprId) -> Option<Fact> {
+        if self.setting.largest == 0 {
+            return None;
+        }
+        let kind = |id: ExprId| &self.function.exprs[id].kind;
+        let start = |block: &ExprKind, size: &ExprKind| match (block, size) {
+            (ExprKind::Id(Id3::Block, a), ExprKind::Id(Id3::BlockDim, b)) => a == b,
+            (ExprKind::Id(Id3::Block, axis), ExprKind::Const(bits)) => {
+                self.setting.block.is_some_and(|block| u64::from(block[*axis as usize]) == *bits)
+            }
+            _ => false,
+        };
+        let found = start(kind(left), kind(right)) || start(kind(right), kind(left));
+        found.then(|| Fact::of(0, self.limit() - 1))
+    }
+
+    fn extent(&mut self, memory: MemId, axis: u8, depth: u32) -> Fact {
+        let found = &self.function.memories[memory];
+        match found.extents.get(axis as usize) {
+            Some(Extent::Known(n)) => Fact::of(i128::from(*n), i128::from(*n)),
+            Some(Extent::Dynamic(id)) => self.fact_at(*id, depth + 1).meet(&Fact::of(0, i128::from(i32::MAX))),
+            _ => {
+                let any = Fact::of(0, self.limit());
+                match parameter(self.function, memory) {
+                    Some(param) => any.with(Symbol::Extent { param, axis }, 0),
+                    None => any,
+                }
+            }
+        }
+    }
+
+    // Conditions.
+
+    fn refine_value(&mut self, id: ExprId, fact: Fact) {
+        self.refined.push((id, fact));
+        self.cache.clear();
+    }
+
+    fn forget_to(&mut self, len: usize) {
+        if self.refined.len() > len {
+            self.refined.truncate(len);
+            self.cache.clear();
+        }
+    }
+
+    /// Takes a condition for true or false from here on.
+    fn assume(&mut self, cond: ExprId, holds: bool) {
+        match &self.function.exprs[cond].kind {
+            ExprKind::Unary { op: UnaryOp::Not, value } => self.assume(*value, !holds),
+            ExprKind::Binary { op: BinOp::And, left, right } if holds => {
+                self.assume(*left, true);
+                self.assume(*right, true);
+            }
+            ExprKind::Binary { op: BinOp::Or, left, right } if !holds => {
+                self.assume(*left, false);
+                self.assume(*right, false);
+            }
+            ExprKind::Select { cond, then, other } => {
+                let constant = |id: ExprId| match self.function.exprs[id].kind {
+                    ExprKind::Const(bits) => Some(bits != 0),
+                    _ => None,
+                };
+                let (cond, then, other) = (*cond, *then, *other);
+                // `if a { b } else { false }` is `a && b`; `if a { true } else { b }` is `a || b`.
+                if constant(other) == Some(false) && holds {
+                    self.assume(cond, true);
+                    self.assume(then, true);
+                } else if constant(then) == Some(true) && !holds {
+                    self.assume(cond, false);
+                    self.assume(other, false);
+                }
+            }
+            ExprKind::Binary { op, left, right } if op.is_comparison() && self.scalar(*left).is_some() => {
+                let op = if holds { *op } else { negated(*op) };
+                self.compare(op, *left, *right);
+            }
+            _ => {}
+        }
+    }
+
+    fn compare(&mut self, op: BinOp, left: ExprId, right: ExprId) {
+        let (a, b) = (self.fact(left), self.fact(right));
+        let at_least = |fact: &Fact, low: i128| Fact { low, high: i128::MAX, below: vec![], nonzero: false }.meet(fact);
+        match op {
+            BinOp::Lt | BinOp::Le => {
+                let gap = i128::from(op == BinOp::Lt);
+                self.refine_value(left, a.limited_by(&b, -gap));
+                self.refine_value(right, at_least(&b, a.low + gap));
+            }
+            BinOp::Gt => self.compare(BinOp::Lt, right, left),
+            BinOp::Ge => self.compare(BinOp::Le, right, left),
+            BinOp::Eq => {
+                self.refine_value(left, a.meet(&b));
+                self.refine_value(right, b.meet(&a));
+            }
+            _ if (b.low, b.high) == (0, 0) => self.refine_value(left, a.without_zero()),
+            _ if (a.low, a.high) == (0, 0) => self.refine_value(right, b.without_zero()),
+            _ => {}
+        }
+    }
+
+    // Statements.
+
+    fn block(&mut self, block: &'a Block) {
+        let known = self.refined.len();
+        for stmt in block {
+            self.stmt(stmt);
+        }
+        self.forget_to(known);
+    }
+
+    fn know(&mut self, id: ExprId, fact: Fact) {
+        self.known.insert(id, fact);
+        self.cache.clear();
+    }
+
+    fn stmt(&mut self, stmt: &'a Stmt) {
+        let number = self.stmt;
+        self.stmt += 1;
+        match &stmt.kind {
+            StmtKind::Let(id) => self.evaluate(*id),
+            StmtKind::Write { local, value } => {
+                let fact = self.scalar(*value).map(|_| self.fact(*value));
+                if let Some(state) = &mut self.state {
+                    match fact {
+                        Some(fact) => state.insert(*local, fact),
+                        None => state.remove(local),
+                    };
+                }
+            }
+            StmtKind::Store { place, .. } => self.access(Site::Stmt(number), place),
+            StmtKind::Atomic { place, result, .. } => {
+                self.access(Site::Stmt(number), place);
+                result.iter().for_each(|&result| self.unknown(result));
+            }
+            StmtKind::Barrier { kind, result, .. } => {
+                if let Some(result) = *result {
+                    let counts = *kind == BarrierKind::BlockCount;
+                    if counts { self.know(result, Fact::of(0, 1024)) } else { self.unknown(result) }
+                }
+            }
+            StmtKind::Warp { result, .. } => self.unknown(*result),
+            StmtKind::Call { results, .. } => results.iter().for_each(|&result| self.unknown(result)),
+            StmtKind::If { cond, then, other } => self.branch(*cond, then, other),
+            StmtKind::For { .. } => self.for_(&stmt.kind),
+            StmtKind::Loop { label, body, .. } => {
+                let exit = self.loop_(*label, body, None);
+                self.state = exit;
+            }
+            StmtKind::Block { label, body } => {
+                self.targets.push(Target { label: *label, breaks: None, continues: None });
+                self.block(body);
+                if let Some(target) = self.targets.pop() {
+                    self.state = join(self.state.take(), target.breaks);
+                }
+            }
+            StmtKind::Break(label) | StmtKind::Continue(label) => {
+                let state = self.state.take();
+                if let Some(target) = self.targets.iter_mut().rfind(|target| target.label == *label) {
+                    let breaks = matches!(stmt.kind, StmtKind::Break(_));
+                    let slot = if breaks { &mut target.breaks } else { &mut target.continues };
+                    *slot = join(slot.take(), state);
+                }
+            }
+            StmtKind::Return(_) => self.state = None,
+            // What an assertion says holds behind it: devices stop where it does not.
+            StmtKind::Assert { cond, .. } => self.assume(*cond, true),
+            StmtKind::Fence(_) | StmtKind::Print { .. } | StmtKind::Declare(_) => {}
+        }
+    }
+
+    fn unknown(&mut self, id: ExprId) {
+        self.known.remove(&id);
+        self.cache.clear();
+    }
+
+    fn evaluate(&mut self, id: ExprId) {
+        let function = self.function;
+        match &function.exprs[id].kind {
+            ExprKind::Read(local) => match self.state.as_ref().and_then(|state| state.get(local)).cloned() {
+                Some(fact) => self.know(id, fact),
+                None => self.unknown(id),
+            },
+            ExprKind::Load { place, .. } => {
+                self.access(Site::Load(id), place);
+                self.unknown(id);
+            }
+            kind => {
+                self.cache.remove(&id);
+                if self.recording {
+                    self.record(id, kind);
+                }
+            }
+        }
+    }
+
+    /// Whether an operation may overflow or divide by zero.
+    fn record(&mut self, id: ExprId, kind: &ExprKind) {
+        let scalar = self.function.exprs[id].ty.scalar();
+        let exact = match kind {
+            ExprKind::Binary { op: BinOp::Div | BinOp::Rem, left, right } if scalar.is_int() => {
+                self.division(id, *left, *right, scalar);
+                None
+            }
+            ExprKind::Binary { op, left, right } if self.scalar(id).is_some() => {
+                let product = if *op == BinOp::Mul { self.block_start(*left, *right) } else { None };
+                let (left, right) = (self.fact(*left), self.fact(*right));
+                if matches!(op, BinOp::Shl | BinOp::Shr) && right.low >= 0 && right.high < i128::from(scalar.bits()) {
+                    self.found.small_shifts.insert(id);
+                }
+                product.or_else(|| transfer::binary(*op, &left, &right, scalar))
+            }
+            ExprKind::Unary { op: UnaryOp::Neg, value } if self.scalar(id).is_some() => {
+                let value = self.fact(*value);
+                Some(Fact::of(-value.high, -value.low))
+            }
+            ExprKind::Math { function, args } if self.scalar(id).is_some() => {
+                let args: Vec<Fact> = args.iter().map(|&arg| self.fact(arg)).collect();
+                transfer::math(*function, &args, scalar)
+            }
+            _ => None,
+        };
+        if exact.is_some_and(|fact| fact.fits(scalar)) {
+            self.found.exact.insert(id);
+        }
+    }
+
+    fn division(&mut self, id: ExprId, left: ExprId, right: ExprId, scalar: Scalar) {
+        self.found.summary.divisions += 1;
+        let (a, b) = match self.scalar(right) {
+            Some(_) => (self.fact(left), self.fact(right)),
+            None => (Fact::any(scalar), Fact { nonzero: false, ..Fact::any(scalar) }),
+        };
+        if !b.nonzero {
+            self.found.summary.guarded_divisions += 1;
+            self.found.zero_divisors.insert(id);
+        }
+        let least = super::fact::type_range(scalar).0;
+        if scalar.is_signed() && b.low <= -1 && b.high >= -1 && a.low == least {
+            self.found.overflowing_divisions.insert(id);
+        }
+    }
+
+    fn branch(&mut self, cond: ExprId, then: &'a Block, other: &'a Block) {
+        let known = self.refined.len();
+        let before = self.state.clone();
+        self.assume(cond, true);
+        self.block(then);
+        self.forget_to(known);
+        let after_then = std::mem::replace(&mut self.state, before);
+        self.assume(cond, false);
+        self.block(other);
+        self.forget_to(known);
+        let after_other = self.state.take();
+        // Where one side leaves, the rest of the block is under the other side's condition.
+        match (after_then.is_some(), after_other.is_some()) {
+            (true, false) => self.assume(cond, true),
+            (false, true) => self.assume(cond, false),
+            _ => {}
+        }
+        self.state = join(after_then, after_other);
+    }
+
+    fn for_(&mut self, kind: &'a StmtKind) {
+        let StmtKind::For { label, local, start, end, step, inclusive, body, .. } = kind else { return };
+        let scalar = self.scalar(*start).unwrap_or(Scalar::I32);
+        let (first, last, by) = (self.fact(*start), self.fact(*end), self.fact(*step));
+        let inside = i128::from(!*inclusive);
+        let counter = if by.low > 0 {
+            // What limits the end limits the counter.
+            let limited = Fact { low: first.low, high: i128::MAX, below: vec![], nonzero: false };
+            Some(limited.limited_by(&last, -inside))
+        } else if by.high < 0 {
+            let below = first.below.clone();
+            Some(Fact { low: last.low + inside, high: first.high, below, nonzero: false })
+        } else {
+            None
+        };
+        let counter = counter.filter(|fact| fact.low <= fact.high).unwrap_or(Fact::any(scalar));
+        if self.recording && (by.low > 0 || by.high < 0) {
+            let beyond = match by.low > 0 {
+                true => Fact::of(0, last.high - inside + by.high),
+                false => Fact::of((last.low + inside + by.low).min(0), 0),
+            };
+            if beyond.fits(scalar) {
+                self.found.roomy_loops.insert(*label, by.low > 0);
+            }
+        }
+        let before = self.state.clone();
+        let exit = self.loop_(*label, body, Some((*local, counter)));
+        // The counter itself may be read behind the loop.
+        self.state = join(exit, before);
+        if let Some(state) = &mut self.state {
+            state.remove(local);
+        }
+    }
+
+    /// Repeats a body until what holds at its head is stable, then once more to record. Gives what holds behind it: of a `for`
+    /// (with its counter) also where it runs to its end.
+    fn loop_(&mut self, label: Label, body: &'a Block, counter: Option<(LocalId, Fact)>) -> State {
+        let first = self.stmt;
+        let recording = std::mem::replace(&mut self.recording, false);
+        let entry = self.state.take();
+        let mut head = entry.clone();
+        self.nesting += 1;
+        let mut rounds = if self.nesting > MAX_NESTING { MAX_ROUNDS } else { 0 };
+        while rounds < MAX_ROUNDS {
+            self.stmt = first;
+            let (back, _) = self.turn(label, body, &head, &counter);
+            let next = join(entry.clone(), back);
+            let (stable, widened) = self.settle(&head, next);
+            head = widened;
+            if stable {
+                break;
+            }
+            rounds += 1;
+        }
+        if rounds == MAX_ROUNDS
+            && let Some(head) = &mut head
+        {
+            each_stmt(body, &mut |stmt| {
+                if let StmtKind::Write { local, .. } | StmtKind::For { local, .. } = &stmt.kind {
+                    head.remove(local);
+                }
+            });
+        }
+        self.recording = recording;
+        self.stmt = first;
+        let (back, breaks) = self.turn(label, body, &head, &counter);
+        self.nesting -= 1;
+        if counter.is_some() { join(back, breaks) } else { breaks }
+    }
+
+    /// One turn: what holds where it ends, and where it is left.
+    fn turn(
+        &mut self,
+        label: Label,
+        body: &'a Block,
+        head: &State,
+        counter: &Option<(LocalId, Fact)>,
+    ) -> (State, State) {
+        self.state = head.clone();
+        if let (Some(state), Some((local, fact))) = (&mut self.state, counter) {
+            state.insert(*local, fact.clone());
+        }
+        self.targets.push(Target { label, breaks: None, continues: None });
+        self.block(body);
+        let target = self.targets.pop();
+        let (breaks, continues) = target.map_or((None, None), |target| (target.breaks, target.continues));
+        let mut back = join(self.state.take(), continues);
+        if let (Some(state), Some((local, _))) = (&mut back, counter) {
+            state.remove(local);
+        }
+        (back, breaks)
+    }
+
+    /// Whether `head` covers `next`; if not, a weaker head.
+    fn settle(&self, head: &State, next: State) -> (bool, State) {
+        let (Some(head), Some(next)) = (head, next) else { return (true, head.clone()) };
+        let mut stable = true;
+        let mut weaker = FxHashMap::default();
+        for (local, fact) in head {
+            let scalar = int(self.function.locals[*local].ty);
+            match (next.get(local), scalar) {
+                (Some(also), _) if also.implies(fact) => drop(weaker.insert(*local, fact.clone())),
+                (Some(also), Some(scalar)) => {
+                    stable = false;
+                    weaker.insert(*local, fact.widened(also, scalar));
+                }
+                _ => stable = false,
+            }
+        }
+        (stable, Some(weaker))
+    }
+
+    // Accesses.
+
+    fn access(&mut self, site: Site, place: &Place) {
+        if !self.recording {
+            return;
+        }
+        let mut guards = Vec::new();
+        let mut assumed = Vec::new();
+        for (axis, &index) in place.indices.iter().enumerate() {
+            match self.in_bounds(place.memory, axis as u8, index) {
+                InBounds::Proved => {}
+                InBounds::If(bound) if self.setting.assume => assumed.push(bound),
+                InBounds::If(_) | InBounds::Unknown => guards.push(axis as u8),
+            }
+        }
+        let summary = &mut self.found.summary;
+        summary.accesses += 1;
+        summary.assumed += u32::from(guards.is_empty() && !assumed.is_empty());
+        summary.guarded += u32::from(!guards.is_empty());
+        self.found.assumptions.append(&mut assumed);
+        if !guards.is_empty() {
+            self.found.guards.insert(site, guards);
+        }
+    }
+
+    fn in_bounds(&mut self, memory: MemId, axis: u8, index: ExprId) -> InBounds {
+        let fact = self.fact(index);
+        if fact.low < 0 {
+            return InBounds::Unknown;
+        }
+        let found = &self.function.memories[memory];
+        let right = match (found.extents.get(axis as usize), parameter(self.function, memory)) {
+            (Some(Extent::Known(n)), _) if fact.high < i128::from(*n) => return InBounds::Proved,
+            (Some(Extent::Known(n)), _) => Err(*n),
+            (Some(Extent::Launch), Some(param)) => Ok(Symbol::Extent { param, axis }),
+            (Some(Extent::Dynamic(extent)), _) => {
+                let extent = *extent;
+                let least = self.fact(extent);
+                if fact.high < least.low {
+                    return InBounds::Proved;
+                }
+                match self.symbol(extent) {
+                    Some(symbol) => Ok(symbol),
+                    None => return InBounds::Unknown,
+                }
+            }
+            _ => return InBounds::Unknown,
+        };
+        if let Ok(symbol) = right
+            && fact.below.iter().any(|(s, plus)| *s == symbol && *plus < 0)
+        {
+            return InBounds::Proved;
+        }
+        let bound = |(left, plus): (Option<Symbol>, i128)| {
+            i64::try_from(plus + 1).ok().map(|plus| InBounds::If(Bound { left, plus, right }))
+        };
+        let symbolic = fact.below.iter().min_by_key(|(symbol, plus)| (preference(*symbol), *plus));
+        let symbolic = symbolic.map(|(symbol, plus)| (Some(*symbol), *plus));
+        // The most that an unknown block could have says nothing.
+        let all_threads = self.setting.block.is_none() && [1023, 63].contains(&fact.high);
+        let number = (right.is_ok() && fact.high < LARGEST_ASSUMED && !all_threads).then_some((None, fact.high));
+        let dimension = symbolic.is_some_and(|(symbol, _)| symbol.is_some_and(|s| preference(s) < 3));
+        let best = if dimension { symbolic } else { number.or(symbolic) };
+        best.and_then(bound).unwrap_or(InBounds::Unknown)
+    }
+
+    /// The launch constant that an expression is.
+    fn symbol(&self, id: ExprId) -> Option<Symbol> {
+        match self.function.exprs[id].kind {
+            ExprKind::Param(i) => Some(Symbol::Param(i)),
+            ExprKind::Id(Id3::BlockDim, axis) => Some(Symbol::BlockDim(axis as u8)),
+            ExprKind::Id(Id3::GridDim, axis) => Some(Symbol::GridDim(axis as u8)),
+            ExprKind::Extent(memory, axis) => {
+                parameter(self.function, memory).map(|param| Symbol::Extent { param, axis })
+            }
+            _ => None,
+        }
+    }
+}
+
+enum InBounds {
+    Proved,
+    If(Bound),
+    Unknown,
+}
+
+/// A dimension says most about a dimension; what a launch takes in whole blocks least.
+fn preference(symbol: Symbol) -> u8 {
+    match symbol {
+        Symbol::Extent { .. } => 0,
+        Symbol::Index(_) => 1,
+        Symbol::Param(_) => 2,
+        Symbol::GridDim(_) | Symbol::BlockDim(_) => 3,
+        Symbol::Threads(_) => 4,
+    }
+}
+
+fn negated(op: BinOp) -> BinOp {
+    match op {
+        BinOp::Eq => BinOp::Ne,
+        BinOp::Ne => BinOp::Eq,
+        BinOp::Lt => BinOp::Ge,
+        BinOp::Le => BinOp::Gt,
+        BinOp::Gt => BinOp::Le,
+        BinOp::Ge => BinOp::Lt,
+        other => other,
+    }
+}
