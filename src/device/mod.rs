@@ -10,7 +10,6 @@ use crate::lang::scalar::Value;
 
 pub mod cuda;
 mod diagnose;
-pub mod cuda;
 pub mod sim;
 
 pub use diagnose::fault_diagnostic;

@@ -17,7 +17,7 @@ pub enum Task {
     Check { files: Vec<PathBuf> },
     Test { paths: Vec<PathBuf>, filter: Option<String> },
     Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
-    Emit { file: PathBuf, stage: Stage, kernel: Option<String> },
+    Emit { file: PathBuf, stage: Stage, kernel: Option<String>, text: TextOptions },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
     Fix { paths: Vec<PathBuf>, dry_run: bool },
@@ -31,6 +31,18 @@ pub enum Stage {
     Ast,
     Typed,
     Ir,
+    Cuda,
+}
+
+/// What CUDA text is made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TextOptions {
+    pub unchecked: bool,
+    pub no_coarsen: bool,
+    pub fast_math: bool,
+    pub contract: bool,
+    /// With `#line` directives.
+    pub lines: bool,
 }
 
 /// A whole command line.
@@ -94,6 +106,13 @@ fn task(matches: &ArgMatches) -> Task {
             file: path("file"),
             stage: sub.get_one("stage").copied().unwrap_or(Stage::Ir),
             kernel: one("kernel"),
+            text: TextOptions {
+                unchecked: sub.get_flag("unchecked"),
+                no_coarsen: sub.get_flag("no-coarsen"),
+                fast_math: sub.get_flag("fast-math"),
+                contract: sub.get_flag("contract"),
+                lines: sub.get_flag("lines"),
+            },
         },
         "explain" => Task::Explain { code: one("code") },
         "doc" => Task::Doc { name: one("name") },
@@ -215,20 +234,29 @@ fn bench() -> Command {
 }
 
 fn emit() -> Command {
-    let stages = PossibleValuesParser::new(["ast", "typed", "ir"]).map(|name| match name.as_str() {
+    let stages = PossibleValuesParser::new(["ast", "typed", "ir", "cuda"]).map(|name| match name.as_str() {
         "ast" => Stage::Ast,
         "typed" => Stage::Typed,
+        "cuda" => Stage::Cuda,
         _ => Stage::Ir,
     });
+    let flag = |id: &'static str, help: &'static str| {
+        Arg::new(id).long(id).action(ArgAction::SetTrue).hide_short_help(true).help(help)
+    };
     Command::new("emit")
         .about("Show what a program becomes on its way to a device")
+        .arg(flag("unchecked", "CUDA text without guards of accesses and divisions"))
+        .arg(flag("no-coarsen", "CUDA text in which a thread of a `threads` kernel takes one index"))
+        .arg(flag("fast-math", "CUDA text for approximate functions and division"))
+        .arg(flag("contract", "CUDA text in which `a * b + c` may round once"))
+        .arg(flag("lines", "CUDA text with `#line` directives that name the program's lines"))
         .arg(
             Arg::new("stage")
                 .long("stage")
                 .short('s')
                 .value_name("STAGE")
                 .value_parser(stages)
-                .help("ast, typed or ir [default: ir]"),
+                .help("ast, typed, ir or cuda [default: ir]"),
         )
         .arg(Arg::new("kernel").long("kernel").short('k').value_name("NAME").help("Only this kernel [default: all]"))
         .arg(file("The program"))

@@ -3,21 +3,34 @@
 use std::path::Path;
 
 use super::Context;
-use super::args::Stage;
+use super::args::{Stage, TextOptions};
 use crate::app::script::{self, Compiled};
 use crate::app::{disk, exit, names};
 use crate::base::source::Sources;
 use crate::check::typed::{Bound, ExprKind, FnRef, Generic, GenericKind, Kernel, KernelId, Type};
 use crate::compile::Session;
+use crate::device::cuda::text::{Options, cuda_text};
+use crate::ir::Prepared;
 use crate::lang::scalar::{Scalar, Value};
 use crate::lower::{Argument, Function, Instance};
 use crate::{check, ir, lower, pass, syntax};
 
-pub fn file(path: &Path, stage: Stage, kernel: Option<&str>, context: &mut Context) -> u8 {
+pub fn file(path: &Path, stage: Stage, kernel: Option<&str>, text: TextOptions, context: &mut Context) -> u8 {
     let done = match stage {
         Stage::Ast => ast(path, context),
         Stage::Typed => typed(path, context),
-        Stage::Ir => device_ir(path, kernel, context),
+        Stage::Ir => kernels(path, kernel, context, &|prepared, _| ir::text::print(&prepared.module)),
+        Stage::Cuda => kernels(path, kernel, context, &|prepared, session| {
+            let options = Options {
+                checked: !text.unchecked,
+                coarsen: !text.no_coarsen,
+                fast_math: text.fast_math,
+                contract: text.contract,
+                ..Options::default()
+            };
+            let sources = text.lines.then_some(&session.sources);
+            cuda_text(prepared, &options, sources).text
+        }),
     };
     context.console.summary();
     if done.is_some() { exit::OK } else { exit::FAILURE }
@@ -47,7 +60,10 @@ fn typed(path: &Path, context: &mut Context) -> Option<()> {
     Some(())
 }
 
-fn device_ir(path: &Path, kernel: Option<&str>, context: &mut Context) -> Option<()> {
+/// What a prepared kernel is shown as.
+type Shown<'a> = &'a dyn Fn(&Prepared, &Session) -> String;
+
+fn kernels(path: &Path, kernel: Option<&str>, context: &mut Context, shown: Shown<'_>) -> Option<()> {
     let Compiled { session, .. } = script::compile_file(path, &mut context.console)?;
     let own: Vec<(KernelId, &Kernel)> =
         session.program.kernels.iter().filter(|(_, k)| Some(k.module) == session.main).collect();
@@ -61,14 +77,14 @@ fn device_ir(path: &Path, kernel: Option<&str>, context: &mut Context) -> Option
     }
     let mut whole = Some(());
     for (id, kernel) in wanted {
-        if one_kernel(*id, kernel, &session, context).is_none() {
+        if one_kernel(*id, kernel, &session, context, shown).is_none() {
             whole = None;
         }
     }
     whole
 }
 
-fn one_kernel(id: KernelId, kernel: &Kernel, session: &Session, context: &mut Context) -> Option<()> {
+fn one_kernel(id: KernelId, kernel: &Kernel, session: &Session, context: &mut Context, shown: Shown<'_>) -> Option<()> {
     let name = &kernel.name;
     let Some(arguments) = kernel.sig.generics.iter().map(stand_in).collect::<Option<Vec<_>>>() else {
         let text = format!("// kernel {name}: left out, since a compile-time parameter of it has no default");
@@ -84,7 +100,7 @@ fn one_kernel(id: KernelId, kernel: &Kernel, session: &Session, context: &mut Co
     };
     match pass::prepare(module) {
         Ok(prepared) => {
-            context.console.print(&ir::text::print(&prepared.module));
+            context.console.print(&shown(&prepared, session));
             Some(())
         }
         Err(fault) => {

@@ -6,7 +6,10 @@ use crate::lang::scalar::Scalar;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Symbol {
     /// The extent of the kernel's array parameter at this position along an axis.
-    Extent { param: u32, axis: u8 },
+    Extent {
+        param: u32,
+        axis: u8,
+    },
     /// The value parameter at this position.
     Param(u32),
     /// The extent of the k-th index of a `threads` kernel.

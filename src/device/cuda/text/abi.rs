@@ -70,12 +70,12 @@ impl Default for Options {
 
 impl Options {
     /// The options that NVRTC is given beside the architecture.
-    pub fn flags(&self) -> Vec<&'static str> {
+    pub fn flags(&self) -> Vec<String> {
         let mut flags = vec!["--std=c++17", if self.contract { "--fmad=true" } else { "--fmad=false" }];
         if self.fast_math {
             flags.push("--use_fast_math");
         }
-        flags
+        flags.into_iter().map(str::to_string).collect()
     }
 }
 
@@ -141,11 +141,19 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlaceKind {
     /// Values: the index of each axis (`i64`), then the extent of each axis.
-    OutOfBounds { array: String, rank: usize, write: bool },
+    OutOfBounds {
+        array: String,
+        rank: usize,
+        write: bool,
+    },
     /// Values: what was divided, one per lane, then the divisor, one per lane.
-    DivisionByZero { ty: Ty },
+    DivisionByZero {
+        ty: Ty,
+    },
     /// Values: those of the message in order.
-    Assert { message: Vec<Piece> },
+    Assert {
+        message: Vec<Piece>,
+    },
     ZeroStep,
     /// The stop word was seen.
     Stopped,

@@ -127,8 +127,7 @@ impl Gen<'_> {
             AtomicOp::CompareExchange => {
                 self.helpers.need("raw");
                 let compare = compare.unwrap_or(Expr::int(0));
-                let same =
-                    Expr::binary("==", Expr::call("raw", [old.clone()]), Expr::call("raw", [compare]));
+                let same = Expr::binary("==", Expr::call("raw", [old.clone()]), Expr::call("raw", [compare]));
                 return Expr::choose(same, value, old);
             }
         };

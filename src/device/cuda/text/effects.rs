@@ -96,9 +96,7 @@ impl Gen<'_> {
     fn components(&self, ty: Ty, value: &Expr) -> Vec<Expr> {
         match ty {
             Ty::Scalar(_) => vec![value.clone()],
-            Ty::Vector(_, n) => {
-                COMPONENTS[..n as usize].iter().map(|c| Expr::member(value.clone(), *c)).collect()
-            }
+            Ty::Vector(_, n) => COMPONENTS[..n as usize].iter().map(|c| Expr::member(value.clone(), *c)).collect(),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Branches and loops. DeviceIR's labels become C's `break` and `continue` where those mean the same, and `goto` elsewhere.
 
+use super::Gen;
 use super::abi::PlaceKind;
 use super::scalar::not;
 use super::tree::{Expr, Stmt as Out};
-use super::Gen;
 use crate::base::source::Span;
 use crate::ir::def::*;
 
@@ -166,7 +166,8 @@ impl Gen<'_> {
         let variable = self.locals[local.index()].clone();
         let counter = if own { variable.clone() } else { self.names.fresh(&format!("{variable}_turn")) };
         let name = || Expr::atom(&counter);
-        let declared = Out::Declare { ty: ty.clone(), name: counter.clone(), suffix: String::new(), value: Some(first.clone()) };
+        let declared =
+            Out::Declare { ty: ty.clone(), name: counter.clone(), suffix: String::new(), value: Some(first.clone()) };
         self.guard_step(*step, span);
         let (test, advance) = match self.ranges.roomy_loops.get(label) {
             Some(&up) => {

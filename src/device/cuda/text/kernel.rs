@@ -3,9 +3,7 @@
 use super::abi::{CudaKernel, Geometry, KernelArgument};
 use super::tree::{Expr, Stmt as Out};
 use super::{Gen, print};
-use crate::ir::def::{
-    Access, BinOp, ExprKind, Form, KernelParam, Space, StmtKind,
-};
+use crate::ir::def::{Access, BinOp, ExprKind, Form, KernelParam, Space, StmtKind};
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::MathFn;
 
@@ -55,9 +53,7 @@ impl Gen<'_> {
             (None, None) => 1024,
         };
         let geometry = match deal {
-            Some(deal) => {
-                Geometry::Threads { rank: deal.rank as u8, block: deal.block, covers: deal.covers() }
-            }
+            Some(deal) => Geometry::Threads { rank: deal.rank as u8, block: deal.block, covers: deal.covers() },
             None => Geometry::Grid,
         };
         let notes = self.notes(deal);
@@ -120,7 +116,8 @@ impl Gen<'_> {
         let Form::Threads { rank } = self.module.kernel.form else { return None };
         let rank = usize::from(rank.clamp(1, 3));
         let block = self.options.block.unwrap_or(BLOCKS[rank - 1]);
-        let each = if self.options.coarsen && rank < 3 && !self.options.wide && self.is_light() { PER_THREAD } else { 1 };
+        let each =
+            if self.options.coarsen && rank < 3 && !self.options.wide && self.is_light() { PER_THREAD } else { 1 };
         Some(Deal { rank, block, each })
     }
 
@@ -299,7 +296,10 @@ impl Gen<'_> {
         let mut notes = vec![];
         if let Some(deal) = deal.filter(|deal| deal.each > 1) {
             let apart = if deal.rank == 1 { format!("{} apart", deal.block[0]) } else { "in successive rows".into() };
-            notes.push(format!("a thread takes {} indices, {apart}: one waits for memory less than it would", deal.each));
+            notes.push(format!(
+                "a thread takes {} indices, {apart}: one waits for memory less than it would",
+                deal.each
+            ));
         }
         let found = &self.ranges.summary;
         if self.options.checked {

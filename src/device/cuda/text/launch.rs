@@ -103,7 +103,8 @@ impl CudaKernel {
     /// The text in a print buffer, in the order of blocks, and in a block (or a `threads` kernel) in that of statements and
     /// threads; and how many records did not fit.
     pub fn printed(&self, buffer: &[u8]) -> (String, u64) {
-        let word = |at: usize| buffer.get(4 * at..4 * at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        let word =
+            |at: usize| buffer.get(4 * at..4 * at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 1)) << 32;
         let threads = matches!(self.geometry, Geometry::Threads { .. });
         let (used, capacity) = (word(0) as usize, word(1) as usize);

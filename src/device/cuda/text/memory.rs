@@ -1,10 +1,10 @@
 //! Elements of arrays as C++ types, arrays as pointers or C arrays, and where an element lies.
 
+use super::Gen;
 use super::abi::{SharedArray, Size};
 use super::helpers::COMPONENTS;
 use super::names::sanitized;
 use super::tree::{Expr, Stmt};
-use super::Gen;
 use crate::ir::def::*;
 
 /// Static shared memory ends here; beyond it, a kernel has to ask for dynamic memory.
@@ -151,7 +151,12 @@ impl Gen<'_> {
             offset => Expr::binary("+", Expr::atom("dynamic_shared"), offset.clone()),
         };
         let cast = Expr::call(format!("({ty} *)"), [place]);
-        self.push(Stmt::Declare { ty: format!("{ty} *const"), name: name.clone(), suffix: String::new(), value: Some(cast) });
+        self.push(Stmt::Declare {
+            ty: format!("{ty} *const"),
+            name: name.clone(),
+            suffix: String::new(),
+            value: Some(cast),
+        });
         let end = self.names.fresh(&format!("{name}_end"));
         let rounded = Expr::binary("&", Expr::binary("+", count, Expr::int(15)), Expr::int(-16));
         let rounded = match std::mem::replace(offset, Expr::Atom(end.clone())) {

@@ -187,7 +187,6 @@ fn stmt(s: &Stmt, level: usize, out: &mut String) {
         Stmt::Goto(label) => line(level, &format!("goto {label};"), out),
         Stmt::Label(label) => line(level.saturating_sub(1), &format!("{label}:;"), out),
         Stmt::Return => line(level, "return;", out),
-        Stmt::Comment(text) => line(level, &format!("// {text}"), out),
         Stmt::Line(number, file) => {
             let _ = writeln!(out, "#line {number} {file}");
         }

@@ -161,11 +161,8 @@ impl Helpers {
 
     fn shift(&mut self, op: BinOp, s: Scalar, a: Expr, amount: Expr, known: Known) -> Expr {
         let bits = s.bits();
-        let amount = if known.small_shift {
-            amount
-        } else {
-            Expr::binary("&", amount, Expr::int(i128::from(bits - 1)))
-        };
+        let amount =
+            if known.small_shift { amount } else { Expr::binary("&", amount, Expr::int(i128::from(bits - 1))) };
         if op == BinOp::Shl && s.is_signed() && s.size() >= 4 && !known.exact {
             if s.size() == 8 {
                 self.need("u64");
@@ -290,9 +287,7 @@ impl Helpers {
             }
             Sign => back(Expr::binary("!=", x, Expr::int(0))),
             Popcount => back(Expr::call(name("__popc", "__popcll"), [raw(x)])),
-            Clz if is_narrow(s) => {
-                back(Expr::binary("-", Expr::call("__clz", [raw(x)]), Expr::int(32 - bits)))
-            }
+            Clz if is_narrow(s) => back(Expr::binary("-", Expr::call("__clz", [raw(x)]), Expr::int(32 - bits))),
             Clz => back(Expr::call(name("__clz", "__clzll"), [x])),
             Ctz if is_narrow(s) => {
                 let stop = Expr::binary("|", raw(x), Expr::atom(format!("{:#x}", 1u32 << bits)));
@@ -430,13 +425,7 @@ impl Helpers {
     }
 
     /// A function of vectors, lane by lane, defined when first used. Scalar arguments go to every lane.
-    pub fn lanewise(
-        &mut self,
-        name: &str,
-        result: Ty,
-        args: &[Ty],
-        lane: impl Fn(&mut Helpers, Vec<Expr>) -> Expr,
-    ) {
+    pub fn lanewise(&mut self, name: &str, result: Ty, args: &[Ty], lane: impl Fn(&mut Helpers, Vec<Expr>) -> Expr) {
         const NAMES: [&str; 3] = ["a", "b", "c"];
         let own = self.ty(result);
         let types: Vec<String> = args.iter().map(|&ty| self.ty(ty)).collect();

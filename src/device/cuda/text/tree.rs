@@ -89,7 +89,6 @@ pub enum Stmt {
     Goto(String),
     Label(String),
     Return,
-    Comment(String),
     /// The line of the source that what follows comes from.
     Line(usize, String),
 }

@@ -1,0 +1,145 @@
+//! What the repository's programs launch, and NVRTC where it is installed.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use clk_lang::app::libraries::nvrtc_places;
+use clk_lang::compile::{NoFiles, Session};
+use clk_lang::device::cuda::nvrtc::Nvrtc;
+use clk_lang::device::sim::Simulator;
+use clk_lang::device::{Control, Device, Executable};
+use clk_lang::host::interp::{Interpreter, Options, Shown, World};
+use clk_lang::ir::{Prepared, text};
+
+/// A kernel, and the program that launches it.
+pub struct Kernel {
+    pub name: String,
+    pub prepared: Arc<Prepared>,
+}
+
+/// The simulator, and a list of what it was given.
+#[derive(Default)]
+struct Recorder {
+    simulator: Simulator,
+    seen: Mutex<Vec<Arc<Prepared>>>,
+}
+
+impl Device for Recorder {
+    fn name(&self) -> String {
+        self.simulator.name()
+    }
+
+    fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
+        self.seen.lock().expect("the list").push(kernel.clone());
+        self.simulator.load(kernel)
+    }
+}
+
+/// Files are read; nothing is written or shown.
+struct Quiet<'a>(&'a Path);
+
+impl World for Quiet<'_> {
+    fn print(&mut self, _: &str) {}
+
+    fn show(&mut self, _: Shown) {}
+
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+        std::fs::read(self.0.join(path)).map_err(|e| e.to_string())
+    }
+
+    fn write(&mut self, _: &str, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn sources(root: &Path, folder: &str, ending: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root.join(folder)).expect("the folder is there");
+    let mut paths: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == ending));
+    paths.sort();
+    paths
+}
+
+/// The ```` ```clk ```` blocks of a text, without the `///` of comments.
+fn blocks(text: &str) -> Vec<String> {
+    let mut found = vec![];
+    let mut open: Option<String> = None;
+    for line in text.lines() {
+        let line = line.trim_start().strip_prefix("///").map_or(line, |l| l.strip_prefix(' ').unwrap_or(l));
+        match (&mut open, line.trim()) {
+            (None, "```clk") => open = Some(String::new()),
+            (Some(_), "```") => found.extend(open.take()),
+            (Some(text), _) => text.push_str(&format!("{line}\n")),
+            (None, _) => {}
+        }
+    }
+    found
+}
+
+/// Runs a program and its tests; what it launches is with the recorder. Programs that are meant to fail do so afterwards.
+fn run(root: &Path, name: &str, text: &str, recorder: &Arc<Recorder>, script: bool) {
+    let mut session = Session { folder: root.to_path_buf(), ..Session::default() };
+    let outcome = session.add(name, text, &NoFiles);
+    if outcome.failed() {
+        return;
+    }
+    let options =
+        Options { args: vec![], control: Control::default(), seed: None, device: recorder.clone() as Arc<dyn Device> };
+    let mut interpreter = Interpreter::new(options);
+    let mut world = Quiet(root);
+    if script {
+        for chunk in outcome.chunks.clone() {
+            if interpreter.run_chunk(&session, chunk, &mut world).is_err() {
+                break;
+            }
+        }
+    }
+    let own: Vec<_> =
+        session.program.tests.iter().filter(|(_, t)| Some(t.module) == session.main).map(|(id, _)| id).collect();
+    for id in own {
+        // A failing test has still launched its kernels.
+        let _ = interpreter.run_test(&session, id, &mut world);
+    }
+}
+
+/// Every kernel that the standard library, the examples, the benches and the documentation launch, each once.
+pub fn every_kernel(root: &Path) -> Vec<Kernel> {
+    let mut programs = vec![];
+    for folder in ["stdlib", "examples", "examples/bench"] {
+        for path in sources(root, folder, "clk") {
+            let text = std::fs::read_to_string(&path).expect("a source");
+            let name = path.strip_prefix(root).expect("inside").display().to_string();
+            // Benches run for long; what they launch, their own tests launch too.
+            programs.push((name.clone(), text.clone(), folder == "examples"));
+            let examples = blocks(&text).into_iter().enumerate();
+            programs.extend(examples.map(|(i, block)| (format!("{name}, example {}", i + 1), block, true)));
+        }
+    }
+    let reference = std::fs::read_to_string(root.join("grammar/README.md")).expect("the reference");
+    programs.extend(
+        blocks(&reference).into_iter().enumerate().map(|(i, b)| (format!("reference, block {}", i + 1), b, true)),
+    );
+    let mut kernels: Vec<Kernel> = vec![];
+    let mut known = std::collections::HashSet::new();
+    for (name, text, script) in programs {
+        let recorder = Arc::new(Recorder::default());
+        run(root, &name, &text, &recorder, script);
+        for prepared in recorder.seen.lock().expect("the list").drain(..) {
+            if known.insert(text::print(&prepared.module)) {
+                kernels.push(Kernel { name: format!("{name}: {}", prepared.module.kernel.name), prepared });
+            }
+        }
+    }
+    kernels
+}
+
+/// NVRTC, where it is installed. Without it the test says that it is skipped.
+pub fn nvrtc() -> Option<Nvrtc> {
+    match Nvrtc::open(&nvrtc_places()) {
+        Ok(nvrtc) => Some(nvrtc),
+        Err(_) => {
+            eprintln!("skipped: no NVRTC on this machine");
+            None
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! CUDA text of every kernel that the repository's programs launch, compiled by NVRTC where that is installed.
+//!
+//! Standard library, examples, benches and the language reference run on the simulator, and a device in between keeps each
+//! kernel that is loaded. `CLK_RANDOM_PROGRAMS` says how many random kernels join in. Without NVRTC (`pip install
+//! nvidia-cuda-nvrtc`, or `CLK_NVRTC`) the tests say that they are skipped.
+
+mod cuda_support;
+#[allow(dead_code)] // launches are for those who run kernels
+mod generate;
+
+use std::path::Path;
+
+use clk_lang::device::cuda::nvrtc::{Failure, Nvrtc};
+use clk_lang::device::cuda::text::{Options, cuda_text};
+use clk_lang::ir::Prepared;
+use clk_lang::pass;
+use cuda_support::{Kernel, every_kernel, nvrtc};
+
+/// Text for every purpose there is.
+fn variants() -> [(&'static str, Options); 4] {
+    let plain = Options::default();
+    [
+        ("checked", plain.clone()),
+        ("every access guarded, stoppable", Options { assume: false, stop: true, coarsen: false, ..plain.clone() }),
+        ("unchecked, contracted", Options { checked: false, contract: true, ..plain.clone() }),
+        ("wide", Options { wide: true, fast_math: true, ..plain }),
+    ]
+}
+
+/// What NVRTC says of a text that it refuses.
+fn refused(nvrtc: &Nvrtc, text: &str, options: &Options) -> Option<String> {
+    match nvrtc.compile(text, "kernel.cu", 90, &options.flags()) {
+        Ok(_) => None,
+        Err(Failure::Rejected { log }) => Some(log),
+        Err(failure) => Some(format!("{failure:?}")),
+    }
+}
+
+fn complaint(nvrtc: &Nvrtc, name: &str, prepared: &Prepared, variant: &(&str, Options)) -> Option<String> {
+    let kernel = cuda_text(prepared, &variant.1, None);
+    let log = refused(nvrtc, &kernel.text, &kernel.options)?;
+    Some(format!("== {name}, {}\n{log}\n{}", variant.0, kernel.text))
+}
+
+/// All kernels in all variants, on as many threads as there are.
+fn compile_all(nvrtc: &Nvrtc, kernels: &[Kernel], variants: &[(&str, Options)]) {
+    let work: Vec<(&Kernel, &(&str, Options))> =
+        kernels.iter().flat_map(|kernel| variants.iter().map(move |variant| (kernel, variant))).collect();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let complaints: Vec<String> = std::thread::scope(|scope| {
+        let run = || {
+            let mut found = vec![];
+            while let Some((kernel, variant)) = work.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                found.extend(complaint(nvrtc, &kernel.name, &kernel.prepared, variant));
+            }
+            found
+        };
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+        handles.into_iter().flat_map(|handle| handle.join().expect("a compiler thread")).collect()
+    });
+    println!("{} texts of {} kernels compiled, {} refused", work.len(), kernels.len(), complaints.len());
+    if let Ok(file) = std::env::var("CLK_TEST_COMPLAINTS") {
+        std::fs::write(file, complaints.join("\n")).expect("complaints are written");
+    }
+    assert!(
+        complaints.is_empty(),
+        "{} texts refused:\n{}",
+        complaints.len(),
+        complaints[..complaints.len().min(5)].join("\n")
+    );
+}
+
+#[test]
+fn every_kernel_compiles() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let kernels = every_kernel(Path::new(env!("CARGO_MANIFEST_DIR")));
+    assert!(kernels.len() >= 100, "{} kernels", kernels.len());
+    compile_all(&nvrtc, &kernels, &variants());
+}
+
+#[test]
+fn random_kernels_compile() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let count = setting("CLK_RANDOM_PROGRAMS").unwrap_or(12).min(400);
+    let first = setting("CLK_RANDOM_SEED").unwrap_or(1);
+    let kernel = |seed: u64| {
+        let prepared = pass::prepare(generate::program(seed).module).expect("a valid kernel");
+        Kernel { name: format!("random program {seed}"), prepared: std::sync::Arc::new(prepared) }
+    };
+    let kernels: Vec<Kernel> = (first..first + count).map(kernel).collect();
+    compile_all(&nvrtc, &kernels, &variants()[1..2]);
+}
