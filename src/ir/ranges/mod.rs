@@ -80,8 +80,9 @@ pub fn analyse(module: &Module, setting: Setting) -> Ranges {
     let mut walk = walk::Walk::new(function, setting);
     walk.run();
     let mut ranges = walk.found;
-    ranges.assumptions.sort();
-    ranges.assumptions.dedup();
+    // Of two bounds between the same two constants, the closer one says both.
+    ranges.assumptions.sort_by_key(|bound| (bound.left, bound.right, -bound.plus));
+    ranges.assumptions.dedup_by_key(|bound| (bound.left, bound.right));
     ranges
 }
 

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use crate::ir::def::{Scalar, Ty};
 
 /// How device functions begin.
-pub const FUNCTION: &str = "static __device__ __forceinline__";
+pub const FUNCTION: &str = "__device__ __forceinline__";
 
 /// What one kernel's text needs, in the order of definition.
 #[derive(Default)]
@@ -97,34 +97,34 @@ static LIBRARY: &[Helper] = &[
     helper("f16", &["u16"], "struct f16 { u16 bits; };"),
     helper("bf16", &["u16"], "struct bf16 { u16 bits; };"),
     helper("from f16", &["f16"], r#"
-static __device__ __forceinline__ float to_float(f16 x) {
+__device__ __forceinline__ float to_float(f16 x) {
     float y;
     asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
     return y;
 }"#),
     helper("to f16", &["f16"], r#"
-static __device__ __forceinline__ f16 to_f16(float x) {
+__device__ __forceinline__ f16 to_f16(float x) {
     f16 y;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
     return y;
 }"#),
     helper("from bf16", &["bf16"], r#"
-static __device__ __forceinline__ float to_float(bf16 x) { return __uint_as_float(unsigned(x.bits) << 16); }"#),
+__device__ __forceinline__ float to_float(bf16 x) { return __uint_as_float(unsigned(x.bits) << 16); }"#),
     helper("to bf16", &["bf16"], r#"
-static __device__ __forceinline__ bf16 to_bf16(float x) {
+__device__ __forceinline__ bf16 to_bf16(float x) {
     const unsigned bits = __float_as_uint(x);
     const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
     return bf16{u16(is_nan ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }"#),
     helper("fma f16", &["f16"], r#"
-static __device__ __forceinline__ f16 fused(f16 a, f16 b, f16 c) {
+__device__ __forceinline__ f16 fused(f16 a, f16 b, f16 c) {
     f16 y;
     asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(y.bits) : "h"(a.bits), "h"(b.bits), "h"(c.bits));
     return y;
 }"#),
     helper("fma bf16", &["to bf16", "from bf16", "odd f64"], r#"
 // The product of two bf16 is exact in f64; the sum is rounded to odd twice, and then once to bf16.
-static __device__ __forceinline__ bf16 fused(bf16 a, bf16 b, bf16 c) {
+__device__ __forceinline__ bf16 fused(bf16 a, bf16 b, bf16 c) {
     const double product = double(to_float(a)) * double(to_float(b)), addend = to_float(c);
     const double toward_zero = __dadd_rz(product, addend);
     const double up = __dadd_ru(product, addend), down = __dadd_rd(product, addend);
@@ -133,55 +133,55 @@ static __device__ __forceinline__ bf16 fused(bf16 a, bf16 b, bf16 c) {
 }"#),
     helper("odd f64", &[], r#"
 // Toward zero, and the last bit set if that lost anything: a later rounding is then as if it were the only one.
-static __device__ __forceinline__ float to_odd(double x) {
+__device__ __forceinline__ float to_odd(double x) {
     const float y = __double2float_rz(x);
     return double(y) == x || x != x ? y : __uint_as_float(__float_as_uint(y) | 1);
 }"#),
     helper("odd i64", &["i64"], r#"
-static __device__ __forceinline__ float to_odd(i64 x) {
+__device__ __forceinline__ float to_odd(i64 x) {
     const float y = __ll2float_rz(x);
     return i64(y) == x ? y : __uint_as_float(__float_as_uint(y) | 1);
 }"#),
     helper("odd u64", &["u64"], r#"
-static __device__ __forceinline__ float to_odd(u64 x) {
+__device__ __forceinline__ float to_odd(u64 x) {
     const float y = __ull2float_rz(x);
     return u64(y) == x ? y : __uint_as_float(__float_as_uint(y) | 1);
 }"#),
     helper("to_i8", &["i8"], r#"
-static __device__ __forceinline__ i8 to_i8(float x) { return i8(max(-128, min(127, __float2int_rz(x)))); }
-static __device__ __forceinline__ i8 to_i8(double x) { return x == x ? i8(max(-128, min(127, __double2int_rz(x)))) : i8(0); }"#),
+__device__ __forceinline__ i8 to_i8(float x) { return i8(max(-128, min(127, __float2int_rz(x)))); }
+__device__ __forceinline__ i8 to_i8(double x) { return x == x ? i8(max(-128, min(127, __double2int_rz(x)))) : i8(0); }"#),
     helper("to_u8", &["u8"], r#"
-static __device__ __forceinline__ u8 to_u8(float x) { return u8(min(255u, __float2uint_rz(x))); }
-static __device__ __forceinline__ u8 to_u8(double x) { return x == x ? u8(min(255u, __double2uint_rz(x))) : u8(0); }"#),
+__device__ __forceinline__ u8 to_u8(float x) { return u8(min(255u, __float2uint_rz(x))); }
+__device__ __forceinline__ u8 to_u8(double x) { return x == x ? u8(min(255u, __double2uint_rz(x))) : u8(0); }"#),
     helper("to_i16", &["i16"], r#"
-static __device__ __forceinline__ i16 to_i16(float x) { return i16(max(-32768, min(32767, __float2int_rz(x)))); }
-static __device__ __forceinline__ i16 to_i16(double x) { return x == x ? i16(max(-32768, min(32767, __double2int_rz(x)))) : i16(0); }"#),
+__device__ __forceinline__ i16 to_i16(float x) { return i16(max(-32768, min(32767, __float2int_rz(x)))); }
+__device__ __forceinline__ i16 to_i16(double x) { return x == x ? i16(max(-32768, min(32767, __double2int_rz(x)))) : i16(0); }"#),
     helper("to_u16", &["u16"], r#"
-static __device__ __forceinline__ u16 to_u16(float x) { return u16(min(65535u, __float2uint_rz(x))); }
-static __device__ __forceinline__ u16 to_u16(double x) { return x == x ? u16(min(65535u, __double2uint_rz(x))) : u16(0); }"#),
+__device__ __forceinline__ u16 to_u16(float x) { return u16(min(65535u, __float2uint_rz(x))); }
+__device__ __forceinline__ u16 to_u16(double x) { return x == x ? u16(min(65535u, __double2uint_rz(x))) : u16(0); }"#),
     helper("to_i32", &[], r#"
-static __device__ __forceinline__ int to_i32(double x) { return x == x ? __double2int_rz(x) : 0; }"#),
+__device__ __forceinline__ int to_i32(double x) { return x == x ? __double2int_rz(x) : 0; }"#),
     helper("to_u32", &[], r#"
-static __device__ __forceinline__ unsigned to_u32(double x) { return x == x ? __double2uint_rz(x) : 0; }"#),
+__device__ __forceinline__ unsigned to_u32(double x) { return x == x ? __double2uint_rz(x) : 0; }"#),
     helper("to_i64", &["i64"], r#"
-static __device__ __forceinline__ i64 to_i64(float x) { return x == x ? __float2ll_rz(x) : 0; }
-static __device__ __forceinline__ i64 to_i64(double x) { return x == x ? __double2ll_rz(x) : 0; }"#),
+__device__ __forceinline__ i64 to_i64(float x) { return x == x ? __float2ll_rz(x) : 0; }
+__device__ __forceinline__ i64 to_i64(double x) { return x == x ? __double2ll_rz(x) : 0; }"#),
     helper("to_u64", &["u64"], r#"
-static __device__ __forceinline__ u64 to_u64(float x) { return x == x ? __float2ull_rz(x) : 0; }
-static __device__ __forceinline__ u64 to_u64(double x) { return x == x ? __double2ull_rz(x) : 0; }"#),
+__device__ __forceinline__ u64 to_u64(float x) { return x == x ? __float2ull_rz(x) : 0; }
+__device__ __forceinline__ u64 to_u64(double x) { return x == x ? __double2ull_rz(x) : 0; }"#),
     helper("quotient", &["i64", "u64"], r#"
 // The smallest integer divided by -1 wraps.
-static __device__ __forceinline__ int quotient(int a, int b) { return b == -1 ? int(0u - a) : a / b; }
-static __device__ __forceinline__ i64 quotient(i64 a, i64 b) { return b == -1 ? i64(0ull - a) : a / b; }"#),
+__device__ __forceinline__ int quotient(int a, int b) { return b == -1 ? int(0u - a) : a / b; }
+__device__ __forceinline__ i64 quotient(i64 a, i64 b) { return b == -1 ? i64(0ull - a) : a / b; }"#),
     helper("remainder", &["i64"], r#"
-static __device__ __forceinline__ int remainder(int a, int b) { return b == -1 ? 0 : a % b; }
-static __device__ __forceinline__ i64 remainder(i64 a, i64 b) { return b == -1 ? 0 : a % b; }"#),
+__device__ __forceinline__ int remainder(int a, int b) { return b == -1 ? 0 : a % b; }
+__device__ __forceinline__ i64 remainder(i64 a, i64 b) { return b == -1 ? 0 : a % b; }"#),
     helper("magnitude", &["i64", "u64"], r#"
-static __device__ __forceinline__ int magnitude(int x) { return x < 0 ? int(0u - x) : x; }
-static __device__ __forceinline__ i64 magnitude(i64 x) { return x < 0 ? i64(0ull - x) : x; }"#),
+__device__ __forceinline__ int magnitude(int x) { return x < 0 ? int(0u - x) : x; }
+__device__ __forceinline__ i64 magnitude(i64 x) { return x < 0 ? i64(0ull - x) : x; }"#),
     helper("power", &["u64"], r#"
 // By squaring, modulo the type's size; a negative exponent gives the truncated reciprocal.
-template <typename T> static __device__ __forceinline__ T power(T base, T exponent) {
+template <typename T> __device__ __forceinline__ T power(T base, T exponent) {
     if (T(-1) < T(0) && exponent < T(1) && exponent != T(0)) {
         return base == T(1) ? T(1) : base == T(-1) ? (exponent & 1 ? T(-1) : T(1)) : T(0);
     }
@@ -193,27 +193,27 @@ template <typename T> static __device__ __forceinline__ T power(T base, T expone
     return T(result);
 }"#),
     helper("saturated", &["i64"], r#"
-template <typename T> static __device__ __forceinline__ T saturated(i64 x, i64 least, i64 most) {
+template <typename T> __device__ __forceinline__ T saturated(i64 x, i64 least, i64 most) {
     return T(x < least ? least : x > most ? most : x);
 }"#),
     helper("saturating 64", &["i64", "u64"], r#"
-static __device__ __forceinline__ i64 saturating_add(i64 a, i64 b) {
+__device__ __forceinline__ i64 saturating_add(i64 a, i64 b) {
     const i64 sum = i64(u64(a) + u64(b));
     return ((a ^ sum) & (b ^ sum)) < 0 ? i64(~0ull >> 1) ^ (a >> 63) : sum;
 }
-static __device__ __forceinline__ i64 saturating_sub(i64 a, i64 b) {
+__device__ __forceinline__ i64 saturating_sub(i64 a, i64 b) {
     const i64 difference = i64(u64(a) - u64(b));
     return ((a ^ b) & (a ^ difference)) < 0 ? i64(~0ull >> 1) ^ (a >> 63) : difference;
 }
-static __device__ __forceinline__ u64 saturating_add(u64 a, u64 b) { return a + b < a ? ~0ull : a + b; }
-static __device__ __forceinline__ u64 saturating_sub(u64 a, u64 b) { return a < b ? 0 : a - b; }"#),
+__device__ __forceinline__ u64 saturating_add(u64 a, u64 b) { return a + b < a ? ~0ull : a + b; }
+__device__ __forceinline__ u64 saturating_sub(u64 a, u64 b) { return a < b ? 0 : a - b; }"#),
     helper("sign", &[], r#"
 // -1, 0 or 1; NaN and signed zeros stay.
-static __device__ __forceinline__ float sign(float x) { return x == 0.0f || x != x ? x : copysignf(1.0f, x); }
-static __device__ __forceinline__ double sign(double x) { return x == 0.0 || x != x ? x : copysign(1.0, x); }"#),
+__device__ __forceinline__ float sign(float x) { return x == 0.0f || x != x ? x : copysignf(1.0f, x); }
+__device__ __forceinline__ double sign(double x) { return x == 0.0 || x != x ? x : copysign(1.0, x); }"#),
     helper("turns", &["u64", "i64"], r#"
 // How many turns `for i in start..end step` takes.
-template <typename T> static __device__ __forceinline__ u64 turns(T start, T end, T step, bool inclusive) {
+template <typename T> __device__ __forceinline__ u64 turns(T start, T end, T step, bool inclusive) {
     const bool down = T(-1) < T(0) && step < T(1);
     if (step == T(0) || (down ? start < end : end < start) || (start == end && !inclusive)) return 0;
     const u64 distance = down ? u64(start) - u64(end) : u64(end) - u64(start);
@@ -227,17 +227,17 @@ struct Faults {
     u64 values[32];
 };"#),
     helper("raw", &["u64"], r#"
-template <typename T> static __device__ __forceinline__ u64 raw(T value) {
+template <typename T> __device__ __forceinline__ u64 raw(T value) {
     u64 bits = 0;
     memcpy(&bits, &value, sizeof(T));
     return bits;
 }"#),
     helper("wide", &["u64", "i64"], r#"
-template <typename T> static __device__ __forceinline__ u64 wide(T value) { return T(-1) < T(0) ? u64(i64(value)) : u64(value); }"#),
+template <typename T> __device__ __forceinline__ u64 wide(T value) { return T(-1) < T(0) ? u64(i64(value)) : u64(value); }"#),
     helper("report", &["Faults"], r#"
 // The first thread writes down what it met; others at the same place are counted.
 template <typename... Values>
-static __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
+__device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
     const unsigned known = atomicCAS(&faults->place, 0, place + 1);
     if (known == place + 1) atomicAdd(&faults->others, 1);
     if (known != 0) return;
@@ -248,12 +248,12 @@ static __device__ __noinline__ void report(Faults *faults, unsigned place, uint3
     for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
 }"#),
     helper("stopped", &["Faults"], r#"
-static __device__ __forceinline__ bool stopped(const Faults *faults) { return *(const volatile unsigned *)&faults->stop != 0; }"#),
+__device__ __forceinline__ bool stopped(const Faults *faults) { return *(const volatile unsigned *)&faults->stop != 0; }"#),
     helper("print", &["u64"], r#"
 struct Prints { unsigned used, capacity, words[1]; };
 // A record: its size, the message, how many this thread printed before, the thread, the block, and the values.
 template <typename... Values>
-static __device__ __noinline__ void print(
+__device__ __noinline__ void print(
     Prints *prints, unsigned message, unsigned number, u64 block, unsigned thread, Values... values) {
     const u64 list[] = {block, values...};
     const unsigned size = 4 + 2 * (1 + sizeof...(values));
@@ -266,13 +266,13 @@ static __device__ __noinline__ void print(
     }
 }"#),
     helper("numbers", &["u64"], r#"
-static __device__ __forceinline__ u64 block_number() { return (u64(blockIdx.z) * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x; }
-static __device__ __forceinline__ unsigned thread_number() {
+__device__ __forceinline__ u64 block_number() { return (u64(blockIdx.z) * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x; }
+__device__ __forceinline__ unsigned thread_number() {
     return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
 }"#),
     helper("atomic_update", &["u8", "u16", "u64"], r#"
 // Replaces what a place holds by `next` of it, and gives the old value: for what CUDA has no atomic operation of.
-template <typename T, typename Next> static __device__ __forceinline__ T atomic_update(T *place, Next next) {
+template <typename T, typename Next> __device__ __forceinline__ T atomic_update(T *place, Next next) {
     T old, wanted;
     if constexpr (sizeof(T) == 8) {
         u64 *word = (u64 *)place, seen = *(volatile u64 *)word, before, after;
@@ -300,14 +300,14 @@ template <typename T, typename Next> static __device__ __forceinline__ T atomic_
 }"#),
     helper("warp_size", &[], r#"
 // How many threads this thread's warp has: the last one of a block may be short.
-static __device__ __forceinline__ int warp_size() {
+__device__ __forceinline__ int warp_size() {
     const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
     const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     return min(32, int(threads - (thread & ~31u)));
 }"#),
     helper("shuffle", &["u64"], r#"
 // The value of lane `from`; the own one if there is no such lane.
-template <typename T> static __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
+template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
     from = from < 0 || from >= lanes ? lane : from;
     T result;
     if constexpr (sizeof(T) % 4 != 0) {
@@ -335,7 +335,7 @@ template <typename T> static __device__ __forceinline__ T shuffle(T value, int f
 // All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has
 // seen all of them.
 template <typename T, typename Combine>
-static __device__ __forceinline__ T butterfly(T value, int lane, int lanes, Combine combine) {
+__device__ __forceinline__ T butterfly(T value, int lane, int lanes, Combine combine) {
     #pragma unroll
     for (int distance = 16; distance > 0; distance >>= 1) {
         const T other = shuffle(value, lane ^ distance, lane, lanes);
@@ -346,7 +346,7 @@ static __device__ __forceinline__ T butterfly(T value, int lane, int lanes, Comb
     helper("grid_barrier", &[], r#"
 // Every block's last thread to arrive says so, and waits for the other blocks; true asks the thread to end, since another has
 // met a fault and may never come.
-static __device__ __forceinline__ bool grid_barrier(unsigned *arrivals, const volatile unsigned *fault) {
+__device__ __forceinline__ bool grid_barrier(unsigned *arrivals, const volatile unsigned *fault) {
     __syncthreads();
     if ((threadIdx.x | threadIdx.y | threadIdx.z) == 0) {
         __threadfence();

@@ -57,7 +57,8 @@ impl Gen<'_> {
             None => Geometry::Grid,
         };
         let notes = self.notes(deal);
-        let text = self.text(&entry, &params, max_block, &notes, outer, inner);
+        let looped = deal.is_some_and(|deal| deal.each > 1 || self.options.wide);
+        let text = self.text(&entry, &params, max_block, &notes, looped, outer, inner);
         CudaKernel {
             text,
             entry,
@@ -318,12 +319,14 @@ impl Gen<'_> {
         notes
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn text(
         &mut self,
         entry: &str,
         params: &[KernelArgument],
         max_block: u32,
         notes: &[String],
+        looped: bool,
         outer: Vec<Out>,
         inner: Vec<Out>,
     ) -> String {
@@ -334,8 +337,7 @@ impl Gen<'_> {
             let (ty, name) = ("unsigned".to_string(), "printed".to_string());
             body.push(Out::Declare { ty, name, suffix: String::new(), value: Some(Expr::int(0)) });
         }
-        let calls_at = self.calls_at(&outer);
-        if calls_at {
+        if looped {
             let indices: Vec<String> = self.indices.iter().map(|(name, _)| format!("const int {name}")).collect();
             body.push(Out::Lambda("at".into(), indices.join(", "), inner));
             body.extend(outer);
@@ -360,12 +362,6 @@ impl Gen<'_> {
         text.push_str("}\n");
         let fault_word = if self.uses_faults { "&faults->place" } else { "nullptr" };
         text.replace("FAULT_WORD", fault_word)
-    }
-
-    fn calls_at(&self, outer: &[Out]) -> bool {
-        let mut text = String::new();
-        print::block(outer, 0, &mut text);
-        text.contains("at(")
     }
 }
 

@@ -96,8 +96,8 @@ impl Gen<'_> {
                 _ => dynamic.push(id),
             }
         }
-        let mut offset = Expr::int(0);
-        let arrays = dynamic.iter().map(|&id| self.in_dynamic_memory(id, &mut offset)).collect();
+        let mut before = None;
+        let arrays = dynamic.iter().map(|&id| self.in_dynamic_memory(id, &mut before)).collect();
         (bytes as u32, arrays)
     }
 
@@ -123,9 +123,14 @@ impl Gen<'_> {
         self.push(Stmt::Declare { ty, name, suffix, value: None });
     }
 
-    fn in_dynamic_memory(&mut self, id: MemId, offset: &mut Expr) -> SharedArray {
+    /// `before` is the name and the value of where the array before it ends.
+    fn in_dynamic_memory(&mut self, id: MemId, before: &mut Option<(String, Expr)>) -> SharedArray {
         let memory = &self.function.memories[id];
-        if *offset == Expr::int(0) {
+        let offset = before.take().map(|(name, end)| {
+            self.declare("int", &name, end);
+            Expr::Atom(name)
+        });
+        if offset.is_none() {
             let ty = "extern __shared__ __align__(16) unsigned char".into();
             self.push(Stmt::Declare { ty, name: "dynamic_shared".into(), suffix: "[]".into(), value: None });
         }
@@ -146,9 +151,9 @@ impl Gen<'_> {
             count = Expr::binary("*", count, extent);
         }
         let (name, ty) = (self.memories[id.index()].name.clone(), self.memories[id.index()].element.ty.clone());
-        let place = match &*offset {
-            Expr::Atom(zero) if zero == "0" => Expr::atom("dynamic_shared"),
-            offset => Expr::binary("+", Expr::atom("dynamic_shared"), offset.clone()),
+        let place = match &offset {
+            None => Expr::atom("dynamic_shared"),
+            Some(offset) => Expr::binary("+", Expr::atom("dynamic_shared"), offset.clone()),
         };
         let cast = Expr::call(format!("({ty} *)"), [place]);
         self.push(Stmt::Declare {
@@ -159,11 +164,11 @@ impl Gen<'_> {
         });
         let end = self.names.fresh(&format!("{name}_end"));
         let rounded = Expr::binary("&", Expr::binary("+", count, Expr::int(15)), Expr::int(-16));
-        let rounded = match std::mem::replace(offset, Expr::Atom(end.clone())) {
-            Expr::Atom(zero) if zero == "0" => rounded,
-            before => Expr::binary("+", before, rounded),
+        let rounded = match offset {
+            None => rounded,
+            Some(offset) => Expr::binary("+", offset, rounded),
         };
-        self.declare("int", &end, rounded);
+        *before = Some((end, rounded));
         let size = |extent: &Extent| match extent {
             Extent::Known(n) => Size::Known(*n),
             Extent::Dynamic(expr) => Size::Computed(*expr),

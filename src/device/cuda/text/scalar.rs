@@ -444,6 +444,14 @@ impl Helpers {
         let lanes = lanes.collect::<Vec<_>>().join(", ");
         let params: Vec<String> = types.iter().zip(NAMES).map(|(ty, name)| format!("{ty} {name}")).collect();
         self.add(&format!("{FUNCTION} {own} {name}({}) {{ return {own}{{{lanes}}}; }}", params.join(", ")));
+        // `x = x + y` is written `x += y`.
+        let sign = name.strip_prefix("operator").filter(|sign| ["+", "-", "*", "/", "|", "&", "^"].contains(sign));
+        if let (Some(sign), [a, _]) = (sign, args)
+            && *a == result
+        {
+            let by = &types[1];
+            self.add(&format!("{FUNCTION} {own} &{name}=({own} &a, {by} b) {{ return a = a {sign} b; }}"));
+        }
     }
 }
 
