@@ -77,10 +77,67 @@ fn files_that_are_no_programs() {
 }
 
 #[test]
-fn other_devices_are_refused() {
-    let ran = run(here(), &["--device", "gpu:0", "-e", "1"]);
+fn devices_that_are_not_there_are_refused() {
+    let ran = run(here(), &["--device", "gpu:1000", "-e", "1"]);
     assert_eq!(ran.code, 3);
-    assert!(ran.err.contains("no GPU support in this build"), "{}", ran.err);
+    assert!(ran.err.contains("error: `gpu:1000` cannot be used: "), "{}", ran.err);
+    let nonsense = run(here(), &["--device", "cpu", "-e", "1"]);
+    assert_eq!(nonsense.code, 2);
+    assert!(nonsense.err.contains("auto, sim, gpu, gpu:N"), "{}", nonsense.err);
+    let named = finish(common::clk(here()).env("CLK_DEVICE", "nonsense").args(["-e", "1"]));
+    assert_eq!(named.code, 2);
+    assert!(named.err.contains("CLK_DEVICE: there is no device `nonsense`"), "{}", named.err);
+    // What runs nothing needs no device.
+    assert_eq!(run(here(), &["--device", "gpu:1000", "explain", "E0701"]).code, 0);
+}
+
+const DOUBLE: &str =
+    "kernel double(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = 2 * x[i] }\nlet y = double([1, 2])\nprint(y)\n";
+
+#[test]
+fn auto_takes_what_is_there_and_says_why() {
+    let auto = |device: Option<&str>, option: &[&str]| {
+        let mut command = common::clk(here());
+        command.env_remove("CLK_DEVICE").envs(device.map(|d| ("CLK_DEVICE", d)));
+        finish(command.args(option).args(["-e", DOUBLE]))
+    };
+    for ran in [auto(Some("auto"), &[]), auto(None, &["--device", "auto"]), auto(None, &[])] {
+        assert_eq!((ran.code, ran.out.as_str()), (0, "[2 4]\n"), "{}", ran.err);
+    }
+    let gpu = run(here(), &["doctor"]).out.contains("gpu:0");
+    let ran = auto(None, &["--device", "auto"]);
+    assert_eq!(!gpu, ran.err.starts_with("note: kernels run on the simulator: "), "{}", ran.err);
+    assert_eq!(ran.err.lines().count(), usize::from(!gpu), "{}", ran.err);
+    assert_eq!(auto(None, &[]).err, "", "nobody asked");
+    // A script without launches needs no device, and nothing is said.
+    assert_eq!(run(here(), &["--device", "auto", "-e", "1 + 1"]).err, "");
+}
+
+#[test]
+fn the_cache_is_found_listed_and_cleaned() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = folder.path().join("kernels");
+    let at = |words: &[&str]| finish(common::clk(here()).env("CLK_CACHE_DIR", &cache).arg("cache").args(words));
+    assert_eq!(at(&["dir"]).out.trim(), cache.display().to_string());
+    assert_eq!(at(&["ls"]).out, "0 kernels, 0 bytes\n");
+    fs::write(cache.join("0123456789abcdef0123.cubin"), [0; 2048]).expect("written");
+    let listed = at(&["ls"]).out;
+    assert!(listed.starts_with("0123456789abcdef     2.0 KiB  used "), "{listed}");
+    assert_eq!(at(&["clean"]).out, "removed 1 kernels, 2.0 KiB\n");
+    assert_eq!(at(&[]).code, 2);
+    fs::remove_dir(&cache).expect("it is empty");
+    fs::write(&cache, "").expect("written");
+    assert_eq!(at(&["ls"]).code, 1);
+}
+
+#[test]
+fn the_doctor_tells_what_there_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ran = finish(common::clk(here()).env("CLK_CACHE_DIR", folder.path()).arg("doctor"));
+    assert_eq!(ran.code, 0);
+    for word in ["clk ", "sim ", "gpu", "nvrtc ", "cache "] {
+        assert!(ran.out.lines().any(|line| line.starts_with(word)), "{word}: {}", ran.out);
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Layer 7: the only room that does I/O: command line, REPL, files, the terminal.
 
+mod cache;
 mod cli;
 mod console;
 mod crash;
+mod devices;
 mod difference;
 mod disk;
 mod fixes;

@@ -1,5 +1,6 @@
 //! A program from its file to its end: what `run`, `test`, `bench`, `emit` and the REPL have in common.
 
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::interrupt::Interrupt;
 use crate::base::diag::Diagnostic;
 use crate::compile::{Outcome, Session};
 use crate::device::sim::Simulator;
-use crate::device::{Control, Device};
+use crate::device::{Control, Device, Devices};
 use crate::host;
 use crate::host::interp::{Interpreter, Options, World};
 use crate::host::value::Value;
@@ -22,6 +23,21 @@ pub struct Limits {
     pub max_steps: u64,
     pub workers: usize,
     pub seed: Option<u64>,
+    pub places: Places,
+}
+
+/// Where programs run: the simulator if nobody said anything.
+#[derive(Clone, Default)]
+pub struct Places {
+    pub device: Option<Arc<dyn Device>>,
+    /// What `on … { }` finds.
+    pub all: Option<Arc<dyn Devices>>,
+}
+
+impl fmt::Debug for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Places").field("device", &self.device.is_some()).finish_non_exhaustive()
+    }
 }
 
 impl Limits {
@@ -33,12 +49,11 @@ impl Limits {
             n => n,
         };
         let control = Control { stop: interrupt.flag(), max_steps: self.max_steps, workers, ..Control::default() };
-        Interpreter::new(Options { args, control, seed: self.seed, device: simulator() })
+        let device = self.places.device.clone().unwrap_or_else(|| Arc::new(Simulator::default()));
+        let mut interpreter = Interpreter::new(Options { args, control, seed: self.seed, device });
+        interpreter.devices = self.places.all.clone();
+        interpreter
     }
-}
-
-fn simulator() -> Arc<dyn Device> {
-    Arc::new(Simulator::default())
 }
 
 /// A program that was compiled, and the chunks to run.

@@ -1,5 +1,7 @@
 //! Layer 0: ground that knows nothing of Clk.
+pub mod aligned;
 pub mod arena;
 pub mod diag;
+pub mod late;
 pub mod render;
 pub mod source;

@@ -1,6 +1,9 @@
 //! A fault as a diagnostic: what happened, at which line, in which thread, with which values.
 
 use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::device::both::Disagreement;
+use crate::device::error::{DeviceError, size};
 use crate::device::{Fault, FaultKind};
 use crate::lang::scalar::Value;
 
@@ -84,6 +87,8 @@ fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
             let title = format!("a block asks for {bytes} bytes of shared memory and can have {limit}");
             ("E0609", title, "with this array it becomes too much".into())
         }
+        FaultKind::Device(error) => (device_code(error), error.to_string(), String::new()),
+        FaultKind::Disagreement(difference) => ("E0623", difference.title(), String::new()),
     }
 }
 
@@ -133,5 +138,45 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
         FaultKind::StepLimit { .. } => diagnostic.help("does the loop end? `--max-steps` sets the limit"),
         FaultKind::ZeroStep => diagnostic.help("steps are positive, or negative to count down"),
         FaultKind::SharedSize { .. } => diagnostic.help("use smaller tiles, or let each block work on less at a time"),
+        FaultKind::Device(error) => explain_device(error, diagnostic),
+        FaultKind::Disagreement(difference) => explain_disagreement(difference, diagnostic),
     }
+}
+
+/// The message for a device's failure outside of any launch.
+pub fn device_diagnostic(error: &DeviceError, span: Span) -> Diagnostic {
+    explain_device(error, Diagnostic::error(device_code(error), error.to_string()).at(span, ""))
+}
+
+fn device_code(error: &DeviceError) -> &'static str {
+    match error {
+        DeviceError::OutOfMemory { .. } => "E0620",
+        DeviceError::NoHostMemory { .. } => "E0509",
+        DeviceError::TooLarge { .. } => "E0621",
+        DeviceError::Driver { .. } => "E0622",
+        DeviceError::Unavailable { .. } => "E0595",
+        DeviceError::Rejected { .. } => "E0999",
+    }
+}
+
+fn explain_device(error: &DeviceError, diagnostic: Diagnostic) -> Diagnostic {
+    match error {
+        DeviceError::OutOfMemory { wanted, free, total, arrays, .. } => {
+            let (free, total, arrays) = (size(*free), size(*total), size(*arrays));
+            diagnostic
+                .note(format!("{} were asked for; {free} of {total} are free, arrays hold {arrays}", size(*wanted)))
+                .help("let go of what is not needed any more (`x = zeros(0)`), or work on a part at a time")
+        }
+        DeviceError::Rejected { log, .. } => diagnostic.note(log.clone()).help("please report this as a bug of Clk"),
+        DeviceError::Driver { lost: true, .. } => diagnostic
+            .note("after such an error the device does nothing more for this process; what was in its memory is lost")
+            .help("`--device sim` runs the same kernels and shows faults at their lines"),
+        DeviceError::Unavailable { .. } => diagnostic.help("run it on the simulator: `on sim { … }` or `--device sim`"),
+        DeviceError::TooLarge { .. } => diagnostic.help("launch it in parts"),
+        DeviceError::Driver { .. } | DeviceError::NoHostMemory { .. } => diagnostic,
+    }
+}
+
+fn explain_disagreement(difference: &Disagreement, diagnostic: Diagnostic) -> Diagnostic {
+    difference.notes().into_iter().fold(diagnostic, Diagnostic::note)
 }

@@ -8,11 +8,16 @@ use crate::base::source::Span;
 use crate::ir::Prepared;
 use crate::lang::scalar::Value;
 
+pub mod both;
 pub mod cuda;
 mod diagnose;
+mod error;
 pub mod sim;
+pub mod storage;
 
-pub use diagnose::fault_diagnostic;
+pub use diagnose::{device_diagnostic, fault_diagnostic};
+pub use error::{DeviceError, size};
+use storage::Storage;
 
 /// The extents of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +36,21 @@ pub enum Arg<'a> {
     Read { bytes: &'a [u8], shape: Vec<u32> },
     /// Of an `out` or `inout` array. Bytes are aligned to 16 at least.
     Write { bytes: &'a mut [u8], shape: Vec<u32> },
+    /// An array that is only read, wherever its bytes are.
+    Array { storage: &'a Storage, shape: Vec<u32> },
+    /// An `out` or `inout` array, wherever its bytes are.
+    ArrayMut { storage: &'a mut Storage, shape: Vec<u32> },
+}
+
+impl Arg<'_> {
+    /// Of an array.
+    pub fn shape(&self) -> Option<&[u32]> {
+        match self {
+            Arg::Value(_) => None,
+            Arg::Read { shape, .. } | Arg::Write { shape, .. } => Some(shape),
+            Arg::Array { shape, .. } | Arg::ArrayMut { shape, .. } => Some(shape),
+        }
+    }
 }
 
 /// What bounds a launch from outside.
@@ -106,6 +126,26 @@ pub enum FaultKind {
         bytes: u64,
         limit: u64,
     },
+    /// The device itself failed, or refuses the launch.
+    Device(DeviceError),
+    /// Two devices that ran the same launch do not agree.
+    Disagreement(Box<both::Disagreement>),
+}
+
+impl FaultKind {
+    /// As the end of a launch that no thread is to blame for; `span` is the kernel's.
+    pub fn of_launch(self, span: Span) -> Box<Fault> {
+        Box::new(Fault {
+            kind: self,
+            span,
+            trace: vec![],
+            block: [0; 3],
+            thread: [0; 3],
+            index: None,
+            others: 0,
+            output: Output::new(),
+        })
+    }
 }
 
 impl fmt::Display for Fault {
@@ -119,8 +159,79 @@ pub trait Device: Send + Sync {
     /// As `--device` names it: `sim`, `gpu:0`.
     fn name(&self) -> String;
 
-    /// Translates a kernel into what the device runs. Done once per kernel and kept.
+    /// Translates a kernel into what the device runs. Done once per kernel and kept. May return before the work is done;
+    /// what goes wrong with it is the first launch's error.
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable>;
+
+    /// Whether kernels run on memory of the device's own, which arrays go to and come back from.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Waits for everything under way.
+    fn finish(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// Notes the time on the device's own clock, behind everything under way; none for devices that return when they are
+    /// done, where the usual clock does.
+    fn mark(&self) -> Option<Mark> {
+        None
+    }
+
+    /// What the device did so far.
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+}
+
+/// A moment on a device's clock.
+pub trait Moment {
+    /// Seconds from an earlier moment of the same device to this one; waits until it is reached.
+    fn since(&self, earlier: &dyn Moment) -> Option<f64>;
+
+    /// For the device, which knows its own.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+pub type Mark = Box<dyn Moment>;
+
+/// What a device did: counts, bytes and seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Statistics {
+    pub launches: u64,
+    /// Copies to the device, and their bytes.
+    pub uploads: u64,
+    pub uploaded: u64,
+    /// Copies from the device, and their bytes.
+    pub downloads: u64,
+    pub downloaded: u64,
+    /// Kernels that were compiled, and the seconds that took.
+    pub compiled: u64,
+    pub compile_seconds: f64,
+    /// Kernels that the cache had.
+    pub cached: u64,
+    /// Accesses and divisions in the kernels' texts, and those that were not proved right and so are guarded.
+    pub checkable: u64,
+    pub guarded: u64,
+    /// Seconds that kernels ran, where they were timed.
+    pub kernel_seconds: f64,
+    /// Bytes of the device's memory that arrays hold, now and at most.
+    pub held: u64,
+    pub held_most: u64,
+}
+
+/// What a script may ask for by `on … { }`, and a user by `--device`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wanted {
+    Sim,
+    /// `gpu` is the first.
+    Gpu(Option<u32>),
+}
+
+/// All devices there are. The same one is given out each time.
+pub trait Devices: Send + Sync {
+    fn open(&self, wanted: Wanted) -> Result<Arc<dyn Device>, DeviceError>;
 }
 
 /// A kernel in a device's own form.
@@ -128,4 +239,7 @@ pub trait Executable: Send + Sync {
     /// Runs it to the end. The arguments fit the kernel's parameters (the host has checked types, ranks and dimensions).
     /// Returns what the kernel printed.
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>>;
+
+    /// Says that launches with blocks of this shape will come, so that a device can get ready while the script goes on.
+    fn expect_blocks(&self, _block: [u32; 3]) {}
 }

@@ -42,8 +42,10 @@ pub fn launch(module: &Module, extents: Extents, args: &mut [Arg<'_>]) -> Outcom
         blocks.iter_mut().for_each(|block| launch.run(block));
     }
     for (arg, bytes) in args.iter_mut().zip(&launch.global) {
-        if let Arg::Write { bytes: to, .. } = arg {
-            to.copy_from_slice(bytes);
+        match arg {
+            Arg::Write { bytes: to, .. } => to.copy_from_slice(bytes),
+            Arg::ArrayMut { storage, .. } => storage.bytes_mut().copy_from_slice(bytes),
+            Arg::Value(_) | Arg::Read { .. } | Arg::Array { .. } => {}
         }
     }
     Outcome { output: launch.output, faults: launch.faults }
@@ -54,6 +56,8 @@ fn bytes(arg: &Arg<'_>) -> Vec<u8> {
         Arg::Value(_) => vec![],
         Arg::Read { bytes, .. } => bytes.to_vec(),
         Arg::Write { bytes, .. } => bytes.to_vec(),
+        Arg::Array { storage, .. } => storage.bytes().to_vec(),
+        Arg::ArrayMut { storage, .. } => storage.bytes().to_vec(),
     }
 }
 
@@ -62,8 +66,9 @@ fn parameters(module: &Module, args: &[Arg<'_>]) -> Vec<Parameter> {
         (KernelParam::Value { ty, .. }, Arg::Value(values)) => {
             Parameter::Value(Val::from_values(*ty, values.iter().copied()))
         }
-        (KernelParam::Array { .. }, Arg::Read { shape, .. }) => Parameter::Shape(shape.clone()),
-        (KernelParam::Array { .. }, Arg::Write { shape, .. }) => Parameter::Shape(shape.clone()),
+        (KernelParam::Array { .. }, array) => {
+            Parameter::Shape(array.shape().expect("an array for an array parameter").to_vec())
+        }
         _ => panic!("an argument does not fit its parameter"),
     };
     module.kernel.params.iter().zip(args).map(pair).collect()

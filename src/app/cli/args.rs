@@ -7,7 +7,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::app::console::{Look, When};
+use crate::app::devices::{self, Choice, Usage};
 use crate::app::script::Limits;
+use crate::device::cuda::text::Options;
 
 /// What is to be done.
 #[derive(Debug)]
@@ -17,13 +19,35 @@ pub enum Task {
     Check { files: Vec<PathBuf> },
     Test { paths: Vec<PathBuf>, filter: Option<String> },
     Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
-    Emit { file: PathBuf, stage: Stage, kernel: Option<String>, text: TextOptions },
+    Emit { file: PathBuf, stage: Stage, kernel: Option<String>, lines: bool },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
     Fix { paths: Vec<PathBuf>, dry_run: bool },
     Lsp,
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
+    Cache { action: CacheAction },
+    Doctor,
     Repl { plain: bool },
+}
+
+impl Task {
+    /// Whether it runs programs, and needs a device for them.
+    pub fn runs(&self) -> bool {
+        match self {
+            Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => true,
+            Task::Check { .. } | Task::Emit { .. } | Task::Explain { .. } => false,
+            Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
+            Task::Cache { .. } | Task::Doctor => false,
+        }
+    }
+}
+
+/// What is to be done with the folder of compiled kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheAction {
+    Dir,
+    List,
+    Clean,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,24 +58,16 @@ pub enum Stage {
     Cuda,
 }
 
-/// What CUDA text is made for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TextOptions {
-    pub unchecked: bool,
-    pub no_coarsen: bool,
-    pub fast_math: bool,
-    pub contract: bool,
-    /// With `#line` directives.
-    pub lines: bool,
-}
-
 /// A whole command line.
 #[derive(Debug)]
 pub struct Cli {
     pub task: Task,
     pub look: Look,
     pub limits: Limits,
-    pub device: String,
+    pub device: Choice,
+    pub usage: Usage,
+    /// What devices did is told at the end.
+    pub stats: bool,
 }
 
 /// Reads the command line; `Err` is clap's answer (help and version included).
@@ -70,9 +86,33 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         max_steps: matches.get_one("max-steps").copied().unwrap_or(0),
         workers: matches.get_one("workers").copied().unwrap_or(0),
         seed: matches.get_one("seed").copied(),
+        ..Limits::default()
     };
-    let device = matches.get_one::<String>("device").cloned().unwrap_or_else(|| "sim".into());
-    Ok(Cli { task: task(&matches), look, limits, device })
+    let stats = matches.get_flag("stats");
+    let text = Options {
+        checked: !matches.get_flag("unchecked"),
+        coarsen: !matches.get_flag("no-coarsen"),
+        fast_math: matches.get_flag("fast-math"),
+        contract: matches.get_flag("contract"),
+        ..Options::default()
+    };
+    let usage = Usage { timed: stats, text };
+    let device = match matches.get_one::<Choice>("device") {
+        Some(choice) => *choice,
+        None => from_environment()?,
+    };
+    Ok(Cli { task: task(&matches), look, limits, device, usage, stats })
+}
+
+/// The device that the environment names.
+fn from_environment() -> Result<Choice, Box<clap::Error>> {
+    match std::env::var(devices::VARIABLE) {
+        Ok(text) if !text.is_empty() => text.parse().map_err(|why: String| {
+            let complaint = format!("{}: {why}", devices::VARIABLE);
+            Box::new(command().error(clap::error::ErrorKind::InvalidValue, complaint))
+        }),
+        _ => Ok(Choice::default()),
+    }
 }
 
 /// `clk demo.clk` is `clk run demo.clk`. Clap could take an optional FILE beside the subcommands, but would then answer a
@@ -106,13 +146,7 @@ fn task(matches: &ArgMatches) -> Task {
             file: path("file"),
             stage: sub.get_one("stage").copied().unwrap_or(Stage::Ir),
             kernel: one("kernel"),
-            text: TextOptions {
-                unchecked: sub.get_flag("unchecked"),
-                no_coarsen: sub.get_flag("no-coarsen"),
-                fast_math: sub.get_flag("fast-math"),
-                contract: sub.get_flag("contract"),
-                lines: sub.get_flag("lines"),
-            },
+            lines: sub.get_flag("lines"),
         },
         "explain" => Task::Explain { code: one("code") },
         "doc" => Task::Doc { name: one("name") },
@@ -123,6 +157,14 @@ fn task(matches: &ArgMatches) -> Task {
             check: sub.get_flag("check"),
             range: sub.get_one::<(usize, usize)>("range").copied(),
         },
+        "cache" => Task::Cache {
+            action: match sub.subcommand_name() {
+                Some("ls") => CacheAction::List,
+                Some("clean") => CacheAction::Clean,
+                _ => CacheAction::Dir,
+            },
+        },
+        "doctor" => Task::Doctor,
         _ => Task::Repl { plain: sub.get_flag("plain") },
     }
 }
@@ -143,12 +185,29 @@ fn command() -> Command {
                 .help("Run TEXT as a script and print its values"),
         )
         .args(global_options())
-        .subcommands([run(), check(), test(), bench(), emit(), explain(), doc(), fmt(), fix(), lsp(), repl()])
+        .subcommands([
+            run(),
+            check(),
+            test(),
+            bench(),
+            emit(),
+            explain(),
+            doc(),
+            fmt(),
+            fix(),
+            lsp(),
+            cache(),
+            doctor(),
+            repl(),
+        ])
 }
 
 fn global_options() -> Vec<Arg> {
     let number = |id: &'static str, value: &'static str, help: &'static str| {
         Arg::new(id).long(id).value_name(value).global(true).help(help).hide_short_help(true)
+    };
+    let flag = |id: &'static str, help: &'static str| {
+        Arg::new(id).long(id).action(ArgAction::SetTrue).global(true).hide_short_help(true).help(help)
     };
     vec![
         Arg::new("color")
@@ -167,7 +226,21 @@ fn global_options() -> Vec<Arg> {
             .action(ArgAction::SetTrue)
             .global(true)
             .help("Diagnostics and results as JSON lines"),
-        Arg::new("device").long("device").value_name("NAME").global(true).help("Where kernels run [default: sim]"),
+        Arg::new("device")
+            .long("device")
+            .value_name("NAME")
+            .global(true)
+            .value_parser(|text: &str| text.parse::<Choice>())
+            .help("Where kernels run: auto, sim, gpu, gpu:N, or both to compare [default: auto]"),
+        Arg::new("stats")
+            .long("stats")
+            .action(ArgAction::SetTrue)
+            .global(true)
+            .help("Tell at the end what the device did: launches, copies, times"),
+        flag("unchecked", "On GPUs: leave out the guards by which faults are reported at their lines"),
+        flag("no-coarsen", "On GPUs: let a thread of a `threads` kernel take one index"),
+        flag("fast-math", "On GPUs: approximate functions and division"),
+        flag("contract", "On GPUs: let `a * b + c` round once"),
         number("max-steps", "N", "Stop a kernel whose threads take more loop turns than this [default: no limit]")
             .value_parser(value_parser!(u64)),
         number("workers", "N", "Worker threads of the simulator [default: one per core]")
@@ -240,16 +313,14 @@ fn emit() -> Command {
         "cuda" => Stage::Cuda,
         _ => Stage::Ir,
     });
-    let flag = |id: &'static str, help: &'static str| {
-        Arg::new(id).long(id).action(ArgAction::SetTrue).hide_short_help(true).help(help)
-    };
     Command::new("emit")
         .about("Show what a program becomes on its way to a device")
-        .arg(flag("unchecked", "CUDA text without guards of accesses and divisions"))
-        .arg(flag("no-coarsen", "CUDA text in which a thread of a `threads` kernel takes one index"))
-        .arg(flag("fast-math", "CUDA text for approximate functions and division"))
-        .arg(flag("contract", "CUDA text in which `a * b + c` may round once"))
-        .arg(flag("lines", "CUDA text with `#line` directives that name the program's lines"))
+        .arg(
+            Arg::new("lines")
+                .long("lines")
+                .action(ArgAction::SetTrue)
+                .help("CUDA text with `#line` directives that name the program's lines"),
+        )
         .arg(
             Arg::new("stage")
                 .long("stage")
@@ -320,6 +391,21 @@ fn line_range(text: &str) -> Result<(usize, usize), String> {
         |text: &str| text.parse::<usize>().ok().filter(|n| *n > 0).ok_or(format!("`{text}` is no line number"));
     let (first, last) = (number(first)?, number(last)?);
     if first > last { Err("the first line stands behind the last".into()) } else { Ok((first, last)) }
+}
+
+fn cache() -> Command {
+    Command::new("cache")
+        .about("The folder of kernels that were compiled for GPUs")
+        .subcommand_required(true)
+        .subcommands([
+            Command::new("dir").about("Say where it is"),
+            Command::new("ls").about("List what is in it"),
+            Command::new("clean").about("Remove what is in it"),
+        ])
+}
+
+fn doctor() -> Command {
+    Command::new("doctor").about("Say which devices and libraries are found")
 }
 
 fn repl() -> Command {

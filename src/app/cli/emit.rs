@@ -3,33 +3,26 @@
 use std::path::Path;
 
 use super::Context;
-use super::args::{Stage, TextOptions};
+use super::args::Stage;
 use crate::app::script::{self, Compiled};
 use crate::app::{disk, exit, names};
 use crate::base::source::Sources;
 use crate::check::typed::{Bound, ExprKind, FnRef, Generic, GenericKind, Kernel, KernelId, Type};
 use crate::compile::Session;
-use crate::device::cuda::text::{Options, cuda_text};
+use crate::device::cuda::text::cuda_text;
 use crate::ir::Prepared;
 use crate::lang::scalar::{Scalar, Value};
 use crate::lower::{Argument, Function, Instance};
 use crate::{check, ir, lower, pass, syntax};
 
-pub fn file(path: &Path, stage: Stage, kernel: Option<&str>, text: TextOptions, context: &mut Context) -> u8 {
+pub fn file(path: &Path, stage: Stage, kernel: Option<&str>, lines: bool, context: &mut Context) -> u8 {
+    let options = context.text.clone();
     let done = match stage {
         Stage::Ast => ast(path, context),
         Stage::Typed => typed(path, context),
         Stage::Ir => kernels(path, kernel, context, &|prepared, _| ir::text::print(&prepared.module)),
         Stage::Cuda => kernels(path, kernel, context, &|prepared, session| {
-            let options = Options {
-                checked: !text.unchecked,
-                coarsen: !text.no_coarsen,
-                fast_math: text.fast_math,
-                contract: text.contract,
-                ..Options::default()
-            };
-            let sources = text.lines.then_some(&session.sources);
-            cuda_text(prepared, &options, sources).text
+            cuda_text(prepared, &options, lines.then_some(&session.sources)).text
         }),
     };
     context.console.summary();

@@ -2,22 +2,27 @@
 
 mod args;
 mod bench;
+mod cache;
 mod check;
 mod doc;
+mod doctor;
 mod emit;
 mod explain;
 mod fix;
 mod fmt;
 mod run;
+mod stats;
 mod test;
 
 use std::ffi::OsString;
 
-use self::args::{Cli, Task};
+use self::args::Task;
 use super::console::Console;
+use super::devices::Machine;
 use super::interrupt::Interrupt;
-use super::script::Limits;
+use super::script::{Limits, Places};
 use super::{exit, lsp, repl};
+use crate::device::cuda::text::Options;
 
 pub use self::doc::lookup as documentation;
 pub use self::explain::page as explanation;
@@ -32,6 +37,8 @@ pub struct Context {
     pub console: Console,
     pub interrupt: Interrupt,
     pub limits: Limits,
+    /// What CUDA text is made for.
+    pub text: Options,
 }
 
 /// Reads the command line and does what it says.
@@ -46,28 +53,30 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         }
     };
     let mut console = Console::new(cli.look);
-    if let Some(complaint) = no_device(&cli) {
-        console.error_line(&complaint);
-        return exit::NO_DEVICE;
+    let text = cli.usage.text.clone();
+    let machine = Machine::new(cli.usage);
+    let mut limits = cli.limits;
+    if cli.task.runs() {
+        match machine.choose(cli.device) {
+            Ok(device) => limits.places = Places { device: Some(device), all: Some(machine) },
+            Err(error) => {
+                console.error_line(&format!("error: {error}\n  Help: leave `--device` off, or say `--device sim`"));
+                return exit::NO_DEVICE;
+            }
+        }
     }
-    let mut context = Context { console, interrupt: Interrupt::default(), limits: cli.limits };
+    let mut context = Context { console, interrupt: Interrupt::default(), limits, text };
     let code = perform(cli.task, &mut context);
+    if let (true, Some(device)) = (cli.stats, &context.limits.places.device) {
+        context.console.error_line(&stats::line(&**device));
+    }
     context.console.flush();
     code
 }
 
 fn perform(task: Task, context: &mut Context) -> u8 {
-    match task {
-        Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => {
-            context.interrupt = Interrupt::listen();
-        }
-        Task::Check { .. }
-        | Task::Emit { .. }
-        | Task::Explain { .. }
-        | Task::Doc { .. }
-        | Task::Fmt { .. }
-        | Task::Fix { .. }
-        | Task::Lsp => {}
+    if task.runs() {
+        context.interrupt = Interrupt::listen();
     }
     match task {
         Task::Run { file, args } => run::file(&file, args, context),
@@ -76,19 +85,14 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Test { paths, filter } => test::paths(&paths, filter.as_deref(), context),
         Task::Bench { paths, filter, on_demand: true } => bench::on_demand(&paths, filter.as_deref(), context),
         Task::Bench { paths, filter, on_demand: false } => bench::paths(&paths, filter.as_deref(), context),
-        Task::Emit { file, stage, kernel, text } => emit::file(&file, stage, kernel.as_deref(), text, context),
+        Task::Emit { file, stage, kernel, lines } => emit::file(&file, stage, kernel.as_deref(), lines, context),
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),
         Task::Fix { paths, dry_run } => fix::paths(&paths, dry_run, context),
         Task::Lsp => lsp::main(),
         Task::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),
+        Task::Cache { action } => cache::perform(action, context),
+        Task::Doctor => doctor::report(context),
         Task::Repl { plain } => repl::main(plain, context),
     }
-}
-
-fn no_device(cli: &Cli) -> Option<String> {
-    (cli.device != "sim").then(|| {
-        let known = if cli.device.starts_with("gpu") { "no GPU support in this build" } else { "no such device" };
-        format!("error: device `{}`: {known}\n  Help: leave `--device` off, or say `--device sim`", cli.device)
-    })
 }

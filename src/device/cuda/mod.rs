@@ -1,7 +1,141 @@
-//! NVIDIA's GPUs: CUDA text is compiled by NVRTC and run through the driver. Both libraries are opened when they are first
-//! needed, so that one binary starts on machines with and without them.
+//! NVIDIA GPUs through CUDA.
 //!
-//! [`text`] turns a prepared kernel into CUDA C++ and says how it is to be launched. It runs nothing and needs neither.
+//! [`text`] turns a prepared kernel into CUDA C++ and says how it is to be launched; it needs no GPU. [`nvrtc`] compiles the text,
+//! [`cache`] keeps what came of it, [`driver`] is the GPU's driver, and the rest joins them: a [`context`] per GPU, arrays in its
+//! `memory`, a `kernel` with its variants, the `launch`, the `fault` that a kernel left behind. The libraries are opened when
+//! they are first needed, so that one binary starts on machines with and without them.
 
+pub mod cache;
+mod context;
+pub mod driver;
+mod fault;
+mod kernel;
+mod launch;
+mod memory;
 pub mod nvrtc;
 pub mod text;
+mod whole;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use self::context::Context;
+use self::driver::nvidia::{self, Absent, Nvidia};
+use self::driver::{Answer, Driver, Event, Properties};
+use self::nvrtc::{Compiler, Nvrtc};
+use super::{Device, DeviceError, Executable, Mark, Moment, Statistics};
+use crate::ir::Prepared;
+
+pub use context::{Settings, no_nvrtc};
+
+/// One GPU.
+pub struct Gpu {
+    context: Arc<Context>,
+}
+
+impl Gpu {
+    /// The GPU of this number. Its context is made while the caller goes on; what goes wrong with that is the first
+    /// launch's error.
+    pub fn open(ordinal: u32, settings: Settings) -> Result<Gpu, DeviceError> {
+        let properties = nvidia::probe(ordinal)
+            .map_err(|absent| DeviceError::Unavailable { device: format!("gpu:{ordinal}"), why: absent.to_string() })?;
+        let places = settings.nvrtc.clone();
+        Ok(Self::with_parts(
+            properties,
+            settings,
+            |properties| Nvidia::open(properties).map(|driver| Arc::new(driver) as Arc<dyn Driver>),
+            move || Nvrtc::open(&places).map(|nvrtc| Arc::new(nvrtc) as Arc<dyn Compiler>),
+        ))
+    }
+
+    /// A GPU behind another driver and another compiler than NVIDIA's, which tests have.
+    fn with_parts(
+        properties: Properties,
+        settings: Settings,
+        driver: impl FnOnce(Properties) -> Answer<Arc<dyn Driver>> + Send + 'static,
+        compiler: impl FnOnce() -> Result<Arc<dyn Compiler>, Vec<String>> + Send + 'static,
+    ) -> Gpu {
+        Gpu { context: Arc::new(Context::new(properties, settings, driver, compiler)) }
+    }
+
+    pub fn properties(&self) -> &Properties {
+        &self.context.properties
+    }
+}
+
+impl std::fmt::Display for Absent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Absent::NoDriver => f.write_str("NVIDIA's driver (libcuda.so.1) is not installed"),
+            Absent::NoDevice => f.write_str("NVIDIA's driver finds no GPU"),
+            Absent::NoSuchDevice { wanted, count: 1 } => write!(f, "there is one GPU, `gpu:0`, and no `gpu:{wanted}`"),
+            Absent::NoSuchDevice { count, .. } => write!(f, "there are {count} GPUs, the last is `gpu:{}`", count - 1),
+            Absent::Refused(refusal) => {
+                write!(f, "NVIDIA's driver does not start: {} says {}", refusal.call, refusal.name)
+            }
+            Absent::TooOld { driver } => {
+                write!(f, "NVIDIA's driver is too old: it is for CUDA {}.{}", driver / 1000, driver % 1000 / 10)
+            }
+        }
+    }
+}
+
+impl Device for Gpu {
+    fn name(&self) -> String {
+        self.context.name.clone()
+    }
+
+    fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
+        Arc::new(kernel::Kernel::new(self.context.clone(), kernel))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn finish(&self) -> Result<(), DeviceError> {
+        self.context.call(|driver| driver.synchronize())
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        let event = self.context.call(|driver| {
+            let event = driver.event()?;
+            driver.record(event)?;
+            Ok(event)
+        });
+        event.ok().map(|event| Box::new(Recorded { context: self.context.clone(), event }) as Mark)
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.context.statistics()
+    }
+}
+
+/// An event in the GPU's stream.
+struct Recorded {
+    context: Arc<Context>,
+    event: Event,
+}
+
+impl Moment for Recorded {
+    fn since(&self, earlier: &dyn Moment) -> Option<f64> {
+        let earlier = earlier.as_any().downcast_ref::<Recorded>()?;
+        let milliseconds = self.context.call(|driver| driver.elapsed(earlier.event, self.event)).ok()?;
+        Some(milliseconds * 1e-3)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if let Ok(driver) = self.context.driver() {
+            driver.forget_event(self.event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

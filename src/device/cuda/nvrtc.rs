@@ -35,6 +35,25 @@ pub enum Failure {
     Call { function: &'static str, code: i32, name: String },
 }
 
+/// What the run time asks of a compiler: NVRTC, or a test's.
+pub trait Compiler: Send + Sync {
+    /// Major and minor, as a part of the names in the cache.
+    fn version(&self) -> (i32, i32);
+
+    /// See [`Nvrtc::compile`].
+    fn compile(&self, source: &str, name: &str, architecture: u32, options: &[String]) -> Result<Compiled, Failure>;
+}
+
+impl Compiler for Nvrtc {
+    fn version(&self) -> (i32, i32) {
+        self.version
+    }
+
+    fn compile(&self, source: &str, name: &str, architecture: u32, options: &[String]) -> Result<Compiled, Failure> {
+        Nvrtc::compile(self, source, name, architecture, options)
+    }
+}
+
 type Handle = *mut std::ffi::c_void;
 type Status = c_int;
 

@@ -80,5 +80,13 @@ fn bind(arg: &mut Arg<'_>) -> frame::Binding {
         Arg::Write { bytes, shape } => {
             frame::Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.clone() }
         }
+        Arg::Array { storage, shape } => {
+            let bytes = storage.bytes();
+            frame::Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.clone() }
+        }
+        Arg::ArrayMut { storage, shape } => {
+            let bytes = storage.bytes_mut();
+            frame::Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.clone() }
+        }
     }
 }

@@ -127,8 +127,13 @@ impl Array {
     pub fn item(&self, position: usize) -> Option<Value> {
         let size = self.element().size();
         let start = position.checked_mul(size)?;
-        let bytes = self.bytes().get(start..start.checked_add(size)?)?;
-        (position < self.count()).then(|| read(self.element(), bytes))
+        if position >= self.count() {
+            return None;
+        }
+        match self.storage().peek(start, size) {
+            Some(bytes) => Some(read(self.element(), &bytes)),
+            None => Some(read(self.element(), self.bytes().get(start..start.checked_add(size)?)?)),
+        }
     }
 
     /// Writes the element at a row-major position.

@@ -4,7 +4,6 @@
 //! takes a private copy, so no two variables are ever seen to change together.
 
 pub mod broadcast;
-pub mod buffer;
 pub mod element;
 pub mod item;
 pub mod leaf;
@@ -12,11 +11,12 @@ pub mod slice;
 
 use std::sync::Arc;
 
-pub use buffer::AlignedBytes;
+pub use crate::base::aligned::AlignedBytes;
 pub use element::{Element, FieldLayout, RecordLayout};
 pub use item::Item;
 pub use slice::SliceSpec;
 
+use crate::device::storage::Storage;
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::Scalar;
 
@@ -28,7 +28,7 @@ pub const MAX_EXTENT: usize = i32::MAX as usize;
 pub struct Array {
     element: Element,
     shape: Vec<usize>,
-    data: Arc<AlignedBytes>,
+    data: Arc<Storage>,
 }
 
 impl Array {
@@ -37,7 +37,14 @@ impl Array {
         let element = element.into();
         let bytes = byte_count(&element, shape)?;
         let data = AlignedBytes::zeroed(bytes).ok_or_else(|| no_memory(&element, shape))?;
-        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(data) })
+        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::of_bytes(data)) })
+    }
+
+    /// An array of zeros that takes memory where it is first used: on a device, or here.
+    pub fn unplaced(element: impl Into<Element>, shape: &[usize]) -> Outcome<Array> {
+        let element = element.into();
+        let bytes = byte_count(&element, shape)?;
+        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::zeros(bytes)) })
     }
 
     /// An array of these bytes, which have to be as many as the shape asks for.
@@ -102,14 +109,33 @@ impl Array {
         self.shape.contains(&0)
     }
 
+    /// The bytes, brought here if a device has them.
+    ///
+    /// # Unwinds
+    /// with [`crate::device::storage::Lost`] if that device has failed.
     pub fn bytes(&self) -> &[u8] {
-        &self.data
+        self.data.bytes()
+    }
+
+    /// How many bytes there are, wherever.
+    pub fn byte_len(&self) -> usize {
+        self.data.len()
     }
 
     /// The bytes for writing; shared ones are copied first.
     pub fn bytes_mut(&mut self) -> Outcome<&mut [u8]> {
+        self.storage_mut().map(Storage::bytes_mut)
+    }
+
+    /// Where the bytes are.
+    pub fn storage(&self) -> &Storage {
+        &self.data
+    }
+
+    /// The same for writing; a shared one is copied first.
+    pub fn storage_mut(&mut self) -> Outcome<&mut Storage> {
         if Arc::get_mut(&mut self.data).is_none() {
-            let copy = AlignedBytes::copy_of(&self.data).ok_or_else(|| no_memory(&self.element, &self.shape))?;
+            let copy = self.data.duplicate().ok_or_else(|| no_memory(&self.element, &self.shape))?;
             self.data = Arc::new(copy);
         }
         match Arc::get_mut(&mut self.data) {
@@ -146,7 +172,7 @@ impl Array {
 
     /// The same elements in another shape of as many.
     pub fn with_shape(&self, shape: &[usize]) -> Outcome<Array> {
-        if byte_count(&self.element, shape)? != self.bytes().len() {
+        if byte_count(&self.element, shape)? != self.byte_len() {
             let (from, to) = (shape_text(&self.shape), shape_text(shape));
             let title = format!("an array of shape {from} cannot take the shape {to}");
             let (have, need) = (self.count(), shape.iter().product::<usize>());

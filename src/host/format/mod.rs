@@ -155,7 +155,7 @@ fn bad_spec(spec: &str, reason: &str) -> Problem {
 
 /// How an element type is shown in words: the line that the REPL puts under an array.
 pub fn describe(array: &Array) -> String {
-    let bytes = array.bytes().len();
+    let bytes = array.byte_len();
     let size = match bytes {
         0..1024 => format!("{bytes} bytes"),
         1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),

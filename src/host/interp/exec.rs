@@ -1,7 +1,10 @@
 //! Statements and blocks.
 
+use std::sync::Arc;
+
 use crate::base::diag::Diagnostic;
 use crate::check::typed::{Block, Expr, ExprKind, OnDevice, Pattern, Stmt, StmtKind, Type};
+use crate::device::{Device, DeviceError, Wanted, device_diagnostic};
 use crate::host::value::Value;
 
 use super::frame::Frame;
@@ -25,7 +28,10 @@ impl Machine<'_> {
         for stmt in &block.stmts {
             last = None;
             match &stmt.kind {
-                StmtKind::Expr { expr, quiet: false } => last = Some(self.eval(frame, expr)?),
+                StmtKind::Expr { expr, quiet: false } => {
+                    self.interp.at = stmt.span;
+                    last = Some(self.eval(frame, expr)?);
+                }
                 _ => self.stmt(frame, stmt)?,
             }
         }
@@ -36,6 +42,7 @@ impl Machine<'_> {
     }
 
     fn stmt(&mut self, frame: &mut Frame, stmt: &Stmt) -> Eval<()> {
+        self.interp.at = stmt.span;
         match &stmt.kind {
             StmtKind::Let { pattern, value } => {
                 if let Some(value) = value {
@@ -70,15 +77,40 @@ impl Machine<'_> {
     }
 
     fn on(&mut self, frame: &mut Frame, device: &OnDevice, body: &Block, stmt: &Stmt) -> Eval<()> {
-        match device {
-            OnDevice::Sim => self.block(frame, body).map(drop),
-            OnDevice::Gpu(_) => Err(Signal::Error(Box::new(
-                Diagnostic::error("E0595", "there is no GPU to run on")
-                    .at(stmt.span, "these launches ask for a GPU")
-                    .note("this build of Clk runs kernels on the simulator")
-                    .help("write `on sim { … }`, or leave `on` away"),
-            ))),
+        let wanted = match device {
+            OnDevice::Sim => Wanted::Sim,
+            OnDevice::Gpu(None) => Wanted::Gpu(None),
+            OnDevice::Gpu(Some(number)) => match u32::try_from(self.integer(frame, number)?) {
+                Ok(number) => Wanted::Gpu(Some(number)),
+                Err(_) => {
+                    let diagnostic = Diagnostic::error("E0595", "GPUs are numbered from 0");
+                    return Err(self.error(diagnostic.at(number.span, "this is no such number")));
+                }
+            },
+        };
+        let opened = match &self.interp.devices {
+            Some(devices) => devices.open(wanted),
+            None => Err(DeviceError::Unavailable { device: "gpu".into(), why: "there are no devices here".into() }),
+        };
+        let device = opened.map_err(|error| self.error(device_diagnostic(&error, stmt.span)))?;
+        let outer = self.switch(device);
+        let result = self.block(frame, body);
+        self.switch(outer);
+        result.map(drop)
+    }
+
+    /// Launches go to this device from now on; its kernels are kept while others are in use. Returns the one before.
+    fn switch(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+        let interp = &mut *self.interp;
+        let name = device.name();
+        let outer = std::mem::replace(&mut interp.options.device, device);
+        if outer.name() != name {
+            let parked = interp.parked.iter().position(|(of, _)| *of == name);
+            let kernels = parked.map(|at| interp.parked.swap_remove(at).1).unwrap_or_default();
+            let before = std::mem::replace(&mut interp.kernels, kernels);
+            interp.parked.push((outer.name(), before));
         }
+        outer
     }
 
     fn for_loop(

@@ -6,9 +6,10 @@ use rustc_hash::FxHashMap;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Access, ArrayType, Dim, Expr, Geometry, Kernel, Launch, Type};
-use crate::device::{Arg, Executable, Extents, Fault, fault_diagnostic};
-use crate::host::array::Array;
+use crate::check::typed::{Access, ArrayType, Dim, Expr, ExprKind, Geometry, Kernel, KernelId, Launch, ModuleId, Type};
+use crate::device::{Arg, DeviceError, Executable, Extents, Fault, FaultKind, fault_diagnostic};
+use crate::host::array::{Array, Element};
+use crate::host::format;
 use crate::host::value::{Record, Value};
 use crate::lower::{self, Argument, Instance};
 use crate::pass;
@@ -157,7 +158,7 @@ impl Machine<'_> {
             if missing {
                 let element = self.concrete(inner, &ty.element);
                 let element = self.interp.layouts.element(self.program, &element);
-                let array = Array::zeros(element, &shape).map_err(|p| self.problem(p, span))?;
+                let array = self.new_result(element, &shape, span)?;
                 values[i] = Some(Value::Array(array));
             } else if let (Some(Some(Value::Array(array))), Some(Some(arg))) = (values.get(i), launch.args.get(i))
                 && array.shape() != shape
@@ -171,6 +172,15 @@ impl Machine<'_> {
             }
         }
         Ok(())
+    }
+
+    /// An array for a kernel to write, in whatever memory the kernel runs on.
+    pub(super) fn new_result(&mut self, element: Element, shape: &[usize], span: Span) -> Eval<Array> {
+        let array = match self.interp.options.device.is_remote() {
+            true => Array::unplaced(element, shape),
+            false => Array::zeros(element, shape),
+        };
+        array.map_err(|p| self.problem(p, span))
     }
 
     fn shape_of(&mut self, kernel: &Kernel, ty: &ArrayType, inner: &mut Frame) -> Eval<Vec<usize>> {
@@ -323,6 +333,44 @@ impl Machine<'_> {
         Ok(executable)
     }
 
+    /// Starts to compile the script's own kernels where that takes long, so that it is done when they are launched. What is
+    /// wrong with one is said by its launch.
+    pub(super) fn compile_ahead(&mut self, main: Option<ModuleId>) {
+        let program = self.program;
+        let own = |(_, kernel): &(KernelId, &Kernel)| Some(kernel.module) == main && kernel.sig.generics.is_empty();
+        let waiting: Vec<KernelId> = program.kernels.iter().filter(own).map(|(id, _)| id).collect();
+        if waiting.is_empty() || !self.interp.options.device.is_remote() {
+            return;
+        }
+        for id in waiting {
+            let instance = Instance { kernel: id, arguments: vec![] };
+            if self.interp.kernels.loaded.contains_key(&instance) {
+                continue;
+            }
+            let kernel = &program.kernels[id];
+            if let Ok(executable) = self.executable(&instance, kernel.name_span)
+                && let Geometry::Grid { block, .. } = &kernel.geometry
+                && let Some(block) = self.constant_block(block)
+            {
+                executable.expect_blocks(block);
+            }
+        }
+    }
+
+    /// A block of literal and constant extents.
+    fn constant_block(&self, block: &[Expr]) -> Option<[u32; 3]> {
+        let mut sizes = [1; 3];
+        for (slot, expr) in sizes.iter_mut().zip(block) {
+            let value = match &expr.kind {
+                ExprKind::Const(id) => &self.program.consts[*id].value.kind,
+                other => other,
+            };
+            let ExprKind::Int(value) = value else { return None };
+            *slot = u32::try_from(*value).ok()?;
+        }
+        Some(sizes)
+    }
+
     /// Prepares IR and hands it to the device.
     pub(crate) fn load(&mut self, module: crate::ir::def::Module, span: Span) -> Eval<Arc<dyn Executable>> {
         let prepared = pass::prepare(module).map_err(|text| {
@@ -380,12 +428,12 @@ impl Machine<'_> {
                     Passed::Value(value) => push_value(&mut args, value),
                     Passed::Array(array, false) => {
                         let shape = array.extents();
-                        args.push(Arg::Read { bytes: array.bytes(), shape });
+                        args.push(Arg::Array { storage: array.storage(), shape });
                     }
                     Passed::Array(array, true) => {
                         let shape = array.extents();
-                        match array.bytes_mut() {
-                            Ok(bytes) => args.push(Arg::Write { bytes, shape }),
+                        match array.storage_mut() {
+                            Ok(storage) => args.push(Arg::ArrayMut { storage, shape }),
                             Err(problem) => return Err(Signal::Error(Box::new(problem.at(span)))),
                         }
                     }
@@ -425,7 +473,24 @@ impl Machine<'_> {
     /// A fault as a diagnostic that also shows the launch.
     pub(crate) fn fault(&mut self, fault: &Fault, span: Span) -> Signal {
         self.say(&fault.output);
-        self.error(fault_diagnostic(fault).because(span, "launched here"))
+        let mut diagnostic = fault_diagnostic(fault).because(span, "launched here");
+        if matches!(fault.kind, FaultKind::Device(DeviceError::OutOfMemory { .. })) {
+            diagnostic.notes.extend(self.largest_arrays());
+        }
+        self.error(diagnostic)
+    }
+
+    /// Which variables hold the most memory.
+    fn largest_arrays(&self) -> Option<String> {
+        let mut held: Vec<(usize, String)> = Vec::new();
+        for ((_, global), value) in self.program.globals.iter().zip(&self.interp.globals) {
+            if let Some(Value::Array(array)) = value {
+                held.push((array.byte_len(), format!("`{}` ({})", global.name, format::describe(array))));
+            }
+        }
+        held.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let shown: Vec<String> = held.into_iter().take(5).map(|(_, text)| text).collect();
+        (!shown.is_empty()).then(|| format!("the largest arrays of variables: {}", shown.join(", ")))
     }
 
     /// A by-value argument in its parameter's type.
@@ -441,7 +506,6 @@ impl Machine<'_> {
 
     /// Lets a variable that is about to be written by a kernel forget its array for that time.
     fn release(&mut self, frame: &mut Frame, place: &Expr) {
-        use crate::check::typed::ExprKind;
         match &place.kind {
             ExprKind::Local(local) => {
                 if let Some(slot) = frame.locals.get_mut(local.index()) {

@@ -4,7 +4,6 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Expr, FnRef, Type};
 use crate::device::{Arg, Extents};
-use crate::host::array::Array;
 use crate::host::array::broadcast::{broadcast_to, common_shape};
 use crate::host::value::Value;
 use crate::lower::{self, Argument, Function};
@@ -35,19 +34,19 @@ impl Machine<'_> {
             }
         };
         let element = self.interp.layouts.element(self.program, &result);
-        let mut out = Array::zeros(element, &shape).map_err(|p| self.problem(p, expr.span))?;
+        let mut out = self.new_result(element, &shape, expr.span)?;
         let count = out.count() as u32;
         let control = self.interp.options.control.clone();
         let launched = {
             let mut given = Vec::with_capacity(values.len() + 1);
             for value in &values {
                 match value {
-                    Value::Array(array) => given.push(Arg::Read { bytes: array.bytes(), shape: vec![count] }),
+                    Value::Array(array) => given.push(Arg::Array { storage: array.storage(), shape: vec![count] }),
                     other => push_value(&mut given, other),
                 }
             }
-            let bytes = out.bytes_mut().map_err(|p| self.problem(p, expr.span))?;
-            given.push(Arg::Write { bytes, shape: vec![count] });
+            let storage = out.storage_mut().map_err(|p| self.problem(p, expr.span))?;
+            given.push(Arg::ArrayMut { storage, shape: vec![count] });
             executable.launch(Extents::Threads([count, 1, 1]), &mut given, &control)
         };
         match launched {

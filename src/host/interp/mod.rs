@@ -23,9 +23,10 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Program, Section};
 use crate::compile::Session;
-use crate::device::{Control, Device};
+use crate::device::storage::Lost;
+use crate::device::{Control, Device, Devices, device_diagnostic};
 use crate::host::array::Array;
-use crate::host::value::Value;
+use crate::host::value::{Record, Value};
 
 use frame::Frame;
 use launch::Kernels;
@@ -85,9 +86,15 @@ pub struct Interpreter {
     pub options: Options,
     /// By `GlobalId`; `None` until its `let` has run.
     pub globals: Vec<Option<Value>>,
+    /// What `on … { }` may ask for; without it there is only [`Options::device`].
+    pub devices: Option<Arc<dyn Devices>>,
     pub(crate) kernels: Kernels,
+    /// Kernels of devices that are not in use at the moment, by the device's name.
+    pub(crate) parked: Vec<(String, Kernels)>,
     pub(crate) layouts: Layouts,
     pub(crate) depth: usize,
+    /// The statement that runs, for errors that have no place of their own.
+    pub(crate) at: Span,
 }
 
 /// What evaluation needs at hand: the interpreter's state, the program, the world.
@@ -99,7 +106,16 @@ pub(crate) struct Machine<'a> {
 
 impl Interpreter {
     pub fn new(options: Options) -> Self {
-        Interpreter { options, globals: Vec::new(), kernels: Kernels::default(), layouts: Layouts::default(), depth: 0 }
+        Interpreter {
+            options,
+            globals: Vec::new(),
+            devices: None,
+            kernels: Kernels::default(),
+            parked: Vec::new(),
+            layouts: Layouts::default(),
+            depth: 0,
+            at: Span::default(),
+        }
     }
 
     /// Runs chunk number `chunk` of the program. The value is that of a last expression statement without `;`.
@@ -112,7 +128,14 @@ impl Interpreter {
         let Some(chunk) = session.program.chunks.get(chunk).cloned() else { return Ok(None) };
         let mut machine = self.machine(session, world);
         let mut frame = Frame::of_body(&chunk.body);
-        match machine.chunk(&mut frame, &chunk.body.root) {
+        let ran = machine.guarded(|machine| {
+            machine.compile_ahead(session.main);
+            let value = machine.chunk(&mut frame, &chunk.body.root)?;
+            // It will be shown, where a device that has failed can be reported no more.
+            value.iter().for_each(settle);
+            Ok(value)
+        });
+        match ran {
             Ok(value) => Ok(value),
             Err(Signal::Error(diagnostic)) => Err(diagnostic),
             Err(_) => Ok(None),
@@ -129,7 +152,7 @@ impl Interpreter {
         let body = session.program.tests[id].body.clone();
         let mut machine = self.machine(session, world);
         let mut frame = Frame::of_body(&body);
-        match machine.block(&mut frame, &body.root) {
+        match machine.guarded(|machine| machine.block(&mut frame, &body.root)) {
             Err(Signal::Error(diagnostic)) => Err(diagnostic),
             _ => Ok(()),
         }
@@ -144,7 +167,7 @@ impl Interpreter {
     ) -> Result<BenchResult, Box<Diagnostic>> {
         let section = session.program.benches[id].clone();
         let mut machine = self.machine(session, world);
-        match machine.bench(&section) {
+        match machine.guarded(|machine| machine.bench(&section)) {
             Ok(result) => Ok(result),
             Err(Signal::Error(diagnostic)) => Err(diagnostic),
             Err(_) => Ok(BenchResult::default()),
@@ -160,7 +183,7 @@ impl Interpreter {
         world: &mut dyn World,
     ) -> Result<f64, Box<Diagnostic>> {
         let mut machine = self.machine(session, world);
-        match machine.repeat(&session.program.benches[id], runs) {
+        match machine.guarded(|machine| machine.repeat(&session.program.benches[id], runs)) {
             Ok(seconds) => Ok(seconds),
             Err(Signal::Error(diagnostic)) => Err(diagnostic),
             Err(_) => Ok(0.0),
@@ -170,6 +193,7 @@ impl Interpreter {
     /// Forgets compiled kernels, for a program whose numbering has changed.
     pub fn forget_kernels(&mut self) {
         self.kernels = Kernels::default();
+        self.parked.clear();
         self.layouts = Layouts::default();
     }
 
@@ -183,7 +207,29 @@ impl Interpreter {
     }
 }
 
+/// Has the arrays of a value here.
+fn settle(value: &Value) {
+    match value {
+        Value::Array(array) => drop(array.bytes()),
+        Value::Tuple(parts) | Value::Record(Record { fields: parts, .. }) => parts.iter().for_each(settle),
+        _ => {}
+    }
+}
+
 impl Machine<'_> {
+    /// Runs a piece of a script. If a device fails while something of it is looked at, that is the piece's error.
+    fn guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(self)));
+        match ran.map_err(|payload| payload.downcast::<Lost>()) {
+            Ok(result) => result,
+            Err(Ok(lost)) => {
+                let diagnostic = device_diagnostic(&lost.0, self.interp.at);
+                Err(Signal::Error(Box::new(diagnostic.note("found when results were looked at"))))
+            }
+            Err(Err(panic)) => std::panic::resume_unwind(panic),
+        }
+    }
+
     /// Ends a script that was asked to stop.
     pub(crate) fn poll(&self, span: Span) -> Eval<()> {
         if self.interp.options.control.stop.load(Ordering::Relaxed) {

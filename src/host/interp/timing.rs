@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::base::source::Span;
 use crate::check::typed::{Block, Section};
+use crate::device::device_diagnostic;
 use crate::host::value::{Timing, Value};
 
 use super::builtin::number;
@@ -35,6 +37,9 @@ struct Plan {
     least: usize,
     most: usize,
 }
+
+/// Runs that are queued before their times are read.
+const QUEUED: usize = 16;
 
 const TIME: Plan = Plan { budget: Duration::from_millis(200), least: 3, most: 1000 };
 const BENCH: Plan = Plan { budget: Duration::from_millis(1000), least: 5, most: 10_000 };
@@ -71,20 +76,60 @@ impl Machine<'_> {
             self.poll(section.body.root.span)?;
             self.block(&mut frame, &section.body.root)?;
         }
+        self.finish(section.body.root.span)?;
         Ok(begin.elapsed().as_secs_f64() / f64::from(runs.max(1)))
     }
 
     /// Runs a block once to warm up and then until the plan is content.
     fn samples(&mut self, frame: &mut Frame, block: &Block, plan: &Plan) -> Eval<Vec<f64>> {
         self.block(frame, block)?;
+        self.finish(block.span)?;
         let start = Instant::now();
         let mut samples = Vec::new();
         while samples.len() < plan.least || (start.elapsed() < plan.budget && samples.len() < plan.most) {
             self.poll(block.span)?;
-            let begin = Instant::now();
-            self.block(frame, block)?;
-            samples.push(begin.elapsed().as_secs_f64());
+            match self.interp.options.device.is_remote() {
+                true => self.remote_samples(frame, block, &mut samples)?,
+                false => {
+                    let begin = Instant::now();
+                    self.block(frame, block)?;
+                    samples.push(begin.elapsed().as_secs_f64());
+                }
+            }
         }
+        samples.truncate(plan.most);
         Ok(samples)
+    }
+
+    /// A few samples on the device's own clock, queued one behind the other, so that the time the host takes to launch the
+    /// next run passes while the one before is at work.
+    fn remote_samples(&mut self, frame: &mut Frame, block: &Block, samples: &mut Vec<f64>) -> Eval<()> {
+        let device = self.interp.options.device.clone();
+        let mut marks = vec![device.mark()];
+        let begin = Instant::now();
+        for _ in 0..QUEUED {
+            self.block(frame, block)?;
+            marks.push(device.mark());
+            if begin.elapsed() > Duration::from_millis(100) {
+                break;
+            }
+        }
+        self.finish(block.span)?;
+        let (runs, elapsed) = (marks.len().max(2) - 1, begin.elapsed().as_secs_f64());
+        for pair in marks.windows(2) {
+            let taken = match pair {
+                [Some(from), Some(to)] => to.since(&**from),
+                _ => None,
+            };
+            // A device without a clock: what it took all of them, shared out.
+            samples.push(taken.unwrap_or(elapsed / runs as f64));
+        }
+        Ok(())
+    }
+
+    /// Waits for the device, so that what it has still to do is not counted where it does not belong.
+    fn finish(&mut self, span: Span) -> Eval<()> {
+        let finished = self.interp.options.device.finish();
+        finished.map_err(|error| self.error(device_diagnostic(&error, span)))
     }
 }

@@ -194,4 +194,35 @@ assert(small(1000) == [1.0])
 ```
 ",
     },
+    Page {
+        code: "E0620",
+        title: "the device's memory is full",
+        text: "An array has to be in the device's memory while a kernel works on it, and there is no room for it, with what other \
+arrays hold and what other programs use. Nothing was lost: the script's arrays are as they were. Let go of arrays that are not needed any \
+more, or work on a part at a time.
+",
+    },
+    Page {
+        code: "E0621",
+        title: "a launch is larger than the device",
+        text: "The arrays of one launch are together larger than the device's whole memory, its grid has more blocks than the device \
+counts, or a launch with `grid_barrier()` has more blocks than run at the same time. Nothing was started.
+",
+    },
+    Page {
+        code: "E0622",
+        title: "a device failed",
+        text: "The driver refused a call or a kernel ended in a way that the GPU does not recover from: a hardware fault in a kernel \
+without checks (`--unchecked`), or trouble with the machine. After most of these the GPU does nothing more for this process, and what was in its \
+memory is lost. `--device sim` runs the same program and shows faults at their lines.
+",
+    },
+    Page {
+        code: "E0623",
+        title: "simulator and GPU do not agree",
+        text: "`--device both` runs every launch on both and compares what they wrote: bit for bit, unless the kernel calls functions \
+whose result may differ by some ULPs or adds floats atomically. A kernel with a data race may give another result each time, on \
+either; otherwise this is a fault of Clk, worth a report.
+",
+    },
 ];

@@ -299,12 +299,13 @@ Floats that were computed in two ways are seldom equal; compare them with `close
     },
     Page {
         code: "E0595",
-        title: "there is no GPU to run on",
+        title: "there is no such device",
         text: r#"
-`on gpu { … }` asks for a device that this build of Clk does not have. The simulator runs every kernel with the same result.
+`on gpu { … }` asks for NVIDIA's driver, its compiler NVRTC and a GPU, `on gpu(i) { … }` for the i-th, counted from 0. `clk doctor`
+says what is found. The simulator runs every kernel with the same result.
 
 ```clk fails
-on gpu { print(1) }
+on gpu(1000) { print(1) }
 ```
 
 ```clk

@@ -1,0 +1,56 @@
+//! `clk cache`: the folder of kernels that were compiled for GPUs.
+
+use super::Context;
+use super::args::CacheAction;
+use crate::app::cache::{Cache, folder};
+use crate::app::exit;
+use crate::device::size;
+
+pub fn perform(action: CacheAction, context: &mut Context) -> u8 {
+    let Some(folder) = folder() else {
+        context.console.error_line("error: there is no folder for a cache: set `CLK_CACHE_DIR`, or `HOME`");
+        return exit::FAILURE;
+    };
+    if action == CacheAction::Dir {
+        context.console.line(&folder.display().to_string());
+        return exit::OK;
+    }
+    let cache = match Cache::open(&folder) {
+        Ok(cache) => cache,
+        Err(why) => {
+            let complaint = format!("error: the cache `{}` cannot be used: {why}", folder.display());
+            context.console.error_line(&complaint);
+            return exit::FAILURE;
+        }
+    };
+    match action {
+        CacheAction::Clean => {
+            let (count, bytes) = cache.clean();
+            context.console.line(&format!("removed {count} kernels, {}", size(bytes)));
+        }
+        CacheAction::List | CacheAction::Dir => list(&cache, context),
+    }
+    exit::OK
+}
+
+/// The newest first: what it is, how large, when it was used.
+fn list(cache: &Cache, context: &mut Context) {
+    let entries = cache.entries();
+    let total = entries.iter().map(|entry| entry.bytes).sum();
+    for entry in &entries {
+        let name = entry.path.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let short: String = name.chars().take(16).collect();
+        let seconds = entry.used.elapsed().map_or(0, |age| age.as_secs());
+        context.console.line(&format!("{short}  {:>10}  used {} ago", size(entry.bytes), ago(seconds)));
+    }
+    context.console.line(&format!("{} kernels, {}", entries.len(), size(total)));
+}
+
+fn ago(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

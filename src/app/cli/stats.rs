@@ -1,0 +1,25 @@
+//! `--stats`: what a device did, in one line.
+
+use super::test::duration;
+use crate::device::{Device, size};
+
+pub fn line(device: &dyn Device) -> String {
+    let s = device.statistics();
+    format!(
+        "{}: {} launches, {} in kernels; {} copies to the device ({}), {} back ({}); {} kernels compiled in {}, {} from the cache; {} of {} accesses and divisions guarded; arrays hold {}, at most {}",
+        device.name(),
+        s.launches,
+        duration(s.kernel_seconds),
+        s.uploads,
+        size(s.uploaded),
+        s.downloads,
+        size(s.downloaded),
+        s.compiled,
+        duration(s.compile_seconds),
+        s.cached,
+        s.guarded,
+        s.checkable,
+        size(s.held),
+        size(s.held_most),
+    )
+}

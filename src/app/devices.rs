@@ -1,0 +1,200 @@
+//! The devices of this machine, as `--device`, `CLK_DEVICE` and `on … { }` name them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::cache::{self, Cache};
+use super::libraries;
+use crate::device::both::Both;
+use crate::device::cuda::text::Options;
+use crate::device::cuda::{Gpu, Settings};
+use crate::device::sim::Simulator;
+use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted};
+use crate::ir::Prepared;
+
+/// Says where kernels run unless the command line does.
+pub const VARIABLE: &str = "CLK_DEVICE";
+
+/// Where kernels run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The first GPU, or the simulator.
+    #[default]
+    Auto,
+    /// The same, asked for: the reason for the simulator is said.
+    AutoAloud,
+    Sim,
+    Gpu(Option<u32>),
+    /// Every launch on the simulator and on the GPU, compared.
+    Both(Option<u32>),
+}
+
+impl std::str::FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |rest: &str| match rest.strip_prefix(':') {
+            None if rest.is_empty() => Ok(None),
+            Some(digits) => digits.parse().map(Some).map_err(|_| ()),
+            None => Err(()),
+        };
+        let named = match text {
+            "auto" => Ok(Choice::AutoAloud),
+            "sim" => Ok(Choice::Sim),
+            _ => match (text.strip_prefix("gpu"), text.strip_prefix("both")) {
+                (Some(rest), _) => number(rest).map(Choice::Gpu),
+                (_, Some(rest)) => number(rest).map(Choice::Both),
+                _ => Err(()),
+            },
+        };
+        named.map_err(|()| format!("there is no device `{text}`; devices are auto, sim, gpu, gpu:N, both and both:N"))
+    }
+}
+
+/// How GPUs are used, as the command line says.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    /// Takes the time of launches.
+    pub timed: bool,
+    /// What kernels' texts are made for.
+    pub text: Options,
+}
+
+/// All devices, each opened when it is first asked for.
+pub struct Machine {
+    simulator: Arc<Simulator>,
+    usage: Usage,
+    gpus: Mutex<BTreeMap<u32, Arc<dyn Device>>>,
+    store: OnceLock<Option<Arc<Cache>>>,
+}
+
+impl Machine {
+    pub fn new(usage: Usage) -> Arc<Machine> {
+        Arc::new(Machine {
+            simulator: Arc::new(Simulator::default()),
+            usage,
+            gpus: Mutex::default(),
+            store: OnceLock::new(),
+        })
+    }
+
+    /// The device of a choice. A GPU that is asked for by name is looked for now, `auto` looks at the first launch.
+    pub fn choose(self: &Arc<Self>, choice: Choice) -> Result<Arc<dyn Device>, DeviceError> {
+        match choice {
+            Choice::Auto => Ok(Arc::new(Auto { machine: self.clone(), aloud: false, found: OnceLock::new() })),
+            Choice::AutoAloud => Ok(Arc::new(Auto { machine: self.clone(), aloud: true, found: OnceLock::new() })),
+            Choice::Sim => self.open(Wanted::Sim),
+            Choice::Gpu(number) => self.open(Wanted::Gpu(number)),
+            Choice::Both(number) => {
+                let exact = !self.usage.text.fast_math && !self.usage.text.contract;
+                Ok(Arc::new(Both::new(self.open(Wanted::Sim)?, self.open(Wanted::Gpu(number))?, exact)))
+            }
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        let store = self.store.get_or_init(|| {
+            let folder: PathBuf = cache::folder()?;
+            Cache::open(&folder).ok().map(Arc::new)
+        });
+        Settings {
+            nvrtc: libraries::nvrtc_places(),
+            store: store.clone().map(|store| store as _),
+            timed: self.usage.timed,
+            text: self.usage.text.clone(),
+        }
+    }
+}
+
+impl Devices for Machine {
+    fn open(&self, wanted: Wanted) -> Result<Arc<dyn Device>, DeviceError> {
+        let number = match wanted {
+            Wanted::Sim => return Ok(self.simulator.clone()),
+            Wanted::Gpu(number) => number.unwrap_or(0),
+        };
+        let mut gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gpu) = gpus.get(&number) {
+            return Ok(gpu.clone());
+        }
+        let gpu: Arc<dyn Device> = Arc::new(Gpu::open(number, self.settings())?);
+        gpus.insert(number, gpu.clone());
+        Ok(gpu)
+    }
+}
+
+/// The first GPU if there is one, else the simulator; which of both is found out by the first launch.
+struct Auto {
+    machine: Arc<Machine>,
+    aloud: bool,
+    found: OnceLock<Arc<dyn Device>>,
+}
+
+impl Auto {
+    fn device(&self) -> &Arc<dyn Device> {
+        self.found.get_or_init(|| match self.machine.open(Wanted::Gpu(None)) {
+            Ok(gpu) => gpu,
+            Err(error) => {
+                if self.aloud {
+                    let why = match error {
+                        DeviceError::Unavailable { why, .. } => why,
+                        other => other.to_string(),
+                    };
+                    eprintln!("note: kernels run on the simulator: {why}");
+                }
+                self.machine.simulator.clone()
+            }
+        })
+    }
+}
+
+impl Device for Auto {
+    fn name(&self) -> String {
+        self.device().name()
+    }
+
+    fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
+        self.device().load(kernel)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.device().is_remote()
+    }
+
+    fn finish(&self) -> Result<(), DeviceError> {
+        self.found.get().map_or(Ok(()), |device| device.finish())
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        self.device().mark()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.found.get().map_or_else(Statistics::default, |device| device.statistics())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_devices() {
+        let parse = |text: &str| text.parse::<Choice>();
+        assert_eq!(parse("auto"), Ok(Choice::AutoAloud));
+        assert_eq!(parse("gpu"), Ok(Choice::Gpu(None)));
+        assert_eq!(parse("gpu:3"), Ok(Choice::Gpu(Some(3))));
+        assert_eq!(parse("both:1"), Ok(Choice::Both(Some(1))));
+        for wrong in ["gpus", "gpu:", "gpu:x", "", "GPU", "gpu:-1", "cpu"] {
+            assert!(parse(wrong).is_err_and(|e| e.contains("devices are auto, sim")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_same_device_is_given_out_each_time() {
+        let machine = Machine::new(Usage::default());
+        let (a, b) = (machine.open(Wanted::Sim).expect("there"), machine.open(Wanted::Sim).expect("there"));
+        assert_eq!((a.name(), b.name()), ("sim".to_string(), "sim".to_string()));
+        assert!(!machine.choose(Choice::Sim).expect("there").is_remote());
+    }
+}

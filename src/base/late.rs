@@ -1,0 +1,83 @@
+//! A value that another thread is making.
+
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// Compilers recurse deeply; it is only address space until it is used.
+const STACK: usize = 64 << 20;
+
+type Make<T> = Box<dyn FnOnce() -> T + Send>;
+
+/// Made once, by a thread of its own where the system gives one; who asks for it waits.
+pub struct Late<T> {
+    value: Arc<OnceLock<T>>,
+    make: Arc<Mutex<Option<Make<T>>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl<T: Send + Sync + 'static> Late<T> {
+    /// Starts to make the value.
+    pub fn start(name: &str, make: impl FnOnce() -> T + Send + 'static) -> Self {
+        let (value, make) = (Arc::new(OnceLock::new()), Arc::new(Mutex::new(Some(Box::new(make) as Make<T>))));
+        let (slot, maker) = (value.clone(), make.clone());
+        // Without a thread the value is made where it is asked for.
+        let thread = Builder::new().name(name.to_string()).stack_size(STACK).spawn(move || fill(&slot, &maker)).ok();
+        Late { value, make, thread: Mutex::new(thread) }
+    }
+
+    /// A value that is there.
+    pub fn ready(value: T) -> Self {
+        Late { value: Arc::new(OnceLock::from(value)), make: Arc::default(), thread: Mutex::default() }
+    }
+
+    /// The value, once it is made.
+    pub fn get(&self) -> &T {
+        if let Some(value) = self.value.get() {
+            return value;
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(panic)) = thread.map(JoinHandle::join) {
+            resume_unwind(panic);
+        }
+        fill(&self.value, &self.make);
+        self.value.wait()
+    }
+}
+
+/// Nothing runs on behind the back of who has let go: a library that is at work while the process ends would crash it.
+impl<T> Drop for Late<T> {
+    fn drop(&mut self) {
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // A panic was reported where it happened.
+        let _ = thread.map(JoinHandle::join);
+    }
+}
+
+/// Makes the value unless another thread is about to.
+fn fill<T>(value: &OnceLock<T>, make: &Mutex<Option<Make<T>>>) {
+    let make = make.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(make) = make {
+        // Nobody else has the function, so the slot is empty.
+        let _ = value.set(make());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_who_ask_get_the_one_value() {
+        let late = Late::start("late", || {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            vec![1, 2, 3]
+        });
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert_eq!(*late.get(), [1, 2, 3]));
+            }
+        });
+        assert_eq!(*Late::ready(7).get(), 7);
+    }
+}

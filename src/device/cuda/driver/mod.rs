@@ -1,0 +1,149 @@
+//! What the run time asks of a GPU's driver: memory, copies, modules, launches, all in the order of one stream.
+//!
+//! The real driver is [`nvidia`]; tests have one whose memory is the host's.
+
+pub mod nvidia;
+
+use std::ffi::c_void;
+
+/// An address in the GPU's memory; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address(pub u64);
+
+/// A loaded module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Module(pub usize);
+
+/// An entry point of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function(pub usize);
+
+/// A point in the stream whose time is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event(pub usize);
+
+/// What a GPU is and has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// As the driver calls it.
+    pub name: String,
+    /// The number in `gpu:N`.
+    pub ordinal: u32,
+    /// 90 for `sm_90`.
+    pub architecture: u32,
+    /// Bytes of memory.
+    pub memory: u64,
+    pub multiprocessors: u32,
+    /// Bytes of shared memory that a block may have if it asks for it.
+    pub shared_per_block: u32,
+    /// The most blocks of a grid by axis.
+    pub grid: [u32; 3],
+    /// The driver's CUDA version: 13000 for 13.0.
+    pub driver: u32,
+}
+
+/// How a launch is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
+    /// All blocks run at once and may wait for each other.
+    pub cooperative: bool,
+}
+
+/// A call that did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The driver's function.
+    pub call: &'static str,
+    /// Its `CUresult`.
+    pub code: u32,
+    /// The result's name: `CUDA_ERROR_OUT_OF_MEMORY`.
+    pub name: String,
+}
+
+impl Refusal {
+    /// `CUDA_ERROR_OUT_OF_MEMORY`, after which everything works as before.
+    pub const OUT_OF_MEMORY: u32 = 2;
+
+    pub fn is_out_of_memory(&self) -> bool {
+        self.code == Self::OUT_OF_MEMORY
+    }
+}
+
+pub type Answer<T = ()> = Result<T, Refusal>;
+
+/// One GPU. Operations happen one after the other in the order of the calls, but most calls return before.
+pub trait Driver: Send + Sync {
+    fn properties(&self) -> &Properties;
+
+    /// Memory for so many bytes (more than 0), with whatever was in it.
+    fn allocate(&self, bytes: u64) -> Answer<Address>;
+
+    /// Gives memory back once all earlier operations are done with it.
+    fn free(&self, address: Address);
+
+    fn zero(&self, address: Address, bytes: u64) -> Answer;
+
+    /// Copies to the GPU. The bytes may change as soon as the call returns.
+    fn upload(&self, to: Address, bytes: &[u8]) -> Answer;
+
+    /// Copies from the GPU after all earlier operations; returns when the bytes are there.
+    fn download(&self, from: Address, bytes: &mut [u8]) -> Answer;
+
+    /// Copies within the GPU's memory.
+    fn copy(&self, to: Address, from: Address, bytes: u64) -> Answer;
+
+    /// Copies from the memory of another GPU; returns when the bytes are there.
+    fn copy_from_peer(&self, to: Address, peer: u32, from: Address, bytes: u64) -> Answer;
+
+    /// Loads machine code.
+    fn load(&self, cubin: &[u8]) -> Answer<Module>;
+
+    fn unload(&self, module: Module);
+
+    /// An entry point, allowed to have so much dynamic shared memory.
+    fn function(&self, module: Module, name: &str) -> Answer<Function>;
+
+    /// Lets a function have more dynamic shared memory than the 48 KiB that all have.
+    fn allow_shared(&self, function: Function, bytes: u32) -> Answer;
+
+    /// Bytes of shared memory that a function has without dynamic ones.
+    fn static_shared(&self, function: Function) -> u32;
+
+    /// How many blocks can run at once on the whole GPU: the limit of cooperative launches.
+    fn resident_blocks(&self, function: Function, threads: u32, shared: u32) -> Answer<u32>;
+
+    /// Starts a kernel. The arguments are pointers to values of the types of the kernel's parameters.
+    ///
+    /// # Safety
+    /// They are as many as the kernel has, and each points to a value of its parameter's size; addresses among the values
+    /// belong to memory that is not given back before this call returns.
+    unsafe fn launch(&self, function: Function, shape: &Shape, arguments: &mut [*mut c_void]) -> Answer;
+
+    /// Waits for everything under way, and says whether something went wrong.
+    fn synchronize(&self) -> Answer;
+
+    /// Whether nothing is under way.
+    fn is_idle(&self) -> Answer<bool>;
+
+    /// Writes a number now, whatever is under way.
+    fn poke(&self, address: Address, value: u32) -> Answer;
+
+    /// Free and total bytes.
+    fn memory(&self) -> Answer<(u64, u64)>;
+
+    /// Returns unused memory that the pool holds to the system. Waits.
+    fn trim(&self) -> Answer;
+
+    fn event(&self) -> Answer<Event>;
+
+    fn record(&self, event: Event) -> Answer;
+
+    /// Milliseconds between two recorded events; waits for the second.
+    fn elapsed(&self, from: Event, to: Event) -> Answer<f64>;
+
+    fn forget_event(&self, event: Event);
+}

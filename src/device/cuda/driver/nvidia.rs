@@ -1,0 +1,452 @@
+//! NVIDIA's driver through `cudarc`, which opens `libcuda.so.1` when it is first called.
+
+use std::ffi::{CString, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use cudarc::driver::result as cu;
+use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
+
+use super::{Address, Answer, Driver, Event, Function, Module, Properties, Refusal, Shape};
+
+/// Why there is no GPU here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// No driver is installed.
+    NoDriver,
+    /// The driver is there and finds nothing.
+    NoDevice,
+    /// It has fewer GPUs than the wanted one's number.
+    NoSuchDevice { wanted: u32, count: u32 },
+    /// The driver refuses to start.
+    Refused(Refusal),
+    /// It is older than what Clk speaks to.
+    TooOld { driver: u32 },
+}
+
+/// The oldest driver that has all the functions that are called.
+const OLDEST: u32 = 12_000;
+
+fn refusal(call: &'static str, code: CUresult) -> Refusal {
+    let name = cu::DriverError(code).error_name().map(|name| name.to_string_lossy().into_owned());
+    Refusal { call, code: code as u32, name: name.unwrap_or_else(|_| format!("CUresult {}", code as u32)) }
+}
+
+/// Names the call in its error.
+fn said<T>(call: &'static str, result: Result<T, cu::DriverError>) -> Answer<T> {
+    result.map_err(|error| refusal(call, error.0))
+}
+
+/// Starts the driver; the first call in a process takes some 100 ms.
+fn start() -> Result<u32, Absent> {
+    // SAFETY: it opens and closes libraries by their names.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Absent::NoDriver);
+    }
+    said("cuInit", cu::init()).map_err(|refusal| match refusal.code {
+        code if code == CUresult::CUDA_ERROR_NO_DEVICE as u32 => Absent::NoDevice,
+        _ => Absent::Refused(refusal),
+    })?;
+    let mut version = 0;
+    // SAFETY: `version` is an integer.
+    let asked = unsafe { sys::cuDriverGetVersion(&mut version) }.result();
+    said("cuDriverGetVersion", asked).map_err(Absent::Refused)?;
+    let version = version as u32;
+    if version < OLDEST {
+        return Err(Absent::TooOld { driver: version });
+    }
+    Ok(version)
+}
+
+/// How many GPUs there are.
+pub fn count() -> Result<u32, Absent> {
+    start()?;
+    let count = said("cuDeviceGetCount", cu::device::get_count()).map_err(Absent::Refused)?;
+    if count <= 0 { Err(Absent::NoDevice) } else { Ok(count as u32) }
+}
+
+/// What the GPU of this number is, without a context on it.
+pub fn probe(ordinal: u32) -> Result<Properties, Absent> {
+    let driver = start()?;
+    let count = count()?;
+    if ordinal >= count {
+        return Err(Absent::NoSuchDevice { wanted: ordinal, count });
+    }
+    properties(ordinal, driver).map_err(Absent::Refused)
+}
+
+fn properties(ordinal: u32, driver: u32) -> Answer<Properties> {
+    let device = said("cuDeviceGet", cu::device::get(ordinal as i32))?;
+    let attribute = |which| {
+        // SAFETY: the device was just given out.
+        said("cuDeviceGetAttribute", unsafe { cu::device::get_attribute(device, which) }).map(|n| n.max(0) as u32)
+    };
+    use Attribute::*;
+    let major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    Ok(Properties {
+        name: said("cuDeviceGetName", cu::device::get_name(device))?,
+        ordinal,
+        architecture: 10 * major + minor,
+        // SAFETY: the device was just given out.
+        memory: said("cuDeviceTotalMem", unsafe { cu::device::total_mem(device) })? as u64,
+        multiprocessors: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        shared_per_block: attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        grid: [
+            attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+            attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+            attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+        ],
+        driver,
+    })
+}
+
+/// A GPU with its context, one stream and the memory pool of that stream.
+pub struct Nvidia {
+    properties: Properties,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    /// For what must not wait behind a running kernel.
+    aside: sys::CUstream,
+    pool: sys::CUmemoryPool,
+    staging: Mutex<Vec<Staging>>,
+}
+
+// SAFETY: the driver may be called from any thread with these handles, and every call here makes the context current first.
+unsafe impl Send for Nvidia {}
+// SAFETY: as above; what is changed lies behind a lock.
+unsafe impl Sync for Nvidia {}
+
+/// Page-locked memory on the way to or from the GPU, and when it is free again.
+struct Staging {
+    memory: *mut u8,
+    done: sys::CUevent,
+}
+
+// SAFETY: it is owned by whoever took it out of the list.
+unsafe impl Send for Staging {}
+
+/// Bytes of one piece of staging memory.
+const PIECE: usize = 8 << 20;
+/// Copies at least this large go through staging memory; the driver has its own for small ones.
+const STAGED: usize = 1 << 20;
+/// Threads that fill staging memory: one alone copies at a fraction of the bus's speed.
+const COPIERS: usize = 4;
+
+impl Nvidia {
+    /// Makes the GPU's primary context, which takes some 100 ms.
+    pub fn open(properties: Properties) -> Answer<Nvidia> {
+        let device = said("cuDeviceGet", cu::device::get(properties.ordinal as i32))?;
+        // SAFETY: the device was just given out; the context stays until the process ends.
+        let context = said("cuDevicePrimaryCtxRetain", unsafe { cu::primary_ctx::retain(device) })?;
+        // SAFETY: the context was just made.
+        said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(context) })?;
+        let stream = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
+        let aside = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
+        // SAFETY: the device was just given out.
+        let pool = said("cuDeviceGetDefaultMemPool", unsafe { cu::device::get_default_mem_pool(device) })?;
+        let mut keep = u64::MAX;
+        // Without this the pool returns its memory at every synchronisation and the next allocation is a hundred times slower.
+        // SAFETY: this attribute is a 64-bit number.
+        let kept = unsafe {
+            cu::mem_pool::set_attribute(
+                pool,
+                sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                (&raw mut keep).cast(),
+            )
+        };
+        said("cuMemPoolSetAttribute", kept)?;
+        Ok(Nvidia { properties, context, stream, aside, pool, staging: Mutex::default() })
+    }
+
+    /// Makes the context this thread's.
+    fn enter(&self) -> Answer {
+        // SAFETY: the context lives as long as the process.
+        said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(self.context) })
+    }
+
+    fn take_staging(&self) -> Answer<Staging> {
+        if let Some(free) = self.staging.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(free);
+        }
+        // SAFETY: the context is current.
+        let memory = said("cuMemHostAlloc", unsafe { cu::malloc_host(PIECE, 0) })?;
+        let done = said("cuEventCreate", cu::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING))?;
+        Ok(Staging { memory: memory.cast(), done })
+    }
+
+    fn give_staging(&self, staging: Staging) {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
+    }
+
+    /// Runs `piece` with offset and length of every part of a large copy, spread over a few threads which own a piece of
+    /// staging memory each.
+    fn in_pieces(&self, bytes: usize, piece: &(dyn Fn(&Staging, usize, usize) -> Answer + Sync)) -> Answer {
+        let pieces = bytes.div_ceil(PIECE);
+        let copiers = COPIERS.min(pieces);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..copiers)
+                .map(|first| {
+                    scope.spawn(move || {
+                        self.enter()?;
+                        let staging = self.take_staging()?;
+                        let mut outcome = Ok(());
+                        for k in (first..pieces).step_by(copiers) {
+                            let start = k * PIECE;
+                            outcome = piece(&staging, start, PIECE.min(bytes - start));
+                            if outcome.is_err() {
+                                break;
+                            }
+                        }
+                        self.give_staging(staging);
+                        outcome
+                    })
+                })
+                .collect();
+            workers.into_iter().try_for_each(|w| w.join().unwrap_or(Ok(())))
+        })
+    }
+
+    /// Waits until a piece of staging memory is free again.
+    fn settle(staging: &Staging) -> Answer {
+        // SAFETY: the event is alive.
+        said("cuEventSynchronize", unsafe { cu::event::synchronize(staging.done) })
+    }
+
+    fn record_done(&self, staging: &Staging) -> Answer {
+        // SAFETY: event and stream are alive and of one context.
+        said("cuEventRecord", unsafe { cu::event::record(staging.done, self.stream) })
+    }
+}
+
+/// A pointer that a scoped thread may use: the slices it leads to are split among the threads.
+#[derive(Clone, Copy)]
+struct Shared(*mut u8);
+// SAFETY: see `in_pieces`: no two threads touch the same part.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// The address `offset` bytes on. (A method, so that closures capture the whole.)
+    fn at(&self, offset: usize) -> *mut u8 {
+        self.0.wrapping_add(offset)
+    }
+}
+
+impl Driver for Nvidia {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn allocate(&self, bytes: u64) -> Answer<Address> {
+        self.enter()?;
+        // SAFETY: the stream is alive.
+        said("cuMemAllocAsync", unsafe { cu::malloc_async(self.stream, bytes as usize) }).map(Address)
+    }
+
+    fn free(&self, address: Address) {
+        if self.enter().is_ok() {
+            // A context that is lost frees everything by itself.
+            // SAFETY: the owner gives the address back once.
+            let _ = unsafe { cu::free_async(address.0, self.stream) };
+        }
+    }
+
+    fn zero(&self, address: Address, bytes: u64) -> Answer {
+        self.enter()?;
+        // SAFETY: the owner allocated so many bytes.
+        said("cuMemsetD8Async", unsafe { cu::memset_d8_async(address.0, 0, bytes as usize, self.stream) })
+    }
+
+    fn upload(&self, to: Address, bytes: &[u8]) -> Answer {
+        self.enter()?;
+        if bytes.len() < STAGED {
+            // Of pageable memory the driver has a copy when this returns.
+            // SAFETY: the owner allocated so many bytes.
+            return said("cuMemcpyHtoDAsync", unsafe { cu::memcpy_htod_async(to.0, bytes, self.stream) });
+        }
+        self.in_pieces(bytes.len(), &|staging, start, len| {
+            Self::settle(staging)?;
+            // SAFETY: a piece is as long as `len` at most, and nobody else has this one.
+            let room = unsafe { std::slice::from_raw_parts_mut(staging.memory, len) };
+            room.copy_from_slice(&bytes[start..start + len]);
+            // SAFETY: the owner allocated so many bytes; the piece stays as it is until its event.
+            let copied = unsafe { cu::memcpy_htod_async(to.0 + start as u64, &*room, self.stream) };
+            said("cuMemcpyHtoDAsync", copied)?;
+            self.record_done(staging)
+        })
+    }
+
+    fn download(&self, from: Address, bytes: &mut [u8]) -> Answer {
+        self.enter()?;
+        if bytes.len() < STAGED {
+            // SAFETY: the owner allocated so many bytes, and the next call waits until they are there.
+            let copied = unsafe { cu::memcpy_dtoh_async(bytes, from.0, self.stream) };
+            said("cuMemcpyDtoHAsync", copied)?;
+            return self.synchronize();
+        }
+        let whole = bytes.len();
+        let target = Shared(bytes.as_mut_ptr());
+        self.in_pieces(whole, &|staging, start, len| {
+            Self::settle(staging)?;
+            // SAFETY: a piece is as long as `len` at most, and nobody else has this one.
+            let room = unsafe { std::slice::from_raw_parts_mut(staging.memory, len) };
+            // SAFETY: the owner allocated so many bytes; the piece is not read before its event.
+            let copied = unsafe { cu::memcpy_dtoh_async(room, from.0 + start as u64, self.stream) };
+            said("cuMemcpyDtoHAsync", copied)?;
+            self.record_done(staging)?;
+            Self::settle(staging)?;
+            // SAFETY: this part of the target is this call's alone.
+            unsafe { std::ptr::copy_nonoverlapping(staging.memory, target.at(start), len) };
+            Ok(())
+        })
+    }
+
+    fn copy(&self, to: Address, from: Address, bytes: u64) -> Answer {
+        self.enter()?;
+        // SAFETY: the owners allocated so many bytes.
+        said("cuMemcpyDtoDAsync", unsafe { cu::memcpy_dtod_async(to.0, from.0, bytes as usize, self.stream) })
+    }
+
+    fn copy_from_peer(&self, to: Address, peer: u32, from: Address, bytes: u64) -> Answer {
+        let device = said("cuDeviceGet", cu::device::get(peer as i32))?;
+        // SAFETY: the context exists, since memory of it does; what was retained is released below.
+        let context = said("cuDevicePrimaryCtxRetain", unsafe { cu::primary_ctx::retain(device) })?;
+        let copied = self.enter().and_then(|()| {
+            // SAFETY: the owners allocated so many bytes in these contexts.
+            let copied =
+                unsafe { cu::memcpy_peer_async(self.context, to.0, context, from.0, bytes as usize, self.stream) };
+            said("cuMemcpyPeerAsync", copied)
+        });
+        let waited = copied.and_then(|()| self.synchronize());
+        // SAFETY: it was retained above.
+        let _ = unsafe { cu::primary_ctx::release(device) };
+        waited
+    }
+
+    fn load(&self, cubin: &[u8]) -> Answer<Module> {
+        self.enter()?;
+        // SAFETY: the machine code is whole: it comes from NVRTC, or from a cache that compared its checksum.
+        let module = said("cuModuleLoadData", unsafe { cu::module::load_data(cubin.as_ptr().cast()) })?;
+        Ok(Module(module as usize))
+    }
+
+    fn unload(&self, module: Module) {
+        if self.enter().is_ok() {
+            // SAFETY: the owner gives the module back once.
+            let _ = unsafe { cu::module::unload(module.0 as sys::CUmodule) };
+        }
+    }
+
+    fn function(&self, module: Module, name: &str) -> Answer<Function> {
+        self.enter()?;
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: the module is loaded.
+        let function = unsafe { cu::module::get_function(module.0 as sys::CUmodule, name) };
+        said("cuModuleGetFunction", function).map(|f| Function(f as usize))
+    }
+
+    fn allow_shared(&self, function: Function, bytes: u32) -> Answer {
+        self.enter()?;
+        let most = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function's module is loaded.
+        let set = unsafe { cu::function::set_function_attribute(function.0 as sys::CUfunction, most, bytes as i32) };
+        said("cuFuncSetAttribute", set)
+    }
+
+    fn static_shared(&self, function: Function) -> u32 {
+        let which = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+        // SAFETY: the function's module is loaded.
+        let bytes = unsafe { cu::function::get_function_attribute(function.0 as sys::CUfunction, which) };
+        bytes.map_or(0, |bytes| bytes.max(0) as u32)
+    }
+
+    fn resident_blocks(&self, function: Function, threads: u32, shared: u32) -> Answer<u32> {
+        self.enter()?;
+        let mut blocks = 0;
+        // SAFETY: the function's module is loaded, `blocks` is an integer.
+        let asked = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut blocks,
+                function.0 as sys::CUfunction,
+                threads as i32,
+                shared as usize,
+            )
+        };
+        said("cuOccupancyMaxActiveBlocksPerMultiprocessor", asked.result())?;
+        Ok(blocks.max(0) as u32 * self.properties.multiprocessors)
+    }
+
+    unsafe fn launch(&self, function: Function, shape: &Shape, arguments: &mut [*mut c_void]) -> Answer {
+        self.enter()?;
+        let [gx, gy, gz] = shape.grid;
+        let [bx, by, bz] = shape.block;
+        let function = function.0 as sys::CUfunction;
+        let launch = if shape.cooperative { cu::launch_cooperative_kernel } else { cu::launch_kernel };
+        // SAFETY: the caller's promise.
+        let launched = unsafe { launch(function, (gx, gy, gz), (bx, by, bz), shape.shared, self.stream, arguments) };
+        said(if shape.cooperative { "cuLaunchCooperativeKernel" } else { "cuLaunchKernel" }, launched)
+    }
+
+    fn synchronize(&self) -> Answer {
+        self.enter()?;
+        // SAFETY: the stream is alive.
+        said("cuStreamSynchronize", unsafe { cu::stream::synchronize(self.stream) })
+    }
+
+    fn is_idle(&self) -> Answer<bool> {
+        self.enter()?;
+        // SAFETY: the stream is alive.
+        match unsafe { sys::cuStreamQuery(self.stream) } {
+            CUresult::CUDA_SUCCESS => Ok(true),
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            other => Err(refusal("cuStreamQuery", other)),
+        }
+    }
+
+    fn poke(&self, address: Address, value: u32) -> Answer {
+        self.enter()?;
+        // SAFETY: the owner allocated four bytes at least; the other stream is alive.
+        let written = unsafe { sys::cuMemsetD32Async(address.0, value, 1, self.aside) };
+        said("cuMemsetD32Async", written.result())?;
+        // SAFETY: as above.
+        said("cuStreamSynchronize", unsafe { cu::stream::synchronize(self.aside) })
+    }
+
+    fn memory(&self) -> Answer<(u64, u64)> {
+        self.enter()?;
+        let (free, total) = said("cuMemGetInfo", cu::mem_get_info())?;
+        Ok((free as u64, total as u64))
+    }
+
+    fn trim(&self) -> Answer {
+        self.synchronize()?;
+        // SAFETY: the pool is the device's own.
+        said("cuMemPoolTrimTo", unsafe { cu::mem_pool::trim_to(self.pool, 0) })
+    }
+
+    fn event(&self) -> Answer<Event> {
+        self.enter()?;
+        said("cuEventCreate", cu::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)).map(|e| Event(e as usize))
+    }
+
+    fn record(&self, event: Event) -> Answer {
+        self.enter()?;
+        // SAFETY: event and stream are alive and of one context.
+        said("cuEventRecord", unsafe { cu::event::record(event.0 as sys::CUevent, self.stream) })
+    }
+
+    fn elapsed(&self, from: Event, to: Event) -> Answer<f64> {
+        self.enter()?;
+        // SAFETY: both events are alive.
+        said("cuEventSynchronize", unsafe { cu::event::synchronize(to.0 as sys::CUevent) })?;
+        // SAFETY: both events are alive and were recorded.
+        let time = unsafe { cu::event::elapsed(from.0 as sys::CUevent, to.0 as sys::CUevent) };
+        said("cuEventElapsedTime", time).map(f64::from)
+    }
+
+    fn forget_event(&self, event: Event) {
+        // SAFETY: the owner gives the event back once.
+        let _ = unsafe { cu::event::destroy(event.0 as sys::CUevent) };
+    }
+}

@@ -1,0 +1,135 @@
+//! Arrays in the GPU's memory.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::context::Context;
+use super::driver::Address;
+use crate::device::DeviceError;
+use crate::device::storage::{Remote, RemoteCopy, Storage};
+
+/// Memory of one array, given back when nobody has it any more.
+pub struct Buffer {
+    context: Arc<Context>,
+    address: Address,
+    bytes: u64,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.context.free(self.address, self.bytes);
+    }
+}
+
+impl Remote for Buffer {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.context.download(Address(self.address.0 + offset), into)
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+impl Buffer {
+    /// Memory with whatever was in it.
+    pub fn new(context: &Arc<Context>, bytes: u64) -> Result<Buffer, DeviceError> {
+        let address = context.allocate(bytes)?;
+        Ok(Buffer { context: context.clone(), address, bytes })
+    }
+
+    pub fn zeroed(context: &Arc<Context>, bytes: u64) -> Result<Buffer, DeviceError> {
+        let buffer = Self::new(context, bytes)?;
+        if bytes > 0 {
+            context.call(|driver| driver.zero(buffer.address, bytes))?;
+        }
+        Ok(buffer)
+    }
+
+    pub fn of_bytes(context: &Arc<Context>, bytes: &[u8]) -> Result<Buffer, DeviceError> {
+        let buffer = Self::new(context, bytes.len() as u64)?;
+        context.upload(buffer.address, bytes)?;
+        Ok(buffer)
+    }
+
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    pub fn download(&self, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.context.download(self.address, into)
+    }
+
+    /// The same bytes in memory of `context`, which may be another GPU's.
+    fn copied_to(&self, context: &Arc<Context>) -> Result<Buffer, DeviceError> {
+        let copy = Self::new(context, self.bytes)?;
+        if self.bytes == 0 {
+            return Ok(copy);
+        }
+        if Arc::ptr_eq(&self.context, context) {
+            context.call(|driver| driver.copy(copy.address, self.address, self.bytes))?;
+        } else {
+            self.context.call(|driver| driver.synchronize())?;
+            let peer = self.context.properties.ordinal;
+            context.call(|driver| driver.copy_from_peer(copy.address, peer, self.address, self.bytes))?;
+        }
+        Ok(copy)
+    }
+}
+
+/// The memory of a GPU behind a storage.
+fn buffer(remote: &RemoteCopy) -> Option<Arc<Buffer>> {
+    remote.clone()?.into_any().downcast().ok()
+}
+
+/// The same if it is this GPU's.
+fn own(remote: &RemoteCopy, context: &Arc<Context>) -> Option<Arc<Buffer>> {
+    buffer(remote).filter(|buffer| Arc::ptr_eq(&buffer.context, context))
+}
+
+/// The array in this GPU's memory, brought there if need be; the copies elsewhere stay good.
+pub fn for_reading(storage: &Storage, context: &Arc<Context>) -> Result<Arc<Buffer>, DeviceError> {
+    let mut remote = storage.remote();
+    if let Some(buffer) = own(&remote, context) {
+        return Ok(buffer);
+    }
+    let buffer = Arc::new(brought(storage, &remote, context)?);
+    *remote = Some(buffer.clone());
+    Ok(buffer)
+}
+
+/// The array in this GPU's memory and nowhere else, for a kernel that writes it. `whole` says that the kernel writes every
+/// element and reads none.
+pub fn for_writing(storage: &mut Storage, context: &Arc<Context>, whole: bool) -> Result<Arc<Buffer>, DeviceError> {
+    let found = own(&storage.remote(), context);
+    // One count is this, the other the storage's; more are arrays that share the memory.
+    let buffer = match found {
+        Some(buffer) if Arc::strong_count(&buffer) <= 2 => buffer,
+        _ if whole => Arc::new(Buffer::new(context, storage.len() as u64)?),
+        Some(shared) => Arc::new(shared.copied_to(context)?),
+        None => {
+            let remote = storage.remote().clone();
+            Arc::new(brought(storage, &remote, context)?)
+        }
+    };
+    storage.written_remotely(buffer.clone());
+    Ok(buffer)
+}
+
+/// A copy in this GPU's memory from wherever the bytes are.
+fn brought(storage: &Storage, remote: &RemoteCopy, context: &Arc<Context>) -> Result<Buffer, DeviceError> {
+    if let Some(bytes) = storage.here() {
+        return Buffer::of_bytes(context, bytes);
+    }
+    match buffer(remote) {
+        Some(elsewhere) => elsewhere.copied_to(context),
+        None => match remote {
+            Some(remote) => {
+                let mut bytes = vec![0; storage.len()];
+                remote.read(0, &mut bytes)?;
+                Buffer::of_bytes(context, &bytes)
+            }
+            None => Buffer::zeroed(context, storage.len() as u64),
+        },
+    }
+}

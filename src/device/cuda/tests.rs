@@ -1,0 +1,384 @@
+//! The run time behind a driver whose memory is this process's and whose kernels are Rust.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex};
+
+use super::driver::{Address, Answer, Driver, Event, Function, Module, Properties, Refusal, Shape};
+use super::nvrtc::{Compiled, Compiler, Failure};
+use super::text::abi::{KernelArgument, Options};
+use super::text::cuda_text;
+use super::{Gpu, Settings};
+use crate::base::aligned::AlignedBytes;
+use crate::device::storage::Storage;
+use crate::device::{Arg, Control, Device, DeviceError, Executable, Extents, FaultKind};
+use crate::ir::Prepared;
+use crate::ir::build::{FunctionBuilder, module};
+use crate::ir::def::*;
+use crate::ir::verify::verify;
+use crate::lang::scalar::Value;
+
+/// The arguments of a call by what they are, and the memory they lead to.
+struct Call<'a> {
+    arguments: &'a [(KernelArgument, u64)],
+    memory: &'a mut BTreeMap<u64, Vec<u8>>,
+    shape: Shape,
+}
+
+impl Call<'_> {
+    fn find(&self, wanted: KernelArgument) -> u64 {
+        self.arguments.iter().find(|(what, _)| *what == wanted).expect("an argument").1
+    }
+
+    fn array(&mut self, param: usize) -> &mut Vec<u8> {
+        let address = self.find(KernelArgument::Array { param });
+        self.memory.get_mut(&address).expect("an array's address")
+    }
+
+    fn floats(&mut self, param: usize) -> Vec<f32> {
+        self.array(param).chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    }
+}
+
+type Body = fn(&mut Call<'_>);
+
+/// A GPU that counts what is asked of it.
+struct Fake {
+    properties: Properties,
+    params: Vec<KernelArgument>,
+    body: Body,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    memory: BTreeMap<u64, Vec<u8>>,
+    next: u64,
+    counts: BTreeMap<&'static str, usize>,
+}
+
+impl Fake {
+    fn count(&self, what: &'static str) -> usize {
+        self.state.lock().unwrap().counts.get(what).copied().unwrap_or(0)
+    }
+
+    fn with<T>(&self, what: &'static str, run: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock().unwrap();
+        *state.counts.entry(what).or_default() += 1;
+        run(&mut state)
+    }
+}
+
+/// The allocation that an address lies in, and how far.
+fn at(memory: &mut BTreeMap<u64, Vec<u8>>, address: Address) -> (&mut Vec<u8>, usize) {
+    let (start, bytes) = memory.range_mut(..=address.0).next_back().expect("an address of this driver");
+    (bytes, (address.0 - start) as usize)
+}
+
+impl Driver for Fake {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+    fn allocate(&self, bytes: u64) -> Answer<Address> {
+        self.with("allocate", |state| {
+            let held: u64 = state.memory.values().map(|b| b.len() as u64).sum();
+            if held + bytes > self.properties.memory {
+                let name = "CUDA_ERROR_OUT_OF_MEMORY".into();
+                return Err(Refusal { call: "cuMemAllocAsync", code: Refusal::OUT_OF_MEMORY, name });
+            }
+            state.next += 1 << 40;
+            let address = state.next;
+            // What was in fresh memory is anything but zero.
+            state.memory.insert(address, vec![0xa5; bytes as usize]);
+            Ok(Address(address))
+        })
+    }
+    fn free(&self, address: Address) {
+        self.with("free", |state| assert!(state.memory.remove(&address.0).is_some(), "freed twice"));
+    }
+    fn zero(&self, address: Address, bytes: u64) -> Answer {
+        self.with("zero", |state| {
+            let (memory, start) = at(&mut state.memory, address);
+            memory[start..start + bytes as usize].fill(0);
+        });
+        Ok(())
+    }
+    fn upload(&self, to: Address, bytes: &[u8]) -> Answer {
+        self.with("upload", |state| {
+            let (memory, start) = at(&mut state.memory, to);
+            memory[start..start + bytes.len()].copy_from_slice(bytes);
+        });
+        Ok(())
+    }
+    fn download(&self, from: Address, bytes: &mut [u8]) -> Answer {
+        self.with("download", |state| {
+            let (memory, start) = at(&mut state.memory, from);
+            bytes.copy_from_slice(&memory[start..start + bytes.len()]);
+        });
+        Ok(())
+    }
+    fn copy(&self, to: Address, from: Address, bytes: u64) -> Answer {
+        self.with("copy", |state| {
+            let (memory, start) = at(&mut state.memory, from);
+            let copied = memory[start..start + bytes as usize].to_vec();
+            let (memory, start) = at(&mut state.memory, to);
+            memory[start..start + bytes as usize].copy_from_slice(&copied);
+        });
+        Ok(())
+    }
+    fn copy_from_peer(&self, to: Address, _: u32, from: Address, bytes: u64) -> Answer {
+        self.copy(to, from, bytes)
+    }
+    fn load(&self, cubin: &[u8]) -> Answer<Module> {
+        assert!(cubin.starts_with(b"machine code of "));
+        Ok(self.with("load", |_| Module(1)))
+    }
+    fn unload(&self, _: Module) {
+        self.with("unload", |_| ());
+    }
+    fn function(&self, _: Module, _: &str) -> Answer<Function> {
+        Ok(Function(1))
+    }
+    fn allow_shared(&self, _: Function, _: u32) -> Answer {
+        Ok(())
+    }
+    fn static_shared(&self, _: Function) -> u32 {
+        0
+    }
+    fn resident_blocks(&self, _: Function, _: u32, _: u32) -> Answer<u32> {
+        Ok(1)
+    }
+    unsafe fn launch(&self, _: Function, shape: &Shape, arguments: &mut [*mut c_void]) -> Answer {
+        assert_eq!(arguments.len(), self.params.len());
+        // SAFETY: every slot has 32 bytes.
+        let values = arguments.iter().map(|slot| unsafe { slot.cast::<u64>().read() });
+        let arguments: Vec<_> = self.params.iter().cloned().zip(values).collect();
+        self.with("launch", |state| {
+            (self.body)(&mut Call { arguments: &arguments, memory: &mut state.memory, shape: *shape });
+        });
+        Ok(())
+    }
+    fn synchronize(&self) -> Answer {
+        Ok(())
+    }
+    fn is_idle(&self) -> Answer<bool> {
+        Ok(true)
+    }
+    fn poke(&self, _: Address, _: u32) -> Answer {
+        Ok(())
+    }
+    fn memory(&self) -> Answer<(u64, u64)> {
+        let held: u64 = self.state.lock().unwrap().memory.values().map(|b| b.len() as u64).sum();
+        Ok((self.properties.memory - held, self.properties.memory))
+    }
+    fn trim(&self) -> Answer {
+        self.with("trim", |_| Ok(()))
+    }
+    fn event(&self) -> Answer<Event> {
+        Ok(Event(1))
+    }
+    fn record(&self, _: Event) -> Answer {
+        Ok(())
+    }
+    fn elapsed(&self, _: Event, _: Event) -> Answer<f64> {
+        Ok(1.5)
+    }
+    fn forget_event(&self, _: Event) {}
+}
+
+struct Words;
+
+impl Compiler for Words {
+    fn version(&self) -> (i32, i32) {
+        (13, 0)
+    }
+    fn compile(&self, source: &str, name: &str, architecture: u32, _: &[String]) -> Result<Compiled, Failure> {
+        match source.contains("__global__") {
+            true => {
+                Ok(Compiled { cubin: format!("machine code of {name} for {architecture}").into(), log: String::new() })
+            }
+            false => Err(Failure::Rejected { log: "no kernel".into() }),
+        }
+    }
+}
+
+/// A kernel on a GPU of so much memory, and the GPU's driver.
+fn gpu(prepared: Prepared, memory: u64, body: Body) -> (Gpu, Arc<dyn Executable>, Arc<Fake>) {
+    let properties = Properties {
+        name: "Fake".into(),
+        architecture: 90,
+        memory,
+        multiprocessors: 4,
+        shared_per_block: 227 << 10,
+        grid: [i32::MAX as u32, 65535, 65535],
+        ..Properties::default()
+    };
+    let params = cuda_text(&prepared, &Options { stop: true, ..Options::default() }, None).params;
+    let fake = Arc::new(Fake { properties: properties.clone(), params, body, state: Mutex::default() });
+    let driver = fake.clone();
+    let settings = Settings { timed: true, ..Settings::default() };
+    let gpu = Gpu::with_parts(properties, settings, move |_| Ok(driver), || Ok(Arc::new(Words)));
+    let kernel = gpu.load(Arc::new(prepared));
+    (gpu, kernel, fake)
+}
+
+fn f32_array(b: &mut FunctionBuilder, name: &str, access: Access) -> MemId {
+    b.array(name, access, Layout::plain(crate::ir::typing::F32), 1)
+}
+
+/// `y[i] = x[i + shift]`, where `shift` is an argument or nothing; of an `inout` array `y[i] += …`.
+fn shifted(access: Access, shift: bool) -> Prepared {
+    let mut b = FunctionBuilder::new("shifted");
+    let d = shift.then(|| b.value("d", crate::ir::typing::I32));
+    let x = f32_array(&mut b, "x", Access::In);
+    let y = f32_array(&mut b, "y", access);
+    let i = b.index(0);
+    let from = d.map_or(i, |d| b.binary(BinOp::Add, i, d));
+    let mut v = b.load(x, &[from]);
+    if access == Access::InOut {
+        let old = b.load(y, &[i]);
+        v = b.binary(BinOp::Add, old, v);
+    }
+    b.store(y, &[i], v);
+    let module = verify(module(Default::default(), b, Form::Threads { rank: 1 })).expect("a sound kernel");
+    Prepared { module, facts: Facts::default() }
+}
+
+fn copy(call: &mut Call<'_>) {
+    assert!(call.shape.grid[0] > 0 && call.shape.block[0] > 0);
+    let x = call.array(0).clone();
+    *call.array(1) = x;
+}
+
+fn storage(values: &[f32]) -> Storage {
+    Storage::of_bytes(AlignedBytes::copy_of(bytemuck::cast_slice(values)).unwrap())
+}
+
+fn floats(storage: &Storage) -> Vec<f32> {
+    bytemuck::cast_slice(storage.bytes()).to_vec()
+}
+
+fn run(kernel: &Arc<dyn Executable>, x: &Storage, y: &mut Storage) -> Result<String, Box<crate::device::Fault>> {
+    let n = x.len() as u32 / 4;
+    let args = &mut [Arg::Array { storage: x, shape: vec![n] }, Arg::ArrayMut { storage: y, shape: vec![n] }];
+    kernel.launch(Extents::Threads([n, 1, 1]), args, &Control::default())
+}
+
+#[test]
+fn arrays_stay_where_they_are_used() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, false), 1 << 20, copy);
+    let (x, mut y, mut z) = (storage(&[1.0, 2.0, 3.0]), Storage::zeros(12), Storage::zeros(12));
+    for _ in 0..5 {
+        run(&kernel, &x, &mut y).unwrap();
+        run(&kernel, &y, &mut z).unwrap();
+    }
+    assert_eq!((fake.count("upload"), fake.count("download"), fake.count("launch")), (1, 0, 10));
+    assert_eq!(fake.count("zero"), 0, "every element is written, whatever was there before");
+    assert_eq!(fake.count("load"), 1);
+    assert_eq!(floats(&z), [1.0, 2.0, 3.0]);
+    assert_eq!(floats(&z), [1.0, 2.0, 3.0]);
+    assert_eq!(fake.count("download"), 1);
+    let stats = gpu.statistics();
+    assert_eq!((stats.launches, stats.uploaded, stats.downloaded, stats.compiled, stats.held), (10, 12, 12, 1, 36));
+    assert!((stats.kernel_seconds - 0.015).abs() < 1e-9, "{stats:?}");
+    drop((x, y, z));
+    assert_eq!(gpu.statistics().held, 0);
+    assert_eq!(gpu.statistics().held_most, 36);
+    drop((kernel, gpu));
+    assert_eq!((fake.count("unload"), fake.state.lock().unwrap().memory.len()), (1, 0));
+}
+
+#[test]
+fn what_is_shared_is_copied_before_it_is_written() {
+    let (_gpu, kernel, fake) = gpu(shifted(Access::InOut, false), 1 << 20, copy);
+    let (x, mut y) = (storage(&[1.0, 2.0]), storage(&[8.0, 9.0]));
+    run(&kernel, &x, &mut y).unwrap();
+    let mut copy = y.duplicate().unwrap();
+    let other = storage(&[5.0, 6.0]);
+    run(&kernel, &other, &mut copy).unwrap();
+    assert_eq!((floats(&y), floats(&copy)), (vec![1.0, 2.0], vec![5.0, 6.0]));
+    assert_eq!((fake.count("copy"), fake.count("upload")), (1, 3));
+    // Written here, it goes there again; read here, it does not.
+    y.bytes_mut()[..4].copy_from_slice(&7.0f32.to_le_bytes());
+    run(&kernel, &y, &mut copy).unwrap();
+    run(&kernel, &y, &mut copy).unwrap();
+    assert_eq!(floats(&copy), [7.0, 2.0]);
+    assert_eq!(fake.count("upload"), 4);
+}
+
+#[test]
+fn bytes_of_the_callers_go_and_come_back() {
+    let (_gpu, kernel, fake) = gpu(shifted(Access::Out, false), 1 << 20, copy);
+    let (x, mut y) = ([1u32, 2, 3, 4], [0u32; 4]);
+    let args = &mut [
+        Arg::Read { bytes: bytemuck::cast_slice(&x), shape: vec![4] },
+        Arg::Write { bytes: bytemuck::cast_slice_mut(&mut y), shape: vec![4] },
+    ];
+    kernel.launch(Extents::Threads([4, 1, 1]), args, &Control::default()).unwrap();
+    assert_eq!(y, x);
+    assert!(fake.state.lock().unwrap().memory.is_empty(), "nothing is left there");
+}
+
+#[test]
+fn a_launch_of_nothing_starts_nothing() {
+    let (_gpu, kernel, fake) = gpu(shifted(Access::Out, false), 1 << 20, copy);
+    let (x, mut y) = (Storage::zeros(0), Storage::zeros(0));
+    run(&kernel, &x, &mut y).unwrap();
+    assert_eq!((fake.count("launch"), fake.count("allocate")), (0, 0));
+}
+
+#[test]
+fn full_memory_is_an_error_with_its_numbers_and_loses_nothing() {
+    let (_gpu, kernel, fake) = gpu(shifted(Access::Out, false), 100, copy);
+    let (x, mut y) = (storage(&[1.0; 10]), Storage::zeros(40));
+    run(&kernel, &x, &mut y).unwrap();
+    let mut z = Storage::zeros(40);
+    let fault = run(&kernel, &y, &mut z).unwrap_err();
+    let expected = DeviceError::OutOfMemory { device: "gpu:0".into(), wanted: 40, free: 20, total: 100, arrays: 80 };
+    assert_eq!(fault.kind, FaultKind::Device(expected));
+    assert_eq!(fake.count("trim"), 1, "what the pool kept was given back first");
+    assert_eq!(floats(&y), [1.0; 10]);
+    drop(x);
+    run(&kernel, &y, &mut z).unwrap();
+    assert_eq!(floats(&z), [1.0; 10]);
+    // What can never fit is not begun.
+    let (large, mut result) = (Storage::zeros(80), Storage::zeros(80));
+    let copies = fake.count("allocate");
+    let fault = run(&kernel, &large, &mut result).unwrap_err();
+    assert!(matches!(fault.kind, FaultKind::Device(DeviceError::TooLarge { .. })), "{fault:?}");
+    assert_eq!(fake.count("allocate"), copies);
+}
+
+#[test]
+fn a_fault_is_read_from_its_buffer() {
+    let (_gpu, kernel, _) = gpu(shifted(Access::Out, true), 1 << 20, |call| {
+        assert_eq!(call.find(KernelArgument::Value { param: 0, ty: crate::ir::typing::I32 }) as u32, 2);
+        let faults = call.find(KernelArgument::Faults);
+        let buffer = call.memory.get_mut(&faults).expect("the fault buffer");
+        assert!(buffer.iter().all(|&b| b == 0), "it is zeroed");
+        // Place 0, not stopped, 1 other, 2 values; block 0, index 3; the index 5 of 5.
+        let words = [1u32, 0, 1, 2, 0, 0, 0, 3, 0, 0, 5, 0, 5, 0];
+        buffer[..4 * words.len()].copy_from_slice(bytemuck::cast_slice(&words));
+    });
+    let (x, mut y) = (storage(&[0.0; 5]), Storage::zeros(20));
+    let args = &mut [
+        Arg::Value(vec![Value::of(2i32)]),
+        Arg::Array { storage: &x, shape: vec![5] },
+        Arg::ArrayMut { storage: &mut y, shape: vec![5] },
+    ];
+    let fault = kernel.launch(Extents::Threads([5, 1, 1]), args, &Control::default()).unwrap_err();
+    let expected =
+        FaultKind::OutOfBounds { array: "x".into(), indices: vec![5], shape: vec![5], axis: 0, write: false };
+    assert_eq!((&fault.kind, fault.index.as_deref(), fault.others), (&expected, Some(&[3][..]), 1));
+}
+
+#[test]
+fn the_float_that_a_kernel_writes_is_the_one_that_is_read() {
+    let (_gpu, kernel, _) = gpu(shifted(Access::InOut, false), 1 << 20, |call| {
+        let doubled: Vec<f32> = call.floats(0).iter().map(|v| 2.0 * v).collect();
+        call.array(1).copy_from_slice(bytemuck::cast_slice(&doubled));
+    });
+    let (x, mut y) = (storage(&[1.5, -2.0]), storage(&[0.0, 0.0]));
+    run(&kernel, &x, &mut y).unwrap();
+    assert_eq!(floats(&y), [3.0, -4.0]);
+}

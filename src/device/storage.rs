@@ -1,0 +1,235 @@
+//! Where the bytes of an array are: in this process, in a device's memory, in both, or nowhere yet because all are zero.
+//!
+//! Nothing is copied before somebody asks for it: a kernel on the device that has the bytes uses them there, a script that
+//! looks at them has them brought here, once. Writing on one side makes the other side's copy go away.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::error::DeviceError;
+use crate::base::aligned::AlignedBytes;
+
+/// Bytes in a device's memory. Several storages may share them; who wants to write while others share takes a copy.
+pub trait Remote: Send + Sync {
+    /// Copies bytes from `offset` on here, after everything that is under way to change them.
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// For the device, which knows its own.
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// The copy on a device.
+pub type RemoteCopy = Option<Arc<dyn Remote>>;
+
+/// A fixed number of bytes.
+#[derive(Default)]
+pub struct Storage {
+    len: usize,
+    host: OnceLock<AlignedBytes>,
+    remote: Mutex<RemoteCopy>,
+    /// Bytes that were brought here one part at a time.
+    peeked: AtomicUsize,
+}
+
+/// What a small part costs, in bytes that could come with it in the same time.
+const PEEK: usize = 1 << 16;
+/// After so many bytes in parts the whole is brought.
+const MOST_PEEKED: usize = 64 * PEEK;
+
+/// The payload with which [`Storage::bytes`] unwinds when a device cannot give back what it has. Whoever runs scripts catches
+/// it: there is no result that could be shown instead.
+pub struct Lost(pub DeviceError);
+
+fn lost(error: DeviceError) -> ! {
+    // Not a panic: no hook runs and nothing is printed.
+    std::panic::resume_unwind(Box::new(Lost(error)))
+}
+
+impl Storage {
+    /// Zeros that take no memory before they are looked at.
+    pub fn zeros(len: usize) -> Storage {
+        Storage { len, ..Storage::default() }
+    }
+
+    pub fn of_bytes(bytes: AlignedBytes) -> Storage {
+        Storage { len: bytes.len(), host: OnceLock::from(bytes), ..Storage::default() }
+    }
+
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes, brought here if need be.
+    ///
+    /// # Unwinds
+    /// with [`Lost`] if the device fails or there is no room for them here.
+    pub fn bytes(&self) -> &[u8] {
+        match self.host.get() {
+            Some(bytes) => bytes,
+            None => self.fetch().unwrap_or_else(|error| lost(error)),
+        }
+    }
+
+    /// As [`Storage::bytes`], with the error as a value.
+    pub fn fetch(&self) -> Result<&[u8], DeviceError> {
+        // Held throughout, so that two threads do not bring the same bytes.
+        let remote = self.remote();
+        if self.host.get().is_none() {
+            let wanted = self.len as u64;
+            let mut bytes = AlignedBytes::zeroed(self.len).ok_or(DeviceError::NoHostMemory { wanted })?;
+            if let Some(remote) = &*remote {
+                remote.read(0, &mut bytes)?;
+            }
+            // Nobody else fills it: the lock is held.
+            let _ = self.host.set(bytes);
+        }
+        drop(remote);
+        Ok(self.host.get().map_or(&[], |bytes| bytes))
+    }
+
+    /// The bytes for writing; a copy on a device goes away.
+    ///
+    /// # Unwinds
+    /// as [`Storage::bytes`] does.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        if let Err(error) = self.fetch() {
+            lost(error);
+        }
+        *self.remote.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        self.host.get_mut().map_or(&mut [], |bytes| bytes)
+    }
+
+    /// Some of the bytes of an array that only a device has, without the others; nothing if they are here, or if so much
+    /// was looked at by now that they should be.
+    ///
+    /// # Unwinds
+    /// as [`Storage::bytes`] does.
+    pub fn peek(&self, offset: usize, len: usize) -> Option<Vec<u8>> {
+        if self.host.get().is_some() || offset.checked_add(len)? > self.len {
+            return None;
+        }
+        let remote = self.remote().clone()?;
+        let seen = self.peeked.fetch_add(len.max(PEEK), Ordering::Relaxed);
+        if seen >= self.len.min(MOST_PEEKED) {
+            return None;
+        }
+        let mut bytes = vec![0; len];
+        match remote.read(offset as u64, &mut bytes) {
+            Ok(()) => Some(bytes),
+            Err(error) => lost(error),
+        }
+    }
+
+    /// The bytes if they are here.
+    pub fn here(&self) -> Option<&[u8]> {
+        self.host.get().map(|bytes| &bytes[..])
+    }
+
+    /// The copy on a device, for that device to use and to set.
+    pub fn remote(&self) -> MutexGuard<'_, RemoteCopy> {
+        self.remote.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that a kernel writes the copy on a device, which is the only one from now on.
+    pub fn written_remotely(&mut self, copy: Arc<dyn Remote>) {
+        *self.remote.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(copy);
+        self.host.take();
+    }
+
+    /// The same bytes on their own: a copy on a device is shared until one of both is written, bytes here are copied.
+    /// Nothing if there is no room.
+    pub fn duplicate(&self) -> Option<Storage> {
+        let remote = self.remote().clone();
+        if remote.is_some() {
+            return Some(Storage { len: self.len, remote: Mutex::new(remote), ..Storage::default() });
+        }
+        match self.host.get() {
+            Some(bytes) => AlignedBytes::copy_of(bytes).map(Storage::of_bytes),
+            None => Some(Storage::zeros(self.len)),
+        }
+    }
+}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let here = if self.host.get().is_some() { " here" } else { "" };
+        let there = if self.remote().is_some() { " on a device" } else { "" };
+        write!(f, "{} bytes{here}{there}", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device's memory that counts what is read of it, and may be gone.
+    struct Far {
+        bytes: Vec<u8>,
+        read: AtomicUsize,
+        gone: bool,
+    }
+
+    impl Remote for Far {
+        fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+            if self.gone {
+                return Err(DeviceError::Unavailable { device: "far".into(), why: "gone".into() });
+            }
+            self.read.fetch_add(into.len(), Ordering::Relaxed);
+            into.copy_from_slice(&self.bytes[offset as usize..offset as usize + into.len()]);
+            Ok(())
+        }
+        fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+            self
+        }
+    }
+
+    fn far(bytes: &[u8], gone: bool) -> Arc<Far> {
+        Arc::new(Far { bytes: bytes.to_vec(), read: AtomicUsize::new(0), gone })
+    }
+
+    #[test]
+    fn bytes_come_once_and_only_when_asked_for() {
+        let device = far(&[1, 2, 3, 4], false);
+        let mut storage = Storage::zeros(4);
+        assert!(storage.here().is_none());
+        storage.written_remotely(device.clone());
+        assert_eq!(storage.peek(1, 2).as_deref(), Some(&[2, 3][..]));
+        assert_eq!(device.read.load(Ordering::Relaxed), 2);
+        assert_eq!(storage.peek(2, 2), None, "an array as small as this is brought whole the second time");
+        assert_eq!(storage.bytes(), [1, 2, 3, 4]);
+        assert_eq!(storage.bytes(), [1, 2, 3, 4]);
+        assert_eq!(storage.peek(0, 1), None, "it is here");
+        assert_eq!(device.read.load(Ordering::Relaxed), 6);
+        assert!(storage.remote().is_some(), "both copies are good");
+        storage.bytes_mut()[0] = 9;
+        assert!(storage.remote().is_none(), "the device's is old now");
+        assert_eq!(storage.bytes(), [9, 2, 3, 4]);
+    }
+
+    #[test]
+    fn duplicates_share_what_is_far_away() {
+        let device = far(&[5, 6], false);
+        let mut storage = Storage::zeros(2);
+        storage.written_remotely(device.clone());
+        let copy = storage.duplicate().unwrap();
+        storage.bytes_mut()[1] = 0;
+        assert_eq!((storage.bytes(), copy.bytes()), (&[5u8, 0][..], &[5u8, 6][..]));
+        assert_eq!(Storage::zeros(3).duplicate().unwrap().bytes(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_lost_device_unwinds_with_its_error() {
+        let mut storage = Storage::zeros(2);
+        storage.written_remotely(far(&[0, 0], true));
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| storage.bytes().len()));
+        let error = caught.unwrap_err().downcast::<Lost>().expect("the payload").0;
+        assert!(matches!(error, DeviceError::Unavailable { .. }));
+    }
+}

@@ -1,0 +1,511 @@
+//! The GPU for real: agreement with the simulator, faults, memory, the cache, Ctrl-C. Where there is no GPU every test says that
+//! it is skipped.
+//!
+//! This binary can be carried to a machine without the sources' toolchain: it finds the repository in the folder it is started in,
+//! and `clk` where `CLK_TEST_BINARY` says.
+
+#[allow(dead_code)] // the reference interpreter looks at more of a program
+mod generate;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clk_lang::app::libraries::nvrtc_places;
+use clk_lang::device::both::{Both, is_approximate};
+use clk_lang::device::cuda::{Gpu, Settings};
+use clk_lang::device::sim::Simulator;
+use clk_lang::device::{Control, Device};
+use clk_lang::pass;
+
+/// The repository: the folder this was started in, or where it was built.
+fn root() -> PathBuf {
+    let here = Path::new(".");
+    let built = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if here.join("examples").is_dir() { here.canonicalize().expect("a folder") } else { built.to_path_buf() }
+}
+
+fn binary() -> PathBuf {
+    match std::env::var_os("CLK_TEST_BINARY") {
+        Some(path) => Path::new(&path).canonicalize().expect("CLK_TEST_BINARY names the binary"),
+        None => env!("CARGO_BIN_EXE_clk").into(),
+    }
+}
+
+/// The first GPU, if there is one with a compiler.
+fn gpu() -> Option<Gpu> {
+    let found = Gpu::open(0, Settings { nvrtc: nvrtc_places(), ..Settings::default() });
+    match found {
+        Ok(gpu) => Some(gpu),
+        Err(why) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+    }
+}
+
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn clk(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.current_dir(folder).args(words).stdin(Stdio::null());
+    for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLK_DEVICE"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn finish(mut command: Command) -> Ran {
+    let output = command.output().expect("clk starts");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Runs a script on a device.
+fn script(text: &str, options: &[&str]) -> Ran {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("script.clk"), text).expect("written");
+    let words: Vec<&str> = [&["run"], options, &["script.clk"]].concat();
+    finish(clk(folder.path(), &words))
+}
+
+/// The number before a word in the line of `--stats`.
+fn stat(ran: &Ran, word: &str) -> u64 {
+    let line = ran.err.lines().find(|l| l.starts_with("gpu:")).unwrap_or_else(|| panic!("no statistics: {}", ran.err));
+    let before = line.split(word).next().unwrap_or_default().trim_end();
+    let digits: String = before.chars().rev().take_while(char::is_ascii_digit).collect();
+    digits.chars().rev().collect::<String>().parse().unwrap_or_else(|_| panic!("no number before `{word}`: {line}"))
+}
+
+/// The ```` ```clk ```` blocks of the language reference.
+fn reference_blocks() -> Vec<(String, String)> {
+    let text = fs::read_to_string(root().join("grammar/README.md")).expect("the reference");
+    let mut found = Vec::new();
+    let mut open: Option<String> = None;
+    for line in text.lines() {
+        match (&mut open, line.trim()) {
+            (None, "```clk") => open = Some(String::new()),
+            (Some(_), "```") => found.extend(open.take().map(|b| (format!("block {}", found.len() + 1), b))),
+            (Some(block), _) => *block += &format!("{line}\n"),
+            (None, _) => {}
+        }
+    }
+    found
+}
+
+/// All examples and all blocks of the reference.
+fn scripts() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(root().join("examples")).expect("examples").map(|e| e.expect("an entry").path()).collect();
+    paths.sort();
+    for path in paths.into_iter().filter(|p| p.extension().is_some_and(|e| e == "clk")) {
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        found.push((name, fs::read_to_string(&path).expect("a source")));
+    }
+    found.extend(reference_blocks());
+    found
+}
+
+/// Runs all scripts with these options in a folder that has the examples' data; says what fails.
+fn run_all(options: &[&str]) -> (usize, Vec<String>) {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let data = scratch.path().join("examples/data");
+    fs::create_dir_all(&data).expect("a folder");
+    for entry in fs::read_dir(root().join("examples/data")).expect("the data") {
+        let path = entry.expect("an entry").path();
+        fs::copy(&path, data.join(path.file_name().expect("a name"))).expect("copied");
+    }
+    let all = scripts();
+    let mut failures = Vec::new();
+    for (name, text) in &all {
+        fs::write(scratch.path().join("script.clk"), text).expect("written");
+        let words: Vec<&str> = [&["run"], options, &["script.clk"]].concat();
+        let ran = finish(clk(scratch.path(), &words));
+        if ran.code != Some(0) {
+            failures.push(format!("== {name}: exit code {:?}\n{}", ran.code, ran.err));
+        }
+    }
+    (all.len(), failures)
+}
+
+#[test]
+fn examples_and_the_reference_run_on_the_gpu() {
+    if gpu().is_none() {
+        return;
+    }
+    let (count, failures) = run_all(&["--device", "gpu"]);
+    println!("{} of {count} scripts run on the GPU", count - failures.len());
+    assert!(failures.is_empty(), "{} of {count} scripts:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn examples_and_the_reference_agree_with_the_simulator() {
+    if gpu().is_none() {
+        return;
+    }
+    let (count, failures) = run_all(&["--device", "both"]);
+    println!("{} of {count} scripts agree", count - failures.len());
+    assert!(failures.is_empty(), "{} of {count} scripts:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn the_standard_library_passes_and_agrees() {
+    if gpu().is_none() {
+        return;
+    }
+    let mut failures = String::new();
+    for device in ["gpu", "both"] {
+        let ran = finish(clk(&root(), &["test", "--device", device, "stdlib"]));
+        println!("{device}: {}", ran.out.lines().last().unwrap_or_default());
+        if ran.code != Some(0) {
+            failures += &format!("== {device}: exit code {:?}\n{}{}", ran.code, ran.out, ran.err);
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+/// Random kernels on simulator and GPU; `CLK_RANDOM_PROGRAMS` says how many, `CLK_RANDOM_SEED` from which on.
+#[test]
+fn random_programs_agree() {
+    let Some(gpu) = gpu() else { return };
+    let setting = |name: &str, default| std::env::var(name).ok().and_then(|t| t.parse().ok()).unwrap_or(default);
+    let (first, count): (u64, u64) = (setting("CLK_RANDOM_SEED", 0), setting("CLK_RANDOM_PROGRAMS", 200));
+    let both = Both::new(Arc::new(Simulator::default()), Arc::new(gpu), true);
+    let next = AtomicU64::new(first);
+    let (compared, faults) = (AtomicU64::new(0), AtomicU64::new(0));
+    let worker = || {
+        let mut failures = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return failures;
+            }
+            let program = generate::program(seed);
+            let Ok(prepared) = pass::prepare(program.module.clone()) else { continue };
+            if is_approximate(&prepared.module) {
+                continue;
+            }
+            let mut arguments = program.arguments.clone();
+            let executable = both.load(Arc::new(prepared));
+            let control = Control { workers: 1, max_steps: 1_000_000, ..Control::default() };
+            let ran = executable.launch(program.extents, &mut generate::launch_arguments(&mut arguments), &control);
+            compared.fetch_add(1, Ordering::Relaxed);
+            use clk_lang::device::FaultKind::{Device, Disagreement};
+            match ran {
+                Err(fault) if matches!(fault.kind, Device(_) | Disagreement(_)) => {
+                    failures.push(format!("seed {seed}: {:#?}", fault.kind));
+                }
+                Err(_) => drop(faults.fetch_add(1, Ordering::Relaxed)),
+                Ok(_) => {}
+            }
+        }
+    };
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..8).map(|_| scope.spawn(worker)).collect();
+        handles.into_iter().flat_map(|h| h.join().unwrap_or_else(|_| vec!["a worker panicked".into()])).collect()
+    });
+    let (compared, faults) = (compared.into_inner(), faults.into_inner());
+    println!("{compared} of {count} random programs compared, {faults} with the same fault, {} differ", failures.len());
+    assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n\n"));
+    assert!(compared > count / 4);
+}
+
+/// Code, place and values of the first diagnostic, without what may differ: which of the threads at fault came first, and how many.
+fn essence(ran: &Ran) -> Option<(String, Vec<u64>)> {
+    let diagnostic: serde_json::Value = ran.err.lines().find_map(|line| serde_json::from_str(line).ok())?;
+    let labels = diagnostic["labels"].as_array()?;
+    let lines = labels.iter().filter_map(|l| l["line"].as_u64()).collect();
+    Some((diagnostic["code"].as_str()?.to_string(), lines))
+}
+
+const FAULTS: &[(&str, &str)] = &[
+    (
+        "a read out of bounds",
+        "kernel k(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 256)) block(256) { let i = global_idx.x\n y[i] = 2.0 * x[i + 1] }\nprint(k(ones(300)))",
+    ),
+    (
+        "a write out of bounds",
+        "kernel k(j: i32, out y: [i32; N, M]) threads(i: N) { y[i, j] = 1 }\nprint(k(7, N = 4, M = 7))",
+    ),
+    (
+        "a negative index",
+        "kernel k(d: i32, x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i - d] }\nprint(k(3, [1, 2, 3, 4]))",
+    ),
+    (
+        "a division by zero",
+        "kernel k(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = 100 / x[i] }\nprint(k([1, 0, 2]))",
+    ),
+    (
+        "an assertion",
+        "kernel k(x: [i32; N], out y: [i32; N]) threads(i: N) { assert(x[i] < 3, \"x is {x[i]}\")\n y[i] = x[i] }\nprint(k([1, 2, 3]))",
+    ),
+    (
+        "a zero step",
+        "kernel k(s: i32, out y: [i32; 4]) threads(i: 4) { for j in 0..8 step s { y[i] = j } }\nprint(k(0))",
+    ),
+    (
+        "a shared array's bounds",
+        "kernel k(d: i32, out y: [i32; 32]) grid(1) block(32) { shared s: [i32; 32]\n s[thread_idx.x + d] = 1\n barrier()\n y[thread_idx.x] = s[thread_idx.x] }\nprint(k(1))",
+    ),
+];
+
+#[test]
+fn faults_are_the_simulators() {
+    if gpu().is_none() {
+        return;
+    }
+    let mut failures = Vec::new();
+    for (name, text) in FAULTS {
+        let [sim, gpu] = ["sim", "gpu"].map(|device| script(text, &["--json", "--device", device]));
+        let (expected, found) = (essence(&sim), essence(&gpu));
+        if expected.is_none() || expected != found || gpu.code != Some(1) {
+            failures.push(format!("== {name}: {expected:?} and {found:?}\n{}", gpu.err));
+        }
+    }
+    println!("{} of {} faults agree", FAULTS.len() - failures.len(), FAULTS.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn a_session_goes_on_after_a_fault() {
+    if gpu().is_none() {
+        return;
+    }
+    let entries = "kernel at(j: i32, x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i + j] }\n\
+        let x = [1, 2, 3]\nat(1, x)\nat(0, x)\n";
+    let mut child = clk(Path::new("."), &["repl", "--plain", "--device", "gpu"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("clk starts");
+    use std::io::Write;
+    child.stdin.take().expect("a pipe").write_all(entries.as_bytes()).expect("written");
+    let output = child.wait_with_output().expect("clk ends");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(err.contains("E0601"), "{err}");
+    assert!(out.contains("[1 2 3]"), "{out}{err}");
+}
+
+#[test]
+fn nothing_is_copied_that_nobody_reads() {
+    if gpu().is_none() {
+        return;
+    }
+    let ran = script(
+        "kernel step(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 0.5 * x[i] + 1.0 }
+         var u = ones(1 << 20)
+         for _ in 0..100 { u = step(u) }
+         print(u[7])",
+        &["--device", "gpu", "--stats"],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert_eq!(ran.out.trim(), "2.0", "{}", ran.out);
+    assert_eq!(stat(&ran, " launches"), 100, "{}", ran.err);
+    assert_eq!(stat(&ran, " copies to the device"), 1, "{}", ran.err);
+    assert!(ran.err.contains("1 back (4 bytes)"), "{}", ran.err);
+}
+
+#[test]
+fn values_are_values_on_the_device_too() {
+    if gpu().is_none() {
+        return;
+    }
+    let ran = script(
+        "kernel add(inout x: [i32; N], by: i32) threads(i: N) { x[i] += by }
+         kernel sum(x: [i32; N], y: [i32; N], out z: [i32; N]) threads(i: N) { z[i] = x[i] + y[i] }
+         var a = zeros(1000, type = i32)
+         add(a, 1)
+         var b = a
+         add(b, 10)
+         a[3] = 5
+         add(a, 1)
+         let c = sum(a, b)
+         assert(a[0] == 2 && a[3] == 6 && b[3] == 11 && c[3] == 17 && c[0] == 13)
+         on sim { add(a, 1) }
+         on gpu { add(a, 1) }
+         assert(a[0] == 4 && b[0] == 11)
+         assert(sum(a, a)[0] == 8)",
+        &["--device", "gpu"],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+}
+
+#[test]
+fn kernels_print() {
+    if gpu().is_none() {
+        return;
+    }
+    let text = "kernel k(x: [f32; N]) threads(i: N) { if i % 2 == 0 { print(\"{i}: {x[i]:.2}\") } }\nk(linspace(0.0, 1.0, 5))\nprint(\"done\")";
+    let [sim, gpu] = ["sim", "gpu"].map(|device| script(text, &["--device", device]));
+    let lines = |ran: &Ran| {
+        let mut lines: Vec<String> = ran.out.lines().map(str::to_string).collect();
+        let last = lines.pop();
+        lines.sort();
+        (lines, last)
+    };
+    assert_eq!(lines(&sim), lines(&gpu), "{}", gpu.err);
+}
+
+#[test]
+fn memory_that_is_full_is_an_error_and_loses_nothing() {
+    let Some(gpu) = gpu() else { return };
+    // Each array takes a third of the memory: the third or fourth does not fit.
+    let side = (gpu.properties().memory / 3 / 8) / 50_000;
+    let text = format!(
+        "kernel fill(v: f64, out y: [f64; M, N]) threads(i: M, j: N) {{ y[i, j] = v }}
+         let a = fill(1.0, M = 50000, N = {side})
+         print(a[5, 5])
+         let b = fill(2.0, M = 50000, N = {side})
+         let c = fill(3.0, M = 50000, N = {side})
+         let d = fill(4.0, M = 50000, N = {side})
+         print(d[0, 0])"
+    );
+    let ran = script(&text, &["--device", "gpu"]);
+    println!("{}", ran.err);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert_eq!(ran.out.trim(), "1.0");
+    assert!(ran.err.contains("E0620") && ran.err.contains("`a`"), "{}", ran.err);
+    // The session keeps what it had.
+    let entries = format!(
+        "kernel fill(v: f64, out y: [f64; M, N]) threads(i: M, j: N) {{ y[i, j] = v }}\nlet a = fill(1.0, M = 50000, N = {side})\n\
+         let b = fill(2.0, M = 50000, N = {0})\na[7, 7]\n",
+        2 * side + side / 2
+    );
+    let path = tempfile::tempdir().expect("a folder");
+    let file = path.path().join("entries");
+    fs::write(&file, entries).expect("written");
+    let mut command = clk(Path::new("."), &["repl", "--plain", "--device", "gpu"]);
+    command.stdin(fs::File::open(&file).expect("a file"));
+    let ran = finish(command);
+    assert!(ran.err.contains("E0620"), "{}", ran.err);
+    assert!(ran.out.contains("1.0"), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn what_can_never_fit_is_refused_before_it_starts() {
+    let Some(gpu) = gpu() else { return };
+    let side = (gpu.properties().memory / 8) / 50_000 + 1000;
+    let text = format!(
+        "kernel fill(out y: [f64; M, N]) threads(i: M, j: N) {{ y[i, j] = 1.0 }}\nprint(fill(M = 50000, N = {side})[0, 0])"
+    );
+    let begin = Instant::now();
+    let ran = script(&text, &["--device", "gpu"]);
+    println!("{}", ran.err);
+    assert!(ran.err.contains("E0621"), "{}", ran.err);
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_stops_an_endless_kernel() {
+    if gpu().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "kernel wait(flag: [i32; 1], out done: [i32; N]) threads(i: N) { var n = 0\n while flag[0] == 0 { n += 1 }\n done[i] = n }\nprint(wait([0], N = 64))";
+    fs::write(folder.path().join("script.clk"), text).expect("written");
+    let mut child = clk(folder.path(), &["run", "--device", "gpu", "script.clk"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("clk starts");
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(child.try_wait().expect("a child").is_none(), "it runs");
+    let begin = Instant::now();
+    // SAFETY: the child is this test's own and still running.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    while begin.elapsed() < Duration::from_secs(10) && child.try_wait().expect("a child").is_none() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let stopped = begin.elapsed();
+    let _ = child.kill();
+    let output = child.wait_with_output().expect("clk ends");
+    println!("stopped after {stopped:?}");
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stopped < Duration::from_secs(2), "{stopped:?}");
+}
+
+const SAXPY: &str =
+    "kernel saxpy(a: f32, x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = a * x[i] + y[i] }
+let r = saxpy(2.0, ones(16), ones(16))\nassert(r[15] == 3.0)";
+
+#[test]
+fn kernels_are_cached_between_processes_and_survive_what_happens_to_the_cache() {
+    if gpu().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = folder.path().join("cache");
+    fs::write(folder.path().join("script.clk"), SAXPY).expect("written");
+    let command = || {
+        let mut command = clk(folder.path(), &["run", "--device", "gpu", "--stats", "script.clk"]);
+        command.env("CLK_CACHE_DIR", &cache);
+        command
+    };
+    let counts = |ran: &Ran| {
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        (stat(ran, " kernels compiled"), stat(ran, " from the cache"))
+    };
+    // Two at once, with nothing there.
+    let children: Vec<_> =
+        (0..2).map(|_| command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("clk starts")).collect();
+    for child in children {
+        assert!(child.wait_with_output().expect("clk ends").status.success());
+    }
+    assert_eq!(counts(&finish(command())), (0, 1), "it was kept");
+    // Damaged, one way and the other.
+    let entries = || fs::read_dir(&cache).expect("a folder").map(|e| e.expect("an entry").path()).collect::<Vec<_>>();
+    for damage in [&b"nonsense"[..], b""] {
+        entries().iter().for_each(|entry| fs::write(entry, damage).expect("written"));
+        assert_eq!(counts(&finish(command())), (1, 0), "it was made again");
+        assert_eq!(counts(&finish(command())), (0, 1), "and kept");
+    }
+    // Writers that are killed at any time.
+    for wait in [5, 50, 150, 250, 300, 350, 400, 500] {
+        fs::remove_dir_all(&cache).expect("removed");
+        let mut child = command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("clk starts");
+        std::thread::sleep(Duration::from_millis(wait));
+        let _ = child.kill();
+        child.wait().expect("it ends");
+        counts(&finish(command()));
+    }
+    // A file where the folder should be.
+    fs::remove_dir_all(&cache).expect("removed");
+    fs::write(&cache, "").expect("written");
+    assert_eq!(counts(&finish(command())), (1, 0));
+}
+
+/// Not a test of anything but that it works: the times are for people.
+#[test]
+fn times_from_start_to_result() {
+    if gpu().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("script.clk"), SAXPY).expect("written");
+    let time = |fresh: bool| {
+        let mut times: Vec<f64> = (0..7)
+            .map(|k| {
+                let cache = folder.path().join(if fresh { format!("cache{k}") } else { "cache".into() });
+                let mut command = clk(folder.path(), &["run", "--device", "gpu", "script.clk"]);
+                command.env("CLK_CACHE_DIR", cache);
+                let begin = Instant::now();
+                let ran = finish(command);
+                assert_eq!(ran.code, Some(0), "{}", ran.err);
+                begin.elapsed().as_secs_f64()
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    println!("process start to saxpy of 16: {:.3} s compiled, {:.3} s cached", time(true), time(false));
+}
