@@ -47,10 +47,13 @@ fn product(a: &Fact, b: &Fact) -> Fact {
     fact
 }
 
+/// A divisor that is not negative: there is no result for zero.
+fn positive(b: &Fact) -> Option<Fact> {
+    (b.low >= 0 && b.high > 0).then(|| Fact { low: b.low.max(1), ..b.clone() })
+}
+
 fn quotient(a: &Fact, b: &Fact) -> Option<Fact> {
-    if b.low <= 0 {
-        return None;
-    }
+    let b = &positive(b)?;
     let low = if a.low >= 0 { a.low / b.high } else { a.low / b.low };
     let high = if a.high >= 0 { a.high / b.low } else { a.high / b.high };
     let mut fact = Fact::of(low, high);
@@ -61,9 +64,7 @@ fn quotient(a: &Fact, b: &Fact) -> Option<Fact> {
 }
 
 fn remainder(a: &Fact, b: &Fact) -> Option<Fact> {
-    if b.low <= 0 {
-        return None;
-    }
+    let b = &positive(b)?;
     let low = if a.low >= 0 { 0 } else { (1 - b.high).max(a.low) };
     let mut fact = Fact::of(low, (b.high - 1).min(a.high.max(0)));
     b.below.iter().for_each(|&(symbol, plus)| fact = fact.clone().with(symbol, plus - 1));

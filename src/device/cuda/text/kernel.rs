@@ -308,7 +308,8 @@ impl Gen<'_> {
                 0 => "none is guarded".into(),
                 n => format!("{n} guarded"),
             };
-            notes.push(format!("{} accesses to memory, {left}", found.accesses));
+            let accesses = if found.accesses == 1 { "access" } else { "accesses" };
+            notes.push(format!("{} {accesses} to memory, {left}", found.accesses));
             if found.guarded_divisions > 0 {
                 notes.push(format!("{} of {} integer divisions guarded", found.guarded_divisions, found.divisions));
             }
