@@ -2,31 +2,51 @@
 
 mod common;
 
+use std::fs;
 use std::path::Path;
 
-use common::{Ran, run_with_input};
+use common::{Ran, run, run_with_input};
 
 fn session(entries: &str) -> Ran {
     run_with_input(Path::new(env!("CARGO_MANIFEST_DIR")), &["repl", "--plain", "--ascii"], entries)
 }
 
+/// Checks what a session that reports nothing writes.
+#[track_caller]
+fn check(entries: &str, expected: &str) {
+    let ran = session(entries);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, expected, ""));
+}
+
 #[test]
 fn values_are_shown_unless_quiet() {
-    let ran = session("1 + 2\nlet x = 5\nx * x\nx * x;\n");
-    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "3\n25\n", ""));
+    check("1 + 2\nlet x = 5\nx * x\nx * x;\n", "3\n25\n");
+}
+
+#[test]
+fn arrays_say_what_they_are() {
+    check(
+        "[1.0, 2.5]\nzeros(2, 600)\n",
+        "[1.  2.5]\n[f32; 2]\n[[0. 0. 0. ... 0. 0. 0.]\n [0. 0. 0. ... 0. 0. 0.]]\n[f32; 2, 600], 4.7 KiB\n",
+    );
+}
+
+#[test]
+fn the_last_values_have_names() {
+    check("3 * 4\n_ + 1\n_1 * 2;\n_ + _2\n", "12\n13\n37\n");
+    let ran = session(&("1\n".to_string() + &"2\n".repeat(20) + "_1\n_2\n"));
+    assert!(ran.err.contains("nothing here is called `_1`"), "{}", ran.err);
+    assert!(ran.out.ends_with("2\n"), "{}", ran.out);
 }
 
 #[test]
 fn entries_go_on_over_lines() {
-    let ran = session("fn twice(x: f32) -> f32 {\n    2.0 * x\n}\ntwice(4.0)\n");
-    assert_eq!(ran.out, "8.0\n", "{}", ran.err);
+    check("fn twice(x: f32) -> f32 {\n    2.0 * x\n}\ntwice(4.0)\n", "8.0\n");
 }
 
 #[test]
 fn a_kernel_is_defined_and_launched() {
-    let ran =
-        session("kernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }\nsum(inc([1, 2, 3]))\n");
-    assert_eq!(ran.out, "9\n", "{}", ran.err);
+    check("kernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }\nsum(inc([1, 2, 3]))\n", "9\n");
 }
 
 #[test]
@@ -37,18 +57,247 @@ fn a_failed_entry_changes_nothing() {
 }
 
 #[test]
-fn names_may_be_defined_again() {
-    let ran = session("let x = 1\nlet x = [1.5, 2.5]\nsum(x)\nfn f() -> i32 { 1 }\nfn f() -> i32 { 2 }\nf()\n");
-    assert_eq!(ran.out, "4.0\n2\n", "{}", ran.err);
+fn a_failed_entry_leaves_the_elements_of_arrays() {
+    let ran = session(
+        "kernel fill(inout x: [i32; N]) threads(i: N) { x[i] = 7 }\nvar x = [1, 2, 3]\n\
+         x[0] = 9; fill(x); assert(false)\nx\nfn f() -> i32 { 1 }\nfn f() -> i32 { 2 }; assert(false)\nf()\n",
+    );
+    assert_eq!(ran.out, "[1 2 3]\n[i32; 3]\n1\n", "{}", ran.err);
 }
 
 #[test]
-fn commands() {
-    let ran = session(
-        "let n = 3\n:vars\n:type n + 1\n:type [1.0, 2.0]\n:doc sqrt\n:explain E0701\n:nosuch\n:reset\n:vars\n:quit\n1\n",
+fn names_may_be_defined_again() {
+    check("let x = 1\nlet x = [1.5, 2.5]\nsum(x)\nfn f() -> i32 { 1 }\nfn f() -> i32 { 2 }\nf()\n", "4.0\n2\n");
+}
+
+#[test]
+fn callers_follow_what_is_replaced() {
+    let first = "fn f(x: f32) -> f32 { 2.0 * x }\nfn g(x: f32) -> f32 { f(x) + 1.0 }\n\
+                 kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = g(x[i]) }\n";
+    check(
+        &format!("{first}k([1.0, 2.0])\nfn f(x: f32) -> f32 {{ 10.0 * x }}\nk([1.0, 2.0])\ng(1.0)\n"),
+        "[3. 5.]\n[f32; 2]\nalso in `g`, `k`\n[11. 21.]\n[f32; 2]\n11.0\n",
     );
-    assert!(ran.out.starts_with("let n: i32\ni32\n[f32; 2]\n"), "{}", ran.out);
-    assert!(ran.out.contains("square root") && ran.out.contains("E0701: "), "{}", ran.out);
-    assert!(ran.err.contains("no command `:nosuch`"), "{}", ran.err);
-    assert!(!ran.out.ends_with("1\n"), "nothing runs after :quit");
+    let ran = session(&format!(
+        "{first}fn f(x: f32, y: f32) -> f32 {{ x * y }}\n:vars\nk([1.0])\nfn f(x: f32) -> f32 {{ x }}\nk([1.0])\n"
+    ));
+    assert!(ran.err.contains("warning[W0010]: `g` does not fit any more and is set aside"), "{}", ran.err);
+    assert!(ran.err.contains("nothing here is called `k`"), "{}", ran.err);
+    let aside = "fn f\ng (set aside: it does not fit what it uses)\nk (set aside: it does not fit what it uses)\n";
+    assert_eq!(ran.out, format!("{aside}`g`, `k` fit again\n[2.]\n[f32; 1]\n"), "{}", ran.err);
+}
+
+#[test]
+fn structs_and_constants_are_followed() {
+    check(
+        "const K: i32 = 2\nfn f(x: i32) -> i32 { x * K }\nconst K: i32 = 5\nf(1)\n\
+         struct P { x: f32 }\nfn len2(p: P) -> f32 { p.x * p.x }\nstruct P { x: f32, y: f32 }\nlen2(P { x: 3.0, y: 4.0 })\n",
+        "also in `f`\n5\nalso in `len2`\n9.0\n",
+    );
+}
+
+#[test]
+fn tests_and_benches_run_as_they_are_entered() {
+    let ran = session(
+        "test \"sums\" { assert(1 + 1 == 2) }\ntest \"wrong\" { assert(1 == 2) }\nbench \"sum\" { sum(ones(10)) }\n",
+    );
+    assert!(ran.out.starts_with("  ok      sums\n  FAILED  wrong\n  sum "), "{}", ran.out);
+    assert!(ran.err.contains("assertion failed"), "{}", ran.err);
+}
+
+#[test]
+fn every_command_is_listed_and_explained() {
+    let ran = session(":help\n:help sav\n");
+    for command in [
+        "help", "doc", "type", "info", "vars", "mem", "time", "bench", "ir", "load", "reload", "edit", "save",
+        "history", "explain", "reset", "set", "quit",
+    ] {
+        assert!(ran.out.contains(&format!("  :{command}")), "{command}: {}", ran.out);
+    }
+    assert!(ran.out.ends_with(":save FILE: write a script that does what this session did\n"), "{}", ran.out);
+}
+
+#[test]
+fn commands_that_look() {
+    check(":type 1 + 2\n:ty [1.0, 2.0]\n", "i32\n[f32; 2]\n");
+    check(
+        "let n = 3\nvar x = [1.0, 2.0]\nfn f() -> i32 { 1 }\nconst K: i32 = 1\nimport std.nn\n:vars\n",
+        "let n: i32 = 3\nvar x: [f32; 2]\nfn f\nconst K\nimport nn\n",
+    );
+    check(
+        "let x = [1.0, 2.0, 1.0 / 0.0]\n:info x\n",
+        "let x: [f32; 3]\n  min   1.0\n  max   inf\n  mean  inf\n  1 of 3 elements are NaN or infinite\n",
+    );
+    check(
+        "/// Adds one.\nkernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }\n:info inc\n",
+        "kernel inc(x: [i32; N], out y: [i32; N]) threads(i: N)\ndefined in <entry 1>\nreads      x\nwrites     y\n\
+         dimensions N\nruns as    one thread for every index\n",
+    );
+    let ran = session(
+        "/// Adds one.\nfn inc(x: i32) -> i32 { x + 1 }\n:doc inc\n?sqrt\nsqrt?\nimport std.nn\n?nn.softmax\n:doc std.linalg\n:mem\nlet x = zeros(1000)\n:mem\n",
+    );
+    assert!(ran.out.starts_with("    fn inc(x: i32) -> i32\n\nAdds one.\n"), "{}", ran.out);
+    assert_eq!(ran.out.matches("The square root").count(), 2, "{}", ran.out);
+    assert!(ran.out.contains("softmax(") && ran.out.contains("matmul("), "{}", ran.out);
+    assert!(
+        ran.out.contains("no variable holds an array\n   3.9 KiB  x: [f32; 1000]\n   3.9 KiB  in all"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn commands_that_measure() {
+    let ran = session("var x = ones(1000)\n:time sum(x)\n:time x[0] = x[0] + 1.0\n:bench x * 2.0\nx[0]\n");
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert!(lines[0].contains("(median of ") && lines[1].contains("(median of "), "{}\n{}", ran.out, ran.err);
+    assert!(lines[2].contains("x * 2.0") && lines[2].contains("B/s"), "{}", ran.out);
+    assert!(lines[3].contains("counted once"), "{}", ran.out);
+    assert_eq!(lines[4], "1.0", "measuring changes nothing");
+}
+
+#[test]
+fn a_kernel_as_code() {
+    let ran = session("kernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }\n:ir inc\n:ir inx\n");
+    assert!(ran.out.contains("kernel inc("), "{}", ran.out);
+    assert!(ran.err.contains("`inx` is not a kernel; did you mean `inc`?"), "{}", ran.err);
+}
+
+#[test]
+fn files_are_loaded_and_loaded_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
+    write("lib.clk", "fn f() -> i32 { 1 }\n");
+    write("main.clk", "import \"./lib.clk\" as lib\nlet a = lib.f()\nprint(\"loaded\")\n");
+    let entries = ":load main.clk\na\nimport \"./lib.clk\" as own\nfn g() -> i32 { own.f() }\ng()\n:reload\n:load nosuch.clk\na\n";
+    let ran = run_with_input(folder.path(), &["repl", "--plain", "--ascii"], entries);
+    assert_eq!(ran.out, "loaded\n1\n1\nalso in `g`\nloaded\n1\n", "{}", ran.err);
+    assert!(ran.err.contains("E0701"), "{}", ran.err);
+}
+
+#[test]
+fn entries_are_edited() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let editor = "sed -i s/1/40/";
+    let edit = |entries: &str| {
+        let mut command = common::clk(folder.path());
+        command.args(["repl", "--plain", "--ascii"]).env("VISUAL", "").env("EDITOR", editor);
+        common::finish_with_input(&mut command, entries)
+    };
+    let ran = edit("/// One.\nfn f() -> i32 { 1 }\nf()\n:edit f\nf()\nlet x = 1\n:edit\nx\n:edit nosuch\n");
+    assert_eq!(ran.out, "1\n40\n40\n", "{}", ran.err);
+    assert!(ran.err.contains("`nosuch` is not defined"), "{}", ran.err);
+}
+
+/// Saves a session and runs the script; what the session showed is what the script prints.
+#[track_caller]
+fn saved_and_run(entries: &str, expected: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plain = run_with_input(folder.path(), &["repl", "--plain", "--ascii"], &format!("{entries}:save s.clk\n"));
+    assert!(plain.out.contains("wrote s.clk"), "{}\n{}", plain.out, plain.err);
+    let script = fs::read_to_string(folder.path().join("s.clk")).expect("saved");
+    let ran = run(folder.path(), &["run", "--ascii", "s.clk"]);
+    assert_eq!(ran.out, expected, "{script}\n{}", ran.err);
+    script
+}
+
+#[test]
+fn sessions_are_saved_as_scripts() {
+    saved_and_run(
+        "import std.nn\n/// Doubled.\nfn f(x: f32) -> f32 { 2.0 * x }\nlet x = [1.0, 2.0]\nx + 1.0\nnosuch\nsum(_)\nf(3.0);\n_ + _6\nprint(x)\nlet x = 5\nx\n",
+        "[2. 3.]\n5.0\n11.0\n[1. 2.]\n5\n",
+    );
+}
+
+#[test]
+fn a_saved_script_keeps_the_definitions_that_entries_used() {
+    let script = saved_and_run(
+        "fn f(x: i32) -> i32 { x + 1 }\nfn g(x: i32) -> i32 { f(x) * 10 }\ng(1)\nfn f(x: i32) -> i32 { x + 2 }\ng(1)\nlet f = 3\nf\n",
+        "20\n30\n3\n",
+    );
+    assert!(script.contains("fn f_1(") || script.contains("fn g_1("), "{script}");
+}
+
+#[test]
+fn pictures_go_to_files_and_to_the_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let entries = "let x = reshape(linspace(0.0, 1.0, 6), 2, 3)\nheat(x)\nheat(x, \"h.png\")\nheat(x, \"h.svg\")\nimage(\"i.svg\", x)\n\
+                   plot(x[0, ..], \"p.svg\")\nimage(x)\nheat([1.0])\n";
+    let ran = run_with_input(folder.path(), &["repl", "--plain", "--ascii"], entries);
+    assert!(ran.out.contains("0 ... 1, from dark to bright\n"), "{}\n{}", ran.out, ran.err);
+    assert!(ran.err.contains("E0717") && ran.err.matches("error").count() == 1, "{}", ran.err);
+    let read = |name: &str| fs::read(folder.path().join(name)).expect("a file");
+    assert!(read("h.png").starts_with(b"\x89PNG"));
+    for name in ["h.svg", "i.svg", "p.svg"] {
+        assert!(read(name).starts_with(b"<svg "), "{name}");
+    }
+}
+
+#[test]
+fn what_was_typed_is_listed() {
+    check("let x = 1\nlet y = 2\n:history\n:history y =\n", "   1  let x = 1\n   2  let y = 2\n   2  let y = 2\n");
+}
+
+#[test]
+fn messages_are_explained() {
+    let ran = session(":explain\nnosuch\n:explain\n:explain E0701\n:explain X1\n");
+    assert!(ran.out.contains("E0201: ") && ran.out.contains("E0701: "), "{}", ran.out);
+    assert!(ran.err.contains("there was no message yet") && ran.err.contains("no code `X1`"), "{}", ran.err);
+}
+
+#[test]
+fn settings_are_shown_and_changed() {
+    let ran = session(
+        ":set\n:set seed 7\n:set workers 1\n:set max-steps 1_000\n:set vi on\n:set nosuch 1\n:set vi maybe\n\
+                       kernel forever(out y: [i32; 1]) threads(i: 1) { var n = 0; loop { n += 1; if n < 0 { break } }; y[0] = n }\nforever()\n",
+    );
+    assert!(ran.out.contains("hints      on ") && ran.out.contains("highlight  on "), "{}", ran.out);
+    assert!(ran.out.contains("seed       7 ") && ran.out.contains("vi         on "), "{}", ran.out);
+    assert!(ran.err.contains("no setting `nosuch`") && ran.err.contains("neither `on` nor `off`"), "{}", ran.err);
+    assert!(ran.err.contains("E0608") || ran.err.contains("turns"), "{}", ran.err);
+}
+
+#[test]
+fn reset_and_quit() {
+    let ran = session("let n = 3\n:reset\n:vars\n:nosuch\n:re\n:quit\n1\n");
+    assert_eq!(ran.out, "", "{}", ran.err);
+    assert!(ran.err.contains("no command `:nosuch`") && ran.err.contains("could be :reload or :reset"), "{}", ran.err);
+}
+
+/// The session in the README: entries, and what each writes. Of a message only the first line is shown there.
+#[test]
+fn the_session_in_the_readme_is_true() {
+    let readme = include_str!("../README.md");
+    let block = readme.split("```text\nclk 1> ").nth(1).and_then(|rest| rest.split("```").next()).expect("a session");
+    let block = format!("clk 1> {block}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut entries = String::new();
+    let mut expected = String::new();
+    let mut entry = String::new();
+    for line in block.lines() {
+        let prompt = line.strip_prefix("clk ").and_then(|rest| rest.split_once("> "));
+        match prompt {
+            Some((_, text)) => entry = text.to_string(),
+            None if !entry.is_empty() => entry = format!("{entry}\n{line}"),
+            None => expected += &format!("{line}\n"),
+        }
+        let is_command = entry.starts_with(':');
+        if !entry.is_empty() && (is_command || !clk_lang::syntax::is_incomplete(&entry)) {
+            entries += &format!("{}\n", std::mem::take(&mut entry));
+        }
+    }
+    // One pipe for both, as on a screen.
+    let script = format!("'{}' repl --plain 2>&1", env!("CARGO_BIN_EXE_clk"));
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &script]).current_dir(folder.path()).env("NO_COLOR", "1");
+    let shown = common::finish_with_input(&mut shell, &entries).out;
+    let mut in_message = false;
+    let kept = shown.lines().filter(|line| {
+        let first = line.starts_with("error[");
+        let part = in_message && !first;
+        in_message = first || in_message && !line.starts_with("───╯");
+        !part && !line.is_empty()
+    });
+    let kept: String = kept.map(|line| format!("{line}\n")).collect();
+    assert_eq!(kept, expected, "{shown}");
 }

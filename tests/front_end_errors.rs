@@ -84,7 +84,9 @@ fn loops_and_operators_of_other_languages() {
     one("if a < b < c { }", "E0130", "<", "if a < b && b < c { }");
     one("let x = ~y", "E0101", "~", "let x = !y");
     one("let x = a === b", "E0101", "===", "let x = a == b");
-    one("let p = &x", "E0140", "&", "");
+    one("let p = &x", "E0140", "&", "let p = x");
+    one("let y = *(p + i)", "E0140", "*", "let y = p[i]");
+    one("let y = (float)n", "E0131", "(float)", "let y = f32(n)");
     one("let f = |x| x", "E0140", "|", "");
     one("switch x { }", "E0138", "switch", "");
 }
@@ -144,7 +146,7 @@ fn text_and_numbers() {
     one("let s = 'c'", "E0112", "'c'", "let s = \"c\"");
     one("/* open", "E0105", "/*", "");
     one("let x = 99999999999999999999", "E0107", "99999999999999999999", "");
-    one("let x = 1.0f", "E0107", "f", "let x = 1.0f32");
+    one("let x = 1.0f", "E0107", "f", "let x = 1.0");
     one("let x = 1 – 2", "E0106", "–", "let x = 1 - 2");
     one("let x\u{a0}= 1", "E0106", "\u{a0}", "let x = 1");
     one("# a comment", "E0113", "#", "// a comment");

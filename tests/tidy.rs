@@ -28,6 +28,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("ariadne", &["src/base/render/"]),
     ("rustyline", &["src/app/repl/"]),
     ("clap", &["src/app/cli/"]),
+    ("indicatif", &["src/app/"]),
     ("ctrlc", &["src/app/"]),
     ("cudarc", &["src/device/cuda/driver/"]),
     ("libloading", &["src/device/cuda/"]),

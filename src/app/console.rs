@@ -2,6 +2,8 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
+use super::graphics::{self, Protocol};
+use super::progress;
 use crate::base::diag::Diagnostic;
 use crate::base::render::{self, Style, Tally};
 use crate::base::source::Sources;
@@ -34,6 +36,8 @@ pub struct Console {
     pub json: bool,
     /// What was reported so far.
     pub tally: Tally,
+    /// How the terminal takes pictures, once that is known.
+    graphics: Option<Option<Protocol>>,
 }
 
 impl Console {
@@ -48,11 +52,13 @@ impl Console {
             error_style: style(colored(look.color, anstream::AutoStream::choice(&io::stderr()))),
             json: look.json,
             tally: Tally::default(),
+            graphics: None,
         }
     }
 
     /// Writes to standard output, exactly this.
     pub fn print(&mut self, text: &str) {
+        progress::clear();
         let written = self.out.write_all(text.as_bytes());
         let written = if self.out_is_terminal { written.and_then(|()| self.out.flush()) } else { written };
         self.check(written);
@@ -77,6 +83,7 @@ impl Console {
     }
 
     pub fn flush(&mut self) {
+        progress::clear();
         let flushed = self.out.flush();
         self.check(flushed);
     }
@@ -103,6 +110,21 @@ impl Console {
         for diagnostic in diagnostics {
             self.report(diagnostic, sources);
         }
+    }
+
+    /// Asks again how wide the terminal is: a session's may have been resized.
+    pub fn measure(&mut self) {
+        self.style.width = width();
+        self.error_style.width = self.style.width;
+    }
+
+    /// How the terminal takes pictures, if it does. It is found out when the first one is shown.
+    pub fn graphics(&mut self) -> Option<Protocol> {
+        if !self.out_is_terminal || self.style.ascii || !self.style.color {
+            return None;
+        }
+        self.flush();
+        *self.graphics.get_or_insert_with(graphics::detect)
     }
 
     /// The closing line: "2 errors and 1 warning".
@@ -133,8 +155,25 @@ fn colored(when: When, auto: anstream::ColorChoice) -> bool {
     }
 }
 
-/// Columns of the terminal, as the shell says.
+/// Columns to write in: of the terminal, or as the shell says.
 fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-    columns.unwrap_or(100).clamp(40, 120)
+    columns.or_else(terminal_width).unwrap_or(100).clamp(40, 120)
+}
+
+/// Columns of the terminal that standard output or standard error is.
+#[cfg(unix)]
+fn terminal_width() -> Option<usize> {
+    let ask = |stream: libc::c_int| {
+        let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: the call fills a size that lives until it returns, and fails for what is no terminal.
+        let answered = unsafe { libc::ioctl(stream, libc::TIOCGWINSZ, &raw mut size) } == 0;
+        (answered && size.ws_col > 0).then_some(usize::from(size.ws_col))
+    };
+    [libc::STDOUT_FILENO, libc::STDERR_FILENO].into_iter().find_map(ask)
+}
+
+#[cfg(not(unix))]
+fn terminal_width() -> Option<usize> {
+    None
 }

@@ -1,26 +1,41 @@
-//! Ctrl-C: the first asks the running program to stop, the second ends the process.
+//! Ctrl-C: the first asks the running program to stop, one too many ends the process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The flag that a running program watches; Ctrl-C sets it.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     stop: Arc<AtomicBool>,
+    /// Ctrl-C since the last run began.
+    pressed: Arc<AtomicU32>,
+    /// So many are borne without ending the process.
+    patience: Arc<AtomicU32>,
 }
 
 impl Interrupt {
     /// Starts to listen. Where the system gives no way to (it never has failed on the systems Clk runs on), Ctrl-C keeps its
     /// usual meaning.
     pub fn listen() -> Self {
-        let interrupt = Interrupt::default();
-        let stop = interrupt.stop.clone();
+        let interrupt = Interrupt { patience: Arc::new(AtomicU32::new(1)), ..Interrupt::default() };
+        let Interrupt { stop, pressed, patience } = interrupt.clone();
         let _ = ctrlc::set_handler(move || {
-            if stop.swap(true, Ordering::SeqCst) {
+            stop.store(true, Ordering::SeqCst);
+            let times = pressed.fetch_add(1, Ordering::SeqCst) + 1;
+            let borne = patience.load(Ordering::SeqCst);
+            if times > borne {
                 std::process::exit(super::exit::INTERRUPTED.into());
+            }
+            if times > 1 {
+                eprintln!("still stopping; Ctrl-C once more ends clk, and the session with it");
             }
         });
         interrupt
+    }
+
+    /// A session is worth more than a script: it takes a third Ctrl-C to end it.
+    pub fn be_patient(&self) {
+        self.patience.store(2, Ordering::SeqCst);
     }
 
     pub fn flag(&self) -> Arc<AtomicBool> {
@@ -34,5 +49,6 @@ impl Interrupt {
     /// Forgets an earlier Ctrl-C, before the next run of a session.
     pub fn clear(&self) {
         self.stop.store(false, Ordering::SeqCst);
+        self.pressed.store(0, Ordering::SeqCst);
     }
 }

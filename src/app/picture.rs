@@ -1,21 +1,46 @@
-//! Pictures in the terminal: images from half blocks (or shades of ASCII), curves from braille dots (or stars).
+//! Pictures in the terminal: in pixels where it has them, else images from half blocks (or shades of ASCII) and curves from
+//! braille dots (or stars).
 
 use crate::app::console::paint;
+use crate::app::graphics::{self, Protocol};
 use crate::base::render::Style;
 use crate::host::array::Array;
 use crate::host::interp::Shown;
+use crate::host::picture::{self, raster::Raster};
 use crate::lang::scalar::{Scalar, Value};
 
 /// Rows of the terminal that a picture takes at most.
 const ROWS: usize = 24;
 
-pub fn draw(shown: &Shown, style: Style) -> String {
-    match shown {
-        Shown::Image(array) => match Pixels::of(array) {
+pub fn draw(shown: &Shown, style: Style, protocol: Option<Protocol>) -> String {
+    let pixels = protocol.and_then(|protocol| graphics::draw(&raster(shown)?, protocol));
+    let mut text = match (pixels, shown) {
+        (Some(pixels), _) => pixels,
+        (None, Shown::Image(array)) => match Pixels::of(array) {
             Some(pixels) => image(&pixels, style),
             None => format!("(an array of type {} is no picture: [H, W] or [H, W, 3 or 4] is)\n", array.type_name()),
         },
-        Shown::Plot { x, y } => plot(&numbers(x), &numbers(y), style),
+        (None, Shown::Plot { x, y }) => plot(&numbers(x), &numbers(y), style),
+        (None, Shown::Heat(heat)) => image(&Pixels::of_raster(&heat.raster), style),
+    };
+    if let Shown::Heat(heat) = shown {
+        let dots = if style.ascii { "..." } else { "…" };
+        text += &format!("{} {dots} {}, from dark to bright\n", number(heat.low), number(heat.high));
+    }
+    text
+}
+
+/// The picture in pixels, of a size that suits a terminal.
+fn raster(shown: &Shown) -> Option<Raster> {
+    const SIZE: usize = 480;
+    let raster = match shown {
+        Shown::Image(array) => Raster::of(array).ok()?,
+        Shown::Plot { x, y } => return picture::plot::raster(x, y).ok(),
+        Shown::Heat(heat) => heat.raster.clone(),
+    };
+    match raster.width.max(raster.height).div_ceil(2 * SIZE) {
+        1 => Some(raster.enlarged(picture::enlargement(&raster, SIZE))),
+        step => Some(raster.thinned(step)),
     }
 }
 
@@ -45,6 +70,10 @@ impl<'a> Pixels<'a> {
         let whole = height * width * channels * ty.size();
         let fits = height > 0 && width > 0 && array.bytes().len() == whole;
         fits.then_some(Pixels { bytes: array.bytes(), ty, height, width, channels })
+    }
+
+    fn of_raster(raster: &'a Raster) -> Self {
+        Pixels { bytes: &raster.pixels, ty: Scalar::U8, height: raster.height, width: raster.width, channels: 3 }
     }
 
     fn channel(&self, y: usize, x: usize, channel: usize) -> f64 {
@@ -242,8 +271,8 @@ mod tests {
     #[test]
     fn a_grey_image_in_ascii() {
         let shown = Shown::Image(array(&[0.0, 1.0, 0.0, 1.0], &[2, 2]));
-        assert_eq!(draw(&shown, ascii()), " @\n");
-        let color = draw(&shown, Style { color: true, ..Style::default() });
+        assert_eq!(draw(&shown, ascii(), None), " @\n");
+        let color = draw(&shown, Style { color: true, ..Style::default() }, None);
         assert!(color.contains("\x1b[38;2;255;255;255;48;2;255;255;255m▀"), "{color:?}");
     }
 
@@ -251,17 +280,18 @@ mod tests {
     fn odd_pictures_do_not_panic() {
         for shape in [&[0, 4][..], &[4], &[1, 1], &[3, 1000], &[1000, 3], &[2, 2, 3], &[2, 2, 4], &[2, 2, 5]] {
             let items = vec![f32::NAN; shape.iter().product()];
-            draw(&Shown::Image(array(&items, shape)), Style::default());
+            draw(&Shown::Image(array(&items, shape)), Style::default(), None);
+            draw(&Shown::Image(array(&items, shape)), Style::default(), Some(Protocol::Sixel));
         }
         for y in [&[][..], &[1.0], &[f32::NAN, 1.0], &[f32::INFINITY], &[1e30, -1e30]] {
-            draw(&Shown::Plot { x: array(y, &[y.len()]), y: array(y, &[y.len()]) }, Style::default());
+            draw(&Shown::Plot { x: array(y, &[y.len()]), y: array(y, &[y.len()]) }, Style::default(), None);
         }
     }
 
     #[test]
     fn a_line_goes_from_corner_to_corner() {
         let y: Vec<f32> = (0..10).map(|i| i as f32).collect();
-        let drawn = draw(&Shown::Plot { x: array(&y, &[10]), y: array(&y, &[10]) }, ascii());
+        let drawn = draw(&Shown::Plot { x: array(&y, &[10]), y: array(&y, &[10]) }, ascii(), None);
         let lines: Vec<&str> = drawn.lines().collect();
         assert!(lines[0].trim_start().starts_with("9 |") && lines[0].ends_with('*'), "{drawn}");
         assert!(lines[15].trim_start().starts_with("0 |*"), "{drawn}");

@@ -17,7 +17,7 @@ impl World for Terminal<'_> {
     }
 
     fn show(&mut self, shown: Shown) {
-        let drawn = picture::draw(&shown, self.console.style);
+        let drawn = picture::draw(&shown, self.console.style, self.console.graphics());
         self.console.print(&drawn);
     }
 

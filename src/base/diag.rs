@@ -115,3 +115,12 @@ impl Diagnostic {
         self.labels.iter().find(|l| l.primary).or(self.labels.first()).map(|l| l.span)
     }
 }
+
+/// What is said of errors that are not shown.
+pub fn and_more(count: usize) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("one more error is not shown".into()),
+        n => Some(format!("{n} more errors are not shown: the first ones often explain the others")),
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
-use crate::check::cx::{Cx, EarlyRead, Home, Meaning, Slot};
+use crate::check::cx::{self, Cx, EarlyRead, Home, Meaning, Slot};
 use crate::check::expr::{I32, bare, make};
 use crate::check::infer::{Kind, array};
 use crate::check::typed::*;
@@ -13,7 +13,7 @@ use crate::syntax::ast::{self, ExprKind as Ast};
 impl Cx<'_> {
     /// What a dotted path to a module's item means, if its base is a module.
     pub fn module_item(&mut self, base: &ast::Expr, name: &ast::Name) -> Option<Option<Binding>> {
-        let module = self.module_of(base)?;
+        let Some(module) = self.module_of(base) else { return self.foreign_member(base, name).then_some(None) };
         let names = &self.program.modules.get(module)?.names;
         let found = names.get(&name.text).copied();
         if found.is_none() {
@@ -28,6 +28,20 @@ impl Cx<'_> {
             self.report(d);
         }
         Some(found)
+    }
+
+    /// Reports `np.sqrt` and its kind, where nothing is called `np`.
+    fn foreign_member(&mut self, base: &ast::Expr, name: &ast::Name) -> bool {
+        let Ast::Name(module) = &base.kind else { return false };
+        let Some(foreign) = suggest::foreign_member(&module.text, &name.text) else { return false };
+        if self.lookup(&module.text).is_some() {
+            return false;
+        }
+        let whole = base.span.to(name.span);
+        let d = Diagnostic::error("E0201", format!("nothing here is called `{}.{}`", module.text, name.text))
+            .at(whole, "this belongs to another language");
+        self.report(cx::with_foreign(d, whole, &foreign));
+        true
     }
 
     fn module_of(&mut self, base: &ast::Expr) -> Option<ModuleId> {
@@ -299,7 +313,8 @@ impl Cx<'_> {
         )
         .at(span, format!("one index per axis: {rank}"))
         .because(base.span, format!("this is `{found}`"));
-        self.report(d);
+        let letters: Vec<&str> = ["i", "j", "k", "l"].into_iter().cycle().take(rank).collect();
+        self.report(d.help(format!("all indices stand in one bracket: `x[{}]`", letters.join(", "))));
         self.bad(span)
     }
 
@@ -348,7 +363,14 @@ impl Cx<'_> {
     /// A place that is written (and read too, for `op=`): checks that it may be.
     pub fn place(&mut self, e: &ast::Expr, also_read: bool) -> Expr {
         let place = match &bare(e).kind {
-            Ast::Name(name) => self.name_place(name),
+            Ast::Name(name) => {
+                let reads = self.early_reads.len();
+                let place = self.name_place(name);
+                if !also_read {
+                    self.early_reads.truncate(reads);
+                }
+                place
+            }
             Ast::Index { base, args } => {
                 let root_used = self.root_used(base);
                 let place = self.index(base, args, e.span, false);
@@ -394,7 +416,13 @@ impl Cx<'_> {
                 self.local(id, base.span);
             }
         }
-        if self.check_writable(&place) { place } else { self.bad(place.span) }
+        let writes = self.writes_in_loops.len();
+        let writable = self.check_writable(&place);
+        if also_read {
+            // `acc += x` needs a value that was there before: it is never the first write of a loop.
+            self.writes_in_loops.truncate(writes);
+        }
+        if writable { place } else { self.bad(place.span) }
     }
 
     /// A variable that is only ever written is not used: remembers whether it was so far.
@@ -565,18 +593,22 @@ impl Cx<'_> {
         self.report(d);
     }
 
-    /// Notes that elements of an `out` parameter are read, perhaps before they were written.
+    /// Notes that elements of an array are read, perhaps before they were written.
     pub fn note_read(&mut self, base: &Expr, span: Span) {
         let ExprKind::Local(id) = base.kind else { return };
         let is_out = self.locals.get(id).is_some_and(|l| l.kind == LocalKind::Param(Access::Out));
-        let written = self.info.get(id.index()).is_some_and(|i| i.written);
-        if is_out && !written && matches!(self.home, Home::Kernel { .. } | Home::Fn) {
-            let outer_loop = (self.loops > 0).then_some(self.loop_count);
-            self.early_reads.push(EarlyRead { local: id, span, outer_loop });
+        let Some(info) = self.info.get(id.index()) else { return };
+        if !info.written && (info.unset || is_out && matches!(self.home, Home::Kernel { .. } | Home::Fn)) {
+            self.early_read(id, span);
         }
     }
 
-    /// Reports reads of `out` parameters that nothing above has written.
+    pub fn early_read(&mut self, local: LocalId, span: Span) {
+        let outer_loop = (self.loops > 0).then_some(self.loop_count);
+        self.early_reads.push(EarlyRead { local, span, outer_loop });
+    }
+
+    /// Reports reads of `out` parameters, and of variables without a value, that nothing above has written.
     pub fn report_early_reads(&mut self) {
         let reads = std::mem::take(&mut self.early_reads);
         let mut seen = Vec::new();
@@ -588,6 +620,14 @@ impl Cx<'_> {
             seen.push(read.local);
             let Some(local) = self.locals.get(read.local) else { continue };
             let (name, declared) = (local.name.clone(), local.span);
+            if local.kind == LocalKind::Var {
+                let d = Diagnostic::error("E0515", format!("`{name}` is read before it has a value"))
+                    .at(read.span, "nothing was written to it yet")
+                    .because(declared, "declared without a value")
+                    .help(format!("give it one where it is declared: `var {name} = …`"));
+                self.report(d);
+                continue;
+            }
             let word = Span { start: declared.start.saturating_sub(4), end: declared.start, ..declared };
             let d = Diagnostic::error("E0406", format!("`{name}` is read before it is written"))
                 .at(read.span, "an `out` array holds nothing yet")

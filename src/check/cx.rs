@@ -64,8 +64,10 @@ pub struct Info {
     pub word: Option<Span>,
     /// It depends on the thread.
     pub varying: bool,
-    /// An `out` parameter that text above has written.
+    /// An `out` parameter, or a variable without a value of its own, that text above has written.
     pub written: bool,
+    /// A variable declared without a value.
+    pub unset: bool,
 }
 
 /// The first use of something that only one world has.
@@ -86,7 +88,7 @@ pub struct Needs {
     pub calls: Vec<(FnId, Span)>,
 }
 
-/// A read of an `out` parameter above any write.
+/// A read of an `out` parameter, or of a variable declared without a value, above any write.
 pub struct EarlyRead {
     pub local: LocalId,
     pub span: Span,
@@ -380,7 +382,8 @@ impl<'a> Cx<'a> {
         match self.home {
             Home::Kernel { .. } => {
                 let d = Diagnostic::error("E0401", format!("{what} belongs to the host and can't run in a kernel"))
-                    .at(span, "only scripts, and functions that only scripts call, can do this");
+                    .at(span, "only scripts, and functions that only scripts call, can do this")
+                    .help("do it in the script, and pass the kernel what comes out");
                 self.report(d);
                 false
             }

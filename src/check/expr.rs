@@ -139,7 +139,8 @@ impl Cx<'_> {
                 d = self.conversion_fix(d, e.span, &format!("{s}x{n}"));
             }
             (Type::Array(a), Type::Array(b)) if a.dims.len() == b.dims.len() => {
-                if let (Type::Scalar(x), Type::Scalar(y)) = (&a.element, &b.element)
+                if let (Type::Scalar(x), Type::Scalar(y)) =
+                    (self.vars.shallow(&a.element), self.vars.shallow(&b.element))
                     && x != y
                 {
                     d = self.conversion_fix(d, e.span, y.name());
@@ -303,6 +304,9 @@ impl Cx<'_> {
         if let Some(info) = self.info.get_mut(id.index()) {
             info.used = true;
             self.varying_reads += u32::from(varying || info.varying);
+            if info.unset && !info.written && !matches!(ty, Type::Array(_)) {
+                self.early_read(id, span);
+            }
         }
         make(ExprKind::Local(id), ty, span)
     }
@@ -351,7 +355,11 @@ impl Cx<'_> {
             }
             Binding::Global(id) => self.read_global(id, name),
             Binding::Fn(_) => self.not_a_value(name, "a function", "call it: put the arguments in parentheses"),
-            Binding::Kernel(_) => self.not_a_value(name, "a kernel", "launch it: put the arguments in parentheses"),
+            Binding::Kernel(_) => self.not_a_value(
+                name,
+                "a kernel",
+                "launch it: `name(…)`, or with a geometry of your own `name<<<grid, block>>>(…)`",
+            ),
             Binding::Struct(_) => self.not_a_value(name, "a struct", "give its fields: `Name { field: value }`"),
             Binding::Module(_) => self.not_a_value(name, "a module", "name something in it: `module.name`"),
             Binding::Error => self.bad(name.span),

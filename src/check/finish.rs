@@ -5,7 +5,8 @@ use crate::base::source::Span;
 use crate::check::cx::Cx;
 use crate::check::infer::Vars;
 use crate::check::typed::*;
-use crate::lang::scalar::Scalar;
+use crate::lang::scalar::format::{self, SYNTAX, Spec, Style};
+use crate::lang::scalar::{Scalar, Value};
 
 struct Finish<'v> {
     vars: &'v Vars,
@@ -117,8 +118,11 @@ impl Finish<'_> {
             | ExprKind::Error => {}
             ExprKind::Str(parts) => {
                 for part in parts {
-                    if let StrPart::Value { expr, .. } = part {
+                    if let StrPart::Value { expr, format } = part {
                         self.expr(expr);
+                        if let Some(format) = format {
+                            self.format(format, &expr.ty);
+                        }
                     }
                 }
             }
@@ -178,6 +182,22 @@ impl Finish<'_> {
         }
     }
 
+    /// What stands behind the colon of `{x:.3}` has to suit the value.
+    fn format(&mut self, format: &Format, ty: &Type) {
+        let text = format.text.as_str();
+        let wrong = match Spec::parse(text) {
+            Ok(spec) if !text.is_empty() => misfit(&spec, ty),
+            Ok(_) => None,
+            Err(reason) => Some(reason),
+        };
+        if let Some(reason) = wrong {
+            let d = Diagnostic::error("E0545", format!("the format `{text}` {reason}"))
+                .at(format.span, "does not fit the value")
+                .note(SYNTAX);
+            self.diagnostics.push(d);
+        }
+    }
+
     fn launch(&mut self, launch: &mut Launch) {
         self.generics(&mut launch.generics);
         launch.args.iter_mut().for_each(|a| self.opt(a));
@@ -216,5 +236,18 @@ impl Finish<'_> {
             self.diagnostics
                 .push(d.help("give it a type that is wide enough: a suffix such as `i64`, or a conversion"));
         }
+    }
+}
+
+/// Why a specification does not suit values of a type; none where that is only known when the program runs.
+fn misfit(spec: &Spec, ty: &Type) -> Option<String> {
+    match ty {
+        Type::Scalar(s) | Type::Vector(s, _) => format::with_spec(Value { ty: *s, bits: 0 }, spec).err(),
+        Type::Array(array) => misfit(spec, &array.element),
+        Type::Tuple(parts) => parts.iter().find_map(|part| misfit(spec, part)),
+        Type::Str if spec.style != Style::Plain || spec.plus || spec.zeros => {
+            Some("is for numbers, and the value is of type str".into())
+        }
+        _ => None,
     }
 }

@@ -18,7 +18,7 @@ impl Cx<'_> {
         match call.entry.builtin {
             Builtin::Load => self.load(call),
             Builtin::Save => self.save(call),
-            Builtin::Image => self.show_data(call, 1, 2),
+            Builtin::Image | Builtin::Heat => self.show_data(call, 1, 2),
             Builtin::Plot => self.show_data(call, 1, 3),
             Builtin::Linspace => self.linspace(call),
             Builtin::Arange => self.arange(call),

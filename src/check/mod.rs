@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::base::diag::Diagnostic;
+use crate::base::diag::{self, Diagnostic};
 use crate::base::source::Span;
 use crate::check::typed::{ModuleId, Program};
 use crate::syntax::ast;
@@ -37,6 +37,7 @@ mod walk;
 mod world;
 
 pub use dump::dump;
+pub use items::module_alias;
 pub use walk::exprs;
 
 /// More errors than these are not shown: the first ones explain the others.
@@ -67,6 +68,9 @@ fn tidy(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
         *count += 1;
         *count <= most
     });
+    if let Some(last) = found.iter_mut().rfind(|d| d.is_error()) {
+        last.notes.extend(diag::and_more(errors.saturating_sub(MAX_ERRORS)));
+    }
     found
 }
 

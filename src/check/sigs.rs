@@ -362,7 +362,8 @@ fn self_block(cx: &mut Cx<'_>, block: &[ast::Expr], span: Span) -> Vec<Expr> {
     let threads = block.iter().try_fold(1i64, |n, e| n.checked_mul(crate::check::eval::int(cx, e)?));
     if let Some(n) = threads.filter(|n| *n > 1024 || *n < 1) {
         let d = Diagnostic::error("E0408", format!("a block can't have {n} threads"))
-            .at(block.first().map_or(span, |b| b.span), "a block has 1 to 1024 threads in all");
+            .at(block.first().map_or(span, |b| b.span), "a block has 1 to 1024 threads in all")
+            .help("take smaller blocks and more of them: `block(256)`, `block(16, 16)` or `block(8, 8, 4)`");
         cx.report(d);
     }
     block

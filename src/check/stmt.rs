@@ -355,7 +355,15 @@ impl Cx<'_> {
         };
         let local = self.declare(name, ty.clone(), d.mutable, LocalKind::Var, Some(d.word()));
         self.keep_extents(local, &extents);
+        self.without_value(local, d);
         Some(StmtKind::LocalArray { local, extents, init })
+    }
+
+    /// Remembers of a variable that it was declared without a value.
+    fn without_value(&mut self, local: LocalId, d: &Declaration<'_>) {
+        if let (None, Some(info)) = (d.value, self.info.get_mut(local.index())) {
+            info.unset = true;
+        }
     }
 
     /// Remembers extents that are not plain numbers.
@@ -399,7 +407,9 @@ impl Cx<'_> {
                 if self.home == Home::Script && self.outermost() {
                     return Pattern::Global(self.declare_global(name, ty.clone(), d));
                 }
-                Pattern::Local(self.declare(name, ty.clone(), d.mutable, LocalKind::Var, Some(d.word())))
+                let local = self.declare(name, ty.clone(), d.mutable, LocalKind::Var, Some(d.word()));
+                self.without_value(local, d);
+                Pattern::Local(local)
             }
             ast::Pattern::Tuple(parts, span) => {
                 let types: Vec<Type> = match self.vars.shallow(ty) {
@@ -479,7 +489,12 @@ impl Cx<'_> {
         }
         let d = Diagnostic::error(code, format!("{what} has to be the same for the whole launch"))
             .at(e.span, "only constants, dimensions and scalar parameters can stand here");
-        self.report(d);
+        let mut names_block = false;
+        crate::check::walk::expr(e, &mut |e| names_block |= matches!(e.kind, ExprKind::Variable(Builtin::BlockDim)));
+        self.report(match names_block {
+            true => d.help("give the size of the block a name: `kernel k<const T: i32 = 32>(…) grid(…) block(T)`"),
+            false => d.help("take the largest size that can be needed: a `const`, or a const parameter of the kernel"),
+        });
         false
     }
 
@@ -668,6 +683,7 @@ impl Cx<'_> {
                 e.as_ref()?;
                 Diagnostic::error("E0301", "a kernel gives its results through `out` arrays")
                     .at(span, "a kernel returns no value")
+                    .help("declare a parameter `out r: [f32; N]`, and write `r[i] = …`")
             } else {
                 Diagnostic::error("E0322", "`return` outside of a function").at(span, "there is nothing to return from")
             };
@@ -715,7 +731,10 @@ impl Cx<'_> {
             return self.block(body, false, None).0;
         }
         let (block, ty) = self.block(body, true, Some(result));
+        // A value may be in the part that could not be read.
+        let broken = matches!(body.stmts.last().map(|s| &s.kind), Some(ast::StmtKind::Error)) && body.tail.is_none();
         match (&block.tail, &ty) {
+            _ if broken => {}
             (_, Type::Never | Type::Error) => {}
             (Some(tail), _) if !(ty == Type::Unit && *result != Type::Error) => {
                 let text = self.ty_text(result);

@@ -148,6 +148,62 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
     }
 }
 
+/// A member of a module of another language: `np.sqrt`, `cuda.grid`, `tl.load`.
+pub fn foreign_member(module: &str, member: &str) -> Option<Foreign> {
+    let specific = match (module, member) {
+        ("cuda", "grid") => {
+            other("`cuda.grid(1)` is `global_idx.x`; a kernel with `threads(i: N)` needs neither it nor a guard")
+        }
+        ("cuda", "gridsize") => other("`cuda.gridsize(1)` is `grid_dim.x * block_dim.x`"),
+        ("cuda", "threadIdx") => same("thread_idx"),
+        ("cuda", "blockIdx") => same("block_idx"),
+        ("cuda", "blockDim") => same("block_dim"),
+        ("cuda", "gridDim") => same("grid_dim"),
+        ("cuda", "laneid") => same("lane_idx"),
+        ("cuda", "warpsize") => same("warp_size"),
+        ("cuda", "syncthreads") => same("barrier"),
+        ("cuda", "syncwarp") => same("warp_barrier"),
+        ("cuda", "threadfence") => same("fence"),
+        ("cuda", "shared") => other("shared memory is declared as `shared tile: [f32; 16, 17]`"),
+        ("cuda", "local") => other("a local array is declared as `var acc: [f32; 8] = 0.0`"),
+        ("cuda", "atomic") => other("an atomic operation names its place: `atomic_add(x[i], 1)`"),
+        ("cuda", "to_device" | "device_array" | "device_array_like") => {
+            other("arrays live where they are used: nothing is copied by hand")
+        }
+        ("cuda", "synchronize") => other("nothing has to be waited for: a result is there when it is read"),
+        ("tl", "program_id") => other("`tl.program_id(0)` is `block_idx.x`"),
+        ("tl", "num_programs") => other("`tl.num_programs(0)` is `grid_dim.x`"),
+        ("tl", "arange") => other(
+            "a block is made of threads, each with one element: `thread_idx.x` is its place, `global_idx.x` its index",
+        ),
+        ("tl", "load") => other("`x[i]` reads an element; a mask is an `if`: `if i < N { x[i] } else { 0.0 }`"),
+        ("tl", "store") => other("`x[i] = v` writes an element; a mask is an `if`: `if i < N { x[i] = v }`"),
+        ("tl", "constexpr") => {
+            other("a compile-time parameter stands in angle brackets: `kernel k<const BLOCK: i32 = 128>(…)`")
+        }
+        ("tl", "dot") => {
+            other("a product of tiles is a loop over `k`; of whole arrays it is `a @ b` in a script, or `std.linalg`")
+        }
+        ("tl", "sum") => other("`warp_reduce_add(v)` adds up a warp; `std.reduce` has whole arrays"),
+        ("tl", "max") => {
+            other("`warp_reduce_max(v)` goes over a warp, `max(a, b)` takes two numbers; `std.reduce` has whole arrays")
+        }
+        ("tl", "zeros") => other("a local array is declared as `var acc: [f32; 8] = 0.0`"),
+        ("tl", "float32" | "float16" | "int32" | "float64") => other("types are called `f32`, `f16`, `i32`, `f64`"),
+        ("np" | "cp" | "numpy" | "cupy" | "jnp" | "torch", "pi") => other("write `const PI: f32 = 3.14159265`"),
+        ("np" | "cp" | "numpy" | "cupy" | "jnp" | "torch", "float32" | "float64" | "int32" | "uint8") => {
+            other("types are called `f32`, `f64`, `i32`, `u8`; `f32(x)` converts")
+        }
+        _ => None,
+    };
+    let knows = matches!(module, "np" | "numpy" | "cp" | "cupy" | "jnp" | "torch" | "math" | "tl" | "cuda" | "std");
+    let entry = crate::lang::builtin::find(member).filter(|_| knows);
+    specific.or_else(|| entry.map(|e| Foreign { word: Some(e.name), help: "" })).or_else(|| {
+        let foreign = foreign_value(member).filter(|_| knows);
+        foreign.filter(|f| f.word.is_some())
+    })
+}
+
 /// A foreign name that stands where a type does.
 pub fn foreign_type(name: &str) -> Option<Foreign> {
     match name {

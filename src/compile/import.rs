@@ -33,6 +33,13 @@ pub struct Modules {
     known: HashMap<Key, ModuleId>,
 }
 
+impl Session {
+    /// Files are read anew when they are next imported.
+    pub fn forget_files(&mut self) {
+        self.modules.known.retain(|key, _| matches!(key, Key::Library(_)));
+    }
+}
+
 /// Reads what a text imports, and what that imports.
 pub(super) struct Loader<'a> {
     session: &'a mut Session,

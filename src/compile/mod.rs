@@ -11,9 +11,11 @@ use crate::lower::{Argument, Constants, Instance, lower};
 use crate::syntax::ast;
 use crate::{check, pass, syntax};
 
+mod entry;
 mod import;
 pub mod library;
 
+pub use entry::{Definitions, Entered};
 pub use import::Modules;
 
 /// Where imported files come from.
@@ -47,6 +49,8 @@ pub struct Session {
     pub folder: PathBuf,
     /// Imported modules, each read once.
     pub modules: Modules,
+    /// What the entries of a session defined.
+    pub definitions: Definitions,
 }
 
 /// What became of a text.
@@ -62,6 +66,11 @@ impl Outcome {
     pub fn failed(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
+
+    /// What looks unused may be used where a mistake hides it: warnings come once errors are mended.
+    fn without_warnings(&mut self) {
+        self.diagnostics.retain(Diagnostic::is_error);
+    }
 }
 
 impl Session {
@@ -71,6 +80,7 @@ impl Session {
         let (tree, mut outcome) = self.read(name, text, files);
         discard(tree, text.len());
         if outcome.failed() {
+            outcome.without_warnings();
             (self.program, self.main, self.modules) = before;
             let end = self.program.chunks.len();
             outcome.chunks = end..end;

@@ -104,6 +104,19 @@ fn bounds_title(array: &str, indices: &[i64], shape: &[u32], axis: usize) -> Str
     }
 }
 
+/// Whether indices of two axes would be inside if they changed places.
+fn swapped(indices: &[i64], shape: &[u32]) -> bool {
+    match (indices, shape) {
+        (&[a, b], &[m, n]) => m != n && (0..i64::from(m)).contains(&b) && (0..i64::from(n)).contains(&a),
+        _ => false,
+    }
+}
+
+fn reversed(indices: &[i64]) -> String {
+    let reversed: Vec<i64> = indices.iter().rev().copied().collect();
+    list(&reversed)
+}
+
 fn number(value: Value) -> String {
     value.as_integer().map_or_else(|| "a number".to_string(), |n| n.to_string())
 }
@@ -116,6 +129,9 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
             let extent = i64::from(shape.get(*axis).copied().unwrap_or_default());
             match (index < 0, fault.index.is_some()) {
                 (true, _) => diagnostic.note("indices begin at 0; a negative one does not count from the end"),
+                (false, _) if swapped(indices, shape) => diagnostic
+                    .note("the last axis varies fastest: `.x` runs along it, `.y` along the one before")
+                    .help(format!("are the indices in the wrong order? `[{}]` would be inside", reversed(indices))),
                 (false, false) if index < extent + 1024 => diagnostic
                     .note("a grid is made of whole blocks, so its last block can reach past the end of an array")
                     .help("guard the access: `if i < N { … }`, or write the kernel with `threads(i: N)`"),

@@ -64,6 +64,15 @@ pub struct Control {
     pub workers: usize,
     /// Launches so far, for statistics.
     pub launches: Arc<AtomicU64>,
+    /// How far the launch is that runs now, for whoever wants to show it.
+    pub progress: Arc<Progress>,
+}
+
+/// Groups of a launch that were begun, of so many. A device that cannot tell leaves both at 0.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub begun: AtomicU64,
+    pub of: AtomicU64,
 }
 
 /// Text that kernels printed, in block order, to be shown by the host.

@@ -41,6 +41,7 @@ pub enum Builtin {
     Save,
     Image,
     Plot,
+    Heat,
     Linspace,
     Arange,
     Zeros,
@@ -297,8 +298,9 @@ pub static TABLE: &[Entry] = &[
     // Host: files and pictures
     item(Builtin::Load, "load", Files, Host, "(path: str) -> array", "Reads .npy, .npz, .safetensors, .csv or .png. Several arrays in one file become fields: `m.weight`, `m[\"weight\"]`. The element type is the file's; `let x: [f32; N] = load(…)` checks it."),
     item(Builtin::Save, "save", Files, Host, "(path: str, arrays…)", "Writes .npy, .csv or .png of one array, .npz or .safetensors of named ones: `save(\"out.npz\", y = y)`. The file appears whole or not at all."),
-    item(Builtin::Image, "image", Files, Host, "(path: str, x: array)", "Writes a picture: [H, W] grey or [H, W, 3 or 4] colour, u8 as it is or floats from 0 to 1. `image(x)` shows it in the terminal."),
-    item(Builtin::Plot, "plot", Files, Host, "(x: array, y: array, path: str)", "Draws a line to a PNG file; without a path in the terminal. `plot(y)` counts from 0."),
+    item(Builtin::Image, "image", Files, Host, "(path: str, x: array)", "Writes a picture: [H, W] grey or [H, W, 3 or 4] colour, u8 as it is or floats from 0 to 1, to a PNG or SVG file. `image(x)` shows it in the terminal."),
+    item(Builtin::Plot, "plot", Files, Host, "(x: array, y: array, path: str)", "Draws a line to a PNG or SVG file; without a path in the terminal. `plot(y)` counts from 0."),
+    item(Builtin::Heat, "heat", Files, Host, "(x: array, path: str)", "Shows a two-dimensional array of any numbers in colors, from the least element (dark) to the greatest (bright), in a PNG or SVG file; without a path in the terminal."),
     // Host: the script
     item(Builtin::Args, "args", Script, Host, ": [str]", "The arguments behind the script's name: `args[0]`, `len(args)`."),
     item(Builtin::Parse, "parse", Script, Host, "(type, text: str) -> type", "The number that a text spells: `parse(i32, args[0])`; an error shows the text."),

@@ -227,6 +227,6 @@ fn not_uniform(name: &str, span: Span) -> Box<Diagnostic> {
     Box::new(
         Diagnostic::error("E0487", format!("the size of `{name}` is not known when a block starts"))
             .at(span, "this differs between threads, or is computed while they run")
-            .help("compute it from constants, dimensions, scalar parameters and `block_dim`"),
+            .help("compute it from constants, dimensions and scalar parameters"),
     )
 }

@@ -41,13 +41,13 @@ pub fn finish(command: &mut Command) -> Ran {
 
 /// Runs the binary with a text as its standard input.
 pub fn run_with_input(folder: &Path, words: &[&str], input: &str) -> Ran {
-    let mut child = clk(folder)
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("clk starts");
+    finish_with_input(clk(folder).args(words), input)
+}
+
+/// Runs a command with a text as its standard input.
+pub fn finish_with_input(command: &mut Command, input: &str) -> Ran {
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("clk starts");
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("written");
     let output = child.wait_with_output().expect("clk ends");
     Ran {

@@ -53,7 +53,7 @@ syn keyword clkFunction atomic_and atomic_or atomic_xor atomic_exchange atomic_c
 syn keyword clkFunction shuffle_down shuffle_xor ballot warp_any warp_all warp_reduce_add warp_reduce_min
 syn keyword clkFunction warp_reduce_max warp_reduce_and warp_reduce_or warp_reduce_xor cached streaming linspace arange
 syn keyword clkFunction zeros ones full eye random random_normal random_int sum prod mean argmin argmax all any close
-syn keyword clkFunction cumsum reshape transpose concat stack sort flip load save image plot parse
+syn keyword clkFunction cumsum reshape transpose concat stack sort flip load save image plot heat parse
 " generated end
 
 " generated: variables

@@ -10,6 +10,7 @@ use crate::app::exit;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Captured;
 use crate::base::arena::Id;
+use crate::base::render::Style;
 use crate::check::typed::Section;
 use crate::host::interp::{BenchResult, Interpreter};
 
@@ -149,15 +150,24 @@ fn show(path: &Path, title: &str, result: &BenchResult, context: &mut Context) {
         });
         return console.line(&line.to_string());
     }
+    let line = summary(title, result, console.style);
+    console.line(&line);
+}
+
+/// Median, spread and rates of a bench in one line.
+pub fn summary(title: &str, result: &BenchResult, style: Style) -> String {
+    let mut samples = result.samples.clone();
+    samples.sort_by(f64::total_cmp);
+    let (low, median, high) = (quantile(&samples, 0.25), quantile(&samples, 0.5), quantile(&samples, 0.75));
     let spread = if median > 0.0 { (high - low) / 2.0 / median * 100.0 } else { 0.0 };
-    let sign = if console.style.ascii { "+-" } else { "±" };
+    let sign = if style.ascii { "+-" } else { "±" };
     let mut line = format!("  {title:<32} {:>9} {sign}{spread:.0}%", duration(median));
     for (amount, unit) in [(result.bytes, "B/s"), (result.flops, "FLOP/s"), (result.items, "items/s")] {
         if let Some(amount) = amount {
             line += &format!("  {}", rate(amount / median, unit));
         }
     }
-    console.line(&format!("{line}  ({} runs, fastest {})", samples.len(), duration(fastest)));
+    format!("{line}  ({} runs, fastest {})", samples.len(), duration(quantile(&samples, 0.0)))
 }
 
 fn rate(per_second: f64, unit: &str) -> String {

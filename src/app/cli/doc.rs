@@ -167,7 +167,7 @@ fn is_own(binding: Binding, program: &Program, module: &Module) -> bool {
 }
 
 /// One item as Markdown: how it was written up to its body, and its documentation.
-fn item(name: &str, binding: Binding, session: &Session) -> Option<String> {
+pub fn item(name: &str, binding: Binding, session: &Session) -> Option<String> {
     let program = &session.program;
     let (span, doc) = match binding {
         Binding::Fn(id) => (program.fns[id].span, &program.fns[id].doc),

@@ -24,7 +24,8 @@ use super::script::{Limits, Places};
 use super::{exit, lsp, repl};
 use crate::device::cuda::text::Options;
 
-pub use self::doc::lookup as documentation;
+pub use self::bench::summary as bench_summary;
+pub use self::doc::{item as documented_item, lookup as documentation};
 pub use self::explain::page as explanation;
 
 /// Runs all of standard input as a script.

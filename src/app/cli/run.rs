@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Context;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Terminal;
-use crate::app::{disk, exit};
+use crate::app::{disk, exit, progress};
 use crate::compile::Session;
 
 /// Runs a script file; `-` is standard input.
@@ -52,7 +52,9 @@ fn finish(compiled: Option<Compiled>, args: Vec<String>, show_value: bool, conte
     };
     let mut interpreter = context.limits.interpreter(&context.interrupt, args);
     for chunk in compiled.chunks.clone() {
+        let watch = progress::watch(&interpreter.options.control.progress);
         let result = interpreter.run_chunk(&compiled.session, chunk, &mut Terminal { console: &mut context.console });
+        drop(watch);
         match result {
             Ok(Some(value)) if show_value => context.console.line(&script::shown(&value)),
             Ok(_) => {}

@@ -1,84 +1,319 @@
-//! What rustyline asks while an entry is typed: whether it is complete, and what a word could become.
+//! What rustyline asks while an entry is typed: whether it is complete, its colors, what a word could become, and what would
+//! come next. The answers are the compiler's own, about the session as it is.
 
-use rustyline::completion::Completer;
-use rustyline::highlight::Highlighter;
-use rustyline::hint::Hinter;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
+use rustyline::highlight::{CmdKind, Highlighter};
+use rustyline::hint::{Hinter, HistoryHinter};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper};
 
-use super::commands::COMMANDS;
-use crate::lang::builtin;
-use crate::syntax;
+use super::commands::{self, COMMANDS, Wants};
+use super::keys::StepsBack;
+use super::settings::{self, Settings};
+use crate::app::disk::Disk;
+use crate::compile::Session;
+use crate::ide::{self, Analysis, Class};
 
-const KEYWORDS: &[&str] = &[
-    "kernel", "fn", "struct", "const", "let", "var", "shared", "if", "else", "for", "in", "while", "loop", "break",
-    "continue", "return", "import", "as", "test", "bench", "out", "inout", "true", "false", "threads", "grid", "block",
-    "step",
-];
+/// Completions are shown with their types if there are no more than these.
+const FEW: usize = 12;
 
-#[derive(Default)]
 pub struct Entry {
-    /// The session's own names.
-    pub names: Vec<String>,
+    /// The session that the entry will be added to.
+    pub session: Session,
+    pub settings: Settings,
+    pub color: bool,
+    /// Of the key `}`.
+    pub steps_back: StepsBack,
+    files: FilenameCompleter,
+    history: HistoryHinter,
+    /// The text that was analysed last: several questions are asked about each.
+    last: RefCell<Option<Analysis>>,
+}
+
+/// Grey text behind the cursor.
+pub struct Hint {
+    shown: String,
+    /// What the right arrow takes over.
+    taken: Option<String>,
+}
+
+impl rustyline::hint::Hint for Hint {
+    fn display(&self) -> &str {
+        &self.shown
+    }
+
+    fn completion(&self) -> Option<&str> {
+        self.taken.as_deref()
+    }
+}
+
+impl Entry {
+    pub fn new(color: bool) -> Self {
+        Entry {
+            session: Session::default(),
+            settings: Settings::default(),
+            color,
+            steps_back: StepsBack::default(),
+            files: FilenameCompleter::new(),
+            history: HistoryHinter::new(),
+            last: RefCell::new(None),
+        }
+    }
+
+    /// Takes over the session as it is after an entry.
+    pub fn follow(&mut self, session: &Session, settings: &Settings) {
+        self.session = session.clone();
+        self.settings = settings.clone();
+        self.last.replace(None);
+    }
+
+    /// Asks something about a text.
+    fn ask<R>(&self, text: &str, question: impl FnOnce(&Analysis) -> R) -> R {
+        let mut last = self.last.borrow_mut();
+        if last.as_ref().is_some_and(|analysis| analysis.text != text) {
+            *last = None;
+        }
+        question(last.get_or_insert_with(|| Analysis::after(self.session.clone(), "<entry>", text, &Disk)))
+    }
+
+    /// The part of a line that is program text: behind a command that wants some, or all of it.
+    fn program(line: &str) -> Option<usize> {
+        let Some(command) = line.strip_prefix(':') else { return Some(0) };
+        let (word, rest) = command.split_once(' ')?;
+        let wants = commands::find(word).is_ok_and(|command| command.wants == Wants::Program);
+        wants.then_some(line.len() - rest.len())
+    }
+
+    /// What could stand at the end of some program text, and where it would begin.
+    fn candidates(&self, text: &str) -> (usize, Vec<Pair>) {
+        self.ask(text, |analysis| {
+            let found = analysis.complete(text.len(), &Disk);
+            let start = found.first().map_or(text.len(), |first| first.replace.start);
+            let few = found.len() <= FEW;
+            let pairs = found.into_iter().map(|one| {
+                let detail = one.detail.lines().next().unwrap_or("");
+                let display = match few && !detail.is_empty() {
+                    true => format!("{}  {detail}", one.label),
+                    false => one.label,
+                };
+                Pair { display, replacement: one.insert }
+            });
+            (start, pairs.collect())
+        })
+    }
+
+    /// The parameters that are still to come, behind an open bracket or a comma.
+    fn parameters(&self, text: &str) -> Option<Hint> {
+        if !text.trim_end().ends_with(['(', ',']) {
+            return None;
+        }
+        let signature = self.ask(text, |analysis| analysis.signature(text.len()))?;
+        let from = signature.parameters.get(signature.active?)?.start;
+        let rest = signature.label.get(from..)?;
+        // The result says nothing about what to type.
+        let end = signature.parameters.last()?.end.checked_sub(from)?;
+        Some(Hint { shown: format!("{})", rest.get(..end)?), taken: None })
+    }
 }
 
 impl Helper for Entry {}
-impl Highlighter for Entry {}
-impl Hinter for Entry {
-    type Hint = String;
-}
 
 impl Validator for Entry {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let text = context.input();
-        let is_command = text.trim_start().starts_with(':');
-        Ok(if !is_command && syntax::is_incomplete(text) {
-            ValidationResult::Incomplete
-        } else {
-            ValidationResult::Valid(None)
+        Ok(match super::is_unfinished(context.input()) {
+            true => ValidationResult::Incomplete,
+            false => ValidationResult::Valid(None),
         })
     }
 }
 
-impl Completer for Entry {
-    type Candidate = String;
+impl Highlighter for Entry {
+    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
+        if !self.color || !self.settings.highlight {
+            return Cow::Borrowed(line);
+        }
+        let start = Entry::program(line).unwrap_or(line.len());
+        let (command, text) = line.split_at(start);
+        let command = if command.is_empty() { String::new() } else { format!("\x1b[1m{command}\x1b[0m") };
+        Cow::Owned(command + &colored(text))
+    }
 
-    fn complete(&self, line: &str, position: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
-        Ok(complete(line.get(..position).unwrap_or(line), &self.names))
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
+        if self.color { Cow::Owned(format!("\x1b[1;34m{prompt}\x1b[0m")) } else { Cow::Borrowed(prompt) }
+    }
+
+    fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
+        Cow::Owned(format!("\x1b[2m{hint}\x1b[0m"))
+    }
+
+    fn highlight_char(&self, _: &str, _: usize, _: CmdKind) -> bool {
+        self.color && self.settings.highlight
     }
 }
 
-/// Where the word before the cursor starts, and what it could become.
-fn complete(before: &str, names: &[String]) -> (usize, Vec<String>) {
-    if let Some(command) = before.strip_prefix(':')
-        && !command.contains(' ')
-    {
-        return (1, COMMANDS.iter().map(|c| c.name).filter(|n| n.starts_with(command)).map(str::to_string).collect());
+/// The text with the colors of its words.
+fn colored(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() * 2);
+    let mut end = 0;
+    for (range, class) in ide::highlight(text) {
+        let (Some(between), Some(word)) = (text.get(end..range.start), text.get(range.clone())) else { continue };
+        out.push_str(between);
+        match color(class) {
+            Some(color) => {
+                // Each line on its own, since the terminal may be told to move between them.
+                let lines: Vec<String> = word.split('\n').map(|line| format!("\x1b[{color}m{line}\x1b[0m")).collect();
+                out.push_str(&lines.join("\n"));
+            }
+            None => out.push_str(word),
+        }
+        end = range.end;
     }
-    let start = before
-        .rfind(|c: char| !c.is_alphanumeric() && c != '_')
-        .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
-    let word = &before[start..];
-    if word.is_empty() {
-        return (start, vec![]);
+    out.push_str(text.get(end..).unwrap_or(""));
+    out
+}
+
+fn color(class: Class) -> Option<&'static str> {
+    Some(match class {
+        Class::Keyword => "35",
+        Class::Type | Class::Constant | Class::Dimension => "33",
+        Class::Function | Class::Kernel => "34",
+        Class::Builtin | Class::Namespace => "36",
+        Class::Number | Class::String => "32",
+        Class::Comment => "2",
+        Class::Error => "31",
+        Class::Variable | Class::Parameter | Class::Property | Class::Operator | Class::Punctuation => return None,
+    })
+}
+
+impl Hinter for Entry {
+    type Hint = Hint;
+
+    fn hint(&self, line: &str, position: usize, context: &Context<'_>) -> Option<Hint> {
+        if !self.color || !self.settings.hints || position < line.len() || line.is_empty() {
+            return None;
+        }
+        if let Some(hint) = command_hint(line) {
+            return Some(hint);
+        }
+        let parameters = Entry::program(line).and_then(|start| self.parameters(&line[start..]));
+        parameters.or_else(|| {
+            let earlier = self.history.hint(line, position, context)?;
+            // Of an entry of several lines, the first.
+            let shown = earlier.lines().next().unwrap_or("").to_string();
+            (!shown.is_empty()).then_some(Hint { taken: Some(earlier), shown })
+        })
     }
-    let all =
-        names.iter().map(String::as_str).chain(builtin::TABLE.iter().map(|e| e.name)).chain(KEYWORDS.iter().copied());
-    let mut found: Vec<String> = all.filter(|name| name.starts_with(word)).map(str::to_string).collect();
-    found.sort();
-    found.dedup();
-    (start, found)
+}
+
+/// `:lo` goes on as `ad FILE`.
+fn command_hint(line: &str) -> Option<Hint> {
+    let word = line.strip_prefix(':').filter(|word| !word.is_empty() && !word.contains(' '))?;
+    let command = commands::find(word).ok()?;
+    let rest = command.name.strip_prefix(word)?;
+    let behind = command.usage.strip_prefix(&format!(":{}", command.name)).unwrap_or("");
+    let shown = format!("{rest}{}", behind.split(',').next().unwrap_or(""));
+    (!shown.is_empty()).then(|| Hint { shown, taken: (!rest.is_empty()).then(|| rest.to_string()) })
+}
+
+impl Completer for Entry {
+    type Candidate = Pair;
+
+    fn complete(&self, line: &str, position: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let before = line.get(..position).unwrap_or(line);
+        match self.steps_back.swap(0, Ordering::Relaxed) {
+            0 => {}
+            blanks => {
+                let brace = Pair { display: "}".into(), replacement: "}".into() };
+                return Ok((before.len().saturating_sub(blanks), vec![brace]));
+            }
+        }
+        if in_path(before) {
+            return self.files.complete_path(before, before.len());
+        }
+        if let Some((start, names)) = of_command(before) {
+            let pair = |name: &str| Pair { display: name.to_string(), replacement: name.to_string() };
+            return Ok((start, names.into_iter().map(pair).collect()));
+        }
+        let start = Entry::program(before).unwrap_or(before.len());
+        let (at, found) = self.candidates(&before[start..]);
+        Ok((start + at, found))
+    }
+}
+
+/// Whether the cursor is where the name of a file is written: behind `:load`, or in a string.
+fn in_path(before: &str) -> bool {
+    if let Some(command) = before.strip_prefix(':') {
+        let word = command.split_once(' ').map(|(word, _)| commands::find(word));
+        return matches!(word, Some(Ok(command)) if command.wants == Wants::File);
+    }
+    let line = before.rsplit('\n').next().unwrap_or(before);
+    line.matches('"').count() % 2 == 1
+}
+
+/// What a command's name, or the name of a setting, could become.
+fn of_command(before: &str) -> Option<(usize, Vec<&'static str>)> {
+    let command = before.strip_prefix(':')?;
+    match command.split_once(' ') {
+        None => Some((1, COMMANDS.iter().map(|c| c.name).filter(|n| n.starts_with(command)).collect())),
+        Some((word, rest)) if commands::find(word).is_ok_and(|c| c.wants == Wants::Setting) => {
+            let names = settings::NAMES.iter().copied().filter(|n| n.starts_with(rest));
+            Some((before.len() - rest.len(), names.collect()))
+        }
+        Some(_) => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn entry(definitions: &str) -> Entry {
+        let mut session = Session::default();
+        let outcome = session.enter("<entry 1>", definitions, &Disk).outcome;
+        assert!(!outcome.failed(), "{:?}", outcome.diagnostics);
+        Entry { session, ..Entry::new(true) }
+    }
+
+    fn words(entry: &Entry, text: &str) -> (usize, Vec<String>) {
+        let (start, pairs) = entry.candidates(text);
+        (start, pairs.into_iter().map(|pair| pair.replacement).collect())
+    }
+
     #[test]
     fn words_and_commands_complete() {
-        assert_eq!(complete("let y = sq", &[]), (8, vec!["sqrt".to_string()]));
-        assert_eq!(complete(":exp", &[]), (1, vec!["explain".to_string()]));
-        assert_eq!(complete("é + my", &["mymatrix".into()]), (5, vec!["mymatrix".to_string()]));
-        assert_eq!(complete("1 + ", &[]).1, Vec::<String>::new());
+        let entry = entry("struct Body { mass: f32 }\nlet mymatrix = 3\nfn heavy(b: Body) -> f32 { b.mass }\n");
+        assert_eq!(words(&entry, "let y = sq"), (8, vec!["sqrt".to_string()]));
+        assert_eq!(words(&entry, "1 + mymat"), (4, vec!["mymatrix".to_string()]));
+        assert_eq!(words(&entry, "let b = Body { mass: 1.0 }; b.ma").1, ["mass"]);
+        assert_eq!(of_command(":exp"), Some((1, vec!["explain"])));
+        assert_eq!(of_command(":set w"), Some((5, vec!["workers", "width"])));
+        assert_eq!(of_command(":type x"), None);
+    }
+
+    #[test]
+    fn hints_say_what_comes() {
+        let entry = entry("fn heavy(mass: f32, count: i32) -> f32 { mass * f32(count) }\n");
+        let shown = |text: &str| entry.parameters(text).map(|hint| hint.shown);
+        assert_eq!(shown("heavy(").as_deref(), Some("mass: f32, count: i32)"));
+        assert_eq!(shown("heavy(1.0,").as_deref(), Some("count: i32)"));
+        assert_eq!(shown("heavy(1.0, 2)"), None);
+        assert_eq!(command_hint(":lo").map(|hint| hint.shown).as_deref(), Some("ad FILE"));
+        assert!(command_hint(":re").is_none() && command_hint("lo").is_none());
+    }
+
+    #[test]
+    fn words_have_colors() {
+        assert_eq!(colored("let x = 1"), "\x1b[35mlet\x1b[0m x = \x1b[32m1\x1b[0m");
+        assert_eq!(colored("/* a\nb */ x"), "\x1b[2m/* a\x1b[0m\n\x1b[2mb */\x1b[0m x");
+    }
+
+    #[test]
+    fn paths_are_completed_where_they_stand() {
+        assert!(in_path(":load exa") && in_path(":sav x") && in_path("load(\"da") && in_path("image(\"a"));
+        assert!(!in_path(":loa") && !in_path("print(\"a\", x") && !in_path(":type x"));
     }
 }

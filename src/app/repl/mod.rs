@@ -1,33 +1,45 @@
 //! The session: one entry at a time, its value at once. A failed entry leaves every variable as it was.
 
 mod commands;
+mod entry;
 mod helper;
 mod history;
+mod keys;
+mod settings;
+mod terminal;
+mod transcript;
 
+use std::collections::VecDeque;
 use std::io::{BufRead, IsTerminal};
-use std::path::Path;
-
-use rustyline::error::ReadlineError;
-use rustyline::history::FileHistory;
-use rustyline::{CompletionType, Config, Editor};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
 use super::cli::Context;
-use super::disk::Disk;
-use super::world::Terminal;
-use super::{exit, script};
+use super::exit;
 use crate::compile::Session;
 use crate::host::interp::Interpreter;
 use crate::syntax;
-use helper::Entry;
-
-const PROMPT: &str = "clk> ";
+use settings::Settings;
+use transcript::Kept;
 
 /// The state of a session.
 pub(super) struct Repl<'a> {
     context: &'a mut Context,
     session: Session,
     interpreter: Interpreter,
+    settings: Settings,
+    /// Entries so far, failed ones included: the number in the prompt and in `<entry 3>` is one more.
     entries: usize,
+    /// The entries that `_3` and its kind still stand for, oldest first.
+    values: VecDeque<usize>,
+    /// What succeeded, for `:save`.
+    log: Vec<Kept>,
+    /// Everything that was typed, for `:history`.
+    typed: Vec<String>,
+    /// Files that were loaded, for `:reload`.
+    loaded: Vec<PathBuf>,
+    /// The code of the last error, for `:explain`.
+    last_code: Option<&'static str>,
 }
 
 /// Reads entries until the end. Without a terminal, standard input is a script, unless `plain` says that it holds entries:
@@ -39,9 +51,9 @@ pub fn main(plain: bool, context: &mut Context) -> u8 {
     if !std::io::stdin().is_terminal() {
         return super::cli::run_stdin(context);
     }
+    context.interrupt.be_patient();
     let mut repl = Repl::new(context);
-    repl.greet();
-    match repl.read_all() {
+    match terminal::read_all(&mut repl) {
         Ok(()) => exit::OK,
         Err(error) => {
             repl.context.console.error_line(&format!("error: the terminal cannot be read: {error}"));
@@ -50,56 +62,26 @@ pub fn main(plain: bool, context: &mut Context) -> u8 {
     }
 }
 
-fn editor() -> rustyline::Result<Editor<Entry, FileHistory>> {
-    let config = Config::builder()
-        .max_history_size(10_000)?
-        .history_ignore_dups(true)?
-        .completion_type(CompletionType::List)
-        .auto_add_history(false)
-        .build();
-    let mut editor = Editor::with_config(config)?;
-    editor.set_helper(Some(Entry::default()));
-    Ok(editor)
+/// Whether more lines have to come before an entry can be read.
+fn is_unfinished(entry: &str) -> bool {
+    let is_command = entry.trim_start().starts_with([':', '?']);
+    !is_command && syntax::is_incomplete(entry)
 }
 
 impl<'a> Repl<'a> {
     fn new(context: &'a mut Context) -> Self {
         let interpreter = context.limits.interpreter(&context.interrupt, vec![]);
-        Repl { context, session: fresh(), interpreter, entries: 0 }
-    }
-
-    fn greet(&mut self) {
-        let text = format!("Clk {}. :help lists commands, Ctrl-D ends.", env!("CARGO_PKG_VERSION"));
-        self.context.console.line(&text);
-    }
-
-    fn read_all(&mut self) -> rustyline::Result<()> {
-        let mut editor = editor()?;
-        let history = history::path();
-        if let Some(path) = &history {
-            // The first session has no history yet.
-            let _ = editor.load_history(path);
-        }
-        loop {
-            if let Some(helper) = editor.helper_mut() {
-                helper.names = self.names();
-            }
-            match editor.readline(PROMPT) {
-                Ok(entry) => {
-                    let _ = editor.add_history_entry(entry.trim_end());
-                    if let Some(path) = &history {
-                        // A history that cannot be kept is no reason to end the session.
-                        let _ = editor.append_history(path);
-                    }
-                    if self.enter(&entry).is_break() {
-                        return Ok(());
-                    }
-                }
-                // Ctrl-C at the prompt drops the line.
-                Err(ReadlineError::Interrupted) => {}
-                Err(ReadlineError::Eof) => return Ok(()),
-                Err(error) => return Err(error),
-            }
+        Repl {
+            context,
+            session: fresh(),
+            interpreter,
+            settings: Settings::default(),
+            entries: 0,
+            values: VecDeque::new(),
+            log: vec![],
+            typed: vec![],
+            loaded: vec![],
+            last_code: None,
         }
     }
 
@@ -116,7 +98,7 @@ impl<'a> Repl<'a> {
                 }
             };
             entry += &line;
-            if !entry.trim_start().starts_with(':') && syntax::is_incomplete(&entry) {
+            if is_unfinished(&entry) {
                 entry.push('\n');
                 continue;
             }
@@ -132,65 +114,52 @@ impl<'a> Repl<'a> {
         exit::OK
     }
 
-    /// What completion may offer: the session's own names.
-    fn names(&self) -> Vec<String> {
-        let module = self.session.main.and_then(|main| self.session.program.modules.get(main));
-        module.map(|m| m.names.keys().map(|k| k.to_string()).collect()).unwrap_or_default()
-    }
-
     /// Does what an entry says: a command or a piece of program.
-    pub(super) fn enter(&mut self, entry: &str) -> std::ops::ControlFlow<()> {
+    fn enter(&mut self, entry: &str) -> ControlFlow<()> {
         let trimmed = entry.trim();
         if trimmed.is_empty() {
-            return std::ops::ControlFlow::Continue(());
+            return ControlFlow::Continue(());
         }
-        match trimmed.strip_prefix(':') {
-            Some(command) => self.command(command),
-            None => {
-                self.program(entry);
-                std::ops::ControlFlow::Continue(())
-            }
+        self.typed.push(trimmed.to_string());
+        if let Some(command) = trimmed.strip_prefix(':') {
+            return self.command(command);
         }
-    }
-
-    fn program(&mut self, text: &str) {
-        self.context.interrupt.clear();
-        self.entries += 1;
-        let before = (self.session.clone(), self.interpreter.globals.clone());
-        let name = format!("<entry {}>", self.entries);
-        let outcome = self.session.add(&name, text, &Disk);
-        self.context.console.report_all(&outcome.diagnostics, &self.session.sources);
-        let ran = !outcome.failed() && self.run(outcome.chunks);
-        if !ran {
-            self.session.program = before.0.program;
-            self.session.main = before.0.main;
-            self.interpreter.globals = before.1;
-            self.interpreter.forget_kernels();
+        match asked_about(trimmed) {
+            Some(name) => return self.command(&format!("doc {name}")),
+            None => drop(self.program(entry)),
         }
-    }
-
-    /// Runs chunks and prints their values; false after a failure was reported.
-    fn run(&mut self, chunks: std::ops::Range<usize>) -> bool {
-        for chunk in chunks {
-            let console = &mut self.context.console;
-            match self.interpreter.run_chunk(&self.session, chunk, &mut Terminal { console }) {
-                Ok(Some(value)) => self.context.console.line(&script::shown(&value)),
-                Ok(None) => {}
-                Err(diagnostic) => {
-                    self.context.console.report(&diagnostic, &self.session.sources);
-                    return false;
-                }
-            }
-        }
-        true
+        ControlFlow::Continue(())
     }
 
     fn reset(&mut self) {
         self.session = fresh();
         self.interpreter = self.context.limits.interpreter(&self.context.interrupt, vec![]);
+        self.values.clear();
+        self.log.clear();
+        self.loaded.clear();
     }
 }
 
 fn fresh() -> Session {
     Session { folder: Path::new(".").to_path_buf(), ..Session::default() }
+}
+
+/// The name in `?name` and `name?`.
+fn asked_about(entry: &str) -> Option<&str> {
+    let name = entry.strip_prefix('?').or_else(|| entry.strip_suffix('?'))?.trim();
+    let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    (name.chars().all(is_path)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions() {
+        assert_eq!(asked_about("?sqrt"), Some("sqrt"));
+        assert_eq!(asked_about("std.nn.softmax?"), Some("std.nn.softmax"));
+        assert_eq!(asked_about("a + b?"), None);
+        assert_eq!(asked_about("sqrt"), None);
+    }
 }

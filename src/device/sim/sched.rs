@@ -162,6 +162,8 @@ pub fn run(launch: &Launch<'_>, extents: &Extents) -> Result<Output, Box<Fault>>
     if launch.code.cooperative {
         cooperate(launch, extents, &progress);
     } else if launch.code.ops.len() > 1 {
+        launch.control.progress.begun.store(0, Ordering::Relaxed);
+        launch.control.progress.of.store(units, Ordering::Relaxed);
         let mut workers = workers(launch).min(units) as usize;
         // A group that waits for others has to run beside them.
         if workers > 1 && launch.code.atomics.is_empty() && is_short(launch, extents, &progress) {
@@ -170,6 +172,7 @@ pub fn run(launch: &Launch<'_>, extents: &Extents) -> Result<Output, Box<Fault>>
         let batch = (units / (workers as u64 * 16).max(1)).clamp(1, 64);
         pool().run(workers.saturating_sub(1), &|| worker(launch, extents, &progress, batch, workers == 1));
     }
+    launch.control.progress.of.store(0, Ordering::Relaxed);
     let results = progress.results.into_inner().unwrap_or_else(|e| e.into_inner());
     finish(results)
 }
@@ -211,6 +214,7 @@ fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, batch: u6
     let mut frame = None;
     'work: loop {
         let first = progress.next.fetch_add(batch, Ordering::Relaxed);
+        launch.control.progress.begun.store(first, Ordering::Relaxed);
         for number in first..first + batch {
             if number >= progress.end.load(Ordering::Relaxed) {
                 break 'work;

@@ -149,20 +149,25 @@ fn text(value: &Value, spec: &str, parsed: &Spec) -> Outcome<String> {
 }
 
 fn bad_spec(spec: &str, reason: &str) -> Problem {
-    Problem::new("E0545", format!("the format `{spec}` {reason}"))
-        .note("a format is `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`, as in `{x:>10.3}`")
+    Problem::new("E0545", format!("the format `{spec}` {reason}")).note(format::SYNTAX)
 }
 
-/// How an element type is shown in words: the line that the REPL puts under an array.
+/// Type, shape and size of an array: the line that a session puts under it.
 pub fn describe(array: &Array) -> String {
-    let bytes = array.byte_len();
-    let size = match bytes {
+    match array.byte_len() {
+        0..1024 => array.type_name(),
+        bytes => format!("{}, {}", array.type_name(), size(bytes)),
+    }
+}
+
+/// An amount of memory in words.
+pub fn size(bytes: usize) -> String {
+    match bytes {
         0..1024 => format!("{bytes} bytes"),
         1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
         1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
         _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
-    };
-    format!("{}, {size}", array.type_name())
+    }
 }
 
 /// Whether numbers of this element type have a decimal point.

@@ -36,6 +36,7 @@ impl Machine<'_> {
             Save => self.save_file(frame, args, more, span),
             Image => self.image(frame, args, span),
             Plot => self.plot(frame, args, span),
+            Heat => self.heat(frame, args, span),
             Sum | Prod | Mean | Argmin | Argmax | All | Any => self.reduce(frame, builtin, args, more, span),
             Math(f @ (MathFn::Min | MathFn::Max)) if args.len() == 1 => {
                 let how = if f == MathFn::Min { Reduce::Min } else { Reduce::Max };
@@ -254,8 +255,8 @@ impl Machine<'_> {
                 self.world.show(Shown::Image(array.clone()));
                 Ok(Value::Unit)
             }
-            [Value::Str(path), Value::Array(array)] => {
-                let bytes = picture::image::png(array).map_err(|p| self.problem(p, span))?;
+            [Value::Str(path), Value::Array(array)] | [Value::Array(array), Value::Str(path)] => {
+                let bytes = picture::image_file(path, array).map_err(|p| self.problem(p, span))?;
                 self.write_file(path, &bytes, span)?;
                 Ok(Value::Unit)
             }
@@ -285,10 +286,28 @@ impl Machine<'_> {
         };
         match path {
             Some(path) => {
-                let bytes = picture::plot::png(&x, &y).map_err(|p| self.problem(p, span))?;
+                let bytes = picture::plot_file(&path, &x, &y).map_err(|p| self.problem(p, span))?;
                 self.write_file(&path, &bytes, span)?;
             }
             None => self.world.show(Shown::Plot { x, y }),
+        }
+        Ok(Value::Unit)
+    }
+}
+
+impl Machine<'_> {
+    fn heat(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
+        let values = self.values(frame, args)?;
+        match &values[..] {
+            [Value::Array(array)] => {
+                let heat = picture::heat::Heat::of(array).map_err(|p| self.problem(p, span))?;
+                self.world.show(Shown::Heat(heat));
+            }
+            [Value::Array(array), Value::Str(path)] | [Value::Str(path), Value::Array(array)] => {
+                let bytes = picture::heat_file(path, array).map_err(|p| self.problem(p, span))?;
+                self.write_file(path, &bytes, span)?;
+            }
+            _ => return Err(self.broken(span, "`heat` takes an array and a path")),
         }
         Ok(Value::Unit)
     }

@@ -8,7 +8,7 @@ use crate::device::{Device, DeviceError, Wanted, device_diagnostic};
 use crate::host::value::Value;
 
 use super::frame::Frame;
-use super::{Eval, Machine, Signal};
+use super::{Eval, Last, Machine, Signal};
 
 impl Machine<'_> {
     /// A block and its value.
@@ -22,23 +22,25 @@ impl Machine<'_> {
         }
     }
 
-    /// A script's statements; the value of a last expression that is not silenced.
-    pub(crate) fn chunk(&mut self, frame: &mut Frame, block: &Block) -> Eval<Option<Value>> {
+    /// A script's statements; the value of a last expression.
+    pub(crate) fn chunk(&mut self, frame: &mut Frame, block: &Block) -> Eval<Option<Last>> {
         let mut last = None;
         for stmt in &block.stmts {
             last = None;
             match &stmt.kind {
-                StmtKind::Expr { expr, quiet: false } => {
+                StmtKind::Expr { expr, quiet } => {
                     self.interp.at = stmt.span;
-                    last = Some(self.eval(frame, expr)?);
+                    let value = self.eval(frame, expr)?;
+                    last = Some(Last { value, ty: expr.ty.clone(), quiet: *quiet });
                 }
                 _ => self.stmt(frame, stmt)?,
             }
         }
         if let Some(tail) = &block.tail {
-            last = Some(self.eval(frame, tail)?);
+            let value = self.eval(frame, tail)?;
+            last = Some(Last { value, ty: tail.ty.clone(), quiet: false });
         }
-        Ok(last.filter(|v| !matches!(v, Value::Unit)))
+        Ok(last.filter(|last| !matches!(last.value, Value::Unit)))
     }
 
     fn stmt(&mut self, frame: &mut Frame, stmt: &Stmt) -> Eval<()> {

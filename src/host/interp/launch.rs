@@ -315,6 +315,7 @@ impl Machine<'_> {
                 return Err(self.error(
                     Diagnostic::error("E0523", title)
                         .at(span, format!("along {}", ["x", "y", "z"][axis]))
+                        .note(format!("blocks are rounded up: `ceil_div({wanted}, {})`", block[axis]))
                         .help("leave `<<<…>>>` off, and the launch covers all indices by itself"),
                 ));
             }

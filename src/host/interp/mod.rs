@@ -21,11 +21,12 @@ use std::sync::atomic::Ordering;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Program, Section};
+use crate::check::typed::{Program, Section, Type};
 use crate::compile::Session;
 use crate::device::storage::Lost;
 use crate::device::{Control, Device, Devices, device_diagnostic};
 use crate::host::array::Array;
+use crate::host::picture::heat::Heat;
 use crate::host::value::{Record, Value};
 
 use frame::Frame;
@@ -53,6 +54,7 @@ pub enum Shown {
         x: Array,
         y: Array,
     },
+    Heat(Heat),
 }
 
 /// How scripts run.
@@ -97,6 +99,15 @@ pub struct Interpreter {
     pub(crate) at: Span,
 }
 
+/// The value of a chunk's last statement, if that is an expression with one.
+#[derive(Clone, Debug)]
+pub struct Last {
+    pub value: Value,
+    pub ty: Type,
+    /// A `;` stands behind it.
+    pub quiet: bool,
+}
+
 /// What evaluation needs at hand: the interpreter's state, the program, the world.
 pub(crate) struct Machine<'a> {
     pub interp: &'a mut Interpreter,
@@ -125,18 +136,29 @@ impl Interpreter {
         chunk: usize,
         world: &mut dyn World,
     ) -> Result<Option<Value>, Box<Diagnostic>> {
+        let last = self.run_entry(session, chunk, world)?;
+        Ok(last.filter(|last| !last.quiet).map(|last| last.value))
+    }
+
+    /// Runs chunk number `chunk` of the program, the chunk of a session's entry.
+    pub fn run_entry(
+        &mut self,
+        session: &Session,
+        chunk: usize,
+        world: &mut dyn World,
+    ) -> Result<Option<Last>, Box<Diagnostic>> {
         let Some(chunk) = session.program.chunks.get(chunk).cloned() else { return Ok(None) };
         let mut machine = self.machine(session, world);
         let mut frame = Frame::of_body(&chunk.body);
         let ran = machine.guarded(|machine| {
             machine.compile_ahead(session.main);
-            let value = machine.chunk(&mut frame, &chunk.body.root)?;
+            let last = machine.chunk(&mut frame, &chunk.body.root)?;
             // It will be shown, where a device that has failed can be reported no more.
-            value.iter().for_each(settle);
-            Ok(value)
+            last.iter().filter(|last| !last.quiet).for_each(|last| settle(&last.value));
+            Ok(last)
         });
         match ran {
-            Ok(value) => Ok(value),
+            Ok(last) => Ok(last),
             Err(Signal::Error(diagnostic)) => Err(diagnostic),
             Err(_) => Ok(None),
         }

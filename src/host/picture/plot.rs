@@ -1,9 +1,10 @@
 //! `plot`: a line through points, on axes with a grid and labelled ticks.
 
-use png::{BitDepth, ColorType};
+use std::fmt::Write as _;
 
 use super::canvas::{Canvas, Color, Point};
-use super::{font, image};
+use super::font;
+use super::raster::Raster;
 use crate::host::array::{Array, shape_text};
 use crate::host::ops;
 use crate::host::problem::{Outcome, Problem};
@@ -21,11 +22,21 @@ const LINE: Color = [9, 105, 218];
 
 /// The chart as a PNG file.
 pub fn png(x: &Array, y: &Array) -> Outcome<Vec<u8>> {
+    raster(x, y)?.png()
+}
+
+/// The chart as pixels.
+pub fn raster(x: &Array, y: &Array) -> Outcome<Raster> {
     let points = points(x, y)?;
-    let chart = Chart::new(&points)?;
-    let canvas = chart.draw(&points);
+    let canvas = Chart::new(&points)?.draw(&points);
     let (width, height) = canvas.size();
-    image::write(width, height, ColorType::Rgb, BitDepth::Eight, canvas.pixels())
+    Ok(Raster { width: width as usize, height: height as usize, pixels: canvas.pixels().to_vec() })
+}
+
+/// The chart as an SVG file.
+pub fn svg(x: &Array, y: &Array) -> Outcome<String> {
+    let points = points(x, y)?;
+    Ok(Chart::new(&points)?.svg(&points))
 }
 
 /// The points of two arrays as long as each other.
@@ -179,6 +190,72 @@ impl Chart {
         canvas.rectangle(left, top, 1, bottom - top, FRAME);
         canvas.rectangle(left, bottom, right - left, 1, FRAME);
     }
+
+    fn svg(&self, points: &[Point]) -> String {
+        let mut text = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"{}\"/>\n",
+            hex(PAPER)
+        );
+        self.svg_grid(&mut text);
+        let runs = points.split(|(x, y)| !x.is_finite() || !y.is_finite());
+        for run in runs.filter(|run| !run.is_empty()) {
+            let pixels = thin(run.iter().map(|(x, y)| (self.x.pixel(*x), self.y.pixel(*y))).collect());
+            let line: Vec<String> = pixels.iter().map(|(x, y)| format!("{x:.2},{y:.2}")).collect();
+            let _ = writeln!(
+                text,
+                "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"2.5\" stroke-linejoin=\"round\" stroke-linecap=\"round\" points=\"{}\"/>",
+                hex(LINE),
+                line.join(" ")
+            );
+        }
+        if points.len() <= 40 {
+            for (x, y) in points.iter().filter(|(x, y)| x.is_finite() && y.is_finite()) {
+                let (x, y) = (self.x.pixel(*x), self.y.pixel(*y));
+                let _ = writeln!(text, "<circle cx=\"{x:.2}\" cy=\"{y:.2}\" r=\"4\" fill=\"{}\"/>", hex(LINE));
+            }
+        }
+        text + "</svg>\n"
+    }
+
+    fn svg_grid(&self, text: &mut String) {
+        let mut line = |x1: f64, y1: f64, x2: f64, y2: f64, color: Color| {
+            let color = hex(color);
+            let _ = writeln!(
+                text,
+                "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{color}\"/>"
+            );
+        };
+        let (left, right, top, bottom) = (self.x.from, self.x.to, self.y.to, self.y.from);
+        for at in self.x.ticks.iter().map(|tick| self.x.pixel(*tick)) {
+            line(at, top, at, bottom, GRID);
+            line(at, bottom, at, bottom + 6.0, FRAME);
+        }
+        for at in self.y.ticks.iter().map(|tick| self.y.pixel(*tick)) {
+            line(left, at, right, at, GRID);
+            line(left - 6.0, at, left, at, FRAME);
+        }
+        line(left, top, left, bottom, FRAME);
+        line(left, bottom, right, bottom, FRAME);
+        let mut label = |x: f64, y: f64, anchor: &str, label: &str| {
+            let style = "font-family=\"sans-serif\" font-size=\"16\"";
+            let _ = writeln!(
+                text,
+                "<text x=\"{x:.1}\" y=\"{y:.1}\" {style} text-anchor=\"{anchor}\" fill=\"{}\">{label}</text>",
+                hex(INK)
+            );
+        };
+        for (tick, words) in self.x.ticks.iter().zip(&self.x.labels) {
+            label(self.x.pixel(*tick), bottom + 26.0, "middle", words);
+        }
+        for (tick, words) in self.y.ticks.iter().zip(&self.y.labels) {
+            label(left - GAP as f64, self.y.pixel(*tick) + 5.0, "end", words);
+        }
+    }
+}
+
+fn hex([red, green, blue]: Color) -> String {
+    format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
 fn text_width(text: &str) -> i64 {
@@ -231,6 +308,9 @@ mod tests {
         let y = Array::from_items(&[1.0f32, f32::NAN, -3.0, 2.0]).unwrap();
         let x = Array::from_items(&[0i32, 1, 2, 3]).unwrap();
         assert!(png(&x, &y).unwrap().starts_with(b"\x89PNG"));
+        let drawing = svg(&x, &y).unwrap();
+        assert!(drawing.starts_with("<svg ") && drawing.contains("<text ") && drawing.ends_with("</svg>\n"));
+        assert_eq!(drawing.matches("<polyline ").count(), 2, "NaN breaks the line");
         let short = Array::from_items(&[0i32]).unwrap();
         assert_eq!(png(&short, &y).unwrap_err().code, "E0717");
         let nothing = Array::from_items(&[f64::NAN]).unwrap();

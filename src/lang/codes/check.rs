@@ -441,7 +441,7 @@ r"kernel wide(out r: [f32; N]) grid(1) block(32, 32) { r[thread_idx.x] = 0.0 }
     ),
     page!(
         "E0409", "`shared` in the wrong place or of a wrong size",
-        r"Shared memory belongs to the blocks of a kernel, and its size has to be the same for the whole launch. Functions get it as an argument.",
+        r"Shared memory belongs to the blocks of a kernel, and its size has to be the same for the whole launch: it follows from constants, dimensions and scalar parameters. Where it is the size of a block, give that a name: `kernel k<const T: i32 = 32>(…) grid(…) block(T)`. Functions get a shared array as an argument.",
 r"fn sum_up(x: f32) -> f32 {
     shared part: [f32; 32]
     part[0] = x

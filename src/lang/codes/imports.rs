@@ -1,4 +1,4 @@
-//! E0290 to E0299: imports.
+//! E0290 to E0299: imports; W0010: definitions of a session.
 
 use super::Page;
 
@@ -26,5 +26,13 @@ pub static PAGES: &[Page] = &[
         title: "a module by name that is not of the standard library",
         text: "Only `std.…` is imported by name; your own modules are files.\n\n```clk fails\nimport shapes\n```\n\n\
                Write the path of the file, and `as` for the name it gets: `import \"./shapes.clk\" as shapes`.\n",
+    },
+    Page {
+        code: "W0010",
+        title: "a definition that no longer fits what it uses",
+        text: "In a session, whatever uses a definition follows when you replace it: a kernel that calls `f` calls the new `f`. \
+               What does not fit the new one is set aside. Its name means nothing until it is entered again, or until what it \
+               uses fits again: then it comes back by itself.\n\nIn a script all definitions are checked together, so it never \
+               has this warning.\n",
     },
 ];

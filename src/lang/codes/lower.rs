@@ -60,8 +60,8 @@ pub static PAGES: &[Page] = &[
     Page {
         code: "E0487",
         title: "the size of a shared array is not known when a block starts",
-        text: "A `shared` array is made before the threads of a block run. Its size can depend on constants, dimensions, scalar \
-               parameters and `block_dim`, but not on a thread's own values.\n\n\
+        text: "A `shared` array is made before the threads of a block run. Its size can depend on constants, dimensions and scalar \
+               parameters, but not on a thread's own values.\n\n\
                ```clk fails early\nkernel k(out r: [f32; N]) grid(1) block(32) {\n    var n = 4\n    n += 4\n    shared t: [f32; n]\n    t[0] = 1.0\n    r[0] = t[0]\n}\n\
                let r = k(N = 8)\n```\n",
     },

@@ -317,8 +317,8 @@ on sim { print(1) }
         code: "E0599",
         title: "the run was interrupted",
         text: r#"
-Ctrl-C stopped the script at the place that is shown. In a session the variables are as they were before the entry; a second
-Ctrl-C ends `clk` itself.
+Ctrl-C stopped the script at the place that is shown. In a session the variables are as they were before the entry. A second
+Ctrl-C ends `clk run` itself; a session bears two and ends with the third.
 "#,
     },
     Page {

@@ -33,6 +33,9 @@ pub enum Style {
     Exponent,
 }
 
+/// What messages say about specifications.
+pub const SYNTAX: &str = "a format is `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`, as in `{x:>10.3}`";
+
 /// More would only exhaust memory.
 const LARGEST: usize = 1000;
 

@@ -63,7 +63,14 @@ impl Reader<'_> {
                 let diagnostic = Diagnostic::error("E0107", format!("`{suffix}` is not a number suffix"))
                     .at(place, "unknown suffix")
                     .help("a suffix is a number type: `7u32`, `1f16`, `2.5f64`");
+                let is_float = text.contains('.') || text.contains(['e', 'E']) && !text.starts_with("0x");
                 match meant {
+                    Some("f32") if is_float => diagnostic.fix(
+                        "leave it off: a float is an `f32` where nothing else is asked for",
+                        place,
+                        "",
+                        Applicability::MachineApplicable,
+                    ),
                     Some(meant) => {
                         diagnostic.fix(format!("write `{meant}`"), place, meant, Applicability::MachineApplicable)
                     }

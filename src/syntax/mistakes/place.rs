@@ -89,9 +89,7 @@ fn foreign_mark(here: &Here<'_>) -> Option<Diagnostic> {
             sure(error("`===` is written `==`").at(both, "values are compared with `==`"), "write `==`", both, "==")
         }
         Tok::Plus if operand => maybe(error("there is no unary `+`").at(span, "remove it"), "remove it", span, ""),
-        Tok::And | Tok::Star if operand => Diagnostic::error("E0140", "there are no pointers or references in Clk")
-            .at(span, format!("`{}` needs a value on its left", here.word(at)))
-            .help("arrays are passed as they are; a kernel's `out` and `inout` parameters are written to"),
+        Tok::And | Tok::Star if operand => pointer(here),
         Tok::Pipe | Tok::PipePipe if operand => Diagnostic::error("E0140", "there are no closures in Clk")
             .at(span, "an operator needs a value on its left")
             .help("write a `fn` and pass its name"),
@@ -103,6 +101,26 @@ fn foreign_mark(here: &Here<'_>) -> Option<Diagnostic> {
         }
         _ => return None,
     })
+}
+
+/// `&x`, `*p`, `*(p + i)`
+fn pointer(here: &Here<'_>) -> Diagnostic {
+    let at = here.miss.at;
+    let span = here.span(at);
+    let error = Diagnostic::error("E0140", "there are no pointers or references in Clk")
+        .at(span, format!("`{}` needs a value on its left", here.word(at)));
+    if here.found() == Tok::And && here.kind(at + 1) == Tok::Name {
+        let error = error.help("a place is passed as it is: `atomic_add(bins[i], 1)`");
+        return maybe(error, "leave the `&` off", span, "");
+    }
+    let element = [Tok::LParen, Tok::Name, Tok::Plus, Tok::Name, Tok::RParen];
+    if here.found() == Tok::Star && (0..element.len()).all(|i| here.kind(at + 1 + i) == element[i]) {
+        let text = format!("{}[{}]", here.word(at + 2), here.word(at + 4));
+        return sure(error, format!("write `{text}`"), here.spans(at, at + element.len()), text);
+    }
+    error.help(
+        "arrays are passed as they are, an element is `x[i]`; a kernel's `out` and `inout` parameters are written to",
+    )
 }
 
 /// Parameters without a type, or with one in the C order.
@@ -328,6 +346,9 @@ fn end(here: &Here<'_>) -> Option<Diagnostic> {
                 .help("assign one variable a statement: `b = c; a = b`"),
         );
     }
+    if let Some(found) = cast(here) {
+        return Some(found);
+    }
     let new = here.found().starts_expression() || here.found().is_keyword();
     new.then(|| {
         let found = error("two statements stand side by side")
@@ -335,5 +356,24 @@ fn end(here: &Here<'_>) -> Option<Diagnostic> {
             .because(here.behind_before(), "the first could end here")
             .help("put them on two lines, or a `;` between them; a call has its arguments in `( )`");
         maybe(found, "insert `;`", here.behind_before(), ";")
+    })
+}
+
+/// `(float)n`
+fn cast(here: &Here<'_>) -> Option<Diagnostic> {
+    let at = here.miss.at;
+    let is_cast = at >= here.start + 3
+        && (here.kind(at - 3), here.kind(at - 2), here.kind(at - 1)) == (Tok::LParen, Tok::Name, Tok::RParen);
+    let ty = c_type(here.word(at.checked_sub(2)?)).filter(|ty| is_cast && !ty.is_empty())?;
+    let error = Diagnostic::error("E0131", format!("a conversion is written `{ty}(…)`"))
+        .at(here.spans(at - 3, at - 1), "a cast as C has it");
+    let simple = matches!(here.found(), Tok::Name | Tok::Int | Tok::Float)
+        && !matches!(here.kind(at + 1), Tok::LParen | Tok::LBracket | Tok::Dot);
+    Some(match simple {
+        true => {
+            let text = format!("{ty}({})", here.word(at));
+            sure(error, format!("write `{text}`"), here.spans(at - 3, at), text)
+        }
+        false => error.help(format!("write the type like a function: `{ty}(x + 1)`")),
     })
 }

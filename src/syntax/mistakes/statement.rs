@@ -7,6 +7,11 @@ use crate::syntax::token::Tok;
 pub fn explain(here: &Here<'_>) -> Option<Diagnostic> {
     match here.kind(here.start) {
         Tok::Name => named(here),
+        Tok::At if here.miss.at == here.start => Some(
+            Diagnostic::error("E0117", "there are no decorators in Clk")
+                .at(here.span(here.start), "a decorator of Python")
+                .help("what runs on many threads begins with `kernel`: `kernel name(x: [f32; N], out r: [f32; N]) threads(i: N) { … }`"),
+        ),
         Tok::For if here.kind(here.start + 1) == Tok::LParen => Some(c_for(here)),
         Tok::Let | Tok::Var => binding(here),
         Tok::Const if c_type(here.word(here.start + 1)).is_some() && here.kind(here.start + 2) == Tok::Name => {

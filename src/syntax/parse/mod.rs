@@ -16,7 +16,7 @@ mod types;
 
 pub use primitive::{Label, Miss};
 
-use crate::base::diag::Diagnostic;
+use crate::base::diag::{self, Diagnostic};
 use crate::base::source::FileId;
 use crate::syntax::ast;
 use crate::syntax::lex::{MAX_ERRORS, lex};
@@ -45,15 +45,22 @@ pub fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>) {
     let mut lexed = lex(file, text);
     let (doc, first) = items::file_doc(&lexed.tokens, text);
     let pieces = pieces(&lexed.tokens, first);
-    let mut faults: Vec<u32> = lexed.diagnostics.iter().filter_map(|d| d.primary()).map(|s| s.start).collect();
+    // A wrong number is a number all the same, and hides nothing of what stands around it.
+    let reported = lexed.diagnostics.iter().filter(|d| d.code != "E0107");
+    let mut faults: Vec<u32> = reported.filter_map(|d| d.primary()).map(|s| s.start).collect();
     faults.sort_unstable();
     let job = Job { file, text, tokens: &lexed.tokens, faults: &faults };
     let mut done = if lexed.too_deep { Done::default() } else { job.run(&pieces) };
     let found = std::mem::take(&mut done.errors);
     let mut diagnostics = std::mem::take(&mut lexed.diagnostics);
     let room = MAX_ERRORS.saturating_sub(diagnostics.len());
+    let left_out = found.len().saturating_sub(room);
     diagnostics.extend(found.into_iter().take(room).map(|e| mistakes::explain(file, text, &lexed.tokens, e)));
-    (ast::File { file, doc, items: done.items }, one_per_place(diagnostics))
+    let mut diagnostics = one_per_place(diagnostics);
+    if let Some(last) = diagnostics.last_mut() {
+        last.notes.extend(diag::and_more(left_out));
+    }
+    (ast::File { file, doc, items: done.items }, diagnostics)
 }
 
 /// Sorts messages by place and keeps the first of those about one place.

@@ -64,7 +64,7 @@
     "warp_reduce_min" "warp_reduce_max" "warp_reduce_and" "warp_reduce_or" "warp_reduce_xor" "cached" "streaming"
     "linspace" "arange" "zeros" "ones" "full" "eye" "random" "random_normal" "random_int" "sum" "prod" "mean" "argmin"
     "argmax" "all" "any" "close" "cumsum" "reshape" "transpose" "concat" "stack" "sort" "flip" "load" "save" "image"
-    "plot" "parse"))
+    "plot" "heat" "parse"))
 ; generated end
 
 ; generated: variables

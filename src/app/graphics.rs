@@ -1,0 +1,271 @@
+//! Terminals that show pixels: which way this one takes them, and pictures written so.
+//!
+//! Kitty and iTerm say who they are in the environment. Sixel is asked for: a terminal lists it in its answer to "primary
+//! device attributes". Nothing is asked where the answer could get into the way of what the user types.
+
+use std::fmt::Write as _;
+
+use crate::host::picture::base64;
+use crate::host::picture::raster::Raster;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Kitty,
+    ITerm,
+    Sixel,
+}
+
+/// What the environment says about the terminal; `None` if it has to be asked.
+fn by_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Option<Protocol>> {
+    let is = |name: &str, value: &str| variable(name).is_some_and(|v| v.eq_ignore_ascii_case(value));
+    if let Some(wanted) = variable("CLK_GRAPHICS") {
+        return Some(match wanted.as_str() {
+            "kitty" => Some(Protocol::Kitty),
+            "iterm" => Some(Protocol::ITerm),
+            "sixel" => Some(Protocol::Sixel),
+            _ => None,
+        });
+    }
+    let term = variable("TERM").unwrap_or_default();
+    if term.is_empty() || term == "dumb" || term == "linux" {
+        return Some(None);
+    }
+    // A multiplexer keeps its own screen: only what it says itself counts.
+    if variable("TMUX").is_some() || term.starts_with("screen") || term.starts_with("tmux") {
+        return None;
+    }
+    if variable("KITTY_WINDOW_ID").is_some() || term.contains("kitty") || is("TERM_PROGRAM", "ghostty") {
+        return Some(Some(Protocol::Kitty));
+    }
+    let iterm = ["iTerm.app", "WezTerm"].iter().any(|name| is("TERM_PROGRAM", name)) || is("LC_TERMINAL", "iTerm2");
+    if iterm { Some(Some(Protocol::ITerm)) } else { None }
+}
+
+/// The way this terminal takes pictures, if it does. Standard output is a terminal.
+pub fn detect() -> Option<Protocol> {
+    by_environment(|name| std::env::var(name).ok()).unwrap_or_else(|| query::has_sixel().then_some(Protocol::Sixel))
+}
+
+/// A picture in the terminal's own way, with a newline behind.
+pub fn draw(raster: &Raster, protocol: Protocol) -> Option<String> {
+    let mut text = match protocol {
+        Protocol::Kitty => kitty(&raster.png().ok()?),
+        Protocol::ITerm => iterm(&raster.png().ok()?),
+        Protocol::Sixel => sixel(raster),
+    };
+    text.push('\n');
+    Some(text)
+}
+
+/// The picture as a PNG file in pieces of 4096 characters; the terminal shall not answer (`q=2`).
+fn kitty(png: &[u8]) -> String {
+    let data = base64::encode(png);
+    let mut text = String::new();
+    let pieces = data.as_bytes().chunks(4096);
+    let count = pieces.len();
+    for (i, piece) in pieces.enumerate() {
+        let control = if i == 0 { "a=T,f=100,q=2," } else { "" };
+        let more = u8::from(i + 1 < count);
+        let _ = write!(text, "\x1b_G{control}m={more};{}\x1b\\", String::from_utf8_lossy(piece));
+    }
+    text
+}
+
+fn iterm(png: &[u8]) -> String {
+    format!("\x1b]1337;File=inline=1;size={};preserveAspectRatio=1:{}\x07", png.len(), base64::encode(png))
+}
+
+/// Levels of each of red, green and blue in a sixel picture.
+const LEVELS: usize = 6;
+
+/// Thresholds of an ordered dither, in sixteenths.
+const DITHER: [[usize; 4]; 4] = [[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]];
+
+fn sixel(raster: &Raster) -> String {
+    let mut text = format!("\x1bP0;1q\"1;1;{};{}", raster.width, raster.height);
+    for color in 0..LEVELS.pow(3) {
+        let level = |divisor: usize| color / divisor % LEVELS * 100 / (LEVELS - 1);
+        let _ = write!(text, "#{color};2;{};{};{}", level(LEVELS * LEVELS), level(LEVELS), level(1));
+    }
+    let colors = indexed(raster);
+    for band in colors.chunks(6 * raster.width) {
+        sixel_band(band, raster.width, &mut text);
+        text.push('-');
+    }
+    text + "\x1b\\"
+}
+
+/// The color of every pixel in the cube of levels.
+fn indexed(raster: &Raster) -> Vec<usize> {
+    let mut colors = Vec::with_capacity(raster.width * raster.height);
+    for (at, pixel) in raster.pixels.chunks_exact(3).enumerate() {
+        let (x, y) = (at % raster.width, at / raster.width);
+        let threshold = DITHER[y % 4][x % 4];
+        let level = |c: u8| {
+            let exact = usize::from(c) * (LEVELS - 1) * 16 / 255;
+            (exact / 16 + usize::from(exact % 16 > threshold)).min(LEVELS - 1)
+        };
+        colors.push(pixel.iter().fold(0, |color, &c| color * LEVELS + level(c)));
+    }
+    colors
+}
+
+/// Six rows: for each color that they have, which of the six pixels of each column are of it.
+fn sixel_band(band: &[usize], width: usize, text: &mut String) {
+    let mut present: Vec<usize> = band.to_vec();
+    present.sort_unstable();
+    present.dedup();
+    for (i, color) in present.iter().enumerate() {
+        if i > 0 {
+            text.push('$');
+        }
+        let _ = write!(text, "#{color}");
+        let column = |x: usize| {
+            let rows = band.chunks(width).enumerate();
+            rows.fold(0u8, |bits, (y, row)| bits | u8::from(row.get(x) == Some(color)) << y)
+        };
+        let mut x = 0;
+        while x < width {
+            let bits = column(x);
+            let run = (x..width).take_while(|&x| column(x) == bits).count();
+            let character = char::from(63 + bits);
+            match run {
+                0..4 => text.extend(std::iter::repeat_n(character, run)),
+                _ => drop(write!(text, "!{run}{character}")),
+            }
+            x += run;
+        }
+    }
+}
+
+#[cfg(unix)]
+mod query {
+    //! Asking the terminal, with its answer neither shown nor left to be read as typed text.
+
+    use std::io::{IsTerminal, Write};
+    use std::time::{Duration, Instant};
+
+    /// A terminal that does not answer in this time has no sixel.
+    const PATIENCE: Duration = Duration::from_millis(200);
+
+    pub fn has_sixel() -> bool {
+        if !std::io::stdin().is_terminal() || is_typing(Duration::ZERO) {
+            return false;
+        }
+        let Some(raw) = Raw::enter() else { return false };
+        let mut out = std::io::stdout();
+        let asked = out.write_all(b"\x1b[c").and_then(|()| out.flush());
+        let answer = if asked.is_ok() { read_answer() } else { vec![] };
+        drop(raw);
+        lists_sixel(&answer)
+    }
+
+    /// `ESC [ ? 62 ; 4 ; 22 c`: 4 is sixel.
+    pub fn lists_sixel(answer: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(answer);
+        let attributes = text.split_once("\x1b[?").and_then(|(_, rest)| rest.split_once('c'));
+        attributes.is_some_and(|(list, _)| list.split(';').skip(1).any(|attribute| attribute == "4"))
+    }
+
+    fn read_answer() -> Vec<u8> {
+        let end = Instant::now() + PATIENCE;
+        let mut answer = Vec::new();
+        while answer.last() != Some(&b'c') && answer.len() < 64 {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || !is_typing(left) {
+                break;
+            }
+            let mut byte = 0u8;
+            // SAFETY: one byte is read into a byte that lives long enough.
+            let read = unsafe { libc::read(libc::STDIN_FILENO, (&raw mut byte).cast(), 1) };
+            if read != 1 {
+                break;
+            }
+            answer.push(byte);
+        }
+        answer
+    }
+
+    /// Whether something can be read from the terminal, now or within this time.
+    fn is_typing(within: Duration) -> bool {
+        let mut ready = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+        let timeout = within.as_millis().min(1000) as libc::c_int;
+        // SAFETY: one descriptor is passed, and it lives until the call returns.
+        unsafe { libc::poll(&raw mut ready, 1, timeout) > 0 }
+    }
+
+    /// The terminal without echo and without waiting for lines; as it was again when this is dropped.
+    struct Raw(libc::termios);
+
+    impl Raw {
+        fn enter() -> Option<Raw> {
+            // SAFETY: a termios is plain data, for which zeros are a value; `tcgetattr` fills it.
+            let mut before: libc::termios = unsafe { std::mem::zeroed() };
+            // SAFETY: both calls get a termios that lives until they return.
+            unsafe {
+                if libc::tcgetattr(libc::STDIN_FILENO, &raw mut before) != 0 {
+                    return None;
+                }
+                let mut raw = before;
+                raw.c_lflag &= !(libc::ICANON | libc::ECHO);
+                (libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const raw) == 0).then_some(Raw(before))
+            }
+        }
+    }
+
+    impl Drop for Raw {
+        fn drop(&mut self) {
+            // SAFETY: the settings are those that `tcgetattr` gave.
+            unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const self.0) };
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod query {
+    pub fn has_sixel() -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(set: &[(&str, &str)]) -> Option<Option<Protocol>> {
+        by_environment(|name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| v.to_string()))
+    }
+
+    #[test]
+    fn terminals_by_their_environment() {
+        assert_eq!(known(&[("TERM", "xterm-kitty")]), Some(Some(Protocol::Kitty)));
+        assert_eq!(known(&[("TERM", "xterm-256color"), ("TERM_PROGRAM", "iTerm.app")]), Some(Some(Protocol::ITerm)));
+        assert_eq!(known(&[("TERM", "xterm-256color")]), None);
+        assert_eq!(known(&[("TERM", "tmux-256color"), ("TMUX", "x"), ("KITTY_WINDOW_ID", "1")]), None);
+        assert_eq!(known(&[("TERM", "dumb")]), Some(None));
+        assert_eq!(known(&[("CLK_GRAPHICS", "sixel"), ("TERM", "dumb")]), Some(Some(Protocol::Sixel)));
+        assert_eq!(known(&[("CLK_GRAPHICS", "none"), ("TERM", "xterm-kitty")]), Some(None));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn answers_of_terminals() {
+        assert!(query::lists_sixel(b"\x1b[?62;4;22c"));
+        assert!(
+            !query::lists_sixel(b"\x1b[?64;1;2;6;22c") && !query::lists_sixel(b"\x1b[?4c") && !query::lists_sixel(b"")
+        );
+    }
+
+    #[test]
+    fn pictures_in_each_way() {
+        let pixels = [255, 0, 0].repeat(8).into_iter().chain([0, 0, 255].repeat(8)).collect();
+        let raster = Raster { width: 8, height: 2, pixels };
+        let kitty = draw(&raster, Protocol::Kitty).expect("a picture");
+        assert!(kitty.starts_with("\x1b_Ga=T,f=100,q=2,m=0;iVBOR") && kitty.ends_with("\x1b\\\n"));
+        let iterm = draw(&raster, Protocol::ITerm).expect("a picture");
+        assert!(iterm.starts_with("\x1b]1337;File=inline=1;size=") && iterm.ends_with("\x07\n"));
+        // Blue is color 5 and fills the second row, red is color 180 and fills the first: bits 2 and 1 of eight columns.
+        let sixel = draw(&raster, Protocol::Sixel).expect("a picture");
+        assert!(sixel.starts_with("\x1bP0;1q\"1;1;8;2") && sixel.ends_with("#5!8A$#180!8@-\x1b\\\n"), "{sixel:?}");
+    }
+}

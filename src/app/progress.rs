@@ -1,0 +1,92 @@
+//! A bar for launches that take long: on standard error, on a terminal only.
+
+use std::io::IsTerminal;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::device::Progress;
+
+/// Nothing is shown of what ends sooner.
+const LONG: Duration = Duration::from_millis(700);
+const TICK: Duration = Duration::from_millis(100);
+
+/// The bar on the screen.
+static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Takes the bar off the screen, before anything else is written there.
+pub fn clear() {
+    let shown = SHOWN.lock().ok().and_then(|mut shown| shown.take());
+    if let Some(bar) = shown {
+        bar.finish_and_clear();
+    }
+}
+
+/// Watches the launches of a run until it is dropped.
+pub struct Watch {
+    ended: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Begins to watch; `None` where nobody would see it.
+pub fn watch(progress: &Arc<Progress>) -> Option<Watch> {
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let ended = Arc::new((Mutex::new(false), Condvar::new()));
+    let (progress, end) = (progress.clone(), ended.clone());
+    let thread = std::thread::Builder::new().name("clk-progress".into()).spawn(move || follow(&progress, &end)).ok()?;
+    Some(Watch { ended, thread: Some(thread) })
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Ok(mut ended) = self.ended.0.lock() {
+            *ended = true;
+        }
+        self.ended.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It only draws; if it panicked, the run is none the worse for it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Draws until the run has ended.
+fn follow(progress: &Progress, (ended, wake): &(Mutex<bool>, Condvar)) {
+    let mut since = Instant::now();
+    let mut before = 0;
+    let Ok(mut done) = ended.lock() else { return };
+    while !*done {
+        done = match wake.wait_timeout(done, TICK) {
+            Ok((done, _)) => done,
+            Err(_) => return,
+        };
+        let (begun, of) = (progress.begun.load(Ordering::Relaxed), progress.of.load(Ordering::Relaxed));
+        // Another launch than a moment ago.
+        if of == 0 || begun < before {
+            since = Instant::now();
+            clear();
+        }
+        before = begun;
+        if of > 1 && begun < of && since.elapsed() > LONG {
+            let Ok(mut shown) = SHOWN.lock() else { return };
+            // It may have ended while this was waiting.
+            if progress.of.load(Ordering::Relaxed) == of {
+                shown.get_or_insert_with(|| new_bar(of, since)).set_position(begun);
+            }
+        }
+    }
+    clear();
+}
+
+fn new_bar(of: u64, since: Instant) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3}% of {len} groups of threads, {eta} to go")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr_with_hz(10));
+    bar.set_style(style.progress_chars("##-"));
+    bar.with_elapsed(since.elapsed())
+}

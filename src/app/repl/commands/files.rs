@@ -1,0 +1,106 @@
+//! Commands that read and write files: `:load`, `:reload`, `:edit`, `:save`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::super::{Repl, transcript};
+use super::Answer;
+use crate::app::disk;
+
+impl Repl<'_> {
+    pub(super) fn load(&mut self, file: &str) -> Answer {
+        if file.is_empty() {
+            return Err("`:load` wants a file".into());
+        }
+        let path = PathBuf::from(unquoted(file));
+        let text = match disk::read_source(&path) {
+            Ok(text) => text,
+            Err(why) => {
+                self.report_all(&[disk::unreadable(&path, &why)]);
+                return Ok(String::new());
+            }
+        };
+        if self.run_file(&path, &text) && !self.loaded.contains(&path) {
+            self.loaded.push(path);
+        }
+        Ok(String::new())
+    }
+
+    /// Imported files are forgotten and their imports done again; then loaded files run again.
+    pub(super) fn reload(&mut self) -> Answer {
+        self.session.forget_files();
+        let imports = transcript::file_imports(&self.log);
+        let loaded = std::mem::take(&mut self.loaded);
+        if imports.is_empty() && loaded.is_empty() {
+            return Ok("nothing was loaded or imported from files\n".into());
+        }
+        for (folder, text) in imports {
+            let usual = std::mem::replace(&mut self.session.folder, folder);
+            self.again(&text);
+            self.session.folder = usual;
+        }
+        for path in loaded {
+            self.load(&path.display().to_string())?;
+            if !self.loaded.contains(&path) {
+                // It had mistakes this time; the next `:reload` tries again.
+                self.loaded.push(path);
+            }
+        }
+        Ok(String::new())
+    }
+
+    pub(super) fn edit(&mut self, name: &str) -> Answer {
+        let text = match name {
+            "" => self.log.last().map(|kept| kept.text.trim_end().to_string()).unwrap_or_default(),
+            name => self.source_of(name).ok_or_else(|| format!("`{name}` is not defined in this session"))?,
+        };
+        let changed = in_editor(&text)?;
+        if changed.trim().is_empty() || changed.trim() == text.trim() {
+            return Ok("(unchanged)\n".into());
+        }
+        self.program(&changed);
+        Ok(String::new())
+    }
+
+    pub(super) fn save(&mut self, file: &str) -> Answer {
+        if file.is_empty() {
+            return Err("`:save` wants a file".into());
+        }
+        let path = PathBuf::from(unquoted(file));
+        let script = transcript::script(&self.log, &path);
+        disk::write_whole(&path, script.as_bytes())
+            .map_err(|why| format!("`{}` cannot be written: {why}", path.display()))?;
+        let lines = script.lines().count();
+        Ok(format!("wrote {} ({lines} lines); `clk run {0}` does it all again\n", path.display()))
+    }
+}
+
+fn unquoted(file: &str) -> &str {
+    file.strip_prefix('"').and_then(|f| f.strip_suffix('"')).unwrap_or(file)
+}
+
+/// What the user's editor makes of a text.
+fn in_editor(text: &str) -> Result<String, String> {
+    let named = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".into());
+    let folder = std::env::temp_dir().join(format!("clk-{}", std::process::id()));
+    let failed = |why: std::io::Error| format!("`:edit` needs a temporary file: {}", disk::reason(&why));
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let path: PathBuf = folder.join("entry.clk");
+    std::fs::write(&path, format!("{text}\n")).map_err(failed)?;
+    let changed = run_editor(&editor, &path).and_then(|()| disk::read_source(&path));
+    let _ = std::fs::remove_dir_all(&folder);
+    changed
+}
+
+/// The variable holds a command line: `code --wait`.
+fn run_editor(editor: &str, path: &Path) -> Result<(), String> {
+    let mut words = editor.split_whitespace();
+    let program = words.next().unwrap_or("vi");
+    let status = Command::new(program).args(words).arg(path).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(format!("`{editor}` reported a failure; nothing was entered")),
+        Err(why) => Err(format!("`{editor}` cannot be started: {}; set EDITOR", disk::reason(&why))),
+    }
+}

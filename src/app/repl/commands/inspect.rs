@@ -1,0 +1,288 @@
+//! Commands that look: types, documentation, variables, memory, code.
+
+use std::fmt::Write as _;
+
+use super::super::Repl;
+use super::Answer;
+use crate::app::{cli, markdown, names};
+use crate::base::arena::Id;
+use crate::check;
+use crate::check::typed::{Access, Binding, Geometry, Global, Module, Type, World};
+use crate::compile;
+use crate::host::format;
+use crate::host::ops::{self, Reduce};
+use crate::host::value::Value;
+use crate::{ide, ir};
+
+impl Repl<'_> {
+    /// The module that entries add to.
+    pub(super) fn module(&self) -> Option<&Module> {
+        self.session.program.modules.get(self.session.main?)
+    }
+
+    /// What a name of the session stands for.
+    pub(super) fn binding(&self, name: &str) -> Option<Binding> {
+        self.module()?.names.get(name).copied()
+    }
+
+    pub(super) fn value(&self, id: Id<Global>) -> Option<&Value> {
+        self.interpreter.globals.get(id.index()).and_then(Option::as_ref)
+    }
+
+    /// The type of an expression, found in a copy of the session that never runs.
+    pub(super) fn type_of(&mut self, expression: &str) -> Answer {
+        if expression.is_empty() {
+            return Err("`:type` wants an expression".into());
+        }
+        let mut trial = self.session.clone();
+        let outcome =
+            trial.enter("<type>", &format!("let _type = (\n{expression}\n)"), &crate::app::disk::Disk).outcome;
+        if outcome.failed() {
+            self.context.console.report_all(&outcome.diagnostics, &trial.sources);
+            return Ok(String::new());
+        }
+        let found = trial.main.and_then(|main| match trial.program.modules.get(main)?.names.get("_type")? {
+            Binding::Global(id) => trial.program.globals.get(*id),
+            _ => None,
+        });
+        let global = found.ok_or("only an expression has a type")?;
+        match global.ty {
+            Type::Unknown => Ok("known when it runs\n".into()),
+            _ => Ok(check::show_type(&trial.program, None, &global.ty) + "\n"),
+        }
+    }
+
+    /// The documentation of the session's own names first, then of everybody's.
+    pub(super) fn doc(&mut self, name: &str) -> Answer {
+        let style = self.context.console.style;
+        let (first, member) = name.split_once('.').map_or((name, None), |(first, member)| (first, Some(member)));
+        let path = match self.binding(first) {
+            Some(Binding::Global(_)) if member.is_none() => return self.info(name),
+            Some(Binding::Module(id)) => {
+                let module = self.session.program.modules.get(id).map(|m| m.name.to_string()).unwrap_or_default();
+                member.map_or(module.clone(), |member| format!("{module}.{member}"))
+            }
+            Some(binding) if member.is_none() => {
+                let page = cli::documented_item(name, binding, &self.session).unwrap_or_default();
+                return Ok(markdown::render(&page, style));
+            }
+            _ => name.to_string(),
+        };
+        let known = cli::documentation((!path.is_empty()).then_some(&path), style);
+        known.or_else(|complaint| match ide::documentation(&path) {
+            Some(page) => Ok(markdown::render(&page, style)),
+            None => Err(complaint),
+        })
+    }
+
+    pub(super) fn info(&mut self, name: &str) -> Answer {
+        let program = &self.session.program;
+        let text = match self.binding(name) {
+            None => {
+                let near = names::did_you_mean(
+                    name,
+                    self.module().into_iter().flat_map(|m| m.names.keys().map(|k| k.as_str())),
+                );
+                return match crate::lang::builtin::find(name) {
+                    Some(_) => self.doc(name),
+                    None => Err(format!(
+                        "nothing here is called `{name}`; {}",
+                        near.unwrap_or("`:vars` lists what is".into())
+                    )),
+                };
+            }
+            Some(Binding::Global(id)) => self.about_variable(id),
+            Some(Binding::Kernel(id)) => {
+                let kernel = &program.kernels[id];
+                let mut text = self.source_line(name);
+                let written = |wanted: fn(Access) -> bool| {
+                    let params = kernel.sig.params.iter().filter(|p| wanted(p.access));
+                    params.map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ")
+                };
+                let _ = writeln!(text, "reads      {}", written(|a| a != Access::Out));
+                let _ = writeln!(text, "writes     {}", written(|a| a != Access::In));
+                let dims: Vec<&str> = kernel.sig.dims.iter().map(|d| d.name.as_str()).collect();
+                if !dims.is_empty() {
+                    let _ = writeln!(text, "dimensions {}", dims.join(", "));
+                }
+                let form = match kernel.geometry {
+                    Geometry::Threads { .. } => "one thread for every index",
+                    Geometry::Grid { .. } if kernel.cooperative => {
+                        "blocks that wait for each other (a cooperative launch)"
+                    }
+                    Geometry::Grid { .. } => "a grid of blocks",
+                };
+                let _ = writeln!(text, "runs as    {form}");
+                text
+            }
+            Some(Binding::Fn(id)) => {
+                let world = match program.fns[id].world {
+                    World::Both => "anywhere",
+                    World::Host => "in scripts, not in kernels",
+                    World::Device => "in kernels, not in scripts",
+                };
+                format!("{}runs       {world}\n", self.source_line(name))
+            }
+            Some(_) => return self.doc(name),
+        };
+        Ok(text)
+    }
+
+    /// The head of a definition, and where it was entered.
+    fn source_line(&self, name: &str) -> String {
+        let program = &self.session.program;
+        let span = match self.binding(name) {
+            Some(Binding::Kernel(id)) => program.kernels[id].span,
+            Some(Binding::Fn(id)) => program.fns[id].span,
+            _ => return String::new(),
+        };
+        let head = self.session.sources.slice(span).split('{').next().unwrap_or(name).trim();
+        format!("{head}\ndefined in {}\n", self.session.sources.name(span.file))
+    }
+
+    fn about_variable(&self, id: Id<Global>) -> String {
+        let global = &self.session.program.globals[id];
+        let word = if global.mutable { "var" } else { "let" };
+        let Some(value) = self.value(id) else { return format!("{word} {}: no value yet\n", global.name) };
+        let Value::Array(array) = value else {
+            return format!("{word} {}: {} = {}\n", global.name, value.type_name(), format::print(value));
+        };
+        let mut text = format!("{word} {}: {}\n", global.name, format::describe(array));
+        let numbers = [("min", Reduce::Min), ("max", Reduce::Max), ("mean", Reduce::Mean)];
+        for (label, how) in numbers {
+            if array.count() > 0
+                && array.scalar().is_some_and(|s| s.is_num())
+                && let Ok(found) = ops::reduce(how, value, None)
+            {
+                let _ = writeln!(text, "  {label:<5} {}", format::print(&found));
+            }
+        }
+        if array.scalar().is_some_and(|s| s.is_float()) {
+            let strange = count_not_finite(value);
+            if strange > 0 {
+                let _ = writeln!(text, "  {strange} of {} elements are NaN or infinite", array.count());
+            }
+        }
+        text
+    }
+
+    pub(super) fn variables(&self) -> String {
+        let program = &self.session.program;
+        let Some(module) = self.module() else { return String::new() };
+        let mut text = String::new();
+        for (name, binding) in &module.names {
+            let line = match *binding {
+                Binding::Global(id) => {
+                    // `_3` and its kind would hide the rest.
+                    if name.starts_with('_') {
+                        continue;
+                    }
+                    let word = if program.globals[id].mutable { "var" } else { "let" };
+                    format!("{word} {name}: {}", self.value(id).map_or("(no value yet)".into(), short))
+                }
+                Binding::Fn(_) => format!("fn {name}"),
+                Binding::Kernel(_) => format!("kernel {name}"),
+                Binding::Struct(_) => format!("struct {name}"),
+                Binding::Const(_) => format!("const {name}"),
+                Binding::Module(_) => format!("import {name}"),
+                Binding::Error => continue,
+            };
+            text += &line;
+            text.push('\n');
+        }
+        for name in self.session.definitions.set_aside() {
+            let _ = writeln!(text, "{name} (set aside: it does not fit what it uses)");
+        }
+        text
+    }
+
+    /// The arrays that names hold, largest first.
+    pub(super) fn memory(&self) -> String {
+        let mut rows: Vec<(usize, &str, String)> = Vec::new();
+        for (name, binding) in self.module().into_iter().flat_map(|m| &m.names) {
+            if let Binding::Global(id) = binding
+                && let Some(value) = self.value(*id)
+            {
+                rows.push((bytes(value), name, value.type_name()));
+            }
+        }
+        rows.retain(|row| row.0 > 0);
+        rows.sort_by_key(|row| std::cmp::Reverse(row.0));
+        if rows.is_empty() {
+            return "no variable holds an array\n".into();
+        }
+        let total: usize = rows.iter().map(|row| row.0).sum();
+        let mut text = String::new();
+        for (bytes, name, ty) in &rows {
+            let _ = writeln!(text, "{:>10}  {name}: {ty}", format::size(*bytes));
+        }
+        let _ = writeln!(
+            text,
+            "{:>10}  in all; values that are copies of each other share their memory",
+            format::size(total)
+        );
+        text
+    }
+
+    /// DeviceIR of a kernel of the session.
+    pub(super) fn ir(&mut self, name: &str) -> Answer {
+        let Some(Binding::Kernel(id)) = self.binding(name) else {
+            return Err(self.no_kernel(name));
+        };
+        let program = &self.session.program;
+        let Some(instance) = compile::default_instance(program, id) else {
+            return Err(format!("`{name}` has compile-time parameters without a default: nothing says what they are"));
+        };
+        match compile::kernel(program, &instance) {
+            Ok(prepared) => Ok(ir::text::print(&prepared.module)),
+            Err(diagnostics) => {
+                self.report_all(&diagnostics);
+                Ok(String::new())
+            }
+        }
+    }
+
+    pub(super) fn no_kernel(&self, name: &str) -> String {
+        let kernels = self.module().into_iter().flat_map(|m| &m.names);
+        let kernels: Vec<&str> =
+            kernels.filter(|(_, b)| matches!(b, Binding::Kernel(_))).map(|(name, _)| name.as_str()).collect();
+        let help = match (names::did_you_mean(name, kernels.iter().copied()), kernels.as_slice()) {
+            (Some(meant), _) => meant,
+            (None, []) => "the session has none yet".into(),
+            (None, all) => format!("there are {}", all.join(", ")),
+        };
+        format!("`{name}` is not a kernel; {help}")
+    }
+}
+
+/// A value in half a line.
+fn short(value: &Value) -> String {
+    match value {
+        Value::Scalar(_) | Value::Str(_) | Value::Vector(_) => {
+            let text = format::print(value);
+            let text = if text.chars().count() > 40 { text.chars().take(40).collect::<String>() + "…" } else { text };
+            format!("{} = {text}", value.type_name())
+        }
+        Value::Array(array) => format::describe(array),
+        other => other.type_name(),
+    }
+}
+
+/// The bytes of the arrays in a value.
+pub(super) fn bytes(value: &Value) -> usize {
+    match value {
+        Value::Array(array) => array.byte_len(),
+        Value::Tuple(parts) => parts.iter().map(bytes).sum(),
+        Value::Record(record) => record.fields.iter().map(bytes).sum(),
+        Value::Table(table) => table.values().map(|array| array.byte_len()).sum(),
+        _ => 0,
+    }
+}
+
+fn count_not_finite(value: &Value) -> usize {
+    let finite = ops::math(crate::lang::ops::MathFn::IsFinite, std::slice::from_ref(value));
+    match finite {
+        Ok(Value::Array(flags)) => flags.bytes().iter().filter(|&&b| b == 0).count(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,139 @@
+//! The session's commands; each may be shortened to any beginning that only it has.
+
+mod definitions;
+mod files;
+mod inspect;
+mod measure;
+
+use std::ops::ControlFlow;
+
+use super::Repl;
+use crate::app::{cli, names};
+
+/// What a command wants behind its name, for completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    Nothing,
+    /// An expression or a name.
+    Program,
+    File,
+    /// A setting.
+    Setting,
+}
+
+pub struct Command {
+    pub name: &'static str,
+    pub usage: &'static str,
+    about: &'static str,
+    pub wants: Wants,
+    run: fn(&mut Repl<'_>, &str) -> Answer,
+}
+
+/// A text to show, or a complaint.
+type Answer = Result<String, String>;
+
+use Wants::{File, Nothing, Program, Setting};
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Command] = &[
+    Command { name: "help", usage: ":help [COMMAND]", about: "this list", wants: Nothing, run: |_, word| help(word) },
+    Command { name: "doc", usage: ":doc NAME, ?NAME", about: "what a name means: builtins, modules, your own", wants: Program, run: |repl, rest| repl.doc(rest) },
+    Command { name: "type", usage: ":type EXPRESSION", about: "the type of an expression, without running it", wants: Program, run: |repl, rest| repl.type_of(rest) },
+    Command { name: "info", usage: ":info NAME", about: "all about a variable, function or kernel", wants: Program, run: |repl, rest| repl.info(rest) },
+    Command { name: "vars", usage: ":vars", about: "the session's variables, functions and kernels", wants: Nothing, run: |repl, _| Ok(repl.variables()) },
+    Command { name: "mem", usage: ":mem", about: "the memory that variables take", wants: Nothing, run: |repl, _| Ok(repl.memory()) },
+    Command { name: "time", usage: ":time EXPRESSION", about: "how long it takes, compilation left out", wants: Program, run: |repl, rest| repl.time(rest) },
+    Command { name: "bench", usage: ":bench EXPRESSION", about: "the same with more samples, and bytes per second", wants: Program, run: |repl, rest| repl.bench(rest) },
+    Command { name: "ir", usage: ":ir KERNEL", about: "what a kernel becomes: the code that devices run", wants: Program, run: |repl, rest| repl.ir(rest) },
+    Command { name: "load", usage: ":load FILE", about: "run a file as if it were typed here", wants: File, run: |repl, rest| repl.load(rest) },
+    Command { name: "reload", usage: ":reload", about: "read loaded and imported files again", wants: Nothing, run: |repl, _| repl.reload() },
+    Command { name: "edit", usage: ":edit [NAME]", about: "a definition, or the last entry, in $EDITOR", wants: Program, run: |repl, rest| repl.edit(rest) },
+    Command { name: "save", usage: ":save FILE", about: "write a script that does what this session did", wants: File, run: |repl, rest| repl.save(rest) },
+    Command { name: "history", usage: ":history [TEXT]", about: "what was typed (Ctrl-R searches earlier sessions too)", wants: Nothing, run: |repl, rest| repl.history(rest) },
+    Command { name: "explain", usage: ":explain [CODE]", about: "the page of a message's code; of the last one, if none is given", wants: Nothing, run: |repl, rest| repl.explain(rest) },
+    Command { name: "reset", usage: ":reset", about: "forget everything", wants: Nothing, run: |repl, _| { repl.reset(); Ok(String::new()) } },
+    Command { name: "set", usage: ":set [NAME [VALUE]]", about: "show or change a setting", wants: Setting, run: |repl, rest| repl.set(rest) },
+    Command { name: "quit", usage: ":quit", about: "end (also Ctrl-D)", wants: Nothing, run: |_, _| Ok(String::new()) },
+];
+
+/// The command that a word means, or why it means none.
+pub fn find(word: &str) -> Result<&'static Command, String> {
+    if let Some(exact) = COMMANDS.iter().find(|c| c.name == word) {
+        return Ok(exact);
+    }
+    let meant: Vec<&Command> = COMMANDS.iter().filter(|c| !word.is_empty() && c.name.starts_with(word)).collect();
+    match meant.as_slice() {
+        [one] => Ok(one),
+        [] => {
+            let near = names::did_you_mean(word, COMMANDS.iter().map(|c| c.name));
+            Err(format!("there is no command `:{word}`; {}", near.unwrap_or_else(|| "`:help` lists them".into())))
+        }
+        several => {
+            let names: Vec<&str> = several.iter().map(|c| c.name).collect();
+            Err(format!("`:{word}` could be :{}", names.join(" or :")))
+        }
+    }
+}
+
+impl Repl<'_> {
+    pub(super) fn command(&mut self, text: &str) -> ControlFlow<()> {
+        let (word, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
+        let answer = match find(word) {
+            Ok(command) if command.name == "quit" => return ControlFlow::Break(()),
+            Ok(command) => (command.run)(self, rest.trim()),
+            Err(complaint) => Err(complaint),
+        };
+        match answer {
+            Ok(text) => self.context.console.print(&text),
+            Err(complaint) => self.context.console.error_line(&complaint),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn explain(&mut self, code: &str) -> Answer {
+        let code = match (code, self.last_code) {
+            ("", Some(last)) => last,
+            ("", None) => return Err("there was no message yet; `:explain E0301` shows the page of a code".into()),
+            (given, _) => given,
+        };
+        cli::explanation(code, self.context.console.style)
+    }
+
+    fn history(&mut self, wanted: &str) -> Answer {
+        let earlier = self.typed.len().saturating_sub(1);
+        let lines = self.typed.iter().take(earlier).enumerate().filter(|(_, line)| line.contains(wanted));
+        Ok(lines.map(|(i, line)| format!("{:>4}  {}\n", i + 1, line.replace('\n', "\n      "))).collect())
+    }
+}
+
+fn help(word: &str) -> Answer {
+    let word = word.trim_start_matches(':');
+    if !word.is_empty() {
+        return find(word).map(|command| format!("{}: {}\n", command.usage, command.about));
+    }
+    let mut text = String::from(
+        "Statements and expressions run at once; a `;` at the end keeps a value from being shown.\n\
+         `_` is the last value, `_3` that of entry 3. Commands may be shortened: `:t` for `:type` would be\n\
+         two, `:ty` is one.\n\n",
+    );
+    for command in COMMANDS {
+        text += &format!("  {:<20} {}\n", command.usage, command.about);
+    }
+    text += "\nTab completes, Ctrl-R searches what was typed, Ctrl-C stops what runs, Ctrl-D ends.\n";
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beginnings_are_enough() {
+        let name = |word: &str| find(word).map(|c| c.name);
+        assert_eq!(name("q"), Ok("quit"));
+        assert_eq!(name("help"), Ok("help"));
+        assert!(name("zz").is_err_and(|e| e.contains(":help")));
+        assert!(name("hepl").is_err_and(|e| e.contains("help")));
+        assert!(name("re").is_err_and(|e| e.contains(":reload or :reset")));
+    }
+}

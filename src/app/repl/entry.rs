@@ -1,0 +1,250 @@
+//! Pieces of program: compiled, run, their values shown and kept; and put back as it was if one fails.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use super::Repl;
+use super::transcript::Kept;
+use crate::app::cli;
+use crate::app::console::paint;
+use crate::app::disk::Disk;
+use crate::app::progress;
+use crate::app::world::Terminal;
+use crate::base::arena::Id;
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Binding, Global, Program, Section};
+use crate::compile::{Entered, Session};
+use crate::host;
+use crate::host::interp::Last;
+use crate::host::value::Value;
+
+/// So many of the last values keep a name like `_3`; older ones are let go, since they may be large.
+const VALUES: usize = 20;
+
+/// The name of imports that are done again, which are in the log already.
+pub(super) const AGAIN: &str = "<reload>";
+
+/// Everything an entry can change.
+struct State {
+    session: Session,
+    globals: Vec<Option<Value>>,
+}
+
+impl Repl<'_> {
+    /// Runs an entry as the next one of the session; false after a failure was reported.
+    pub(super) fn program(&mut self, text: &str) -> bool {
+        self.entries += 1;
+        let name = format!("<entry {}>", self.entries);
+        let number = Some(self.entries);
+        self.run_text(&name, text, number)
+    }
+
+    /// Runs a file as if it were typed.
+    pub(super) fn run_file(&mut self, path: &Path, text: &str) -> bool {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let usual = std::mem::replace(&mut self.session.folder, folder.to_path_buf());
+        let ran = self.run_text(&path.display().to_string(), text, None);
+        self.session.folder = usual;
+        ran
+    }
+
+    /// `number` is that of an entry, whose value is shown and kept.
+    pub(super) fn run_text(&mut self, name: &str, text: &str, number: Option<usize>) -> bool {
+        self.context.interrupt.clear();
+        let before = self.state();
+        let entered = self.session.enter(name, text, &Disk);
+        self.report_all(&entered.outcome.diagnostics);
+        if entered.outcome.failed() {
+            return false;
+        }
+        let Some(last) = self.run_chunks(&entered, number.is_some()) else {
+            self.put_back(before);
+            return false;
+        };
+        let tests = before.session.program.tests.len()..self.session.program.tests.len();
+        let benches = before.session.program.benches.len()..self.session.program.benches.len();
+        self.tell(&entered);
+        let value = last.as_ref().map(|last| last.quiet);
+        if let (Some(last), Some(number)) = (last, number) {
+            self.keep(last, number);
+        }
+        if name != AGAIN {
+            self.log.retain(|kept| number.is_some() || kept.name != name);
+            self.log.push(Kept::new(&entered, name, text, self.session.folder.clone(), number, value));
+        }
+        self.run_sections(tests, benches)
+    }
+
+    fn state(&self) -> State {
+        State { session: self.session.clone(), globals: self.interpreter.globals.clone() }
+    }
+
+    /// Texts stay: messages may still point at them.
+    fn put_back(&mut self, before: State) {
+        let sources = std::mem::take(&mut self.session.sources);
+        let folder = std::mem::take(&mut self.session.folder);
+        self.session = Session { sources, folder, ..before.session };
+        self.interpreter.globals = before.globals;
+        self.interpreter.forget_kernels();
+    }
+
+    /// Runs what is new and shows its value; `None` after a failure was reported.
+    fn run_chunks(&mut self, entered: &Entered, show: bool) -> Option<Option<Last>> {
+        let mut last = None;
+        let watch = progress::watch(&self.interpreter.options.control.progress);
+        for chunk in entered.outcome.chunks.clone() {
+            let console = &mut self.context.console;
+            match self.interpreter.run_entry(&self.session, chunk, &mut Terminal { console }) {
+                Ok(found) => last = found,
+                Err(diagnostic) => {
+                    drop(watch);
+                    if self.context.interrupt.is_set() && std::io::stderr().is_terminal() {
+                        // The terminal has written `^C`.
+                        self.context.console.error_line("");
+                    }
+                    self.report_all(&[*diagnostic]);
+                    return None;
+                }
+            }
+        }
+        drop(watch);
+        if let Some(last) = last.as_ref().filter(|last| show && !last.quiet) {
+            self.show(&last.value);
+        }
+        Some(last)
+    }
+
+    /// A value as a session shows it: an array with its type and size behind it.
+    pub(super) fn show(&mut self, value: &Value) {
+        let console = &mut self.context.console;
+        let mut text = host::format::print(value);
+        if let Value::Array(array) = value {
+            text += &format!("\n{}", paint(console.style, "2", &host::format::describe(array)));
+        }
+        console.line(&text);
+    }
+
+    /// Gives the last value its names, `_` and `_3`.
+    fn keep(&mut self, last: Last, number: usize) {
+        for name in ["_".to_string(), format!("_{number}")] {
+            let Some(main) = self.session.main else { return };
+            let global =
+                Global { name: name.as_str().into(), ty: last.ty.clone(), mutable: false, span: Span::default() };
+            let id = self.session.program.globals.push(global);
+            self.session.program.modules[main].names.insert(name.into(), Binding::Global(id));
+            self.interpreter.globals.resize(id.index() + 1, None);
+            self.interpreter.globals[id.index()] = Some(last.value.clone());
+        }
+        self.values.push_back(number);
+        if self.values.len() > VALUES
+            && let Some(old) = self.values.pop_front()
+        {
+            self.forget(&format!("_{old}"));
+        }
+        self.drop_unnamed();
+    }
+
+    fn forget(&mut self, name: &str) {
+        if let Some(main) = self.session.main {
+            self.session.program.modules[main].names.shift_remove(name);
+        }
+    }
+
+    /// Lets go of values whose name now stands for something else.
+    fn drop_unnamed(&mut self) {
+        let Program { modules, globals, .. } = &self.session.program;
+        let Some(module) = self.session.main.and_then(|main| modules.get(main)) else { return };
+        for (id, global) in globals.iter() {
+            if module.names.get(&global.name) != Some(&Binding::Global(id))
+                && let Some(slot) = self.interpreter.globals.get_mut(id.index())
+            {
+                *slot = None;
+            }
+        }
+    }
+
+    /// Says what followed a definition that was replaced.
+    fn tell(&mut self, entered: &Entered) {
+        let list = |names: &[smol_str::SmolStr]| {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            names.join(", ")
+        };
+        let style = self.context.console.style;
+        if !entered.followed.is_empty() {
+            let text = format!("also in {}", list(&entered.followed));
+            self.context.console.line(&paint(style, "2", &text));
+        }
+        if !entered.restored.is_empty() {
+            let verb = if entered.restored.len() == 1 { "fits" } else { "fit" };
+            let text = format!("{} {verb} again", list(&entered.restored));
+            self.context.console.line(&paint(style, "2", &text));
+        }
+    }
+
+    /// Runs the tests and benches of an entry.
+    fn run_sections(&mut self, tests: std::ops::Range<usize>, benches: std::ops::Range<usize>) -> bool {
+        let mut passed = true;
+        let program = &self.session.program;
+        let new = |range: &std::ops::Range<usize>, id: Id<Section>| range.contains(&id.index());
+        let tests: Vec<Id<Section>> = program.tests.iter().map(|(id, _)| id).filter(|id| new(&tests, *id)).collect();
+        let benches: Vec<Id<Section>> =
+            program.benches.iter().map(|(id, _)| id).filter(|id| new(&benches, *id)).collect();
+        let main = self.session.main;
+        for id in tests.into_iter().filter(|id| Some(program.tests[*id].module) == main).collect::<Vec<_>>() {
+            passed &= self.run_test(id);
+        }
+        let program = &self.session.program;
+        for id in benches.into_iter().filter(|id| Some(program.benches[*id].module) == main).collect::<Vec<_>>() {
+            passed &= self.run_bench(id);
+        }
+        passed
+    }
+
+    fn run_test(&mut self, id: Id<Section>) -> bool {
+        let title = self.session.program.tests[id].title.clone();
+        let console = &mut self.context.console;
+        let result = self.interpreter.run_test(&self.session, id, &mut Terminal { console });
+        let word = if result.is_ok() { console.paint("32", "ok    ") } else { console.paint("31", "FAILED") };
+        console.line(&format!("  {word}  {title}"));
+        match result {
+            Ok(()) => true,
+            Err(diagnostic) => {
+                self.report_all(&[*diagnostic]);
+                false
+            }
+        }
+    }
+
+    pub(super) fn run_bench(&mut self, id: Id<Section>) -> bool {
+        let title = self.session.program.benches[id].title.clone();
+        let console = &mut self.context.console;
+        match self.interpreter.run_bench(&self.session, id, &mut Terminal { console }) {
+            Ok(result) => {
+                let line = cli::bench_summary(&title, &result, console.style);
+                console.line(&line);
+                true
+            }
+            Err(diagnostic) => {
+                self.report_all(&[*diagnostic]);
+                false
+            }
+        }
+    }
+
+    pub(super) fn report_all(&mut self, diagnostics: &[Diagnostic]) {
+        if let Some(error) = diagnostics.iter().find(|d| d.is_error()) {
+            self.last_code = Some(error.code);
+        }
+        self.context.console.report_all(diagnostics, &self.session.sources);
+    }
+
+    /// Runs something on a copy of the session whose variables nobody sees; what it prints is seen.
+    pub(super) fn aside<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        self.context.interrupt.clear();
+        let before = self.state();
+        let result = work(self);
+        self.put_back(before);
+        result
+    }
+}

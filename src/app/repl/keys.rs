@@ -1,0 +1,79 @@
+//! Keys that know the language: Enter indents the next line of an unfinished entry, `}` steps back out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustyline::{Cmd, ConditionalEventHandler, Event, EventContext, RepeatCount};
+
+const INDENT: usize = 4;
+
+/// Enter: runs a whole entry, continues an unfinished one with the indentation that it has come to.
+pub struct Enter;
+
+impl ConditionalEventHandler for Enter {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        let text = context.line();
+        if !super::is_unfinished(text) {
+            return None;
+        }
+        let before = text.get(..context.pos()).unwrap_or(text);
+        Some(Cmd::Insert(1, format!("\n{}", " ".repeat(indentation(before)))))
+    }
+}
+
+/// `}` on a line that holds nothing but indentation.
+///
+/// No single command of rustyline takes blanks away and puts a character in with the cursor behind it, but a completion does: the
+/// key asks for one, and what the completer finds here is the way back out.
+pub struct Close {
+    pub steps_back: StepsBack,
+}
+
+/// How many blanks the next completion replaces by `}`; 0 if it is an ordinary one.
+pub type StepsBack = Arc<AtomicUsize>;
+
+impl ConditionalEventHandler for Close {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        let before = context.line().get(..context.pos())?;
+        let (_, line) = before.rsplit_once('\n')?;
+        let surplus = line.len().saturating_sub(indentation(before).saturating_sub(INDENT));
+        let only_blanks = surplus > 0 && line.bytes().all(|b| b == b' ');
+        only_blanks.then(|| {
+            self.steps_back.store(surplus, Ordering::Relaxed);
+            Cmd::Complete
+        })
+    }
+}
+
+/// Columns that a line behind this text is indented by: four for every bracket that is open.
+fn indentation(text: &str) -> usize {
+    let mut depth = 0usize;
+    let mut quoted = false;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\n' => quoted = false,
+            '\\' if quoted => drop(chars.next()),
+            '"' => quoted = !quoted,
+            _ if quoted => {}
+            '/' if chars.peek() == Some(&'/') => drop(chars.by_ref().find(|&c| c == '\n')),
+            '{' | '(' | '[' => depth += 1,
+            '}' | ')' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    INDENT * depth.min(20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::indentation;
+
+    #[test]
+    fn open_brackets_indent() {
+        assert_eq!(indentation("kernel f() threads(i: 3) {"), 4);
+        assert_eq!(indentation("fn f() {\n    if x {"), 8);
+        assert_eq!(indentation("fn f() {\n    g(\"}\") // }"), 4);
+        assert_eq!(indentation("let x ="), 0);
+    }
+}

@@ -1,0 +1,335 @@
+//! `:save`: what succeeded in a session, as a script that does it again.
+//!
+//! A script's definitions are all there from its beginning, so a definition that was replaced after something had used it
+//! keeps its place under another name (`f` becomes `f_1`), and what used it calls it by that name.
+
+use std::path::{Path, PathBuf};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smol_str::SmolStr;
+
+use crate::base::source::FileId;
+use crate::check;
+use crate::compile::Entered;
+use crate::syntax;
+use crate::syntax::ast::{self, ItemKind, StmtKind};
+use crate::syntax::token::{Tok, Token};
+
+/// An entry that succeeded.
+pub struct Kept {
+    pub text: String,
+    /// Where its imports of files start from.
+    pub folder: PathBuf,
+    /// Its name as a source.
+    pub name: String,
+    /// The number of an entry; files have none.
+    number: Option<usize>,
+    /// Whether it had a value that was shown, or one that was not.
+    value: Option<bool>,
+    followed: Vec<SmolStr>,
+    set_aside: Vec<SmolStr>,
+}
+
+impl Kept {
+    /// `quiet` says of an entry with a value that it was not shown.
+    pub fn new(
+        entered: &Entered,
+        name: &str,
+        text: &str,
+        folder: PathBuf,
+        number: Option<usize>,
+        quiet: Option<bool>,
+    ) -> Kept {
+        let followed = entered.followed.iter().chain(&entered.restored).cloned().collect();
+        let value = quiet.map(|quiet| !quiet);
+        let (text, name) = (text.to_string(), name.to_string());
+        Kept { text, folder, name, number, value, followed, set_aside: entered.set_aside.clone() }
+    }
+}
+
+/// The imports of files among the entries: where they start from, and their texts.
+pub fn file_imports(log: &[Kept]) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for kept in log {
+        let (tree, _) = syntax::parse(FileId(0), &kept.text);
+        for item in &tree.items {
+            if let ItemKind::Import(ast::Import { source: ast::ImportSource::File { .. }, .. }) = &item.kind
+                && let Some(text) = kept.text.get(item.span.range())
+            {
+                let import = (kept.folder.clone(), text.to_string());
+                if !found.contains(&import) {
+                    found.push(import);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// One version of a definition.
+struct Version {
+    name: SmolStr,
+    text: String,
+    /// The versions of what it uses.
+    uses: FxHashMap<SmolStr, usize>,
+}
+
+enum Piece {
+    Plain(String),
+    Definition(usize),
+    Statement(String, FxHashMap<SmolStr, usize>),
+}
+
+/// The script being put together.
+#[derive(Default)]
+struct Script {
+    versions: Vec<Version>,
+    /// What each name means after the entries so far.
+    current: FxHashMap<SmolStr, usize>,
+    pieces: Vec<Piece>,
+    /// The number of the last value.
+    last_value: Option<usize>,
+    /// The values that later entries use.
+    wanted: FxHashSet<usize>,
+}
+
+/// The entries as one script, to be written to this path.
+pub fn script(log: &[Kept], path: &Path) -> String {
+    let mut script = Script { wanted: wanted(log), ..Script::default() };
+    for kept in log {
+        script.entry(kept, path.parent().unwrap_or(Path::new("")));
+    }
+    script.write()
+}
+
+/// The numbers of the values that entries use.
+fn wanted(log: &[Kept]) -> FxHashSet<usize> {
+    let mut found = FxHashSet::default();
+    let mut last = None;
+    for kept in log {
+        for token in lex(&kept.text).iter().filter(|token| token.kind == Tok::Name) {
+            match token.text(&kept.text).strip_prefix('_') {
+                Some("") => found.extend(last),
+                Some(number) => found.extend(number.parse::<usize>().ok()),
+                None => {}
+            }
+        }
+        if kept.value.is_some() {
+            last = kept.number.or(last);
+        }
+    }
+    found
+}
+
+fn lex(text: &str) -> Vec<Token> {
+    syntax::lex(FileId(0), text).tokens
+}
+
+impl Script {
+    fn entry(&mut self, kept: &Kept, folder: &Path) {
+        let (tree, _) = syntax::parse(FileId(0), &kept.text);
+        let new = self.definitions(kept, &tree);
+        // What they use is known once all of the entry's names are.
+        for version in new {
+            let uses = self.uses(&self.versions[version].text);
+            self.versions[version].uses = uses;
+        }
+        let statements = tree.items.iter().filter(|item| matches!(item.kind, ItemKind::Stmt(_))).count();
+        let mut seen = 0;
+        let mut end = 0;
+        for item in &tree.items {
+            let text =
+                kept.text.get(end..item.span.end as usize).unwrap_or("").trim_matches(['\n', ' ', ';']).to_string();
+            end = item.span.end as usize;
+            match &item.kind {
+                ItemKind::Import(import) => {
+                    let text = kept.text.get(item.span.range()).unwrap_or("");
+                    self.pieces.push(Piece::Plain(moved_import(import, text, item.span.start, &kept.folder, folder)));
+                }
+                ItemKind::Test(_) | ItemKind::Bench(_) => {
+                    let uses = self.uses(&text);
+                    self.pieces.push(Piece::Statement(text, uses));
+                }
+                ItemKind::Stmt(stmt) => {
+                    seen += 1;
+                    let text = self.without_underscore(&text);
+                    let last = seen == statements;
+                    let text = match (&stmt.kind, last.then_some(kept.value).flatten()) {
+                        (StmtKind::Expr { .. }, Some(shown)) => self.valued(&text, kept.number, shown),
+                        _ => text,
+                    };
+                    let uses = self.uses(&text);
+                    self.pieces.push(Piece::Statement(text, uses));
+                }
+                _ => {}
+            }
+        }
+        if kept.value.is_some() {
+            self.last_value = kept.number.or(self.last_value);
+        }
+    }
+
+    /// Takes in what an entry defines; the new versions.
+    fn definitions(&mut self, kept: &Kept, tree: &ast::File) -> Vec<usize> {
+        for name in &kept.set_aside {
+            self.current.remove(name);
+        }
+        let mut new = Vec::new();
+        let mut end = 0;
+        for item in &tree.items {
+            let text = kept.text.get(end..item.span.end as usize).unwrap_or("").trim_matches(['\n', ' ', ';']);
+            end = item.span.end as usize;
+            match &item.kind {
+                ItemKind::Fn(ast::Fn { name, .. })
+                | ItemKind::Kernel(ast::Kernel { name, .. })
+                | ItemKind::Struct(ast::Struct { name, .. })
+                | ItemKind::Const(ast::Const { name, .. }) => new.push(self.define(&name.text, text.to_string())),
+                ItemKind::Import(import) => drop(check::module_alias(import).map(|name| self.current.remove(&name))),
+                ItemKind::Stmt(ast::Stmt { kind: StmtKind::Let { pattern: ast::Pattern::Name(name), .. }, .. }) => {
+                    self.current.remove(&name.text);
+                }
+                _ => {}
+            }
+        }
+        for name in &kept.followed {
+            let latest = self.versions.iter().rev().find(|version| version.name == *name);
+            if let Some(text) = latest.map(|version| version.text.clone()) {
+                new.push(self.define(name, text));
+            }
+        }
+        new
+    }
+
+    fn define(&mut self, name: &SmolStr, text: String) -> usize {
+        let version = self.versions.len();
+        self.versions.push(Version { name: name.clone(), text, uses: FxHashMap::default() });
+        self.current.insert(name.clone(), version);
+        self.pieces.push(Piece::Definition(version));
+        version
+    }
+
+    fn uses(&self, text: &str) -> FxHashMap<SmolStr, usize> {
+        let names = lex(text).into_iter().filter(|token| token.kind == Tok::Name);
+        let known = names.filter_map(|token| self.current.get_key_value(token.text(text)));
+        known.map(|(name, version)| (name.clone(), *version)).collect()
+    }
+
+    /// `_` in an expression is the value it meant. Patterns and types, in front of `=` or behind `for`, keep theirs.
+    fn without_underscore(&self, text: &str) -> String {
+        let Some(value) = self.last_value else { return text.to_string() };
+        let tokens = lex(text);
+        let declares = tokens.first().is_some_and(|t| matches!(t.kind, Tok::Let | Tok::Var));
+        let assign = tokens.iter().position(|t| t.kind == Tok::Assign).filter(|_| declares).unwrap_or(0);
+        let mut result = String::new();
+        let mut end = 0;
+        for (i, token) in tokens.iter().enumerate().skip(assign) {
+            let behind_for =
+                i > 0 && tokens.get(i - 1).is_some_and(|t| matches!(t.kind, Tok::For | Tok::Let | Tok::Var));
+            if token.kind == Tok::Name && token.text(text) == "_" && !behind_for {
+                result += text.get(end..token.start as usize).unwrap_or("");
+                result += &format!("_{value}");
+                end = token.end as usize;
+            }
+        }
+        result + text.get(end..).unwrap_or("")
+    }
+
+    /// An expression whose value the session showed, or kept.
+    fn valued(&self, text: &str, number: Option<usize>, shown: bool) -> String {
+        match number.filter(|number| self.wanted.contains(number)) {
+            Some(number) if shown => format!("let _{number} = {text}\nprint(_{number})"),
+            Some(number) => format!("let _{number} = {text}"),
+            None if shown => format!("print({text})"),
+            None => text.to_string(),
+        }
+    }
+
+    fn write(&self) -> String {
+        let needed = self.needed();
+        let names = self.names(&needed);
+        let mut text = String::new();
+        for piece in &self.pieces {
+            let piece = match piece {
+                Piece::Plain(text) => text.clone(),
+                Piece::Definition(version) if !needed.contains(version) => continue,
+                Piece::Definition(version) => {
+                    let definition = &self.versions[*version];
+                    let mut uses = definition.uses.clone();
+                    uses.insert(definition.name.clone(), *version);
+                    renamed(&definition.text, &uses, &names)
+                }
+                Piece::Statement(text, uses) => renamed(text, uses, &names),
+            };
+            text += piece.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The versions that names still mean, and all that something needs.
+    fn needed(&self) -> FxHashSet<usize> {
+        let mut todo: Vec<usize> = self.current.values().copied().collect();
+        for piece in &self.pieces {
+            if let Piece::Statement(_, uses) = piece {
+                todo.extend(uses.values());
+            }
+        }
+        let mut needed = FxHashSet::default();
+        while let Some(version) = todo.pop() {
+            if needed.insert(version) {
+                todo.extend(self.versions[version].uses.values());
+            }
+        }
+        needed
+    }
+
+    /// What each version is called: the one that the name still means keeps it.
+    fn names(&self, needed: &FxHashSet<usize>) -> Vec<SmolStr> {
+        let mut count: FxHashMap<&SmolStr, usize> = FxHashMap::default();
+        let mut names = Vec::new();
+        for (i, version) in self.versions.iter().enumerate() {
+            if !needed.contains(&i) || self.current.get(&version.name) == Some(&i) {
+                names.push(version.name.clone());
+                continue;
+            }
+            let number = count.entry(&version.name).or_default();
+            *number += 1;
+            names.push(format!("{}_{number}", version.name).into());
+        }
+        names
+    }
+}
+
+/// The text with the names of other versions put in. A word behind a dot is a field and stays.
+fn renamed(text: &str, uses: &FxHashMap<SmolStr, usize>, names: &[SmolStr]) -> String {
+    let mut result = String::new();
+    let mut end = 0;
+    let mut before = Tok::Newline;
+    for token in lex(text) {
+        if token.kind == Tok::Name
+            && before != Tok::Dot
+            && let Some(name) = uses.get(token.text(text)).and_then(|version| names.get(*version))
+        {
+            result += text.get(end..token.start as usize).unwrap_or("");
+            result += name;
+            end = token.end as usize;
+        }
+        before = token.kind;
+    }
+    result + text.get(end..).unwrap_or("")
+}
+
+/// An import whose path starts from where the script will be.
+fn moved_import(import: &ast::Import, text: &str, start: u32, from: &Path, to: &Path) -> String {
+    let ast::ImportSource::File { path, span } = &import.source else { return text.to_string() };
+    let here = |folder: &Path| folder.as_os_str().is_empty() || folder == Path::new(".");
+    let target = match (here(from), here(to)) {
+        _ if Path::new(path.as_str()).is_absolute() => return text.to_string(),
+        (true, true) => return text.to_string(),
+        (false, true) => from.join(path.as_str()),
+        _ => std::path::absolute(from.join(path.as_str())).unwrap_or_else(|_| from.join(path.as_str())),
+    };
+    let (first, last) = ((span.start - start) as usize, (span.end - start) as usize);
+    let (head, tail) = (text.get(..first).unwrap_or(""), text.get(last..).unwrap_or(""));
+    format!("{head}\"{}\"{tail}", target.display())
+}

@@ -1,0 +1,282 @@
+//! Entries of a session. An entry may replace a definition; what uses the old one is then checked again against the new one,
+//! so that callers always call the definition that the user sees. What no longer fits is set aside until it does.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use rustc_hash::FxHashSet;
+use smol_str::SmolStr;
+
+use super::{Files, Outcome, Session, import};
+use crate::base::diag::Diagnostic;
+use crate::base::source::{FileId, Span};
+use crate::check::typed::{Binding, ModuleId, Program};
+use crate::check::{self, Imports};
+use crate::lang::builtin;
+use crate::syntax;
+use crate::syntax::ast::{self, ItemKind};
+use crate::syntax::token::Tok;
+
+/// A definition as it was written.
+#[derive(Debug)]
+struct Definition {
+    name: SmolStr,
+    item: ast::Item,
+    /// Every word in it: what it may refer to.
+    words: FxHashSet<SmolStr>,
+}
+
+/// The definitions of a session's entries.
+#[derive(Clone, Debug, Default)]
+pub struct Definitions {
+    known: IndexMap<SmolStr, Arc<Definition>>,
+    /// Those that do not fit what they use any more. Their names mean nothing for now.
+    aside: IndexMap<SmolStr, Arc<Definition>>,
+}
+
+/// What became of an entry.
+pub struct Entered {
+    pub outcome: Outcome,
+    /// Definitions that follow a replaced one.
+    pub followed: Vec<SmolStr>,
+    /// Definitions that do not fit a replaced one; `outcome` has a warning about each.
+    pub set_aside: Vec<SmolStr>,
+    /// Definitions that were set aside before and fit again.
+    pub restored: Vec<SmolStr>,
+}
+
+/// Definitions on trial beside an entry.
+struct Trial {
+    candidates: Vec<Arc<Definition>>,
+    set_aside: Vec<Arc<Definition>>,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Definitions {
+    /// The definition of a name, as it was written, and whether it is set aside.
+    pub fn place(&self, name: &str) -> Option<(Span, bool)> {
+        let known = self.known.get(name).map(|d| (d.item.span, false));
+        known.or_else(|| self.aside.get(name).map(|d| (d.item.span, true)))
+    }
+
+    /// The names of what is set aside.
+    pub fn set_aside(&self) -> impl Iterator<Item = &str> {
+        self.aside.keys().map(|name| name.as_str())
+    }
+
+    /// What may refer to one of these names, or to something that does.
+    fn affected(&self, replaced: &FxHashSet<SmolStr>, new: &FxHashSet<SmolStr>) -> Vec<Arc<Definition>> {
+        let mut changed = replaced.clone();
+        let mut found: IndexMap<SmolStr, Arc<Definition>> = IndexMap::new();
+        // What is set aside may fit with anything new.
+        for definition in self.aside.values().filter(|d| !new.contains(&d.name)) {
+            if definition.words.iter().any(|word| new.contains(word) || self.aside.contains_key(word)) {
+                changed.insert(definition.name.clone());
+                found.insert(definition.name.clone(), definition.clone());
+            }
+        }
+        loop {
+            let before = found.len();
+            for definition in self.known.values().filter(|d| !new.contains(&d.name)) {
+                if !found.contains_key(&definition.name) && !changed.is_disjoint(&definition.words) {
+                    changed.insert(definition.name.clone());
+                    found.insert(definition.name.clone(), definition.clone());
+                }
+            }
+            if found.len() == before {
+                return found.into_values().collect();
+            }
+        }
+    }
+
+    fn define(&mut self, tree: &ast::File, text: &str, names: &FxHashSet<SmolStr>) {
+        for name in names {
+            self.known.shift_remove(name);
+            self.aside.shift_remove(name);
+        }
+        for item in &tree.items {
+            if let Some(name) = item_name(item) {
+                let source = text.get(item.span.range()).unwrap_or("");
+                let words = words(source);
+                self.known.insert(name.clone(), Arc::new(Definition { name, item: item.clone(), words }));
+            }
+        }
+    }
+}
+
+/// The name of a definition.
+fn item_name(item: &ast::Item) -> Option<SmolStr> {
+    match &item.kind {
+        ItemKind::Const(def) => Some(def.name.text.clone()),
+        ItemKind::Struct(def) => Some(def.name.text.clone()),
+        ItemKind::Fn(def) => Some(def.name.text.clone()),
+        ItemKind::Kernel(def) => Some(def.name.text.clone()),
+        ItemKind::Import(_) | ItemKind::Test(_) | ItemKind::Bench(_) | ItemKind::Stmt(_) | ItemKind::Error => None,
+    }
+}
+
+fn words(text: &str) -> FxHashSet<SmolStr> {
+    let lexed = syntax::lex(FileId(0), text);
+    let names = lexed.tokens.iter().filter(|token| token.kind == Tok::Name);
+    names.filter_map(|token| text.get(token.span(FileId(0)).range())).map(SmolStr::from).collect()
+}
+
+/// Every name that an entry gives a new meaning: definitions, imports and, if they are wanted, variables.
+fn new_names(tree: &ast::File, variables: bool) -> FxHashSet<SmolStr> {
+    fn add(pattern: &ast::Pattern, names: &mut FxHashSet<SmolStr>) {
+        match pattern {
+            ast::Pattern::Name(name) => drop(names.insert(name.text.clone())),
+            ast::Pattern::Tuple(parts, _) => parts.iter().for_each(|part| add(part, names)),
+        }
+    }
+    let mut names = FxHashSet::default();
+    for item in &tree.items {
+        match &item.kind {
+            ItemKind::Import(import) => match &import.what {
+                ast::ImportWhat::Module { .. } => names.extend(check::module_alias(import)),
+                ast::ImportWhat::Names(list) => {
+                    names.extend(list.iter().map(|(name, alias)| alias.as_ref().unwrap_or(name).text.clone()));
+                }
+            },
+            ItemKind::Stmt(ast::Stmt { kind: ast::StmtKind::Let { pattern, .. }, .. }) if variables => {
+                add(pattern, &mut names);
+            }
+            _ => names.extend(item_name(item)),
+        }
+    }
+    names
+}
+
+impl Session {
+    /// Compiles an entry into the main module. What uses a definition that the entry replaces follows it. After an error
+    /// everything is as it was before.
+    pub fn enter(&mut self, name: &str, text: &str, files: &dyn Files) -> Entered {
+        let before = (self.program.clone(), self.main, self.modules.clone());
+        let file = self.sources.add(name, text);
+        let (tree, mut diagnostics) = syntax::parse(file, text);
+        let main = self.main_module(file, None);
+        let (base, own) = self.base_of(name);
+        let imports = import::Loader::new(self, files, &mut diagnostics).imports(&tree, &base, own);
+        let loaded = self.program.clone();
+        let first = loaded.chunks.len();
+        diagnostics.extend(check::check(&mut self.program, main, &tree, &imports));
+        let mut entered = Entered {
+            outcome: Outcome { file, diagnostics, chunks: first..first },
+            followed: vec![],
+            set_aside: vec![],
+            restored: vec![],
+        };
+        if !entered.outcome.failed() {
+            self.follow(loaded, main, &tree, &imports, &mut entered);
+        }
+        match entered.outcome.failed() {
+            true => {
+                entered.outcome.without_warnings();
+                (self.program, self.main, self.modules) = before;
+            }
+            false => entered.outcome.chunks.end = self.program.chunks.len(),
+        }
+        entered
+    }
+
+    /// Checks again what uses the names of a sound entry. `loaded` is the program before it.
+    fn follow(&mut self, loaded: Program, main: ModuleId, tree: &ast::File, imports: &Imports, entered: &mut Entered) {
+        let new = new_names(tree, true);
+        // A variable may hide a definition; those who call it still do.
+        let items = new_names(tree, false);
+        let bound = |name: &SmolStr| match loaded.modules[main].names.get(name) {
+            Some(Binding::Global(_)) => false,
+            Some(_) => true,
+            None => builtin::find(name).is_some(),
+        };
+        let replaced: FxHashSet<SmolStr> = items.iter().filter(|name| bound(name)).cloned().collect();
+        let candidates = self.definitions.affected(&replaced, &new);
+        if !candidates.is_empty() {
+            let mut trial = Trial { candidates, set_aside: vec![], warnings: vec![] };
+            match self.try_all(&loaded, main, tree, imports, &mut trial) {
+                Ok(()) => self.settle(trial, entered),
+                Err(errors) => {
+                    entered.outcome.diagnostics = errors;
+                    return;
+                }
+            }
+        }
+        let text = self.sources.text(entered.outcome.file).to_string();
+        self.definitions.define(tree, &text, &new);
+    }
+
+    /// Checks the entry together with the candidates, and leaves out one after the other that does not fit. `Err` if it is
+    /// the entry itself that does not.
+    fn try_all(
+        &mut self,
+        loaded: &Program,
+        main: ModuleId,
+        tree: &ast::File,
+        imports: &Imports,
+        trial: &mut Trial,
+    ) -> Result<(), Vec<Diagnostic>> {
+        loop {
+            self.program = loaded.clone();
+            for definition in &trial.set_aside {
+                self.program.modules[main].names.shift_remove(&definition.name);
+            }
+            let mut whole = tree.clone();
+            whole.items.extend(trial.candidates.iter().map(|definition| definition.item.clone()));
+            let found = check::check(&mut self.program, main, &whole, imports);
+            let errors: Vec<Diagnostic> = found.into_iter().filter(Diagnostic::is_error).collect();
+            if errors.is_empty() {
+                return Ok(());
+            }
+            let blamed = |definition: &Definition| {
+                let within = |span: Span| {
+                    let item = definition.item.span;
+                    span.file == item.file && item.start <= span.start && span.end <= item.end
+                };
+                errors.iter().find(|error| error.primary().is_some_and(within))
+            };
+            let (left_out, kept): (Vec<_>, Vec<_>) = trial.candidates.drain(..).partition(|d| blamed(d).is_some());
+            if left_out.is_empty() {
+                return Err(errors);
+            }
+            for definition in &left_out {
+                if let (Some(error), false) =
+                    (blamed(definition), self.definitions.aside.contains_key(&definition.name))
+                {
+                    trial.warnings.push(misfit(&definition.name, error));
+                }
+            }
+            trial.set_aside.extend(left_out);
+            trial.candidates = kept;
+        }
+    }
+
+    fn settle(&mut self, trial: Trial, entered: &mut Entered) {
+        for definition in trial.candidates {
+            let name = definition.name.clone();
+            match self.definitions.aside.shift_remove(&name) {
+                Some(_) => entered.restored.push(name.clone()),
+                None => entered.followed.push(name.clone()),
+            }
+            self.definitions.known.insert(name, definition);
+        }
+        for definition in trial.set_aside {
+            let name = definition.name.clone();
+            if self.definitions.known.shift_remove(&name).is_some() {
+                entered.set_aside.push(name.clone());
+            }
+            self.definitions.aside.insert(name, definition);
+        }
+        entered.outcome.diagnostics.extend(trial.warnings);
+    }
+}
+
+fn misfit(name: &str, error: &Diagnostic) -> Diagnostic {
+    let mut warning = Diagnostic::warning("W0010", format!("`{name}` does not fit any more and is set aside"));
+    if let Some(place) = error.primary() {
+        warning = warning.at(place, error.title.clone());
+    }
+    let (notes, help) = (error.notes.iter(), error.help.iter());
+    warning = notes.fold(warning, |w, note| w.note(note.clone()));
+    warning = help.fold(warning, |w, help| w.help(help.clone()));
+    warning.help(format!("enter `{name}` again, or what it uses: it comes back as soon as both fit"))
+}

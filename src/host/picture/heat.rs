@@ -1,0 +1,107 @@
+//! `heat`: any two-dimensional array as a picture, from its least element (dark blue) to its greatest (yellow).
+
+use super::raster::Raster;
+use crate::host::array::{Array, shape_text};
+use crate::host::ops;
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+use crate::lang::scalar::Scalar;
+
+/// Samples of the color map viridis (by S. van der Walt and N. Smith, public domain), evenly spaced.
+const COLORS: [[u8; 3]; 10] = [
+    [68, 1, 84],
+    [72, 40, 120],
+    [62, 74, 137],
+    [49, 104, 142],
+    [38, 130, 142],
+    [31, 158, 137],
+    [53, 183, 121],
+    [109, 205, 89],
+    [180, 222, 44],
+    [253, 231, 37],
+];
+
+/// NaN has no place between least and greatest.
+const NAN: [u8; 3] = [128, 128, 128];
+
+/// An array in colors.
+#[derive(Clone, Debug)]
+pub struct Heat {
+    pub raster: Raster,
+    /// The finite numbers at the ends of the colors.
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Heat {
+    pub fn of(array: &Array) -> Outcome<Heat> {
+        let &[height, width] = array.shape() else {
+            let title = format!("`heat` shows arrays of two axes, not of shape {}", shape_text(array.shape()));
+            let problem = Problem::new("E0717", title);
+            return Err(match array.shape() {
+                [_] => problem.help("give it two axes: `reshape(x, height, width)`"),
+                _ => problem.help("choose two axes: `x[0, .., ..]`"),
+            });
+        };
+        if height == 0 || width == 0 {
+            return Err(Problem::new("E0717", "there is nothing to show").label("the array is empty"));
+        }
+        let numbers = numbers(array)?;
+        let finite = || numbers.iter().copied().filter(|x| x.is_finite());
+        let (low, high) = (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
+        let (low, high) = if low <= high { (low, high) } else { (0.0, 0.0) };
+        let spread = (high - low).max(f64::MIN_POSITIVE);
+        let pixels = numbers.iter().flat_map(|&x| color((x - low) / spread)).collect();
+        Ok(Heat { raster: Raster { width, height, pixels }, low, high })
+    }
+}
+
+fn numbers(array: &Array) -> Outcome<Vec<f64>> {
+    let wide = match array.scalar() {
+        Some(_) if array.element().lanes() == 1 => ops::convert(Scalar::F64, &Value::Array(array.clone()))?,
+        _ => {
+            let title = format!("`heat` shows numbers, not elements of type {}", array.element());
+            return Err(Problem::new("E0717", title));
+        }
+    };
+    Ok(match &wide {
+        Value::Array(wide) => wide.items::<f64>().unwrap_or(&[]).to_vec(),
+        _ => vec![],
+    })
+}
+
+/// Of a number from 0 to 1; what lies outside gets the color of the nearer end.
+fn color(at: f64) -> [u8; 3] {
+    if at.is_nan() {
+        return NAN;
+    }
+    let place = at.clamp(0.0, 1.0) * (COLORS.len() - 1) as f64;
+    let below = (place as usize).min(COLORS.len() - 2);
+    let part = place - below as f64;
+    let (a, b) = (COLORS[below], COLORS[below + 1]);
+    std::array::from_fn(|k| (f64::from(a[k]) * (1.0 - part) + f64::from(b[k]) * part).round() as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_have_the_ends_of_the_colors() {
+        let array = Array::from_shaped(&[1i32, 5, 3, 5], &[2, 2]).expect("an array");
+        let heat = Heat::of(&array).expect("a picture");
+        assert_eq!((heat.low, heat.high), (1.0, 5.0));
+        assert_eq!(heat.raster.pixels[..6], [68, 1, 84, 253, 231, 37]);
+    }
+
+    #[test]
+    fn strange_numbers_have_colors_too() {
+        let array = Array::from_shaped(&[f32::NAN, f32::INFINITY, 1.0, 1.0], &[2, 2]).expect("an array");
+        let heat = Heat::of(&array).expect("a picture");
+        assert_eq!(heat.raster.pixels[..6], [128, 128, 128, 253, 231, 37]);
+        let none = Array::from_shaped(&[f64::NAN], &[1, 1]).expect("an array");
+        assert_eq!(Heat::of(&none).expect("a picture").raster.pixels, NAN);
+        let flat = Array::from_shaped(&[1.0f32, 2.0], &[2]).expect("an array");
+        assert_eq!(Heat::of(&flat).map(drop).unwrap_err().code, "E0717");
+    }
+}

@@ -1,0 +1,87 @@
+//! Pixels of red, green and blue bytes: what every picture is in the end.
+
+use png::{BitDepth, ColorType};
+
+use super::{base64, image};
+use crate::host::array::Array;
+use crate::host::problem::Outcome;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Raster {
+    pub width: usize,
+    pub height: usize,
+    /// Row by row, three bytes a pixel.
+    pub pixels: Vec<u8>,
+}
+
+impl Raster {
+    /// The picture that an array is, before black where it is not opaque.
+    pub fn of(array: &Array) -> Outcome<Raster> {
+        let (height, width, color) = image::extents(array)?;
+        let samples = image::samples(array)?;
+        let channels = color.samples();
+        let mut pixels = Vec::with_capacity(width as usize * height as usize * 3);
+        for sample in samples.chunks_exact(channels) {
+            let opacity = if channels % 2 == 0 { u32::from(sample[channels - 1]) } else { 255 };
+            for k in 0..3 {
+                let level = u32::from(sample[if channels < 3 { 0 } else { k }]);
+                pixels.push((level * opacity / 255) as u8);
+            }
+        }
+        Ok(Raster { width: width as usize, height: height as usize, pixels })
+    }
+
+    /// Every pixel `factor` times as wide and as high.
+    pub fn enlarged(&self, factor: usize) -> Raster {
+        let row = |pixels: &[u8]| pixels.chunks_exact(3).flat_map(|pixel| pixel.repeat(factor)).collect::<Vec<u8>>();
+        let pixels = self.pixels.chunks_exact(3 * self.width).flat_map(|line| row(line).repeat(factor)).collect();
+        Raster { width: self.width * factor, height: self.height * factor, pixels }
+    }
+
+    /// Every `step`-th pixel of every `step`-th row.
+    pub fn thinned(&self, step: usize) -> Raster {
+        let (width, height) = (self.width.div_ceil(step), self.height.div_ceil(step));
+        let mut pixels = Vec::with_capacity(width * height * 3);
+        for line in self.pixels.chunks_exact(3 * self.width).step_by(step) {
+            line.chunks_exact(3).step_by(step).for_each(|pixel| pixels.extend_from_slice(pixel));
+        }
+        Raster { width, height, pixels }
+    }
+
+    /// As a PNG file.
+    pub fn png(&self) -> Outcome<Vec<u8>> {
+        image::write(self.width as u32, self.height as u32, ColorType::Rgb, BitDepth::Eight, &self.pixels)
+    }
+}
+
+/// An SVG file that holds a PNG file.
+pub fn svg(width: usize, height: usize, png: &[u8]) -> String {
+    let data = base64::encode(png);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
+         <image width=\"{width}\" height=\"{height}\" style=\"image-rendering: pixelated\" href=\"data:image/png;base64,{data}\"/>\n\
+         </svg>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_change_by_whole_factors() {
+        let small = Raster { width: 2, height: 1, pixels: vec![1, 2, 3, 4, 5, 6] };
+        let large = small.enlarged(2);
+        assert_eq!((large.width, large.height), (4, 2));
+        assert_eq!(large.pixels[..12], [1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6]);
+        assert_eq!(large.thinned(2), small);
+    }
+
+    #[test]
+    fn grey_and_opacity() {
+        let grey = Array::from_shaped(&[0u8, 200], &[1, 2]).expect("an array");
+        assert_eq!(Raster::of(&grey).expect("a picture").pixels, [0, 0, 0, 200, 200, 200]);
+        let half = Array::from_shaped(&[100u8, 50, 0, 51], &[1, 1, 4]).expect("an array");
+        assert_eq!(Raster::of(&half).expect("a picture").pixels, [20, 10, 0]);
+    }
+}

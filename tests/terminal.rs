@@ -1,0 +1,297 @@
+//! The session in a real terminal (tmux): keys go in, the screen is read.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Nothing takes this long, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A terminal of 100 columns and 60 lines that runs `clk`.
+struct Terminal {
+    socket: String,
+    home: tempfile::TempDir,
+}
+
+impl Terminal {
+    /// None where there is no tmux, which is said.
+    fn start() -> Option<Terminal> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            println!("skipped: tmux is not installed");
+            return None;
+        }
+        let home = tempfile::tempdir().expect("a folder");
+        let terminal = Terminal { socket: String::new(), home };
+        Some(terminal.with_session())
+    }
+
+    fn with_session(mut self) -> Terminal {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        self.socket = format!("clk-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let home = self.home.path().display().to_string();
+        let clk = env!("CARGO_BIN_EXE_clk");
+        let command = format!("env -u NO_COLOR -u XDG_STATE_HOME EDITOR='sed -i s/41/42/' HOME='{home}' '{clk}'");
+        let size = ["-x", "100", "-y", "60"];
+        self.tmux(&[&["-f", "/dev/null", "new-session", "-d", "-c", &home], &size[..], &[&command]].concat());
+        self.wait("clk 1> ");
+        self
+    }
+
+    /// Ends this session and starts another one of the same user.
+    fn again(self) -> Terminal {
+        self.keys(&["C-d"]);
+        let gone = Instant::now();
+        while self.tmux(&["has-session"]) && gone.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.with_session()
+    }
+
+    fn tmux(&self, words: &[&str]) -> bool {
+        let output = Command::new("tmux").args(["-u", "-L", &self.socket]).args(words).output().expect("tmux runs");
+        output.status.success()
+    }
+
+    /// Types a text as it is.
+    fn text(&self, text: &str) {
+        assert!(self.tmux(&["send-keys", "-l", "--", text]), "tmux takes keys");
+    }
+
+    /// Presses keys: `Enter`, `C-c`, `Tab`.
+    fn keys(&self, keys: &[&str]) {
+        assert!(self.tmux(&[&["send-keys"], keys].concat()), "tmux takes keys");
+    }
+
+    fn line(&self, text: &str) {
+        self.text(text);
+        self.keys(&["Enter"]);
+    }
+
+    /// The screen; with colors as escape sequences if `colors`.
+    fn screen(&self, colors: bool) -> String {
+        let mut command = Command::new("tmux");
+        command.args(["-u", "-L", &self.socket, "capture-pane", "-p", "-S", "-500"]);
+        if colors {
+            command.arg("-e");
+        }
+        String::from_utf8_lossy(&command.output().expect("tmux runs").stdout).into_owned()
+    }
+
+    /// Waits until the screen holds a text, and gives the screen.
+    #[track_caller]
+    fn wait(&self, text: &str) -> String {
+        // Blanks at the end of a line are not part of what tmux captures.
+        let text = text.trim_end_matches(' ');
+        self.wait_until(text, |screen| screen.contains(text))
+    }
+
+    #[track_caller]
+    fn wait_until(&self, what: &str, test: impl Fn(&str) -> bool) -> String {
+        let start = Instant::now();
+        loop {
+            let screen = self.screen(false);
+            if test(&screen) {
+                return screen;
+            }
+            assert!(start.elapsed() < PATIENCE, "the screen never had {what:?}:\n{screen}");
+            std::thread::sleep(Duration::from_millis(15));
+        }
+    }
+
+    /// Runs a line and waits for what it has to show and for the next prompt.
+    #[track_caller]
+    fn run(&self, line: &str, expected: &str) -> String {
+        let prompts = |screen: &str| screen.lines().filter(|l| l.starts_with("clk ") && l.contains('>')).count();
+        let before = prompts(&self.screen(false));
+        let expected = expected.trim_end_matches(' ');
+        self.line(line);
+        self.wait_until(expected, |screen| screen.contains(expected) && prompts(screen) > before)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+#[test]
+fn a_kernel_is_typed_over_several_lines() {
+    let Some(terminal) = Terminal::start() else { return };
+    terminal.line("kernel twice(x: [f32; N], out y: [f32; N]) threads(i: N) {");
+    terminal.line("if x[i] > 0.0 {");
+    terminal.line("y[i] = 2.0 * x[i]");
+    terminal.line("} else { y[i] = 0.0 }");
+    terminal.line("}");
+    let screen = terminal.wait("clk 2> ");
+    // Each line got its indentation by itself, and `}` stepped back out.
+    for line in ["\n    if x[i] > 0.0 {\n", "\n        y[i] = 2.0 * x[i]\n", "\n    } else { y[i] = 0.0 }\n", "\n}\n"] {
+        assert!(screen.contains(line), "{line:?} is not in\n{screen}");
+    }
+    terminal.run("twice([1.5, -1.0])", "[3. 0.]\n[f32; 2]\n");
+    terminal.run("sum(_)", "\n3.0\n");
+    terminal.run("_2[0] * 2.0;", "clk 5> ");
+    terminal.run("_", "\n6.0\n");
+}
+
+#[test]
+fn pasted_text_stays_as_it_is() {
+    let Some(terminal) = Terminal::start() else { return };
+    let text = "fn f(x: f32) -> f32 {\n  x + 1.0\n}";
+    assert!(terminal.tmux(&["set-buffer", text]) && terminal.tmux(&["paste-buffer", "-p"]));
+    terminal.wait("\n  x + 1.0\n}");
+    terminal.keys(&["Enter"]);
+    terminal.wait("clk 2> ");
+    terminal.run("f(1.0)", "\n2.0\n");
+}
+
+#[test]
+fn words_are_completed() {
+    let Some(terminal) = Terminal::start() else { return };
+    terminal.run("let wavelength = 3", "clk 2> ");
+    terminal.text("wavel");
+    terminal.keys(&["Tab"]);
+    terminal.wait("clk 2> wavelength");
+    terminal.run(" + 1", "\n4\n");
+    terminal.text("atomic_m");
+    terminal.keys(&["Tab", "Tab"]);
+    terminal.wait_until("both completions", |s| s.contains("atomic_max") && s.contains("atomic_min"));
+    terminal.keys(&["C-u"]);
+    terminal.text(":expl");
+    terminal.keys(&["Tab"]);
+    terminal.wait(":explain");
+}
+
+#[test]
+fn words_have_colors_and_calls_say_what_comes() {
+    let Some(terminal) = Terminal::start() else { return };
+    terminal.run("fn heavy(mass: f32, count: i32) -> f32 { mass * f32(count) }", "clk 2> ");
+    terminal.run("struct Body { weight: f32 }", "clk 3> ");
+    terminal.text("let h = heavy(");
+    terminal.wait("heavy(mass: f32, count: i32)");
+    let colored = terminal.screen(true);
+    assert!(colored.contains("\u{1b}[35mlet\u{1b}"), "{colored:?}");
+    terminal.text("1.5, ");
+    terminal.wait("heavy(1.5, count: i32)");
+    terminal.text("2)");
+    terminal.keys(&["Enter"]);
+    terminal.wait("clk 4> ");
+    terminal.run("h", "\n3.0\n");
+    // A field of what the variable is.
+    terminal.run("let b = Body { weight: 2.5 }", "clk 6> ");
+    terminal.text("b.w");
+    terminal.keys(&["Tab"]);
+    terminal.wait("clk 6> b.weight");
+    terminal.keys(&["Enter"]);
+    terminal.wait("\n2.5\n");
+    terminal.text(":lo");
+    terminal.wait(":load FILE");
+}
+
+#[test]
+fn what_was_typed_is_found_again_in_another_session() {
+    let Some(terminal) = Terminal::start() else { return };
+    terminal.run("let answer = 42", "clk 2> ");
+    terminal.run("answer + 1", "\n43\n");
+    let terminal = terminal.again();
+    terminal.keys(&["C-r"]);
+    terminal.text("let ans");
+    terminal.wait("let answer = 42");
+    terminal.keys(&["Enter"]);
+    terminal.wait("clk 2> ");
+    terminal.run("answer", "\n42\n");
+}
+
+#[test]
+fn an_endless_kernel_is_stopped_and_the_session_goes_on() {
+    let Some(terminal) = Terminal::start() else { return };
+    terminal.run(
+        "kernel spin(out y: [u32; 1]) threads(i: 1) { var n = 0u32; while n != 7 { n = (n + 1) & 3 }; y[i] = n }",
+        "clk 2> ",
+    );
+    terminal.run("var kept = 5", "clk 3> ");
+    terminal.line("kept = 6; spin()");
+    std::thread::sleep(Duration::from_millis(300));
+    terminal.keys(&["C-c"]);
+    terminal.wait("E0607");
+    terminal.wait("clk 4> ");
+    terminal.run("kept", "\n5\n");
+    // At the prompt it only drops the line.
+    terminal.text("let half = ");
+    terminal.wait("let half =");
+    terminal.keys(&["C-c"]);
+    terminal.wait_until("the prompt once more", |screen| screen.matches("clk 5>").count() == 2);
+    terminal.run("1 + 1", "\n2\n");
+    // A script's own loop, which no kernel is in.
+    terminal.line("loop { kept = 7 }");
+    std::thread::sleep(Duration::from_millis(300));
+    terminal.keys(&["C-c"]);
+    terminal.wait("E0599");
+    terminal.run("kept", "\n5\n");
+}
+
+#[test]
+fn keys_as_in_vi() {
+    let Some(terminal) = Terminal::start() else { return };
+    terminal.run(":set vi on", "vi         on");
+    terminal.text("1 + 2");
+    terminal.keys(&["Escape"]);
+    std::thread::sleep(Duration::from_millis(700));
+    terminal.keys(&["0", "x", "i", "4", "Enter"]);
+    terminal.wait("\n6\n");
+}
+
+#[test]
+fn every_command_in_a_terminal() {
+    let Some(terminal) = Terminal::start() else { return };
+    let folder = terminal.home.path().to_path_buf();
+    std::fs::write(folder.join("lib.clk"), "fn lib_value() -> i32 { 41 }\n").expect("written");
+    terminal.run("/// Halved.\nfn half(x: f32) -> f32 { x / 2.0 }", "clk 2> ");
+    terminal.run("let x = ones(300)", "clk 3> ");
+    terminal.run("kernel inc(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] + 1.0 }", "clk 4> ");
+    for (command, expected) in [
+        (":help", ":save FILE"),
+        (":doc half", "Halved."),
+        ("?sqrt", "The square root"),
+        (":type half(1.0)", "\nf32\n"),
+        (":info x", "mean  1.0"),
+        (":vars", "let x: [f32; 300]"),
+        (":mem", "1.2 KiB  x"),
+        (":time inc(x)", "(median of"),
+        (":bench inc(x)", "counted once"),
+        (":ir inc", "kernel inc(x: in @x, y: out @y)"),
+        (":load lib.clk", ">"),
+        (":reload", ">"),
+        (":edit lib_value", ">"),
+        ("lib_value()", "\n42\n"),
+        ("nosuch", "E0201"),
+        (":explain", "E0201: "),
+        (":history half", "fn half"),
+        (":set", "workers"),
+        (":save session.clk", "wrote session.clk"),
+        (":reset", ">"),
+        ("half(1.0)", "nothing here is called `half`"),
+    ] {
+        terminal.run(command, expected);
+    }
+    let saved = common::run(&folder, &["run", "session.clk"]);
+    assert_eq!((saved.code, saved.out.as_str()), (0, "42\n"), "{}", saved.err);
+    terminal.line(":quit");
+    let start = Instant::now();
+    while terminal.tmux(&["has-session"]) {
+        assert!(start.elapsed() < PATIENCE, "`:quit` ends the session");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(Path::new(&folder.join(".local/state/clk/history")).is_file());
+}
+
+#[test]
+fn pictures_are_drawn_in_half_blocks() {
+    let Some(terminal) = Terminal::start() else { return };
+    terminal.run("heat(reshape(linspace(0.0, 1.0, 64), 8, 8))", "from dark to bright");
+    let colored = terminal.screen(true);
+    assert!(colored.contains("▀"), "{colored}");
+}
