@@ -137,7 +137,7 @@ impl<'a> Walk<'a> {
                 Some(Fact { nonzero: value.nonzero, ..Fact::of(-value.high, -value.low) })
             }
             ExprKind::Binary { op, left, right } => {
-                let product = if *op == BinOp::Mul { self.block_start(*left, *right) } else { None };
+                let product = if *op == BinOp::Mul { self.in_whole_blocks(*left, *right) } else { None };
                 let (left, right) = (self.fact_at(*left, depth + 1), self.fact_at(*right, depth + 1));
                 product.or_else(|| transfer::binary(*op, &left, &right, scalar))
             }
@@ -186,21 +186,26 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// `block_idx.x * block_dim.x` (or the block's known size) is an index of a thread.
-    fn block_start(&self, left: ExprId, right: ExprId) -> Option<Fact> {
+    /// `block_idx.x * block_dim.x` is an index of a thread and `grid_dim.x * block_dim.x` the number of threads along an axis;
+    /// the block's size may be written as the number that it is.
+    fn in_whole_blocks(&self, left: ExprId, right: ExprId) -> Option<Fact> {
         if self.setting.largest == 0 {
             return None;
         }
         let kind = |id: ExprId| &self.function.exprs[id].kind;
-        let start = |block: &ExprKind, size: &ExprKind| match (block, size) {
-            (ExprKind::Id(Id3::Block, a), ExprKind::Id(Id3::BlockDim, b)) => a == b,
-            (ExprKind::Id(Id3::Block, axis), ExprKind::Const(bits)) => {
-                self.setting.block.is_some_and(|block| u64::from(block[*axis as usize]) == *bits)
-            }
-            _ => false,
+        let product = |blocks: &ExprKind, size: &ExprKind| {
+            let ExprKind::Id(blocks @ (Id3::Block | Id3::GridDim), axis) = blocks else { return None };
+            let whole = match size {
+                ExprKind::Id(Id3::BlockDim, other) => axis == other,
+                ExprKind::Const(bits) => {
+                    self.setting.block.is_some_and(|block| u64::from(block[*axis as usize]) == *bits)
+                }
+                _ => false,
+            };
+            let (least, most) = if *blocks == Id3::Block { (0, self.limit() - 1) } else { (1, self.limit()) };
+            whole.then(|| Fact::of(least, most))
         };
-        let found = start(kind(left), kind(right)) || start(kind(right), kind(left));
-        found.then(|| Fact::of(0, self.limit() - 1))
+        product(kind(left), kind(right)).or_else(|| product(kind(right), kind(left)))
     }
 
     fn extent(&mut self, memory: MemId, axis: u8, depth: u32) -> Fact {
@@ -392,7 +397,7 @@ impl<'a> Walk<'a> {
                 None
             }
             ExprKind::Binary { op, left, right } if self.scalar(id).is_some() => {
-                let product = if *op == BinOp::Mul { self.block_start(*left, *right) } else { None };
+                let product = if *op == BinOp::Mul { self.in_whole_blocks(*left, *right) } else { None };
                 let (left, right) = (self.fact(*left), self.fact(*right));
                 if matches!(op, BinOp::Shl | BinOp::Shr) && right.low >= 0 && right.high < i128::from(scalar.bits()) {
                     self.found.small_shifts.insert(id);

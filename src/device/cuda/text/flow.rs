@@ -168,7 +168,10 @@ impl Gen<'_> {
         let name = || Expr::atom(&counter);
         let declared =
             Out::Declare { ty: ty.clone(), name: counter.clone(), suffix: String::new(), value: Some(first.clone()) };
-        self.guard_step(*step, span);
+        // Of a loop that is known to count up or down, the step is known not to be zero.
+        if !self.ranges.roomy_loops.contains_key(label) {
+            self.guard_step(*step, span);
+        }
         let (test, advance) = match self.ranges.roomy_loops.get(label) {
             Some(&up) => {
                 let op = match (up, *inclusive) {

@@ -10,8 +10,15 @@ not not_eq nullptr operator or or_eq private protected public register reinterpr
 static static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename union \
 unsigned using virtual void volatile wchar_t while xor xor_eq \
 threadIdx blockIdx blockDim gridDim warpSize i8 i16 i64 u8 u16 u64 f16 bf16 faults prints Faults Prints grid_arrivals printed \
-min max abs pow sqrt exp log sin cos tan floor ceil round trunc main assert printf malloc free memcpy memset size_t \
+min max abs main assert printf malloc free memcpy memset size_t isnan isinf isfinite \
+to_float to_f16 to_bf16 to_odd to_i8 to_u8 to_i16 to_u16 to_i32 to_u32 to_i64 to_u64 fused quotient remainder magnitude power \
+saturated saturating_add saturating_sub sign turns raw wide report stopped print block_number thread_number atomic_update \
+warp_size shuffle butterfly grid_barrier select dynamic_shared \
 first at turn";
+
+const FUNCTIONS: &str = "fmin fmax fabs sqrt fma fmod floor ceil rint round trunc copysign rsqrt cbrt exp exp2 exp10 expm1 \
+log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh hypot pow erf erfc lgamma tgamma j0 j1 \
+jn y0 y1 yn norm rnorm rhypot ldexp frexp modf remquo nextafter logb ilogb";
 
 /// The names in use.
 #[derive(Default)]
@@ -21,7 +28,12 @@ pub struct Names {
 
 impl Names {
     pub fn new() -> Names {
-        Names { used: TAKEN.split_whitespace().map(str::to_string).collect() }
+        let mut used: FxHashSet<String> = TAKEN.split_whitespace().map(str::to_string).collect();
+        // Functions of f64, and with an `f` behind those of f32.
+        for name in FUNCTIONS.split_whitespace() {
+            used.extend([name.to_string(), format!("{name}f")]);
+        }
+        Names { used }
     }
 
     /// A name like `wanted` that nobody has.

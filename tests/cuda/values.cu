@@ -1,0 +1,319 @@
+struct alignas(4) f32x3 { float x, y, z; };
+typedef signed char i8;
+struct alignas(4) bodies_element { f32x3 position; float mass; i8 charge; };
+__device__ __forceinline__ f32x3 operator*(f32x3 a, f32x3 b) { return f32x3{a.x * b.x, a.y * b.y, a.z * b.z}; }
+__device__ __forceinline__ f32x3 &operator*=(f32x3 &a, f32x3 b) { return a = a * b; }
+__device__ __forceinline__ f32x3 operator+(f32x3 a, f32x3 b) { return f32x3{a.x + b.x, a.y + b.y, a.z + b.z}; }
+__device__ __forceinline__ f32x3 &operator+=(f32x3 &a, f32x3 b) { return a = a + b; }
+
+// a thread takes 4 indices, 256 apart: one waits for memory less than it would
+// 5 accesses to memory, none is guarded
+// in bounds if n <= extent 0 of bodies
+extern "C" __global__ void __launch_bounds__(256) drift(
+    bodies_element *__restrict__ bodies,
+    float dt,
+    f32x3 push,
+    int n) {
+    const auto at = [&](const int i) {
+        bodies[i].position += f32x3{dt, dt, dt} * push;
+        if (bodies[i].charge < 0) {
+            bodies[i].mass = -bodies[i].mass;
+        }
+    };
+    const int first = blockIdx.x * 1024 + threadIdx.x;
+    if (first + 768 < n) {
+        #pragma unroll
+        for (int turn = 0; turn < 4; ++turn) {
+            at(first + 256 * turn);
+        }
+    } else {
+        #pragma unroll 1
+        for (int i = first; i < n; i += 256) {
+            at(i);
+        }
+    }
+}
+typedef unsigned short u16;
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+__device__ __forceinline__ float to_float(bf16 x) { return __uint_as_float(unsigned(x.bits) << 16); }
+__device__ __forceinline__ f16 to_f16(float x) {
+    f16 y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ float to_float(f16 x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+}
+__device__ __forceinline__ f16 fused(f16 a, f16 b, f16 c) {
+    f16 y;
+    asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(y.bits) : "h"(a.bits), "h"(b.bits), "h"(c.bits));
+    return y;
+}
+
+// a thread takes 4 indices, 256 apart: one waits for memory less than it would
+// 3 accesses to memory, none is guarded
+// in bounds if n <= extent 0 of x
+// in bounds if n <= extent 0 of y
+// in bounds if n <= extent 0 of z
+extern "C" __global__ void __launch_bounds__(256) halves(
+    const f16 *__restrict__ x,
+    const bf16 *__restrict__ y,
+    f16 *__restrict__ z,
+    int n) {
+    const auto at = [&](const int i) {
+        const f16 t1 = x[i];
+        z[i] = to_f16(to_float(to_f16(to_float(t1) * to_float(to_f16(to_float(y[i]))))) + to_float(fused(t1, t1, f16{0x3c00})));
+    };
+    const int first = blockIdx.x * 1024 + threadIdx.x;
+    if (first + 768 < n) {
+        #pragma unroll
+        for (int turn = 0; turn < 4; ++turn) {
+            at(first + 256 * turn);
+        }
+    } else {
+        #pragma unroll 1
+        for (int i = first; i < n; i += 256) {
+            at(i);
+        }
+    }
+}
+typedef unsigned short u16;
+typedef long long i64;
+typedef unsigned long long u64;
+template <typename T> __device__ __forceinline__ u64 raw(T value) {
+    u64 bits = 0;
+    memcpy(&bits, &value, sizeof(T));
+    return bits;
+}
+struct Faults {
+    unsigned place, stop, others, count;
+    unsigned block[3], thread[3];
+    u64 values[32];
+};
+// The first thread writes down what it met; others at the same place are counted.
+template <typename... Values>
+__device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
+    const unsigned known = atomicCAS(&faults->place, 0, place + 1);
+    if (known == place + 1) atomicAdd(&faults->others, 1);
+    if (known != 0) return;
+    const u64 list[] = {0, values...};
+    faults->block[0] = block.x, faults->block[1] = block.y, faults->block[2] = block.z;
+    faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
+    faults->count = sizeof...(values);
+    for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+}
+// The smallest integer divided by -1 wraps.
+__device__ __forceinline__ int quotient(int a, int b) { return b == -1 ? int(0u - a) : a / b; }
+__device__ __forceinline__ i64 quotient(i64 a, i64 b) { return b == -1 ? i64(0ull - a) : a / b; }
+
+// a thread takes 4 indices, 256 apart: one waits for memory less than it would
+// 4 accesses to memory, none is guarded
+// 1 of 2 integer divisions guarded
+// in bounds if n <= extent 0 of a
+// in bounds if n <= extent 0 of b
+// in bounds if n <= extent 0 of c
+// in bounds if n <= extent 0 of d
+extern "C" __global__ void __launch_bounds__(256) integers(
+    const int *__restrict__ a,
+    const u16 *__restrict__ b,
+    const i64 *__restrict__ c,
+    i64 *__restrict__ d,
+    int n,
+    Faults *faults) {
+    const auto at = [&](const int i) {
+        const int t1 = a[i];
+        const u16 t2 = b[i];
+        const i64 t3 = c[i];
+        const i64 t4 = i64(t1);
+        if (t4 == 0) {
+            report(faults, 0, make_uint3(0, 0, 0), make_uint3(i, 0, 0), raw(t3), raw(t4));
+            return;
+        }
+        d[i] = i64(i64(int(unsigned(t1) * t1 + 7) ^ (int(unsigned(t1) << 3) >> (t1 & 5))) + i64(u16(unsigned(t2) * t2)) - (u64(quotient(t3, t4)) + t3 % 5ll));
+    };
+    const int first = blockIdx.x * 1024 + threadIdx.x;
+    if (first + 768 < n) {
+        #pragma unroll
+        for (int turn = 0; turn < 4; ++turn) {
+            at(first + 256 * turn);
+        }
+    } else {
+        #pragma unroll 1
+        for (int i = first; i < n; i += 256) {
+            at(i);
+        }
+    }
+}
+typedef unsigned char u8;
+__device__ __forceinline__ u8 to_u8(float x) { return u8(min(255u, __float2uint_rz(x))); }
+__device__ __forceinline__ u8 to_u8(double x) { return x == x ? u8(min(255u, __double2uint_rz(x))) : u8(0); }
+
+// a thread takes 4 indices, 256 apart: one waits for memory less than it would
+// 3 accesses to memory, none is guarded
+// in bounds if n <= extent 0 of x
+// in bounds if n <= extent 0 of small
+// in bounds if n <= extent 0 of bits
+extern "C" __global__ void __launch_bounds__(256) conversions(
+    const double *__restrict__ x,
+    u8 *__restrict__ small,
+    unsigned *__restrict__ bits,
+    int n) {
+    const auto at = [&](const int i) {
+        const double t1 = x[i];
+        small[i] = to_u8(t1);
+        bits[i] = __float_as_uint(float(t1)) + unsigned(int(__popc(unsigned(i)))) + unsigned(__brev(unsigned(i)));
+    };
+    const int first = blockIdx.x * 1024 + threadIdx.x;
+    if (first + 768 < n) {
+        #pragma unroll
+        for (int turn = 0; turn < 4; ++turn) {
+            at(first + 256 * turn);
+        }
+    } else {
+        #pragma unroll 1
+        for (int i = first; i < n; i += 256) {
+            at(i);
+        }
+    }
+}
+typedef unsigned long long u64;
+template <typename T> __device__ __forceinline__ u64 raw(T value) {
+    u64 bits = 0;
+    memcpy(&bits, &value, sizeof(T));
+    return bits;
+}
+struct Faults {
+    unsigned place, stop, others, count;
+    unsigned block[3], thread[3];
+    u64 values[32];
+};
+// The first thread writes down what it met; others at the same place are counted.
+template <typename... Values>
+__device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
+    const unsigned known = atomicCAS(&faults->place, 0, place + 1);
+    if (known == place + 1) atomicAdd(&faults->others, 1);
+    if (known != 0) return;
+    const u64 list[] = {0, values...};
+    faults->block[0] = block.x, faults->block[1] = block.y, faults->block[2] = block.z;
+    faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
+    faults->count = sizeof...(values);
+    for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+}
+struct Prints { unsigned used, capacity, words[1]; };
+// A record: its size, the message, how many this thread printed before, the thread, the block, and the values.
+template <typename... Values>
+__device__ __noinline__ void print(
+    Prints *prints, unsigned message, unsigned number, u64 block, unsigned thread, Values... values) {
+    const u64 list[] = {block, values...};
+    const unsigned size = 4 + 2 * (1 + sizeof...(values));
+    const unsigned at = atomicAdd(&prints->used, size);
+    if (at > prints->capacity || prints->capacity - at < size) return;
+    unsigned *record = prints->words + at;
+    record[0] = size, record[1] = message, record[2] = number, record[3] = thread;
+    for (unsigned i = 0; i < 1 + sizeof...(values); ++i) {
+        record[4 + 2 * i] = unsigned(list[i]), record[5 + 2 * i] = unsigned(list[i] >> 32);
+    }
+}
+
+// 1 access to memory, none is guarded
+// in bounds if n <= extent 0 of x
+extern "C" __global__ void __launch_bounds__(256) speaking(
+    const float *__restrict__ x,
+    float limit,
+    int n,
+    Faults *faults,
+    Prints *prints) {
+    unsigned printed = 0;
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    if (i >= n) {
+        return;
+    }
+    const float t1 = x[i];
+    const bool t2 = t1 <= limit;
+    if (!t2) {
+        if (!t2) {
+            report(faults, 0, make_uint3(0, 0, 0), make_uint3(i, 0, 0), raw(i), raw(t1), raw(limit));
+            return;
+        }
+    }
+    if (t1 < 0.0f) {
+        print(prints, 0, printed++, u64(i), 0, raw(i), raw(t1));
+    }
+}
+typedef unsigned long long u64;
+struct Faults {
+    unsigned place, stop, others, count;
+    unsigned block[3], thread[3];
+    u64 values[32];
+};
+// The first thread writes down what it met; others at the same place are counted.
+template <typename... Values>
+__device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
+    const unsigned known = atomicCAS(&faults->place, 0, place + 1);
+    if (known == place + 1) atomicAdd(&faults->others, 1);
+    if (known != 0) return;
+    const u64 list[] = {0, values...};
+    faults->block[0] = block.x, faults->block[1] = block.y, faults->block[2] = block.z;
+    faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
+    faults->count = sizeof...(values);
+    for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+}
+typedef long long i64;
+// How many turns `for i in start..end step` takes.
+template <typename T> __device__ __forceinline__ u64 turns(T start, T end, T step, bool inclusive) {
+    const bool down = T(-1) < T(0) && step < T(1);
+    if (step == T(0) || (down ? start < end : end < start) || (start == end && !inclusive)) return 0;
+    const u64 distance = down ? u64(start) - u64(end) : u64(end) - u64(start);
+    const u64 size = down ? 0 - u64(i64(step)) : u64(step);
+    return (distance - (inclusive ? 0 : 1)) / size + 1;
+}
+// By squaring, modulo the type's size; a negative exponent gives the truncated reciprocal.
+template <typename T> __device__ __forceinline__ T power(T base, T exponent) {
+    if (T(-1) < T(0) && exponent < T(1) && exponent != T(0)) {
+        return base == T(1) ? T(1) : base == T(-1) ? (exponent & 1 ? T(-1) : T(1)) : T(0);
+    }
+    u64 result = 1, factor = u64(base);
+    for (; exponent != 0; exponent = T(exponent >> 1)) {
+        if (exponent & 1) result *= factor;
+        factor *= factor;
+    }
+    return T(result);
+}
+
+// 18 accesses to memory, none is guarded
+// in bounds if 8 <= extent 0 of y
+extern "C" __global__ void __launch_bounds__(1024) recurrence(
+    int n,
+    int step_by,
+    int *__restrict__ y,
+    Faults *faults) {
+    int table[4];
+    table[0] = 1;
+    table[1] = 1;
+    table[2] = 1;
+    table[3] = 1;
+    if (step_by == 0) {
+        report(faults, 0, blockIdx, threadIdx);
+        return;
+    }
+    u64 k_left = turns<int>(0, n, step_by, false);
+    for (int k = 0; k_left != 0; --k_left, k = int(unsigned(k) + step_by)) {
+        const int t1 = k & 3;
+        table[t1] = int(unsigned(table[t1]) + power<int>(k, 2));
+    }
+    const int t2 = table[3];
+    y[7] = t2;
+    const int t3 = table[2];
+    y[6] = t3;
+    const int t4 = table[1];
+    y[5] = t4;
+    const int t5 = table[0];
+    y[4] = t5;
+    y[3] = t2;
+    y[2] = t3;
+    y[1] = t4;
+    y[0] = t5;
+}
