@@ -442,7 +442,7 @@ fn functions_map_over_arrays() {
     let scaled = function(&mut program, "scaled", vec![generic_type("T")], l, Type::Param(0), value(mul(a, b)));
     let f = Function::Fn { id: scaled, arguments: vec![Argument::Type(F32)] };
     for function in [f, Function::Builtin(Builtin::Math(MathFn::Max))] {
-        let module = lower_map(&program, &function, &[(F32, true), (F32, false)]).expect("lowered");
+        let module = lower_map(&program, &function, &[(F32, true), (F32, false)], Default::default()).expect("lowered");
         let text = clk_lang::ir::text::print(&module);
         clk_lang::ir::verify::verify(module).expect("well-formed");
         in_order(

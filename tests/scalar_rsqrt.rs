@@ -40,7 +40,8 @@ fn compare(kernel: &dyn Executable, inputs: impl Iterator<Item = u32>) {
 #[test]
 fn every_mantissa_is_rounded_as_defined() {
     let module = verify::verify(text::parse(KERNEL).expect("reads")).expect("verifies");
-    let kernel = Simulator::default().load(Arc::new(Prepared { module, facts: Facts::default() }));
+    let kernel =
+        Simulator::default().load(Arc::new(Prepared { module, facts: Facts::default(), checks: Default::default() }));
     // All numbers from 1 to 4: both parities of the exponent.
     for start in (0x3f80_0000..0x4080_0000).step_by(1 << 20) {
         compare(&*kernel, start..start + (1 << 20));

@@ -161,6 +161,10 @@ impl Device for Auto {
         self.device().is_remote()
     }
 
+    fn is_watchful(&self) -> bool {
+        self.device().is_watchful()
+    }
+
     fn finish(&self) -> Result<(), DeviceError> {
         self.found.get().map_or(Ok(()), |device| device.finish())
     }

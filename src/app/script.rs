@@ -16,6 +16,7 @@ use crate::device::{Control, Device, Devices};
 use crate::host;
 use crate::host::interp::{Interpreter, Options, World};
 use crate::host::value::Value;
+use crate::ir::Checks;
 
 /// How programs run, as the command line says.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,10 @@ pub struct Limits {
     pub max_steps: u64,
     pub workers: usize,
     pub seed: Option<u64>,
+    /// `--check`, `--no-check`; left off, the command decides.
+    pub check: Option<bool>,
+    pub trap_nan: bool,
+    pub deterministic: bool,
     pub places: Places,
 }
 
@@ -48,7 +53,11 @@ impl Limits {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n,
         };
-        let control = Control { stop: interrupt.flag(), max_steps: self.max_steps, workers, ..Control::default() };
+        let on = self.check.unwrap_or(false);
+        let checks = Checks { memory: on, arithmetic: on, nan: self.trap_nan };
+        let (max_steps, deterministic) = (self.max_steps, self.deterministic);
+        let stop = interrupt.flag();
+        let control = Control { stop, max_steps, workers, checks, deterministic, ..Control::default() };
         let device = self.places.device.clone().unwrap_or_else(|| Arc::new(Simulator::default()));
         let mut interpreter = Interpreter::new(Options { args, control, seed: self.seed, device });
         interpreter.devices = self.places.all.clone();

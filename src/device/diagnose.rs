@@ -4,14 +4,17 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::device::both::Disagreement;
 use crate::device::error::{DeviceError, size};
-use crate::device::{Fault, FaultKind};
+use crate::device::{Deed, Fault, FaultKind, Race};
 use crate::lang::scalar::Value;
 
 /// The message for a fault. The host adds where the kernel was launched.
 pub fn fault_diagnostic(fault: &Fault) -> Diagnostic {
     let who = thread_text(fault);
     let (code, title, label) = headline(fault, &who);
-    let mut diagnostic = Diagnostic::error(code, title).at(fault.span, label);
+    let mut diagnostic = match code.starts_with('W') {
+        true => Diagnostic::warning(code, title).at(fault.span, label),
+        false => Diagnostic::error(code, title).at(fault.span, label),
+    };
     for &call in &fault.trace {
         diagnostic = diagnostic.because(call, "called from here");
     }
@@ -24,10 +27,14 @@ pub fn fault_diagnostic(fault: &Fault) -> Diagnostic {
 
 /// `thread (5, 0, 0) of block (3, 0, 0)`, or the index tuple of a `threads` kernel.
 fn thread_text(fault: &Fault) -> String {
-    match fault.index.as_deref() {
+    who_text(fault.index.as_deref(), fault.thread, fault.block)
+}
+
+fn who_text(index: Option<&[u32]>, thread: [u32; 3], block: [u32; 3]) -> String {
+    match index {
         Some([one]) => format!("the thread of index {one}"),
         Some(index) => format!("the thread of index {}", tuple(index)),
-        None => format!("thread {} of block {}", place(fault.thread), place(fault.block)),
+        None => format!("thread {} of block {}", place(thread), place(block)),
     }
 }
 
@@ -83,12 +90,82 @@ fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
         FaultKind::ZeroStep => {
             ("E0608", "a loop in steps of zero never ends".into(), format!("the step is 0 in {who}"))
         }
+        FaultKind::Race(race) => race_headline(race, who),
+        FaultKind::Unwritten { place, .. } => {
+            ("E0611", format!("`{place}` is read, and nobody has written it"), format!("{who} reads it"))
+        }
+        FaultKind::Incomplete { array, places, count, total } => {
+            let more = if *count > places.len() as u64 { ", …" } else { "" };
+            let title =
+                format!("{count} of {total} elements of `{array}` were not written: {}{more}", places.join(", "));
+            ("W0602", title, "nobody has written all of it".into())
+        }
+        FaultKind::Overflow { operation, ty } => {
+            ("E0612", format!("{operation} does not fit `{}`", ty.name()), format!("computed by {who}"))
+        }
+        FaultKind::ShiftAmount { amount, ty } => {
+            let title = format!("a shift of `{}` by {amount}", ty.name());
+            ("E0613", title, format!("{who} shifts by {amount}"))
+        }
+        FaultKind::Conversion { value, to } => {
+            ("E0614", format!("{value} does not fit `{}`", to.name()), format!("converted by {who}"))
+        }
+        FaultKind::NotFinite { operation, result } => {
+            let title = format!("{operation} is {result}, the first number that is not finite");
+            ("E0615", title, format!("computed by {who}"))
+        }
         FaultKind::SharedSize { bytes, limit } => {
             let title = format!("a block asks for {bytes} bytes of shared memory and can have {limit}");
             ("E0609", title, "with this array it becomes too much".into())
         }
         FaultKind::Device(error) => (device_code(error), error.to_string(), String::new()),
         FaultKind::Disagreement(difference) => ("E0623", difference.title(), String::new()),
+    }
+}
+
+fn race_headline(race: &Race, who: &str) -> (&'static str, String, String) {
+    let space = if race.shared { "shared" } else { "global" };
+    let label = format!("{who} {}", deed_text(race.deed, race.value));
+    match race.is_benign() {
+        true => ("W0601", format!("several threads write the same to `{}` in {space} memory", race.place), label),
+        false => ("E0610", format!("a data race on `{}` in {space} memory", race.place), label),
+    }
+}
+
+fn deed_text(deed: Deed, value: Option<Value>) -> String {
+    match (deed, value) {
+        (Deed::Reads, Some(value)) => format!("reads it: {value} in this run"),
+        (Deed::Reads, None) => "reads it".into(),
+        (Deed::Writes, Some(value)) => format!("writes {value}"),
+        (Deed::Writes, None) => "writes it".into(),
+        (Deed::Updates, _) => "updates it by an atomic operation".into(),
+    }
+}
+
+/// The other access, and what would order the two.
+fn advise_race(race: &Race, diagnostic: Diagnostic) -> Diagnostic {
+    let other = who_text(race.other.index.as_deref(), race.other.thread, race.other.block);
+    let label = format!("{other} {}", deed_text(race.other_deed, race.other_value));
+    let diagnostic = diagnostic.because(race.other_span, label);
+    if race.is_benign() {
+        return diagnostic.help("let one thread write it, or use an atomic operation");
+    }
+    let mixed = (race.deed == Deed::Updates) != (race.other_deed == Deed::Updates);
+    let diagnostic = match mixed {
+        true => diagnostic.note("an atomic operation does not order an access that is not atomic"),
+        false => diagnostic,
+    };
+    match (race.same_warp, race.same_block) {
+        (true, _) => diagnostic
+            .note("both threads are in one warp, but even a warp is ordered by `warp_barrier()` and warp operations only")
+            .help("put a `barrier()` or a `warp_barrier()` between the two"),
+        (false, true) => diagnostic.note("nothing orders the two threads").help("put a `barrier()` between the two"),
+        (false, false) if race.other.index.is_some() => diagnostic
+            .note("the threads of a `threads` kernel run in any order")
+            .help("let each thread write elements of its own, or use atomic operations"),
+        (false, false) => diagnostic
+            .note("blocks run in any order and at the same time; a barrier orders the threads of one block")
+            .help("let each block write elements of its own, use atomic operations, or launch another kernel for the second part"),
     }
 }
 
@@ -151,6 +228,29 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
         }
         FaultKind::Deadlock { .. } => diagnostic
             .note("a thread may wait for blocks that started before its own, never for a thread of its own warp"),
+        FaultKind::Race(race) => advise_race(race, diagnostic),
+        FaultKind::Unwritten { space, .. } => match *space {
+            "shared" => diagnostic
+                .note("shared memory holds nothing in particular when a block begins")
+                .help("write it first, then let all threads meet at a `barrier()`"),
+            "out" => diagnostic
+                .note("what an `out` array held before the launch is lost")
+                .help("declare the parameter `inout` if the kernel reads what it held"),
+            _ => diagnostic.help("give the array a first value: `var a: [f32; 8] = 0.0`"),
+        },
+        FaultKind::Incomplete { .. } => {
+            diagnostic.help("declare the parameter `inout` if elements may stay as they were")
+        }
+        FaultKind::Overflow { .. } => diagnostic
+            .note("the result wraps; unsigned types do so by definition")
+            .help("use a wider type, or say that wrapping is meant: `wrapping_add(a, b)`"),
+        FaultKind::ShiftAmount { ty, .. } => {
+            diagnostic.note(format!("the amount counts modulo {}, the width of `{}`", ty.bits(), ty.name()))
+        }
+        FaultKind::Conversion { .. } => diagnostic
+            .note("it becomes the nearest number that fits, NaN becomes 0")
+            .help("say that this is meant: `i32(clamp(x, low, high))`"),
+        FaultKind::NotFinite { .. } => diagnostic,
         FaultKind::StepLimit { .. } => diagnostic.help("does the loop end? `--max-steps` sets the limit"),
         FaultKind::ZeroStep => diagnostic.help("steps are positive, or negative to count down"),
         FaultKind::SharedSize { .. } => diagnostic.help("use smaller tiles, or let each block work on less at a time"),

@@ -1,12 +1,12 @@
 //! Layer 3: what can run DeviceIR. A device takes a prepared kernel and a launch, and gives back results or a fault.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
 
 use crate::base::source::Span;
-use crate::ir::Prepared;
-use crate::lang::scalar::Value;
+use crate::ir::{Checks, Prepared};
+use crate::lang::scalar::{Scalar, Value};
 
 pub mod both;
 pub mod cuda;
@@ -62,6 +62,12 @@ pub struct Control {
     pub max_steps: u64,
     /// Worker threads; 0 picks the machine's.
     pub workers: usize,
+    /// What runs look for. A kernel is prepared for its checks: it is loaded anew if they change.
+    pub checks: Checks,
+    /// Sums of floats by atomics, and all else that depends on which block comes first, as if blocks ran one after the other.
+    pub deterministic: bool,
+    /// What checks found that is no reason to stop, for the host to take.
+    pub warnings: Arc<Mutex<Vec<Fault>>>,
     /// Launches so far, for statistics.
     pub launches: Arc<AtomicU64>,
     /// How far the launch is that runs now, for whoever wants to show it.
@@ -124,6 +130,40 @@ pub enum FaultKind {
     Deadlock {
         detail: String,
     },
+    /// Found by checks. A warning if it is benign.
+    Race(Box<Race>),
+    /// `place` was read, and nobody had written it.
+    Unwritten {
+        place: String,
+        /// `shared`, `local` or `out`
+        space: &'static str,
+    },
+    /// A warning: these elements of an `out` array were not written when the kernel ended, `count` in all.
+    Incomplete {
+        array: String,
+        places: Vec<String>,
+        count: u64,
+        total: u64,
+    },
+    /// A signed operation whose result does not fit: `2147483647 + 1`.
+    Overflow {
+        operation: String,
+        ty: Scalar,
+    },
+    ShiftAmount {
+        amount: Value,
+        ty: Scalar,
+    },
+    /// A float that does not fit the integer type it is converted to.
+    Conversion {
+        value: Value,
+        to: Scalar,
+    },
+    /// The first NaN or infinity: an operation on finite numbers, `0 / 0`.
+    NotFinite {
+        operation: String,
+        result: Value,
+    },
     StepLimit {
         steps: u64,
     },
@@ -157,6 +197,52 @@ impl FaultKind {
     }
 }
 
+/// A thread of a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    pub block: [u32; 3],
+    pub thread: [u32; 3],
+    /// `Form::Threads`: the index tuple instead of block and thread.
+    pub index: Option<Vec<u32>>,
+}
+
+/// What a thread does to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    Reads,
+    Writes,
+    /// By an atomic operation.
+    Updates,
+}
+
+/// Two accesses to one place that nothing orders. The fault's own thread is the one whose access came second when it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Race {
+    /// `s[63]`, `x[3, 4]`, `p[5].mass`
+    pub place: String,
+    /// In shared memory; else in global.
+    pub shared: bool,
+    pub deed: Deed,
+    /// What the thread writes or finds, where known.
+    pub value: Option<Value>,
+    pub other: Who,
+    pub other_deed: Deed,
+    pub other_value: Option<Value>,
+    pub other_span: Span,
+    /// The two are in one block, in one warp.
+    pub same_block: bool,
+    pub same_warp: bool,
+}
+
+impl Race {
+    /// Both write the same: nothing depends on who comes first.
+    pub fn is_benign(&self) -> bool {
+        self.deed == Deed::Writes
+            && self.other_deed == Deed::Writes
+            && self.value.is_some_and(|v| self.other_value.is_some_and(|o| v.ty == o.ty && v.bits == o.bits))
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} in thread {:?} of block {:?}", self.kind, self.thread, self.block)
@@ -174,6 +260,11 @@ pub trait Device: Send + Sync {
 
     /// Whether kernels run on memory of the device's own, which arrays go to and come back from.
     fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Whether its runs can look for what [`Checks`] name.
+    fn is_watchful(&self) -> bool {
         false
     }
 

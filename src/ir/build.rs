@@ -69,6 +69,7 @@ impl FunctionBuilder {
             spans: Side::default(),
             body: vec![],
             span: Span::default(),
+            calls: vec![],
         };
         FunctionBuilder {
             function,

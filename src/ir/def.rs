@@ -9,6 +9,7 @@
 
 use crate::base::arena::{Arena, Id, Side};
 use crate::base::source::Span;
+use crate::ir::calls::Call;
 use crate::lang::ops::{AtomicOp, BarrierKind, BinaryOp, MathFn, UnaryOp, WarpOp};
 pub use crate::lang::scalar::Scalar;
 
@@ -155,6 +156,8 @@ pub struct Function {
     pub spans: Side<Expr, Span>,
     pub body: Block,
     pub span: Span,
+    /// What was inlined, in runs with checks.
+    pub calls: Vec<Call>,
 }
 
 /// A mutable variable of one thread, or a parameter copied into one.

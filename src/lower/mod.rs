@@ -29,6 +29,7 @@ mod unit;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Dim, FnId, FnRef, KernelId, Program, Type};
+use crate::ir::Checks;
 use crate::ir::def::{Layout, Module, Ty};
 use crate::lang::builtin::Builtin;
 use crate::lang::scalar::Value;
@@ -62,7 +63,13 @@ pub struct Instance {
 /// Lowers a kernel. Errors are those that only show with the arguments known (a local array of zero size, a division by a
 /// constant zero, …).
 pub fn lower(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagnostic>> {
+    lower_for(program, instance, Checks::default())
+}
+
+/// The same for a run with checks, which must not compute what the program does not compute.
+pub fn lower_for(program: &Program, instance: &Instance, checks: Checks) -> Result<Module, Vec<Diagnostic>> {
     let mut unit = unit::Unit::of_kernel(program, instance);
+    unit.careful = checks.any();
     let lowered = match program.kernels.get(instance.kernel) {
         Some(kernel) => kernel::kernel(&mut unit, kernel, instance),
         None => Err(error::internal(Span::default(), "a kernel that is not there")),
@@ -72,8 +79,14 @@ pub fn lower(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagn
 
 /// A kernel `threads(i: N)` over flat arrays that applies `function` elementwise: parameter k is an array of `N` elements of
 /// type `params[k].0` or, if `params[k].1` is false, a value; the last parameter, behind those of `params`, is the `out` array.
-pub fn lower_map(program: &Program, function: &Function, params: &[(Type, bool)]) -> Result<Module, Vec<Diagnostic>> {
+pub fn lower_map(
+    program: &Program,
+    function: &Function,
+    params: &[(Type, bool)],
+    checks: Checks,
+) -> Result<Module, Vec<Diagnostic>> {
     let mut unit = unit::Unit::new(program);
+    unit.careful = checks.any();
     let lowered = map::map(&mut unit, function, params);
     outcome(unit, lowered)
 }

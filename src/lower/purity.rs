@@ -3,7 +3,7 @@
 use super::unit::{Body, Slot};
 use crate::check::typed::{Block, Expr, ExprKind, Type};
 use crate::lang::builtin::Builtin;
-use crate::lang::ops::{BinaryOp, MathFn};
+use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 
 impl Body<'_, '_> {
     /// Whether the block is nothing but a simple value.
@@ -23,6 +23,9 @@ impl Body<'_, '_> {
             | ExprKind::Variable(_) => true,
             // A variable in memory (a shared scalar) takes a load.
             ExprKind::Local(id) => !matches!(self.slots.get(id), Some(Slot::Array(_)) | None),
+            // What a check may stop at is computed where it stands.
+            ExprKind::Unary { op: UnaryOp::Neg, .. } | ExprKind::Convert { .. } if self.unit.careful => false,
+            ExprKind::Binary { op, .. } if self.unit.careful && !is_harmless(*op) => false,
             ExprKind::Unary { expr, .. }
             | ExprKind::Convert { expr, .. }
             | ExprKind::ConvertParam { expr, .. }
@@ -67,6 +70,12 @@ impl Body<'_, '_> {
             _ => false,
         }
     }
+}
+
+/// Whether an operator has no result that a check stops at.
+fn is_harmless(op: BinaryOp) -> bool {
+    let shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
+    op.is_comparison() || op.is_logical() || (op.is_bitwise() && !shift)
 }
 
 fn spend(budget: &mut u32, cost: u32) -> bool {

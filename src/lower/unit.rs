@@ -24,6 +24,8 @@ pub struct Unit<'a> {
     pub program: &'a Program,
     pub functions: Arena<def::Function>,
     pub cooperative: bool,
+    /// Nothing is computed that the program does not compute: checks could stop at it.
+    pub careful: bool,
     pub constants: HashMap<ConstId, Vec<Value>>,
     instances: HashMap<(FnId, Vec<Argument>), FunctionId>,
     active: Vec<(FnId, Vec<Argument>)>,
@@ -38,6 +40,7 @@ impl<'a> Unit<'a> {
             program,
             functions: Arena::new(),
             cooperative: false,
+            careful: false,
             constants: HashMap::new(),
             instances: HashMap::new(),
             active: vec![],

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::edit::{self, may_fault};
+use super::edit::{self, Faults, may_fault, may_fault_checked};
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::lang::ops::MathFn;
@@ -15,20 +15,29 @@ const MAX_OPERATIONS: usize = 12;
 const MAX_WRITES: usize = 4;
 
 pub fn run(module: &mut Module) {
+    run_with(module, may_fault);
+}
+
+/// For runs with checks, which have more faults.
+pub fn run_checked(module: &mut Module) {
+    run_with(module, may_fault_checked);
+}
+
+fn run_with(module: &mut Module, faults: Faults) {
     for (_, function) in module.functions.iter_mut() {
         let body = std::mem::take(&mut function.body);
-        function.body = block(function, body);
+        function.body = block(function, body, faults);
     }
 }
 
-fn block(function: &mut Function, stmts: Block) -> Block {
+fn block(function: &mut Function, stmts: Block, faults: Faults) -> Block {
     let mut out = Vec::with_capacity(stmts.len());
     for mut stmt in stmts {
         for inner in stmt.kind.blocks_mut() {
-            *inner = block(function, std::mem::take(inner));
+            *inner = block(function, std::mem::take(inner), faults);
         }
         match stmt.kind {
-            StmtKind::If { cond, then, other } if fits(function, &then, &other) => {
+            StmtKind::If { cond, then, other } if fits(function, &then, &other, faults) => {
                 convert(function, cond, then, other, stmt.span, &mut out);
             }
             _ => out.push(stmt),
@@ -49,8 +58,10 @@ fn writes(block: &Block) -> Vec<(LocalId, ExprId)> {
     out
 }
 
-fn fits(function: &Function, then: &Block, other: &Block) -> bool {
-    let (Some(a), Some(b)) = (operations(function, then), operations(function, other)) else { return false };
+fn fits(function: &Function, then: &Block, other: &Block, faults: Faults) -> bool {
+    let (Some(a), Some(b)) = (operations(function, then, faults), operations(function, other, faults)) else {
+        return false;
+    };
     let mut locals: Vec<LocalId> = writes(then).into_iter().chain(writes(other)).map(|(local, _)| local).collect();
     locals.sort();
     locals.dedup();
@@ -58,7 +69,7 @@ fn fits(function: &Function, then: &Block, other: &Block) -> bool {
 }
 
 /// How many operations a branch holds, if it holds nothing else than operations and writes.
-fn operations(function: &Function, block: &Block) -> Option<usize> {
+fn operations(function: &Function, block: &Block, faults: Faults) -> Option<usize> {
     let mut written = FxHashMap::default();
     let mut count = 0;
     for stmt in block {
@@ -70,7 +81,7 @@ fn operations(function: &Function, block: &Block) -> Option<usize> {
                     if written.contains_key(local) {
                         return None;
                     }
-                } else if !kind.is_pure() || may_fault(function, id) {
+                } else if !kind.is_pure() || faults(function, id) {
                     return None;
                 }
                 count += cost(function, id);

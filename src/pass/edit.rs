@@ -132,6 +132,9 @@ pub fn next_label(block: &Block) -> u32 {
     next
 }
 
+/// Says whether evaluating an expression may end the launch.
+pub type Faults = fn(&Function, ExprId) -> bool;
+
 /// Whether evaluating it may end the launch: a load out of bounds, an integer division by zero.
 pub fn may_fault(function: &Function, id: ExprId) -> bool {
     match &function.exprs[id].kind {
@@ -142,6 +145,21 @@ pub fn may_fault(function: &Function, id: ExprId) -> bool {
         }
         _ => false,
     }
+}
+
+/// As [`may_fault`], in a run with checks: signed arithmetic, shifts and conversions of floats to integers as well.
+pub fn may_fault_checked(function: &Function, id: ExprId) -> bool {
+    let expr = &function.exprs[id];
+    let signed = expr.ty.scalar().is_int() && !expr.ty.scalar().is_unsigned();
+    let checked = match &expr.kind {
+        ExprKind::Binary { op: BinOp::Shl | BinOp::Shr, right, .. } => value_of(function, *right).is_none(),
+        ExprKind::Binary { op, .. } => signed && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Pow),
+        ExprKind::Unary { .. } => signed,
+        ExprKind::Convert(value) => expr.ty.scalar().is_int() && function.exprs[*value].ty.scalar().is_float(),
+        ExprKind::Load { .. } => true,
+        _ => false,
+    };
+    checked || may_fault(function, id)
 }
 
 /// Whether a place is known to be inside its memory.

@@ -5,28 +5,37 @@
 
 use rustc_hash::FxHashSet;
 
-use super::edit::{may_fault, written};
+use super::edit::{Faults, may_fault, may_fault_checked, written};
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
 pub fn run(module: &mut Module) {
+    run_with(module, may_fault);
+}
+
+/// For runs with checks, which have more faults.
+pub fn run_checked(module: &mut Module) {
+    run_with(module, may_fault_checked);
+}
+
+fn run_with(module: &mut Module, faults: Faults) {
     for (_, function) in module.functions.iter_mut() {
         let mut body = std::mem::take(&mut function.body);
-        block(function, &mut body);
+        block(function, &mut body, faults);
         function.body = body;
     }
 }
 
 /// Inner loops first, so that what leaves them may go on outwards.
-fn block(function: &Function, stmts: &mut Block) {
+fn block(function: &Function, stmts: &mut Block, faults: Faults) {
     let mut out = Vec::with_capacity(stmts.len());
     for mut stmt in std::mem::take(stmts) {
         for inner in stmt.kind.blocks_mut() {
-            block(function, inner);
+            block(function, inner, faults);
         }
         let mut changed = written(std::slice::from_ref(&stmt));
         if let StmtKind::For { body, .. } | StmtKind::Loop { body, .. } = &mut stmt.kind {
-            let mut inside = Inside { function, exprs: defined(body), written: std::mem::take(&mut changed) };
+            let mut inside = Inside { function, exprs: defined(body), written: std::mem::take(&mut changed), faults };
             inside.take(body, &mut out);
         }
         out.push(stmt);
@@ -53,6 +62,7 @@ struct Inside<'a> {
     function: &'a Function,
     exprs: FxHashSet<ExprId>,
     written: FxHashSet<LocalId>,
+    faults: Faults,
 }
 
 impl Inside<'_> {
@@ -79,7 +89,7 @@ impl Inside<'_> {
         let kind = &self.function.exprs[id].kind;
         let mut fixed = match kind {
             ExprKind::Read(local) => !self.written.contains(local),
-            _ => kind.is_pure() && !may_fault(self.function, id),
+            _ => kind.is_pure() && !(self.faults)(self.function, id),
         };
         kind.operands(|operand| fixed &= !self.exprs.contains(&operand));
         fixed

@@ -7,15 +7,26 @@ use rustc_hash::FxHashMap;
 
 use super::edit;
 use crate::base::arena::Arena;
+use crate::base::source::{FileId, Span};
+use crate::ir::calls::{self, Call};
 use crate::ir::def::*;
 use crate::ir::visit::{each_stmt, each_stmt_mut};
 
 pub fn run(module: &mut Module) {
+    run_with(module, false);
+}
+
+/// For runs with checks: spans say which call they were inlined for.
+pub fn run_traced(module: &mut Module) {
+    run_with(module, true);
+}
+
+fn run_with(module: &mut Module, traced: bool) {
     let mut flat: Vec<Function> = Vec::new();
     for (_, function) in module.functions.iter() {
         let mut function = function.clone();
         let body = std::mem::take(&mut function.body);
-        let mut inliner = Inliner { labels: edit::next_label(&body), flat: &flat, function: &mut function };
+        let mut inliner = Inliner { labels: edit::next_label(&body), flat: &flat, function: &mut function, traced };
         let body = inliner.block(body);
         function.body = body;
         flat.push(function);
@@ -32,6 +43,7 @@ struct Inliner<'a> {
     flat: &'a [Function],
     function: &'a mut Function,
     labels: u32,
+    traced: bool,
 }
 
 /// How the callee's things are called in the caller.
@@ -44,6 +56,20 @@ struct Names {
     labels: u32,
 }
 
+/// Where spans of a callee go.
+#[derive(Clone, Copy)]
+struct Moved {
+    file: FileId,
+    call: usize,
+    first: usize,
+}
+
+impl Moved {
+    fn span(&self, span: Span) -> Span {
+        calls::inlined(span, self.file, self.call, self.first)
+    }
+}
+
 impl Inliner<'_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Vec::with_capacity(block.len());
@@ -53,7 +79,9 @@ impl Inliner<'_> {
             }
             match stmt.kind {
                 StmtKind::Call { function, args, memories, results } => {
-                    self.call(&self.flat[function.index()], &args, &memories, &results, &mut out);
+                    let callee = &self.flat[function.index()];
+                    let moved = self.traced.then(|| self.note_call(callee, stmt.span));
+                    self.call(callee, moved, (&args, &memories, &results), &mut out);
                 }
                 _ => out.push(stmt),
             }
@@ -61,10 +89,29 @@ impl Inliner<'_> {
         out
     }
 
-    fn call(&mut self, callee: &Function, args: &[ExprId], memories: &[MemId], results: &[ExprId], out: &mut Block) {
-        let names = self.names(callee, args, memories);
+    /// Remembers a call and the calls in what it calls.
+    fn note_call(&mut self, callee: &Function, span: Span) -> Moved {
+        let calls = &mut self.function.calls;
+        let (file, call) = (callee.span.file, calls.len());
+        calls.push(Call { file, span });
+        let moved = Moved { file, call, first: calls.len() };
+        calls.extend(callee.calls.iter().map(|inner| Call { span: moved.span(inner.span), ..*inner }));
+        moved
+    }
+
+    fn call(
+        &mut self,
+        callee: &Function,
+        moved: Option<Moved>,
+        (args, memories, results): (&[ExprId], &[MemId], &[ExprId]),
+        out: &mut Block,
+    ) {
+        let names = self.names(callee, moved, args, memories);
         let mut body = callee.body.clone();
-        each_stmt_mut(&mut body, &mut |stmt| names.stmt(&mut stmt.kind));
+        each_stmt_mut(&mut body, &mut |stmt| {
+            names.stmt(&mut stmt.kind);
+            stmt.span = moved.map_or(stmt.span, |m| m.span(stmt.span));
+        });
         self.labels += edit::next_label(&callee.body);
         let returns: Vec<LocalId> = callee
             .results
@@ -85,7 +132,7 @@ impl Inliner<'_> {
     }
 
     /// Copies the callee's declarations and expressions into the caller.
-    fn names(&mut self, callee: &Function, args: &[ExprId], memories: &[MemId]) -> Names {
+    fn names(&mut self, callee: &Function, moved: Option<Moved>, args: &[ExprId], memories: &[MemId]) -> Names {
         let mut names = Names { labels: self.labels, ..Names::default() };
         names.locals = callee.locals.iter().map(|(_, local)| self.function.locals.push(local.clone())).collect();
         let mut extents = Vec::new();
@@ -102,7 +149,10 @@ impl Inliner<'_> {
         for (id, expr) in callee.exprs.iter() {
             let new = match expr.kind {
                 ExprKind::Param(i) => args[i as usize],
-                _ => edit::push(self.function, expr.kind.clone(), expr.ty, callee.spans[id]),
+                _ => {
+                    let span = moved.map_or(callee.spans[id], |m| m.span(callee.spans[id]));
+                    edit::push(self.function, expr.kind.clone(), expr.ty, span)
+                }
             };
             names.exprs.insert(id, new);
         }

@@ -17,15 +17,20 @@ mod structure;
 mod tidy;
 mod unroll;
 
-use crate::ir::Prepared;
 use crate::ir::def::Module;
 use crate::ir::text::print;
 use crate::ir::verify::{Verified, checked, violations};
+use crate::ir::{Checks, Prepared};
 
 /// Runs the standard pipeline. An error is a fault of Clk's own: it names the pass and holds the IR.
 pub fn prepare(module: Module) -> Result<Prepared, String> {
+    prepare_for(module, Checks::default())
+}
+
+/// Runs the pipeline that keeps what these checks look at.
+pub fn prepare_for(module: Module, checks: Checks) -> Result<Prepared, String> {
     let mut module = valid(module, "lowering")?.into_module();
-    for pass in pipeline::STANDARD {
+    for pass in pipeline::passes(checks) {
         (pass.run)(&mut module);
         if cfg!(debug_assertions) {
             let violations = violations(&module);
@@ -36,7 +41,7 @@ pub fn prepare(module: Module) -> Result<Prepared, String> {
     }
     let module = valid(module, "the last pass")?;
     let facts = facts::analyse(&module);
-    Ok(Prepared { module, facts })
+    Ok(Prepared { module, facts, checks })
 }
 
 fn valid(module: Module, after: &str) -> Result<Verified, String> {

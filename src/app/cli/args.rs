@@ -86,6 +86,13 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         max_steps: matches.get_one("max-steps").copied().unwrap_or(0),
         workers: matches.get_one("workers").copied().unwrap_or(0),
         seed: matches.get_one("seed").copied(),
+        check: match (matches.get_flag("check"), matches.get_flag("no-check")) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+        trap_nan: matches.get_flag("trap-nan"),
+        deterministic: matches.get_flag("deterministic"),
         ..Limits::default()
     };
     let stats = matches.get_flag("stats");
@@ -99,6 +106,8 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     let usage = Usage { timed: stats, text };
     let device = match matches.get_one::<Choice>("device") {
         Some(choice) => *choice,
+        // What only the simulator can do asks for it.
+        None if limits.check == Some(true) || limits.trap_nan || limits.deterministic => Choice::Sim,
         None => from_environment()?,
     };
     Ok(Cli { task: task(&matches), look, limits, device, usage, stats })
@@ -210,6 +219,14 @@ fn global_options() -> Vec<Arg> {
         Arg::new(id).long(id).action(ArgAction::SetTrue).global(true).hide_short_help(true).help(help)
     };
     vec![
+        flag(
+            "check",
+            "Look for races, reads of unwritten memory, overflow and the like [default: in `test` and sessions]",
+        )
+        .overrides_with("no-check"),
+        flag("no-check", "Do not look for them").overrides_with("check"),
+        flag("trap-nan", "Stop where the first NaN or infinity is computed"),
+        flag("deterministic", "Float atomics give the same for any number of workers, at the price of running on one"),
         Arg::new("color")
             .long("color")
             .value_name("WHEN")

@@ -83,7 +83,10 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Run { file, args } => run::file(&file, args, context),
         Task::Eval { text } => run::eval(&text, context),
         Task::Check { files } => check::files(&files, context),
-        Task::Test { paths, filter } => test::paths(&paths, filter.as_deref(), context),
+        Task::Test { paths, filter } => {
+            context.limits.check.get_or_insert(true);
+            test::paths(&paths, filter.as_deref(), context)
+        }
         Task::Bench { paths, filter, on_demand: true } => bench::on_demand(&paths, filter.as_deref(), context),
         Task::Bench { paths, filter, on_demand: false } => bench::paths(&paths, filter.as_deref(), context),
         Task::Emit { file, stage, kernel, lines } => emit::file(&file, stage, kernel.as_deref(), lines, context),
@@ -94,6 +97,9 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),
         Task::Cache { action } => cache::perform(action, context),
         Task::Doctor => doctor::report(context),
-        Task::Repl { plain } => repl::main(plain, context),
+        Task::Repl { plain } => {
+            context.limits.check.get_or_insert(true);
+            repl::main(plain, context)
+        }
     }
 }

@@ -92,6 +92,7 @@ fn one(
     let result = interpreter.run_test(&compiled.session, id, &mut world);
     let seconds = start.elapsed().as_secs_f64();
     verdict(path, &compiled.session.program.tests[id].title, result.is_ok(), seconds, context);
+    context.console.report_all(&interpreter.take_warnings(), &compiled.session.sources);
     match result {
         Ok(()) => true,
         Err(diagnostic) => {

@@ -241,7 +241,7 @@ fn shifted(access: Access, shift: bool) -> Prepared {
     }
     b.store(y, &[i], v);
     let module = verify(module(Default::default(), b, Form::Threads { rank: 1 })).expect("a sound kernel");
-    Prepared { module, facts: Facts::default() }
+    Prepared { module, facts: Facts::default(), checks: Default::default() }
 }
 
 fn copy(call: &mut Call<'_>) {

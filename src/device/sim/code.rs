@@ -5,11 +5,15 @@
 //! stride, so that one loop serves both; an op whose destination is uniform runs for one chunk only.
 
 use crate::base::source::Span;
+use crate::ir::Checks;
+use crate::ir::calls::{Call, resolve};
 use crate::ir::def::{Extent, Id3, Layout, Part};
 use crate::lang::scalar::Scalar;
 
+use super::check::arithmetic::Birth;
 use super::group::Group;
 use super::lanes::slow::SlowDef;
+use super::listen::Note;
 use super::strip::StripDef;
 use crate::lang::ops::{AtomicOp, WarpOp};
 
@@ -98,6 +102,40 @@ pub struct MemoryDef {
     pub extent_regs: Vec<Reg>,
     /// Nothing happens to it but atomic additions of 4-byte integers whose old values nobody sees.
     pub sums: bool,
+    pub span: Span,
+}
+
+/// How a kernel uses a memory, as far as checks want to know.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    pub loads: bool,
+    pub stores: bool,
+    pub atomics: bool,
+    /// Nobody has written it when the kernel (the block, the thread) begins.
+    pub fresh: bool,
+    /// Bytes for which there is one word.
+    pub unit: usize,
+    /// Elements are one leaf that is never touched in part, so that a word stands for all of it.
+    pub whole: bool,
+    /// All accesses are to the same element, which is the thread's own as far as these axes (bit by bit x, y, z) tell threads
+    /// apart; 0 if nothing of the kind is known.
+    pub own: u8,
+    /// The notes of the accesses, by site.
+    pub sites: Vec<u32>,
+}
+
+impl Watched {
+    /// Where in an element there are words of their own: bytes from its start, and the leaf.
+    pub fn cells(&self, layout: &Layout) -> Vec<(usize, usize)> {
+        if self.whole {
+            return vec![(0, 0)];
+        }
+        let of = |(number, leaf): (usize, &crate::ir::def::Leaf)| {
+            let (offset, size) = (leaf.offset, leaf.ty.scalar().size());
+            (0..leaf.ty.lanes() as usize).map(move |k| (offset + k * size, number)).collect::<Vec<_>>()
+        };
+        layout.leaves.iter().enumerate().flat_map(of).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,4 +255,25 @@ pub struct Code {
     pub cooperative: bool,
     /// No loops.
     pub straight: bool,
+    // For those who listen
+    pub checks: Checks,
+    pub notes: Vec<Note>,
+    /// By memory; `None` where nothing can go wrong.
+    pub watched: Vec<Option<Watched>>,
+    pub births: Vec<Birth>,
+    pub warp_ops: bool,
+    pub fences: bool,
+    /// What it computes depends on the order of blocks: atomics on floats, or whose results somebody looks at.
+    pub ordered: bool,
+    /// What was inlined, for places.
+    pub calls: Vec<Call>,
+    /// Some loop polls by atomics.
+    pub polls: bool,
+}
+
+impl Code {
+    /// The place in the source of number `span`, and the calls that led there.
+    pub fn place(&self, span: u32) -> (Span, Vec<Span>) {
+        resolve(&self.calls, self.spans.get(span as usize).copied().unwrap_or_default())
+    }
 }

@@ -465,8 +465,17 @@ fn barrier_name(code: u32) -> &'static str {
 pub fn diverged(g: &mut Group, what: &'static str, span: u32) -> *const Op {
     let lane = g.active().next().unwrap_or(0);
     let arrived = g.active_count() as u32;
-    let kind = FaultKind::Divergence { what, arrived, expected: g.lanes as u32, elsewhere: None };
+    let elsewhere = parted_at(g, 0..g.lanes);
+    let kind = FaultKind::Divergence { what, arrived, expected: g.lanes as u32, elsewhere };
     stop_at(g, kind, span, lane, u64::from(arrived).saturating_sub(1))
+}
+
+/// Where the first of these lanes that is not here went another way, if somebody has listened.
+pub fn parted_at(g: &Group, mut lanes: std::ops::Range<usize>) -> Option<crate::base::source::Span> {
+    let missing = lanes.find(|&l| !g.is_active(l))?;
+    // SAFETY: the frame owns the listener for as long as the group runs.
+    let span = unsafe { g.listener?.as_ref() }.parted_at(missing)?;
+    Some(g.code().place(span).0)
 }
 
 /// Waits for all blocks: the group pauses here and goes on at the next op.

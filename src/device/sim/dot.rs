@@ -74,22 +74,31 @@ impl<V: Wide> Step for Dot<V> {
 /// The operands of an access over all turns, if they are in bounds and lie in rows of chunks.
 #[inline(always)]
 unsafe fn stream(g: &mut Group, access: u16, op: &Op, turns: u64) -> Option<Stream> {
+    let (first, turn) = unsafe { over_turns(g, access.into(), op.y, turns) }?;
+    layout(&first, turn)
+}
+
+/// Where an access of loop `number` begins, and the bytes from turn to turn, if all turns are in bounds.
+///
+/// # Safety
+/// Access and loop are of the group's code, and the loop is about to begin.
+#[inline(always)]
+pub unsafe fn over_turns(g: &mut Group, access: u32, number: u32, turns: u64) -> Option<(Run, isize)> {
     unsafe {
         let code = &*g.code;
-        let number = u32::from(access);
+        let number_of_access = access;
         let access: &Access = &code.accesses[access as usize];
-        let def = &code.loops[op.y as usize];
-        let first = resolve(g, access, number)?;
+        let def = &code.loops[number as usize];
+        let first = resolve(g, access, number_of_access)?;
         // Indices are linear in the turn: if the last turn fits as well, so do those between.
         let start = g.first::<i32>(def.local);
-        let last_turn = i32::try_from(turns - 1).ok()?;
+        let last_turn = i32::try_from(turns.checked_sub(1)?).ok()?;
         let last = start.checked_add(g.first::<i32>(def.step).checked_mul(last_turn)?)?;
         g.splat(def.local, last);
-        let end = resolve(g, access, number);
+        let end = resolve(g, access, number_of_access);
         g.splat(def.local, start);
         let distance = end?.addr as isize - first.addr as isize;
-        let turn = if last_turn == 0 { 0 } else { distance / last_turn as isize };
-        layout(&first, turn)
+        Some((first, if last_turn == 0 { 0 } else { distance / last_turn as isize }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! From a lane that cannot go on to a [`Fault`].
 
-use super::code::{Message, MessagePart, Op};
+use super::code::{Code, Message, MessagePart, Op};
 use super::group::Group;
 use super::lanes::slow::read_value;
 use crate::device::{Extents, Fault, FaultKind};
@@ -50,28 +50,30 @@ pub fn message(g: &Group, message: &Message, lane: usize) -> String {
 
 /// The fault of a stopped group in the terms of the launch.
 pub fn fault(g: &Group, stop: Stop, extents: &Extents) -> Fault {
-    let span = g.code().spans.get(stop.span as usize).copied().unwrap_or_default();
+    let (span, trace) = g.code().place(stop.span);
     let [x, y, z, batch] = g.coordinates(stop.lane).map(|c| c as u32);
-    let mut fault = Fault {
-        kind: stop.kind,
-        span,
-        trace: vec![],
-        block: g.block,
-        thread: [x, y, z],
-        index: None,
-        others: stop.others,
-        output: String::new(),
-    };
+    let (block, thread, index) = terms(g.code(), extents, g.block, g.first_index, [x, y, z], batch);
+    Fault { kind: stop.kind, span, trace, block, thread, index, others: stop.others, output: String::new() }
+}
+
+/// Block, thread and index tuple of a place in a group.
+pub fn terms(
+    code: &Code,
+    extents: &Extents,
+    mut block: [u32; 3],
+    first: [u32; 3],
+    [x, y, z]: [u32; 3],
+    batch: u32,
+) -> ([u32; 3], [u32; 3], Option<Vec<u32>>) {
     match extents {
-        Extents::Grid { .. } => fault.block[0] += batch,
+        Extents::Grid { .. } => {
+            block[0] += batch;
+            (block, [x, y, z], None)
+        }
         Extents::Threads(_) => {
-            let rank = g.code().threads.unwrap_or(1) as usize;
-            let first = g.first_index;
+            let rank = code.threads.unwrap_or(1) as usize;
             let index = [first[2] + z, first[1] + y, first[0] + x];
-            fault.index = Some(index[3 - rank.clamp(1, 3)..].to_vec());
-            fault.block = [0; 3];
-            fault.thread = [0; 3];
+            ([0; 3], [0; 3], Some(index[3 - rank.clamp(1, 3)..].to_vec()))
         }
     }
-    fault
 }

@@ -3,12 +3,15 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::check::{Checker, Watch};
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::geometry::Geometry;
 use super::group::{CHUNK, Counter, Group, MaskInfo, Slot, Stretches};
-use super::lanes::{is_wide, lane_of_raw, mask};
+use super::lanes::{Isa, is_wide, lane_of_raw, mask};
+use super::listen::Listener;
 use super::memory::{MemoryRt, Plan};
 use super::shared;
 use crate::device::Control;
@@ -24,9 +27,13 @@ pub enum Binding {
 /// Everything that groups of one launch share.
 pub struct Launch<'a> {
     pub code: &'a Code,
-    pub geometry: Geometry,
+    pub geometry: &'a Geometry,
     pub bindings: Vec<Binding>,
     pub control: &'a Control,
+    pub workers: usize,
+    /// For code with checks.
+    pub watch: Option<Watch<'a>>,
+    pub isa: Isa,
 }
 
 // SAFETY: the pointers are to buffers that the launch borrows mutably; what workers do with them, `memory` explains.
@@ -79,6 +86,7 @@ pub struct Frame<'a> {
     _plans: Vec<Plan>,
     /// Sums that are kept here until the end, and where they go.
     sums: Vec<(*mut u8, Vec<u32>)>,
+    checker: Option<Box<Checker<'a>>>,
 }
 
 /// Bytes of an array that may have a copy for each worker.
@@ -170,7 +178,9 @@ impl<'a> Frame<'a> {
             stopped: None,
             printed: String::new(),
             resume: std::ptr::null(),
+            listener: None,
         };
+        let checker = launch.watch.as_ref().map(|watch| Box::new(Checker::new(watch, code, launch.isa, lanes)));
         let mut frame = Frame {
             group,
             launch,
@@ -180,7 +190,9 @@ impl<'a> Frame<'a> {
             _memories: memories,
             _plans: plans,
             sums,
+            checker,
         };
+        frame.group.listener = frame.checker.as_deref_mut().map(listener);
         frame.set_launch_registers();
         frame
     }
@@ -205,7 +217,7 @@ impl<'a> Frame<'a> {
 
     /// Gets ready to run a group from its first op.
     pub fn start(&mut self, number: u64) {
-        let geometry = &self.launch.geometry;
+        let geometry = self.launch.geometry;
         let unit = geometry.unit(number);
         let g = &mut self.group;
         if g.lanes == 0 || (!geometry.is_even() && unit.shape != g.shape) {
@@ -222,6 +234,9 @@ impl<'a> Frame<'a> {
             };
             // SAFETY: block registers are uniform i32.
             unsafe { g.splat(reg, value) };
+        }
+        if let Some(checker) = &mut self.checker {
+            checker.begin(number);
         }
         g.steps = 0;
         g.grant_turns();
@@ -251,6 +266,18 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// The time that its checker has come to, if it has one.
+    pub fn time(&self) -> u64 {
+        self.checker.as_ref().map_or(0, |c| c.time())
+    }
+
+    /// All blocks have come to the grid barrier, at this time.
+    pub fn grid_met(&mut self, time: u64) {
+        if let Some(checker) = &mut self.checker {
+            checker.grid_met(time);
+        }
+    }
+
     /// Whether it waits at a grid barrier.
     pub fn waits(&self) -> bool {
         !self.group.resume.is_null()
@@ -269,6 +296,13 @@ impl Drop for Frame<'_> {
             }
         });
     }
+}
+
+/// As the group sees it. The frame owns both, so that the checker outlives the group's runs.
+fn listener<'a>(checker: &mut Checker<'a>) -> NonNull<dyn Listener> {
+    let wide: NonNull<dyn Listener + 'a> = NonNull::from(checker as &mut (dyn Listener + 'a));
+    // SAFETY: only the lifetime is forgotten.
+    unsafe { std::mem::transmute::<NonNull<dyn Listener + 'a>, NonNull<dyn Listener + 'static>>(wide) }
 }
 
 fn param(bindings: &[Binding], p: u32, k: u8) -> u64 {
@@ -296,7 +330,7 @@ fn keep_sums(memory: &mut MemoryRt, sums: &mut Vec<(*mut u8, Vec<u32>)>) {
 }
 
 /// 4-byte lane columns of a local array.
-fn local_columns(def: &super::code::MemoryDef) -> usize {
+pub fn local_columns(def: &super::code::MemoryDef) -> usize {
     if def.kind != MemoryKind::Local {
         return 0;
     }

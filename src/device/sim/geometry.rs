@@ -50,6 +50,16 @@ impl Geometry {
         self.extent.is_none()
     }
 
+    /// The axes along which there are several threads, bit by bit: x, y, z, or the indices of a `threads` launch in order.
+    pub fn wide(&self, code: &Code) -> u8 {
+        let rank = usize::from(code.threads.unwrap_or(3)).clamp(1, 3);
+        let several = |k: usize| match self.extent {
+            Some(extent) => extent[rank - 1 - k] > 1,
+            None => u64::from(self.grid[k]) * u64::from(self.block[k]) > 1,
+        };
+        (0..rank).filter(|&k| several(k)).fold(0, |axes, k| axes | 1 << k)
+    }
+
     pub fn unit(&self, number: u64) -> Unit {
         let (gx, gy) = (u64::from(self.grid[0].max(1)), u64::from(self.grid[1].max(1)));
         let block = match number < gx {

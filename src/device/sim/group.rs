@@ -4,10 +4,12 @@
 //! Ops work on raw pointers into areas that the group owns (registers, shared and local memory) and into the launch's
 //! buffers. The compiler guarantees that an op's register numbers are in range and that 8-byte ops get 8-byte registers.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::code::{AXES, Code, Op, Reg};
 use super::fault::Stop;
+use super::listen::Listener;
 use super::memory::{MemoryRt, Plan};
 
 /// Lanes per chunk: the unit of every loop over lanes.
@@ -129,6 +131,8 @@ pub struct Group {
     pub printed: String,
     /// Where to go on after a grid barrier.
     pub resume: *const Op,
+    /// Who hears what the group does, if the code tells.
+    pub listener: Option<NonNull<dyn Listener>>,
 }
 
 /// Loop turns between two looks at the stop flag.

@@ -134,7 +134,7 @@ impl Run {
 }
 
 #[inline(always)]
-unsafe fn coef(g: &Group, c: Coef) -> i64 {
+pub unsafe fn coef(g: &Group, c: Coef) -> i64 {
     match c {
         Coef::Zero => 0,
         Coef::Const(v) => v.into(),

@@ -11,10 +11,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Arg, Control, Device, Executable, Extents, Fault, Output};
+use super::{Arg, Control, Device, Executable, Extents, Fault, FaultKind, Output};
 use crate::ir::Prepared;
 
 mod atomics;
+mod check;
 mod code;
 mod compare;
 mod compile;
@@ -25,6 +26,7 @@ mod frame;
 mod geometry;
 mod group;
 mod lanes;
+mod listen;
 mod local;
 mod memory;
 mod sched;
@@ -51,22 +53,95 @@ impl Device for Simulator {
         "sim".into()
     }
 
+    fn is_watchful(&self) -> bool {
+        true
+    }
+
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
-        Arc::new(Program { code: compile::compile(&kernel, self.isa) })
+        Arc::new(Program { code: compile::compile(&kernel, self.isa), isa: self.isa })
     }
 }
 
+/// Bytes of arrays that a checked launch keeps as they were, at most. With more, the first thread of a report may differ from run
+/// to run.
+const KEPT: usize = 64 << 20;
+
 struct Program {
     code: code::Code,
+    isa: lanes::Isa,
 }
 
 impl Executable for Program {
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         control.launches.fetch_add(1, Ordering::Relaxed);
-        let bindings = args.iter_mut().map(bind).collect();
-        let geometry = geometry::Geometry::new(&extents, &self.code);
-        let launch = frame::Launch { code: &self.code, geometry, bindings, control };
-        sched::run(&launch, &extents)
+        if self.code.checks.memory {
+            return self.launch_checked(&extents, args, control);
+        }
+        self.run(&extents, args, control, control.workers)
+    }
+}
+
+impl Program {
+    fn run(
+        &self,
+        extents: &Extents,
+        args: &mut [Arg<'_>],
+        control: &Control,
+        workers: usize,
+    ) -> Result<Output, Box<Fault>> {
+        let code = &self.code;
+        let bindings: Vec<frame::Binding> = args.iter_mut().map(bind).collect();
+        let geometry = geometry::Geometry::new(extents, code);
+        let workers = if control.deterministic && code.ordered { 1 } else { workers };
+        let isa = self.isa;
+        if !code.checks.memory {
+            let launch = frame::Launch { code, geometry: &geometry, bindings, control, workers, watch: None, isa };
+            return sched::run(&launch, extents);
+        }
+        // Who waits for a later block waits for ever if blocks run one after the other; so that this is found on every run. And what
+        // fences order is known for certain only if an atomic operation and its event are one.
+        let workers = if code.polls || code.fences { 1 } else { sched::machine(workers) };
+        let watch = check::Watch::new(code, &geometry, extents, &bindings, workers, control.warnings.clone());
+        let watch = Some(watch);
+        let launch = frame::Launch { code, geometry: &geometry, bindings, control, workers, watch, isa };
+        let result = sched::run(&launch, extents);
+        if let (Ok(_), Some(watch)) = (&result, &launch.watch) {
+            watch.finish(&launch.bindings);
+        }
+        result
+    }
+
+    /// Several workers find what is wrong fast, but which thread is the first depends on them. So what they found is looked for
+    /// again by one worker, from where the launch began.
+    fn launch_checked(&self, extents: &Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+        let workers = sched::machine(control.workers);
+        let size = |arg: &Arg<'_>| if let Arg::Write { bytes, .. } = arg { bytes.len() } else { 0 };
+        let certain = workers == 1 || self.code.cooperative || !check::may_race(&self.code, extents);
+        if certain || args.iter().map(size).sum::<usize>() > KEPT {
+            return self.run(extents, args, control, workers);
+        }
+        let keep = |arg: &Arg<'_>| if let Arg::Write { bytes, .. } = arg { Some(bytes.to_vec()) } else { None };
+        let before: Vec<Option<Vec<u8>>> = args.iter().map(keep).collect();
+        let quiet = Control { warnings: Arc::default(), ..control.clone() };
+        let result = self.run(extents, args, &quiet, workers);
+        let silent = quiet.warnings.lock().is_ok_and(|w| w.is_empty());
+        let interrupted = matches!(&result, Err(fault) if fault.kind == FaultKind::Interrupted);
+        if (result.is_ok() && silent) || interrupted {
+            return result;
+        }
+        for (arg, before) in args.iter_mut().zip(before) {
+            if let (Arg::Write { bytes, .. }, Some(before)) = (arg, before) {
+                bytes.copy_from_slice(&before);
+            }
+        }
+        let again = self.run(extents, args, control, 1);
+        // What both write may not have been in memory yet when several workers ran.
+        let is_race = |fault: &Fault| matches!(fault.kind, FaultKind::Race(_));
+        let benign = control.warnings.lock().is_ok_and(|w| w.iter().any(is_race));
+        match result {
+            Err(fault) if again.is_ok() && !(benign && is_race(&fault)) => Err(fault),
+            _ => again,
+        }
     }
 }
 

@@ -177,12 +177,17 @@ pub fn run(launch: &Launch<'_>, extents: &Extents) -> Result<Output, Box<Fault>>
     finish(results)
 }
 
-/// How many workers the launch is worth.
-fn workers(launch: &Launch<'_>) -> u64 {
-    let wanted = match launch.control.workers {
+/// A number of workers; 0 is the machine's.
+pub fn machine(workers: usize) -> usize {
+    match workers {
         0 => cores(),
         n => n,
-    } as u64;
+    }
+}
+
+/// How many workers the launch is worth.
+fn workers(launch: &Launch<'_>) -> u64 {
+    let wanted = machine(launch.workers) as u64;
     // A loop can make any amount of work of little code, so that only loopless launches count as small.
     let lanes = launch.geometry.units * launch.geometry.max_lanes as u64;
     let work = lanes * launch.code.ops.len() as u64;
@@ -272,6 +277,8 @@ fn cooperate(launch: &Launch<'_>, extents: &Extents, progress: &Progress) {
         if waiting < frames.len() {
             return barrier_missed(&mut frames, waiting, extents, progress);
         }
+        let time = frames.iter().map(Frame::time).max().unwrap_or(0) + 1;
+        frames.iter_mut().for_each(|frame| frame.grid_met(time));
     }
 }
 

@@ -34,7 +34,8 @@ fn check(g: &mut Group, what: &'static str, span: u32) -> bool {
     };
     let arrived = arrived(g, first, count) as u32;
     let lane = (first..first + count).find(|&l| g.is_active(l)).unwrap_or(first);
-    let kind = FaultKind::Divergence { what, arrived, expected: count as u32, elsewhere: None };
+    let elsewhere = super::control::parted_at(g, first..first + count);
+    let kind = FaultKind::Divergence { what, arrived, expected: count as u32, elsewhere };
     stop_at(g, kind, span, lane, u64::from(arrived) - 1);
     false
 }

@@ -11,6 +11,7 @@ use crate::device::{Arg, DeviceError, Executable, Extents, Fault, FaultKind, fau
 use crate::host::array::{Array, Element};
 use crate::host::format;
 use crate::host::value::{Record, Value};
+use crate::ir::Checks;
 use crate::lower::{self, Argument, Instance};
 use crate::pass;
 
@@ -328,7 +329,8 @@ impl Machine<'_> {
         if let Some(found) = self.interp.kernels.loaded.get(instance) {
             return Ok(found.clone());
         }
-        let module = lower::lower(self.program, instance).map_err(|d| self.first_of(d, span))?;
+        let checks = self.checks();
+        let module = lower::lower_for(self.program, instance, checks).map_err(|d| self.first_of(d, span))?;
         let executable = self.load(module, span)?;
         self.interp.kernels.loaded.insert(instance.clone(), executable.clone());
         Ok(executable)
@@ -372,9 +374,16 @@ impl Machine<'_> {
         Some(sizes)
     }
 
+    /// What launches on the device in use look for.
+    pub(crate) fn checks(&self) -> Checks {
+        let options = &self.interp.options;
+        let checks = options.control.checks;
+        if checks.any() && options.device.is_watchful() { checks } else { Checks::default() }
+    }
+
     /// Prepares IR and hands it to the device.
     pub(crate) fn load(&mut self, module: crate::ir::def::Module, span: Span) -> Eval<Arc<dyn Executable>> {
-        let prepared = pass::prepare(module).map_err(|text| {
+        let prepared = pass::prepare_for(module, self.checks()).map_err(|text| {
             let diagnostic = Diagnostic::error("E0999", "internal error: a compiler pass broke a kernel");
             self.error(diagnostic.at(span, "this launch").note(text).help("please report this as a bug of Clk"))
         })?;
@@ -445,6 +454,7 @@ impl Machine<'_> {
             }
             executable.launch(extents, &mut args, &control)
         };
+        self.take_warnings(span);
         let arrays = passed
             .into_iter()
             .map(|p| match p {
@@ -462,6 +472,14 @@ impl Machine<'_> {
                 self.hand_back(frame, launch, kernel, arrays)?;
                 Err(self.fault(&fault, span))
             }
+        }
+    }
+
+    /// What the device has warned of during a launch.
+    pub(crate) fn take_warnings(&mut self, span: Span) {
+        let taken = self.interp.options.control.warnings.lock().map(|mut w| std::mem::take(&mut *w));
+        for warning in taken.unwrap_or_default() {
+            self.interp.warn(fault_diagnostic(&warning).because(span, "launched here"));
         }
     }
 

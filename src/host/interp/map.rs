@@ -27,7 +27,9 @@ impl Machine<'_> {
         let executable = match self.interp.kernels.maps.get(&key) {
             Some(found) => found.clone(),
             None => {
-                let module = lower::lower_map(self.program, &key.0, &key.1).map_err(|d| self.first_of(d, expr.span))?;
+                let checks = self.checks();
+                let module =
+                    lower::lower_map(self.program, &key.0, &key.1, checks).map_err(|d| self.first_of(d, expr.span))?;
                 let loaded = self.load(module, expr.span)?;
                 self.interp.kernels.maps.insert(key.clone(), loaded.clone());
                 loaded

@@ -90,6 +90,9 @@ pub struct Interpreter {
     pub globals: Vec<Option<Value>>,
     /// What `on … { }` may ask for; without it there is only [`Options::device`].
     pub devices: Option<Arc<dyn Devices>>,
+    /// What checked launches warned of, each once.
+    pub warnings: Vec<Diagnostic>,
+    warned: Vec<Diagnostic>,
     pub(crate) kernels: Kernels,
     /// Kernels of devices that are not in use at the moment, by the device's name.
     pub(crate) parked: Vec<(String, Kernels)>,
@@ -120,6 +123,8 @@ impl Interpreter {
         Interpreter {
             options,
             globals: Vec::new(),
+            warnings: Vec::new(),
+            warned: Vec::new(),
             devices: None,
             kernels: Kernels::default(),
             parked: Vec::new(),
@@ -209,6 +214,21 @@ impl Interpreter {
             Ok(seconds) => Ok(seconds),
             Err(Signal::Error(diagnostic)) => Err(diagnostic),
             Err(_) => Ok(0.0),
+        }
+    }
+
+    /// The warnings since the last time.
+    pub fn take_warnings(&mut self) -> Vec<Diagnostic> {
+        let new = std::mem::take(&mut self.warnings);
+        self.warned.extend(new.iter().cloned());
+        new
+    }
+
+    /// Keeps a warning unless the same place was warned of before.
+    pub(crate) fn warn(&mut self, warning: Diagnostic) {
+        let same = |w: &Diagnostic| w.code == warning.code && w.primary() == warning.primary();
+        if !self.warnings.iter().chain(&self.warned).any(same) {
+            self.warnings.push(warning);
         }
     }
 

@@ -316,6 +316,7 @@ impl Parser {
             spans: Side::default(),
             body: vec![],
             span,
+            calls: vec![],
         };
         let mut scope = Reading {
             function,

@@ -1,6 +1,7 @@
 //! Every diagnostic code with its page for `clk explain`. Each chapter belongs to the stage that reports its codes.
 
 pub mod check;
+pub mod checks;
 pub mod fault;
 pub mod imports;
 pub mod lower;
@@ -21,7 +22,7 @@ pub struct Page {
 
 /// All pages, chapter by chapter.
 pub fn pages() -> impl Iterator<Item = &'static Page> {
-    [syntax::PAGES, imports::PAGES, check::PAGES, lower::PAGES, run::PAGES, script::PAGES, fault::PAGES]
+    [syntax::PAGES, imports::PAGES, check::PAGES, lower::PAGES, run::PAGES, script::PAGES, fault::PAGES, checks::PAGES]
         .into_iter()
         .flatten()
 }

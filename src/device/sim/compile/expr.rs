@@ -10,6 +10,9 @@ use crate::device::sim::strip::Code as Act;
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
 
+/// Of operations that the compiler makes up itself, modulo 2^32.
+const NO_SPAN: u32 = u32::MAX;
+
 impl<'a> Compiler<'a> {
     /// An expression's components; free ones are made on demand.
     pub fn value(&mut self, e: ExprId) -> Vec<Val> {
@@ -43,15 +46,17 @@ impl<'a> Compiler<'a> {
             ExprKind::Load { place, .. } => self.load(e, place),
             ExprKind::Unary { op, value } => {
                 let vals = self.operands(*value);
-                vals.iter().map(|v| self.unary(*op, scalar, v)).collect()
+                let span = self.span(f.spans[e]);
+                vals.iter().map(|v| self.unary(*op, scalar, v, span)).collect()
             }
             ExprKind::Binary { op, left, right } => self.binary_expr(e, *op, *left, *right),
-            ExprKind::Math { function, args } => self.math(*function, scalar, args, expr.ty.lanes()),
+            ExprKind::Math { function, args } => self.math(e, *function, args),
             ExprKind::Select { cond, then, other } => self.select(*cond, *then, *other, scalar),
             ExprKind::Convert(value) => {
                 let from = f.exprs[*value].ty.scalar();
                 let vals = self.value(*value);
-                vals.iter().map(|v| self.convert(from, scalar, v, *value)).collect()
+                let span = self.span(f.spans[e]);
+                vals.iter().map(|v| self.convert(from, scalar, v, *value, span)).collect()
             }
             ExprKind::Bitcast(value) => {
                 let from = f.exprs[*value].ty.scalar();
@@ -147,7 +152,7 @@ impl<'a> Compiler<'a> {
         Val::Reg(d)
     }
 
-    fn unary(&mut self, op: UnaryOp, scalar: Scalar, val: &Val) -> Val {
+    fn unary(&mut self, op: UnaryOp, scalar: Scalar, val: &Val, span: u32) -> Val {
         if let Val::Const(bits) = val {
             let value =
                 crate::lang::scalar::Value { ty: scalar, bits: crate::device::sim::lanes::raw_of_lane(scalar, *bits) };
@@ -156,6 +161,10 @@ impl<'a> Compiler<'a> {
             }
         }
         let a = self.reg_as(val, is_wide(scalar));
+        if op == UnaryOp::Neg && scalar.is_signed() && self.checks.arithmetic {
+            let zero = self.const_reg(is_wide(scalar), 0);
+            self.check_overflow(BinOp::Sub, scalar, zero, a, span);
+        }
         match arith::unary(op, scalar, self.isa) {
             Some(run) => {
                 let before = self.last.take();
@@ -177,6 +186,14 @@ impl<'a> Compiler<'a> {
         let right_ty = f.exprs[right].ty;
         if analysis::is_word(ty) && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul) {
             let (a, b) = (self.value(left), self.value(right));
+            if self.checks.arithmetic
+                && ty.scalar() == Scalar::I32
+                && !(self.is_uniform(&a[0]) && self.is_uniform(&b[0]))
+                && let (Some(x), Some(y)) = (self.as_affine(&a[0]), self.as_affine(&b[0]))
+            {
+                let span = self.span(f.spans[e]);
+                self.check_affine(op, &x, &y, span);
+            }
             if let Some(val) = self.affine_binary(op, &a[0], &b[0]) {
                 return vec![val];
             }
@@ -207,6 +224,7 @@ impl<'a> Compiler<'a> {
                     return val;
                 }
                 if matches!(op, BinOp::Shl | BinOp::Shr) {
+                    self.check_shift(ty.scalar(), right_ty.scalar(), &y, span);
                     self.shift(op, ty.scalar(), right_ty.scalar(), &x, &y)
                 } else {
                     self.binary_at(op, ty.scalar(), &x, &y, span)
@@ -251,7 +269,7 @@ impl<'a> Compiler<'a> {
 
     /// One component of a binary operator that cannot fault.
     pub fn binary(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val) -> Val {
-        self.binary_at(op, scalar, a, b, 0)
+        self.binary_at(op, scalar, a, b, NO_SPAN)
     }
 
     fn binary_at(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val, span: u32) -> Val {
@@ -264,13 +282,20 @@ impl<'a> Compiler<'a> {
             return val;
         }
         let (a, b) = (self.reg_as(a, wide), self.reg_as(b, wide));
+        if span != NO_SPAN {
+            self.check_overflow(op, scalar, a, b, span);
+        }
+        if self.checks.nan {
+            // The operands have to be there when the result is looked at.
+            self.target = None;
+        }
         let division = scalar.is_int() && matches!(op, BinOp::Div | BinOp::Rem);
         if division {
             // The message shows the dividend, which a result in its place would have overwritten.
             self.target = None;
         }
         let run = if division { slow::divide(op, scalar, self.isa) } else { arith::binary(op, scalar, self.isa) };
-        match run {
+        let val = match run {
             Some(run) => {
                 let val = self.op(run, out, &[a, b], span);
                 if let (false, &Val::Reg(d)) = (division, &val) {
@@ -280,7 +305,10 @@ impl<'a> Compiler<'a> {
                 val
             }
             None => self.slow(Function::Binary(slow::binary_op(op)), out, &[(a, scalar), (b, scalar)], span),
-        }
+        };
+        let name = slow::binary_op(op).symbol();
+        self.check_finite(name, true, out, &val, &[(a, scalar), (b, scalar)], span);
+        val
     }
 
     /// `/` and `%` of 4-byte integers by a constant power of two.
@@ -315,7 +343,12 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn math(&mut self, function: MathFn, out: Scalar, args: &[ExprId], lanes: u8) -> Vec<Val> {
+    fn math(&mut self, e: ExprId, function: MathFn, args: &[ExprId]) -> Vec<Val> {
+        let (out, lanes) = (self.f.exprs[e].ty.scalar(), self.f.exprs[e].ty.lanes());
+        let span = self.span(self.f.spans[e]);
+        if self.checks.nan {
+            self.target = None;
+        }
         let scalar = args.first().map_or(out, |&a| self.f.exprs[a].ty.scalar());
         let columns: Vec<Vec<Val>> = args.iter().map(|&a| self.operands(a)).collect();
         let wide = is_wide(scalar);
@@ -324,7 +357,8 @@ impl<'a> Compiler<'a> {
                 let pick = |v: &Vec<Val>| v[if v.len() == 1 { 0 } else { k }].clone();
                 let vals: Vec<Val> = columns.iter().map(pick).collect();
                 let regs: Vec<Reg> = vals.iter().map(|v| self.reg_as(v, wide)).collect();
-                match arith::math(function, scalar, self.isa) {
+                let args: Vec<(Reg, Scalar)> = regs.iter().map(|&r| (r, scalar)).collect();
+                let val = match arith::math(function, scalar, self.isa) {
                     Some(run) => {
                         let val = self.op(run, out, &regs, 0);
                         self.computed(&val, strip::act_of_math(function, scalar), &regs);
@@ -333,11 +367,10 @@ impl<'a> Compiler<'a> {
                         }
                         val
                     }
-                    None => {
-                        let args: Vec<(Reg, Scalar)> = regs.iter().map(|&r| (r, scalar)).collect();
-                        self.slow(Function::Math(function), out, &args, 0)
-                    }
-                }
+                    None => self.slow(Function::Math(function), out, &args, 0),
+                };
+                self.check_finite(&format!("{function:?}").to_lowercase(), false, out, &val, &args, span);
+                val
             })
             .collect()
     }
@@ -357,7 +390,7 @@ impl<'a> Compiler<'a> {
             .collect()
     }
 
-    fn convert(&mut self, from: Scalar, to: Scalar, val: &Val, e: ExprId) -> Val {
+    fn convert(&mut self, from: Scalar, to: Scalar, val: &Val, e: ExprId, span: u32) -> Val {
         if let Val::Const(bits) = val {
             let raw = crate::device::sim::lanes::raw_of_lane(from, *bits);
             let value = crate::lang::scalar::Value { ty: from, bits: raw };
@@ -368,14 +401,20 @@ impl<'a> Compiler<'a> {
             return val.clone();
         }
         let a = self.lanes_of(val, from, e);
-        match convert::convert(from, to, self.isa) {
+        self.check_conversion(from, to, a, span);
+        if self.checks.nan {
+            self.target = None;
+        }
+        let val = match convert::convert(from, to, self.isa) {
             Some(run) => {
                 let val = self.op(run, to, &[a], 0);
                 self.computed(&val, strip::act_of_conversion(from, to), &[a]);
                 val
             }
             None => self.slow(Function::Convert, to, &[(a, from)], 0),
-        }
+        };
+        self.check_finite(to.name(), false, to, &val, &[(a, from)], span);
+        val
     }
 
     fn bitcast(&mut self, from: Scalar, to: Scalar, val: &Val, e: ExprId) -> Val {

@@ -124,12 +124,14 @@ impl<'a> Compiler<'a> {
                     self.emit(plain::<warp::Warp>(), Op { x, ..nothing() });
                     vals.push(Val::Reg(result));
                 }
+                self.tell_met(true);
                 self.bind(*result, vals);
             }
-            StmtKind::Fence(_) => {
+            StmtKind::Fence(scope) => {
                 self.emit(plain::<control::Fence>(), nothing());
+                self.tell_fenced(*scope);
             }
-            StmtKind::If { cond, then, other } => self.if_(*cond, then, other),
+            StmtKind::If { cond, then, other } => self.if_(*cond, then, other, self.f.spans[*cond]),
             StmtKind::For { label, local, start, end, step, inclusive, body, .. } => {
                 let span = self.span(stmt.span);
                 let regs = [*start, *end, *step].map(|e| self.regs_of(e)[0]);
@@ -146,7 +148,7 @@ impl<'a> Compiler<'a> {
                     mask: NONE,
                     span,
                 };
-                self.for_(*label, *local, *start, def, body);
+                self.for_(*label, *local, *start, def, body, stmt.span);
             }
             StmtKind::Loop { label, body, .. } => self.loop_(*label, body, stmt.span),
             StmtKind::Block { label, body } => {
@@ -155,9 +157,11 @@ impl<'a> Compiler<'a> {
                 self.block(body);
                 self.close(mask);
             }
-            StmtKind::Break(label) => self.leave(|r| r.label == Some(*label) && r.kind == RegionKind::Plain),
-            StmtKind::Continue(label) => self.leave(|r| r.label == Some(*label) && r.kind == RegionKind::Turn),
-            StmtKind::Return(_) => self.leave_function(),
+            StmtKind::Break(label) => self.leave(stmt.span, |r| r.label == Some(*label) && r.kind == RegionKind::Plain),
+            StmtKind::Continue(label) => {
+                self.leave(stmt.span, |r| r.label == Some(*label) && r.kind == RegionKind::Turn)
+            }
+            StmtKind::Return(_) => self.leave_function(stmt.span),
             // Prepared kernels have no calls.
             StmtKind::Call { .. } => {}
             StmtKind::Assert { cond, message } => {
@@ -172,6 +176,7 @@ impl<'a> Compiler<'a> {
             StmtKind::Declare(memory) => {
                 let x = memory.index() as u32;
                 self.emit(plain::<crate::device::sim::local::Declare>(), Op { x, ..nothing() });
+                self.tell_declared(*memory);
             }
         }
     }
@@ -391,7 +396,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// All current lanes go to the end of a region.
-    fn leave(&mut self, is_target: impl Fn(&Region) -> bool) {
+    fn leave(&mut self, span: Span, is_target: impl Fn(&Region) -> bool) {
         let Some(target) = self.regions.iter().rposition(is_target) else {
             return;
         };
@@ -409,6 +414,7 @@ impl<'a> Compiler<'a> {
             return;
         }
         // What surrounds the target and has the same mask as it is not left.
+        self.tell_left(span);
         let surrounding: Vec<MaskId> = self.regions[..target].iter().map(|r| r.mask).collect();
         masks.retain(|m| !surrounding.contains(m));
         self.leaked.extend(masks.iter().copied());
@@ -419,7 +425,7 @@ impl<'a> Compiler<'a> {
         self.end_of_mask(jump);
     }
 
-    fn leave_function(&mut self) {
+    fn leave_function(&mut self, span: Span) {
         let first = std::cell::Cell::new(true);
         let regions = self.regions.len();
         let _ = first;
@@ -430,6 +436,7 @@ impl<'a> Compiler<'a> {
                 let jump = self.emit_jump(plain::<control::Jump>(), nothing());
                 self.regions[0].ends.push(jump);
             } else {
+                self.tell_left(span);
                 self.leave_to_function();
             }
         }
@@ -457,7 +464,8 @@ impl<'a> Compiler<'a> {
         self.regions[target..].iter().all(|r| r.mask == self.mask).then_some(target)
     }
 
-    fn if_(&mut self, cond: ExprId, then: &'a Block, other: &'a Block) {
+    fn if_(&mut self, cond: ExprId, then: &'a Block, other: &'a Block, span: Span) {
+        let from = self.mask;
         let a = self.regs_of(cond)[0];
         if self.is_uniform_reg(a) && self.a.class[cond.index()] == Class::Uniform {
             let leaver = match (then.as_slice(), other.as_slice()) {
@@ -496,6 +504,7 @@ impl<'a> Compiler<'a> {
         if other.is_empty() {
             let none = self.keep(cond, a, false, yes);
             self.open(None, Some(yes), RegionKind::Plain);
+            self.tell_parted(from, span, then, false);
             self.block(then);
             if let Some(region) = self.regions.last_mut() {
                 region.ends.push(none);
@@ -507,6 +516,7 @@ impl<'a> Compiler<'a> {
         let run = pick_wide!(self.isa, V => Split<V>);
         let none = self.emit_jump(run, Op { a, b: yes, c: no, ..nothing() });
         self.open(None, Some(yes), RegionKind::Plain);
+        self.tell_parted(from, span, then, false);
         self.block(then);
         if let Some(region) = self.regions.last_mut() {
             region.ends.push(none);
@@ -516,6 +526,7 @@ impl<'a> Compiler<'a> {
         let run = self.pick::<Resume>();
         let none = self.emit_jump(run, Op { b: no, ..nothing() });
         self.open(None, Some(no), RegionKind::Plain);
+        self.tell_parted(from, span, other, false);
         self.block(other);
         if let Some(region) = self.regions.last_mut() {
             region.ends.push(none);
@@ -526,6 +537,10 @@ impl<'a> Compiler<'a> {
 
     /// `if cond { break }` out of the region that owns the current mask: one op.
     fn leave_where(&mut self, cond: ExprId, a: Reg, then: &Block, other: &Block) -> bool {
+        if self.listens() && self.meets {
+            // Those who leave are told of, so that they have to be the current lanes for a moment.
+            return false;
+        }
         let (leaver, negate) = match (then.as_slice(), other.as_slice()) {
             ([stmt], []) => (stmt, true),
             ([], [stmt]) => (stmt, false),
@@ -550,14 +565,18 @@ impl<'a> Compiler<'a> {
 
     fn loop_(&mut self, label: Label, body: &'a Block, span: Span) {
         self.straight = false;
+        let from = self.mask;
         let own = self.own_mask(self.a.leaky.contains(&label) || self.a.turn_leaky.contains(&label));
-        let tree = if own.is_none() { self.tree(label, body) } else { None };
+        self.tell_gathered(body);
+        let tree = if own.is_none() && !self.listens() { self.tree(label, body) } else { None };
         self.open(Some(label), own, RegionKind::Plain);
         let start = self.here();
+        self.tell_parted(from, span, body, true);
         self.turn(label, body);
         if let Some(region) = self.regions.last_mut() {
             region.ends.extend(tree);
         }
+        self.tell_polls(body, span);
         let y = self.span(span);
         match own {
             Some(b) => {
@@ -585,7 +604,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn for_(&mut self, label: Label, local: LocalId, start: ExprId, mut def: ForDef, body: &'a Block) {
+    fn for_(&mut self, label: Label, local: LocalId, start: ExprId, mut def: ForDef, body: &'a Block, span: Span) {
         self.straight = false;
         let class = self.a.locals[local.index()];
         let all_uniform = [def.start, def.end, def.step].iter().all(|&r| self.is_uniform_reg(r));
@@ -611,6 +630,8 @@ impl<'a> Compiler<'a> {
             };
         }
         let lanes_local = !self.is_uniform_reg(def.local);
+        let from = self.mask;
+        self.tell_gathered(body);
         if all_uniform && !lanes_local {
             let own = self.own_mask(self.a.leaky.contains(&label) || self.a.turn_leaky.contains(&label));
             self.loops.push(def.clone());
@@ -618,6 +639,7 @@ impl<'a> Compiler<'a> {
             self.open(Some(label), own, RegionKind::Plain);
             let dot = self.reserve_dot(n);
             let top = self.here();
+            self.tell_parted(from, span, body, true);
             self.turn(label, body);
             if own.is_none() {
                 self.try_dot(dot, &def);
@@ -649,6 +671,7 @@ impl<'a> Compiler<'a> {
         self.mask = outer;
         self.open(Some(label), Some(mask), RegionKind::Plain);
         let top = self.here();
+        self.tell_parted(from, span, body, true);
         self.turn(label, body);
         let at = self.emit_jump(self.pick::<control::NextLanes>(), Op { c, y: n, ..nothing() });
         self.ops[at].x = top;
@@ -664,11 +687,12 @@ impl<'a> Compiler<'a> {
         let y = self.span(span);
         if kind == BarrierKind::Block && self.mask == 0 {
             // All threads of the block are here.
-            return;
+            return self.tell_met(false);
         }
         match kind {
             BarrierKind::Warp => {
                 self.emit(plain::<warp::WarpBarrier>(), Op { y, ..nothing() });
+                self.tell_met(true);
             }
             BarrierKind::Grid => {
                 self.emit(plain::<control::GridBarrier>(), Op { y, ..nothing() });
@@ -684,6 +708,7 @@ impl<'a> Compiler<'a> {
                     None => NONE,
                 };
                 self.emit(plain::<control::Barrier>(), Op { d, a, x: control::barrier_code(kind), y, ..nothing() });
+                self.tell_met(false);
             }
         }
     }

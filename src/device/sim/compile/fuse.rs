@@ -8,6 +8,7 @@ use crate::device::sim::dot::Dot;
 use crate::device::sim::lanes::fused::{self, Link, Maskable};
 use crate::device::sim::lanes::mask::{Keep, KeepBoth};
 use crate::device::sim::lanes::pick_wide;
+use crate::device::sim::listen::{TellDot, TellTouch};
 use crate::device::sim::memory::{LoadAffine, W4};
 use crate::device::sim::strip::Code as Act;
 use crate::lang::ops::MathFn;
@@ -78,6 +79,11 @@ fn act_of_masked(function: Maskable) -> Act {
         Maskable::AddI => Act::AddI,
         Maskable::SubI => Act::SubI,
     }
+}
+
+/// Whether an op only tells of an access.
+fn is_touch(op: &Op) -> bool {
+    std::ptr::fn_addr_eq(op.run, plain::<TellTouch>())
 }
 
 impl<'a> Compiler<'a> {
@@ -259,13 +265,19 @@ impl<'a> Compiler<'a> {
 
     /// Room for a [`Dot`] in front of a loop's body; until it is one, it does nothing.
     pub fn reserve_dot(&mut self, n: u32) -> usize {
+        if self.listens() {
+            self.emit(plain::<TellDot>(), Op { y: n, ..nothing() });
+        }
         let run = pick_wide!(self.isa, V => Dot<V>);
         self.emit_jump(run, Op { y: n, ..nothing() })
     }
 
     /// If the body that was just written is `acc = acc + a[…] * b[…]`, the op in front of it does the whole loop.
     pub fn try_dot(&mut self, dot: usize, def: &ForDef) {
-        let Some([first, second, sum]) = self.ops.get(dot + 1..) else {
+        let tells = self.listens();
+        let body: Vec<Op> = self.ops[dot + 1..].iter().filter(|o| !tells || !is_touch(o)).copied().collect();
+        let told = self.ops.len() - dot - 1 - body.len();
+        let [first, second, sum] = body.as_slice() else {
             return self.drop_dot(dot);
         };
         let Some(Last { what: What::Chain { op: BinOp::Mul, links, regs }, d, .. }) = self.last_op() else {
@@ -286,6 +298,12 @@ impl<'a> Compiler<'a> {
             if let (Ok(a), Ok(b)) = (u16::try_from(a), u16::try_from(b)) {
                 let op = &mut self.ops[dot];
                 (op.a, op.b, op.c, op.d) = (a, b, 0, d);
+                if tells {
+                    // Loads of memory where nothing can go wrong are not told of.
+                    let notes: Vec<u32> = self.ops[dot + 1..].iter().filter(|o| is_touch(o)).map(|o| o.x).collect();
+                    self.ops[dot - 1].x = notes.first().copied().unwrap_or(0);
+                    self.ops[dot - 1].c = told as u16;
+                }
                 if let Some(region) = self.regions.last_mut() {
                     region.ends.push(dot);
                 }
@@ -297,6 +315,9 @@ impl<'a> Compiler<'a> {
 
     /// The loop is something else: the room in front of it becomes a jump to what follows.
     fn drop_dot(&mut self, dot: usize) {
+        if self.listens() {
+            self.ops[dot - 1].c = 0;
+        }
         self.ops[dot] = Op { run: plain::<control::Jump>(), x: dot as u32 + 1, ..nothing() };
     }
 

@@ -7,20 +7,23 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::check::arithmetic::Birth;
 use super::code::Access;
 use super::code::*;
 use super::control;
 use super::lanes::slow::SlowDef;
 use super::lanes::{Isa, Step, pick, plain};
+use super::listen::Note;
 use super::strip::StripDef;
 use crate::base::source::Span;
-use crate::ir::Prepared;
 use crate::ir::def::*;
+use crate::ir::{Checks, Prepared};
 
 mod analysis;
 mod expr;
 mod flow;
 mod fuse;
+mod listen;
 mod order;
 mod place;
 mod strip;
@@ -36,6 +39,7 @@ pub fn compile(kernel: &Prepared, isa: Isa) -> Code {
     let module: &Module = &kernel.module;
     let f = order::reorder(&module.functions[module.kernel.body]);
     let mut c = Compiler::new(&f, &module.kernel, isa);
+    c.listen_for(kernel.checks);
     c.memories();
     c.run();
     c.finish()
@@ -110,6 +114,17 @@ struct Compiler<'a> {
     last: Option<fuse::Last>,
     /// What `last` was before a negation.
     before_not: Option<fuse::Last>,
+    // For those who listen
+    checks: Checks,
+    notes: Vec<Note>,
+    watched: Vec<Option<Watched>>,
+    births: Vec<Birth>,
+    /// The kernel has barriers or warp operations.
+    meets: bool,
+    warp_ops: bool,
+    fences: bool,
+    ordered: bool,
+    polls: bool,
 }
 
 /// Held for ever.
@@ -166,6 +181,15 @@ impl<'a> Compiler<'a> {
             touched_columns: 0,
             last: None,
             before_not: None,
+            checks: Checks::default(),
+            notes: vec![],
+            watched: vec![],
+            births: vec![],
+            meets: false,
+            warp_ops: false,
+            fences: false,
+            ordered: false,
+            polls: false,
         };
         let all = c.new_mask();
         debug_assert_eq!(all, 0);
@@ -187,6 +211,7 @@ impl<'a> Compiler<'a> {
                 extents: memory.extents.clone(),
                 extent_regs: vec![NONE; memory.extents.len()],
                 sums: sums[id.index()],
+                span: memory.span,
             });
         }
         self.part = Section::Prologue;
@@ -264,6 +289,15 @@ impl<'a> Compiler<'a> {
             threads,
             cooperative: self.kernel.cooperative,
             straight: self.straight,
+            checks: self.checks,
+            notes: self.notes,
+            watched: self.watched,
+            births: self.births,
+            warp_ops: self.warp_ops,
+            fences: self.fences,
+            ordered: self.ordered,
+            calls: self.f.calls.clone(),
+            polls: self.polls,
         }
     }
 

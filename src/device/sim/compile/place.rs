@@ -4,6 +4,7 @@ use super::strip::Role;
 use super::value::Kind;
 use super::*;
 use crate::device::sim::lanes::{is_wide, pick_wide};
+use crate::device::sim::listen::{Form, Touch};
 use crate::device::sim::memory::{Flag, I1, I2, LoadAffine, LoadGather, LoadUniform, U1, U2, W4, W8};
 use crate::device::sim::store::{StoreAffine, StoreScatter, StoreWords};
 use crate::device::sim::{atomics, local};
@@ -16,6 +17,16 @@ enum Spread {
     Uniform,
     Affine,
     Lanes,
+}
+
+impl From<Spread> for Form {
+    fn from(spread: Spread) -> Form {
+        match spread {
+            Spread::Uniform => Form::One,
+            Spread::Affine => Form::Rows,
+            Spread::Lanes => Form::Lanes,
+        }
+    }
 }
 
 /// The op of an access by the form its elements have in memory.
@@ -122,6 +133,8 @@ impl<'a> Compiler<'a> {
         }
         let writes = access.regs.clone();
         let x = self.push_access(access);
+        let own = self.is_stored(place);
+        self.tell_touch(Touch::Load, x, spread.into(), vec![], own);
         self.emit(run, Op { x, ..nothing() });
         if early {
             self.role(Role::Early { writes });
@@ -159,7 +172,9 @@ impl<'a> Compiler<'a> {
             &[value] if words => Role::Store { value, memory: access.memory },
             _ => Role::Other,
         };
+        let values = access.regs.clone();
         let x = self.push_access(access);
+        self.tell_touch(Touch::Store, x, spread.into(), values, false);
         self.emit(run, Op { x, ..nothing() });
         self.role(role);
     }
@@ -186,6 +201,8 @@ impl<'a> Compiler<'a> {
             None => NONE,
         };
         let access = self.push_access(access);
+        let overwrites = op == AtomicOp::Exchange && result.is_none();
+        self.tell_touch(Touch::Atomic, access, spread.into(), vec![value], overwrites);
         let x = self.atomics.len() as u32;
         self.atomics.push(AtomicDef { op, access, value, compare, result: reg });
         let run = if atomics::is_word_add(op, scalar) {

@@ -1,0 +1,356 @@
+//! Arithmetic that goes wrong without a sign: signed overflow, shift amounts, floats that fit no integer, and the first NaN.
+//!
+//! These ops stand in front of the operation they look at (the last one behind it) and look at active lanes only.
+
+use std::marker::PhantomData;
+
+use crate::device::FaultKind;
+use crate::device::sim::code::{AXES, Index, Op, OpFn, Reg};
+use crate::device::sim::fault::stop_at;
+use crate::device::sim::group::{CHUNK, Group};
+use crate::device::sim::lanes::slow::read_value;
+use crate::device::sim::lanes::{Isa, Lane, Step, load, pick, plain};
+use crate::device::sim::memory::coef;
+use crate::ir::def::BinOp;
+use crate::lang::scalar::{Scalar, Value};
+
+/// Says whether a pair of operands is wrong.
+pub trait Wrong<T> {
+    fn wrong(a: T, b: T) -> bool;
+}
+
+pub struct Add;
+pub struct Sub;
+pub struct Mul;
+pub struct Div;
+
+macro_rules! overflows {
+    ($($ty:ty),*) => {$(
+        impl Wrong<$ty> for Add {
+            #[inline(always)]
+            fn wrong(a: $ty, b: $ty) -> bool {
+                let r = a.wrapping_add(b);
+                (a ^ r) & (b ^ r) < 0
+            }
+        }
+        impl Wrong<$ty> for Sub {
+            #[inline(always)]
+            fn wrong(a: $ty, b: $ty) -> bool {
+                (a ^ b) & (a ^ a.wrapping_sub(b)) < 0
+            }
+        }
+        impl Wrong<$ty> for Mul {
+            #[inline(always)]
+            fn wrong(a: $ty, b: $ty) -> bool {
+                a.checked_mul(b).is_none()
+            }
+        }
+        impl Wrong<$ty> for Div {
+            #[inline(always)]
+            fn wrong(a: $ty, b: $ty) -> bool {
+                a == <$ty>::MIN && b == -1
+            }
+        }
+    )*};
+}
+
+overflows!(i8, i16, i32, i64);
+
+/// Whether some active lane's operands are wrong; uniform operands are looked at once.
+#[inline(always)]
+unsafe fn any_wrong<T: Lane, U: Lane>(g: &Group, a: Reg, b: Reg, wrong: impl Fn(T, U) -> bool) -> bool {
+    unsafe {
+        let (a, b) = (g.slot(a), g.slot(b));
+        if a.stride == 0 && b.stride == 0 {
+            return wrong(T::get(a.ptr.cast::<T::Repr>().read()), U::get(b.ptr.cast::<U::Repr>().read()));
+        }
+        let mut found = 0u32;
+        for chunk in g.lo..g.hi {
+            let x = load::<T::Repr>(a.ptr, a.stride, chunk);
+            let y = load::<U::Repr>(b.ptr, b.stride, chunk);
+            let m = load::<u32>(g.mask.cast_mut().cast(), 4 * CHUNK, chunk);
+            for i in 0..CHUNK {
+                let bad = wrong(T::get(x[i]), U::get(y[i]));
+                found |= if bad { m[i] } else { 0 };
+            }
+        }
+        found != 0
+    }
+}
+
+/// The active lanes for which something holds: the first, and how many more.
+fn first_of(g: &Group, holds: impl Fn(usize) -> bool) -> Option<(usize, u64)> {
+    let mut lanes = g.active().filter(|&lane| holds(lane));
+    lanes.next().map(|first| (first, lanes.count() as u64))
+}
+
+/// `a` and `b` are the operands; `x` is the place.
+struct Overflow<T, F>(PhantomData<(T, F)>);
+
+impl<T: Lane, F: Wrong<T> + Symbol> Step for Overflow<T, F> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            if any_wrong::<T, T>(g, o.a, o.b, F::wrong) { overflowed::<T, F>(g, op) } else { op.add(1) }
+        }
+    }
+}
+
+/// An operator's sign.
+pub trait Symbol {
+    const SYMBOL: &'static str;
+}
+
+impl Symbol for Add {
+    const SYMBOL: &'static str = "+";
+}
+impl Symbol for Sub {
+    const SYMBOL: &'static str = "-";
+}
+impl Symbol for Mul {
+    const SYMBOL: &'static str = "*";
+}
+impl Symbol for Div {
+    const SYMBOL: &'static str = "/";
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn overflowed<T: Lane, F: Wrong<T> + Symbol>(g: &mut Group, op: *const Op) -> *const Op {
+    let o = unsafe { &*op };
+    let value = |reg: Reg, lane: usize| T::get(unsafe { g.lane::<T::Repr>(reg, lane) });
+    match first_of(g, |lane| F::wrong(value(o.a, lane), value(o.b, lane))) {
+        Some((lane, others)) => {
+            let shown = |reg: Reg| operand(read_value(g, reg, T::SCALAR, lane));
+            let operation = format!("{} {} {}", shown(o.a), F::SYMBOL, shown(o.b));
+            stop_at(g, FaultKind::Overflow { operation, ty: T::SCALAR }, o.x, lane, others)
+        }
+        None => unsafe { op.add(1) },
+    }
+}
+
+/// A negative operand stands in parentheses.
+fn operand(value: Value) -> String {
+    let text = value.to_string();
+    if text.starts_with('-') { format!("({text})") } else { text }
+}
+
+/// The same of affine `i32`s: the two indices of access `y`. `a` is 0 for `+`, 1 for `-`, 2 for `*`.
+struct AffineOverflow;
+
+/// The least and the largest value of an affine form over the group.
+unsafe fn bounds(g: &Group, index: &Index) -> (i64, i64) {
+    let base = i64::from(unsafe { g.first::<i32>(index.base) });
+    let mut bounds = (base, base);
+    for d in 0..AXES {
+        let span = unsafe { coef(g, index.coef[d]) } * (g.shape[d] as i64 - 1);
+        bounds = (bounds.0 + span.min(0), bounds.1 + span.max(0));
+    }
+    bounds
+}
+
+unsafe fn at_lane(g: &Group, index: &Index, lane: usize) -> i32 {
+    let coordinates = g.coordinates(lane);
+    let mut value = unsafe { g.first::<i32>(index.base) };
+    for d in 0..AXES {
+        let step = unsafe { coef(g, index.coef[d]) } as i32;
+        value = value.wrapping_add(step.wrapping_mul(coordinates[d] as i32));
+    }
+    value
+}
+
+impl Step for AffineOverflow {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let axes = &(&(*g.code).accesses)[o.y as usize].axes;
+            let ((p, q), (r, s)) = (bounds(g, &axes[0]), bounds(g, &axes[1]));
+            let all = match o.a {
+                0 => [p + r, q + s, 0, 0],
+                1 => [p - s, q - r, 0, 0],
+                _ => [p * r, p * s, q * r, q * s],
+            };
+            let fits = |v: i64| i32::try_from(v).is_ok();
+            if fits(p) && fits(q) && fits(r) && fits(s) && all.into_iter().all(fits) {
+                return op.add(1);
+            }
+            let wrong = |lane: usize| {
+                let (a, b) = (at_lane(g, &axes[0], lane), at_lane(g, &axes[1], lane));
+                match o.a {
+                    0 => a.checked_add(b),
+                    1 => a.checked_sub(b),
+                    _ => a.checked_mul(b),
+                }
+                .is_none()
+            };
+            let Some((lane, others)) = first_of(g, wrong) else { return op.add(1) };
+            let shown = |k: usize| operand(Value::of(at_lane(g, &axes[k], lane)));
+            let operation = format!("{} {} {}", shown(0), ["+", "-", "*"][usize::from(o.a).min(2)], shown(1));
+            stop_at(g, FaultKind::Overflow { operation, ty: Scalar::I32 }, o.x, lane, others)
+        }
+    }
+}
+
+/// The check of a signed operator, if it can overflow.
+pub fn overflow(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
+    fn of<F: Wrong<i8> + Wrong<i16> + Wrong<i32> + Wrong<i64> + Symbol>(scalar: Scalar, isa: Isa) -> Option<OpFn> {
+        Some(match scalar {
+            Scalar::I8 => pick::<Overflow<i8, F>>(isa),
+            Scalar::I16 => pick::<Overflow<i16, F>>(isa),
+            Scalar::I32 => pick::<Overflow<i32, F>>(isa),
+            Scalar::I64 => pick::<Overflow<i64, F>>(isa),
+            _ => return None,
+        })
+    }
+    match op {
+        BinOp::Add => of::<Add>(scalar, isa),
+        BinOp::Sub => of::<Sub>(scalar, isa),
+        BinOp::Mul => of::<Mul>(scalar, isa),
+        BinOp::Div | BinOp::Rem => of::<Div>(scalar, isa),
+        _ => None,
+    }
+}
+
+/// The same for affine operands, and its `a`.
+pub fn affine_overflow(op: BinOp) -> Option<(OpFn, u16)> {
+    let which = match op {
+        BinOp::Add => 0,
+        BinOp::Sub => 1,
+        BinOp::Mul => 2,
+        _ => return None,
+    };
+    Some((plain::<AffineOverflow>(), which))
+}
+
+/// The shift amount `b` is within the width of the scalar of number `y`'s type; `x` is the place, `a` the amount's type.
+struct Shift<T>(PhantomData<T>);
+
+impl<T: Lane + Into<i128>> Step for Shift<T> {
+    #[inline(always)]
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let ty = Scalar::ALL.get(o.y as usize).copied().unwrap_or(Scalar::I32);
+            let bits = ty.bits() as i128;
+            let outside = |v: T| !(0..bits).contains(&v.into());
+            if !any_wrong::<T, T>(g, o.b, o.b, |v, _| outside(v)) {
+                return op.add(1);
+            }
+            let amount = |lane: usize| T::get(g.lane::<T::Repr>(o.b, lane));
+            let Some((lane, others)) = first_of(g, |lane| outside(amount(lane))) else { return op.add(1) };
+            let amount = read_value(g, o.b, T::SCALAR, lane);
+            stop_at(g, FaultKind::ShiftAmount { amount, ty }, o.x, lane, others)
+        }
+    }
+}
+
+/// The check of a shift by amounts of this type.
+pub fn shift(by: Scalar, isa: Isa) -> Option<OpFn> {
+    Some(match by {
+        Scalar::I8 => pick::<Shift<i8>>(isa),
+        Scalar::I16 => pick::<Shift<i16>>(isa),
+        Scalar::I32 => pick::<Shift<i32>>(isa),
+        Scalar::I64 => pick::<Shift<i64>>(isa),
+        Scalar::U8 => pick::<Shift<u8>>(isa),
+        Scalar::U16 => pick::<Shift<u16>>(isa),
+        Scalar::U32 => pick::<Shift<u32>>(isa),
+        Scalar::U64 => pick::<Shift<u64>>(isa),
+        _ => return None,
+    })
+}
+
+/// The float `a` (of the scalar of number `c`) fits the integer type of number `y`; `x` is the place.
+struct Conversion;
+
+/// The numbers whose integer part fits: more than the first, less than the second; of 64 bits, at least the first.
+fn limits(ty: Scalar) -> (f64, f64, bool) {
+    let bits = ty.bits() as i32;
+    let top = 2f64.powi(if ty.is_signed() { bits - 1 } else { bits });
+    match (ty.is_signed(), bits) {
+        (true, 64) => (-top, top, true),
+        (true, _) => (-top - 1.0, top, false),
+        _ => (-1.0, top, false),
+    }
+}
+
+impl Step for Conversion {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let scalar = |n: u32| Scalar::ALL.get(n as usize).copied().unwrap_or(Scalar::F32);
+            let (from, to) = (scalar(o.c.into()), scalar(o.y));
+            let (low, high, closed) = limits(to);
+            let fits = |v: f64| (v > low || (closed && v == low)) && v < high;
+            let bad = match from {
+                Scalar::F32 => any_wrong::<f32, f32>(g, o.a, o.a, |v, _| !fits(v.into())),
+                Scalar::F64 => any_wrong::<f64, f64>(g, o.a, o.a, |v, _| !fits(v)),
+                _ => true,
+            };
+            if !bad {
+                return op.add(1);
+            }
+            let value = |lane: usize| read_value(g, o.a, from, lane);
+            let Some((lane, others)) = first_of(g, |lane| !fits(value(lane).as_f64())) else { return op.add(1) };
+            stop_at(g, FaultKind::Conversion { value: value(lane), to }, o.x, lane, others)
+        }
+    }
+}
+
+pub fn conversion() -> OpFn {
+    plain::<Conversion>()
+}
+
+/// The number of a scalar for the ops of this file.
+pub fn number(scalar: Scalar) -> u32 {
+    Scalar::ALL.iter().position(|&s| s == scalar).unwrap_or(0) as u32
+}
+
+/// The operands of an operation whose result `--trap-nan` looks at.
+#[derive(Clone, Debug)]
+pub struct Birth {
+    /// How the operation is written: `+`, `sqrt`.
+    pub name: String,
+    pub infix: bool,
+    pub scalar: Scalar,
+    pub args: Vec<(Reg, Scalar)>,
+}
+
+/// The result `d` of operation `x` of the births is finite, or some operand was not; `y` is the place.
+struct Finite;
+
+impl Step for Finite {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let o = &*op;
+            let birth = &(&(*g.code).births)[o.x as usize];
+            let bad = match birth.scalar {
+                Scalar::F32 => any_wrong::<f32, f32>(g, o.d, o.d, |v, _| !v.is_finite()),
+                Scalar::F64 => any_wrong::<f64, f64>(g, o.d, o.d, |v, _| !v.is_finite()),
+                _ => true,
+            };
+            if !bad {
+                return op.add(1);
+            }
+            let finite = |reg: Reg, scalar: Scalar, lane: usize| {
+                !scalar.is_float() || read_value(g, reg, scalar, lane).as_f64().is_finite()
+            };
+            let born = |lane: usize| {
+                !finite(o.d, birth.scalar, lane) && birth.args.iter().all(|&(reg, scalar)| finite(reg, scalar, lane))
+            };
+            let Some((lane, others)) = first_of(g, born) else { return op.add(1) };
+            let args: Vec<String> = birth.args.iter().map(|&(r, s)| read_value(g, r, s, lane).to_string()).collect();
+            let operation = match (birth.infix, args.as_slice()) {
+                (true, [one]) => format!("{}{one}", birth.name),
+                (true, _) => args.join(&format!(" {} ", birth.name)),
+                (false, _) => format!("{}({})", birth.name, args.join(", ")),
+            };
+            let result = read_value(g, o.d, birth.scalar, lane);
+            stop_at(g, FaultKind::NotFinite { operation, result }, o.y, lane, others)
+        }
+    }
+}
+
+pub fn finite() -> OpFn {
+    plain::<Finite>()
+}

@@ -1,0 +1,195 @@
+//! The checker: listens to a group and finds races, reads of what nobody wrote, and who went another way at a barrier.
+//!
+//! # Model
+//! All threads of a launch are concurrent but for what orders them: `barrier()` orders the threads of a block, `warp_barrier()`
+//! and the warp operations those of a warp, `grid_barrier()` all. Between blocks, what a thread did before a `fence()` is ordered
+//! before what another thread does after it has read, by an atomic operation, what the first one wrote by an atomic
+//! operation after its fence ([`order`]). Atomic operations alone order nothing.
+//!
+//! Two accesses to one element by different threads that are not ordered race if one of them is a plain write, or if one is
+//! plain, the other atomic. Which of them happened first in this run does not matter: each element has a word
+//! ([`word`]) that says who wrote it last and when, one for its readers and one for atomics, and these are compared
+//! with what the running thread has been ordered behind ([`rows`]).
+//!
+//! - [`rows`]: the rules, element by element and in vectors; [`clock`]: times; [`shadow`]: where the words lie
+//! - [`touch`]: from an access to its elements; [`race`]: what to say of a broken rule; [`order`]: fences and atomics
+//! - [`local`]: arrays of one thread; [`split`]: where threads parted; [`arithmetic`]: overflow and its kin
+
+pub mod arithmetic;
+mod clock;
+mod local;
+mod order;
+mod race;
+mod rows;
+mod shadow;
+mod split;
+mod touch;
+mod watch;
+mod word;
+
+pub use watch::Watch;
+
+use super::code::{Code, MaskId, MemoryKind, Watched};
+use super::geometry::Geometry;
+use super::group::Group;
+use super::lanes::Isa;
+use super::listen::{Listener, Note};
+use super::memory::Run;
+use crate::device::Extents;
+use crate::ir::def::Scope;
+use clock::Clock;
+use shadow::{Planes, Store};
+
+/// Whether blocks of this launch may race in global memory, as far as its indices tell.
+pub fn may_race(code: &Code, extents: &Extents) -> bool {
+    let wide = Geometry::new(extents, code).wide(code);
+    let global = |k: usize| matches!(code.memories[k].kind, MemoryKind::Global(_));
+    let tracked =
+        |(k, watched): (usize, &Option<Watched>)| global(k) && watched.as_ref().is_some_and(|w| !w.is_own(wide));
+    code.watched.iter().enumerate().any(tracked)
+}
+
+/// Listens to one group at a time.
+pub struct Checker<'a> {
+    watch: &'a Watch<'a>,
+    code: &'a Code,
+    isa: Isa,
+    shared: Clock,
+    global: Clock,
+    /// By memory: words of shared arrays, which grow as blocks need them.
+    stores: Vec<Option<Store>>,
+    locals: local::Locals,
+    splits: split::Splits,
+    order: order::Own,
+    polls: split::Polls,
+    finding: Option<race::Finding>,
+    number: u64,
+}
+
+impl<'a> Checker<'a> {
+    pub fn new(watch: &'a Watch<'a>, code: &'a Code, isa: Isa, lanes: usize) -> Self {
+        Checker {
+            watch,
+            code,
+            isa,
+            shared: Clock::of_shared(),
+            global: Clock::of_global(watch.globals.start),
+            stores: code.memories.iter().map(|_| None).collect(),
+            locals: local::Locals::new(code, lanes),
+            splits: split::Splits::new(lanes),
+            order: order::Own::default(),
+            polls: split::Polls::default(),
+            finding: None,
+            number: 0,
+        }
+    }
+
+    /// Group `number` begins.
+    pub fn begin(&mut self, number: u64) {
+        self.number = number;
+        self.shared.begin_shared();
+        self.global.begin_global(number, self.watch.globals.start);
+        self.locals.begin();
+        self.splits.begin();
+        self.order.begin();
+        self.polls = split::Polls::default();
+    }
+
+    /// All blocks of the grid have met, at this time.
+    pub fn grid_met(&mut self, time: u64) {
+        self.shared.block_met();
+        self.global.grid_met(time);
+    }
+
+    /// The time of global memory.
+    pub fn time(&self) -> u64 {
+        self.global.time
+    }
+
+    /// The planes of a memory, and whether it is global.
+    fn planes(&mut self, g: &Group, memory: usize, watched: &Watched) -> (Planes, bool) {
+        if let MemoryKind::Global(_) = self.code.memories[memory].kind {
+            return (self.watch.globals.planes(memory).unwrap_or(Planes::NONE), true);
+        }
+        // SAFETY: there is one for each memory of the code.
+        let bytes = unsafe { (*g.memories.add(memory)).len };
+        let len = bytes / watched.unit.max(1);
+        let store = &mut self.stores[memory];
+        if store.as_ref().is_none_or(|s| s.planes.len < len) {
+            // Words of a smaller plane are of earlier blocks: the size of a shared array is one for the whole block.
+            *store = Some(Store::new(watched, len, |len| vec![0; len]));
+        }
+        (store.as_ref().map_or(Planes::NONE, |s| s.planes), false)
+    }
+}
+
+impl Drop for Checker<'_> {
+    fn drop(&mut self) {
+        self.watch.globals.last.fetch_max(self.global.time, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl Listener for Checker<'_> {
+    unsafe fn touches(&mut self, g: &mut Group, note: &Note) {
+        unsafe { self.touched(g, note) }
+    }
+
+    unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, turns: usize, turn: isize) -> bool {
+        unsafe { self.touched_over(g, note, run, turns, turn) }
+    }
+
+    unsafe fn declared(&mut self, g: &mut Group, memory: u32) {
+        self.locals.declared(g, memory as usize);
+    }
+
+    fn block_met(&mut self, _: &mut Group) {
+        self.shared.block_met();
+        self.global.block_met();
+        self.seen();
+    }
+
+    fn warps_met(&mut self, g: &mut Group) {
+        self.shared.tick();
+        self.global.tick();
+        for warp in 0..g.lanes.div_ceil(32) {
+            if g.is_active(warp * 32) {
+                self.shared.warp_met(warp);
+                self.global.warp_met(warp);
+            }
+        }
+        self.seen();
+    }
+
+    fn fenced(&mut self, g: &mut Group, scope: Scope) {
+        self.fence(g, scope);
+    }
+
+    unsafe fn parted(&mut self, g: &mut Group, from: MaskId, span: u32, first: bool) {
+        unsafe { self.splits.parted(g, from, span, first) }
+    }
+
+    fn left(&mut self, g: &mut Group, span: u32) {
+        self.splits.left(g, span);
+    }
+
+    fn gathered(&mut self, g: &mut Group) {
+        self.splits.gathered(g);
+    }
+
+    fn polls(&mut self, g: &mut Group, span: u32) {
+        self.polls.turn(g, span);
+    }
+
+    fn parted_at(&self, lane: usize) -> Option<u32> {
+        self.splits.at(lane)
+    }
+}
+
+impl Checker<'_> {
+    /// Blocks begin their times anew, so that the largest one has to be kept.
+    fn seen(&mut self) {
+        if self.global.time > self.watch.globals.last.load(std::sync::atomic::Ordering::Relaxed) {
+            self.watch.globals.last.fetch_max(self.global.time, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What the checker remembers of an element: one 64-bit word for its last write, one for its reads, one for its atomics.
+//!
+//! ```text
+//!  shared:  time:44                    lane:10 kind:2 site:8
+//!  global:  time:22   group:22         lane:10 kind:2 site:8
+//! ```
+//! **Time** counts what orders threads, within a block: barriers, warp operations. It never runs backwards, so that words of
+//! earlier blocks, epochs and launches are told by one comparison, and nothing has to be cleared. **Lane** is the thread
+//! within its group. **Kind** says how many threads a word of reads or atomics stands for: it is exact in that it
+//! tells for every thread whether another one is among them. **Site** is the access in the source.
+
+pub const KIND_SHIFT: u32 = 8;
+pub const LANE_SHIFT: u32 = 10;
+pub const GROUP_SHIFT: u32 = 20;
+pub const GLOBAL_TIME_SHIFT: u32 = 42;
+pub const SHARED_TIME_SHIFT: u32 = 20;
+
+pub const SITE: u64 = 0xff;
+pub const KIND: u64 = 3 << KIND_SHIFT;
+pub const LANE: u64 = 0x3ff << LANE_SHIFT;
+pub const GROUP: u64 = 0x3f_ffff << GROUP_SHIFT;
+/// The lanes of a warp agree in these bits of the lane.
+pub const WARP_OF_LANE: u64 = 0x3e0 << LANE_SHIFT;
+
+/// The largest time of global memory; from there on it stands still.
+pub const LAST_GLOBAL_TIME: u64 = (1 << 22) - 1;
+
+/// Kinds.
+pub const ONE: u64 = 0;
+/// Several threads of one warp.
+pub const WARP: u64 = 1;
+/// Several warps of one block.
+pub const BLOCK: u64 = 2;
+/// Several blocks.
+pub const GRID: u64 = 3;
+
+pub fn site(word: u64) -> usize {
+    (word & SITE) as usize
+}
+
+pub fn lane(word: u64) -> usize {
+    ((word & LANE) >> LANE_SHIFT) as usize
+}
+
+/// Of a word of global memory.
+pub fn group(word: u64) -> u64 {
+    (word & GROUP) >> GROUP_SHIFT
+}

@@ -1,0 +1,316 @@
+//! What is written for those who listen: the ops of `listen` and `check::arithmetic`, and the tables they need.
+
+use super::value::Affine;
+use super::*;
+use crate::device::sim::check::arithmetic::{self, Birth};
+use crate::device::sim::listen::{
+    Form, Note, TellBlockMet, TellDeclared, TellFenced, TellGathered, TellLeft, TellParted, TellPolls, TellTouch,
+    TellWarpsMet, Touch,
+};
+use crate::ir::visit::each_stmt;
+use crate::lang::ops::{AtomicOp, BarrierKind};
+use crate::lang::scalar::Scalar;
+
+/// What checks have to know of each memory; `None` where nothing can go wrong.
+pub fn watched(f: &Function) -> Vec<Option<Watched>> {
+    let mut tables: Vec<Watched> = f.memories.iter().map(|(_, memory)| Watched::of(memory)).collect();
+    each_stmt(&f.body, &mut |stmt| {
+        let mut see = |place: &Place, touch: Touch| {
+            let table = &mut tables[place.memory.index()];
+            match touch {
+                Touch::Load => table.loads = true,
+                Touch::Store => table.stores = true,
+                Touch::Atomic => table.atomics = true,
+            }
+            table.whole &= place.component.is_none();
+        };
+        match &stmt.kind {
+            StmtKind::Let(e) => {
+                if let ExprKind::Load { place, .. } = &f.exprs[*e].kind {
+                    see(place, Touch::Load);
+                }
+            }
+            StmtKind::Store { place, .. } => see(place, Touch::Store),
+            StmtKind::Atomic { place, .. } => see(place, Touch::Atomic),
+            _ => {}
+        }
+    });
+    let mut syncs = false;
+    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Loop { body, .. } => syncs |= polls(body),
+        StmtKind::Fence(_) => syncs = true,
+        _ => {}
+    });
+    let of = |(table, (id, memory)): (Watched, (MemId, &Memory))| {
+        let mut table = table;
+        table.own = own(f, id);
+        if table.whole {
+            table.unit = memory.layout.size.max(1);
+        }
+        table.matters(memory.space, syncs).then_some(table)
+    };
+    tables.into_iter().zip(f.memories.iter()).map(of).collect()
+}
+
+/// One index of a place, as far as it is a coordinate of the thread plus what is the same for all.
+#[derive(Clone, PartialEq)]
+enum Coordinate {
+    /// 0 is x.
+    Axis(u8),
+    Moved(u8, BinOp, ExprKind),
+    Fixed(ExprKind),
+}
+
+fn coordinate(f: &Function, e: ExprId) -> Option<Coordinate> {
+    let fixed = |e: ExprId| match &f.exprs[e].kind {
+        kind @ (ExprKind::Const(_) | ExprKind::Param(_) | ExprKind::Extent(..)) => Some(kind.clone()),
+        kind @ ExprKind::Id(Id3::BlockDim | Id3::GridDim, _) => Some(kind.clone()),
+        _ => None,
+    };
+    let axis = |e: ExprId| match &f.exprs[e].kind {
+        ExprKind::Id(Id3::Global, axis) => Some(*axis as u8),
+        // By its position, for the time being: which axis that is, the rank tells.
+        ExprKind::Index(k) => Some(*k),
+        _ => None,
+    };
+    if let Some(axis) = axis(e) {
+        return Some(Coordinate::Axis(axis));
+    }
+    match &f.exprs[e].kind {
+        ExprKind::Binary { op: op @ (BinOp::Add | BinOp::Sub), left, right } => {
+            Some(Coordinate::Moved(axis(*left)?, *op, fixed(*right)?))
+        }
+        _ => Some(Coordinate::Fixed(fixed(e)?)),
+    }
+}
+
+/// The axes that tell whose an element is, if all places of a global memory in the kernel are the same one.
+fn own(f: &Function, memory: MemId) -> u8 {
+    let mut places: Vec<&Place> = vec![];
+    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Let(e) => {
+            if let ExprKind::Load { place, .. } = &f.exprs[*e].kind {
+                places.push(place);
+            }
+        }
+        StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => places.push(place),
+        _ => {}
+    });
+    if !matches!(f.memories[memory].space, Space::Global { .. }) {
+        return 0;
+    }
+    let forms = |place: &Place| place.indices.iter().map(|&i| coordinate(f, i)).collect::<Option<Vec<_>>>();
+    let mut all = places.into_iter().filter(|p| p.memory == memory).map(forms);
+    let Some(Some(first)) = all.next() else { return 0 };
+    if !all.all(|forms| forms.as_ref() == Some(&first)) {
+        return 0;
+    }
+    let axis = |c: &Coordinate| match c {
+        Coordinate::Axis(k) | Coordinate::Moved(k, ..) => 1 << k,
+        Coordinate::Fixed(_) => 0,
+    };
+    first.iter().fold(0, |axes, c| axes | axis(c))
+}
+
+impl Watched {
+    fn of(memory: &Memory) -> Watched {
+        let fresh = match memory.space {
+            Space::Shared | Space::Local => true,
+            Space::Global { access, .. } | Space::Param { access, .. } => access == crate::ir::def::Access::Out,
+        };
+        let smallest = memory.layout.leaves.iter().map(|l| l.ty.scalar().size()).min().unwrap_or(1);
+        let whole = memory.layout.leaves.len() == 1;
+        Watched { loads: false, stores: false, atomics: false, fresh, unit: smallest, whole, own: 0, sites: vec![] }
+    }
+
+    /// Whether anything can go wrong with it; `syncs` if threads may wait for what its elements become, or be
+    /// ordered by them.
+    fn matters(&self, space: Space, syncs: bool) -> bool {
+        match space {
+            Space::Global { access: crate::ir::def::Access::In, .. } => false,
+            Space::Global { access: crate::ir::def::Access::Out, .. } => true,
+            Space::Global { .. } | Space::Param { .. } => self.stores || (self.atomics && (self.loads || syncs)),
+            Space::Shared => self.loads || self.stores || self.atomics,
+            Space::Local => self.loads,
+        }
+    }
+}
+
+/// Whether a block, its inner blocks included, has a barrier or a warp operation.
+fn meets(block: &Block) -> bool {
+    let mut found = false;
+    each_stmt(block, &mut |stmt| {
+        found |= matches!(stmt.kind, StmtKind::Barrier { .. } | StmtKind::Warp { .. });
+    });
+    found
+}
+
+/// Whether it has an atomic operation whose result somebody looks at.
+pub fn polls(block: &Block) -> bool {
+    let mut found = false;
+    each_stmt(block, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Atomic { result: Some(_), .. }));
+    found
+}
+
+impl<'a> Compiler<'a> {
+    pub fn listen_for(&mut self, checks: Checks) {
+        self.checks = checks;
+        let f = self.f;
+        self.watched = if checks.memory { watched(f) } else { f.memories.iter().map(|_| None).collect() };
+        self.meets = meets(&f.body);
+        each_stmt(&f.body, &mut |stmt| match stmt.kind {
+            StmtKind::Fence(_) => self.fences = true,
+            StmtKind::Atomic { op, ref place, result, .. } if f.memories[place.memory].space != Space::Shared => {
+                let float = f.memories[place.memory].layout.leaves[place.leaf as usize].ty.scalar().is_float();
+                let last = matches!(op, AtomicOp::Exchange | AtomicOp::CompareExchange);
+                self.ordered |= float || last || result.is_some();
+            }
+            StmtKind::Warp { .. } | StmtKind::Barrier { kind: BarrierKind::Warp, .. } => self.warp_ops = true,
+            _ => {}
+        });
+    }
+
+    /// The access that stands next, for listeners. `flag` is [`Note::overwrites`], of a load [`Note::own`].
+    pub fn tell_touch(&mut self, touch: Touch, access: u32, form: Form, values: Vec<Reg>, flag: bool) {
+        let def = &self.accesses[access as usize];
+        let (memory, scalar) = (def.memory as usize, def.scalar);
+        let components = if touch == Touch::Atomic { 1 } else { def.regs.len() as u8 };
+        let Some(watched) = self.watched.get_mut(memory).and_then(Option::as_mut) else { return };
+        let site = watched.sites.len().min(255) as u8;
+        let number = self.notes.len() as u32;
+        watched.sites.push(number);
+        let pitch = scalar.size();
+        let (overwrites, own) = (flag && touch == Touch::Atomic, flag && touch == Touch::Load);
+        self.notes.push(Note { touch, access, site, form, components, pitch, values, overwrites, own });
+        self.emit(plain::<TellTouch>(), Op { x: number, ..nothing() });
+    }
+
+    /// Whether some store has the same place as this load.
+    pub fn is_stored(&self, place: &Place) -> bool {
+        let mut found = false;
+        if self.listens() {
+            each_stmt(&self.f.body, &mut |stmt| {
+                found |= matches!(&stmt.kind, StmtKind::Store { place: p, .. }
+                    if p.memory == place.memory && p.indices == place.indices);
+            });
+        }
+        found
+    }
+
+    pub fn listens(&self) -> bool {
+        self.checks.memory
+    }
+
+    /// All threads of the block, or the active ones warp by warp, have met.
+    pub fn tell_met(&mut self, warps: bool) {
+        if self.listens() {
+            let run = if warps { plain::<TellWarpsMet>() } else { plain::<TellBlockMet>() };
+            self.emit(run, nothing());
+        }
+    }
+
+    pub fn tell_fenced(&mut self, scope: Scope) {
+        if self.listens() {
+            let x = u32::from(scope == Scope::Block);
+            self.emit(plain::<TellFenced>(), Op { x, ..nothing() });
+        }
+    }
+
+    pub fn tell_declared(&mut self, memory: MemId) {
+        if self.listens() {
+            self.emit(plain::<TellDeclared>(), Op { x: memory.index() as u32, ..nothing() });
+        }
+    }
+
+    /// At the start of a block that holds a barrier: lanes of the mask `from` that did not come.
+    pub fn tell_parted(&mut self, from: MaskId, span: Span, body: &Block, first: bool) {
+        if self.listens() && meets(body) {
+            let (x, y) = (u32::from(first), self.span(span));
+            self.emit(plain::<TellParted>(), Op { b: from, x, y, ..nothing() });
+        }
+    }
+
+    /// In front of a jump that not all lanes take.
+    pub fn tell_left(&mut self, span: Span) {
+        if self.listens() && self.meets {
+            let y = self.span(span);
+            self.emit(plain::<TellLeft>(), Op { y, ..nothing() });
+        }
+    }
+
+    /// In front of a loop that holds a barrier.
+    pub fn tell_gathered(&mut self, body: &Block) {
+        if self.listens() && meets(body) {
+            self.emit(plain::<TellGathered>(), nothing());
+        }
+    }
+
+    /// At the end of a turn of a loop that polls.
+    pub fn tell_polls(&mut self, body: &Block, span: Span) {
+        if self.listens() && polls(body) {
+            let y = self.span(span);
+            self.polls = true;
+            self.emit(plain::<TellPolls>(), Op { y, ..nothing() });
+        }
+    }
+
+    /// In front of a signed operator of registers.
+    pub fn check_overflow(&mut self, op: BinOp, scalar: Scalar, a: Reg, b: Reg, span: u32) {
+        if self.checks.arithmetic
+            && let Some(run) = arithmetic::overflow(op, scalar, self.isa)
+        {
+            self.emit(run, Op { a, b, x: span, ..nothing() });
+        }
+    }
+
+    /// In front of one of affine values.
+    pub fn check_affine(&mut self, op: BinOp, a: &Affine, b: &Affine, span: u32) {
+        if let Some((run, which)) = arithmetic::affine_overflow(op) {
+            let axes = vec![self.affine_index(a), self.affine_index(b)];
+            let y = self.push_index(axes);
+            self.emit(run, Op { a: which, x: span, y, ..nothing() });
+        }
+    }
+
+    /// In front of a shift.
+    pub fn check_shift(&mut self, scalar: Scalar, by: Scalar, amount: &Val, span: u32) {
+        if !self.checks.arithmetic {
+            return;
+        }
+        if let Val::Const(bits) = amount
+            && *bits < scalar.bits() as u64
+        {
+            return;
+        }
+        let b = self.reg_as(amount, crate::device::sim::lanes::is_wide(by));
+        if let Some(run) = arithmetic::shift(by, self.isa) {
+            self.emit(run, Op { b, x: span, y: arithmetic::number(scalar), ..nothing() });
+        }
+    }
+
+    /// In front of a conversion of a float to an integer.
+    pub fn check_conversion(&mut self, from: Scalar, to: Scalar, a: Reg, span: u32) {
+        if self.checks.arithmetic && from.is_float() && to.is_int() {
+            let op = Op { a, c: arithmetic::number(from) as u16, x: span, y: arithmetic::number(to), ..nothing() };
+            self.emit(arithmetic::conversion(), op);
+        }
+    }
+
+    /// Behind an operation on floats.
+    pub fn check_finite(
+        &mut self,
+        name: &str,
+        infix: bool,
+        out: Scalar,
+        result: &Val,
+        args: &[(Reg, Scalar)],
+        span: u32,
+    ) {
+        let &Val::Reg(d) = result else { return };
+        if self.checks.nan && out.is_float() {
+            let x = self.births.len() as u32;
+            self.births.push(Birth { name: name.into(), infix, scalar: out, args: args.to_vec() });
+            self.emit(arithmetic::finite(), Op { d, x, y: span, ..nothing() });
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Events: what a running group tells those who listen, and the ops that tell.
+//!
+//! The ops of this file stand in the code only if somebody listens ([`Checks`](crate::ir::Checks)); otherwise events cost
+//! nothing, because they are not there. An event is told once for all lanes that take part, before what it announces happens
+//! (an access, a split) or after it (a barrier). The group says which lanes are active; `memory` finds the addresses of an access.
+
+use super::code::{MaskId, Op, Reg};
+use super::group::Group;
+use super::lanes::Step;
+use super::memory::Run;
+use crate::ir::def::Scope;
+
+/// What happens to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    Load,
+    Store,
+    Atomic,
+}
+
+/// Where the lanes of an access find their indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// All lanes have the same.
+    One,
+    /// In rows, mostly: see `memory::resolve`.
+    Rows,
+    /// Each lane has its own.
+    Lanes,
+}
+
+/// An access as listeners hear of it.
+#[derive(Clone, Debug)]
+pub struct Note {
+    pub touch: Touch,
+    /// Into the code's accesses: memory, indices, source place.
+    pub access: u32,
+    /// A number among the accesses of its memory; those from 255 on share one.
+    pub site: u8,
+    pub form: Form,
+    /// Scalars of the element that it touches, one behind the other, and the bytes of one.
+    pub components: u8,
+    pub pitch: usize,
+    /// What is stored, component by component.
+    pub values: Vec<Reg>,
+    /// An atomic whose old value nobody looks at and that does not depend on it.
+    pub overwrites: bool,
+    /// A load of what the same thread stores somewhere: of several readers, it is the others that stores may race with.
+    pub own: bool,
+}
+
+/// Hears what a group does. An event that finds a fault stops the group (`fault::stop_at`).
+///
+/// # Safety
+/// The methods are called by ops of the group's code only, with notes of that code.
+pub trait Listener {
+    /// The active lanes are about to touch memory.
+    unsafe fn touches(&mut self, g: &mut Group, note: &Note);
+    /// The lanes of a full group are about to load in all turns of a loop: the first turn's elements, the number of turns, and
+    /// the bytes from one to the next. If this is false, the loop has to tell of its loads turn by turn.
+    unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, turns: usize, turn: isize) -> bool;
+    /// The active lanes have begun local array `memory` anew.
+    unsafe fn declared(&mut self, g: &mut Group, memory: u32);
+    /// All threads of the block have met.
+    fn block_met(&mut self, g: &mut Group);
+    /// The active lanes have met warp by warp.
+    fn warps_met(&mut self, g: &mut Group);
+    fn fenced(&mut self, g: &mut Group, scope: Scope);
+    /// Lanes of the mask `from` that are not active went another way at `span`; with `first`, only those nobody has told
+    /// about.
+    unsafe fn parted(&mut self, g: &mut Group, from: MaskId, span: u32, first: bool);
+    /// The active lanes leave for good, at `span`.
+    fn left(&mut self, g: &mut Group, span: u32);
+    /// The active lanes enter a loop, so that none has left it.
+    fn gathered(&mut self, g: &mut Group);
+    /// A loop that polls by atomics takes another turn.
+    fn polls(&mut self, g: &mut Group, span: u32);
+    /// Where thread `lane` went another way, if anybody has told.
+    fn parted_at(&self, lane: usize) -> Option<u32>;
+}
+
+/// Calls the listener, then goes on unless that stopped the group.
+#[inline(always)]
+unsafe fn tell(g: &mut Group, op: *const Op, event: impl FnOnce(&mut dyn Listener, &mut Group)) -> *const Op {
+    if let Some(mut listener) = g.listener {
+        // SAFETY: the frame owns the listener for as long as the group runs, and nobody else uses it meanwhile.
+        event(unsafe { listener.as_mut() }, g);
+    }
+    if g.stopped.is_some() { std::ptr::null() } else { unsafe { op.add(1) } }
+}
+
+/// The access of note `x`.
+pub struct TellTouch;
+
+impl Step for TellTouch {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let note = &(&(*g.code).notes)[(*op).x as usize];
+            tell(g, op, |l, g| l.touches(g, note))
+        }
+    }
+}
+
+/// In front of a [`Dot`](super::dot::Dot) of loop `y`: `c` notes from `x` on, for all turns, if it can do the loop.
+pub struct TellDot;
+
+impl Step for TellDot {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let (o, code) = (&*op, &*g.code);
+            let turns = g.counters[o.y as usize].most;
+            if !g.full || o.c == super::code::NONE {
+                return op.add(1);
+            }
+            for note in (o.x..o.x + u32::from(o.c)).map(|n| &code.notes[n as usize]) {
+                let Some((run, turn)) = super::dot::over_turns(g, note.access, o.y, turns) else { return op.add(1) };
+                let mut all = true;
+                tell(g, op, |l, g| all = l.loads(g, note, &run, turns as usize, turn));
+                if !all {
+                    // Not by way of the `Dot`.
+                    return op.add(2);
+                }
+            }
+            op.add(1)
+        }
+    }
+}
+
+/// Local array `x` starts afresh.
+pub struct TellDeclared;
+
+impl Step for TellDeclared {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe { tell(g, op, |l, g| l.declared(g, (*op).x)) }
+    }
+}
+
+pub struct TellBlockMet;
+
+impl Step for TellBlockMet {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe { tell(g, op, |l, g| l.block_met(g)) }
+    }
+}
+
+pub struct TellWarpsMet;
+
+impl Step for TellWarpsMet {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe { tell(g, op, |l, g| l.warps_met(g)) }
+    }
+}
+
+/// A fence, of the block only if `x` is 1.
+pub struct TellFenced;
+
+impl Step for TellFenced {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let scope = if (*op).x == 1 { Scope::Block } else { Scope::Device };
+            tell(g, op, |l, g| l.fenced(g, scope))
+        }
+    }
+}
+
+/// Lanes of mask `b` went another way at `y`; `x` is 1 if what was told before holds.
+pub struct TellParted;
+
+impl Step for TellParted {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe { tell(g, op, |l, g| l.parted(g, (*op).b, (*op).y, (*op).x == 1)) }
+    }
+}
+
+/// The active lanes leave at `y`.
+pub struct TellLeft;
+
+impl Step for TellLeft {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe { tell(g, op, |l, g| l.left(g, (*op).y)) }
+    }
+}
+
+pub struct TellGathered;
+
+impl Step for TellGathered {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe { tell(g, op, |l, g| l.gathered(g)) }
+    }
+}
+
+/// Another turn of the loop at `y`.
+pub struct TellPolls;
+
+impl Step for TellPolls {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe { tell(g, op, |l, g| l.polls(g, (*op).y)) }
+    }
+}

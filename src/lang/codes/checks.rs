@@ -1,0 +1,168 @@
+//! E061x and W06xx: what runs with checks find (`clk run --check`, `clk test`, the session).
+
+use super::Page;
+
+pub static PAGES: &[Page] = &[
+    Page {
+        code: "E0610",
+        title: "a data race",
+        text: "Two threads touch one element, at least one of them writes it (or one uses an atomic operation and the other \
+does not), and nothing orders them: no `barrier()` for threads of a block, no `warp_barrier()` or warp operation for threads of a \
+warp, no `grid_barrier()`, and no fence with an atomic operation behind it for threads of different blocks. What the kernel computes \
+then depends on luck. The check does not look at which came first in this run; it finds the race on every run.
+
+```clk fails
+kernel reverse(x: [f32; N], out y: [f32; N]) grid(N / 64) block(64) {
+    shared s: [f32; 64]
+    let t = thread_idx.x
+    s[t] = x[global_idx.x]
+    y[global_idx.x] = s[63 - t]
+}
+print(reverse(ones(128)))
+```
+
+```clk
+kernel reverse(x: [f32; N], out y: [f32; N]) grid(N / 64) block(64) {
+    shared s: [f32; 64]
+    let t = thread_idx.x
+    s[t] = x[global_idx.x]
+    barrier()
+    y[global_idx.x] = s[63 - t]
+}
+assert(reverse(ones(128)) == ones(128))
+```
+",
+    },
+    Page {
+        code: "E0611",
+        title: "memory that nobody has written was read",
+        text: "Shared and local arrays hold nothing in particular when a block or a thread begins, and neither do the elements of \
+an `out` array.
+
+```clk fails
+kernel sums(x: [i32; N], out y: [i32; 2]) grid(2) block(32) {
+    shared total: i32
+    atomic_add(total, x[global_idx.x])
+    barrier()
+    if thread_idx.x == 0 { y[block_idx.x] = total }
+}
+print(sums(ones(64, type = i32)))
+```
+
+```clk
+kernel sums(x: [i32; N], out y: [i32; 2]) grid(2) block(32) {
+    shared total: i32
+    if thread_idx.x == 0 { total = 0 }
+    barrier()
+    atomic_add(total, x[global_idx.x])
+    barrier()
+    if thread_idx.x == 0 { y[block_idx.x] = total }
+}
+assert(sums(ones(64, type = i32)) == [32, 32])
+```
+",
+    },
+    Page {
+        code: "E0612",
+        title: "a signed result does not fit its type",
+        text: "Signed `+`, `-`, `*`, negation and division wrap when the result does not fit, which is seldom meant. Unsigned types wrap \
+by definition, and `wrapping_add` and its kin say that wrapping is meant.
+
+```clk fails
+kernel next(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }
+print(next([1, 2147483647]))
+```
+
+```clk
+kernel next(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = wrapping_add(x[i], 1) }
+assert(next([1, 2147483647]) == [2, -2147483648])
+```
+",
+    },
+    Page {
+        code: "E0613",
+        title: "a shift by more than the width",
+        text: "The amount of `<<` and `>>` counts modulo the width of the shifted type, here and on GPUs: a shift of an `i32` by 32 shifts by \
+nothing. A negative amount does not shift the other way.
+
+```clk fails
+kernel powers(out y: [u32; N]) threads(i: N) { y[i] = u32(1) << u32(i) }
+print(powers(N = 40))
+```
+
+```clk
+kernel powers(out y: [u32; N]) threads(i: N) { y[i] = if i < 32 { u32(1) << u32(i) } else { 0 } }
+assert(powers(N = 40)[39] == 0)
+```
+",
+    },
+    Page {
+        code: "E0614",
+        title: "a float that fits no integer",
+        text: "A float that is converted to an integer type it does not fit becomes the nearest value that does, and NaN becomes 0. Where that \
+is meant, `clamp` says so.
+
+```clk fails
+kernel shade(x: [f32; N], out y: [u8; N]) threads(i: N) { y[i] = u8(255.0 * x[i]) }
+print(shade([0.5, 1.5]))
+```
+
+```clk
+kernel shade(x: [f32; N], out y: [u8; N]) threads(i: N) { y[i] = u8(clamp(255.0 * x[i], 0.0, 255.0)) }
+assert(shade([0.5, 1.5]) == [127, 255])
+```
+",
+    },
+    Page {
+        code: "E0615",
+        title: "the first NaN or infinity",
+        text: "With `--trap-nan` a kernel stops at the first operation that makes a NaN or an infinity of finite numbers, which is where \
+those that show up later come from.
+
+```text
+clk run --trap-nan model.clk
+```
+",
+    },
+    Page {
+        code: "W0601",
+        title: "threads that write the same value to one place",
+        text: "Nothing orders the writes, but as all of them write the same, the result does not depend on the order. One thread \
+alone could do it, or an atomic operation.
+
+```clk fails
+kernel any_negative(x: [f32; N], inout found: [i32; 1]) threads(i: N) {
+    if x[i] < 0.0 { found[0] = 1 }
+}
+var found = [0]
+any_negative([1.0, -2.0, -3.0], found)
+```
+
+```clk
+kernel any_negative(x: [f32; N], inout found: [i32; 1]) threads(i: N) {
+    if x[i] < 0.0 { atomic_max(found[0], 1) }
+}
+var found = [0]
+any_negative([1.0, -2.0, -3.0], found)
+assert(found == [1])
+```
+",
+    },
+    Page {
+        code: "W0602",
+        title: "elements of an `out` array that were not written",
+        text: "What an `out` array held before is lost, so every element has to be written. If some are to stay as they are, the array \
+is `inout`.
+
+```clk fails
+kernel pairs(x: [f32; N], out y: [f32; N]) threads(i: N / 2) { y[i] = x[2 * i] + x[2 * i + 1] }
+print(pairs(ones(8))[0])
+```
+
+```clk
+kernel pairs(x: [f32; N], out y: [f32; N / 2]) threads(i: N / 2) { y[i] = x[2 * i] + x[2 * i + 1] }
+assert(pairs(ones(8)) == [2.0, 2.0, 2.0, 2.0])
+```
+",
+    },
+];

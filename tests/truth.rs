@@ -1,0 +1,280 @@
+//! What runs with checks find, and what they leave in peace.
+//!
+//! `tests/faults/*.clk` hold kernels with planted faults, `tests/sound/*.clk` kernels that look alike and are right. A line
+//! `//# title` begins a case, which is compiled and run by itself, at its place in the file; `[nan]` and `[steps N]` before the title
+//! turn on `--trap-nan` and `--max-steps`. Above the line at fault stands `//~ CODE text`: what is reported has this code, starts
+//! on the line below, and has the text somewhere. `//~+ text` stands above the other line of a race, or where threads parted.
+//!
+//! Each case runs on 1, 2 and 7 workers, and has to give the same every time. A sound case gives nothing.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clk_lang::base::diag::Diagnostic;
+use clk_lang::base::source::Span;
+use clk_lang::compile::{NoFiles, Session};
+use clk_lang::device::Control;
+use clk_lang::device::sim::Simulator;
+use clk_lang::host::interp::{Interpreter, Options, Shown, World};
+use clk_lang::ir::Checks;
+
+/// One program of a corpus file.
+struct Case {
+    file: String,
+    title: String,
+    /// The file's text with all other cases blanked out.
+    text: String,
+    nan: bool,
+    steps: u64,
+}
+
+/// What is announced: the line, the code (none for a second line) and the text.
+#[derive(Debug)]
+struct Announced {
+    line: usize,
+    code: Option<String>,
+    text: String,
+}
+
+struct Quiet;
+
+impl World for Quiet {
+    fn print(&mut self, _: &str) {}
+    fn show(&mut self, _: Shown) {}
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+        Err(format!("{path} is not there"))
+    }
+    fn write(&mut self, _: &str, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn corpus(folder: &str) -> Vec<Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).expect("folder").map(|e| e.expect("entry").path()).collect();
+    paths.sort();
+    // `CLK_TRUTH` picks cases by a part of their file's name or title, while one works on them.
+    let wanted = std::env::var("CLK_TRUTH").unwrap_or_default();
+    let picked = |case: &Case| case.file.contains(&wanted) || case.title.contains(&wanted);
+    paths.iter().flat_map(|path| cases(path)).filter(picked).collect()
+}
+
+fn cases(path: &Path) -> Vec<Case> {
+    let text = fs::read_to_string(path).expect("a source");
+    let file = path.file_stem().expect("a name").to_string_lossy().into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    let starts: Vec<usize> = (0..lines.len()).filter(|&i| lines[i].starts_with("//#")).collect();
+    let case = |(n, &start): (usize, &usize)| {
+        let end = starts.get(n + 1).copied().unwrap_or(lines.len());
+        let own = |i: usize| if (start..end).contains(&i) { lines[i] } else { "" };
+        let text = (0..lines.len()).map(own).collect::<Vec<_>>().join("\n");
+        let mut title = lines[start].trim_start_matches("//#").trim();
+        let (mut nan, mut steps) = (false, 0);
+        if let Some((option, rest)) = title.strip_prefix('[').and_then(|t| t.split_once(']')) {
+            title = rest.trim();
+            nan = option == "nan";
+            steps = option.strip_prefix("steps ").map_or(0, |n| n.parse().expect("a number of steps"));
+        }
+        Case { file: file.clone(), title: title.into(), text, nan, steps }
+    };
+    starts.iter().enumerate().map(case).collect()
+}
+
+fn announced(text: &str) -> Vec<Announced> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = vec![];
+    for (index, line) in lines.iter().enumerate() {
+        let Some(comment) = line.trim_start().strip_prefix("//~") else { continue };
+        let below = (index..lines.len()).find(|&i| !lines[i].trim_start().starts_with("//~")).expect("a line below");
+        let (code, text) = match comment.strip_prefix('+') {
+            Some(text) => (None, text),
+            None => {
+                let (code, text) = comment.trim().split_once(' ').unwrap_or((comment.trim(), ""));
+                (Some(code.to_string()), text)
+            }
+        };
+        found.push(Announced { line: below + 1, code, text: text.trim().into() });
+    }
+    found
+}
+
+/// What a case reports with so many workers; an error if it does not compile.
+fn run(case: &Case, workers: usize) -> Result<Vec<Diagnostic>, String> {
+    let start = std::time::Instant::now();
+    let result = compile_and_run(case, workers);
+    let seconds = start.elapsed().as_secs_f64();
+    if seconds > SLOW {
+        println!("{}: {} ({workers} workers): {seconds:.1} s", case.file, case.title);
+    }
+    result
+}
+
+/// Seconds from which on a case is named, so that the corpus stays quick.
+const SLOW: f64 = 2.0;
+
+fn compile_and_run(case: &Case, workers: usize) -> Result<Vec<Diagnostic>, String> {
+    let mut session = Session::default();
+    let outcome = session.add("case.clk", &case.text, &NoFiles);
+    if outcome.failed() {
+        let titles: Vec<String> = outcome.diagnostics.iter().map(|d| format!("{} {}", d.code, d.title)).collect();
+        return Err(format!("does not compile: {}", titles.join("; ")));
+    }
+    let checks = Checks { memory: true, arithmetic: true, nan: case.nan };
+    let control = Control { workers, checks, max_steps: case.steps, ..Control::default() };
+    let device = Arc::new(Simulator::default());
+    let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
+    let mut reported = vec![];
+    for chunk in outcome.chunks {
+        let result = interpreter.run_chunk(&session, chunk, &mut Quiet);
+        reported.extend(interpreter.take_warnings());
+        if let Err(error) = result {
+            reported.push(*error);
+            break;
+        }
+    }
+    Ok(reported)
+}
+
+fn line(text: &str, span: Span) -> usize {
+    text[..(span.start as usize).min(text.len())].matches('\n').count() + 1
+}
+
+/// Everything that a diagnostic says.
+fn words(diagnostic: &Diagnostic) -> String {
+    let labels = diagnostic.labels.iter().map(|l| l.text.as_str());
+    let parts = std::iter::once(diagnostic.title.as_str()).chain(labels);
+    parts.chain(diagnostic.notes.iter().chain(&diagnostic.help).map(String::as_str)).collect::<Vec<_>>().join("\n")
+}
+
+fn describe(text: &str, diagnostic: &Diagnostic) -> String {
+    let labels: Vec<String> =
+        diagnostic.labels.iter().map(|l| format!("line {}: {}", line(text, l.span), l.text)).collect();
+    format!("{} {} ({})", diagnostic.code, diagnostic.title, labels.join("; "))
+}
+
+/// Whether a diagnostic is what was announced, all its lines included.
+fn meets(text: &str, diagnostic: &Diagnostic, announced: &[Announced]) -> bool {
+    announced.iter().all(|a| match &a.code {
+        Some(code) => {
+            let at = diagnostic.primary().map(|span| line(text, span));
+            diagnostic.code == code && at == Some(a.line) && words(diagnostic).contains(&a.text)
+        }
+        None => {
+            diagnostic.labels.iter().any(|l| !l.primary && line(text, l.span) == a.line && l.text.contains(&a.text))
+        }
+    })
+}
+
+/// A row of the table: planted, found, and what was reported beside that.
+#[derive(Default)]
+struct Row {
+    planted: usize,
+    found: usize,
+    surplus: usize,
+}
+
+const WORKERS: [usize; 3] = [1, 2, 7];
+
+#[test]
+fn planted_faults_are_found_and_look_alikes_left_in_peace() {
+    let mut table: BTreeMap<String, Row> = BTreeMap::new();
+    let mut failures = String::new();
+    let faults = corpus("faults");
+    let all = std::env::var_os("CLK_TRUTH").is_none();
+    assert!(!all || faults.len() >= 120, "{} planted faults", faults.len());
+    for case in &faults {
+        let row = table.entry(case.file.clone()).or_default();
+        row.planted += 1;
+        let wanted = announced(&case.text);
+        assert!(wanted.iter().any(|a| a.code.is_some()), "{}: {} announces nothing", case.file, case.title);
+        let mut right = true;
+        let mut first = None;
+        for workers in WORKERS {
+            let reported = match run(case, workers) {
+                Ok(reported) => reported,
+                Err(why) => {
+                    failures += &format!("{}: {}: {why}\n", case.file, case.title);
+                    right = false;
+                    break;
+                }
+            };
+            let said: Vec<String> = reported.iter().map(|d| describe(&case.text, d)).collect();
+            let fits = reported.iter().filter(|d| meets(&case.text, d, &wanted)).count();
+            row.surplus += usize::from(workers == 1) * reported.len().saturating_sub(fits);
+            let same = first.get_or_insert_with(|| said.clone()) == &said;
+            if fits != 1 || reported.len() != 1 || !same {
+                let what = if fits == 1 && !same { "differs between workers" } else { "is not what was announced" };
+                failures += &format!("{}: {} ({workers} workers) {what}: {said:#?}\n", case.file, case.title);
+                right = false;
+                break;
+            }
+        }
+        row.found += usize::from(right);
+    }
+    let sound = corpus("sound");
+    assert!(!all || sound.len() >= 120, "{} look-alikes", sound.len());
+    let mut alarms = 0;
+    for case in &sound {
+        for workers in WORKERS {
+            let said = match run(case, workers) {
+                Ok(reported) => reported.iter().map(|d| describe(&case.text, d)).collect::<Vec<_>>(),
+                Err(why) => vec![why],
+            };
+            if !said.is_empty() {
+                alarms += 1;
+                failures += &format!("sound/{}: {} ({workers} workers): {said:#?}\n", case.file, case.title);
+                break;
+            }
+        }
+    }
+    println!("{:<16} planted  found  surplus", "kind");
+    for (kind, row) in &table {
+        println!("{kind:<16} {:>7} {:>6} {:>8}", row.planted, row.found, row.surplus);
+    }
+    let total = |f: fn(&Row) -> usize| table.values().map(f).sum::<usize>();
+    println!("{:<16} {:>7} {:>6} {:>8}", "all", total(|r| r.planted), total(|r| r.found), total(|r| r.surplus));
+    println!("{} look-alikes, {alarms} false alarms", sound.len());
+    assert!(failures.is_empty(), "\n{failures}");
+}
+
+#[test]
+fn a_run_with_a_fault_fails_and_says_so_in_json_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let case = &corpus("faults").into_iter().find(|c| c.file == "shared_races").expect("the corpus");
+    fs::write(folder.path().join("race.clk"), &case.text).expect("written");
+    let unchecked = common::run(folder.path(), &["run", "race.clk"]);
+    assert_eq!(unchecked.code, 0, "{}", unchecked.err);
+    let checked = common::run(folder.path(), &["run", "--check", "--json", "race.clk"]);
+    assert_eq!(checked.code, 1, "{}", checked.err);
+    let codes: Vec<_> = common::diagnostics(&checked).iter().map(|d| d["code"].to_string()).collect();
+    assert!(codes.iter().any(|c| c == "\"E0610\""), "{}", checked.err);
+}
+
+/// Sums of floats depend on their order, and blocks come in any.
+const FLOAT_SUM: &str = "
+kernel total(x: [f32; N], inout sum: [f32; 1]) grid(N / 64) block(64) { atomic_add(sum[0], x[global_idx.x]) }
+var sum = [0.0]
+total(random(1 << 18, seed = 3), sum)
+print(bitcast(u32, sum[0]))
+";
+
+#[test]
+fn deterministic_runs_give_the_same_for_any_number_of_workers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("sum.clk"), FLOAT_SUM).expect("written");
+    let result = |workers: &str| {
+        let ran = common::run(folder.path(), &["run", "--deterministic", "--workers", workers, "sum.clk"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out
+    };
+    let one = result("1");
+    for workers in ["2", "3", "7"] {
+        for _ in 0..3 {
+            assert_eq!(result(workers), one);
+        }
+    }
+}
