@@ -59,6 +59,9 @@ pub trait Listener {
     /// The lanes of a full group are about to load in all turns of a loop: the first turn's elements, the number of turns, and
     /// the bytes from one to the next. If this is false, the loop has to tell of its loads turn by turn.
     unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, turns: usize, turn: isize) -> bool;
+    /// All threads of a block combine a shared array by a tree, in the loop whose accesses these are: `distance` of them in the
+    /// first turn, half as many in the next, with barriers in between. If this is false, the loop has to tell turn by turn.
+    unsafe fn tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool;
     /// The active lanes have begun local array `memory` anew.
     unsafe fn declared(&mut self, g: &mut Group, memory: u32);
     /// All threads of the block have met.
@@ -122,6 +125,25 @@ impl Step for TellDot {
                 }
             }
             op.add(1)
+        }
+    }
+}
+
+/// In front of a [`Tree`](super::tree::Tree): its three notes from `x` on, if it can do the loop.
+pub struct TellTree;
+
+impl Step for TellTree {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        unsafe {
+            let (o, tree) = (&*op, op.add(1));
+            let Some(distance) = super::tree::distance(g, &*tree) else { return tree };
+            let code = &*g.code;
+            let mut all = o.c == 3;
+            if all {
+                let notes = &code.notes[o.x as usize..o.x as usize + 3];
+                tell(g, op, |l, g| all = l.tree(g, notes, distance));
+            }
+            if all { tree } else { op.add(2) }
         }
     }
 }

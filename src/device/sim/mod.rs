@@ -115,13 +115,13 @@ impl Program {
     /// again by one worker, from where the launch began.
     fn launch_checked(&self, extents: &Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         let workers = sched::machine(control.workers);
-        let size = |arg: &Arg<'_>| if let Arg::Write { bytes, .. } = arg { bytes.len() } else { 0 };
+        let size = |arg: &mut Arg<'_>| written(arg).map_or(0, |bytes| bytes.len());
         let certain = workers == 1 || self.code.cooperative || !check::may_race(&self.code, extents);
-        if certain || args.iter().map(size).sum::<usize>() > KEPT {
+        if certain || args.iter_mut().map(size).sum::<usize>() > KEPT {
             return self.run(extents, args, control, workers);
         }
-        let keep = |arg: &Arg<'_>| if let Arg::Write { bytes, .. } = arg { Some(bytes.to_vec()) } else { None };
-        let before: Vec<Option<Vec<u8>>> = args.iter().map(keep).collect();
+        let before: Vec<Option<Vec<u8>>> =
+            args.iter_mut().map(|arg| written(arg).map(|bytes| bytes.to_vec())).collect();
         let quiet = Control { warnings: Arc::default(), ..control.clone() };
         let result = self.run(extents, args, &quiet, workers);
         let silent = quiet.warnings.lock().is_ok_and(|w| w.is_empty());
@@ -130,7 +130,7 @@ impl Program {
             return result;
         }
         for (arg, before) in args.iter_mut().zip(before) {
-            if let (Arg::Write { bytes, .. }, Some(before)) = (arg, before) {
+            if let (Some(bytes), Some(before)) = (written(arg), before) {
                 bytes.copy_from_slice(&before);
             }
         }
@@ -142,6 +142,15 @@ impl Program {
             Err(fault) if again.is_ok() && !(benign && is_race(&fault)) => Err(fault),
             _ => again,
         }
+    }
+}
+
+/// The bytes of an array that the kernel may write.
+fn written<'b>(arg: &'b mut Arg<'_>) -> Option<&'b mut [u8]> {
+    match arg {
+        Arg::Write { bytes, .. } => Some(bytes),
+        Arg::ArrayMut { storage, .. } => Some(storage.bytes_mut()),
+        Arg::Value(_) | Arg::Read { .. } | Arg::Array { .. } => None,
     }
 }
 

@@ -20,21 +20,29 @@ impl<T: Lane, F: Fn2<T, Out = T>> Step for Tree<T, F> {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let o = &*op;
-            let memory = &*g.memories.add(o.y as usize);
-            let distance = i64::from(g.first::<i32>(o.a));
-            let row = g.full && g.shape[0] == g.lanes;
-            if !row || distance < 1 || distance > g.lanes as i64 || 2 * distance > memory.axes[0].extent {
+            let Some(distance) = distance(g, o) else {
                 return op.add(1);
-            }
-            let turns = distance.ilog2() + 1;
-            if g.ticks <= turns {
-                return op.add(1);
-            }
-            g.ticks -= turns;
-            combine::<T, F>(memory.ptr, distance as usize);
+            };
+            g.ticks -= distance.ilog2() + 1;
+            combine::<T, F>((*g.memories.add(o.y as usize)).ptr, distance);
             g.splat(o.a, 0i32);
             g.at(o.x)
         }
+    }
+}
+
+/// The first distance of a tree's op, if it can do the loop.
+///
+/// # Safety
+/// The op is a [`Tree`] of the group's code.
+#[inline(always)]
+pub unsafe fn distance(g: &Group, tree: &Op) -> Option<usize> {
+    unsafe {
+        let memory = &*g.memories.add(tree.y as usize);
+        let distance = i64::from(g.first::<i32>(tree.a));
+        let row = g.full && g.shape[0] == g.lanes;
+        let fits = row && distance >= 1 && distance <= g.lanes as i64 && 2 * distance <= memory.axes[0].extent;
+        (fits && g.ticks > distance.ilog2() + 1).then_some(distance as usize)
     }
 }
 

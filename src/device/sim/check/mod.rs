@@ -138,6 +138,10 @@ impl Listener for Checker<'_> {
         unsafe { self.touched_over(g, note, run, turns, turn) }
     }
 
+    unsafe fn tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool {
+        unsafe { self.touched_by_tree(g, notes, distance) }
+    }
+
     unsafe fn declared(&mut self, g: &mut Group, memory: u32) {
         self.locals.declared(g, memory as usize);
     }

@@ -20,6 +20,8 @@ pub(super) struct Event<'e> {
     /// Of the memory.
     pub start: *mut u8,
     pub global: bool,
+    /// Other workers write the words at the same time.
+    pub locked: bool,
     pub warps: bool,
     /// The time at which the memory came to be, as a word; what is noted at it is ordered before all else.
     pub born: u64,
@@ -72,7 +74,9 @@ impl Checker<'_> {
             }
             now.modest = note.own;
             let start = (*g.memories.add(number)).ptr;
-            let event = Event { note, access, watched, planes, now, start, global, warps: code.warp_ops, born };
+            let locked = global && self.watch.globals.shared;
+            let warps = code.warp_ops;
+            let event = Event { note, access, watched, planes, now, start, global, locked, warps, born };
             let clean = match note.form {
                 // Fences order single threads: each is looked at by itself.
                 _ if listing => false,
@@ -112,14 +116,16 @@ impl Checker<'_> {
     }
 
     /// One word; false if a rule is broken.
-    unsafe fn cell(&mut self, e: &Event<'_>, cell: usize, lane: usize, spread: usize) -> bool {
+    #[inline(always)]
+    unsafe fn cell(&self, e: &Event<'_>, cell: usize, lane: usize, spread: usize) -> bool {
         if cell >= e.planes.len {
             return true;
         }
         let me = e.now.own | (lane as u64) << LANE_SHIFT;
         let kind = company(lane, spread);
-        let with = |f: &mut dyn FnMut() -> bool| if e.global { self.watch.globals.with_page(cell, f) } else { f() };
-        with(&mut || unsafe { note_cell(e, cell, me, lane, kind) })
+        // SAFETY: the cell is in the planes.
+        let note = || unsafe { note_cell(e, cell, me, lane, kind) };
+        if e.locked { self.watch.globals.with_page(cell, note) } else { note() }
     }
 
     /// Rows of elements at fixed strides; false if a rule is broken or they are no rows.
@@ -160,7 +166,7 @@ impl Checker<'_> {
         if last < 0 || (last as usize).max(cell) >= e.planes.len {
             return false;
         }
-        if !e.global || !self.watch.globals.shared {
+        if !e.locked {
             at(&mut row, cell);
             return f(&row);
         }
@@ -187,20 +193,38 @@ impl Checker<'_> {
     /// An index of its own in each lane: chunk by chunk; false if a rule is broken.
     unsafe fn lanes(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
         unsafe {
+            match (e.note.touch, e.warps) {
+                (Touch::Load, false) => self.lanes_of::<LOAD, false>(g, e),
+                (Touch::Load, true) => self.lanes_of::<LOAD, true>(g, e),
+                (Touch::Store, false) => self.lanes_of::<STORE, false>(g, e),
+                (Touch::Store, true) => self.lanes_of::<STORE, true>(g, e),
+                (Touch::Atomic, false) => self.lanes_of::<ATOMIC, false>(g, e),
+                (Touch::Atomic, true) => self.lanes_of::<ATOMIC, true>(g, e),
+            }
+        }
+    }
+
+    unsafe fn lanes_of<const TOUCH: u8, const WARPS: bool>(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
+        unsafe {
             let memory = &*g.memories.add(e.access.memory as usize);
+            let (parts, pitch, len) = (e.components(), e.pitch(), e.planes.len);
             for chunk in g.lo..g.hi {
                 let (offsets, inside) = memory::offsets(g, e.access, memory, chunk);
                 if !inside {
                     return false;
                 }
-                for (k, offset) in offsets.into_iter().enumerate() {
-                    let lane = chunk * CHUNK + k;
-                    if lane >= g.lanes || !(g.full || *g.mask.add(lane) != 0) {
+                let first_lane = chunk * CHUNK;
+                for (k, offset) in offsets.into_iter().take(g.lanes - first_lane).enumerate() {
+                    let lane = first_lane + k;
+                    if !g.full && *g.mask.add(lane) == 0 {
                         continue;
                     }
+                    let me = e.now.own | (lane as u64) << LANE_SHIFT;
                     let first = e.cell_at(offset as usize);
-                    for part in 0..e.components() {
-                        if !self.cell(e, first + part * e.pitch(), lane, 0) {
+                    for cell in (0..parts).map(|part| first + part * pitch).filter(|&cell| cell < len) {
+                        let note = || noted::<TOUCH, WARPS>(e, cell, me, lane, ONE);
+                        let clean = if e.locked { self.watch.globals.with_page(cell, note) } else { note() };
+                        if !clean {
                             return false;
                         }
                     }
@@ -208,6 +232,47 @@ impl Checker<'_> {
             }
             true
         }
+    }
+
+    /// A loop that combines a shared array by a tree, all its turns at once: the first one is noted, and behind it all turns
+    /// touch what it touched, with barriers in between. `distance` elements and lanes take part in it. False if a rule is
+    /// broken.
+    ///
+    /// # Safety
+    /// The notes are of the group's code, of one array of one axis, and twice the distance fits it.
+    pub(super) unsafe fn touched_by_tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool {
+        let code = self.code;
+        if notes.iter().filter(|n| n.touch == Touch::Load && n.own).count() != 1 {
+            return false;
+        }
+        for note in notes {
+            let access = &code.accesses[note.access as usize];
+            let number = access.memory as usize;
+            let Some(watched) = &code.watched[number] else { return false };
+            let (planes, global) = self.planes(g, number, watched);
+            if planes.w.is_null() || global || 2 * distance > planes.len {
+                return false;
+            }
+            let mut now = self.shared.now(note.site, false);
+            now.modest = note.own;
+            let variant =
+                Variant { reads: !planes.r.is_null(), atomics: !planes.a.is_null(), warps: code.warp_ops, mask: false };
+            let row = if note.touch == Touch::Load { reader(self.isa, variant) } else { writer(self.isa, variant) };
+            // The load that is not of the thread's own element is the far one.
+            let first = if note.touch == Touch::Load && !note.own { distance } else { 0 };
+            let at = |plane: *mut u64| if plane.is_null() { plane } else { plane.wrapping_add(first) };
+            let (w, r, a) = (at(planes.w), at(planes.r), at(planes.a));
+            let whole =
+                Row { w, r, a, step: 1, count: distance, lane: 0, lane_step: 1, spread: 0, mask: std::ptr::null() };
+            // SAFETY: the elements are in the planes.
+            if !unsafe { row(&now, &whole) } {
+                return false;
+            }
+        }
+        self.shared.block_met();
+        self.global.block_met();
+        self.seen();
+        true
     }
 
     /// The turns of a loop that only reads, all at once: an access in its first turn, and the bytes from turn to turn. False
@@ -243,7 +308,9 @@ impl Checker<'_> {
             }
             now.modest = note.own;
             let start = (*g.memories.add(number)).ptr;
-            let e = Event { note, access, watched, planes, now, start, global, warps: code.warp_ops, born };
+            let locked = global && self.watch.globals.shared;
+            let warps = code.warp_ops;
+            let e = Event { note, access, watched, planes, now, start, global, locked, warps, born };
             let Some(walk) = Walk::over(run, &e, turns, turn) else { return false };
             let variant = Variant { reads: true, atomics: !planes.a.is_null(), warps: e.warps, mask: false };
             let row = reader(self.isa, variant);
@@ -275,32 +342,51 @@ impl Checker<'_> {
     }
 }
 
+const LOAD: u8 = 0;
+const STORE: u8 = 1;
+const ATOMIC: u8 = 2;
+
 /// Applies the rules to one word of each kind and writes what is new; false if one is broken.
 #[inline(always)]
 pub(super) unsafe fn note_cell(e: &Event<'_>, cell: usize, me: u64, lane: usize, kind: u64) -> bool {
-    unsafe { if e.warps { noted::<true>(e, cell, me, lane, kind) } else { noted::<false>(e, cell, me, lane, kind) } }
+    unsafe {
+        match (e.note.touch, e.warps) {
+            (Touch::Load, false) => noted::<LOAD, false>(e, cell, me, lane, kind),
+            (Touch::Load, true) => noted::<LOAD, true>(e, cell, me, lane, kind),
+            (Touch::Store, false) => noted::<STORE, false>(e, cell, me, lane, kind),
+            (Touch::Store, true) => noted::<STORE, true>(e, cell, me, lane, kind),
+            (Touch::Atomic, false) => noted::<ATOMIC, false>(e, cell, me, lane, kind),
+            (Touch::Atomic, true) => noted::<ATOMIC, true>(e, cell, me, lane, kind),
+        }
+    }
 }
 
 #[inline(always)]
-unsafe fn noted<const WARPS: bool>(e: &Event<'_>, cell: usize, me: u64, lane: usize, kind: u64) -> bool {
+unsafe fn noted<const TOUCH: u8, const WARPS: bool>(
+    e: &Event<'_>,
+    cell: usize,
+    me: u64,
+    lane: usize,
+    kind: u64,
+) -> bool {
     unsafe {
         let words = e.planes.words(cell);
-        match e.note.touch {
-            Touch::Load => {
+        match TOUCH {
+            LOAD => {
                 let (ok, joined) = e.now.read::<true, WARPS>(words, me, lane, kind);
                 if !e.planes.r.is_null() && (ok || joined & KIND != GRID << KIND_SHIFT) {
                     *e.planes.r.add(cell) = joined;
                 }
                 ok
             }
-            Touch::Store => {
+            STORE => {
                 let ok = kind == ONE && e.now.write::<true, true, WARPS>(words, me, lane);
                 if ok {
                     *e.planes.w.add(cell) = me;
                 }
                 ok
             }
-            Touch::Atomic => {
+            _ => {
                 let (ok, joined) = e.now.update::<true, WARPS>(words, me, lane, kind);
                 if ok && !e.planes.a.is_null() {
                     *e.planes.a.add(cell) = joined;

@@ -568,11 +568,14 @@ impl<'a> Compiler<'a> {
         let from = self.mask;
         let own = self.own_mask(self.a.leaky.contains(&label) || self.a.turn_leaky.contains(&label));
         self.tell_gathered(body);
-        let tree = if own.is_none() && !self.listens() { self.tree(label, body) } else { None };
+        let tree = if own.is_none() { self.tree(label, body) } else { None };
         self.open(Some(label), own, RegionKind::Plain);
         let start = self.here();
         self.tell_parted(from, span, body, true);
         self.turn(label, body);
+        if let Some(tree) = tree {
+            self.tell_tree(tree);
+        }
         if let Some(region) = self.regions.last_mut() {
             region.ends.extend(tree);
         }

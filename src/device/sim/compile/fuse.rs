@@ -82,7 +82,7 @@ fn act_of_masked(function: Maskable) -> Act {
 }
 
 /// Whether an op only tells of an access.
-fn is_touch(op: &Op) -> bool {
+pub fn is_touch(op: &Op) -> bool {
     std::ptr::fn_addr_eq(op.run, plain::<TellTouch>())
 }
 

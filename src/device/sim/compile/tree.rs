@@ -1,6 +1,8 @@
 //! Finds loops that combine shared arrays by trees.
 
+use super::fuse::is_touch;
 use super::*;
+use crate::device::sim::listen::TellTree;
 use crate::device::sim::tree::{Joint, tree};
 use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::Scalar;
@@ -31,7 +33,24 @@ impl<'a> Compiler<'a> {
             return None;
         }
         let run = tree(found.joint, scalar, self.isa)?;
+        if self.listens() {
+            let tell = self.pick::<TellTree>();
+            self.emit(tell, nothing());
+        }
         Some(self.emit_jump(run, Op { a, y: found.memory.index() as u32, ..nothing() }))
+    }
+
+    /// The loop behind the op at `tree` has been written: the op in front of it has to know what it would tell.
+    pub fn tell_tree(&mut self, tree: usize) {
+        if !self.listens() {
+            return;
+        }
+        let notes: Vec<u32> = self.ops[tree + 1..].iter().filter(|o| is_touch(o)).map(|o| o.x).collect();
+        if let &[a, b, c] = notes.as_slice()
+            && (b, c) == (a + 1, a + 2)
+        {
+            (self.ops[tree - 1].x, self.ops[tree - 1].c) = (a, 3);
+        }
     }
 
     fn find_tree(&mut self, label: Label, body: &[Stmt]) -> Option<Found> {
