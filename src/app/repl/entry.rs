@@ -95,7 +95,10 @@ impl Repl<'_> {
         let watch = progress::watch(&self.interpreter.options.control.progress);
         for chunk in entered.outcome.chunks.clone() {
             let console = &mut self.context.console;
-            match self.interpreter.run_entry(&self.session, chunk, &mut Terminal { console }) {
+            let result = self.interpreter.run_entry(&self.session, chunk, &mut Terminal { console });
+            let warnings = self.interpreter.take_warnings();
+            self.report_all(&warnings);
+            match result {
                 Ok(found) => last = found,
                 Err(diagnostic) => {
                     drop(watch);
