@@ -260,3 +260,24 @@ fn additions_whose_old_values_nobody_sees() {
         }
     }
 }
+
+/// What is computed for one store and used again behind it, by one op that stands for several statements.
+#[test]
+fn values_outlive_the_store_they_were_computed_for() {
+    let values = ["select(k > 3, 16.0, x[i])", "(x[i] + 6.0) * 2.0", "fma(x[i], 2.0, 12.0)", "sqrt(abs(x[i])) + 1.0"];
+    let stored = ["2.0 / s", "s * 3.0", "1.0 - s", "s * s + x[i]"];
+    let later =
+        ["let m = s * s\nlet e = 1.0 - m", "let m = s + 0.5\nlet e = m * m", "let m = 3.0 - s\nlet e = x[i] - m"];
+    for value in values {
+        for first in stored {
+            for then in later {
+                let text = format!(
+                    "kernel k(k: i32, x: [f32; N], out y: [f32; N], out z: [f32; N]) threads(i: N) {{\n\
+                     let s = {value}\ny[i] = {first}\n{then}\nz[i] = exp2(e / 100.0)\n}}"
+                );
+                let words = [Word::Value(8), Word::In(floats(70, 5)), Word::Out(vec![0; 70]), Word::Out(vec![0; 70])];
+                assert!(agree(&text, Extents::Threads([70, 1, 1]), &words).is_none(), "{text}");
+            }
+        }
+    }
+}

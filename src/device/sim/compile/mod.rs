@@ -305,8 +305,10 @@ impl<'a> Compiler<'a> {
         let ops = match self.part {
             Section::Prologue => &mut self.prologue,
             Section::Body => {
-                self.marks.truncate(self.ops.len());
-                self.marks.push(strip::Mark { number: self.number, ..strip::Mark::default() });
+                // An op that stands for others, which were taken back, reads what those did: it counts from the first of them.
+                let replaced = self.marks.drain(self.ops.len().min(self.marks.len())..).map(|mark| mark.number).min();
+                let number = replaced.map_or(self.number, |first| first.min(self.number));
+                self.marks.push(strip::Mark { number, ..strip::Mark::default() });
                 &mut self.ops
             }
         };
