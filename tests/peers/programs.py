@@ -4,6 +4,8 @@ import subprocess
 from dataclasses import dataclass, field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+#: The peers here run on the processor: Clk too, where there is a GPU.
+os.environ.setdefault("CLK_DEVICE", "sim")
 CLK = os.environ.get("CLK", os.path.join(ROOT, "target", "release", "clk"))
 
 FULL = dict(saxpy=1 << 24, mandel=1024, matmul=512, reduce=1 << 22, hist=1 << 22, nbody=4096, softmax=(4096, 1024), jacobi=2048,
