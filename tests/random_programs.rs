@@ -276,6 +276,15 @@ fn random_programs_mean_the_same_everywhere() {
     assert!(reports.is_empty(), "{}", reports.join("\n\n"));
 }
 
+/// Programs that were once not what they should be.
+#[test]
+fn seeds_that_found_something() {
+    for seed in [20_712_107, 20_767_910] {
+        let found = failure(&generate::program(seed));
+        assert!(found.is_none(), "seed {seed}: {}", found.unwrap_or_default());
+    }
+}
+
 /// The generator makes what it promises: modules that verify, launches that end, most of them without a fault.
 #[test]
 fn random_programs_are_valid() {

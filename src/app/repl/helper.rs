@@ -286,7 +286,8 @@ mod tests {
     #[test]
     fn words_and_commands_complete() {
         let entry = entry("struct Body { mass: f32 }\nlet mymatrix = 3\nfn heavy(b: Body) -> f32 { b.mass }\n");
-        assert_eq!(words(&entry, "let y = sq"), (8, vec!["sqrt".to_string()]));
+        // What begins so comes before what only contains it.
+        assert_eq!(words(&entry, "let y = sq"), (8, vec!["sqrt".to_string(), "rsqrt".to_string()]));
         assert_eq!(words(&entry, "1 + mymat"), (4, vec!["mymatrix".to_string()]));
         assert_eq!(words(&entry, "let b = Body { mass: 1.0 }; b.ma").1, ["mass"]);
         assert_eq!(of_command(":exp"), Some((1, vec!["explain"])));

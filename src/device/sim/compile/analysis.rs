@@ -169,7 +169,10 @@ impl Walk<'_> {
             Some(_) => self.regions.iter().rposition(|r| r.label == label).unwrap_or(0),
             None => 0,
         };
-        if !self.regions[target..].iter().any(|r| r.partial) {
+        // Blocks on the way that some lanes leave early have masks of their own, even where all lanes are still there.
+        let masked = |r: &Region| r.label.is_some_and(|l| self.a.leaky.contains(&l));
+        let inner = self.regions.get(target + 1..).unwrap_or_default();
+        if !self.regions[target..].iter().any(|r| r.partial) && !inner.iter().any(masked) {
             return;
         }
         for i in target..self.regions.len() {
