@@ -68,7 +68,7 @@ pub fn format(file: FileId, text: &str) -> Result<Formatted, Vec<Diagnostic>> {
     }
 }
 
-/// As [`format`], but only what lies in a range of bytes changes.
+/// As [`format()`], but only what lies in a range of bytes changes.
 pub fn format_range(file: FileId, text: &str, range: Range<usize>) -> Result<Formatted, Vec<Diagnostic>> {
     let mut formatted = format(file, text)?;
     formatted.edits.retain(|edit| edit.range.start <= range.end && edit.range.end >= range.start);
