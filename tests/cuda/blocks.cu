@@ -242,6 +242,8 @@ struct Faults {
     unsigned place, stop, others, count;
     unsigned block[3], thread[3];
     u64 values[32];
+    unsigned *first, *flag;
+    unsigned number;
 };
 // The first thread writes down what it met; others at the same place are counted.
 template <typename... Values>
@@ -254,6 +256,8 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
     faults->count = sizeof...(values);
     for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+    if (faults->first) atomicCAS(faults->first, 0, faults->number);
+    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
 
 // 6 accesses to memory, 3 guarded

@@ -20,6 +20,8 @@ struct Faults {
     unsigned place, stop, others, count;
     unsigned block[3], thread[3];
     u64 values[32];
+    unsigned *first, *flag;
+    unsigned number;
 };
 // The first thread writes down what it met; others at the same place are counted.
 template <typename... Values>
@@ -32,6 +34,8 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
     faults->count = sizeof...(values);
     for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+    if (faults->first) atomicCAS(faults->first, 0, faults->number);
+    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
 
 // a thread takes 4 indices, 256 apart: one waits for memory less than it would
@@ -104,6 +108,8 @@ struct Faults {
     unsigned place, stop, others, count;
     unsigned block[3], thread[3];
     u64 values[32];
+    unsigned *first, *flag;
+    unsigned number;
 };
 // The first thread writes down what it met; others at the same place are counted.
 template <typename... Values>
@@ -116,6 +122,8 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
     faults->count = sizeof...(values);
     for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+    if (faults->first) atomicCAS(faults->first, 0, faults->number);
+    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
 
 // 2 accesses to memory, 1 guarded
@@ -142,6 +150,8 @@ struct Faults {
     unsigned place, stop, others, count;
     unsigned block[3], thread[3];
     u64 values[32];
+    unsigned *first, *flag;
+    unsigned number;
 };
 // The first thread writes down what it met; others at the same place are counted.
 template <typename... Values>
@@ -154,6 +164,8 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
     faults->count = sizeof...(values);
     for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+    if (faults->first) atomicCAS(faults->first, 0, faults->number);
+    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
 typedef long long i64;
 // The smallest integer divided by -1 wraps.

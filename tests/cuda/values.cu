@@ -92,6 +92,8 @@ struct Faults {
     unsigned place, stop, others, count;
     unsigned block[3], thread[3];
     u64 values[32];
+    unsigned *first, *flag;
+    unsigned number;
 };
 // The first thread writes down what it met; others at the same place are counted.
 template <typename... Values>
@@ -104,6 +106,8 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
     faults->count = sizeof...(values);
     for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+    if (faults->first) atomicCAS(faults->first, 0, faults->number);
+    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
 // The smallest integer divided by -1 wraps.
 __device__ __forceinline__ int quotient(int a, int b) { return b == -1 ? int(0u - a) : a / b; }
@@ -189,6 +193,8 @@ struct Faults {
     unsigned place, stop, others, count;
     unsigned block[3], thread[3];
     u64 values[32];
+    unsigned *first, *flag;
+    unsigned number;
 };
 // The first thread writes down what it met; others at the same place are counted.
 template <typename... Values>
@@ -201,6 +207,8 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
     faults->count = sizeof...(values);
     for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+    if (faults->first) atomicCAS(faults->first, 0, faults->number);
+    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
 struct Prints { unsigned used, capacity, words[1]; };
 // A record: its size, the message, how many this thread printed before, the thread, the block, and the values.
@@ -248,6 +256,8 @@ struct Faults {
     unsigned place, stop, others, count;
     unsigned block[3], thread[3];
     u64 values[32];
+    unsigned *first, *flag;
+    unsigned number;
 };
 // The first thread writes down what it met; others at the same place are counted.
 template <typename... Values>
@@ -260,6 +270,8 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
     faults->count = sizeof...(values);
     for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+    if (faults->first) atomicCAS(faults->first, 0, faults->number);
+    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }
 typedef long long i64;
 // How many turns `for i in start..end step` takes.

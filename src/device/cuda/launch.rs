@@ -1,11 +1,10 @@
 //! One launch: arrays to the GPU, the text that fits, the geometry, the call, and what came of it.
 
-use std::ffi::c_void;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::context::Context;
-use super::driver::{Address, Shape};
+use super::driver::{Address, Argument, Shape, Words};
 use super::fault;
 use super::kernel::{Kernel, Loaded, Variant};
 use super::memory::{self, Buffer};
@@ -95,15 +94,12 @@ impl Kernel {
         self.check_grid(loaded, &shape)?;
         let buffers = self.bring(extents, args)?;
         let service = Service::new(context, &variant.kernel)?;
-        let mut values = Values::default();
-        for argument in &variant.kernel.params {
-            self.pass(argument, &mut values, args, &extents, &buffers, &service);
-        }
-        let mut pointers = values.pointers();
+        let pass = |argument| pass(argument, args, &extents, &buffers, &service);
+        let arguments: Vec<Argument> = variant.kernel.params.iter().map(pass).collect();
         context.count_launch();
         // SAFETY: the text says which parameters the kernel has, and `pass` made one value of the right size for each; the
         // buffers live until after the call, and memory is given back in the stream's order.
-        context.timed(|driver| unsafe { driver.launch(loaded.function, &shape, &mut pointers) })?;
+        context.timed(|driver| unsafe { driver.launch(loaded.function, &shape, &arguments) })?;
         let outcome = self.outcome(&variant, &service, &extents, control);
         for (arg, buffer) in args.iter_mut().zip(&buffers) {
             if let (Arg::Write { bytes, .. }, Some(buffer)) = (arg, buffer) {
@@ -217,39 +213,6 @@ impl Kernel {
         Ok(buffers)
     }
 
-    /// One argument of the CUDA function.
-    fn pass(
-        &self,
-        argument: &KernelArgument,
-        values: &mut Values,
-        args: &[Arg<'_>],
-        extents: &Extents,
-        buffers: &Buffers,
-        service: &Service,
-    ) {
-        let address = |buffer: Option<&Buffer>| buffer.map_or(0, |b| b.address().0);
-        match *argument {
-            KernelArgument::Value { param, ty } => match args.get(param) {
-                Some(Arg::Value(lanes)) => values.push_lanes(ty, lanes),
-                _ => values.push_lanes(ty, &[]),
-            },
-            KernelArgument::Array { param } => {
-                values.push(address(buffers.get(param).and_then(|b| b.as_deref())));
-            }
-            KernelArgument::Extent { param, axis } => {
-                let extent = args.get(param).and_then(|arg| arg.shape()?.get(axis).copied());
-                values.push(extent.unwrap_or(0).into());
-            }
-            KernelArgument::IndexExtent { index } => values.push(match extents {
-                Extents::Threads(sizes) => sizes.get(index).copied().unwrap_or(1).into(),
-                Extents::Grid { .. } => 1,
-            }),
-            KernelArgument::Faults => values.push(address(service.faults.as_ref())),
-            KernelArgument::Prints => values.push(address(service.prints.as_ref())),
-            KernelArgument::GridBarrier => values.push(address(service.barrier.as_ref())),
-        }
-    }
-
     /// Waits if the kernel may report a fault or prints; other launches go on while the script does.
     fn outcome(
         &self,
@@ -291,7 +254,8 @@ impl Kernel {
         while !self.context.call(|driver| driver.is_idle())? {
             if !asked && control.stop.load(std::sync::atomic::Ordering::Relaxed) {
                 asked = true;
-                self.context.call(|driver| driver.poke(Address(faults.0 + fault::STOP_WORD), 1))?;
+                let word = Words { first: Address(faults.0 + fault::STOP_WORD), pitch: 4, count: 1 };
+                self.context.call(|driver| driver.poke(word, 1))?;
             }
             // Short kernels are waited for busily, long ones are not worth a core.
             match begin.elapsed() > Duration::from_millis(2) {
@@ -346,27 +310,45 @@ impl Service {
     }
 }
 
-/// The values of a call's arguments, each in its own slot.
-#[derive(Default)]
-struct Values(Vec<[u64; 4]>);
-
-impl Values {
-    /// A number or an address; the low bytes are what a smaller parameter takes.
-    fn push(&mut self, value: u64) {
-        self.0.push([value, 0, 0, 0]);
-    }
-
-    /// Lanes side by side in their own size.
-    fn push_lanes(&mut self, ty: Ty, lanes: &[Value]) {
-        let mut slot = [0u8; 32];
-        let size = ty.scalar().size();
-        for (place, lane) in slot.chunks_exact_mut(size).zip(lanes) {
-            place.copy_from_slice(&lane.to_bytes()[..size]);
+/// One argument of the CUDA function.
+fn pass(
+    argument: &KernelArgument,
+    args: &[Arg<'_>],
+    extents: &Extents,
+    buffers: &Buffers,
+    service: &Service,
+) -> Argument {
+    let address = |buffer: Option<&Buffer>| Argument::Address(buffer.map_or(Address::default(), Buffer::address));
+    match *argument {
+        KernelArgument::Value { param, ty } => match args.get(param) {
+            Some(Arg::Value(values)) => lanes(ty, values),
+            _ => lanes(ty, &[]),
+        },
+        KernelArgument::Array { param } => address(buffers.get(param).and_then(|b| b.as_deref())),
+        KernelArgument::Extent { param, axis } => {
+            let extent = args.get(param).and_then(|arg| arg.shape()?.get(axis).copied());
+            number(extent.unwrap_or(0))
         }
-        self.0.push(bytemuck::cast(slot));
+        KernelArgument::IndexExtent { index } => number(match extents {
+            Extents::Threads(sizes) => sizes.get(index).copied().unwrap_or(1),
+            Extents::Grid { .. } => 1,
+        }),
+        KernelArgument::Faults => address(service.faults.as_ref()),
+        KernelArgument::Prints => address(service.prints.as_ref()),
+        KernelArgument::GridBarrier => address(service.barrier.as_ref()),
     }
+}
 
-    fn pointers(&mut self) -> Vec<*mut c_void> {
-        self.0.iter_mut().map(|slot| slot.as_mut_ptr().cast()).collect()
+fn number(value: u32) -> Argument {
+    Argument::Value { bytes: [value.into(), 0, 0, 0], len: 4 }
+}
+
+/// Lanes side by side in their own size.
+fn lanes(ty: Ty, lanes: &[Value]) -> Argument {
+    let mut bytes = [0u8; 32];
+    let size = ty.scalar().size();
+    for (place, lane) in bytes.chunks_exact_mut(size).zip(lanes) {
+        place.copy_from_slice(&lane.to_bytes()[..size]);
     }
+    Argument::Value { bytes: bytemuck::cast(bytes), len: (size * usize::from(ty.lanes())) as u8 }
 }

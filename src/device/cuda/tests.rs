@@ -1,10 +1,11 @@
 //! The run time behind a driver whose memory is this process's and whose kernels are Rust.
 
 use std::collections::BTreeMap;
-use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
-use super::driver::{Address, Answer, Driver, Event, Function, Module, Properties, Refusal, Shape};
+use super::driver::{
+    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Module, Properties, Refusal, Shape, Words,
+};
 use super::nvrtc::{Compiled, Compiler, Failure};
 use super::text::abi::{KernelArgument, Options};
 use super::text::cuda_text;
@@ -53,6 +54,7 @@ struct Fake {
 #[derive(Default)]
 struct State {
     memory: BTreeMap<u64, Vec<u8>>,
+    graphs: Vec<Option<Vec<Launch>>>,
     next: u64,
     counts: BTreeMap<&'static str, usize>,
 }
@@ -62,12 +64,26 @@ impl Fake {
         self.state.lock().unwrap().counts.get(what).copied().unwrap_or(0)
     }
 
+    /// A launch.
+    fn run(&self, state: &mut State, shape: &Shape, arguments: &[Argument]) {
+        assert_eq!(arguments.len(), self.params.len());
+        let values = arguments.iter().map(|argument| match argument {
+            Argument::Value { bytes, .. } => bytes[0],
+            Argument::Address(address) => address.0,
+        });
+        let arguments: Vec<_> = self.params.iter().cloned().zip(values).collect();
+        (self.body)(&mut Call { arguments: &arguments, memory: &mut state.memory, shape: *shape });
+    }
+
     fn with<T>(&self, what: &'static str, run: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock().unwrap();
         *state.counts.entry(what).or_default() += 1;
         run(&mut state)
     }
 }
+
+/// Where the flag is, which is no memory of the GPU's.
+const FLAG: u64 = 64;
 
 /// The allocation that an address lies in, and how far.
 fn at(memory: &mut BTreeMap<u64, Vec<u8>>, address: Address) -> (&mut Vec<u8>, usize) {
@@ -148,15 +164,40 @@ impl Driver for Fake {
     fn resident_blocks(&self, _: Function, _: u32, _: u32) -> Answer<u32> {
         Ok(1)
     }
-    unsafe fn launch(&self, _: Function, shape: &Shape, arguments: &mut [*mut c_void]) -> Answer {
-        assert_eq!(arguments.len(), self.params.len());
-        // SAFETY: every slot has 32 bytes.
-        let values = arguments.iter().map(|slot| unsafe { slot.cast::<u64>().read() });
-        let arguments: Vec<_> = self.params.iter().cloned().zip(values).collect();
-        self.with("launch", |state| {
-            (self.body)(&mut Call { arguments: &arguments, memory: &mut state.memory, shape: *shape });
+    unsafe fn launch(&self, _: Function, shape: &Shape, arguments: &[Argument]) -> Answer {
+        self.with("launch", |state| self.run(state, shape, arguments));
+        Ok(())
+    }
+    unsafe fn graph(&self, launches: &[Launch]) -> Answer<Graph> {
+        Ok(self.with("graph", |state| {
+            state.graphs.push(Some(launches.to_vec()));
+            Graph(state.graphs.len() - 1)
+        }))
+    }
+    unsafe fn run_graph(&self, graph: Graph, changes: &[(usize, &Launch)]) -> Answer {
+        self.with("run_graph", |state| {
+            *state.counts.entry("change").or_default() += changes.len();
+            let mut launches = state.graphs[graph.0].take().expect("a graph that is kept");
+            changes.iter().for_each(|&(index, launch)| launches[index] = launch.clone());
+            launches.iter().for_each(|launch| self.run(state, &launch.shape, &launch.arguments));
+            state.graphs[graph.0] = Some(launches);
         });
         Ok(())
+    }
+    fn forget_graph(&self, graph: Graph) {
+        self.with("forget_graph", |state| assert!(state.graphs[graph.0].take().is_some(), "forgotten twice"));
+    }
+    fn flag(&self) -> Answer<Address> {
+        self.with("flag", |state| {
+            state.memory.entry(FLAG).or_insert_with(|| vec![0; 4]);
+        });
+        Ok(Address(FLAG))
+    }
+    fn is_flag_up(&self) -> bool {
+        self.state.lock().unwrap().memory.get(&FLAG).is_some_and(|word| word[0] != 0)
+    }
+    fn lower_flag(&self) {
+        self.with("lower_flag", |state| state.memory.get_mut(&FLAG).expect("the flag").fill(0));
     }
     fn synchronize(&self) -> Answer {
         Ok(())
@@ -164,7 +205,16 @@ impl Driver for Fake {
     fn is_idle(&self) -> Answer<bool> {
         Ok(true)
     }
-    fn poke(&self, _: Address, _: u32) -> Answer {
+    fn is_reached(&self, _: Event) -> Answer<bool> {
+        Ok(true)
+    }
+    fn poke(&self, words: Words, value: u32) -> Answer {
+        self.with("poke", |state| {
+            for k in 0..words.count {
+                let (memory, at) = at(&mut state.memory, Address(words.first.0 + k * words.pitch));
+                memory[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            }
+        });
         Ok(())
     }
     fn memory(&self) -> Answer<(u64, u64)> {
@@ -186,9 +236,9 @@ impl Driver for Fake {
     fn forget_event(&self, _: Event) {}
 }
 
-struct Words;
+struct Paper;
 
-impl Compiler for Words {
+impl Compiler for Paper {
     fn version(&self) -> (i32, i32) {
         (13, 0)
     }
@@ -217,7 +267,7 @@ fn gpu(prepared: Prepared, memory: u64, body: Body) -> (Gpu, Arc<dyn Executable>
     let fake = Arc::new(Fake { properties: properties.clone(), params, body, state: Mutex::default() });
     let driver = fake.clone();
     let settings = Settings { timed: true, ..Settings::default() };
-    let gpu = Gpu::with_parts(properties, settings, move |_| Ok(driver), || Ok(Arc::new(Words)));
+    let gpu = Gpu::with_parts(properties, settings, move |_| Ok(driver), || Ok(Arc::new(Paper)));
     let kernel = gpu.load(Arc::new(prepared));
     (gpu, kernel, fake)
 }

@@ -4,8 +4,6 @@
 
 pub mod nvidia;
 
-use std::ffi::c_void;
-
 /// An address in the GPU's memory; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
@@ -21,6 +19,10 @@ pub struct Function(pub usize);
 /// A point in the stream whose time is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event(pub usize);
+
+/// A chain of launches that is started as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Graph(pub usize);
 
 /// What a GPU is and has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,6 +53,32 @@ pub struct Shape {
     pub shared: u32,
     /// All blocks run at once and may wait for each other.
     pub cooperative: bool,
+}
+
+/// One argument of a launch, as data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// The first `len` bytes of these: a number, or the lanes of a vector side by side.
+    Value { bytes: [u64; 4], len: u8 },
+    /// In the GPU's memory, or 0 for none.
+    Address(Address),
+}
+
+/// One launch, as data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    pub function: Function,
+    pub shape: Shape,
+    /// By position in the function's signature.
+    pub arguments: Vec<Argument>,
+}
+
+/// Words of 32 bits in the GPU's memory, `pitch` bytes from one to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    pub first: Address,
+    pub pitch: u64,
+    pub count: u64,
 }
 
 /// A call that did not succeed.
@@ -116,12 +144,37 @@ pub trait Driver: Send + Sync {
     /// How many blocks can run at once on the whole GPU: the limit of cooperative launches.
     fn resident_blocks(&self, function: Function, threads: u32, shared: u32) -> Answer<u32>;
 
-    /// Starts a kernel. The arguments are pointers to values of the types of the kernel's parameters.
+    /// Starts a kernel.
     ///
     /// # Safety
-    /// They are as many as the kernel has, and each points to a value of its parameter's size; addresses among the values
-    /// belong to memory that is not given back before this call returns.
-    unsafe fn launch(&self, function: Function, shape: &Shape, arguments: &mut [*mut c_void]) -> Answer;
+    /// The arguments are as many as the kernel has, and each is of its parameter's size; addresses among them belong to memory
+    /// that is not given back before this call returns.
+    unsafe fn launch(&self, function: Function, shape: &Shape, arguments: &[Argument]) -> Answer;
+
+    /// Makes a chain of launches, each of which begins when the one before has ended; none of them is cooperative.
+    ///
+    /// # Safety
+    /// As [`Driver::launch`], for as long as the graph is run.
+    unsafe fn graph(&self, launches: &[Launch]) -> Answer<Graph>;
+
+    /// Starts a graph whose launches at these positions are others from now on, of the same functions. Runs that were started
+    /// before keep theirs.
+    ///
+    /// # Safety
+    /// As [`Driver::graph`].
+    unsafe fn run_graph(&self, graph: Graph, changes: &[(usize, &Launch)]) -> Answer;
+
+    /// Runs that were started go on to their end.
+    fn forget_graph(&self, graph: Graph);
+
+    /// A word of this process's memory that kernels can write: its address for them. It is 0 until one of them does.
+    fn flag(&self) -> Answer<Address>;
+
+    /// Whether a kernel wrote the flag: always known once a wait is over, and earlier as a rule. Asking costs nothing.
+    fn is_flag_up(&self) -> bool;
+
+    /// Makes the flag 0 again.
+    fn lower_flag(&self);
 
     /// Waits for everything under way, and says whether something went wrong.
     fn synchronize(&self) -> Answer;
@@ -129,8 +182,11 @@ pub trait Driver: Send + Sync {
     /// Whether nothing is under way.
     fn is_idle(&self) -> Answer<bool>;
 
-    /// Writes a number now, whatever is under way.
-    fn poke(&self, address: Address, value: u32) -> Answer;
+    /// Whether everything before a recorded event is done.
+    fn is_reached(&self, event: Event) -> Answer<bool>;
+
+    /// Writes a number to words now, whatever is under way.
+    fn poke(&self, words: Words, value: u32) -> Answer;
 
     /// Free and total bytes.
     fn memory(&self) -> Answer<(u64, u64)>;

@@ -1,12 +1,16 @@
 //! NVIDIA's driver through `cudarc`, which opens `libcuda.so.1` when it is first called.
 
 use std::ffi::{CString, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::result as cu;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 
-use super::{Address, Answer, Driver, Event, Function, Module, Properties, Refusal, Shape};
+use super::{
+    Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Module, Properties, Refusal, Shape, Words,
+};
 
 /// Why there is no GPU here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +113,7 @@ pub struct Nvidia {
     aside: sys::CUstream,
     pool: sys::CUmemoryPool,
     staging: Mutex<Vec<Staging>>,
+    flag: OnceLock<Answer<Flag>>,
 }
 
 // SAFETY: the driver may be called from any thread with these handles, and every call here makes the context current first.
@@ -124,6 +129,70 @@ struct Staging {
 
 // SAFETY: it is owned by whoever took it out of the list.
 unsafe impl Send for Staging {}
+
+/// A word of page-locked memory and its address for kernels.
+struct Flag {
+    word: &'static AtomicU32,
+    address: Address,
+}
+
+/// A chain of launches: what runs, and its nodes in order.
+struct Chain {
+    graph: sys::CUgraph,
+    ready: sys::CUgraphExec,
+    nodes: Vec<sys::CUgraphNode>,
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        // SAFETY: both were made for this chain, or are null.
+        unsafe {
+            if !self.ready.is_null() {
+                let _ = sys::cuGraphExecDestroy(self.ready);
+            }
+            let _ = sys::cuGraphDestroy(self.graph);
+        }
+    }
+}
+
+/// Arguments as the driver wants them: pointers to values, which it copies before it returns.
+fn with_pointers<T>(arguments: &[Argument], run: impl FnOnce(*mut *mut c_void) -> T) -> T {
+    const USUAL: usize = 24;
+    let of = |argument: &Argument| -> *mut c_void {
+        match argument {
+            Argument::Value { bytes, .. } => bytes.as_ptr().cast_mut().cast(),
+            Argument::Address(address) => (&raw const address.0).cast_mut().cast(),
+        }
+    };
+    if arguments.len() <= USUAL {
+        let mut pointers = [null_mut(); USUAL];
+        pointers.iter_mut().zip(arguments).for_each(|(slot, argument)| *slot = of(argument));
+        run(pointers.as_mut_ptr())
+    } else {
+        run(arguments.iter().map(of).collect::<Vec<_>>().as_mut_ptr())
+    }
+}
+
+/// Runs `run` with what a graph's node is told of a launch.
+fn with_node<T>(launch: &Launch, run: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> T) -> T {
+    let ([gx, gy, gz], [bx, by, bz]) = (launch.shape.grid, launch.shape.block);
+    with_pointers(&launch.arguments, |pointers| {
+        run(&sys::CUDA_KERNEL_NODE_PARAMS {
+            func: launch.function.0 as sys::CUfunction,
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: launch.shape.shared,
+            kernelParams: pointers,
+            extra: null_mut(),
+            kern: null_mut(),
+            ctx: null_mut(),
+        })
+    })
+}
 
 /// Bytes of one piece of staging memory.
 const PIECE: usize = 8 << 20;
@@ -155,7 +224,28 @@ impl Nvidia {
             )
         };
         said("cuMemPoolSetAttribute", kept)?;
-        Ok(Nvidia { properties, context, stream, aside, pool, staging: Mutex::default() })
+        Ok(Nvidia { properties, context, stream, aside, pool, staging: Mutex::default(), flag: OnceLock::new() })
+    }
+
+    /// The flag, made when it is first asked for.
+    fn own_flag(&self) -> Answer<&Flag> {
+        let flag = self.flag.get_or_init(|| {
+            self.enter()?;
+            let wanted = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+            // SAFETY: the context is current.
+            let memory = said("cuMemHostAlloc", unsafe { cu::malloc_host(size_of::<AtomicU32>(), wanted) })?;
+            let mut address = 0;
+            // SAFETY: the memory was just given out, `address` is a number.
+            let asked = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, memory, 0) };
+            said("cuMemHostGetDevicePointer", asked.result())?;
+            // SAFETY: there is room for the word, it is aligned to a page, and it stays until the process ends.
+            let word = unsafe {
+                memory.cast::<u32>().write(0);
+                &*memory.cast::<AtomicU32>()
+            };
+            Ok(Flag { word, address: Address(address) })
+        });
+        flag.as_ref().map_err(Clone::clone)
     }
 
     /// Makes the context this thread's.
@@ -377,15 +467,86 @@ impl Driver for Nvidia {
         Ok(blocks.max(0) as u32 * self.properties.multiprocessors)
     }
 
-    unsafe fn launch(&self, function: Function, shape: &Shape, arguments: &mut [*mut c_void]) -> Answer {
+    unsafe fn launch(&self, function: Function, shape: &Shape, arguments: &[Argument]) -> Answer {
         self.enter()?;
-        let [gx, gy, gz] = shape.grid;
-        let [bx, by, bz] = shape.block;
-        let function = function.0 as sys::CUfunction;
-        let launch = if shape.cooperative { cu::launch_cooperative_kernel } else { cu::launch_kernel };
-        // SAFETY: the caller's promise.
-        let launched = unsafe { launch(function, (gx, gy, gz), (bx, by, bz), shape.shared, self.stream, arguments) };
-        said(if shape.cooperative { "cuLaunchCooperativeKernel" } else { "cuLaunchKernel" }, launched)
+        let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
+        let (function, shared, stream) = (function.0 as sys::CUfunction, shape.shared, self.stream);
+        with_pointers(arguments, |pointers| match shape.cooperative {
+            false => {
+                // SAFETY: the caller's promise.
+                let launched = unsafe {
+                    sys::cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, pointers, null_mut())
+                };
+                said("cuLaunchKernel", launched.result())
+            }
+            true => {
+                // SAFETY: the caller's promise.
+                let launched = unsafe {
+                    sys::cuLaunchCooperativeKernel(function, gx, gy, gz, bx, by, bz, shared, stream, pointers)
+                };
+                said("cuLaunchCooperativeKernel", launched.result())
+            }
+        })
+    }
+
+    unsafe fn graph(&self, launches: &[Launch]) -> Answer<Graph> {
+        self.enter()?;
+        let mut chain = Chain { graph: null_mut(), ready: null_mut(), nodes: Vec::with_capacity(launches.len()) };
+        // SAFETY: `chain.graph` is a handle's place.
+        said("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut chain.graph, 0) }.result())?;
+        for launch in launches {
+            let mut node = null_mut();
+            let before = chain.nodes.last().map_or(null(), std::ptr::from_ref);
+            let added = with_node(launch, |params| {
+                // SAFETY: the caller's promise; the node before is of the same graph.
+                unsafe {
+                    sys::cuGraphAddKernelNode_v2(&mut node, chain.graph, before, chain.nodes.len().min(1), params)
+                }
+            });
+            said("cuGraphAddKernelNode", added.result())?;
+            chain.nodes.push(node);
+        }
+        // SAFETY: the graph is alive, `chain.ready` is a handle's place.
+        let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut chain.ready, chain.graph, 0) };
+        said("cuGraphInstantiate", made.result())?;
+        Ok(Graph(Box::into_raw(Box::new(chain)) as usize))
+    }
+
+    unsafe fn run_graph(&self, graph: Graph, changes: &[(usize, &Launch)]) -> Answer {
+        self.enter()?;
+        // SAFETY: graphs are what `graph` gave out and nobody gave back; nothing changes the chain.
+        let chain = unsafe { &*(graph.0 as *const Chain) };
+        for (index, launch) in changes {
+            let Some(&node) = chain.nodes.get(*index) else { continue };
+            // SAFETY: the caller's promise; the node is of this graph.
+            let changed = with_node(launch, |params| unsafe {
+                sys::cuGraphExecKernelNodeSetParams_v2(chain.ready, node, params)
+            });
+            said("cuGraphExecKernelNodeSetParams", changed.result())?;
+        }
+        // SAFETY: graph and stream are alive.
+        said("cuGraphLaunch", unsafe { sys::cuGraphLaunch(chain.ready, self.stream) }.result())
+    }
+
+    fn forget_graph(&self, graph: Graph) {
+        if self.enter().is_ok() {
+            // SAFETY: `graph` made it, and the owner gives it back once.
+            drop(unsafe { Box::from_raw(graph.0 as *mut Chain) });
+        }
+    }
+
+    fn flag(&self) -> Answer<Address> {
+        self.own_flag().map(|flag| flag.address)
+    }
+
+    fn is_flag_up(&self) -> bool {
+        matches!(self.flag.get(), Some(Ok(flag)) if flag.word.load(Ordering::Acquire) != 0)
+    }
+
+    fn lower_flag(&self) {
+        if let Some(Ok(flag)) = self.flag.get() {
+            flag.word.store(0, Ordering::Release);
+        }
     }
 
     fn synchronize(&self) -> Answer {
@@ -404,12 +565,23 @@ impl Driver for Nvidia {
         }
     }
 
-    fn poke(&self, address: Address, value: u32) -> Answer {
+    fn is_reached(&self, event: Event) -> Answer<bool> {
         self.enter()?;
-        // SAFETY: the owner allocated four bytes at least; the other stream is alive.
-        let written = unsafe { sys::cuMemsetD32Async(address.0, value, 1, self.aside) };
-        said("cuMemsetD32Async", written.result())?;
-        // SAFETY: as above.
+        // SAFETY: the event is alive.
+        match unsafe { sys::cuEventQuery(event.0 as sys::CUevent) } {
+            CUresult::CUDA_SUCCESS => Ok(true),
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            other => Err(refusal("cuEventQuery", other)),
+        }
+    }
+
+    fn poke(&self, words: Words, value: u32) -> Answer {
+        self.enter()?;
+        let Words { first, pitch, count } = words;
+        // SAFETY: the owner allocated so many bytes; the other stream is alive.
+        let written = unsafe { sys::cuMemsetD2D32Async(first.0, pitch as usize, value, 1, count as usize, self.aside) };
+        said("cuMemsetD2D32Async", written.result())?;
+        // SAFETY: the stream is alive.
         said("cuStreamSynchronize", unsafe { cu::stream::synchronize(self.aside) })
     }
 

@@ -12,11 +12,14 @@
 //! one block shape ([`Options::block`]), and may rely on [`CudaKernel::assumptions`] about extents, which
 //! [`CudaKernel::assumptions_hold`] checks for a launch; where they do not hold, a text with `assume: false` guards more.
 //!
-//! # Fault buffer ([`KernelArgument::Faults`], [`FAULT_BYTES`] bytes, zeroed before a launch)
+//! # Fault record ([`KernelArgument::Faults`], [`FAULT_BYTES`] bytes)
 //! Little-endian: `u32` place + 1 of the first fault (0: none), `u32` stop word (the host writes 1, and the kernel ends at its
 //! next poll), `u32` number of other threads that met a fault at the same place, `u32` number of values, `u32` block x y z,
 //! `u32` thread x y z (of `threads` kernels: block 0 and the index tuple, first index first), then the values, `u64` each
-//! ([`MAX_FAULT_VALUES`] at most), from byte [`FAULT_VALUES_AT`] on. What the values are, [`Place::kind`] says.
+//! ([`MAX_FAULT_VALUES`] at most), from byte [`FAULT_VALUES_AT`] on. What the values are, [`Place::kind`] says. Up to here it is
+//! zero before a launch. At [`FAULT_NOTICE_AT`] follow what the host wrote there: two addresses (`u64` each, 0 for none) of words
+//! that the first thread at fault makes `number`, if it is still 0, and 1; then `u32` number. So that of many launches under way
+//! the first to fail leaves its number, and the host sees that there is something to look at.
 //!
 //! # Print buffer ([`KernelArgument::Prints`])
 //! `u32` words used (atomically counted; more than the capacity means that records were lost), `u32` capacity in words of what
@@ -90,7 +93,7 @@ pub enum KernelArgument {
     Extent { param: usize, axis: usize },
     /// `i32`: the extent of the k-th index of a `threads` kernel.
     IndexExtent { index: usize },
-    /// The address of the fault buffer.
+    /// The address of the fault record.
     Faults,
     /// The address of the print buffer.
     Prints,
@@ -120,7 +123,9 @@ pub const NARROW: u64 = 1 << 30;
 
 pub const MAX_FAULT_VALUES: usize = 32;
 pub const FAULT_VALUES_AT: usize = 40;
-pub const FAULT_BYTES: usize = FAULT_VALUES_AT + 8 * MAX_FAULT_VALUES;
+/// Where a record says who is to be told.
+pub const FAULT_NOTICE_AT: usize = FAULT_VALUES_AT + 8 * MAX_FAULT_VALUES;
+pub const FAULT_BYTES: usize = FAULT_NOTICE_AT + 24;
 
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq)]

@@ -225,6 +225,8 @@ struct Faults {
     unsigned place, stop, others, count;
     unsigned block[3], thread[3];
     u64 values[32];
+    unsigned *first, *flag;
+    unsigned number;
 };"#),
     helper("raw", &["u64"], r#"
 template <typename T> __device__ __forceinline__ u64 raw(T value) {
@@ -246,6 +248,8 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
     faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
     faults->count = sizeof...(values);
     for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+    if (faults->first) atomicCAS(faults->first, 0, faults->number);
+    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
 }"#),
     helper("stopped", &["Faults"], r#"
 __device__ __forceinline__ bool stopped(const Faults *faults) { return *(const volatile unsigned *)&faults->stop != 0; }"#),
