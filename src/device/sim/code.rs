@@ -117,11 +117,30 @@ pub struct Watched {
     pub unit: usize,
     /// Elements are one leaf that is never touched in part, so that a word stands for all of it.
     pub whole: bool,
-    /// All accesses are to the same element, which is the thread's own as far as these axes (bit by bit x, y, z) tell threads
-    /// apart; 0 if nothing of the kind is known.
-    pub own: u8,
+    /// How far the elements that a thread touches are its own.
+    pub own: Owner,
     /// The notes of the accesses, by site.
     pub sites: Vec<u32>,
+}
+
+/// How far indices tell whose an element is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The axes along which they tell threads apart ([`Owner::thread`]) and blocks ([`Owner::block`]). For a `threads` kernel, an axis is an
+    /// index, by position.
+    pub axes: u8,
+    /// If these (axis and number) are multiples of the block's extents.
+    pub steps: Vec<(u8, u32)>,
+}
+
+impl Owner {
+    pub fn thread(axis: u8) -> u8 {
+        1 << axis
+    }
+
+    pub fn block(axis: u8) -> u8 {
+        8 << axis
+    }
 }
 
 impl Watched {

@@ -112,7 +112,12 @@ impl Step for AgainIf {
 #[cold]
 pub fn interrupted(g: &mut Group, span: u32) -> *const Op {
     let limit = g.max_steps > 0 && g.steps >= g.max_steps;
-    let kind = if limit { FaultKind::StepLimit { steps: g.steps } } else { FaultKind::Interrupted };
+    // SAFETY: the frame owns the listener for as long as the group runs, and nobody else uses it meanwhile.
+    let waits = || g.listener.and_then(|listener| unsafe { listener.as_ref() }.waits(g));
+    let kind = match limit {
+        true => waits().map_or(FaultKind::StepLimit { steps: g.steps }, |detail| FaultKind::Deadlock { detail }),
+        false => FaultKind::Interrupted,
+    };
     let lane = g.active().next().unwrap_or(0);
     let others = g.active_count().saturating_sub(1) as u64;
     stop_at(g, kind, span, lane, others)

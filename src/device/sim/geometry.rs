@@ -1,6 +1,6 @@
 //! How a launch is cut into lane groups.
 
-use super::code::{AXES, Code};
+use super::code::{AXES, Code, Owner};
 use super::group::{CHUNK, MAX_LANES};
 use crate::device::Extents;
 
@@ -50,14 +50,19 @@ impl Geometry {
         self.extent.is_none()
     }
 
-    /// The axes along which there are several threads, bit by bit: x, y, z, or the indices of a `threads` launch in order.
-    pub fn wide(&self, code: &Code) -> u8 {
+    /// Whether an element that indices tell so much of is touched by one thread only.
+    pub fn tells(&self, owner: &Owner, code: &Code) -> bool {
         let rank = usize::from(code.threads.unwrap_or(3)).clamp(1, 3);
-        let several = |k: usize| match self.extent {
-            Some(extent) => extent[rank - 1 - k] > 1,
-            None => u64::from(self.grid[k]) * u64::from(self.block[k]) > 1,
+        let told = |bits: u8| owner.axes & bits == bits;
+        let axis = |k: usize| match self.extent {
+            Some(extent) => extent[rank - 1 - k] <= 1 || told(Owner::thread(k as u8)),
+            None => {
+                (self.block[k] <= 1 || told(Owner::thread(k as u8)))
+                    && (self.grid[k] <= 1 || told(Owner::block(k as u8)))
+            }
         };
-        (0..rank).filter(|&k| several(k)).fold(0, |axes, k| axes | 1 << k)
+        let fits = |&(k, step): &(u8, u32)| step.is_multiple_of(self.block[usize::from(k)].max(1));
+        owner.axes != 0 && (0..rank).all(axis) && owner.steps.iter().all(fits)
     }
 
     pub fn unit(&self, number: u64) -> Unit {

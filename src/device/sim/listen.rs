@@ -76,8 +76,11 @@ pub trait Listener {
     fn left(&mut self, g: &mut Group, span: u32);
     /// The active lanes enter a loop, so that none has left it.
     fn gathered(&mut self, g: &mut Group);
-    /// A loop that polls by atomics takes another turn.
-    fn polls(&mut self, g: &mut Group, span: u32);
+    /// A loop that polls takes another turn, which the lanes of the mask `from` have entered. It `idles` if it only looks: if what it
+    /// saw was the same as in the turn before, the next turn is like this one.
+    fn polls(&mut self, g: &mut Group, from: MaskId, span: u32, idles: bool);
+    /// What the loop in which the group is waits for, if nothing has changed for a while.
+    fn waits(&self, g: &Group) -> Option<String>;
     /// Where thread `lane` went another way, if anybody has told.
     fn parted_at(&self, lane: usize) -> Option<u32>;
 }
@@ -211,11 +214,11 @@ impl Step for TellGathered {
     }
 }
 
-/// Another turn of the loop at `y`.
+/// Another turn of the loop at `y`, which mask `b` has entered; `x` is 1 if it idles.
 pub struct TellPolls;
 
 impl Step for TellPolls {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        unsafe { tell(g, op, |l, g| l.polls(g, (*op).y)) }
+        unsafe { tell(g, op, |l, g| l.polls(g, (*op).b, (*op).y, (*op).x == 1)) }
     }
 }

@@ -12,13 +12,16 @@
 //! with what the running thread has been ordered behind ([`rows`]).
 //!
 //! - [`rows`]: the rules, element by element and in vectors; [`clock`]: times; [`shadow`]: where the words lie
+//! - [`pattern`], [`quick`]: accesses to shared arrays that can be judged without words
 //! - [`touch`]: from an access to its elements; [`race`]: what to say of a broken rule; [`order`]: fences and atomics
-//! - [`local`]: arrays of one thread; [`split`]: where threads parted; [`arithmetic`]: overflow and its kin
+//! - [`written`]: global arrays of which each element is one thread's; [`local`]: arrays of one thread; [`split`]: where threads parted; [`arithmetic`]: overflow and its kin
 
 pub mod arithmetic;
 mod clock;
 mod local;
 mod order;
+mod pattern;
+mod quick;
 mod race;
 mod rows;
 mod shadow;
@@ -26,26 +29,29 @@ mod split;
 mod touch;
 mod watch;
 mod word;
+mod written;
 
 pub use watch::Watch;
 
 use super::code::{Code, MaskId, MemoryKind, Watched};
+use super::fault::stop_at;
 use super::geometry::Geometry;
 use super::group::Group;
 use super::lanes::Isa;
 use super::listen::{Listener, Note};
 use super::memory::Run;
-use crate::device::Extents;
+use crate::device::{Extents, FaultKind};
 use crate::ir::def::Scope;
 use clock::Clock;
 use shadow::{Planes, Store};
 
 /// Whether blocks of this launch may race in global memory, as far as its indices tell.
 pub fn may_race(code: &Code, extents: &Extents) -> bool {
-    let wide = Geometry::new(extents, code).wide(code);
+    let geometry = Geometry::new(extents, code);
     let global = |k: usize| matches!(code.memories[k].kind, MemoryKind::Global(_));
-    let tracked =
-        |(k, watched): (usize, &Option<Watched>)| global(k) && watched.as_ref().is_some_and(|w| !w.is_own(wide));
+    let tracked = |(k, watched): (usize, &Option<Watched>)| {
+        global(k) && watched.as_ref().is_some_and(|w| !geometry.tells(&w.own, code))
+    };
     code.watched.iter().enumerate().any(tracked)
 }
 
@@ -58,6 +64,8 @@ pub struct Checker<'a> {
     global: Clock,
     /// By memory: words of shared arrays, which grow as blocks need them.
     stores: Vec<Option<Store>>,
+    /// By memory: what is kept of shared arrays.
+    quick: Vec<quick::Quick>,
     locals: local::Locals,
     splits: split::Splits,
     order: order::Own,
@@ -75,6 +83,7 @@ impl<'a> Checker<'a> {
             shared: Clock::of_shared(),
             global: Clock::of_global(watch.globals.start),
             stores: code.memories.iter().map(|_| None).collect(),
+            quick: code.memories.iter().map(|_| quick::Quick::default()).collect(),
             locals: local::Locals::new(code, lanes),
             splits: split::Splits::new(lanes),
             order: order::Own::default(),
@@ -153,6 +162,7 @@ impl Listener for Checker<'_> {
     }
 
     fn warps_met(&mut self, g: &mut Group) {
+        self.write_out();
         self.shared.tick();
         self.global.tick();
         for warp in 0..g.lanes.div_ceil(32) {
@@ -180,8 +190,18 @@ impl Listener for Checker<'_> {
         self.splits.gathered(g);
     }
 
-    fn polls(&mut self, g: &mut Group, span: u32) {
-        self.polls.turn(g, span);
+    fn polls(&mut self, g: &mut Group, from: MaskId, span: u32, idles: bool) {
+        if self.polls.turn(from, idles)
+            && let Some(detail) = self.waits(g)
+        {
+            let lane = g.active().next().unwrap_or(0);
+            let others = g.active_count().saturating_sub(1) as u64;
+            stop_at(g, FaultKind::Deadlock { detail }, span, lane, others);
+        }
+    }
+
+    fn waits(&self, g: &Group) -> Option<String> {
+        self.polls.detail(g)
     }
 
     fn parted_at(&self, lane: usize) -> Option<u32> {
@@ -190,6 +210,17 @@ impl Listener for Checker<'_> {
 }
 
 impl Checker<'_> {
+    /// What is kept of shared arrays becomes words.
+    fn write_out(&mut self) {
+        for (number, quick) in self.quick.iter_mut().enumerate() {
+            let now = self.shared.now(0, false);
+            if let (true, Some(store)) = (quick.holds(&now), &self.stores[number]) {
+                // SAFETY: the store is that of the memory.
+                unsafe { quick.write_out(&store.planes, &now, self.isa, self.code.warp_ops) };
+            }
+        }
+    }
+
     /// Blocks begin their times anew, so that the largest one has to be kept.
     fn seen(&mut self) {
         if self.global.time > self.watch.globals.last.load(std::sync::atomic::Ordering::Relaxed) {

@@ -100,12 +100,7 @@ impl Now {
         lane: usize,
         kind: u64,
     ) -> (bool, u64) {
-        let mut ok = w >= self.born;
-        ok &= self.ordered::<WARPS>(w, me, lane, kind) || (self.same(w, me) && kind == ONE);
-        if A {
-            ok &= self.ordered::<WARPS>(a, me, lane, kind) || self.alone(a, me, kind);
-        }
-        let joined = self.joined::<WARPS>(r, me, lane, kind);
+        let (mut ok, joined) = self.looks::<A, WARPS>(w, a, r, me, lane, kind);
         ok &= !self.listing || joined & KIND != GRID << KIND_SHIFT;
         (ok, joined)
     }
@@ -137,12 +132,27 @@ impl Now {
         lane: usize,
         kind: u64,
     ) -> (bool, u64) {
+        self.looks::<R, WARPS>(w, r, a, me, lane, kind)
+    }
+
+    /// An access that sees what was written and agrees with its like (whose word is `like`), but not with those of the `other` word (if
+    /// `O`): whether nothing is wrong with it, and the new word of its like.
+    #[inline(always)]
+    fn looks<const O: bool, const WARPS: bool>(
+        &self,
+        w: u64,
+        other: u64,
+        like: u64,
+        me: u64,
+        lane: usize,
+        kind: u64,
+    ) -> (bool, u64) {
         let mut ok = w >= self.born;
         ok &= self.ordered::<WARPS>(w, me, lane, kind) || (self.same(w, me) && kind == ONE);
-        if R {
-            ok &= self.ordered::<WARPS>(r, me, lane, kind) || self.alone(r, me, kind);
+        if O {
+            ok &= self.ordered::<WARPS>(other, me, lane, kind) || self.alone(other, me, kind);
         }
-        (ok, self.joined::<WARPS>(a, me, lane, kind))
+        (ok, self.joined::<WARPS>(like, me, lane, kind))
     }
 }
 

@@ -3,9 +3,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::word::LAST_GLOBAL_TIME;
+use super::word::{GLOBAL_TIME_SHIFT, LAST_GLOBAL_TIME};
 use crate::device::sim::code::{Code, MemoryKind, Watched};
 use crate::device::sim::frame::Binding;
+use crate::device::sim::geometry::Geometry;
 
 /// The words of a memory's elements. Planes that are not needed are null.
 #[derive(Clone, Copy)]
@@ -50,24 +51,45 @@ impl Store {
     }
 }
 
+/// Which elements of an array have been written, where each is touched by one thread only: no more has to be known of them. One
+/// byte per element, which is `mark` if it has been.
+#[derive(Clone, Copy)]
+pub struct Written {
+    pub bytes: *mut u8,
+    pub len: usize,
+    pub mark: u8,
+}
+
+/// Bytes of [`Written`], and the mark of the launch that used them last.
+type Marks = (Vec<u8>, u8);
+
+/// [`Written`] with what it lies in.
+struct Own {
+    /// Kept for what is pointed to.
+    marks: Marks,
+    written: Written,
+}
+
+impl Own {
+    fn new(mut marks: Marks) -> Own {
+        let (bytes, mark) = &mut marks;
+        let written = Written { bytes: bytes.as_mut_ptr(), len: bytes.len(), mark: *mark };
+        Own { marks, written }
+    }
+}
+
 /// Planes of global memory are used again: allocating them costs more than most launches. What is left in them is older than
 /// any later launch.
 struct Pool {
     free: Vec<Vec<u64>>,
+    marks: Vec<Marks>,
     /// The first time of the next launch.
     time: u64,
     /// Counts how often time began anew.
     age: u64,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { free: vec![], time: 1, age: 0 });
-
-impl Watched {
-    /// Whether these axes tell all threads apart.
-    pub fn is_own(&self, wide: u8) -> bool {
-        self.own != 0 && wide & !self.own == 0
-    }
-}
+static POOL: Mutex<Pool> = Mutex::new(Pool { free: vec![], marks: vec![], time: 1, age: 0 });
 
 /// Words that are kept for later launches, at most.
 const KEPT: usize = 1 << 26;
@@ -80,6 +102,8 @@ const LOCKS: usize = 256;
 pub struct Globals {
     /// By memory of the code.
     stores: Vec<Option<Store>>,
+    /// By memory, in place of words.
+    own: Vec<Option<Own>>,
     /// The launch's first time; words from before are of other launches.
     pub start: u64,
     age: u64,
@@ -90,38 +114,56 @@ pub struct Globals {
     pub shared: bool,
 }
 
-// SAFETY: workers write the words under locks.
+// SAFETY: workers write the words under locks, and each its own bytes of elements that are one thread's.
 unsafe impl Sync for Globals {}
 
 impl Globals {
-    /// `wide` are the axes (bit by bit x, y, z) along which there are several threads.
-    pub fn new(code: &Code, bindings: &[Binding], workers: usize, wide: u8) -> Globals {
+    pub fn new(code: &Code, geometry: &Geometry, bindings: &[Binding], workers: usize) -> Globals {
         let mut pool = POOL.lock().unwrap_or_else(|e| e.into_inner());
         if pool.time > LAST_GLOBAL_TIME * 3 / 4 {
-            *pool = Pool { free: vec![], time: 1, age: pool.age + 1 };
+            (pool.free, pool.time, pool.age) = (vec![], 1, pool.age + 1);
         }
         let (start, age) = (pool.time, pool.age);
-        let mut stores = vec![];
+        let (mut stores, mut own) = (vec![], vec![]);
         for (def, watched) in code.memories.iter().zip(&code.watched) {
-            stores.push(match (def.kind, watched) {
+            let (mut store, mut marks) = (None, None);
+            if let (MemoryKind::Global(param), Some(watched)) = (def.kind, watched) {
+                let bytes = match bindings.get(param as usize) {
+                    Some(Binding::Array { len, .. }) => *len,
+                    _ => 0,
+                };
+                let len = bytes / watched.unit.max(1);
                 // Nobody else touches a thread's own element; if it has been written from the first, nothing can go wrong.
-                (MemoryKind::Global(_), Some(watched)) if watched.is_own(wide) && !watched.fresh => None,
-                (MemoryKind::Global(param), Some(watched)) => {
-                    let bytes = match bindings.get(param as usize) {
-                        Some(Binding::Array { len, .. }) => *len,
-                        _ => 0,
-                    };
-                    Some(Store::new(watched, bytes / watched.unit.max(1), |len| take(&mut pool.free, len)))
+                match geometry.tells(&watched.own, code) {
+                    true => marks = watched.fresh.then(|| Own::new(take_marks(&mut pool.marks, len))),
+                    false => store = Some(Store::new(watched, len, |len| take(&mut pool.free, len))),
                 }
-                _ => None,
-            });
+            }
+            stores.push(store);
+            own.push(marks);
         }
         let locks = (0..LOCKS).map(|_| AtomicBool::new(false)).collect();
-        Globals { stores, start, age, last: AtomicU64::new(start), locks, shared: workers > 1 }
+        Globals { stores, own, start, age, last: AtomicU64::new(start), locks, shared: workers > 1 }
     }
 
     pub fn planes(&self, memory: usize) -> Option<Planes> {
         self.stores.get(memory)?.as_ref().map(|s| s.planes)
+    }
+
+    /// What there is in place of planes.
+    #[inline]
+    pub fn written(&self, memory: usize) -> Option<Written> {
+        Some(self.own.get(memory)?.as_ref()?.written)
+    }
+
+    /// Whether nobody has written this element of a memory that nobody had written when the kernel began; the workers have ended.
+    pub fn is_unwritten(&self, memory: usize, cell: usize) -> bool {
+        let born = self.start << GLOBAL_TIME_SHIFT;
+        // SAFETY: the cell is inside.
+        if let Some(own) = self.written(memory) {
+            return cell < own.len && unsafe { *own.bytes.add(cell) } != own.mark;
+        }
+        self.planes(memory).is_some_and(|planes| cell < planes.len && unsafe { *planes.w.add(cell) } < born)
     }
 
     /// Runs `f` while nobody else touches the words of this page.
@@ -148,9 +190,32 @@ fn take(free: &mut Vec<Vec<u64>>, len: usize) -> Vec<u64> {
     }
 }
 
+/// Zeros, or bytes that hold earlier marks.
+fn take_marks(free: &mut Vec<Marks>, len: usize) -> Marks {
+    match free.iter().position(|(bytes, mark)| bytes.len() == len && *mark < u8::MAX) {
+        Some(at) => {
+            let (bytes, mark) = free.swap_remove(at);
+            (bytes, mark + 1)
+        }
+        None => (vec![0; len], 1),
+    }
+}
+
+/// Bytes that are kept for later launches, and arrays of them, at most.
+const KEPT_MARKS: usize = 1 << 28;
+const KEPT_ARRAYS: usize = 16;
+
 impl Drop for Globals {
     fn drop(&mut self) {
         let mut pool = POOL.lock().unwrap_or_else(|e| e.into_inner());
+        for Own { marks, .. } in self.own.drain(..).flatten() {
+            if pool.marks.len() >= KEPT_ARRAYS {
+                pool.marks.remove(0);
+            }
+            if pool.marks.iter().map(|(bytes, _)| bytes.len()).sum::<usize>() + marks.0.len() <= KEPT_MARKS {
+                pool.marks.push(marks);
+            }
+        }
         if pool.age != self.age {
             return;
         }

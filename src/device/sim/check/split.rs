@@ -1,9 +1,7 @@
 //! Where threads went another way, for those who wait for them; and threads that wait for what nobody will do.
 
 use super::touch::Event;
-use crate::device::FaultKind;
 use crate::device::sim::code::MaskId;
-use crate::device::sim::fault::stop_at;
 use crate::device::sim::group::{CHUNK, Group};
 use crate::device::sim::listen::Touch;
 use crate::device::sim::memory;
@@ -52,45 +50,85 @@ impl Splits {
 /// Turns of a polling loop in which nothing has changed, before it is taken for endless. Kernels with such loops run on one
 /// worker when they are checked, so that nobody else is about to change anything.
 const PATIENCE: u32 = 100_000;
+/// Before it is said to wait when something else stops it.
+const DOUBT: u32 = 1_000;
 
 /// What a loop polls.
 #[derive(Default)]
 pub struct Polls {
     /// Of the last atomic operation: the place and what it held before.
     seen: Option<(usize, u64)>,
+    /// What the loads of this turn and of the turn before saw, in one number.
+    loads: u64,
+    loads_before: u64,
     text: String,
     quiet: u32,
+    /// The mask of the lanes that entered the loop.
+    from: MaskId,
 }
 
 impl Polls {
     /// An access of the group: a store is progress, and so is an atomic operation elsewhere or on another value than before.
     pub(super) fn saw(&mut self, g: &Group, e: &Event<'_>) {
-        match e.note.touch {
-            Touch::Load => {}
-            Touch::Store => self.quiet = 0,
-            Touch::Atomic => {
-                let Some(lane) = g.active().next() else { return };
-                // SAFETY: the access is one of the group's code; the element has the scalar's size.
-                let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { return };
-                let value = super::race::in_memory(addr, e.access.scalar).bits;
-                if self.seen != Some((addr as usize, value)) {
-                    (self.seen, self.quiet) = (Some((addr as usize, value)), 0);
-                } else if self.quiet + 1 == PATIENCE {
-                    let place = super::race::place_text(g, e, addr, 0);
-                    self.text = format!("`{place}` stays {}", super::race::in_memory(addr, e.access.scalar));
-                }
-            }
+        if e.note.touch == Touch::Store {
+            return self.stir();
+        }
+        let Some(lane) = g.active().next() else { return };
+        // SAFETY: the access is one of the group's code; the element has the scalar's size.
+        let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { return };
+        let value = super::race::in_memory(addr, e.access.scalar).bits;
+        if e.note.touch == Touch::Load {
+            let mix = |h: u64, n: u64| (h.rotate_left(23) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            self.loads = mix(mix(self.loads, addr as u64), value);
+        } else if self.seen != Some((addr as usize, value)) {
+            self.seen = Some((addr as usize, value));
+            self.stir();
+        }
+        // Of a loop with both, the atomic operation is what it waits by.
+        if self.quiet + 1 == DOUBT && (e.note.touch == Touch::Atomic || self.text.is_empty()) {
+            let place = super::race::place_text(g, e, addr, 0);
+            self.text = format!("`{place}` stays {}", super::race::in_memory(addr, e.access.scalar));
         }
     }
 
-    /// Another turn of a loop with atomics.
-    pub fn turn(&mut self, g: &mut Group, span: u32) {
-        self.quiet += 1;
-        if self.quiet < PATIENCE || self.text.is_empty() {
-            return;
+    /// Something has changed.
+    fn stir(&mut self) {
+        self.quiet = 0;
+        self.text.clear();
+    }
+
+    /// Another turn of a loop; whether nothing has changed for so long that nothing will.
+    pub fn turn(&mut self, from: MaskId, idles: bool) -> bool {
+        let loads = std::mem::take(&mut self.loads);
+        if idles && loads != self.loads_before {
+            self.loads_before = loads;
+            self.stir();
         }
-        let lane = g.active().next().unwrap_or(0);
-        let others = g.active_count().saturating_sub(1) as u64;
-        stop_at(g, FaultKind::Deadlock { detail: self.text.clone() }, span, lane, others);
+        self.from = from;
+        self.quiet += 1;
+        self.quiet >= PATIENCE
+    }
+
+    /// What the active lanes wait for, if nothing has changed for a while.
+    pub fn detail(&self, g: &Group) -> Option<String> {
+        if self.quiet < DOUBT || self.text.is_empty() {
+            return None;
+        }
+        let warp = g.active().next()? / 32;
+        let info = g.masks[self.from as usize];
+        let entered = |lane: &usize| {
+            let inside = (info.lo as usize..info.hi as usize).contains(&(lane / CHUNK));
+            // SAFETY: masks are registers of the code with room for all lanes.
+            let lanes: *const u32 = unsafe { g.slot(g.code().masks[self.from as usize]).ptr.cast() };
+            info.full || inside && unsafe { *lanes.add(*lane) != 0 }
+        };
+        let past =
+            (warp * 32..(warp * 32 + 32).min(g.lanes)).filter(|&lane| !g.is_active(lane)).filter(entered).count();
+        let others = match past {
+            0 => return Some(self.text.clone()),
+            1 => "1 thread of their warp has left this loop and goes".to_string(),
+            n => format!("{n} threads of their warp have left this loop and go"),
+        };
+        Some(format!("{}; {others} on only when they do", self.text))
     }
 }

@@ -1,12 +1,15 @@
 //! From an access to its elements: single ones, rows, or lane by lane.
 
+use super::pattern::{Axis, NO_AXIS, Pattern};
+use super::quick::{Deed, NO_CELL};
 use super::race::Party;
-use super::rows::{Now, Row, Variant, company, reader, writer};
-use super::shadow::{PAGE_SHIFT, Planes};
+use super::rows::{Now, Row, RowFn, Variant, company, reader, writer};
+use super::shadow::{PAGE_SHIFT, Planes, Written};
 use super::word::{GRID, KIND, KIND_SHIFT, LANE_SHIFT, ONE};
 use super::{Checker, race};
 use crate::device::sim::code::{Access, MemoryKind, Watched};
 use crate::device::sim::group::{CHUNK, Group};
+use crate::device::sim::lanes::Isa;
 use crate::device::sim::listen::{Form, Note, Touch};
 use crate::device::sim::memory::{self, Run};
 
@@ -16,6 +19,8 @@ pub(super) struct Event<'e> {
     pub access: &'e Access,
     pub watched: &'e Watched,
     pub planes: Planes,
+    /// In place of planes.
+    pub written: Option<Written>,
     pub now: Now,
     /// Of the memory.
     pub start: *mut u8,
@@ -28,7 +33,7 @@ pub(super) struct Event<'e> {
 }
 
 impl Event<'_> {
-    fn cell(&self, addr: *const u8) -> usize {
+    pub(super) fn cell(&self, addr: *const u8) -> usize {
         self.cell_at(addr as usize - self.start as usize)
     }
 
@@ -40,61 +45,217 @@ impl Event<'_> {
     }
 
     /// Words from component to component.
-    fn pitch(&self) -> usize {
+    pub(super) fn pitch(&self) -> usize {
         self.note.pitch / self.watched.unit
     }
 
     /// How many components have words of their own.
-    fn components(&self) -> usize {
+    pub(super) fn components(&self) -> usize {
         if self.watched.whole { 1 } else { self.note.components.max(1) as usize }
+    }
+
+    /// What notes its rows; some lanes are inactive if there is a `mask`.
+    fn row_fn(&self, isa: Isa, mask: bool) -> RowFn {
+        let (reads, atomics) = (!self.planes.r.is_null(), !self.planes.a.is_null());
+        let variant = Variant { reads, atomics, warps: self.warps, mask };
+        if self.note.touch == Touch::Load { reader(isa, variant) } else { writer(isa, variant) }
     }
 }
 
-impl Checker<'_> {
+impl Deed {
+    fn of(e: &Event<'_>) -> Deed {
+        Deed { touch: e.note.touch, own: e.now.own, modest: e.now.modest, overwrites: e.note.overwrites }
+    }
+}
+
+/// The pattern of an access with the same or affine indices, if its active lanes are all between two and inside.
+#[inline(always)]
+pub(super) unsafe fn pattern_of(g: &mut Group, e: &Event<'_>) -> Option<Pattern> {
+    unsafe {
+        let mut pattern = if e.note.form == Form::One {
+            let addr = memory::uniform_address(g, e.access)?;
+            let (first, last) = ends(g);
+            if !(g.full || g.solid || first == last) {
+                return None;
+            }
+            Pattern { first: e.cell(addr), lane: first, spread: last - first, axes: [NO_AXIS; 5] }
+        } else {
+            let run = memory::resolve(g, e.access, e.note.access)?;
+            if !(g.full || (run.count[1..] == [1; 3] && (g.solid || run.count[0] == 1))) {
+                return None;
+            }
+            Pattern { first: e.cell(run.addr), ..Pattern::of(&run, e.watched.unit)? }
+        };
+        if e.components() > 1 {
+            let free = pattern.axes.iter_mut().find(|a| a.count == 1)?;
+            *free = Axis { count: e.components(), step: e.pitch() as isize, lanes: 0 };
+        }
+        let len = e.written.map_or(e.planes.len, |w| w.len);
+        let (low, high) = pattern.hull();
+        (low >= 0 && high < len as isize).then_some(pattern)
+    }
+}
+
+/// The elements of the lanes of an access with an index of its own in each; false if some are outside.
+unsafe fn list_cells(isa: Isa, g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -> bool {
+    if e.components() > 1 || e.planes.len >= NO_CELL as usize || !e.watched.unit.is_power_of_two() {
+        return false;
+    }
+    cells.extend(std::iter::repeat_n(NO_CELL, g.lo * CHUNK));
+    let list: unsafe fn(&Group, &Event<'_>, &mut Vec<u32>) -> bool = match isa {
+        #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+        Isa::Avx2 => list_avx2,
+        #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+        Isa::Avx512 => list_avx512,
+        _ => list_chunks,
+    };
+    // SAFETY: the machine has what `isa` says.
+    unsafe { list(g, e, cells) }
+}
+
+#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+unsafe fn list_avx2(g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -> bool {
+    unsafe { list_chunks(g, e, cells) }
+}
+
+#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+unsafe fn list_avx512(g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -> bool {
+    unsafe { list_chunks(g, e, cells) }
+}
+
+#[inline(always)]
+unsafe fn list_chunks(g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -> bool {
+    unsafe {
+        let memory = &*g.memories.add(e.access.memory as usize);
+        let shift = e.watched.unit.trailing_zeros();
+        for chunk in g.lo..g.hi {
+            let (offsets, inside) = memory::offsets(g, e.access, memory, chunk);
+            if !inside {
+                return false;
+            }
+            let mask = g.mask.add(chunk * CHUNK).cast::<[u32; CHUNK]>().read_unaligned();
+            let mut listed = [NO_CELL; CHUNK];
+            for i in 0..CHUNK {
+                listed[i] = (offsets[i] >> shift) as u32 | !mask[i];
+            }
+            cells.extend_from_slice(&listed);
+        }
+        true
+    }
+}
+
+/// Points a row at the words of its first element.
+#[inline(always)]
+pub(super) fn row_at(row: &mut Row, planes: &Planes, cell: usize) {
+    let word = |plane: *mut u64| if plane.is_null() { plane } else { plane.wrapping_add(cell) };
+    (row.w, row.r, row.a) = (word(planes.w), word(planes.r), word(planes.a));
+}
+
+impl<'a> Checker<'a> {
+    /// What is to be known of an access, if anything can go wrong with it.
+    ///
+    /// # Safety
+    /// The note is one of the group's code, not of a local array.
+    #[inline(always)]
+    unsafe fn event<'e>(&mut self, g: &Group, note: &'e Note) -> Option<Event<'e>>
+    where
+        'a: 'e,
+    {
+        let code = self.code;
+        let access = &code.accesses[note.access as usize];
+        let number = access.memory as usize;
+        let watched = code.watched[number].as_ref()?;
+        let (planes, global) = self.planes(g, number, watched);
+        let written = if planes.w.is_null() { Some(self.watch.globals.written(number)?) } else { None };
+        let clock = if global { &self.global } else { &self.shared };
+        let born = clock.born;
+        let mut now = clock.now(note.site, global && code.fences);
+        if !watched.fresh || note.overwrites {
+            now.born = 0;
+        }
+        now.modest = note.own;
+        // SAFETY: there is one for each memory of the code.
+        let start = unsafe { (*g.memories.add(number)).ptr };
+        let locked = global && self.watch.globals.shared;
+        Some(Event { note, access, watched, planes, written, now, start, global, locked, warps: code.warp_ops, born })
+    }
+
     /// # Safety
     /// The note is one of the group's code.
     pub(super) unsafe fn touched(&mut self, g: &mut Group, note: &Note) {
         let code = self.code;
         let access = &code.accesses[note.access as usize];
-        let number = access.memory as usize;
         unsafe {
-            if code.memories[number].kind == MemoryKind::Local {
+            if code.memories[access.memory as usize].kind == MemoryKind::Local {
                 return self.touched_local(g, note, access);
             }
-            let Some(watched) = &code.watched[number] else { return };
-            let (planes, global) = self.planes(g, number, watched);
-            if planes.w.is_null() {
-                return;
-            }
-            let listing = global && code.fences;
-            let born = (if global { &self.global } else { &self.shared }).born;
-            let mut now = (if global { &self.global } else { &self.shared }).now(note.site, listing);
-            if !watched.fresh || note.overwrites {
-                now.born = 0;
-            }
-            now.modest = note.own;
-            let start = (*g.memories.add(number)).ptr;
-            let locked = global && self.watch.globals.shared;
-            let warps = code.warp_ops;
-            let event = Event { note, access, watched, planes, now, start, global, locked, warps, born };
-            let clean = match note.form {
-                // Fences order single threads: each is looked at by itself.
-                _ if listing => false,
-                Form::One => self.one(g, &event),
-                Form::Rows => self.rows(g, &event),
-                Form::Lanes => self.lanes(g, &event),
-            };
-            if !clean {
-                self.lane_by_lane(g, &event);
-            }
-            if global && code.fences && note.touch == Touch::Atomic {
-                self.synchronised(g, &event);
+            let Some(event) = self.event(g, note) else { return };
+            if let Some(written) = event.written {
+                self.own(g, &event, &written);
+            } else if event.global || !self.kept(g, &event) {
+                self.looked_at(g, &event);
             }
             if code.polls {
                 self.polls.saw(g, &event);
             }
         }
         self.report(g, access);
+    }
+
+    /// Compares an access with the words of its elements.
+    unsafe fn looked_at(&mut self, g: &mut Group, e: &Event<'_>) {
+        unsafe {
+            let clean = match e.note.form {
+                // Fences order single threads: each is looked at by itself.
+                _ if e.now.listing => false,
+                Form::One => self.one(g, e),
+                Form::Rows => self.rows(g, e),
+                Form::Lanes => self.lanes(g, e),
+            };
+            if !clean {
+                self.lane_by_lane(g, e);
+            }
+            if e.global && self.code.fences && e.note.touch == Touch::Atomic {
+                self.synchronised(g, e);
+            }
+        }
+    }
+
+    /// Keeps an access to a shared array as a pattern, if that is enough to tell that nothing is wrong.
+    #[inline(always)]
+    unsafe fn kept(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
+        unsafe {
+            let deed = Deed::of(e);
+            let (isa, quick) = (self.isa, &mut self.quick[e.access.memory as usize]);
+            let open = quick.is_open(&e.now, e.born);
+            if e.note.form == Form::Lanes {
+                if open && e.note.touch != Touch::Store {
+                    let from = quick.cells.len();
+                    if list_cells(isa, g, e, &mut quick.cells) && quick.keep_cells(&deed, from, e.planes.len) {
+                        return true;
+                    }
+                    quick.cells.truncate(from);
+                }
+            } else if let Some(pattern) = pattern_of(g, e) {
+                if open && quick.keep(&deed, &pattern) {
+                    return true;
+                }
+                if open {
+                    quick.write_out(&e.planes, &e.now, isa, e.warps);
+                }
+                self.looked_at(g, e);
+                if self.finding.is_none() {
+                    self.quick[e.access.memory as usize].learn(&pattern);
+                }
+                return true;
+            }
+            if open {
+                quick.write_out(&e.planes, &e.now, isa, e.warps);
+            }
+            false
+        }
     }
 
     /// All active lanes touch one element.
@@ -136,17 +297,18 @@ impl Checker<'_> {
             }
             let Some(run) = memory::resolve(g, e.access, e.note.access) else { return false };
             let mask = if g.full { std::ptr::null() } else { g.mask };
-            let Some(plan) = Walk::of(&run, e, g.full, mask) else { return false };
-            let variant = Variant {
-                reads: !e.planes.r.is_null(),
-                atomics: !e.planes.a.is_null(),
-                warps: e.warps,
-                mask: !plan.row.mask.is_null(),
-            };
-            let row = if e.note.touch == Touch::Load { reader(self.isa, variant) } else { writer(self.isa, variant) };
+            let Some(mut pattern) = Pattern::of(&run, e.watched.unit) else { return false };
+            pattern.first = e.cell(run.addr);
+            let is_row = run.count[1..] == [1; 3];
+            // Several lanes write one element: a matter for the careful way. Inactive lanes in boxes, too.
+            if pattern.spread > 0 && (e.note.touch == Touch::Store || !(g.full || is_row && pattern.is_point())) {
+                return false;
+            }
+            let walk = pattern.walk(if pattern.is_point() { std::ptr::null() } else { mask });
+            let row = e.row_fn(self.isa, !walk.row.mask.is_null());
             for k in 0..e.components() {
                 let clean =
-                    plan.each(e.cell(run.addr) + k * e.pitch(), |r, cell| self.row(e, r, cell, |r| row(&e.now, r)));
+                    walk.each(pattern.first + k * e.pitch(), |r, cell| self.row(e, r, cell, |r| row(&e.now, r)));
                 if !clean {
                     return false;
                 }
@@ -158,10 +320,7 @@ impl Checker<'_> {
     /// A row under the locks of its pages.
     #[inline(always)]
     unsafe fn row(&self, e: &Event<'_>, mut row: Row, cell: usize, f: impl Fn(&Row) -> bool) -> bool {
-        let at = |row: &mut Row, cell: usize| {
-            let word = |plane: *mut u64| if plane.is_null() { plane } else { plane.wrapping_add(cell) };
-            (row.w, row.r, row.a) = (word(e.planes.w), word(e.planes.r), word(e.planes.a));
-        };
+        let at = |row: &mut Row, cell: usize| row_at(row, &e.planes, cell);
         let last = cell as isize + row.step * (row.count as isize - 1);
         if last < 0 || (last as usize).max(cell) >= e.planes.len {
             return false;
@@ -241,31 +400,14 @@ impl Checker<'_> {
     /// # Safety
     /// The notes are of the group's code, of one array of one axis, and twice the distance fits it.
     pub(super) unsafe fn touched_by_tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool {
-        let code = self.code;
         if notes.iter().filter(|n| n.touch == Touch::Load && n.own).count() != 1 {
             return false;
         }
         for note in notes {
-            let access = &code.accesses[note.access as usize];
-            let number = access.memory as usize;
-            let Some(watched) = &code.watched[number] else { return false };
-            let (planes, global) = self.planes(g, number, watched);
-            if planes.w.is_null() || global || 2 * distance > planes.len {
-                return false;
-            }
-            let mut now = self.shared.now(note.site, false);
-            now.modest = note.own;
-            let variant =
-                Variant { reads: !planes.r.is_null(), atomics: !planes.a.is_null(), warps: code.warp_ops, mask: false };
-            let row = if note.touch == Touch::Load { reader(self.isa, variant) } else { writer(self.isa, variant) };
             // The load that is not of the thread's own element is the far one.
             let first = if note.touch == Touch::Load && !note.own { distance } else { 0 };
-            let at = |plane: *mut u64| if plane.is_null() { plane } else { plane.wrapping_add(first) };
-            let (w, r, a) = (at(planes.w), at(planes.r), at(planes.a));
-            let whole =
-                Row { w, r, a, step: 1, count: distance, lane: 0, lane_step: 1, spread: 0, mask: std::ptr::null() };
             // SAFETY: the elements are in the planes.
-            if !unsafe { row(&now, &whole) } {
+            if !unsafe { self.touched_by_branch(g, note, first, distance) } {
                 return false;
             }
         }
@@ -273,6 +415,37 @@ impl Checker<'_> {
         self.global.block_met();
         self.seen();
         true
+    }
+
+    /// One access of a tree's first turn, to `count` elements from `first` on.
+    unsafe fn touched_by_branch(&mut self, g: &mut Group, note: &Note, first: usize, count: usize) -> bool {
+        unsafe {
+            let Some(e) = self.event(g, note) else { return false };
+            if e.global || first + count > e.planes.len {
+                return false;
+            }
+            let axes = [Axis { count, step: 1, lanes: 1 }, NO_AXIS, NO_AXIS, NO_AXIS, NO_AXIS];
+            let pattern = Pattern { first, lane: 0, spread: 0, axes };
+            self.noted_as(&e, &pattern)
+        }
+    }
+
+    /// Notes a pattern, which is inside, one way or another; false if a rule is broken.
+    #[inline(always)]
+    unsafe fn noted_as(&mut self, e: &Event<'_>, pattern: &Pattern) -> bool {
+        unsafe {
+            if !e.global {
+                let quick = &mut self.quick[e.access.memory as usize];
+                if quick.is_open(&e.now, e.born) {
+                    if quick.keep(&Deed::of(e), pattern) {
+                        return true;
+                    }
+                    quick.write_out(&e.planes, &e.now, self.isa, e.warps);
+                }
+            }
+            let f = e.row_fn(self.isa, false);
+            pattern.walk(std::ptr::null()).each(pattern.first, |r, cell| self.row(e, r, cell, |r| f(&e.now, r)))
+        }
     }
 
     /// The turns of a loop that only reads, all at once: an access in its first turn, and the bytes from turn to turn. False
@@ -288,33 +461,17 @@ impl Checker<'_> {
         turns: usize,
         turn: isize,
     ) -> bool {
-        let code = self.code;
-        let access = &code.accesses[note.access as usize];
-        let number = access.memory as usize;
+        if self.code.memories[self.code.accesses[note.access as usize].memory as usize].kind == MemoryKind::Local {
+            return false;
+        }
         unsafe {
-            let Some(watched) = &code.watched[number] else { return true };
-            let (planes, global) = self.planes(g, number, watched);
-            if planes.w.is_null() {
-                return true;
-            }
-            if planes.r.is_null() || (global && code.fences) || code.memories[number].kind == MemoryKind::Local {
+            let Some(e) = self.event(g, note) else { return true };
+            if e.written.is_some() || e.planes.r.is_null() || e.now.listing {
                 return false;
             }
-            let clock = if global { &self.global } else { &self.shared };
-            let mut now = clock.now(note.site, false);
-            let born = clock.born;
-            if !watched.fresh {
-                now.born = 0;
-            }
-            now.modest = note.own;
-            let start = (*g.memories.add(number)).ptr;
-            let locked = global && self.watch.globals.shared;
-            let warps = code.warp_ops;
-            let e = Event { note, access, watched, planes, now, start, global, locked, warps, born };
-            let Some(walk) = Walk::over(run, &e, turns, turn) else { return false };
-            let variant = Variant { reads: true, atomics: !planes.a.is_null(), warps: e.warps, mask: false };
-            let row = reader(self.isa, variant);
-            walk.each(e.cell(run.addr), |r, cell| self.row(&e, r, cell, |r| row(&e.now, r)))
+            let Some(mut pattern) = Pattern::over(run, e.watched.unit, turns, turn) else { return false };
+            pattern.first = e.cell(run.addr);
+            self.noted_as(&e, &pattern)
         }
     }
 
@@ -357,6 +514,24 @@ pub(super) unsafe fn note_cell(e: &Event<'_>, cell: usize, me: u64, lane: usize,
             (Touch::Store, true) => noted::<STORE, true>(e, cell, me, lane, kind),
             (Touch::Atomic, false) => noted::<ATOMIC, false>(e, cell, me, lane, kind),
             (Touch::Atomic, true) => noted::<ATOMIC, true>(e, cell, me, lane, kind),
+        }
+    }
+}
+
+/// Notes an atomic operation that breaks no rule.
+///
+/// # Safety
+/// The cell is in the planes, which have words for atomics.
+pub(super) unsafe fn update_cell(planes: &Planes, now: &Now, cell: usize, lane: usize, spread: usize, warps: bool) {
+    unsafe {
+        let (me, words) = (now.own | (lane as u64) << LANE_SHIFT, planes.words(cell));
+        let kind = company(lane, spread);
+        let (_, joined) = match warps {
+            true => now.update::<true, true>(words, me, lane, kind),
+            false => now.update::<true, false>(words, me, lane, kind),
+        };
+        if !planes.a.is_null() {
+            *planes.a.add(cell) = joined;
         }
     }
 }
@@ -407,100 +582,4 @@ fn ends(g: &mut Group) -> (usize, usize) {
     }
     g.find_ends();
     (g.first_lane, g.last_lane)
-}
-
-/// How to walk over the elements of a run: rows, each element with the lanes that share it.
-struct Walk {
-    row: Row,
-    /// Around the rows: elements and lanes from one to the next.
-    outer: [Axis; 4],
-}
-
-/// Elements along one axis of a run: how many, how far apart, and how many lanes further.
-#[derive(Clone, Copy)]
-struct Axis {
-    count: usize,
-    step: isize,
-    lanes: usize,
-}
-
-const NO_AXIS: Axis = Axis { count: 1, step: 0, lanes: 0 };
-
-impl Walk {
-    fn of(run: &Run, e: &Event<'_>, full: bool, mask: *const u32) -> Option<Walk> {
-        let (mut axes, used, spread) = Walk::axes(run, e)?;
-        // Several lanes write one element: a matter for the careful way. Inactive lanes in boxes, too.
-        let row = run.count[1..] == [1; 3];
-        if spread > 0 && (e.note.touch == Touch::Store || !(full || row && used == 0)) {
-            return None;
-        }
-        let mask = if used == 0 { std::ptr::null() } else { mask };
-        Some(Walk::with(&mut axes, run.lane, spread, mask))
-    }
-
-    /// With the turns of a loop as one more axis. `None` if turns meet an element more than once, which the loop tells better.
-    fn over(run: &Run, e: &Event<'_>, turns: usize, turn: isize) -> Option<Walk> {
-        let (mut axes, used, spread) = Walk::axes(run, e)?;
-        let unit = e.watched.unit as isize;
-        if turn % unit != 0 || turns == 0 {
-            return None;
-        }
-        if turn != 0 {
-            axes[used] = Axis { count: turns, step: turn / unit, lanes: 0 };
-        }
-        Some(Walk::with(&mut axes, run.lane, spread, std::ptr::null()))
-    }
-
-    /// The axes along which elements differ, how many there are, and how far lanes of one element lie apart.
-    fn axes(run: &Run, e: &Event<'_>) -> Option<([Axis; 5], usize, usize)> {
-        let unit = e.watched.unit as isize;
-        if run.stride.iter().zip(&run.count).any(|(s, &n)| n > 1 && s % unit != 0) {
-            return None;
-        }
-        let mut lanes = 1;
-        let mut axes = [NO_AXIS; 5];
-        let (mut used, mut spread) = (0, 0);
-        for d in 0..4 {
-            let (count, step) = (run.count[d], run.stride[d] / unit);
-            if count > 1 && step == 0 {
-                spread += (count - 1) * lanes;
-            } else if count > 1 {
-                axes[used] = Axis { count, step, lanes };
-                used += 1;
-            }
-            lanes *= count;
-        }
-        Some((axes, used, spread))
-    }
-
-    /// Elements beside each other make the rows, if there are such.
-    fn with(axes: &mut [Axis; 5], lane: usize, spread: usize, mask: *const u32) -> Walk {
-        if let Some(best) = axes.iter().position(|a| a.step == 1 && a.count > 1) {
-            axes.swap(0, best);
-        }
-        let [w, r, a] = [std::ptr::null_mut(); 3];
-        let [Axis { count, step, lanes: lane_step }, outer @ ..] = *axes;
-        Walk { row: Row { w, r, a, step, count, lane, lane_step, spread, mask }, outer }
-    }
-
-    #[inline(always)]
-    fn each(&self, cell: usize, mut f: impl FnMut(Row, usize) -> bool) -> bool {
-        let [x, y, z, w] = self.outer;
-        let at = |a: &Axis, i: usize| (i as isize * a.step, i * a.lanes);
-        for l in 0..w.count {
-            for k in 0..z.count {
-                for j in 0..y.count {
-                    for i in 0..x.count {
-                        let places = [at(&x, i), at(&y, j), at(&z, k), at(&w, l)];
-                        let step: isize = places.iter().map(|p| p.0).sum();
-                        let lane = self.row.lane + places.iter().map(|p| p.1).sum::<usize>();
-                        if !f(Row { lane, ..self.row }, (cell as isize + step) as usize) {
-                            return false;
-                        }
-                    }
-                }
-            }
-        }
-        true
-    }
 }

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 
 use super::order::Releases;
 use super::shadow::Globals;
-use super::word;
 use crate::device::sim::code::{Code, MemoryKind};
 use crate::device::sim::fault;
 use crate::device::sim::frame::Binding;
@@ -34,7 +33,7 @@ impl<'a> Watch<'a> {
         warnings: Arc<Mutex<Vec<Fault>>>,
     ) -> Self {
         Watch {
-            globals: Globals::new(code, bindings, workers, geometry.wide(code)),
+            globals: Globals::new(code, geometry, bindings, workers),
             releases: Mutex::new(Releases::default()),
             code,
             geometry,
@@ -77,16 +76,13 @@ impl<'a> Watch<'a> {
         for (number, watched) in self.code.watched.iter().enumerate() {
             let def = &self.code.memories[number];
             let (MemoryKind::Global(param), Some(watched)) = (def.kind, watched) else { continue };
-            let (Some(planes), true) = (self.globals.planes(number), watched.fresh) else { continue };
+            if !watched.fresh {
+                continue;
+            }
             let Some(Binding::Array { len, shape, .. }) = bindings.get(param as usize) else { continue };
-            let born = self.globals.start << word::GLOBAL_TIME_SHIFT;
             let cells = watched.cells(&def.layout);
             let unwritten = |offset: usize| {
-                cells.iter().any(|&(within, _)| {
-                    let cell = (offset + within) / watched.unit;
-                    // SAFETY: the planes are as long as the memory, and the workers have ended.
-                    cell < planes.len && unsafe { *planes.w.add(cell) } < born
-                })
+                cells.iter().any(|&(within, _)| self.globals.is_unwritten(number, (offset + within) / watched.unit))
             };
             let size = def.layout.size.max(1);
             let missing = (0..*len / size).filter(|&i| unwritten(i * size));

@@ -188,6 +188,7 @@ impl<'a> Compiler<'a> {
             let (a, b) = (self.value(left), self.value(right));
             if self.checks.arithmetic
                 && ty.scalar() == Scalar::I32
+                && !self.exact.contains(&e)
                 && !(self.is_uniform(&a[0]) && self.is_uniform(&b[0]))
                 && let (Some(x), Some(y)) = (self.as_affine(&a[0]), self.as_affine(&b[0]))
             {
@@ -227,7 +228,8 @@ impl<'a> Compiler<'a> {
                     self.check_shift(ty.scalar(), right_ty.scalar(), &y, span);
                     self.shift(op, ty.scalar(), right_ty.scalar(), &x, &y)
                 } else {
-                    self.binary_at(op, ty.scalar(), &x, &y, span)
+                    let checked = !self.exact.contains(&e);
+                    self.binary_at(op, ty.scalar(), &x, &y, span, checked)
                 }
             })
             .collect()
@@ -269,10 +271,10 @@ impl<'a> Compiler<'a> {
 
     /// One component of a binary operator that cannot fault.
     pub fn binary(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val) -> Val {
-        self.binary_at(op, scalar, a, b, NO_SPAN)
+        self.binary_at(op, scalar, a, b, NO_SPAN, false)
     }
 
-    fn binary_at(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val, span: u32) -> Val {
+    fn binary_at(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val, span: u32, checked: bool) -> Val {
         if let Some(val) = Self::fold(slow::binary_op(op), scalar, scalar, a, b) {
             return val;
         }
@@ -282,7 +284,7 @@ impl<'a> Compiler<'a> {
             return val;
         }
         let (a, b) = (self.reg_as(a, wide), self.reg_as(b, wide));
-        if span != NO_SPAN {
+        if checked {
             self.check_overflow(op, scalar, a, b, span);
         }
         if self.checks.nan {

@@ -161,7 +161,7 @@ impl<'a> Compiler<'a> {
             StmtKind::Continue(label) => {
                 self.leave(stmt.span, |r| r.label == Some(*label) && r.kind == RegionKind::Turn)
             }
-            StmtKind::Return(_) => self.leave_function(stmt.span),
+            StmtKind::Return(_) => self.leave_to(0, stmt.span),
             // Prepared kernels have no calls.
             StmtKind::Call { .. } => {}
             StmtKind::Assert { cond, message } => {
@@ -397,9 +397,13 @@ impl<'a> Compiler<'a> {
 
     /// All current lanes go to the end of a region.
     fn leave(&mut self, span: Span, is_target: impl Fn(&Region) -> bool) {
-        let Some(target) = self.regions.iter().rposition(is_target) else {
-            return;
-        };
+        if let Some(target) = self.regions.iter().rposition(is_target) {
+            self.leave_to(target, span);
+        }
+    }
+
+    /// All current lanes go to the end of the region at this position; the function is at 0.
+    fn leave_to(&mut self, target: usize, span: Span) {
         let mask = self.mask;
         // Masks of the regions that are left, from the inside out, the target's among them.
         let mut masks: Vec<MaskId> = vec![];
@@ -417,39 +421,6 @@ impl<'a> Compiler<'a> {
         self.tell_left(span);
         let surrounding: Vec<MaskId> = self.regions[..target].iter().map(|r| r.mask).collect();
         masks.retain(|m| !surrounding.contains(m));
-        self.leaked.extend(masks.iter().copied());
-        let y = self.lists.len() as u32;
-        self.lists.push(masks);
-        let run = self.pick::<Leave>();
-        let jump = self.emit_jump(run, Op { y, ..nothing() });
-        self.end_of_mask(jump);
-    }
-
-    fn leave_function(&mut self, span: Span) {
-        let first = std::cell::Cell::new(true);
-        let regions = self.regions.len();
-        let _ = first;
-        if regions > 0 {
-            // The function is the outermost region.
-            let outermost = self.regions[0].mask;
-            if self.mask == outermost {
-                let jump = self.emit_jump(plain::<control::Jump>(), nothing());
-                self.regions[0].ends.push(jump);
-            } else {
-                self.tell_left(span);
-                self.leave_to_function();
-            }
-        }
-    }
-
-    fn leave_to_function(&mut self) {
-        let mask = self.mask;
-        let mut masks: Vec<MaskId> = vec![];
-        for region in self.regions.iter().rev() {
-            if region.mask != mask && !masks.contains(&region.mask) {
-                masks.push(region.mask);
-            }
-        }
         self.leaked.extend(masks.iter().copied());
         let y = self.lists.len() as u32;
         self.lists.push(masks);
@@ -579,7 +550,7 @@ impl<'a> Compiler<'a> {
         if let Some(region) = self.regions.last_mut() {
             region.ends.extend(tree);
         }
-        self.tell_polls(body, span);
+        self.tell_polls(from, body, span);
         let y = self.span(span);
         match own {
             Some(b) => {

@@ -3,6 +3,7 @@
 use super::value::Affine;
 use super::*;
 use crate::device::sim::check::arithmetic::{self, Birth};
+use crate::device::sim::code::Owner;
 use crate::device::sim::listen::{
     Form, Note, TellBlockMet, TellDeclared, TellFenced, TellGathered, TellLeft, TellParted, TellPolls, TellTouch,
     TellWarpsMet, Touch,
@@ -41,75 +42,14 @@ pub fn watched(f: &Function) -> Vec<Option<Watched>> {
         StmtKind::Fence(_) => syncs = true,
         _ => {}
     });
-    let of = |(table, (id, memory)): (Watched, (MemId, &Memory))| {
-        let mut table = table;
-        table.own = own(f, id);
+    let of = |((table, own), (_, memory)): ((Watched, Owner), (MemId, &Memory))| {
+        let mut table = Watched { own, ..table };
         if table.whole {
             table.unit = memory.layout.size.max(1);
         }
         table.matters(memory.space, syncs).then_some(table)
     };
-    tables.into_iter().zip(f.memories.iter()).map(of).collect()
-}
-
-/// One index of a place, as far as it is a coordinate of the thread plus what is the same for all.
-#[derive(Clone, PartialEq)]
-enum Coordinate {
-    /// 0 is x.
-    Axis(u8),
-    Moved(u8, BinOp, ExprKind),
-    Fixed(ExprKind),
-}
-
-fn coordinate(f: &Function, e: ExprId) -> Option<Coordinate> {
-    let fixed = |e: ExprId| match &f.exprs[e].kind {
-        kind @ (ExprKind::Const(_) | ExprKind::Param(_) | ExprKind::Extent(..)) => Some(kind.clone()),
-        kind @ ExprKind::Id(Id3::BlockDim | Id3::GridDim, _) => Some(kind.clone()),
-        _ => None,
-    };
-    let axis = |e: ExprId| match &f.exprs[e].kind {
-        ExprKind::Id(Id3::Global, axis) => Some(*axis as u8),
-        // By its position, for the time being: which axis that is, the rank tells.
-        ExprKind::Index(k) => Some(*k),
-        _ => None,
-    };
-    if let Some(axis) = axis(e) {
-        return Some(Coordinate::Axis(axis));
-    }
-    match &f.exprs[e].kind {
-        ExprKind::Binary { op: op @ (BinOp::Add | BinOp::Sub), left, right } => {
-            Some(Coordinate::Moved(axis(*left)?, *op, fixed(*right)?))
-        }
-        _ => Some(Coordinate::Fixed(fixed(e)?)),
-    }
-}
-
-/// The axes that tell whose an element is, if all places of a global memory in the kernel are the same one.
-fn own(f: &Function, memory: MemId) -> u8 {
-    let mut places: Vec<&Place> = vec![];
-    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
-        StmtKind::Let(e) => {
-            if let ExprKind::Load { place, .. } = &f.exprs[*e].kind {
-                places.push(place);
-            }
-        }
-        StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => places.push(place),
-        _ => {}
-    });
-    if !matches!(f.memories[memory].space, Space::Global { .. }) {
-        return 0;
-    }
-    let forms = |place: &Place| place.indices.iter().map(|&i| coordinate(f, i)).collect::<Option<Vec<_>>>();
-    let mut all = places.into_iter().filter(|p| p.memory == memory).map(forms);
-    let Some(Some(first)) = all.next() else { return 0 };
-    if !all.all(|forms| forms.as_ref() == Some(&first)) {
-        return 0;
-    }
-    let axis = |c: &Coordinate| match c {
-        Coordinate::Axis(k) | Coordinate::Moved(k, ..) => 1 << k,
-        Coordinate::Fixed(_) => 0,
-    };
-    first.iter().fold(0, |axes, c| axes | axis(c))
+    tables.into_iter().zip(super::own::owners(f)).zip(f.memories.iter()).map(of).collect()
 }
 
 impl Watched {
@@ -120,7 +60,16 @@ impl Watched {
         };
         let smallest = memory.layout.leaves.iter().map(|l| l.ty.scalar().size()).min().unwrap_or(1);
         let whole = memory.layout.leaves.len() == 1;
-        Watched { loads: false, stores: false, atomics: false, fresh, unit: smallest, whole, own: 0, sites: vec![] }
+        Watched {
+            loads: false,
+            stores: false,
+            atomics: false,
+            fresh,
+            unit: smallest,
+            whole,
+            own: Owner::default(),
+            sites: vec![],
+        }
     }
 
     /// Whether anything can go wrong with it; `syncs` if threads may wait for what its elements become, or be
@@ -245,13 +194,39 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// At the end of a turn of a loop that polls.
-    pub fn tell_polls(&mut self, body: &Block, span: Span) {
-        if self.listens() && polls(body) {
-            let y = self.span(span);
-            self.polls = true;
-            self.emit(plain::<TellPolls>(), Op { y, ..nothing() });
+    /// At the end of a turn of a loop that polls. The lanes of the mask `from` have entered it.
+    pub fn tell_polls(&mut self, from: MaskId, body: &Block, span: Span) {
+        if !self.listens() {
+            return;
         }
+        let idles = !polls(body) && self.idles(body);
+        if idles || polls(body) {
+            let (x, y) = (u32::from(idles), self.span(span));
+            self.polls = true;
+            self.emit(plain::<TellPolls>(), Op { b: from, x, y, ..nothing() });
+        }
+    }
+
+    /// Whether a turn does nothing but look at memory that somebody may write, so that the next one is like it until somebody does.
+    fn idles(&self, body: &Block) -> bool {
+        let (mut looks, mut acts) = (false, false);
+        let (mut written, mut read) = (vec![], vec![]);
+        each_stmt(body, &mut |stmt| match &stmt.kind {
+            StmtKind::Let(e) => match &self.f.exprs[*e].kind {
+                ExprKind::Load { place, .. } => {
+                    let watched = self.watched[place.memory.index()].as_ref();
+                    let local = self.f.memories[place.memory].space == Space::Local;
+                    looks |= !local && watched.is_some_and(|w| w.stores || w.atomics);
+                }
+                ExprKind::Read(local) => read.push(*local),
+                _ => {}
+            },
+            StmtKind::Write { local, .. } => written.push(*local),
+            StmtKind::If { .. } | StmtKind::Block { .. } | StmtKind::Break(_) | StmtKind::Continue(_) => {}
+            StmtKind::Fence(_) | StmtKind::Return(_) => {}
+            _ => acts = true,
+        });
+        looks && !acts && !written.iter().any(|local| read.contains(local))
     }
 
     /// In front of a signed operator of registers.

@@ -17,7 +17,7 @@ use super::listen::Note;
 use super::strip::StripDef;
 use crate::base::source::Span;
 use crate::ir::def::*;
-use crate::ir::{Checks, Prepared};
+use crate::ir::{Checks, Prepared, ranges};
 
 mod analysis;
 mod expr;
@@ -25,6 +25,7 @@ mod flow;
 mod fuse;
 mod listen;
 mod order;
+mod own;
 mod place;
 mod strip;
 mod tree;
@@ -40,6 +41,9 @@ pub fn compile(kernel: &Prepared, isa: Isa) -> Code {
     let f = order::reorder(&module.functions[module.kernel.body]);
     let mut c = Compiler::new(&f, &module.kernel, isa);
     c.listen_for(kernel.checks);
+    if kernel.checks.arithmetic {
+        c.exact = ranges::analyse(module, ranges::Setting::default()).exact;
+    }
     c.memories();
     c.run();
     c.finish()
@@ -119,6 +123,8 @@ struct Compiler<'a> {
     notes: Vec<Note>,
     watched: Vec<Option<Watched>>,
     births: Vec<Birth>,
+    /// Operations that cannot overflow.
+    exact: FxHashSet<ExprId>,
     /// The kernel has barriers or warp operations.
     meets: bool,
     warp_ops: bool,
@@ -185,6 +191,7 @@ impl<'a> Compiler<'a> {
             notes: vec![],
             watched: vec![],
             births: vec![],
+            exact: FxHashSet::default(),
             meets: false,
             warp_ops: false,
             fences: false,

@@ -1,0 +1,321 @@
+//! Which elements an access touches, and by which lanes.
+
+use super::rows::Row;
+use crate::device::sim::memory::Run;
+
+/// Elements along one axis: how many, how far apart, and how many lanes further.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Axis {
+    pub count: usize,
+    pub step: isize,
+    pub lanes: usize,
+}
+
+pub const NO_AXIS: Axis = Axis { count: 1, step: 0, lanes: 0 };
+
+/// Elements with the lanes that touch them: along each axis `step` elements and `lanes` lanes further.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pattern {
+    pub first: usize,
+    pub lane: usize,
+    /// How many lanes further the last lane of an element is.
+    pub spread: usize,
+    pub axes: [Axis; 5],
+}
+
+impl Pattern {
+    /// Of a run, from element 0 on; `None` if it does not go from one of the words (of `unit` bytes) to another.
+    pub fn of(run: &Run, unit: usize) -> Option<Pattern> {
+        let unit = unit as isize;
+        let mut pattern = Pattern { first: 0, lane: run.lane, spread: 0, axes: [NO_AXIS; 5] };
+        let (mut lanes, mut used) = (1, 0);
+        for (count, stride) in std::iter::zip(run.count, run.stride).filter(|(count, _)| *count > 1) {
+            if stride % unit != 0 {
+                return None;
+            }
+            let step = stride / unit;
+            if step == 0 {
+                pattern.spread += (count - 1) * lanes;
+            } else {
+                pattern.axes[used] = Axis { count, step, lanes };
+                used += 1;
+            }
+            lanes *= count;
+        }
+        Some(pattern)
+    }
+
+    /// With the turns of a loop as one more axis, `turn` bytes from one to the next.
+    pub fn over(run: &Run, unit: usize, turns: usize, turn: isize) -> Option<Pattern> {
+        let mut pattern = Pattern::of(run, unit)?;
+        if turn % unit as isize != 0 || turns == 0 {
+            return None;
+        }
+        if turn != 0 {
+            let free = pattern.axes.iter_mut().find(|a| a.count == 1)?;
+            *free = Axis { count: turns, step: turn / unit as isize, lanes: 0 };
+        }
+        Some(pattern)
+    }
+
+    /// The least and the greatest element.
+    pub fn hull(&self) -> (isize, isize) {
+        let mut hull = (self.first as isize, self.first as isize);
+        for axis in &self.axes {
+            let span = axis.step * (axis.count as isize - 1);
+            hull = (hull.0 + span.min(0), hull.1 + span.max(0));
+        }
+        hull
+    }
+
+    /// Its elements in rows: calls `f` with the first one, the step and the count.
+    pub fn rows(&self, mut f: impl FnMut(usize, isize, usize) -> bool) -> bool {
+        self.walk(std::ptr::null()).each(self.first, |row, cell| f(cell, row.step, row.count))
+    }
+
+    /// Its rows; elements beside each other make them, if there are such. The mask is that of [`Row`].
+    pub fn walk(&self, mask: *const u32) -> Walk {
+        let mut axes = self.axes;
+        if let Some(best) = axes.iter().position(|a| a.step == 1 && a.count > 1) {
+            axes.swap(0, best);
+        }
+        let [w, r, a] = [std::ptr::null_mut(); 3];
+        let [Axis { count, step, lanes: lane_step }, outer @ ..] = axes;
+        Walk { row: Row { w, r, a, step, count, lane: self.lane, lane_step, spread: self.spread, mask }, outer }
+    }
+
+    /// It is one element.
+    pub fn is_point(&self) -> bool {
+        self.axes.iter().all(|a| a.count == 1)
+    }
+
+    /// Axes with several elements, by the size of their steps.
+    fn sorted(&self) -> ([Axis; 5], usize) {
+        let (mut axes, mut used) = ([NO_AXIS; 5], 0);
+        for axis in self.axes.iter().filter(|a| a.count > 1) {
+            let at = axes[..used].iter().position(|a| a.step.abs() > axis.step.abs()).unwrap_or(used);
+            axes.copy_within(at..used, at + 1);
+            axes[at] = *axis;
+            used += 1;
+        }
+        (axes, used)
+    }
+
+    /// Whether its elements are all from the least to the greatest, each once.
+    pub fn is_dense(&self) -> bool {
+        let (axes, used) = self.sorted();
+        let mut next = 1;
+        axes[..used].iter().all(|a| {
+            let fits = a.step.abs() == next;
+            next *= a.count as isize;
+            fits
+        })
+    }
+
+    /// Whether every element comes once, by one lane.
+    pub fn is_single(&self) -> bool {
+        let (axes, used) = self.sorted();
+        let mut span = 0;
+        let apart = |a: &Axis| {
+            let fits = a.step.abs() > span;
+            span += a.step.abs() * (a.count as isize - 1);
+            fits
+        };
+        self.spread == 0 && axes[..used].iter().all(apart)
+    }
+
+    /// The one axis along which lanes differ (with one lane per step), and how far the others reach. `None` if there are several.
+    fn ladder(&self) -> Option<(isize, isize)> {
+        let (mut rung, mut reach) = (None, 0);
+        for axis in self.axes.iter().filter(|a| a.count > 1) {
+            match axis.lanes {
+                0 if axis.step > 0 => reach += axis.step * (axis.count as isize - 1),
+                1 if rung.is_none() && axis.step > 0 => rung = Some(axis.step),
+                _ => return None,
+            }
+        }
+        Some((rung?, reach))
+    }
+
+    /// Whether both stay with one lane wherever they meet, as far as can be told: they are the same, or lane for lane as far
+    /// apart, with all that a lane touches between its first element and the next lane's.
+    pub fn agrees(&self, other: &Pattern) -> bool {
+        if self.spread + other.spread > 0 {
+            return false;
+        }
+        if self == other {
+            return self.is_single();
+        }
+        let (Some((step, reach)), Some((other_step, other_reach))) = (self.ladder(), other.ladder()) else {
+            return false;
+        };
+        let origin = |p: &Pattern| p.first as isize - p.lane as isize * step;
+        let (a, b) = (origin(self), origin(other));
+        step == other_step && (a + reach).max(b + other_reach) - a.min(b) < step
+    }
+
+    /// Takes in another one that is the same but for where it begins, if both are turns of one more axis.
+    pub fn extend(&mut self, other: &Pattern) -> bool {
+        if (self.lane, self.spread) != (other.lane, other.spread) || self.axes[..4] != other.axes[..4] {
+            return false;
+        }
+        let (turns, step) = (self.axes[4], other.first as isize - self.first as isize);
+        if other.axes[4] != NO_AXIS || turns.lanes != 0 || step == 0 {
+            return *self == *other;
+        }
+        if turns.count == 1 {
+            self.axes[4] = Axis { count: 2, step, lanes: 0 };
+            return true;
+        }
+        let next = turns.step * turns.count as isize;
+        if step == next {
+            self.axes[4].count += 1;
+        }
+        step == next || (step % turns.step == 0 && (0..turns.count as isize).contains(&(step / turns.step)))
+    }
+}
+
+/// Rows, and the axes around them.
+pub struct Walk {
+    pub row: Row,
+    outer: [Axis; 4],
+}
+
+impl Walk {
+    /// Calls `f` with each row and its first element, until it is false.
+    #[inline(always)]
+    pub fn each(&self, cell: usize, mut f: impl FnMut(Row, usize) -> bool) -> bool {
+        let [x, y, z, w] = self.outer;
+        let at = |a: &Axis, i: usize| (i as isize * a.step, i * a.lanes);
+        for l in 0..w.count {
+            for k in 0..z.count {
+                for j in 0..y.count {
+                    for i in 0..x.count {
+                        let places = [at(&x, i), at(&y, j), at(&z, k), at(&w, l)];
+                        let step: isize = places.iter().map(|p| p.0).sum();
+                        let lane = self.row.lane + places.iter().map(|p| p.1).sum::<usize>();
+                        if !f(Row { lane, ..self.row }, (cell as isize + step) as usize) {
+                            return false;
+                        }
+                    }
+                }
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// Numbers that look random, for patterns of all kinds.
+    pub struct Dice(pub u64);
+
+    impl Dice {
+        pub fn below(&mut self, n: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % n
+        }
+
+        /// A small pattern, mostly of the kinds that kernels have.
+        pub fn pattern(&mut self) -> Pattern {
+            let mut axes = [NO_AXIS; 5];
+            let mut lanes = 1;
+            for axis in axes.iter_mut().take(1 + self.below(2) as usize) {
+                let count = 1 + self.below(5) as usize;
+                let step = [1, 1, 2, 3, 4, 5, -1, -2][self.below(8) as usize];
+                *axis = Axis { count, step: if count > 1 { step } else { 0 }, lanes };
+                if count == 1 {
+                    *axis = NO_AXIS;
+                }
+                lanes *= count;
+            }
+            if self.below(3) == 0 {
+                axes[4] = Axis { count: 2 + self.below(2) as usize, step: 1 + self.below(9) as isize, lanes: 0 };
+            }
+            let spread = if self.below(6) == 0 { lanes } else { 0 };
+            Pattern { first: 16 + self.below(12) as usize, lane: self.below(3) as usize, spread, axes }
+        }
+    }
+
+    /// Elements with their lanes; of several, the first and the last.
+    pub fn touched(pattern: &Pattern) -> Vec<(usize, usize)> {
+        let mut all = vec![];
+        pattern.walk(std::ptr::null()).each(pattern.first, |row, cell| {
+            for i in 0..row.count {
+                let (cell, lane) = ((cell as isize + i as isize * row.step) as usize, row.lane + i * row.lane_step);
+                all.push((cell, lane));
+                if row.spread > 0 {
+                    all.push((cell, lane + row.spread));
+                }
+            }
+            true
+        });
+        all
+    }
+
+    #[test]
+    fn what_patterns_say_of_themselves_is_so() {
+        let mut dice = Dice(7);
+        for _ in 0..20_000 {
+            let pattern = dice.pattern();
+            let all = touched(&pattern);
+            let cells = || all.iter().map(|&(cell, _)| cell as isize);
+            let hull = (cells().min().unwrap_or(0), cells().max().unwrap_or(0));
+            assert_eq!(pattern.hull(), hull, "{pattern:?}");
+            let mut once: Vec<isize> = cells().collect();
+            once.sort_unstable();
+            let count = once.len();
+            once.dedup();
+            if pattern.is_single() {
+                assert_eq!(once.len(), count, "{pattern:?}");
+            }
+            if pattern.is_dense() {
+                assert_eq!(once.len() as isize, hull.1 - hull.0 + 1, "{pattern:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_that_agree_meet_in_one_lane_only() {
+        let mut dice = Dice(11);
+        let mut agreed = 0;
+        for _ in 0..200_000 {
+            let (p, mut q) = (dice.pattern(), dice.pattern());
+            if dice.below(2) == 0 {
+                q.axes = p.axes;
+            }
+            if dice.below(2) == 0 {
+                (q.first, q.lane) = (p.first, p.lane);
+            }
+            if p.agrees(&q) {
+                agreed += 1;
+                let theirs = touched(&q);
+                let clash = |&(cell, lane): &(usize, usize)| theirs.iter().any(|&(c, l)| c == cell && l != lane);
+                assert!(!touched(&p).iter().any(clash), "{p:?} {q:?}");
+            }
+        }
+        assert!(agreed > 1_000, "{agreed}");
+    }
+
+    #[test]
+    fn a_pattern_that_took_in_another_touches_both() {
+        let mut dice = Dice(13);
+        let mut taken = 0;
+        for _ in 0..100_000 {
+            let mut p = dice.pattern();
+            let mut q = p;
+            q.first += dice.below(5) as usize;
+            q.axes[4] = NO_AXIS;
+            let before = [touched(&p), touched(&q)].concat();
+            if p.extend(&q) {
+                taken += 1;
+                let after = touched(&p);
+                assert!(before.iter().all(|t| after.contains(t)), "{p:?} {q:?}");
+                assert!(after.iter().all(|t| before.contains(t)), "{p:?} {q:?}");
+            }
+        }
+        assert!(taken > 1_000, "{taken}");
+    }
+}

@@ -1,0 +1,382 @@
+//! What a block has done to a shared array since its threads last met, kept as patterns instead of words.
+//!
+//! Most accesses go over an array in rows, and most epochs (from one `barrier()` to the next) hold a few accesses that cannot race
+//! with each other: they only read, or touch different parts, or every thread stays with its own elements. For these, one
+//! comparison of patterns stands for those of all elements, and no word is written: at the barrier, what was kept is forgotten
+//! but for which elements have been written. As soon as that does not suffice, the patterns are **written out**, as if the words had been
+//! kept all along, and until the next barrier words decide.
+
+use super::pattern::Pattern;
+use super::rows::{Now, Variant, reader, writer};
+use super::shadow::Planes;
+use super::touch::{row_at, update_cell};
+use super::word::LANE_SHIFT;
+use crate::device::sim::lanes::Isa;
+use crate::device::sim::listen::Touch;
+
+/// An access, or several of one place in the source.
+struct Entry {
+    touch: Touch,
+    /// The word without the lane, and [`Now::modest`].
+    own: u64,
+    modest: bool,
+    what: What,
+    /// The least and the greatest element.
+    hull: (isize, isize),
+}
+
+enum What {
+    Pattern(Pattern),
+    /// From one of [`Quick::cells`] to another: the element of each lane from lane 0 on.
+    Cells(usize, usize),
+}
+
+/// The element of a lane that is not there.
+pub(super) const NO_CELL: u32 = u32::MAX;
+
+/// Entries and cells between two barriers, at most.
+const MOST: usize = 32;
+const MOST_CELLS: usize = 1 << 15;
+
+/// See the top of the file. One for each shared array.
+#[derive(Default)]
+pub(super) struct Quick {
+    born: u64,
+    base: u64,
+    /// Words decide until the next barrier.
+    out: bool,
+    log: Vec<Entry>,
+    pub cells: Vec<u32>,
+    known: Known,
+    /// Some of what is known to be written is not in the words.
+    behind: bool,
+}
+
+/// Whose access it is that is to be kept.
+pub(super) struct Deed {
+    pub touch: Touch,
+    pub own: u64,
+    pub modest: bool,
+    /// It does not matter whether the element has been written, but from now on it has.
+    pub overwrites: bool,
+}
+
+impl Quick {
+    /// An event at this time is about to be kept; false if words decide.
+    #[inline]
+    pub fn is_open(&mut self, now: &Now, born: u64) -> bool {
+        if self.born != born {
+            self.born = born;
+            self.known.clear();
+            self.behind = false;
+        }
+        if self.base != now.base {
+            self.base = now.base;
+            self.out = false;
+            self.log.clear();
+            self.cells.clear();
+        }
+        !self.out
+    }
+
+    /// Keeps an access that breaks no rule. If this is false, it was not kept, and the words have to decide.
+    pub fn keep(&mut self, deed: &Deed, pattern: &Pattern) -> bool {
+        let (is_store, hull) = (deed.touch == Touch::Store, pattern.hull());
+        if (is_store && !pattern.is_single()) || ((!is_store || deed.overwrites) && !self.known.has(pattern, hull)) {
+            return false;
+        }
+        let races = |e: &Entry| match &e.what {
+            What::Pattern(p) => !p.agrees(pattern),
+            What::Cells(..) => true,
+        };
+        if self.log.iter().any(|e| e.meets(deed.touch, hull) && races(e)) {
+            return false;
+        }
+        if is_store {
+            self.known.add(pattern, hull);
+            self.behind = true;
+        }
+        let same = |e: &&mut Entry| e.own == deed.own && e.touch == deed.touch;
+        for e in self.log.iter_mut().filter(same) {
+            if let What::Pattern(p) = &mut e.what
+                && p.extend(pattern)
+            {
+                e.hull = p.hull();
+                return true;
+            }
+        }
+        self.push(deed, hull, What::Pattern(*pattern))
+    }
+
+    /// The same of the last cells, which are from this one on, one by one. They are no store's.
+    pub fn keep_cells(&mut self, deed: &Deed, from: usize, len: usize) -> bool {
+        let hull = (0, len as isize - 1);
+        let written = |&cell: &u32| cell == NO_CELL || self.known.contains(cell as usize);
+        let fits = self.cells.len() <= MOST_CELLS
+            && (self.known.covers(hull) || self.cells[from..].iter().all(written))
+            && !self.log.iter().any(|e| e.meets(deed.touch, hull));
+        if !fits {
+            self.cells.truncate(from);
+            return false;
+        }
+        let to = self.cells.len();
+        self.push(deed, hull, What::Cells(from, to))
+    }
+
+    fn push(&mut self, deed: &Deed, hull: (isize, isize), what: What) -> bool {
+        if self.log.len() < MOST || matches!(what, What::Cells(..)) {
+            self.log.push(Entry { touch: deed.touch, own: deed.own, modest: deed.modest, what, hull });
+            return true;
+        }
+        false
+    }
+
+    /// The words have let pass an access to these elements: they are written.
+    pub fn learn(&mut self, pattern: &Pattern) {
+        self.known.add(pattern, pattern.hull());
+    }
+
+    /// Whether something is kept that words do not tell.
+    pub fn holds(&self, now: &Now) -> bool {
+        self.base == now.base && !self.log.is_empty()
+    }
+
+    /// Writes out what was kept; until the next barrier words decide.
+    ///
+    /// # Safety
+    /// The planes are those of the memory whose events were kept.
+    pub unsafe fn write_out(&mut self, planes: &Planes, now: &Now, isa: Isa, warps: bool) {
+        self.out = true;
+        unsafe {
+            if std::mem::take(&mut self.behind) {
+                let born = self.born;
+                self.known.each(|cell| {
+                    let word = planes.w.add(cell);
+                    *word = (*word).max(born);
+                });
+            }
+            for entry in self.log.drain(..) {
+                let now = Now { own: entry.own, modest: entry.modest, born: 0, ..*now };
+                match &entry.what {
+                    What::Pattern(pattern) => replay(planes, &now, entry.touch, pattern, isa, warps),
+                    What::Cells(from, to) => {
+                        replay_cells(planes, &now, entry.touch, &self.cells[*from..*to], warps);
+                    }
+                }
+            }
+        }
+        self.cells.clear();
+    }
+}
+
+impl Entry {
+    /// Whether an access of this kind between these elements may race with it.
+    #[inline]
+    fn meets(&self, touch: Touch, hull: (isize, isize)) -> bool {
+        (touch != self.touch || touch == Touch::Store) && self.hull.0 <= hull.1 && hull.0 <= self.hull.1
+    }
+}
+
+unsafe fn replay(planes: &Planes, now: &Now, touch: Touch, pattern: &Pattern, isa: Isa, warps: bool) {
+    let variant = Variant { reads: !planes.r.is_null(), atomics: !planes.a.is_null(), warps, mask: false };
+    let f = if touch == Touch::Load { reader(isa, variant) } else { writer(isa, variant) };
+    pattern.walk(std::ptr::null()).each(pattern.first, |mut row, cell| {
+        row_at(&mut row, planes, cell);
+        // SAFETY: patterns are kept only if they are inside.
+        unsafe {
+            if touch != Touch::Atomic {
+                return f(now, &row);
+            }
+            for i in 0..row.count {
+                let (lane, cell) = (row.lane + i * row.lane_step, cell as isize + i as isize * row.step);
+                update_cell(planes, now, cell as usize, lane, row.spread, warps);
+            }
+        }
+        true
+    });
+}
+
+unsafe fn replay_cells(planes: &Planes, now: &Now, touch: Touch, cells: &[u32], warps: bool) {
+    for (lane, &cell) in cells.iter().enumerate().filter(|(_, c)| **c != NO_CELL) {
+        let cell = cell as usize;
+        unsafe {
+            match touch {
+                Touch::Atomic => update_cell(planes, now, cell, lane, 0, warps),
+                _ => {
+                    let me = now.own | (lane as u64) << LANE_SHIFT;
+                    let words = planes.words(cell);
+                    let joined = if warps {
+                        now.read::<true, true>(words, me, lane, super::word::ONE).1
+                    } else {
+                        now.read::<true, false>(words, me, lane, super::word::ONE).1
+                    };
+                    *planes.r.add(cell) = joined;
+                }
+            }
+        }
+    }
+}
+
+/// Elements that are known to have been written: bits, and a range of them (the first and the last) for a quick answer.
+struct Known {
+    bits: Vec<u64>,
+    range: (isize, isize),
+}
+
+impl Default for Known {
+    fn default() -> Known {
+        Known { bits: vec![], range: (0, -1) }
+    }
+}
+
+impl Known {
+    fn clear(&mut self) {
+        self.bits.clear();
+        self.range = (0, -1);
+    }
+
+    #[inline]
+    fn covers(&self, hull: (isize, isize)) -> bool {
+        self.range.0 <= hull.0 && hull.1 <= self.range.1
+    }
+
+    fn contains(&self, cell: usize) -> bool {
+        self.bits.get(cell / 64).is_some_and(|word| word >> (cell % 64) & 1 != 0)
+    }
+
+    #[inline]
+    fn has(&self, pattern: &Pattern, hull: (isize, isize)) -> bool {
+        self.covers(hull)
+            || pattern.rows(|first, step, count| {
+                (0..count as isize).all(|i| self.contains((first as isize + i * step) as usize))
+            })
+    }
+
+    fn add(&mut self, pattern: &Pattern, hull: (isize, isize)) {
+        if self.covers(hull) {
+            return;
+        }
+        let words = hull.1 as usize / 64 + 1;
+        if self.bits.len() < words {
+            self.bits.resize(words, 0);
+        }
+        if !pattern.is_dense() {
+            pattern.rows(|first, step, count| {
+                (0..count as isize).for_each(|i| {
+                    let cell = (first as isize + i * step) as usize;
+                    self.bits[cell / 64] |= 1 << (cell % 64);
+                });
+                true
+            });
+            return;
+        }
+        let (first, last) = (hull.0 as usize, hull.1 as usize);
+        for word in first / 64..=last / 64 {
+            let from = if word == first / 64 { u64::MAX << (first % 64) } else { u64::MAX };
+            let to = if word == last / 64 { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+            self.bits[word] |= from & to;
+        }
+        if hull.0 > self.range.1 + 1 || hull.1 + 1 < self.range.0 {
+            if hull.1 - hull.0 > self.range.1 - self.range.0 {
+                self.range = hull;
+            }
+        } else {
+            self.range = (self.range.0.min(hull.0), self.range.1.max(hull.1));
+        }
+    }
+
+    fn each(&self, mut f: impl FnMut(usize)) {
+        for (number, &word) in self.bits.iter().enumerate() {
+            let mut left = word;
+            while left != 0 {
+                f(number * 64 + left.trailing_zeros() as usize);
+                left &= left - 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::Clock;
+    use super::super::pattern::tests::{Dice, touched};
+    use super::super::pattern::{Axis, NO_AXIS};
+    use super::*;
+
+    const LEN: usize = 128;
+
+    /// Two lanes touch one element, and not both of them only read or only update it.
+    fn clash(a: &(Touch, Pattern), b: &(Touch, Pattern)) -> bool {
+        let harmless = a.0 == b.0 && a.0 != Touch::Store;
+        let (these, those) = (touched(&a.1), touched(&b.1));
+        !harmless && these.iter().any(|&(cell, lane)| those.iter().any(|&(c, l)| c == cell && l != lane))
+    }
+
+    #[test]
+    fn what_is_kept_breaks_no_rule() {
+        let mut dice = Dice(17);
+        let (mut kept, mut refused) = (0, 0);
+        for _ in 0..5_000 {
+            let mut clock = Clock::of_shared();
+            clock.begin_shared();
+            let mut quick = Quick::default();
+            let mut written = [false; LEN];
+            let mut epoch: Vec<(Touch, Pattern)> = vec![];
+            for step in 0..12 {
+                if dice.below(4) == 0 {
+                    clock.block_met();
+                    epoch.clear();
+                }
+                let now = clock.now(step, false);
+                let touch = [Touch::Load, Touch::Store, Touch::Store, Touch::Atomic][dice.below(4) as usize];
+                let event = (touch, dice.pattern());
+                let deed = Deed { touch, own: now.own, modest: false, overwrites: false };
+                if !quick.is_open(&now, clock.born) || !quick.keep(&deed, &event.1) {
+                    refused += 1;
+                    continue;
+                }
+                kept += 1;
+                let cells = touched(&event.1);
+                assert!(touch == Touch::Store || cells.iter().all(|&(cell, _)| written[cell]), "{event:?} {epoch:?}");
+                assert!(!epoch.iter().any(|e| clash(e, &event)), "{event:?} {epoch:?}");
+                assert!(touch != Touch::Store || !clash(&event, &event), "{event:?}");
+                if touch == Touch::Store {
+                    cells.iter().for_each(|&(cell, _)| written[cell] = true);
+                }
+                epoch.push(event);
+            }
+        }
+        assert!(kept > 10_000 && refused > 1_000, "{kept} {refused}");
+    }
+
+    #[test]
+    fn words_tell_what_was_kept() {
+        let mut words = [vec![0u64; LEN], vec![0u64; LEN], vec![0u64; LEN]];
+        let [w, r, a] = &mut words;
+        let planes = Planes { w: w.as_mut_ptr(), r: r.as_mut_ptr(), a: a.as_mut_ptr(), len: LEN };
+        let mut clock = Clock::of_shared();
+        clock.begin_shared();
+        let row = |first: usize, count: usize| Pattern {
+            first,
+            lane: 0,
+            spread: 0,
+            axes: [Axis { count, step: 1, lanes: 1 }, NO_AXIS, NO_AXIS, NO_AXIS, NO_AXIS],
+        };
+        let mut quick = Quick::default();
+        let store = |now: &Now| Deed { touch: Touch::Store, own: now.own, modest: false, overwrites: false };
+        let now = clock.now(1, false);
+        assert!(quick.is_open(&now, clock.born) && quick.keep(&store(&now), &row(0, 32)));
+        clock.block_met();
+        let now = clock.now(2, false);
+        assert!(quick.is_open(&now, clock.born) && quick.keep(&store(&now), &row(32, 32)));
+        let load = Deed { touch: Touch::Load, ..store(&now) };
+        // What others have just written.
+        assert!(!quick.keep(&load, &row(16, 32)));
+        // SAFETY: the planes are as long as the patterns need.
+        unsafe { quick.write_out(&planes, &now, Isa::Base, false) };
+        assert!(!quick.is_open(&now, clock.born));
+        assert!(w[..32].iter().all(|&word| word >= clock.born && word < now.base), "written, and behind a barrier");
+        assert!((32..64).all(|cell| w[cell] >= now.base && super::super::word::lane(w[cell]) == cell - 32));
+        assert!(w[64..].iter().all(|&word| word < clock.born), "nobody has written these");
+    }
+}

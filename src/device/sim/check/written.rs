@@ -1,0 +1,88 @@
+//! Global arrays of which each element is touched by one thread only: nothing can go wrong but that it reads what it has not written.
+
+use super::Checker;
+use super::race::{Finding, place_text};
+use super::shadow::Written;
+use super::touch::{Event, pattern_of};
+use crate::device::FaultKind;
+use crate::device::sim::group::Group;
+use crate::device::sim::listen::Touch;
+use crate::device::sim::memory;
+
+impl Checker<'_> {
+    /// An access to such an array.
+    ///
+    /// # Safety
+    /// The note of the event is one of the group's code.
+    pub(super) unsafe fn own(&mut self, g: &mut Group, e: &Event<'_>, written: &Written) {
+        unsafe {
+            let Some(pattern) = pattern_of(g, e) else { return self.own_by_lane(g, e, written) };
+            let clean = pattern.walk(std::ptr::null()).each(pattern.first, |row, cell| match e.note.touch {
+                Touch::Store => written.mark_row(cell, row.step, row.count),
+                _ => e.note.overwrites || written.is_marked(cell, row.step, row.count),
+            });
+            if e.note.overwrites {
+                pattern.rows(|cell, step, count| written.mark_row(cell, step, count));
+            }
+            if !clean {
+                self.own_by_lane(g, e, written);
+            }
+        }
+    }
+
+    /// The same lane by lane. Says what is wrong, if something is.
+    unsafe fn own_by_lane(&mut self, g: &Group, e: &Event<'_>, written: &Written) {
+        for lane in g.active() {
+            // SAFETY: as above.
+            let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { continue };
+            for component in 0..e.components() {
+                let cell = e.cell(addr) + component * e.pitch();
+                if cell >= written.len {
+                    continue;
+                }
+                // SAFETY: the cell is inside, and no other thread has to do with it.
+                let byte = unsafe { &mut *written.bytes.add(cell) };
+                if e.note.touch == Touch::Store || e.note.overwrites {
+                    *byte = written.mark;
+                } else if *byte != written.mark {
+                    match &mut self.finding {
+                        Some(first) => first.others += 1,
+                        None => {
+                            let place = place_text(g, e, addr, component);
+                            let kind = FaultKind::Unwritten { place, space: "out" };
+                            self.finding = Some(Finding { kind, lane, others: 0, benign: false });
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Written {
+    /// Always true.
+    #[inline(always)]
+    unsafe fn mark_row(&self, cell: usize, step: isize, count: usize) -> bool {
+        unsafe {
+            let first = self.bytes.add(cell);
+            if step == 1 {
+                first.write_bytes(self.mark, count);
+            } else {
+                (0..count as isize).for_each(|i| *first.offset(i * step) = self.mark);
+            }
+        }
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn is_marked(&self, cell: usize, step: isize, count: usize) -> bool {
+        unsafe {
+            let first = self.bytes.add(cell);
+            if step == 1 {
+                let row = std::slice::from_raw_parts(first, count);
+                return row.iter().fold(0, |wrong, &byte| wrong | (byte ^ self.mark)) == 0;
+            }
+            (0..count as isize).all(|i| *first.offset(i * step) == self.mark)
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Whose an element is: arrays whose indices tell that no two threads ever touch one element.
+//!
+//! An index tells its thread along an axis if it is `global_idx` or a `threads` index, a block if it is `block_idx`, a thread within its
+//! block if it is `thread_idx`; each with a launch constant added or not. The variable of a loop that begins at one of them and goes
+//! on by as many as there are threads (`for i in thread_idx.x..N step block_dim.x`) tells no less: whatever its turn, it is congruent to
+//! where it began.
+
+use rustc_hash::FxHashMap;
+
+use crate::device::sim::code::Owner;
+use crate::ir::def::*;
+use crate::ir::visit::each_stmt;
+
+/// One index of a place, as far as it is a coordinate of the thread plus what is the same for all.
+#[derive(Clone, PartialEq)]
+enum Coordinate {
+    Own(Origin, u8, Option<(BinOp, ExprKind)>),
+    Fixed(ExprKind),
+}
+
+/// What a coordinate begins with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Thread,
+    Block,
+    /// Both at once. (Of a `threads` kernel, the index of this position.)
+    Global,
+}
+
+/// Where loops begin, and by which steps they go on.
+type Loops = FxHashMap<LocalId, Option<(ExprId, ExprId)>>;
+
+struct Search<'a> {
+    f: &'a Function,
+    loops: Loops,
+    steps: Vec<(u8, u32)>,
+}
+
+/// By memory; the default where nothing is known.
+pub fn owners(f: &Function) -> Vec<Owner> {
+    let mut loops = Loops::default();
+    let mut places: Vec<&Place> = vec![];
+    each_stmt(&f.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Let(e) => {
+            if let ExprKind::Load { place, .. } = &f.exprs[*e].kind {
+                places.push(place);
+            }
+        }
+        StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => places.push(place),
+        StmtKind::For { local, start, step, .. } => {
+            let known = if loops.contains_key(local) { None } else { Some((*start, *step)) };
+            loops.insert(*local, known);
+        }
+        StmtKind::Write { local, .. } => {
+            loops.insert(*local, None);
+        }
+        _ => {}
+    });
+    let owner = |(id, memory): (MemId, &Memory)| {
+        if !matches!(memory.space, Space::Global { .. }) {
+            return Owner::default();
+        }
+        let mut search = Search { f, loops: loops.clone(), steps: vec![] };
+        search.owner(places.iter().copied().filter(|p| p.memory == id)).unwrap_or_default()
+    };
+    f.memories.iter().map(owner).collect()
+}
+
+impl Search<'_> {
+    /// All places are of one form.
+    fn owner<'p>(&mut self, mut places: impl Iterator<Item = &'p Place>) -> Option<Owner> {
+        let first = self.form(places.next()?)?;
+        for place in places {
+            if self.form(place)? != first {
+                return None;
+            }
+        }
+        let mut axes = 0;
+        for coordinate in &first {
+            match coordinate {
+                Coordinate::Own(Origin::Thread, k, _) => axes |= Owner::thread(*k),
+                Coordinate::Own(Origin::Block, k, _) => axes |= Owner::block(*k),
+                Coordinate::Own(Origin::Global, k, _) => axes |= Owner::thread(*k) | Owner::block(*k),
+                Coordinate::Fixed(_) => {}
+            }
+        }
+        Some(Owner { axes, steps: std::mem::take(&mut self.steps) })
+    }
+
+    fn form(&mut self, place: &Place) -> Option<Vec<Coordinate>> {
+        place.indices.iter().map(|&i| self.coordinate(i)).collect()
+    }
+
+    fn coordinate(&mut self, e: ExprId) -> Option<Coordinate> {
+        if let ExprKind::Read(local) = &self.f.exprs[e].kind {
+            let (start, step) = (*self.loops.get(local)?)?;
+            let begin = self.begin(start)?;
+            let Coordinate::Own(origin, axis, _) = &begin else { return None };
+            return self.is_stride(step, *origin, *axis).then_some(begin);
+        }
+        self.begin(e)
+    }
+
+    /// An index that is no loop's.
+    fn begin(&self, e: ExprId) -> Option<Coordinate> {
+        if let Some((origin, axis)) = self.origin(e) {
+            return Some(Coordinate::Own(origin, axis, None));
+        }
+        match &self.f.exprs[e].kind {
+            ExprKind::Binary { op: op @ (BinOp::Add | BinOp::Sub), left, right } => {
+                let (origin, axis) = self.origin(*left)?;
+                Some(Coordinate::Own(origin, axis, Some((*op, self.fixed(*right)?))))
+            }
+            _ => Some(Coordinate::Fixed(self.fixed(e)?)),
+        }
+    }
+
+    fn origin(&self, e: ExprId) -> Option<(Origin, u8)> {
+        match &self.f.exprs[e].kind {
+            ExprKind::Id(Id3::Global, axis) => Some((Origin::Global, *axis as u8)),
+            ExprKind::Id(Id3::Thread, axis) => Some((Origin::Thread, *axis as u8)),
+            ExprKind::Id(Id3::Block, axis) => Some((Origin::Block, *axis as u8)),
+            // By its position, for the time being: which axis that is, the rank tells.
+            ExprKind::Index(k) => Some((Origin::Global, *k)),
+            _ => None,
+        }
+    }
+
+    /// The same for all threads of a launch.
+    fn fixed(&self, e: ExprId) -> Option<ExprKind> {
+        match &self.f.exprs[e].kind {
+            kind @ (ExprKind::Const(_) | ExprKind::Param(_) | ExprKind::Extent(..)) => Some(kind.clone()),
+            kind @ ExprKind::Id(Id3::BlockDim | Id3::GridDim, _) => Some(kind.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether a loop's step leads from a thread's element to one that is its own again.
+    fn is_stride(&mut self, step: ExprId, origin: Origin, axis: u8) -> bool {
+        let f = self.f;
+        let is = |e: ExprId, id: Id3| matches!(f.exprs[e].kind, ExprKind::Id(i, a) if i == id && a as u8 == axis);
+        match (&f.exprs[step].kind, origin) {
+            (ExprKind::Const(bits), Origin::Thread) => {
+                let step = u32::try_from(*bits).ok().filter(|&n| n > 0 && n <= i32::MAX as u32);
+                self.steps.extend(step.map(|n| (axis, n)));
+                step.is_some()
+            }
+            (ExprKind::Id(..), Origin::Thread) => is(step, Id3::BlockDim),
+            (ExprKind::Id(..), Origin::Block) => is(step, Id3::GridDim),
+            (&ExprKind::Binary { op: BinOp::Mul, left, right }, Origin::Global) => {
+                (is(left, Id3::BlockDim) && is(right, Id3::GridDim))
+                    || (is(left, Id3::GridDim) && is(right, Id3::BlockDim))
+            }
+            _ => false,
+        }
+    }
+}
