@@ -125,6 +125,8 @@ impl Executable for Pair {
         for arg in args.iter() {
             copies.push(copy(arg).map_err(|error| FaultKind::Device(error).of_launch(kernel.span))?);
         }
+        // Whose fault it is has to be known before the other begins.
+        let control = &Control { wait: true, ..control.clone() };
         let others = {
             let mut given: Vec<Arg<'_>> = args.iter().zip(&mut copies).map(|(arg, copy)| again(arg, copy)).collect();
             self.other.launch(extents, &mut given, control)

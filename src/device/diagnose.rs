@@ -261,6 +261,9 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
 
 /// The message for a device's failure outside of any launch.
 pub fn device_diagnostic(error: &DeviceError, span: Span) -> Diagnostic {
+    if let DeviceError::Earlier(earlier) = error {
+        return fault_diagnostic(&earlier.fault).because(earlier.launched, "launched here");
+    }
     explain_device(error, Diagnostic::error(device_code(error), error.to_string()).at(span, ""))
 }
 
@@ -271,6 +274,7 @@ fn device_code(error: &DeviceError) -> &'static str {
         DeviceError::TooLarge { .. } => "E0621",
         DeviceError::Driver { .. } => "E0622",
         DeviceError::Unavailable { .. } => "E0595",
+        DeviceError::Earlier(earlier) => headline(&earlier.fault, "").0,
         DeviceError::Rejected { .. } => "E0999",
     }
 }
@@ -289,7 +293,7 @@ fn explain_device(error: &DeviceError, diagnostic: Diagnostic) -> Diagnostic {
             .help("`--device sim` runs the same kernels and shows faults at their lines"),
         DeviceError::Unavailable { .. } => diagnostic.help("run it on the simulator: `on sim { … }` or `--device sim`"),
         DeviceError::TooLarge { .. } => diagnostic.help("launch it in parts"),
-        DeviceError::Driver { .. } | DeviceError::NoHostMemory { .. } => diagnostic,
+        DeviceError::Driver { .. } | DeviceError::NoHostMemory { .. } | DeviceError::Earlier(_) => diagnostic,
     }
 }
 

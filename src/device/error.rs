@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use super::Fault;
+use crate::base::source::Span;
+
 /// Why a device could not do what was asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeviceError {
@@ -16,8 +19,18 @@ pub enum DeviceError {
     Rejected { kernel: String, log: String },
     /// A call of the driver failed. `lost` says that the device does nothing more for this process.
     Driver { device: String, call: String, name: String, lost: bool },
+    /// A kernel that was launched before has failed, which shows only now.
+    Earlier(Box<Earlier>),
     /// The device cannot be used at all.
     Unavailable { device: String, why: String },
+}
+
+/// A fault of a launch that had returned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Earlier {
+    pub fault: Fault,
+    /// The statement that launched it.
+    pub launched: Span,
 }
 
 impl fmt::Display for DeviceError {
@@ -36,6 +49,7 @@ impl fmt::Display for DeviceError {
                 write!(f, "internal error: the text generated for `{kernel}` was refused")
             }
             DeviceError::Driver { device, call, name, .. } => write!(f, "`{device}` failed: {call} says {name}"),
+            DeviceError::Earlier(earlier) => write!(f, "a kernel launched before has failed: {}", earlier.fault),
             DeviceError::Unavailable { device, why } => write!(f, "`{device}` cannot be used: {why}"),
         }
     }

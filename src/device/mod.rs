@@ -16,7 +16,7 @@ pub mod sim;
 pub mod storage;
 
 pub use diagnose::{device_diagnostic, fault_diagnostic};
-pub use error::{DeviceError, size};
+pub use error::{DeviceError, Earlier, size};
 use storage::Storage;
 
 /// The extents of a launch.
@@ -66,6 +66,10 @@ pub struct Control {
     pub checks: Checks,
     /// Sums of floats by atomics, and all else that depends on which block comes first, as if blocks ran one after the other.
     pub deterministic: bool,
+    /// The statement that launches, for faults that show later.
+    pub launched: Span,
+    /// The launch returns when it is over, with its own fault.
+    pub wait: bool,
     /// What checks found that is no reason to stop, for the host to take.
     pub warnings: Arc<Mutex<Vec<Fault>>>,
     /// Launches so far, for statistics.
@@ -273,6 +277,12 @@ pub trait Device: Send + Sync {
         Ok(())
     }
 
+    /// Waits for launches that may yet report a fault, and reports the first one's ([`DeviceError::Earlier`]); for devices whose
+    /// launches return before they are over.
+    fn confirm(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     /// Notes the time on the device's own clock, behind everything under way; none for devices that return when they are
     /// done, where the usual clock does.
     fn mark(&self) -> Option<Mark> {
@@ -336,8 +346,9 @@ pub trait Devices: Send + Sync {
 
 /// A kernel in a device's own form.
 pub trait Executable: Send + Sync {
-    /// Runs it to the end. The arguments fit the kernel's parameters (the host has checked types, ranks and dimensions).
-    /// Returns what the kernel printed.
+    /// Runs it. The arguments fit the kernel's parameters (the host has checked types, ranks and dimensions).
+    /// Returns what the kernel printed. It may return before the kernel is over, unless the kernel prints, an argument is
+    /// [`Arg::Write`] or [`Control::wait`] is set; a fault shows in a later launch, copy or [`Device::confirm`] then.
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>>;
 
     /// Says that launches with blocks of this shape will come, so that a device can get ready while the script goes on.

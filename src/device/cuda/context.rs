@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::cache::{self, Store};
 use super::driver::{Address, Answer, Driver, Event, Properties, Refusal};
 use super::nvrtc::{Compiler, Failure, Place};
+use super::records::Records;
 use super::text::abi::Options;
 use crate::base::late::Late;
 use crate::device::{DeviceError, Statistics};
@@ -35,6 +36,8 @@ pub struct Context {
     counts: Counts,
     /// Pairs of events around launches whose time was not asked for yet.
     timings: Mutex<Vec<(Event, Event)>>,
+    /// Launches whose faults nobody knows yet.
+    pub records: Mutex<Records>,
 }
 
 #[derive(Default)]
@@ -78,6 +81,7 @@ impl Context {
             settings,
             counts: Counts::default(),
             timings: Mutex::default(),
+            records: Mutex::default(),
         }
     }
 
@@ -148,7 +152,7 @@ impl Context {
         }
         add(&self.counts.downloads, 1);
         add(&self.counts.downloaded, bytes.len() as u64);
-        self.call(|driver| driver.download(from, bytes))
+        self.copy_here(from, bytes)
     }
 
     /// Machine code for a text, compiled or from the cache. `kernel` is for messages.
@@ -234,6 +238,12 @@ impl Context {
             held: of(&counts.held),
             held_most: of(&counts.held_most),
         }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.drop_records();
     }
 }
 

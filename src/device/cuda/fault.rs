@@ -1,16 +1,16 @@
-//! From the fault buffer of a checked kernel to the fault that the simulator would report.
+//! From the fault record of a checked kernel to the fault that the simulator would report.
 
-use super::text::abi::{CudaKernel, FAULT_VALUES_AT, MAX_FAULT_VALUES, Place, PlaceKind};
+use super::text::abi::{CudaKernel, FAULT_VALUES_AT, Geometry, MAX_FAULT_VALUES, Place, PlaceKind};
 use super::text::message;
-use crate::device::{Extents, Fault, FaultKind, Output};
+use crate::device::{Fault, FaultKind, Output};
 use crate::ir::def::Ty;
 use crate::lang::scalar::Value;
 
-/// The stop word's place in the buffer.
+/// The stop word's place in the record.
 pub const STOP_WORD: u64 = 4;
 
-/// The fault in a buffer, if a thread met one.
-pub fn read(kernel: &CudaKernel, buffer: &[u8], extents: &Extents, rank: usize, output: &str) -> Option<Box<Fault>> {
+/// The fault in a record, if a thread met one.
+pub fn read(kernel: &CudaKernel, buffer: &[u8], output: &str) -> Option<Box<Fault>> {
     let word = |at: usize| {
         let bytes = buffer.get(4 * at..4 * at + 4).and_then(|b| b.try_into().ok()).unwrap_or([0; 4]);
         u32::from_le_bytes(bytes)
@@ -30,8 +30,8 @@ pub fn read(kernel: &CudaKernel, buffer: &[u8], extents: &Extents, rank: usize, 
         others: word(2).into(),
         output: Output::from(output),
     };
-    if let Extents::Threads(_) = extents {
-        fault.index = Some(thread[..rank.clamp(1, 3)].to_vec());
+    if let Geometry::Threads { rank, .. } = kernel.geometry {
+        fault.index = Some(thread[..usize::from(rank).clamp(1, 3)].to_vec());
         (fault.block, fault.thread) = ([0; 3], [0; 3]);
     }
     Some(Box::new(fault))

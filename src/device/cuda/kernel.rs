@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::context::Context;
 use super::driver::{Function, Module};
-use super::text::abi::{CudaKernel, Options};
+use super::plan::Kept;
+use super::text::abi::{CudaKernel, KernelArgument, Options, PlaceKind};
 use super::text::cuda_text;
 use super::whole;
 use crate::base::late::Late;
@@ -20,11 +21,19 @@ pub struct Kernel {
     /// By parameter: see [`whole::own_elements`].
     pub own_elements: Vec<bool>,
     variants: Mutex<HashMap<Options, Arc<Variant>>>,
+    /// How the last launches were made, the last one first.
+    pub plans: Mutex<Vec<Kept>>,
 }
 
 /// One text, compiled by a thread of its own.
 pub struct Variant {
-    pub kernel: CudaKernel,
+    pub kernel: Arc<CudaKernel>,
+    /// It may report a fault, it prints, its blocks meet.
+    pub reports: bool,
+    pub prints: bool,
+    pub meets: bool,
+    /// It ends when it is told to, and else perhaps never.
+    pub endless: bool,
     code: Late<Result<Vec<u8>, DeviceError>>,
     loaded: OnceLock<Result<Loaded, DeviceError>>,
 }
@@ -55,7 +64,7 @@ impl Kernel {
     /// Starts to compile what most launches need.
     pub fn new(context: Arc<Context>, prepared: Arc<Prepared>) -> Kernel {
         let own_elements = whole::own_elements(&prepared.module);
-        let kernel = Kernel { context, prepared, own_elements, variants: Mutex::default() };
+        let kernel = Kernel { context, prepared, own_elements, variants: Mutex::default(), plans: Mutex::default() };
         // A `grid` kernel's text is made for its blocks, which the launch knows.
         if matches!(kernel.definition().form, Form::Threads { .. }) {
             kernel.variant(&kernel.options());
@@ -85,7 +94,16 @@ impl Kernel {
         let mut flags = options.flags();
         flags.push("-lineinfo".into());
         let code = Late::start("kernel compiler", move || context.machine_code(&name, &source, &flags));
-        let variant = Arc::new(Variant { kernel, code, loaded: OnceLock::new() });
+        let wants = |argument: KernelArgument| kernel.params.contains(&argument);
+        let variant = Arc::new(Variant {
+            reports: wants(KernelArgument::Faults),
+            prints: wants(KernelArgument::Prints),
+            meets: wants(KernelArgument::GridBarrier),
+            endless: kernel.places.iter().any(|place| place.kind == PlaceKind::Stopped),
+            kernel: Arc::new(kernel),
+            code,
+            loaded: OnceLock::new(),
+        });
         variants.insert(options.clone(), variant.clone());
         variant
     }

@@ -1,20 +1,20 @@
-//! One launch: arrays to the GPU, the text that fits, the geometry, the call, and what came of it.
+//! One launch: arrays to the GPU, the call, and what came of it.
 
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::context::Context;
-use super::driver::{Address, Argument, Shape, Words};
+use super::driver::{Address, Argument, Words};
 use super::fault;
-use super::kernel::{Kernel, Loaded, Variant};
+use super::kernel::{Kernel, Variant};
 use super::memory::{self, Buffer};
-use super::text::abi::{CudaKernel, FAULT_BYTES, KernelArgument, LaunchFacts, Options, PlaceKind};
-use super::text::is_narrow;
+use super::plan::Facts;
+use super::records::{Pending, stoppable};
+use super::text::abi::{CudaKernel, FAULT_BYTES, KernelArgument, Options};
 use super::whole;
-use crate::base::source::Span;
 use crate::device::error::size;
 use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, FaultKind, Output};
-use crate::ir::def::{Form, Ty};
+use crate::ir::def::Ty;
 use crate::lang::scalar::Value;
 
 /// Bytes that kernels of one launch may print.
@@ -22,7 +22,7 @@ const PRINT_BYTES: u64 = 4 << 20;
 
 impl Executable for Kernel {
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
-        control.launches.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        control.launches.fetch_add(1, Ordering::Relaxed);
         self.run(extents, args, control).map_err(|end| match end {
             End::Fault(fault) => fault,
             End::Device(error) => FaultKind::Device(error).of_launch(self.definition().span),
@@ -35,7 +35,7 @@ impl Executable for Kernel {
 }
 
 /// Why a launch ended early.
-enum End {
+pub enum End {
     Fault(Box<Fault>),
     Device(DeviceError),
 }
@@ -46,61 +46,35 @@ impl From<DeviceError> for End {
     }
 }
 
-/// What texts ask about a launch.
-struct Facts<'a, 'b> {
-    args: &'a [Arg<'b>],
-    extents: Extents,
-}
-
-impl LaunchFacts for Facts<'_, '_> {
-    fn value(&self, param: usize) -> Option<Value> {
-        match self.args.get(param)? {
-            Arg::Value(values) => values.first().copied(),
-            _ => None,
-        }
-    }
-
-    fn extent(&self, param: usize, axis: usize) -> Option<u32> {
-        self.args.get(param)?.shape()?.get(axis).copied()
-    }
-
-    fn rank(&self, param: usize) -> Option<usize> {
-        self.args.get(param)?.shape().map(<[u32]>::len)
-    }
-
-    fn extents(&self) -> Extents {
-        self.extents
-    }
-}
-
 /// The memory that a launch works on, by parameter.
 type Buffers = Vec<Option<Arc<Buffer>>>;
 
 impl Kernel {
     fn run(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, End> {
         let context = &self.context;
+        context.look()?;
         self.refuse_what_cannot_fit(args)?;
-        let (variant, grid, shared) = {
-            let facts = Facts { args, extents };
-            let variant = self.fitting(&facts);
-            let Some(grid) = variant.kernel.grid(extents) else { return Ok(Output::new()) };
-            let shared = variant.kernel.shared_bytes(&self.prepared.module, &facts);
-            (variant, grid, shared.map_err(|fault| self.shared_fault(fault.bytes, fault.span))?)
-        };
+        let Some(plan) = self.plan(&Facts { args, extents })? else { return Ok(Output::new()) };
+        let (variant, shape) = (&plan.variant, &plan.shape);
         let loaded = variant.load(context)?;
-        self.allow_shared(loaded, shared)?;
-        let cooperative = variant.kernel.cooperative;
-        let shape = Shape { grid: grid.grid, block: grid.block, shared, cooperative };
-        self.check_grid(loaded, &shape)?;
+        // What is printed, and bytes of the caller's, have to be here when this returns.
+        let now = control.wait || variant.prints || args.iter().any(|arg| matches!(arg, Arg::Write { .. }));
+        if now {
+            // What went wrong before comes first.
+            context.confirm()?;
+        }
         let buffers = self.bring(extents, args)?;
-        let service = Service::new(context, &variant.kernel)?;
-        let pass = |argument| pass(argument, args, &extents, &buffers, &service);
-        let arguments: Vec<Argument> = variant.kernel.params.iter().map(pass).collect();
+        let service = Service::new(context, variant, now, control)?;
+        let mut arguments = Vec::with_capacity(variant.kernel.params.len());
+        arguments.extend(variant.kernel.params.iter().map(|p| pass(p, args, &extents, &buffers, &service)));
         context.count_launch();
         // SAFETY: the text says which parameters the kernel has, and `pass` made one value of the right size for each; the
         // buffers live until after the call, and memory is given back in the stream's order.
-        context.timed(|driver| unsafe { driver.launch(loaded.function, &shape, &arguments) })?;
-        let outcome = self.outcome(&variant, &service, &extents, control);
+        context.timed(|driver| unsafe { driver.launch(loaded.function, shape, &arguments) })?;
+        if !now {
+            return Ok(Output::new());
+        }
+        let outcome = self.outcome(variant, &service, control);
         for (arg, buffer) in args.iter_mut().zip(&buffers) {
             if let (Arg::Write { bytes, .. }, Some(buffer)) = (arg, buffer) {
                 buffer.download(bytes)?;
@@ -131,68 +105,6 @@ impl Kernel {
         }
     }
 
-    /// The text for this launch: with offsets as wide as it needs, and guards for what it does not keep to.
-    fn fitting(&self, facts: &Facts<'_, '_>) -> Arc<Variant> {
-        let mut options = self.options();
-        if let (Form::Grid, Extents::Grid { block, .. }) = (self.definition().form, facts.extents) {
-            options.block = Some(block);
-        }
-        let mut variant = self.variant(&options);
-        if !is_narrow(&self.prepared.module, facts) {
-            options.wide = true;
-            variant = self.variant(&options);
-        }
-        if !variant.kernel.assumptions_hold(facts) {
-            options.assume = false;
-            variant = self.variant(&options);
-        }
-        variant
-    }
-
-    /// More shared memory than a block can have, which is the simulator's fault too.
-    fn shared_fault(&self, bytes: u64, span: Span) -> End {
-        let limit = u64::from(self.context.properties.shared_per_block);
-        End::Fault(FaultKind::SharedSize { bytes, limit }.of_launch(span))
-    }
-
-    /// Lets the function have so much dynamic shared memory.
-    fn allow_shared(&self, loaded: &Loaded, wanted: u32) -> Result<(), End> {
-        let (limit, bytes) = (self.context.properties.shared_per_block, wanted.saturating_add(loaded.static_shared));
-        if bytes > limit {
-            return Err(self.shared_fault(bytes.into(), self.definition().span));
-        }
-        let mut allowed = loaded.allowed.lock().unwrap_or_else(PoisonError::into_inner);
-        if wanted > *allowed {
-            self.context.call(|driver| driver.allow_shared(loaded.function, wanted))?;
-            *allowed = wanted;
-        }
-        Ok(())
-    }
-
-    fn check_grid(&self, loaded: &Loaded, shape: &Shape) -> Result<(), DeviceError> {
-        let too_large = |what, wanted: u64, limit: u64| {
-            let (wanted, limit) = (wanted.to_string(), limit.to_string());
-            DeviceError::TooLarge { device: self.context.name.clone(), what, wanted, limit }
-        };
-        let limits = self.context.properties.grid;
-        for ((wanted, limit), what) in
-            shape.grid.into_iter().zip(limits).zip(["blocks along x", "blocks along y", "blocks along z"])
-        {
-            if wanted > limit {
-                return Err(too_large(what, wanted.into(), limit.into()));
-            }
-        }
-        if shape.cooperative {
-            let threads = shape.block.iter().product();
-            let limit = self.context.call(|d| d.resident_blocks(loaded.function, threads, shape.shared))?;
-            let wanted = shape.grid.iter().map(|&n| u64::from(n)).product();
-            if wanted > u64::from(limit) {
-                return Err(too_large("blocks that run at the same time", wanted, limit.into()));
-            }
-        }
-        Ok(())
-    }
-
     /// All arrays in the GPU's memory.
     fn bring(&self, extents: Extents, args: &mut [Arg<'_>]) -> Result<Buffers, DeviceError> {
         let context = &self.context;
@@ -213,57 +125,27 @@ impl Kernel {
         Ok(buffers)
     }
 
-    /// Waits if the kernel may report a fault or prints; other launches go on while the script does.
-    fn outcome(
-        &self,
-        variant: &Variant,
-        service: &Service,
-        extents: &Extents,
-        control: &Control,
-    ) -> Result<Output, End> {
-        let kernel = &variant.kernel;
-        if service.faults.is_none() && service.prints.is_none() {
-            return Ok(Output::new());
-        }
-        if let Some(faults) = &service.faults
-            && kernel.places.iter().any(|place| place.kind == PlaceKind::Stopped)
-        {
-            self.wait(faults.address(), control)?;
+    /// Waits for a launch whose results are wanted now: what it printed, or its fault.
+    fn outcome(&self, variant: &Variant, service: &Service, control: &Control) -> Result<Output, End> {
+        let context = &self.context;
+        if let (Some(faults), true) = (&service.faults, variant.endless) {
+            let word = Words { first: Address(faults.address().0 + fault::STOP_WORD), pitch: 4, count: 1 };
+            context.call(|driver| stoppable(driver, &control.stop, &[word], |driver| driver.is_idle()))?;
         }
         let output = match &service.prints {
-            Some(prints) => printed(kernel, prints)?,
+            Some(prints) => printed(&variant.kernel, prints)?,
             None => Output::new(),
         };
-        let Some(faults) = &service.faults else { return Ok(output) };
-        let mut buffer = [0; FAULT_BYTES];
-        faults.download(&mut buffer)?;
-        let rank = match self.definition().form {
-            Form::Threads { rank } => rank.into(),
-            Form::Grid => 0,
+        let Some(faults) = &service.faults else {
+            context.finish()?;
+            return Ok(output);
         };
-        match fault::read(kernel, &buffer, extents, rank, &output) {
+        let mut record = [0; FAULT_BYTES];
+        faults.download(&mut record)?;
+        match fault::read(&variant.kernel, &record, &output) {
             Some(fault) => Err(End::Fault(fault)),
             None => Ok(output),
         }
-    }
-
-    /// Waits for the stream, and asks the kernel to stop when the user does.
-    fn wait(&self, faults: Address, control: &Control) -> Result<(), DeviceError> {
-        let begin = Instant::now();
-        let mut asked = false;
-        while !self.context.call(|driver| driver.is_idle())? {
-            if !asked && control.stop.load(std::sync::atomic::Ordering::Relaxed) {
-                asked = true;
-                let word = Words { first: Address(faults.0 + fault::STOP_WORD), pitch: 4, count: 1 };
-                self.context.call(|driver| driver.poke(word, 1))?;
-            }
-            // Short kernels are waited for busily, long ones are not worth a core.
-            match begin.elapsed() > Duration::from_millis(2) {
-                true => std::thread::sleep(Duration::from_micros(100)),
-                false => std::hint::spin_loop(),
-            }
-        }
-        Ok(())
     }
 }
 
@@ -284,16 +166,25 @@ fn printed(kernel: &CudaKernel, prints: &Buffer) -> Result<Output, DeviceError> 
 
 /// Memory beside the arrays that a text asks for.
 struct Service {
+    /// The launch's own fault record, where it is waited for.
     faults: Option<Buffer>,
+    /// One of the context's, where it is not.
+    record: Address,
     prints: Option<Buffer>,
     barrier: Option<Buffer>,
 }
 
 impl Service {
-    fn new(context: &Arc<Context>, kernel: &CudaKernel) -> Result<Service, DeviceError> {
-        let wants = |argument: KernelArgument| kernel.params.contains(&argument);
+    fn new(context: &Arc<Context>, variant: &Variant, now: bool, control: &Control) -> Result<Service, DeviceError> {
         let zeroed = |wanted: bool, bytes| wanted.then(|| Buffer::zeroed(context, bytes)).transpose();
-        let prints = match wants(KernelArgument::Prints) {
+        let record = match variant.reports && !now {
+            false => Address::default(),
+            true => {
+                let pending = Pending { kernel: variant.kernel.clone(), launched: control.launched };
+                context.record(pending, variant.endless.then_some(&control.stop))?
+            }
+        };
+        let prints = match variant.prints {
             false => None,
             true => {
                 let prints = Buffer::zeroed(context, PRINT_BYTES)?;
@@ -303,9 +194,10 @@ impl Service {
             }
         };
         Ok(Service {
-            faults: zeroed(wants(KernelArgument::Faults), FAULT_BYTES as u64)?,
+            faults: zeroed(variant.reports && now, FAULT_BYTES as u64)?,
+            record,
             prints,
-            barrier: zeroed(wants(KernelArgument::GridBarrier), 4)?,
+            barrier: zeroed(variant.meets, 4)?,
         })
     }
 }
@@ -333,7 +225,10 @@ fn pass(
             Extents::Threads(sizes) => sizes.get(index).copied().unwrap_or(1),
             Extents::Grid { .. } => 1,
         }),
-        KernelArgument::Faults => address(service.faults.as_ref()),
+        KernelArgument::Faults => match &service.faults {
+            Some(own) => Argument::Address(own.address()),
+            None => Argument::Address(service.record),
+        },
         KernelArgument::Prints => address(service.prints.as_ref()),
         KernelArgument::GridBarrier => address(service.barrier.as_ref()),
     }

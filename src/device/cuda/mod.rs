@@ -2,7 +2,8 @@
 //!
 //! [`text`] turns a prepared kernel into CUDA C++ and says how it is to be launched; it needs no GPU. [`nvrtc`] compiles the text,
 //! [`cache`] keeps what came of it, [`driver`] is the GPU's driver, and the rest joins them: a [`context`] per GPU, arrays in its
-//! `memory`, a `kernel` with its variants, the `launch`, the `fault` that a kernel left behind. The libraries are opened when
+//! `memory`, a `kernel` with its variants, the `plan` of a launch and the `launch`, the `records` of launches that nobody waited
+//! for yet, the `fault` that a kernel left behind. The libraries are opened when
 //! they are first needed, so that one binary starts on machines with and without them.
 
 pub mod cache;
@@ -13,6 +14,8 @@ mod kernel;
 mod launch;
 mod memory;
 pub mod nvrtc;
+mod plan;
+mod records;
 pub mod text;
 mod whole;
 
@@ -94,7 +97,11 @@ impl Device for Gpu {
     }
 
     fn finish(&self) -> Result<(), DeviceError> {
-        self.context.call(|driver| driver.synchronize())
+        self.context.finish()
+    }
+
+    fn confirm(&self) -> Result<(), DeviceError> {
+        self.context.confirm()
     }
 
     fn mark(&self) -> Option<Mark> {

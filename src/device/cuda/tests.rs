@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use super::driver::{
     Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Module, Properties, Refusal, Shape, Words,
 };
+use super::fault::STOP_WORD;
 use super::nvrtc::{Compiled, Compiler, Failure};
-use super::text::abi::{KernelArgument, Options};
+use super::text::abi::{FAULT_BYTES, FAULT_NOTICE_AT, KernelArgument, Options};
 use super::text::cuda_text;
 use super::{Gpu, Settings};
 use crate::base::aligned::AlignedBytes;
@@ -55,8 +56,22 @@ struct Fake {
 struct State {
     memory: BTreeMap<u64, Vec<u8>>,
     graphs: Vec<Option<Vec<Launch>>>,
+    /// The flag is seen by waits alone, as if kernels began only then.
+    late: bool,
+    /// Kernels go on until they are told to stop.
+    runs_until_poked: bool,
+    running: Vec<(Shape, Vec<Argument>)>,
+    /// There was a wait behind the last launch.
+    waited: bool,
     next: u64,
     counts: BTreeMap<&'static str, usize>,
+}
+
+impl State {
+    fn wait(&mut self) {
+        assert!(self.running.is_empty(), "a wait for what does not end");
+        self.waited = true;
+    }
 }
 
 impl Fake {
@@ -66,6 +81,11 @@ impl Fake {
 
     /// A launch.
     fn run(&self, state: &mut State, shape: &Shape, arguments: &[Argument]) {
+        state.waited = false;
+        if state.runs_until_poked {
+            state.running.push((*shape, arguments.to_vec()));
+            return;
+        }
         assert_eq!(arguments.len(), self.params.len());
         let values = arguments.iter().map(|argument| match argument {
             Argument::Value { bytes, .. } => bytes[0],
@@ -128,6 +148,7 @@ impl Driver for Fake {
     }
     fn download(&self, from: Address, bytes: &mut [u8]) -> Answer {
         self.with("download", |state| {
+            state.wait();
             let (memory, start) = at(&mut state.memory, from);
             bytes.copy_from_slice(&memory[start..start + bytes.len()]);
         });
@@ -194,25 +215,33 @@ impl Driver for Fake {
         Ok(Address(FLAG))
     }
     fn is_flag_up(&self) -> bool {
-        self.state.lock().unwrap().memory.get(&FLAG).is_some_and(|word| word[0] != 0)
+        let state = self.state.lock().unwrap();
+        (!state.late || state.waited) && state.memory.get(&FLAG).is_some_and(|word| word[0] != 0)
     }
     fn lower_flag(&self) {
         self.with("lower_flag", |state| state.memory.get_mut(&FLAG).expect("the flag").fill(0));
     }
     fn synchronize(&self) -> Answer {
+        self.with("synchronize", State::wait);
         Ok(())
     }
     fn is_idle(&self) -> Answer<bool> {
-        Ok(true)
+        let mut state = self.state.lock().unwrap();
+        state.waited |= state.running.is_empty();
+        Ok(state.waited)
     }
     fn is_reached(&self, _: Event) -> Answer<bool> {
-        Ok(true)
+        self.is_idle()
     }
     fn poke(&self, words: Words, value: u32) -> Answer {
         self.with("poke", |state| {
             for k in 0..words.count {
                 let (memory, at) = at(&mut state.memory, Address(words.first.0 + k * words.pitch));
                 memory[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            }
+            state.runs_until_poked = false;
+            for (shape, arguments) in std::mem::take(&mut state.running) {
+                self.run(state, &shape, &arguments);
             }
         });
         Ok(())
@@ -225,7 +254,7 @@ impl Driver for Fake {
         self.with("trim", |_| Ok(()))
     }
     fn event(&self) -> Answer<Event> {
-        Ok(Event(1))
+        self.with("event", |_| Ok(Event(1)))
     }
     fn record(&self, _: Event) -> Answer {
         Ok(())
@@ -233,7 +262,9 @@ impl Driver for Fake {
     fn elapsed(&self, _: Event, _: Event) -> Answer<f64> {
         Ok(1.5)
     }
-    fn forget_event(&self, _: Event) {}
+    fn forget_event(&self, _: Event) {
+        self.with("forget_event", |_| ());
+    }
 }
 
 struct Paper;
@@ -399,27 +430,208 @@ fn full_memory_is_an_error_with_its_numbers_and_loses_nothing() {
     assert_eq!(fake.count("allocate"), copies);
 }
 
-#[test]
-fn a_fault_is_read_from_its_buffer() {
-    let (_gpu, kernel, _) = gpu(shifted(Access::Out, true), 1 << 20, |call| {
-        assert_eq!(call.find(KernelArgument::Value { param: 0, ty: crate::ir::typing::I32 }) as u32, 2);
-        let faults = call.find(KernelArgument::Faults);
-        let buffer = call.memory.get_mut(&faults).expect("the fault buffer");
-        assert!(buffer.iter().all(|&b| b == 0), "it is zeroed");
-        // Place 0, not stopped, 1 other, 2 values; block 0, index 3; the index 5 of 5.
-        let words = [1u32, 0, 1, 2, 0, 0, 0, 3, 0, 0, 5, 0, 5, 0];
-        buffer[..4 * words.len()].copy_from_slice(bytemuck::cast_slice(&words));
-    });
-    let (x, mut y) = (storage(&[0.0; 5]), Storage::zeros(20));
+/// What a thread at fault does: its record, and who is to be told. Place 0, one other thread, index 3; the index 5 of 5.
+fn report(call: &mut Call<'_>, place: u32) {
+    let record = Address(call.find(KernelArgument::Faults));
+    let (memory, start) = at(call.memory, record);
+    let record = &mut memory[start..start + FAULT_BYTES];
+    if record[..4] != [0; 4] {
+        return;
+    }
+    let stop = record[4];
+    let words = [place + 1, stop.into(), 1, 2, 0, 0, 0, 3, 0, 0, 5, 0, 5, 0];
+    record[..4 * words.len()].copy_from_slice(bytemuck::cast_slice(&words));
+    let number = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().unwrap());
+    let (first, flag) = (number(FAULT_NOTICE_AT), number(FAULT_NOTICE_AT + 8));
+    let own = number(FAULT_NOTICE_AT + 16) as u32;
+    if first != 0 {
+        let (memory, start) = at(call.memory, Address(first));
+        if memory[start..start + 4] == [0; 4] {
+            memory[start..start + 4].copy_from_slice(&own.to_le_bytes());
+        }
+        call.memory.get_mut(&flag).expect("the flag")[..4].copy_from_slice(&1u32.to_le_bytes());
+    }
+}
+
+/// Faults if it is told to shift by more than nothing.
+fn copy_or_report(call: &mut Call<'_>) {
+    let record = Address(call.find(KernelArgument::Faults));
+    let (memory, start) = at(call.memory, record);
+    assert!(memory[start..start + FAULT_NOTICE_AT].iter().all(|&b| b == 0), "the record is zero before the launch");
+    match call.find(KernelArgument::Value { param: 0, ty: crate::ir::typing::I32 }) as i32 {
+        0 => {
+            let x = call.array(1).clone();
+            *call.array(2) = x;
+        }
+        _ => report(call, 0),
+    }
+}
+
+fn line(number: u32) -> crate::base::source::Span {
+    crate::base::source::Span { start: number, end: number + 1, ..Default::default() }
+}
+
+/// A launch of [`shifted`] in a statement at `place`.
+fn shift(
+    kernel: &Arc<dyn Executable>,
+    d: i32,
+    x: &Storage,
+    y: &mut Storage,
+    place: u32,
+    wait: bool,
+) -> Result<String, Box<crate::device::Fault>> {
+    let n = x.len() as u32 / 4;
     let args = &mut [
-        Arg::Value(vec![Value::of(2i32)]),
-        Arg::Array { storage: &x, shape: vec![5] },
-        Arg::ArrayMut { storage: &mut y, shape: vec![5] },
+        Arg::Value(vec![Value::of(d)]),
+        Arg::Array { storage: x, shape: vec![n] },
+        Arg::ArrayMut { storage: y, shape: vec![n] },
     ];
-    let fault = kernel.launch(Extents::Threads([5, 1, 1]), args, &Control::default()).unwrap_err();
+    kernel.launch(Extents::Threads([n, 1, 1]), args, &Control { launched: line(place), wait, ..Control::default() })
+}
+
+fn is_out_of_bounds(fault: &crate::device::Fault) {
     let expected =
         FaultKind::OutOfBounds { array: "x".into(), indices: vec![5], shape: vec![5], axis: 0, write: false };
     assert_eq!((&fault.kind, fault.index.as_deref(), fault.others), (&expected, Some(&[3][..]), 1));
+}
+
+fn earlier(error: DeviceError) -> crate::device::Earlier {
+    match error {
+        DeviceError::Earlier(earlier) => *earlier,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_launch_that_is_waited_for_has_its_own_fault() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, true), 1 << 20, copy_or_report);
+    let (x, mut y) = (storage(&[1.0; 5]), Storage::zeros(20));
+    is_out_of_bounds(&shift(&kernel, 2, &x, &mut y, 1, true).unwrap_err());
+    shift(&kernel, 0, &x, &mut y, 2, true).unwrap();
+    gpu.confirm().unwrap();
+    assert_eq!(floats(&y), [1.0; 5]);
+    assert_eq!(fake.count("flag"), 0);
+}
+
+#[test]
+fn a_fault_shows_when_something_is_read_and_only_then() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, true), 1 << 20, copy_or_report);
+    let (x, mut y) = (storage(&[1.0; 5]), Storage::zeros(20));
+    shift(&kernel, 0, &x, &mut y, 1, false).unwrap();
+    let (allocated, zeroed) = (fake.count("allocate"), fake.count("zero"));
+    for place in 2..100 {
+        shift(&kernel, 0, &x, &mut y, place, false).unwrap();
+    }
+    assert_eq!((fake.count("allocate"), fake.count("zero")), (allocated, zeroed), "a launch costs no memory");
+    assert_eq!((fake.count("download"), fake.count("synchronize")), (0, 0), "and waits for nothing");
+    gpu.confirm().unwrap();
+    let (mut z, mut w) = (Storage::zeros(20), Storage::zeros(20));
+    // The second is not launched any more where the flag is seen in time; here it is put up too late.
+    fake.state.lock().unwrap().late = true;
+    shift(&kernel, 1, &x, &mut z, 7, false).unwrap();
+    shift(&kernel, 2, &x, &mut w, 8, false).unwrap();
+    shift(&kernel, 0, &x, &mut w, 9, false).unwrap();
+    fake.state.lock().unwrap().late = false;
+    let found = earlier(z.fetch().unwrap_err());
+    is_out_of_bounds(&found.fault);
+    assert_eq!(found.launched, line(7), "the first of them, at its own launch");
+    gpu.confirm().expect("it is reported once");
+    // Everything is alive, and the next fault is the next one's.
+    assert_eq!((floats(&y), floats(&w), z.fetch().is_ok()), (vec![1.0; 5], vec![1.0; 5], true));
+    shift(&kernel, 0, &x, &mut z, 10, false).unwrap();
+    assert_eq!(floats(&z), [1.0; 5]);
+    shift(&kernel, 3, &x, &mut z, 11, false).unwrap();
+    assert_eq!(earlier(gpu.finish().unwrap_err()).launched, line(11));
+}
+
+#[test]
+fn a_fault_is_seen_at_the_next_launch() {
+    let (_gpu, kernel, fake) = gpu(shifted(Access::Out, true), 1 << 20, copy_or_report);
+    let (x, mut y) = (storage(&[1.0; 5]), Storage::zeros(20));
+    shift(&kernel, 1, &x, &mut y, 1, false).unwrap();
+    let launches = fake.count("launch");
+    let fault = shift(&kernel, 0, &x, &mut y, 2, false).unwrap_err();
+    let FaultKind::Device(error) = fault.kind else { panic!("{fault:?}") };
+    assert_eq!(earlier(error).launched, line(1));
+    assert_eq!(fake.count("launch"), launches, "it was not made");
+    shift(&kernel, 0, &x, &mut y, 3, false).unwrap();
+}
+
+#[test]
+fn records_are_used_again_without_mixing_launches_up() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, true), 1 << 20, copy_or_report);
+    let (x, mut y) = (storage(&[1.0; 5]), Storage::zeros(20));
+    for place in 0..5000 {
+        shift(&kernel, 0, &x, &mut y, place, false).unwrap();
+    }
+    assert_eq!(fake.count("synchronize"), 0);
+    fake.state.lock().unwrap().late = true;
+    let mut found = None;
+    for place in 5000..8000 {
+        let result = shift(&kernel, i32::from(place >= 5700), &x, &mut y, place, false);
+        if let Err(fault) = result {
+            found = Some((place, fault));
+            break;
+        }
+    }
+    let (place, fault) = found.expect("found when its half of the ring is needed again");
+    assert!(place < 5700 + 1024, "{place}");
+    let FaultKind::Device(error) = fault.kind else { panic!("{fault:?}") };
+    assert_eq!(earlier(error).launched, line(5700));
+    fake.state.lock().unwrap().late = false;
+    gpu.confirm().unwrap();
+    assert_eq!(fake.count("event"), fake.count("forget_event"), "events are given back");
+}
+
+/// A loop without an end of its own.
+fn endless() -> Prepared {
+    let mut b = FunctionBuilder::new("endless");
+    let y = f32_array(&mut b, "y", Access::InOut);
+    let i = b.index(0);
+    let label = b.label();
+    let body = b.in_block(|b| {
+        let old = b.load(y, &[i]);
+        b.store(y, &[i], old);
+        let zero = b.f32(0.0);
+        let done = b.binary(BinOp::Gt, old, zero);
+        b.if_then(done, |b| b.break_(label));
+    });
+    b.loop_(label, Unroll::default(), body);
+    let module = verify(module(Default::default(), b, Form::Threads { rank: 1 })).expect("a sound kernel");
+    Prepared { module, facts: Facts::default(), checks: Default::default() }
+}
+
+#[test]
+fn a_queued_kernel_without_end_is_stopped_by_whoever_waits() {
+    let (gpu, kernel, fake) = gpu(endless(), 1 << 20, |call| {
+        let (memory, start) = at(call.memory, Address(call.find(KernelArgument::Faults)));
+        if memory[start + STOP_WORD as usize] != 0 {
+            report(call, 0);
+        }
+    });
+    fake.state.lock().unwrap().runs_until_poked = true;
+    let mut y = storage(&[0.0; 4]);
+    let control = Control { launched: line(3), ..Control::default() };
+    for _ in 0..2 {
+        let args = &mut [Arg::ArrayMut { storage: &mut y, shape: vec![4] }];
+        kernel.launch(Extents::Threads([4, 1, 1]), args, &control).expect("it is only queued");
+    }
+    let stop = control.stop.clone();
+    let stopper = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let found = earlier(y.fetch().unwrap_err());
+    assert_eq!((&found.fault.kind, found.launched), (&FaultKind::Interrupted, line(3)));
+    stopper.join().unwrap();
+    assert!(fake.count("poke") >= 1);
+    // Nothing of it is left for the next one.
+    fake.state.lock().unwrap().runs_until_poked = false;
+    control.stop.store(false, std::sync::atomic::Ordering::Relaxed);
+    let args = &mut [Arg::ArrayMut { storage: &mut y, shape: vec![4] }];
+    kernel.launch(Extents::Threads([4, 1, 1]), args, &control).unwrap();
+    gpu.finish().unwrap();
+    assert_eq!(floats(&y), [0.0; 4]);
 }
 
 #[test]

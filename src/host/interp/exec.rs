@@ -95,6 +95,9 @@ impl Machine<'_> {
             None => Err(DeviceError::Unavailable { device: "gpu".into(), why: "there are no devices here".into() }),
         };
         let device = opened.map_err(|error| self.error(device_diagnostic(&error, stmt.span)))?;
+        if !self.interp.visited.iter().any(|known| Arc::ptr_eq(known, &device)) {
+            self.interp.visited.push(device.clone());
+        }
         let outer = self.switch(device);
         let result = self.block(frame, body);
         self.switch(outer);
@@ -102,7 +105,7 @@ impl Machine<'_> {
     }
 
     /// Launches go to this device from now on; its kernels are kept while others are in use. Returns the one before.
-    fn switch(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+    pub(super) fn switch(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
         let interp = &mut *self.interp;
         let name = device.name();
         let outer = std::mem::replace(&mut interp.options.device, device);

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Access, ArrayType, Dim, Expr, ExprKind, Geometry, Kernel, KernelId, Launch, ModuleId, Type};
-use crate::device::{Arg, DeviceError, Executable, Extents, Fault, FaultKind, fault_diagnostic};
+use crate::device::{Arg, DeviceError, Executable, Extents, Fault, FaultKind, device_diagnostic, fault_diagnostic};
 use crate::host::array::{Array, Element};
 use crate::host::format;
 use crate::host::value::{Record, Value};
@@ -430,7 +430,7 @@ impl Machine<'_> {
             .into_iter()
             .map(|i| Value::i32(inner.dims.get(i as usize).copied().flatten().unwrap_or(0) as i32))
             .collect();
-        let control = self.interp.options.control.clone();
+        self.interp.options.control.launched = span;
         let result = {
             let mut args = Vec::with_capacity(passed.len() + hidden.len());
             for item in &mut passed {
@@ -452,7 +452,7 @@ impl Machine<'_> {
             for value in &hidden {
                 push_value(&mut args, value);
             }
-            executable.launch(extents, &mut args, &control)
+            executable.launch(extents, &mut args, &self.interp.options.control)
         };
         self.take_warnings(span);
         let arrays = passed
@@ -492,6 +492,9 @@ impl Machine<'_> {
     /// A fault as a diagnostic that also shows the launch.
     pub(crate) fn fault(&mut self, fault: &Fault, span: Span) -> Signal {
         self.say(&fault.output);
+        if let FaultKind::Device(error @ DeviceError::Earlier(_)) = &fault.kind {
+            return self.error(device_diagnostic(error, span));
+        }
         let mut diagnostic = fault_diagnostic(fault).because(span, "launched here");
         if matches!(fault.kind, FaultKind::Device(DeviceError::OutOfMemory { .. })) {
             diagnostic.notes.extend(self.largest_arrays());

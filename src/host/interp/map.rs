@@ -38,7 +38,7 @@ impl Machine<'_> {
         let element = self.interp.layouts.element(self.program, &result);
         let mut out = self.new_result(element, &shape, expr.span)?;
         let count = out.count() as u32;
-        let control = self.interp.options.control.clone();
+        self.interp.options.control.launched = expr.span;
         let launched = {
             let mut given = Vec::with_capacity(values.len() + 1);
             for value in &values {
@@ -49,7 +49,7 @@ impl Machine<'_> {
             }
             let storage = out.storage_mut().map_err(|p| self.problem(p, expr.span))?;
             given.push(Arg::ArrayMut { storage, shape: vec![count] });
-            executable.launch(Extents::Threads([count, 1, 1]), &mut given, &control)
+            executable.launch(Extents::Threads([count, 1, 1]), &mut given, &self.interp.options.control)
         };
         match launched {
             Ok(output) => {

@@ -24,7 +24,7 @@ use crate::base::source::Span;
 use crate::check::typed::{Program, Section, Type};
 use crate::compile::Session;
 use crate::device::storage::Lost;
-use crate::device::{Control, Device, Devices, device_diagnostic};
+use crate::device::{Control, Device, DeviceError, Devices, device_diagnostic};
 use crate::host::array::Array;
 use crate::host::picture::heat::Heat;
 use crate::host::value::{Record, Value};
@@ -96,6 +96,8 @@ pub struct Interpreter {
     pub(crate) kernels: Kernels,
     /// Kernels of devices that are not in use at the moment, by the device's name.
     pub(crate) parked: Vec<(String, Kernels)>,
+    /// Devices that `on … { }` has named since launches were last waited for.
+    pub(crate) visited: Vec<Arc<dyn Device>>,
     pub(crate) layouts: Layouts,
     pub(crate) depth: usize,
     /// The statement that runs, for errors that have no place of their own.
@@ -128,6 +130,7 @@ impl Interpreter {
             devices: None,
             kernels: Kernels::default(),
             parked: Vec::new(),
+            visited: Vec::new(),
             layouts: Layouts::default(),
             depth: 0,
             at: Span::default(),
@@ -261,15 +264,48 @@ fn settle(value: &Value) {
 impl Machine<'_> {
     /// Runs a piece of a script. If a device fails while something of it is looked at, that is the piece's error.
     fn guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
+        let device = self.interp.options.device.clone();
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(self)));
-        match ran.map_err(|payload| payload.downcast::<Lost>()) {
+        if ran.is_err() && !Arc::ptr_eq(&device, &self.interp.options.device) {
+            // It came from inside of an `on … { }`.
+            self.switch(device);
+        }
+        let ended = match ran.map_err(|payload| payload.downcast::<Lost>()) {
             Ok(result) => result,
             Err(Ok(lost)) => {
-                let diagnostic = device_diagnostic(&lost.0, self.interp.at);
-                Err(Signal::Error(Box::new(diagnostic.note("found when results were looked at"))))
+                let mut diagnostic = device_diagnostic(&lost.0, self.interp.at);
+                if !matches!(lost.0, DeviceError::Earlier(_)) {
+                    diagnostic = diagnostic.note("found when results were looked at");
+                }
+                Err(Signal::Error(Box::new(diagnostic)))
             }
             Err(Err(panic)) => std::panic::resume_unwind(panic),
+        };
+        self.confirmed(ended)
+    }
+
+    /// The end of a piece, once all its launches are over: one that has failed did so before anything else went wrong.
+    fn confirmed<T>(&mut self, ended: Eval<T>) -> Eval<T> {
+        let visited = std::mem::take(&mut self.interp.visited);
+        let mut failure = None;
+        for device in std::iter::once(&self.interp.options.device).chain(&visited) {
+            match device.confirm() {
+                Ok(()) => {}
+                Err(error @ DeviceError::Earlier(_)) => failure = Some(error),
+                Err(error) if ended.is_ok() => failure = failure.or(Some(error)),
+                Err(_) => {}
+            }
         }
+        match failure {
+            Some(error) => Err(self.error(device_diagnostic(&error, self.interp.at))),
+            None => ended,
+        }
+    }
+
+    /// Waits for launches on the device in use that may yet report a fault.
+    pub(crate) fn confirm(&mut self, span: Span) -> Eval<()> {
+        let confirmed = self.interp.options.device.confirm();
+        confirmed.map_err(|error| self.error(device_diagnostic(&error, span)))
     }
 
     /// Ends a script that was asked to stop.

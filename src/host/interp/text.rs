@@ -35,6 +35,8 @@ impl Machine<'_> {
             text.push_str(&format::print(&value));
         }
         text.push('\n');
+        // A kernel that has failed comes before what the script says next.
+        self.confirm(self.interp.at)?;
         self.world.print(&text);
         Ok(())
     }

@@ -1,0 +1,187 @@
+//! How a launch is to be made: the text that fits it, grid and shared memory. Found once for launches that are alike.
+
+use std::sync::{Arc, PoisonError};
+
+use super::context::Context;
+use super::driver::Shape;
+use super::kernel::{Kernel, Loaded, Variant};
+use super::launch::End;
+use super::text::abi::{LaunchFacts, Options};
+use super::text::is_narrow;
+use crate::base::source::Span;
+use crate::device::{Arg, DeviceError, Extents, FaultKind};
+use crate::ir::def::Form;
+use crate::ir::ranges::Symbol;
+use crate::lang::scalar::Value;
+
+/// Plans that a kernel keeps, of the launches it had last.
+const KEPT: usize = 4;
+
+/// What texts ask about a launch.
+pub struct Facts<'a, 'b> {
+    pub args: &'a [Arg<'b>],
+    pub extents: Extents,
+}
+
+impl LaunchFacts for Facts<'_, '_> {
+    fn value(&self, param: usize) -> Option<Value> {
+        match self.args.get(param)? {
+            Arg::Value(values) => values.first().copied(),
+            _ => None,
+        }
+    }
+
+    fn extent(&self, param: usize, axis: usize) -> Option<u32> {
+        self.args.get(param)?.shape()?.get(axis).copied()
+    }
+
+    fn rank(&self, param: usize) -> Option<usize> {
+        self.args.get(param)?.shape().map(<[u32]>::len)
+    }
+
+    fn extents(&self) -> Extents {
+        self.extents
+    }
+}
+
+/// A text and its geometry.
+pub struct Plan {
+    pub variant: Arc<Variant>,
+    pub shape: Shape,
+}
+
+/// A plan and the launches it is for.
+pub struct Kept {
+    extents: Extents,
+    /// Of all arrays, one after the other; a kernel's arrays have fixed ranks.
+    shapes: Vec<u32>,
+    /// Of the value parameters, where the plan depends on them.
+    values: Option<Vec<Value>>,
+    plan: Option<Arc<Plan>>,
+}
+
+impl Kept {
+    fn is_for(&self, facts: &Facts<'_, '_>) -> bool {
+        self.extents == facts.extents
+            && shapes(facts).eq(self.shapes.iter().copied())
+            && self.values.as_ref().is_none_or(|known| same_values(known, facts))
+    }
+}
+
+fn shapes<'a>(facts: &'a Facts<'_, '_>) -> impl Iterator<Item = u32> + 'a {
+    facts.args.iter().filter_map(Arg::shape).flatten().copied()
+}
+
+fn values<'a>(facts: &'a Facts<'_, '_>) -> impl Iterator<Item = Value> + 'a {
+    facts.args.iter().filter_map(|arg| if let Arg::Value(values) = arg { values.first().copied() } else { None })
+}
+
+fn same_values(known: &[Value], facts: &Facts<'_, '_>) -> bool {
+    let mut known = known.iter();
+    values(facts).all(|v| known.next().is_some_and(|k| k.ty == v.ty && k.bits == v.bits)) && known.next().is_none()
+}
+
+impl Kernel {
+    /// How to make this launch; nothing if there is nothing to run.
+    pub fn plan(&self, facts: &Facts<'_, '_>) -> Result<Option<Arc<Plan>>, End> {
+        {
+            let mut kept = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(at) = kept.iter().position(|kept| kept.is_for(facts)) {
+                // The last one used stands first.
+                kept[..=at].rotate_right(1);
+                return Ok(kept[0].plan.clone());
+            }
+        }
+        let (variant, by_value) = self.fitting(facts);
+        let plan = self.fresh_plan(variant, facts)?.map(Arc::new);
+        let kept = Kept {
+            extents: facts.extents,
+            shapes: shapes(facts).collect(),
+            values: by_value.then(|| values(facts).collect()),
+            plan: plan.clone(),
+        };
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.truncate(KEPT - 1);
+        plans.insert(0, kept);
+        Ok(plan)
+    }
+
+    fn fresh_plan(&self, variant: Arc<Variant>, facts: &Facts<'_, '_>) -> Result<Option<Plan>, End> {
+        let Some(grid) = variant.kernel.grid(facts.extents) else { return Ok(None) };
+        let shared = variant.kernel.shared_bytes(&self.prepared.module, facts);
+        let shared = shared.map_err(|fault| self.shared_fault(fault.bytes, fault.span))?;
+        let loaded = variant.load(&self.context)?;
+        self.allow_shared(loaded, shared)?;
+        let shape = Shape { grid: grid.grid, block: grid.block, shared, cooperative: variant.kernel.cooperative };
+        check_grid(&self.context, loaded, &shape)?;
+        Ok(Some(Plan { variant, shape }))
+    }
+
+    /// The text for this launch: with offsets as wide as it needs, and guards for what it does not keep to. And whether that,
+    /// or the shared memory, depends on the values of parameters.
+    fn fitting(&self, facts: &Facts<'_, '_>) -> (Arc<Variant>, bool) {
+        let mut options = self.options();
+        if let (Form::Grid, Extents::Grid { block, .. }) = (self.definition().form, facts.extents) {
+            options.block = Some(block);
+        }
+        let mut variant = self.variant(&options);
+        if !is_narrow(&self.prepared.module, facts) {
+            options.wide = true;
+            variant = self.variant(&options);
+        }
+        let is_value = |symbol: &Symbol| matches!(symbol, Symbol::Param(_));
+        let assumed = variant.kernel.assumptions.iter();
+        let assumes = assumed.into_iter().any(|b| b.left.as_ref().is_some_and(is_value) || b.right.as_ref().is_ok_and(is_value));
+        if !variant.kernel.assumptions_hold(facts) {
+            options.assume = false;
+            variant = self.variant(&options);
+        }
+        let by_value = assumes || !variant.kernel.dynamic_shared.is_empty();
+        (variant, by_value)
+    }
+
+    /// More shared memory than a block can have, which is the simulator's fault too.
+    fn shared_fault(&self, bytes: u64, span: Span) -> End {
+        let limit = u64::from(self.context.properties.shared_per_block);
+        End::Fault(FaultKind::SharedSize { bytes, limit }.of_launch(span))
+    }
+
+    /// Lets the function have so much dynamic shared memory.
+    fn allow_shared(&self, loaded: &Loaded, wanted: u32) -> Result<(), End> {
+        let (limit, bytes) = (self.context.properties.shared_per_block, wanted.saturating_add(loaded.static_shared));
+        if bytes > limit {
+            return Err(self.shared_fault(bytes.into(), self.definition().span));
+        }
+        let mut allowed = loaded.allowed.lock().unwrap_or_else(PoisonError::into_inner);
+        if wanted > *allowed {
+            self.context.call(|driver| driver.allow_shared(loaded.function, wanted))?;
+            *allowed = wanted;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses grids that the GPU cannot run.
+fn check_grid(context: &Context, loaded: &Loaded, shape: &Shape) -> Result<(), DeviceError> {
+    let too_large = |what, wanted: u64, limit: u64| {
+        let (wanted, limit) = (wanted.to_string(), limit.to_string());
+        DeviceError::TooLarge { device: context.name.clone(), what, wanted, limit }
+    };
+    let limits = context.properties.grid;
+    for ((wanted, limit), what) in
+        shape.grid.into_iter().zip(limits).zip(["blocks along x", "blocks along y", "blocks along z"])
+    {
+        if wanted > limit {
+            return Err(too_large(what, wanted.into(), limit.into()));
+        }
+    }
+    if shape.cooperative {
+        let threads = shape.block.iter().product();
+        let limit = context.call(|d| d.resident_blocks(loaded.function, threads, shape.shared))?;
+        let wanted = shape.grid.iter().map(|&n| u64::from(n)).product();
+        if wanted > u64::from(limit) {
+            return Err(too_large("blocks that run at the same time", wanted, limit.into()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! Launches that nobody has waited for yet, and how their faults come to light.
+//!
+//! A launch that may fail gets a fault record of its own from a ring in the GPU's memory and returns at once. The first thread
+//! at fault makes its launch's number the `first` word, if no launch before was there, and raises a flag in this process's
+//! memory. The flag is looked at before each launch and after each wait, which costs nothing; only when it is up is anything
+//! copied. Launches behind the one that failed run all the same: what arrays hold then is not to be trusted, but the report is
+//! the first one's.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::context::Context;
+use super::driver::{Address, Answer, Driver, Event, Words};
+use super::fault;
+use super::text::abi::{CudaKernel, FAULT_BYTES, FAULT_NOTICE_AT};
+use crate::base::source::Span;
+use crate::device::DeviceError;
+use crate::device::error::Earlier;
+
+/// Launches that may be under way at once, each with a record.
+const RING: usize = 1024;
+/// Records are used again one half of the ring at a time, once the launches that had them are over.
+const HALF: usize = RING / 2;
+
+/// What is needed to tell of a launch's fault later.
+pub struct Pending {
+    pub kernel: Arc<CudaKernel>,
+    /// The statement that launched it.
+    pub launched: Span,
+}
+
+/// Records side by side in the GPU's memory.
+struct Block {
+    memory: Address,
+    /// The number of its first record.
+    number: u32,
+    count: usize,
+    /// By record.
+    pending: Vec<Pending>,
+}
+
+impl Block {
+    fn bytes(count: usize) -> u64 {
+        (count * FAULT_BYTES) as u64
+    }
+
+    fn record(&self, index: usize) -> Address {
+        Address(self.memory.0 + Self::bytes(index))
+    }
+
+    /// All records as they are before a launch.
+    fn clear(&self, driver: &dyn Driver, first: Address, flag: Address) -> Answer {
+        let mut bytes = vec![0; Self::bytes(self.count) as usize];
+        for (number, record) in (self.number..).zip(bytes.chunks_exact_mut(FAULT_BYTES)) {
+            let notice = &mut record[FAULT_NOTICE_AT..];
+            notice[..8].copy_from_slice(&first.0.to_le_bytes());
+            notice[8..16].copy_from_slice(&flag.0.to_le_bytes());
+            notice[16..20].copy_from_slice(&number.to_le_bytes());
+        }
+        driver.upload(self.memory, &bytes)
+    }
+
+    fn stop_words(&self) -> Words {
+        let first = Address(self.memory.0 + fault::STOP_WORD);
+        Words { first, pitch: FAULT_BYTES as u64, count: self.count as u64 }
+    }
+}
+
+/// The records of a context.
+#[derive(Default)]
+pub struct Records {
+    /// The word that takes the number of the first launch that failed.
+    first: Option<Address>,
+    ring: Option<Block>,
+    /// Launches that got a record of the ring since all was known.
+    issued: usize,
+    /// Behind the last launch of each half of the ring.
+    ends: [Option<Event>; 2],
+    /// Some of the launches end when they are told to, and else perhaps never.
+    endless: bool,
+    /// Set by Ctrl-C.
+    stop: Option<Arc<AtomicBool>>,
+}
+
+impl Records {
+    fn is_quiet(&self) -> bool {
+        self.issued == 0
+    }
+
+    /// Makes the records as they were in the beginning.
+    fn reset(&self, driver: &dyn Driver) -> Answer {
+        let Some(first) = self.first else { return Ok(()) };
+        driver.zero(first, 4)?;
+        let flag = driver.flag()?;
+        for block in &self.ring {
+            block.clear(driver, first, flag)?;
+        }
+        driver.lower_flag();
+        Ok(())
+    }
+
+    /// The launches so far are over, and what came of them is known.
+    fn forget(&mut self, driver: &dyn Driver) {
+        self.issued = 0;
+        self.endless = false;
+        self.ends.iter_mut().filter_map(Option::take).for_each(|event| driver.forget_event(event));
+        self.ring.iter_mut().for_each(|ring| ring.pending.clear());
+    }
+
+    /// The first fault, once the launches are over.
+    fn fault(&self, driver: &dyn Driver) -> Answer<Option<Earlier>> {
+        let Some(first) = self.first else { return Ok(None) };
+        let mut number = [0; 4];
+        driver.download(first, &mut number)?;
+        let number = u32::from_le_bytes(number);
+        for block in &self.ring {
+            let Some(index) = number.checked_sub(block.number).map(|i| i as usize).filter(|&i| i < block.count) else {
+                continue;
+            };
+            let Some(pending) = block.pending.get(index) else { continue };
+            let mut record = [0; FAULT_BYTES];
+            driver.download(block.record(index), &mut record)?;
+            let fault = fault::read(&pending.kernel, &record, "");
+            return Ok(fault.map(|fault| Earlier { fault: *fault, launched: pending.launched }));
+        }
+        Ok(None)
+    }
+}
+
+impl Context {
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A record for a launch that is about to be made. `stop` makes it end, if it is one that can be told.
+    pub fn record(&self, pending: Pending, stop: Option<&Arc<AtomicBool>>) -> Result<Address, DeviceError> {
+        let driver = &**self.driver()?;
+        let mut records = self.records();
+        if records.ring.is_none() {
+            self.make_ring(driver, &mut records).map_err(|refusal| self.error(refusal))?;
+        }
+        let slot = records.issued % RING;
+        if slot.is_multiple_of(HALF) && records.issued > 0 {
+            self.enter_half(driver, &mut records, slot / HALF)?;
+        }
+        // Waiting may have begun the count anew.
+        let slot = records.issued % RING;
+        records.issued += 1;
+        if let Some(stop) = stop {
+            records.endless = true;
+            if !records.stop.as_ref().is_some_and(|known| Arc::ptr_eq(known, stop)) {
+                records.stop = Some(stop.clone());
+            }
+        }
+        let Some(ring) = &mut records.ring else { return Ok(Address::default()) };
+        match ring.pending.get_mut(slot) {
+            Some(old) => *old = pending,
+            None => ring.pending.push(pending),
+        }
+        Ok(ring.record(slot))
+    }
+
+    fn make_ring(&self, driver: &dyn Driver, records: &mut Records) -> Answer {
+        let first = match records.first {
+            Some(first) => first,
+            None => driver.allocate(16)?,
+        };
+        records.first = Some(first);
+        driver.zero(first, 16)?;
+        let memory = driver.allocate(Block::bytes(RING))?;
+        let ring = records.ring.insert(Block { memory, number: 1, count: RING, pending: Vec::new() });
+        ring.clear(driver, first, driver.flag()?)
+    }
+
+    /// Waits until the launches are over that had the records of this half of the ring.
+    fn enter_half(&self, driver: &dyn Driver, records: &mut Records, half: usize) -> Result<(), DeviceError> {
+        let refused = |refusal| self.error(refusal);
+        let end = driver.event().map_err(refused)?;
+        records.ends[1 - half] = Some(end);
+        driver.record(end).map_err(refused)?;
+        let Some(before) = records.ends[half].take() else { return Ok(()) };
+        let stopped = self.until(driver, records, |driver| driver.is_reached(before));
+        driver.forget_event(before);
+        let stopped = stopped?;
+        if stopped || driver.is_flag_up() {
+            let stopped = self.wait(driver, records)? || stopped;
+            return self.known(driver, records, stopped);
+        }
+        Ok(())
+    }
+
+    /// Waits for launches that may report a fault, and reports it.
+    pub fn confirm(&self) -> Result<(), DeviceError> {
+        let mut records = self.records();
+        if records.is_quiet() {
+            return Ok(());
+        }
+        let driver = &**self.driver()?;
+        let stopped = self.wait(driver, &records)?;
+        self.known(driver, &mut records, stopped)
+    }
+
+    /// Reports a fault that has come to light, without waiting for one.
+    pub fn look(&self) -> Result<(), DeviceError> {
+        if self.driver()?.is_flag_up() { self.confirm() } else { Ok(()) }
+    }
+
+    /// Waits for everything under way.
+    pub fn finish(&self) -> Result<(), DeviceError> {
+        let mut records = self.records();
+        let driver = &**self.driver()?;
+        let stopped = self.wait(driver, &records)?;
+        self.known(driver, &mut records, stopped)
+    }
+
+    /// Copies from the GPU, unless one of the launches that are to be waited for has failed.
+    pub fn copy_here(&self, from: Address, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        let mut records = self.records();
+        let driver = &**self.driver()?;
+        // Only a wait that looks at the stop word ends in any case.
+        let stopped = if records.endless { self.wait(driver, &records)? } else { false };
+        driver.download(from, bytes).map_err(|refusal| self.error(refusal))?;
+        if records.is_quiet() { Ok(()) } else { self.known(driver, &mut records, stopped) }
+    }
+
+    fn wait(&self, driver: &dyn Driver, records: &Records) -> Result<bool, DeviceError> {
+        match records.endless {
+            true => self.until(driver, records, |driver| driver.is_idle()),
+            false => driver.synchronize().map(|()| false).map_err(|refusal| self.error(refusal)),
+        }
+    }
+
+    /// After a wait: whether a launch has failed. `touched` says that stop words were written.
+    fn known(&self, driver: &dyn Driver, records: &mut Records, touched: bool) -> Result<(), DeviceError> {
+        let mut found = Ok(None);
+        if driver.is_flag_up() {
+            found = records.fault(driver).and_then(|fault| records.reset(driver).map(|()| fault));
+        } else if touched {
+            found = records.reset(driver).map(|()| None);
+        }
+        records.forget(driver);
+        match found.map_err(|refusal| self.error(refusal))? {
+            Some(fault) => Err(DeviceError::Earlier(Box::new(fault))),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits, and tells kernels to stop when the user does; says whether they were told.
+    fn until(
+        &self,
+        driver: &dyn Driver,
+        records: &Records,
+        done: impl Fn(&dyn Driver) -> Answer<bool>,
+    ) -> Result<bool, DeviceError> {
+        let words: Vec<Words> = records.ring.iter().map(Block::stop_words).collect();
+        let never = AtomicBool::new(false);
+        let stop = records.stop.as_deref().unwrap_or(&never);
+        stoppable(driver, stop, &words, done).map_err(|refusal| self.error(refusal))
+    }
+
+    /// Gives the records' memory back.
+    pub fn drop_records(&mut self) {
+        let records = std::mem::take(self.records.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if let (Some(first), Ok(driver)) = (records.first, self.driver()) {
+            records.ring.iter().for_each(|block| driver.free(block.memory));
+            driver.free(first);
+        }
+    }
+}
+
+/// Waits until something is done, and writes stop words when the user wants an end; says whether they were written.
+pub fn stoppable(
+    driver: &dyn Driver,
+    stop: &AtomicBool,
+    words: &[Words],
+    done: impl Fn(&dyn Driver) -> Answer<bool>,
+) -> Answer<bool> {
+    let begin = Instant::now();
+    let mut told = false;
+    while !done(driver)? {
+        if !told && stop.load(Ordering::Relaxed) {
+            told = true;
+            words.iter().try_for_each(|words| driver.poke(*words, 1))?;
+        }
+        // Short kernels are waited for busily, long ones are not worth a core.
+        match begin.elapsed() > Duration::from_millis(2) {
+            true => std::thread::sleep(Duration::from_micros(100)),
+            false => std::hint::spin_loop(),
+        }
+    }
+    Ok(told)
+}
