@@ -82,3 +82,87 @@ fn switches_change_the_text() {
     let guards = path.with_file_name("guards.clk");
     assert!(!emitted(&guards, &["--unchecked"]).contains("report("));
 }
+
+/// A folder with a program, and what `clk emit` says of it with `CLK_NVRTC` and PATH as the test has them.
+fn machine(words: &[&str], environment: &[(&str, &str)]) -> common::Ran {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "kernel blur(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 128)) block(128) {\n\
+        shared s: [f32; 128]\nlet i = global_idx.x\n\
+        s[thread_idx.x] = if i < N { x[i] } else { 0.0 }\nbarrier()\n\
+        if i < N { y[i] = 0.5 * (s[thread_idx.x] + s[127 - thread_idx.x]) }\n}\n\
+        kernel open<F: fn(f32) -> f32>(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = F(x[i]) }\n";
+    fs::write(folder.path().join("blur.clk"), text).expect("written");
+    let words: Vec<&str> = ["emit"].into_iter().chain(words.iter().copied()).chain(["blur.clk"]).collect();
+    common::finish(common::clk(folder.path()).args(&words).envs(environment.iter().copied()))
+}
+
+/// Whether there is NVRTC; says so if not.
+fn has_nvrtc() -> bool {
+    let found = clk_lang::device::cuda::nvrtc::Nvrtc::open(&clk_lang::app::libraries::nvrtc_places()).is_ok();
+    if !found {
+        eprintln!("skipped: no NVRTC on this machine");
+    }
+    found
+}
+
+#[test]
+fn ptx_comes_with_what_the_kernel_needs() {
+    if !has_nvrtc() {
+        return;
+    }
+    let ran = machine(&["--stage", "ptx", "--arch", "sm_90"], &[]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.starts_with("// blur for sm_90, blocks of up to 128 threads\n//   registers  "), "{}", ran.out);
+    for part in [
+        "spilled    none",
+        "shared     512 bytes a block",
+        "stack      0 bytes",
+        ".visible .entry blur",
+        ".target sm_90",
+    ] {
+        assert!(ran.out.contains(part), "{part} in {}", ran.out);
+    }
+    assert!(!ran.out.contains("registers  0 "), "{}", ran.out);
+    assert!(ran.out.contains("// kernel open: left out"), "{}", ran.out);
+    assert!(!ran.out.contains("blur.clk") && machine(&["--stage", "ptx", "--lines"], &[]).out.contains("blur.clk"));
+    let unknown = machine(&["--stage", "ptx", "--arch", "sm_42"], &[]);
+    assert!(
+        unknown.code == 1 && unknown.err.contains("knows no sm_42") && unknown.err.contains("sm_90"),
+        "{}",
+        unknown.err
+    );
+    assert_eq!(machine(&["--stage", "ptx", "--arch", "hopper"], &[]).code, 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn instructions_need_a_tool_of_the_toolkit() {
+    use std::os::unix::fs::PermissionsExt;
+    if !has_nvrtc() {
+        return;
+    }
+    let tools = tempfile::tempdir().expect("a folder");
+    let path = tools.path().to_str().expect("a path");
+    // NVRTC may be found by the PATH that is about to be replaced.
+    let nvrtc = clk_lang::app::libraries::nvrtc_places();
+    let nvrtc = clk_lang::device::cuda::nvrtc::Nvrtc::open(&nvrtc).expect("it was there");
+    let nvrtc = nvrtc.place().parent().filter(|p| p.is_absolute()).map(|p| p.display().to_string());
+    let Some(nvrtc) = nvrtc else {
+        return eprintln!("skipped: NVRTC is in the system's search, where its tools may be too");
+    };
+    let environment =
+        [("PATH", path), ("CUDA_HOME", path), ("CUDA_PATH", path), ("HOME", path), ("CLK_NVRTC", nvrtc.as_str())];
+    let without = machine(&["--stage", "sass", "--kernel", "blur"], &environment);
+    if !clk_lang::app::libraries::tool(&["nvdisasm", "cuobjdump"]).is_some() {
+        assert_eq!(without.code, 1);
+        assert!(without.err.contains("nvdisasm") && without.err.contains("--stage ptx"), "{}", without.err);
+        assert!(without.out.contains("registers  "), "the table is there all the same: {}", without.out);
+    }
+    let script = tools.path().join("nvdisasm");
+    fs::write(&script, "#!/bin/sh\necho \"$1 of $(/usr/bin/head -c 4 \"$2\" | /usr/bin/tail -c 3)\"\n")
+        .expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("it may run");
+    let with = machine(&["--stage", "sass", "--kernel", "blur"], &environment);
+    assert_eq!(with.code, 0, "{}", with.err);
+    assert!(with.out.contains("registers  ") && with.out.ends_with("-c of ELF\n"), "{}", with.out);
+}

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::cache::{self, Cache};
 use super::libraries;
+use crate::base::source::Sources;
 use crate::device::both::Both;
 use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Settings};
@@ -57,6 +58,8 @@ impl std::str::FromStr for Choice {
 pub struct Usage {
     /// Takes the time of launches.
     pub timed: bool,
+    /// Machine code names lines.
+    pub lines: bool,
     /// What kernels' texts are made for.
     pub text: Options,
 }
@@ -102,6 +105,7 @@ impl Machine {
             nvrtc: libraries::nvrtc_places(),
             store: store.clone().map(|store| store as _),
             timed: self.usage.timed,
+            lines: self.usage.lines,
             text: self.usage.text.clone(),
         }
     }
@@ -157,6 +161,10 @@ impl Device for Auto {
         self.device().load(kernel)
     }
 
+    fn load_named(&self, kernel: Arc<Prepared>, sources: &Sources) -> Arc<dyn Executable> {
+        self.device().load_named(kernel, sources)
+    }
+
     fn is_remote(&self) -> bool {
         self.device().is_remote()
     }
@@ -167,6 +175,18 @@ impl Device for Auto {
 
     fn finish(&self) -> Result<(), DeviceError> {
         self.found.get().map_or(Ok(()), |device| device.finish())
+    }
+
+    fn confirm(&self) -> Result<(), DeviceError> {
+        self.found.get().map_or(Ok(()), |device| device.confirm())
+    }
+
+    fn begin_batch(&self) {
+        self.device().begin_batch();
+    }
+
+    fn end_batch(&self) -> Result<(), DeviceError> {
+        self.device().end_batch()
     }
 
     fn mark(&self) -> Option<Mark> {

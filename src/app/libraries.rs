@@ -1,4 +1,4 @@
-//! Where NVIDIA's compiler library may lie: named by the user, in the system's search, in a toolkit, in a Python package.
+//! Where NVIDIA's compiler library and tools may lie: named by the user, in the system's search, in a toolkit, in a Python package.
 
 use std::ffi::OsString;
 use std::fs;
@@ -57,6 +57,16 @@ fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|folder| seen.insert(folder.clone()));
     found
+}
+
+/// The first of these programs that is on PATH, in a toolkit or in a Python package.
+pub fn tool(names: &[&str]) -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let path = variable("PATH");
+    let mut places: Vec<PathBuf> = path.iter().flat_map(std::env::split_paths).collect();
+    // Libraries are in `lib` or `lib64`, programs in `bin` beside it.
+    places.extend(folders(variable).iter().filter_map(|lib| Some(lib.parent()?.join("bin"))));
+    names.iter().find_map(|name| places.iter().map(|folder| folder.join(name)).find(|file| file.is_file()))
 }
 
 /// Entries of a folder whose names begin so, the greatest first.

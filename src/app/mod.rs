@@ -8,6 +8,7 @@ mod devices;
 mod difference;
 mod disk;
 mod fixes;
+pub mod generated;
 mod graphics;
 mod interrupt;
 pub mod libraries;

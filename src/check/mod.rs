@@ -33,7 +33,7 @@ mod stmt;
 mod suggest;
 pub mod typed;
 mod types;
-mod walk;
+pub(crate) mod walk;
 mod world;
 
 pub use dump::dump;

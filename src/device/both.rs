@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::storage::Storage;
 use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
 use crate::base::aligned::AlignedBytes;
-use crate::base::source::Span;
+use crate::base::source::{Sources, Span};
 use crate::ir::Prepared;
 use crate::ir::def::{Access, ExprKind, Kernel, KernelParam, Layout, Module, StmtKind};
 use crate::ir::visit;
@@ -33,10 +33,14 @@ impl Device for Both {
     }
 
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
+        self.load_named(kernel, &Sources::default())
+    }
+
+    fn load_named(&self, kernel: Arc<Prepared>, sources: &Sources) -> Arc<dyn Executable> {
         Arc::new(Pair {
             names: [self.reference.name(), self.other.name()],
-            reference: self.reference.load(kernel.clone()),
-            other: self.other.load(kernel.clone()),
+            reference: self.reference.load_named(kernel.clone(), sources),
+            other: self.other.load_named(kernel.clone(), sources),
             approximate: !self.exact || is_approximate(&kernel.module),
             kernel,
         })

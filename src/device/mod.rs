@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use crate::base::source::Span;
+use crate::base::source::{Sources, Span};
 use crate::ir::{Checks, Prepared};
 use crate::lang::scalar::{Scalar, Value};
 
@@ -262,6 +262,11 @@ pub trait Device: Send + Sync {
     /// what goes wrong with it is the first launch's error.
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable>;
 
+    /// As [`Device::load`], of a kernel whose lines are in these sources, for devices that name lines to tools.
+    fn load_named(&self, kernel: Arc<Prepared>, _sources: &Sources) -> Arc<dyn Executable> {
+        self.load(kernel)
+    }
+
     /// Whether kernels run on memory of the device's own, which arrays go to and come back from.
     fn is_remote(&self) -> bool {
         false
@@ -280,6 +285,14 @@ pub trait Device: Send + Sync {
     /// Waits for launches that may yet report a fault, and reports the first one's ([`DeviceError::Earlier`]); for devices whose
     /// launches return before they are over.
     fn confirm(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// Launches from here on belong together, and may be begun together when the batch ends, or when something has to wait.
+    fn begin_batch(&self) {}
+
+    /// Ends what [`Device::begin_batch`] began; batches may be nested.
+    fn end_batch(&self) -> Result<(), DeviceError> {
         Ok(())
     }
 

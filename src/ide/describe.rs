@@ -258,7 +258,7 @@ pub fn keyword(word: &str) -> Option<&'static str> {
         "block" => "How many threads a block has.",
         "step" => "`a..b step s`",
         "on" => "`on sim { … }` or `on gpu(0) { … }`: where launches inside run.",
-        "batch" => "`batch { … }` groups launches.",
+        "batch" => "`batch { … }` groups launches: a GPU starts those that come again as one graph.",
         "time" => "`time { … }` measures: median and spread, in seconds.",
         _ => "A word of the language.",
     })

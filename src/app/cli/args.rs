@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::app::console::{Look, When};
 use crate::app::devices::{self, Choice, Usage};
+use crate::app::generated::Level;
 use crate::app::script::Limits;
 use crate::device::cuda::text::Options;
 
@@ -19,7 +20,7 @@ pub enum Task {
     Check { files: Vec<PathBuf> },
     Test { paths: Vec<PathBuf>, filter: Option<String> },
     Bench { paths: Vec<PathBuf>, filter: Option<String>, on_demand: bool },
-    Emit { file: PathBuf, stage: Stage, kernel: Option<String>, lines: bool },
+    Emit { file: PathBuf, stage: Stage, kernel: Option<String>, architecture: Option<u32>, lines: bool },
     Explain { code: Option<String> },
     Doc { name: Option<String> },
     Fix { paths: Vec<PathBuf>, dry_run: bool },
@@ -54,8 +55,7 @@ pub enum CacheAction {
 pub enum Stage {
     Ast,
     Typed,
-    Ir,
-    Cuda,
+    Kernels(Level),
 }
 
 /// A whole command line.
@@ -103,7 +103,9 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         contract: matches.get_flag("contract"),
         ..Options::default()
     };
-    let usage = Usage { timed: stats, text };
+    // Tools that look into a process have it load a library of theirs.
+    let lines = matches.get_flag("line-info") || std::env::var_os("CUDA_INJECTION64_PATH").is_some();
+    let usage = Usage { timed: stats, lines, text };
     let device = match matches.get_one::<Choice>("device") {
         Some(choice) => *choice,
         // What only the simulator can do asks for it.
@@ -153,8 +155,9 @@ fn task(matches: &ArgMatches) -> Task {
         "bench" => Task::Bench { paths: paths("paths"), filter: one("filter"), on_demand: sub.get_flag("on-demand") },
         "emit" => Task::Emit {
             file: path("file"),
-            stage: sub.get_one("stage").copied().unwrap_or(Stage::Ir),
+            stage: sub.get_one("stage").copied().unwrap_or(Stage::Kernels(Level::Ir)),
             kernel: one("kernel"),
+            architecture: sub.get_one("arch").copied(),
             lines: sub.get_flag("lines"),
         },
         "explain" => Task::Explain { code: one("code") },
@@ -255,6 +258,7 @@ fn global_options() -> Vec<Arg> {
             .global(true)
             .help("Tell at the end what the device did: launches, copies, times"),
         flag("unchecked", "On GPUs: leave out the guards by which faults are reported at their lines"),
+        flag("line-info", "On GPUs: machine code names the program's lines, for compute-sanitizer and ncu"),
         flag("no-coarsen", "On GPUs: let a thread of a `threads` kernel take one index"),
         flag("fast-math", "On GPUs: approximate functions and division"),
         flag("contract", "On GPUs: let `a * b + c` round once"),
@@ -323,12 +327,21 @@ fn bench() -> Command {
         )
 }
 
+/// `sm_90`, `90`
+fn architecture(text: &str) -> Result<u32, String> {
+    let number = text.trim_start_matches("sm_").parse().ok().filter(|n| (30..1000).contains(n));
+    number.ok_or_else(|| "an architecture is named such as `sm_90`".to_string())
+}
+
 fn emit() -> Command {
-    let stages = PossibleValuesParser::new(["ast", "typed", "ir", "cuda"]).map(|name| match name.as_str() {
+    let names = ["ast", "typed", "ir", "cuda", "ptx", "sass"];
+    let stages = PossibleValuesParser::new(names).map(|name| match name.as_str() {
         "ast" => Stage::Ast,
         "typed" => Stage::Typed,
-        "cuda" => Stage::Cuda,
-        _ => Stage::Ir,
+        "cuda" => Stage::Kernels(Level::Cuda),
+        "ptx" => Stage::Kernels(Level::Ptx),
+        "sass" => Stage::Kernels(Level::Sass),
+        _ => Stage::Kernels(Level::Ir),
     });
     Command::new("emit")
         .about("Show what a program becomes on its way to a device")
@@ -336,7 +349,7 @@ fn emit() -> Command {
             Arg::new("lines")
                 .long("lines")
                 .action(ArgAction::SetTrue)
-                .help("CUDA text with `#line` directives that name the program's lines"),
+                .help("CUDA, PTX and instructions with the program's lines"),
         )
         .arg(
             Arg::new("stage")
@@ -344,7 +357,14 @@ fn emit() -> Command {
                 .short('s')
                 .value_name("STAGE")
                 .value_parser(stages)
-                .help("ast, typed, ir or cuda [default: ir]"),
+                .help("ast, typed, ir, cuda, ptx or sass; the last two with what each kernel needs [default: ir]"),
+        )
+        .arg(
+            Arg::new("arch")
+                .long("arch")
+                .value_name("ARCH")
+                .value_parser(architecture)
+                .help("For ptx and sass: such as sm_90 [default: the GPU's, or sm_90]"),
         )
         .arg(Arg::new("kernel").long("kernel").short('k').value_name("NAME").help("Only this kernel [default: all]"))
         .arg(file("The program"))

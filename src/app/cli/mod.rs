@@ -89,7 +89,9 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         }
         Task::Bench { paths, filter, on_demand: true } => bench::on_demand(&paths, filter.as_deref(), context),
         Task::Bench { paths, filter, on_demand: false } => bench::paths(&paths, filter.as_deref(), context),
-        Task::Emit { file, stage, kernel, lines } => emit::file(&file, stage, kernel.as_deref(), lines, context),
+        Task::Emit { file, stage, kernel, architecture, lines } => {
+            emit::file(&file, stage, &emit::Wanted { kernel: kernel.as_deref(), architecture, lines }, context)
+        }
         Task::Explain { code } => explain::code(code.as_deref(), context),
         Task::Doc { name } => doc::name(name.as_deref(), context),
         Task::Fix { paths, dry_run } => fix::paths(&paths, dry_run, context),

@@ -1,9 +1,10 @@
 //! What all kernels and arrays of one GPU have in common: the driver, the compiler, the cache, the counts.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::batch::Batch;
 use super::cache::{self, Store};
 use super::driver::{Address, Answer, Driver, Event, Properties, Refusal};
 use super::nvrtc::{Compiler, Failure, Place};
@@ -22,6 +23,8 @@ pub struct Settings {
     pub store: Option<Arc<dyn Store>>,
     /// Takes the time of every launch.
     pub timed: bool,
+    /// Machine code names the program's lines, for tools that show them. Then it is compiled anew whenever a kernel moves.
+    pub lines: bool,
     /// What texts are made for, as far as a launch leaves it open.
     pub text: Options,
 }
@@ -38,6 +41,9 @@ pub struct Context {
     timings: Mutex<Vec<(Event, Event)>>,
     /// Launches whose faults nobody knows yet.
     pub records: Mutex<Records>,
+    /// Launches of a `batch { }`, and whether one is open.
+    pub batch: Mutex<Batch>,
+    pub batching: AtomicBool,
 }
 
 #[derive(Default)]
@@ -82,6 +88,8 @@ impl Context {
             counts: Counts::default(),
             timings: Mutex::default(),
             records: Mutex::default(),
+            batch: Mutex::default(),
+            batching: AtomicBool::new(false),
         }
     }
 
@@ -112,7 +120,10 @@ impl Context {
         let driver = self.driver()?;
         let address = match driver.allocate(bytes) {
             // What the pool keeps for later may be all that is missing.
-            Err(refusal) if refusal.is_out_of_memory() => driver.trim().and_then(|()| driver.allocate(bytes)),
+            Err(refusal) if refusal.is_out_of_memory() => {
+                self.flush()?;
+                driver.trim().and_then(|()| driver.allocate(bytes))
+            }
             answer => answer,
         };
         match address {
@@ -132,7 +143,7 @@ impl Context {
 
     pub fn free(&self, address: Address, bytes: u64) {
         if let (true, Ok(driver)) = (bytes > 0, self.driver()) {
-            driver.free(address);
+            self.free_behind(&**driver, address);
             self.counts.held.fetch_sub(bytes, Ordering::Relaxed);
         }
     }

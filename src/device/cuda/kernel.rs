@@ -10,6 +10,7 @@ use super::text::abi::{CudaKernel, KernelArgument, Options, PlaceKind};
 use super::text::cuda_text;
 use super::whole;
 use crate::base::late::Late;
+use crate::base::source::Sources;
 use crate::device::DeviceError;
 use crate::ir::Prepared;
 use crate::ir::def::{Form, Kernel as Definition};
@@ -18,6 +19,8 @@ use crate::ir::def::{Form, Kernel as Definition};
 pub struct Kernel {
     pub context: Arc<Context>,
     pub prepared: Arc<Prepared>,
+    /// Where its lines are, if machine code is to name them.
+    sources: Option<Arc<Sources>>,
     /// By parameter: see [`whole::own_elements`].
     pub own_elements: Vec<bool>,
     variants: Mutex<HashMap<Options, Arc<Variant>>>,
@@ -28,8 +31,9 @@ pub struct Kernel {
 /// One text, compiled by a thread of its own.
 pub struct Variant {
     pub kernel: Arc<CudaKernel>,
-    /// It may report a fault, it prints, its blocks meet.
-    pub reports: bool,
+    /// Which argument is the address of a fault record, if it may report a fault.
+    pub reports: Option<usize>,
+    /// It prints, its blocks meet.
     pub prints: bool,
     pub meets: bool,
     /// It ends when it is told to, and else perhaps never.
@@ -52,6 +56,7 @@ pub struct Loaded {
 impl Drop for Loaded {
     fn drop(&mut self) {
         if let Ok(driver) = self.context.driver() {
+            self.context.forget_function(self.function);
             driver.unload(self.module);
         }
     }
@@ -62,9 +67,10 @@ pub const USUAL_SHARED: u32 = 48 << 10;
 
 impl Kernel {
     /// Starts to compile what most launches need.
-    pub fn new(context: Arc<Context>, prepared: Arc<Prepared>) -> Kernel {
+    pub fn new(context: Arc<Context>, prepared: Arc<Prepared>, sources: Option<Arc<Sources>>) -> Kernel {
         let own_elements = whole::own_elements(&prepared.module);
-        let kernel = Kernel { context, prepared, own_elements, variants: Mutex::default(), plans: Mutex::default() };
+        let kernel =
+            Kernel { context, prepared, sources, own_elements, variants: Mutex::default(), plans: Mutex::default() };
         // A `grid` kernel's text is made for its blocks, which the launch knows.
         if matches!(kernel.definition().form, Form::Threads { .. }) {
             kernel.variant(&kernel.options());
@@ -88,7 +94,7 @@ impl Kernel {
         if let Some(found) = variants.get(options) {
             return found.clone();
         }
-        let kernel = cuda_text(&self.prepared, options, None);
+        let kernel = cuda_text(&self.prepared, options, self.sources.as_deref());
         self.context.count_guards(&kernel.guards);
         let (context, name, source) = (self.context.clone(), self.definition().name.clone(), kernel.text.clone());
         let mut flags = options.flags();
@@ -96,7 +102,7 @@ impl Kernel {
         let code = Late::start("kernel compiler", move || context.machine_code(&name, &source, &flags));
         let wants = |argument: KernelArgument| kernel.params.contains(&argument);
         let variant = Arc::new(Variant {
-            reports: wants(KernelArgument::Faults),
+            reports: kernel.params.iter().position(|param| *param == KernelArgument::Faults),
             prints: wants(KernelArgument::Prints),
             meets: wants(KernelArgument::GridBarrier),
             endless: kernel.places.iter().any(|place| place.kind == PlaceKind::Stopped),

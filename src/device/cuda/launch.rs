@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::batch::Issue;
 use super::context::Context;
-use super::driver::{Address, Argument, Words};
+use super::driver::{Address, Argument, Launch, Words};
 use super::fault;
 use super::kernel::{Kernel, Variant};
 use super::memory::{self, Buffer};
@@ -55,7 +56,7 @@ impl Kernel {
         context.look()?;
         self.refuse_what_cannot_fit(args)?;
         let Some(plan) = self.plan(&Facts { args, extents })? else { return Ok(Output::new()) };
-        let (variant, shape) = (&plan.variant, &plan.shape);
+        let variant = &plan.variant;
         let loaded = variant.load(context)?;
         // What is printed, and bytes of the caller's, have to be here when this returns.
         let now = control.wait || variant.prints || args.iter().any(|arg| matches!(arg, Arg::Write { .. }));
@@ -64,16 +65,19 @@ impl Kernel {
             context.confirm()?;
         }
         let buffers = self.bring(extents, args)?;
-        let service = Service::new(context, variant, now, control)?;
+        let service = Service::new(context, variant, now)?;
         let mut arguments = Vec::with_capacity(variant.kernel.params.len());
         arguments.extend(variant.kernel.params.iter().map(|p| pass(p, args, &extents, &buffers, &service)));
-        context.count_launch();
-        // SAFETY: the text says which parameters the kernel has, and `pass` made one value of the right size for each; the
-        // buffers live until after the call, and memory is given back in the stream's order.
-        context.timed(|driver| unsafe { driver.launch(loaded.function, shape, &arguments) })?;
+        let pending = || Pending { kernel: variant.kernel.clone(), launched: control.launched };
+        context.issue(Issue {
+            launch: Launch { function: loaded.function, shape: plan.shape, arguments },
+            fault: variant.reports.filter(|_| !now).map(|at| (at, pending())),
+            stop: variant.endless.then_some(&control.stop),
+        })?;
         if !now {
             return Ok(Output::new());
         }
+        context.flush()?;
         let outcome = self.outcome(variant, &service, control);
         for (arg, buffer) in args.iter_mut().zip(&buffers) {
             if let (Arg::Write { bytes, .. }, Some(buffer)) = (arg, buffer) {
@@ -166,24 +170,15 @@ fn printed(kernel: &CudaKernel, prints: &Buffer) -> Result<Output, DeviceError> 
 
 /// Memory beside the arrays that a text asks for.
 struct Service {
-    /// The launch's own fault record, where it is waited for.
+    /// The launch's own fault record, where it is waited for; else it gets one of the context's.
     faults: Option<Buffer>,
-    /// One of the context's, where it is not.
-    record: Address,
     prints: Option<Buffer>,
     barrier: Option<Buffer>,
 }
 
 impl Service {
-    fn new(context: &Arc<Context>, variant: &Variant, now: bool, control: &Control) -> Result<Service, DeviceError> {
+    fn new(context: &Arc<Context>, variant: &Variant, now: bool) -> Result<Service, DeviceError> {
         let zeroed = |wanted: bool, bytes| wanted.then(|| Buffer::zeroed(context, bytes)).transpose();
-        let record = match variant.reports && !now {
-            false => Address::default(),
-            true => {
-                let pending = Pending { kernel: variant.kernel.clone(), launched: control.launched };
-                context.record(pending, variant.endless.then_some(&control.stop))?
-            }
-        };
         let prints = match variant.prints {
             false => None,
             true => {
@@ -194,8 +189,7 @@ impl Service {
             }
         };
         Ok(Service {
-            faults: zeroed(variant.reports && now, FAULT_BYTES as u64)?,
-            record,
+            faults: zeroed(variant.reports.is_some() && now, FAULT_BYTES as u64)?,
             prints,
             barrier: zeroed(variant.meets, 4)?,
         })
@@ -225,10 +219,7 @@ fn pass(
             Extents::Threads(sizes) => sizes.get(index).copied().unwrap_or(1),
             Extents::Grid { .. } => 1,
         }),
-        KernelArgument::Faults => match &service.faults {
-            Some(own) => Argument::Address(own.address()),
-            None => Argument::Address(service.record),
-        },
+        KernelArgument::Faults => address(service.faults.as_ref()),
         KernelArgument::Prints => address(service.prints.as_ref()),
         KernelArgument::GridBarrier => address(service.barrier.as_ref()),
     }

@@ -66,12 +66,19 @@ impl Buffer {
         if self.bytes == 0 {
             return Ok(copy);
         }
+        self.context.flush()?;
         if Arc::ptr_eq(&self.context, context) {
             context.call(|driver| driver.copy(copy.address, self.address, self.bytes))?;
         } else {
+            context.flush()?;
             self.context.call(|driver| driver.synchronize())?;
             let peer = self.context.properties.ordinal;
-            context.call(|driver| driver.copy_from_peer(copy.address, peer, self.address, self.bytes))?;
+            if context.call(|driver| driver.copy_from_peer(copy.address, peer, self.address, self.bytes)).is_err() {
+                // The two do not know each other.
+                let mut bytes = vec![0; self.bytes as usize];
+                self.download(&mut bytes)?;
+                context.upload(copy.address, &bytes)?;
+            }
         }
         Ok(copy)
     }

@@ -1,13 +1,15 @@
 //! NVIDIA GPUs through CUDA.
 //!
 //! [`text`] turns a prepared kernel into CUDA C++ and says how it is to be launched; it needs no GPU. [`nvrtc`] compiles the text,
-//! [`cache`] keeps what came of it, [`driver`] is the GPU's driver, and the rest joins them: a [`context`] per GPU, arrays in its
-//! `memory`, a `kernel` with its variants, the `plan` of a launch and the `launch`, the `records` of launches that nobody waited
+//! [`cache`] keeps what came of it, [`cubin`] reads what it needs, [`driver`] is the GPU's driver, and the rest joins them: a [`context`] per GPU, arrays in its
+//! `memory`, a `kernel` with its variants, the `plan` of a launch and the `launch`, the `batch` of launches, the `records` of launches that nobody waited
 //! for yet, the `fault` that a kernel left behind. The libraries are opened when
 //! they are first needed, so that one binary starts on machines with and without them.
 
+mod batch;
 pub mod cache;
 mod context;
+pub mod cubin;
 pub mod driver;
 mod fault;
 mod kernel;
@@ -27,6 +29,7 @@ use self::driver::nvidia::{self, Absent, Nvidia};
 use self::driver::{Answer, Driver, Event, Properties};
 use self::nvrtc::{Compiler, Nvrtc};
 use super::{Device, DeviceError, Executable, Mark, Moment, Statistics};
+use crate::base::source::Sources;
 use crate::ir::Prepared;
 
 pub use context::{Settings, no_nvrtc};
@@ -89,7 +92,12 @@ impl Device for Gpu {
     }
 
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
-        Arc::new(kernel::Kernel::new(self.context.clone(), kernel))
+        Arc::new(kernel::Kernel::new(self.context.clone(), kernel, None))
+    }
+
+    fn load_named(&self, kernel: Arc<Prepared>, sources: &Sources) -> Arc<dyn Executable> {
+        let sources = self.context.settings.lines.then(|| Arc::new(sources.clone()));
+        Arc::new(kernel::Kernel::new(self.context.clone(), kernel, sources))
     }
 
     fn is_remote(&self) -> bool {
@@ -100,11 +108,20 @@ impl Device for Gpu {
         self.context.finish()
     }
 
+    fn begin_batch(&self) {
+        self.context.begin_batch();
+    }
+
+    fn end_batch(&self) -> Result<(), DeviceError> {
+        self.context.end_batch()
+    }
+
     fn confirm(&self) -> Result<(), DeviceError> {
         self.context.confirm()
     }
 
     fn mark(&self) -> Option<Mark> {
+        self.context.flush().ok()?;
         let event = self.context.call(|driver| {
             let event = driver.event()?;
             driver.record(event)?;

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::driver::Shape;
 use super::kernel::{Kernel, Loaded, Variant};
 use super::launch::End;
-use super::text::abi::{LaunchFacts, Options};
+use super::text::abi::LaunchFacts;
 use super::text::is_narrow;
 use crate::base::source::Span;
 use crate::device::{Arg, DeviceError, Extents, FaultKind};
@@ -131,7 +131,8 @@ impl Kernel {
         }
         let is_value = |symbol: &Symbol| matches!(symbol, Symbol::Param(_));
         let assumed = variant.kernel.assumptions.iter();
-        let assumes = assumed.into_iter().any(|b| b.left.as_ref().is_some_and(is_value) || b.right.as_ref().is_ok_and(is_value));
+        let assumes =
+            assumed.into_iter().any(|b| b.left.as_ref().is_some_and(is_value) || b.right.as_ref().is_ok_and(is_value));
         if !variant.kernel.assumptions_hold(facts) {
             options.assume = false;
             variant = self.variant(&options);

@@ -11,7 +11,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::context::Context;
-use super::driver::{Address, Answer, Driver, Event, Words};
+use super::driver::{Address, Answer, Argument, Driver, Event, Words};
 use super::fault;
 use super::text::abi::{CudaKernel, FAULT_BYTES, FAULT_NOTICE_AT};
 use crate::base::source::Span;
@@ -73,6 +73,11 @@ pub struct Records {
     /// The word that takes the number of the first launch that failed.
     first: Option<Address>,
     ring: Option<Block>,
+    /// Those of graphs, by their first numbers, and the last number that was given out.
+    blocks: Vec<Block>,
+    last: u32,
+    /// A graph with such a block was run since all was known.
+    chained: bool,
     /// Launches that got a record of the ring since all was known.
     issued: usize,
     /// Behind the last launch of each half of the ring.
@@ -85,7 +90,19 @@ pub struct Records {
 
 impl Records {
     fn is_quiet(&self) -> bool {
-        self.issued == 0
+        self.issued == 0 && !self.chained
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Block> {
+        self.ring.iter().chain(&self.blocks)
+    }
+
+    /// A launch that ends when this is set.
+    fn stops(&mut self, stop: &Arc<AtomicBool>) {
+        self.endless = true;
+        if !self.stop.as_ref().is_some_and(|known| Arc::ptr_eq(known, stop)) {
+            self.stop = Some(stop.clone());
+        }
     }
 
     /// Makes the records as they were in the beginning.
@@ -93,7 +110,7 @@ impl Records {
         let Some(first) = self.first else { return Ok(()) };
         driver.zero(first, 4)?;
         let flag = driver.flag()?;
-        for block in &self.ring {
+        for block in self.all() {
             block.clear(driver, first, flag)?;
         }
         driver.lower_flag();
@@ -103,6 +120,7 @@ impl Records {
     /// The launches so far are over, and what came of them is known.
     fn forget(&mut self, driver: &dyn Driver) {
         self.issued = 0;
+        self.chained = false;
         self.endless = false;
         self.ends.iter_mut().filter_map(Option::take).for_each(|event| driver.forget_event(event));
         self.ring.iter_mut().for_each(|ring| ring.pending.clear());
@@ -114,7 +132,7 @@ impl Records {
         let mut number = [0; 4];
         driver.download(first, &mut number)?;
         let number = u32::from_le_bytes(number);
-        for block in &self.ring {
+        for block in self.all() {
             let Some(index) = number.checked_sub(block.number).map(|i| i as usize).filter(|&i| i < block.count) else {
                 continue;
             };
@@ -148,10 +166,7 @@ impl Context {
         let slot = records.issued % RING;
         records.issued += 1;
         if let Some(stop) = stop {
-            records.endless = true;
-            if !records.stop.as_ref().is_some_and(|known| Arc::ptr_eq(known, stop)) {
-                records.stop = Some(stop.clone());
-            }
+            records.stops(stop);
         }
         let Some(ring) = &mut records.ring else { return Ok(Address::default()) };
         match ring.pending.get_mut(slot) {
@@ -162,15 +177,74 @@ impl Context {
     }
 
     fn make_ring(&self, driver: &dyn Driver, records: &mut Records) -> Answer {
+        let ring = self.make_block(driver, records, RING)?;
+        records.ring = Some(ring);
+        Ok(())
+    }
+
+    fn make_block(&self, driver: &dyn Driver, records: &mut Records, count: usize) -> Answer<Block> {
         let first = match records.first {
             Some(first) => first,
-            None => driver.allocate(16)?,
+            None => {
+                let first = driver.allocate(16)?;
+                records.first = Some(first);
+                driver.zero(first, 16)?;
+                first
+            }
         };
-        records.first = Some(first);
-        driver.zero(first, 16)?;
-        let memory = driver.allocate(Block::bytes(RING))?;
-        let ring = records.ring.insert(Block { memory, number: 1, count: RING, pending: Vec::new() });
-        ring.clear(driver, first, driver.flag()?)
+        let flag = driver.flag()?;
+        let block =
+            Block { memory: driver.allocate(Block::bytes(count))?, number: records.last + 1, count, pending: vec![] };
+        records.last += count as u32;
+        block.clear(driver, first, flag)?;
+        Ok(block)
+    }
+
+    /// Records for the launches of a graph, which keep them; returns the first one's number.
+    pub fn new_block(&self, count: usize) -> Result<u32, DeviceError> {
+        let driver = &**self.driver()?;
+        let mut records = self.records();
+        let block = self.make_block(driver, &mut records, count).map_err(|refusal| self.error(refusal))?;
+        let number = block.number;
+        records.blocks.push(block);
+        Ok(number)
+    }
+
+    /// Gives the launches of a graph that is about to be run its records: for each the argument that takes the address, and
+    /// what [`Context::record`] is given.
+    pub fn use_block<'a>(
+        &self,
+        number: u32,
+        launches: impl Iterator<Item = (&'a mut Argument, Pending, Option<Arc<AtomicBool>>)>,
+    ) {
+        let mut records = self.records();
+        records.chained = true;
+        let Some(at) = records.blocks.iter().position(|block| block.number == number) else { return };
+        for (index, (argument, pending, stop)) in launches.enumerate() {
+            if let Some(stop) = stop {
+                records.stops(&stop);
+            }
+            let block = &mut records.blocks[at];
+            *argument = Argument::Address(block.record(index));
+            match block.pending.get_mut(index) {
+                Some(old) => *old = pending,
+                None => block.pending.push(pending),
+            }
+        }
+    }
+
+    /// Lets go of a graph's records, once its launches are over.
+    pub fn forget_block(&self, number: u32) -> Result<(), DeviceError> {
+        let mut records = self.records();
+        let driver = &**self.driver()?;
+        let confirmed = match records.chained {
+            true => self.wait(driver, &records).and_then(|stopped| self.known(driver, &mut records, stopped)),
+            false => Ok(()),
+        };
+        if let Some(at) = records.blocks.iter().position(|block| block.number == number) {
+            driver.free(records.blocks.swap_remove(at).memory);
+        }
+        confirmed
     }
 
     /// Waits until the launches are over that had the records of this half of the ring.
@@ -192,6 +266,7 @@ impl Context {
 
     /// Waits for launches that may report a fault, and reports it.
     pub fn confirm(&self) -> Result<(), DeviceError> {
+        self.flush()?;
         let mut records = self.records();
         if records.is_quiet() {
             return Ok(());
@@ -208,6 +283,7 @@ impl Context {
 
     /// Waits for everything under way.
     pub fn finish(&self) -> Result<(), DeviceError> {
+        self.flush()?;
         let mut records = self.records();
         let driver = &**self.driver()?;
         let stopped = self.wait(driver, &records)?;
@@ -216,6 +292,7 @@ impl Context {
 
     /// Copies from the GPU, unless one of the launches that are to be waited for has failed.
     pub fn copy_here(&self, from: Address, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        self.flush()?;
         let mut records = self.records();
         let driver = &**self.driver()?;
         // Only a wait that looks at the stop word ends in any case.
@@ -253,7 +330,7 @@ impl Context {
         records: &Records,
         done: impl Fn(&dyn Driver) -> Answer<bool>,
     ) -> Result<bool, DeviceError> {
-        let words: Vec<Words> = records.ring.iter().map(Block::stop_words).collect();
+        let words: Vec<Words> = records.all().map(Block::stop_words).collect();
         let never = AtomicBool::new(false);
         let stop = records.stop.as_deref().unwrap_or(&never);
         stoppable(driver, stop, &words, done).map_err(|refusal| self.error(refusal))
@@ -263,7 +340,7 @@ impl Context {
     pub fn drop_records(&mut self) {
         let records = std::mem::take(self.records.get_mut().unwrap_or_else(PoisonError::into_inner));
         if let (Some(first), Ok(driver)) = (records.first, self.driver()) {
-            records.ring.iter().for_each(|block| driver.free(block.memory));
+            records.all().for_each(|block| driver.free(block.memory));
             driver.free(first);
         }
     }

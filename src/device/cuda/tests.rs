@@ -583,6 +583,100 @@ fn records_are_used_again_without_mixing_launches_up() {
     assert_eq!(fake.count("event"), fake.count("forget_event"), "events are given back");
 }
 
+/// `y = x; z = y; …` through all of these arrays, in a batch; the first statement's place.
+fn relay(gpu: &Gpu, kernel: &Arc<dyn Executable>, arrays: &mut [Storage], shifts: &[i32], place: u32) {
+    gpu.begin_batch();
+    for (k, d) in shifts.iter().enumerate() {
+        let [x, y] = &mut arrays[k..k + 2] else { panic!("an array for each launch") };
+        shift(kernel, *d, x, y, place + k as u32, false).unwrap();
+    }
+    gpu.end_batch().unwrap();
+}
+
+fn chain(first: f32, count: usize) -> Vec<Storage> {
+    std::iter::once(storage(&[first; 5])).chain((0..count).map(|_| Storage::zeros(20))).collect()
+}
+
+#[test]
+fn a_batch_that_comes_again_is_one_graph() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, true), 1 << 20, copy_or_report);
+    let counts = |what: &[&'static str]| what.iter().map(|what| fake.count(what)).collect::<Vec<_>>();
+    let mut arrays = chain(1.0, 4);
+    relay(&gpu, &kernel, &mut arrays, &[0; 4], 1);
+    assert_eq!(counts(&["launch", "graph", "run_graph"]), [4, 0, 0], "the first time one by one");
+    assert_eq!(floats(&arrays[4]), [1.0; 5]);
+    for _ in 0..10 {
+        relay(&gpu, &kernel, &mut arrays, &[0; 4], 1);
+    }
+    assert_eq!(counts(&["launch", "graph", "run_graph", "change"]), [4, 1, 10, 0]);
+    // Other arrays are other arguments of the same graph.
+    let mut others = chain(2.0, 4);
+    relay(&gpu, &kernel, &mut others, &[0; 4], 1);
+    assert_eq!(counts(&["launch", "graph", "run_graph", "change"]), [4, 1, 11, 4]);
+    assert_eq!((floats(&arrays[4]), floats(&others[4])), (vec![1.0; 5], vec![2.0; 5]));
+    // A longer one begins like it and is none of it.
+    let mut longer = chain(3.0, 6);
+    relay(&gpu, &kernel, &mut longer, &[0; 6], 1);
+    assert_eq!(counts(&["launch", "graph", "run_graph"]), [10, 1, 11]);
+    assert_eq!(floats(&longer[6]), [3.0; 5]);
+    // So is a shorter one.
+    relay(&gpu, &kernel, &mut longer, &[0; 2], 1);
+    assert_eq!(counts(&["launch", "graph", "run_graph"]), [12, 1, 11]);
+    gpu.confirm().unwrap();
+    assert_eq!(gpu.statistics().launches, 4 * 12 + 8);
+    drop((arrays, others, longer));
+    drop(kernel);
+    assert_eq!(fake.count("forget_graph"), 1, "with its kernel a graph goes");
+    drop(gpu);
+    let left: Vec<u64> = fake.state.lock().unwrap().memory.keys().copied().filter(|&at| at != FLAG).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn reading_in_a_batch_is_no_error() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, true), 1 << 20, copy_or_report);
+    for turn in 0..3 {
+        let mut arrays = chain(turn as f32, 6);
+        gpu.begin_batch();
+        gpu.begin_batch();
+        for k in 0..6 {
+            let [x, y] = &mut arrays[k..k + 2] else { panic!("an array for each launch") };
+            shift(&kernel, 0, x, y, 1, false).unwrap();
+            if k == 2 {
+                assert_eq!(floats(y), [turn as f32; 5]);
+            }
+        }
+        gpu.end_batch().unwrap();
+        // Still in the outer one.
+        drop(arrays.remove(2));
+        gpu.end_batch().unwrap();
+        assert_eq!(floats(&arrays[5]), [turn as f32; 5]);
+    }
+    // Both halves are the same run of three.
+    assert_eq!((fake.count("launch"), fake.count("graph"), fake.count("run_graph")), (3, 1, 5));
+}
+
+#[test]
+fn a_fault_in_a_batch_is_its_own_launchs() {
+    let (gpu, kernel, fake) = gpu(shifted(Access::Out, true), 1 << 20, copy_or_report);
+    let mut arrays = chain(1.0, 4);
+    for _ in 0..3 {
+        relay(&gpu, &kernel, &mut arrays, &[0; 4], 1);
+    }
+    gpu.confirm().unwrap();
+    fake.state.lock().unwrap().late = true;
+    relay(&gpu, &kernel, &mut arrays, &[0, 0, 1, 1], 20);
+    shift(&kernel, 1, &arrays[0], &mut Storage::zeros(20), 30, false).unwrap();
+    let found = earlier(gpu.confirm().unwrap_err());
+    assert_eq!(found.launched, line(22), "the third of the graph's");
+    is_out_of_bounds(&found.fault);
+    // Its records are as new.
+    relay(&gpu, &kernel, &mut arrays, &[0; 4], 40);
+    gpu.confirm().unwrap();
+    assert_eq!(floats(&arrays[4]), [1.0; 5]);
+    assert_eq!(fake.count("graph"), 1);
+}
+
 /// A loop without an end of its own.
 fn endless() -> Prepared {
     let mut b = FunctionBuilder::new("endless");

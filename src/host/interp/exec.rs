@@ -3,12 +3,34 @@
 use std::sync::Arc;
 
 use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
 use crate::check::typed::{Block, Expr, ExprKind, OnDevice, Pattern, Stmt, StmtKind, Type};
 use crate::device::{Device, DeviceError, Wanted, device_diagnostic};
 use crate::host::value::Value;
 
 use super::frame::Frame;
 use super::{Eval, Last, Machine, Signal};
+
+/// A batch that is open on a device; it ends with this, whatever happens.
+struct Batch(Option<Arc<dyn Device>>);
+
+impl Batch {
+    fn begin(device: Arc<dyn Device>) -> Batch {
+        device.begin_batch();
+        Batch(Some(device))
+    }
+
+    fn end(mut self) -> Result<(), DeviceError> {
+        self.0.take().map_or(Ok(()), |device| device.end_batch())
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // What else went wrong is told instead.
+        let _ = self.0.take().map(|device| device.end_batch());
+    }
+}
 
 impl Machine<'_> {
     /// A block and its value.
@@ -73,9 +95,17 @@ impl Machine<'_> {
                 Err(Signal::Return(value))
             }
             StmtKind::On { device, body } => self.on(frame, device, body, stmt),
-            StmtKind::Batch { body } => self.block(frame, body).map(drop),
+            StmtKind::Batch { body } => self.batch(frame, body, stmt.span),
             StmtKind::Shared { .. } => Err(self.broken(stmt.span, "`shared` reached the host")),
         }
+    }
+
+    fn batch(&mut self, frame: &mut Frame, body: &Block, span: Span) -> Eval<()> {
+        let batch = Batch::begin(self.interp.options.device.clone());
+        let result = self.block(frame, body);
+        let ended = batch.end();
+        result?;
+        ended.map_err(|error| self.error(device_diagnostic(&error, span)))
     }
 
     fn on(&mut self, frame: &mut Frame, device: &OnDevice, body: &Block, stmt: &Stmt) -> Eval<()> {

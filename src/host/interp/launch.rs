@@ -6,7 +6,9 @@ use rustc_hash::FxHashMap;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Access, ArrayType, Dim, Expr, ExprKind, Geometry, Kernel, KernelId, Launch, ModuleId, Type};
+use crate::check::typed::{
+    Access, ArrayType, Dim, Expr, ExprKind, Geometry, Kernel, KernelId, Launch, ModuleId, Program, Type,
+};
 use crate::device::{Arg, DeviceError, Executable, Extents, Fault, FaultKind, device_diagnostic, fault_diagnostic};
 use crate::host::array::{Array, Element};
 use crate::host::format;
@@ -17,12 +19,14 @@ use crate::pass;
 
 use super::bind::{Binder, Given, Origin, Source};
 use super::frame::Frame;
+use super::site::{Kinds, Sites};
 use super::{Eval, Machine, Signal};
 
 /// Compiled kernels of this session.
 #[derive(Default)]
 pub(crate) struct Kernels {
     loaded: FxHashMap<Instance, Arc<dyn Executable>>,
+    pub(super) sites: Sites,
     pub(super) maps: FxHashMap<super::map::MapKey, Arc<dyn Executable>>,
 }
 
@@ -44,13 +48,28 @@ impl Machine<'_> {
         for arg in &launch.args {
             values.push(arg.as_ref().map(|a| self.eval(frame, a)).transpose()?);
         }
+        if let Some(site) = self.interp.kernels.sites.find(launch, &values, span) {
+            for (i, element, shape) in &site.missing {
+                values[*i] = Some(Value::Array(self.new_result(element.clone(), shape, span)?));
+            }
+            let made = (&site.executable, site.extents, &site.hidden[..]);
+            let passed = self.run_kernel(frame, launch, kernel, &site.inner, made, values, span)?;
+            return self.hand_back(frame, launch, kernel, passed);
+        }
+        let given = Kinds::of(launch, kernel, &values);
         let (arguments, dims) = self.bind_launch(frame, launch, kernel, &values, span)?;
         let mut inner = self.kernel_frame(kernel, arguments, dims, &values, span)?;
         self.allocate(kernel, launch, &mut inner, &mut values, span)?;
         let extents = self.geometry(frame, &mut inner, launch, kernel, span)?;
         let instance = Instance { kernel: launch.kernel, arguments: inner.generics.to_vec() };
         let executable = self.executable(&instance, span)?;
-        let passed = self.run_kernel(frame, launch, kernel, &inner, executable, extents, values, span)?;
+        let hidden: Vec<Value> = lower::hidden_params(program, launch.kernel)
+            .into_iter()
+            .map(|i| Value::i32(inner.dims.get(i as usize).copied().flatten().unwrap_or(0) as i32))
+            .collect();
+        let made = (&executable, extents, &hidden[..]);
+        self.remember(launch, given, &values, &inner, made, span);
+        let passed = self.run_kernel(frame, launch, kernel, &inner, made, values, span)?;
         self.hand_back(frame, launch, kernel, passed)
     }
 
@@ -352,26 +371,11 @@ impl Machine<'_> {
             }
             let kernel = &program.kernels[id];
             if let Ok(executable) = self.executable(&instance, kernel.name_span)
-                && let Geometry::Grid { block, .. } = &kernel.geometry
-                && let Some(block) = self.constant_block(block)
+                && let Some(block) = constant_block(program, kernel)
             {
                 executable.expect_blocks(block);
             }
         }
-    }
-
-    /// A block of literal and constant extents.
-    fn constant_block(&self, block: &[Expr]) -> Option<[u32; 3]> {
-        let mut sizes = [1; 3];
-        for (slot, expr) in sizes.iter_mut().zip(block) {
-            let value = match &expr.kind {
-                ExprKind::Const(id) => &self.program.consts[*id].value.kind,
-                other => other,
-            };
-            let ExprKind::Int(value) = value else { return None };
-            *slot = u32::try_from(*value).ok()?;
-        }
-        Some(sizes)
     }
 
     /// What launches on the device in use look for.
@@ -387,7 +391,7 @@ impl Machine<'_> {
             let diagnostic = Diagnostic::error("E0999", "internal error: a compiler pass broke a kernel");
             self.error(diagnostic.at(span, "this launch").note(text).help("please report this as a bug of Clk"))
         })?;
-        Ok(self.interp.options.device.load(Arc::new(prepared)))
+        Ok(self.interp.options.device.load_named(Arc::new(prepared), self.sources))
     }
 
     /// The first of a compilation's errors, with the launch that asked for it.
@@ -406,8 +410,7 @@ impl Machine<'_> {
         launch: &Launch,
         kernel: &Kernel,
         inner: &Frame,
-        executable: Arc<dyn Executable>,
-        extents: Extents,
+        (executable, extents, hidden): (&Arc<dyn Executable>, Extents, &[Value]),
         values: Vec<Option<Value>>,
         span: Span,
     ) -> Eval<Vec<Option<Array>>> {
@@ -426,10 +429,6 @@ impl Machine<'_> {
                 value => Passed::Value(self.as_param(inner, &param.ty, value, span)?),
             });
         }
-        let hidden: Vec<Value> = lower::hidden_params(self.program, launch.kernel)
-            .into_iter()
-            .map(|i| Value::i32(inner.dims.get(i as usize).copied().flatten().unwrap_or(0) as i32))
-            .collect();
         self.interp.options.control.launched = span;
         let result = {
             let mut args = Vec::with_capacity(passed.len() + hidden.len());
@@ -449,19 +448,14 @@ impl Machine<'_> {
                     }
                 }
             }
-            for value in &hidden {
+            for value in hidden {
                 push_value(&mut args, value);
             }
             executable.launch(extents, &mut args, &self.interp.options.control)
         };
         self.take_warnings(span);
-        let arrays = passed
-            .into_iter()
-            .map(|p| match p {
-                Passed::Array(array, true) => Some(array),
-                _ => None,
-            })
-            .collect::<Vec<_>>();
+        let written = |passed| if let Passed::Array(array, true) = passed { Some(array) } else { None };
+        let arrays: Vec<Option<Array>> = passed.into_iter().map(written).collect();
         match result {
             Ok(output) => {
                 self.say(&output);
@@ -560,6 +554,27 @@ impl Machine<'_> {
             _ => Value::Tuple(results),
         })
     }
+}
+
+/// The block of a `grid` kernel, where literals and constants say what it is.
+pub fn constant_block(program: &Program, kernel: &Kernel) -> Option<[u32; 3]> {
+    match &kernel.geometry {
+        Geometry::Grid { block, .. } => extents_of(program, block),
+        Geometry::Threads { .. } => None,
+    }
+}
+
+fn extents_of(program: &Program, extents: &[Expr]) -> Option<[u32; 3]> {
+    let mut sizes = [1; 3];
+    for (slot, value) in sizes.iter_mut().zip(extents) {
+        let value = match &value.kind {
+            ExprKind::Const(id) => &program.consts[*id].value.kind,
+            other => other,
+        };
+        let ExprKind::Int(value) = value else { return None };
+        *slot = u32::try_from(*value).ok()?;
+    }
+    Some(sizes)
 }
 
 /// A scalar or vector is one argument; a struct or tuple is one per leaf.

@@ -13,6 +13,7 @@ mod frame;
 mod launch;
 mod layout;
 mod map;
+mod site;
 mod text;
 mod timing;
 
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
+use crate::base::source::{Sources, Span};
 use crate::check::typed::{Program, Section, Type};
 use crate::compile::Session;
 use crate::device::storage::Lost;
@@ -31,6 +32,7 @@ use crate::host::value::{Record, Value};
 
 use frame::Frame;
 use launch::Kernels;
+pub use launch::constant_block;
 use layout::Layouts;
 pub use timing::BenchResult;
 
@@ -117,6 +119,7 @@ pub struct Last {
 pub(crate) struct Machine<'a> {
     pub interp: &'a mut Interpreter,
     pub program: &'a Program,
+    pub sources: &'a Sources,
     pub world: &'a mut dyn World,
 }
 
@@ -248,7 +251,7 @@ impl Interpreter {
             self.globals.resize(wanted, None);
         }
         self.depth = 0;
-        Machine { interp: self, program: &session.program, world }
+        Machine { interp: self, program: &session.program, sources: &session.sources, world }
     }
 }
 

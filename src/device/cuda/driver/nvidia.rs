@@ -114,6 +114,8 @@ pub struct Nvidia {
     pool: sys::CUmemoryPool,
     staging: Mutex<Vec<Staging>>,
     flag: OnceLock<Answer<Flag>>,
+    /// GPUs whose memory and this one's were made known to each other.
+    peers: Mutex<Vec<u32>>,
 }
 
 // SAFETY: the driver may be called from any thread with these handles, and every call here makes the context current first.
@@ -129,6 +131,24 @@ struct Staging {
 
 // SAFETY: it is owned by whoever took it out of the list.
 unsafe impl Send for Staging {}
+
+/// Lets a GPU use another one's memory pool, if it can.
+fn open_pool(owner: u32, user: u32) {
+    let (Ok(own), Ok(other)) = (cu::device::get(owner as i32), cu::device::get(user as i32)) else { return };
+    let mut can = 0;
+    // SAFETY: both devices were just given out, `can` is an integer.
+    let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut can, other, own) };
+    // SAFETY: as above.
+    let pool = unsafe { cu::device::get_default_mem_pool(own) };
+    if let (Ok(()), true, Ok(pool)) = (asked.result(), can != 0, pool) {
+        let location =
+            sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: user as i32 };
+        let access =
+            sys::CUmemAccessDesc { location, flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+        // SAFETY: the pool is the device's own, `access` one description. Without it copies are slower and as good.
+        let _ = unsafe { sys::cuMemPoolSetAccess(pool, &access, 1) };
+    }
+}
 
 /// A word of page-locked memory and its address for kernels.
 struct Flag {
@@ -224,7 +244,27 @@ impl Nvidia {
             )
         };
         said("cuMemPoolSetAttribute", kept)?;
-        Ok(Nvidia { properties, context, stream, aside, pool, staging: Mutex::default(), flag: OnceLock::new() })
+        Ok(Nvidia {
+            properties,
+            context,
+            stream,
+            aside,
+            pool,
+            staging: Mutex::default(),
+            flag: OnceLock::new(),
+            peers: Mutex::default(),
+        })
+    }
+
+    /// Lets this GPU and another read and write each other's pools where the machine can do that; copies between them go
+    /// through this process's memory otherwise.
+    fn meet(&self, peer: u32) {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if !peers.contains(&peer) {
+            peers.push(peer);
+            open_pool(peer, self.properties.ordinal);
+            open_pool(self.properties.ordinal, peer);
+        }
     }
 
     /// The flag, made when it is first asked for.
@@ -402,6 +442,7 @@ impl Driver for Nvidia {
         let device = said("cuDeviceGet", cu::device::get(peer as i32))?;
         // SAFETY: the context exists, since memory of it does; what was retained is released below.
         let context = said("cuDevicePrimaryCtxRetain", unsafe { cu::primary_ctx::retain(device) })?;
+        self.meet(peer);
         let copied = self.enter().and_then(|()| {
             // SAFETY: the owners allocated so many bytes in these contexts.
             let copied =

@@ -1,0 +1,255 @@
+//! What a kernel becomes on its way to a GPU: IR, CUDA text, PTX, machine instructions, and what they need of the GPU. For
+//! `clk emit` and for sessions.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::libraries;
+use crate::base::diag::Diagnostic;
+use crate::base::source::Sources;
+use crate::check::typed::{Bound, ExprKind, FnRef, Generic, GenericKind, KernelId, Type};
+use crate::compile::Session;
+use crate::device::cuda::cubin::{self, Resources};
+use crate::device::cuda::driver::nvidia;
+use crate::device::cuda::nvrtc::{self, Nvrtc};
+use crate::device::cuda::text::{CudaKernel, Options, cuda_text};
+use crate::host::interp::constant_block;
+use crate::ir::Prepared;
+use crate::lang::scalar::{Scalar, Value};
+use crate::lower::{Argument, Function, Instance};
+use crate::{ir, lower, pass};
+
+/// How far on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Ir,
+    Cuda,
+    Ptx,
+    /// The instructions of the GPU itself.
+    Sass,
+}
+
+/// Why there is nothing to show.
+#[derive(Debug)]
+pub enum Failure {
+    /// Mistakes in the program.
+    Program(Vec<Diagnostic>),
+    /// The kernel has a compile-time parameter without a default, so nothing says what it is to be compiled for.
+    Open,
+    /// A library or a tool is missing or refuses: what, and the way out. `shown` is what there is to see all the same.
+    Tool { what: String, help: String, shown: String },
+    /// A fault of Clk.
+    Internal(String),
+}
+
+/// What the GPU's architecture is where nobody says and there is none.
+const USUAL_ARCHITECTURE: u32 = 90;
+
+/// Makes texts of kernels; opens the compiler when it is first needed.
+pub struct Generator {
+    options: Options,
+    /// 90 for `sm_90`; else that of the first GPU.
+    architecture: Option<u32>,
+    nvrtc: OnceLock<Result<Nvrtc, Vec<String>>>,
+}
+
+impl Generator {
+    pub fn new(options: Options, architecture: Option<u32>) -> Generator {
+        Generator { options, architecture, nvrtc: OnceLock::new() }
+    }
+
+    /// A kernel of a session for the arguments that stand in for compile-time parameters: their defaults, usual types. With
+    /// `lines`, CUDA text names the program's lines.
+    pub fn kernel(&self, session: &Session, id: KernelId, level: Level, lines: bool) -> Result<String, Failure> {
+        let kernel = &session.program.kernels[id];
+        let arguments: Option<Vec<Argument>> = kernel.sig.generics.iter().map(stand_in).collect();
+        let instance = Instance { kernel: id, arguments: arguments.ok_or(Failure::Open)? };
+        let module = lower::lower(&session.program, &instance).map_err(Failure::Program)?;
+        let prepared = pass::prepare(module).map_err(|fault| Failure::Internal(fault.to_string()))?;
+        let named = lines.then_some(&session.sources);
+        match level {
+            Level::Ir => Ok(ir::text::print(&prepared.module)),
+            Level::Cuda => Ok(cuda_text(&prepared, &self.options, named).text),
+            Level::Ptx | Level::Sass => {
+                let block = constant_block(&session.program, kernel);
+                self.machine(&prepared, &Options { block, ..self.options.clone() }, &session.sources, level, lines)
+            }
+        }
+    }
+
+    /// PTX or instructions, behind what they need.
+    fn machine(
+        &self,
+        prepared: &Prepared,
+        options: &Options,
+        sources: &Sources,
+        level: Level,
+        lines: bool,
+    ) -> Result<String, Failure> {
+        let nvrtc = self.nvrtc()?;
+        let architecture = self.architecture();
+        let known = nvrtc.architectures();
+        if !known.contains(&architecture) {
+            let known: Vec<String> = known.iter().map(|a| format!("sm_{a}")).collect();
+            return Err(tool(
+                format!("NVRTC {}.{} knows no sm_{architecture}", nvrtc.version().0, nvrtc.version().1),
+                format!("it knows {}", known.join(", ")),
+            ));
+        }
+        let kernel = cuda_text(prepared, options, lines.then_some(sources));
+        let mut flags = options.flags();
+        flags.extend(lines.then(|| "-lineinfo".into()));
+        let name = format!("{}.cu", kernel.entry);
+        let refused = |failure| Failure::Internal(rejection(failure));
+        let ptx = match level {
+            Level::Ptx => nvrtc.ptx(&kernel.text, &name, architecture, &flags).map_err(refused)?,
+            _ => String::new(),
+        };
+        flags.push("--ptxas-options=-v".into());
+        let compiled = nvrtc.compile(&kernel.text, &name, architecture, &flags).map_err(refused)?;
+        let shown = table(&kernel, &compiled.cubin, &compiled.log, architecture);
+        if level == Level::Ptx {
+            return Ok(shown + ptx.trim_end() + "\n");
+        }
+        match disassembled(&kernel.entry, &compiled.cubin, lines) {
+            Ok(text) => Ok(shown + &text),
+            Err((what, help)) => Err(Failure::Tool { what, help, shown }),
+        }
+    }
+
+    fn nvrtc(&self) -> Result<&Nvrtc, Failure> {
+        let opened = self.nvrtc.get_or_init(|| Nvrtc::open(&libraries::nvrtc_places()));
+        opened.as_ref().map_err(|complaints| {
+            let tried = complaints.first().map(|first| format!(" ({first})")).unwrap_or_default();
+            tool(
+                format!("NVIDIA's compiler NVRTC is not found{tried}"),
+                "`pip install nvidia-cuda-nvrtc` brings it, `CLK_NVRTC` names its folder; no GPU is needed".into(),
+            )
+        })
+    }
+
+    fn architecture(&self) -> u32 {
+        self.architecture.unwrap_or_else(|| nvidia::probe(0).map_or(USUAL_ARCHITECTURE, |gpu| gpu.architecture))
+    }
+}
+
+fn tool(what: String, help: String) -> Failure {
+    Failure::Tool { what, help, shown: String::new() }
+}
+
+fn rejection(failure: nvrtc::Failure) -> String {
+    match failure {
+        nvrtc::Failure::Rejected { log } => format!("NVRTC refuses the text\n{log}"),
+        nvrtc::Failure::Call { function, name, .. } => format!("{function} says {name}"),
+    }
+}
+
+/// What a kernel needs, as comments.
+fn table(kernel: &CudaKernel, file: &[u8], log: &str, architecture: u32) -> String {
+    let mut text = String::new();
+    let found = cubin::resources(file, architecture);
+    let Resources { registers, stack, shared, constant, code, .. } =
+        found.into_iter().find(|r| r.kernel == kernel.entry).unwrap_or_default();
+    let dynamic = if kernel.dynamic_shared.is_empty() { "" } else { " and what the launch asks for" };
+    let spilled = match spills(log, &kernel.entry) {
+        Some((0, 0)) => "none".to_string(),
+        Some((stores, loads)) => format!("{stores} bytes stored, {loads} loaded"),
+        None => "not said".to_string(),
+    };
+    let rows = [
+        ("registers", format!("{registers} a thread")),
+        ("spilled", spilled),
+        ("shared", format!("{shared} bytes a block{dynamic}")),
+        ("stack", format!("{stack} bytes a thread")),
+        ("constants", format!("{constant} bytes, arguments included")),
+        ("code", format!("{code} bytes")),
+    ];
+    let _ = writeln!(text, "// {} for sm_{architecture}, blocks of up to {} threads", kernel.entry, kernel.max_block);
+    for (name, value) in rows {
+        let _ = writeln!(text, "//   {name:<10} {value}");
+    }
+    text
+}
+
+/// Bytes of registers that are stored to memory for want of room, and loaded again, as the assembler says.
+fn spills(log: &str, kernel: &str) -> Option<(u32, u32)> {
+    let mut lines = log.lines().skip_while(|line| !line.ends_with(&format!("Function properties for {kernel}")));
+    let line = lines.nth(1)?;
+    let before = |what: &str| line.split(what).next()?.trim_end().rsplit([' ', ',']).next()?.parse().ok();
+    Some((before(" bytes spill stores")?, before(" bytes spill loads")?))
+}
+
+/// The instructions in a file, by a tool of the CUDA toolkit; or why there are none, and the way out.
+fn disassembled(kernel: &str, file: &[u8], lines: bool) -> Result<String, (String, String)> {
+    let Some(program) = libraries::tool(&["nvdisasm", "cuobjdump"]) else {
+        return Err((
+            "neither `nvdisasm` nor `cuobjdump` is found, which show a GPU's instructions".into(),
+            "install the CUDA toolkit, put its `bin` on PATH or name it by CUDA_HOME; `--stage ptx` needs neither"
+                .into(),
+        ));
+    };
+    let failed = |why: String| {
+        (format!("`{}` fails: {why}", program.display()), "is it of the same CUDA version as NVRTC?".into())
+    };
+    let path = std::env::temp_dir().join(format!("clk-{}-{kernel}.cubin", std::process::id()));
+    super::disk::write_whole(&path, file).map_err(&failed)?;
+    let ran = run(&program, &path, lines);
+    let _ = std::fs::remove_file(&path);
+    ran.map_err(failed)
+}
+
+fn run(program: &Path, file: &Path, lines: bool) -> Result<String, String> {
+    let mut command = Command::new(program);
+    match program.file_stem().is_some_and(|name| name == "nvdisasm") {
+        true => command.args(if lines { &["-c", "-g"][..] } else { &["-c"] }),
+        false => command.arg("-sass"),
+    };
+    let output = command.arg(file).output().map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_string()),
+    }
+}
+
+/// An argument for a compile-time parameter that nobody gave: its default, or a usual type.
+fn stand_in(generic: &Generic) -> Option<Argument> {
+    match &generic.kind {
+        GenericKind::Type { bound: Bound::Int } => Some(Argument::Type(Type::Scalar(Scalar::I32))),
+        GenericKind::Type { bound: Bound::Any | Bound::Num | Bound::Float } => {
+            Some(Argument::Type(Type::Scalar(Scalar::F32)))
+        }
+        GenericKind::Const { ty: Type::Scalar(ty), default: Some(value) } => match value.kind {
+            ExprKind::Int(value) if ty.is_int() => {
+                let mask = u64::MAX >> (64 - ty.bits());
+                Some(Argument::Const(Value { ty: *ty, bits: value as u64 & mask }))
+            }
+            ExprKind::Bool(value) => Some(Argument::Const(Value { ty: Scalar::Bool, bits: value.into() })),
+            _ => None,
+        },
+        GenericKind::Const { .. } => None,
+        GenericKind::Fn { default: Some(FnRef::Builtin(builtin)), .. } => {
+            Some(Argument::Fn(Function::Builtin(*builtin)))
+        }
+        GenericKind::Fn { default: Some(FnRef::Fn { id, generics }), .. } if generics.is_empty() => {
+            Some(Argument::Fn(Function::Fn { id: *id, arguments: vec![] }))
+        }
+        GenericKind::Fn { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spills_are_read_from_the_assemblers_words() {
+        let log = "ptxas info    : Function properties for scan\n\
+            ptxas         .     1200 bytes stack frame, 8 bytes spill stores, 16 bytes spill loads\n\
+            ptxas info    : Used 32 registers";
+        assert_eq!(spills(log, "scan"), Some((8, 16)));
+        assert_eq!(spills(log, "can"), None);
+        assert_eq!(spills("", "scan"), None);
+    }
+}

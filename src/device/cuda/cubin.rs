@@ -1,0 +1,190 @@
+//! What machine code needs of a GPU, read from the file that the compiler made: an ELF file with sections of NVIDIA's own.
+
+/// What each block or thread of a kernel takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resources {
+    pub kernel: String,
+    /// Of each thread.
+    pub registers: u32,
+    /// Bytes of local memory of each thread: arrays that registers cannot hold, calls, spilled registers.
+    pub stack: u32,
+    /// Bytes of shared memory of each block, without dynamic ones.
+    pub shared: u32,
+    /// Bytes of constant memory, the arguments among them.
+    pub constant: u32,
+    /// Bytes of the instructions.
+    pub code: u64,
+}
+
+/// From this architecture on each block has shared memory of the system's, which is counted with the kernel's own.
+const RESERVES_SHARED: u32 = 90;
+const RESERVED_SHARED: u64 = 1024;
+
+/// Attributes in `.nv.info`.
+const REGISTERS: u8 = 0x2f;
+const FRAME: u8 = 0x11;
+
+/// One section of the file.
+struct Section<'a> {
+    name: &'a str,
+    offset: usize,
+    size: u64,
+}
+
+/// The resources of each kernel in a file for an architecture, in the file's order; of a file that is none, nothing.
+pub fn resources(file: &[u8], architecture: u32) -> Vec<Resources> {
+    read(file, architecture).unwrap_or_default()
+}
+
+fn read(file: &[u8], architecture: u32) -> Option<Vec<Resources>> {
+    let sections = sections(file)?;
+    let named = |name: &str| sections.iter().find(|s| s.name == name);
+    let bytes = |s: &Section<'_>| file.get(s.offset..s.offset.checked_add(usize::try_from(s.size).ok()?)?);
+    let symbols = bytes(named(".symtab")?)?;
+    let names = bytes(named(".strtab")?)?;
+    let symbol = |wanted: &str| {
+        symbols.chunks_exact(24).position(|s| text(names, number(s, 0, 4).unwrap_or(0) as usize) == Some(wanted))
+    };
+    let info = named(".nv.info").and_then(bytes).unwrap_or(&[]);
+    let mut found = Vec::new();
+    for section in &sections {
+        let Some(kernel) = section.name.strip_prefix(".text.") else { continue };
+        let size = |prefix: &str| named(&format!("{prefix}{kernel}")).map_or(0, |s| s.size);
+        let reserved = if architecture >= RESERVES_SHARED { RESERVED_SHARED } else { 0 };
+        let constant: u64 = (0..=5).map(|bank| size(&format!(".nv.constant{bank}."))).sum();
+        let of = |attribute| symbol(kernel).and_then(|index| entry(info, attribute, index as u32)).unwrap_or(0);
+        found.push(Resources {
+            kernel: kernel.to_string(),
+            registers: of(REGISTERS),
+            stack: of(FRAME),
+            shared: size(".nv.shared.").saturating_sub(reserved) as u32,
+            constant: constant as u32,
+            code: section.size,
+        });
+    }
+    Some(found)
+}
+
+fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
+    let part = bytes.get(at..at.checked_add(size)?)?;
+    Some(part.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
+}
+
+/// The text at a position of a table of texts that end with zero.
+fn text(table: &[u8], at: usize) -> Option<&str> {
+    let rest = table.get(at..)?;
+    let end = rest.iter().position(|&b| b == 0)?;
+    std::str::from_utf8(&rest[..end]).ok()
+}
+
+fn sections(file: &[u8]) -> Option<Vec<Section<'_>>> {
+    if !file.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let at = usize::try_from(number(file, 0x28, 8)?).ok()?;
+    let (size, count, names) = (number(file, 0x3a, 2)?, number(file, 0x3c, 2)?, number(file, 0x3e, 2)?);
+    let header = |k: u64| file.get(at.checked_add((k * size) as usize)?..)?.get(..64);
+    let table = header(names)?;
+    let table = file.get(usize::try_from(number(table, 0x18, 8)?).ok()?..)?;
+    let section = |k| {
+        let header = header(k)?;
+        Some(Section {
+            name: text(table, number(header, 0, 4)? as usize)?,
+            offset: usize::try_from(number(header, 0x18, 8)?).ok()?,
+            size: number(header, 0x20, 8)?,
+        })
+    };
+    (0..count).map(section).collect()
+}
+
+/// The value that a table of attributes has for a symbol.
+fn entry(info: &[u8], attribute: u8, symbol: u32) -> Option<u32> {
+    /// Entries of this format have a size and so many bytes; others are four bytes in all.
+    const SIZED: u8 = 4;
+    let mut at = 0;
+    while let (Some(&format), Some(&kind)) = (info.get(at), info.get(at + 1)) {
+        let size = if format == SIZED { number(info, at + 2, 2)? as usize } else { 0 };
+        if format == SIZED && kind == attribute && number(info, at + 4, 4)? == u64::from(symbol) {
+            return number(info, at + 8, 4).map(|n| n as u32);
+        }
+        at += 4 + size;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with these sections, the first of which is nothing.
+    fn elf(sections: &[(&str, Vec<u8>)]) -> Vec<u8> {
+        let mut names = vec![0u8];
+        let mut file = vec![0u8; 64];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        let mut headers = vec![[0u8; 64]];
+        let mut all: Vec<(&str, Vec<u8>)> = sections.to_vec();
+        all.push((".shstrtab", vec![]));
+        for (k, (name, bytes)) in all.iter().enumerate() {
+            let mut header = [0u8; 64];
+            header[..4].copy_from_slice(&(names.len() as u32).to_le_bytes());
+            names.extend(name.bytes().chain([0]));
+            let bytes = if k == sections.len() { &names } else { bytes };
+            header[0x18..0x20].copy_from_slice(&(file.len() as u64).to_le_bytes());
+            header[0x20..0x28].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+            file.extend(bytes);
+            headers.push(header);
+        }
+        let at = file.len() as u64;
+        file[0x28..0x30].copy_from_slice(&at.to_le_bytes());
+        file[0x3a..0x3c].copy_from_slice(&64u16.to_le_bytes());
+        file[0x3c..0x3e].copy_from_slice(&(headers.len() as u16).to_le_bytes());
+        file[0x3e..0x40].copy_from_slice(&(headers.len() as u16 - 1).to_le_bytes());
+        headers.iter().for_each(|header| file.extend(header));
+        file
+    }
+
+    fn example() -> Vec<u8> {
+        let mut symbols = vec![0u8; 24];
+        symbols.extend([1, 0, 0, 0].into_iter().chain([0; 20]));
+        let attribute = |kind: u8, symbol: u32, value: u32| {
+            let mut bytes = vec![4, kind, 8, 0];
+            bytes.extend(symbol.to_le_bytes());
+            bytes.extend(value.to_le_bytes());
+            bytes
+        };
+        let info =
+            [vec![3, 0x1b, 0xff, 0], attribute(REGISTERS, 0, 99), attribute(REGISTERS, 1, 40), attribute(FRAME, 1, 24)];
+        elf(&[
+            (".symtab", symbols),
+            (".strtab", b"\0scan\0".to_vec()),
+            (".nv.info", info.concat()),
+            (".text.scan", vec![0; 256]),
+            (".nv.shared.scan", vec![0; 1024 + 512]),
+            (".nv.constant0.scan", vec![0; 560]),
+        ])
+    }
+
+    #[test]
+    fn resources_are_read_from_sections_and_attributes() {
+        let expected =
+            Resources { kernel: "scan".into(), registers: 40, stack: 24, shared: 512, constant: 560, code: 256 };
+        assert_eq!(resources(&example(), 90), [expected.clone()]);
+        assert_eq!(resources(&example(), 80), [Resources { shared: 1536, ..expected }]);
+    }
+
+    #[test]
+    fn what_is_no_such_file_has_none() {
+        let file = example();
+        assert!(resources(b"", 90).is_empty());
+        assert!(resources(b"machine code", 90).is_empty());
+        // Cut or damaged anywhere, it may have less to tell; it is never a reason to stop.
+        for end in 0..file.len() {
+            resources(&file[..end], 90);
+        }
+        for at in 0..file.len() {
+            let mut damaged = file.clone();
+            damaged[at] = 0xff;
+            resources(&damaged, 90);
+        }
+    }
+}

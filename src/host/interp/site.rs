@@ -1,0 +1,149 @@
+//! What a launch found out the last time it was run, for when it is run again with arguments of the same kinds and shapes:
+//! loops launch the same kernels thousands of times.
+
+use std::sync::Arc;
+
+use crate::base::source::Span;
+use crate::check::typed::{Expr, ExprKind, GenericArg, Geometry, Kernel, KernelId, Launch};
+use crate::check::walk;
+use crate::device::{Executable, Extents};
+use crate::host::array::Element;
+use crate::host::value::Value;
+use crate::lang::scalar::Scalar;
+
+use super::Machine;
+use super::frame::Frame;
+
+/// Sites that are kept; beyond them all are found out anew.
+const KEPT: usize = 1024;
+
+/// A launch as it was made before.
+pub(crate) struct Site {
+    kernel: KernelId,
+    kinds: Vec<Kind>,
+    /// The arrays that the launch makes: position, element and shape.
+    pub missing: Vec<(usize, Element, Vec<usize>)>,
+    /// Compile-time arguments and dimensions; without locals.
+    pub inner: Frame,
+    pub executable: Arc<dyn Executable>,
+    pub extents: Extents,
+    /// The dimensions that the kernel is given as numbers.
+    pub hidden: Vec<Value>,
+}
+
+/// What is the same of an argument each time.
+#[derive(PartialEq)]
+enum Kind {
+    Missing,
+    Array(Element, Vec<usize>),
+    Scalar(Scalar),
+    /// A literal without a type of its own.
+    Int,
+    Float,
+}
+
+impl Kind {
+    /// None for what is looked at anew each time.
+    fn of(value: Option<&Value>) -> Option<Kind> {
+        Some(match value {
+            None => Kind::Missing,
+            Some(Value::Array(array)) => Kind::Array(array.element().clone(), array.shape().to_vec()),
+            Some(Value::Scalar(value)) => Kind::Scalar(value.ty),
+            Some(Value::Int(_)) => Kind::Int,
+            Some(Value::Float(_)) => Kind::Float,
+            Some(_) => return None,
+        })
+    }
+
+    fn is_of(&self, value: Option<&Value>) -> bool {
+        match (self, value) {
+            (Kind::Missing, None) => true,
+            (Kind::Array(element, shape), Some(Value::Array(array))) => {
+                array.shape() == shape && array.element() == element
+            }
+            (Kind::Scalar(ty), Some(Value::Scalar(value))) => value.ty == *ty,
+            (Kind::Int, Some(Value::Int(_))) | (Kind::Float, Some(Value::Float(_))) => true,
+            _ => false,
+        }
+    }
+}
+
+/// The sites of a device's launches, by the place of the expression.
+#[derive(Default)]
+pub(crate) struct Sites(rustc_hash::FxHashMap<Span, Arc<Site>>);
+
+impl Sites {
+    pub fn find(&self, launch: &Launch, values: &[Option<Value>], span: Span) -> Option<Arc<Site>> {
+        let site = self.0.get(&span)?;
+        let same = site.kernel == launch.kernel
+            && site.kinds.len() == values.len()
+            && site.kinds.iter().zip(values).all(|(kind, value)| kind.is_of(value.as_ref()));
+        same.then(|| site.clone())
+    }
+
+    fn keep(&mut self, span: Span, site: Site) {
+        if self.0.len() >= KEPT {
+            self.0.clear();
+        }
+        self.0.insert(span, Arc::new(site));
+    }
+}
+
+/// The arguments of a launch as they were given, before results were made for those that were left off.
+pub(crate) struct Kinds(Option<Vec<Kind>>);
+
+impl Kinds {
+    /// Of a launch whose instance, shapes and geometry depend on the kinds of its arguments alone, their kinds.
+    pub fn of(launch: &Launch, kernel: &Kernel, values: &[Option<Value>]) -> Kinds {
+        let plain = launch.dims.is_empty()
+            && launch.grid.is_none()
+            && launch.block.is_none()
+            && launch.generics.iter().all(|generic| matches!(generic, GenericArg::Infer))
+            && !depends_on_values(kernel);
+        Kinds(if plain { values.iter().map(|value| Kind::of(value.as_ref())).collect() } else { None })
+    }
+}
+
+/// Whether shapes or geometry are computed from the values of parameters.
+fn depends_on_values(kernel: &Kernel) -> bool {
+    let mut found = false;
+    let mut look = |expr: &Expr| {
+        walk::expr(expr, &mut |e| found |= matches!(e.kind, ExprKind::Local(_) | ExprKind::Global(_)));
+    };
+    kernel.sig.dim_exprs.iter().for_each(|expr| look(expr));
+    match &kernel.geometry {
+        Geometry::Threads { extents, .. } => extents.iter().for_each(look),
+        Geometry::Grid { grid, block, .. } => grid.iter().chain(block).for_each(look),
+    }
+    found
+}
+
+impl Machine<'_> {
+    /// Keeps what was found out about a launch.
+    pub(super) fn remember(
+        &mut self,
+        launch: &Launch,
+        given: Kinds,
+        values: &[Option<Value>],
+        inner: &Frame,
+        made: (&Arc<dyn Executable>, Extents, &[Value]),
+        span: Span,
+    ) {
+        let Kinds(Some(kinds)) = given else { return };
+        let missing = kinds.iter().zip(values).enumerate().filter_map(|(i, (kind, value))| match (kind, value) {
+            (Kind::Missing, Some(Value::Array(array))) => Some((i, array.element().clone(), array.shape().to_vec())),
+            _ => None,
+        });
+        let (executable, extents, hidden) = made;
+        let site = Site {
+            kernel: launch.kernel,
+            missing: missing.collect(),
+            kinds,
+            inner: Frame { locals: vec![], generics: inner.generics.clone(), dims: inner.dims.clone(), body: None },
+            executable: executable.clone(),
+            extents,
+            hidden: hidden.to_vec(),
+        };
+        self.interp.kernels.sites.keep(span, site);
+    }
+}
