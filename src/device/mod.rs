@@ -332,8 +332,13 @@ pub struct Statistics {
     /// Kernels that were compiled, and the seconds that took.
     pub compiled: u64,
     pub compile_seconds: f64,
-    /// Kernels that the cache had.
+    /// Kernels that the cache had, and the seconds it took to get them.
     pub cached: u64,
+    pub cached_seconds: f64,
+    /// Seconds in which machine code was handed to the driver.
+    pub load_seconds: f64,
+    /// Seconds that the host took to begin launches, where they were timed; without those that waited for a compiler.
+    pub begin_seconds: f64,
     /// Accesses and divisions in the kernels' texts, and those that were not proved right and so are guarded.
     pub checkable: u64,
     pub guarded: u64,

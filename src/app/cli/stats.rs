@@ -6,9 +6,10 @@ use crate::device::{Device, size};
 pub fn line(device: &dyn Device) -> String {
     let s = device.statistics();
     format!(
-        "{}: {} launches, {} in kernels; {} copies to the device ({}), {} back ({}); {} kernels compiled in {}, {} from the cache; {} of {} accesses and divisions guarded; arrays hold {}, at most {}",
+        "{}: {} launches begun in {}, {} in kernels; {} copies to the device ({}), {} back ({}); {} kernels compiled in {}, {} from the cache in {}, loaded in {}; {} of {} accesses and divisions guarded; arrays hold {}, at most {}",
         device.name(),
         s.launches,
+        duration(s.begin_seconds),
         duration(s.kernel_seconds),
         s.uploads,
         size(s.uploaded),
@@ -17,6 +18,8 @@ pub fn line(device: &dyn Device) -> String {
         s.compiled,
         duration(s.compile_seconds),
         s.cached,
+        duration(s.cached_seconds),
+        duration(s.load_seconds),
         s.guarded,
         s.checkable,
         size(s.held),

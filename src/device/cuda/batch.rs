@@ -146,6 +146,7 @@ impl Context {
     }
 
     fn make(&self, issue: Issue<'_>) -> Result<(), DeviceError> {
+        self.line_up()?;
         let Issue { mut launch, fault, stop } = issue;
         if let Some((at, pending)) = fault {
             let record = self.record(pending, stop)?;
@@ -207,6 +208,7 @@ impl Context {
 
     /// Starts the graph of a run, made now if it was not before.
     fn run_chain(&self, kept: &mut Kept, collected: &mut Vec<Collected>) -> Result<(), DeviceError> {
+        self.line_up()?;
         let reporting = collected.iter().filter(|c| c.fault.is_some()).count();
         let known = kept.chain.as_ref().and_then(|chain| chain.block);
         let block = match known {

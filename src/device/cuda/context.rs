@@ -1,12 +1,12 @@
 //! What all kernels and arrays of one GPU have in common: the driver, the compiler, the cache, the counts.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::batch::Batch;
 use super::cache::{self, Store};
-use super::driver::{Address, Answer, Driver, Event, Properties, Refusal};
+use super::driver::{Address, Answer, Driver, Event, Module, Properties, Refusal};
 use super::nvrtc::{Compiler, Failure, Place};
 use super::records::Records;
 use super::text::abi::Options;
@@ -41,6 +41,8 @@ pub struct Context {
     timings: Mutex<Vec<(Event, Event)>>,
     /// Launches whose faults nobody knows yet.
     pub records: Mutex<Records>,
+    /// Launches since one that may have no end; 0 if there is none.
+    pub behind: AtomicUsize,
     /// Launches of a `batch { }`, and whether one is open.
     pub batch: Mutex<Batch>,
     pub batching: AtomicBool,
@@ -56,6 +58,9 @@ struct Counts {
     compiled: AtomicU64,
     compile_nanos: AtomicU64,
     cached: AtomicU64,
+    cached_nanos: AtomicU64,
+    load_nanos: AtomicU64,
+    begin_nanos: AtomicU64,
     checkable: AtomicU64,
     guarded: AtomicU64,
     kernel_nanos: AtomicU64,
@@ -88,6 +93,7 @@ impl Context {
             counts: Counts::default(),
             timings: Mutex::default(),
             records: Mutex::default(),
+            behind: AtomicUsize::new(0),
             batch: Mutex::default(),
             batching: AtomicBool::new(false),
         }
@@ -121,7 +127,8 @@ impl Context {
         let address = match driver.allocate(bytes) {
             // What the pool keeps for later may be all that is missing.
             Err(refusal) if refusal.is_out_of_memory() => {
-                self.flush()?;
+                // Trimming waits, and not for what has no end.
+                self.confirm()?;
                 driver.trim().and_then(|()| driver.allocate(bytes))
             }
             answer => answer,
@@ -175,13 +182,20 @@ impl Context {
             .map_err(|complaints| DeviceError::Unavailable { device: self.name.clone(), why: no_nvrtc(complaints) })?;
         let architecture = self.properties.architecture;
         let key = cache::Key { source, options, architecture, nvrtc: compiler.version() };
+        let asked = Instant::now();
         let (cubin, made) = cache::fetch(self.settings.store.as_ref(), &key, || {
             let begin = Instant::now();
             let compiled = compiler.compile(source, &format!("{kernel}.cu"), architecture, options);
             add(&self.counts.compile_nanos, begin.elapsed().as_nanos() as u64);
             compiled.map(|compiled| compiled.cubin).map_err(|failure| rejected(kernel, failure))
         })?;
-        add(if made { &self.counts.compiled } else { &self.counts.cached }, 1);
+        match made {
+            true => drop(add(&self.counts.compiled, 1)),
+            false => {
+                add(&self.counts.cached, 1);
+                add(&self.counts.cached_nanos, asked.elapsed().as_nanos() as u64);
+            }
+        }
         Ok(cubin)
     }
 
@@ -189,6 +203,19 @@ impl Context {
     pub fn count_guards(&self, guards: &Summary) {
         add(&self.counts.checkable, u64::from(guards.accesses + guards.divisions));
         add(&self.counts.guarded, u64::from(guards.guarded + guards.guarded_divisions));
+    }
+
+    /// Loads machine code, and notes how long that takes.
+    pub fn load(&self, cubin: &[u8]) -> Result<Module, DeviceError> {
+        let begin = Instant::now();
+        let loaded = self.call(|driver| driver.load(cubin));
+        add(&self.counts.load_nanos, begin.elapsed().as_nanos() as u64);
+        loaded
+    }
+
+    /// Notes how long a launch took to begin.
+    pub fn count_begin(&self, since: Instant) {
+        add(&self.counts.begin_nanos, since.elapsed().as_nanos() as u64);
     }
 
     pub fn count_launch(&self) {
@@ -243,6 +270,9 @@ impl Context {
             compiled: of(&counts.compiled),
             compile_seconds: of(&counts.compile_nanos) as f64 * 1e-9,
             cached: of(&counts.cached),
+            cached_seconds: of(&counts.cached_nanos) as f64 * 1e-9,
+            load_seconds: of(&counts.load_nanos) as f64 * 1e-9,
+            begin_seconds: of(&counts.begin_nanos) as f64 * 1e-9,
             checkable: of(&counts.checkable),
             guarded: of(&counts.guarded),
             kernel_seconds: of(&counts.kernel_nanos) as f64 * 1e-9,

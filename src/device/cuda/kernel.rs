@@ -120,8 +120,8 @@ impl Variant {
     pub fn load(&self, context: &Arc<Context>) -> Result<&Loaded, DeviceError> {
         let loaded = self.loaded.get_or_init(|| {
             let cubin = self.code.get().as_ref().map_err(Clone::clone)?;
+            let module = context.load(cubin)?;
             context.call(|driver| {
-                let module = driver.load(cubin)?;
                 let function = driver.function(module, &self.kernel.entry)?;
                 let static_shared = driver.static_shared(function);
                 Ok(Loaded {

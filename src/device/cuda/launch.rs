@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::batch::Issue;
 use super::context::Context;
@@ -58,6 +59,7 @@ impl Kernel {
         let Some(plan) = self.plan(&Facts { args, extents })? else { return Ok(Output::new()) };
         let variant = &plan.variant;
         let loaded = variant.load(context)?;
+        let begin = context.settings.timed.then(Instant::now);
         // What is printed, and bytes of the caller's, have to be here when this returns.
         let now = control.wait || variant.prints || args.iter().any(|arg| matches!(arg, Arg::Write { .. }));
         if now {
@@ -75,6 +77,7 @@ impl Kernel {
             stop: variant.endless.then_some(&control.stop),
         })?;
         if !now {
+            begin.into_iter().for_each(|begin| context.count_begin(begin));
             return Ok(Output::new());
         }
         context.flush()?;
@@ -188,6 +191,10 @@ impl Service {
                 Some(prints)
             }
         };
+        if variant.endless && now {
+            // What it takes to stop the kernel has to be there before it runs.
+            context.call(|driver| driver.flag())?;
+        }
         Ok(Service {
             faults: zeroed(variant.reports.is_some() && now, FAULT_BYTES as u64)?,
             prints,

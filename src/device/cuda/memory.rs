@@ -71,7 +71,7 @@ impl Buffer {
             context.call(|driver| driver.copy(copy.address, self.address, self.bytes))?;
         } else {
             context.flush()?;
-            self.context.call(|driver| driver.synchronize())?;
+            self.context.finish()?;
             let peer = self.context.properties.ordinal;
             if context.call(|driver| driver.copy_from_peer(copy.address, peer, self.address, self.bytes)).is_err() {
                 // The two do not know each other.

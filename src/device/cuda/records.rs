@@ -23,6 +23,10 @@ const RING: usize = 1024;
 /// Records are used again one half of the ring at a time, once the launches that had them are over.
 const HALF: usize = RING / 2;
 
+/// Launches that may wait behind one that perhaps never ends. The driver takes some 1000 and then keeps the caller waiting, who
+/// could tell nobody to stop any more.
+const BEHIND: usize = 200;
+
 /// What is needed to tell of a launch's fault later.
 pub struct Pending {
     pub kernel: Arc<CudaKernel>,
@@ -167,6 +171,7 @@ impl Context {
         records.issued += 1;
         if let Some(stop) = stop {
             records.stops(stop);
+            self.behind.fetch_max(1, Ordering::Relaxed);
         }
         let Some(ring) = &mut records.ring else { return Ok(Address::default()) };
         match ring.pending.get_mut(slot) {
@@ -223,6 +228,7 @@ impl Context {
         for (index, (argument, pending, stop)) in launches.enumerate() {
             if let Some(stop) = stop {
                 records.stops(&stop);
+                self.behind.fetch_max(1, Ordering::Relaxed);
             }
             let block = &mut records.blocks[at];
             *argument = Argument::Address(block.record(index));
@@ -276,6 +282,17 @@ impl Context {
         self.known(driver, &mut records, stopped)
     }
 
+    /// To be called for every launch: waits where too many would be behind one without an end.
+    pub fn line_up(&self) -> Result<(), DeviceError> {
+        if self.behind.load(Ordering::Relaxed) == 0 || self.behind.fetch_add(1, Ordering::Relaxed) < BEHIND {
+            return Ok(());
+        }
+        let mut records = self.records();
+        let driver = &**self.driver()?;
+        let stopped = self.wait(driver, &records)?;
+        self.known(driver, &mut records, stopped)
+    }
+
     /// Reports a fault that has come to light, without waiting for one.
     pub fn look(&self) -> Result<(), DeviceError> {
         if self.driver()?.is_flag_up() { self.confirm() } else { Ok(()) }
@@ -317,6 +334,7 @@ impl Context {
             found = records.reset(driver).map(|()| None);
         }
         records.forget(driver);
+        self.behind.store(0, Ordering::Relaxed);
         match found.map_err(|refusal| self.error(refusal))? {
             Some(fault) => Err(DeviceError::Earlier(Box::new(fault))),
             None => Ok(()),

@@ -719,6 +719,15 @@ fn a_queued_kernel_without_end_is_stopped_by_whoever_waits() {
     assert_eq!((&found.fault.kind, found.launched), (&FaultKind::Interrupted, line(3)));
     stopper.join().unwrap();
     assert!(fake.count("poke") >= 1);
+    // A queue that is full would keep the host waiting where it can tell nobody to stop.
+    fake.state.lock().unwrap().runs_until_poked = true;
+    let again = (0..1000).find_map(|_| {
+        let args = &mut [Arg::ArrayMut { storage: &mut y, shape: vec![4] }];
+        kernel.launch(Extents::Threads([4, 1, 1]), args, &control).err()
+    });
+    let fault = again.expect("it does not queue 1000");
+    let FaultKind::Device(error) = fault.kind else { panic!("{fault:?}") };
+    assert_eq!(earlier(error).fault.kind, FaultKind::Interrupted);
     // Nothing of it is left for the next one.
     fake.state.lock().unwrap().runs_until_poked = false;
     control.stop.store(false, std::sync::atomic::Ordering::Relaxed);

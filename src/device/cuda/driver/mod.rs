@@ -185,7 +185,7 @@ pub trait Driver: Send + Sync {
     /// Whether everything before a recorded event is done.
     fn is_reached(&self, event: Event) -> Answer<bool>;
 
-    /// Writes a number to words now, whatever is under way.
+    /// Writes a number to words now, whatever is under way; [`Driver::flag`] was called before that began.
     fn poke(&self, words: Words, value: u32) -> Answer;
 
     /// Free and total bytes.

@@ -1,5 +1,6 @@
 //! NVIDIA's driver through `cudarc`, which opens `libcuda.so.1` when it is first called.
 
+use std::cell::Cell;
 use std::ffi::{CString, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +12,11 @@ use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 use super::{
     Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Module, Properties, Refusal, Shape, Words,
 };
+
+thread_local! {
+    /// The context that this thread has; nobody else here sets one.
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Why there is no GPU here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +120,7 @@ pub struct Nvidia {
     pool: sys::CUmemoryPool,
     staging: Mutex<Vec<Staging>>,
     flag: OnceLock<Answer<Flag>>,
+    poking: Mutex<()>,
     /// GPUs whose memory and this one's were made known to each other.
     peers: Mutex<Vec<u32>>,
 }
@@ -150,11 +157,22 @@ fn open_pool(owner: u32, user: u32) {
     }
 }
 
-/// A word of page-locked memory and its address for kernels.
+/// A word of page-locked memory and its address for kernels; and room for what is poked, since page-locked memory is not to be
+/// had while a kernel runs on.
 struct Flag {
     word: &'static AtomicU32,
     address: Address,
+    room: *mut u32,
 }
+
+// SAFETY: the room is used by who holds `poking` alone.
+unsafe impl Send for Flag {}
+// SAFETY: as above.
+unsafe impl Sync for Flag {}
+
+/// Bytes that the flag has to itself, and words that are poked at once.
+const FLAG_LINE: usize = 64;
+const POKED: usize = 1024;
 
 /// A chain of launches: what runs, and its nodes in order.
 struct Chain {
@@ -229,6 +247,7 @@ impl Nvidia {
         let context = said("cuDevicePrimaryCtxRetain", unsafe { cu::primary_ctx::retain(device) })?;
         // SAFETY: the context was just made.
         said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(context) })?;
+        CURRENT.set(context as usize);
         let stream = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
         let aside = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
         // SAFETY: the device was just given out.
@@ -252,6 +271,7 @@ impl Nvidia {
             pool,
             staging: Mutex::default(),
             flag: OnceLock::new(),
+            poking: Mutex::default(),
             peers: Mutex::default(),
         })
     }
@@ -273,7 +293,7 @@ impl Nvidia {
             self.enter()?;
             let wanted = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
             // SAFETY: the context is current.
-            let memory = said("cuMemHostAlloc", unsafe { cu::malloc_host(size_of::<AtomicU32>(), wanted) })?;
+            let memory = said("cuMemHostAlloc", unsafe { cu::malloc_host(FLAG_LINE + 4 * POKED, wanted) })?;
             let mut address = 0;
             // SAFETY: the memory was just given out, `address` is a number.
             let asked = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, memory, 0) };
@@ -283,15 +303,21 @@ impl Nvidia {
                 memory.cast::<u32>().write(0);
                 &*memory.cast::<AtomicU32>()
             };
-            Ok(Flag { word, address: Address(address) })
+            Ok(Flag { word, address: Address(address), room: memory.cast::<u32>().wrapping_add(FLAG_LINE / 4) })
         });
         flag.as_ref().map_err(Clone::clone)
     }
 
-    /// Makes the context this thread's.
+    /// Makes the context this thread's, if it is not.
     fn enter(&self) -> Answer {
+        let own = self.context as usize;
+        if CURRENT.get() == own {
+            return Ok(());
+        }
         // SAFETY: the context lives as long as the process.
-        said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(self.context) })
+        said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(self.context) })?;
+        CURRENT.set(own);
+        Ok(())
     }
 
     fn take_staging(&self) -> Answer<Staging> {
@@ -617,11 +643,34 @@ impl Driver for Nvidia {
     }
 
     fn poke(&self, words: Words, value: u32) -> Answer {
+        let flag = self.own_flag()?;
         self.enter()?;
-        let Words { first, pitch, count } = words;
-        // SAFETY: the owner allocated so many bytes; the other stream is alive.
-        let written = unsafe { sys::cuMemsetD2D32Async(first.0, pitch as usize, value, 1, count as usize, self.aside) };
-        said("cuMemsetD2D32Async", written.result())?;
+        let _alone = self.poking.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: there is so much room behind the flag, and the lock keeps others out of it.
+        unsafe { std::slice::from_raw_parts_mut(flag.room, POKED).fill(value) };
+        for done in (0..words.count).step_by(POKED) {
+            // Copies have engines of their own; what fills memory may need a multiprocessor, and all may be taken.
+            let copy = sys::CUDA_MEMCPY2D {
+                srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+                srcHost: flag.room.cast(),
+                srcPitch: size_of::<u32>(),
+                dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+                dstDevice: words.first.0 + done * words.pitch,
+                dstPitch: words.pitch as usize,
+                WidthInBytes: size_of::<u32>(),
+                Height: (words.count - done).min(POKED as u64) as usize,
+                srcXInBytes: 0,
+                srcY: 0,
+                srcDevice: 0,
+                srcArray: null_mut(),
+                dstXInBytes: 0,
+                dstY: 0,
+                dstHost: null_mut(),
+                dstArray: null_mut(),
+            };
+            // SAFETY: the owner allocated so many bytes; the other stream is alive, and is waited for below.
+            said("cuMemcpy2DAsync", unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.aside) }.result())?;
+        }
         // SAFETY: the stream is alive.
         said("cuStreamSynchronize", unsafe { cu::stream::synchronize(self.aside) })
     }
