@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::cache::{self, Cache};
+#[cfg(target_os = "linux")]
+use super::isolate::Children;
 use super::libraries;
 use crate::base::source::Sources;
 use crate::device::both::Both;
+#[cfg(target_os = "linux")]
+use crate::device::cuda::Isolation;
 use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Settings};
 use crate::device::sim::Simulator;
@@ -53,6 +57,16 @@ impl std::str::FromStr for Choice {
     }
 }
 
+/// Whether kernels run on GPUs in a process of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolate {
+    #[default]
+    No,
+    /// Where that cannot be, it is said and they run in this one.
+    IfPossible,
+    Yes,
+}
+
 /// How GPUs are used, as the command line says.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
@@ -68,7 +82,11 @@ pub struct Usage {
 pub struct Machine {
     simulator: Arc<Simulator>,
     usage: Usage,
-    gpus: Mutex<BTreeMap<u32, Arc<dyn Device>>>,
+    isolate: Mutex<Isolate>,
+    /// By number, and whether they are isolated.
+    gpus: Mutex<BTreeMap<(u32, bool), Arc<dyn Device>>>,
+    #[cfg(target_os = "linux")]
+    children: Arc<Children>,
     store: OnceLock<Option<Arc<Cache>>>,
 }
 
@@ -77,9 +95,29 @@ impl Machine {
         Arc::new(Machine {
             simulator: Arc::new(Simulator::default()),
             usage,
+            isolate: Mutex::default(),
             gpus: Mutex::default(),
+            #[cfg(target_os = "linux")]
+            children: Arc::default(),
             store: OnceLock::new(),
         })
+    }
+
+    /// Whether GPUs that are opened from now on are isolated.
+    pub fn isolation(&self) -> Isolate {
+        *self.isolate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn set_isolation(&self, isolate: Isolate) {
+        *self.isolate.lock().unwrap_or_else(PoisonError::into_inner) = isolate;
+    }
+
+    /// Ends the processes in which kernels run. Whether there were any.
+    pub fn stop_kernels(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.children.stop_workers();
+        #[cfg(not(target_os = "linux"))]
+        false
     }
 
     /// The device of a choice. A GPU that is asked for by name is looked for now, `auto` looks at the first launch.
@@ -107,7 +145,21 @@ impl Machine {
             timed: self.usage.timed,
             lines: self.usage.lines,
             text: self.usage.text.clone(),
+            #[cfg(target_os = "linux")]
+            isolation: self.isolation_settings(),
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn isolation_settings(&self) -> Option<Isolation> {
+        let tell =
+            |why: &str| eprintln!("note: kernels run in this process, since others cannot use the GPU together: {why}");
+        let otherwise: Option<fn(&str)> = match self.isolation() {
+            Isolate::No => return None,
+            Isolate::IfPossible => Some(tell),
+            Isolate::Yes => None,
+        };
+        Some(Isolation { starter: self.children.clone(), witness: self.simulator.clone(), otherwise })
     }
 }
 
@@ -118,11 +170,12 @@ impl Devices for Machine {
             Wanted::Gpu(number) => number.unwrap_or(0),
         };
         let mut gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(gpu) = gpus.get(&number) {
+        let key = (number, self.isolation() != Isolate::No);
+        if let Some(gpu) = gpus.get(&key) {
             return Ok(gpu.clone());
         }
         let gpu: Arc<dyn Device> = Arc::new(Gpu::open(number, self.settings())?);
-        gpus.insert(number, gpu.clone());
+        gpus.insert(key, gpu.clone());
         Ok(gpu)
     }
 }

@@ -1,7 +1,7 @@
 //! Ctrl-C: the first asks the running program to stop, one too many ends the process.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The flag that a running program watches; Ctrl-C sets it.
 #[derive(Clone, Default)]
@@ -11,14 +11,18 @@ pub struct Interrupt {
     pressed: Arc<AtomicU32>,
     /// So many are borne without ending the process.
     patience: Arc<AtomicU32>,
+    /// What the second Ctrl-C does where it does not end the process; says whether it did anything.
+    second: Arc<Mutex<Option<Second>>>,
 }
+
+type Second = Box<dyn Fn() -> bool + Send>;
 
 impl Interrupt {
     /// Starts to listen. Where the system gives no way to (it never has failed on the systems Clk runs on), Ctrl-C keeps its
     /// usual meaning.
     pub fn listen() -> Self {
         let interrupt = Interrupt { patience: Arc::new(AtomicU32::new(1)), ..Interrupt::default() };
-        let Interrupt { stop, pressed, patience } = interrupt.clone();
+        let Interrupt { stop, pressed, patience, second } = interrupt.clone();
         let _ = ctrlc::set_handler(move || {
             stop.store(true, Ordering::SeqCst);
             let times = pressed.fetch_add(1, Ordering::SeqCst) + 1;
@@ -26,7 +30,9 @@ impl Interrupt {
             if times > borne {
                 std::process::exit(super::exit::INTERRUPTED.into());
             }
-            if times > 1 {
+            let helped =
+                times > 1 && second.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|f| f());
+            if times > 1 && !helped {
                 eprintln!("still stopping; Ctrl-C once more ends clk, and the session with it");
             }
         });
@@ -36,6 +42,11 @@ impl Interrupt {
     /// A session is worth more than a script: it takes a third Ctrl-C to end it.
     pub fn be_patient(&self) {
         self.patience.store(2, Ordering::SeqCst);
+    }
+
+    /// What the second Ctrl-C does where it does not end the process.
+    pub fn at_second(&self, act: impl Fn() -> bool + Send + 'static) {
+        *self.second.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
     }
 
     pub fn flag(&self) -> Arc<AtomicBool> {

@@ -11,6 +11,8 @@ mod fixes;
 pub mod generated;
 mod graphics;
 mod interrupt;
+#[cfg(target_os = "linux")]
+mod isolate;
 pub mod libraries;
 mod lsp;
 mod markdown;

@@ -3,12 +3,15 @@
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::device::both::Disagreement;
-use crate::device::error::{DeviceError, size};
+use crate::device::error::{DeviceError, Loss, Verdict, size};
 use crate::device::{Deed, Fault, FaultKind, Race};
 use crate::lang::scalar::Value;
 
 /// The message for a fault. The host adds where the kernel was launched.
 pub fn fault_diagnostic(fault: &Fault) -> Diagnostic {
+    if let FaultKind::Device(error @ DeviceError::Lost(_)) = &fault.kind {
+        return device_diagnostic(error, fault.span);
+    }
     let who = thread_text(fault);
     let (code, title, label) = headline(fault, &who);
     let mut diagnostic = match code.starts_with('W') {
@@ -264,6 +267,9 @@ pub fn device_diagnostic(error: &DeviceError, span: Span) -> Diagnostic {
     if let DeviceError::Earlier(earlier) = error {
         return fault_diagnostic(&earlier.fault).because(earlier.launched, "launched here");
     }
+    if let DeviceError::Lost(loss) = error {
+        return loss_diagnostic(loss, span);
+    }
     explain_device(error, Diagnostic::error(device_code(error), error.to_string()).at(span, ""))
 }
 
@@ -272,7 +278,8 @@ fn device_code(error: &DeviceError) -> &'static str {
         DeviceError::OutOfMemory { .. } => "E0620",
         DeviceError::NoHostMemory { .. } => "E0509",
         DeviceError::TooLarge { .. } => "E0621",
-        DeviceError::Driver { .. } => "E0622",
+        DeviceError::Lost(loss) if loss.stopped => "E0607",
+        DeviceError::Driver { .. } | DeviceError::Lost(_) => "E0622",
         DeviceError::Unavailable { .. } => "E0595",
         DeviceError::Earlier(earlier) => headline(&earlier.fault, "").0,
         DeviceError::Rejected { .. } => "E0999",
@@ -293,7 +300,44 @@ fn explain_device(error: &DeviceError, diagnostic: Diagnostic) -> Diagnostic {
             .help("`--device sim` runs the same kernels and shows faults at their lines"),
         DeviceError::Unavailable { .. } => diagnostic.help("run it on the simulator: `on sim { … }` or `--device sim`"),
         DeviceError::TooLarge { .. } => diagnostic.help("launch it in parts"),
-        DeviceError::Driver { .. } | DeviceError::NoHostMemory { .. } | DeviceError::Earlier(_) => diagnostic,
+        DeviceError::Driver { .. } | DeviceError::NoHostMemory { .. } => diagnostic,
+        DeviceError::Earlier(_) | DeviceError::Lost(_) => diagnostic,
+    }
+}
+
+/// The message for a lost process. Where the simulator finds a fault, that is the message, and the loss a note to it; `span` is
+/// where the loss was noticed.
+fn loss_diagnostic(loss: &Loss, span: Span) -> Diagnostic {
+    let title = DeviceError::Lost(Box::new(loss.clone())).to_string();
+    let code = if loss.stopped { "E0607" } else { "E0622" };
+    let place = loss.kernel.as_ref().map_or(span, |(_, place)| *place);
+    let diagnostic = match &loss.verdict {
+        Verdict::Fault(fault) => {
+            fault_diagnostic(fault).note(format!("{title}; the simulator found this when it ran the launch again"))
+        }
+        Verdict::Endless(fault, seconds) => Diagnostic::error(code, title)
+            .at(fault.span, format!("{} was still here after {seconds:.1} s on the simulator", thread_text(fault))),
+        Verdict::Nothing => Diagnostic::error(code, title)
+            .at(place, "this kernel was running")
+            .note("the simulator ran the launch again with its arrays as they are now, and finds no fault"),
+        Verdict::Untried(why) => Diagnostic::error(code, title)
+            .at(place, if loss.kernel.is_some() { "this kernel was running" } else { "noticed here" })
+            .note(format!("the simulator did not run the launch again: {why}")),
+    };
+    let diagnostic = match loss.launched {
+        Some(launched) => diagnostic.because(launched, "launched here"),
+        None => diagnostic,
+    };
+    let diagnostic = match loss.waiting {
+        0 => diagnostic,
+        1 => diagnostic.note("a launch behind it was not run"),
+        n => diagnostic.note(format!("{n} launches behind it were not run")),
+    };
+    match &loss.replaced {
+        Ok(seconds) => diagnostic.note(format!(
+            "the GPU's process was replaced within {seconds:.2} s; arrays are as the kernel left them, and the GPU works on"
+        )),
+        Err(problem) => diagnostic.note(format!("the GPU's process could not be replaced: {problem}")),
     }
 }
 

@@ -21,6 +21,8 @@ pub enum DeviceError {
     Driver { device: String, call: String, name: String, lost: bool },
     /// A kernel that was launched before has failed, which shows only now.
     Earlier(Box<Earlier>),
+    /// The process that runs kernels was lost, and arrays were not: another process has them.
+    Lost(Box<Loss>),
     /// The device cannot be used at all.
     Unavailable { device: String, why: String },
 }
@@ -31,6 +33,39 @@ pub struct Earlier {
     pub fault: Fault,
     /// The statement that launched it.
     pub launched: Span,
+}
+
+/// How a process that runs kernels was lost, and what is known of the reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loss {
+    pub device: String,
+    /// What the driver said, or how the process ended.
+    pub how: String,
+    /// The user asked for it.
+    pub stopped: bool,
+    /// Name and place of the kernel that was running.
+    pub kernel: Option<(String, Span)>,
+    /// The statement that launched it.
+    pub launched: Option<Span>,
+    /// Launches behind it, which did not begin.
+    pub waiting: usize,
+    /// Seconds until another process had taken its place, or why none has.
+    pub replaced: Result<f64, String>,
+    /// What the launch does on the simulator.
+    pub verdict: Verdict,
+}
+
+/// What came of running a launch again with its arrays as the lost process left them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It has this fault there.
+    Fault(Box<Fault>),
+    /// After so many seconds it was here.
+    Endless(Box<Fault>, f64),
+    /// It ends well there.
+    Nothing,
+    /// It was not run again, for this reason.
+    Untried(String),
 }
 
 impl fmt::Display for DeviceError {
@@ -50,6 +85,11 @@ impl fmt::Display for DeviceError {
             }
             DeviceError::Driver { device, call, name, .. } => write!(f, "`{device}` failed: {call} says {name}"),
             DeviceError::Earlier(earlier) => write!(f, "a kernel launched before has failed: {}", earlier.fault),
+            DeviceError::Lost(loss) => match (&loss.kernel, loss.stopped) {
+                (_, true) => f.write_str("interrupted"),
+                (Some((kernel, _)), _) => write!(f, "`{}` failed in kernel `{kernel}`: {}", loss.device, loss.how),
+                (None, _) => write!(f, "`{}` failed: {}", loss.device, loss.how),
+            },
             DeviceError::Unavailable { device, why } => write!(f, "`{device}` cannot be used: {why}"),
         }
     }

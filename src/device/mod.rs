@@ -16,7 +16,7 @@ pub mod sim;
 pub mod storage;
 
 pub use diagnose::{device_diagnostic, fault_diagnostic};
-pub use error::{DeviceError, Earlier, size};
+pub use error::{DeviceError, Earlier, Loss, Verdict, size};
 use storage::Storage;
 
 /// The extents of a launch.

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::app::console::{Look, When};
-use crate::app::devices::{self, Choice, Usage};
+use crate::app::devices::{self, Choice, Isolate, Usage};
 use crate::app::generated::Level;
 use crate::app::script::Limits;
 use crate::device::cuda::text::Options;
@@ -66,6 +66,8 @@ pub struct Cli {
     pub limits: Limits,
     pub device: Choice,
     pub usage: Usage,
+    /// Whether kernels run in a process of their own.
+    pub isolate: Isolate,
     /// What devices did is told at the end.
     pub stats: bool,
 }
@@ -112,7 +114,13 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         None if limits.check == Some(true) || limits.trap_nan || limits.deterministic => Choice::Sim,
         None => from_environment()?,
     };
-    Ok(Cli { task: task(&matches), look, limits, device, usage, stats })
+    let task = task(&matches);
+    let isolate = match (&task, matches.get_flag("isolate"), matches.get_flag("no-isolate")) {
+        (_, true, _) => Isolate::Yes,
+        (Task::Repl { .. }, _, false) => Isolate::IfPossible,
+        _ => Isolate::No,
+    };
+    Ok(Cli { task, look, limits, device, usage, isolate, stats })
 }
 
 /// The device that the environment names.
@@ -259,6 +267,12 @@ fn global_options() -> Vec<Arg> {
             .help("Tell at the end what the device did: launches, copies, times"),
         flag("unchecked", "On GPUs: leave out the guards by which faults are reported at their lines"),
         flag("line-info", "On GPUs: machine code names the program's lines, for compute-sanitizer and ncu"),
+        flag(
+            "isolate",
+            "On GPUs: run kernels in a process of their own, and survive those that kill it [default: in sessions]",
+        )
+        .overrides_with("no-isolate"),
+        flag("no-isolate", "Run them in this one").overrides_with("isolate"),
         flag("no-coarsen", "On GPUs: let a thread of a `threads` kernel take one index"),
         flag("fast-math", "On GPUs: approximate functions and division"),
         flag("contract", "On GPUs: let `a * b + c` round once"),

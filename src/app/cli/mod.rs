@@ -15,10 +15,11 @@ mod stats;
 mod test;
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use self::args::Task;
 use super::console::Console;
-use super::devices::Machine;
+use super::devices::{Choice, Machine};
 use super::interrupt::Interrupt;
 use super::script::{Limits, Places};
 use super::{exit, lsp, repl};
@@ -40,10 +41,17 @@ pub struct Context {
     pub limits: Limits,
     /// What CUDA text is made for.
     pub text: Options,
+    /// All devices, and which of them programs run on.
+    pub machine: Arc<Machine>,
+    pub device: Choice,
 }
 
 /// Reads the command line and does what it says.
 pub fn main(arguments: Vec<OsString>) -> u8 {
+    #[cfg(target_os = "linux")]
+    if let Some(code) = super::isolate::as_child(&arguments) {
+        return code;
+    }
     let cli = match args::parse(arguments) {
         Ok(cli) => cli,
         Err(answer) => {
@@ -56,17 +64,18 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
     let mut console = Console::new(cli.look);
     let text = cli.usage.text.clone();
     let machine = Machine::new(cli.usage);
+    machine.set_isolation(cli.isolate);
     let mut limits = cli.limits;
     if cli.task.runs() {
         match machine.choose(cli.device) {
-            Ok(device) => limits.places = Places { device: Some(device), all: Some(machine) },
+            Ok(device) => limits.places = Places { device: Some(device), all: Some(machine.clone()) },
             Err(error) => {
                 console.error_line(&format!("error: {error}\n  Help: leave `--device` off, or say `--device sim`"));
                 return exit::NO_DEVICE;
             }
         }
     }
-    let mut context = Context { console, interrupt: Interrupt::default(), limits, text };
+    let mut context = Context { console, interrupt: Interrupt::default(), limits, text, machine, device: cli.device };
     let code = perform(cli.task, &mut context);
     if let (true, Some(device)) = (cli.stats, &context.limits.places.device) {
         context.console.error_line(&stats::line(&**device));
@@ -78,6 +87,8 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
 fn perform(task: Task, context: &mut Context) -> u8 {
     if task.runs() {
         context.interrupt = Interrupt::listen();
+        let machine = context.machine.clone();
+        context.interrupt.at_second(move || machine.stop_kernels());
     }
     match task {
         Task::Run { file, args } => run::file(&file, args, context),

@@ -1,6 +1,7 @@
 //! What `:set` changes.
 
 use super::Repl;
+use crate::app::devices::Isolate;
 
 /// How the session behaves at the keyboard. What concerns runs is in the interpreter's options.
 #[derive(Clone, Debug)]
@@ -22,7 +23,7 @@ impl Default for Settings {
 }
 
 /// All settings.
-pub const NAMES: &[&str] = &["vi", "hints", "highlight", "ascii", "seed", "max-steps", "workers", "width"];
+pub const NAMES: &[&str] = &["vi", "hints", "highlight", "ascii", "seed", "max-steps", "workers", "width", "isolate"];
 
 impl Repl<'_> {
     /// `:set`, `:set name`, `:set name value`
@@ -52,6 +53,7 @@ impl Repl<'_> {
             ("seed", options.seed.unwrap_or(0).to_string(), "of `random` and its kin where the script gives none"),
             ("max-steps", limit(options.control.max_steps), "loop turns a kernel's threads may take"),
             ("workers", options.control.workers.to_string(), "threads of the simulator"),
+            ("isolate", self.isolation().into(), "kernels on GPUs run in a process of their own"),
             ("width", self.context.console.style.width.to_string(), "columns of the terminal"),
         ];
         rows.iter().map(|(name, value, about)| format!("{name:<10} {value:<8} {about}\n")).collect()
@@ -77,8 +79,24 @@ impl Repl<'_> {
                 self.context.console.style.width = width;
                 self.context.console.error_style.width = width;
             }
+            "isolate" => return self.isolate(switch(value)?),
             _ => return Err(unknown(name)),
         }
+        Ok(())
+    }
+
+    fn isolation(&self) -> &'static str {
+        if self.context.machine.isolation() == Isolate::No { "off" } else { "on" }
+    }
+
+    /// The device is opened again; arrays go there when they are next used.
+    fn isolate(&mut self, on: bool) -> Result<(), String> {
+        let machine = &self.context.machine;
+        machine.set_isolation(if on { Isolate::Yes } else { Isolate::No });
+        let device = machine.choose(self.context.device).map_err(|error| error.to_string())?;
+        self.context.limits.places.device = Some(device.clone());
+        self.interpreter.options.device = device;
+        self.interpreter.forget_kernels();
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use super::context::Context;
 use super::driver::{Address, Argument, Driver, Function, Graph, Launch};
 use super::records::Pending;
+use super::replay::Record;
 use crate::device::DeviceError;
 
 /// Shorter runs gain nothing.
@@ -27,6 +28,8 @@ pub struct Issue<'a> {
     pub fault: Option<(usize, Pending)>,
     /// Makes the kernel end, if it is one that can be told.
     pub stop: Option<&'a Arc<AtomicBool>>,
+    /// What it takes to run it elsewhere, where that may have to be.
+    pub replay: Option<Arc<Record>>,
 }
 
 /// A launch that waits for the end of its run.
@@ -34,6 +37,7 @@ struct Collected {
     launch: Launch,
     fault: Option<(usize, Pending)>,
     stop: Option<Arc<AtomicBool>>,
+    replay: Option<Arc<Record>>,
 }
 
 /// A run that has come before.
@@ -136,8 +140,8 @@ impl Context {
         let goes_on = batch.goes_on(function);
         batch.functions.push(function);
         if goes_on {
-            let Issue { launch, fault, stop } = issue;
-            batch.collected.push(Collected { launch, fault, stop: stop.cloned() });
+            let Issue { launch, fault, stop, replay } = issue;
+            batch.collected.push(Collected { launch, fault, stop: stop.cloned(), replay });
         } else {
             self.make_all(&mut batch)?;
             self.make(issue)?;
@@ -147,13 +151,14 @@ impl Context {
 
     fn make(&self, issue: Issue<'_>) -> Result<(), DeviceError> {
         self.line_up()?;
-        let Issue { mut launch, fault, stop } = issue;
+        let Issue { mut launch, fault, stop, replay } = issue;
         if let Some((at, pending)) = fault {
             let record = self.record(pending, stop)?;
             if let Some(argument) = launch.arguments.get_mut(at) {
                 *argument = Argument::Address(record);
             }
         }
+        self.keep(replay);
         // SAFETY: whoever issues a launch has made its arguments as the kernel's text says, and memory is given back in the
         // stream's order.
         self.timed(|driver| unsafe { driver.launch(launch.function, &launch.shape, &launch.arguments) })
@@ -162,9 +167,9 @@ impl Context {
     /// Makes collected launches one by one.
     fn make_all(&self, batch: &mut Batch) -> Result<(), DeviceError> {
         let mut made = Ok(());
-        for Collected { launch, fault, stop } in batch.collected.drain(..) {
+        for Collected { launch, fault, stop, replay } in batch.collected.drain(..) {
             if made.is_ok() {
-                made = self.make(Issue { launch, fault, stop: stop.as_ref() });
+                made = self.make(Issue { launch, fault, stop: stop.as_ref(), replay });
             }
         }
         self.free_all(batch);
@@ -223,7 +228,7 @@ impl Context {
             });
             self.use_block(block, faults);
         }
-        let launches: Vec<Launch> = collected.drain(..).map(|c| c.launch).collect();
+        let (launches, replays): (Vec<Launch>, Vec<_>) = collected.drain(..).map(|c| (c.launch, c.replay)).unzip();
         let mut changes: Vec<(usize, &Launch)> = vec![];
         let chain = match kept.chain.take() {
             Some(chain) => {
@@ -238,6 +243,7 @@ impl Context {
             }
         };
         let ran = chain.graph.map(|graph| {
+            self.keep(replays.iter().flatten().cloned());
             // SAFETY: as `make`'s; the functions are the graph's.
             self.timed(|driver| unsafe { driver.run_graph(graph, &changes) })
         });
@@ -248,7 +254,8 @@ impl Context {
             }
             // What the driver cannot make a graph of is made one by one.
             _ => {
-                for launch in &launches {
+                for (launch, replay) in launches.iter().zip(replays) {
+                    self.keep(replay);
                     // SAFETY: as `make`'s.
                     self.timed(|driver| unsafe { driver.launch(launch.function, &launch.shape, &launch.arguments) })?;
                 }

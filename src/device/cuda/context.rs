@@ -9,6 +9,7 @@ use super::cache::{self, Store};
 use super::driver::{Address, Answer, Driver, Event, Module, Properties, Refusal};
 use super::nvrtc::{Compiler, Failure, Place};
 use super::records::Records;
+use super::replay::Replays;
 use super::text::abi::Options;
 use crate::base::late::Late;
 use crate::device::{DeviceError, Statistics};
@@ -27,6 +28,21 @@ pub struct Settings {
     pub lines: bool,
     /// What texts are made for, as far as a launch leaves it open.
     pub text: Options,
+    /// Kernels run in a process of their own.
+    #[cfg(target_os = "linux")]
+    pub isolation: Option<Isolation>,
+}
+
+/// What it takes to run kernels in a process of their own.
+#[cfg(target_os = "linux")]
+#[derive(Clone)]
+pub struct Isolation {
+    /// Starts processes.
+    pub starter: Arc<dyn super::isolate::Starter>,
+    /// Runs launches again that killed their process, to find the reason.
+    pub witness: Arc<dyn crate::device::Device>,
+    /// Told when there can be no such processes, and kernels run in this one; without it that is an error.
+    pub otherwise: Option<fn(&str)>,
 }
 
 /// The one of a GPU.
@@ -43,6 +59,10 @@ pub struct Context {
     pub records: Mutex<Records>,
     /// Launches since one that may have no end; 0 if there is none.
     pub behind: AtomicUsize,
+    /// Another process has taken the place of the one that had them.
+    pub stale: AtomicBool,
+    /// Launches that may not be done, where they are kept to be run again.
+    pub replays: Replays,
     /// Launches of a `batch { }`, and whether one is open.
     pub batch: Mutex<Batch>,
     pub batching: AtomicBool,
@@ -94,6 +114,8 @@ impl Context {
             timings: Mutex::default(),
             records: Mutex::default(),
             behind: AtomicUsize::new(0),
+            stale: AtomicBool::new(false),
+            replays: Replays::default(),
             batch: Mutex::default(),
             batching: AtomicBool::new(false),
         }
@@ -103,12 +125,20 @@ impl Context {
         self.driver.get().as_ref().map_err(|refusal| self.error(refusal.clone()))
     }
 
+    /// The driver, if it could be opened.
+    pub fn opened(&self) -> Option<&Arc<dyn Driver>> {
+        self.driver.get().as_ref().ok()
+    }
+
     /// A driver's refusal in the device's words.
     pub fn error(&self, refusal: Refusal) -> DeviceError {
+        if let Some(loss) = self.loss(&refusal) {
+            return DeviceError::Lost(Box::new(loss));
+        }
         DeviceError::Driver {
             device: self.name.clone(),
             call: refusal.call.to_string(),
-            lost: is_lost(refusal.code),
+            lost: refusal.is_lost(),
             name: refusal.name,
         }
     }
@@ -303,9 +333,4 @@ pub fn no_nvrtc(complaints: &[String]) -> String {
         [first, ..] => format!(" ({first})"),
     };
     format!("its compiler NVRTC is not found{tried}; `pip install nvidia-cuda-nvrtc` brings it, `CLK_NVRTC` names it")
-}
-
-/// Errors after which every call of this process to the GPU fails: illegal address, assert, misalignment, trap and their kin.
-fn is_lost(code: u32) -> bool {
-    (700..=720).contains(&code) && ![701, 704, 705].contains(&code) || code == 999
 }

@@ -12,6 +12,7 @@ use super::kernel::{Kernel, Variant};
 use super::memory::{self, Buffer};
 use super::plan::Facts;
 use super::records::{Pending, stoppable};
+use super::replay::{Kept, Record};
 use super::text::abi::{CudaKernel, FAULT_BYTES, KernelArgument, Options};
 use super::whole;
 use crate::device::error::size;
@@ -75,6 +76,7 @@ impl Kernel {
             launch: Launch { function: loaded.function, shape: plan.shape, arguments },
             fault: variant.reports.filter(|_| !now).map(|at| (at, pending())),
             stop: variant.endless.then_some(&control.stop),
+            replay: context.is_isolated().then(|| self.as_record(extents, args, &buffers, control)),
         })?;
         if !now {
             begin.into_iter().for_each(|begin| context.count_begin(begin));
@@ -88,6 +90,22 @@ impl Kernel {
             }
         }
         outcome
+    }
+
+    /// The launch as data, to be run again elsewhere.
+    fn as_record(&self, extents: Extents, args: &[Arg<'_>], buffers: &Buffers, control: &Control) -> Arc<Record> {
+        let kept = args.iter().zip(buffers).map(|(arg, buffer)| match (arg, buffer) {
+            (Arg::Value(values), _) => Kept::Value(values.clone()),
+            (_, None) => Kept::Value(vec![]),
+            (array, Some(buffer)) => Kept::Array {
+                address: buffer.address(),
+                bytes: buffer.len(),
+                shape: array.shape().unwrap_or_default().to_vec(),
+                writes: matches!(array, Arg::Write { .. } | Arg::ArrayMut { .. }),
+            },
+        });
+        let (kernel, launched) = (self.prepared.clone(), control.launched);
+        Arc::new(Record { kernel, extents, args: kept.collect(), launched })
     }
 
     /// Arrays that are together larger than the GPU's memory: nothing is copied for a launch that cannot be.

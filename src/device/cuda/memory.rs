@@ -56,6 +56,11 @@ impl Buffer {
         self.address
     }
 
+    /// In bytes.
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
     pub fn download(&self, into: &mut [u8]) -> Result<(), DeviceError> {
         self.context.download(self.address, into)
     }
@@ -69,6 +74,12 @@ impl Buffer {
         self.context.flush()?;
         if Arc::ptr_eq(&self.context, context) {
             context.call(|driver| driver.copy(copy.address, self.address, self.bytes))?;
+        } else if self.context.is_isolated() || context.is_isolated() {
+            // Another process has one of the two.
+            context.flush()?;
+            let mut bytes = vec![0; self.bytes as usize];
+            self.download(&mut bytes)?;
+            context.upload(copy.address, &bytes)?;
         } else {
             context.flush()?;
             self.context.finish()?;

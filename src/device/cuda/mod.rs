@@ -12,12 +12,15 @@ mod context;
 pub mod cubin;
 pub mod driver;
 mod fault;
+#[cfg(target_os = "linux")]
+pub mod isolate;
 mod kernel;
 mod launch;
 mod memory;
 pub mod nvrtc;
 mod plan;
 mod records;
+mod replay;
 pub mod text;
 mod whole;
 
@@ -32,6 +35,8 @@ use super::{Device, DeviceError, Executable, Mark, Moment, Statistics};
 use crate::base::source::Sources;
 use crate::ir::Prepared;
 
+#[cfg(target_os = "linux")]
+pub use context::Isolation;
 pub use context::{Settings, no_nvrtc};
 
 /// One GPU.
@@ -43,6 +48,10 @@ impl Gpu {
     /// The GPU of this number. Its context is made while the caller goes on; what goes wrong with that is the first
     /// launch's error.
     pub fn open(ordinal: u32, settings: Settings) -> Result<Gpu, DeviceError> {
+        #[cfg(target_os = "linux")]
+        if let Some(isolation) = settings.isolation.clone() {
+            return Self::open_isolated(ordinal, settings, isolation);
+        }
         let properties = nvidia::probe(ordinal)
             .map_err(|absent| DeviceError::Unavailable { device: format!("gpu:{ordinal}"), why: absent.to_string() })?;
         let places = settings.nvrtc.clone();
@@ -54,8 +63,28 @@ impl Gpu {
         ))
     }
 
+    /// The same with kernels in a process of their own.
+    #[cfg(target_os = "linux")]
+    fn open_isolated(ordinal: u32, settings: Settings, isolation: Isolation) -> Result<Gpu, DeviceError> {
+        let starting = isolate::start(ordinal, isolation.starter)
+            .map_err(|why| DeviceError::Unavailable { device: format!("gpu:{ordinal}"), why })?;
+        let (places, properties) = (settings.nvrtc.clone(), starting.properties().clone());
+        let open = move |properties| match (starting.finish(), isolation.otherwise) {
+            (Ok(driver), _) => Ok(Arc::new(driver) as Arc<dyn Driver>),
+            (Err(refusal), None) => Err(refusal),
+            (Err(refusal), Some(tell)) => {
+                tell(&format!("{} says {}", refusal.call, refusal.name));
+                // What this process has not asked the driver for yet.
+                nvidia::probe(ordinal).map_err(|absent| absent.refusal())?;
+                Nvidia::open(properties).map(|driver| Arc::new(driver) as Arc<dyn Driver>)
+            }
+        };
+        let compiler = move || Nvrtc::open(&places).map(|nvrtc| Arc::new(nvrtc) as Arc<dyn Compiler>);
+        Ok(Self::with_parts(properties, settings, open, compiler))
+    }
+
     /// A GPU behind another driver and another compiler than NVIDIA's, which tests have.
-    fn with_parts(
+    pub fn with_parts(
         properties: Properties,
         settings: Settings,
         driver: impl FnOnce(Properties) -> Answer<Arc<dyn Driver>> + Send + 'static,
@@ -66,6 +95,17 @@ impl Gpu {
 
     pub fn properties(&self) -> &Properties {
         &self.context.properties
+    }
+}
+
+impl Absent {
+    /// As a driver's refusal.
+    #[cfg(target_os = "linux")]
+    fn refusal(self) -> driver::Refusal {
+        match self {
+            Absent::Refused(refusal) => refusal,
+            other => driver::Refusal { call: "the driver".into(), code: 100, name: other.to_string() },
+        }
     }
 }
 

@@ -56,10 +56,11 @@ impl Block {
     /// All records as they are before a launch.
     fn clear(&self, driver: &dyn Driver, first: Address, flag: Address) -> Answer {
         let mut bytes = vec![0; Self::bytes(self.count) as usize];
+        let (first, flag) = (driver.resolve(first)?, driver.resolve(flag)?);
         for (number, record) in (self.number..).zip(bytes.chunks_exact_mut(FAULT_BYTES)) {
             let notice = &mut record[FAULT_NOTICE_AT..];
-            notice[..8].copy_from_slice(&first.0.to_le_bytes());
-            notice[8..16].copy_from_slice(&flag.0.to_le_bytes());
+            notice[..8].copy_from_slice(&first.to_le_bytes());
+            notice[8..16].copy_from_slice(&flag.to_le_bytes());
             notice[16..20].copy_from_slice(&number.to_le_bytes());
         }
         driver.upload(self.memory, &bytes)
@@ -273,6 +274,7 @@ impl Context {
     /// Waits for launches that may report a fault, and reports it.
     pub fn confirm(&self) -> Result<(), DeviceError> {
         self.flush()?;
+        self.renew()?;
         let mut records = self.records();
         if records.is_quiet() {
             return Ok(());
@@ -293,14 +295,29 @@ impl Context {
         self.known(driver, &mut records, stopped)
     }
 
+    /// Makes the records anew for a process that has taken the place of another: launches of that one are over or lost, and
+    /// addresses are others.
+    fn renew(&self) -> Result<(), DeviceError> {
+        if !self.stale.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut records = self.records();
+        let driver = &**self.driver()?;
+        records.forget(driver);
+        self.behind.store(0, Ordering::Relaxed);
+        records.reset(driver).map_err(|refusal| self.error(refusal))
+    }
+
     /// Reports a fault that has come to light, without waiting for one.
     pub fn look(&self) -> Result<(), DeviceError> {
+        self.renew()?;
         if self.driver()?.is_flag_up() { self.confirm() } else { Ok(()) }
     }
 
     /// Waits for everything under way.
     pub fn finish(&self) -> Result<(), DeviceError> {
         self.flush()?;
+        self.renew()?;
         let mut records = self.records();
         let driver = &**self.driver()?;
         let stopped = self.wait(driver, &records)?;
@@ -310,6 +327,7 @@ impl Context {
     /// Copies from the GPU, unless one of the launches that are to be waited for has failed.
     pub fn copy_here(&self, from: Address, bytes: &mut [u8]) -> Result<(), DeviceError> {
         self.flush()?;
+        self.renew()?;
         let mut records = self.records();
         let driver = &**self.driver()?;
         // Only a wait that looks at the stop word ends in any case.

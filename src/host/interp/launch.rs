@@ -486,7 +486,7 @@ impl Machine<'_> {
     /// A fault as a diagnostic that also shows the launch.
     pub(crate) fn fault(&mut self, fault: &Fault, span: Span) -> Signal {
         self.say(&fault.output);
-        if let FaultKind::Device(error @ DeviceError::Earlier(_)) = &fault.kind {
+        if let FaultKind::Device(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) = &fault.kind {
             return self.error(device_diagnostic(error, span));
         }
         let mut diagnostic = fault_diagnostic(fault).because(span, "launched here");

@@ -277,7 +277,7 @@ impl Machine<'_> {
             Ok(result) => result,
             Err(Ok(lost)) => {
                 let mut diagnostic = device_diagnostic(&lost.0, self.interp.at);
-                if !matches!(lost.0, DeviceError::Earlier(_)) {
+                if !matches!(lost.0, DeviceError::Earlier(_) | DeviceError::Lost(_)) {
                     diagnostic = diagnostic.note("found when results were looked at");
                 }
                 Err(Signal::Error(Box::new(diagnostic)))
@@ -294,7 +294,7 @@ impl Machine<'_> {
         for device in std::iter::once(&self.interp.options.device).chain(&visited) {
             match device.confirm() {
                 Ok(()) => {}
-                Err(error @ DeviceError::Earlier(_)) => failure = Some(error),
+                Err(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) => failure = Some(error),
                 Err(error) if ended.is_ok() => failure = failure.or(Some(error)),
                 Err(_) => {}
             }

@@ -4,6 +4,8 @@
 
 pub mod nvidia;
 
+use std::borrow::Cow;
+
 /// An address in the GPU's memory; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
@@ -85,7 +87,7 @@ pub struct Words {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The driver's function.
-    pub call: &'static str,
+    pub call: Cow<'static, str>,
     /// Its `CUresult`.
     pub code: u32,
     /// The result's name: `CUDA_ERROR_OUT_OF_MEMORY`.
@@ -99,6 +101,27 @@ impl Refusal {
     pub fn is_out_of_memory(&self) -> bool {
         self.code == Self::OUT_OF_MEMORY
     }
+
+    /// Whether every call of this process to the GPU fails from now on: after an illegal address, a misaligned one, a failed
+    /// assertion, a trap and their kin.
+    pub fn is_lost(&self) -> bool {
+        (700..=720).contains(&self.code) && ![701, 704, 705].contains(&self.code) || self.code == 999
+    }
+}
+
+/// What came of a driver's loss where kernels run in a process of their own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Casualty {
+    /// The launch that was running, if one was, by its number from 1 on.
+    pub launch: Option<u64>,
+    /// Launches behind it, which did not begin.
+    pub waiting: usize,
+    /// The user asked for its end.
+    pub stopped: bool,
+    /// Seconds until another process had taken the place of the lost one; none if that failed.
+    pub replaced: Option<f64>,
+    /// Why it failed.
+    pub problem: Option<String>,
 }
 
 pub type Answer<T = ()> = Result<T, Refusal>;
@@ -202,4 +225,20 @@ pub trait Driver: Send + Sync {
     fn elapsed(&self, from: Event, to: Event) -> Answer<f64>;
 
     fn forget_event(&self, event: Event);
+
+    /// An address as kernels find it in memory; only arguments of launches are translated. It is another one once the driver has
+    /// had a loss.
+    fn resolve(&self, address: Address) -> Answer<u64> {
+        Ok(address.0)
+    }
+
+    /// How many launches there were, graphs included, where that is kept to tell which of them was lost.
+    fn launched(&self) -> u64 {
+        0
+    }
+
+    /// What the last loss did, once, where the driver works on after it.
+    fn take_casualty(&self) -> Option<Casualty> {
+        None
+    }
 }

@@ -1,5 +1,10 @@
 //! NVIDIA's driver through `cudarc`, which opens `libcuda.so.1` when it is first called.
 
+#[cfg(target_os = "linux")]
+mod shared;
+#[cfg(target_os = "linux")]
+pub use shared::Numbered;
+
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
 use std::ptr::{null, null_mut};
@@ -38,7 +43,7 @@ const OLDEST: u32 = 12_000;
 
 fn refusal(call: &'static str, code: CUresult) -> Refusal {
     let name = cu::DriverError(code).error_name().map(|name| name.to_string_lossy().into_owned());
-    Refusal { call, code: code as u32, name: name.unwrap_or_else(|_| format!("CUresult {}", code as u32)) }
+    Refusal { call: call.into(), code: code as u32, name: name.unwrap_or_else(|_| format!("CUresult {}", code as u32)) }
 }
 
 /// Names the call in its error.

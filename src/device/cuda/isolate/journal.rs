@@ -1,0 +1,90 @@
+//! What was asked of a worker and is not known to be done. When the worker is lost, the first launch among it is the one that
+//! was running, and what did not come to memory's turn is done again by the next worker: nothing is lost but launches.
+
+use std::collections::VecDeque;
+
+/// The worker counts the operations too, and has the GPU write the number of each that is done into the segment.
+#[derive(Debug, Default)]
+pub struct Journal {
+    /// Of the last operation.
+    number: u32,
+    pending: VecDeque<(u32, Operation)>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The message that changes memory.
+    Memory(Vec<u8>),
+    /// The launch of this number, counted by itself.
+    Launch(u64),
+}
+
+/// What a lost worker leaves.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// The launch that was running.
+    pub running: Option<u64>,
+    /// Launches that did not begin.
+    pub waiting: usize,
+    /// Messages to send again.
+    pub memory: Vec<Vec<u8>>,
+}
+
+impl Journal {
+    pub fn push(&mut self, operation: Operation) {
+        self.number = self.number.wrapping_add(1);
+        self.pending.push_back((self.number, operation));
+    }
+
+    /// The number of the last operation.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Forgets what is done, up to this number.
+    pub fn done(&mut self, number: u32) {
+        // Numbers begin anew after the last.
+        while self.pending.front().is_some_and(|(n, _)| number.wrapping_sub(*n) < 1 << 31) {
+            self.pending.pop_front();
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Empties it, after a loss.
+    pub fn take(&mut self) -> Left {
+        let mut left = Left::default();
+        for (_, operation) in self.pending.drain(..) {
+            match operation {
+                Operation::Memory(message) => left.memory.push(message),
+                Operation::Launch(number) if left.running.is_none() => left.running = Some(number),
+                Operation::Launch(_) => left.waiting += 1,
+            }
+        }
+        left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_launch_that_is_not_done_was_running() {
+        let mut journal = Journal { number: u32::MAX - 2, ..Journal::default() };
+        journal.push(Operation::Launch(1));
+        journal.push(Operation::Memory(vec![1]));
+        journal.push(Operation::Launch(2));
+        journal.push(Operation::Memory(vec![2]));
+        journal.push(Operation::Launch(3));
+        assert_eq!(journal.number(), 2, "numbers go round");
+        journal.done(u32::MAX - 2);
+        assert_eq!(journal.len(), 5);
+        journal.done(u32::MAX);
+        assert_eq!(journal.take(), Left { running: Some(2), waiting: 1, memory: vec![vec![2]] });
+        assert_eq!(journal.len(), 0);
+        journal.done(1 << 30);
+    }
+}

@@ -1,0 +1,147 @@
+//! Memory that a program shares with its worker: a control page, and slots through which large copies go.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes of the control page.
+pub const CONTROL_BYTES: usize = 4096;
+/// Bytes of one slot.
+pub const SLOT_BYTES: usize = 4 << 20;
+/// Slots of a segment.
+pub const SLOTS: usize = 8;
+/// Bytes of all.
+pub const SEGMENT_BYTES: usize = CONTROL_BYTES + SLOTS * SLOT_BYTES;
+
+/// Where in the control page the GPU writes the number of the last operation that is done.
+pub const DONE: usize = 0;
+/// Where kernels raise the flag.
+pub const FLAG: usize = 64;
+
+/// A mapping of the shared memory. It has no name in the file system: nobody gets at it but who is handed its descriptor.
+pub struct Segment {
+    file: OwnedFd,
+    base: *mut u8,
+}
+
+// SAFETY: the mapping stays until the segment is dropped. Words of the control page are atomic; who uses a slot owns it by
+// the protocol.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// A fresh one, all zero, of fixed size: a child that would cut it short cannot.
+    pub fn create() -> io::Result<Segment> {
+        // SAFETY: the name is a C string.
+        let descriptor =
+            unsafe { libc::memfd_create(c"clk-gpu".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made and is nobody else's.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        file.set_len(SEGMENT_BYTES as u64)?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Self::map(file.into())
+    }
+
+    /// The one behind a descriptor that the program handed on.
+    pub fn open(file: OwnedFd) -> io::Result<Segment> {
+        let file = File::from(file);
+        if file.metadata()?.len() < SEGMENT_BYTES as u64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the shared memory is too short"));
+        }
+        Self::map(file.into())
+    }
+
+    fn map(file: OwnedFd) -> io::Result<Segment> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of a file that is long enough.
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), SEGMENT_BYTES, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Segment { file, base: base.cast() })
+    }
+
+    /// For a child to inherit.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset < CONTROL_BYTES && offset % 4 == 0);
+        // SAFETY: it lies in the control page, which is only used word by word.
+        unsafe { &*self.base.add(offset).cast() }
+    }
+
+    /// The number of the last operation that is done.
+    pub fn done(&self) -> u32 {
+        self.word(DONE).load(Ordering::Acquire)
+    }
+
+    pub fn set_done(&self, number: u32) {
+        self.word(DONE).store(number, Ordering::Release);
+    }
+
+    pub fn flag(&self) -> u32 {
+        self.word(FLAG).load(Ordering::Acquire)
+    }
+
+    pub fn lower_flag(&self) {
+        self.word(FLAG).store(0, Ordering::Release);
+    }
+
+    /// The control page.
+    pub fn control(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// The slots, one after the other.
+    pub fn slots(&self) -> *mut u8 {
+        self.base.wrapping_add(CONTROL_BYTES)
+    }
+
+    /// The first byte of a slot; nothing if there is none of this number.
+    pub fn slot(&self, slot: u32) -> Option<*mut u8> {
+        let slot = slot as usize;
+        (slot < SLOTS).then(|| self.slots().wrapping_add(slot * SLOT_BYTES))
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: nobody has a reference into it any more.
+        unsafe { libc::munmap(self.base.cast(), SEGMENT_BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_mappings_are_one_memory_that_keeps_its_size() {
+        let ours = Segment::create().unwrap();
+        let theirs = Segment::open(ours.descriptor().try_clone_to_owned().unwrap()).unwrap();
+        theirs.set_done(7);
+        assert_eq!(ours.done(), 7);
+        let last = ours.slot(SLOTS as u32 - 1).unwrap();
+        // SAFETY: both lie in the mappings, and nobody else knows them.
+        unsafe {
+            last.add(SLOT_BYTES - 1).write(9);
+            assert_eq!(theirs.slot(SLOTS as u32 - 1).unwrap().add(SLOT_BYTES - 1).read(), 9);
+        }
+        assert!(ours.slot(SLOTS as u32).is_none());
+        let file = File::from(ours.descriptor().try_clone_to_owned().unwrap());
+        assert!(file.set_len(0).is_err(), "it cannot be cut short");
+        assert!(Segment::open(tempfile::tempfile().unwrap().into()).is_err());
+    }
+}

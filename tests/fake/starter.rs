@@ -1,0 +1,90 @@
+//! Starts this test binary again as a child.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clk_lang::device::cuda::isolate::{Child, Process, Role, Segment, Starter};
+
+#[derive(Default)]
+pub struct Children {
+    started: Mutex<Vec<(Role, Arc<Started>)>>,
+    /// Nobody ends them: they have to do so by themselves.
+    pub keep_alive: Arc<AtomicBool>,
+}
+
+pub struct Started {
+    process: Mutex<std::process::Child>,
+    pub stopped: AtomicBool,
+    keep_alive: Arc<AtomicBool>,
+}
+
+impl Children {
+    pub fn last(&self, role: Role) -> Arc<Started> {
+        let started = self.started.lock().unwrap();
+        started.iter().rev().find(|(r, _)| *r == role).expect("a child").1.clone()
+    }
+}
+
+impl Started {
+    pub fn is_running(&self) -> bool {
+        self.process.lock().unwrap().try_wait().expect("known").is_none()
+    }
+}
+
+impl Starter for Children {
+    fn start(&self, role: Role, _: u32, segment: &Segment) -> io::Result<Process> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let shared = segment.descriptor().as_raw_fd();
+        let mut command = Command::new(std::env::current_exe()?);
+        let word = if role == Role::Keeper { "keeper" } else { "worker" };
+        command.args(["--exact", "child_process", "--ignored", "--nocapture"]);
+        command.env(super::VARIABLE, format!("{word} {shared}"));
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+        // SAFETY: `fcntl` may be called between fork and exec.
+        unsafe {
+            command.pre_exec(move || match libc::fcntl(shared, libc::F_SETFD, 0) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            });
+        }
+        let child = Arc::new(Started {
+            process: Mutex::new(command.spawn()?),
+            stopped: AtomicBool::new(false),
+            keep_alive: self.keep_alive.clone(),
+        });
+        self.started.lock().unwrap().push((role, child.clone()));
+        Ok(Process { socket: ours, child })
+    }
+}
+
+impl Child for Started {
+    fn kill(&self) {
+        if !self.keep_alive.load(Ordering::SeqCst) {
+            let _ = self.process.lock().unwrap().kill();
+        }
+    }
+
+    fn wait(&self) -> String {
+        loop {
+            match self.process.lock().unwrap().try_wait().expect("known") {
+                Some(status) => {
+                    return match status.code() {
+                        Some(code) => format!("it ended with exit code {code}"),
+                        None => format!("it ended by signal {}", status.signal().unwrap_or(0)),
+                    };
+                }
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+}
