@@ -285,7 +285,16 @@ fn children_end_with_the_program() {
 }
 
 /// A child that says what it is given.
-struct Liar(Mutex<Vec<Vec<u8>>>);
+struct Liar {
+    words: Mutex<Vec<Vec<u8>>>,
+    /// Their ends, which listen and say no more.
+    ends: Mutex<Vec<UnixStream>>,
+}
+
+fn liar(keeper: Vec<u8>, worker: Vec<u8>) -> Arc<Liar> {
+    // The worker is started first.
+    Arc::new(Liar { words: Mutex::new(vec![keeper, worker]), ends: Mutex::default() })
+}
 
 struct Nobody;
 
@@ -302,9 +311,11 @@ impl Child for Nobody {
 impl Starter for Liar {
     fn start(&self, _: Role, _: u32, _: &Segment) -> std::io::Result<Process> {
         let (ours, mut theirs) = UnixStream::pair()?;
-        if let Some(words) = self.0.lock().unwrap().pop() {
+        if let Some(words) = self.words.lock().unwrap().pop() {
             theirs.write_all(&words)?;
         }
+        theirs.shutdown(std::net::Shutdown::Write)?;
+        self.ends.lock().unwrap().push(theirs);
         Ok(Process { socket: ours, child: Arc::new(Nobody) })
     }
 }
@@ -317,16 +328,13 @@ fn a_child_that_speaks_nonsense_is_an_error() {
         [b"", b"\xff\xff\xff\xff\xff", b"\x01\0\0\0\x63", b"\x05\0\0\0\x08\xff\xff\xff\xff", b"\x01\0\0\0\x01"];
     for words in nonsense {
         // As the first word of both.
-        let liar = Arc::new(Liar(Mutex::new(vec![words.to_vec(), words.to_vec()])));
-        if let Ok(starting) = isolate::start(0, liar) {
+        if let Ok(starting) = isolate::start(0, liar(words.to_vec(), words.to_vec())) {
             assert!(starting.finish().is_err());
         }
         // As the keeper's first answer, and as the worker's.
-        let liar = Arc::new(Liar(Mutex::new(vec![hello(words), hello(b"")])));
-        assert!(isolate::start(0, liar).expect("properties").finish().is_err());
+        assert!(isolate::start(0, liar(hello(words), hello(b""))).expect("properties").finish().is_err());
         let handle = Reply::Handle(isolate::Handle([0; 64])).encode();
-        let liar = Arc::new(Liar(Mutex::new(vec![hello(&handle), hello(words)])));
-        let finished = isolate::start(0, liar).expect("properties").finish();
+        let finished = isolate::start(0, liar(hello(&handle), hello(words))).expect("properties").finish();
         assert_eq!(finished.is_ok(), words == b"\x01\0\0\0\x01", "`done` is a right answer there");
         if let Ok(remote) = finished {
             assert!(remote.synchronize().is_err() && remote.memory().is_err() && remote.allocate(1 << 30).is_err());

@@ -130,11 +130,21 @@ impl State {
             Argument::Address(_) => panic!("argument {k} is no number"),
         };
         match &*self.functions[function.0] {
-            "add" => (0..number(1).into())
-                .for_each(|k| drop(word(address(0) + 4 * k).fetch_add(number(2), Ordering::SeqCst))),
+            "add" => {
+                let (first, value) = (address(0), number(2));
+                (0..number(1).into()).for_each(|k: u64| {
+                    word(first + 4 * k).fetch_add(value, Ordering::SeqCst);
+                });
+            }
+            // Where only the first argument is known to be an array.
+            "bump" => {
+                word(address(0)).fetch_add(1, Ordering::SeqCst);
+            }
             "hang" => self.endless = Some(address(0)),
             // SAFETY: ends the process, in two ways.
-            "crash" => unsafe { drop(libc::kill(libc::getpid(), libc::SIGKILL)) },
+            "crash" => unsafe {
+                libc::kill(libc::getpid(), libc::SIGKILL);
+            },
             // SAFETY: as above.
             "exit" => unsafe { libc::_exit(3) },
             _ => self.lost = true,

@@ -5,6 +5,9 @@
 //! `memory`, a `kernel` with its variants, the `plan` of a launch and the `launch`, the `batch` of launches, the `records` of launches that nobody waited
 //! for yet, the `fault` that a kernel left behind. The libraries are opened when
 //! they are first needed, so that one binary starts on machines with and without them.
+//!
+//! With [`isolate`] the driver is that of another process, so that a kernel which kills its context costs a process only; `replay`
+//! then runs the launch again elsewhere to find the reason.
 
 mod batch;
 pub mod cache;

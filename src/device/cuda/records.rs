@@ -276,10 +276,12 @@ impl Context {
         self.flush()?;
         self.renew()?;
         let mut records = self.records();
-        if records.is_quiet() {
-            return Ok(());
-        }
         let driver = &**self.driver()?;
+        if records.is_quiet() {
+            // Nothing may report a fault, but a kernel may have killed its process.
+            let lost = if self.is_isolated() { driver.synchronize() } else { Ok(()) };
+            return lost.map_err(|refusal| self.error(refusal));
+        }
         let stopped = self.wait(driver, &records)?;
         self.known(driver, &mut records, stopped)
     }

@@ -120,7 +120,7 @@ impl Driver for Fake {
             let held: u64 = state.memory.values().map(|b| b.len() as u64).sum();
             if held + bytes > self.properties.memory {
                 let name = "CUDA_ERROR_OUT_OF_MEMORY".into();
-                return Err(Refusal { call: "cuMemAllocAsync", code: Refusal::OUT_OF_MEMORY, name });
+                return Err(Refusal { call: "cuMemAllocAsync".into(), code: Refusal::OUT_OF_MEMORY, name });
             }
             state.next += 1 << 40;
             let address = state.next;

@@ -215,6 +215,11 @@ counts, or a launch with `grid_barrier()` has more blocks than run at the same t
         text: "The driver refused a call or a kernel ended in a way that the GPU does not recover from: a hardware fault in a kernel \
 without checks (`--unchecked`), or trouble with the machine. After most of these the GPU does nothing more for this process, and what was in its \
 memory is lost. `--device sim` runs the same program and shows faults at their lines.
+
+With `--isolate`, and in sessions, kernels run in a process of their own, and another one has the arrays. There such a failure costs neither \
+the session nor an array: the process is replaced, the launch runs again on the simulator, and what that finds is the message. What a kernel \
+had written until it failed stays written. The simulator works with the arrays as the kernel left them, so it may find nothing where the kernel changed what it \
+read.
 ",
     },
     Page {

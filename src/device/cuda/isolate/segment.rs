@@ -16,6 +16,8 @@ pub const SEGMENT_BYTES: usize = CONTROL_BYTES + SLOTS * SLOT_BYTES;
 
 /// Where in the control page the GPU writes the number of the last operation that is done.
 pub const DONE: usize = 0;
+/// Where the worker says that an operation has failed which nobody was told of.
+pub const FAILED: usize = 128;
 /// Where kernels raise the flag.
 pub const FLAG: usize = 64;
 
@@ -89,6 +91,14 @@ impl Segment {
 
     pub fn set_done(&self, number: u32) {
         self.word(DONE).store(number, Ordering::Release);
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.word(FAILED).load(Ordering::Acquire) != 0
+    }
+
+    pub fn set_failed(&self, failed: bool) {
+        self.word(FAILED).store(failed.into(), Ordering::Release);
     }
 
     pub fn flag(&self) -> u32 {

@@ -99,7 +99,10 @@ pub fn work(opener: &dyn Opener, mut socket: UnixStream, segment: Segment) -> io
         let reply = match worker.perform(request) {
             // What failed before is this question's answer.
             Some(answer) => match worker.failed.take() {
-                Some(refusal) => Reply::Refused(refusal),
+                Some(refusal) => {
+                    worker.segment.set_failed(false);
+                    Reply::Refused(refusal)
+                }
                 None => answer.unwrap_or_else(Reply::Refused),
             },
             None => continue,
@@ -151,6 +154,7 @@ impl Worker {
     fn note(&mut self, answer: Answer) {
         if let Err(refusal) = answer {
             self.failed.get_or_insert(refusal);
+            self.segment.set_failed(true);
         }
     }
 
@@ -246,6 +250,7 @@ impl Worker {
             }
             Request::Begin { number } => {
                 self.number = number;
+                self.segment.set_failed(false);
                 self.segment.set_done(number);
             }
             Request::UploadSlot { to, slot, bytes } => {

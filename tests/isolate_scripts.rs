@@ -1,0 +1,156 @@
+//! Scripts whose kernels kill the process they run in: the message names the line, the arrays are there, the next launch works.
+//!
+//! Processes and GPU are those of `tests/fake`.
+#![cfg(target_os = "linux")]
+
+#[allow(dead_code)] // the other test looks at children more closely
+mod fake;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clk_lang::base::diag::Diagnostic;
+use clk_lang::compile::{NoFiles, Session};
+use clk_lang::device::cuda::driver::Driver;
+use clk_lang::device::cuda::isolate::{self, Child, Role};
+use clk_lang::device::cuda::nvrtc::{Compiled, Compiler, Failure};
+use clk_lang::device::cuda::{Gpu, Isolation, Settings};
+use clk_lang::device::sim::Simulator;
+use clk_lang::device::{Control, Device};
+use clk_lang::host::interp::{Interpreter, Options, Shown, World};
+use fake::starter::Children;
+
+/// Not a test: what children of this binary do.
+#[test]
+#[ignore = "run by the other tests"]
+fn child_process() {
+    fake::child();
+}
+
+/// The fake GPU knows its functions by name.
+struct Names;
+
+impl Compiler for Names {
+    fn version(&self) -> (i32, i32) {
+        (13, 0)
+    }
+    fn compile(&self, _: &str, name: &str, _: u32, _: &[String]) -> Result<Compiled, Failure> {
+        Ok(Compiled { cubin: name.into(), log: String::new() })
+    }
+}
+
+struct Quiet;
+
+impl World for Quiet {
+    fn print(&mut self, _: &str) {}
+    fn show(&mut self, _: Shown) {}
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+        Err(format!("no `{path}` here"))
+    }
+    fn write(&mut self, path: &str, _: &[u8]) -> Result<(), String> {
+        Err(format!("no `{path}` here"))
+    }
+}
+
+/// Entries one after the other, on an isolated GPU.
+struct Entries {
+    children: Arc<Children>,
+    session: Session,
+    interpreter: Interpreter,
+}
+
+impl Entries {
+    fn new() -> Entries {
+        let children = Arc::new(Children::default());
+        let isolation =
+            Isolation { starter: children.clone(), witness: Arc::new(Simulator::default()), otherwise: None };
+        let starting = isolate::start(0, children.clone()).expect("children start");
+        let settings = Settings { isolation: Some(isolation), ..Settings::default() };
+        let device: Arc<dyn Device> = Arc::new(Gpu::with_parts(
+            starting.properties().clone(),
+            settings,
+            move |_| starting.finish().map(|driver| Arc::new(driver) as Arc<dyn Driver>),
+            || Ok(Arc::new(Names)),
+        ));
+        let options = Options { args: vec![], control: Control::default(), seed: None, device };
+        Entries { children, session: Session::default(), interpreter: Interpreter::new(options) }
+    }
+
+    fn enter(&mut self, text: &str) -> Result<(), Box<Diagnostic>> {
+        let entered = self.session.enter("<entry>", text, &NoFiles);
+        assert!(!entered.outcome.failed(), "{:?}", entered.outcome.diagnostics);
+        for chunk in entered.outcome.chunks {
+            self.interpreter.run_entry(&self.session, chunk, &mut Quiet)?;
+        }
+        self.interpreter.options.device.finish().expect("nothing is left behind");
+        Ok(())
+    }
+}
+
+/// Code, title and everything else.
+fn words(diagnostic: &Diagnostic) -> (&'static str, &str, String) {
+    let labels = diagnostic.labels.iter().map(|l| l.text.as_str());
+    let all: Vec<&str> = labels.chain(diagnostic.notes.iter().chain(&diagnostic.help).map(String::as_str)).collect();
+    (diagnostic.code, &diagnostic.title, all.join("\n"))
+}
+
+const KERNELS: &str = "kernel bump(inout y: [i32; N]) threads(i: N) { y[i] += 1 }
+kernel illegal(inout y: [i32; N], shift: i32) threads(i: N) { y[i + shift] = 5 }
+kernel crash(inout y: [i32; N]) threads(i: N) { y[i] += 0 }
+kernel hang(inout y: [i32; N]) threads(i: N) { while y[i] == 0 { y[i] += 0 } }
+var y = [1]
+bump(y)
+assert(y == [2])";
+
+#[test]
+fn a_fault_has_its_line_and_costs_no_array() {
+    let mut entries = Entries::new();
+    entries.enter(KERNELS).expect("no fault");
+    entries.enter("bump(y)").expect("no fault");
+    let diagnostic = entries.enter("illegal(y, 1000)").expect_err("the kernel writes far outside");
+    let (code, title, all) = words(&diagnostic);
+    assert_eq!((code, title), ("E0601", "index 1000 is out of bounds for `y` of length 1"));
+    for part in ["CUDA_ERROR_ILLEGAL_ADDRESS", "the simulator found this", "replaced within", "writes `y[1000]`"] {
+        assert!(all.contains(part), "{part}: {all}");
+    }
+    entries.enter("assert(y == [3])").expect("the array is as it was");
+    entries.enter("bump(y)\nassert(y == [4])").expect("the next launch works");
+}
+
+#[test]
+fn what_the_simulator_does_not_find_is_said() {
+    let mut entries = Entries::new();
+    entries.enter(KERNELS).expect("no fault");
+    let diagnostic = entries.enter("crash(y)").expect_err("the process ends");
+    let (code, title, all) = words(&diagnostic);
+    assert_eq!((code, title), ("E0622", "`gpu:0` failed in kernel `crash`: the worker says it ended by signal 9"));
+    assert!(all.contains("finds no fault") && all.contains("this kernel was running"), "{all}");
+    entries.enter("bump(y)\nassert(y == [3])").expect("the next launch works");
+}
+
+#[test]
+fn the_second_ctrl_c_ends_a_kernel_that_does_not_stop() {
+    let mut entries = Entries::new();
+    entries.enter(KERNELS).expect("no fault");
+    let (stop, children) = (entries.interpreter.options.control.stop.clone(), entries.children.clone());
+    entries.enter("var z = [0]").expect("no fault");
+    let begin = Instant::now();
+    let diagnostic = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            stop.store(true, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(100));
+            let worker = children.last(Role::Worker);
+            worker.stopped.store(true, Ordering::SeqCst);
+            worker.kill();
+        });
+        entries.enter("hang(z)").expect_err("it does not end by itself")
+    });
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    entries.interpreter.options.control.stop.store(false, Ordering::SeqCst);
+    let (code, title, all) = words(&diagnostic);
+    assert_eq!((code, title), ("E0607", "interrupted"));
+    assert!(all.contains("was still here after 1."), "{all}");
+    entries.enter("bump(z)\nassert(z == [1])\nassert(y == [2])").expect("the session goes on");
+}
