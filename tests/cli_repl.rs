@@ -257,6 +257,18 @@ fn settings_are_shown_and_changed() {
     assert!(ran.err.contains("E0608") || ran.err.contains("turns"), "{}", ran.err);
 }
 
+/// A session begins isolated; on the simulator that is no difference.
+#[test]
+fn isolation_is_a_setting() {
+    let on = "isolate    on       kernels on GPUs run in a process of their own\n";
+    let (kernel, off) =
+        ("kernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }\n", on.replace("on  ", "off "));
+    check(
+        &format!(":set isolate\n{kernel}let x = inc([1, 2])\n:set isolate off\nsum(inc(x))\n"),
+        &format!("{on}{off}7\n"),
+    );
+}
+
 #[test]
 fn reset_and_quit() {
     let ran = session("let n = 3\n:reset\n:vars\n:nosuch\n:re\n:quit\n1\n");

@@ -276,13 +276,13 @@ impl Context {
         self.flush()?;
         self.renew()?;
         let mut records = self.records();
-        let driver = &**self.driver()?;
         if records.is_quiet() {
             // Nothing may report a fault, but a kernel may have killed its process.
-            let lost = if self.is_isolated() { driver.synchronize() } else { Ok(()) };
-            return lost.map_err(|refusal| self.error(refusal));
+            return self.settle();
         }
+        let driver = &**self.driver()?;
         let stopped = self.wait(driver, &records)?;
+        self.forget_replays();
         self.known(driver, &mut records, stopped)
     }
 

@@ -12,7 +12,7 @@ use super::driver::{Address, Answer, Casualty, Driver, Refusal};
 use crate::base::aligned::AlignedBytes;
 use crate::base::source::Span;
 use crate::device::storage::Storage;
-use crate::device::{Arg, Control, Device, Extents, FaultKind, Loss, Verdict, size};
+use crate::device::{Arg, Control, Device, DeviceError, Extents, FaultKind, Loss, Verdict, size};
 use crate::ir::Prepared;
 use crate::lang::scalar::Value;
 
@@ -77,6 +77,21 @@ impl Context {
         kept.extend(records.map(|record| (number, record)));
         let over = kept.len().saturating_sub(MOST);
         kept.drain(..over);
+    }
+
+    /// Waits for launches that are kept, which are over then.
+    pub fn settle(&self) -> Result<(), DeviceError> {
+        let is_empty = self.replays.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if !is_empty {
+            self.call(|driver| driver.synchronize())?;
+            self.forget_replays();
+        }
+        Ok(())
+    }
+
+    /// All launches so far are over.
+    pub fn forget_replays(&self) {
+        self.replays.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// What a refusal is that came with the loss of a process; nothing if no process was lost.
