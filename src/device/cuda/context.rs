@@ -189,6 +189,10 @@ impl Context {
         if bytes.is_empty() {
             return Ok(());
         }
+        if self.is_isolated() && self.behind.load(Ordering::Relaxed) > 0 {
+            // A large copy is waited for there, and nobody would tell a kernel to stop that is before it.
+            self.confirm()?;
+        }
         add(&self.counts.uploads, 1);
         add(&self.counts.uploaded, bytes.len() as u64);
         self.call(|driver| driver.upload(to, bytes))

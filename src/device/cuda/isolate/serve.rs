@@ -92,6 +92,8 @@ pub fn work(opener: &dyn Opener, mut socket: UnixStream, segment: Segment) -> io
         events: HashMap::new(),
     };
     worker.control = worker.pin_control().ok();
+    // For the driver to poke while kernels run; no other flag is used here.
+    let _ = worker.driver.flag();
     let mut stream = BufReader::with_capacity(1 << 16, socket.try_clone()?);
     let mut message = Vec::new();
     while wire::read(&mut stream, wire::MAX_REQUEST, &mut message)? {
