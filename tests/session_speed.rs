@@ -1,100 +1,49 @@
 //! How fast a session answers: from its start to the prompt, and from a key to the screen with 1,000 definitions in scope.
-//! Measured, not judged: `cargo test --release --test session_speed -- --ignored --nocapture` prints the times.
+//! Of keys the analysis is bounded; the whole is measured, not judged: `cargo test --release --test session_speed -- --ignored --nocapture` prints the times.
 #![cfg(target_os = "linux")]
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+mod common;
+
+use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// A session at a pseudo-terminal.
-struct Session {
-    child: Child,
-    terminal: File,
-    seen: String,
-}
-
-impl Session {
-    fn start(folder: &std::path::Path) -> Session {
-        let (mut master, mut slave) = (0, 0);
-        let size = libc::winsize { ws_row: 50, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: two places for descriptors and a size, all of which live until the call returns.
-        let opened = unsafe {
-            libc::openpty(&raw mut master, &raw mut slave, std::ptr::null_mut(), std::ptr::null(), &raw const size)
-        };
-        assert_eq!(opened, 0, "a pseudo-terminal");
-        // SAFETY: `openpty` gave both descriptors to us alone.
-        let (terminal, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
-        let side = || Stdio::from(slave.try_clone().expect("a descriptor"));
-        let child = Command::new(env!("CARGO_BIN_EXE_clk"))
-            .current_dir(folder)
-            .env("HOME", folder)
-            .env("TERM", "xterm-256color")
-            .env_remove("NO_COLOR")
-            .env_remove("XDG_STATE_HOME")
-            .stdin(side())
-            .stdout(side())
-            .stderr(side())
-            .spawn()
-            .expect("clk starts");
-        Session { child, terminal, seen: String::new() }
-    }
-
-    /// Whether something can be read within this time.
-    fn waits(&self, within: Duration) -> bool {
-        let mut ready = libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor, which lives until the call returns.
-        unsafe { libc::poll(&raw mut ready, 1, within.as_millis() as libc::c_int) > 0 }
-    }
-
-    fn read(&mut self) {
-        let mut bytes = [0; 4096];
-        let count = self.terminal.read(&mut bytes).expect("the terminal is read");
-        self.seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
-    }
-
-    fn wait_for(&mut self, text: &str) {
-        let start = Instant::now();
-        while !self.seen.contains(text) {
-            assert!(start.elapsed() < Duration::from_secs(60), "{text:?} is not in {:?}", self.seen);
-            if self.waits(Duration::from_millis(100)) {
-                self.read();
-            }
-        }
-        self.seen.clear();
-    }
-
-    /// Types a text, and gives the time from each key to the last of what it changed on the screen.
-    fn type_slowly(&mut self, text: &str) -> Vec<Duration> {
-        let mut times = Vec::new();
-        for c in text.chars() {
-            let start = Instant::now();
-            self.terminal.write_all(c.to_string().as_bytes()).expect("typed");
-            assert!(self.waits(Duration::from_secs(10)), "an echo of {c:?}");
-            let mut last = start.elapsed();
-            self.read();
-            while self.waits(Duration::from_millis(20)) {
-                last = start.elapsed();
-                self.read();
-            }
-            times.push(last);
-        }
-        times
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use clk_lang::compile::{self, NoFiles};
+use clk_lang::ide::Analysis;
+use common::pty::Session;
 
 fn report(what: &str, mut times: Vec<Duration>) {
     times.sort();
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
     println!("{what}: median {:.2} ms, 9 of 10 within {:.2} ms, most {:.2} ms", at(0.5), at(0.9), at(1.0));
+}
+
+/// What a session asks at every key: with 1,000 definitions in scope as quickly as with few, since only the entry is analysed.
+#[test]
+fn a_key_costs_no_more_with_many_definitions() {
+    let entry = "let y = scaled_512(1.0, sqrt(2.0)) + scaled_77(clamp(3.0, 0.0, 1.0), 2.5)";
+    let mut session = compile::Session::default();
+    let outcome = session.enter("many.clk", &definitions(1000), &NoFiles).outcome;
+    assert!(!outcome.failed());
+    let mut slowest = Duration::ZERO;
+    for end in 1..=entry.len() {
+        // The quickest of some, since other programs run too.
+        let once = || {
+            let start = Instant::now();
+            let analysis = Analysis::after(session.clone(), "<entry>", &entry[..end], &NoFiles);
+            let signature = analysis.signature(end);
+            let time = start.elapsed();
+            drop(signature);
+            time
+        };
+        slowest = slowest.max((0..7).map(|_| once()).min().unwrap_or_default());
+    }
+    println!("the slowest key: {:.2} ms", slowest.as_secs_f64() * 1e3);
+    assert!(slowest < Duration::from_millis(5), "{slowest:?}");
+}
+
+fn definitions(count: usize) -> String {
+    let one = |i| format!("/// Number {i}.\nfn scaled_{i}(x: f32, y: f32) -> f32 {{ x * {i}.0 + y }}\n");
+    (0..count).map(one).collect()
 }
 
 #[test]
@@ -109,10 +58,7 @@ fn how_fast_a_session_answers() {
         starts.push(start.elapsed());
     }
     report("from the start to the prompt", starts);
-    let definitions: String = (0..1000)
-        .map(|i| format!("/// Number {i}.\nfn scaled_{i}(x: f32, y: f32) -> f32 {{ x * {i}.0 + y }}\n"))
-        .collect();
-    std::fs::write(folder.path().join("many.clk"), definitions).expect("written");
+    std::fs::write(folder.path().join("many.clk"), definitions(1000)).expect("written");
     let mut session = Session::start(folder.path());
     session.wait_for("clk 1> ");
     session.type_slowly(":load many.clk");

@@ -4,4 +4,5 @@ pub mod arena;
 pub mod diag;
 pub mod late;
 pub mod render;
+pub mod shared;
 pub mod source;

@@ -15,6 +15,7 @@ use indexmap::IndexMap;
 pub use smol_str::SmolStr;
 
 use crate::base::arena::{Arena, Id};
+use crate::base::shared::Shared;
 use crate::base::source::{FileId, Span};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, UnaryOp};
@@ -30,14 +31,15 @@ pub type LocalId = Id<Local>;
 pub type ModuleId = Id<Module>;
 
 /// Everything that has been checked so far; a REPL entry or an imported file only adds to it.
-/// Cloning is cheap enough to keep the state before an entry (bodies are shared).
+/// Cloning is cheap enough to keep the state before an entry, and to try one out at every keystroke: what the entry does not
+/// define is shared.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     pub modules: Arena<Module>,
-    pub structs: Arena<Struct>,
-    pub consts: Arena<Const>,
-    pub fns: Arena<Fn>,
-    pub kernels: Arena<Kernel>,
+    pub structs: Shared<Arena<Struct>>,
+    pub consts: Shared<Arena<Const>>,
+    pub fns: Shared<Arena<Fn>>,
+    pub kernels: Shared<Arena<Kernel>>,
     pub globals: Arena<Global>,
     pub tests: Arena<Section>,
     pub benches: Arena<Section>,

@@ -1,6 +1,10 @@
 //! Running the `clk` binary from tests.
 #![allow(dead_code)] // each test binary uses its own part
 
+#[cfg(target_os = "linux")]
+pub mod pty;
+pub mod random;
+
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,0 +1,45 @@
+//! Values that are cheap to clone until one of the clones is changed.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// A value that its clones share. Changing one copies the value first, unless it is the only one left.
+#[derive(Debug, Default)]
+pub struct Shared<T>(Arc<T>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Shared(self.0.clone())
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Clone> DerefMut for Shared<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_part_when_one_is_changed() {
+        let mut a = Shared(Arc::new(vec![1, 2]));
+        let b = a.clone();
+        assert!(std::ptr::eq(&raw const *a, &raw const *b));
+        a.push(3);
+        assert_eq!((a.as_slice(), b.as_slice()), ([1, 2, 3].as_slice(), [1, 2].as_slice()));
+        let place = a.as_ptr();
+        a[0] = 7;
+        assert_eq!(a.as_ptr(), place, "the only one is changed where it is");
+    }
+}

@@ -1,0 +1,122 @@
+//! `clk` at a pseudo-terminal.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A session at a pseudo-terminal.
+pub struct Session {
+    child: Child,
+    pub terminal: File,
+    /// What was shown since the last text that was waited for.
+    pub seen: String,
+}
+
+impl Session {
+    /// A session of `clk` whose home is this folder.
+    pub fn start(folder: &Path) -> Session {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_clk"));
+        command.current_dir(folder).env("HOME", folder).env_remove("NO_COLOR").env_remove("XDG_STATE_HOME");
+        Session::of(command, true)
+    }
+
+    /// A command at a pseudo-terminal of its own; its standard output too, or left as the command has it.
+    pub fn of(mut command: Command, with_output: bool) -> Session {
+        let (mut master, mut slave) = (0, 0);
+        let size = libc::winsize { ws_row: 50, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: two places for descriptors and a size, all of which live until the call returns.
+        let opened = unsafe {
+            libc::openpty(&raw mut master, &raw mut slave, std::ptr::null_mut(), std::ptr::null(), &raw const size)
+        };
+        assert_eq!(opened, 0, "a pseudo-terminal");
+        // SAFETY: `openpty` gave both descriptors to us alone.
+        let (terminal, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+        let side = || Stdio::from(slave.try_clone().expect("a descriptor"));
+        command.env("TERM", "xterm-256color").stdin(side()).stderr(side());
+        if with_output {
+            command.stdout(side());
+        }
+        let child = command.spawn().expect("clk starts");
+        Session { child, terminal, seen: String::new() }
+    }
+
+    /// Asks the process to stop, as Ctrl-C does.
+    pub fn interrupt(&self) {
+        // SAFETY: a signal is sent to a child that was not waited for yet.
+        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) }, 0);
+    }
+
+    /// Reads until the process has ended; everything that was shown.
+    pub fn rest(&mut self) -> &str {
+        let start = Instant::now();
+        loop {
+            assert!(start.elapsed() < Duration::from_secs(60), "it does not end: {:?}", self.seen);
+            // Once all that wrote have gone, reading fails.
+            let over = match self.waits(Duration::from_millis(50)) {
+                true => !self.try_read(),
+                false => self.child.try_wait().expect("a state").is_some(),
+            };
+            if over {
+                break;
+            }
+        }
+        &self.seen
+    }
+
+    /// Whether something can be read within this time.
+    pub fn waits(&self, within: Duration) -> bool {
+        let mut ready = libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor, which lives until the call returns.
+        unsafe { libc::poll(&raw mut ready, 1, within.as_millis() as libc::c_int) > 0 }
+    }
+
+    pub fn read(&mut self) {
+        assert!(self.try_read(), "the terminal is read");
+    }
+
+    fn try_read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        let Ok(count) = self.terminal.read(&mut bytes) else { return false };
+        self.seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        count > 0
+    }
+
+    pub fn wait_for(&mut self, text: &str) {
+        let start = Instant::now();
+        while !self.seen.contains(text) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{text:?} is not in {:?}", self.seen);
+            if self.waits(Duration::from_millis(100)) {
+                self.read();
+            }
+        }
+        self.seen.clear();
+    }
+
+    /// Types a text, and gives the time from each key to the last of what it changed on the screen.
+    pub fn type_slowly(&mut self, text: &str) -> Vec<Duration> {
+        let mut times = Vec::new();
+        for c in text.chars() {
+            let start = Instant::now();
+            self.terminal.write_all(c.to_string().as_bytes()).expect("typed");
+            assert!(self.waits(Duration::from_secs(10)), "an echo of {c:?}");
+            let mut last = start.elapsed();
+            self.read();
+            while self.waits(Duration::from_millis(20)) {
+                last = start.elapsed();
+                self.read();
+            }
+            times.push(last);
+        }
+        times
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
