@@ -109,12 +109,28 @@ fn tests_and_benches_run_as_they_are_entered() {
 fn every_command_is_listed_and_explained() {
     let ran = session(":help\n:help sav\n");
     for command in [
-        "help", "doc", "type", "info", "vars", "mem", "time", "bench", "ir", "load", "reload", "edit", "save",
-        "history", "explain", "reset", "set", "quit",
+        "help", "doc", "type", "info", "vars", "mem", "time", "bench", "check", "device", "ir", "cuda", "load",
+        "reload", "edit", "save", "history", "explain", "reset", "set", "quit",
     ] {
         assert!(ran.out.contains(&format!("  :{command}")), "{command}: {}", ran.out);
     }
+    assert!(ran.out.starts_with("New here? `:help kernel`"), "{}", ran.out);
     assert!(ran.out.ends_with(":save FILE: write a script that does what this session did\n"), "{}", ran.out);
+}
+
+/// What a newcomer is shown can be typed in as it stands.
+#[test]
+fn the_guides_are_true() {
+    for (topic, expected) in [("kernel", "[2. 1. 0.]"), ("blocks", "[64. 36.]"), ("arrays", "mean 0.")] {
+        let guide = session(&format!(":help {topic}\n")).out;
+        let entries: String = guide.lines().filter_map(|l| l.strip_prefix("    ")).map(|l| format!("{l}\n")).collect();
+        assert!(entries.lines().count() > 3, "{guide}");
+        let ran = session(&entries);
+        assert_eq!(ran.err, "", "{topic}");
+        assert!(ran.out.contains(expected), "{topic}: {}", ran.out);
+    }
+    let ran = session("help\nlet quit = 3\nquit\nexit\n1\n");
+    assert!(ran.out.starts_with("New here?") && ran.out.ends_with("\n3\n"), "{}", ran.out);
 }
 
 #[test]
@@ -161,6 +177,49 @@ fn a_kernel_as_code() {
     let ran = session("kernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }\n:ir inc\n:ir inx\n");
     assert!(ran.out.contains("kernel inc("), "{}", ran.out);
     assert!(ran.err.contains("`inx` is not a kernel; did you mean `inc`?"), "{}", ran.err);
+    let ran = session(
+        "kernel inc<T: Num>(x: [T; N], out y: [T; N]) threads(i: N) { y[i] = x[i] + T(1) }\nfn f() -> i32 { 1 }\n\
+         import std.nn\n:cuda inc\n:cuda nn.softmax\n:cuda\n:cuda f\n",
+    );
+    assert!(ran.out.starts_with("// for T = f32\n") && ran.out.contains("const float *__restrict__ x"), "{}", ran.out);
+    assert_eq!(ran.out.matches("__global__").count(), 2, "{}", ran.out);
+    assert!(ran.err.contains("`:cuda` wants the name of a kernel; there is inc"), "{}", ran.err);
+    assert!(ran.err.contains("`f` is a function"), "{}", ran.err);
+}
+
+#[test]
+fn entries_run_checked_and_unchecked() {
+    let racy = "kernel racy(x: [i32; N], out y: [i32; 1]) threads(i: N) { y[0] = x[i] }\nlet x = [1, 2, 3]\n";
+    let ran = session(&format!(
+        "{racy}:check\n:check off\nlet y = racy(x);\n:check let z = racy(x)\nz\n:check\n:check on\nracy(x)\n"
+    ));
+    assert!(ran.out.contains("checks are on: races") && ran.out.contains("checks are off"), "{}", ran.out);
+    assert!(ran.err.contains("<entry 4>:1:9"), "the entry that was checked has a fault: {}", ran.err);
+    assert!(ran.err.contains("nothing here is called `z`"), "{}", ran.err);
+    assert!(ran.err.contains("<entry 6>:1:1") && !ran.err.contains("<entry 3>"), "{}", ran.err);
+    let ran = session(&format!("{racy}:check off\n:check racy([6, 6])[0] * 2\n:check 1 + 1\n:check nosuch\n_\n"));
+    assert_eq!(
+        ran.out,
+        "checks are off; `:check on` turns them on, `:check ENTRY` runs one entry with them\n12\n1 launch checked\n2\n\
+         nothing was launched that could be checked\n2\n",
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn kernels_run_on_the_device_that_is_chosen() {
+    let ran = session(
+        "kernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }\nlet x = inc([1, 2, 3])\n\
+         :device sim\nsum(inc(x))\n:device\n:device gpu:4000\n:device gqu\nsum(inc(inc(x)))\n",
+    );
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert_eq!(lines[..2], ["kernels run on the simulator from now on; values stay", "12"], "{}", ran.err);
+    assert!(lines[2].starts_with("* sim") && lines[2].ends_with(" threads"), "{}", ran.out);
+    assert!(lines[3].starts_with("  gpu"), "{}", ran.out);
+    assert_eq!(lines.last(), Some(&"15"), "{}", ran.err);
+    assert!(ran.err.contains("`gpu:4000` cannot be used") && ran.err.contains("as before"), "{}", ran.err);
+    assert!(ran.err.contains("there is no device `gqu`"), "{}", ran.err);
 }
 
 #[test]
@@ -216,6 +275,26 @@ fn a_saved_script_keeps_the_definitions_that_entries_used() {
         "20\n30\n3\n",
     );
     assert!(script.contains("fn f_1(") || script.contains("fn g_1("), "{script}");
+}
+
+#[test]
+fn a_saved_script_keeps_variables_apart_from_definitions() {
+    let script = saved_and_run(
+        "let x = 2\nlet y = x + 1\nfn x() -> i32 { 40 }\nfn z() -> i32 { x() + 2 }\nx() + y\nlet (y, z) = (z(), 1)\ny + z\n",
+        "43\n43\n",
+    );
+    assert!(script.contains("fn x_1()") && script.contains("let x = 2"), "{script}");
+}
+
+#[test]
+fn a_script_with_mistakes_is_not_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let entries = "import std.nn\nlet nn = 3\n:save s.clk\nnn\n";
+    let ran = run_with_input(folder.path(), &["repl", "--plain", "--ascii"], entries);
+    assert!(ran.err.contains("error[E0202]: `nn` is defined twice"), "{}", ran.err);
+    assert!(ran.err.contains("`s.clk` was not written"), "{}", ran.err);
+    assert_eq!(ran.out, "3\n", "the session goes on");
+    assert!(!folder.path().join("s.clk").exists());
 }
 
 #[test]

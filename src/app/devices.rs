@@ -12,10 +12,11 @@ use crate::base::source::Sources;
 use crate::device::both::Both;
 #[cfg(target_os = "linux")]
 use crate::device::cuda::Isolation;
+use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Settings};
 use crate::device::sim::Simulator;
-use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted};
+use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
 use crate::ir::Prepared;
 
 /// Says where kernels run unless the command line does.
@@ -177,6 +178,32 @@ impl Devices for Machine {
         let gpu: Arc<dyn Device> = Arc::new(Gpu::open(number, self.settings())?);
         gpus.insert(key, gpu.clone());
         Ok(gpu)
+    }
+}
+
+/// Every device by its name, with what it is; of GPUs that are not there, why.
+pub fn list() -> Vec<(String, String)> {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let mut found = vec![("sim".to_string(), format!("{threads} threads"))];
+    match nvidia::count() {
+        Err(absent) => found.push(("gpu".to_string(), format!("none: {absent}"))),
+        Ok(count) => found.extend((0..count).map(|number| (format!("gpu:{number}"), about_gpu(number)))),
+    }
+    found
+}
+
+fn about_gpu(number: u32) -> String {
+    match nvidia::probe(number) {
+        Err(absent) => absent.to_string(),
+        Ok(gpu) => format!(
+            "{}, {}, sm_{}, {} multiprocessors, driver for CUDA {}.{}",
+            gpu.name,
+            size(gpu.memory),
+            gpu.architecture,
+            gpu.multiprocessors,
+            gpu.driver / 1000,
+            gpu.driver % 1000 / 10
+        ),
     }
 }
 

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::diag::Diagnostic;
-use crate::base::source::{FileId, Sources};
-use crate::check::typed::{GenericKind, KernelId, Module, ModuleId, Program};
+use crate::base::source::{FileId, Sources, Span};
+use crate::check::typed::{Bound, GenericKind, KernelId, Module, ModuleId, Program, Type};
 use crate::ir::Prepared;
+use crate::lang::scalar::Scalar;
 use crate::lower::{Argument, Constants, Instance, lower};
 use crate::syntax::ast;
 use crate::{check, pass, syntax};
@@ -99,7 +100,10 @@ impl Session {
         let imports = import::Loader::new(self, files, &mut diagnostics).imports(&tree, &base, own);
         // Importing a file brings its items; only the text itself is a script that runs.
         let first = first.max(self.program.chunks.len());
-        diagnostics.extend(check::check(&mut self.program, main, &tree, &imports));
+        let broken = broken_items(&tree, text, &diagnostics);
+        let mut found = check::check(&mut self.program, main, &tree, &imports);
+        found.retain(|d| !d.primary().is_some_and(|at| broken.iter().any(|item| item.contains(at.start))));
+        diagnostics.extend(found);
         let outcome = Outcome { file, diagnostics, chunks: first..self.program.chunks.len() };
         (tree, outcome)
     }
@@ -142,6 +146,14 @@ impl Session {
     }
 }
 
+/// The items in which a `{` lacks its `}`: what else seems wrong in them follows from that.
+fn broken_items(tree: &ast::File, text: &str, diagnostics: &[Diagnostic]) -> Vec<Span> {
+    let unclosed = diagnostics.iter().filter(|d| d.code == "E0102").filter_map(Diagnostic::primary);
+    let braces = unclosed.filter(|span| text.get(span.range()) == Some("{"));
+    let item = |brace: Span| tree.items.iter().map(|item| item.span).find(|item| item.contains(brace.start));
+    braces.filter_map(item).collect()
+}
+
 /// Takes a syntax tree apart. That of a large file is millions of small pieces: a thread of its own does it, while the
 /// program goes on.
 fn discard(tree: ast::File, bytes: usize) {
@@ -154,10 +166,24 @@ fn discard(tree: ast::File, bytes: usize) {
 
 /// A kernel with the default of every compile-time parameter, if they all have one.
 pub fn default_instance(program: &Program, kernel: KernelId) -> Option<Instance> {
+    instance(program, kernel, &|_| None)
+}
+
+/// The same, with a usual type where nothing says which: for who wants to see what a kernel becomes.
+pub fn sample_instance(program: &Program, kernel: KernelId) -> Option<Instance> {
+    instance(program, kernel, &|bound| {
+        Some(match bound {
+            Bound::Int => Scalar::I32,
+            Bound::Any | Bound::Num | Bound::Float => Scalar::F32,
+        })
+    })
+}
+
+fn instance(program: &Program, kernel: KernelId, of_bound: &dyn Fn(Bound) -> Option<Scalar>) -> Option<Instance> {
     let mut arguments: Vec<Argument> = Vec::new();
     for generic in &program.kernels.get(kernel)?.sig.generics {
         arguments.push(match &generic.kind {
-            GenericKind::Type { .. } => return None,
+            GenericKind::Type { bound } => Argument::Type(Type::Scalar(of_bound(*bound)?)),
             GenericKind::Const { default, .. } => {
                 Argument::Const(Constants::new(program, &arguments).evaluate(default.as_deref()?).ok()?)
             }

@@ -2,20 +2,16 @@
 
 use super::Context;
 use crate::app::cache::{self, Cache};
-use crate::app::{exit, libraries};
-use crate::device::cuda::driver::nvidia;
+use crate::app::{devices, exit, libraries};
 use crate::device::cuda::no_nvrtc;
 use crate::device::cuda::nvrtc::Nvrtc;
 use crate::device::size;
 
 pub fn report(context: &mut Context) -> u8 {
     let console = &mut context.console;
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     console.line(&format!("clk       {}", env!("CARGO_PKG_VERSION")));
-    console.line(&format!("sim       {threads} threads"));
-    match nvidia::count() {
-        Err(absent) => console.line(&format!("gpu       none: {absent}")),
-        Ok(count) => (0..count).for_each(|number| console.line(&gpu(number))),
+    for (name, about) in devices::list() {
+        console.line(&format!("{name:<10}{about}"));
     }
     let nvrtc = match Nvrtc::open(&libraries::nvrtc_places()) {
         Ok(nvrtc) => {
@@ -27,21 +23,6 @@ pub fn report(context: &mut Context) -> u8 {
     console.line(&format!("nvrtc     {nvrtc}"));
     console.line(&format!("cache     {}", kernels()));
     exit::OK
-}
-
-fn gpu(number: u32) -> String {
-    match nvidia::probe(number) {
-        Err(absent) => format!("gpu:{number:<6}{absent}"),
-        Ok(gpu) => format!(
-            "gpu:{number:<6}{}, {}, sm_{}, {} multiprocessors, driver for CUDA {}.{}",
-            gpu.name,
-            size(gpu.memory),
-            gpu.architecture,
-            gpu.multiprocessors,
-            gpu.driver / 1000,
-            gpu.driver % 1000 / 10
-        ),
-    }
 }
 
 fn kernels() -> String {

@@ -84,7 +84,7 @@ impl Entry {
     fn program(line: &str) -> Option<usize> {
         let Some(command) = line.strip_prefix(':') else { return Some(0) };
         let (word, rest) = command.split_once(' ')?;
-        let wants = commands::find(word).is_ok_and(|command| command.wants == Wants::Program);
+        let wants = commands::find(word).is_ok_and(|c| matches!(c.wants, Wants::Program | Wants::WordOrProgram(_)));
         wants.then_some(line.len() - rest.len())
     }
 
@@ -259,11 +259,17 @@ fn of_command(before: &str) -> Option<(usize, Vec<&'static str>)> {
     let command = before.strip_prefix(':')?;
     match command.split_once(' ') {
         None => Some((1, COMMANDS.iter().map(|c| c.name).filter(|n| n.starts_with(command)).collect())),
-        Some((word, rest)) if commands::find(word).is_ok_and(|c| c.wants == Wants::Setting) => {
-            let names = settings::NAMES.iter().copied().filter(|n| n.starts_with(rest));
+        Some((word, rest)) => {
+            let names = match commands::find(word).ok()?.wants {
+                Wants::Setting => settings::NAMES,
+                Wants::Word(names) => names,
+                // Once it is none of the words, it is program text.
+                Wants::WordOrProgram(names) if names.iter().any(|n| n.starts_with(rest)) => names,
+                _ => return None,
+            };
+            let names = names.iter().copied().filter(|n| n.starts_with(rest));
             Some((before.len() - rest.len(), names.collect()))
         }
-        Some(_) => None,
     }
 }
 
@@ -292,6 +298,9 @@ mod tests {
         assert_eq!(words(&entry, "let b = Body { mass: 1.0 }; b.ma").1, ["mass"]);
         assert_eq!(of_command(":exp"), Some((1, vec!["explain"])));
         assert_eq!(of_command(":set w"), Some((5, vec!["workers", "width"])));
+        assert_eq!(of_command(":dev s"), Some((5, vec!["sim"])));
+        assert_eq!(of_command(":check o"), Some((7, vec!["on", "off"])));
+        assert_eq!(of_command(":check saxpy"), None);
         assert_eq!(of_command(":type x"), None);
     }
 

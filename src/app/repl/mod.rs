@@ -2,6 +2,7 @@
 
 mod commands;
 mod entry;
+mod guide;
 mod helper;
 mod history;
 mod keys;
@@ -123,6 +124,12 @@ impl<'a> Repl<'a> {
         self.typed.push(trimmed.to_string());
         if let Some(command) = trimmed.strip_prefix(':') {
             return self.command(command);
+        }
+        // What other sessions are asked and left by.
+        if let "help" | "quit" | "exit" = trimmed
+            && self.binding(trimmed).is_none()
+        {
+            return self.command(if trimmed == "help" { "help" } else { "quit" });
         }
         match asked_about(trimmed) {
             Some(name) => return self.command(&format!("doc {name}")),

@@ -37,7 +37,10 @@ pub fn read_all(repl: &mut Repl<'_>) -> rustyline::Result<()> {
         // The first session has no history yet.
         let _ = editor.load_history(path);
     }
-    let greeting = format!("Clk {}. :help lists commands, Ctrl-D ends.", env!("CARGO_PKG_VERSION"));
+    let greeting = format!(
+        "Clk {}. :help lists commands, :help kernel shows a first kernel, Ctrl-D ends.",
+        env!("CARGO_PKG_VERSION")
+    );
     repl.context.console.line(&greeting);
     loop {
         editor.set_edit_mode(if repl.settings.vi { EditMode::Vi } else { EditMode::Emacs });

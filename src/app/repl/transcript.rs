@@ -66,18 +66,22 @@ pub fn file_imports(log: &[Kept]) -> Vec<(PathBuf, String)> {
     found
 }
 
+/// The versions of what a text uses, by name.
+type Uses = FxHashMap<SmolStr, usize>;
+
 /// One version of a definition.
 struct Version {
     name: SmolStr,
     text: String,
     /// The versions of what it uses.
-    uses: FxHashMap<SmolStr, usize>,
+    uses: Uses,
 }
 
 enum Piece {
     Plain(String),
     Definition(usize),
-    Statement(String, FxHashMap<SmolStr, usize>),
+    /// Texts one behind the other, each with the versions of what it uses.
+    Statement(Vec<(String, Uses)>),
 }
 
 /// The script being put together.
@@ -86,6 +90,8 @@ struct Script {
     versions: Vec<Version>,
     /// What each name means after the entries so far.
     current: FxHashMap<SmolStr, usize>,
+    /// The names of variables.
+    variables: FxHashSet<SmolStr>,
     pieces: Vec<Piece>,
     /// The number of the last value.
     last_value: Option<usize>,
@@ -148,7 +154,7 @@ impl Script {
                 }
                 ItemKind::Test(_) | ItemKind::Bench(_) => {
                     let uses = self.uses(&text);
-                    self.pieces.push(Piece::Statement(text, uses));
+                    self.pieces.push(Piece::Statement(vec![(text, uses)]));
                 }
                 ItemKind::Stmt(stmt) => {
                     seen += 1;
@@ -158,8 +164,14 @@ impl Script {
                         (StmtKind::Expr { .. }, Some(shown)) => self.valued(&text, kept.number, shown),
                         _ => text,
                     };
-                    let uses = self.uses(&text);
-                    self.pieces.push(Piece::Statement(text, uses));
+                    let parts = match &stmt.kind {
+                        StmtKind::Let { pattern, .. } => self.binding(pattern, &text),
+                        _ => {
+                            let uses = self.uses(&text);
+                            vec![(text, uses)]
+                        }
+                    };
+                    self.pieces.push(Piece::Statement(parts));
                 }
                 _ => {}
             }
@@ -185,9 +197,6 @@ impl Script {
                 | ItemKind::Struct(ast::Struct { name, .. })
                 | ItemKind::Const(ast::Const { name, .. }) => new.push(self.define(&name.text, text.to_string())),
                 ItemKind::Import(import) => drop(check::module_alias(import).map(|name| self.current.remove(&name))),
-                ItemKind::Stmt(ast::Stmt { kind: StmtKind::Let { pattern: ast::Pattern::Name(name), .. }, .. }) => {
-                    self.current.remove(&name.text);
-                }
                 _ => {}
             }
         }
@@ -200,6 +209,27 @@ impl Script {
         new
     }
 
+    /// A `let` or `var`: its value still uses a definition that its name hides.
+    fn binding(&mut self, pattern: &ast::Pattern, text: &str) -> Vec<(String, Uses)> {
+        let assign = lex(text).iter().find(|token| token.kind == Tok::Assign).map_or(text.len(), |t| t.start as usize);
+        let (head, value) = text.split_at(assign);
+        let (mut of_head, of_value) = (self.uses(head), self.uses(value));
+        self.declare(pattern);
+        of_head.retain(|name, _| self.current.contains_key(name));
+        vec![(head.to_string(), of_head), (value.to_string(), of_value)]
+    }
+
+    /// A variable hides a definition of its name, and keeps the name in the script.
+    fn declare(&mut self, pattern: &ast::Pattern) {
+        match pattern {
+            ast::Pattern::Name(name) => {
+                self.current.remove(&name.text);
+                self.variables.insert(name.text.clone());
+            }
+            ast::Pattern::Tuple(parts, _) => parts.iter().for_each(|part| self.declare(part)),
+        }
+    }
+
     fn define(&mut self, name: &SmolStr, text: String) -> usize {
         let version = self.versions.len();
         self.versions.push(Version { name: name.clone(), text, uses: FxHashMap::default() });
@@ -208,7 +238,7 @@ impl Script {
         version
     }
 
-    fn uses(&self, text: &str) -> FxHashMap<SmolStr, usize> {
+    fn uses(&self, text: &str) -> Uses {
         let names = lex(text).into_iter().filter(|token| token.kind == Tok::Name);
         let known = names.filter_map(|token| self.current.get_key_value(token.text(text)));
         known.map(|(name, version)| (name.clone(), *version)).collect()
@@ -258,7 +288,7 @@ impl Script {
                     uses.insert(definition.name.clone(), *version);
                     renamed(&definition.text, &uses, &names)
                 }
-                Piece::Statement(text, uses) => renamed(text, uses, &names),
+                Piece::Statement(parts) => parts.iter().map(|(text, uses)| renamed(text, uses, &names)).collect(),
             };
             text += piece.trim_end();
             text.push('\n');
@@ -270,8 +300,8 @@ impl Script {
     fn needed(&self) -> FxHashSet<usize> {
         let mut todo: Vec<usize> = self.current.values().copied().collect();
         for piece in &self.pieces {
-            if let Piece::Statement(_, uses) = piece {
-                todo.extend(uses.values());
+            if let Piece::Statement(parts) = piece {
+                todo.extend(parts.iter().flat_map(|(_, uses)| uses.values()));
             }
         }
         let mut needed = FxHashSet::default();
@@ -283,12 +313,13 @@ impl Script {
         needed
     }
 
-    /// What each version is called: the one that the name still means keeps it.
+    /// What each version is called: the one that the name still means keeps it, unless a variable has it too.
     fn names(&self, needed: &FxHashSet<usize>) -> Vec<SmolStr> {
         let mut count: FxHashMap<&SmolStr, usize> = FxHashMap::default();
         let mut names = Vec::new();
         for (i, version) in self.versions.iter().enumerate() {
-            if !needed.contains(&i) || self.current.get(&version.name) == Some(&i) {
+            let latest = self.current.get(&version.name) == Some(&i) && !self.variables.contains(&version.name);
+            if !needed.contains(&i) || latest {
                 names.push(version.name.clone());
                 continue;
             }
@@ -301,7 +332,7 @@ impl Script {
 }
 
 /// The text with the names of other versions put in. A word behind a dot is a field and stays.
-fn renamed(text: &str, uses: &FxHashMap<SmolStr, usize>, names: &[SmolStr]) -> String {
+fn renamed(text: &str, uses: &Uses, names: &[SmolStr]) -> String {
     let mut result = String::new();
     let mut end = 0;
     let mut before = Tok::Newline;

@@ -128,24 +128,10 @@ impl Machine<'_> {
         if !self.interp.visited.iter().any(|known| Arc::ptr_eq(known, &device)) {
             self.interp.visited.push(device.clone());
         }
-        let outer = self.switch(device);
+        let outer = self.interp.use_device(device);
         let result = self.block(frame, body);
-        self.switch(outer);
+        self.interp.use_device(outer);
         result.map(drop)
-    }
-
-    /// Launches go to this device from now on; its kernels are kept while others are in use. Returns the one before.
-    pub(super) fn switch(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
-        let interp = &mut *self.interp;
-        let name = device.name();
-        let outer = std::mem::replace(&mut interp.options.device, device);
-        if outer.name() != name {
-            let parked = interp.parked.iter().position(|(of, _)| *of == name);
-            let kernels = parked.map(|at| interp.parked.swap_remove(at).1).unwrap_or_default();
-            let before = std::mem::replace(&mut interp.kernels, kernels);
-            interp.parked.push((outer.name(), before));
-        }
-        outer
     }
 
     fn for_loop(

@@ -29,6 +29,7 @@ use crate::device::{Control, Device, DeviceError, Devices, device_diagnostic};
 use crate::host::array::Array;
 use crate::host::picture::heat::Heat;
 use crate::host::value::{Record, Value};
+use crate::ir::Checks;
 
 use frame::Frame;
 use launch::Kernels;
@@ -238,6 +239,28 @@ impl Interpreter {
         }
     }
 
+    /// Launches go to this device from now on; its kernels are kept while others are in use. Returns the one before.
+    pub fn use_device(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+        let name = device.name();
+        let outer = std::mem::replace(&mut self.options.device, device);
+        if outer.name() != name {
+            let parked = self.parked.iter().position(|(of, _)| *of == name);
+            let kernels = parked.map(|at| self.parked.swap_remove(at).1).unwrap_or_default();
+            let before = std::mem::replace(&mut self.kernels, kernels);
+            self.parked.push((outer.name(), before));
+        }
+        outer
+    }
+
+    /// What launches look for from now on. Kernels are prepared for their checks, so they are compiled anew.
+    pub fn use_checks(&mut self, checks: Checks) {
+        if self.options.control.checks != checks {
+            self.options.control.checks = checks;
+            self.kernels = Kernels::default();
+            self.parked.clear();
+        }
+    }
+
     /// Forgets compiled kernels, for a program whose numbering has changed.
     pub fn forget_kernels(&mut self) {
         self.kernels = Kernels::default();
@@ -271,7 +294,7 @@ impl Machine<'_> {
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(self)));
         if ran.is_err() && !Arc::ptr_eq(&device, &self.interp.options.device) {
             // It came from inside of an `on … { }`.
-            self.switch(device);
+            self.interp.use_device(device);
         }
         let ended = match ran.map_err(|payload| payload.downcast::<Lost>()) {
             Ok(result) => result,

@@ -6,6 +6,7 @@ use std::process::Command;
 use super::super::{Repl, transcript};
 use super::Answer;
 use crate::app::disk;
+use crate::compile::Session;
 
 impl Repl<'_> {
     pub(super) fn load(&mut self, file: &str) -> Answer {
@@ -68,6 +69,16 @@ impl Repl<'_> {
         }
         let path = PathBuf::from(unquoted(file));
         let script = transcript::script(&self.log, &path);
+        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        let mut trial = Session { folder, ..Session::default() };
+        let outcome = trial.add(&path.display().to_string(), script.as_str(), &disk::Disk);
+        if outcome.failed() {
+            self.context.console.report_all(&outcome.diagnostics, &trial.sources);
+            return Err(format!(
+                "`{}` was not written: a script cannot have what is pointed at above; `:history` lists the entries",
+                path.display()
+            ));
+        }
         disk::write_whole(&path, script.as_bytes())
             .map_err(|why| format!("`{}` cannot be written: {why}", path.display()))?;
         let lines = script.lines().count();

@@ -8,11 +8,10 @@ use crate::app::{cli, markdown, names};
 use crate::base::arena::Id;
 use crate::check;
 use crate::check::typed::{Access, Binding, Geometry, Global, Module, Type, World};
-use crate::compile;
 use crate::host::format;
 use crate::host::ops::{self, Reduce};
 use crate::host::value::Value;
-use crate::{ide, ir};
+use crate::ide;
 
 impl Repl<'_> {
     /// The module that entries add to.
@@ -21,7 +20,7 @@ impl Repl<'_> {
     }
 
     /// What a name of the session stands for.
-    pub(super) fn binding(&self, name: &str) -> Option<Binding> {
+    pub(in crate::app::repl) fn binding(&self, name: &str) -> Option<Binding> {
         self.module()?.names.get(name).copied()
     }
 
@@ -222,36 +221,6 @@ impl Repl<'_> {
             format::size(total)
         );
         text
-    }
-
-    /// DeviceIR of a kernel of the session.
-    pub(super) fn ir(&mut self, name: &str) -> Answer {
-        let Some(Binding::Kernel(id)) = self.binding(name) else {
-            return Err(self.no_kernel(name));
-        };
-        let program = &self.session.program;
-        let Some(instance) = compile::default_instance(program, id) else {
-            return Err(format!("`{name}` has compile-time parameters without a default: nothing says what they are"));
-        };
-        match compile::kernel(program, &instance) {
-            Ok(prepared) => Ok(ir::text::print(&prepared.module)),
-            Err(diagnostics) => {
-                self.report_all(&diagnostics);
-                Ok(String::new())
-            }
-        }
-    }
-
-    pub(super) fn no_kernel(&self, name: &str) -> String {
-        let kernels = self.module().into_iter().flat_map(|m| &m.names);
-        let kernels: Vec<&str> =
-            kernels.filter(|(_, b)| matches!(b, Binding::Kernel(_))).map(|(name, _)| name.as_str()).collect();
-        let help = match (names::did_you_mean(name, kernels.iter().copied()), kernels.as_slice()) {
-            (Some(meant), _) => meant,
-            (None, []) => "the session has none yet".into(),
-            (None, all) => format!("there are {}", all.join(", ")),
-        };
-        format!("`{name}` is not a kernel; {help}")
     }
 }
 

@@ -1,13 +1,15 @@
 //! The session's commands; each may be shortened to any beginning that only it has.
 
+mod code;
 mod definitions;
+mod device;
 mod files;
 mod inspect;
 mod measure;
 
 use std::ops::ControlFlow;
 
-use super::Repl;
+use super::{Repl, guide};
 use crate::app::{cli, names};
 
 /// What a command wants behind its name, for completion.
@@ -19,6 +21,10 @@ pub enum Wants {
     File,
     /// A setting.
     Setting,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// One of these words, or an entry.
+    WordOrProgram(&'static [&'static str]),
 }
 
 pub struct Command {
@@ -32,11 +38,12 @@ pub struct Command {
 /// A text to show, or a complaint.
 type Answer = Result<String, String>;
 
-use Wants::{File, Nothing, Program, Setting};
+use Wants::{File, Nothing, Program, Setting, Word, WordOrProgram};
+use device::{CHOICES, SWITCHES};
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command { name: "help", usage: ":help [COMMAND]", about: "this list", wants: Nothing, run: |_, word| help(word) },
+    Command { name: "help", usage: ":help [TOPIC]", about: "this list; or `kernel`, `blocks`, `arrays`, a command", wants: Word(guide::NAMES), run: |_, word| help(word) },
     Command { name: "doc", usage: ":doc NAME, ?NAME", about: "what a name means: builtins, modules, your own", wants: Program, run: |repl, rest| repl.doc(rest) },
     Command { name: "type", usage: ":type EXPRESSION", about: "the type of an expression, without running it", wants: Program, run: |repl, rest| repl.type_of(rest) },
     Command { name: "info", usage: ":info NAME", about: "all about a variable, function or kernel", wants: Program, run: |repl, rest| repl.info(rest) },
@@ -44,7 +51,10 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "mem", usage: ":mem", about: "the memory that variables take", wants: Nothing, run: |repl, _| Ok(repl.memory()) },
     Command { name: "time", usage: ":time EXPRESSION", about: "how long it takes, compilation left out", wants: Program, run: |repl, rest| repl.time(rest) },
     Command { name: "bench", usage: ":bench EXPRESSION", about: "the same with more samples, and bytes per second", wants: Program, run: |repl, rest| repl.bench(rest) },
-    Command { name: "ir", usage: ":ir KERNEL", about: "what a kernel becomes: the code that devices run", wants: Program, run: |repl, rest| repl.ir(rest) },
+    Command { name: "check", usage: ":check [on|off|ENTRY]", about: "whether runs look for races and the like; or run one entry so", wants: WordOrProgram(SWITCHES), run: |repl, rest| repl.check(rest) },
+    Command { name: "device", usage: ":device [NAME]", about: "the devices there are; or run kernels on another one", wants: Word(CHOICES), run: |repl, rest| repl.device(rest) },
+    Command { name: "ir", usage: ":ir KERNEL", about: "what a kernel becomes: the IR that all devices run", wants: Program, run: |repl, rest| repl.ir(rest) },
+    Command { name: "cuda", usage: ":cuda KERNEL", about: "the CUDA C++ that GPUs are given", wants: Program, run: |repl, rest| repl.cuda(rest) },
     Command { name: "load", usage: ":load FILE", about: "run a file as if it were typed here", wants: File, run: |repl, rest| repl.load(rest) },
     Command { name: "reload", usage: ":reload", about: "read loaded and imported files again", wants: Nothing, run: |repl, _| repl.reload() },
     Command { name: "edit", usage: ":edit [NAME]", about: "a definition, or the last entry, in $EDITOR", wants: Program, run: |repl, rest| repl.edit(rest) },
@@ -109,15 +119,19 @@ impl Repl<'_> {
 fn help(word: &str) -> Answer {
     let word = word.trim_start_matches(':');
     if !word.is_empty() {
-        return find(word).map(|command| format!("{}: {}\n", command.usage, command.about));
+        return match guide::find(word) {
+            Some(text) => Ok(text.to_string()),
+            None => find(word).map(|command| format!("{}: {}\n", command.usage, command.about)),
+        };
     }
     let mut text = String::from(
-        "Statements and expressions run at once; a `;` at the end keeps a value from being shown.\n\
+        "New here? `:help kernel` has a first kernel to enter, `:help arrays` what is around it.\n\n\
+         Statements and expressions run at once; a `;` at the end keeps a value from being shown.\n\
          `_` is the last value, `_3` that of entry 3. Commands may be shortened: `:t` for `:type` would be\n\
          two, `:ty` is one.\n\n",
     );
     for command in COMMANDS {
-        text += &format!("  {:<20} {}\n", command.usage, command.about);
+        text += &format!("  {:<23} {}\n", command.usage, command.about);
     }
     text += "\nTab completes, Ctrl-R searches what was typed, Ctrl-C stops what runs, Ctrl-D ends.\n";
     Ok(text)
