@@ -71,11 +71,19 @@ function expressions(head) {
   return {
     [name('_expression')]: $ => choice(as($, 'range_expression'), of($, '_logic')),
 
+    // `..` may be open at its end, `..=` is not. The scanner knows whether a `step` behind an open `..` is the keyword.
     [rule('range_expression')]: $ => prec.right(LEVEL.range, seq(
       optional(field('start', of($, '_logic'))),
-      field('operator', choice('..', '..=')),
-      optional(field('end', of($, '_logic'))),
-      optional(seq('step', field('step', of($, '_logic')))),
+      choice(
+        seq(field('operator', '..'), alias($._open_step, 'step'), field('step', of($, '_logic'))),
+        seq(
+          choice(
+            seq(field('operator', '..'), optional(field('end', of($, '_logic')))),
+            seq(field('operator', '..='), field('end', of($, '_logic'))),
+          ),
+          optional(seq('step', field('step', of($, '_logic')))),
+        ),
+      ),
     )),
 
     [name('_logic')]: $ => choice(
@@ -142,6 +150,7 @@ module.exports = grammar({
     $._newline,
     $._block_comment_rest,
     $.string_content,
+    $._open_step,
     // Never used by a rule: valid only while the parser recovers from an error.
     $._error_sentinel,
   ],

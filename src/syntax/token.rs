@@ -322,6 +322,7 @@ impl Tok {
                 | Break
                 | Continue
                 | Return
+                | DotDot
                 | PlusPlus
         )
     }

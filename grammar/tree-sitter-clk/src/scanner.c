@@ -3,7 +3,7 @@
 
 #include "tree_sitter/parser.h"
 
-enum TokenType { NEWLINE, BLOCK_COMMENT_REST, STRING_CONTENT, ERROR_SENTINEL };
+enum TokenType { NEWLINE, BLOCK_COMMENT_REST, STRING_CONTENT, OPEN_STEP, ERROR_SENTINEL };
 
 void *tree_sitter_clk_external_scanner_create(void) { return NULL; }
 
@@ -141,6 +141,30 @@ static bool newline(TSLexer *lexer) {
     }
 }
 
+// At "step" behind an open "..": whether it is the keyword, which a value follows, and not a name that the range ends with.
+// "0..step step 2" has an end, "0..step(2)" and "0..step[2]" too; "0.. step -1" has none.
+static bool open_step(TSLexer *lexer) {
+    for (const char *word = "step"; *word; word++) {
+        if (lexer->lookahead != *word) return false;
+        advance(lexer);
+    }
+    if (is_word(lexer->lookahead)) return false;
+    lexer->mark_end(lexer);
+    while (is_blank(lexer->lookahead)) advance(lexer);
+    if (lexer->lookahead == '-' || lexer->lookahead == '"') return true;
+    if (lexer->lookahead == '!') {
+        advance(lexer);
+        return lexer->lookahead != '=';
+    }
+    bool same = true;
+    unsigned length = 0;
+    for (const char *word = "step"; is_word(lexer->lookahead); length++) {
+        same = same && length < 4 && lexer->lookahead == word[length];
+        advance(lexer);
+    }
+    return length > 0 && !(same && length == 4);
+}
+
 bool tree_sitter_clk_external_scanner_scan(void *payload, TSLexer *lexer, const bool *valid_symbols) {
     (void)payload;
     if (valid_symbols[ERROR_SENTINEL]) return false;
@@ -151,6 +175,13 @@ bool tree_sitter_clk_external_scanner_scan(void *payload, TSLexer *lexer, const 
     if (valid_symbols[STRING_CONTENT]) {
         lexer->result_symbol = STRING_CONTENT;
         return string_content(lexer);
+    }
+    if (valid_symbols[OPEN_STEP]) {
+        while (is_blank(lexer->lookahead)) lexer->advance(lexer, true);
+        if (lexer->lookahead == 's') {
+            lexer->result_symbol = OPEN_STEP;
+            return open_step(lexer);
+        }
     }
     if (valid_symbols[NEWLINE]) {
         lexer->result_symbol = NEWLINE;
