@@ -140,6 +140,7 @@ if has python3 && python3 -c 'import tomllib' 2>/dev/null; then
 else
     skip "settings of Helix, Zed, Sublime Text" "there is no Python with tomllib"
 fi
+skip "VS Code itself" "its test runner downloads an editor; a stand-in activates the extension"
 skip "Helix" "it has no mode without a screen; cargo test compiles its queries"
 skip "Zed" "it has no mode without a screen; cargo test compiles its queries"
 skip "Sublime Text" "it is not free to install; bat reads the same syntax"

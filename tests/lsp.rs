@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use common::random::Random;
 use serde_json::{Value, json};
 
 /// A running server and the client's end of it.
@@ -319,6 +320,63 @@ fn several_files_and_the_library() {
     assert_eq!(client.end(), 0);
 }
 
+/// A text with the edits of an answer made; positions are of ASCII texts.
+fn edited(text: &str, edits: &Value) -> String {
+    let offset = |position: &Value| {
+        let line = position["line"].as_u64().expect("a line") as usize;
+        let column = position["character"].as_u64().expect("a column") as usize;
+        text.split_inclusive('\n').take(line).map(str::len).sum::<usize>() + column
+    };
+    let mut edits: Vec<(usize, usize, &str)> = edits
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|e| (offset(&e["range"]["start"]), offset(&e["range"]["end"]), e["newText"].as_str().expect("a text")))
+        .collect();
+    edits.sort_by_key(|edit| std::cmp::Reverse(edit.0));
+    let mut text = text.to_owned();
+    edits.iter().for_each(|(start, end, new)| text.replace_range(*start..*end, new));
+    text
+}
+
+#[test]
+fn names_change_in_files_that_are_not_open() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = [
+        ("shapes.clk", "fn area(r: f32) -> f32 { 3.0 * r * r }\nfn twice(r: f32) -> f32 { 2.0 * area(r) }\n"),
+        (
+            "main.clk",
+            "import \"./shapes.clk\" as shapes\nlet area = shapes.area(1.0)\nprint(area + shapes.twice(area))\n",
+        ),
+        ("names.clk", "import \"./shapes.clk\".{area, twice}\nprint(area(2.0) + twice(1.0))\n"),
+        ("other.clk", "// an area of its own\nfn area() -> f32 { 1.0 }\nprint(area())\n"),
+    ];
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).expect("written");
+    }
+    let shapes = address(folder.path(), "shapes.clk");
+    let mut client = Client::session(folder.path());
+    client.open(&shapes, files[0].1);
+    client.diagnostics(&shapes);
+    let mut params = place(&shapes, 0, 4);
+    params["newName"] = json!("surface");
+    let renamed = client.request("textDocument/rename", params);
+    let expected = [
+        ("shapes.clk", "fn surface(r: f32) -> f32 { 3.0 * r * r }\nfn twice(r: f32) -> f32 { 2.0 * surface(r) }\n"),
+        (
+            "main.clk",
+            "import \"./shapes.clk\" as shapes\nlet area = shapes.surface(1.0)\nprint(area + shapes.twice(area))\n",
+        ),
+        ("names.clk", "import \"./shapes.clk\".{surface, twice}\nprint(surface(2.0) + twice(1.0))\n"),
+        ("other.clk", files[3].1),
+    ];
+    for ((name, before), (_, after)) in files.iter().zip(expected) {
+        let changes = &renamed["changes"][address(folder.path(), name)];
+        assert_eq!(edited(before, changes), after, "{name}: {renamed}");
+    }
+    assert_eq!(client.end(), 0);
+}
+
 #[test]
 fn columns_count_utf_16_by_default() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -353,18 +411,6 @@ fn the_order_of_a_session_is_kept() {
     let mut client = Client::start(folder.path());
     client.input = None;
     assert_eq!(client.child.wait().expect("clk ends").code(), Some(1), "the stream ended without a shutdown");
-}
-
-/// xorshift64*: the same numbers on every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % n.max(1)
-    }
 }
 
 fn rounds(default: usize) -> usize {

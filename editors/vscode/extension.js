@@ -99,14 +99,19 @@ function output(words, cwd) {
   });
 }
 
-/** Shows the program, or one kernel of it, at a stage of the compiler beside its text. */
-async function emit(argument, name) {
+/** A stage that this `clk` knows, picked by the user. */
+async function chosenStage(folder) {
+  const help = await output(['emit', '--help'], folder);
+  const stages = /--stage[^[]*(?:\[default[^\]]*\]\s*)?\[possible values: ([^\]]*)\]/.exec(help)?.[1].split(', ') ?? ['ir'];
+  return vscode.window.showQuickPick(stages, { placeHolder: 'Stage' });
+}
+
+/** Shows the program, or one kernel of it, at a stage of the compiler beside its text; asks for the stage if none is given. */
+async function emit(argument, name, given) {
   const file = await savedFile(argument);
   if (!file) return;
   try {
-    const help = await output(['emit', '--help'], path.dirname(file));
-    const stages = /--stage[^[]*(?:\[default[^\]]*\]\s*)?\[possible values: ([^\]]*)\]/.exec(help)?.[1].split(', ') ?? ['ir'];
-    const stage = await vscode.window.showQuickPick(stages, { placeHolder: 'Stage' });
+    const stage = typeof given === 'string' ? given : await chosenStage(path.dirname(file));
     if (!stage) return;
     const kernel = typeof name === 'string' && name !== '' ? ['--kernel', name] : [];
     const content = await output(['emit', '--stage', stage, ...kernel, file], path.dirname(file));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use super::folders;
 use crate::device::cuda::cache::Store;
 
 /// Names the folder.
@@ -43,18 +44,13 @@ pub struct Entry {
     pub used: SystemTime,
 }
 
-/// The folder by the XDG rules: [`VARIABLE`], else `XDG_CACHE_HOME/clk` if that is absolute, else `~/.cache/clk`.
+/// The folder that [`VARIABLE`] names, else the user's for caches.
 pub fn folder() -> Option<PathBuf> {
-    folder_of(|name| std::env::var_os(name).filter(|v| !v.is_empty()))
+    folder_of(&folders::environment)
 }
 
-fn folder_of(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
-    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    variable(VARIABLE)
-        .map(PathBuf::from)
-        .or_else(|| absolute("XDG_CACHE_HOME").map(|p| p.join("clk")))
-        .or_else(|| absolute("HOME").map(|p| p.join(".cache/clk")))
-        .or_else(|| variable("LOCALAPPDATA").map(|p| PathBuf::from(p).join("clk/cache")))
+fn folder_of(variable: folders::Variable<'_>) -> Option<PathBuf> {
+    variable(VARIABLE).map(PathBuf::from).or_else(|| folders::cache(variable))
 }
 
 impl Cache {
@@ -327,12 +323,10 @@ mod tests {
     #[test]
     fn the_folder_follows_the_rules() {
         let of = |set: &[(&str, &str)]| {
-            let set: Vec<(String, String)> = set.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
-            folder_of(move |name| set.iter().find(|(n, _)| n == name).map(|(_, v)| v.into()))
+            folder_of(&|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
         };
         assert_eq!(of(&[("CLK_CACHE_DIR", "here"), ("HOME", "/h")]), Some("here".into()));
         assert_eq!(of(&[("XDG_CACHE_HOME", "/c"), ("HOME", "/h")]), Some("/c/clk".into()));
-        assert_eq!(of(&[("XDG_CACHE_HOME", "relative"), ("HOME", "/h")]), Some("/h/.cache/clk".into()));
         assert_eq!(of(&[]), None);
     }
 }

@@ -8,12 +8,14 @@ mod devices;
 mod difference;
 mod disk;
 mod fixes;
+mod folders;
 pub mod generated;
 mod graphics;
 mod interrupt;
 #[cfg(target_os = "linux")]
 mod isolate;
 pub mod libraries;
+mod listing;
 mod lsp;
 mod markdown;
 mod memory;

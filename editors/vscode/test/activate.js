@@ -73,6 +73,8 @@ async function main() {
   assert.deepStrictEqual(sent.pop(), ['/a folder', "'my clk' test --device sim --filter 'it'\\''s well' '/a folder/x.clk'"]);
   await registered.get('clk.emit')(undefined, 'scale');
   assert.deepStrictEqual(documents.pop(), { content: 'emit --stage ir --kernel scale /a folder/x.clk\n', language: 'plaintext' });
+  await registered.get('clk.emit')('file:///a%20folder/x.clk', 'scale', 'cuda');
+  assert.deepStrictEqual(documents.pop(), { content: 'emit --stage cuda --kernel scale /a folder/x.clk\n', language: 'cpp' });
   await registered.get('clk.restart')();
   assert.strictEqual(clients.length, 2);
   assert.ok(!clients[0].running && clients[1].running);

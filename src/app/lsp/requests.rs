@@ -118,28 +118,31 @@ fn definition(target: &Target, offset: usize) -> Value {
     place.map_or(Value::Null, |place| convert::location(&target.analysis, &target.text, &target.address, &place))
 }
 
-/// The places of a name in this text and all others, with the addresses of the texts.
-fn places(server: &mut Server, target: &Target, offset: usize) -> Vec<(String, Value, bool)> {
+/// The places of a name in this text and all others, with the addresses of the texts; and whether some texts were left out.
+fn places(server: &mut Server, target: &Target, offset: usize) -> (Vec<(String, Value, bool)>, bool) {
     let own = target.analysis.references(offset);
     let mut out: Vec<(String, Value, bool)> =
         own.iter().map(|(range, write)| (target.address.clone(), target.json_range(range), *write)).collect();
-    let Some(place) = target.analysis.definition(offset) else { return out };
+    let Some(place) = target.analysis.definition(offset) else { return (out, false) };
     if !target.analysis.is_shared(offset) {
-        return out;
+        return (out, false);
     }
-    for seen in server.everything() {
+    let word = own.first().and_then(|(range, _)| target.analysis.text.get(range.clone())).unwrap_or("");
+    // A text that imports it under another name has the first one too.
+    let search = server.everything_with(word);
+    for seen in search.seen {
         if seen.address != target.address {
             let found = seen.analysis.references_to(&place.file, &place.range);
             out.extend(found.iter().map(|(r, write)| (seen.address.clone(), seen.text.json_range(r), *write)));
         }
     }
-    out
+    (out, search.cut)
 }
 
 fn references(server: &mut Server, target: &Target, offset: usize, params: &Value) -> Value {
     let with_definition = params.pointer("/context/includeDeclaration").and_then(Value::as_bool).unwrap_or(true);
     let definition = self::definition(target, offset);
-    let found = places(server, target, offset).into_iter();
+    let found = places(server, target, offset).0.into_iter();
     let locations = found.map(|(address, range, _)| json!({ "uri": address, "range": range }));
     locations.filter(|location| with_definition || *location != definition).collect()
 }
@@ -158,7 +161,11 @@ fn rename(server: &mut Server, target: &Target, offset: usize, params: &Value) -
     let new = params.get("newName").and_then(Value::as_str).unwrap_or("");
     target.analysis.rename(offset, new, &Overlay(&server.documents)).map_err(Failure::refused)?;
     let mut changes = json!({});
-    for (address, range, _) in places(server, target, offset) {
+    let (places, cut) = places(server, target, offset);
+    if cut {
+        return Err(Failure::refused("too many files have this name to change it in all of them"));
+    }
+    for (address, range, _) in places {
         let edit = json!({ "range": range, "newText": new });
         match changes.get_mut(&address).and_then(Value::as_array_mut) {
             Some(edits) => edits.push(edit),
@@ -171,7 +178,7 @@ fn rename(server: &mut Server, target: &Target, offset: usize, params: &Value) -
 fn workspace_symbols(server: &mut Server, params: &Value) -> Answer {
     let query = params.get("query").and_then(Value::as_str).unwrap_or("").to_lowercase();
     let mut out = Vec::new();
-    for seen in server.everything() {
+    for seen in server.everything_with(&query).seen {
         for symbol in seen.analysis.symbols() {
             if symbol.name.to_lowercase().contains(&query) {
                 let location = json!({ "uri": seen.address, "range": seen.text.json_range(&symbol.name_range) });
@@ -222,12 +229,16 @@ fn code_lens(target: &Target, lens: &Lens) -> Value {
         LensKind::Run => ("▶ run", "clk.run"),
         LensKind::Test => ("▶ test", "clk.test"),
         LensKind::Bench => ("▶ bench", "clk.bench"),
-        LensKind::Emit => ("show compiled", "clk.emit"),
+        LensKind::Emit => ("CUDA", "clk.emit"),
     };
+    let mut arguments = vec![json!(target.address), json!(lens.name)];
+    if lens.kind == LensKind::Emit {
+        arguments.push(json!("cuda"));
+    }
     let line = target.text.offset(target.text.line_of(lens.range.start), 0);
     json!({
         "range": target.json_range(&(line..line)),
-        "command": { "title": title, "command": command, "arguments": [target.address, lens.name] },
+        "command": { "title": title, "command": command, "arguments": arguments },
     })
 }
 
