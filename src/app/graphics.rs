@@ -229,43 +229,4 @@ mod query {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn known(set: &[(&str, &str)]) -> Option<Option<Protocol>> {
-        by_environment(|name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| v.to_string()))
-    }
-
-    #[test]
-    fn terminals_by_their_environment() {
-        assert_eq!(known(&[("TERM", "xterm-kitty")]), Some(Some(Protocol::Kitty)));
-        assert_eq!(known(&[("TERM", "xterm-256color"), ("TERM_PROGRAM", "iTerm.app")]), Some(Some(Protocol::ITerm)));
-        assert_eq!(known(&[("TERM", "xterm-256color")]), None);
-        assert_eq!(known(&[("TERM", "tmux-256color"), ("TMUX", "x"), ("KITTY_WINDOW_ID", "1")]), None);
-        assert_eq!(known(&[("TERM", "dumb")]), Some(None));
-        assert_eq!(known(&[("CLK_GRAPHICS", "sixel"), ("TERM", "dumb")]), Some(Some(Protocol::Sixel)));
-        assert_eq!(known(&[("CLK_GRAPHICS", "none"), ("TERM", "xterm-kitty")]), Some(None));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn answers_of_terminals() {
-        assert!(query::lists_sixel(b"\x1b[?62;4;22c"));
-        assert!(
-            !query::lists_sixel(b"\x1b[?64;1;2;6;22c") && !query::lists_sixel(b"\x1b[?4c") && !query::lists_sixel(b"")
-        );
-    }
-
-    #[test]
-    fn pictures_in_each_way() {
-        let pixels = [255, 0, 0].repeat(8).into_iter().chain([0, 0, 255].repeat(8)).collect();
-        let raster = Raster { width: 8, height: 2, pixels };
-        let kitty = draw(&raster, Protocol::Kitty).expect("a picture");
-        assert!(kitty.starts_with("\x1b_Ga=T,f=100,q=2,m=0;iVBOR") && kitty.ends_with("\x1b\\\n"));
-        let iterm = draw(&raster, Protocol::ITerm).expect("a picture");
-        assert!(iterm.starts_with("\x1b]1337;File=inline=1;size=") && iterm.ends_with("\x07\n"));
-        // Blue is color 5 and fills the second row, red is color 180 and fills the first: bits 2 and 1 of eight columns.
-        let sixel = draw(&raster, Protocol::Sixel).expect("a picture");
-        assert!(sixel.starts_with("\x1bP0;1q\"1;1;8;2") && sixel.ends_with("#5!8A$#180!8@-\x1b\\\n"), "{sixel:?}");
-    }
-}
+mod tests;

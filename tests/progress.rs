@@ -1,0 +1,47 @@
+//! The bar of launches that take long: on a terminal only, and gone when they end.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::process::{Command, Stdio};
+
+use common::pty::Session;
+
+/// Many groups of threads, each of which takes long: nobody waits for all.
+const ENDLESS: &str = "kernel long(out y: [u32; N]) threads(i: N) {\n    var n = 0u32\n    for k in 0..1000000 { n = n * 5 + u32(k) }\n    y[i] = n\n}\n\
+                       print(long(N = 10000000)[0])\n";
+
+fn command(folder: &std::path::Path) -> Command {
+    std::fs::write(folder.join("long.clk"), ENDLESS).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_clk"));
+    command.args(["run", "--device", "sim", "long.clk"]).current_dir(folder).env_remove("NO_COLOR");
+    command
+}
+
+#[test]
+fn a_terminal_has_a_bar_while_a_launch_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = command(folder.path());
+    command.stdout(Stdio::null());
+    let mut session = Session::of(command, false);
+    session.wait_for("groups of threads");
+    session.interrupt();
+    let shown = session.rest();
+    // The line is emptied before the message is written, and not drawn again.
+    let (before, message) = shown.split_once("E0607").unwrap_or_else(|| panic!("no message of the end: {shown:?}"));
+    assert!(before.contains("\x1b[2K"), "{shown:?}");
+    assert!(!message.contains("groups of threads"), "{shown:?}");
+}
+
+#[test]
+fn a_pipe_has_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let child = command(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("clk starts");
+    // Longer than the bar waits.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    // SAFETY: a signal is sent to a child that was not waited for yet.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("E0607") && !text.contains("groups of threads") && !text.contains('\r'), "{text:?}");
+}
