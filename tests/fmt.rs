@@ -9,6 +9,7 @@ use clk_lang::base::source::FileId;
 use clk_lang::compile::library;
 use clk_lang::fmt::{WIDTH, apply, format, format_range};
 use clk_lang::syntax::{lex, parse};
+use common::random::Random;
 use common::run_with_input;
 
 fn formatted(text: &str) -> String {
@@ -176,18 +177,6 @@ fn a_second_time_changes_nothing() {
     for (path, text) in corpus() {
         let once = formatted(&text);
         assert_eq!(formatted(&once), once, "{}", path.display());
-    }
-}
-
-/// xorshift64*: the same numbers on every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % n.max(1)
     }
 }
 

@@ -1,10 +1,13 @@
 //! Whatever the text, the front end answers: no panic, no stall, spans inside the text, at most twenty messages.
 //! `CLK_FUZZ_SECONDS=60 CLK_FUZZ_SEED=7 cargo test --test fuzz_front_end` runs longer, on other texts.
 
+mod common;
+
 use clk_lang::base::source::FileId;
 use clk_lang::compile::{NoFiles, Session};
 use clk_lang::syntax::token::{KEYWORDS, OPERATORS};
 use clk_lang::syntax::{dump, is_incomplete, parse};
+use common::random::Random;
 use std::time::{Duration, Instant};
 
 const SOURCES: &[&str] = &[
@@ -14,26 +17,6 @@ const SOURCES: &[&str] = &[
     "/// doc\nfn f<T: Float, op: fn(T) -> T>(x: T) -> (T, i32) { return (op(x) ** 2, -1) }\nstruct B { p: f32x3, m: f32 }\nimport std.nn.{relu, softmax as s}\n",
     "test \"t\" { assert(k<<<(4, 2), 32>>>(x, T = 3) == [5.0]) }\nbench \"b\" bytes = 12 * N { time { a @ b } }\non gpu(0) { batch { k(x); k(y) } }\n#unroll(4)\nwhile !a && b | c { break }\n",
 ];
-
-/// xorshift64*: the same numbers on every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() >> 33) as usize % n.max(1)
-    }
-
-    fn of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
-        all[self.below(all.len())]
-    }
-}
 
 fn check(text: &str) {
     let (file, diagnostics) = parse(FileId(0), text);

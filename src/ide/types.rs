@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::base::source::{FileId, Span};
 use crate::check::{self, typed::*};
+use crate::lower::{self, Constants};
 
 /// Whose dimension and type names a type speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +200,7 @@ impl<'p> Walk<'p> {
             Type::Array(array) => array.element.clone(),
             other => other.clone(),
         };
-        let extents = extents.iter().map(|e| constant(self.program, e, 0)).collect();
+        let extents = extents.iter().map(|e| constant(self.program, e)).collect();
         self.types.shared.push(Shared { span: local.span, element, extents });
     }
 
@@ -281,50 +282,13 @@ impl<'p> Walk<'p> {
 }
 
 /// An integer that follows from literals and constants alone.
-fn constant(program: &Program, e: &Expr, depth: u32) -> Option<i64> {
-    use crate::lang::ops::BinaryOp;
-    match &e.kind {
-        ExprKind::Int(value) => i64::try_from(*value).ok(),
-        ExprKind::Const(id) if depth < 16 => constant(program, &program.consts.get(*id)?.value, depth + 1),
-        ExprKind::Binary { op, left, right } => {
-            let (a, b) = (constant(program, left, depth)?, constant(program, right, depth)?);
-            match op {
-                BinaryOp::Add => a.checked_add(b),
-                BinaryOp::Sub => a.checked_sub(b),
-                BinaryOp::Mul => a.checked_mul(b),
-                BinaryOp::Div => a.checked_div(b),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
+fn constant(program: &Program, e: &Expr) -> Option<i64> {
+    let value = Constants::new(program, &[]).evaluate(e).ok()?;
+    value.as_integer()?.try_into().ok()
 }
 
-/// Bytes of a value in an array, laid out as C does; none where that depends on more than the type.
+/// Bytes of a value in an array; none where that depends on more than the type.
 pub fn bytes(program: &Program, ty: &Type) -> Option<u64> {
-    layout(program, ty).map(|(size, _)| size)
-}
-
-/// Size and alignment.
-fn layout(program: &Program, ty: &Type) -> Option<(u64, u64)> {
-    let together = |parts: &mut dyn Iterator<Item = &Type>| {
-        let (mut size, mut align) = (0u64, 1u64);
-        for part in parts {
-            let (own, own_align) = layout(program, part)?;
-            size = size.next_multiple_of(own_align) + own;
-            align = align.max(own_align);
-        }
-        Some((size.next_multiple_of(align), align))
-    };
-    match ty {
-        Type::Scalar(s) => Some((s.size() as u64, s.size() as u64)),
-        Type::Vector(s, 3) => Some((s.size() as u64 * 3, s.size() as u64)),
-        Type::Vector(s, n) => {
-            let size = s.size() as u64 * u64::from(*n);
-            Some((size, size.min(16)))
-        }
-        Type::Struct(id) => together(&mut program.structs.get(*id)?.fields.iter().map(|f| &f.ty)),
-        Type::Tuple(parts) => together(&mut parts.iter()),
-        _ => None,
-    }
+    let layout = lower::layout(program, ty).ok()?;
+    Some(layout.size as u64)
 }
