@@ -4,6 +4,8 @@
 //! may stand one under the other): one with this code whose primary label starts on that line, and with this text somewhere
 //! in it. `//~? CODE text` announces one without a place. What is missing and what is surplus both fail.
 //!
+//! A first line `//# --check` is a list of options to run with.
+//!
 //! Programs under `golden/` also have a `.stderr` file with the whole rendered message. `CLK_BLESS=1 cargo test --test
 //! diagnostics` writes these anew; review the difference.
 
@@ -34,7 +36,41 @@ fn programs(folder: &Path, found: &mut Vec<PathBuf>) {
 fn run(path: &Path, options: &[&str]) -> Ran {
     let folder = path.parent().expect("a folder");
     let name = path.file_name().expect("a name");
-    finish(clk(folder).args(["run", "--color", "never", "--max-steps", "1000000"]).args(options).arg(name))
+    let source = fs::read_to_string(path).expect("readable");
+    let own = source.lines().next().and_then(|line| line.strip_prefix("//# ")).unwrap_or("");
+    let own = own.split_whitespace();
+    finish(clk(folder).args(["run", "--color", "never", "--max-steps", "1000000"]).args(own).args(options).arg(name))
+}
+
+/// However narrow the terminal is: nothing is wider but the source itself, and no word of it is lost. (So narrow, source lines
+/// of the program are what is widest.)
+#[test]
+fn messages_fit_narrow_terminals() {
+    let mut paths = Vec::new();
+    programs(&folder().join("golden"), &mut paths);
+    let mut failures = String::new();
+    for path in paths {
+        let at = |columns: &str| {
+            let folder = path.parent().expect("a folder");
+            let source = fs::read_to_string(&path).expect("readable");
+            let own = source.lines().next().and_then(|line| line.strip_prefix("//# ")).unwrap_or("").to_owned();
+            let mut command = clk(folder);
+            command.env("COLUMNS", columns).args(["run", "--ascii", "--color", "never", "--max-steps", "1000000"]);
+            finish(command.args(own.split_whitespace()).arg(path.file_name().expect("a name"))).err
+        };
+        let (wide, narrow) = (at("80"), at("50"));
+        if !wide.is_ascii() && fs::read_to_string(&path).is_ok_and(|source| source.is_ascii()) {
+            failures += &format!("{}: not ASCII\n{wide}\n", path.display());
+        }
+        for (columns, text) in [(80, &wide), (50, &narrow)] {
+            let prose =
+                text.lines().filter(|line| line.contains("Help") || line.contains("Note") || line.starts_with("error"));
+            for line in prose.filter(|line| line.len() > columns) {
+                failures += &format!("{} at {columns}: {line}\n", path.display());
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
 }
 
 /// One announced diagnostic: its line (none for one without a place), code and text.

@@ -130,13 +130,20 @@ impl Cx<'_> {
             .at(name.span, "unknown field")
             .because(base.span, format!("this is `{found}`"));
         if matches!(ty, Type::Array(_)) {
-            d = match name.text.as_str() {
-                "shape" => d.help("write `shape(x)`, or `shape(x, 0)` for one extent"),
-                "size" | "length" | "len" => d.help("write `len(x)` for the first extent"),
-                "T" => d.help("write `transpose(x)`"),
-                "to" => d.help("arrays move to where they are used; nothing has to be moved by hand"),
-                _ => d,
-            };
+            d =
+                match name.text.as_str() {
+                    "shape" => d.help("write `shape(x)`, or `shape(x, 0)` for one extent"),
+                    "size" | "length" | "len" => {
+                        let rest = Span { start: base.span.end, ..name.span };
+                        let edits =
+                            vec![(Span { end: base.span.start, ..base.span }, "len(".into()), (rest, ")".into())];
+                        d.help("`len(x)` is the first extent; a kernel also has it by its name in the signature")
+                            .fix_all("call `len`", edits, Applicability::MaybeIncorrect)
+                    }
+                    "T" => d.help("write `transpose(x)`"),
+                    "to" => d.help("arrays move to where they are used; nothing has to be moved by hand"),
+                    _ => d,
+                };
         }
         self.report(d);
         self.bad(base.span)

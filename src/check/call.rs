@@ -301,10 +301,14 @@ impl Cx<'_> {
         if given.iter().any(Option::is_none) {
             let text = Show { sig: Some(sig), ..self.show() }.signature("fn", &f.name, sig, Some(&f.result));
             let count = given.iter().flatten().count();
-            let d = Diagnostic::error("E0304", wrong_count(&f.name, sig.params.len(), count))
-                .at(span, format!("{count} given"))
-                .because(f.name_span, "defined here")
+            let missing = sig.params.iter().zip(&given).filter(|(_, given)| given.is_none()).map(|(param, _)| param);
+            let names: Vec<&str> = missing.clone().map(|param| param.name.as_str()).collect();
+            let mut d = Diagnostic::error("E0304", wrong_count(&f.name, sig.params.len(), count))
+                .at(span, format!("missing: {}", crate::check::access::list(&names)))
                 .note(format!("`{text}`"));
+            if let Some(first) = missing.map(|param| param.span).next() {
+                d = d.because(first, "nothing is given for this");
+            }
             self.report(d);
             return self.after_error(args, span);
         }

@@ -381,9 +381,12 @@ impl<'a> Cx<'a> {
     pub fn need_host(&mut self, span: Span, what: &str) -> bool {
         match self.home {
             Home::Kernel { .. } => {
-                let d = Diagnostic::error("E0401", format!("{what} belongs to the host and can't run in a kernel"))
+                let mut d = Diagnostic::error("E0401", format!("{what} belongs to the host and can't run in a kernel"))
                     .at(span, "only scripts, and functions that only scripts call, can do this")
                     .help("do it in the script, and pass the kernel what comes out");
+                if let Some(instead) = suggest::in_kernels(what) {
+                    d = d.help(instead);
+                }
                 self.report(d);
                 false
             }

@@ -587,7 +587,8 @@ impl Cx<'_> {
                 && want.is_some_and(|w| *w != Type::Unit)
             {
                 let d = Diagnostic::error("E0310", "an `if` that gives a value needs an `else`")
-                    .at(span, "this gives nothing when the condition does not hold");
+                    .at(span, "this gives nothing when the condition does not hold")
+                    .help("say what it gives then: `if … { … } else { … }`");
                 self.report(d);
                 return self.bad(span);
             }

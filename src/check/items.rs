@@ -202,7 +202,18 @@ impl<'f> Pass<'f> {
                     self.jobs.push(Job::Kernel(id, def));
                     self.define(program, &def.name.text, def.name.span, Binding::Kernel(id));
                 }
-                ItemKind::Import(_) | ItemKind::Test(_) | ItemKind::Bench(_) | ItemKind::Stmt(_) | ItemKind::Error => {}
+                ItemKind::Error(Some(name)) => {
+                    let names = &mut program.modules[module].names;
+                    // A definition that could be read means more.
+                    if !self.defined.contains_key(&name.text) {
+                        names.insert(name.text.clone(), Binding::Error);
+                    }
+                }
+                ItemKind::Import(_)
+                | ItemKind::Test(_)
+                | ItemKind::Bench(_)
+                | ItemKind::Stmt(_)
+                | ItemKind::Error(None) => {}
             }
         }
     }

@@ -65,7 +65,7 @@ fn twice(cx: &Cx<'_>, name: &str) -> bool {
 
 /// Imports that nothing in a file uses. A text of imports only (an entry of the REPL) is left alone.
 pub fn imports(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagnostic>) {
-    let only_imports = file.items.iter().all(|i| matches!(i.kind, ItemKind::Import(_) | ItemKind::Error));
+    let only_imports = file.items.iter().all(|i| matches!(i.kind, ItemKind::Import(_) | ItemKind::Error(_)));
     if only_imports {
         return;
     }

@@ -368,6 +368,12 @@ impl Cx<'_> {
             .at(at, "both sides need one element type")
             .because(a.span, format!("this is `{at_text}`"))
             .because(b.span, format!("this is `{bt_text}`"));
+        let is_array = |e: &Expr| matches!(self.vars.shallow(&e.ty), Type::Array(_));
+        if !self.in_host() && is_array(a) != is_array(b) {
+            // The habit of pointers: `x + i`.
+            self.report(d.help("an array is no pointer: its element is `x[i]`, wherever it is read or written"));
+            return;
+        }
         let rank = |cx: &Self, t: &Type| match t {
             Type::Scalar(s) if s.is_float() => Some(100 + s.bits()),
             Type::Scalar(s) if s.is_int() => Some(s.bits()),

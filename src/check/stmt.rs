@@ -742,16 +742,17 @@ impl Cx<'_> {
             }
             (_, _) if *result != Type::Error => {
                 let text = self.ty_text(result);
+                let d = Diagnostic::error("E0310", format!("this function gives `{text}`, but its end gives nothing"));
                 let end = Span { start: body.span.end.saturating_sub(1), ..body.span };
-                let mut d =
-                    Diagnostic::error("E0310", format!("this function gives `{text}`, but its end gives nothing"))
-                        .at(end, "a value is missing here")
-                        .because(result_span, "declared here");
-                d = match block.stmts.last().map(|s| &s.kind) {
-                    Some(StmtKind::Expr { .. }) => d.help("take the `;` behind the last expression away"),
-                    _ => d.help("end the body with the value, or with `return value`"),
+                let d = match block.stmts.last().map(|s| &s.kind) {
+                    Some(StmtKind::Expr { expr: value, .. }) if self.vars.shallow(&value.ty) != Type::Unit => d
+                        .at(value.span, "this would be the value, but for the `;` behind it")
+                        .help("take the `;` behind the last expression away"),
+                    _ => {
+                        d.at(end, "a value is missing here").help("end the body with the value, or with `return value`")
+                    }
                 };
-                self.report(d);
+                self.report(d.because(result_span, "declared here"));
             }
             _ => {}
         }

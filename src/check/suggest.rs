@@ -107,6 +107,7 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
         }
         "range" | "xrange" => other("a range is written `0..n`, with a step `0..n step 2`"),
         "where" => same("select"),
+        "store" => other("`x[i] = v` writes an element; what Triton masks is an `if`: `if i < N { x[i] = v }`"),
         "empty" => other("an array is made by `zeros(…)`, `ones(…)` or `full(…, value)`"),
         "array" => other("an array is written `[1.0, 2.0, 3.0]`, or made by `zeros(…)` and its kin"),
         "rand" | "uniform" => same("random"),
@@ -146,6 +147,20 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
         }
         _ => None,
     }
+}
+
+/// What a kernel has instead of something of the host (a name in backticks).
+pub fn in_kernels(what: &str) -> Option<&'static str> {
+    Some(match what {
+        "`arange`" | "`linspace`" => {
+            "a kernel runs once for each element: `threads(i: N)` names its index, `global_idx.x` is it in a grid of blocks"
+        }
+        "`load`" => "an element is read as `x[i]`; what Triton masks is an `if`: `if i < N { x[i] } else { 0.0 }`",
+        "`zeros`" | "`ones`" | "`full`" => {
+            "an array of one thread is declared as `var acc: [f32; 8] = 0.0`, one of a block as `shared s: [f32; 64]`"
+        }
+        _ => return None,
+    })
 }
 
 /// A member of a module of another language: `np.sqrt`, `cuda.grid`, `tl.load`.

@@ -111,7 +111,7 @@ fn item_name(item: &ast::Item) -> Option<SmolStr> {
         ItemKind::Struct(def) => Some(def.name.text.clone()),
         ItemKind::Fn(def) => Some(def.name.text.clone()),
         ItemKind::Kernel(def) => Some(def.name.text.clone()),
-        ItemKind::Import(_) | ItemKind::Test(_) | ItemKind::Bench(_) | ItemKind::Stmt(_) | ItemKind::Error => None,
+        ItemKind::Import(_) | ItemKind::Test(_) | ItemKind::Bench(_) | ItemKind::Stmt(_) | ItemKind::Error(_) => None,
     }
 }
 

@@ -153,6 +153,12 @@ fn advise_race(race: &Race, diagnostic: Diagnostic) -> Diagnostic {
     if race.is_benign() {
         return diagnostic.help("let one thread write it, or use an atomic operation");
     }
+    if diagnostic.primary() == Some(race.other_span) && [race.deed, race.other_deed].contains(&Deed::Reads) {
+        // One statement in two threads: `x[i] += v`. No barrier fits into it.
+        return diagnostic
+            .note("the statement reads the place and writes it, and another thread can come in between")
+            .help("`atomic_add(x[i], v)` does both at once; or let each thread write a place of its own");
+    }
     let mixed = (race.deed == Deed::Updates) != (race.other_deed == Deed::Updates);
     let diagnostic = match mixed {
         true => diagnostic.note("an atomic operation does not order an access that is not atomic"),

@@ -233,7 +233,7 @@ impl Analysis {
         match item.map(|i| &i.kind) {
             Some(ItemKind::Kernel(k)) if offset > k.name.span.end as usize => Place::Kernel,
             Some(ItemKind::Fn(_)) => Place::Fn,
-            Some(ItemKind::Error) => self.world_by_tokens(offset),
+            Some(ItemKind::Error(_)) => self.world_by_tokens(offset),
             _ => Place::Host,
         }
     }

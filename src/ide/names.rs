@@ -193,7 +193,7 @@ impl Walk<'_> {
                     self.struct_fields.insert(owner, fields);
                 }
                 ItemKind::Import(import) => self.import_names(import, all),
-                ItemKind::Test(_) | ItemKind::Bench(_) | ItemKind::Stmt(_) | ItemKind::Error => {}
+                ItemKind::Test(_) | ItemKind::Bench(_) | ItemKind::Stmt(_) | ItemKind::Error(_) => {}
             }
         }
     }
@@ -349,7 +349,7 @@ impl Walk<'_> {
             }),
             ItemKind::Test(s) | ItemKind::Bench(s) => self.section(s),
             ItemKind::Stmt(s) => self.stmt(s),
-            ItemKind::Import(_) | ItemKind::Error => {}
+            ItemKind::Import(_) | ItemKind::Error(_) => {}
         }
     }
 

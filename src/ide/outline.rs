@@ -68,7 +68,7 @@ impl Analysis {
                 ItemKind::Stmt(Stmt { kind: StmtKind::Let { pattern, .. }, span }) => {
                     self.variables(pattern, *span, &mut out)
                 }
-                ItemKind::Import(_) | ItemKind::Stmt(_) | ItemKind::Error => {}
+                ItemKind::Import(_) | ItemKind::Stmt(_) | ItemKind::Error(_) => {}
             }
         }
         out

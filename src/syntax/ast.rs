@@ -38,7 +38,8 @@ pub enum ItemKind {
     Bench(Section),
     /// A statement of the script.
     Stmt(Stmt),
-    Error,
+    /// What could not be read; of a definition its name is kept, so that its uses are not reported too.
+    Error(Option<Name>),
 }
 
 /// `test "name" { … }` or `bench "name" bytes = …, flops = … { … }`.

@@ -60,7 +60,7 @@ impl Printer {
             ItemKind::Test(s) => self.section("test", s),
             ItemKind::Bench(s) => self.section("bench", s),
             ItemKind::Stmt(stmt) => self.stmt(stmt),
-            ItemKind::Error => self.line(format_args!("error")),
+            ItemKind::Error(_) => self.line(format_args!("error")),
         }
     }
 

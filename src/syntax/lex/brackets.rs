@@ -37,7 +37,14 @@ impl Reader<'_> {
                 self.close_above(index + 1, start);
                 self.pop(start, end);
             }
-            (Some(_), _) => self.pop(start, end),
+            (Some(_), _) => {
+                self.compare_margins(start, end);
+                self.pop(start, end);
+                if self.open.is_empty() {
+                    // All is well up to here, whatever the layout.
+                    self.suspect = None;
+                }
+            }
             (None, _) => self.surplus(kind, start, end),
         }
     }
@@ -102,14 +109,114 @@ impl Reader<'_> {
     /// A closer comes for an outer bracket while the innermost is still open.
     fn report_unclosed(&mut self, start: usize, end: usize) {
         let Some(open) = self.open.last() else { return };
-        let (kind, token) = (open.kind, open.token);
-        let before = self.last_end();
+        let (kind, token, place) = (open.kind, open.token, self.place_for_closer(open));
         let wanted = closer_text(kind);
-        let diagnostic = self
-            .unclosed(token, wanted)
-            .because(self.span(start, end), format!("a `{wanted}` should come before this"))
-            .fix(format!("insert `{wanted}`"), self.span(before, before), wanted, Applicability::MaybeIncorrect);
-        self.report(diagnostic);
+        let diagnostic = self.unclosed(token, wanted);
+        let diagnostic = match place {
+            Some(place) => {
+                diagnostic.because(self.span(place, place), format!("a `{wanted}` is missing here at the latest"))
+            }
+            None => diagnostic.because(self.span(start, end), format!("a `{wanted}` should come before this")),
+        };
+        let edit = place.unwrap_or(self.last_end());
+        let fix = format!("insert `{wanted}`");
+        self.report(diagnostic.fix(fix, self.span(edit, edit), wanted, Applicability::MaybeIncorrect));
+    }
+
+    /// Where the closer of an open `(` or `[` was forgotten, if what follows it says so: the end of the line that could have
+    /// ended there, or in front of a mark that cannot stand inside.
+    fn place_for_closer(&self, open: &Open) -> Option<usize> {
+        if !matches!(open.kind, Tok::LParen | Tok::LBracket) {
+            return None;
+        }
+        let first = self.out.tokens.iter().rposition(|t| t.start == open.token.start && t.kind == open.kind)?;
+        let inside = self.out.tokens.get(first + 1..)?;
+        let (mut depth, mut conditional) = (0usize, false);
+        for (before, token) in inside.iter().zip(inside.iter().skip(1)) {
+            match before.kind {
+                Tok::LParen | Tok::LBracket | Tok::LBrace | Tok::InterpOpen => depth += 1,
+                Tok::RParen | Tok::RBracket | Tok::RBrace | Tok::InterpClose => depth = depth.saturating_sub(1),
+                Tok::If if depth == 0 => conditional = true,
+                _ => {}
+            }
+            if depth > 0 || !before.kind.can_end_line() {
+                continue;
+            }
+            let gap = self.text.get(before.end as usize..token.start as usize).unwrap_or("");
+            let joins = token.kind.continues_line() || matches!(token.kind, Tok::Comma | Tok::Minus | Tok::LBrace);
+            let misfit = match token.kind {
+                Tok::Assign => open.kind == Tok::LBracket,
+                Tok::LBrace => open.header && !conditional,
+                Tok::Arrow => before.kind != Tok::RParen,
+                _ => gap.contains('\n') && !joins,
+            };
+            if misfit {
+                return Some(before.end as usize);
+            }
+        }
+        None
+    }
+
+    /// Blanks in front of the line that a place is in, and whether nothing else is in front of the place. (Of a line that
+    /// nobody laid out by hand: none, and no.)
+    fn margin(&self, at: usize) -> (usize, bool) {
+        const LONGEST: usize = 1000;
+        let from = at.saturating_sub(LONGEST);
+        let before = self.text.as_bytes().get(from..at).unwrap_or(&[]);
+        let line = match before.iter().rposition(|&b| b == b'\n') {
+            Some(newline) => &before[newline + 1..],
+            None if from == 0 => before,
+            None => return (0, false),
+        };
+        let blanks = line.iter().take_while(|&&b| b == b' ' || b == b'\t').count();
+        (blanks, blanks == line.len())
+    }
+
+    /// A `}` that begins its line further left than the line of the `{` it closes was meant for another: that `{` is the one
+    /// that lacks its own.
+    fn compare_margins(&mut self, start: usize, end: usize) {
+        let Some(open) = self.open.last().filter(|open| open.kind == Tok::LBrace) else { return };
+        let ((closer, first), (opener, _)) = (self.margin(start), self.margin(open.token.start as usize));
+        if self.suspect.is_none() && first && closer < opener {
+            self.suspect = Some((open.token, self.span(start, end)));
+        }
+    }
+
+    /// A `{` without a partner: the layout says which one, and where its `}` belongs.
+    fn unclosed_brace(&mut self, innermost: Token) -> Diagnostic {
+        let suspect = self.suspect.take();
+        let token = suspect.map_or(innermost, |(token, _)| token);
+        self.out.unclosed_braces.push(token.start);
+        let diagnostic = self.unclosed(token, "}");
+        let (margin, _) = self.margin(token.start as usize);
+        let behind = token.end as usize;
+        let mut at = behind + self.text.get(behind..).and_then(|t| t.find('\n')).unwrap_or(self.text.len() - behind);
+        // The first line that stands no further right than the line of the `{`.
+        let outside = loop {
+            let Some(rest) = self.text.get(at + 1..).filter(|_| at < self.text.len()) else { break None };
+            let line = rest.split('\n').next().unwrap_or("");
+            let blanks = line.len() - line.trim_start_matches([' ', '\t']).len();
+            if blanks <= margin && !line.trim().is_empty() {
+                break Some((at + 1 + blanks, line.trim()));
+            }
+            at += 1 + line.len();
+        };
+        let Some((place, line)) = outside else {
+            let end = self.text.trim_end().len().max(behind);
+            return diagnostic.because(self.span(end, end), "the text ends here");
+        };
+        let word = line.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
+        let length = if word.is_empty() { line.chars().next().map_or(0, char::len_utf8) } else { word.len() };
+        let label = self.span(place, place + length);
+        let diagnostic = diagnostic.because(label, "a `}` should come before this");
+        let (edit, text) = match word {
+            "else" => (place, "} ".to_string()),
+            _ => {
+                let above = self.text.get(..place).unwrap_or("").trim_end().len();
+                (above, format!("\n{}}}", " ".repeat(margin)))
+            }
+        };
+        diagnostic.fix("insert `}`", self.span(edit, edit), text, Applicability::MaybeIncorrect)
     }
 
     fn unclosed(&self, token: Token, wanted: &str) -> Diagnostic {
@@ -125,20 +232,26 @@ impl Reader<'_> {
     /// The text ends while brackets are open.
     pub(super) fn unclosed_at_end(&mut self) {
         let Some(open) = self.open.last() else { return };
-        let (kind, token) = (open.kind, open.token);
+        let (kind, token, place) = (open.kind, open.token, self.place_for_closer(open));
         let end = self.text.trim_end().len().max(token.end as usize);
         let wanted = closer_text(kind);
         let others = self.open.len() - 1;
-        let mut diagnostic = self.unclosed(token, wanted).because(self.span(end, end), "the text ends here");
+        let mut diagnostic = match (kind, place) {
+            (Tok::LBrace, _) => self.unclosed_brace(token),
+            (_, Some(place)) => {
+                let label = format!("a `{wanted}` is missing here at the latest");
+                self.unclosed(token, wanted).because(self.span(place, place), label)
+            }
+            (_, None) => self.unclosed(token, wanted).because(self.span(end, end), "the text ends here"),
+        };
         if others > 0 {
             diagnostic = diagnostic.note(format!("{others} more {} open around it", plural(others)));
         }
-        let edit = self.span(end, end);
-        let diagnostic = if kind == Tok::LBrace {
-            diagnostic
-        } else {
-            diagnostic.fix(format!("insert `{wanted}`"), edit, wanted, Applicability::MaybeIncorrect)
-        };
+        if kind != Tok::LBrace {
+            let edit = place.unwrap_or(end);
+            let fix = format!("insert `{wanted}`");
+            diagnostic = diagnostic.fix(fix, self.span(edit, edit), wanted, Applicability::MaybeIncorrect);
+        }
         self.report(diagnostic);
     }
 
@@ -155,14 +268,19 @@ impl Reader<'_> {
         if keep >= self.open.len() {
             return;
         }
-        let Some(Open { kind: open, token, .. }) = self.open.last() else { return };
-        let (open, token) = (*open, *token);
+        let Some(open) = self.open.last() else { return };
+        let (kind, token, place) = (open.kind, open.token, self.place_for_closer(open));
         let before = self.last_end();
-        let wanted = closer_text(open);
-        let diagnostic = self
-            .unclosed(token, wanted)
-            .because(self.span(before, before), format!("a `{wanted}` is missing here at the latest"))
-            .fix(format!("insert `{wanted}`"), self.span(before, before), wanted, Applicability::MaybeIncorrect);
+        let diagnostic = match kind {
+            Tok::LBrace => self.unclosed_brace(token),
+            _ => {
+                let wanted = closer_text(kind);
+                let place = place.unwrap_or(before);
+                self.unclosed(token, wanted)
+                    .because(self.span(place, place), format!("a `{wanted}` is missing here at the latest"))
+                    .fix(format!("insert `{wanted}`"), self.span(place, place), wanted, Applicability::MaybeIncorrect)
+            }
+        };
         self.report(diagnostic);
         self.close_above(keep, before);
     }

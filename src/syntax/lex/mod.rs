@@ -34,6 +34,8 @@ pub struct Lexed {
     pub open_at_end: bool,
     /// Brackets are nested too deeply, and reading stopped there.
     pub too_deep: bool,
+    /// Where each `{` stands that was found to lack its `}`.
+    pub unclosed_braces: Vec<u32>,
 }
 
 /// Reads the tokens of a text.
@@ -63,6 +65,8 @@ struct Reader<'t> {
     header: bool,
     /// Where the last unknown character ended, to report a run of them once.
     bad_until: usize,
+    /// The first `{` whose `}` stands further left than its line, and that `}`.
+    suspect: Option<(Token, Span)>,
 }
 
 impl<'t> Reader<'t> {
@@ -71,7 +75,17 @@ impl<'t> Reader<'t> {
         lexer.bump(prologue(text));
         let mut out = Lexed::default();
         out.tokens.reserve(text.len().min(1 << 28) / 4 + 8);
-        Reader { file, text, lexer, out, open: Vec::new(), newline: false, header: false, bad_until: usize::MAX }
+        Reader {
+            file,
+            text,
+            lexer,
+            out,
+            open: Vec::new(),
+            newline: false,
+            header: false,
+            bad_until: usize::MAX,
+            suspect: None,
+        }
     }
 
     fn run(&mut self) {
@@ -251,6 +265,8 @@ mod tests {
         assert_eq!(kinds("a\n- b"), [Name, Newline, Minus, Name, Newline]);
         assert_eq!(kinds("a +\nb"), [Name, Plus, Name, Newline]);
         assert_eq!(kinds("(a\nb)"), [LParen, Name, Name, RParen, Newline]);
+        assert_eq!(kinds("0..\nb"), [Int, DotDot, Newline, Name, Newline]);
+        assert_eq!(kinds("0..=\nb"), [Int, DotDotEq, Name, Newline]);
         assert_eq!(kinds("a\n.b"), [Name, Dot, Name, Newline]);
         assert_eq!(kinds("if a\n{\n}\nelse\n{\n}"), [If, Name, LBrace, RBrace, Else, LBrace, RBrace, Newline]);
         assert_eq!(kinds("a\n{\n}"), [Name, Newline, LBrace, RBrace, Newline]);

@@ -2,6 +2,7 @@
 
 use super::{Here, c_type, maybe, sure};
 use crate::base::diag::{Applicability, Diagnostic};
+use crate::lang::scalar::Scalar;
 use crate::syntax::parse::Label;
 use crate::syntax::token::Tok;
 
@@ -10,6 +11,7 @@ pub fn explain(here: &Here<'_>) -> Option<Diagnostic> {
         .or_else(|| word_operator(here))
         .or_else(|| foreign_mark(here))
         .or_else(|| parameter(here))
+        .or_else(|| field(here))
         .or_else(|| types(here))
         .or_else(|| geometry(here))
         .or_else(|| body(here))
@@ -132,6 +134,14 @@ fn parameter(here: &Here<'_>) -> Option<Diagnostic> {
         return None;
     }
     let before = here.word(at - 1);
+    let typed =
+        here.found() == Tok::LBracket || here.found() == Tok::Name && Scalar::from_name(here.word(at)).is_some();
+    if typed && c_type(before).is_none() {
+        let error = Diagnostic::error("E0124", format!("a `:` is missing behind `{before}`"))
+            .at(here.behind_before(), "expected `:`")
+            .because(here.span(open), "in these parameters");
+        return Some(sure(error, "insert `:`", here.behind_before(), ":"));
+    }
     if let Some(ty) = c_type(before).filter(|ty| !ty.is_empty()) {
         let star = here.found() == Tok::Star;
         let name_at = if star { at + 1 } else { at };
@@ -157,6 +167,19 @@ fn parameter(here: &Here<'_>) -> Option<Diagnostic> {
         .because(here.span(open), "in these parameters")
         .help(format!("`{before}: f32` is one number, `{before}: [f32; N]` an array of N"));
     Some(maybe(error, "add `: f32`", here.span(at - 1).after(), ": f32"))
+}
+
+/// A struct's field without the `:` before its type.
+fn field(here: &Here<'_>) -> Option<Diagnostic> {
+    let inside = here.bracket().is_some_and(|open| here.kind(open) == Tok::LBrace);
+    let is_struct = here.kind(here.start) == Tok::Struct && inside && here.before() == Tok::Name;
+    if !is_struct || !here.miss.expected(Tok::Colon) || !matches!(here.found(), Tok::Name | Tok::LBracket) {
+        return None;
+    }
+    let error = Diagnostic::error("E0101", format!("a `:` is missing behind `{}`", here.word(here.miss.at - 1)))
+        .at(here.behind_before(), "expected `:`")
+        .help("a field is written `name: type`");
+    Some(sure(error, "insert `:`", here.behind_before(), ":"))
 }
 
 /// A type is missing or is not one.

@@ -81,6 +81,11 @@ fn named(here: &Here<'_>) -> Option<Diagnostic> {
                 .at(here.span(start + 1), "the arguments stand in `( )`");
             Some(maybe(error, "add parentheses", here.spans(start, end - 1), format!("{word}({inside})")))
         }
+        "dim3" if next == Tok::Name => Some(
+            Diagnostic::error("E0116", "extents are no variables of a type of their own")
+                .at(span, "a type of CUDA")
+                .help("they stand at the launch: `k<<<(16, 8), (32, 8)>>>(…)`; or in the kernel's head: `grid(ceil_div(N, 256)) block(256)`"),
+        ),
         _ if here.miss.at == start + 1 && next == Tok::Colon => Some(bare_declaration(here)),
         _ if here.miss.at > start && c_type(word).is_some() => c_declaration(here, start, start),
         _ => None,

@@ -57,12 +57,12 @@ fn here_of(inp: &mut Input<'_, '_>, offset: usize) -> usize {
     (here(inp) + offset).saturating_sub(now)
 }
 
-/// What a failed item still says: a `let` or `const` keeps its name.
+/// What a failed item still says: its name.
 fn remains(inp: &mut Input<'_, '_>, start: usize) -> ItemKind {
     let state = inp.state();
     let (keyword, named) = (state.token(start), state.token(start + 1));
     if named.kind != Tok::Name {
-        return ItemKind::Error;
+        return ItemKind::Error(None);
     }
     let name = state.name_of(named);
     let value = Expr { kind: ExprKind::Error, span: name.span };
@@ -74,7 +74,8 @@ fn remains(inp: &mut Input<'_, '_>, start: usize) -> ItemKind {
             ItemKind::Stmt(crate::syntax::ast::Stmt { kind, span })
         }
         Tok::Const => ItemKind::Const(Const { name, ty: None, value }),
-        _ => ItemKind::Error,
+        Tok::Fn | Tok::Kernel | Tok::Struct => ItemKind::Error(Some(name)),
+        _ => ItemKind::Error(None),
     }
 }
 
@@ -83,7 +84,7 @@ fn ended(inp: &mut Input<'_, '_>, (kind, span): (ItemKind, Span)) -> Parsed<(Ite
     let closed = match &kind {
         ItemKind::Struct(_) | ItemKind::Fn(_) | ItemKind::Kernel(_) | ItemKind::Test(_) | ItemKind::Bench(_) => true,
         ItemKind::Stmt(stmt) => ends_with_block(stmt),
-        ItemKind::Const(_) | ItemKind::Import(_) | ItemKind::Error => false,
+        ItemKind::Const(_) | ItemKind::Import(_) | ItemKind::Error(_) => false,
     };
     if closed || peek(inp) == Tok::Eof { Ok((kind, span)) } else { missing(inp, Label::End) }
 }

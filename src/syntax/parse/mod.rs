@@ -51,7 +51,11 @@ pub fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>) {
     faults.sort_unstable();
     let job = Job { file, text, tokens: &lexed.tokens, faults: &faults };
     let mut done = if lexed.too_deep { Done::default() } else { job.run(&pieces) };
-    let found = std::mem::take(&mut done.errors);
+    let mut found = std::mem::take(&mut done.errors);
+    if !lexed.unclosed_braces.is_empty() {
+        let follows = behind_braces(&pieces, &lexed.tokens, &lexed.unclosed_braces);
+        found.retain(|mistake| !follows.iter().any(|range| range.contains(&mistake.place(&lexed.tokens))));
+    }
     let mut diagnostics = std::mem::take(&mut lexed.diagnostics);
     let room = MAX_ERRORS.saturating_sub(diagnostics.len());
     let left_out = found.len().saturating_sub(room);
@@ -61,6 +65,16 @@ pub fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>) {
         last.notes.extend(diag::and_more(left_out));
     }
     (ast::File { file, doc, items: done.items }, diagnostics)
+}
+
+/// What stands behind a `{` that lacks its `}`, up to the end of the piece: it is read as part of something that it is not.
+fn behind_braces(pieces: &[Piece], tokens: &[Token], braces: &[u32]) -> Vec<Range<u32>> {
+    let end_of = |piece: &Piece| tokens.get(piece.tokens.end).map_or(u32::MAX, |t| t.end);
+    let behind = |&brace: &u32| {
+        let piece = pieces.partition_point(|piece| end_of(piece) < brace);
+        brace..pieces.get(piece).map_or(u32::MAX, end_of).saturating_add(1)
+    };
+    braces.iter().map(behind).collect()
 }
 
 /// Sorts messages by place and keeps the first of those about one place.
@@ -77,6 +91,16 @@ pub enum Mistake {
     Miss { miss: Miss, statement: Range<usize> },
     /// The parser understood what was meant.
     Said(Box<Diagnostic>),
+}
+
+impl Mistake {
+    /// Where it is, in bytes.
+    fn place(&self, tokens: &[Token]) -> u32 {
+        match self {
+            Mistake::Miss { miss, .. } => tokens.get(miss.at).map_or(u32::MAX, |t| t.start),
+            Mistake::Said(diagnostic) => diagnostic.primary().map_or(0, |span| span.start),
+        }
+    }
 }
 
 /// What is parsed, shared by the threads.
