@@ -109,8 +109,8 @@ fn tests_and_benches_run_as_they_are_entered() {
 fn every_command_is_listed_and_explained() {
     let ran = session(":help\n:help sav\n");
     for command in [
-        "help", "doc", "type", "info", "vars", "mem", "time", "bench", "check", "device", "ir", "cuda", "load",
-        "reload", "edit", "save", "history", "explain", "reset", "set", "quit",
+        "help", "doc", "type", "info", "vars", "mem", "time", "bench", "check", "device", "ir", "cuda", "ptx", "sass",
+        "load", "reload", "edit", "save", "history", "explain", "reset", "set", "quit",
     ] {
         assert!(ran.out.contains(&format!("  :{command}")), "{command}: {}", ran.out);
     }
@@ -185,6 +185,23 @@ fn a_kernel_as_code() {
     assert_eq!(ran.out.matches("__global__").count(), 2, "{}", ran.out);
     assert!(ran.err.contains("`:cuda` wants the name of a kernel; there is inc"), "{}", ran.err);
     assert!(ran.err.contains("`f` is a function"), "{}", ran.err);
+}
+
+/// PTX needs NVRTC, instructions a disassembler too; where one is missing, the session says so and how to get it.
+#[test]
+fn a_kernel_as_instructions() {
+    let ran =
+        session("kernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }\n:ptx inc\n:sass inc\n1\n");
+    assert!(ran.out.ends_with("1\n"), "the session goes on: {}", ran.err);
+    if ran.err.contains("NVRTC is not found") {
+        println!("skipped: without NVRTC there is only the complaint");
+        assert!(ran.err.contains("Help: `pip install"), "{}", ran.err);
+        return;
+    }
+    assert!(ran.out.contains(".entry inc") && ran.out.contains("registers"), "{}\n{}", ran.out, ran.err);
+    let has_tool = !ran.err.contains("neither `nvdisasm`");
+    assert!(!has_tool || ran.out.contains("EXIT"), "{}\n{}", ran.out, ran.err);
+    assert!(has_tool || ran.err.contains("Help: install the CUDA toolkit"), "{}", ran.err);
 }
 
 #[test]

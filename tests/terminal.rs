@@ -265,6 +265,9 @@ fn every_command_in_a_terminal() {
         (":bench inc(x)", "counted once"),
         (":ir inc", "kernel inc(x: in @x, y: out @y)"),
         (":cuda inc", "void __launch_bounds__("),
+        // With NVRTC the text, without it why there is none.
+        (":ptx inc", "NVIDIA"),
+        (":sass inc", ">"),
         (":check", "checks are on"),
         (":check sum(inc(x))", "\n600.0\n1 launch"),
         (":device", "* sim"),

@@ -1,4 +1,4 @@
-//! Generated code with colors, for who reads it in a terminal: DeviceIR and CUDA C++.
+//! Generated code with colors, for who reads it in a terminal: DeviceIR, CUDA C++, PTX and machine code.
 
 use super::console::paint;
 use crate::base::render::Style;
@@ -15,6 +15,8 @@ const SPECIAL: &str = "36";
 pub enum Language {
     Ir,
     Cuda,
+    /// PTX and SASS: opcodes with dots in them, registers, directives.
+    Assembly,
 }
 
 /// The text with colors where the style has them; the characters stay as they are.
@@ -31,6 +33,8 @@ pub fn render(text: &str, language: Language, style: Style) -> String {
 
 fn line_of(line: &str, language: Language, style: Style, out: &mut String) {
     let mut rest = line;
+    // In assembly the first word is what is done.
+    let mut first = true;
     while let Some(c) = rest.chars().next() {
         let len = match c {
             '/' if rest.starts_with("//") => rest.trim_end_matches('\n').len(),
@@ -43,7 +47,7 @@ fn line_of(line: &str, language: Language, style: Style, out: &mut String) {
         let color = match c {
             '/' if len > 1 => Some(COMMENT),
             '"' => Some(NUMBER),
-            c if is_word(c, language) => color_of(word, behind, language),
+            c if is_word(c, language) => color_of(word, behind, language, std::mem::take(&mut first)),
             _ => None,
         };
         match color {
@@ -69,11 +73,12 @@ fn is_word(c: char, language: Language) -> bool {
     let mark = match language {
         Language::Ir => "_@%",
         Language::Cuda => "_#",
+        Language::Assembly => "_.%$@!",
     };
     c.is_alphanumeric() || mark.contains(c)
 }
 
-fn color_of(word: &str, behind: &str, language: Language) -> Option<&'static str> {
+fn color_of(word: &str, behind: &str, language: Language, first: bool) -> Option<&'static str> {
     if word.starts_with(|c: char| c.is_ascii_digit()) {
         return Some(NUMBER);
     }
@@ -85,6 +90,9 @@ fn color_of(word: &str, behind: &str, language: Language) -> Option<&'static str
         Language::Cuda if CUDA_TYPES.contains(&word) => Some(TYPE),
         Language::Cuda if word.starts_with("__") || CUDA_INDICES.contains(&word) => Some(SPECIAL),
         Language::Cuda if behind.starts_with('(') => Some("34"),
+        Language::Assembly if word.starts_with('.') => Some(TYPE),
+        Language::Assembly if word.starts_with(['@', '!']) => Some(SPECIAL),
+        Language::Assembly if first && !behind.starts_with(':') => Some(KEYWORD),
         _ => None,
     }
 }
@@ -182,5 +190,17 @@ mod tests {
             assert!(colored.contains(part), "{part:?} is not in {colored:?}");
         }
         assert!(colored.contains("\x1b[2m// é\x1b[0m\n"), "{colored:?}");
+    }
+
+    #[test]
+    fn assembly_has_opcodes_registers_and_directives() {
+        let ptx = ".reg .f32 %f<3>;\nL0:\n\tadd.f32 %f1, %f2, 0f3F800000;\n@%p1 bra L0; /* open\n";
+        let colored = render(ptx, Language::Assembly, COLORED);
+        assert_eq!(without_colors(&colored), ptx);
+        assert!(
+            colored.contains("\x1b[35madd.f32\x1b[0m %f1") && colored.contains("\x1b[33m.reg\x1b[0m"),
+            "{colored:?}"
+        );
+        assert!(colored.contains("\nL0:\n"), "a label is no opcode: {colored:?}");
     }
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Sources, Span};
-use crate::check::typed::{Bound, GenericKind, KernelId, Module, ModuleId, Program, Type};
+use crate::check::typed::{GenericKind, KernelId, Module, ModuleId, Program};
 use crate::ir::Prepared;
-use crate::lang::scalar::Scalar;
 use crate::lower::{Argument, Constants, Instance, lower};
 use crate::syntax::ast;
 use crate::{check, pass, syntax};
@@ -166,24 +165,10 @@ fn discard(tree: ast::File, bytes: usize) {
 
 /// A kernel with the default of every compile-time parameter, if they all have one.
 pub fn default_instance(program: &Program, kernel: KernelId) -> Option<Instance> {
-    instance(program, kernel, &|_| None)
-}
-
-/// The same, with a usual type where nothing says which: for who wants to see what a kernel becomes.
-pub fn sample_instance(program: &Program, kernel: KernelId) -> Option<Instance> {
-    instance(program, kernel, &|bound| {
-        Some(match bound {
-            Bound::Int => Scalar::I32,
-            Bound::Any | Bound::Num | Bound::Float => Scalar::F32,
-        })
-    })
-}
-
-fn instance(program: &Program, kernel: KernelId, of_bound: &dyn Fn(Bound) -> Option<Scalar>) -> Option<Instance> {
     let mut arguments: Vec<Argument> = Vec::new();
     for generic in &program.kernels.get(kernel)?.sig.generics {
         arguments.push(match &generic.kind {
-            GenericKind::Type { bound } => Argument::Type(Type::Scalar(of_bound(*bound)?)),
+            GenericKind::Type { .. } => return None,
             GenericKind::Const { default, .. } => {
                 Argument::Const(Constants::new(program, &arguments).evaluate(default.as_deref()?).ok()?)
             }

@@ -1,64 +1,46 @@
 //! Commands that show what a kernel becomes.
 
-use std::sync::Arc;
-
 use super::super::Repl;
 use super::Answer;
+use crate::app::generated::{Failure, Generator, Level};
 use crate::app::listing::{self, Language};
 use crate::app::names;
-use crate::check;
-use crate::check::typed::{Binding, GenericKind, KernelId};
-use crate::compile;
-use crate::device::cuda::text::cuda_text;
-use crate::ir::{self, Prepared};
-use crate::lower::{Argument, Instance};
+use crate::check::typed::{Binding, Bound, GenericKind, KernelId};
 
 impl Repl<'_> {
-    /// DeviceIR of a kernel.
-    pub(super) fn ir(&mut self, name: &str) -> Answer {
-        self.listing("ir", name, Language::Ir, |_, prepared| Ok(ir::text::print(&prepared.module)))
-    }
-
-    /// CUDA C++ of a kernel, with the options that GPUs run it with.
-    pub(super) fn cuda(&mut self, name: &str) -> Answer {
-        self.listing("cuda", name, Language::Cuda, |repl, prepared| {
-            Ok(cuda_text(prepared, &repl.context.text, None).text)
-        })
-    }
-
-    /// What a kernel is turned into, in colors.
-    fn listing(
-        &mut self,
-        command: &str,
-        name: &str,
-        language: Language,
-        show: impl FnOnce(&Self, &Arc<Prepared>) -> Result<String, String>,
-    ) -> Answer {
+    /// What a kernel becomes, with the options that GPUs run it with, in colors. `command` is named in complaints.
+    pub(super) fn listing(&mut self, command: &str, name: &str, level: Level) -> Answer {
         let kernel = self.kernel(command, name)?;
-        let program = &self.session.program;
-        let Some(instance) = compile::sample_instance(program, kernel) else {
-            return Err(format!("`{name}` has compile-time parameters without a default: nothing says what they are"));
+        let language = match level {
+            Level::Ir => Language::Ir,
+            Level::Cuda => Language::Cuda,
+            Level::Ptx | Level::Sass => Language::Assembly,
         };
-        match compile::kernel(program, &instance) {
-            Ok(prepared) => {
-                let text = self.assumed(&instance) + &show(self, &prepared)?;
-                Ok(listing::render(&text, language, self.context.console.style))
-            }
-            Err(diagnostics) => {
+        let style = self.context.console.style;
+        let colored = |text: &str| listing::render(text, language, style);
+        match Generator::new(self.context.text.clone(), None).kernel(&self.session, kernel, level, false) {
+            Ok(text) => Ok(colored(&(self.assumed(kernel) + &text))),
+            Err(Failure::Program(diagnostics)) => {
                 self.report_all(&diagnostics);
                 Ok(String::new())
             }
+            Err(Failure::Open) => {
+                Err(format!("`{name}` has compile-time parameters without a default: nothing says what they are"))
+            }
+            Err(Failure::Tool { what, help, shown }) => {
+                self.context.console.print(&colored(&shown));
+                Err(format!("{what}\n  Help: {help}"))
+            }
+            Err(Failure::Internal(why)) => Err(format!("internal error while `{name}` was prepared: {why}")),
         }
     }
 
     /// The types that stand in for those that a launch would give.
-    fn assumed(&self, instance: &Instance) -> String {
-        let program = &self.session.program;
-        let generics = &program.kernels[instance.kernel].sig.generics;
-        let types = generics.iter().zip(&instance.arguments).filter_map(|(generic, argument)| match argument {
-            Argument::Type(ty) if matches!(generic.kind, GenericKind::Type { .. }) => {
-                Some(format!("{} = {}", generic.name, check::show_type(program, None, ty)))
-            }
+    fn assumed(&self, kernel: KernelId) -> String {
+        let generics = self.session.program.kernels[kernel].sig.generics.iter();
+        let types = generics.filter_map(|generic| match generic.kind {
+            GenericKind::Type { bound: Bound::Int } => Some(format!("{} = i32", generic.name)),
+            GenericKind::Type { .. } => Some(format!("{} = f32", generic.name)),
             _ => None,
         });
         let types: Vec<String> = types.collect();

@@ -10,6 +10,7 @@ mod measure;
 use std::ops::ControlFlow;
 
 use super::{Repl, guide};
+use crate::app::generated::Level;
 use crate::app::{cli, names};
 
 /// What a command wants behind its name, for completion.
@@ -53,8 +54,10 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "bench", usage: ":bench EXPRESSION", about: "the same with more samples, and bytes per second", wants: Program, run: |repl, rest| repl.bench(rest) },
     Command { name: "check", usage: ":check [on|off|ENTRY]", about: "whether runs look for races and the like; or run one entry so", wants: WordOrProgram(SWITCHES), run: |repl, rest| repl.check(rest) },
     Command { name: "device", usage: ":device [NAME]", about: "the devices there are; or run kernels on another one", wants: Word(CHOICES), run: |repl, rest| repl.device(rest) },
-    Command { name: "ir", usage: ":ir KERNEL", about: "what a kernel becomes: the IR that all devices run", wants: Program, run: |repl, rest| repl.ir(rest) },
-    Command { name: "cuda", usage: ":cuda KERNEL", about: "the CUDA C++ that GPUs are given", wants: Program, run: |repl, rest| repl.cuda(rest) },
+    Command { name: "ir", usage: ":ir KERNEL", about: "what a kernel becomes: the IR that all devices run", wants: Program, run: |repl, rest| repl.listing("ir", rest, Level::Ir) },
+    Command { name: "cuda", usage: ":cuda KERNEL", about: "the CUDA C++ that GPUs are given", wants: Program, run: |repl, rest| repl.listing("cuda", rest, Level::Cuda) },
+    Command { name: "ptx", usage: ":ptx KERNEL", about: "the PTX it is compiled to, and its registers", wants: Program, run: |repl, rest| repl.listing("ptx", rest, Level::Ptx) },
+    Command { name: "sass", usage: ":sass KERNEL", about: "the instructions of the GPU itself", wants: Program, run: |repl, rest| repl.listing("sass", rest, Level::Sass) },
     Command { name: "load", usage: ":load FILE", about: "run a file as if it were typed here", wants: File, run: |repl, rest| repl.load(rest) },
     Command { name: "reload", usage: ":reload", about: "read loaded and imported files again", wants: Nothing, run: |repl, _| repl.reload() },
     Command { name: "edit", usage: ":edit [NAME]", about: "a definition, or the last entry, in $EDITOR", wants: Program, run: |repl, rest| repl.edit(rest) },
