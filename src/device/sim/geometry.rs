@@ -1,7 +1,7 @@
 //! How a launch is cut into lane groups.
 
 use super::code::{AXES, Code, Owner};
-use super::group::{CHUNK, MAX_LANES};
+use super::group::{CHUNK, MAX_LANES, MAX_ROW};
 use crate::device::Extents;
 
 /// The groups of a launch.
@@ -36,7 +36,7 @@ impl Geometry {
                 for (axis, value) in extent.iter_mut().enumerate().take(rank) {
                     *value = n[rank - 1 - axis];
                 }
-                let block = row_shape(extent, lanes_for(code));
+                let block = row_shape(extent, lanes_for(code, extent));
                 let grid: [u32; 3] = std::array::from_fn(|k| extent[k].div_ceil(block[k].max(1)));
                 let max_lanes = block.iter().map(|&n| n as usize).product();
                 let units = grid.iter().map(|&n| u64::from(n)).product();
@@ -66,10 +66,15 @@ impl Geometry {
     }
 
     pub fn unit(&self, number: u64) -> Unit {
-        let (gx, gy) = (u64::from(self.grid[0].max(1)), u64::from(self.grid[1].max(1)));
-        let block = match number < gx {
-            true => [number as u32, 0, 0],
-            false => [(number % gx) as u32, (number / gx % gy) as u32, (number / gx / gy) as u32],
+        let [gx, gy, _] = self.grid.map(|n| n.max(1));
+        // Long numbers take longer to divide.
+        let block = match u32::try_from(number) {
+            Ok(number) if number < gx => [number, 0, 0],
+            Ok(number) => [number % gx, number / gx % gy, number / gx / gy],
+            Err(_) => {
+                let (row, x) = (number / u64::from(gx), number % u64::from(gx));
+                [x as u32, (row % u64::from(gy)) as u32, (row / u64::from(gy)) as u32]
+            }
         };
         let first_index: [u32; 3] = std::array::from_fn(|k| block[k].wrapping_mul(self.block[k]));
         let mut shape = [1; AXES];
@@ -81,10 +86,26 @@ impl Geometry {
     }
 }
 
-/// As many lanes as keep the registers within the first-level cache.
-fn lanes_for(code: &Code) -> usize {
+/// As many lanes as keep the registers within the first-level cache; and more in one row where each op runs once and for all
+/// lanes, if enough groups are left for many workers: what starting a group costs is then paid less often.
+fn lanes_for(code: &Code, extent: [u32; 3]) -> Lanes {
     let budget = 24 * 1024 / (4 * code.touched_columns.max(1));
-    (budget / 64 * 64).clamp(256, MAX_LANES)
+    let most = (budget / 64 * 64).clamp(256, MAX_LANES);
+    let total: u64 = extent.iter().map(|&n| u64::from(n)).product();
+    let long = (budget / 64 * 64).clamp(most, MAX_ROW);
+    let many = total / long as u64 >= GROUPS;
+    let undivided = code.straight && code.masks.len() == 1 && !code.checks.any();
+    Lanes { most, row: if undivided && many { long } else { most } }
+}
+
+/// The groups that keep many workers busy to the end.
+const GROUPS: u64 = 512;
+
+/// The lanes of a group, at most.
+struct Lanes {
+    most: usize,
+    /// If it is one row.
+    row: usize,
 }
 
 /// What a longer row is cut into. Groups of one shape follow one another faster than of two; where rows are of whole chunks,
@@ -97,10 +118,10 @@ fn piece(x: usize, lanes: usize) -> usize {
 }
 
 /// A box of whole rows, or a piece of a row.
-fn row_shape(extent: [u32; 3], lanes: usize) -> [u32; 3] {
+fn row_shape(extent: [u32; 3], lanes: Lanes) -> [u32; 3] {
     let [x, y, z] = extent.map(|n| n as usize);
-    let bx = if x <= lanes { x } else { piece(x, lanes) };
-    let by = if bx < x { 1 } else { y.min((lanes / bx.max(1)).max(1)) };
-    let bz = if bx < x || by < y { 1 } else { z.min((lanes / (bx * by).max(1)).max(1)) };
+    let bx = if x <= lanes.row { x } else { piece(x, lanes.row) };
+    let by = if bx < x { 1 } else { y.min((lanes.most / bx.max(1)).max(1)) };
+    let bz = if bx < x || by < y { 1 } else { z.min((lanes.most / (bx * by).max(1)).max(1)) };
     [bx as u32, by as u32, bz as u32]
 }

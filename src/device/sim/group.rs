@@ -14,8 +14,10 @@ use super::memory::{MemoryRt, Plan};
 
 /// Lanes per chunk: the unit of every loop over lanes.
 pub const CHUNK: usize = 16;
-/// The largest group.
+/// The largest group: that of a block, and any in which lanes may part.
 pub const MAX_LANES: usize = 1024;
+/// The largest group whose lanes do everything together.
+pub const MAX_ROW: usize = 4096;
 
 /// Where a register lies.
 #[derive(Clone, Copy)]

@@ -25,10 +25,10 @@ impl Found {
         self.0 |= u64::from(active) << chunk.min(63);
     }
 
-    /// Chunks from this one on, by bits. The largest group has 64.
+    /// Chunks from this one on, by bits. The largest group that makes masks has 64.
     #[inline(always)]
     pub fn add_all(&mut self, chunk: usize, active: u64) {
-        self.0 |= active << chunk;
+        self.0 |= active.wrapping_shl(chunk as u32);
     }
 
     #[inline(always)]
