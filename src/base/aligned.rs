@@ -1,12 +1,32 @@
 //! Bytes aligned to a cache line, which come zeroed and whose allocation can fail without ending the process.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// The alignment of every buffer: a cache line and a 512-bit register.
 pub const ALIGN: usize = 64;
+
+/// Bytes from which on a buffer is worth large pages: several of them fit in.
+const LARGE: usize = 4 << 20;
+
+/// Large pages (2 MB) are zeroed and looked up in a fraction of the time that as many small ones take. Nothing is lost where the
+/// system has none.
+///
+/// # Safety
+/// The bytes were allocated, and nobody has used them yet.
+#[cfg(target_os = "linux")]
+unsafe fn ask_for_large_pages(start: NonNull<u8>, len: usize) {
+    const PAGE: usize = 4096;
+    let before = start.as_ptr().align_offset(PAGE);
+    let Some(inside) = len.checked_sub(before) else { return };
+    // SAFETY: whole pages within the buffer; this is advice and changes no byte.
+    unsafe { libc::madvise(start.as_ptr().add(before).cast(), inside / PAGE * PAGE, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+unsafe fn ask_for_large_pages(_start: NonNull<u8>, _len: usize) {}
 
 /// A fixed number of bytes at an address that is a multiple of [`ALIGN`].
 pub struct AlignedBytes {
@@ -26,8 +46,18 @@ impl AlignedBytes {
             return Some(AlignedBytes { start: Self::dangling(), len });
         }
         let layout = Layout::from_size_align(len, ALIGN).ok()?;
-        // SAFETY: the layout's size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let start = if len >= LARGE {
+            // SAFETY: the layout's size is not zero; what was allocated is written before anyone reads it.
+            unsafe {
+                let start = NonNull::new(alloc(layout))?;
+                ask_for_large_pages(start, len);
+                start.write_bytes(0, len);
+                start
+            }
+        } else {
+            // SAFETY: the layout's size is not zero.
+            NonNull::new(unsafe { alloc_zeroed(layout) })?
+        };
         Some(AlignedBytes { start, len })
     }
 
@@ -83,7 +113,7 @@ mod tests {
 
     #[test]
     fn buffers_are_zeroed_and_aligned() {
-        for len in [0, 1, 63, 64, 1000] {
+        for len in [0, 1, 63, 64, 1000, LARGE, LARGE + 4097] {
             let bytes = AlignedBytes::zeroed(len).unwrap();
             assert_eq!(bytes.len(), len);
             assert!(bytes.iter().all(|&b| b == 0));

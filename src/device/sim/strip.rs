@@ -66,6 +66,8 @@ pub enum Code {
     Keep,
     /// `m = n & !a`
     KeepNot,
+    /// The next accumulator of `m` is about to be written.
+    Ahead,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +85,16 @@ pub struct StripDef {
     pub micros: Vec<Micro>,
     /// The mask that it makes.
     pub kept: Option<MaskId>,
+}
+
+impl StripDef {
+    /// The lines of a place that are written next are fetched while others are computed: a store that waits for its line holds up
+    /// those behind it.
+    pub fn fetch_ahead(&mut self, place: Place) {
+        if let Some(m) = self.places.iter().position(|&p| p == place).and_then(|at| u8::try_from(at).ok()) {
+            self.micros.insert(0, Micro { code: Code::Ahead, m, n: 0, q: 0 });
+        }
+    }
 }
 
 /// The most places of a strip, and of them in its own room.
@@ -558,6 +570,7 @@ unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> 
                 Code::FromU => alone!(k, a[k] = a[k].u_as_f()),
                 Code::Fma => both!(k, v, w, a[k] = a[k].fma(v, w)),
                 Code::Select => both!(k, v, w, a[k] = v.select(w, a[k])),
+                Code::Ahead => alone!(k, fetch_to_write(m.at(k).wrapping_add(K * 4 * CHUNK))),
                 Code::Keep | Code::KeepNot => {
                     let not = micro.code == Code::KeepNot;
                     let n = table.row(micro.n);
@@ -577,15 +590,27 @@ unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> 
     }
 }
 
+/// Asks for the cache line at an address, which need not be one, as one's own.
+#[inline(always)]
+fn fetch_to_write(at: *const u8) {
+    // SAFETY: a hint, which does nothing where there is nothing.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// The most chunks of an accumulator: the loops above name each.
 const MOST_CHUNKS: usize = 8;
 
 /// The op of a strip, and of a loop around one. Two accumulators and what an act needs besides fill the vector registers.
 pub fn strip(isa: Isa) -> (OpFn, OpFn) {
     match isa {
-        #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+        #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => (pick::<Strip<wide::V512, 8>>(isa), pick::<StripLoop<wide::V512, 8>>(isa)),
-        #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+        #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => (pick::<Strip<wide::V256, 4>>(isa), pick::<StripLoop<wide::V256, 4>>(isa)),
         _ => (pick::<Strip<wide::Portable, 4>>(Isa::Base), pick::<StripLoop<wide::Portable, 4>>(Isa::Base)),
     }

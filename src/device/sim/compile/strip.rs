@@ -262,7 +262,10 @@ impl<'a> Compiler<'a> {
             None => self.new_reg(value::Kind::View),
         };
         self.aim = Some(aim);
-        let def = self.strip_of(marks, start, end, Some((value, aim)))?;
+        let mut def = self.strip_of(marks, start, end, Some((value, aim)))?;
+        if matches!(self.memories[memory as usize].kind, MemoryKind::Global(_)) {
+            def.fetch_ahead(Place::Reg(aim));
+        }
         // Chunks are stored while others are still to be loaded.
         let overlaps = |place: &Place| self.views.iter().any(|&(reg, m)| m == memory && *place == Place::Reg(reg));
         (!def.places.iter().any(overlaps)).then_some(def)
