@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What Clk costs beside the kernels: starting, checking, launching; and how runs scale with workers and with threads.
 
-    cargo build --release && tests/peers/costs.py
+    cargo build --release && tests/peers/costs.py [--only scaling] [--workers 1,2,4,8,16]
 
 Needs gcc. Times on the wall are medians, with the fastest behind; on a machine with other work, believe the fastest.
 """
+import argparse
 import os
 import resource
 import shutil
@@ -111,34 +112,47 @@ def mandelbrot(lib, folder):
     say("the same on the simulator, one worker (core time)", clk, f"{min(plain) / min(clk):.2f} times as fast as plain C")
 
 
-def scaling(folder):
-    text = programs.bench("mandel", "full")
-    one, two = (timed(folder, text, "run", [f"--workers={n}"], seconds=0.2) for n in (1, 2))
-    say("Mandelbrot, one worker", one[0])
-    say("Mandelbrot, two workers", two[0], f"{min(one[0]) / min(two[0]):.2f} times as fast; core time {min(two[1]) / min(one[1]):.2f} of one worker's")
-    for kernel in ("matmul", "nbody", "jacobi"):
+def scaling(folder, counts):
+    """The same work for more and more workers: it shrinks with the cores as long as lanes are what it costs."""
+    for kernel in ("mandel", "matmul", "nbody", "softmax", "saxpy", "jacobi"):
         programs.run(folder, "make.clk", programs.maker(kernel, "full"))
-        one, two = (timed(folder, programs.bench(kernel, "full"), "run", [f"--workers={n}"]) for n in (1, 2))
-        say(f"{kernel}, two workers", two[0], f"{min(one[0]) / min(two[0]):.2f} times as fast as one; core time {min(two[1]) / min(one[1]):.2f} of its")
-    base = None
-    for power in (8, 10, 12, 14, 16, 18, 20):
-        n = 1 << power
-        _, cores = timed(folder, f'{ALU}var y = zeros({n})\nbench "b" {{ churn(100, y) }}\n', "b", ["--workers=1"])
-        each = min(cores) / n
-        base = base or each
-        say(f"100 turns in 2^{power} threads, one worker (core time)", cores, f"{each * 1e9:.2f} ns a thread")
+        text, first = programs.bench(kernel, "full"), None
+        for workers in counts:
+            on_wall, on_cores = timed(folder, text, "run", [f"--workers={workers}"], seconds=0.05)
+            first = first or (min(on_wall), min(on_cores))
+            times, cores = first[0] / min(on_wall), min(on_cores) / first[1]
+            note = "" if workers == counts[0] else f"{times:.2f} times as fast as {counts[0]}; core time {cores:.2f} of its"
+            say(f"{kernel}, {workers} worker{'s' * (workers > 1)}", on_wall, note)
+
+
+def growth(folder, counts):
+    """More and more threads: what one of them costs stays as it is."""
+    for workers in {counts[0]: None, counts[-1]: None}:
+        for power in range(8, 24, 3):
+            n = 1 << power
+            text = f'{ALU}var y = zeros({n})\nbench "b" {{ churn(100, y) }}\n'
+            on_wall, on_cores = timed(folder, text, "b", [f"--workers={workers}"])
+            note = f"{min(on_wall) / n * 1e9:.3g} ns a thread; {min(on_cores) / n * 1e9:.3g} ns of core time"
+            say(f"100 turns in 2^{power} threads, {workers} worker{'s' * (workers > 1)}", on_wall, note)
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("fixed", "scaling"), help="what a launch costs, or how runs scale [default: both]")
+    parser.add_argument("--workers", default="1,2", help="numbers of workers to scale over [default: 1,2]")
+    options = parser.parse_args()
+    counts = [int(n) for n in options.workers.split(",")]
     folder = tempfile.mkdtemp()
     try:
-        lib = compare.compile_c(folder)
         print("| what | median | fastest | |\n| --- | --- | --- | --- |")
-        starting(folder)
-        checking(folder)
-        launching(folder)
-        mandelbrot(lib, folder)
-        scaling(folder)
+        if options.only != "scaling":
+            starting(folder)
+            checking(folder)
+            launching(folder)
+            mandelbrot(compare.compile_c(folder), folder)
+        if options.only != "fixed":
+            scaling(folder, counts)
+            growth(folder, counts)
     finally:
         shutil.rmtree(folder)
 
