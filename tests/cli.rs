@@ -141,6 +141,19 @@ fn the_doctor_tells_what_there_is() {
 }
 
 #[test]
+fn the_instruction_set_can_be_asked_for() {
+    let asked = |isa: &str, words: &[&str]| finish(common::clk(here()).env("CLK_SIM_ISA", isa).args(words));
+    let simulator = |ran: common::Ran| ran.out.lines().find(|line| line.starts_with("sim ")).unwrap_or_default().to_string();
+    assert!(simulator(asked("baseline", &["doctor"])).contains("baseline"));
+    assert!(!simulator(asked("", &["doctor"])).contains("CLK_SIM_ISA"), "nobody asked");
+    let ran = asked("baseline", &["-e", DOUBLE]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "[2 4]\n"), "{}", ran.err);
+    let ran = asked("sse9", &["-e", DOUBLE]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("CLK_SIM_ISA: there is no instruction set `sse9`"), "{}", ran.err);
+}
+
+#[test]
 fn explain_lists_and_explains() {
     let all = run(here(), &["explain"]);
     assert_eq!(all.code, 0);

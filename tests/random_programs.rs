@@ -5,6 +5,7 @@
 
 mod forms;
 mod generate;
+mod isa;
 mod reference;
 mod shrink;
 mod source;
@@ -15,7 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clk_lang::base::source::{FileId, Span};
 use clk_lang::compile::{NoFiles, Session};
-use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Control, Device, Extents, Fault, FaultKind};
 use clk_lang::fmt::format;
 use clk_lang::ir::def::{Facts, Module};
@@ -99,9 +99,10 @@ fn passes_keep_the_meaning(program: &Program, expected: &Run) -> Option<String> 
     }
 }
 
-/// On the simulator, with as many workers as the seed says. Warnings count as faults.
+/// On the simulator, with as many workers and the instruction set that the seed says. Warnings count as faults.
 fn by_simulator(program: &Program, prepared: Prepared) -> Run {
-    let executable = Simulator::default().load(Arc::new(prepared));
+    let simulators = isa::simulators();
+    let executable = simulators[(program.seed / 3) as usize % simulators.len()].load(Arc::new(prepared));
     let mut arguments = program.arguments.clone();
     let control = Control { workers: 1 + program.seed as usize % 3, max_steps: 100_000, ..Control::default() };
     match executable.launch(program.extents, &mut generate::launch_arguments(&mut arguments), &control) {

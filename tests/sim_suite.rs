@@ -1,7 +1,9 @@
 //! The suite's kernels on the simulator: right on small inputs; and, when asked for, how fast.
 //!
-//! `cargo test --release --test sim_suite -- --ignored --nocapture` prints milliseconds per kernel (`CLK_BENCH` picks some).
+//! `cargo test --release --test sim_suite -- --ignored --nocapture` prints milliseconds per kernel (`CLK_BENCH` picks some,
+//! `CLK_SIM_ISA` the instruction set).
 
+mod isa;
 mod suite;
 
 use clk_lang::device::Extents;
@@ -183,7 +185,7 @@ fn bench() {
     let (x, mut y) = (numbers(n, 1), numbers(n, 2));
     let k = saxpy();
     time("saxpy", || {
-        run(
+        run_best(
             &k,
             Extents::Threads([n as u32, 1, 1]),
             &mut [float(1.0009766), read(&x, &[n]), write(&mut y, &[n])],
@@ -194,26 +196,28 @@ fn bench() {
     let mut out = vec![0; n * n];
     let k = mandel();
     time("mandel", || {
-        run(&k, Extents::Threads([n as u32, n as u32, 1]), &mut [int(256), write(&mut out, &[n, n])], workers)
+        run_best(&k, Extents::Threads([n as u32, n as u32, 1]), &mut [int(256), write(&mut out, &[n, n])], workers)
     });
     let n = 512;
     let (a, b, mut c) = (numbers(n * n, 1), numbers(n * n, 2), vec![0f32; n * n]);
     let k = matmul();
     time("matmul", || {
         let mut args = [read(&a, &[n, n]), read(&b, &[n, n]), write(&mut c, &[n, n])];
-        run(&k, grid([n / 16, n / 16], [16, 16]), &mut args, workers)
+        run_best(&k, grid([n / 16, n / 16], [16, 16]), &mut args, workers)
     });
     let n = 1 << 22;
     let (x, mut part, mut out) = (numbers(n, 3), vec![0f32; n / 256], vec![0f32]);
     let (k, k2) = (reduce(), reduce2());
     time("reduce", || {
-        run(&k, grid([n / 256, 1], [256, 1]), &mut [read(&x, &[n]), write(&mut part, &[n / 256])], workers);
-        run(&k2, grid([1, 1], [256, 1]), &mut [read(&part, &[n / 256]), write(&mut out, &[1])], workers);
+        run_best(&k, grid([n / 256, 1], [256, 1]), &mut [read(&x, &[n]), write(&mut part, &[n / 256])], workers);
+        run_best(&k2, grid([1, 1], [256, 1]), &mut [read(&part, &[n / 256]), write(&mut out, &[1])], workers);
     });
     let d: Vec<u8> = numbers(n, 4).iter().map(|x| (x * x * 256.0) as u8).collect();
     let mut bins = vec![0u32; 256];
     let k = hist();
-    time("hist", || run(&k, grid([n / 4096, 1], [256, 1]), &mut [read(&d, &[n]), write(&mut bins, &[256])], workers));
+    time("hist", || {
+        run_best(&k, grid([n / 4096, 1], [256, 1]), &mut [read(&d, &[n]), write(&mut bins, &[256])], workers)
+    });
     let n = 4096;
     let (p, v) = (numbers(n * 4, 5), vec![0f32; n * 4]);
     let (mut po, mut vo) = (vec![0f32; n * 4], vec![0f32; n * 4]);
@@ -221,14 +225,14 @@ fn bench() {
     time("nbody", || {
         let arrays = [read(&p, &[n]), read(&v, &[n]), write(&mut po, &[n]), write(&mut vo, &[n])];
         let mut args: Vec<_> = [float(0.01), float(1e-3)].into_iter().chain(arrays).collect();
-        run(&k, grid([n / 256, 1], [256, 1]), &mut args, workers)
+        run_best(&k, grid([n / 256, 1], [256, 1]), &mut args, workers)
     });
     let (rows, cols) = (4096, 1024);
     let x: Vec<f32> = numbers(rows * cols, 6).iter().map(|v| v * 20.0 - 10.0).collect();
     let mut y = vec![0f32; rows * cols];
     let k = softmax();
     time("softmax", || {
-        run(&k, grid([rows, 1], [256, 1]), &mut [read(&x, &[rows, cols]), write(&mut y, &[rows, cols])], workers)
+        run_best(&k, grid([rows, 1], [256, 1]), &mut [read(&x, &[rows, cols]), write(&mut y, &[rows, cols])], workers)
     });
     let n = 2048;
     let (mut a, mut b) = (numbers(n * n, 7), vec![0f32; n * n]);
@@ -236,12 +240,12 @@ fn bench() {
     time("jacobi", || {
         for _ in 0..5 {
             let extents = Extents::Threads([n as u32, n as u32, 1]);
-            run(&k, extents, &mut [read(&a, &[n, n]), write(&mut b, &[n, n])], workers);
-            run(&k, extents, &mut [read(&b, &[n, n]), write(&mut a, &[n, n])], workers);
+            run_best(&k, extents, &mut [read(&a, &[n, n]), write(&mut b, &[n, n])], workers);
+            run_best(&k, extents, &mut [read(&b, &[n, n]), write(&mut a, &[n, n])], workers);
         }
     });
     let mut p = vec![0i32; 4];
     let k = empty();
-    time("empty1", || run(&k, grid([1, 1], [256, 1]), &mut [write(&mut p, &[4])], workers));
-    time("empty64k", || run(&k, grid([65536, 1], [256, 1]), &mut [write(&mut p, &[4])], workers));
+    time("empty1", || run_best(&k, grid([1, 1], [256, 1]), &mut [write(&mut p, &[4])], workers));
+    time("empty64k", || run_best(&k, grid([65536, 1], [256, 1]), &mut [write(&mut p, &[4])], workers));
 }

@@ -15,12 +15,15 @@ use crate::device::cuda::Isolation;
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Settings};
-use crate::device::sim::Simulator;
+use crate::device::sim::{Isa, Simulator};
 use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
 use crate::ir::Prepared;
 
 /// Says where kernels run unless the command line does.
 pub const VARIABLE: &str = "CLK_DEVICE";
+
+/// Says which instruction set the simulator uses, for tests and measurements; else the best that the machine has.
+pub const ISA: &str = "CLK_SIM_ISA";
 
 /// Where kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +80,8 @@ pub struct Usage {
     pub lines: bool,
     /// What kernels' texts are made for.
     pub text: Options,
+    /// The simulator's instruction set.
+    pub isa: Isa,
 }
 
 /// All devices, each opened when it is first asked for.
@@ -94,7 +99,7 @@ pub struct Machine {
 impl Machine {
     pub fn new(usage: Usage) -> Arc<Machine> {
         Arc::new(Machine {
-            simulator: Arc::new(Simulator::default()),
+            simulator: Arc::new(Simulator::with(usage.isa)),
             usage,
             isolate: Mutex::default(),
             gpus: Mutex::default(),

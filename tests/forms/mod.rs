@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use clk_lang::compile::{NoFiles, Session};
-use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Arg, Control, Device, Extents, FaultKind};
 use clk_lang::ir::Prepared;
 use clk_lang::ir::def::Module;
 use clk_lang::lower::{Instance, lower};
 use clk_lang::pass;
 
+use crate::isa::simulators;
 use crate::reference;
 
 /// An argument: words that are read, words that are written, or an i32.
@@ -41,7 +41,7 @@ fn compiled(text: &str) -> Module {
     lower(&session.program, &Instance { kernel, arguments: vec![] }).unwrap_or_else(|e| panic!("{text}\n{e:#?}"))
 }
 
-/// Runs a kernel on the simulator, with one worker and with three, and by the reference. Returns the kind of the fault, if any.
+/// Runs a kernel on the simulator, with one worker and with three and each instruction set, and by the reference. Returns the kind of the fault, if any.
 fn agree(text: &str, extents: Extents, words: &[Word]) -> Option<FaultKind> {
     let module = compiled(text);
     let mut expected = words.to_vec();
@@ -49,10 +49,10 @@ fn agree(text: &str, extents: Extents, words: &[Word]) -> Option<FaultKind> {
     let prepared = pass::prepare(module).unwrap_or_else(|e| panic!("{text}\n{e}"));
     let prepared: Arc<Prepared> = Arc::new(prepared);
     let mut fault = None;
-    for workers in [1, 3] {
+    for (workers, simulator) in [1, 3].into_iter().flat_map(|w| simulators().iter().map(move |s| (w, s))) {
         let mut found = words.to_vec();
         let control = Control { workers, ..Control::default() };
-        let run = Simulator::default().load(prepared.clone()).launch(extents, &mut arguments(&mut found), &control);
+        let run = simulator.load(prepared.clone()).launch(extents, &mut arguments(&mut found), &control);
         if let Err(found) = run {
             let same =
                 |f: &&clk_lang::device::Fault| (&f.kind, f.thread, f.block) == (&found.kind, found.thread, found.block);
@@ -67,7 +67,7 @@ fn agree(text: &str, extents: Extents, words: &[Word]) -> Option<FaultKind> {
         assert!(outcome.faults.is_empty(), "{text}\nno fault, but {:#?}", outcome.faults);
         for (k, pair) in expected.iter().zip(&found).enumerate() {
             if let (Word::Out(expected), Word::Out(found)) = pair {
-                assert_eq!(expected, found, "argument {k}, {workers} workers, {extents:?}\n{text}");
+                assert_eq!(expected, found, "argument {k}, {workers} workers, {simulator:?}, {extents:?}\n{text}");
             }
         }
     }

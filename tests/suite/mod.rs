@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Arg, Control, Device, Executable, Extents};
 use clk_lang::ir::build::{FunctionBuilder, Range, module};
 use clk_lang::ir::def::*;
@@ -11,14 +10,20 @@ use clk_lang::lang::ops::{AtomicOp, BarrierKind, MathFn, UnaryOp};
 use clk_lang::lang::scalar::{Scalar, Value};
 use clk_lang::pass;
 
+use crate::isa::simulators;
+
 type B = FunctionBuilder;
 
-pub fn load(b: FunctionBuilder, form: Form) -> Arc<dyn Executable> {
+/// A kernel for each instruction set that is tried, the best one last.
+pub struct Kernel(Vec<Arc<dyn Executable>>);
+
+pub fn load(b: FunctionBuilder, form: Form) -> Kernel {
     let prepared = pass::prepare(module(Default::default(), b, form)).expect("the kernel is valid");
     if std::env::var("CLK_SHOW_IR").is_ok() {
         eprintln!("{}", clk_lang::ir::text::print(&prepared.module));
     }
-    Simulator::default().load(Arc::new(prepared))
+    let prepared = Arc::new(prepared);
+    Kernel(simulators().iter().map(|s| s.load(prepared.clone())).collect())
 }
 
 fn plain(b: &mut B, name: &str, access: Access, ty: Ty, rank: usize) -> MemId {
@@ -46,7 +51,7 @@ fn barrier(b: &mut B) {
     b.barrier(BarrierKind::Block, None);
 }
 
-pub fn saxpy() -> Arc<dyn Executable> {
+pub fn saxpy() -> Kernel {
     let mut b = B::new("saxpy");
     let a = b.value("a", F32);
     let x = plain(&mut b, "x", Access::In, F32, 1);
@@ -59,7 +64,7 @@ pub fn saxpy() -> Arc<dyn Executable> {
     load(b, Form::Threads { rank: 1 })
 }
 
-pub fn mandel() -> Arc<dyn Executable> {
+pub fn mandel() -> Kernel {
     let mut b = B::new("mandel");
     let max = b.value("maxit", I32);
     let out = plain(&mut b, "out", Access::Out, I32, 2);
@@ -115,7 +120,7 @@ pub fn mandel() -> Arc<dyn Executable> {
     load(b, Form::Threads { rank: 2 })
 }
 
-pub fn matmul() -> Arc<dyn Executable> {
+pub fn matmul() -> Kernel {
     const T: u32 = 16;
     let mut b = B::new("matmul");
     let (ma, mb) = (plain(&mut b, "a", Access::In, F32, 2), plain(&mut b, "b", Access::In, F32, 2));
@@ -202,7 +207,7 @@ fn is_first(b: &mut B, l: ExprId) -> ExprId {
     b.binary(BinOp::Eq, l, zero)
 }
 
-pub fn reduce() -> Arc<dyn Executable> {
+pub fn reduce() -> Kernel {
     let mut b = B::new("reduce");
     let x = plain(&mut b, "x", Access::In, F32, 1);
     let part = plain(&mut b, "part", Access::Out, F32, 1);
@@ -231,7 +236,7 @@ fn strided(b: &mut B, l: ExprId, n: ExprId, fill: impl FnOnce(&mut B, ExprId)) {
     b.for_(label, i, Range { start: l, end: n, step, inclusive: false }, Unroll::Auto, body);
 }
 
-pub fn reduce2() -> Arc<dyn Executable> {
+pub fn reduce2() -> Kernel {
     let mut b = B::new("reduce2");
     let part = plain(&mut b, "part", Access::In, F32, 1);
     let out = plain(&mut b, "out", Access::Out, F32, 1);
@@ -258,7 +263,7 @@ pub fn reduce2() -> Arc<dyn Executable> {
     load(b, Form::Grid)
 }
 
-pub fn hist() -> Arc<dyn Executable> {
+pub fn hist() -> Kernel {
     let mut b = B::new("hist");
     let d = plain(&mut b, "d", Access::In, Ty::Scalar(Scalar::U8), 1);
     let bins = plain(&mut b, "bins", Access::InOut, U32, 1);
@@ -287,7 +292,7 @@ pub fn hist() -> Arc<dyn Executable> {
     load(b, Form::Grid)
 }
 
-pub fn nbody() -> Arc<dyn Executable> {
+pub fn nbody() -> Kernel {
     let mut b = B::new("nbody");
     let v4 = Ty::Vector(Scalar::F32, 4);
     let (dt, eps2) = (b.value("dt", F32), b.value("eps2", F32));
@@ -352,7 +357,7 @@ pub fn nbody() -> Arc<dyn Executable> {
     load(b, Form::Grid)
 }
 
-pub fn softmax() -> Arc<dyn Executable> {
+pub fn softmax() -> Kernel {
     let mut b = B::new("softmax");
     let (x, y) = (plain(&mut b, "x", Access::In, F32, 2), plain(&mut b, "y", Access::Out, F32, 2));
     let s = shared(&mut b, "s", F32, &[256]);
@@ -397,7 +402,7 @@ pub fn softmax() -> Arc<dyn Executable> {
     load(b, Form::Grid)
 }
 
-pub fn jacobi() -> Arc<dyn Executable> {
+pub fn jacobi() -> Kernel {
     let mut b = B::new("jacobi");
     let (a, out) = (plain(&mut b, "a", Access::In, F32, 2), plain(&mut b, "b", Access::InOut, F32, 2));
     let (y, x) = (b.index(0), b.index(1));
@@ -429,7 +434,7 @@ pub fn jacobi() -> Arc<dyn Executable> {
     load(b, Form::Threads { rank: 2 })
 }
 
-pub fn empty() -> Arc<dyn Executable> {
+pub fn empty() -> Kernel {
     let mut b = B::new("empty");
     plain(&mut b, "p", Access::InOut, I32, 1);
     load(b, Form::Grid)
@@ -462,7 +467,35 @@ pub fn grid(blocks: [usize; 2], block: [usize; 2]) -> Extents {
     Extents::Grid { grid: three(blocks), block: three(block) }
 }
 
-pub fn run(kernel: &Arc<dyn Executable>, extents: Extents, args: &mut [Arg<'_>], workers: usize) {
+/// Runs the kernel with the best instruction set.
+pub fn run_best(kernel: &Kernel, extents: Extents, args: &mut [Arg<'_>], workers: usize) {
     let control = Control { workers, ..Control::default() };
-    kernel.launch(extents, args, &control).expect("no fault");
+    kernel.0.last().expect("an instruction set").launch(extents, args, &control).expect("no fault");
+}
+
+/// Runs the kernel with each instruction set, from the same arrays: all have to leave the same bits behind.
+pub fn run(kernel: &Kernel, extents: Extents, args: &mut [Arg<'_>], workers: usize) {
+    let begin = written(args);
+    run_best(kernel, extents, args, workers);
+    let best = written(args);
+    let control = Control { workers, ..Control::default() };
+    for other in kernel.0.iter().rev().skip(1) {
+        restore(args, &begin);
+        other.launch(extents, args, &control).expect("no fault");
+        assert!(written(args) == best, "instruction sets differ");
+    }
+}
+
+/// Of the arrays that may be written.
+fn written(args: &[Arg<'_>]) -> Vec<Vec<u8>> {
+    let of = |arg: &Arg<'_>| if let Arg::Write { bytes, .. } = arg { bytes.to_vec() } else { vec![] };
+    args.iter().map(of).collect()
+}
+
+fn restore(args: &mut [Arg<'_>], saved: &[Vec<u8>]) {
+    for (arg, saved) in args.iter_mut().zip(saved) {
+        if let Arg::Write { bytes, .. } = arg {
+            bytes.copy_from_slice(saved);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -107,12 +108,12 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     };
     // Tools that look into a process have it load a library of theirs.
     let lines = matches.get_flag("line-info") || std::env::var_os("CUDA_INJECTION64_PATH").is_some();
-    let usage = Usage { timed: stats, lines, text };
+    let usage = Usage { timed: stats, lines, text, isa: from_environment(devices::ISA)? };
     let device = match matches.get_one::<Choice>("device") {
         Some(choice) => *choice,
         // What only the simulator can do asks for it.
         None if limits.check == Some(true) || limits.trap_nan || limits.deterministic => Choice::Sim,
-        None => from_environment()?,
+        None => from_environment(devices::VARIABLE)?,
     };
     let task = task(&matches);
     let isolate = match (&task, matches.get_flag("isolate"), matches.get_flag("no-isolate")) {
@@ -123,14 +124,14 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     Ok(Cli { task, look, limits, device, usage, isolate, stats })
 }
 
-/// The device that the environment names.
-fn from_environment() -> Result<Choice, Box<clap::Error>> {
-    match std::env::var(devices::VARIABLE) {
+/// What a variable of the environment says, if it is set.
+fn from_environment<T: FromStr<Err = String> + Default>(variable: &str) -> Result<T, Box<clap::Error>> {
+    match std::env::var(variable) {
         Ok(text) if !text.is_empty() => text.parse().map_err(|why: String| {
-            let complaint = format!("{}: {why}", devices::VARIABLE);
+            let complaint = format!("{variable}: {why}");
             Box::new(command().error(clap::error::ErrorKind::InvalidValue, complaint))
         }),
-        _ => Ok(Choice::default()),
+        _ => Ok(T::default()),
     }
 }
 

@@ -5,13 +5,16 @@ use crate::app::cache::{self, Cache};
 use crate::app::{devices, exit, libraries};
 use crate::device::cuda::no_nvrtc;
 use crate::device::cuda::nvrtc::Nvrtc;
+use crate::device::sim::Isa;
 use crate::device::size;
 
 pub fn report(context: &mut Context) -> u8 {
+    let isa = context.isa;
     let console = &mut context.console;
     console.line(&format!("clk       {}", env!("CARGO_PKG_VERSION")));
     for (name, about) in devices::list() {
-        console.line(&format!("{name:<10}{about}"));
+        let isa = if name == "sim" { format!(", {}", instructions(isa)) } else { String::new() };
+        console.line(&format!("{name:<10}{about}{isa}"));
     }
     let nvrtc = match Nvrtc::open(&libraries::nvrtc_places()) {
         Ok(nvrtc) => {
@@ -23,6 +26,12 @@ pub fn report(context: &mut Context) -> u8 {
     console.line(&format!("nvrtc     {nvrtc}"));
     console.line(&format!("cache     {}", kernels()));
     exit::OK
+}
+
+/// The simulator's instruction set, and what else this machine has.
+fn instructions(isa: Isa) -> String {
+    let best = Isa::detect();
+    if isa == best { isa.to_string() } else { format!("{isa}, as {} says ({best} is here too)", devices::ISA) }
 }
 
 fn kernels() -> String {

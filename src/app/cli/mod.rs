@@ -24,6 +24,7 @@ use super::interrupt::Interrupt;
 use super::script::{Limits, Places};
 use super::{exit, lsp, repl};
 use crate::device::cuda::text::Options;
+use crate::device::sim::Isa;
 
 pub use self::bench::summary as bench_summary;
 pub use self::doc::{item as documented_item, lookup as documentation};
@@ -44,6 +45,8 @@ pub struct Context {
     /// All devices, and which of them programs run on.
     pub machine: Arc<Machine>,
     pub device: Choice,
+    /// The simulator's instruction set.
+    pub isa: Isa,
 }
 
 /// Reads the command line and does what it says.
@@ -62,7 +65,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         }
     };
     let mut console = Console::new(cli.look);
-    let text = cli.usage.text.clone();
+    let (text, isa) = (cli.usage.text.clone(), cli.usage.isa);
     let machine = Machine::new(cli.usage);
     machine.set_isolation(cli.isolate);
     let mut limits = cli.limits;
@@ -75,7 +78,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
             }
         }
     }
-    let mut context = Context { console, interrupt: Interrupt::default(), limits, text, machine, device: cli.device };
+    let mut context = Context { console, interrupt: Interrupt::default(), limits, text, machine, device: cli.device, isa };
     let code = perform(cli.task, &mut context);
     if let (true, Some(device)) = (cli.stats, &context.limits.places.device) {
         context.console.error_line(&stats::line(&**device));

@@ -25,6 +25,7 @@ mod fault;
 mod frame;
 mod geometry;
 mod group;
+mod isa;
 mod lanes;
 mod listen;
 mod local;
@@ -36,15 +37,18 @@ mod strip;
 mod tree;
 mod warp;
 
-/// The simulator.
-#[derive(Clone, Debug)]
+pub use isa::Isa;
+
+/// The simulator. By default with the best instruction set that this machine has.
+#[derive(Clone, Debug, Default)]
 pub struct Simulator {
-    isa: lanes::Isa,
+    isa: Isa,
 }
 
-impl Default for Simulator {
-    fn default() -> Self {
-        Simulator { isa: lanes::Isa::detect() }
+impl Simulator {
+    /// With this instruction set, or the baseline where the machine has not got it.
+    pub fn with(isa: Isa) -> Simulator {
+        Simulator { isa: if isa.is_here() { isa } else { Isa::Base } }
     }
 }
 
@@ -68,7 +72,7 @@ const KEPT: usize = 64 << 20;
 
 struct Program {
     code: code::Code,
-    isa: lanes::Isa,
+    isa: Isa,
 }
 
 impl Executable for Program {

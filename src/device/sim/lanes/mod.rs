@@ -7,41 +7,17 @@ use std::marker::PhantomData;
 
 use super::code::{Op, OpFn};
 use super::group::{CHUNK, Group};
+pub use crate::device::sim::isa::Isa;
 use crate::lang::scalar::{Element, Scalar};
 
 pub mod arith;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 pub mod convert;
 pub mod fused;
 pub mod mask;
 pub mod slow;
 pub mod wide;
-
-/// Instruction sets that the loops are compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isa {
-    Base,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-impl Isa {
-    /// The best one that this machine has.
-    pub fn detect() -> Isa {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::is_x86_feature_detected as has;
-            if has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") && has!("fma") {
-                return Isa::Avx512;
-            }
-            if has!("avx2") && has!("fma") && has!("f16c") && has!("bmi2") {
-                return Isa::Avx2;
-            }
-        }
-        Isa::Base
-    }
-}
 
 /// What an op does.
 pub trait Step {
@@ -54,26 +30,20 @@ unsafe fn base<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
     unsafe { S::step(g, op) }
 }
 
-#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn avx2<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
     unsafe { S::step(g, op) }
 }
 
-#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn avx512<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
     unsafe { S::step(g, op) }
 }
 
-/// The step compiled for an instruction set. Without optimisation they would all be the same, so there is only one then.
+/// The step compiled for an instruction set.
 pub fn pick<S: Step>(isa: Isa) -> OpFn {
-    #[cfg(debug_assertions)]
-    {
-        let _ = isa;
-        base::<S>
-    }
-    #[cfg(not(debug_assertions))]
     match isa {
         Isa::Base => base::<S>,
         #[cfg(target_arch = "x86_64")]
@@ -87,12 +57,12 @@ pub fn pick<S: Step>(isa: Isa) -> OpFn {
 macro_rules! pick_wide {
     ($isa:expr, $v:ident => $step:ty) => {
         match $isa {
-            #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+            #[cfg(target_arch = "x86_64")]
             $crate::device::sim::lanes::Isa::Avx512 => {
                 type $v = $crate::device::sim::lanes::wide::V512;
                 $crate::device::sim::lanes::pick::<$step>($isa)
             }
-            #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+            #[cfg(target_arch = "x86_64")]
             $crate::device::sim::lanes::Isa::Avx2 => {
                 type $v = $crate::device::sim::lanes::wide::V256;
                 $crate::device::sim::lanes::pick::<$step>($isa)

@@ -268,10 +268,12 @@ impl Wide for Portable {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
-pub use x86::{V256, V512};
+#[cfg(target_arch = "x86_64")]
+pub use super::avx2::V256;
+#[cfg(target_arch = "x86_64")]
+pub use x86::V512;
 
-#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+#[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::Wide;
     use crate::device::sim::group::CHUNK;
@@ -505,92 +507,6 @@ mod x86 {
             let low = _mm512_cvtpd_ps(_mm512_div_pd(one, _mm512_sqrt_pd(low)));
             let high = _mm512_cvtpd_ps(_mm512_div_pd(one, _mm512_sqrt_pd(high)));
             _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high)
-        }
-    }
-
-    /// Two AVX registers.
-    #[derive(Clone, Copy)]
-    pub struct V256(__m256i, __m256i);
-
-    // SAFETY (all): the trait asks that AVX2 is enabled.
-    impl Wide for V256 {
-        const ROOMY: bool = false;
-
-        #[inline(always)]
-        unsafe fn load(ptr: *const u8) -> Self {
-            unsafe { V256(_mm256_loadu_si256(ptr.cast()), _mm256_loadu_si256(ptr.add(32).cast())) }
-        }
-        #[inline(always)]
-        unsafe fn splat(ptr: *const u8) -> Self {
-            let one = unsafe { _mm256_set1_epi32(ptr.cast::<i32>().read_unaligned()) };
-            V256(one, one)
-        }
-        #[inline(always)]
-        unsafe fn store(self, ptr: *mut u8) {
-            unsafe {
-                _mm256_storeu_si256(ptr.cast(), self.0);
-                _mm256_storeu_si256(ptr.add(32).cast(), self.1);
-            }
-        }
-        #[inline(always)]
-        unsafe fn store_masked(self, ptr: *mut u8, mask: Self) {
-            unsafe {
-                _mm256_maskstore_epi32(ptr.cast(), mask.0, self.0);
-                _mm256_maskstore_epi32(ptr.wrapping_add(32).cast(), mask.1, self.1);
-            }
-        }
-        #[inline(always)]
-        fn of(lanes: [u32; CHUNK]) -> Self {
-            // SAFETY: the same bits.
-            let halves = unsafe { std::mem::transmute::<[u32; CHUNK], [__m256i; 2]>(lanes) };
-            V256(halves[0], halves[1])
-        }
-        #[inline(always)]
-        fn lanes(self) -> [u32; CHUNK] {
-            // SAFETY: the same bits.
-            unsafe { std::mem::transmute::<[__m256i; 2], [u32; CHUNK]>([self.0, self.1]) }
-        }
-        #[inline(always)]
-        fn select(self, other: Self, mask: Self) -> Self {
-            let (a, b) =
-                unsafe { (_mm256_blendv_epi8(other.0, self.0, mask.0), _mm256_blendv_epi8(other.1, self.1, mask.1)) };
-            V256(a, b)
-        }
-        #[inline(always)]
-        fn and(self, other: Self) -> Self {
-            unsafe { V256(_mm256_and_si256(self.0, other.0), _mm256_and_si256(self.1, other.1)) }
-        }
-        #[inline(always)]
-        fn without(self, other: Self) -> Self {
-            unsafe { V256(_mm256_andnot_si256(other.0, self.0), _mm256_andnot_si256(other.1, self.1)) }
-        }
-        #[inline(always)]
-        fn any(self) -> bool {
-            unsafe {
-                let both = _mm256_or_si256(self.0, self.1);
-                _mm256_testz_si256(both, both) == 0
-            }
-        }
-        #[inline(always)]
-        fn add(self, other: Self) -> Self {
-            unsafe {
-                let f = |a, b| _mm256_castps_si256(_mm256_add_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)));
-                V256(f(self.0, other.0), f(self.1, other.1))
-            }
-        }
-        #[inline(always)]
-        fn mul(self, other: Self) -> Self {
-            unsafe {
-                let f = |a, b| _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)));
-                V256(f(self.0, other.0), f(self.1, other.1))
-            }
-        }
-        #[inline(always)]
-        fn sub(self, other: Self) -> Self {
-            unsafe {
-                let f = |a, b| _mm256_castps_si256(_mm256_sub_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)));
-                V256(f(self.0, other.0), f(self.1, other.1))
-            }
         }
     }
 }
