@@ -263,7 +263,9 @@ impl<'a> Compiler<'a> {
         };
         self.aim = Some(aim);
         let mut def = self.strip_of(marks, start, end, Some((value, aim)))?;
-        if matches!(self.memories[memory as usize].kind, MemoryKind::Global(_)) {
+        // What lies behind a block's rows is other workers'.
+        let global = matches!(self.memories[memory as usize].kind, MemoryKind::Global(_));
+        if global && matches!(self.kernel.form, Form::Threads { .. }) {
             def.fetch_ahead(Place::Reg(aim));
         }
         // Chunks are stored while others are still to be loaded.
