@@ -10,7 +10,14 @@
 #include <string.h>
 #include <time.h>
 
+/* Of one register. */
+#if defined __AVX512F__
 #define LANES 16
+#elif defined __AVX__
+#define LANES 8
+#else
+#define LANES 4
+#endif
 typedef float floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
@@ -109,9 +116,9 @@ static void mandel_plain(long n, int limit, int32_t *turns) {
 
 /* ---- matmul ---- */
 
-enum { TILE_ROWS = 8, TILE_COLS = 2 * LANES };
+enum { TILE_ROWS = LANES == 16 ? 8 : 4, TILE_COLS = 2 * LANES };
 
-/* One tile of the product in sixteen registers; `panel` is the tile's columns of b, row after row. */
+/* One tile of the product in half of the registers; `panel` is the tile's columns of b, row after row. */
 static inline void matmul_tile(long n, const float *restrict a, const float *restrict panel, float *restrict c) {
   floats left[TILE_ROWS], right[TILE_ROWS];
   for (int r = 0; r < TILE_ROWS; r++) left[r] = right[r] = splat(0);
