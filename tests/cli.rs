@@ -143,7 +143,8 @@ fn the_doctor_tells_what_there_is() {
 #[test]
 fn the_instruction_set_can_be_asked_for() {
     let asked = |isa: &str, words: &[&str]| finish(common::clk(here()).env("CLK_SIM_ISA", isa).args(words));
-    let simulator = |ran: common::Ran| ran.out.lines().find(|line| line.starts_with("sim ")).unwrap_or_default().to_string();
+    let simulator =
+        |ran: common::Ran| ran.out.lines().find(|line| line.starts_with("sim ")).unwrap_or_default().to_string();
     assert!(simulator(asked("baseline", &["doctor"])).contains("baseline"));
     assert!(!simulator(asked("", &["doctor"])).contains("CLK_SIM_ISA"), "nobody asked");
     let ran = asked("baseline", &["-e", DOUBLE]);

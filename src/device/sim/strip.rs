@@ -11,7 +11,7 @@ use super::code::{MaskId, Op, OpFn, Reg};
 use super::control::{NextUniform, interrupted};
 use super::group::{CHUNK, Group};
 use super::lanes::wide::{self, Wide};
-use super::lanes::{Isa, Step, mask, pick};
+use super::lanes::{Isa, Step, mask, pick_vectors};
 
 /// Where an operand lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -609,9 +609,12 @@ const MOST_CHUNKS: usize = 8;
 pub fn strip(isa: Isa) -> (OpFn, OpFn) {
     match isa {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => (pick::<Strip<wide::V512, 8>>(isa), pick::<StripLoop<wide::V512, 8>>(isa)),
+        Isa::Avx512 => (pick_vectors::<Strip<wide::V512, 8>>(isa), pick_vectors::<StripLoop<wide::V512, 8>>(isa)),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => (pick::<Strip<wide::V256, 4>>(isa), pick::<StripLoop<wide::V256, 4>>(isa)),
-        _ => (pick::<Strip<wide::Portable, 4>>(Isa::Base), pick::<StripLoop<wide::Portable, 4>>(Isa::Base)),
+        Isa::Avx2 => (pick_vectors::<Strip<wide::V256, 4>>(isa), pick_vectors::<StripLoop<wide::V256, 4>>(isa)),
+        _ => (
+            pick_vectors::<Strip<wide::Portable, 4>>(Isa::Base),
+            pick_vectors::<StripLoop<wide::Portable, 4>>(Isa::Base),
+        ),
     }
 }

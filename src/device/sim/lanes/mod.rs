@@ -42,8 +42,20 @@ unsafe fn avx512<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
     unsafe { S::step(g, op) }
 }
 
-/// The step compiled for an instruction set.
+/// The step compiled for an instruction set. Without optimisation there is only one: what the compiler makes of a loop differs
+/// little then, and takes its time.
 pub fn pick<S: Step>(isa: Isa) -> OpFn {
+    #[cfg(debug_assertions)]
+    {
+        let _ = isa;
+        base::<S>
+    }
+    #[cfg(not(debug_assertions))]
+    pick_vectors::<S>(isa)
+}
+
+/// A step that is written for the vectors of an instruction set.
+pub fn pick_vectors<S: Step>(isa: Isa) -> OpFn {
     match isa {
         Isa::Base => base::<S>,
         #[cfg(target_arch = "x86_64")]
@@ -60,12 +72,12 @@ macro_rules! pick_wide {
             #[cfg(target_arch = "x86_64")]
             $crate::device::sim::lanes::Isa::Avx512 => {
                 type $v = $crate::device::sim::lanes::wide::V512;
-                $crate::device::sim::lanes::pick::<$step>($isa)
+                $crate::device::sim::lanes::pick_vectors::<$step>($isa)
             }
             #[cfg(target_arch = "x86_64")]
             $crate::device::sim::lanes::Isa::Avx2 => {
                 type $v = $crate::device::sim::lanes::wide::V256;
-                $crate::device::sim::lanes::pick::<$step>($isa)
+                $crate::device::sim::lanes::pick_vectors::<$step>($isa)
             }
             _ => {
                 type $v = $crate::device::sim::lanes::wide::Portable;
