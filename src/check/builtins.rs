@@ -280,6 +280,10 @@ impl Cx<'_> {
             Type::Vector(s, n) => Some(s.size() * usize::from(*n)),
             _ => None,
         };
+        let is_array = matches!(from, Type::Array(_));
+        let one_bool = |a: &Type, b: &Type| {
+            [a, b].iter().any(|t| matches!(t, Type::Scalar(Scalar::Bool) | Type::Vector(Scalar::Bool, _)))
+        };
         let inner = match &from {
             Type::Array(a) => {
                 self.need_host(call.at, "`bitcast` of a whole array");
@@ -291,6 +295,8 @@ impl Cx<'_> {
             (Type::Error, ..) => return self.bad(call.span),
             _ if matches!(from, Type::Error) => return self.bad(call.span),
             (_, Some(a), Some(b)) if a == b => {}
+            // Rows of bytes are rows of words, if they are whole ones.
+            (_, Some(_), Some(_)) if is_array && !one_bool(&to_ty, &inner) => {}
             _ if matches!(from, Type::Unknown) => {}
             _ => {
                 let (a, b) = (self.ty_text(&inner), self.ty_text(&to_ty));
@@ -303,7 +309,13 @@ impl Cx<'_> {
             }
         }
         let ty = match &from {
-            Type::Array(a) => crate::check::infer::array(to_ty, a.dims.clone()),
+            Type::Array(a) => {
+                let mut dims = a.dims.clone();
+                if let (Some(last), true) = (dims.last_mut(), size(&to_ty) != size(&inner)) {
+                    *last = Dim::Unknown;
+                }
+                crate::check::infer::array(to_ty, dims)
+            }
             _ => to_ty,
         };
         make(ExprKind::Bitcast { expr: Box::new(value) }, ty, call.span)

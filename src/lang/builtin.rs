@@ -217,7 +217,7 @@ pub static TABLE: &[Entry] = &[
     // Values and shapes
     Entry { builtin: Builtin::Select, name: "select", group: Value, worlds: Both, elementwise: true, signature: "<T: Any>(cond: bool, then: T, other: T) -> T", doc: "`then` where `cond` holds, else `other`; both are evaluated." },
     item(Builtin::CeilDiv, "ceil_div", Integer, Both, "<T: Int>(x: T, y: T) -> T", "`x / y` rounded up, for `x >= 0` and `y > 0`: how many blocks of `y` cover `x`."),
-    item(Builtin::Bitcast, "bitcast", Value, Both, "<T>(type, x: T) -> type", "The same bits as another type of the same size: `bitcast(u32, 1.0)`."),
+    item(Builtin::Bitcast, "bitcast", Value, Both, "<T>(type, x: T) -> type", "The same bits as another type of the same size: `bitcast(u32, 1.0)`. On the host the elements of a whole array may get another size: `bitcast(f32x4, x)` has a quarter of the last extent."),
     item(Builtin::Len, "len", Value, Both, "(x: array) -> i32", "The extent of the first axis."),
     item(Builtin::Shape, "shape", Value, Both, "(x: array) -> (i32, …)", "The extents of all axes, outermost first, as a tuple. `shape(x, k)` is one of them."),
     item(Builtin::Assert, "assert", Value, Both, "(cond: bool, message: str = \"\")", "Stops with a fault at this line unless `cond` holds. On the host an array of `bool` has to be true throughout; the first element that is not is shown."),

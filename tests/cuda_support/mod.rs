@@ -52,7 +52,7 @@ impl World for Quiet<'_> {
     }
 }
 
-fn sources(root: &Path, folder: &str, ending: &str) -> Vec<PathBuf> {
+pub fn sources(root: &Path, folder: &str, ending: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root.join(folder)).expect("the folder is there");
     let mut paths: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == ending));
@@ -76,15 +76,15 @@ fn blocks(text: &str) -> Vec<String> {
     found
 }
 
-/// Runs a program and its tests; what it launches is with the recorder. Programs that are meant to fail do so afterwards.
-fn run(root: &Path, name: &str, text: &str, recorder: &Arc<Recorder>, script: bool) {
+/// Runs a program and its tests on a device; gives the number of tests that failed. Programs that are meant to fail do so
+/// afterwards.
+pub fn run(root: &Path, name: &str, text: &str, device: Arc<dyn Device>, script: bool) -> usize {
     let mut session = Session { folder: root.to_path_buf(), ..Session::default() };
     let outcome = session.add(name, text, &NoFiles);
     if outcome.failed() {
-        return;
+        return 0;
     }
-    let options =
-        Options { args: vec![], control: Control::default(), seed: None, device: recorder.clone() as Arc<dyn Device> };
+    let options = Options { args: vec![], control: Control::default(), seed: None, device };
     let mut interpreter = Interpreter::new(options);
     let mut world = Quiet(root);
     if script {
@@ -96,10 +96,8 @@ fn run(root: &Path, name: &str, text: &str, recorder: &Arc<Recorder>, script: bo
     }
     let own: Vec<_> =
         session.program.tests.iter().filter(|(_, t)| Some(t.module) == session.main).map(|(id, _)| id).collect();
-    for id in own {
-        // A failing test has still launched its kernels.
-        let _ = interpreter.run_test(&session, id, &mut world);
-    }
+    // A failing test has still launched its kernels.
+    own.into_iter().filter(|&id| interpreter.run_test(&session, id, &mut world).is_err()).count()
 }
 
 /// Every kernel that the standard library, the examples, the benches and the documentation launch, each once.
@@ -123,7 +121,7 @@ pub fn every_kernel(root: &Path) -> Vec<Kernel> {
     let mut known = std::collections::HashSet::new();
     for (name, text, script) in programs {
         let recorder = Arc::new(Recorder::default());
-        run(root, &name, &text, &recorder, script);
+        run(root, &name, &text, recorder.clone(), script);
         for prepared in recorder.seen.lock().expect("the list").drain(..) {
             if known.insert(text::print(&prepared.module)) {
                 kernels.push(Kernel { name: format!("{name}: {}", prepared.module.kernel.name), prepared });

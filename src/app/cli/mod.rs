@@ -78,7 +78,8 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
             }
         }
     }
-    let mut context = Context { console, interrupt: Interrupt::default(), limits, text, machine, device: cli.device, isa };
+    let mut context =
+        Context { console, interrupt: Interrupt::default(), limits, text, machine, device: cli.device, isa };
     let code = perform(cli.task, &mut context);
     if let (true, Some(device)) = (cli.stats, &context.limits.places.device) {
         context.console.error_line(&stats::line(&**device));

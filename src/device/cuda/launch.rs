@@ -14,7 +14,6 @@ use super::plan::Facts;
 use super::records::{Pending, stoppable};
 use super::replay::{Kept, Record};
 use super::text::abi::{CudaKernel, FAULT_BYTES, KernelArgument, Options};
-use super::whole;
 use crate::device::error::size;
 use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, FaultKind, Output};
 use crate::ir::def::Ty;
@@ -67,7 +66,7 @@ impl Kernel {
             // What went wrong before comes first.
             context.confirm()?;
         }
-        let buffers = self.bring(extents, args)?;
+        let buffers = self.bring(&plan.whole, args)?;
         let service = Service::new(context, variant, now)?;
         let mut arguments = Vec::with_capacity(variant.kernel.params.len());
         arguments.extend(variant.kernel.params.iter().map(|p| pass(p, args, &extents, &buffers, &service)));
@@ -131,7 +130,7 @@ impl Kernel {
     }
 
     /// All arrays in the GPU's memory.
-    fn bring(&self, extents: Extents, args: &mut [Arg<'_>]) -> Result<Buffers, DeviceError> {
+    fn bring(&self, whole: &[bool], args: &mut [Arg<'_>]) -> Result<Buffers, DeviceError> {
         let context = &self.context;
         let mut buffers: Buffers = Vec::with_capacity(args.len());
         for (param, arg) in args.iter_mut().enumerate() {
@@ -140,11 +139,7 @@ impl Kernel {
                 Arg::Read { bytes, .. } => Some(Arc::new(Buffer::of_bytes(context, bytes)?)),
                 Arg::Write { bytes, .. } => Some(Arc::new(Buffer::of_bytes(context, bytes)?)),
                 Arg::Array { storage, .. } => Some(memory::for_reading(storage, context)?),
-                Arg::ArrayMut { storage, shape } => {
-                    let own = self.own_elements.get(param).copied().unwrap_or(false);
-                    let whole = own && whole::covers(shape, &extents);
-                    Some(memory::for_writing(storage, context, whole)?)
-                }
+                Arg::ArrayMut { storage, .. } => Some(memory::for_writing(storage, context, whole[param])?),
             });
         }
         Ok(buffers)

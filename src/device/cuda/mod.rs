@@ -12,6 +12,7 @@
 mod batch;
 pub mod cache;
 mod context;
+pub mod cover;
 pub mod cubin;
 pub mod driver;
 mod fault;

@@ -3,11 +3,13 @@
 use std::sync::{Arc, PoisonError};
 
 use super::context::Context;
+use super::cover::{self, Cover};
 use super::driver::Shape;
 use super::kernel::{Kernel, Loaded, Variant};
 use super::launch::End;
 use super::text::abi::LaunchFacts;
 use super::text::is_narrow;
+use super::whole;
 use crate::base::source::Span;
 use crate::device::{Arg, DeviceError, Extents, FaultKind};
 use crate::ir::def::Form;
@@ -48,6 +50,8 @@ impl LaunchFacts for Facts<'_, '_> {
 pub struct Plan {
     pub variant: Arc<Variant>,
     pub shape: Shape,
+    /// By argument: whether the launch writes all of the array, whatever was in it.
+    pub whole: Vec<bool>,
 }
 
 /// A plan and the launches it is for.
@@ -92,8 +96,13 @@ impl Kernel {
                 return Ok(kept[0].plan.clone());
             }
         }
-        let (variant, by_value) = self.fitting(facts);
-        let plan = self.fresh_plan(variant, facts)?.map(Arc::new);
+        let (variant, mut by_value) = self.fitting(facts);
+        let covers = match facts.extents {
+            Extents::Grid { block, .. } => cover::covers(&self.prepared.module, block),
+            Extents::Threads(_) => vec![],
+        };
+        by_value |= covers.iter().flatten().any(Cover::asks_for_values);
+        let plan = self.fresh_plan(variant, facts, &covers)?.map(Arc::new);
         let kept = Kept {
             extents: facts.extents,
             shapes: shapes(facts).collect(),
@@ -106,7 +115,12 @@ impl Kernel {
         Ok(plan)
     }
 
-    fn fresh_plan(&self, variant: Arc<Variant>, facts: &Facts<'_, '_>) -> Result<Option<Plan>, End> {
+    fn fresh_plan(
+        &self,
+        variant: Arc<Variant>,
+        facts: &Facts<'_, '_>,
+        covers: &[Option<Cover>],
+    ) -> Result<Option<Plan>, End> {
         let Some(grid) = variant.kernel.grid(facts.extents) else { return Ok(None) };
         let shared = variant.kernel.shared_bytes(&self.prepared.module, facts);
         let shared = shared.map_err(|fault| self.shared_fault(fault.bytes, fault.span))?;
@@ -114,7 +128,21 @@ impl Kernel {
         self.allow_shared(loaded, shared)?;
         let shape = Shape { grid: grid.grid, block: grid.block, shared, cooperative: variant.kernel.cooperative };
         check_grid(&self.context, loaded, &shape)?;
-        Ok(Some(Plan { variant, shape }))
+        let whole = self.written_in_full(facts, covers);
+        Ok(Some(Plan { variant, shape, whole }))
+    }
+
+    /// By argument: whether the launch writes all of the array.
+    fn written_in_full(&self, facts: &Facts<'_, '_>, covers: &[Option<Cover>]) -> Vec<bool> {
+        let whole = |param: usize, shape: &[u32]| match facts.extents {
+            Extents::Threads(_) => {
+                self.own_elements.get(param).copied().unwrap_or(false) && whole::covers(shape, &facts.extents)
+            }
+            Extents::Grid { .. } => {
+                covers.get(param).and_then(Option::as_ref).is_some_and(|cover| cover.holds(shape, facts))
+            }
+        };
+        facts.args.iter().enumerate().map(|(param, arg)| arg.shape().is_some_and(|shape| whole(param, shape))).collect()
     }
 
     /// The text for this launch: with offsets as wide as it needs, and guards for what it does not keep to. And whether that,

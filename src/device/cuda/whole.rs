@@ -30,7 +30,8 @@ pub fn covers(shape: &[u32], extents: &Extents) -> bool {
     }
 }
 
-fn is_read(body: &Function, memory: MemId) -> bool {
+/// Whether a kernel's body looks at what is in an array.
+pub fn is_read(body: &Function, memory: MemId) -> bool {
     let mut read =
         body.exprs.iter().any(|(_, e)| matches!(&e.kind, ExprKind::Load { place, .. } if place.memory == memory));
     visit::each_stmt(&body.body, &mut |stmt: &Stmt| {

@@ -165,9 +165,17 @@ impl Array {
         Ok(bytemuck::checked::try_cast_slice_mut(self.bytes_mut()?).ok())
     }
 
-    /// The same bytes as elements of another type of the same size; nothing if the sizes differ.
+    /// The same bytes as elements of another type. If those have another size, the last extent changes: `[u8; 8, 32]` is
+    /// `[f32x4; 8, 2]`. Nothing if a row's bytes do not make whole elements.
     pub fn reinterpret(&self, element: Element) -> Option<Array> {
-        (element.size() == self.element.size()).then(|| Array { element, ..self.clone() })
+        let (from, to) = (self.element.size(), element.size());
+        let mut shape = self.shape.clone();
+        if from != to {
+            let last = shape.last_mut()?;
+            let row = last.checked_mul(from)?;
+            *last = (to > 0 && row % to == 0 && row / to <= MAX_EXTENT).then(|| row / to)?;
+        }
+        Some(Array { element, shape, data: self.data.clone() })
     }
 
     /// The same elements in another shape of as many.

@@ -57,6 +57,11 @@ impl Machine<'_> {
             ExprKind::ConvertParam { to, expr: inner } => self.convert_param(frame, *to, inner, expr.span),
             ExprKind::Bitcast { expr: inner } => {
                 let value = self.eval(frame, inner)?;
+                if let (Value::Array(array), Type::Array(ty)) = (&value, &expr.ty) {
+                    let to = self.concrete(frame, &ty.element);
+                    let to = self.interp.layouts.element(self.program, &to);
+                    return ops::bitcast_array(to, array).map_err(|p| self.problem(p, expr.span));
+                }
                 let to = self.scalar_of(frame, &expr.ty, expr.span)?;
                 ops::bitcast(to, &value).map_err(|p| self.problem(p, expr.span))
             }

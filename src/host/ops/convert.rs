@@ -1,11 +1,11 @@
 //! Conversions between scalar types, elementwise.
 
-use crate::host::array::{Array, Item};
+use crate::host::array::{Array, Element, Item};
 use crate::host::ops::binary::map;
 use crate::host::ops::operand::undefined;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Value, Vector};
-use crate::lang::scalar::{self, Element, Scalar, dynamic};
+use crate::lang::scalar::{self, Scalar, dynamic};
 use crate::with_element;
 
 /// `f32(x)`: by the language's rules, elementwise on vectors and arrays.
@@ -31,7 +31,21 @@ pub fn convert(to: Scalar, value: &Value) -> Outcome<Value> {
 }
 
 fn convert_array<S: Item>(to: Scalar, array: &Array) -> Outcome<Array> {
-    with_element!(to, T => map(array, |x: S| -> T { Element::to::<T>(x) }))
+    with_element!(to, T => map(array, |x: S| -> T { x.to::<T>() }))
+}
+
+/// `bitcast(f32x4, x)` of an array: its bytes as elements of another type.
+pub fn bitcast_array(to: Element, array: &Array) -> Outcome<Value> {
+    let from = array.element();
+    if [from, &to].iter().any(|element| matches!(element.scalar(), None | Some(Scalar::Bool))) && *from != to {
+        return Err(undefined(&format!("`bitcast({to}, …)`"), &[&Value::Array(array.clone())]));
+    }
+    array.reinterpret(to.clone()).map(Value::Array).ok_or_else(|| {
+        let row = array.shape().last().copied().unwrap_or(1);
+        Problem::new("E0503", format!("a row of {row} {from} does not make whole {to}"))
+            .label(format!("{from} has {} bytes, {to} has {}", from.size(), to.size()))
+            .help("the last extent times the size of an element has to be a multiple of the new size")
+    })
 }
 
 /// `bitcast(u32, x)`: the same bits as another type of the same size.
@@ -56,10 +70,6 @@ pub fn bitcast(to: Scalar, value: &Value) -> Outcome<Value> {
         Value::Vector(vector) => {
             fits(vector.ty())?;
             Ok(Value::Vector(Vector::new(to, vector.values().map(|lane| lane.bits))))
-        }
-        Value::Array(array) => {
-            fits(array.scalar().ok_or_else(undefined)?)?;
-            array.reinterpret(array.element().with_scalar(to)).map(Value::Array).ok_or_else(undefined)
         }
         _ => Err(undefined()),
     }

@@ -15,7 +15,7 @@ pub mod reduce;
 pub mod zip;
 
 pub use binary::{binary, unary};
-pub use convert::{bitcast, convert, parse};
+pub use convert::{bitcast, bitcast_array, convert, parse};
 pub use create::{arange, eye, full, linspace, ones, random, random_int, random_normal, zeros};
 pub use math::{ceil_div, math, select};
 pub use matmul::{dot, matmul};

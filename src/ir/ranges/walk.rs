@@ -129,7 +129,8 @@ impl<'a> Walk<'a> {
             ExprKind::Param(i) => Some(any.clone().with(Symbol::Param(*i), 0)),
             ExprKind::Id(id, axis) => Some(self.identity(*id, *axis)),
             ExprKind::Index(k) => Some(Fact::of(0, self.limit() - 1).with(Symbol::Index(*k), -1)),
-            ExprKind::LaneIdx | ExprKind::WarpIdx => Some(Fact::of(0, 31)),
+            ExprKind::LaneIdx => Some(Fact::of(0, self.threads_of_block().min(32) - 1)),
+            ExprKind::WarpIdx => Some(Fact::of(0, (self.threads_of_block() - 1) / 32)),
             ExprKind::Extent(memory, axis) => Some(self.extent(*memory, *axis, depth)),
             ExprKind::Read(_) | ExprKind::Load { .. } | ExprKind::Result => self.known.get(&id).cloned(),
             ExprKind::Unary { op: UnaryOp::Neg, value } => {
@@ -137,9 +138,9 @@ impl<'a> Walk<'a> {
                 Some(Fact { nonzero: value.nonzero, ..Fact::of(-value.high, -value.low) })
             }
             ExprKind::Binary { op, left, right } => {
-                let product = if *op == BinOp::Mul { self.in_whole_blocks(*left, *right) } else { None };
+                let assumed = self.by_assumption(*op, *left, *right);
                 let (left, right) = (self.fact_at(*left, depth + 1), self.fact_at(*right, depth + 1));
-                product.or_else(|| transfer::binary(*op, &left, &right, scalar))
+                assumed.or_else(|| transfer::binary(*op, &left, &right, scalar))
             }
             ExprKind::Math { function, args } => {
                 let args: Vec<Fact> = args.iter().map(|&arg| self.fact_at(arg, depth + 1)).collect();
@@ -183,6 +184,68 @@ impl<'a> Walk<'a> {
                 Some(threads) => Fact::of(0, threads - 1).with(Symbol::Threads(axis), -1),
                 None => Fact::any(Scalar::I32),
             },
+        }
+    }
+
+    /// The most threads that a block has.
+    fn threads_of_block(&self) -> i128 {
+        self.setting.block.map_or(1024, |block| block.iter().map(|&n| i128::from(n)).product::<i128>().max(1))
+    }
+
+    /// What an operation gives in the launches that the text is for, where that is more than the operands say.
+    fn by_assumption(&mut self, op: BinOp, left: ExprId, right: ExprId) -> Option<Fact> {
+        match op {
+            BinOp::Mul => self
+                .in_whole_blocks(left, right)
+                .or_else(|| self.in_large_tiles(left, right))
+                .or_else(|| self.in_large_tiles(right, left)),
+            BinOp::Sub => self.last_of_some(left, right),
+            _ => None,
+        }
+    }
+
+    fn constant(&self, id: ExprId) -> Option<i128> {
+        match self.function.exprs[id].kind {
+            ExprKind::Const(bits) => Value { ty: self.scalar(id)?, bits }.as_integer(),
+            _ => None,
+        }
+    }
+
+    /// `block_idx.x * 4096`, where a block takes more elements than it has threads: a grid that covers an array has so few
+    /// blocks that this fits, which is assumed of the launch.
+    fn in_large_tiles(&mut self, blocks: ExprId, tile: ExprId) -> Option<Fact> {
+        let ExprKind::Id(id @ (Id3::Block | Id3::GridDim), axis) = self.function.exprs[blocks].kind else {
+            return None;
+        };
+        let tile = self.constant(tile).filter(|&tile| (1..=self.limit()).contains(&tile))?;
+        let all = self.identity(Id3::GridDim, axis).high;
+        if !self.setting.assume || self.setting.largest == 0 || all * tile <= i128::from(i32::MAX) {
+            return None;
+        }
+        let most = self.limit() / tile;
+        let right = Err(u32::try_from(most).ok()?);
+        self.assume_of_launch(Bound { left: Some(Symbol::GridDim(axis as u8)), plus: 0, right });
+        Some(match id {
+            Id3::Block => Fact::of(0, (most - 1) * tile),
+            _ => Fact::of(tile, most * tile),
+        })
+    }
+
+    /// `len(x) - 1` is an index of an array that has an element, which is assumed of the launch.
+    fn last_of_some(&mut self, extent: ExprId, less: ExprId) -> Option<Fact> {
+        let Symbol::Extent { param, axis } = self.symbol(extent)? else { return None };
+        let less = self.constant(less).filter(|&less| (1..=LARGEST_ASSUMED).contains(&less))?;
+        if !self.setting.assume {
+            return None;
+        }
+        let symbol = Symbol::Extent { param, axis };
+        self.assume_of_launch(Bound { left: None, plus: less as i64, right: Ok(symbol) });
+        Some(Fact::of(0, self.limit() - less).with(symbol, -less))
+    }
+
+    fn assume_of_launch(&mut self, bound: Bound) {
+        if !self.found.assumptions.contains(&bound) {
+            self.found.assumptions.push(bound);
         }
     }
 
@@ -278,6 +341,7 @@ impl<'a> Walk<'a> {
         match op {
             BinOp::Lt | BinOp::Le => {
                 let gap = i128::from(op == BinOp::Lt);
+                self.refine_summand(left, &b, gap);
                 self.refine_value(left, a.limited_by(&b, -gap));
                 self.refine_value(right, at_least(&b, a.low + gap));
             }
@@ -290,6 +354,20 @@ impl<'a> Walk<'a> {
             _ if (b.low, b.high) == (0, 0) => self.refine_value(left, a.without_zero()),
             _ if (a.low, a.high) == (0, 0) => self.refine_value(right, b.without_zero()),
             _ => {}
+        }
+    }
+
+    /// `x + 4096 <= n` says of `x` as well, if the sum cannot wrap.
+    fn refine_summand(&mut self, sum: ExprId, limit: &Fact, gap: i128) {
+        let ExprKind::Binary { op: BinOp::Add, left, right } = self.function.exprs[sum].kind else { return };
+        let (value, plus) = match (self.constant(left), self.constant(right)) {
+            (None, Some(plus)) => (left, plus),
+            (Some(plus), None) => (right, plus),
+            _ => return,
+        };
+        let (Some(scalar), fact) = (self.scalar(sum), self.fact(value)) else { return };
+        if fact.shifted(plus).fits(scalar) {
+            self.refine_value(value, fact.limited_by(limit, -gap - plus));
         }
     }
 
@@ -397,12 +475,12 @@ impl<'a> Walk<'a> {
                 None
             }
             ExprKind::Binary { op, left, right } if self.scalar(id).is_some() => {
-                let product = if *op == BinOp::Mul { self.in_whole_blocks(*left, *right) } else { None };
+                let assumed = self.by_assumption(*op, *left, *right);
                 let (left, right) = (self.fact(*left), self.fact(*right));
                 if matches!(op, BinOp::Shl | BinOp::Shr) && right.low >= 0 && right.high < i128::from(scalar.bits()) {
                     self.found.small_shifts.insert(id);
                 }
-                product.or_else(|| transfer::binary(*op, &left, &right, scalar))
+                assumed.or_else(|| transfer::binary(*op, &left, &right, scalar))
             }
             ExprKind::Unary { op: UnaryOp::Neg, value } if self.scalar(id).is_some() => {
                 let value = self.fact(*value);

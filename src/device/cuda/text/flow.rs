@@ -6,9 +6,13 @@ use super::scalar::not;
 use super::tree::{Expr, Stmt as Out};
 use crate::base::source::Span;
 use crate::ir::def::*;
+use crate::ir::visit::each_stmt;
 
 /// How many turns a loop takes between two looks at the stop word.
 const POLL: i128 = 256;
+
+/// Loops with so few statements are copied out between two counts of the turns, which would cost as much as they do.
+const SMALL_BODY: usize = 32;
 
 /// What a `Break` or `Continue` may name.
 pub struct Target {
@@ -16,9 +20,31 @@ pub struct Target {
     /// It is the innermost loop of C for what stands directly in it.
     breaks: bool,
     continues: bool,
+    /// Set before a `break`, which leaves one of two loops only.
+    flag: Option<String>,
     /// Names of labels behind it and at its end, once something jumps there.
     done: Option<String>,
     next: Option<String>,
+}
+
+/// A loop that counts by itself.
+struct Pace {
+    /// Statements that its condition takes.
+    head: usize,
+    /// What has to hold for another turn, and which of it is the counter's limit.
+    parts: Vec<ExprId>,
+    counts: usize,
+    counter: LocalId,
+    limit: ExprId,
+    step: u8,
+}
+
+/// Whether something in these statements leaves the loop.
+fn leaves(body: &[Stmt], label: Label) -> bool {
+    body.iter().any(|stmt| {
+        let here = matches!(&stmt.kind, StmtKind::Break(l) if *l == label);
+        here || stmt.kind.blocks().into_iter().any(|block| leaves(block, label))
+    })
 }
 
 impl Gen<'_> {
@@ -41,6 +67,7 @@ impl Gen<'_> {
             label: Label(0),
             breaks: false,
             continues: false,
+            flag: None,
             done: None,
             next: None,
         });
@@ -51,7 +78,7 @@ impl Gen<'_> {
     }
 
     fn target(&self, label: Label, breaks: bool, continues: bool) -> Target {
-        Target { label, breaks, continues, done: None, next: None }
+        Target { label, breaks, continues, flag: None, done: None, next: None }
     }
 
     fn behind(&mut self, target: Target) {
@@ -77,6 +104,9 @@ impl Gen<'_> {
         let innermost = self.targets[at + 1..].iter().all(|target| !target.breaks && !target.continues);
         let target = &self.targets[at];
         if innermost && (if breaks { target.breaks } else { target.continues }) {
+            if let (true, Some(flag)) = (breaks, &target.flag) {
+                self.out.push(Out::Assign(Expr::atom(flag), Expr::atom("true")));
+            }
             return self.push(if breaks { Out::Break } else { Out::Continue });
         }
         let known = if breaks { &self.targets[at].done } else { &self.targets[at].next };
@@ -101,9 +131,9 @@ impl Gen<'_> {
         self.behind(target);
     }
 
-    /// `if c { } else { break }` at the beginning, before it only what is written out in `c`: the loop's condition and how many
-    /// statements it takes.
-    fn loop_test(&mut self, label: Label, body: &Block) -> (Option<Expr>, usize) {
+    /// `if c { } else { break }` at the beginning, before it only what is written out in `c`: how many statements come before
+    /// it, the condition, and whether the loop is left where that holds.
+    fn head(&self, label: Label, body: &[Stmt]) -> Option<(usize, ExprId, bool)> {
         let silent = |stmt: &Stmt| match &stmt.kind {
             StmtKind::Let(id) => {
                 let guarded = self.options.checked
@@ -114,35 +144,41 @@ impl Gen<'_> {
             _ => false,
         };
         let at = body.iter().take_while(|stmt| silent(stmt)).count();
-        let Some(Stmt { kind: StmtKind::If { cond, then, other }, .. }) = body.get(at) else { return (None, 0) };
+        let Some(Stmt { kind: StmtKind::If { cond, then, other }, .. }) = body.get(at) else { return None };
         let breaks = |block: &Block| matches!(block.as_slice(), [Stmt { kind: StmtKind::Break(l), .. }] if *l == label);
-        let negate = match (then.is_empty() && breaks(other), other.is_empty() && breaks(then)) {
-            (true, _) => false,
-            (_, true) => true,
-            _ => return (None, 0),
-        };
-        let cond = self.value(*cond);
+        match (then.is_empty() && breaks(other), other.is_empty() && breaks(then)) {
+            (true, _) => Some((at, *cond, false)),
+            (_, true) => Some((at, *cond, true)),
+            _ => None,
+        }
+    }
+
+    /// The loop's condition, if it has one at its head, and how many statements that takes.
+    fn loop_test(&mut self, label: Label, body: &[Stmt]) -> (Option<Expr>, usize) {
+        let Some((at, cond, negate)) = self.head(label, body) else { return (None, 0) };
+        let cond = self.value(cond);
         // The lets, the branch and the break inside.
         self.stmt += at as u32 + 2;
         (Some(if negate { not(cond) } else { cond }), at + 1)
     }
 
-    /// A look at the stop word in each turn would cost more than most loops do: so turns come in chunks.
+    /// A look at the stop word in each turn would cost more than most loops do: so turns come in chunks. What leaves the loop
+    /// leaves the chunk first, where all lanes meet: a jump out of both would cost as much as the count of turns.
     fn polled_loop(&mut self, label: Label, body: &Block, span: Span) {
-        let target = self.target(label, false, true);
-        let (stmts, mut target) = self.body(target, body);
-        let turn = self.names.fresh("poll");
-        let chunk = Out::For {
-            unroll: Some("#pragma unroll 1".into()),
-            start: Box::new(Out::Declare {
-                ty: "int".into(),
-                name: turn.clone(),
-                suffix: String::new(),
-                value: Some(Expr::int(0)),
-            }),
-            test: Expr::binary("<", Expr::atom(&turn), Expr::int(POLL)),
-            step: Expr::unary("++", Expr::atom(&turn)),
-            body: stmts,
+        let over = self.names.fresh("over");
+        let pace = self.pace(label, body);
+        let left = pace.is_none() || leaves(body.get(pace.as_ref().map_or(0, |p| p.head)..).unwrap_or(&[]), label);
+        if left {
+            let value = Some(Expr::atom("false"));
+            self.push(Out::Declare { ty: "bool".into(), name: over.clone(), suffix: String::new(), value });
+        }
+        let target = Target { flag: Some(over.clone()), ..self.target(label, true, true) };
+        let (test, chunk, mut target) = match pace {
+            Some(pace) => self.paced_chunk(pace, target, body),
+            None => {
+                let (chunk, target) = self.counted_chunk(target, body);
+                (Expr::atom("true"), vec![chunk], target)
+            }
         };
         self.helpers.need("stopped");
         self.uses_faults = true;
@@ -150,11 +186,113 @@ impl Gen<'_> {
             let test = Expr::call("stopped", [Expr::atom("faults")]);
             g.guard(test, PlaceKind::Stopped, span, vec![]);
         });
-        let stmts = std::iter::once(chunk).chain(poll).collect();
-        self.push(Out::While(None, Expr::atom("true"), stmts));
-        let done = target.done.take();
-        if let Some(done) = done {
+        let leave = left.then(|| Out::If(Expr::atom(&over), vec![Out::Break], vec![]));
+        self.push(Out::While(None, test, chunk.into_iter().chain(leave).chain(poll).collect()));
+        if let Some(done) = target.done.take() {
             self.push(Out::Label(done));
+        }
+    }
+
+    /// A chunk of a loop of any kind: it counts its own turns.
+    fn counted_chunk(&mut self, target: Target, body: &Block) -> (Out, Target) {
+        let (stmts, target) = self.body(target, body);
+        let turn = self.names.fresh("poll");
+        let mut statements = 0;
+        each_stmt(body, &mut |_| statements += 1);
+        let copies = if statements <= SMALL_BODY { 4 } else { 1 };
+        let start =
+            Out::Declare { ty: "int".into(), name: turn.clone(), suffix: String::new(), value: Some(Expr::int(0)) };
+        let chunk = Out::For {
+            unroll: Some(format!("#pragma unroll {copies}")),
+            start: Box::new(start),
+            test: Expr::binary("<", Expr::atom(&turn), Expr::int(POLL)),
+            step: Expr::unary("++", Expr::atom(&turn)),
+            body: stmts,
+        };
+        (chunk, target)
+    }
+
+    /// A chunk of a loop that counts by itself: its own count says when to look, and costs nothing more.
+    fn paced_chunk(&mut self, pace: Pace, target: Target, body: &Block) -> (Expr, Vec<Out>, Target) {
+        let parts: Vec<Expr> = pace.parts.iter().map(|&part| self.value(part)).collect();
+        let limit = super::print::expr(&self.value(pace.limit));
+        let counter = self.locals[pace.counter.index()].clone();
+        let pause = self.names.fresh("pause");
+        let test = Expr::all("&&", parts.clone()).unwrap_or(Expr::atom("true"));
+        let short = parts.into_iter().enumerate().map(|(k, part)| match k == pace.counts {
+            true => Expr::binary("<", Expr::atom(&counter), Expr::atom(&pause)),
+            false => part,
+        });
+        let short = Expr::all("&&", short).unwrap_or(Expr::atom("true"));
+        self.stmt += pace.head as u32 + 1;
+        let (stmts, target) = self.body(target, &body[pace.head..]);
+        let turns = POLL * i128::from(pace.step);
+        let value = format!("unsigned({limit}) - unsigned({counter}) > {turns} ? {counter} + {turns} : {limit}");
+        let declared =
+            Out::Declare { ty: "const int".into(), name: pause, suffix: String::new(), value: Some(Expr::Atom(value)) };
+        (test, vec![declared, Out::While(None, short, stmts)], target)
+    }
+
+    /// Whether a loop is one that goes on while a counter is below a limit (and more holds), and steps that counter once a turn.
+    fn pace(&self, label: Label, body: &[Stmt]) -> Option<Pace> {
+        let (at, cond, negate) = self.head(label, body)?;
+        let function = self.function;
+        let kind = |id: ExprId| &function.exprs[id].kind;
+        // The condition is looked at twice: what it reads must not change by itself.
+        let loads = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Let(id) if matches!(kind(id), ExprKind::Load { .. }));
+        if negate || body[..at].iter().any(loads) {
+            return None;
+        }
+        let mut parts = vec![];
+        self.conjunction(cond, &mut parts);
+        let stays = |id: ExprId| kind(id).is_free() || self.values.contains_key(&id);
+        let (counts, counter, limit) = parts.iter().enumerate().find_map(|(k, &part)| match kind(part) {
+            ExprKind::Binary { op: BinOp::Lt, left, right } if function.exprs[*left].ty == Ty::Scalar(Scalar::I32) => {
+                match kind(*left) {
+                    ExprKind::Read(counter) if stays(*right) => Some((k, *counter, *right)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        })?;
+        let mut writes = 0;
+        let mut skips = false;
+        each_stmt(body, &mut |stmt| {
+            writes += usize::from(matches!(&stmt.kind, StmtKind::Write { local, .. } if *local == counter));
+            skips |= matches!(&stmt.kind, StmtKind::Continue(l) if *l == label);
+        });
+        let step = body.iter().find_map(|stmt| match &stmt.kind {
+            StmtKind::Write { local, value } if *local == counter => self.step_of(counter, *value),
+            _ => None,
+        })?;
+        (writes == 1 && !skips).then_some(Pace { head: at + 1, parts, counts, counter, limit, step })
+    }
+
+    /// `n + 1` of a counter `n`.
+    fn step_of(&self, counter: LocalId, value: ExprId) -> Option<u8> {
+        let kind = |id: ExprId| &self.function.exprs[id].kind;
+        let ExprKind::Binary { op: BinOp::Add, left, right } = kind(value) else { return None };
+        match (kind(*left), kind(*right)) {
+            (ExprKind::Read(local), ExprKind::Const(step)) | (ExprKind::Const(step), ExprKind::Read(local)) => {
+                u8::try_from(*step).ok().filter(|&step| *local == counter && step > 0)
+            }
+            _ => None,
+        }
+    }
+
+    /// The parts of `a && b && …`.
+    fn conjunction(&self, cond: ExprId, parts: &mut Vec<ExprId>) {
+        let is_false = |id: ExprId| self.function.exprs[id].kind == ExprKind::Const(0);
+        match &self.function.exprs[cond].kind {
+            ExprKind::Binary { op: BinOp::And, left, right } => {
+                self.conjunction(*left, parts);
+                self.conjunction(*right, parts);
+            }
+            ExprKind::Select { cond, then, other } if is_false(*other) => {
+                self.conjunction(*cond, parts);
+                self.conjunction(*then, parts);
+            }
+            _ => parts.push(cond),
         }
     }
 

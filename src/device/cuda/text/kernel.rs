@@ -4,6 +4,7 @@ use super::abi::{CudaKernel, Geometry, KernelArgument};
 use super::tree::{Expr, Stmt as Out};
 use super::{Gen, print};
 use crate::ir::def::{Access, BinOp, ExprKind, Form, KernelParam, Space, StmtKind};
+use crate::ir::ranges::{Bound, Symbol};
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::MathFn;
 
@@ -14,6 +15,8 @@ const COARSE_BODY: usize = 48;
 
 /// Threads of a block along x, y, z for 1, 2, 3 indices.
 const BLOCKS: [[u32; 3]; 3] = [[256, 1, 1], [64, 4, 1], [32, 4, 2]];
+/// Of bodies with loops that end sooner for some indices: neighbours in both directions agree more often on when.
+const SQUARE: [u32; 3] = [16, 16, 1];
 
 /// How a `threads` kernel's indices are dealt to threads.
 #[derive(Clone, Copy)]
@@ -71,10 +74,17 @@ impl Gen<'_> {
             cooperative: self.module.kernel.cooperative,
             places: std::mem::take(&mut self.places),
             prints: std::mem::take(&mut self.prints),
-            assumptions: if self.options.checked { self.ranges.assumptions.clone() } else { vec![] },
+            assumptions: self.relied_upon(),
             guards: self.ranges.summary,
             notes,
         }
+    }
+
+    /// What the text would be wrong without. Without guards that is no bound of an access, but what offsets are computed by.
+    fn relied_upon(&self) -> Vec<Bound> {
+        let offsets = |bound: &&Bound| matches!(bound.left, Some(Symbol::GridDim(_))) && bound.right.is_err();
+        let all = self.ranges.assumptions.iter();
+        if self.options.checked { all.copied().collect() } else { all.filter(offsets).copied().collect() }
     }
 
     /// The body in the form that its index space asks for: what belongs to the thread, and what is repeated for each index.
@@ -116,10 +126,17 @@ impl Gen<'_> {
     fn deal(&self) -> Option<Deal> {
         let Form::Threads { rank } = self.module.kernel.form else { return None };
         let rank = usize::from(rank.clamp(1, 3));
-        let block = self.options.block.unwrap_or(BLOCKS[rank - 1]);
+        let usual = if rank == 2 && self.has_open_loop() { SQUARE } else { BLOCKS[rank - 1] };
+        let block = self.options.block.unwrap_or(usual);
         let each =
             if self.options.coarsen && rank < 3 && !self.options.wide && self.is_light() { PER_THREAD } else { 1 };
         Some(Deal { rank, block, each })
+    }
+
+    fn has_open_loop(&self) -> bool {
+        let mut found = false;
+        each_stmt(&self.function.body, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Loop { .. }));
+        found
     }
 
     /// Whether the body is so short that memory is what it waits for: then several indices at once keep more of it busy.

@@ -90,7 +90,9 @@ impl Gen<'_> {
             match known_bytes(memory) {
                 Some(size) if known <= STATIC_LIMIT => {
                     bytes += size.next_multiple_of(16);
-                    let ty = format!("__shared__ {}", self.memories[id.index()].element.ty);
+                    // Neighbours that a thread reads together come in one access of up to 16 bytes.
+                    let aligned = if size >= 16 { "__align__(16) " } else { "" };
+                    let ty = format!("__shared__ {aligned}{}", self.memories[id.index()].element.ty);
                     self.c_array(id, ty);
                 }
                 _ => dynamic.push(id),

@@ -1,0 +1,466 @@
+//! Which arrays the blocks of a `grid` kernel write in full, so that what was in them before need not be cleared or brought.
+//!
+//! A store's indices are taken apart into sums of independent parts, each a number times a part of the thread's identity: the
+//! block, the thread (or its quotient and remainder by a number, or its warp and lane), the turn of a loop. All stores of a
+//! block of statements that differ in constants only are looked at together. What they reach along each axis is then a set of
+//! small numbers plus a multiple of the block's position, and whether those cover the array, the launch can tell. Branches that
+//! only keep a store inside the array do no harm, nor do branches of which both sides cover.
+
+use rustc_hash::FxHashMap;
+
+use super::text::LaunchFacts;
+use super::text::abi::symbol;
+use crate::device::Extents;
+use crate::ir::def::*;
+use crate::ir::ranges::Symbol;
+use crate::ir::visit::each_stmt;
+
+/// What has to hold of a launch for the array to be written in full.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cover {
+    needs: Vec<Need>,
+}
+
+/// About an axis of the array.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Need {
+    /// Blocks along `grid`, so many elements each, reach its end.
+    Blocks { axis: u8, grid: u8, each: u32 },
+    /// It is no longer than this.
+    AtMost { axis: u8, length: u32 },
+    /// It is no longer than this launch constant says.
+    Within { axis: u8, limit: Symbol },
+}
+
+/// Longer sets are not looked at.
+const MAX_SET: usize = 1 << 16;
+
+/// A part of a thread's identity, or of its way through loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Part {
+    Block(u8),
+    Thread(u8),
+    /// A thread's position along an axis, divided by a number, and what remains.
+    Quotient(u8, u32),
+    Remainder(u8, u32),
+    Warp,
+    Lane,
+    /// How many steps a loop has taken.
+    Turn(LocalId),
+    /// All numbers below a launch constant: a loop whose threads share out its turns.
+    All(LocalId),
+}
+
+/// `constant + Σ factor · part`
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Linear {
+    constant: i64,
+    parts: Vec<(Part, i64)>,
+}
+
+impl Linear {
+    fn of(part: Part) -> Linear {
+        Linear { constant: 0, parts: vec![(part, 1)] }
+    }
+
+    fn plus(mut self, other: &Linear, times: i64) -> Linear {
+        self.constant += times * other.constant;
+        for &(part, factor) in &other.parts {
+            match self.parts.iter_mut().find(|(known, _)| *known == part) {
+                Some((_, known)) => *known += times * factor,
+                None => self.parts.push((part, times * factor)),
+            }
+        }
+        self.parts.retain(|(_, factor)| *factor != 0);
+        self.parts.sort_unstable();
+        self
+    }
+
+    fn times(&self, by: i64) -> Linear {
+        Linear::default().plus(self, by)
+    }
+}
+
+/// A store that is reached unless its index lies outside.
+struct Store {
+    indices: Vec<Linear>,
+    /// Conditions on the way: the index along an axis is below a launch constant.
+    kept_in: Vec<(u8, Symbol)>,
+}
+
+/// A condition on the way to a store.
+#[derive(Clone)]
+struct Guard {
+    index: Linear,
+    limit: Symbol,
+}
+
+struct Finder<'a> {
+    function: &'a Function,
+    memory: MemId,
+    block: [u32; 3],
+    /// Loops, by their counters.
+    loops: FxHashMap<LocalId, Loop>,
+    /// The counters of those around.
+    open: Vec<LocalId>,
+}
+
+enum Loop {
+    Counted {
+        start: Linear,
+        step: i64,
+        turns: u32,
+    },
+    /// Its turns are dealt to threads, which `used` tells apart, and reach all numbers below the limit.
+    Shared {
+        limit: Symbol,
+        used: Vec<Part>,
+    },
+}
+
+/// For each array parameter of a `grid` kernel with such blocks: what has to hold for it to be written in full.
+pub fn covers(module: &Module, block: [u32; 3]) -> Vec<Option<Cover>> {
+    let params = &module.kernel.params;
+    let function = &module.functions[module.kernel.body];
+    let mut leaves_early = module.kernel.form != Form::Grid;
+    each_stmt(&function.body, &mut |stmt| leaves_early |= matches!(stmt.kind, StmtKind::Return(_)));
+    let of = |param: &KernelParam| match param {
+        KernelParam::Array { memory, .. } if !leaves_early && !super::whole::is_read(function, *memory) => {
+            let plain = function.memories[*memory].layout.leaves.len() == 1;
+            let mut finder = Finder { function, memory: *memory, block, loops: FxHashMap::default(), open: vec![] };
+            let needs = if plain { finder.block(&function.body, &[]) } else { None };
+            needs.map(|needs| Cover { needs })
+        }
+        _ => None,
+    };
+    params.iter().map(of).collect()
+}
+
+impl Cover {
+    /// Whether it depends on the values of parameters.
+    pub fn asks_for_values(&self) -> bool {
+        self.needs.iter().any(|need| matches!(need, Need::Within { limit: Symbol::Param(_), .. }))
+    }
+
+    /// Whether it holds of a launch; `shape` is the array's.
+    pub fn holds(&self, shape: &[u32], facts: &dyn LaunchFacts) -> bool {
+        let Extents::Grid { grid, .. } = facts.extents() else { return false };
+        self.needs.iter().all(|need| match *need {
+            Need::Blocks { axis, grid: k, each } => shape
+                .get(usize::from(axis))
+                .is_some_and(|&extent| u64::from(grid[usize::from(k)]) * u64::from(each) >= u64::from(extent)),
+            Need::AtMost { axis, length } => shape.get(usize::from(axis)).is_some_and(|&extent| extent <= length),
+            Need::Within { axis, limit } => {
+                let extent = shape.get(usize::from(axis)).copied().map(i128::from);
+                extent.zip(symbol(facts, limit)).is_some_and(|(extent, limit)| extent <= limit)
+            }
+        })
+    }
+}
+
+impl Finder<'_> {
+    /// What has to hold for these statements to write all of the array, as far as it is theirs alone.
+    fn block(&mut self, block: &[Stmt], guards: &[Guard]) -> Option<Vec<Need>> {
+        let mut stores = vec![];
+        for stmt in block {
+            if let Some(needs) = self.stmt(stmt, guards, &mut stores) {
+                return Some(needs);
+            }
+        }
+        self.together(&stores)
+    }
+
+    /// Notes a statement's stores; gives what is needed if it covers by itself.
+    fn stmt(&mut self, stmt: &Stmt, guards: &[Guard], stores: &mut Vec<Store>) -> Option<Vec<Need>> {
+        match &stmt.kind {
+            StmtKind::Store { place, .. } if place.memory == self.memory && place.component.is_none() => {
+                stores.extend(self.store(place, guards));
+                None
+            }
+            StmtKind::If { cond, then, other } => match self.guards(*cond) {
+                Some(more) if !self.stores_in(other) => {
+                    let guards: Vec<Guard> = guards.iter().cloned().chain(more).collect();
+                    then.iter().find_map(|stmt| self.stmt(stmt, &guards, stores))
+                }
+                _ => {
+                    let mut needs = self.block(then, guards)?;
+                    needs.extend(self.block(other, guards)?);
+                    Some(needs)
+                }
+            },
+            StmtKind::For { label, local, start, end, step, inclusive: false, body, .. } if self.stores_in(body) => {
+                let mut left = false;
+                each_stmt(body, &mut |stmt| {
+                    left |= matches!(&stmt.kind, StmtKind::Break(l) | StmtKind::Continue(l) if l == label);
+                });
+                if left || self.loops.contains_key(local) {
+                    return None;
+                }
+                let found = self.counted(*start, *end, *step)?;
+                self.loops.insert(*local, found);
+                self.open.push(*local);
+                let needs = body.iter().find_map(|stmt| self.stmt(stmt, guards, stores));
+                self.open.pop();
+                needs
+            }
+            _ => None,
+        }
+    }
+
+    fn stores_in(&self, block: &[Stmt]) -> bool {
+        let mut found = false;
+        each_stmt(block, &mut |stmt| {
+            found |= matches!(&stmt.kind, StmtKind::Store { place, .. } if place.memory == self.memory);
+        });
+        found
+    }
+
+    fn store(&self, place: &Place, guards: &[Guard]) -> Option<Store> {
+        let indices: Vec<Linear> = place.indices.iter().map(|&index| self.linear(index, 0)).collect::<Option<_>>()?;
+        let mut kept_in = vec![];
+        for guard in guards {
+            let axis = indices.iter().position(|index| *index == guard.index)?;
+            kept_in.push((axis as u8, guard.limit));
+        }
+        Some(Store { indices, kept_in })
+    }
+
+    /// A condition that is a conjunction of `index < limit`.
+    fn guards(&self, cond: ExprId) -> Option<Vec<Guard>> {
+        match &self.function.exprs[cond].kind {
+            ExprKind::Binary { op: BinOp::And, left, right } => {
+                let mut both = self.guards(*left)?;
+                both.extend(self.guards(*right)?);
+                Some(both)
+            }
+            ExprKind::Select { cond, then, other } if self.constant(*other) == Some(0) => {
+                let mut both = self.guards(*cond)?;
+                both.extend(self.guards(*then)?);
+                Some(both)
+            }
+            ExprKind::Binary { op: BinOp::Lt, left, right } => {
+                Some(vec![Guard { index: self.linear(*left, 0)?, limit: self.symbol(*right)? }])
+            }
+            ExprKind::Binary { op: BinOp::Gt, left, right } => {
+                Some(vec![Guard { index: self.linear(*right, 0)?, limit: self.symbol(*left)? }])
+            }
+            _ => None,
+        }
+    }
+
+    fn symbol(&self, id: ExprId) -> Option<Symbol> {
+        match self.function.exprs[id].kind {
+            ExprKind::Param(i) => Some(Symbol::Param(i)),
+            ExprKind::Extent(memory, axis) => {
+                let param = crate::ir::ranges::parameter(self.function, memory)?;
+                Some(Symbol::Extent { param, axis })
+            }
+            _ => None,
+        }
+    }
+
+    fn constant(&self, id: ExprId) -> Option<i64> {
+        let linear = self.linear(id, 0)?;
+        linear.parts.is_empty().then_some(linear.constant)
+    }
+
+    /// A loop whose turns are known, or are dealt to threads in steps of as many as there are.
+    fn counted(&self, start: ExprId, end: ExprId, step: ExprId) -> Option<Loop> {
+        let (start, step) = (self.linear(start, 0)?, self.constant(step).filter(|&step| step > 0)?);
+        if let (true, Some(end)) = (start.parts.is_empty(), self.constant(end)) {
+            let turns = ((end - start.constant).max(0) as u64).div_ceil(step as u64);
+            return Some(Loop::Counted { start, step, turns: u32::try_from(turns).ok()? });
+        }
+        let shared = self.reach(&start.parts, &[start.constant])? as i64 >= step;
+        let used = start.parts.iter().map(|&(part, _)| part).collect();
+        shared.then_some(Loop::Shared { limit: self.symbol(end)?, used })
+    }
+
+    fn linear(&self, id: ExprId, depth: u32) -> Option<Linear> {
+        if depth > 16 {
+            return None;
+        }
+        let expr = &self.function.exprs[id];
+        let of = |id: ExprId| self.linear(id, depth + 1);
+        let number = |n: i64| Linear { constant: n, parts: vec![] };
+        Some(match &expr.kind {
+            ExprKind::Const(bits) if expr.ty == Ty::Scalar(Scalar::I32) => number(i64::from(*bits as i32)),
+            ExprKind::Id(Id3::BlockDim, axis) => number(self.block[*axis as usize].into()),
+            ExprKind::Id(Id3::Thread, axis) => Linear::of(Part::Thread(*axis as u8)),
+            ExprKind::Id(Id3::Block, axis) => Linear::of(Part::Block(*axis as u8)),
+            ExprKind::Id(Id3::Global, axis) => Linear::of(Part::Thread(*axis as u8))
+                .plus(&Linear::of(Part::Block(*axis as u8)), self.block[*axis as usize].into()),
+            ExprKind::WarpIdx => Linear::of(Part::Warp),
+            ExprKind::LaneIdx => Linear::of(Part::Lane),
+            ExprKind::Read(local) if self.open.contains(local) => match self.loops.get(local)? {
+                Loop::Counted { start, step, .. } => start.clone().plus(&Linear::of(Part::Turn(*local)), *step),
+                Loop::Shared { .. } => Linear::of(Part::All(*local)),
+            },
+            ExprKind::Binary { op: BinOp::Add, left, right } => of(*left)?.plus(&of(*right)?, 1),
+            ExprKind::Binary { op: BinOp::Sub, left, right } => of(*left)?.plus(&of(*right)?, -1),
+            ExprKind::Binary { op: BinOp::Mul, left, right } => {
+                let (left, right) = (of(*left)?, of(*right)?);
+                match (left.parts.is_empty(), right.parts.is_empty()) {
+                    (_, true) => left.times(right.constant),
+                    (true, _) => right.times(left.constant),
+                    _ => return None,
+                }
+            }
+            ExprKind::Binary { op: op @ (BinOp::Div | BinOp::Rem), left, right } => {
+                let ExprKind::Id(Id3::Thread, axis) = self.function.exprs[*left].kind else { return None };
+                let by = u32::try_from(self.constant(*right)?).ok().filter(|&by| by > 0)?;
+                let axis = axis as u8;
+                Linear::of(if *op == BinOp::Div { Part::Quotient(axis, by) } else { Part::Remainder(axis, by) })
+            }
+            // What powers of two become.
+            ExprKind::Binary { op: BinOp::Shr, left, right } => {
+                let ExprKind::Id(Id3::Thread, axis) = self.function.exprs[*left].kind else { return None };
+                let by = u32::try_from(self.constant(*right)?).ok().filter(|&by| by < 16)?;
+                Linear::of(Part::Quotient(axis as u8, 1 << by))
+            }
+            ExprKind::Binary { op: BinOp::And, left, right } => {
+                let ExprKind::Id(Id3::Thread, axis) = self.function.exprs[*left].kind else { return None };
+                let by = u32::try_from(self.constant(*right)? + 1).ok().filter(|by| by.is_power_of_two())?;
+                Linear::of(Part::Remainder(axis as u8, by))
+            }
+            ExprKind::Binary { op: BinOp::Shl, left, right } => {
+                let by = self.constant(*right).filter(|by| (0..31).contains(by))?;
+                of(*left)?.times(1 << by)
+            }
+            _ => return None,
+        })
+    }
+
+    /// How many values a part has. Blocks and shared loops have none that is known here.
+    fn size(&self, part: Part) -> Option<u32> {
+        let threads: u32 = self.block.iter().product();
+        let flat = self.block[1] == 1 && self.block[2] == 1 && threads.is_multiple_of(32);
+        match part {
+            Part::Thread(k) => Some(self.block[usize::from(k)]),
+            Part::Quotient(k, by) => Some(self.block[usize::from(k)]).filter(|n| n % by == 0).map(|n| n / by),
+            Part::Remainder(k, by) => Some(self.block[usize::from(k)]).filter(|n| n % by == 0).map(|_| by),
+            Part::Warp => flat.then_some(threads / 32),
+            Part::Lane => flat.then_some(32),
+            Part::Turn(local) => match self.loops.get(&local)? {
+                Loop::Counted { turns, .. } => Some(*turns),
+                Loop::Shared { .. } => None,
+            },
+            Part::Block(_) | Part::All(_) => None,
+        }
+    }
+
+    /// Up to where the sums of these parts and one of the constants are all numbers from 0 on.
+    fn reach(&self, parts: &[(Part, i64)], constants: &[i64]) -> Option<usize> {
+        let mut set = vec![false; MAX_SET];
+        let mut most = 0usize;
+        for &constant in constants {
+            let at = usize::try_from(constant).ok().filter(|&at| at < MAX_SET)?;
+            set[at] = true;
+            most = most.max(at);
+        }
+        for &(part, factor) in parts {
+            let (factor, size) = (usize::try_from(factor).ok()?, self.size(part)? as usize);
+            let further = factor.checked_mul(size.saturating_sub(1))?;
+            if size == 0 || most + further >= MAX_SET {
+                return None;
+            }
+            let before = set[..=most].to_vec();
+            for turn in 1..size {
+                for (at, _) in before.iter().enumerate().filter(|(_, known)| **known) {
+                    set[at + turn * factor] = true;
+                }
+            }
+            most += further;
+        }
+        Some(set.iter().take_while(|&&known| known).count())
+    }
+
+    /// What has to hold for these stores, which differ in constants only, to reach all elements.
+    fn together(&self, stores: &[Store]) -> Option<Vec<Need>> {
+        let first = stores.first()?;
+        let rank = first.indices.len();
+        let alike = |store: &&Store| (0..rank).all(|k| store.indices[k].parts == first.indices[k].parts);
+        let stores: Vec<&Store> = stores.iter().filter(alike).collect();
+        // One thread's choice along an axis must not bind another axis.
+        let mut seen: Vec<Part> = vec![];
+        for (part, _) in first.indices.iter().flat_map(|index| &index.parts) {
+            let mut bound = vec![*part];
+            if let Part::All(local) = part
+                && let Some(Loop::Shared { used, .. }) = self.loops.get(local)
+            {
+                bound.extend(used);
+            }
+            if bound.iter().any(|part| seen.iter().any(|other| depend(*part, *other))) {
+                return None;
+            }
+            seen.extend(bound);
+        }
+        let mut constants: Vec<Vec<i64>> =
+            stores.iter().map(|s| s.indices.iter().map(|i| i.constant).collect()).collect();
+        constants.sort();
+        constants.dedup();
+        let along = |axis: usize| {
+            let mut all: Vec<i64> = constants.iter().map(|c| c[axis]).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        let pairs: usize = (0..rank).map(|axis| along(axis).len()).product();
+        if pairs != constants.len() {
+            return None;
+        }
+        let mut needs = vec![];
+        for (axis, index) in first.indices.iter().enumerate() {
+            needs.push(self.axis(axis as u8, &index.parts, &along(axis))?);
+        }
+        for &(axis, limit) in stores.iter().flat_map(|store| &store.kept_in) {
+            needs.push(Need::Within { axis, limit });
+        }
+        Some(needs)
+    }
+
+    fn axis(&self, axis: u8, parts: &[(Part, i64)], constants: &[i64]) -> Option<Need> {
+        if let ([(Part::All(local), 1)], [0], Some(Loop::Shared { limit, .. })) =
+            (parts, constants, parts.first().and_then(|(part, _)| self.loops.get(&local_of(*part)?)))
+        {
+            debug_assert!(self.loops.contains_key(local));
+            return Some(Need::Within { axis, limit: *limit });
+        }
+        let (blocks, own): (Vec<_>, Vec<_>) = parts.iter().partition(|(part, _)| matches!(part, Part::Block(_)));
+        let reach = u32::try_from(self.reach(&own, constants)?).ok()?;
+        match blocks.as_slice() {
+            [] => Some(Need::AtMost { axis, length: reach }),
+            [(Part::Block(grid), each)] => {
+                let each = u32::try_from(*each).ok()?;
+                (reach >= each).then_some(Need::Blocks { axis, grid: *grid, each })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn local_of(part: Part) -> Option<LocalId> {
+    match part {
+        Part::Turn(local) | Part::All(local) => Some(local),
+        _ => None,
+    }
+}
+
+/// Whether two parts are not free of each other.
+fn depend(a: Part, b: Part) -> bool {
+    let thread = |part: Part| match part {
+        Part::Thread(k) => Some((k, None)),
+        Part::Quotient(k, by) => Some((k, Some((by, true)))),
+        Part::Remainder(k, by) => Some((k, Some((by, false)))),
+        _ => None,
+    };
+    let flat = |part: Part| matches!(part, Part::Warp | Part::Lane);
+    match (thread(a), thread(b)) {
+        // Quotient and remainder by one number are free of each other; all else of one axis is not.
+        (Some((k, Some((by, high)))), Some((l, Some((other, also))))) => k == l && (by != other || high == also),
+        (Some((k, _)), Some((l, _))) => k == l,
+        (Some(_), None) => flat(b),
+        (None, Some(_)) => flat(a),
+        (None, None) => a == b,
+    }
+}

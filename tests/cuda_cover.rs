@@ -1,0 +1,124 @@
+//! Arrays that blocks are said to write in full: the standard library's tests, on a simulator that spoils those arrays
+//! before each launch, have to pass as ever.
+
+#[allow(dead_code)] // the compiler is for those who compile
+mod cuda_support;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use clk_lang::device::cuda::cover;
+use clk_lang::device::cuda::text::LaunchFacts;
+use clk_lang::device::sim::Simulator;
+use clk_lang::device::{Arg, Control, Device, Executable, Extents, Fault, Output};
+use clk_lang::ir::Prepared;
+use clk_lang::ir::def::KernelParam;
+use clk_lang::lang::scalar::Value;
+
+/// The simulator, and the arrays that were spoiled: `kernel.array`.
+#[derive(Default)]
+struct Spoiler {
+    simulator: Simulator,
+    spoiled: Arc<Mutex<BTreeSet<String>>>,
+}
+
+struct Spoiled {
+    inner: Arc<dyn Executable>,
+    prepared: Arc<Prepared>,
+    spoiled: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Device for Spoiler {
+    fn name(&self) -> String {
+        self.simulator.name()
+    }
+
+    fn load(&self, prepared: Arc<Prepared>) -> Arc<dyn Executable> {
+        let inner = self.simulator.load(prepared.clone());
+        Arc::new(Spoiled { inner, prepared, spoiled: self.spoiled.clone() })
+    }
+}
+
+struct Facts {
+    values: Vec<Option<Value>>,
+    shapes: Vec<Option<Vec<u32>>>,
+    extents: Extents,
+}
+
+impl LaunchFacts for Facts {
+    fn value(&self, param: usize) -> Option<Value> {
+        *self.values.get(param)?
+    }
+
+    fn extent(&self, param: usize, axis: usize) -> Option<u32> {
+        self.shapes.get(param)?.as_ref()?.get(axis).copied()
+    }
+
+    fn rank(&self, param: usize) -> Option<usize> {
+        self.shapes.get(param)?.as_ref().map(Vec::len)
+    }
+
+    fn extents(&self) -> Extents {
+        self.extents
+    }
+}
+
+impl Executable for Spoiled {
+    fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+        if let Extents::Grid { block, .. } = extents {
+            let one = |arg: &Arg<'_>| match arg {
+                Arg::Value(values) => values.first().copied(),
+                _ => None,
+            };
+            let facts = Facts {
+                values: args.iter().map(one).collect(),
+                shapes: args.iter().map(|arg| arg.shape().map(<[u32]>::to_vec)).collect(),
+                extents,
+            };
+            let kernel = &self.prepared.module.kernel;
+            let covers = cover::covers(&self.prepared.module, block);
+            for ((arg, cover), param) in args.iter_mut().zip(&covers).zip(&kernel.params) {
+                let (Arg::ArrayMut { storage, shape }, Some(cover)) = (arg, cover) else { continue };
+                let (KernelParam::Array { name, .. }, true) = (param, cover.holds(shape, &facts)) else { continue };
+                storage.bytes_mut().fill(0xa5);
+                self.spoiled.lock().expect("the list").insert(format!("{}.{name}", kernel.name));
+            }
+        }
+        self.inner.launch(extents, args, control)
+    }
+}
+
+#[test]
+fn what_is_spoiled_before_a_launch_is_written_by_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let device = Spoiler::default();
+    let spoiled = device.spoiled.clone();
+    let device: Arc<dyn Device> = Arc::new(device);
+    for folder in ["stdlib", "examples", "examples/bench"] {
+        for path in cuda_support::sources(root, folder, "clk") {
+            let text = std::fs::read_to_string(&path).expect("a source");
+            let name = path.display().to_string();
+            assert_eq!(cuda_support::run(root, &name, &text, device.clone(), false), 0, "failed tests of {name}");
+        }
+    }
+    let spoiled = spoiled.lock().expect("the list");
+    // By tiles, by rows, by rows of any length, by products of both, at the edge, from shared memory.
+    for expected in [
+        "tiles.partial",
+        "tile_sums.sums",
+        "tile_scan.y",
+        "transposed.y",
+        "softmax_held.y",
+        "softmax_long.y",
+        "layernorm_held.y",
+        "matmul_tiled.c",
+        "matmul_any.c",
+        "matmul_words.c",
+        "digits.count",
+    ] {
+        assert!(spoiled.contains(expected), "{expected} is not known to be written in full; known are {spoiled:?}");
+    }
+    // What data decides where to write, nobody can tell.
+    assert!(!spoiled.contains("scatter.y"), "{spoiled:?}");
+}
