@@ -168,7 +168,7 @@ mod tests {
     fn resources_are_read_from_sections_and_attributes() {
         let expected =
             Resources { kernel: "scan".into(), registers: 40, stack: 24, shared: 512, constant: 560, code: 256 };
-        assert_eq!(resources(&example(), 90), [expected.clone()]);
+        assert_eq!(resources(&example(), 90), std::slice::from_ref(&expected));
         assert_eq!(resources(&example(), 80), [Resources { shared: 1536, ..expected }]);
     }
 

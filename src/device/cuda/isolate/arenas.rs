@@ -143,7 +143,7 @@ mod tests {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let r = state >> 33;
             if r % 5 < 3 {
-                let bytes = 1 + r % if r % 7 == 0 { 40 << 20 } else { 100_000 };
+                let bytes = 1 + r % if r.is_multiple_of(7) { 40 << 20 } else { 100_000 };
                 held.push((grown(&mut arenas, bytes), bytes));
             } else if !held.is_empty() {
                 let (address, _) = held.swap_remove(r as usize % held.len());

@@ -79,7 +79,7 @@ impl Segment {
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
-        debug_assert!(offset < CONTROL_BYTES && offset % 4 == 0);
+        debug_assert!(offset < CONTROL_BYTES && offset.is_multiple_of(4));
         // SAFETY: it lies in the control page, which is only used word by word.
         unsafe { &*self.base.add(offset).cast() }
     }
