@@ -153,7 +153,7 @@ fn instructions_need_a_tool_of_the_toolkit() {
     let environment =
         [("PATH", path), ("CUDA_HOME", path), ("CUDA_PATH", path), ("HOME", path), ("CLK_NVRTC", nvrtc.as_str())];
     let without = machine(&["--stage", "sass", "--kernel", "blur"], &environment);
-    if !clk_lang::app::libraries::tool(&["nvdisasm", "cuobjdump"]).is_some() {
+    if clk_lang::app::libraries::tool(&["nvdisasm", "cuobjdump"]).is_none() {
         assert_eq!(without.code, 1);
         assert!(without.err.contains("nvdisasm") && without.err.contains("--stage ptx"), "{}", without.err);
         assert!(without.out.contains("registers  "), "the table is there all the same: {}", without.out);
