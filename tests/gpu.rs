@@ -274,6 +274,51 @@ fn faults_are_the_simulators() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// Launches return before they are over: the fault is still the first launch's, and told once.
+#[test]
+fn a_fault_is_told_at_its_own_launch() {
+    if gpu().is_none() {
+        return;
+    }
+    let kernel = "kernel at(j: i32, x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i + j] }";
+    let one_by_one = format!(
+        "{kernel}\nlet x = [1, 2, 3, 4]\nvar a = at(0, x)\nprint(\"first\")\n\
+         a = at(1, x)\na = at(2, a)\na = at(0, a)\nprint(a)"
+    );
+    let in_batches = format!(
+        "{kernel}\nlet x = [1, 2, 3, 4]\nvar a = x\nvar b = x\nvar c = x\nfor k in 0..20 {{\nbatch {{\na = at(0, x)\n\
+         b = at(k / 19, a)\nc = at(0, b)\n}}\n}}\nprint(c)"
+    );
+    for text in [&one_by_one, &in_batches] {
+        let [sim, gpu] = ["sim", "gpu"].map(|device| script(text, &["--json", "--device", device]));
+        assert_eq!((essence(&sim), sim.out), (essence(&gpu), gpu.out), "{}", gpu.err);
+        assert_eq!(gpu.err.matches("E0601").count(), 1, "{}", gpu.err);
+    }
+}
+
+#[test]
+fn batches_compute_what_launches_do() {
+    if gpu().is_none() {
+        return;
+    }
+    // Other arrays, other numbers and other grids from turn to turn, and something that has to wait in between.
+    let text = "kernel step(a: f32, x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = a * x[i] + 1.0 }
+         kernel total(x: [f32; N], inout s: [f32; 1]) grid(1) block(1) { for i in 0..N { s[0] += x[i] } }
+         var s = zeros(1)
+         for turn in 0..12 {
+             var u = ones(100 + turn % 3)
+             batch {
+                 for k in 0..5 { u = step(0.5 + f32(turn), u) }
+                 if turn % 4 == 3 { print(u[7]) }
+                 for k in 0..5 { u = step(0.25, u) }
+                 total(u, s)
+             }
+         }
+         print(s)";
+    let [sim, gpu] = ["sim", "gpu"].map(|device| script(text, &["--device", device]));
+    assert_eq!((sim.code, sim.out), (gpu.code, gpu.out), "{}", gpu.err);
+}
+
 #[test]
 fn a_session_goes_on_after_a_fault() {
     if gpu().is_none() {
