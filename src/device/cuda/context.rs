@@ -92,6 +92,9 @@ fn add(count: &AtomicU64, amount: u64) -> u64 {
     count.fetch_add(amount, Ordering::Relaxed) + amount
 }
 
+/// Bytes of an upload that may have to wait for page-locked memory, which launches before it keep busy.
+const LARGE: usize = 1 << 20;
+
 /// Launches whose events are kept before their times are read.
 const TIMINGS: usize = 1024;
 
@@ -189,8 +192,9 @@ impl Context {
         if bytes.is_empty() {
             return Ok(());
         }
-        if self.is_isolated() && self.behind.load(Ordering::Relaxed) > 0 {
-            // A large copy is waited for there, and nobody would tell a kernel to stop that is before it.
+        let waits = bytes.len() >= LARGE || self.is_isolated();
+        if waits && self.behind.load(Ordering::Relaxed) > 0 {
+            // A large copy waits for room, and nobody would tell a kernel to stop that is before it.
             self.confirm()?;
         }
         add(&self.counts.uploads, 1);
