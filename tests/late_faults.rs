@@ -188,7 +188,7 @@ fn batches_end_whatever_happens() {
 fn launches_that_come_again_are_not_mixed_up() {
     // One statement with arguments of several kinds and shapes, dimensions by value, results of several sizes.
     let mut script = Script::new();
-    let text = "kernel twice<T: num>(x: [T; N], out y: [T; N, 2]) threads(i: N, j: 2) { y[i, j] = x[i] }
+    let text = "kernel twice<T: Num>(x: [T; N], out y: [T; N, 2]) threads(i: N, j: 2) { y[i, j] = x[i] }
         kernel first(n: i32, x: [f32; N], out y: [f32; 3]) grid(n) block(1) { if block_idx.x < 3 { y[block_idx.x] = x[0] } }
         for k in 0..12 {
             let n = 1 + k % 3
