@@ -138,7 +138,7 @@ impl Cx<'_> {
                         let edits =
                             vec![(Span { end: base.span.start, ..base.span }, "len(".into()), (rest, ")".into())];
                         d.help("`len(x)` is the first extent; a kernel also has it by its name in the signature")
-                            .fix_all("call `len`", edits, Applicability::MaybeIncorrect)
+                            .fix_all("write `len(x)`", edits, Applicability::MaybeIncorrect)
                     }
                     "T" => d.help("write `transpose(x)`"),
                     "to" => d.help("arrays move to where they are used; nothing has to be moved by hand"),

@@ -153,9 +153,9 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
 pub fn in_kernels(what: &str) -> Option<&'static str> {
     Some(match what {
         "`arange`" | "`linspace`" => {
-            "a kernel runs once for each element: `threads(i: N)` names its index, `global_idx.x` is it in a grid of blocks"
+            "`threads(i: N)` names a thread's index; with `grid(…) block(…)` it is `global_idx.x`"
         }
-        "`load`" => "an element is read as `x[i]`; what Triton masks is an `if`: `if i < N { x[i] } else { 0.0 }`",
+        "`load`" => "`x[i]` reads an element; a mask is an `if`: `if i < N { x[i] } else { 0.0 }`",
         "`zeros`" | "`ones`" | "`full`" => {
             "an array of one thread is declared as `var acc: [f32; 8] = 0.0`, one of a block as `shared s: [f32; 64]`"
         }

@@ -73,8 +73,10 @@ fn remarks(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> (Vec<Str
     let width = style.width.saturating_sub(16).max(30);
     let fold = |text: &String| wrap::fold(&spell(&excerpt::printable(text), style), width).join("\n");
     let mut help: Vec<String> = diagnostic.help.iter().map(fold).collect();
+    // As it was written: neither folded nor spelled for this terminal.
+    let mut said = diagnostic.help.last().map(String::as_str);
     for fix in &diagnostic.fixes {
-        suggest::add_suggestion(fix, sources, width, &mut help);
+        suggest::add_suggestion(fix, said.take(), sources, width, &mut help);
     }
     let help = help.iter().map(|text| spell(text, style)).collect();
     (help, diagnostic.notes.iter().map(fold).collect())

@@ -9,12 +9,12 @@ use crate::base::source::{FileId, Sources, Span};
 /// More lines than this are not shown.
 const MAX_LINES: usize = 8;
 
-/// A fix under its title, or under the help text that has said the same.
-pub(super) fn add_suggestion(fix: &Fix, sources: &Sources, width: usize, help: &mut Vec<String>) {
+/// A fix under its title, or under the last help text if that has `said` the same.
+pub(super) fn add_suggestion(fix: &Fix, said: Option<&str>, sources: &Sources, width: usize, help: &mut Vec<String>) {
     let lines = changed_lines(fix, sources).unwrap_or_default();
     let shown = listing(&lines);
-    match help.last_mut().filter(|said| says_the_same(said, &fix.title)) {
-        Some(said) => said.push_str(&shown),
+    match help.last_mut().filter(|_| said.is_some_and(|said| says_the_same(said, &fix.title))) {
+        Some(help) => help.push_str(&shown),
         None => {
             let title = wrap::fold(&excerpt::one_line(&fix.title), width).join("\n");
             help.push(if lines.is_empty() { title } else { format!("{title}:{shown}") });

@@ -42,6 +42,20 @@ error[E0301]: `*` needs two numbers of one type
 }
 
 #[test]
+fn a_fix_stands_under_the_help_that_says_it() {
+    let (sources, file) = sources("let n = 3\nlet x = 1.0 * n\n");
+    let diagnostic = Diagnostic::error("E0302", "`*` can't mix two types")
+        .at(Span::new(file, 24, 25), "this is `i32`")
+        .help("there are no implicit conversions: write `f32(…)`")
+        .fix("convert it with `f32(…)`", Span::new(file, 24, 25), "f32(n)", Applicability::MachineApplicable);
+    // Neither what ASCII makes of `…` nor a fold in the help hides that they are the same.
+    for style in [Style::default(), ascii(), Style { width: 50, ..ascii() }] {
+        let drawn = text(&diagnostic, &sources, style);
+        assert_eq!((drawn.matches("Help").count(), drawn.matches("f32(n)").count()), (1, 1), "{drawn}");
+    }
+}
+
+#[test]
 fn without_a_place_the_remarks_still_show() {
     let diagnostic = Diagnostic::error("E0701", "no file `a.clk`").help("did you mean `b.clk`?").note("looked in `.`");
     let drawn = text(&diagnostic, &Sources::default(), ascii());

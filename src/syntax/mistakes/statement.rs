@@ -84,7 +84,7 @@ fn named(here: &Here<'_>) -> Option<Diagnostic> {
         "dim3" if next == Tok::Name => Some(
             Diagnostic::error("E0116", "extents are no variables of a type of their own")
                 .at(span, "a type of CUDA")
-                .help("they stand at the launch: `k<<<(16, 8), (32, 8)>>>(…)`; or in the kernel's head: `grid(ceil_div(N, 256)) block(256)`"),
+                .help("a launch has them, `k<<<(16, 8), 256>>>(…)`, or the head, `grid(…) block(…)`"),
         ),
         _ if here.miss.at == start + 1 && next == Tok::Colon => Some(bare_declaration(here)),
         _ if here.miss.at > start && c_type(word).is_some() => c_declaration(here, start, start),
