@@ -128,7 +128,17 @@ fn missing_things() {
     one("let y = (1]", "E0103", "]", "let y = (1)");
     one("let y = 1)", "E0103", ")", "let y = 1");
     one("fn f() {\n  g()\n", "E0102", "{", "");
-    one("fn f() {\n  g()\n\nfn h() { }", "E0102", "{", "fn f() {\n  g()}\n\nfn h() { }");
+    one("fn f() {\n  g()\n\nfn h() { }", "E0102", "{", "fn f() {\n  g()\n}\n\nfn h() { }");
+    // The layout tells which `{` it is, and in front of what its `}` belongs.
+    let broken = "fn f(a: i32) -> i32 {\n  if a > 0 {\n    1\n  else {\n    2\n  }\n}\nlet x = f(1)\n";
+    one(broken, "E0102", "{", &broken.replace("  else", "  } else"));
+    let broken = "kernel k() threads(i: 3) {\n  for j in 0..3 {\n    g(j)\n  h()\n}\nlet x = 1\n";
+    one(broken, "E0102", "{", &broken.replace("g(j)\n", "g(j)\n  }\n"));
+    one("fn f() {\n  g(a[1]\n  h(b)\n}", "E0102", "(", "fn f() {\n  g(a[1])\n  h(b)\n}");
+    one("x[1 = 3", "E0102", "[", "x[1] = 3");
+    one("while (x < 3 {\n  g()\n}", "E0102", "(", "while (x < 3) {\n  g()\n}");
+    one("fn f(a: i32, b i32) { }", "E0124", "", "fn f(a: i32, b: i32) { }");
+    one("struct S { a f32 }", "E0101", "", "struct S { a: f32 }");
     one("for i in 0..3: g(i)", "E0134", ":", "for i in 0..3 { g(i) }");
     one("let if = 3", "E0137", "if", "let if_ = 3");
     one("let a = 1 let b = 2", "E0131", "let", "let a = 1; let b = 2");
