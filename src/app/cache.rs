@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use super::folders;
+use super::{folders, private};
 use crate::device::cuda::cache::Store;
 
 /// Names the folder.
@@ -113,7 +113,7 @@ impl Cache {
 impl Store for Cache {
     fn get(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.path(name);
-        if !is_own(&fs::symlink_metadata(&path).ok()?) {
+        if !private::is_own(&fs::symlink_metadata(&path).ok()?) {
             return None;
         }
         let bytes = fs::read(&path).ok()?;
@@ -153,47 +153,18 @@ impl Cache {
 /// Makes the folder with access for its owner alone; one of another user, or one that others may write, is refused.
 #[cfg(unix)]
 fn make_private(folder: &Path) -> Result<(), String> {
-    use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-    let why = |error: std::io::Error| super::disk::reason(&error);
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(why)?;
-    let data = fs::metadata(folder).map_err(why)?;
-    if !data.is_dir() {
-        return Err("it is not a folder".into());
-    }
-    if data.uid() != own_user() {
-        return Err("it belongs to another user".into());
-    }
-    if data.mode() & 0o077 != 0 {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let data = fs::metadata(folder);
+    if data.is_ok_and(|data| data.is_dir() && data.uid() == private::own_user() && data.mode() & 0o077 != 0) {
         // It is ours, so that it can be closed; if not, others could put machine code there.
-        let closed = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
-        if closed.is_err() && data.mode() & 0o022 != 0 {
-            return Err("other users may write there".into());
-        }
+        let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
     }
-    Ok(())
+    private::folder(folder)
 }
 
 #[cfg(not(unix))]
 fn make_private(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| super::disk::reason(&error))
-}
-
-#[cfg(unix)]
-fn own_user() -> u32 {
-    // SAFETY: it only asks.
-    unsafe { libc::geteuid() }
-}
-
-/// A plain file of this user that nobody else may write.
-#[cfg(unix)]
-fn is_own(data: &fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    data.is_file() && data.uid() == own_user() && data.mode() & 0o022 == 0
-}
-
-#[cfg(not(unix))]
-fn is_own(data: &fs::Metadata) -> bool {
-    data.is_file()
+    private::folder(folder)
 }
 
 fn new_private_file(path: &Path) -> std::io::Result<fs::File> {
@@ -301,9 +272,27 @@ mod tests {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
         cache.put("b", b"two");
         // The administrator may write everywhere; everybody else finds nothing kept.
-        assert!(own_user() == 0 || cache.get("b").is_none());
+        assert!(private::own_user() == 0 || cache.get("b").is_none());
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         assert!(Cache::open(Path::new("/dev/null/clk")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_belongs_to_another_user_is_refused() {
+        use std::os::unix::fs::chown;
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("clk");
+        let cache = Cache::open(&folder).unwrap();
+        cache.put("a", b"one");
+        let other = private::own_user() + 1;
+        if chown(cache.path("a"), Some(other), None).is_err() {
+            println!("skipped: no right to give files away");
+            return;
+        }
+        assert_eq!(cache.get("a"), None, "an entry");
+        chown(&folder, Some(other), None).unwrap();
+        assert!(Cache::open(&folder).is_err_and(|why| why.contains("another user")), "the folder");
     }
 
     #[test]

@@ -1,7 +1,13 @@
 //! Ctrl-C: the first asks the running program to stop, one too many ends the process.
 
+#[cfg(unix)]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the system's wish for the end sets.
+#[cfg(unix)]
+static ENDING: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// The flag that a running program watches; Ctrl-C sets it.
 #[derive(Clone, Default)]
@@ -37,6 +43,24 @@ impl Interrupt {
             }
         });
         interrupt
+    }
+
+    /// From now on the end that the system asks for (SIGTERM, SIGHUP) is an interrupt as well: what runs stops, and whoever
+    /// waits for [`Interrupt::is_set`] tidies up.
+    pub fn listen_to_the_system(&self) {
+        #[cfg(unix)]
+        if ENDING.set(self.stop.clone()).is_ok() {
+            extern "C" fn note(_: libc::c_int) {
+                if let Some(stop) = ENDING.get() {
+                    stop.store(true, Ordering::SeqCst);
+                }
+            }
+            let handler: extern "C" fn(libc::c_int) = note;
+            for signal in [libc::SIGTERM, libc::SIGHUP] {
+                // SAFETY: the handler reads a pointer that was set before and sets a flag, both atomically.
+                unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+            }
+        }
     }
 
     /// A session is worth more than a script: it takes a third Ctrl-C to end it.

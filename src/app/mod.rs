@@ -14,6 +14,7 @@ mod graphics;
 mod interrupt;
 #[cfg(target_os = "linux")]
 mod isolate;
+mod launch;
 pub mod libraries;
 mod listing;
 mod lsp;
@@ -21,6 +22,7 @@ mod markdown;
 mod memory;
 mod names;
 mod picture;
+mod private;
 mod progress;
 mod repl;
 mod script;

@@ -7,9 +7,11 @@ use std::str::FromStr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use super::launch;
 use crate::app::console::{Look, When};
 use crate::app::devices::{self, Choice, Isolate, Usage};
 use crate::app::generated::Level;
+use crate::app::launch::Job;
 use crate::app::script::Limits;
 use crate::device::cuda::text::Options;
 
@@ -28,6 +30,7 @@ pub enum Task {
     Lsp,
     Fmt { paths: Vec<PathBuf>, check: bool, range: Option<(usize, usize)> },
     Cache { action: CacheAction },
+    Launch { job: Box<Job> },
     Doctor,
     Repl { plain: bool },
 }
@@ -37,6 +40,7 @@ impl Task {
     pub fn runs(&self) -> bool {
         match self {
             Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => true,
+            Task::Launch { .. } => true,
             Task::Check { .. } | Task::Emit { .. } | Task::Explain { .. } => false,
             Task::Doc { .. } | Task::Fmt { .. } | Task::Fix { .. } | Task::Lsp => false,
             Task::Cache { .. } | Task::Doctor => false,
@@ -185,6 +189,7 @@ fn task(matches: &ArgMatches) -> Task {
                 _ => CacheAction::Dir,
             },
         },
+        "launch" => Task::Launch { job: Box::new(launch::job(sub)) },
         "doctor" => Task::Doctor,
         _ => Task::Repl { plain: sub.get_flag("plain") },
     }
@@ -217,6 +222,7 @@ fn command() -> Command {
             fmt(),
             fix(),
             lsp(),
+            launch::command(),
             cache(),
             doctor(),
             repl(),

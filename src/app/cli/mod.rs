@@ -10,6 +10,7 @@ mod emit;
 mod explain;
 mod fix;
 mod fmt;
+mod launch;
 mod run;
 mod stats;
 mod test;
@@ -113,6 +114,7 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         Task::Lsp => lsp::main(),
         Task::Fmt { paths, check, range } => fmt::paths(&paths, check, range, context),
         Task::Cache { action } => cache::perform(action, context),
+        Task::Launch { job } => super::launch::main(&job, context),
         Task::Doctor => doctor::report(context),
         Task::Repl { plain } => {
             context.limits.check.get_or_insert(true);

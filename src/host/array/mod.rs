@@ -58,6 +58,16 @@ impl Array {
         Ok(array)
     }
 
+    /// The array that these bytes are: they are not copied. They have to be as many as the shape asks for.
+    pub fn of_aligned(element: impl Into<Element>, shape: &[usize], bytes: AlignedBytes) -> Outcome<Array> {
+        let element = element.into();
+        let (need, have) = (byte_count(&element, shape)?, bytes.len());
+        if need != have {
+            return Err(Problem::new("E0503", format!("an array of {need} bytes cannot be made of {have} bytes")));
+        }
+        Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::of_bytes(bytes)) })
+    }
+
     /// A 1-d array of these items.
     pub fn from_items<T: Item>(items: &[T]) -> Outcome<Array> {
         Array::from_shaped(items, &[items.len()])
@@ -176,6 +186,22 @@ impl Array {
             *last = (to > 0 && row % to == 0 && row / to <= MAX_EXTENT).then(|| row / to)?;
         }
         Some(Array { element, shape, data: self.data.clone() })
+    }
+
+    /// The same bytes as what another program means by them: numbers along a last axis of two to four as vectors, a struct as
+    /// one with the same fields. Nothing if they do not lie so.
+    pub fn recast(&self, element: &Element) -> Option<Array> {
+        let shape = match (&self.element, element, self.shape.split_last()) {
+            (own, other, _) if own == other => self.shape.clone(),
+            (Element::Scalar(own), Element::Vector(scalar, lanes), Some((last, rest)))
+                if own == scalar && *last == usize::from(*lanes) =>
+            {
+                rest.to_vec()
+            }
+            (Element::Record(own), Element::Record(other), _) if own.layout == other.layout => self.shape.clone(),
+            _ => return None,
+        };
+        Some(Array { element: element.clone(), shape, data: self.data.clone() })
     }
 
     /// The same elements in another shape of as many.

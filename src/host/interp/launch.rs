@@ -10,7 +10,7 @@ use crate::check::typed::{
     Access, ArrayType, Dim, Expr, ExprKind, Geometry, Kernel, KernelId, Launch, ModuleId, Program, Type,
 };
 use crate::device::{Arg, DeviceError, Executable, Extents, Fault, FaultKind, device_diagnostic, fault_diagnostic};
-use crate::host::array::{Array, Element};
+use crate::host::array::{Array, Element, byte_count};
 use crate::host::format;
 use crate::host::value::{Record, Value};
 use crate::ir::Checks;
@@ -196,6 +196,13 @@ impl Machine<'_> {
 
     /// An array for a kernel to write, in whatever memory the kernel runs on.
     pub(super) fn new_result(&mut self, element: Element, shape: &[usize], span: Span) -> Eval<Array> {
+        let bytes = byte_count(&element, shape).map_err(|p| self.problem(p, span))?;
+        if let Some(limit) = self.interp.largest.filter(|limit| bytes as u64 > *limit) {
+            let title = format!("an array of `{element}` with the shape {shape:?} is too large: {bytes} bytes");
+            let diagnostic = Diagnostic::error("E0806", title).at(span, "made by this launch");
+            let diagnostic = diagnostic.note(format!("arrays have at most {limit} bytes here"));
+            return Err(self.error(diagnostic.help("allow more: `--max-bytes`")));
+        }
         let array = match self.interp.options.device.is_remote() {
             true => Array::unplaced(element, shape),
             false => Array::zeros(element, shape),

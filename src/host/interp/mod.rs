@@ -26,7 +26,7 @@ use crate::check::typed::{Program, Section, Type};
 use crate::compile::Session;
 use crate::device::storage::Lost;
 use crate::device::{Control, Device, DeviceError, Devices, device_diagnostic};
-use crate::host::array::Array;
+use crate::host::array::{Array, Element};
 use crate::host::picture::heat::Heat;
 use crate::host::value::{Record, Value};
 use crate::ir::Checks;
@@ -93,6 +93,8 @@ pub struct Interpreter {
     pub globals: Vec<Option<Value>>,
     /// What `on … { }` may ask for; without it there is only [`Options::device`].
     pub devices: Option<Arc<dyn Devices>>,
+    /// The most bytes that an array may have which a launch makes; none bounds it but memory.
+    pub largest: Option<u64>,
     /// What checked launches warned of, each once.
     pub warnings: Vec<Diagnostic>,
     warned: Vec<Diagnostic>,
@@ -132,6 +134,7 @@ impl Interpreter {
             warnings: Vec::new(),
             warned: Vec::new(),
             devices: None,
+            largest: None,
             kernels: Kernels::default(),
             parked: Vec::new(),
             visited: Vec::new(),
@@ -259,6 +262,16 @@ impl Interpreter {
             self.kernels = Kernels::default();
             self.parked.clear();
         }
+    }
+
+    /// How values of a type lie in arrays. What cannot be an element is taken for `f32`.
+    pub fn element(&mut self, program: &Program, ty: &Type) -> Element {
+        self.layouts.element(program, ty)
+    }
+
+    /// The type that elements of arrays have in the program. A struct's layout has to come from [`Interpreter::element`].
+    pub fn element_type(&self, element: &Element) -> Type {
+        self.layouts.element_type(element)
     }
 
     /// Forgets compiled kernels, for a program whose numbering has changed.

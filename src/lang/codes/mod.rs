@@ -4,6 +4,7 @@ pub mod check;
 pub mod checks;
 pub mod fault;
 pub mod imports;
+pub mod launch;
 pub mod lower;
 pub mod run;
 pub mod script;
@@ -22,9 +23,19 @@ pub struct Page {
 
 /// All pages, chapter by chapter.
 pub fn pages() -> impl Iterator<Item = &'static Page> {
-    [syntax::PAGES, imports::PAGES, check::PAGES, lower::PAGES, run::PAGES, script::PAGES, fault::PAGES, checks::PAGES]
-        .into_iter()
-        .flatten()
+    [
+        syntax::PAGES,
+        imports::PAGES,
+        check::PAGES,
+        lower::PAGES,
+        run::PAGES,
+        script::PAGES,
+        fault::PAGES,
+        checks::PAGES,
+        launch::PAGES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The page of a code, in any case.

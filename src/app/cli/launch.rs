@@ -1,0 +1,149 @@
+//! The command line of `clk launch`.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use crate::app::launch::Job;
+
+/// Unless `--max-bytes` says otherwise.
+const MAX_BYTES: u64 = 8 << 30;
+
+pub fn command() -> Command {
+    let pair = |id: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(id).long(id).value_name(value).action(ArgAction::Append).value_parser(pair).help(help)
+    };
+    let triple = |id: &'static str, help: &'static str| {
+        Arg::new(id).long(id).value_name("X[,Y[,Z]]").value_parser(triple).help(help)
+    };
+    Command::new("launch")
+        .about("Launch a kernel for another program: arguments as JSON on standard input, results on standard output")
+        .arg(
+            Arg::new("file")
+                .value_name("FILE")
+                .required_unless_present("protocol")
+                .value_parser(value_parser!(PathBuf))
+                .help("The program"),
+        )
+        .arg(Arg::new("kernel").value_name("KERNEL").help("The kernel [default: as the request says, or the only one]"))
+        .arg(triple("grid", "Blocks of the grid [default: as the kernel says]").requires("block"))
+        .arg(triple("block", "Threads of a block").requires("grid"))
+        .arg(pair("generic", "NAME=VALUE", "A compile-time argument: `T=f64`, `TILE=32`, `op=max`"))
+        .arg(
+            Arg::new("dim")
+                .long("dim")
+                .value_name("NAME=N")
+                .action(ArgAction::Append)
+                .value_parser(dimension)
+                .help("A dimension that no argument has"),
+        )
+        .arg(pair("scalar", "NAME=VALUE", "A by-value argument, as JSON"))
+        .arg(
+            Arg::new("base64")
+                .long("base64")
+                .action(ArgAction::SetTrue)
+                .help("Arrays of the answer as Base64 of their bytes, not as lists"),
+        )
+        .arg(
+            Arg::new("stream")
+                .long("stream")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("serve")
+                .help("The request is a frame with raw bytes behind it, and so is the answer"),
+        )
+        .arg(
+            Arg::new("npz")
+                .long("npz")
+                .value_names(["IN", "OUT"])
+                .num_args(2)
+                .value_parser(value_parser!(PathBuf))
+                .conflicts_with_all(["stream", "serve", "base64"])
+                .help("Take the arguments from one .npz (or .safetensors) file and write the results to another"),
+        )
+        .arg(
+            Arg::new("protocol")
+                .long("protocol")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("serve")
+                .help("Show how programs talk to this command"),
+        )
+        .arg(
+            Arg::new("serve")
+                .long("serve")
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all(["kernel", "grid", "generic", "dim", "scalar", "base64"])
+                .help("Answer many requests, and keep arrays between them"),
+        )
+        .arg(
+            Arg::new("socket")
+                .long("socket")
+                .value_name("PATH")
+                .requires("serve")
+                .value_parser(value_parser!(PathBuf))
+                .help("Serve a Unix socket, not standard input and output"),
+        )
+        .arg(
+            Arg::new("max-bytes")
+                .long("max-bytes")
+                .value_name("N")
+                .value_parser(bytes)
+                .help("Bytes of a request, of an array and of all that are kept, at most; K, M, G [default: 8G]"),
+        )
+}
+
+pub fn job(sub: &ArgMatches) -> Job {
+    let pairs = |id: &str| sub.get_many::<(String, String)>(id).unwrap_or_default().cloned().collect::<Vec<_>>();
+    Job {
+        file: sub.get_one::<PathBuf>("file").cloned().unwrap_or_default(),
+        kernel: sub.get_one::<String>("kernel").cloned(),
+        grid: sub.get_one("grid").copied(),
+        block: sub.get_one("block").copied(),
+        generics: pairs("generic"),
+        dims: sub.get_many::<(String, i64)>("dim").unwrap_or_default().cloned().collect(),
+        scalars: pairs("scalar"),
+        base64: sub.get_flag("base64"),
+        stream: sub.get_flag("stream"),
+        npz: sub.get_many::<PathBuf>("npz").and_then(|mut paths| Some((paths.next()?.clone(), paths.next()?.clone()))),
+        protocol: sub.get_flag("protocol"),
+        serve: sub.get_flag("serve"),
+        socket: sub.get_one::<PathBuf>("socket").cloned(),
+        max_bytes: sub.get_one("max-bytes").copied().unwrap_or(MAX_BYTES),
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("a name and a value, as in `N=1024`")?;
+    if name.is_empty() || value.is_empty() {
+        return Err("a name and a value, as in `N=1024`".into());
+    }
+    Ok((name.into(), value.into()))
+}
+
+fn dimension(text: &str) -> Result<(String, i64), String> {
+    let (name, extent) = pair(text)?;
+    let extent = extent.parse().map_err(|_| format!("`{extent}` is no integer"))?;
+    Ok((name, extent))
+}
+
+fn triple(text: &str) -> Result<[i64; 3], String> {
+    let mut sizes = [1; 3];
+    let parts: Vec<&str> = text.split(',').collect();
+    if parts.len() > 3 {
+        return Err("x, y and z at most".into());
+    }
+    for (slot, part) in sizes.iter_mut().zip(parts) {
+        *slot = part.trim().parse().map_err(|_| format!("`{part}` is no integer"))?;
+    }
+    Ok(sizes)
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+    number.ok_or_else(|| format!("`{text}` is no number of bytes"))
+}

@@ -1,0 +1,151 @@
+//! A request's launch as the script would write it: `saxpy(alpha, x, y)`, compiled once for arguments of the same types.
+//!
+//! So a launch from outside is checked, bound and run by what checks, binds and runs those of scripts, and its mistakes have
+//! the same messages, which point into this line.
+
+use indexmap::IndexMap;
+use rustc_hash::FxHashMap;
+use smol_str::{SmolStr, ToSmolStr};
+
+use super::refusal::{Refusal, Result};
+use crate::app::disk::Disk;
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Access, ArrayType, Binding, Dim, Global, GlobalId, KernelId, Module, Signature, Type};
+use crate::compile::Session;
+use crate::lang::scalar::Scalar;
+
+/// What messages call the line.
+const NAME: &str = "<launch>";
+/// So many forms are kept: more types of arguments than this hardly come.
+const MOST: usize = 4096;
+
+/// What has to be compiled anew if it changes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub kernel: KernelId,
+    /// As the request names it: `saxpy`, `linalg.matmul`.
+    pub path: SmolStr,
+    /// By parameter; none where an `out` array is left off.
+    pub types: Vec<Option<Type>>,
+    /// Compile-time arguments as text.
+    pub generics: Vec<(SmolStr, SmolStr)>,
+    /// Dimensions that are given by name.
+    pub dims: Vec<SmolStr>,
+    /// Grid and block are given.
+    pub geometry: bool,
+}
+
+/// A compiled launch, and the variables that its arguments go into.
+#[derive(Clone, Debug)]
+pub struct Form {
+    pub chunk: usize,
+    /// By parameter.
+    pub params: Vec<Option<GlobalId>>,
+    /// In the order of the key's.
+    pub dims: Vec<GlobalId>,
+    /// Grid and block, tuples of three.
+    pub geometry: Option<(GlobalId, GlobalId)>,
+}
+
+/// The forms of a program.
+#[derive(Default)]
+pub struct Forms(FxHashMap<Key, Form>);
+
+impl Forms {
+    /// The form for such a launch.
+    pub fn find(&mut self, session: &mut Session, key: Key) -> Result<Form> {
+        if let Some(form) = self.0.get(&key) {
+            return Ok(form.clone());
+        }
+        if self.0.len() >= MOST {
+            return Err(Refusal::new("E0806", format!("launches of {MOST} different forms were made"))
+                .help("load the file again, which forgets them"));
+        }
+        let form = compile(session, &key)?;
+        self.0.insert(key, form.clone());
+        Ok(form)
+    }
+}
+
+/// Variables for the arguments, in a module of their own that sees what the program's main module sees.
+struct Scope<'a> {
+    session: &'a mut Session,
+    names: IndexMap<SmolStr, Binding>,
+    /// Names that have to keep their meaning.
+    taken: Vec<SmolStr>,
+}
+
+impl Scope<'_> {
+    /// A variable that is called so, or nearly.
+    fn variable(&mut self, name: &str, ty: Type) -> (SmolStr, GlobalId) {
+        let mut own = name.to_smolstr();
+        while self.taken.contains(&own) {
+            own = format!("{own}_").into();
+        }
+        self.taken.push(own.clone());
+        let global = Global { name: own.clone(), ty, mutable: true, span: Span::default() };
+        let id = self.session.program.globals.push(global);
+        self.names.insert(own.clone(), Binding::Global(id));
+        (own, id)
+    }
+}
+
+fn compile(session: &mut Session, key: &Key) -> Result<Form> {
+    let sig = session.program.kernels[key.kernel].sig.clone();
+    let main = session.main.and_then(|main| session.program.modules.get(main));
+    let names = main.map(|main| main.names.clone()).unwrap_or_default();
+    let spoken = std::iter::once(&key.path).chain(key.generics.iter().map(|(_, value)| value));
+    let taken = spoken.flat_map(|text| text.split('.').map(SmolStr::from)).collect();
+    let mut scope = Scope { session, names, taken };
+    let (text, mut form) = write(&mut scope, key, &sig);
+    let module = Module { names: scope.names, ..Module::default() };
+    let before = session.main;
+    session.main = Some(session.program.modules.push(module));
+    let mut outcome = session.add(NAME, &text, &Disk);
+    session.main = before;
+    if outcome.failed() {
+        return Err(Refusal::Program(outcome.diagnostics.drain(..).filter(Diagnostic::is_error).collect()));
+    }
+    form.chunk = outcome.chunks.start;
+    Ok(form)
+}
+
+/// The line, and its variables.
+fn write(scope: &mut Scope<'_>, key: &Key, sig: &Signature) -> (String, Form) {
+    let mut form = Form { chunk: 0, params: Vec::new(), dims: Vec::new(), geometry: None };
+    let all_given = key.types.iter().all(Option::is_some);
+    let inputs_only =
+        sig.params.iter().zip(&key.types).all(|(param, ty)| ty.is_some() == (param.access != Access::Out));
+    let mut words = Vec::new();
+    for (param, ty) in sig.params.iter().zip(&key.types) {
+        let Some(ty) = ty else {
+            form.params.push(None);
+            continue;
+        };
+        let (name, id) = scope.variable(&param.name, ty.clone());
+        form.params.push(Some(id));
+        words.push(if all_given || inputs_only { name.to_string() } else { format!("{} = {name}", param.name) });
+    }
+    words.extend(key.generics.iter().map(|(name, value)| format!("{name} = {value}")));
+    for dim in &key.dims {
+        let (name, id) = scope.variable(dim, Type::Scalar(Scalar::I64));
+        form.dims.push(id);
+        words.push(format!("{dim} = {name}"));
+    }
+    let mut shape = String::new();
+    if key.geometry {
+        let triple = || Type::Tuple(vec![Type::Scalar(Scalar::I64); 3].into());
+        let (grid, grid_id) = scope.variable("grid", triple());
+        let (block, block_id) = scope.variable("block", triple());
+        form.geometry = Some((grid_id, block_id));
+        shape = format!("<<<{grid}, {block}>>>");
+    }
+    // With a `;`, so that results stay where they are.
+    (format!("{}{shape}({});", key.path, words.join(", ")), form)
+}
+
+/// The type of an array argument.
+pub fn array_type(element: Type, rank: usize) -> Type {
+    Type::Array(ArrayType { element, dims: vec![Dim::Unknown; rank] }.into())
+}

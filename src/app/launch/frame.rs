@@ -1,0 +1,290 @@
+//! Messages on a stream: lines of JSON, and frames of a JSON header with raw bytes behind it.
+//!
+//! A frame is `CLK` and the byte 1, the header's length (u32), the length of what follows it (u64), both little-endian, the
+//! header, and the blocks one after the other. The header's field `blocks` has the length of each. Every length is checked
+//! before memory is taken for it, and a frame that is refused is skipped, so that the next one is found.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+
+use super::data::fields;
+use super::parse;
+use super::refusal::{Refusal, Result};
+use super::request::block_lengths;
+use crate::base::aligned::AlignedBytes;
+
+/// What frames begin with: no JSON does.
+pub const MAGIC: [u8; 4] = *b"CLK\x01";
+
+const BUFFER: usize = 1 << 18;
+
+/// The raw blocks of a frame; each is taken once.
+pub type Blocks = Vec<Option<AlignedBytes>>;
+
+/// What was read.
+#[derive(Debug)]
+pub struct Message {
+    /// The line, or the frame's header.
+    pub text: String,
+    pub blocks: Blocks,
+    /// It is to be answered by a frame.
+    pub framed: bool,
+    /// Why it is none.
+    pub refused: Option<Refusal>,
+    /// Nothing that follows can be understood.
+    pub last: bool,
+    /// Bytes that it holds in memory.
+    pub bytes: u64,
+}
+
+/// Reads messages one after the other.
+pub struct Reader<R> {
+    input: BufReader<R>,
+    /// The most bytes of a message.
+    limit: u64,
+    /// Bytes of a refused message that are still to come.
+    skip: u64,
+}
+
+/// An end of the stream in the middle is no error of the machine's.
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
+}
+
+impl<R: Read> Reader<R> {
+    pub fn new(input: R, limit: u64) -> Reader<R> {
+        Reader { input: BufReader::with_capacity(BUFFER, input), limit, skip: 0 }
+    }
+
+    /// The next message; none at the end of the stream.
+    pub fn next(&mut self) -> io::Result<Option<Message>> {
+        if self.skip > 0 {
+            io::copy(&mut self.input.by_ref().take(self.skip), &mut io::sink())?;
+            self.skip = 0;
+        }
+        loop {
+            let first = match self.input.fill_buf() {
+                Ok([]) => return Ok(None),
+                Ok(bytes) => bytes[0],
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if is_end(&error) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            match first {
+                b' ' | b'\t' | b'\r' | b'\n' => self.input.consume(1),
+                first if first == MAGIC[0] => return self.frame().map(Some),
+                _ => return self.line().map(Some),
+            }
+        }
+    }
+
+    fn line(&mut self) -> io::Result<Message> {
+        let mut bytes = Vec::new();
+        self.input.by_ref().take(self.limit.saturating_add(1)).read_until(b'\n', &mut bytes)?;
+        if bytes.len() as u64 > self.limit {
+            if bytes.last() != Some(&b'\n') {
+                self.input.skip_until(b'\n')?;
+            }
+            return Ok(Message::refused(too_large(self.limit), false));
+        }
+        Ok(match String::from_utf8(bytes) {
+            Ok(text) => Message { bytes: text.len() as u64, text, ..Message::empty(false) },
+            Err(error) => Message::refused(not_utf8(error.utf8_error().valid_up_to()), false),
+        })
+    }
+
+    fn frame(&mut self) -> io::Result<Message> {
+        let mut prefix = [0; 16];
+        let mut filled = 0;
+        // What is no frame is known by its first bytes: there may be no more.
+        while filled < prefix.len() {
+            match self.input.read(&mut prefix[filled..]) {
+                Ok(0) => return Ok(Message::cut_off()),
+                Ok(more) => filled += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_end(&error) => return Ok(Message::cut_off()),
+                Err(error) => return Err(error),
+            }
+            let known = filled.min(MAGIC.len());
+            if prefix[..known] != MAGIC[..known] {
+                let refusal = Refusal::new("E0807", "this is neither JSON nor a frame")
+                    .note("frames begin with `CLK` and the byte 1")
+                    .note("nothing that follows can be understood: the connection ends");
+                return Ok(Message { last: true, ..Message::refused(refusal, true) });
+            }
+        }
+        let [header, payload] = lengths(&prefix);
+        let total = u128::from(header) + u128::from(payload);
+        if total > u128::from(self.limit) {
+            self.skip = u64::try_from(total).unwrap_or(u64::MAX);
+            return Ok(Message::refused(too_large(self.limit), true));
+        }
+        let mut bytes = Vec::new();
+        self.input.by_ref().take(header).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 != header {
+            return Ok(Message::cut_off());
+        }
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                self.skip = payload;
+                return Ok(Message::refused(not_utf8(error.utf8_error().valid_up_to()), true));
+            }
+        };
+        match announced(&text, payload) {
+            Ok(lengths) => self.blocks(text, &lengths, total as u64),
+            Err(refusal) => {
+                self.skip = payload;
+                Ok(Message { text, ..Message::refused(refusal, true) })
+            }
+        }
+    }
+
+    fn blocks(&mut self, text: String, lengths: &[u64], bytes: u64) -> io::Result<Message> {
+        let mut blocks = Blocks::with_capacity(lengths.len());
+        let mut left: u64 = lengths.iter().sum();
+        for length in lengths {
+            let room = usize::try_from(*length).ok().and_then(AlignedBytes::zeroed);
+            let Some(mut block) = room else {
+                self.skip = left;
+                let refusal = Refusal::new("E0806", format!("there is no memory for a block of {length} bytes"));
+                return Ok(Message { text, ..Message::refused(refusal, true) });
+            };
+            match self.input.read_exact(&mut block) {
+                Ok(()) => blocks.push(Some(block)),
+                Err(error) if is_end(&error) => return Ok(Message::cut_off()),
+                Err(error) => return Err(error),
+            }
+            left -= length;
+        }
+        Ok(Message { text, blocks, bytes, ..Message::empty(true) })
+    }
+}
+
+/// The lengths of the blocks that a header announces: together as many bytes as follow.
+fn announced(header: &str, payload: u64) -> Result<Vec<u64>> {
+    let given = fields(parse(header)?, "a request", &[])?;
+    let blocks = given.iter().find(|(name, _)| name == "blocks");
+    let lengths = blocks.map_or(Ok(vec![]), |(_, value)| block_lengths(*value))?;
+    let sum: u128 = lengths.iter().map(|n| u128::from(*n)).sum();
+    if sum != u128::from(payload) {
+        let title = format!("the blocks have {sum} bytes together, and {payload} follow the header");
+        return Err(match blocks {
+            Some((_, value)) => Refusal::at("E0807", title, *value),
+            None => Refusal::new("E0807", title).help("say how long each block is: `\"blocks\": [400, 16]`"),
+        });
+    }
+    Ok(lengths)
+}
+
+fn lengths(prefix: &[u8; 16]) -> [u64; 2] {
+    let number = |range: std::ops::Range<usize>| {
+        let bytes = prefix.get(range).unwrap_or(&[]);
+        bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    };
+    [number(4..8), number(8..16)]
+}
+
+/// What stands before a frame's header.
+pub fn prefix(header: usize, payload: u64) -> io::Result<[u8; 16]> {
+    let header = u32::try_from(header).map_err(|_| io::Error::other("the header of an answer is too long"))?;
+    let mut prefix = [0; 16];
+    prefix[..4].copy_from_slice(&MAGIC);
+    prefix[4..8].copy_from_slice(&header.to_le_bytes());
+    prefix[8..].copy_from_slice(&payload.to_le_bytes());
+    Ok(prefix)
+}
+
+fn too_large(limit: u64) -> Refusal {
+    Refusal::new("E0806", format!("the request has more than {limit} bytes")).help("allow more: `--max-bytes`")
+}
+
+fn not_utf8(at: usize) -> Refusal {
+    Refusal::new("E0801", format!("the request is not UTF-8 (at byte {at})"))
+}
+
+impl Message {
+    fn empty(framed: bool) -> Message {
+        Message { text: String::new(), blocks: vec![], framed, refused: None, last: false, bytes: 0 }
+    }
+
+    fn refused(refusal: Refusal, framed: bool) -> Message {
+        Message { refused: Some(refusal), ..Message::empty(framed) }
+    }
+
+    /// The stream ended inside of a frame.
+    fn cut_off() -> Message {
+        let refusal = Refusal::new("E0807", "the stream ends inside of a frame");
+        Message { last: true, ..Message::refused(refusal, true) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(header: &str, payload: &[u8]) -> Vec<u8> {
+        [&prefix(header.len(), payload.len() as u64).expect("short")[..], header.as_bytes(), payload].concat()
+    }
+
+    fn all(bytes: &[u8], limit: u64) -> Vec<Message> {
+        let mut reader = Reader::new(bytes, limit);
+        std::iter::from_fn(|| reader.next().expect("memory is read")).collect()
+    }
+
+    fn code(message: &Message) -> &'static str {
+        match &message.refused {
+            Some(Refusal::Request(problem, _)) => problem.code,
+            _ => "",
+        }
+    }
+
+    #[test]
+    fn lines_and_frames_come_in_any_order() {
+        let bytes = [&b"{\"id\": 1}\n"[..], &framed("{\"blocks\": [2, 1]}", b"abc"), b"\n\n {}"].concat();
+        let found = all(&bytes, 1000);
+        assert_eq!(
+            found.iter().map(|m| m.text.trim()).collect::<Vec<_>>(),
+            ["{\"id\": 1}", "{\"blocks\": [2, 1]}", "{}"]
+        );
+        let blocks: Vec<&[u8]> = found[1].blocks.iter().flatten().map(|block| &block[..]).collect();
+        assert_eq!(blocks, [&b"ab"[..], b"c"]);
+        assert_eq!(found.iter().map(|m| m.framed).collect::<Vec<_>>(), [false, true, false]);
+    }
+
+    #[test]
+    fn what_is_refused_costs_only_itself() {
+        let good = b"{}\n";
+        let cases: [(Vec<u8>, &str); 7] = [
+            (framed("{\"blocks\": [2]}", b"abc"), "E0807"),
+            (framed("{}", b"abc"), "E0807"),
+            (framed("{\"blocks\": [-1]}", b"abc"), "E0802"),
+            (framed("{\"blocks\": [18446744073709551615, 18446744073709551615]}", b"abc"), "E0807"),
+            (framed("{,}", b"CLK\x01"), "E0801"),
+            (framed("{}", &[b'x'; 200]), "E0806"),
+            ([&[b'x'; 200][..], b"\n"].concat(), "E0806"),
+        ];
+        for (bytes, expected) in cases {
+            let found = all(&[&bytes[..], good].concat(), 100);
+            assert_eq!(found.len(), 2, "{:?}", String::from_utf8_lossy(&bytes));
+            assert_eq!((code(&found[0]), found[1].text.as_str()), (expected, "{}\n"));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_understood_ends_the_stream() {
+        for bytes in [&b"CLX...\n{}\n"[..], b"CLK\x01\x05\x00", &framed("{\"blocks\": [9]}", &[0; 9])[..30]] {
+            let found = all(bytes, 100);
+            assert_eq!(code(&found[0]), "E0807");
+            assert!(found[0].last);
+        }
+    }
+
+    #[test]
+    fn lengths_that_lie_take_no_memory() {
+        let mut bytes = prefix(2, u64::MAX).expect("short").to_vec();
+        bytes.extend(b"{}");
+        assert_eq!(all(&bytes, 1 << 40).iter().map(code).collect::<Vec<_>>(), ["E0806"]);
+        let bytes = prefix(u32::MAX as usize, 0).expect("short");
+        assert_eq!(all(&bytes, 1 << 40).iter().map(code).collect::<Vec<_>>(), ["E0807"]);
+    }
+}

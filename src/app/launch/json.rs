@@ -1,0 +1,464 @@
+//! JSON as requests bring it: checked once as a whole, then read where it lies.
+//!
+//! Values stay text until somebody knows their type. So a 64-bit integer keeps all its digits, a float is rounded once, and a
+//! list of a million numbers is never a million small allocations. Beyond the standard, the bare words `NaN`, `Infinity` and
+//! `-Infinity` are numbers, as Python's `json` writes them.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Lists and objects nest at most this deep.
+const MAX_DEPTH: usize = 64;
+
+/// The numbers that JSON has no digits for.
+pub const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Null,
+    Bool,
+    Number,
+    Text,
+    List,
+    Object,
+}
+
+impl Kind {
+    /// With its article, for messages.
+    pub fn words(self) -> &'static str {
+        match self {
+            Kind::Null => "null",
+            Kind::Bool => "a truth value",
+            Kind::Number => "a number",
+            Kind::Text => "a string",
+            Kind::List => "a list",
+            Kind::Object => "an object",
+        }
+    }
+}
+
+/// Where a text stops to be JSON, in bytes, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Malformed {
+    pub at: usize,
+    pub why: String,
+}
+
+/// A value in a text that is JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct Raw<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Raw<'a> {
+    /// The one value of a text.
+    pub fn parse(text: &'a str) -> Result<Raw<'a>, Malformed> {
+        let mut checker = Checker { bytes: text.as_bytes(), at: 0 };
+        checker.space();
+        let start = checker.at;
+        checker.value(0)?;
+        let end = checker.at;
+        checker.space();
+        match checker.at == text.len() {
+            true => Ok(Raw { text: text.get(start..end).unwrap_or(""), at: start }),
+            false => Err(checker.wrong("the request ends before this")),
+        }
+    }
+
+    /// As it is written.
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// Where it stands in the whole text, in bytes.
+    pub fn place(&self) -> Range<usize> {
+        self.at..self.at + self.text.len()
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self.text.as_bytes().first() {
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::List,
+            Some(b'"') => Kind::Text,
+            Some(b't' | b'f') => Kind::Bool,
+            Some(b'n') => Kind::Null,
+            _ => Kind::Number,
+        }
+    }
+
+    /// What a string spells.
+    pub fn string(&self) -> Option<Cow<'a, str>> {
+        let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
+        Some(if inner.contains('\\') { Cow::Owned(unescape(inner)) } else { Cow::Borrowed(inner) })
+    }
+
+    /// The values of a list; none of anything else.
+    pub fn items(&self) -> Items<'a> {
+        Items { rest: self.inside(b'['), at: self.at + 1 }
+    }
+
+    /// The fields of an object, in order; none of anything else.
+    pub fn fields(&self) -> impl Iterator<Item = (Cow<'a, str>, Raw<'a>)> {
+        let mut rest = Items { rest: self.inside(b'{'), at: self.at + 1 };
+        std::iter::from_fn(move || {
+            let key = rest.next()?;
+            // A colon stands where a comma would.
+            Some((key.string()?, rest.next()?))
+        })
+    }
+
+    /// How many values a list has.
+    pub fn count(&self) -> usize {
+        self.items().count()
+    }
+
+    fn inside(&self, open: u8) -> &'a str {
+        match self.text.as_bytes().first() == Some(&open) {
+            true => self.text.get(1..self.text.len().saturating_sub(1)).unwrap_or(""),
+            false => "",
+        }
+    }
+}
+
+/// The values of a list, one after the other.
+#[derive(Clone)]
+pub struct Items<'a> {
+    /// What is left between the brackets.
+    rest: &'a str,
+    at: usize,
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Raw<'a>;
+
+    fn next(&mut self) -> Option<Raw<'a>> {
+        let between = |b: &u8| matches!(b, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':');
+        let skipped = self.rest.bytes().take_while(|b| between(b)).count();
+        let text = self.rest.get(skipped..)?;
+        let len = length(text.as_bytes());
+        let value = text.get(..len).filter(|value| !value.is_empty())?;
+        let found = Raw { text: value, at: self.at + skipped };
+        self.rest = text.get(len..)?;
+        self.at += skipped + len;
+        Some(found)
+    }
+}
+
+/// How long the value is that the text, which was checked, begins with.
+fn length(text: &[u8]) -> usize {
+    match text.first() {
+        Some(b'"') => string_length(text),
+        Some(b'[' | b'{') => {
+            let (mut at, mut depth) = (0, 0usize);
+            while let Some(byte) = text.get(at) {
+                match byte {
+                    b'"' => {
+                        at += string_length(&text[at..]);
+                        continue;
+                    }
+                    b'[' | b'{' => depth += 1,
+                    b']' | b'}' => depth -= 1,
+                    _ => {}
+                }
+                at += 1;
+                if depth == 0 {
+                    break;
+                }
+            }
+            at
+        }
+        _ => text.iter().take_while(|b| is_word(**b)).count(),
+    }
+}
+
+fn string_length(text: &[u8]) -> usize {
+    let mut at = 1;
+    loop {
+        match text.get(at) {
+            Some(b'"') => return at + 1,
+            Some(b'\\') => at += 2,
+            Some(_) => at += 1,
+            None => return text.len(),
+        }
+    }
+}
+
+/// Of numbers, `true`, `null` and the like.
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
+}
+
+/// The characters that a string without its quotes stands for. Half a surrogate pair becomes the replacement character.
+fn unescape(inner: &str) -> String {
+    let mut text = String::with_capacity(inner.len());
+    let mut rest = inner.chars();
+    let four = |rest: &mut std::str::Chars<'_>| -> u32 {
+        rest.by_ref().take(4).fold(0, |code, digit| code << 4 | digit.to_digit(16).unwrap_or(0))
+    };
+    while let Some(c) = rest.next() {
+        if c != '\\' {
+            text.push(c);
+            continue;
+        }
+        match rest.next() {
+            Some('b') => text.push('\u{8}'),
+            Some('f') => text.push('\u{c}'),
+            Some('n') => text.push('\n'),
+            Some('r') => text.push('\r'),
+            Some('t') => text.push('\t'),
+            Some('u') => {
+                let first = four(&mut rest);
+                let mut ahead = rest.clone();
+                let second = match (ahead.next(), ahead.next()) {
+                    (Some('\\'), Some('u')) if (0xd800..0xdc00).contains(&first) => four(&mut ahead),
+                    _ => 0,
+                };
+                let code = if (0xdc00..0xe000).contains(&second) {
+                    rest = ahead;
+                    0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
+                } else {
+                    first
+                };
+                text.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            Some(other) => text.push(other),
+            None => {}
+        }
+    }
+    text
+}
+
+/// Goes over a text and finds the first byte that is no JSON.
+struct Checker<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Checker<'_> {
+    fn wrong(&self, why: impl Into<String>) -> Malformed {
+        Malformed { at: self.at.min(self.bytes.len()), why: why.into() }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<(), Malformed> {
+        match self.peek() {
+            None => Err(self.wrong("it ends where a value should stand")),
+            Some(b'{' | b'[') if depth >= MAX_DEPTH => {
+                Err(self.wrong(format!("lists and objects are nested more than {MAX_DEPTH} deep")))
+            }
+            Some(b'{') => self.sequence(b'}', |checker| {
+                if checker.peek() != Some(b'"') {
+                    return Err(checker.wrong("the name of a field is a string"));
+                }
+                checker.string()?;
+                checker.space();
+                if checker.peek() != Some(b':') {
+                    return Err(checker.wrong("a `:` belongs between a field's name and its value"));
+                }
+                checker.at += 1;
+                checker.space();
+                checker.value(depth + 1)
+            }),
+            Some(b'[') => self.sequence(b']', |checker| checker.value(depth + 1)),
+            Some(b'"') => self.string(),
+            Some(_) => self.word(),
+        }
+    }
+
+    /// Parts with commas between them, up to the closing bracket.
+    fn sequence(
+        &mut self,
+        close: u8,
+        mut part: impl FnMut(&mut Self) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
+        self.at += 1;
+        self.space();
+        if self.peek() == Some(close) {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            part(self)?;
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(found) if found == close => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(_) => return Err(self.wrong(format!("a `,` or a `{}` was expected", char::from(close)))),
+                None => return Err(self.wrong(format!("it ends before a `{}`", char::from(close)))),
+            }
+            self.space();
+        }
+    }
+
+    fn string(&mut self) -> Result<(), Malformed> {
+        self.at += 1;
+        loop {
+            match self.peek() {
+                None => return Err(self.wrong("it ends inside of a string")),
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape()?,
+                Some(0..=0x1f) => {
+                    return Err(self.wrong("a control character stands in a string: write `\\n`, `\\u0007`"));
+                }
+                Some(_) => self.at += 1,
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Malformed> {
+        let digits = self.bytes.get(self.at + 2..self.at + 6);
+        match self.bytes.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
+            Some(b'u') if digits.is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit)) => self.at += 6,
+            _ => return Err(self.wrong("this is no escape of JSON's")),
+        }
+        Ok(())
+    }
+
+    fn word(&mut self) -> Result<(), Malformed> {
+        let rest = &self.bytes[self.at..];
+        let len = rest.iter().take_while(|b| is_word(**b)).count();
+        let word = std::str::from_utf8(&rest[..len]).unwrap_or("");
+        let known = matches!(word, "true" | "false" | "null") || NOT_FINITE.contains(&word);
+        if known || is_number(word.as_bytes()) {
+            self.at += len;
+            return Ok(());
+        }
+        let shown: String = word.chars().take(40).collect();
+        Err(match shown.is_empty() {
+            true => self.wrong("a value was expected here"),
+            false => self.wrong(format!("`{shown}` is no value of JSON's")),
+        })
+    }
+}
+
+/// By the grammar of JSON: no leading `+` or zeros, digits on both sides of a point.
+fn is_number(word: &[u8]) -> bool {
+    fn digits(text: &[u8]) -> usize {
+        text.iter().take_while(|b| b.is_ascii_digit()).count()
+    }
+    let word = word.strip_prefix(b"-").unwrap_or(word);
+    let whole = digits(word);
+    if whole == 0 || whole > 1 && word[0] == b'0' {
+        return false;
+    }
+    let mut rest = &word[whole..];
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        let count = digits(fraction);
+        if count == 0 {
+            return false;
+        }
+        rest = &fraction[count..];
+    }
+    if let [b'e' | b'E', exponent @ ..] = rest {
+        let exponent = match exponent {
+            [b'+' | b'-', after @ ..] => after,
+            plain => plain,
+        };
+        let count = digits(exponent);
+        return count > 0 && count == exponent.len();
+    }
+    rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_serde_takes_is_taken_and_the_rest_refused() {
+        let texts = [
+            "1",
+            "-0",
+            "01",
+            "+1",
+            "1.",
+            ".5",
+            "1e5",
+            "1e",
+            "1E+5",
+            "-",
+            "[1,2]",
+            "[1,]",
+            "[,]",
+            "{}",
+            "{\"a\":1}",
+            "{\"a\" 1}",
+            "{a:1}",
+            "\"a\\u00e9\"",
+            "\"\\x\"",
+            "\"a",
+            "tru",
+            "true",
+            "null",
+            "[[[]]]",
+            "[1 2]",
+            "",
+            " ",
+            "{\"a\":1,}",
+            "{\"a\":1,\"a\":2}",
+            "\"\t\"",
+            "[1]]",
+            "1 2",
+            "{\"a\":[{\"b\":null}]}",
+            "\"\\u12\"",
+            "é",
+            "\u{0}",
+        ];
+        for text in texts {
+            let serde = serde_json::from_str::<serde_json::Value>(text).is_ok();
+            assert_eq!(Raw::parse(text).is_ok(), serde, "{text:?}");
+        }
+        for text in NOT_FINITE {
+            assert_eq!(Raw::parse(text).expect("a number").kind(), Kind::Number);
+        }
+    }
+
+    #[test]
+    fn values_lie_where_they_are_said_to() {
+        let text = r#" {"a\n": [1, -2.5e3 , "x,]" , NaN], "b" : { "c": [] } } "#;
+        let whole = Raw::parse(text).expect("JSON");
+        let fields: Vec<_> = whole.fields().collect();
+        assert_eq!(fields[0].0, "a\n");
+        let items: Vec<&str> = fields[0].1.items().map(|v| v.text()).collect();
+        assert_eq!(items, ["1", "-2.5e3", "\"x,]\"", "NaN"]);
+        for item in fields[0].1.items() {
+            assert_eq!(&text[item.place()], item.text());
+        }
+        assert_eq!(fields[1].1.fields().next().expect("a field").1.kind(), Kind::List);
+        assert_eq!(whole.count(), 0, "an object is no list");
+    }
+
+    #[test]
+    fn strings_spell_what_serde_says() {
+        for text in [r#""a\"\\\/\b\f\n\r\t\u00e9é""#, r#""\ud83d\ude00""#, r#""""#] {
+            let serde: String = serde_json::from_str(text).expect("a string");
+            assert_eq!(Raw::parse(text).expect("JSON").string().expect("a string"), serde);
+        }
+        assert_eq!(Raw::parse(r#""\ud83dx""#).expect("JSON").string().expect("a string"), "\u{fffd}x");
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        assert!(Raw::parse(&deep).is_err_and(|e| e.at == MAX_DEPTH && e.why.contains("nested")));
+        assert_eq!(Raw::parse("[1, x]").expect_err("no JSON").at, 4);
+    }
+}

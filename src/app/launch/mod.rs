@@ -1,0 +1,295 @@
+//! Kernels for programs in other languages: requests in JSON, raw bytes or files, answers of the same kind.
+//!
+//! - [`json`], [`data`], [`request`]: what a request says. Nothing of it is trusted.
+//! - [`state`], [`form`]: the program, its device and the arrays that are kept; a launch becomes the line that a script would
+//!   have, so that it is checked and run as those are.
+//! - [`reply`], [`write`], [`refusal`]: what is answered.
+//! - [`frame`], [`ops`], [`serve`], [`socket`]: many requests, of one client or of several.
+
+mod data;
+mod form;
+mod frame;
+mod json;
+mod ops;
+mod refusal;
+mod reply;
+mod request;
+mod serve;
+mod socket;
+mod state;
+mod write;
+
+use std::borrow::Cow;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use smol_str::SmolStr;
+
+use self::json::{Malformed, Raw};
+use self::refusal::{Refusal, Result};
+use self::reply::Reply;
+use self::request::Launch;
+use self::state::State;
+use self::write::Encoding;
+use super::cli::Context;
+
+use super::interrupt::Interrupt;
+use super::{disk, exit, script};
+use crate::compile::Session;
+use crate::host;
+use crate::host::problem::Problem;
+use crate::host::value::Value;
+
+/// `clk launch`, as the command line has it.
+#[derive(Debug, Default)]
+pub struct Job {
+    pub file: PathBuf,
+    pub kernel: Option<String>,
+    /// x, y, z.
+    pub grid: Option<[i64; 3]>,
+    pub block: Option<[i64; 3]>,
+    /// `T=f64`
+    pub generics: Vec<(String, String)>,
+    /// `N=1024`
+    pub dims: Vec<(String, i64)>,
+    /// `alpha=2.5`: names and JSON.
+    pub scalars: Vec<(String, String)>,
+    pub base64: bool,
+    /// The request is a frame, and so is the answer.
+    pub stream: bool,
+    /// Files of the arguments and of the results.
+    pub npz: Option<(PathBuf, PathBuf)>,
+    /// Only show how programs talk to this one.
+    pub protocol: bool,
+    /// Many requests on standard input, or on the socket at this path.
+    pub serve: bool,
+    pub socket: Option<PathBuf>,
+    /// The most bytes of a request, of an array, and of all that are kept.
+    pub max_bytes: u64,
+}
+
+/// When a server ends: on Ctrl-C, when the system asks, or when a client does.
+#[derive(Clone)]
+struct Ending {
+    interrupt: Interrupt,
+    asked: Arc<AtomicBool>,
+}
+
+impl Ending {
+    fn of(interrupt: &Interrupt) -> Ending {
+        interrupt.listen_to_the_system();
+        Ending { interrupt: interrupt.clone(), asked: Arc::default() }
+    }
+
+    /// A client asks for it.
+    fn end(&self) {
+        self.asked.store(true, Ordering::SeqCst);
+    }
+
+    fn is_set(&self) -> bool {
+        self.is_interrupted() || self.asked.load(Ordering::SeqCst)
+    }
+
+    /// Running kernels are stopped then, too.
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.is_set()
+    }
+}
+
+/// Fields that every request may have.
+const ANY: [&str; 2] = ["id", "blocks"];
+
+/// Does what the command line says.
+pub fn main(job: &Job, context: &mut Context) -> u8 {
+    match (job.serve, &job.socket) {
+        (true, Some(path)) => socket::serve(job, path, context),
+        (true, None) => serve::standard(job, context),
+        (false, _) if job.protocol => {
+            context.console.print(include_str!("protocol.md"));
+            exit::OK
+        }
+        (false, _) => match &job.npz {
+            Some((from, to)) => files(job, from, to, context),
+            None => once(job, context),
+        },
+    }
+}
+
+/// One launch: the arguments are the arrays of one file, the results those of another.
+fn files(job: &Job, from: &Path, to: &Path, context: &mut Context) -> u8 {
+    let interpreter = context.limits.interpreter(&context.interrupt, vec![]);
+    let mut state = State::new(Session::default(), interpreter, job.max_bytes);
+    let done = run_files(job, &mut state, from, to);
+    context.console.print(&state.world.printed);
+    context.console.report_all(&state.interpreter.take_warnings(), &state.session.sources);
+    match done {
+        Ok(()) => exit::OK,
+        Err(refusal) => {
+            let (diagnostics, sources) = refusal.diagnostics("", &state.session.sources);
+            context.console.report_all(&diagnostics, &sources);
+            script::failure_code(&context.interrupt)
+        }
+    }
+}
+
+fn run_files(job: &Job, state: &mut State, from: &Path, to: &Path) -> Result<()> {
+    state.load(&job.file)?;
+    let mut launch = job.launch()?;
+    job.overrule(&mut launch);
+    let dims = state.dimensions(&launch)?;
+    for (name, array) in read_arrays(from, job.max_bytes)? {
+        // An extent may stand among the arrays.
+        let extent = array.item(0).filter(|_| array.count() == 1 && dims.contains(&name));
+        match extent.and_then(|extent| extent.as_int()) {
+            Some(extent) => launch.dims.push((Cow::Owned(name.to_string()), i64::try_from(extent).unwrap_or(-1))),
+            None => drop(launch.ready.insert(name, array)),
+        }
+    }
+    let written = state.launch(&launch, &mut [])?;
+    // The arguments make room for the file.
+    drop(launch);
+    state.fetch(written.values())?;
+    let values: Vec<(SmolStr, Value)> = written.into_iter().map(|(name, array)| (name, Value::Array(array))).collect();
+    let named: Vec<(Option<&str>, &Value)> = values.iter().map(|(name, value)| (Some(name.as_str()), value)).collect();
+    let bytes = host::files::encode(&to.display().to_string(), &named)?;
+    disk::write_whole(to, &bytes)
+        .map_err(|why| Refusal::new("E0702", format!("`{}` cannot be written: {why}", to.display())))
+}
+
+/// The named arrays of a file.
+fn read_arrays(path: &Path, limit: u64) -> Result<state::Arrays> {
+    let unreadable = |why: String| Refusal::new("E0701", format!("`{}` cannot be read: {why}", path.display()));
+    let length = std::fs::metadata(path).map_err(|error| unreadable(disk::reason(&error)))?.len();
+    if length > limit {
+        let title = format!("`{}` has {length} bytes, and {limit} are allowed", path.display());
+        return Err(Refusal::new("E0806", title).help("allow more: `--max-bytes`"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| unreadable(disk::reason(&error)))?;
+    match host::files::decode(&path.display().to_string(), &bytes)? {
+        Value::Table(arrays) => Ok(std::sync::Arc::unwrap_or_clone(arrays)),
+        other => {
+            Err(Refusal::new("E0804", format!("`{}` holds a {} without a name", path.display(), other.type_name()))
+                .help("save the arrays by name, as .npz or .safetensors"))
+        }
+    }
+}
+
+/// One launch: the request is standard input, the answer standard output. What went wrong is said on standard error too.
+fn once(job: &Job, context: &mut Context) -> u8 {
+    let interpreter = context.limits.interpreter(&context.interrupt, vec![]);
+    let mut state = State::new(Session::default(), interpreter, job.max_bytes);
+    let mut text = String::new();
+    let done = run_once(job, &mut state, &mut text);
+    let warnings = state.interpreter.take_warnings();
+    context.console.report_all(&warnings, &state.session.sources);
+    let reply = Reply::to(None, job.stream).output(&state.world.printed).warnings(&warnings, &state.session.sources);
+    let (reply, code) = match done {
+        Ok((arrays, encoding)) => (reply.arrays(arrays, encoding), exit::OK),
+        Err(refusal) => {
+            let (diagnostics, sources) = refusal.diagnostics(&text, &state.session.sources);
+            context.console.report_all(&diagnostics, &sources);
+            (reply.field("errors", refusal::list(&diagnostics, &sources)), script::failure_code(&context.interrupt))
+        }
+    };
+    let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let written = reply.send(&mut out).and_then(|()| out.flush());
+    match written {
+        Ok(()) => code,
+        // Nobody reads it any more.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit::OK,
+        Err(_) => exit::FAILURE,
+    }
+}
+
+fn run_once(job: &Job, state: &mut State, text: &mut String) -> Result<(state::Arrays, Encoding)> {
+    state.load(&job.file)?;
+    let mut blocks = frame::Blocks::new();
+    if job.stream {
+        let message = frame::Reader::new(io::stdin().lock(), job.max_bytes).next().map_err(unreadable)?;
+        let message = message.ok_or_else(|| Refusal::new("E0807", "the stream ends before a frame"))?;
+        (*text, blocks) = (message.text, message.blocks);
+        message.refused.map_or(Ok(()), Err)?;
+    } else {
+        *text = read_text(job.max_bytes)?;
+    }
+    let mut launch = job.launch()?;
+    if !text.trim().is_empty() {
+        let known: Vec<&str> = request::LAUNCH.into_iter().chain(ANY).collect();
+        for (name, value) in data::fields(parse(text)?, "a request", &known)? {
+            launch.take(&name, value)?;
+        }
+    }
+    job.overrule(&mut launch);
+    let own = match (job.stream, job.base64) {
+        (_, true) => Encoding::Base64,
+        (true, false) => Encoding::Block,
+        (false, false) => Encoding::List,
+    };
+    let encoding = launch.encoding.unwrap_or(own);
+    if encoding == Encoding::Block && !job.stream {
+        return Err(Refusal::new("E0802", "blocks come with framed requests only").help("ask for them with `--stream`"));
+    }
+    let arrays = state.launch(&launch, &mut blocks)?;
+    state.fetch(arrays.values())?;
+    Ok((arrays, encoding))
+}
+
+fn unreadable(error: io::Error) -> Refusal {
+    Refusal::new("E0701", format!("standard input cannot be read: {error}"))
+}
+
+/// All of standard input.
+fn read_text(limit: u64) -> Result<String> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > limit {
+        return Err(Refusal::new("E0806", format!("the request has more than {limit} bytes"))
+            .help("allow more: `--max-bytes`; large arrays travel faster with `--npz` and `--stream`"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Refusal::new("E0801", format!("the request is not UTF-8 (at byte {at})"))
+    })
+}
+
+/// A text as JSON.
+fn parse(text: &str) -> Result<Raw<'_>> {
+    Raw::parse(text).map_err(|Malformed { at, why }| {
+        let end = (at + 1).min(text.len());
+        let problem = Problem::new("E0801", format!("the request is no JSON: {why}")).label("here");
+        Refusal::Request(Box::new(problem), Some(at..end))
+    })
+}
+
+impl Job {
+    /// The scalars, dimensions and compile-time arguments of the command line, which the request adds to.
+    fn launch(&self) -> Result<Launch<'_>> {
+        let mut launch = Launch::default();
+        for (name, text) in &self.generics {
+            if !request::is_word(text) {
+                return Err(Refusal::new("E0802", format!("`{name}` cannot be `{text}`"))
+                    .note("a compile-time argument is a number, or the name of a type or function"));
+            }
+            launch.generics.push((Cow::Borrowed(name), Cow::Borrowed(text)));
+        }
+        launch.dims = self.dims.iter().map(|(name, extent)| (Cow::Borrowed(name.as_str()), *extent)).collect();
+        for (name, text) in &self.scalars {
+            let value = Raw::parse(text).map_err(|Malformed { why, .. }| {
+                Refusal::new("E0801", format!("the value of `{name}` is no JSON: {why}"))
+            })?;
+            launch.scalars.push((Cow::Borrowed(name), value));
+        }
+        Ok(launch)
+    }
+
+    /// What only one can say, the command line says.
+    fn overrule<'a>(&'a self, launch: &mut Launch<'a>) {
+        if let Some(kernel) = &self.kernel {
+            launch.kernel = Some((Cow::Borrowed(kernel), None));
+        }
+        launch.grid = self.grid.or(launch.grid);
+        launch.block = self.block.or(launch.block);
+    }
+}

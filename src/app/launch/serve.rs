@@ -1,0 +1,119 @@
+//! One client's conversation: requests are read ahead while others run, and answered in their order.
+
+use std::io::{self, BufWriter, Read, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::frame::{Message, Reader};
+use super::ops::{self, Next};
+use super::state::State;
+use super::{Ending, Job};
+use crate::app::cli::Context;
+use crate::app::{exit, script};
+use crate::compile::Session;
+
+/// Requests that are read before they run, at most.
+const AHEAD: usize = 1024;
+/// How soon a conversation notices that the server ends.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The bytes of requests that were read and did not run yet.
+#[derive(Default)]
+struct Waiting {
+    bytes: Mutex<u64>,
+    less: Condvar,
+}
+
+impl Waiting {
+    /// Waits until there is room under the limit. A single request always has room.
+    fn add(&self, bytes: u64, limit: u64) {
+        let mut held = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        while *held > 0 && held.saturating_add(bytes) > limit {
+            held = self.less.wait(held).unwrap_or_else(PoisonError::into_inner);
+        }
+        *held += bytes;
+    }
+
+    fn take(&self, bytes: u64) {
+        let mut held = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = held.saturating_sub(bytes);
+        self.less.notify_all();
+    }
+}
+
+/// Serves standard input and standard output.
+pub fn standard(job: &Job, context: &mut Context) -> u8 {
+    let Some(session) = program(job, context) else { return exit::FAILURE };
+    let ending = Ending::of(&context.interrupt);
+    let interpreter = context.limits.interpreter(&context.interrupt, vec![]);
+    let mut state = State::new(session, interpreter, job.max_bytes);
+    // The thread that reads may wait for input for ever; the process ends without it.
+    converse(io::stdin(), io::stdout(), &mut state, &ending);
+    if ending.is_interrupted() { exit::INTERRUPTED } else { exit::OK }
+}
+
+/// The program that every client begins with; none after what is wrong with it was reported.
+pub fn program(job: &Job, context: &mut Context) -> Option<Session> {
+    let compiled = script::compile_file(&job.file, &mut context.console);
+    if compiled.is_none() {
+        context.console.summary();
+    }
+    compiled.map(|compiled| compiled.session)
+}
+
+/// Answers requests until their stream ends, the client is gone or the server ends.
+pub fn converse(input: impl Read + Send + 'static, output: impl Write, state: &mut State, ending: &Ending) {
+    let (send, receive) = sync_channel(AHEAD);
+    let waiting = Arc::new(Waiting::default());
+    let (limit, held) = (state.limit, waiting.clone());
+    let reading =
+        std::thread::Builder::new().name("clk-requests".into()).spawn(move || read(input, limit, &send, &held));
+    if reading.is_err() {
+        return;
+    }
+    let mut out = BufWriter::with_capacity(1 << 16, output);
+    while let Some(message) = following(&receive, &mut out, ending) {
+        let bytes = message.bytes;
+        let (reply, next) = ops::answer(state, message);
+        waiting.take(bytes);
+        let sent = reply.send(&mut out);
+        if next == Next::Stop {
+            ending.end();
+        }
+        if sent.is_err() || next != Next::Go {
+            break;
+        }
+    }
+    // A client that is gone needs no answers.
+    let _ = out.flush();
+}
+
+/// The next request. Answers are sent off before it is waited for.
+fn following(receive: &Receiver<Message>, out: &mut impl Write, ending: &Ending) -> Option<Message> {
+    match receive.try_recv() {
+        Ok(message) if !ending.is_set() => return Some(message),
+        Ok(_) | Err(TryRecvError::Disconnected) => return None,
+        Err(TryRecvError::Empty) => out.flush().ok()?,
+    }
+    loop {
+        match receive.recv_timeout(LOOK) {
+            _ if ending.is_set() => return None,
+            Ok(message) => return Some(message),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+}
+
+fn read(input: impl Read, limit: u64, send: &SyncSender<Message>, waiting: &Waiting) {
+    let mut reader = Reader::new(input, limit);
+    // What cannot be read any more has ended.
+    while let Ok(Some(message)) = reader.next() {
+        let last = message.last;
+        waiting.add(message.bytes, limit);
+        if send.send(message).is_err() || last {
+            return;
+        }
+    }
+}

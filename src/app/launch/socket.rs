@@ -1,0 +1,198 @@
+//! A server on a Unix socket that only its own user can reach.
+//!
+//! The socket lies in a folder that nobody else may write, is made with mode 0600 before it gets its name, and every peer is
+//! asked for its user besides. Each connection is a conversation with its own program and arrays.
+
+#[cfg(unix)]
+pub use unix::serve;
+
+/// Sockets of this kind are Unix's.
+#[cfg(not(unix))]
+pub fn serve(_: &super::Job, _: &std::path::Path, context: &mut crate::app::cli::Context) -> u8 {
+    context.console.error_line("error: `--socket` needs a Unix system\n  Help: `--serve` alone serves standard input");
+    crate::app::exit::USAGE
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::fs;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::{Path, PathBuf};
+    use std::thread::JoinHandle;
+    use std::time::{Duration, Instant};
+
+    use crate::app::cli::Context;
+    use crate::app::launch::refusal::Refusal;
+    use crate::app::launch::reply::Reply;
+    use crate::app::launch::serve::{converse, program};
+    use crate::app::launch::state::State;
+    use crate::app::launch::{Ending, Job};
+    use crate::app::{disk, exit, private};
+    use crate::base::source::Sources;
+    use crate::compile::Session;
+    use crate::host::problem::Problem;
+
+    /// Connections at a time.
+    const MOST: usize = 64;
+    /// How long conversations have to end when the server does.
+    const GRACE: Duration = Duration::from_secs(2);
+    /// Expressions are walked recursively.
+    const STACK: usize = 64 << 20;
+
+    /// Serves the socket at this path until a client says `stop`, or Ctrl-C.
+    pub fn serve(job: &Job, path: &Path, context: &mut Context) -> u8 {
+        let Some(session) = program(job, context) else { return exit::FAILURE };
+        let socket = match Socket::bind(path) {
+            Ok(socket) => socket,
+            Err(refusal) => {
+                let (diagnostics, sources) = Refusal::from(refusal).diagnostics("", &Sources::default());
+                context.console.report_all(&diagnostics, &sources);
+                return exit::FAILURE;
+            }
+        };
+        let ending = Ending::of(&context.interrupt);
+        context.console.error_line(&format!("serving on {}", path.display()));
+        let mut clients: Vec<Client> = Vec::new();
+        while !ending.is_set() {
+            let Some(stream) = socket.accept() else { continue };
+            clients.retain(|client| !client.thread.is_finished());
+            if let Err(refusal) = admit(&stream, clients.len()) {
+                refuse(stream, refusal);
+                continue;
+            }
+            clients.extend(Client::greet(stream, job, &session, context, &ending));
+        }
+        let until = Instant::now() + GRACE;
+        // Requests end; answers still go out.
+        clients.iter().for_each(|client| drop(client.stream.shutdown(std::net::Shutdown::Read)));
+        while Instant::now() < until && clients.iter().any(|client| !client.thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if ending.is_interrupted() { exit::INTERRUPTED } else { exit::OK }
+    }
+
+    /// A connection and the thread that talks to it.
+    struct Client {
+        stream: UnixStream,
+        thread: JoinHandle<()>,
+    }
+
+    impl Client {
+        fn greet(
+            stream: UnixStream,
+            job: &Job,
+            session: &Session,
+            context: &Context,
+            ending: &Ending,
+        ) -> Option<Client> {
+            let (input, output) = (stream.try_clone().ok()?, stream.try_clone().ok()?);
+            let (session, ending, limit) = (session.clone(), ending.clone(), job.max_bytes);
+            let (limits, interrupt) = (context.limits.clone(), context.interrupt.clone());
+            let talk = move || {
+                let interpreter = limits.interpreter(&interrupt, vec![]);
+                converse(input, &output, &mut State::new(session, interpreter, limit), &ending);
+                // The thread that reads ends with it.
+                let _ = output.shutdown(std::net::Shutdown::Both);
+            };
+            let thread = std::thread::Builder::new().name("clk-client".into()).stack_size(STACK).spawn(talk).ok()?;
+            Some(Client { stream, thread })
+        }
+    }
+
+    /// Whether a peer is let in.
+    fn admit(stream: &UnixStream, clients: usize) -> Result<(), Problem> {
+        match private::peer(stream) {
+            Ok(user) if user == private::own_user() => {}
+            Ok(user) => return Err(Problem::new("E0808", format!("this socket serves another user than {user}"))),
+            Err(error) => {
+                let why = disk::reason(&error);
+                return Err(Problem::new("E0808", format!("the system does not say whose connection this is: {why}")));
+            }
+        }
+        if clients >= MOST {
+            return Err(Problem::new("E0808", format!("{clients} connections are open, and no more are served")));
+        }
+        Ok(())
+    }
+
+    fn refuse(mut stream: UnixStream, problem: Problem) {
+        // Whoever does not listen is not waited for.
+        let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
+        let mut line = Vec::new();
+        let _ = Reply::to(None, false).refuse(problem.into(), "", &Sources::default()).send(&mut line);
+        let _ = stream.write_all(&line);
+    }
+
+    /// A socket with a name, which it loses when it is dropped.
+    struct Socket {
+        listener: UnixListener,
+        path: PathBuf,
+        /// Device and number of its file.
+        file: (u64, u64),
+    }
+
+    impl Socket {
+        fn bind(path: &Path) -> Result<Socket, Problem> {
+            let cannot = |why: String| Problem::new("E0808", format!("`{}` cannot be a socket: {why}", path.display()));
+            let folder = match path.parent() {
+                Some(folder) if !folder.as_os_str().is_empty() => folder,
+                _ => Path::new("."),
+            };
+            let own = "use a folder of your own, such as `$XDG_RUNTIME_DIR/clk`, which is made if it does not exist";
+            private::folder(folder).map_err(|why| cannot(format!("of its folder, {why}")).help(own))?;
+            let name = path.file_name().ok_or_else(|| cannot("it has no name".into()))?.to_string_lossy().into_owned();
+            clear(path)?;
+            // The name is given to a socket that is closed to others already.
+            let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+            let _ = fs::remove_file(&temporary);
+            let made = UnixListener::bind(&temporary).and_then(|listener| {
+                fs::set_permissions(&temporary, fs::Permissions::from_mode(0o600))?;
+                listener.set_nonblocking(true)?;
+                let data = fs::symlink_metadata(&temporary)?;
+                fs::rename(&temporary, path)?;
+                Ok((listener, (data.dev(), data.ino())))
+            });
+            let (listener, file) = made.map_err(|error| {
+                let _ = fs::remove_file(&temporary);
+                cannot(disk::reason(&error))
+            })?;
+            Ok(Socket { listener, path: path.to_path_buf(), file })
+        }
+
+        /// A connection, if one comes within a moment.
+        fn accept(&self) -> Option<UnixStream> {
+            private::wait_readable(self.listener.as_raw_fd(), Duration::from_millis(100));
+            let (stream, _) = self.listener.accept().ok()?;
+            stream.set_nonblocking(false).ok()?;
+            Some(stream)
+        }
+    }
+
+    impl Drop for Socket {
+        fn drop(&mut self) {
+            // Another server may have taken the name.
+            if fs::symlink_metadata(&self.path).is_ok_and(|data| (data.dev(), data.ino()) == self.file) {
+                let _ = fs::remove_file(&self.path);
+            }
+        }
+    }
+
+    /// Makes room for a socket: one that nobody answers on goes away, everything else stays.
+    fn clear(path: &Path) -> Result<(), Problem> {
+        let Ok(data) = fs::symlink_metadata(path) else { return Ok(()) };
+        let taken = |why: &str| Problem::new("E0808", format!("`{}` cannot be a socket: {why}", path.display()));
+        if !data.file_type().is_socket() {
+            return Err(taken("there is something else of this name"));
+        }
+        if data.uid() != private::own_user() {
+            return Err(taken("there is one of another user"));
+        }
+        match UnixStream::connect(path) {
+            Ok(_) => Err(taken("a server answers there").help("stop it by `{\"op\": \"stop\"}`, or use another name")),
+            Err(_) => fs::remove_file(path).map_err(|error| taken(&disk::reason(&error))),
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! `clk launch --serve`: many requests, arrays that live on, sockets.
+
+mod common;
+#[path = "launch/mod.rs"]
+mod launch;
+
+use std::io::Read;
+
+use common::{finish_with_input, run};
+use launch::{Numbers, PROGRAM, Server, codes, folder, frame, read_frame};
+use serde_json::{Value, json};
+
+#[test]
+fn arrays_live_on_and_are_written_in_place() {
+    let mut server = Server::new(&[]);
+    let put =
+        server.ask(r#"{"id": 1, "op": "put", "arrays": {"u": {"type": "i32", "shape": [3], "data": [1, 2, 3]}}}"#);
+    assert_eq!(put, json!({"id": 1}));
+    let add = server.ask(r#"{"id": "two", "kernel": "add", "scalars": {"by": 10}, "arrays": {"x": "u"}}"#);
+    assert_eq!(add, json!({"id": "two"}), "a kept array does not come back");
+    let got = server.ask(r#"{"op": "get", "names": ["u"]}"#);
+    assert_eq!(got, json!({"arrays": {"u": {"type": "i32", "shape": [3], "data": [11, 12, 13]}}}));
+    // An `out` parameter makes the array that its name is not yet.
+    assert_eq!(server.ask(r#"{"kernel": "copy", "arrays": {"x": "u", "y": "v"}}"#), json!({}));
+    assert_eq!(server.ask(r#"{"kernel": "add", "scalars": {"by": 1}, "arrays": {"x": "v"}}"#), json!({}));
+    let both = server.ask(r#"{"op": "get", "names": ["u", "v"], "as": "base64"}"#);
+    assert_eq!(both["arrays"]["u"]["data64"], json!("CwAAAAwAAAANAAAA"), "a copy is not its original");
+    assert_eq!(both["arrays"]["v"]["data64"], json!("DAAAAA0AAAAOAAAA"));
+    let list = server.ask(r#"{"op": "list"}"#);
+    assert_eq!(list["arrays"]["v"], json!({"type": "i32", "shape": [3], "bytes": 12}));
+    assert_eq!(list["kernels"]["add"][0], json!({"name": "x", "type": "[i32; N]", "access": "inout"}));
+    assert_eq!(server.ask(r#"{"op": "free", "names": ["u"]}"#), json!({}));
+    assert_eq!(codes(&server.ask(r#"{"op": "get", "names": ["u"]}"#)), ["E0803"]);
+    assert_eq!(codes(&server.ask(r#"{"kernel": "both", "arrays": {"a": "v", "b": "v"}}"#)), ["E0802"]);
+    assert_eq!(server.ask(r#"{"op": "sync"}"#), json!({}));
+    assert_eq!(server.end(), (0, String::new()));
+}
+
+#[test]
+fn another_program_takes_over_the_arrays() {
+    let mut server = Server::new(&[]);
+    server.ask(r#"{"op": "put", "arrays": {"u": [1, 2], "b": {"type": "Body", "data": [{"pos": [1, 2, 3], "mass": 4, "on": true}]}}}"#);
+    std::fs::write(
+        server.folder.path().join("b.clk"),
+        "kernel twice(inout x: [i32; N]) threads(i: N) { x[i] = 2 * x[i] }
+         kernel any<T: Any>(x: [T; N], out y: [T; N]) threads(i: N) { y[i] = x[i] }",
+    )
+    .expect("written");
+    assert_eq!(codes(&server.ask(r#"{"op": "load", "file": "c.clk"}"#)), ["E0701"]);
+    assert_eq!(
+        server.ask(r#"{"kernel": "add", "scalars": {"by": 1}, "arrays": {"x": "u"}}"#),
+        json!({}),
+        "the old one is there"
+    );
+    assert_eq!(server.ask(r#"{"op": "load", "file": "b.clk"}"#), json!({}));
+    assert_eq!(server.ask(r#"{"kernel": "twice", "arrays": {"x": "u"}}"#), json!({}));
+    assert_eq!(server.ask(r#"{"op": "get", "names": ["u"]}"#)["arrays"]["u"]["data"], json!([4, 6]));
+    assert_eq!(codes(&server.ask(r#"{"kernel": "any", "arrays": {"x": "b"}}"#)), ["E0803"], "its struct is not there");
+    assert_eq!(codes(&server.ask(r#"{"kernel": "add", "scalars": {"by": 1}, "arrays": {"x": "u"}}"#)), ["E0803"]);
+}
+
+#[test]
+fn a_fault_costs_one_launch() {
+    let mut server = Server::new(&[]);
+    server.ask(r#"{"op": "put", "arrays": {"u": [8, 6], "f": [1.0, 2.0, 3.0]}}"#);
+    let fault = server.ask(r#"{"id": 5, "kernel": "half", "scalars": {"by": 0}, "arrays": {"x": "u"}}"#);
+    assert_eq!((codes(&fault), &fault["id"]), (vec!["E0602"], &json!(5)));
+    assert_eq!(codes(&server.ask(r#"{"kernel": "unguarded", "arrays": {"x": "f"}}"#)), ["E0601"]);
+    assert_eq!(server.ask(r#"{"kernel": "half", "scalars": {"by": 2}, "arrays": {"x": "u"}}"#), json!({}));
+    assert_eq!(server.ask(r#"{"op": "get", "names": ["u"]}"#)["arrays"]["u"]["data"], json!([4, 3]));
+    assert_eq!(server.ask(r#"{"op": "get", "names": ["f"]}"#)["arrays"]["f"]["data"], json!([1.0, 2.0, 3.0]));
+}
+
+#[test]
+fn a_thousand_launches_without_waiting() {
+    let mut server = Server::new(&[]);
+    let mut requests = String::from("{\"op\": \"put\", \"arrays\": {\"u\": [0, 0]}}\n");
+    for id in 0..1000 {
+        requests += &format!(
+            "{{\"id\": {id}, \"kernel\": \"add\", \"scalars\": {{\"by\": {id}}}, \"arrays\": {{\"x\": \"u\"}}}}\n"
+        );
+    }
+    server.send((requests + "{\"op\": \"get\", \"names\": [\"u\"]}\n").as_bytes());
+    assert_eq!(server.receive(), json!({}));
+    for id in 0..1000 {
+        assert_eq!(server.receive(), json!({"id": id}));
+    }
+    assert_eq!(server.receive()["arrays"]["u"]["data"], json!([499500, 499500]));
+}
+
+#[test]
+fn lines_and_frames_side_by_side() {
+    let mut server = Server::new(&[]);
+    let floats: Vec<u8> = [1.5f32, f32::NAN, -0.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    let put = r#"{"id": 1, "op": "put", "blocks": [12], "arrays": {"x": {"type": "f32", "shape": [3], "block": 0}}}"#;
+    server.send(&frame(put, &[&floats]));
+    assert_eq!(read_frame(&mut server.output), (json!({"id": 1}), vec![]));
+    assert_eq!(
+        server.ask(r#"{"kernel": "copy", "arrays": {"x": "x"}}"#)["arrays"]["y"]["data"],
+        json!([1.5, "NaN", -0.0])
+    );
+    server.send(&frame(r#"{"kernel": "copy", "arrays": {"x": "x"}}"#, &[]));
+    let (header, bytes) = read_frame(&mut server.output);
+    assert_eq!((bytes, &header["blocks"]), (floats, &json!([12])));
+    // A frame whose lengths do not fit together is skipped, whatever it holds.
+    server.send(&frame(r#"{"blocks": [5]}"#, &[b"CLK\x01{}\n"]));
+    assert_eq!(codes(&read_frame(&mut server.output).0), ["E0807"]);
+    assert_eq!(codes(&server.ask(r#"{"op": "get", "names": ["x"], "as": "block"}"#)), ["E0802"]);
+    // What is no frame at all ends the connection, after an answer.
+    server.send(b"CLX\x01\n{}\n");
+    assert_eq!(codes(&read_frame(&mut server.output).0), ["E0807"]);
+    assert_eq!(server.end().0, 0);
+}
+
+#[test]
+fn malformed_requests_are_answered_and_cost_nothing_else() {
+    let mut server = Server::new(&["--max-bytes", "4K"]);
+    server.ask(r#"{"op": "put", "arrays": {"u": [1]}}"#);
+    let long = format!("{{\"op\": \"{}\"}}", "x".repeat(5000));
+    let large = format!("{{\"op\": \"put\", \"arrays\": {{\"v\": [{}1]}}}}", "1,".repeat(1020));
+    let cases = [
+        ("{", "E0801"),
+        ("nonsense", "E0801"),
+        ("[1]", "E0802"),
+        (r#"{"id": 7, "op": "lanch"}"#, "E0802"),
+        (r#"{"id": 7, "op": "put", "kernel": "add"}"#, "E0802"),
+        (r#"{"id": 7, "op": "put"}"#, "E0802"),
+        (r#"{"id": {}, "op": "list"}"#, "E0802"),
+        (r#"{"id": 7, "op": "get", "names": "u"}"#, "E0802"),
+        (r#"{"id": 7, "op": "free", "names": [1]}"#, "E0802"),
+        (r#"{"id": 7, "op": "put", "arrays": {"v": {"type": "u8", "shape": [4097], "data64": ""}}}"#, "E0806"),
+        (r#"{"id": 7, "kernel": "iota", "dims": {"H": 64, "W": 64}}"#, "E0806"),
+        (&long, "E0806"),
+        (&large, "E0806"),
+    ];
+    for (request, code) in cases {
+        let found = server.ask(request);
+        assert_eq!(codes(&found), [code], "{request}: {found}");
+        assert!(!request.contains("\"id\": 7") || found["id"] == json!(7), "{found}");
+    }
+    server.send(b"\xff\xfe\n");
+    assert_eq!(codes(&server.receive()), ["E0801"]);
+    assert_eq!(server.ask(r#"{"op": "get", "names": ["u"]}"#)["arrays"]["u"]["data"], json!([1]));
+    assert_eq!(server.end(), (0, String::new()));
+}
+
+/// Requests to damage.
+const GOOD: [&str; 7] = [
+    r#"{"id": 1, "kernel": "add", "scalars": {"by": 10}, "arrays": {"x": [1, 2, 3]}}"#,
+    r#"{"id": 2, "kernel": "fold", "scalars": {"a": {"type": "f64", "value": NaN}}, "arrays": {"x": {"type": "f64", "shape": [1, 2], "data": [1.5, 2e3]}}}"#,
+    r#"{"id": "c", "op": "put", "arrays": {"u": {"type": "u8x4", "shape": [1], "data64": "AAAAAA=="}, "v": [[1, 2], [3, 4]]}}"#,
+    r#"{"op": "get", "names": ["u", "v"], "as": "base64"}"#,
+    r#"{"kernel": "whole", "arrays": {"x": "v"}, "grid": [1, 2], "block": 3, "dims": {"N": 4}}"#,
+    r#"{"kernel": "moved", "scalars": {"d": [[1, 2, 3], 4.0, true]}, "arrays": {"b": [], "o": []}}"#,
+    r#"{"op": "list"}"#,
+];
+
+/// A request with a few places changed. It stays one line that is not blank and no frame.
+fn damaged(numbers: &mut Numbers) -> Vec<u8> {
+    let mut bytes = GOOD[numbers.below(GOOD.len())].as_bytes().to_vec();
+    for _ in 0..=numbers.below(4) {
+        let at = numbers.below(bytes.len());
+        match numbers.below(6) {
+            0 => drop(bytes.remove(at)),
+            1 => bytes.insert(at, b"{}[]\",:0e-.tnN\\"[numbers.below(15)]),
+            2 => bytes[at] = numbers.next() as u8,
+            3 => bytes.truncate(at + 1),
+            4 => {
+                let piece = GOOD[numbers.below(GOOD.len())].as_bytes();
+                let from = numbers.below(piece.len());
+                bytes.splice(at..at, piece[from..(from + 12).min(piece.len())].iter().copied());
+            }
+            _ => {
+                let end = (at + numbers.below(20)).min(bytes.len());
+                let copy = bytes[at..end].to_vec();
+                bytes.splice(at..at, copy);
+            }
+        }
+    }
+    bytes.iter_mut().filter(|b| matches!(b, b'\n' | b'\r')).for_each(|b| *b = b' ');
+    match bytes.first() {
+        Some(b'C' | b' ' | b'\t') | None => bytes.insert(0, b'{'),
+        _ => {}
+    }
+    // Stopping is allowed, but not looked for here.
+    if bytes.windows(4).any(|w| w == b"stop") { b"{".to_vec() } else { bytes }
+}
+
+#[test]
+fn damaged_requests_are_answered_one_by_one() {
+    let mut server = Server::new(&["--max-bytes", "1M"]);
+    let mut numbers = Numbers(20);
+    for round in 0..30 {
+        let requests: Vec<Vec<u8>> = (0..100).map(|_| damaged(&mut numbers)).collect();
+        let framed = round % 3 == 2;
+        let bytes: Vec<u8> = match framed {
+            true => requests.iter().flat_map(|r| frame(&String::from_utf8_lossy(r), &[])).collect(),
+            false => requests.iter().flat_map(|r| [&r[..], b"\n"].concat()).collect(),
+        };
+        server.send(&bytes);
+        for request in &requests {
+            let answer = if framed { read_frame(&mut server.output).0 } else { server.receive() };
+            assert!(answer.is_object(), "{} to {}", answer, String::from_utf8_lossy(request));
+            let internal = codes(&answer).contains(&"E0999");
+            assert!(!internal, "{} to {}", answer, String::from_utf8_lossy(request));
+        }
+    }
+    assert_eq!(server.ask(r#"{"id": "end", "op": "sync"}"#), json!({"id": "end"}));
+    assert_eq!(server.end(), (0, String::new()));
+}
+
+#[test]
+fn clients_that_go_away() {
+    // In the middle of a frame: there is an answer for whoever still listens.
+    let mut server = Server::new(&[]);
+    server.send(&frame(r#"{"blocks": [100]}"#, &[&[0; 100]])[..60]);
+    let (code, rest) = server.end();
+    assert!(code == 0 && rest.contains("E0807"), "{code} {rest}");
+    // Without reading the answers.
+    let mut server = Server::new(&[]);
+    server.send(&"{\"op\": \"list\"}\n".repeat(500).into_bytes());
+    drop(server.output);
+    assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+    // A program that does not compile is no server.
+    let folder = folder();
+    std::fs::write(folder.path().join("a.clk"), "kernel (").expect("written");
+    assert_eq!(run(folder.path(), &["launch", "a.clk", "--serve"]).code, 1);
+}
+
+/// The client that the README shows, with the binary under test for `clk`.
+#[test]
+fn the_client_in_the_readme_works() {
+    let readme = include_str!("../README.md");
+    let client = readme.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a client");
+    let folder = tempfile::tempdir().expect("a folder");
+    let kernel = readme.split("```clk\n").nth(1).and_then(|rest| rest.split("\nlet ").next()).expect("a kernel");
+    std::fs::write(folder.path().join("saxpy.clk"), kernel).expect("written");
+    let client = client.replace("\"clk\"", &format!("{:?}", env!("CARGO_BIN_EXE_clk")));
+    let mut python = std::process::Command::new("python3");
+    python.arg("-c").arg(client).current_dir(folder.path()).env("CLK_DEVICE", "sim");
+    match python.output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(said.trim(), "[2.5, 'Infinity']", "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        Err(error) => println!("skipped: no python3: {error}"),
+    }
+}
+
+#[cfg(unix)]
+mod sockets {
+    use std::fs;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::{Path, PathBuf};
+    use std::process::{Child, Stdio};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::common::{Ran, clk, finish};
+
+    struct Served {
+        child: Child,
+        folder: tempfile::TempDir,
+    }
+
+    impl Served {
+        /// Serves `s/clk.sock` in a folder of its own.
+        fn new() -> Served {
+            let folder = folder();
+            let child = start(folder.path(), "s/clk.sock");
+            Served { child, folder }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.folder.path().join("s/clk.sock")
+        }
+
+        /// Waits for the end; the exit code.
+        fn end(&mut self) -> Option<i32> {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_secs(30) {
+                if let Some(status) = self.child.try_wait().expect("a child") {
+                    return status.code();
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            panic!("the server does not end");
+        }
+    }
+
+    impl Drop for Served {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    fn start(folder: &Path, socket: &str) -> Child {
+        let mut command = clk(folder);
+        command.args(["launch", "a.clk", "--serve", "--socket", socket]).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("clk starts");
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        assert!(line.starts_with("serving on"), "{line}");
+        child
+    }
+
+    /// What a server says that cannot start.
+    fn refused(folder: &Path, socket: &str) -> Ran {
+        finish(clk(folder).args(["launch", "a.clk", "--serve", "--socket", socket]))
+    }
+
+    fn ask(stream: &UnixStream, request: &str) -> Value {
+        let mut writer = stream;
+        writeln!(writer, "{request}").expect("sent");
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).expect("an answer");
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: `{line}`"))
+    }
+
+    #[test]
+    fn two_clients_have_arrays_of_their_own() {
+        let mut served = Served::new();
+        let data = fs::symlink_metadata(served.path()).expect("a socket");
+        assert_eq!(data.mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(served.folder.path().join("s")).expect("a folder").mode() & 0o777, 0o700);
+        let (a, b) = (UnixStream::connect(served.path()).expect("a"), UnixStream::connect(served.path()).expect("b"));
+        ask(&a, r#"{"op": "put", "arrays": {"u": [1]}}"#);
+        assert_eq!(codes(&ask(&b, r#"{"op": "get", "names": ["u"]}"#)), ["E0803"]);
+        ask(&b, r#"{"op": "put", "arrays": {"u": [5]}}"#);
+        ask(&a, r#"{"kernel": "add", "scalars": {"by": 1}, "arrays": {"x": "u"}}"#);
+        assert_eq!(ask(&a, r#"{"op": "get", "names": ["u"]}"#)["arrays"]["u"]["data"], json!([2]));
+        assert_eq!(ask(&b, r#"{"op": "get", "names": ["u"]}"#)["arrays"]["u"]["data"], json!([5]));
+        // One that talks nonsense, or goes away, is no matter to the other.
+        let mut writer = &b;
+        writer.write_all(b"CLX!").expect("sent");
+        let mut rest = Vec::new();
+        BufReader::new(&b).read_to_end(&mut rest).expect("the end");
+        assert!(String::from_utf8_lossy(&rest).contains("E0807"));
+        drop(b);
+        assert_eq!(ask(&a, r#"{"op": "get", "names": ["u"]}"#)["arrays"]["u"]["data"], json!([2]));
+        assert_eq!(ask(&a, r#"{"op": "stop"}"#), json!({}));
+        assert_eq!(served.end(), Some(0));
+        assert!(!served.path().exists());
+    }
+
+    #[test]
+    fn signals_end_a_server_in_order() {
+        for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 130)] {
+            let mut served = Served::new();
+            let client = UnixStream::connect(served.path()).expect("connected");
+            ask(&client, r#"{"op": "sync"}"#);
+            // SAFETY: it only sends a signal, to a child that has not been waited for.
+            assert_eq!(unsafe { libc::kill(served.child.id() as libc::pid_t, signal) }, 0);
+            assert_eq!(served.end(), Some(code), "{signal}");
+            assert!(!served.path().exists(), "{signal}");
+        }
+    }
+
+    #[test]
+    fn only_a_stale_socket_of_our_own_is_replaced() {
+        let mut served = Served::new();
+        let root = served.folder.path();
+        let second = refused(root, "s/clk.sock");
+        assert!(second.code == 1 && second.err.contains("E0808") && second.err.contains("answers"), "{}", second.err);
+        served.child.kill().expect("killed");
+        served.child.wait().expect("ended");
+        assert!(served.path().exists(), "a killed server leaves its socket");
+        served.child = start(root, "s/clk.sock");
+        assert_eq!(ask(&UnixStream::connect(served.path()).expect("connected"), r#"{"op": "sync"}"#), json!({}));
+        fs::write(root.join("s/file"), "data").expect("written");
+        assert!(refused(root, "s/file").err.contains("E0808"));
+        assert_eq!(fs::read(root.join("s/file")).expect("still there"), b"data");
+        std::os::unix::fs::symlink(served.path(), root.join("s/link")).expect("a link");
+        assert!(refused(root, "s/link").err.contains("E0808"), "a link may lead anywhere");
+        assert!(refused(root, "a.clk/x").err.contains("E0808"));
+    }
+
+    #[test]
+    fn folders_of_others_are_refused() {
+        let folder = folder();
+        let open = folder.path().join("open");
+        fs::create_dir(&open).expect("a folder");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("ours");
+        assert!(refused(folder.path(), "open/s").err.contains("other users may write"));
+        // The root folder is the administrator's; who is that, gives a folder away.
+        if fs::metadata("/").is_ok_and(|data| data.uid() != fs::metadata(&open).expect("there").uid()) {
+            assert!(refused(folder.path(), "/clk-test.sock").err.contains("E0808"));
+            return;
+        }
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o700)).expect("ours");
+        let stale = UnixListener::bind(open.join("s")).expect("a socket");
+        drop(stale);
+        if chown(open.join("s"), Some(65534), None).is_err() {
+            println!("skipped: no right to give files away");
+            return;
+        }
+        assert!(refused(folder.path(), "open/s").err.contains("of another user"));
+        chown(&open, Some(65534), None).expect("given away");
+        assert!(refused(folder.path(), "open/t").err.contains("belongs to another user"));
+    }
+
+    #[test]
+    fn peers_of_others_are_refused() {
+        use std::os::unix::process::CommandExt;
+        let served = Served::new();
+        // As open as can be: what is left is the question who connects.
+        let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+        open(&served.path(), 0o666);
+        open(&served.folder.path().join("s"), 0o755);
+        open(served.folder.path(), 0o755);
+        let script = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\nprint(s.makefile().readline())";
+        let mut python = std::process::Command::new("python3");
+        python.args(["-c", script]).arg(served.path()).uid(65534);
+        match python.output() {
+            Ok(output) if output.status.success() => {
+                let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                assert!(said.contains("E0808") && said.contains("another user"), "{said}");
+            }
+            Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) => println!("skipped: no python3 as another user: {error}"),
+        }
+        let own = UnixStream::connect(served.path()).expect("connected");
+        assert_eq!(ask(&own, r#"{"op": "sync"}"#), json!({}));
+    }
+}
+
+#[test]
+fn a_request_without_a_newline_at_the_end() {
+    let folder = folder();
+    let mut command = common::clk(folder.path());
+    let ran = finish_with_input(command.args(["launch", "a.clk", "--serve"]), r#"{"id": 1, "op": "sync"}"#);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "{\"id\": 1}\n"));
+    assert!(PROGRAM.contains("a script that does not run"));
+    let mut rest = String::new();
+    assert_eq!(ran.err.as_bytes().read_to_string(&mut rest).expect("text"), 0);
+}
