@@ -117,7 +117,7 @@ fn malformed_requests_are_answered_and_cost_nothing_else() {
     let mut server = Server::new(&["--max-bytes", "4K"]);
     server.ask(r#"{"op": "put", "arrays": {"u": [1]}}"#);
     let long = format!("{{\"op\": \"{}\"}}", "x".repeat(5000));
-    let large = format!("{{\"op\": \"put\", \"arrays\": {{\"v\": [{}1]}}}}", "1,".repeat(1020));
+    let large = format!("{{\"op\": \"put\", \"arrays\": {{\"v\": [{}1]}}}}", "1,".repeat(1030));
     let cases = [
         ("{", "E0801"),
         ("nonsense", "E0801"),
@@ -159,6 +159,9 @@ const GOOD: [&str; 7] = [
 fn damaged(numbers: &mut Numbers) -> Vec<u8> {
     let mut bytes = GOOD[numbers.below(GOOD.len())].as_bytes().to_vec();
     for _ in 0..=numbers.below(4) {
+        if bytes.is_empty() {
+            break;
+        }
         let at = numbers.below(bytes.len());
         match numbers.below(6) {
             0 => drop(bytes.remove(at)),
