@@ -166,7 +166,7 @@ fn damaged(numbers: &mut Numbers) -> Vec<u8> {
         match numbers.below(6) {
             0 => drop(bytes.remove(at)),
             1 => bytes.insert(at, b"{}[]\",:0e-.tnN\\"[numbers.below(15)]),
-            2 => bytes[at] = numbers.next() as u8,
+            2 => bytes[at] = numbers.draw() as u8,
             3 => bytes.truncate(at + 1),
             4 => {
                 let piece = GOOD[numbers.below(GOOD.len())].as_bytes();

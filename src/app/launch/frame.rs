@@ -56,7 +56,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next message; none at the end of the stream.
-    pub fn next(&mut self) -> io::Result<Option<Message>> {
+    pub fn message(&mut self) -> io::Result<Option<Message>> {
         if self.skip > 0 {
             io::copy(&mut self.input.by_ref().take(self.skip), &mut io::sink())?;
             self.skip = 0;
@@ -228,7 +228,7 @@ mod tests {
 
     fn all(bytes: &[u8], limit: u64) -> Vec<Message> {
         let mut reader = Reader::new(bytes, limit);
-        std::iter::from_fn(|| reader.next().expect("memory is read")).collect()
+        std::iter::from_fn(|| reader.message().expect("memory is read")).collect()
     }
 
     fn code(message: &Message) -> &'static str {

@@ -217,7 +217,7 @@ fn run_once(job: &Job, state: &mut State, text: &mut String) -> Result<(state::A
     state.load(&job.file)?;
     let mut blocks = frame::Blocks::new();
     if job.stream {
-        let message = frame::Reader::new(io::stdin().lock(), job.max_bytes).next().map_err(unreadable)?;
+        let message = frame::Reader::new(io::stdin().lock(), job.max_bytes).message().map_err(unreadable)?;
         let message = message.ok_or_else(|| Refusal::new("E0807", "the stream ends before a frame"))?;
         (*text, blocks) = (message.text, message.blocks);
         message.refused.map_or(Ok(()), Err)?;

@@ -109,7 +109,7 @@ fn following(receive: &Receiver<Message>, out: &mut impl Write, ending: &Ending)
 fn read(input: impl Read, limit: u64, send: &SyncSender<Message>, waiting: &Waiting) {
     let mut reader = Reader::new(input, limit);
     // What cannot be read any more has ended.
-    while let Ok(Some(message)) = reader.next() {
+    while let Ok(Some(message)) = reader.message() {
         let last = message.last;
         waiting.add(message.bytes, limit);
         if send.send(message).is_err() || last {
