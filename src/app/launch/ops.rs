@@ -1,5 +1,7 @@
 //! What a served request asks for, and its answer.
 
+use std::sync::PoisonError;
+
 use smol_str::ToSmolStr;
 
 use super::data::{self, fields, quoted, shown};
@@ -49,7 +51,16 @@ pub fn answer(state: &mut State, message: Message) -> (Reply, Next) {
         (None, Err(_)) => {
             Err(Refusal::new("E0802", format!("an `id` is a number or a string of at most {LONGEST_ID} letters")))
         }
-        (None, Ok(_)) => perform(state, &text, &mut blocks, framed),
+        (None, Ok(_)) => {
+            let turn = state.turn.clone();
+            // On the simulator launches are over when they return, and clients need not wait for each other.
+            let shared = state.interpreter.options.device.is_remote();
+            let mut last = shared.then(|| turn.lock().unwrap_or_else(PoisonError::into_inner));
+            if let Some(last) = &mut last {
+                state.begin(last);
+            }
+            perform(state, &text, &mut blocks, framed)
+        }
     };
     let warnings = state.interpreter.take_warnings();
     let printed = std::mem::take(&mut state.world.printed);

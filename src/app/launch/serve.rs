@@ -73,6 +73,8 @@ pub fn converse(input: impl Read + Send + 'static, output: impl Write, state: &m
         return;
     }
     let mut out = BufWriter::with_capacity(1 << 16, output);
+    // An answer does not wait for a kernel whose results nobody has asked for.
+    state.interpreter.pipelined = true;
     while let Some(message) = following(&receive, &mut out, ending) {
         let bytes = message.bytes;
         let (reply, next) = ops::answer(state, message);

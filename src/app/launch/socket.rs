@@ -28,7 +28,7 @@ mod unix {
     use crate::app::launch::refusal::Refusal;
     use crate::app::launch::reply::Reply;
     use crate::app::launch::serve::{converse, program};
-    use crate::app::launch::state::State;
+    use crate::app::launch::state::{State, Turn};
     use crate::app::launch::{Ending, Job};
     use crate::app::{disk, exit, private};
     use crate::base::source::Sources;
@@ -55,6 +55,7 @@ mod unix {
         };
         let ending = Ending::of(&context.interrupt);
         context.console.error_line(&format!("serving on {}", path.display()));
+        let turn = Turn::default();
         let mut clients: Vec<Client> = Vec::new();
         while !ending.is_set() {
             let Some(stream) = socket.accept() else { continue };
@@ -63,7 +64,7 @@ mod unix {
                 refuse(stream, refusal);
                 continue;
             }
-            clients.extend(Client::greet(stream, job, &session, context, &ending));
+            clients.extend(Client::greet(stream, job, &session, context, &ending, turn.clone()));
         }
         let until = Instant::now() + GRACE;
         // Requests end; answers still go out.
@@ -87,13 +88,16 @@ mod unix {
             session: &Session,
             context: &Context,
             ending: &Ending,
+            turn: Turn,
         ) -> Option<Client> {
             let (input, output) = (stream.try_clone().ok()?, stream.try_clone().ok()?);
             let (session, ending, limit) = (session.clone(), ending.clone(), job.max_bytes);
             let (limits, interrupt) = (context.limits.clone(), context.interrupt.clone());
             let talk = move || {
                 let interpreter = limits.interpreter(&interrupt, vec![]);
-                converse(input, &output, &mut State::new(session, interpreter, limit), &ending);
+                let mut state = State::new(session, interpreter, limit);
+                state.turn = turn;
+                converse(input, &output, &mut state, &ending);
                 // The thread that reads ends with it.
                 let _ = output.shutdown(std::net::Shutdown::Both);
             };

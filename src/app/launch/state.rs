@@ -1,6 +1,7 @@
 //! What one client works with: a compiled program, an interpreter with its device, and arrays that are kept under names.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use indexmap::IndexMap;
 use smol_str::{SmolStr, ToSmolStr};
@@ -25,6 +26,13 @@ use crate::host::value::Value;
 /// Arrays by name, in order.
 pub type Arrays = IndexMap<SmolStr, Array>;
 
+/// A fault of one client's launch that showed when it was another's turn.
+#[derive(Default)]
+pub struct Late(Mutex<Option<DeviceError>>);
+
+/// Whose launches may be under way on the device that clients share; held while a request is done.
+pub type Turn = Arc<Mutex<Option<Arc<Late>>>>;
+
 /// A client's program and arrays.
 pub struct State {
     pub session: Session,
@@ -36,6 +44,8 @@ pub struct State {
     /// The most bytes of an array, and of all that are kept.
     pub limit: u64,
     forms: Forms,
+    pub turn: Turn,
+    late: Arc<Late>,
 }
 
 /// An argument on its way into a launch.
@@ -65,6 +75,8 @@ impl State {
             world: Captured::default(),
             limit,
             forms: Forms::default(),
+            turn: Turn::default(),
+            late: Arc::default(),
         };
         state.learn_structs();
         state
@@ -119,9 +131,22 @@ impl State {
         Ok(())
     }
 
-    /// Waits for everything under way on the device.
+    /// Begins a request. Launches of another client, which may still run, are waited for: their faults are that client's.
+    pub fn begin(&self, last: &mut Option<Arc<Late>>) {
+        if let Some(other) = last.take().filter(|other| !Arc::ptr_eq(other, &self.late))
+            && let Err(error) = self.interpreter.options.device.confirm()
+        {
+            other.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+        *last = Some(self.late.clone());
+    }
+
+    /// Waits for everything under way on the device. The error is that of the first launch that has failed since.
     pub fn finish(&self) -> Result<()> {
-        self.interpreter.options.device.finish().map_err(|error| lost(&error))
+        let late = self.late.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let device = &self.interpreter.options.device;
+        let ended = late.map_or(Ok(()), Err).and_then(|()| device.confirm()).and_then(|()| device.finish());
+        ended.map_err(|error| lost(&error))
     }
 
     /// The array of a request's field that needs no kernel to be understood.
@@ -493,6 +518,7 @@ impl State {
 
     /// Brings arrays here, so that nothing fails while they are written out.
     pub fn fetch<'a>(&self, arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
+        self.finish()?;
         for array in arrays {
             array.storage().fetch().map_err(|error| lost(&error))?;
         }
@@ -500,11 +526,14 @@ impl State {
     }
 }
 
-/// A device has failed, and nobody knows at which launch.
+/// A device has failed, or a launch that had returned; the place is that launch, where it is known.
 fn lost(error: &DeviceError) -> Refusal {
     let mut diagnostic = device_diagnostic(error, Span::default());
-    diagnostic.labels.clear();
-    vec![diagnostic.note("found when results were looked at")].into()
+    diagnostic.labels.retain(|label| label.span != Span::default());
+    if !matches!(error, DeviceError::Earlier(_) | DeviceError::Lost(_)) {
+        diagnostic = diagnostic.note("found when results were looked at");
+    }
+    vec![diagnostic].into()
 }
 
 /// A struct of the program's main module as an element.

@@ -95,6 +95,8 @@ pub struct Interpreter {
     pub devices: Option<Arc<dyn Devices>>,
     /// The most bytes that an array may have which a launch makes; none bounds it but memory.
     pub largest: Option<u64>,
+    /// A piece may end before its launches do, and whoever set this asks [`Device::confirm`] how those ended.
+    pub pipelined: bool,
     /// What checked launches warned of, each once.
     pub warnings: Vec<Diagnostic>,
     warned: Vec<Diagnostic>,
@@ -135,6 +137,7 @@ impl Interpreter {
             warned: Vec::new(),
             devices: None,
             largest: None,
+            pipelined: false,
             kernels: Kernels::default(),
             parked: Vec::new(),
             visited: Vec::new(),
@@ -320,7 +323,7 @@ impl Machine<'_> {
             }
             Err(Err(panic)) => std::panic::resume_unwind(panic),
         };
-        self.confirmed(ended)
+        if self.interp.pipelined { ended } else { self.confirmed(ended) }
     }
 
     /// The end of a piece, once all its launches are over: one that has failed did so before anything else went wrong.
