@@ -204,6 +204,30 @@ fn graphs_and_events_outlive_a_worker() {
 }
 
 #[test]
+fn addresses_in_memory_are_right_for_every_worker() {
+    let (children, remote) = remote();
+    let follow = function(&remote, "follow");
+    let (target, place) = (array(&remote, &[5]), remote.allocate(16).unwrap());
+    let as_held = |address: Address| remote.resolve(address).unwrap().to_le_bytes();
+    remote.upload(Address(place.0 + 8), &as_held(target)).unwrap();
+    remote.hold(&[(Address(place.0 + 8), target)]);
+    start(&remote, follow, &[Argument::Address(Address(place.0 + 8))]);
+    assert_eq!(values(&remote, target, 1), [6]);
+    // One that lies elsewhere in the next worker, which an additional mapping sees to.
+    let before = as_held(target);
+    let _more: Vec<Address> = (0..3).map(|_| remote.allocate(20 << 20).unwrap()).collect();
+    children.last(Role::Worker).kill();
+    start(&remote, function(&remote, "follow"), &[Argument::Address(Address(place.0 + 8))]);
+    assert_eq!(values(&remote, target, 1), [7]);
+    println!("{before:?} became {:?}", as_held(target));
+    remote.free(place);
+    let other = array(&remote, &[1, 2, 3, 4]);
+    assert_eq!(other, place, "memory that was given back holds no addresses");
+    children.last(Role::Worker).kill();
+    assert_eq!(values(&remote, other, 4), [1, 2, 3, 4]);
+}
+
+#[test]
 fn the_flag_is_this_process_memory() {
     let (_, remote) = remote();
     let plus = function(&remote, "add");

@@ -140,6 +140,12 @@ impl State {
             "bump" => {
                 word(address(0)).fetch_add(1, Ordering::SeqCst);
             }
+            // Adds to what an address in memory leads to.
+            "follow" => {
+                // SAFETY: as for words.
+                let target = unsafe { (address(0) as *const u64).read() };
+                word(target).fetch_add(1, Ordering::SeqCst);
+            }
             "hang" => self.endless = Some(address(0)),
             // SAFETY: ends the process, in two ways.
             "crash" => unsafe {

@@ -56,6 +56,8 @@ impl Block {
     /// All records as they are before a launch.
     fn clear(&self, driver: &dyn Driver, first: Address, flag: Address) -> Answer {
         let mut bytes = vec![0; Self::bytes(self.count) as usize];
+        let places = (0..self.count).map(|k| self.record(k).0 + FAULT_NOTICE_AT as u64);
+        let held: Vec<_> = places.flat_map(|at| [(Address(at), first), (Address(at + 8), flag)]).collect();
         let (first, flag) = (driver.resolve(first)?, driver.resolve(flag)?);
         for (number, record) in (self.number..).zip(bytes.chunks_exact_mut(FAULT_BYTES)) {
             let notice = &mut record[FAULT_NOTICE_AT..];
@@ -63,7 +65,9 @@ impl Block {
             notice[8..16].copy_from_slice(&flag.to_le_bytes());
             notice[16..20].copy_from_slice(&number.to_le_bytes());
         }
-        driver.upload(self.memory, &bytes)
+        driver.upload(self.memory, &bytes)?;
+        driver.hold(&held);
+        Ok(())
     }
 
     fn stop_words(&self) -> Words {

@@ -226,11 +226,13 @@ pub trait Driver: Send + Sync {
 
     fn forget_event(&self, event: Event);
 
-    /// An address as kernels find it in memory; only arguments of launches are translated. It is another one once the driver has
-    /// had a loss.
+    /// An address as kernels find it in memory, where nobody translates it as is done for arguments of launches.
     fn resolve(&self, address: Address) -> Answer<u64> {
         Ok(address.0)
     }
+
+    /// Says that memory holds resolved addresses at these places, which are to be right as long as the memory is not given back.
+    fn hold(&self, _addresses: &[(Address, Address)]) {}
 
     /// How many launches there were, graphs included, where that is kept to tell which of them was lost.
     fn launched(&self) -> u64 {

@@ -59,9 +59,10 @@ impl Arena {
         self.used.insert(offset, bytes);
     }
 
-    /// Joins what lies side by side.
-    fn give(&mut self, offset: u64) {
-        let Some(mut bytes) = self.used.remove(&offset) else { return };
+    /// Joins what lies side by side; returns how much was given.
+    fn give(&mut self, offset: u64) -> u64 {
+        let Some(given) = self.used.remove(&offset) else { return 0 };
+        let mut bytes = given;
         if let Some(next) = self.free.remove(&(offset + bytes)) {
             bytes += next;
         }
@@ -69,6 +70,7 @@ impl Arena {
             Some((&start, length)) if start + *length == offset => *length += bytes,
             _ => drop(self.free.insert(offset, bytes)),
         }
+        given
     }
 }
 
@@ -84,11 +86,10 @@ impl Arenas {
         Some(Address(first(number).0 + offset))
     }
 
-    pub fn free(&mut self, address: Address) {
+    /// Gives a part back; returns its length.
+    pub fn free(&mut self, address: Address) -> u64 {
         let (number, offset) = split(address);
-        if let Some(arena) = self.arenas.get_mut(&number) {
-            arena.give(offset);
-        }
+        self.arenas.get_mut(&number).map_or(0, |arena| arena.give(offset))
     }
 
     /// How large an arena has to be for so many bytes.
@@ -150,7 +151,7 @@ mod tests {
                 arenas.free(address);
             }
             if held.len() > 200 {
-                held.drain(..100).for_each(|(address, _)| arenas.free(address));
+                held.drain(..100).for_each(|(address, bytes)| assert!(arenas.free(address) >= bytes));
             }
         }
         held.sort();
@@ -158,7 +159,7 @@ mod tests {
             assert!(pair[0].0.0 + pair[0].1 <= pair[1].0.0, "{pair:?}");
             assert_eq!(pair[0].0.0 % ALIGNMENT, 0);
         }
-        held.iter().for_each(|(address, _)| arenas.free(*address));
+        held.iter().for_each(|(address, bytes)| assert!(arenas.free(*address) >= *bytes));
         let all = arenas.arenas.len();
         assert!(arenas.arenas.values().all(|a| a.free == BTreeMap::from([(0, a.bytes)])), "{arenas:?}");
         assert_eq!(arenas.take_unused().len(), all);

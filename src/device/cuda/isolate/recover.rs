@@ -1,6 +1,7 @@
 //! What happens when a worker is lost.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
 
@@ -69,13 +70,27 @@ impl Remote {
             _ => Err(gone("it answers what was not asked".into())),
         };
         // The operations below are counted by both sides.
-        let number = link.journal.number().wrapping_sub(memory.len() as u32);
+        let again = memory.len() + link.held.len();
+        let number = link.journal.number().wrapping_sub(again as u32);
         worker.send(&Request::Begin { number }.encode()).map_err(broken)?;
         for (&arena, &handle) in &link.handles {
             done(worker.ask(&Request::Map { arena, handle }).map_err(broken)?)?;
         }
         for message in memory {
             worker.send(message).map_err(broken)?;
+        }
+        // Arenas lie elsewhere now.
+        let mut resolved = BTreeMap::new();
+        for (&to, &address) in &link.held {
+            let place = match resolved.get(&address) {
+                Some(&place) => place,
+                None => match worker.ask(&Request::Resolve { address }).map_err(broken)? {
+                    Reply::Place(place) => *resolved.entry(address).or_insert(place),
+                    _ => return Err(gone("it answers what was not asked".into())),
+                },
+            };
+            let bytes = Cow::Owned(place.to_le_bytes().to_vec());
+            worker.send(&Request::Upload { to, bytes }.encode()).map_err(broken)?;
         }
         done(worker.ask(&Request::Synchronize).map_err(broken)?)?;
         link.worker = Some(worker);

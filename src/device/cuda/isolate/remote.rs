@@ -93,6 +93,8 @@ pub(super) struct Link {
     pub generation: u64,
     pub arenas: Arenas,
     pub handles: BTreeMap<u32, Handle>,
+    /// Addresses that memory holds, by place.
+    pub held: BTreeMap<Address, Address>,
     modules: HashMap<u32, (Arc<[u8]>, u64)>,
     functions: HashMap<u32, Entry>,
     graphs: HashMap<u32, (Vec<Launch>, u64)>,
@@ -122,6 +124,7 @@ impl Link {
             generation: 0,
             arenas: Arenas::default(),
             handles: BTreeMap::new(),
+            held: BTreeMap::new(),
             modules: HashMap::new(),
             functions: HashMap::new(),
             graphs: HashMap::new(),
@@ -352,7 +355,11 @@ impl Driver for Remote {
     }
 
     fn free(&self, address: Address) {
-        self.link().arenas.free(address);
+        let link = &mut *self.link();
+        let end = Address(address.0 + link.arenas.free(address));
+        if link.held.range(address..end).next().is_some() {
+            link.held.retain(|place, _| !(address..end).contains(place));
+        }
     }
 
     fn zero(&self, to: Address, bytes: u64) -> Answer {
@@ -601,6 +608,10 @@ impl Driver for Remote {
             Reply::Place(place) => Ok(place),
             _ => Err(nonsense()),
         }
+    }
+
+    fn hold(&self, addresses: &[(Address, Address)]) {
+        self.link().held.extend(addresses.iter().copied());
     }
 
     fn launched(&self) -> u64 {
