@@ -124,7 +124,7 @@ fn an_idle_worker_that_dies_is_not_missed() {
     let plus = function(&remote, "add");
     let a = array(&remote, &[1]);
     assert_eq!(values(&remote, a, 1), [1]);
-    children.last(Role::Worker).kill();
+    children.end(Role::Worker);
     assert_eq!(values(&remote, a, 1), [1]);
     add(&remote, plus, a, 1, 1);
     assert_eq!(values(&remote, a, 1), [2]);
@@ -216,14 +216,14 @@ fn addresses_in_memory_are_right_for_every_worker() {
     // One that lies elsewhere in the next worker, which an additional mapping sees to.
     let before = as_held(target);
     let _more: Vec<Address> = (0..3).map(|_| remote.allocate(20 << 20).unwrap()).collect();
-    children.last(Role::Worker).kill();
+    children.end(Role::Worker);
     start(&remote, function(&remote, "follow"), &[Argument::Address(Address(place.0 + 8))]);
     assert_eq!(values(&remote, target, 1), [7]);
     println!("{before:?} became {:?}", as_held(target));
     remote.free(place);
     let other = array(&remote, &[1, 2, 3, 4]);
     assert_eq!(other, place, "memory that was given back holds no addresses");
-    children.last(Role::Worker).kill();
+    children.end(Role::Worker);
     assert_eq!(values(&remote, other, 4), [1, 2, 3, 4]);
 }
 

@@ -31,6 +31,15 @@ impl Children {
     }
 }
 
+impl Children {
+    /// Ends the last one of a role, and returns when it has ended.
+    pub fn end(&self, role: Role) {
+        let child = self.last(role);
+        child.kill();
+        child.wait();
+    }
+}
+
 impl Started {
     pub fn is_running(&self) -> bool {
         self.process.lock().unwrap().try_wait().expect("known").is_none()
