@@ -179,7 +179,7 @@ fn a_kernel_as_code() {
     assert!(ran.err.contains("`inx` is not a kernel; did you mean `inc`?"), "{}", ran.err);
     let ran = session(
         "kernel inc<T: Num>(x: [T; N], out y: [T; N]) threads(i: N) { y[i] = x[i] + T(1) }\nfn f() -> i32 { 1 }\n\
-         import std.nn\n:cuda inc\n:cuda nn.softmax\n:cuda\n:cuda f\n",
+         import std.nn\n:cuda inc\n:cuda nn.softmax_long\n:cuda\n:cuda f\n",
     );
     assert!(ran.out.starts_with("// for T = f32\n") && ran.out.contains("const float *__restrict__ x"), "{}", ran.out);
     assert_eq!(ran.out.matches("__global__").count(), 2, "{}", ran.out);

@@ -23,6 +23,7 @@ struct Spoiler {
     spoiled: Arc<Mutex<BTreeSet<String>>>,
 }
 
+/// A kernel of the simulator's.
 struct Spoiled {
     inner: Arc<dyn Executable>,
     prepared: Arc<Prepared>,

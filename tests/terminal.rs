@@ -287,7 +287,7 @@ fn every_command_in_a_terminal() {
         terminal.run(command, expected);
     }
     let saved = common::run(&folder, &["run", "session.clk"]);
-    assert_eq!((saved.code, saved.out.as_str()), (0, "42\n"), "{}", saved.err);
+    assert_eq!((saved.code, saved.out.as_str()), (0, "600.0\n42\n"), "{}", saved.err);
     terminal.line(":quit");
     let start = Instant::now();
     while terminal.tmux(&["has-session"]) {

@@ -40,7 +40,10 @@ fn line_of(line: &str, language: Language, style: Style, out: &mut String) {
             '/' if rest.starts_with("//") => rest.trim_end_matches('\n').len(),
             '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.trim_end_matches('\n').len(), |end| end + 2),
             '"' => quoted(rest),
-            c if is_word(c, language) => rest.find(|c| !is_word(c, language)).unwrap_or(rest.len()),
+            c if is_word(c, language) => {
+                let number = c.is_ascii_digit();
+                rest.find(|c| !is_word(c, language) && !(number && c == '.')).unwrap_or(rest.len())
+            }
             c => c.len_utf8(),
         };
         let (word, behind) = rest.split_at(len);

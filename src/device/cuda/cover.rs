@@ -90,9 +90,10 @@ struct Store {
 
 /// A condition on the way to a store.
 #[derive(Clone)]
-struct Guard {
-    index: Linear,
-    limit: Symbol,
+enum Guard {
+    Below { index: Linear, limit: Symbol },
+    /// One thread of the block goes on, as far as this part of its identity says.
+    One(Part),
 }
 
 struct Finder<'a> {
@@ -219,13 +220,23 @@ impl Finder<'_> {
         let indices: Vec<Linear> = place.indices.iter().map(|&index| self.linear(index, 0)).collect::<Option<_>>()?;
         let mut kept_in = vec![];
         for guard in guards {
-            let axis = indices.iter().position(|index| *index == guard.index)?;
-            kept_in.push((axis as u8, guard.limit));
+            match guard {
+                Guard::Below { index, limit } => {
+                    let axis = indices.iter().position(|own| own == index)?;
+                    kept_in.push((axis as u8, *limit));
+                }
+                Guard::One(part) => {
+                    let mut told = indices.iter().flat_map(|index| &index.parts);
+                    if told.any(|(other, _)| depend(*part, *other)) {
+                        return None;
+                    }
+                }
+            }
         }
         Some(Store { indices, kept_in })
     }
 
-    /// A condition that is a conjunction of `index < limit`.
+    /// A condition that is a conjunction of `index < limit` and `thread_idx.x == 0` and their kind.
     fn guards(&self, cond: ExprId) -> Option<Vec<Guard>> {
         match &self.function.exprs[cond].kind {
             ExprKind::Binary { op: BinOp::And, left, right } => {
@@ -239,10 +250,18 @@ impl Finder<'_> {
                 Some(both)
             }
             ExprKind::Binary { op: BinOp::Lt, left, right } => {
-                Some(vec![Guard { index: self.linear(*left, 0)?, limit: self.symbol(*right)? }])
+                Some(vec![Guard::Below { index: self.linear(*left, 0)?, limit: self.symbol(*right)? }])
             }
             ExprKind::Binary { op: BinOp::Gt, left, right } => {
-                Some(vec![Guard { index: self.linear(*right, 0)?, limit: self.symbol(*left)? }])
+                Some(vec![Guard::Below { index: self.linear(*right, 0)?, limit: self.symbol(*left)? }])
+            }
+            ExprKind::Binary { op: BinOp::Eq, left, right } if self.function.exprs[*left].ty == Ty::Scalar(Scalar::I32) => {
+                let number = u32::try_from(self.constant(*right)?).ok()?;
+                let index = self.linear(*left, 0)?;
+                match index.parts.as_slice() {
+                    [(part, 1)] if index.constant == 0 && number < self.size(*part)? => Some(vec![Guard::One(*part)]),
+                    _ => None,
+                }
             }
             _ => None,
         }

@@ -71,6 +71,10 @@ pub fn bitcast(to: Scalar, value: &Value) -> Outcome<Value> {
             fits(vector.ty())?;
             Ok(Value::Vector(Vector::new(to, vector.values().map(|lane| lane.bits))))
         }
+        Value::Array(array) => {
+            fits(array.scalar().ok_or_else(undefined)?)?;
+            bitcast_array(array.element().with_scalar(to), array)
+        }
         _ => Err(undefined()),
     }
 }

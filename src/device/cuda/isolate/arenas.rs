@@ -94,7 +94,13 @@ impl Arenas {
 
     /// How large an arena has to be for so many bytes.
     pub fn wanted(bytes: u64) -> u64 {
-        if bytes < LARGE { SHARED } else { bytes.saturating_add(PAGE - 1) / PAGE * PAGE }
+        let bytes = bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(bytes);
+        match bytes.saturating_add(PAGE - 1) / PAGE * PAGE {
+            _ if bytes < LARGE => SHARED,
+            // By its size an arena is known for one that small allocations share.
+            SHARED => SHARED + PAGE,
+            whole => whole,
+        }
     }
 
     /// The number of the next arena.

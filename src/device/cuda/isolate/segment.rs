@@ -1,6 +1,5 @@
 //! Memory that a program shares with its worker: a control page, and slots through which large copies go.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,23 +42,27 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor was just made and is nobody else's.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
-        file.set_len(SEGMENT_BYTES as u64)?;
+        let file = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::ftruncate(file.as_raw_fd(), SEGMENT_BYTES as libc::off_t) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         // SAFETY: the descriptor is open.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        Self::map(file.into())
+        Self::map(file)
     }
 
     /// The one behind a descriptor that the program handed on.
     pub fn open(file: OwnedFd) -> io::Result<Segment> {
-        let file = File::from(file);
-        if file.metadata()?.len() < SEGMENT_BYTES as u64 {
+        // SAFETY: the descriptor is open; where it ends up does not matter, since nobody reads or writes by it.
+        let length = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) };
+        if length < SEGMENT_BYTES as libc::off_t {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the shared memory is too short"));
         }
-        Self::map(file.into())
+        Self::map(file)
     }
 
     fn map(file: OwnedFd) -> io::Result<Segment> {
@@ -150,8 +153,9 @@ mod tests {
             assert_eq!(theirs.slot(SLOTS as u32 - 1).unwrap().add(SLOT_BYTES - 1).read(), 9);
         }
         assert!(ours.slot(SLOTS as u32).is_none());
-        let file = File::from(ours.descriptor().try_clone_to_owned().unwrap());
-        assert!(file.set_len(0).is_err(), "it cannot be cut short");
+        // SAFETY: the descriptor is open.
+        let cut = unsafe { libc::ftruncate(ours.descriptor().as_raw_fd(), 0) };
+        assert!(cut < 0, "it cannot be cut short");
         assert!(Segment::open(tempfile::tempfile().unwrap().into()).is_err());
     }
 }
