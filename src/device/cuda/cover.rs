@@ -91,7 +91,10 @@ struct Store {
 /// A condition on the way to a store.
 #[derive(Clone)]
 enum Guard {
-    Below { index: Linear, limit: Symbol },
+    Below {
+        index: Linear,
+        limit: Symbol,
+    },
     /// One thread of the block goes on, as far as this part of its identity says.
     One(Part),
 }
@@ -255,7 +258,9 @@ impl Finder<'_> {
             ExprKind::Binary { op: BinOp::Gt, left, right } => {
                 Some(vec![Guard::Below { index: self.linear(*right, 0)?, limit: self.symbol(*left)? }])
             }
-            ExprKind::Binary { op: BinOp::Eq, left, right } if self.function.exprs[*left].ty == Ty::Scalar(Scalar::I32) => {
+            ExprKind::Binary { op: BinOp::Eq, left, right }
+                if self.function.exprs[*left].ty == Ty::Scalar(Scalar::I32) =>
+            {
                 let number = u32::try_from(self.constant(*right)?).ok()?;
                 let index = self.linear(*left, 0)?;
                 match index.parts.as_slice() {
