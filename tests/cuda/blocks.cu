@@ -8,7 +8,7 @@ extern "C" __global__ void __launch_bounds__(1024) block_sums(
     const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
     const int thread_x = threadIdx.x;
     const int block_x = blockIdx.x;
-    __shared__ float s[256];
+    __shared__ __align__(16) float s[256];
     float chosen = {};
     if (global_x < x_len) {
         chosen = x[global_x];
@@ -47,8 +47,8 @@ extern "C" __global__ void __launch_bounds__(1024) tiled(
     const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
     const int thread_x = threadIdx.x;
     const int thread_y = threadIdx.y;
-    __shared__ float ta[16][16];
-    __shared__ float tb[16][16];
+    __shared__ __align__(16) float ta[16][16];
+    __shared__ __align__(16) float tb[16][16];
     float chosen = {};
     float chosen_2 = {};
     float acc = 0.0f;
@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(1024) histogram(
     const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
     const int block_dim_x = blockDim.x;
     const int grid_dim_x = gridDim.x;
-    __shared__ unsigned own[256];
+    __shared__ __align__(16) unsigned own[256];
     own[thread_x] = 0u;
     __syncthreads();
     for (int i = global_x; i < x_len; i += block_dim_x * grid_dim_x) {
@@ -261,6 +261,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
 }
 
 // 6 accesses to memory, 3 guarded
+// in bounds if 1 <= extent 0 of x
 // in bounds if blockDim.x <= extent 0 of x
 extern "C" __global__ void __launch_bounds__(1024) reversed(int *__restrict__ x, int x_len, Faults *faults) {
     const int thread_x = threadIdx.x;
@@ -327,7 +328,6 @@ __device__ __forceinline__ bool grid_barrier(unsigned *arrivals, const volatile 
 }
 
 // 3 accesses to memory, none is guarded
-// in bounds if gridDim.x * blockDim.x - 1 <= extent 0 of x
 extern "C" __global__ void __launch_bounds__(1024) relaxed(
     float *__restrict__ x,
     int x_len,

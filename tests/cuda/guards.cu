@@ -3,7 +3,7 @@ typedef unsigned char u8;
 // 4 accesses to memory, none is guarded
 extern "C" __global__ void __launch_bounds__(1024) proved(const u8 *__restrict__ x, int x_len) {
     const int thread_x = threadIdx.x;
-    __shared__ int bins[256];
+    __shared__ __align__(16) int bins[256];
     for (int k = thread_x; k < 256; k += 64) {
         bins[k] = 0;
     }

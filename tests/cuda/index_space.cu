@@ -68,8 +68,8 @@ extern "C" __global__ void __launch_bounds__(256) escape(
     int limit,
     int rows,
     int cols) {
-    const int row = blockIdx.y * 4 + threadIdx.y;
-    const int col = blockIdx.x * 64 + threadIdx.x;
+    const int row = blockIdx.y * 16 + threadIdx.y;
+    const int col = blockIdx.x * 16 + threadIdx.x;
     if (row >= rows || col >= cols) {
         return;
     }
