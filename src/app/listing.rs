@@ -42,7 +42,7 @@ fn line_of(line: &str, language: Language, style: Style, out: &mut String) {
             '"' => quoted(rest),
             c if is_word(c, language) => {
                 let number = c.is_ascii_digit();
-                rest.find(|c| !is_word(c, language) && !(number && c == '.')).unwrap_or(rest.len())
+                rest.find(|c| !(is_word(c, language) || number && c == '.')).unwrap_or(rest.len())
             }
             c => c.len_utf8(),
         };

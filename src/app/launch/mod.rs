@@ -3,7 +3,7 @@
 //! - [`json`], [`data`], [`request`]: what a request says. Nothing of it is trusted.
 //! - [`state`], [`form`]: the program, its device and the arrays that are kept; a launch becomes the line that a script would
 //!   have, so that it is checked and run as those are.
-//! - [`reply`], [`write`], [`refusal`]: what is answered.
+//! - [`reply`], [`mod@write`], [`refusal`]: what is answered.
 //! - [`frame`], [`ops`], [`serve`], [`socket`]: many requests, of one client or of several.
 
 mod data;
