@@ -706,7 +706,9 @@ impl<'a> Walk<'a> {
         // The most that an unknown block could have says nothing.
         let all_threads = self.setting.block.is_none() && [1023, 63].contains(&fact.high);
         let number = (right.is_ok() && fact.high < LARGEST_ASSUMED && !all_threads).then_some((None, fact.high));
-        let dimension = symbolic.is_some_and(|(symbol, _)| symbol.is_some_and(|s| preference(s) < 3));
+        // Of a number, comparisons with dimensions say nothing that the number does not.
+        let varies = fact.low < fact.high;
+        let dimension = varies && symbolic.is_some_and(|(symbol, _)| symbol.is_some_and(|s| preference(s) < 3));
         let best = if dimension { symbolic } else { number.or(symbolic) };
         best.and_then(bound).unwrap_or(InBounds::Unknown)
     }
