@@ -52,14 +52,35 @@ const STACKS: [usize; 3] = [512 << 20, 64 << 20, 8 << 20];
 pub fn main() -> ExitCode {
     memory::prepare();
     crash::install();
+    leave(run())
+}
+
+/// Ends the process without the exit handlers of libraries: a script may be done while threads still open the driver of a GPU
+/// or compile a kernel, and what they work with would be taken apart under them.
+#[cfg(unix)]
+fn leave(code: u8) -> ExitCode {
+    use std::io::Write;
+    let _ = std::io::stdout().flush();
+    let _ = std::io::stderr().flush();
+    // SAFETY: it only ends the process; nothing is left to be written.
+    unsafe { libc::_exit(code.into()) }
+}
+
+#[cfg(not(unix))]
+fn leave(code: u8) -> ExitCode {
+    ExitCode::from(code)
+}
+
+/// Does the work on a thread with a large stack; gives the exit code.
+fn run() -> u8 {
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     for stack in STACKS {
         let arguments = arguments.clone();
         let work = std::thread::Builder::new().name("clk".into()).stack_size(stack).spawn(move || cli::main(arguments));
         if let Ok(work) = work {
             // After a panic the hook has spoken.
-            return ExitCode::from(work.join().unwrap_or(exit::INTERNAL));
+            return work.join().unwrap_or(exit::INTERNAL);
         }
     }
-    ExitCode::from(cli::main(arguments))
+    cli::main(arguments)
 }
