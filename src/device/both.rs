@@ -10,7 +10,7 @@ use crate::base::source::{Sources, Span};
 use crate::ir::Prepared;
 use crate::ir::def::{Access, ExprKind, Kernel, KernelParam, Layout, Module, StmtKind};
 use crate::ir::visit;
-use crate::lang::ops::{AtomicOp, MathFn, WarpOp};
+use crate::lang::ops::{AtomicOp, WarpOp};
 use crate::lang::scalar::{Scalar, Value, format};
 
 /// Two devices as one. The first one's results count.
@@ -373,7 +373,7 @@ pub fn is_approximate(module: &Module) -> bool {
         let mut approximate = function.exprs.iter().any(|(_, expr)| {
             let float = expr.ty.scalar().is_float();
             match &expr.kind {
-                ExprKind::Math { function, .. } => float && !is_exact(*function),
+                ExprKind::Math { function, .. } => float && !function.is_exact(),
                 ExprKind::Binary { op: crate::ir::def::BinOp::Pow, .. } => float,
                 _ => false,
             }
@@ -387,43 +387,6 @@ pub fn is_approximate(module: &Module) -> bool {
         });
         approximate
     })
-}
-
-/// Correctly rounded everywhere, or no rounding at all.
-fn is_exact(function: MathFn) -> bool {
-    use MathFn::*;
-    !matches!(
-        function,
-        Rsqrt
-            | Cbrt
-            | Exp
-            | Exp2
-            | Exp10
-            | Expm1
-            | Log
-            | Log2
-            | Log10
-            | Log1p
-            | Sin
-            | Cos
-            | Tan
-            | Asin
-            | Acos
-            | Atan
-            | Atan2
-            | Sinh
-            | Cosh
-            | Tanh
-            | Asinh
-            | Acosh
-            | Atanh
-            | Hypot
-            | Pow
-            | Erf
-            | Erfc
-            | Lgamma
-            | Tgamma
-    )
 }
 
 #[cfg(test)]

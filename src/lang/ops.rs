@@ -146,6 +146,45 @@ pub enum MathFn {
     SaturatingSub,
 }
 
+impl MathFn {
+    /// Correctly rounded everywhere, or no rounding at all; of the others devices may differ by some ULPs.
+    pub fn is_exact(self) -> bool {
+        use MathFn::*;
+        !matches!(
+            self,
+            Rsqrt
+                | Cbrt
+                | Exp
+                | Exp2
+                | Exp10
+                | Expm1
+                | Log
+                | Log2
+                | Log10
+                | Log1p
+                | Sin
+                | Cos
+                | Tan
+                | Asin
+                | Acos
+                | Atan
+                | Atan2
+                | Sinh
+                | Cosh
+                | Tanh
+                | Asinh
+                | Acosh
+                | Atanh
+                | Hypot
+                | Pow
+                | Erf
+                | Erfc
+                | Lgamma
+                | Tgamma
+        )
+    }
+}
+
 /// An atomic read-modify-write; each returns the old value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
