@@ -3,6 +3,7 @@
 //! The real driver is [`nvidia`]; tests have one whose memory is the host's.
 
 pub mod nvidia;
+pub mod pieces;
 
 use std::borrow::Cow;
 

@@ -14,6 +14,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use cudarc::driver::result as cu;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 
+use super::pieces::Shared;
 use super::{
     Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Module, Properties, Refusal, Shape, Words,
 };
@@ -376,21 +377,6 @@ impl Nvidia {
     fn record_done(&self, staging: &Staging) -> Answer {
         // SAFETY: event and stream are alive and of one context.
         said("cuEventRecord", unsafe { cu::event::record(staging.done, self.stream) })
-    }
-}
-
-/// A pointer that a scoped thread may use: the slices it leads to are split among the threads.
-#[derive(Clone, Copy)]
-struct Shared(*mut u8);
-// SAFETY: see `in_pieces`: no two threads touch the same part.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
-
-impl Shared {
-    /// The address `offset` bytes on. (A method, so that closures capture the whole.)
-    fn at(&self, offset: usize) -> *mut u8 {
-        self.0.wrapping_add(offset)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::super::driver::pieces::Shared;
 use super::super::driver::{Address, Answer, Refusal};
 use super::remote::{Link, Remote, gone};
 use super::segment::{SLOT_BYTES, SLOTS};
@@ -17,21 +18,6 @@ const SLOTS_EACH: usize = SLOTS / COPIERS;
 struct Piece {
     start: usize,
     bytes: usize,
-}
-
-/// Bytes that scoped threads share; no two use the same part.
-#[derive(Clone, Copy)]
-struct Shared(*mut u8);
-// SAFETY: pieces do not overlap, and each is one thread's.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
-
-impl Shared {
-    /// The address `offset` bytes on. (A method, so that closures capture the whole.)
-    fn at(&self, offset: usize) -> *mut u8 {
-        self.0.wrapping_add(offset)
-    }
 }
 
 /// One large copy under way.
