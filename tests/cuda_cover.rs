@@ -90,6 +90,40 @@ impl Executable for Spoiled {
     }
 }
 
+/// What looks like a kernel that writes all of an array, and leaves some of it as it was.
+const PARTIAL: &str = r#"
+kernel nobody(x: [i32; N], out y: [i32; 4]) grid(4) block(64) {
+    if thread_idx.x == 0 && lane_idx == 5 { y[block_idx.x] = x[0] }
+}
+kernel few(x: [i32; N], out y: [i32; N]) grid(1) block(64) {
+    for c in thread_idx.x..N step 64 {
+        if thread_idx.x == 0 { y[c] = x[c] }
+    }
+}
+kernel rows(x: [i32; R, C], out y: [i32; R]) grid(R) block(64) {
+    for c in thread_idx.x..C step 64 { y[block_idx.x] = 1 }
+}
+kernel ends(x: [i32; N], out y: [i32; N]) grid(ceil_div(N, 64)) block(64) {
+    if thread_idx.x < 63 && global_idx.x < N { y[global_idx.x] = x[global_idx.x] }
+}
+test "what nobody writes is zero" {
+    assert(nobody([1, 2]) == 0)
+    let y = few(ones(100, type = i32))
+    assert(sum(y) == 2)
+    assert(rows(zeros(3, 0, type = i32)) == 0)
+    assert(ends(ones(64, type = i32))[63] == 0)
+}
+"#;
+
+#[test]
+fn what_is_written_in_part_is_not_spoiled() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let device = Spoiler::default();
+    let spoiled = device.spoiled.clone();
+    assert_eq!(cuda_support::run(root, "partial.clk", PARTIAL, Arc::new(device), false), 0);
+    assert!(spoiled.lock().expect("the list").is_empty(), "{spoiled:?}");
+}
+
 #[test]
 fn what_is_spoiled_before_a_launch_is_written_by_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -221,7 +221,18 @@ impl Finder<'_> {
 
     fn store(&self, place: &Place, guards: &[Guard]) -> Option<Store> {
         let indices: Vec<Linear> = place.indices.iter().map(|&index| self.linear(index, 0)).collect::<Option<_>>()?;
+        let told: Vec<Part> =
+            indices.iter().flat_map(|index| &index.parts).flat_map(|(part, _)| self.told(*part)).collect();
+        // Around it a loop without turns, or one whose turns go to some threads only and are not what tells the elements apart.
+        let skips = |local: &LocalId| match self.loops.get(local) {
+            Some(Loop::Counted { turns, .. }) => *turns == 0,
+            _ => !told.contains(&Part::All(*local)),
+        };
+        if self.open.iter().any(skips) {
+            return None;
+        }
         let mut kept_in = vec![];
+        let mut ones: Vec<Part> = vec![];
         for guard in guards {
             match guard {
                 Guard::Below { index, limit } => {
@@ -229,14 +240,26 @@ impl Finder<'_> {
                     kept_in.push((axis as u8, *limit));
                 }
                 Guard::One(part) => {
-                    let mut told = indices.iter().flat_map(|index| &index.parts);
-                    if told.any(|(other, _)| depend(*part, *other)) {
+                    // Which thread goes on must be free of the element, and of what other conditions ask of it.
+                    if told.iter().chain(&ones).any(|other| depend(*part, *other)) {
                         return None;
                     }
+                    ones.push(*part);
                 }
             }
         }
         Some(Store { indices, kept_in })
+    }
+
+    /// A part, and what of the thread's identity it says besides.
+    fn told(&self, part: Part) -> Vec<Part> {
+        let mut told = vec![part];
+        if let Part::All(local) = part
+            && let Some(Loop::Shared { used, .. }) = self.loops.get(&local)
+        {
+            told.extend(used);
+        }
+        told
     }
 
     /// A condition that is a conjunction of `index < limit` and `thread_idx.x == 0` and their kind.
@@ -408,12 +431,7 @@ impl Finder<'_> {
         // One thread's choice along an axis must not bind another axis.
         let mut seen: Vec<Part> = vec![];
         for (part, _) in first.indices.iter().flat_map(|index| &index.parts) {
-            let mut bound = vec![*part];
-            if let Part::All(local) = part
-                && let Some(Loop::Shared { used, .. }) = self.loops.get(local)
-            {
-                bound.extend(used);
-            }
+            let bound = self.told(*part);
             if bound.iter().any(|part| seen.iter().any(|other| depend(*part, *other))) {
                 return None;
             }
@@ -444,10 +462,9 @@ impl Finder<'_> {
     }
 
     fn axis(&self, axis: u8, parts: &[(Part, i64)], constants: &[i64]) -> Option<Need> {
-        if let ([(Part::All(local), 1)], [0], Some(Loop::Shared { limit, .. })) =
-            (parts, constants, parts.first().and_then(|(part, _)| self.loops.get(&local_of(*part)?)))
+        if let ([(Part::All(local), 1)], [0]) = (parts, constants)
+            && let Some(Loop::Shared { limit, .. }) = self.loops.get(local)
         {
-            debug_assert!(self.loops.contains_key(local));
             return Some(Need::Within { axis, limit: *limit });
         }
         let (blocks, own): (Vec<_>, Vec<_>) = parts.iter().partition(|(part, _)| matches!(part, Part::Block(_)));
@@ -460,13 +477,6 @@ impl Finder<'_> {
             }
             _ => None,
         }
-    }
-}
-
-fn local_of(part: Part) -> Option<LocalId> {
-    match part {
-        Part::Turn(local) | Part::All(local) => Some(local),
-        _ => None,
     }
 }
 
