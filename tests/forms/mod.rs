@@ -281,3 +281,70 @@ fn values_outlive_the_store_they_were_computed_for() {
         }
     }
 }
+
+/// The reference runs one thread after the other, so that nobody waits; on the simulator warps have to let one another go on.
+#[test]
+fn warps_that_wait_for_one_another() {
+    let bodies = [
+        // A lock, and what it guards.
+        "if lane_idx == 0 {
+             while atomic_compare_exchange(y[0], 7, 8) != 7 { }
+             fence()
+             y[1] = y[1] * 3 + 1
+             fence()
+             atomic_exchange(y[0], 7)
+         }",
+        // One after the other, through all blocks.
+        "let w = i32(warp_idx + 3 * block_idx.x)
+         if lane_idx == 5 {
+             if w > 0 { while atomic_or(y[w + 1], 0) == 0 { } }
+             fence()
+             y[40 + w] = y[39 + w] + x[g]
+             fence()
+             atomic_exchange(y[w + 2], 1)
+         }",
+        // The same twice, with barriers in between, whose results say who came.
+        "for turn in 0..2 {
+             if lane_idx == 1 && warp_idx != turn {
+                 while atomic_compare_exchange(y[turn], 7, 8) != 7 { }
+                 fence()
+                 y[2 + turn] += x[g]
+                 fence()
+                 atomic_exchange(y[turn], 7)
+             }
+             let n = barrier_count(x[g] % 2 == 0)
+             if barrier_any(t > 1000) { y[100] = 1 }
+             if t == 40 { y[50 + turn + 2 * block_idx.x] = u32(n) }
+         }",
+        // Only some warps come, and leave from within the loop.
+        "if warp_idx > 0 && lane_idx < 1 {
+             loop {
+                 if atomic_compare_exchange(y[0], 7, 8) == 7 {
+                     fence()
+                     y[1] += x[g]
+                     fence()
+                     atomic_exchange(y[0], 7)
+                     break
+                 }
+             }
+         } else {
+             y[20 + i32(warp_idx)] = 4
+         }
+         y[60 + t % 8] = 5",
+    ];
+    for body in bodies {
+        for block in [96, 70] {
+            let text = format!(
+                "kernel wait(x: [u32; N], inout y: [u32; 128]) grid(5) block({block}) {{
+                     let t = thread_idx.x
+                     let g = global_idx.x
+                     {body}
+                 }}"
+            );
+            let mut y = vec![0; 128];
+            (y[0], y[1]) = (7, if body.contains("turn") { 7 } else { 0 });
+            let words = [Word::In(noise(5 * block, 3)), Word::Out(y)];
+            assert_eq!(agree(&text, grid(5, [block as u32, 1]), &words), None, "{text}");
+        }
+    }
+}

@@ -282,6 +282,8 @@ pub struct Code {
     pub births: Vec<Birth>,
     pub warp_ops: bool,
     pub fences: bool,
+    /// Somebody looks at what an atomic operation found.
+    pub takes: bool,
     /// What it computes depends on the order of blocks: atomics on floats, or whose results somebody looks at.
     pub ordered: bool,
     /// What was inlined, for places.

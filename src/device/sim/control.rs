@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use super::code::{AXES, Coef, ForDef, Op, OpFn};
 use super::fault::{message, stop_at};
-use super::group::{CHUNK, Counter, Group};
+use super::group::{CHUNK, Counter, Group, Pause};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Fn2, Lane, Step, arith, is_wide, load, mask, plain, store};
+use super::parts;
 use crate::device::FaultKind;
 use crate::ir::def::BinOp;
 use crate::lang::ops::BarrierKind;
@@ -106,6 +107,34 @@ impl Step for AgainIf {
             return unsafe { op.add(1) };
         }
         if g.turn() { g.at(o.x) } else { interrupted(g, o.y) }
+    }
+}
+
+/// As [`AgainIf`], of a loop that polls: from time to time the others have to have their turn.
+pub struct AgainPolls;
+
+impl Step for AgainPolls {
+    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
+        let o = unsafe { &*op };
+        g.enter(o.b);
+        if g.lo >= g.hi {
+            return unsafe { op.add(1) };
+        }
+        if !g.turn() {
+            return interrupted(g, o.y);
+        }
+        g.spins.turns += 1;
+        if !g.spins.turns.is_multiple_of(parts::SLICE) {
+            return g.at(o.x);
+        }
+        g.pause = unsafe { parts::pause(g, op) };
+        match g.pause {
+            Pause::None => g.at(o.x),
+            _ => {
+                g.resume = g.at(o.x);
+                std::ptr::null()
+            }
+        }
     }
 }
 
@@ -427,24 +456,40 @@ impl Step for Barrier {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let o = &*op;
+            if g.apart {
+                return wait(g, op, Pause::Barrier);
+            }
             if !g.full {
                 return diverged(g, barrier_name(o.x), o.y);
             }
-            if o.a != super::code::NONE {
-                let holding = mask::count(g, o.a);
-                let all = if g.slot(o.a).stride == 0 { holding.min(1) * g.lanes } else { holding };
-                let flag = |b: bool| if b { !0u32 } else { 0 };
-                let result = match o.x {
-                    1 => flag(all > 0),
-                    2 => flag(all == g.lanes),
-                    _ => all as u32,
-                };
-                if o.d != super::code::NONE {
-                    g.splat(o.d, result);
-                }
-            }
+            meet(g, o, holding(g, o));
             op.add(1)
         }
+    }
+}
+
+/// The group waits behind `op` for others.
+fn wait(g: &mut Group, op: *const Op, pause: Pause) -> *const Op {
+    (g.resume, g.pause) = (op.wrapping_add(1), pause);
+    std::ptr::null()
+}
+
+/// In how many of the active lanes the condition of a barrier holds.
+pub fn holding(g: &Group, o: &Op) -> usize {
+    if o.a == super::code::NONE { 0 } else { mask::count(g, o.a) }
+}
+
+/// The group takes the result of a barrier whose condition holds in so many of the block's lanes.
+pub fn meet(g: &mut Group, o: &Op, holding: usize) {
+    let flag = |b: bool| if b { !0u32 } else { 0 };
+    let result = match o.x {
+        1 => flag(holding > 0),
+        2 => flag(holding == g.lanes),
+        _ => holding as u32,
+    };
+    if o.d != super::code::NONE {
+        // SAFETY: results of barriers are uniform registers.
+        unsafe { g.splat(o.d, result) };
     }
 }
 
@@ -459,7 +504,7 @@ pub fn barrier_code(kind: BarrierKind) -> u32 {
     }
 }
 
-fn barrier_name(code: u32) -> &'static str {
+pub fn barrier_name(code: u32) -> &'static str {
     ["barrier", "barrier_any", "barrier_all", "barrier_count", "warp_barrier", "grid_barrier"]
         .get(code as usize)
         .copied()
@@ -489,11 +534,10 @@ pub struct GridBarrier;
 impl Step for GridBarrier {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         let o = unsafe { &*op };
-        if !g.full {
-            return diverged(g, "grid_barrier", o.y);
+        if !g.full && !g.apart {
+            return diverged(g, barrier_name(o.x), o.y);
         }
-        g.resume = unsafe { op.add(1) };
-        std::ptr::null()
+        wait(g, op, Pause::Grid)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::check::{Checker, Watch};
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::geometry::Geometry;
-use super::group::{CHUNK, Counter, Group, MaskInfo, Slot, Stretches};
+use super::group::{CHUNK, Counter, Group, MaskInfo, Pause, Slot, Spins, Stretches};
 use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::listen::Listener;
 use super::memory::{MemoryRt, Plan};
@@ -78,15 +78,17 @@ impl Drop for Area {
 
 pub struct Frame<'a> {
     pub group: Group,
-    launch: &'a Launch<'a>,
+    /// Parts of the block that run by themselves, besides `group`.
+    pub(super) parts: Vec<Frame<'a>>,
+    pub(super) launch: &'a Launch<'a>,
     area: Option<Area>,
-    _slots: Vec<Slot>,
+    slots: Vec<Slot>,
     _homes: Vec<Slot>,
-    _memories: Vec<MemoryRt>,
+    memories: Vec<MemoryRt>,
     _plans: Vec<Plan>,
     /// Sums that are kept here until the end, and where they go.
     sums: Vec<(*mut u8, Vec<u32>)>,
-    checker: Option<Box<Checker<'a>>>,
+    pub(super) checker: Option<Box<Checker<'a>>>,
 }
 
 /// Bytes of an array that may have a copy for each worker.
@@ -98,6 +100,17 @@ const GAP: usize = 64;
 impl<'a> Frame<'a> {
     /// `alone` says that no other frame of the launch runs at the same time.
     pub fn new(launch: &'a Launch<'a>, alone: bool) -> Frame<'a> {
+        let mut frame = Frame::unchecked(launch, alone);
+        let lanes = CHUNK * frame.group.column_chunks;
+        let checker = |watch| Box::new(Checker::new(watch, launch.code, launch.isa, lanes));
+        frame.checker = launch.watch.as_ref().map(checker);
+        frame.group.listener = frame.checker.as_deref_mut().map(listener);
+        frame.set_launch_registers();
+        frame
+    }
+
+    /// Nobody listens to it.
+    fn unchecked(launch: &'a Launch<'a>, alone: bool) -> Frame<'a> {
         let code = launch.code;
         let lanes = launch.geometry.max_lanes.next_multiple_of(CHUNK);
         let column = 4 * lanes;
@@ -178,23 +191,66 @@ impl<'a> Frame<'a> {
             stopped: None,
             printed: String::new(),
             resume: std::ptr::null(),
+            pause: Pause::None,
+            apart: false,
+            part: 0,
+            yields: code.cooperative,
+            spins: Spins::NONE,
             listener: None,
         };
-        let checker = launch.watch.as_ref().map(|watch| Box::new(Checker::new(watch, code, launch.isa, lanes)));
-        let mut frame = Frame {
+        Frame {
             group,
+            parts: vec![],
             launch,
             area: Some(area),
-            _slots: slots,
+            slots,
             _homes: homes,
-            _memories: memories,
+            memories,
             _plans: plans,
             sums,
-            checker,
+            checker: None,
+        }
+    }
+
+    /// Another frame in the same state, which shares all but registers and local arrays with this one, and has to be dropped
+    /// before it.
+    pub(super) fn copy(&self) -> Frame<'a> {
+        let (mut copy, g) = (Frame::unchecked(self.launch, true), &self.group);
+        let start = |frame: &Frame<'_>| frame.area.as_ref().map_or(std::ptr::null_mut(), |area| area.ptr);
+        let (from, to) = (start(self), start(&copy));
+        let own = copy.own_bytes();
+        // SAFETY: both areas begin with these.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, own) };
+        let place = |ptr: *mut u8| match (ptr as usize).checked_sub(from as usize) {
+            Some(offset) if offset < own => to.wrapping_add(offset),
+            _ => ptr,
         };
-        frame.group.listener = frame.checker.as_deref_mut().map(listener);
-        frame.set_launch_registers();
-        frame
+        for (new, old) in copy.slots.iter_mut().zip(&self.slots) {
+            *new = Slot { ptr: place(old.ptr), ..*old };
+        }
+        for (new, old) in copy.memories.iter_mut().zip(&self.memories) {
+            *new = MemoryRt { ptr: place(old.ptr), ..old.clone() };
+        }
+        copy.group = Group {
+            slots: copy.group.slots,
+            plans: copy.group.plans,
+            memories: copy.group.memories,
+            homes: copy.group.homes,
+            masks: g.masks.clone(),
+            counters: g.counters.clone(),
+            stopped: None,
+            printed: String::new(),
+            ..*g
+        };
+        copy
+    }
+
+    /// Bytes of registers and local arrays.
+    fn own_bytes(&self) -> usize {
+        let code = self.launch.code;
+        let column = 4 * CHUNK * self.group.column_chunks;
+        let local: usize = code.memories.iter().map(|m| local_columns(m) * column).sum();
+        code.uniform_bytes + code.columns * (column + GAP) + local
     }
 
     fn set_launch_registers(&mut self) {
@@ -204,7 +260,7 @@ impl<'a> Frame<'a> {
                 Special::Const(scalar, bits) => (scalar, bits),
                 Special::Param(p, k, scalar) => (scalar, lane_of_raw(scalar, param(&launch.bindings, p, k))),
                 Special::Extent(memory, axis) => {
-                    let extent = self._memories[memory as usize].axes.get(axis as usize).map_or(0, |a| a.extent);
+                    let extent = self.memories[memory as usize].axes.get(axis as usize).map_or(0, |a| a.extent);
                     (Scalar::I32, extent as u64)
                 }
                 Special::Id(Id3::BlockDim, axis) => (Scalar::I32, launch.geometry.block[axis as usize].into()),
@@ -220,7 +276,8 @@ impl<'a> Frame<'a> {
         let geometry = self.launch.geometry;
         let unit = geometry.unit(number);
         let g = &mut self.group;
-        if g.lanes == 0 || (!geometry.is_even() && unit.shape != g.shape) {
+        self.parts.clear();
+        if g.lanes == 0 || g.apart || (!geometry.is_even() && unit.shape != g.shape) {
             (g.lanes, g.shape) = (unit.shape.iter().product(), unit.shape);
             mask::all_lanes(g);
             g.epoch += 1;
@@ -241,12 +298,24 @@ impl<'a> Frame<'a> {
         g.steps = 0;
         g.grant_turns();
         g.enter(0);
-        g.resume = g.ops;
+        (g.resume, g.pause) = (g.ops, Pause::Turn);
+        (g.apart, g.yields, g.spins) = (false, self.launch.code.cooperative, Spins::NONE);
     }
 
-    /// Runs to the end, a grid barrier or a fault.
+    /// Runs to the end, a grid barrier or a fault; a block of a cooperative launch also until others have to have their turn.
     pub fn run(&mut self) {
+        if self.parts.is_empty() {
+            self.go();
+        }
+        if !matches!(self.group.pause, Pause::None | Pause::Grid) || !self.parts.is_empty() {
+            self.run_parts();
+        }
+    }
+
+    /// Runs to the end, a pause or a fault.
+    pub(super) fn go(&mut self) {
         let g = &mut self.group;
+        g.pause = Pause::None;
         let mut op = std::mem::replace(&mut g.resume, std::ptr::null());
         // SAFETY: the compiler ends the code with an op that returns null, and jumps stay inside.
         unsafe {
@@ -276,11 +345,8 @@ impl<'a> Frame<'a> {
         if let Some(checker) = &mut self.checker {
             checker.grid_met(time);
         }
-    }
-
-    /// Whether it waits at a grid barrier.
-    pub fn waits(&self) -> bool {
-        !self.group.resume.is_null()
+        self.group.pause = Pause::Turn;
+        self.parts.iter_mut().for_each(|part| part.group.pause = Pause::Turn);
     }
 }
 

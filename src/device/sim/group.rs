@@ -86,6 +86,36 @@ pub struct Counter {
     pub most: u64,
 }
 
+/// Why a group does not go on by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pause {
+    /// It runs or is done.
+    #[default]
+    None,
+    /// It may go on: others had to have their turn.
+    Turn,
+    /// Some of its warps wait in a loop for what others may do, which have to run by themselves for that.
+    Fork,
+    /// It waits for the other parts of its block, at a barrier.
+    Barrier,
+    /// It waits for all blocks.
+    Grid,
+}
+
+/// The turns of a loop that polls.
+#[derive(Clone, Copy, Debug)]
+pub struct Spins {
+    /// The end of the loop.
+    pub at: *const Op,
+    /// So many turns ago this many lanes were in it.
+    pub turns: u32,
+    pub active: usize,
+}
+
+impl Spins {
+    pub const NONE: Spins = Spins { at: std::ptr::null(), turns: 0, active: 0 };
+}
+
 pub struct Group {
     pub slots: *mut Slot,
     /// Chunks of the current mask.
@@ -131,8 +161,16 @@ pub struct Group {
     pub first_index: [u32; 3],
     pub stopped: Option<Box<Stop>>,
     pub printed: String,
-    /// Where to go on after a grid barrier.
+    /// Where to go on after a pause.
     pub resume: *const Op,
+    pub pause: Pause,
+    /// The lanes of mask 0 are not all of the block's: other warps run by themselves ([`parts`](super::parts)).
+    pub apart: bool,
+    /// Its number among these parts.
+    pub part: usize,
+    /// Others may have to go on while this group waits for what they do.
+    pub yields: bool,
+    pub spins: Spins,
     /// Who hears what the group does, if the code tells.
     pub listener: Option<NonNull<dyn Listener>>,
 }

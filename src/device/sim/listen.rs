@@ -164,7 +164,8 @@ pub struct TellBlockMet;
 
 impl Step for TellBlockMet {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        unsafe { tell(g, op, |l, g| l.block_met(g)) }
+        // Parts of a block meet when the last of them has come.
+        unsafe { if g.apart { op.add(1) } else { tell(g, op, |l, g| l.block_met(g)) } }
     }
 }
 

@@ -30,6 +30,7 @@ mod lanes;
 mod listen;
 mod local;
 mod memory;
+mod parts;
 mod sched;
 mod shared;
 mod store;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::fault;
 use super::frame::{Frame, Launch};
+use super::parts::Standing;
 use crate::device::{Extents, Fault, Output};
 
 /// A launch that helpers may join. The pointer is good while `state` admits them.
@@ -263,14 +264,17 @@ fn cooperate(launch: &Launch<'_>, extents: &Extents, progress: &Progress) {
         })
         .collect();
     loop {
-        for (number, frame) in frames.iter_mut().enumerate() {
+        for (number, frame) in frames.iter_mut().enumerate().filter(|(_, f)| f.standing() == Standing::Ready) {
             frame.run();
             collect(frame, number as u64, extents, progress);
             if number as u64 >= progress.end.load(Ordering::Relaxed) {
                 return;
             }
         }
-        let waiting = frames.iter().filter(|f| f.waits()).count();
+        if frames.iter().any(|f| f.standing() == Standing::Ready) {
+            continue;
+        }
+        let waiting = frames.iter().filter(|f| f.standing() == Standing::Waits).count();
         if waiting == 0 {
             return;
         }
@@ -285,7 +289,7 @@ fn cooperate(launch: &Launch<'_>, extents: &Extents, progress: &Progress) {
 /// Some blocks wait at a grid barrier that others have ended without reaching.
 fn barrier_missed(frames: &mut [Frame<'_>], waiting: usize, extents: &Extents, progress: &Progress) {
     let total = frames.len() as u32;
-    let found = frames.iter_mut().enumerate().find(|(_, f)| f.waits());
+    let found = frames.iter_mut().enumerate().find(|(_, f)| f.standing() == Standing::Waits);
     if let Some((number, frame)) = found {
         let op = frame.group.resume.wrapping_sub(1);
         // SAFETY: the frame waits behind the barrier's op.

@@ -2,9 +2,9 @@
 //!
 //! # Model
 //! All threads of a launch are concurrent but for what orders them: `barrier()` orders the threads of a block, `warp_barrier()`
-//! and the warp operations those of a warp, `grid_barrier()` all. Between blocks, what a thread did before a `fence()` is ordered
-//! before what another thread does after it has read, by an atomic operation, what the first one wrote by an atomic
-//! operation after its fence ([`order`]). Atomic operations alone order nothing.
+//! and the warp operations those of a warp, `grid_barrier()` all. What a thread did before a `fence()` (within its block,
+//! also a `fence_block()`) is ordered before what another thread does after it has read, by an atomic operation, what the first one
+//! wrote by an atomic operation after its fence ([`order`]). Atomic operations alone order nothing.
 //!
 //! Two accesses to one element by different threads that are not ordered race if one of them is a plain write, or if one is
 //! plain, the other atomic. Which of them happened first in this run does not matter: each element has a word
@@ -191,7 +191,7 @@ impl Listener for Checker<'_> {
     }
 
     fn polls(&mut self, g: &mut Group, from: MaskId, span: u32, idles: bool) {
-        if self.polls.turn(from, idles)
+        if self.polls.turn(g, from, idles)
             && let Some(detail) = self.waits(g)
         {
             let lane = g.active().next().unwrap_or(0);

@@ -1,9 +1,10 @@
-//! Fences and atomics that order blocks.
+//! Fences and atomics that order threads.
 //!
 //! A thread's `fence()` and a later atomic operation of the same thread **release** to that atomic's element what the thread
 //! did before the fence, what its block did before the last barrier, and what had been acquired until then. A thread
 //! that touches the element by an atomic operation **acquires** what has been released to it, for itself at once, for its warp
-//! and its block from their next meeting on. (GPUs want a second fence there; its absence is not reported.)
+//! and its block from their next meeting on. (GPUs want a second fence there; its absence is not reported.) After a
+//! `fence_block()` only threads of the same block acquire it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -15,8 +16,27 @@ use crate::device::sim::group::Group;
 use crate::device::sim::memory;
 use crate::ir::def::Scope;
 
-/// An element: its memory and its cell.
-type Key = (u32, usize);
+/// An element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    memory: u32,
+    /// One more than the group, of a shared array; 0 of a global one.
+    group: u64,
+    cell: usize,
+}
+
+/// Moments by the clocks of global and of shared memory; 0 for never.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    global: u64,
+    shared: u64,
+}
+
+impl Times {
+    fn of(&self, global: bool) -> u64 {
+        if global { self.global } else { self.shared }
+    }
+}
 
 /// What a group has acquired.
 #[derive(Clone, Debug)]
@@ -33,13 +53,13 @@ struct Acquired {
 struct Point {
     lane: usize,
     /// Times before are, of the whole block, of the warp.
-    block: u64,
-    warp: u64,
+    block: Times,
+    warp: Times,
 }
 
 impl Point {
-    fn orders(&self, lane: usize, time: u64) -> bool {
-        time < self.block || (lane / 32 == self.lane / 32 && time < self.warp)
+    fn orders(&self, lane: usize, time: u64, global: bool) -> bool {
+        time < self.block.of(global) || (lane / 32 == self.lane / 32 && time < self.warp.of(global))
     }
 }
 
@@ -47,10 +67,19 @@ impl Point {
 struct Release {
     group: u64,
     at: Point,
-    /// The thread's own plain accesses up to this time, and its atomics up to that.
-    fence: u64,
-    time: u64,
+    /// The thread's own plain accesses up to this time, for all and for its own block, and its atomics up to that.
+    fence: Fences,
+    time: Times,
     acquired: Vec<Acquired>,
+}
+
+/// The last fences of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fences {
+    /// For all threads,
+    device: Times,
+    /// and for those of the block.
+    block: Times,
 }
 
 #[derive(Default)]
@@ -63,6 +92,7 @@ struct Variable {
 #[derive(Default)]
 pub struct Releases {
     variables: FxHashMap<Key, Variable>,
+    /// The last word of each thread, by thread.
     readers: FxHashMap<Key, Vec<u64>>,
     updaters: FxHashMap<Key, Vec<u64>>,
 }
@@ -76,8 +106,11 @@ impl Releases {
     pub fn list(&mut self, key: Key, deed: Deed, word: u64) {
         let lists = if deed == Deed::Updates { &mut self.updaters } else { &mut self.readers };
         let list = lists.entry(key).or_default();
-        if list.last() != Some(&word) {
-            list.push(word);
+        let thread = |word: &u64| word & if key.group > 0 { word::LANE } else { word::GROUP | word::LANE };
+        match list.binary_search_by_key(&thread(&word), thread) {
+            // What orders a later access of a thread orders its earlier ones.
+            Ok(at) => list[at] = list[at].max(word),
+            Err(at) => list.insert(at, word),
         }
     }
 
@@ -93,8 +126,8 @@ impl Releases {
 /// What the running group has fenced and acquired.
 #[derive(Default)]
 pub struct Own {
-    /// Per lane the time of its last fence; 0 without one.
-    fences: Vec<u64>,
+    /// Per lane.
+    fences: Vec<Fences>,
     acquired: Vec<Acquired>,
 }
 
@@ -107,98 +140,138 @@ impl Own {
 
 impl Checker<'_> {
     pub(super) fn fence(&mut self, g: &Group, scope: Scope) {
-        if scope == Scope::Device {
-            self.order.fences.resize(g.lanes, 0);
-            for lane in g.active() {
-                self.order.fences[lane] = self.global.time;
+        let now = self.times();
+        self.order.fences.resize(g.lanes, Fences::default());
+        for lane in g.active() {
+            let fences = &mut self.order.fences[lane];
+            fences.block = now;
+            if scope == Scope::Device {
+                fences.device = now;
             }
         }
+        self.write_out();
+        self.shared.tick();
         self.global.tick();
         self.seen();
+    }
+
+    fn times(&self) -> Times {
+        Times { global: self.global.time, shared: self.shared.time }
+    }
+
+    fn point(&self, lane: usize) -> Point {
+        let (global, shared) = (self.global.bases(lane), self.shared.bases(lane));
+        let block = Times { global: global.0, shared: shared.0 };
+        Point { lane, block, warp: Times { global: global.1, shared: shared.1 } }
+    }
+
+    /// The group as words have it.
+    fn own_group(&self) -> u64 {
+        self.number & (word::GROUP >> word::GROUP_SHIFT)
+    }
+
+    pub(super) fn key(&self, e: &Event<'_>, cell: usize) -> Key {
+        Key { memory: e.access.memory, group: if e.global { 0 } else { self.own_group() + 1 }, cell }
     }
 
     /// The active lanes acquire and release by an atomic operation.
     pub(super) unsafe fn synchronised(&mut self, g: &Group, e: &Event<'_>) {
         let watch = self.watch;
         let mut releases = watch.releases.lock().unwrap_or_else(|e| e.into_inner());
-        let group = word::group(e.now.own);
-        let time = self.global.time;
+        let (group, time) = (self.own_group(), self.times());
         for lane in g.active() {
             // SAFETY: the access is one of the group's code.
             let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { continue };
-            let key = (e.access.memory, (addr as usize - e.start as usize) / e.watched.unit);
+            let key = self.key(e, e.cell(addr));
             let variable = releases.variables.entry(key).or_default();
             let until = variable.log.len();
             let known = self.order.acquired.iter().any(|a| a.from == key && a.lane == lane && a.until == until);
             if until > 0 && !known {
-                self.order.acquired.push(Acquired { from: key, until, lane, time });
+                self.order.acquired.push(Acquired { from: key, until, lane, time: time.global });
             }
-            let fence = self.order.fences.get(lane).copied().unwrap_or(0);
-            let again = variable.log.last().is_some_and(|r| r.group == group && r.at.lane == lane && r.fence == fence);
-            if fence == 0 || again {
+            let fence = self.order.fences.get(lane).copied().unwrap_or_default();
+            let again =
+                |r: &Release| r.group == group && r.at.lane == lane && r.fence.block.global == fence.block.global;
+            if fence.block.global == 0 || variable.log.last().is_some_and(again) {
                 continue;
             }
-            let (block, warp) = self.global.bases(lane);
-            let at = Point { lane, block, warp };
+            let (at, acquired) = (self.point(lane), self.order.acquired.clone());
             variable.by_group.entry(group).or_default().push(until);
-            variable.log.push(Release { group, at, fence, time, acquired: self.order.acquired.clone() });
+            variable.log.push(Release { group, at, fence, time, acquired });
         }
     }
 
     /// Whether fences and atomics order a word's thread before lane `lane` of the running group.
-    pub(super) fn released(&self, releases: &Releases, lane: usize, word: u64, deed: Deed) -> bool {
-        let (block, warp) = self.global.bases(lane);
+    pub(super) fn released(&self, releases: &Releases, e: &Event<'_>, lane: usize, word: u64, deed: Deed) -> bool {
+        let own = self.own_group();
         let mut search = Search {
             releases,
-            group: word::group(word),
+            global: e.global,
+            group: if e.global { word::group(word) } else { own },
             lane: word::lane(word),
-            time: self.global.time_of(word),
+            time: if e.global { self.global.time_of(word) } else { self.shared.time_of(word) },
             atomic: deed == Deed::Updates,
             seen: FxHashSet::default(),
         };
-        search.reaches(&self.order.acquired, &Point { lane, block, warp })
+        search.reaches(&self.order.acquired, &self.point(lane), own)
     }
 }
 
 struct Search<'a> {
     releases: &'a Releases,
+    global: bool,
     group: u64,
     lane: usize,
     time: u64,
     atomic: bool,
-    seen: FxHashSet<(Key, usize)>,
+    seen: FxHashSet<(Key, usize, u64)>,
+}
+
+/// The first so many releases to an element, and the group that has acquired them.
+type Reach = (Key, usize, u64);
+
+/// What was acquired before a point in the life of a group.
+fn before(acquired: &[Acquired], at: &Point, group: u64, todo: &mut Vec<Reach>) {
+    let before = acquired.iter().filter(|a| a.lane == at.lane || at.orders(a.lane, a.time, true));
+    todo.extend(before.map(|a| (a.from, a.until, group)));
 }
 
 impl Search<'_> {
-    /// Whether what was acquired before a point holds the word, or leads to it.
-    fn reaches(&mut self, acquired: &[Acquired], at: &Point) -> bool {
-        let mut todo: Vec<(Key, usize)> = vec![];
-        let next = |acquired: &[Acquired], at: &Point| {
-            let before = |a: &&Acquired| a.lane == at.lane || at.orders(a.lane, a.time);
-            acquired.iter().filter(before).map(|a| (a.from, a.until)).collect::<Vec<_>>()
-        };
-        todo.extend(next(acquired, at));
-        while let Some((key, until)) = todo.pop() {
+    /// Whether what a group acquired before a point holds the word, or leads to it.
+    fn reaches(&mut self, acquired: &[Acquired], at: &Point, group: u64) -> bool {
+        let mut todo: Vec<Reach> = vec![];
+        before(acquired, at, group, &mut todo);
+        while let Some((key, until, reader)) = todo.pop() {
             let Some(variable) = self.releases.variables.get(&key) else { continue };
-            let mine = variable.by_group.get(&self.group).into_iter().flatten().filter(|&&n| n < until);
-            for &n in mine {
-                if self.holds(&variable.log[n]) {
-                    return true;
-                }
+            let mut mine = variable.by_group.get(&self.group).into_iter().flatten().filter(|&&n| n < until);
+            if mine.any(|&n| self.holds(&variable.log[n], reader)) {
+                return true;
             }
             for n in (0..until).rev() {
-                if !self.seen.insert((key, n)) {
+                if !self.seen.insert((key, n, reader)) {
                     // What lies before was looked at together with it.
                     break;
                 }
-                todo.extend(next(&variable.log[n].acquired, &variable.log[n].at));
+                let release = &variable.log[n];
+                if release.fence.reaches(release.group == reader).global > 0 {
+                    before(&release.acquired, &release.at, release.group, &mut todo);
+                }
             }
         }
         false
     }
 
-    fn holds(&self, release: &Release) -> bool {
-        let own = if self.atomic { release.time } else { release.fence };
-        (release.at.lane == self.lane && self.time <= own) || release.at.orders(self.lane, self.time)
+    fn holds(&self, release: &Release, reader: u64) -> bool {
+        let fence = release.fence.reaches(release.group == reader);
+        let own = if self.atomic { release.time } else { fence };
+        let same = release.at.lane == self.lane && self.time <= own.of(self.global);
+        fence.global > 0 && (same || release.at.orders(self.lane, self.time, self.global))
+    }
+}
+
+impl Fences {
+    /// The last one that threads of the same block, or others, are ordered behind.
+    fn reaches(&self, same_block: bool) -> Times {
+        if same_block { self.block } else { self.device }
     }
 }

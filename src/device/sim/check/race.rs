@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::Checker;
 use super::rows::Now;
 use super::touch::{Event, note_cell};
-use super::word::{self, GRID, KIND, LANE_SHIFT, ONE};
+use super::word::{self, KIND, LANE_SHIFT, ONE};
 use crate::device::sim::code::{Access, MemoryKind};
 use crate::device::sim::fault::{self, Stop, stop_at};
 use crate::device::sim::group::Group;
@@ -117,12 +117,12 @@ impl Checker<'_> {
         if !now.listing {
             return Some(word);
         }
-        let key = (e.access.memory, p.cell);
+        let key = self.key(e, p.cell);
         let releases = self.watch.releases.lock().unwrap_or_else(|e| e.into_inner());
-        let listed = if word & KIND == GRID << word::KIND_SHIFT { releases.listed(key, deed) } else { &[] };
+        let listed = if word & KIND == ONE { &[] } else { releases.listed(key, deed) };
         let still = |word: u64| {
             let same = (word ^ me) & (now.thread | KIND) == 0;
-            !same && !now.ordered::<true>(word, me, p.lane, ONE) && !self.released(&releases, p.lane, word, deed)
+            !same && !now.ordered::<true>(word, me, p.lane, ONE) && !self.released(&releases, e, p.lane, word, deed)
         };
         // The word's own thread stands for itself; the others are listed.
         let own = word & !KIND;
@@ -132,7 +132,7 @@ impl Checker<'_> {
 
     /// All is well after all: notes the access.
     unsafe fn right(&mut self, e: &Event<'_>, p: &Party, me: u64, words: (u64, u64, u64), written: &mut Written) {
-        let (key, touch) = ((e.access.memory, p.cell), e.note.touch);
+        let (key, touch) = (self.key(e, p.cell), e.note.touch);
         let joined = match touch {
             Touch::Load => Some((words.1, e.planes.r, Deed::Reads)),
             Touch::Atomic => Some((words.2, e.planes.a, Deed::Updates)),
@@ -146,8 +146,7 @@ impl Checker<'_> {
             }
             return written.note(p.cell, p.lane);
         };
-        let mut open = e.now;
-        open.listing = false;
+        let open = e.now;
         if plane.is_null() {
             return;
         }
@@ -155,9 +154,13 @@ impl Checker<'_> {
             true => open.read::<true, true>((words.0, old, 0), me, p.lane, ONE),
             false => open.read::<true, false>((words.0, old, 0), me, p.lane, ONE),
         };
-        if e.now.listing && new & KIND == GRID << word::KIND_SHIFT {
+        if e.now.listing && new & KIND != ONE {
             let mut releases = self.watch.releases.lock().unwrap_or_else(|e| e.into_inner());
-            if self.released(&releases, p.lane, old, deed) {
+            let behind = |&word: &u64| {
+                let same = (word ^ me) & open.thread == 0;
+                same || open.ordered::<true>(word, me, p.lane, ONE) || self.released(&releases, e, p.lane, word, deed)
+            };
+            if behind(&(old & !KIND)) && releases.listed(key, deed).iter().all(behind) {
                 // All of before is ordered before this one, which now stands for all.
                 releases.forget_one(key, deed);
                 // SAFETY: as above.

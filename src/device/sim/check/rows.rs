@@ -23,7 +23,7 @@ pub struct Now {
     pub group: u64,
     /// Per warp of the group: words below are ordered before, if they are of the same warp.
     pub warp_bases: *const u64,
-    /// Readers of several blocks have to be listed one by one, because fences may order some of them.
+    /// The threads of a word of several have to be listed one by one, because fences may order some of them.
     pub listing: bool,
     /// Of several threads, a word names the first one instead of this one.
     pub modest: bool,
@@ -100,9 +100,7 @@ impl Now {
         lane: usize,
         kind: u64,
     ) -> (bool, u64) {
-        let (mut ok, joined) = self.looks::<A, WARPS>(w, a, r, me, lane, kind);
-        ok &= !self.listing || joined & KIND != GRID << KIND_SHIFT;
-        (ok, joined)
+        self.looks::<A, WARPS>(w, a, r, me, lane, kind)
     }
 
     /// A plain write by one thread: whether nothing is wrong with it. The new word of writes is `me`.

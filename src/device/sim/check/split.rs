@@ -53,9 +53,16 @@ const PATIENCE: u32 = 100_000;
 /// Before it is said to wait when something else stops it.
 const DOUBT: u32 = 1_000;
 
-/// What a loop polls.
+/// What the loops of a block poll.
 #[derive(Default)]
 pub struct Polls {
+    /// By part of the block.
+    parts: Vec<Polled>,
+}
+
+/// What a loop polls.
+#[derive(Default)]
+struct Polled {
     /// Of the last atomic operation: the place and what it held before.
     seen: Option<(usize, u64)>,
     /// What the loads of this turn and of the turn before saw, in one number.
@@ -68,6 +75,13 @@ pub struct Polls {
 }
 
 impl Polls {
+    fn part(&mut self, g: &Group) -> &mut Polled {
+        if self.parts.len() <= g.part {
+            self.parts.resize_with(g.part + 1, Polled::default);
+        }
+        &mut self.parts[g.part]
+    }
+
     /// An access of the group: a store is progress, and so is an atomic operation elsewhere or on another value than before.
     pub(super) fn saw(&mut self, g: &Group, e: &Event<'_>) {
         if e.note.touch == Touch::Store {
@@ -77,40 +91,52 @@ impl Polls {
         // SAFETY: the access is one of the group's code; the element has the scalar's size.
         let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { return };
         let value = super::race::in_memory(addr, e.access.scalar).bits;
+        let part = self.part(g);
         if e.note.touch == Touch::Load {
             let mix = |h: u64, n: u64| (h.rotate_left(23) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            self.loads = mix(mix(self.loads, addr as u64), value);
-        } else if self.seen != Some((addr as usize, value)) {
-            self.seen = Some((addr as usize, value));
+            part.loads = mix(mix(part.loads, addr as u64), value);
+        } else if part.seen != Some((addr as usize, value)) {
+            part.seen = Some((addr as usize, value));
             self.stir();
         }
+        let part = self.part(g);
         // Of a loop with both, the atomic operation is what it waits by.
-        if self.quiet + 1 == DOUBT && (e.note.touch == Touch::Atomic || self.text.is_empty()) {
+        if part.quiet + 1 == DOUBT && (e.note.touch == Touch::Atomic || part.text.is_empty()) {
             let place = super::race::place_text(g, e, addr, 0);
-            self.text = format!("`{place}` stays {}", super::race::in_memory(addr, e.access.scalar));
+            part.text = format!("`{place}` stays {}", super::race::in_memory(addr, e.access.scalar));
         }
     }
 
     /// Something has changed.
     fn stir(&mut self) {
-        self.quiet = 0;
-        self.text.clear();
+        for part in &mut self.parts {
+            part.quiet = 0;
+            part.text.clear();
+        }
     }
 
     /// Another turn of a loop; whether nothing has changed for so long that nothing will.
-    pub fn turn(&mut self, from: MaskId, idles: bool) -> bool {
-        let loads = std::mem::take(&mut self.loads);
-        if idles && loads != self.loads_before {
-            self.loads_before = loads;
+    pub fn turn(&mut self, g: &Group, from: MaskId, idles: bool) -> bool {
+        let part = self.part(g);
+        let loads = std::mem::take(&mut part.loads);
+        if idles && loads != part.loads_before {
+            part.loads_before = loads;
             self.stir();
         }
-        self.from = from;
-        self.quiet += 1;
-        self.quiet >= PATIENCE
+        let part = self.part(g);
+        part.from = from;
+        part.quiet += 1;
+        part.quiet >= PATIENCE
     }
 
-    /// What the active lanes wait for, if nothing has changed for a while.
     pub fn detail(&self, g: &Group) -> Option<String> {
+        self.parts.get(g.part)?.detail(g)
+    }
+}
+
+impl Polled {
+    /// What the active lanes wait for, if nothing has changed for a while.
+    fn detail(&self, g: &Group) -> Option<String> {
         if self.quiet < DOUBT || self.text.is_empty() {
             return None;
         }

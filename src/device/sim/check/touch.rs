@@ -171,7 +171,7 @@ impl<'a> Checker<'a> {
         let written = if planes.w.is_null() { Some(self.watch.globals.written(number)?) } else { None };
         let clock = if global { &self.global } else { &self.shared };
         let born = clock.born;
-        let mut now = clock.now(note.site, global && code.fences);
+        let mut now = clock.now(note.site, code.fences && (global || code.takes));
         if !watched.fresh || note.overwrites {
             now.born = 0;
         }
@@ -194,7 +194,7 @@ impl<'a> Checker<'a> {
             let Some(event) = self.event(g, note) else { return };
             if let Some(written) = event.written {
                 self.own(g, &event, &written);
-            } else if event.global || !self.kept(g, &event) {
+            } else if event.global || event.now.listing || !self.kept(g, &event) {
                 self.looked_at(g, &event);
             }
             if code.polls {
@@ -217,7 +217,7 @@ impl<'a> Checker<'a> {
             if !clean {
                 self.lane_by_lane(g, e);
             }
-            if e.global && self.code.fences && e.note.touch == Touch::Atomic {
+            if e.now.listing && e.note.touch == Touch::Atomic {
                 self.synchronised(g, e);
             }
         }
@@ -421,7 +421,7 @@ impl<'a> Checker<'a> {
     unsafe fn touched_by_branch(&mut self, g: &mut Group, note: &Note, first: usize, count: usize) -> bool {
         unsafe {
             let Some(e) = self.event(g, note) else { return false };
-            if e.global || first + count > e.planes.len {
+            if e.global || e.now.listing || first + count > e.planes.len {
                 return false;
             }
             let axes = [Axis { count, step: 1, lanes: 1 }, NO_AXIS, NO_AXIS, NO_AXIS, NO_AXIS];

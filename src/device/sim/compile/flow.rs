@@ -553,6 +553,19 @@ impl<'a> Compiler<'a> {
         self.tell_polls(from, body, span);
         let y = self.span(span);
         match own {
+            _ if self.polls(body).is_some() => {
+                let b = self.mask;
+                let at = self.emit_jump(plain::<control::AgainPolls>(), Op { b, y, ..nothing() });
+                self.ops[at].x = start;
+                // Where some warps go on without the others, there may be none left in what surrounds the loop.
+                self.leaked.extend(self.regions.iter().map(|r| r.mask));
+                self.close_region();
+                if let Some(mask) = own {
+                    self.leaked.remove(&mask);
+                    self.free_masks.push(mask);
+                }
+                return;
+            }
             Some(b) => {
                 let at = self.emit_jump(plain::<control::AgainIf>(), Op { b, y, ..nothing() });
                 self.role(Role::Again { mask: b });
@@ -659,7 +672,7 @@ impl<'a> Compiler<'a> {
 
     fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>, result: Option<ExprId>, span: Span) {
         let y = self.span(span);
-        if kind == BarrierKind::Block && self.mask == 0 {
+        if kind == BarrierKind::Block && self.mask == 0 && !self.waits {
             // All threads of the block are here.
             return self.tell_met(false);
         }
@@ -669,7 +682,8 @@ impl<'a> Compiler<'a> {
                 self.tell_met(true);
             }
             BarrierKind::Grid => {
-                self.emit(plain::<control::GridBarrier>(), Op { y, ..nothing() });
+                let x = control::barrier_code(kind);
+                self.emit(plain::<control::GridBarrier>(), Op { x, y, ..nothing() });
             }
             BarrierKind::Block | BarrierKind::BlockAny | BarrierKind::BlockAll | BarrierKind::BlockCount => {
                 let a = value.map_or(NONE, |v| self.regs_of(v)[0]);

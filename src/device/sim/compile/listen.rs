@@ -38,7 +38,7 @@ pub fn watched(f: &Function) -> Vec<Option<Watched>> {
     });
     let mut syncs = false;
     each_stmt(&f.body, &mut |stmt| match &stmt.kind {
-        StmtKind::Loop { body, .. } => syncs |= polls(body),
+        StmtKind::Loop { body, .. } => syncs |= takes(body),
         StmtKind::Fence(_) => syncs = true,
         _ => {}
     });
@@ -94,8 +94,17 @@ fn meets(block: &Block) -> bool {
     found
 }
 
+/// How a loop waits for other threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polling {
+    /// By atomic operations.
+    Atomic,
+    /// It only looks at memory.
+    Idle,
+}
+
 /// Whether it has an atomic operation whose result somebody looks at.
-pub fn polls(block: &Block) -> bool {
+fn takes(block: &Block) -> bool {
     let mut found = false;
     each_stmt(block, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Atomic { result: Some(_), .. }));
     found
@@ -107,6 +116,18 @@ impl<'a> Compiler<'a> {
         let f = self.f;
         self.watched = if checks.memory { watched(f) } else { f.memories.iter().map(|_| None).collect() };
         self.meets = meets(&f.body);
+        self.changes = vec![false; f.memories.len()];
+        each_stmt(&f.body, &mut |stmt| {
+            if let StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } = &stmt.kind {
+                self.changes[place.memory.index()] = true;
+            }
+        });
+        let mut waits = false;
+        each_stmt(&f.body, &mut |stmt| {
+            waits |= matches!(&stmt.kind, StmtKind::Loop { body, .. } if self.polls(body).is_some());
+        });
+        self.waits = waits;
+        self.takes = takes(&f.body);
         each_stmt(&f.body, &mut |stmt| match stmt.kind {
             StmtKind::Fence(_) => self.fences = true,
             StmtKind::Atomic { op, ref place, result, .. } if f.memories[place.memory].space != Space::Shared => {
@@ -199,11 +220,18 @@ impl<'a> Compiler<'a> {
         if !self.listens() {
             return;
         }
-        let idles = !polls(body) && self.idles(body);
-        if idles || polls(body) {
-            let (x, y) = (u32::from(idles), self.span(span));
+        if let Some(polling) = self.polls(body) {
+            let (x, y) = (u32::from(polling == Polling::Idle), self.span(span));
             self.polls = true;
             self.emit(plain::<TellPolls>(), Op { b: from, x, y, ..nothing() });
+        }
+    }
+
+    /// Whether a loop with this body may wait for what other threads do.
+    pub fn polls(&self, body: &Block) -> Option<Polling> {
+        match takes(body) {
+            true => Some(Polling::Atomic),
+            false => self.idles(body).then_some(Polling::Idle),
         }
     }
 
@@ -214,9 +242,8 @@ impl<'a> Compiler<'a> {
         each_stmt(body, &mut |stmt| match &stmt.kind {
             StmtKind::Let(e) => match &self.f.exprs[*e].kind {
                 ExprKind::Load { place, .. } => {
-                    let watched = self.watched[place.memory.index()].as_ref();
                     let local = self.f.memories[place.memory].space == Space::Local;
-                    looks |= !local && watched.is_some_and(|w| w.stores || w.atomics);
+                    looks |= !local && self.changes[place.memory.index()];
                 }
                 ExprKind::Read(local) => read.push(*local),
                 _ => {}

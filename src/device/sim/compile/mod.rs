@@ -129,8 +129,13 @@ struct Compiler<'a> {
     meets: bool,
     warp_ops: bool,
     fences: bool,
+    takes: bool,
     ordered: bool,
     polls: bool,
+    /// By memory: something is written to it.
+    changes: Vec<bool>,
+    /// Some loop may wait for what other threads do, so that warps of a block may have to run by themselves.
+    waits: bool,
 }
 
 /// Held for ever.
@@ -195,8 +200,11 @@ impl<'a> Compiler<'a> {
             meets: false,
             warp_ops: false,
             fences: false,
+            takes: false,
             ordered: false,
             polls: false,
+            changes: vec![],
+            waits: false,
         };
         let all = c.new_mask();
         debug_assert_eq!(all, 0);
@@ -302,6 +310,7 @@ impl<'a> Compiler<'a> {
             births: self.births,
             warp_ops: self.warp_ops,
             fences: self.fences,
+            takes: self.takes,
             ordered: self.ordered,
             calls: self.f.calls.clone(),
             polls: self.polls,

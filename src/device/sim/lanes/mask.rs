@@ -279,6 +279,32 @@ pub fn all_lanes(g: &mut Group) {
     set(g, 0, MaskInfo { lo: 0, hi: chunks as u32, full: true, row, stretches: Stretches::one(0, chunks) });
 }
 
+/// Takes from all masks the lanes that `waiting` has (or, with `keep`, has not): one `u32` of 0 or !0 for each.
+///
+/// # Safety
+/// There are as many as a mask has room for.
+pub unsafe fn restrict(g: &mut Group, waiting: &[u32], keep: bool) {
+    for mask in 0..g.masks.len() as u16 {
+        let info = g.masks[mask as usize];
+        let mut left = Found::default();
+        for &(lo, hi) in info.stretches.list() {
+            for chunk in lo as usize..hi as usize {
+                // SAFETY: the chunks are the mask's.
+                unsafe {
+                    let ptr = mask_ptr(g, mask);
+                    let mut m = load::<u32>(ptr, STRIDE, chunk);
+                    for (m, w) in m.iter_mut().zip(&waiting[chunk * CHUNK..]) {
+                        *m &= if keep { *w } else { !*w };
+                    }
+                    store(ptr, STRIDE, chunk, m);
+                    left.add(chunk, any(m));
+                }
+            }
+        }
+        set(g, mask, left.info(g, false));
+    }
+}
+
 /// Keeps in mask `mask` the lanes `from..to`, all of which are active, and makes it the current one; false if there are none.
 ///
 /// # Safety
