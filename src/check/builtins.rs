@@ -295,6 +295,10 @@ impl Cx<'_> {
             (Type::Error, ..) => return self.bad(call.span),
             _ if matches!(from, Type::Error) => return self.bad(call.span),
             (_, Some(a), Some(b)) if a == b => {}
+            // A number whose size is known when the type parameter is.
+            (_, None, Some(_)) if self.is_number_param(&to_ty) => {}
+            (_, Some(_), None) if self.is_number_param(&inner) => {}
+            (_, None, None) if self.is_number_param(&to_ty) && self.is_number_param(&inner) => {}
             // Rows of bytes are rows of words, if they are whole ones.
             (_, Some(_), Some(_)) if is_array && !one_bool(&to_ty, &inner) => {}
             _ if matches!(from, Type::Unknown) => {}
@@ -319,6 +323,10 @@ impl Cx<'_> {
             _ => to_ty,
         };
         make(ExprKind::Bitcast { expr: Box::new(value) }, ty, call.span)
+    }
+
+    fn is_number_param(&self, ty: &Type) -> bool {
+        matches!(ty, Type::Param(_)) && self.vars.scalar_kind(ty).is_some_and(|kind| kind != Kind::Any)
     }
 
     /// The array argument of a builtin that only looks at its shape.

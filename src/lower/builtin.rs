@@ -31,7 +31,7 @@ impl Body<'_, '_> {
                 // The type that comes first in the source is in the expression's type already.
                 let value = args.last().ok_or_else(|| internal(span, "`bitcast` of nothing"))?;
                 let value = self.scalar(value)?;
-                Ok(vec![self.bitcast(value, to, span)])
+                Ok(vec![self.bitcast(value, to, span)?])
             }
             Builtin::ThreadIdx
             | Builtin::BlockIdx

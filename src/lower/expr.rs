@@ -60,7 +60,7 @@ impl Body<'_, '_> {
             ExprKind::Bitcast { expr: operand } => {
                 let to = types::single(&self.type_of(expr)?, span)?;
                 let value = self.scalar(operand)?;
-                Ok(vec![self.bitcast(value, to, span)])
+                Ok(vec![self.bitcast(value, to, span)?])
             }
             ExprKind::Vector { parts } => self.vector(parts, expr),
             ExprKind::Tuple(parts) | ExprKind::Struct { fields: parts, .. } => {

@@ -33,15 +33,18 @@ impl Body<'_, '_> {
         }
     }
 
-    pub fn bitcast(&mut self, value: ExprId, to: Ty, span: Span) -> ExprId {
+    pub fn bitcast(&mut self, value: ExprId, to: Ty, span: Span) -> Fallible<ExprId> {
         let from = self.out.ty(value);
         if from.scalar() == to.scalar() {
-            return value;
+            return Ok(value);
         }
-        match self.out.known(value) {
+        if from.scalar().size() != to.scalar().size() {
+            return Err(of_another_size(from.scalar(), to.scalar(), span));
+        }
+        Ok(match self.out.known(value) {
             Some(known) => self.out.constant(Value::from_bits(to.scalar(), known.bits), span),
             None => self.out.value(ExprKind::Bitcast(value), from.with_scalar(to.scalar()), span),
-        }
+        })
     }
 
     pub fn binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr, expr: &Expr) -> Fallible<Vec<ExprId>> {
@@ -152,6 +155,15 @@ pub fn strict(op: BinaryOp) -> Option<BinOp> {
         BinaryOp::Gt => BinOp::Gt,
         BinaryOp::Ge => BinOp::Ge,
     })
+}
+
+/// The types came of a type parameter.
+fn of_another_size(from: Scalar, to: Scalar, span: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error("E0323", format!("`{from}` and `{to}` differ in size"))
+            .at(span, "`bitcast` keeps every bit")
+            .help("an `if` on constants leaves out what does not fit a type; on the host a function can choose another kernel"),
+    )
 }
 
 pub fn division_by_zero(span: Span) -> Box<Diagnostic> {

@@ -12,7 +12,7 @@ use crate::lang::scalar::Value;
 /// Statements that one loop may become.
 const MAX_SIZE: usize = 2048;
 /// Statements that all loops of a function together may add.
-const MAX_TOTAL: usize = 8192;
+const MAX_TOTAL: usize = 16_384;
 /// A loop that nobody asked to unroll, and that indexes no local array, stays unless it is tiny.
 const TINY: usize = 32;
 

@@ -263,7 +263,7 @@ __device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block,
 // 6 accesses to memory, 3 guarded
 // in bounds if 1 <= extent 0 of x
 // in bounds if blockDim.x <= extent 0 of x
-extern "C" __global__ void __launch_bounds__(1024) reversed(int *__restrict__ x, int x_len, Faults *faults) {
+extern "C" __global__ void __launch_bounds__(1024) reversed(int *x, int x_len, Faults *faults) {
     const int thread_x = threadIdx.x;
     extern __shared__ __align__(16) unsigned char dynamic_shared[];
     const int s_len = x_len;
@@ -328,11 +328,7 @@ __device__ __forceinline__ bool grid_barrier(unsigned *arrivals, const volatile 
 }
 
 // 3 accesses to memory, none is guarded
-extern "C" __global__ void __launch_bounds__(1024) relaxed(
-    float *__restrict__ x,
-    int x_len,
-    int turns_2,
-    unsigned *grid_arrivals) {
+extern "C" __global__ void __launch_bounds__(1024) relaxed(float *x, int x_len, int turns_2, unsigned *grid_arrivals) {
     const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
     float chosen = {};
     const int t1 = global_x + 1;

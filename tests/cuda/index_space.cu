@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(256) saxpy(
         }
     }
 }
-// a thread takes 4 indices, in successive rows: one waits for memory less than it would
+// a thread takes 8 indices, in successive rows: one waits for memory less than it would
 // 5 accesses to memory, none is guarded
 // in bounds if rows + 2 <= extent 0 of a
 // in bounds if rows + 1 <= extent 0 of b
@@ -45,10 +45,10 @@ extern "C" __global__ void __launch_bounds__(256) sweep(
     if (col >= cols) {
         return;
     }
-    const int first = (blockIdx.y * 4 + threadIdx.y) * 4;
-    if (first + 3 < rows) {
+    const int first = (blockIdx.y * 4 + threadIdx.y) * 8;
+    if (first + 7 < rows) {
         #pragma unroll
-        for (int turn = 0; turn < 4; ++turn) {
+        for (int turn = 0; turn < 8; ++turn) {
             at(first + turn, col);
         }
     } else {

@@ -313,7 +313,7 @@ r"fn limit(x: f32) -> f32 {
     ),
     page!(
         "E0323", "a conversion that does not exist",
-        r"Scalars convert to scalars, vectors to vectors of as many components. `bitcast` needs two types of the same size. Text is read by `parse`.",
+        r"Scalars convert to scalars, vectors to vectors of as many components. `bitcast` needs two types of the same size; of a type parameter, whatever type it is used with. Text is read by `parse`.",
 r"let bits = bitcast(u64, 1.5f32)
 ",
 r"let bits = bitcast(u32, 1.5f32)

@@ -39,6 +39,17 @@ fn native(op: AtomicOp, s: Scalar) -> Option<Native> {
     })
 }
 
+/// Whether the operation with this constant leaves what is there.
+fn is_neutral(op: AtomicOp, s: Scalar, value: &ExprKind) -> bool {
+    let &ExprKind::Const(bits) = value else { return false };
+    match op {
+        _ if !s.is_int() => false,
+        AtomicOp::Add | AtomicOp::Sub | AtomicOp::Or | AtomicOp::Xor => bits == 0,
+        AtomicOp::And => bits == u64::MAX >> (64 - s.bits()),
+        _ => false,
+    }
+}
+
 impl Gen<'_> {
     pub fn atomic(
         &mut self,
@@ -49,6 +60,9 @@ impl Gen<'_> {
         result: Option<ExprId>,
     ) {
         let s = self.function.exprs[value].ty.scalar();
+        // Threads that wait for each other poll: a load is much faster than an update that changes nothing.
+        let loads = is_neutral(op, s, &self.function.exprs[value].kind);
+        let stores = op == AtomicOp::Exchange && !result.is_some_and(|id| self.plan.is_used(id));
         let private = self.function.memories[place.memory].space == Space::Local;
         let (value, compare) = (self.value(value), compare.map(|id| self.value(id)));
         let place = self.place(place);
@@ -57,6 +71,14 @@ impl Gen<'_> {
         }
         let address = Expr::address(place);
         let call = match native(op, s) {
+            Some(_) if loads => {
+                self.helpers.need("atomic_load");
+                Expr::call("atomic_load", [address])
+            }
+            Some(_) if stores => {
+                self.helpers.need("atomic_store");
+                Expr::call("atomic_store", [address, self.constant(s, value)])
+            }
             Some(native) => self.native(native, op, s, address, value, compare),
             None => {
                 let (value, compare) = (self.constant(s, value), compare.map(|c| self.constant(s, c)));

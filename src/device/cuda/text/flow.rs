@@ -8,8 +8,9 @@ use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
-/// How many turns a loop takes between two looks at the stop word.
-const POLL: i128 = 256;
+/// How many turns a loop takes between two looks at the stop word. A loop of few operations feels 256, and 1024 of a long one are
+/// soon over, too: inner loops look for themselves.
+const POLL: i128 = 1024;
 
 /// Loops with so few statements are copied out between two counts of the turns, which would cost as much as they do.
 const SMALL_BODY: usize = 32;

@@ -274,6 +274,11 @@ __device__ __forceinline__ u64 block_number() { return (u64(blockIdx.z) * gridDi
 __device__ __forceinline__ unsigned thread_number() {
     return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
 }"#),
+    helper("atomic_load", &[], r#"
+// What a place holds that others may write meanwhile.
+template <typename T> __device__ __forceinline__ T atomic_load(const T *place) { return *(const volatile T *)place; }"#),
+    helper("atomic_store", &[], r#"
+template <typename T> __device__ __forceinline__ void atomic_store(T *place, T value) { *(volatile T *)place = value; }"#),
     helper("atomic_update", &["u8", "u16", "u64"], r#"
 // Replaces what a place holds by `next` of it, and gives the old value: for what CUDA has no atomic operation of.
 template <typename T, typename Next> __device__ __forceinline__ T atomic_update(T *place, Next next) {

@@ -1,9 +1,11 @@
 //! The kernel as a whole: signature, index space, and what it tells the launch.
 
+use rustc_hash::FxHashMap;
+
 use super::abi::{CudaKernel, Geometry, KernelArgument};
 use super::tree::{Expr, Stmt as Out};
 use super::{Gen, print};
-use crate::ir::def::{Access, BinOp, ExprKind, Form, KernelParam, Space, StmtKind};
+use crate::ir::def::{Access, BinOp, ExprId, ExprKind, Form, KernelParam, MemId, Space, StmtKind};
 use crate::ir::ranges::{Bound, Symbol};
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::MathFn;
@@ -12,6 +14,9 @@ use crate::lang::ops::MathFn;
 const PER_THREAD: u32 = 4;
 /// Larger bodies have enough to do with one index.
 const COARSE_BODY: usize = 48;
+/// Successive rows that a thread takes where each reads some of what its neighbours read; half as many of larger bodies.
+const ROWS_OF_STENCIL: u32 = 8;
+const STENCIL_BODY: usize = 192;
 
 /// Threads of a block along x, y, z for 1, 2, 3 indices.
 const BLOCKS: [[u32; 3]; 3] = [[256, 1, 1], [64, 4, 1], [32, 4, 2]];
@@ -128,8 +133,14 @@ impl Gen<'_> {
         let rank = usize::from(rank.clamp(1, 3));
         let usual = if rank == 2 && self.has_open_loop() { SQUARE } else { BLOCKS[rank - 1] };
         let block = self.options.block.unwrap_or(usual);
-        let each =
-            if self.options.coarsen && rank < 3 && !self.options.wide && self.is_light() { PER_THREAD } else { 1 };
+        let may = self.options.coarsen && rank < 3 && !self.options.wide;
+        let each = if may && rank == 2 && self.is_stencil() && self.is_light(STENCIL_BODY) {
+            if self.is_light(COARSE_BODY) { ROWS_OF_STENCIL } else { ROWS_OF_STENCIL / 2 }
+        } else if may && self.is_light(COARSE_BODY) {
+            PER_THREAD
+        } else {
+            1
+        };
         Some(Deal { rank, block, each })
     }
 
@@ -139,8 +150,8 @@ impl Gen<'_> {
         found
     }
 
-    /// Whether the body is so short that memory is what it waits for: then several indices at once keep more of it busy.
-    fn is_light(&self) -> bool {
+    /// Whether the body has at most so many statements, and memory is what it waits for: then several indices at once keep more of it busy.
+    fn is_light(&self, most: usize) -> bool {
         let (mut statements, mut simple, mut heavy) = (0, true, 0);
         each_stmt(&self.function.body, &mut |stmt| {
             statements += 1;
@@ -153,7 +164,24 @@ impl Gen<'_> {
             }
         });
         let arrays = self.function.memories.iter().any(|(_, memory)| memory.space == Space::Local);
-        simple && !arrays && statements <= COARSE_BODY && heavy <= 2
+        simple && !arrays && statements <= most && heavy <= 2
+    }
+
+    /// Whether some array is read in several rows.
+    fn is_stencil(&self) -> bool {
+        let mut rows: FxHashMap<MemId, Vec<ExprId>> = FxHashMap::default();
+        each_stmt(&self.function.body, &mut |stmt| {
+            let StmtKind::Let(id) = stmt.kind else { return };
+            if let ExprKind::Load { place, .. } = &self.function.exprs[id].kind
+                && let [row, _] = place.indices[..]
+            {
+                let rows = rows.entry(place.memory).or_default();
+                if !rows.contains(&row) {
+                    rows.push(row);
+                }
+            }
+        });
+        rows.values().any(|rows| rows.len() > 1)
     }
 
     /// What a thread does with its indices, by calling `at` for each.
@@ -300,7 +328,8 @@ impl Gen<'_> {
                 };
                 let constant = if *access == Access::In { "const " } else { "" };
                 let array = &self.memories[memory.index()];
-                format!("{constant}{} *__restrict__ {}", array.element.ty, array.name)
+                let restrict = if self.is_exchanged(*memory) { "" } else { "__restrict__ " };
+                format!("{constant}{} *{restrict}{}", array.element.ty, array.name)
             }
             KernelArgument::Extent { param, axis } => format!("int {}", self.extents[&(*param, *axis)]),
             KernelArgument::IndexExtent { index } => format!("int {}", self.indices[*index].1),
@@ -308,6 +337,27 @@ impl Gen<'_> {
             KernelArgument::Prints => "Prints *prints".into(),
             KernelArgument::GridBarrier => "unsigned *grid_arrivals".into(),
         }
+    }
+
+    /// Whether threads may read in an array what others have written. `__restrict__` would say that nobody else writes there, and
+    /// loads would move up across barriers.
+    fn is_exchanged(&self, memory: MemId) -> bool {
+        let (mut read, mut written, mut meets) = (false, false, false);
+        each_stmt(&self.function.body, &mut |stmt| match &stmt.kind {
+            StmtKind::Let(id) => {
+                let load = &self.function.exprs[*id].kind;
+                read |= matches!(load, ExprKind::Load { place, .. } if place.memory == memory);
+            }
+            StmtKind::Store { place, .. } => written |= place.memory == memory,
+            StmtKind::Atomic { place, result, .. } => {
+                meets = true;
+                read |= place.memory == memory && result.is_some();
+                written |= place.memory == memory;
+            }
+            StmtKind::Barrier { .. } | StmtKind::Fence(_) | StmtKind::Warp { .. } => meets = true,
+            _ => {}
+        });
+        read && written && meets
     }
 
     fn notes(&self, deal: Option<Deal>) -> Vec<String> {
