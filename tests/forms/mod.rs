@@ -348,3 +348,64 @@ fn warps_that_wait_for_one_another() {
         }
     }
 }
+
+/// Conditions in loops: what stands in front of a loop runs once, and what a lane left the loop by is asked again in each turn.
+#[test]
+fn conditions_of_loops() {
+    let bodies = [
+        // Known before the loop, used once in it.
+        "loop {
+             if t < 1 { y[t] += 1 }
+             k += 1
+             if k >= 6 { break }
+         }",
+        "loop {
+             if x[0] > 77 { y[t] += 1 }
+             k += 1
+             if k >= 5 { break }
+         }",
+        "let both = t < 3 && x[t] % 2 == 0
+         loop {
+             if both { y[t] += 1 }
+             k += 1
+             if k >= 6 { break }
+         }",
+        "for i in 0..5 {
+             if t < 2 { y[t] += u32(i) }
+         }",
+        // Two ways out, with arithmetic between them.
+        "loop {
+             if x[t] % 7 == k % 7 { break }
+             k += 1
+             if k >= 10 { break }
+         }
+         y[t] = k",
+        "loop {
+             if x[t] % 3 == 5 { break }
+             k += 1
+             if k >= 10 { break }
+             if x[t] + k > 4_000_000_000u32 { continue }
+             y[t] += k
+         }",
+        "while k < 20 {
+             k += 1
+             if x[t] % 5 == k { continue }
+             if y[t] > 40 { break }
+             y[t] += k
+             if k * k > x[t] % 200 { break }
+         }",
+    ];
+    for body in bodies {
+        for block in [32, 64, 50] {
+            let text = format!(
+                "kernel turns(x: [u32; N], inout y: [u32; 128]) grid(1) block({block}) {{
+                     let t = thread_idx.x
+                     var k = 0u32
+                     {body}
+                 }}"
+            );
+            let words = [Word::In(noise(block, 17)), Word::Out(vec![0; 128])];
+            assert_eq!(agree(&text, grid(1, [block as u32, 1]), &words), None, "{text}");
+        }
+    }
+}

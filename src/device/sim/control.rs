@@ -110,31 +110,18 @@ impl Step for AgainIf {
     }
 }
 
-/// As [`AgainIf`], of a loop that polls: from time to time the others have to have their turn.
-pub struct AgainPolls;
+/// At the end of a turn of a loop that polls, before mask `b` takes the next one: from time to time others have to have their
+/// turn. `x` is behind the loop.
+pub struct Poll;
 
-impl Step for AgainPolls {
+impl Step for Poll {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        let o = unsafe { &*op };
-        g.enter(o.b);
-        if g.lo >= g.hi {
+        g.polled += 1;
+        if !g.polled.is_multiple_of(parts::SLICE) {
             return unsafe { op.add(1) };
         }
-        if !g.turn() {
-            return interrupted(g, o.y);
-        }
-        g.spins.turns += 1;
-        if !g.spins.turns.is_multiple_of(parts::SLICE) {
-            return g.at(o.x);
-        }
-        g.pause = unsafe { parts::pause(g, op) };
-        match g.pause {
-            Pause::None => g.at(o.x),
-            _ => {
-                g.resume = g.at(o.x);
-                std::ptr::null()
-            }
-        }
+        g.enter(unsafe { (*op).b });
+        parts::pause(g, op)
     }
 }
 

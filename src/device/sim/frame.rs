@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::check::{Checker, Watch};
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::geometry::Geometry;
-use super::group::{CHUNK, Counter, Group, MaskInfo, Pause, Slot, Spins, Stretches};
+use super::group::{CHUNK, Counter, Group, MAX_LANES, MaskInfo, Pause, Slot, Stretches};
 use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::listen::Listener;
 use super::memory::{MemoryRt, Plan};
+use super::parts;
 use super::shared;
 use crate::device::Control;
 use crate::ir::def::{Extent, Id3};
@@ -82,8 +83,10 @@ pub struct Frame<'a> {
     pub(super) parts: Vec<Frame<'a>>,
     pub(super) launch: &'a Launch<'a>,
     area: Option<Area>,
+    /// Bytes of registers and local arrays, which the area begins with.
+    own_bytes: usize,
     slots: Vec<Slot>,
-    _homes: Vec<Slot>,
+    homes: Vec<Slot>,
     memories: Vec<MemoryRt>,
     _plans: Vec<Plan>,
     /// Sums that are kept here until the end, and where they go.
@@ -100,7 +103,7 @@ const GAP: usize = 64;
 impl<'a> Frame<'a> {
     /// `alone` says that no other frame of the launch runs at the same time.
     pub fn new(launch: &'a Launch<'a>, alone: bool) -> Frame<'a> {
-        let mut frame = Frame::unchecked(launch, alone);
+        let mut frame = Frame::unheard(launch, alone);
         let lanes = CHUNK * frame.group.column_chunks;
         let checker = |watch| Box::new(Checker::new(watch, launch.code, launch.isa, lanes));
         frame.checker = launch.watch.as_ref().map(checker);
@@ -110,7 +113,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Nobody listens to it.
-    fn unchecked(launch: &'a Launch<'a>, alone: bool) -> Frame<'a> {
+    fn unheard(launch: &'a Launch<'a>, alone: bool) -> Frame<'a> {
         let code = launch.code;
         let lanes = launch.geometry.max_lanes.next_multiple_of(CHUNK);
         let column = 4 * lanes;
@@ -195,7 +198,10 @@ impl<'a> Frame<'a> {
             apart: false,
             part: 0,
             yields: code.cooperative,
-            spins: Spins::NONE,
+            warps: 0,
+            polled: 0,
+            lonely: 0,
+            looks: 0,
             listener: None,
         };
         Frame {
@@ -203,8 +209,9 @@ impl<'a> Frame<'a> {
             parts: vec![],
             launch,
             area: Some(area),
+            own_bytes: uniform_bytes + registers + local,
             slots,
-            _homes: homes,
+            homes,
             memories,
             _plans: plans,
             sums,
@@ -215,21 +222,19 @@ impl<'a> Frame<'a> {
     /// Another frame in the same state, which shares all but registers and local arrays with this one, and has to be dropped
     /// before it.
     pub(super) fn copy(&self) -> Frame<'a> {
-        let (mut copy, g) = (Frame::unchecked(self.launch, true), &self.group);
+        let (mut copy, g) = (Frame::unheard(self.launch, true), &self.group);
         let start = |frame: &Frame<'_>| frame.area.as_ref().map_or(std::ptr::null_mut(), |area| area.ptr);
         let (from, to) = (start(self), start(&copy));
-        let own = copy.own_bytes();
         // SAFETY: both areas begin with these.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, own) };
-        let place = |ptr: *mut u8| match (ptr as usize).checked_sub(from as usize) {
-            Some(offset) if offset < own => to.wrapping_add(offset),
-            _ => ptr,
-        };
-        for (new, old) in copy.slots.iter_mut().zip(&self.slots) {
-            *new = Slot { ptr: place(old.ptr), ..*old };
+        unsafe { std::ptr::copy_nonoverlapping(from, to, copy.own_bytes) };
+        for (k, old) in self.slots.iter().enumerate() {
+            // A register that views memory goes on to do so.
+            copy.slots[k] = if old.ptr == self.homes[k].ptr { copy.homes[k] } else { *old };
         }
-        for (new, old) in copy.memories.iter_mut().zip(&self.memories) {
-            *new = MemoryRt { ptr: place(old.ptr), ..old.clone() };
+        for (k, def) in self.launch.code.memories.iter().enumerate() {
+            if def.kind != MemoryKind::Local {
+                copy.memories[k] = self.memories[k].clone();
+            }
         }
         copy.group = Group {
             slots: copy.group.slots,
@@ -243,14 +248,6 @@ impl<'a> Frame<'a> {
             ..*g
         };
         copy
-    }
-
-    /// Bytes of registers and local arrays.
-    fn own_bytes(&self) -> usize {
-        let code = self.launch.code;
-        let column = 4 * CHUNK * self.group.column_chunks;
-        let local: usize = code.memories.iter().map(|m| local_columns(m) * column).sum();
-        code.uniform_bytes + code.columns * (column + GAP) + local
     }
 
     fn set_launch_registers(&mut self) {
@@ -299,7 +296,8 @@ impl<'a> Frame<'a> {
         g.grant_turns();
         g.enter(0);
         (g.resume, g.pause) = (g.ops, Pause::Turn);
-        (g.apart, g.yields, g.spins) = (false, self.launch.code.cooperative, Spins::NONE);
+        (g.apart, g.yields, g.part) = (false, self.launch.code.cooperative, 0);
+        (g.warps, g.polled, g.lonely, g.looks) = (parts::warps(g.lanes.min(MAX_LANES)), 0, 0, 0);
     }
 
     /// Runs to the end, a grid barrier or a fault; a block of a cooperative launch also until others have to have their turn.

@@ -94,26 +94,13 @@ pub enum Pause {
     None,
     /// It may go on: others had to have their turn.
     Turn,
-    /// Some of its warps wait in a loop for what others may do, which have to run by themselves for that.
+    /// Some of its warps wait in a loop for what others may do, which have to run by themselves for that. It waits behind the
+    /// [`Poll`](super::control::Poll).
     Fork,
     /// It waits for the other parts of its block, at a barrier.
     Barrier,
     /// It waits for all blocks.
     Grid,
-}
-
-/// The turns of a loop that polls.
-#[derive(Clone, Copy, Debug)]
-pub struct Spins {
-    /// The end of the loop.
-    pub at: *const Op,
-    /// So many turns ago this many lanes were in it.
-    pub turns: u32,
-    pub active: usize,
-}
-
-impl Spins {
-    pub const NONE: Spins = Spins { at: std::ptr::null(), turns: 0, active: 0 };
 }
 
 pub struct Group {
@@ -170,7 +157,13 @@ pub struct Group {
     pub part: usize,
     /// Others may have to go on while this group waits for what they do.
     pub yields: bool,
-    pub spins: Spins,
+    /// The warps of mask 0, a bit each.
+    pub warps: u32,
+    /// Turns of loops that poll.
+    pub polled: u32,
+    /// How often in a row, every so many turns, only some of the warps polled; and how often there was a look at all.
+    pub lonely: u32,
+    pub looks: u32,
     /// Who hears what the group does, if the code tells.
     pub listener: Option<NonNull<dyn Listener>>,
 }

@@ -49,6 +49,17 @@ pub struct Note {
     pub own: bool,
 }
 
+/// How a loop waits for other threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polling {
+    /// By atomic operations.
+    Atomic,
+    /// So, and it counts something.
+    Counting,
+    /// It only looks at memory: if what it saw was the same as in the turn before, the next turn is like this one.
+    Idle,
+}
+
 /// Hears what a group does. An event that finds a fault stops the group (`fault::stop_at`).
 ///
 /// # Safety
@@ -76,9 +87,8 @@ pub trait Listener {
     fn left(&mut self, g: &mut Group, span: u32);
     /// The active lanes enter a loop, so that none has left it.
     fn gathered(&mut self, g: &mut Group);
-    /// A loop that polls takes another turn, which the lanes of the mask `from` have entered. It `idles` if it only looks: if what it
-    /// saw was the same as in the turn before, the next turn is like this one.
-    fn polls(&mut self, g: &mut Group, from: MaskId, span: u32, idles: bool);
+    /// A loop that polls takes another turn, which the lanes of the mask `from` have entered.
+    fn polls(&mut self, g: &mut Group, from: MaskId, span: u32, how: Polling);
     /// What the loop in which the group is waits for, if nothing has changed for a while.
     fn waits(&self, g: &Group) -> Option<String>;
     /// Where thread `lane` went another way, if anybody has told.
@@ -215,11 +225,16 @@ impl Step for TellGathered {
     }
 }
 
-/// Another turn of the loop at `y`, which mask `b` has entered; `x` is 1 if it idles.
+/// Another turn of the loop at `y`, which mask `b` has entered; `x` is how it polls.
 pub struct TellPolls;
 
 impl Step for TellPolls {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        unsafe { tell(g, op, |l, g| l.polls(g, (*op).b, (*op).y, (*op).x == 1)) }
+        let how = match unsafe { (*op).x } {
+            0 => Polling::Atomic,
+            1 => Polling::Counting,
+            _ => Polling::Idle,
+        };
+        unsafe { tell(g, op, |l, g| l.polls(g, (*op).b, (*op).y, how)) }
     }
 }

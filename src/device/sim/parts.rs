@@ -1,26 +1,29 @@
 //! Warps of a block that run by themselves.
 //!
 //! A group runs in lockstep: lanes that have left a loop wait behind it for those that have not. That is wrong where these
-//! wait for something the others are going to do, such as to open a lock. So when nothing has changed in a loop that polls for
-//! a while, the block comes **apart** into the warps that wait in the loop and those that do not: the latter get a frame of their
-//! own, a copy of the first with complementary masks. From there on the parts take turns, whose length is counted in turns of
-//! polling loops, and meet at barriers. Within a warp lanes still wait for each other.
+//! wait for something the others are going to do, such as to open a lock. So when some warps poll for a while and others do
+//! not, the block comes **apart** into these two: the latter get a frame of their own, a copy of the first with complementary
+//! masks. From there on the parts take turns, whose length is counted in turns of polling loops, and meet at barriers. Where all
+//! warps poll for long, each in the way of the others, one of them goes on by itself. Within a warp lanes still wait for
+//! each other.
 
 use super::code::Op;
 use super::control::{barrier_name, holding, meet};
 use super::fault::stop_at;
 use super::frame::Frame;
-use super::group::{Group, Pause, Spins};
+use super::group::{Group, Pause};
 use super::lanes::mask;
+use super::listen::Listener;
 use crate::device::FaultKind;
 
 const WARP: usize = 32;
 
-/// Turns of a polling loop after which others have their turn.
+/// Turns of polling loops after which others have their turn.
 pub const SLICE: u32 = 16;
-
-/// Turns in which no lane leaves a polling loop before a block comes apart.
-const PATIENCE: u32 = 256;
+/// Slices in which only some of the warps poll, before the block comes apart.
+const LONELY: u32 = 16;
+/// Slices before warps that all poll come apart.
+const LONG: u32 = 4096;
 
 /// How far a frame has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,34 +35,33 @@ pub enum Standing {
     Done,
 }
 
-/// Whether the group has to pause at the end `op` of a polling loop.
-///
-/// # Safety
-/// The op is in the group's code, and its mask is the current one.
+/// Warps, a bit each, up to this lane.
+pub fn warps(lanes: usize) -> u32 {
+    (0..lanes.div_ceil(WARP)).fold(0, |warps, warp| warps | 1 << warp)
+}
+
+/// The warps with active lanes.
+fn polling(g: &Group) -> u32 {
+    g.active().fold(0, |warps, lane| warps | 1 << (lane / WARP))
+}
+
+/// The group is at the end `op` of a turn of a polling loop, whose mask is the current one. Where to go on, if others need
+/// not have their turn before.
 #[cold]
-pub unsafe fn pause(g: &mut Group, op: *const Op) -> Pause {
-    let active = g.active_count();
-    if g.spins.at != op || g.spins.active != active {
-        g.spins = Spins { at: op, turns: 0, active };
-    } else if g.spins.turns >= PATIENCE && waiting(g).iter().enumerate().any(|(lane, &w)| w == 0 && is_here(g, lane)) {
-        return Pause::Fork;
+pub fn pause(g: &mut Group, op: *const Op) -> *const Op {
+    let next = op.wrapping_add(1);
+    let polling = polling(g);
+    if polling == 0 {
+        return next;
     }
-    if g.yields { Pause::Turn } else { Pause::None }
-}
-
-/// The lanes of warps that have active lanes.
-fn waiting(g: &Group) -> Vec<u32> {
-    let mut lanes = vec![0; g.lanes.next_multiple_of(WARP)];
-    for lane in g.active() {
-        lanes[lane / WARP * WARP..][..WARP].fill(!0);
+    g.looks += 1;
+    g.lonely = if polling != g.warps { g.lonely + 1 } else { 0 };
+    let apart = g.lonely >= LONELY || (g.looks >= LONG && g.warps.count_ones() > 1);
+    if !apart && !g.yields {
+        return next;
     }
-    lanes
-}
-
-/// Whether a lane is one of this part of its block.
-fn is_here(g: &Group, lane: usize) -> bool {
-    // SAFETY: mask 0 has room for the padded lanes, and zeros where there is no lane.
-    lane < g.lanes && unsafe { *mask::mask_ptr(g, 0).cast::<u32>().add(lane) != 0 }
+    (g.resume, g.pause) = (next, if apart { Pause::Fork } else { Pause::Turn });
+    std::ptr::null()
 }
 
 impl<'a> Frame<'a> {
@@ -86,11 +88,12 @@ impl<'a> Frame<'a> {
                 }
                 k += 1;
             }
-            match self.standing() {
-                Standing::Ready if self.launch.code.cooperative => return,
-                Standing::Ready => {}
-                Standing::Waits | Standing::Done if !self.come_together() => return,
-                Standing::Waits | Standing::Done => {}
+            let goes_on = match self.standing() {
+                Standing::Ready => !self.launch.code.cooperative,
+                Standing::Waits | Standing::Done => self.come_together(),
+            };
+            if !goes_on {
+                return;
             }
         }
     }
@@ -121,22 +124,27 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Splits off the warps that do not wait in the loop at whose end this part is.
+    /// Splits off the warps that do not poll; if all do, all but one.
     fn fork(&mut self, number: usize) -> Frame<'a> {
-        let op = self.group.spins.at;
-        let waiting = waiting(&self.group);
+        let op = self.group.resume.wrapping_sub(1);
+        let (all, polling) = (self.group.warps, polling(&self.group));
+        let stays = if polling == all { all & all.wrapping_neg() } else { polling };
         let mut ahead = self.copy();
-        for (g, waits) in [(&mut self.group, true), (&mut ahead.group, false)] {
-            // SAFETY: the op is in the code of both, and there are as many lanes as masks have room for.
+        for (g, warps) in [(&mut self.group, stays), (&mut ahead.group, all & !stays)] {
+            // SAFETY: the op is in the code of both.
             unsafe {
-                mask::restrict(g, &waiting, waits);
+                mask::restrict(g, warps);
                 g.enter((*op).b);
             }
-            (g.apart, g.yields, g.spins, g.pause) = (true, true, Spins::NONE, Pause::Turn);
+            (g.warps, g.lonely, g.looks) = (warps, 0, 0);
+            (g.apart, g.yields, g.pause) = (true, true, Pause::Turn);
         }
         ahead.group.part = number;
-        // Behind the loop, as if the others had left it.
-        ahead.group.resume = op.wrapping_add(1);
+        if polling != all {
+            // Behind the loop, as if the others had left it.
+            // SAFETY: as above.
+            ahead.group.resume = ahead.group.at(unsafe { (*op).x });
+        }
         ahead
     }
 
@@ -175,12 +183,11 @@ impl<'a> Frame<'a> {
             let g = &mut self.part(k).group;
             if g.pause == Pause::Barrier {
                 meet(g, o, holds);
-                g.pause = Pause::Turn;
+                (g.pause, g.lonely, g.looks) = (Pause::Turn, 0, 0);
             }
         }
         let (group, checker) = (&mut self.group, &mut self.checker);
         if let Some(checker) = checker {
-            use super::listen::Listener;
             checker.block_met(group);
         }
         true

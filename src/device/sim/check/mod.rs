@@ -38,7 +38,7 @@ use super::fault::stop_at;
 use super::geometry::Geometry;
 use super::group::Group;
 use super::lanes::Isa;
-use super::listen::{Listener, Note};
+use super::listen::{Listener, Note, Polling};
 use super::memory::Run;
 use crate::device::{Extents, FaultKind};
 use crate::ir::def::Scope;
@@ -108,6 +108,7 @@ impl<'a> Checker<'a> {
     pub fn grid_met(&mut self, time: u64) {
         self.shared.block_met();
         self.global.grid_met(time);
+        self.order.met();
     }
 
     /// The time of global memory.
@@ -158,6 +159,7 @@ impl Listener for Checker<'_> {
     fn block_met(&mut self, _: &mut Group) {
         self.shared.block_met();
         self.global.block_met();
+        self.order.met();
         self.seen();
     }
 
@@ -171,6 +173,7 @@ impl Listener for Checker<'_> {
                 self.global.warp_met(warp);
             }
         }
+        self.order.met();
         self.seen();
     }
 
@@ -190,8 +193,8 @@ impl Listener for Checker<'_> {
         self.splits.gathered(g);
     }
 
-    fn polls(&mut self, g: &mut Group, from: MaskId, span: u32, idles: bool) {
-        if self.polls.turn(g, from, idles)
+    fn polls(&mut self, g: &mut Group, from: MaskId, span: u32, how: Polling) {
+        if self.polls.turn(g, from, how)
             && let Some(detail) = self.waits(g)
         {
             let lane = g.active().next().unwrap_or(0);

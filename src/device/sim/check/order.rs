@@ -6,6 +6,8 @@
 //! and its block from their next meeting on. (GPUs want a second fence there; its absence is not reported.) After a
 //! `fence_block()` only threads of the same block acquire it.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Checker;
@@ -70,7 +72,7 @@ struct Release {
     /// The thread's own plain accesses up to this time, for all and for its own block, and its atomics up to that.
     fence: Fences,
     time: Times,
-    acquired: Vec<Acquired>,
+    acquired: Arc<Vec<Acquired>>,
 }
 
 /// The last fences of a thread.
@@ -126,33 +128,99 @@ impl Releases {
 /// What the running group has fenced and acquired.
 #[derive(Default)]
 pub struct Own {
-    /// Per lane.
-    fences: Vec<Fences>,
-    acquired: Vec<Acquired>,
+    lanes: Vec<Lane>,
+    acquired: Arc<Vec<Acquired>>,
+    /// The last entry of `acquired` for an element and a lane.
+    latest: FxHashMap<(Key, usize), usize>,
+    /// The versions that lanes released to elements.
+    released: FxHashMap<(Key, usize), u32>,
+    /// Something was touched since the last tick of a fence.
+    pub touched: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Lane {
+    fences: Fences,
+    /// Goes on with what the thread does or gets to know, so that it is known when there is nothing new to release: now, and at
+    /// the last fence.
+    version: u32,
+    fenced: u32,
+    /// The last fence was for the block only.
+    narrow: bool,
+    /// The element of its last atomic operation.
+    polled: Option<Key>,
 }
 
 impl Own {
     pub fn begin(&mut self) {
-        self.fences.clear();
-        self.acquired.clear();
+        let touched = self.touched;
+        *self = Own { touched, ..Own::default() };
+    }
+
+    /// The active lanes do something that fences may have to order.
+    pub fn act(&mut self, g: &Group) {
+        self.lanes.resize(g.lanes, Lane::default());
+        for lane in g.active() {
+            self.lanes[lane].version += 1;
+        }
+    }
+
+    /// What lanes did becomes known to others.
+    pub fn met(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.version += 1);
+    }
+
+    /// A lane learns of something from `key`, which is nothing new to those who ask there.
+    fn learn(&mut self, key: Key, lane: usize) {
+        let version = &mut self.lanes[lane].version;
+        if let Some(released) = self.released.get_mut(&(key, lane))
+            && *released == *version
+        {
+            *released += 1;
+        }
+        *version += 1;
+    }
+
+    /// A lane acquires the first so many releases to `key`; what it acquired after `shared` only it knows.
+    fn acquire(&mut self, key: Key, until: usize, lane: usize, time: u64, shared: u64) {
+        let new = Acquired { from: key, until, lane, time };
+        let known = self.latest.get(&(key, lane)).copied();
+        match known.and_then(|at| self.acquired.get(at).map(|old| (at, old.until, old.time))) {
+            Some((_, known, _)) if known == until => return,
+            Some((at, _, time)) if time >= shared => Arc::make_mut(&mut self.acquired)[at] = new,
+            _ => {
+                self.latest.insert((key, lane), self.acquired.len());
+                Arc::make_mut(&mut self.acquired).push(new);
+            }
+        }
+        self.learn(key, lane);
     }
 }
 
 impl Checker<'_> {
     pub(super) fn fence(&mut self, g: &Group, scope: Scope) {
-        let now = self.times();
-        self.order.fences.resize(g.lanes, Fences::default());
+        let mut now = self.times();
+        if std::mem::take(&mut self.order.touched) {
+            self.write_out();
+            self.shared.tick();
+            self.global.tick();
+            self.seen();
+        } else {
+            // Nothing was done at this time yet.
+            now = Times { global: now.global - 1, shared: now.shared - 1 };
+        }
+        self.order.lanes.resize(g.lanes, Lane::default());
         for lane in g.active() {
-            let fences = &mut self.order.fences[lane];
-            fences.block = now;
+            let lane = &mut self.order.lanes[lane];
+            // What only the block knew is news to others.
+            lane.version += u32::from(lane.narrow && scope == Scope::Device);
+            lane.narrow = scope == Scope::Block;
+            lane.fenced = lane.version;
+            lane.fences.block = now;
             if scope == Scope::Device {
-                fences.device = now;
+                lane.fences.device = now;
             }
         }
-        self.write_out();
-        self.shared.tick();
-        self.global.tick();
-        self.seen();
     }
 
     fn times(&self) -> Times {
@@ -179,25 +247,25 @@ impl Checker<'_> {
         let watch = self.watch;
         let mut releases = watch.releases.lock().unwrap_or_else(|e| e.into_inner());
         let (group, time) = (self.own_group(), self.times());
+        self.order.lanes.resize(g.lanes, Lane::default());
         for lane in g.active() {
             // SAFETY: the access is one of the group's code.
             let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { continue };
-            let key = self.key(e, e.cell(addr));
+            let (key, at) = (self.key(e, e.cell(addr)), self.point(lane));
             let variable = releases.variables.entry(key).or_default();
             let until = variable.log.len();
-            let known = self.order.acquired.iter().any(|a| a.from == key && a.lane == lane && a.until == until);
-            if until > 0 && !known {
-                self.order.acquired.push(Acquired { from: key, until, lane, time: time.global });
+            if until > 0 {
+                self.order.acquire(key, until, lane, time.global, at.block.global.max(at.warp.global));
             }
-            let fence = self.order.fences.get(lane).copied().unwrap_or_default();
-            let again =
-                |r: &Release| r.group == group && r.at.lane == lane && r.fence.block.global == fence.block.global;
-            if fence.block.global == 0 || variable.log.last().is_some_and(again) {
+            if self.order.lanes[lane].polled.replace(key) != Some(key) {
+                self.order.learn(key, lane);
+            }
+            let Lane { fences, fenced, .. } = self.order.lanes[lane];
+            if fences.block.global == 0 || self.order.released.insert((key, lane), fenced) == Some(fenced) {
                 continue;
             }
-            let (at, acquired) = (self.point(lane), self.order.acquired.clone());
             variable.by_group.entry(group).or_default().push(until);
-            variable.log.push(Release { group, at, fence, time, acquired });
+            variable.log.push(Release { group, at, fence: fences, time, acquired: self.order.acquired.clone() });
         }
     }
 
@@ -243,7 +311,7 @@ impl Search<'_> {
         before(acquired, at, group, &mut todo);
         while let Some((key, until, reader)) = todo.pop() {
             let Some(variable) = self.releases.variables.get(&key) else { continue };
-            let mut mine = variable.by_group.get(&self.group).into_iter().flatten().filter(|&&n| n < until);
+            let mut mine = variable.by_group.get(&self.group).into_iter().flatten().rev().filter(|&&n| n < until);
             if mine.any(|&n| self.holds(&variable.log[n], reader)) {
                 return true;
             }

@@ -160,7 +160,8 @@ impl Checker<'_> {
                 let same = (word ^ me) & open.thread == 0;
                 same || open.ordered::<true>(word, me, p.lane, ONE) || self.released(&releases, e, p.lane, word, deed)
             };
-            if behind(&(old & !KIND)) && releases.listed(key, deed).iter().all(behind) {
+            // Those who poll are too many to ask each time.
+            if touch == Touch::Load && behind(&(old & !KIND)) && releases.listed(key, deed).iter().all(behind) {
                 // All of before is ordered before this one, which now stands for all.
                 releases.forget_one(key, deed);
                 // SAFETY: as above.

@@ -3,7 +3,7 @@
 use super::touch::Event;
 use crate::device::sim::code::MaskId;
 use crate::device::sim::group::{CHUNK, Group};
-use crate::device::sim::listen::Touch;
+use crate::device::sim::listen::{Polling, Touch};
 use crate::device::sim::memory;
 
 /// Per lane, one more than the span at which it was last seen to leave; 0 if it was not.
@@ -50,6 +50,8 @@ impl Splits {
 /// Turns of a polling loop in which nothing has changed, before it is taken for endless. Kernels with such loops run on one
 /// worker when they are checked, so that nobody else is about to change anything.
 const PATIENCE: u32 = 100_000;
+/// The same of a loop that also counts, and may end by that.
+const COUNTING: u32 = 10_000_000;
 /// Before it is said to wait when something else stops it.
 const DOUBT: u32 = 1_000;
 
@@ -116,17 +118,17 @@ impl Polls {
     }
 
     /// Another turn of a loop; whether nothing has changed for so long that nothing will.
-    pub fn turn(&mut self, g: &Group, from: MaskId, idles: bool) -> bool {
+    pub fn turn(&mut self, g: &Group, from: MaskId, how: Polling) -> bool {
         let part = self.part(g);
         let loads = std::mem::take(&mut part.loads);
-        if idles && loads != part.loads_before {
+        if how == Polling::Idle && loads != part.loads_before {
             part.loads_before = loads;
             self.stir();
         }
         let part = self.part(g);
         part.from = from;
         part.quiet += 1;
-        part.quiet >= PATIENCE
+        part.quiet >= if how == Polling::Counting { COUNTING } else { PATIENCE }
     }
 
     pub fn detail(&self, g: &Group) -> Option<String> {

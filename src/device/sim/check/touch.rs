@@ -192,6 +192,10 @@ impl<'a> Checker<'a> {
                 return self.touched_local(g, note, access);
             }
             let Some(event) = self.event(g, note) else { return };
+            self.order.touched = true;
+            if event.now.listing && note.touch != Touch::Atomic {
+                self.order.act(g);
+            }
             if let Some(written) = event.written {
                 self.own(g, &event, &written);
             } else if event.global || event.now.listing || !self.kept(g, &event) {
@@ -421,6 +425,7 @@ impl<'a> Checker<'a> {
     unsafe fn touched_by_branch(&mut self, g: &mut Group, note: &Note, first: usize, count: usize) -> bool {
         unsafe {
             let Some(e) = self.event(g, note) else { return false };
+            self.order.touched = true;
             if e.global || e.now.listing || first + count > e.planes.len {
                 return false;
             }
@@ -466,6 +471,7 @@ impl<'a> Checker<'a> {
         }
         unsafe {
             let Some(e) = self.event(g, note) else { return true };
+            self.order.touched = true;
             if e.written.is_some() || e.planes.r.is_null() || e.now.listing {
                 return false;
             }

@@ -1,6 +1,7 @@
 //! Statements to ops: masks for lanes that part ways, jumps for those that do not.
 
 use super::analysis::Class;
+use super::listen::takes;
 use super::strip::{Role, Tree};
 use super::value::Kind;
 use super::*;
@@ -447,8 +448,8 @@ impl<'a> Compiler<'a> {
             if let Some((label, negate)) = leaver
                 && let Some(target) = self.plain_exit(label)
             {
-                self.number += 1;
                 let jump = self.jump_unless(cond, a, negate);
+                self.number += 1;
                 self.regions[target].ends.push(jump);
                 return;
             }
@@ -528,8 +529,8 @@ impl<'a> Compiler<'a> {
         if inner != target || target.is_none() {
             return false;
         }
-        self.number += 1;
         let jump = self.keep(cond, a, negate, mask);
+        self.number += 1;
         self.end_of_mask(jump);
         true
     }
@@ -541,7 +542,7 @@ impl<'a> Compiler<'a> {
         self.tell_gathered(body);
         let tree = if own.is_none() { self.tree(label, body) } else { None };
         self.open(Some(label), own, RegionKind::Plain);
-        let start = self.here();
+        let start = self.target();
         self.tell_parted(from, span, body, true);
         self.turn(label, body);
         if let Some(tree) = tree {
@@ -551,21 +552,9 @@ impl<'a> Compiler<'a> {
             region.ends.extend(tree);
         }
         self.tell_polls(from, body, span);
+        self.poll(self.polls(body).is_some());
         let y = self.span(span);
         match own {
-            _ if self.polls(body).is_some() => {
-                let b = self.mask;
-                let at = self.emit_jump(plain::<control::AgainPolls>(), Op { b, y, ..nothing() });
-                self.ops[at].x = start;
-                // Where some warps go on without the others, there may be none left in what surrounds the loop.
-                self.leaked.extend(self.regions.iter().map(|r| r.mask));
-                self.close_region();
-                if let Some(mask) = own {
-                    self.leaked.remove(&mask);
-                    self.free_masks.push(mask);
-                }
-                return;
-            }
             Some(b) => {
                 let at = self.emit_jump(plain::<control::AgainIf>(), Op { b, y, ..nothing() });
                 self.role(Role::Again { mask: b });
@@ -577,6 +566,20 @@ impl<'a> Compiler<'a> {
             }
         }
         self.close(own);
+    }
+
+    /// At the end of a turn of a loop that may wait for other threads (if it `polls`): now and then these have to have their turn.
+    fn poll(&mut self, polls: bool) {
+        if !polls {
+            return;
+        }
+        let b = self.mask;
+        let jump = self.emit_jump(plain::<control::Poll>(), Op { b, ..nothing() });
+        if let Some(region) = self.regions.last_mut() {
+            region.ends.push(jump);
+        }
+        // Where some warps go on without the others, there may be none left in what surrounds the loop.
+        self.leaked.extend(self.regions.iter().rev().skip(1).map(|r| r.mask));
     }
 
     /// One turn of a loop; after it the lanes of the loop's mask are to be made current again if the turn had its own.
@@ -625,7 +628,7 @@ impl<'a> Compiler<'a> {
             let none = self.emit_jump(plain::<control::ForUniform>(), Op { y: n, ..nothing() });
             self.open(Some(label), own, RegionKind::Plain);
             let dot = self.reserve_dot(n);
-            let top = self.here();
+            let top = self.target();
             self.tell_parted(from, span, body, true);
             self.turn(label, body);
             if own.is_none() {
@@ -636,6 +639,7 @@ impl<'a> Compiler<'a> {
                 let jump = self.emit_jump(run, Op { b, ..nothing() });
                 self.end_of_mask(jump);
             }
+            self.poll(takes(body));
             let op = Op { d: def.local, a: def.step, c: narrow, y: n, ..nothing() };
             let at = self.emit_jump(plain::<control::NextUniform>(), op);
             self.role(Role::Next);
@@ -657,9 +661,10 @@ impl<'a> Compiler<'a> {
         let none = self.emit_jump(self.pick::<control::ForLanes>(), Op { a: base, c, y: n, ..nothing() });
         self.mask = outer;
         self.open(Some(label), Some(mask), RegionKind::Plain);
-        let top = self.here();
+        let top = self.target();
         self.tell_parted(from, span, body, true);
         self.turn(label, body);
+        self.poll(takes(body));
         let at = self.emit_jump(self.pick::<control::NextLanes>(), Op { c, y: n, ..nothing() });
         self.ops[at].x = top;
         if let Some(region) = self.regions.last_mut() {

@@ -5,8 +5,8 @@ use super::*;
 use crate::device::sim::check::arithmetic::{self, Birth};
 use crate::device::sim::code::Owner;
 use crate::device::sim::listen::{
-    Form, Note, TellBlockMet, TellDeclared, TellFenced, TellGathered, TellLeft, TellParted, TellPolls, TellTouch,
-    TellWarpsMet, Touch,
+    Form, Note, Polling, TellBlockMet, TellDeclared, TellFenced, TellGathered, TellLeft, TellParted, TellPolls,
+    TellTouch, TellWarpsMet, Touch,
 };
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::{AtomicOp, BarrierKind};
@@ -94,17 +94,8 @@ fn meets(block: &Block) -> bool {
     found
 }
 
-/// How a loop waits for other threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Polling {
-    /// By atomic operations.
-    Atomic,
-    /// It only looks at memory.
-    Idle,
-}
-
 /// Whether it has an atomic operation whose result somebody looks at.
-fn takes(block: &Block) -> bool {
+pub fn takes(block: &Block) -> bool {
     let mut found = false;
     each_stmt(block, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Atomic { result: Some(_), .. }));
     found
@@ -124,7 +115,11 @@ impl<'a> Compiler<'a> {
         });
         let mut waits = false;
         each_stmt(&f.body, &mut |stmt| {
-            waits |= matches!(&stmt.kind, StmtKind::Loop { body, .. } if self.polls(body).is_some());
+            waits |= match &stmt.kind {
+                StmtKind::Loop { body, .. } => self.polls(body).is_some(),
+                StmtKind::For { body, .. } => takes(body),
+                _ => false,
+            };
         });
         self.waits = waits;
         self.takes = takes(&f.body);
@@ -221,7 +216,7 @@ impl<'a> Compiler<'a> {
             return;
         }
         if let Some(polling) = self.polls(body) {
-            let (x, y) = (u32::from(polling == Polling::Idle), self.span(span));
+            let (x, y) = (polling as u32, self.span(span));
             self.polls = true;
             self.emit(plain::<TellPolls>(), Op { b: from, x, y, ..nothing() });
         }
@@ -230,9 +225,31 @@ impl<'a> Compiler<'a> {
     /// Whether a loop with this body may wait for what other threads do.
     pub fn polls(&self, body: &Block) -> Option<Polling> {
         match takes(body) {
+            true if self.counts(body) => Some(Polling::Counting),
             true => Some(Polling::Atomic),
             false => self.idles(body).then_some(Polling::Idle),
         }
+    }
+
+    /// Whether some local becomes what follows from its own value.
+    fn counts(&self, body: &Block) -> bool {
+        let mut found = false;
+        each_stmt(body, &mut |stmt| {
+            if let StmtKind::Write { local, value } = stmt.kind {
+                found |= self.follows_from(value, local, 4);
+            }
+        });
+        found
+    }
+
+    /// Whether a value is computed from a local, in so many steps.
+    fn follows_from(&self, value: ExprId, local: LocalId, steps: u32) -> bool {
+        let kind = &self.f.exprs[value].kind;
+        let mut found = *kind == ExprKind::Read(local);
+        if steps > 0 {
+            kind.operands(|operand| found |= self.follows_from(operand, local, steps - 1));
+        }
+        found
     }
 
     /// Whether a turn does nothing but look at memory that somebody may write, so that the next one is like it until somebody does.

@@ -339,12 +339,14 @@ impl<'a> Compiler<'a> {
         at
     }
 
-    fn here(&self) -> u32 {
+    /// A place that is jumped to. What stands before it is not always what ran before, so that nothing is fused across it.
+    fn target(&mut self) -> u32 {
+        (self.last, self.before_not) = (None, None);
         self.ops.len() as u32
     }
 
     fn patch(&mut self, jump: usize) {
-        self.ops[jump].x = self.here();
+        self.ops[jump].x = self.target();
     }
 
     fn pick<S: Step>(&self) -> OpFn {

@@ -279,11 +279,11 @@ pub fn all_lanes(g: &mut Group) {
     set(g, 0, MaskInfo { lo: 0, hi: chunks as u32, full: true, row, stretches: Stretches::one(0, chunks) });
 }
 
-/// Takes from all masks the lanes that `waiting` has (or, with `keep`, has not): one `u32` of 0 or !0 for each.
+/// Keeps in all masks the lanes of these warps, a bit each.
 ///
 /// # Safety
-/// There are as many as a mask has room for.
-pub unsafe fn restrict(g: &mut Group, waiting: &[u32], keep: bool) {
+/// The group's masks are those of its code.
+pub unsafe fn restrict(g: &mut Group, warps: u32) {
     for mask in 0..g.masks.len() as u16 {
         let info = g.masks[mask as usize];
         let mut left = Found::default();
@@ -292,12 +292,10 @@ pub unsafe fn restrict(g: &mut Group, waiting: &[u32], keep: bool) {
                 // SAFETY: the chunks are the mask's.
                 unsafe {
                     let ptr = mask_ptr(g, mask);
-                    let mut m = load::<u32>(ptr, STRIDE, chunk);
-                    for (m, w) in m.iter_mut().zip(&waiting[chunk * CHUNK..]) {
-                        *m &= if keep { *w } else { !*w };
-                    }
-                    store(ptr, STRIDE, chunk, m);
-                    left.add(chunk, any(m));
+                    let stays = warps >> (chunk * CHUNK / 32) & 1 != 0;
+                    let lanes = if stays { load::<u32>(ptr, STRIDE, chunk) } else { [0; CHUNK] };
+                    store(ptr, STRIDE, chunk, lanes);
+                    left.add(chunk, any(lanes));
                 }
             }
         }
