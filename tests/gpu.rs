@@ -10,8 +10,8 @@ mod generate;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use clk_lang::app::libraries::nvrtc_places;
@@ -34,6 +34,9 @@ fn binary() -> PathBuf {
         None => env!("CARGO_BIN_EXE_clk").into(),
     }
 }
+
+/// Who fills the GPU's memory writes, so that nobody else finds none.
+static ALONE: RwLock<()> = RwLock::new(());
 
 /// The first GPU, if there is one with a compiler.
 fn gpu() -> Option<Gpu> {
@@ -138,6 +141,7 @@ fn run_all(options: &[&str]) -> (usize, Vec<String>) {
 
 #[test]
 fn examples_and_the_reference_run_on_the_gpu() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -148,6 +152,7 @@ fn examples_and_the_reference_run_on_the_gpu() {
 
 #[test]
 fn examples_and_the_reference_agree_with_the_simulator() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -158,6 +163,7 @@ fn examples_and_the_reference_agree_with_the_simulator() {
 
 #[test]
 fn the_standard_library_passes_and_agrees() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -175,6 +181,7 @@ fn the_standard_library_passes_and_agrees() {
 /// Random kernels on simulator and GPU; `CLK_RANDOM_PROGRAMS` says how many, `CLK_RANDOM_SEED` from which on.
 #[test]
 fn random_programs_agree() {
+    let _beside = ALONE.read();
     let Some(gpu) = gpu() else { return };
     let setting = |name: &str, default| std::env::var(name).ok().and_then(|t| t.parse().ok()).unwrap_or(default);
     let (first, count): (u64, u64) = (setting("CLK_RANDOM_SEED", 0), setting("CLK_RANDOM_PROGRAMS", 200));
@@ -259,6 +266,7 @@ const FAULTS: &[(&str, &str)] = &[
 
 #[test]
 fn faults_are_the_simulators() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -277,6 +285,7 @@ fn faults_are_the_simulators() {
 /// Launches return before they are over: the fault is still the first launch's, and told once.
 #[test]
 fn a_fault_is_told_at_its_own_launch() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -298,6 +307,7 @@ fn a_fault_is_told_at_its_own_launch() {
 
 #[test]
 fn batches_compute_what_launches_do() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -321,6 +331,7 @@ fn batches_compute_what_launches_do() {
 
 #[test]
 fn a_session_goes_on_after_a_fault() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -342,6 +353,7 @@ fn a_session_goes_on_after_a_fault() {
 
 #[test]
 fn nothing_is_copied_that_nobody_reads() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -361,6 +373,7 @@ fn nothing_is_copied_that_nobody_reads() {
 
 #[test]
 fn values_are_values_on_the_device_too() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -386,6 +399,7 @@ fn values_are_values_on_the_device_too() {
 
 #[test]
 fn kernels_print() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -402,6 +416,7 @@ fn kernels_print() {
 
 #[test]
 fn memory_that_is_full_is_an_error_and_loses_nothing() {
+    let _alone = ALONE.write();
     let Some(gpu) = gpu() else { return };
     // Each array takes a third of the memory: the third or fourth does not fit.
     let side = (gpu.properties().memory / 3 / 8) / 50_000;
@@ -437,6 +452,7 @@ fn memory_that_is_full_is_an_error_and_loses_nothing() {
 
 #[test]
 fn what_can_never_fit_is_refused_before_it_starts() {
+    let _beside = ALONE.read();
     let Some(gpu) = gpu() else { return };
     let side = (gpu.properties().memory / 8) / 50_000 + 1000;
     let text = format!(
@@ -452,6 +468,7 @@ fn what_can_never_fit_is_refused_before_it_starts() {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_stops_an_endless_kernel() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -485,6 +502,7 @@ let r = saxpy(2.0, ones(16), ones(16))\nassert(r[15] == 3.0)";
 
 #[test]
 fn kernels_are_cached_between_processes_and_survive_what_happens_to_the_cache() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
@@ -532,6 +550,7 @@ fn kernels_are_cached_between_processes_and_survive_what_happens_to_the_cache() 
 /// Not a test of anything but that it works: the times are for people.
 #[test]
 fn times_from_start_to_result() {
+    let _beside = ALONE.read();
     if gpu().is_none() {
         return;
     }
