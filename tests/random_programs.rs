@@ -280,7 +280,7 @@ fn random_programs_mean_the_same_everywhere() {
 /// Programs that were once not what they should be.
 #[test]
 fn seeds_that_found_something() {
-    for seed in [20_712_107, 20_767_910] {
+    for seed in [3_377_957, 20_712_107, 20_767_910] {
         let found = failure(&generate::program(seed));
         assert!(found.is_none(), "seed {seed}: {}", found.unwrap_or_default());
     }

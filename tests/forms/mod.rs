@@ -409,3 +409,49 @@ fn conditions_of_loops() {
         }
     }
 }
+
+/// In blocks of several rows the boxes around the active lanes take in lanes that are not.
+#[test]
+fn boxes_around_some_lanes() {
+    let bodies = [
+        "var n = 0
+         loop {
+             if n >= w { break }
+             n += 1
+             var q = 0
+             loop {
+                 if q >= (n + l) % 8 { break }
+                 q += 1
+                 atomic_add(y[3], 5u32)
+                 atomic_add(y[t], x[t])
+             }
+         }",
+        "if x[t] % 2 == 0 { y[t] = 1 }
+         if w > 0 && l > 3 {
+             for q in 0..l % 5 { y[t] += x[t] }
+         }
+         if w > 1 { y[t] += 7 }",
+        "for q in 0..3 {
+             if (w + q) % 3 == 1 && l > 9 * q {
+                 y[t] += 1
+                 atomic_add(y[0], 1u32)
+             }
+         }",
+    ];
+    for body in bodies {
+        for block in [[5, 3, 3], [64, 2, 1], [20, 5, 1], [33, 3, 1], [16, 3, 2], [100, 1, 1]] {
+            let [a, b, c] = block;
+            let text = format!(
+                "kernel boxes(x: [u32; N], inout y: [u32; 128]) grid(1) block({a}, {b}, {c}) {{
+                     let w = i32(warp_idx)
+                     let l = i32(lane_idx)
+                     let t = thread_idx.x + {a} * (thread_idx.y + {b} * thread_idx.z)
+                     {body}
+                 }}"
+            );
+            let words = [Word::In(noise(128, 23)), Word::Out(vec![0; 128])];
+            let extents = Extents::Grid { grid: [1, 1, 1], block };
+            assert_eq!(agree(&text, extents, &words), None, "{text}");
+        }
+    }
+}

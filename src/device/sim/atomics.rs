@@ -187,13 +187,13 @@ impl<const NEGATE: bool> Step for AddRows<NEGATE> {
                 return AddWord::<NEGATE>::step(g, op);
             };
             let (value, stride) = (g.slot(def.value), run.stride[0]);
-            let solid = g.full || g.solid;
+            let solid = g.full || (g.solid && run.is_exact(g));
             run.rows(|lane, addr, count| {
                 let at = |i: usize| {
                     let lane = lane + i;
                     let value = value.ptr.add(lane / CHUNK * value.stride).cast::<u32>().add(lane % CHUNK);
                     let value = signed::<NEGATE>(value.read_unaligned());
-                    if solid || *g.mask.add(lane) != 0 { value } else { 0 }
+                    if solid || g.is_active(lane) { value } else { 0 }
                 };
                 if stride == 0 {
                     let sum = (0..count).fold(0u32, |sum, i| sum.wrapping_add(at(i)));

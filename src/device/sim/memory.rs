@@ -113,6 +113,13 @@ pub struct Run {
 }
 
 impl Run {
+    /// Whether its lanes are those from the first to the last active one, in one row. A box may take in lanes around them, of which
+    /// the mask says nothing outside its chunks.
+    #[inline(always)]
+    pub fn is_exact(&self, g: &Group) -> bool {
+        self.count[1..] == [1; 3] && self.lane == g.first_lane && self.count[0] == g.last_lane + 1 - g.first_lane
+    }
+
     /// Calls `row` with the first lane, its address and the number of lanes of each innermost row.
     #[inline(always)]
     pub fn rows(&self, mut row: impl FnMut(usize, *mut u8, usize)) {

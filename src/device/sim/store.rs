@@ -184,7 +184,8 @@ impl<V: Wide> Step for StoreUnlessAimed<V> {
 /// Whether all lanes of the chunk that starts with this lane are active.
 #[inline(always)]
 unsafe fn is_solid(g: &Group, lane: usize) -> bool {
-    unsafe { g.mask.add(lane).cast::<[u32; CHUNK]>().read_unaligned().iter().fold(!0, |a, b| a & b) == !0 }
+    let in_range = (g.lo..g.hi).contains(&(lane / CHUNK));
+    in_range && unsafe { g.mask.add(lane).cast::<[u32; CHUNK]>().read_unaligned().iter().fold(!0, |a, b| a & b) == !0 }
 }
 
 /// A store with indices of its own in each lane, ascending.

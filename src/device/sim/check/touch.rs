@@ -81,7 +81,7 @@ pub(super) unsafe fn pattern_of(g: &mut Group, e: &Event<'_>) -> Option<Pattern>
             Pattern { first: e.cell(addr), lane: first, spread: last - first, axes: [NO_AXIS; 5] }
         } else {
             let run = memory::resolve(g, e.access, e.note.access)?;
-            if !(g.full || (run.count[1..] == [1; 3] && (g.solid || run.count[0] == 1))) {
+            if !(g.full || (run.is_exact(g) && (g.solid || run.count[0] == 1))) {
                 return None;
             }
             Pattern { first: e.cell(run.addr), ..Pattern::of(&run, e.watched.unit)? }
@@ -303,7 +303,11 @@ impl<'a> Checker<'a> {
             let mask = if g.full { std::ptr::null() } else { g.mask };
             let Some(mut pattern) = Pattern::of(&run, e.watched.unit) else { return false };
             pattern.first = e.cell(run.addr);
-            let is_row = run.count[1..] == [1; 3];
+            let is_row = run.is_exact(g);
+            let inside = run.lane >= g.lo * CHUNK && run.lane + run.count.iter().product::<usize>() <= g.hi * CHUNK;
+            if !(g.full || inside) {
+                return false;
+            }
             // Several lanes write one element: a matter for the careful way. Inactive lanes in boxes, too.
             if pattern.spread > 0 && (e.note.touch == Touch::Store || !(g.full || is_row && pattern.is_point())) {
                 return false;
