@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::check::{Checker, Watch};
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::geometry::Geometry;
-use super::group::{CHUNK, Counter, Group, MAX_LANES, MaskInfo, Pause, Slot, Stretches};
+use super::group::{CHUNK, Counter, Group, MaskInfo, Pause, Slot, Stretches};
 use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::listen::Listener;
 use super::memory::{MemoryRt, Plan};
@@ -197,7 +197,6 @@ impl<'a> Frame<'a> {
             pause: Pause::None,
             apart: false,
             part: 0,
-            yields: code.cooperative,
             warps: 0,
             polled: 0,
             lonely: 0,
@@ -296,8 +295,8 @@ impl<'a> Frame<'a> {
         g.grant_turns();
         g.enter(0);
         (g.resume, g.pause) = (g.ops, Pause::Turn);
-        (g.apart, g.yields, g.part) = (false, self.launch.code.cooperative, 0);
-        (g.warps, g.polled, g.lonely, g.looks) = (parts::warps(g.lanes.min(MAX_LANES)), 0, 0, 0);
+        (g.apart, g.part) = (false, 0);
+        (g.warps, g.polled, g.lonely, g.looks) = (parts::warps(g.lanes), 0, 0, 0);
     }
 
     /// Runs to the end, a grid barrier or a fault; a block of a cooperative launch also until others have to have their turn.

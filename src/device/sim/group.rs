@@ -7,7 +7,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::code::{AXES, Code, Op, Reg};
+use super::code::{AXES, Code, MaskId, Op, Reg};
 use super::fault::Stop;
 use super::listen::Listener;
 use super::memory::{MemoryRt, Plan};
@@ -155,8 +155,6 @@ pub struct Group {
     pub apart: bool,
     /// Its number among these parts.
     pub part: usize,
-    /// Others may have to go on while this group waits for what they do.
-    pub yields: bool,
     /// The warps of mask 0, a bit each.
     pub warps: u32,
     /// Turns of loops that poll.
@@ -236,6 +234,15 @@ impl Group {
         let in_range = (self.lo..self.hi).contains(&(lane / CHUNK));
         // SAFETY: masks have room for the padded lanes.
         lane < self.lanes && (self.full || in_range && unsafe { *self.mask.add(lane) != 0 })
+    }
+
+    /// Whether a lane is one of a mask's.
+    pub fn has(&self, mask: MaskId, lane: usize) -> bool {
+        let info = self.masks[mask as usize];
+        let in_range = (info.lo as usize..info.hi as usize).contains(&(lane / CHUNK));
+        // SAFETY: masks are registers of the code with room for the padded lanes.
+        let lanes: *const u32 = unsafe { self.slot(self.code().masks[mask as usize]).ptr.cast() };
+        lane < self.lanes && (info.full || in_range && unsafe { *lanes.add(lane) != 0 })
     }
 
     /// The active lanes, ascending.

@@ -14,9 +14,8 @@ use super::frame::Frame;
 use super::group::{Group, Pause};
 use super::lanes::mask;
 use super::listen::Listener;
+use super::warp::WARP;
 use crate::device::FaultKind;
-
-const WARP: usize = 32;
 
 /// Turns of polling loops after which others have their turn.
 pub const SLICE: u32 = 16;
@@ -35,9 +34,9 @@ pub enum Standing {
     Done,
 }
 
-/// Warps, a bit each, up to this lane.
+/// The warps of so many lanes, a bit each.
 pub fn warps(lanes: usize) -> u32 {
-    (0..lanes.div_ceil(WARP)).fold(0, |warps, warp| warps | 1 << warp)
+    u32::MAX.checked_shr(32 - lanes.div_ceil(WARP).min(32) as u32).unwrap_or(0)
 }
 
 /// The warps with active lanes.
@@ -57,7 +56,7 @@ pub fn pause(g: &mut Group, op: *const Op) -> *const Op {
     g.looks += 1;
     g.lonely = if polling != g.warps { g.lonely + 1 } else { 0 };
     let apart = g.lonely >= LONELY || (g.looks >= LONG && g.warps.count_ones() > 1);
-    if !apart && !g.yields {
+    if !apart && !g.apart && !g.code().cooperative {
         return next;
     }
     (g.resume, g.pause) = (next, if apart { Pause::Fork } else { Pause::Turn });
@@ -137,7 +136,7 @@ impl<'a> Frame<'a> {
                 g.enter((*op).b);
             }
             (g.warps, g.lonely, g.looks) = (warps, 0, 0);
-            (g.apart, g.yields, g.pause) = (true, true, Pause::Turn);
+            (g.apart, g.pause) = (true, Pause::Turn);
         }
         ahead.group.part = number;
         if polling != all {
@@ -155,23 +154,12 @@ impl<'a> Frame<'a> {
         let Some(first) = all.first() else { return false };
         // SAFETY: who waits does so behind a barrier's op.
         let (op, o) = (first.group.resume, unsafe { &*first.group.resume.wrapping_sub(1) });
-        let (there, elsewhere): (Vec<&Frame<'_>>, Vec<&Frame<'_>>) =
-            all.iter().partition(|part| part.group.resume == op);
+        let there: Vec<&Frame<'_>> = all.iter().copied().filter(|part| part.group.resume == op).collect();
         let arrived: usize = there.iter().map(|part| part.group.active_count()).sum();
         if arrived < self.group.lanes {
+            let kind = self.missed(barrier_name(o.x), arrived, &there, &all);
             let lane = first.group.active().next().unwrap_or(0);
-            let came = |lane: &usize| there.iter().any(|part| part.group.is_active(*lane));
-            let missing = (0..self.group.lanes).find(|lane| !came(lane));
-            // SAFETY: the listener is this frame's.
-            let told = |lane| unsafe { self.group.listener?.as_ref() }.parted_at(lane);
-            let parted = missing.and_then(told).map(|span| self.group.code().place(span).0);
-            // Who waits at another barrier tells more than where the ways parted.
-            let other = elsewhere.first().map(|part| unsafe { (*part.group.resume.wrapping_sub(1)).y });
-            let other = other.map(|span| self.group.code().place(span).0);
-            let (what, span) = (barrier_name(o.x), o.y);
-            let (arrived, expected) = (arrived as u32, self.group.lanes as u32);
-            let kind = FaultKind::Divergence { what, arrived, expected, elsewhere: parted.or(other) };
-            stop_at(&mut self.group, kind, span, lane, u64::from(arrived) - 1);
+            stop_at(&mut self.group, kind, o.y, lane, arrived as u64 - 1);
             self.end();
             return false;
         }
@@ -191,5 +179,18 @@ impl<'a> Frame<'a> {
             checker.block_met(group);
         }
         true
+    }
+
+    /// Of all parts that wait, so many lanes are `there`, and others are not.
+    fn missed(&self, what: &'static str, arrived: usize, there: &[&Frame<'_>], all: &[&Frame<'_>]) -> FaultKind {
+        let came = |lane: &usize| there.iter().any(|part| part.group.is_active(*lane));
+        let missing = (0..self.group.lanes).find(|lane| !came(lane));
+        // SAFETY: the listener is this frame's.
+        let parted = missing.and_then(|lane| unsafe { self.group.listener?.as_ref() }.parted_at(lane));
+        let other = all.iter().find(|part| part.group.resume != there[0].group.resume);
+        // SAFETY: who waits does so behind a barrier's op.
+        let other = other.map(|part| unsafe { (*part.group.resume.wrapping_sub(1)).y });
+        let elsewhere = parted.or(other).map(|span| self.group.code().place(span).0);
+        FaultKind::Divergence { what, arrived: arrived as u32, expected: self.group.lanes as u32, elsewhere }
     }
 }

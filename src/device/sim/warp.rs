@@ -9,7 +9,7 @@ use crate::device::FaultKind;
 use crate::lang::ops::{BinaryOp, MathFn, WarpOp};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
-const WARP: usize = 32;
+pub const WARP: usize = 32;
 
 /// The first lane and the number of lanes of each warp, block by block.
 fn warps(g: &Group) -> impl Iterator<Item = (usize, usize)> + use<> {

@@ -134,12 +134,12 @@ impl Gen<'_> {
         let usual = if rank == 2 && self.has_open_loop() { SQUARE } else { BLOCKS[rank - 1] };
         let block = self.options.block.unwrap_or(usual);
         let may = self.options.coarsen && rank < 3 && !self.options.wide;
-        let each = if may && rank == 2 && self.is_stencil() && self.is_light(STENCIL_BODY) {
-            if self.is_light(COARSE_BODY) { ROWS_OF_STENCIL } else { ROWS_OF_STENCIL / 2 }
-        } else if may && self.is_light(COARSE_BODY) {
-            PER_THREAD
-        } else {
-            1
+        let stencil = rank == 2 && self.is_stencil();
+        let each = match self.light_statements().filter(|_| may) {
+            Some(..=COARSE_BODY) if stencil => ROWS_OF_STENCIL,
+            Some(..=STENCIL_BODY) if stencil => ROWS_OF_STENCIL / 2,
+            Some(..=COARSE_BODY) => PER_THREAD,
+            _ => 1,
         };
         Some(Deal { rank, block, each })
     }
@@ -150,8 +150,8 @@ impl Gen<'_> {
         found
     }
 
-    /// Whether the body has at most so many statements, and memory is what it waits for: then several indices at once keep more of it busy.
-    fn is_light(&self, most: usize) -> bool {
+    /// The statements of a body that mostly waits for memory: if they are few, several indices at once keep more of it busy.
+    fn light_statements(&self) -> Option<usize> {
         let (mut statements, mut simple, mut heavy) = (0, true, 0);
         each_stmt(&self.function.body, &mut |stmt| {
             statements += 1;
@@ -164,7 +164,7 @@ impl Gen<'_> {
             }
         });
         let arrays = self.function.memories.iter().any(|(_, memory)| memory.space == Space::Local);
-        simple && !arrays && statements <= most && heavy <= 2
+        (simple && !arrays && heavy <= 2).then_some(statements)
     }
 
     /// Whether some array is read in several rows.

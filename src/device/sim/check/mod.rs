@@ -182,7 +182,7 @@ impl Listener for Checker<'_> {
     }
 
     unsafe fn parted(&mut self, g: &mut Group, from: MaskId, span: u32, first: bool) {
-        unsafe { self.splits.parted(g, from, span, first) }
+        self.splits.parted(g, from, span, first)
     }
 
     fn left(&mut self, g: &mut Group, span: u32) {

@@ -153,8 +153,12 @@ struct Lane {
 
 impl Own {
     pub fn begin(&mut self) {
-        let touched = self.touched;
-        *self = Own { touched, ..Own::default() };
+        self.lanes.clear();
+        self.latest.clear();
+        self.released.clear();
+        if !self.acquired.is_empty() {
+            self.acquired = Arc::default();
+        }
     }
 
     /// The active lanes do something that fences may have to order.

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::Checker;
+use super::order::Releases;
 use super::rows::Now;
 use super::touch::{Event, note_cell};
 use super::word::{self, KIND, LANE_SHIFT, ONE};
@@ -120,14 +121,16 @@ impl Checker<'_> {
         let key = self.key(e, p.cell);
         let releases = self.watch.releases.lock().unwrap_or_else(|e| e.into_inner());
         let listed = if word & KIND == ONE { &[] } else { releases.listed(key, deed) };
-        let still = |word: u64| {
-            let same = (word ^ me) & (now.thread | KIND) == 0;
-            !same && !now.ordered::<true>(word, me, p.lane, ONE) && !self.released(&releases, e, p.lane, word, deed)
-        };
         // The word's own thread stands for itself; the others are listed.
         let own = word & !KIND;
         let own = if listed.is_empty() { word } else { own };
-        std::iter::once(own).chain(listed.iter().copied()).find(|&w| still(w))
+        std::iter::once(own).chain(listed.iter().copied()).find(|&w| !self.is_behind(&releases, e, p, me, w, deed))
+    }
+
+    /// Whether a word is this thread's own, or ordered before it, be it by fences and atomics.
+    fn is_behind(&self, releases: &Releases, e: &Event<'_>, p: &Party, me: u64, word: u64, deed: Deed) -> bool {
+        let same = (word ^ me) & (e.now.thread | KIND) == 0;
+        same || e.now.ordered::<true>(word, me, p.lane, ONE) || self.released(releases, e, p.lane, word, deed)
     }
 
     /// All is well after all: notes the access.
@@ -146,20 +149,16 @@ impl Checker<'_> {
             }
             return written.note(p.cell, p.lane);
         };
-        let open = e.now;
         if plane.is_null() {
             return;
         }
         let (_, new) = match e.warps {
-            true => open.read::<true, true>((words.0, old, 0), me, p.lane, ONE),
-            false => open.read::<true, false>((words.0, old, 0), me, p.lane, ONE),
+            true => e.now.read::<true, true>((words.0, old, 0), me, p.lane, ONE),
+            false => e.now.read::<true, false>((words.0, old, 0), me, p.lane, ONE),
         };
         if e.now.listing && new & KIND != ONE {
             let mut releases = self.watch.releases.lock().unwrap_or_else(|e| e.into_inner());
-            let behind = |&word: &u64| {
-                let same = (word ^ me) & open.thread == 0;
-                same || open.ordered::<true>(word, me, p.lane, ONE) || self.released(&releases, e, p.lane, word, deed)
-            };
+            let behind = |&word: &u64| self.is_behind(&releases, e, p, me, word, deed);
             // Those who poll are too many to ask each time.
             if touch == Touch::Load && behind(&(old & !KIND)) && releases.listed(key, deed).iter().all(behind) {
                 // All of before is ordered before this one, which now stands for all.

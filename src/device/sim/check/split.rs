@@ -20,15 +20,10 @@ impl Splits {
         self.at.fill(0);
     }
 
-    /// # Safety
-    /// `from` is a mask of the group's code.
-    pub unsafe fn parted(&mut self, g: &Group, from: MaskId, span: u32, first: bool) {
+    pub fn parted(&mut self, g: &Group, from: MaskId, span: u32, first: bool) {
         let info = g.masks[from as usize];
-        // SAFETY: masks are registers of the code with room for all lanes.
-        let lanes: *const u32 = unsafe { g.slot(g.code().masks[from as usize]).ptr.cast() };
         for lane in info.lo as usize * CHUNK..(info.hi as usize * CHUNK).min(g.lanes) {
-            let was = info.full || unsafe { *lanes.add(lane) != 0 };
-            if was && !g.is_active(lane) && !(first && self.at[lane] != 0) {
+            if g.has(from, lane) && !g.is_active(lane) && !(first && self.at[lane] != 0) {
                 self.at[lane] = span + 1;
             }
         }
@@ -131,27 +126,20 @@ impl Polls {
         part.quiet >= if how == Polling::Counting { COUNTING } else { PATIENCE }
     }
 
+    /// What the active lanes of this part wait for, if nothing has changed for a while.
     pub fn detail(&self, g: &Group) -> Option<String> {
         self.parts.get(g.part)?.detail(g)
     }
 }
 
 impl Polled {
-    /// What the active lanes wait for, if nothing has changed for a while.
     fn detail(&self, g: &Group) -> Option<String> {
         if self.quiet < DOUBT || self.text.is_empty() {
             return None;
         }
         let warp = g.active().next()? / 32;
-        let info = g.masks[self.from as usize];
-        let entered = |lane: &usize| {
-            let inside = (info.lo as usize..info.hi as usize).contains(&(lane / CHUNK));
-            // SAFETY: masks are registers of the code with room for all lanes.
-            let lanes: *const u32 = unsafe { g.slot(g.code().masks[self.from as usize]).ptr.cast() };
-            info.full || inside && unsafe { *lanes.add(*lane) != 0 }
-        };
-        let past =
-            (warp * 32..(warp * 32 + 32).min(g.lanes)).filter(|&lane| !g.is_active(lane)).filter(entered).count();
+        let lanes = warp * 32..(warp * 32 + 32).min(g.lanes);
+        let past = lanes.filter(|&lane| !g.is_active(lane) && g.has(self.from, lane)).count();
         let others = match past {
             0 => return Some(self.text.clone()),
             1 => "1 thread of their warp has left this loop and goes".to_string(),

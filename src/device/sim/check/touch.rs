@@ -179,6 +179,7 @@ impl<'a> Checker<'a> {
         // SAFETY: there is one for each memory of the code.
         let start = unsafe { (*g.memories.add(number)).ptr };
         let locked = global && self.watch.globals.shared;
+        self.order.touched = true;
         Some(Event { note, access, watched, planes, written, now, start, global, locked, warps: code.warp_ops, born })
     }
 
@@ -192,7 +193,6 @@ impl<'a> Checker<'a> {
                 return self.touched_local(g, note, access);
             }
             let Some(event) = self.event(g, note) else { return };
-            self.order.touched = true;
             if event.now.listing && note.touch != Touch::Atomic {
                 self.order.act(g);
             }
@@ -429,7 +429,6 @@ impl<'a> Checker<'a> {
     unsafe fn touched_by_branch(&mut self, g: &mut Group, note: &Note, first: usize, count: usize) -> bool {
         unsafe {
             let Some(e) = self.event(g, note) else { return false };
-            self.order.touched = true;
             if e.global || e.now.listing || first + count > e.planes.len {
                 return false;
             }
@@ -475,7 +474,6 @@ impl<'a> Checker<'a> {
         }
         unsafe {
             let Some(e) = self.event(g, note) else { return true };
-            self.order.touched = true;
             if e.written.is_some() || e.planes.r.is_null() || e.now.listing {
                 return false;
             }

@@ -551,8 +551,9 @@ impl<'a> Compiler<'a> {
         if let Some(region) = self.regions.last_mut() {
             region.ends.extend(tree);
         }
-        self.tell_polls(from, body, span);
-        self.poll(self.polls(body).is_some());
+        let polling = self.polls(body);
+        self.tell_polls(from, polling, span);
+        self.poll(polling.is_some());
         let y = self.span(span);
         match own {
             Some(b) => {

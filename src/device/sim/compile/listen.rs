@@ -122,7 +122,6 @@ impl<'a> Compiler<'a> {
             };
         });
         self.waits = waits;
-        self.takes = takes(&f.body);
         each_stmt(&f.body, &mut |stmt| match stmt.kind {
             StmtKind::Fence(_) => self.fences = true,
             StmtKind::Atomic { op, ref place, result, .. } if f.memories[place.memory].space != Space::Shared => {
@@ -211,11 +210,8 @@ impl<'a> Compiler<'a> {
     }
 
     /// At the end of a turn of a loop that polls. The lanes of the mask `from` have entered it.
-    pub fn tell_polls(&mut self, from: MaskId, body: &Block, span: Span) {
-        if !self.listens() {
-            return;
-        }
-        if let Some(polling) = self.polls(body) {
+    pub fn tell_polls(&mut self, from: MaskId, polling: Option<Polling>, span: Span) {
+        if let Some(polling) = polling.filter(|_| self.listens()) {
             let (x, y) = (polling as u32, self.span(span));
             self.polls = true;
             self.emit(plain::<TellPolls>(), Op { b: from, x, y, ..nothing() });
