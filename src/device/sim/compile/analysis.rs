@@ -286,6 +286,12 @@ fn uses(f: &Function, a: &mut Analysis) {
     outlive(f, a);
 }
 
+/// Whether a value may lie in registers of its operands: the bits are the same. (Affine values share them as well.)
+pub fn may_share(kind: &ExprKind) -> bool {
+    use ExprKind::*;
+    matches!(kind, Extract { .. } | Compose(_) | Bitcast(_) | Convert(_))
+}
+
 /// What may lie in the registers of what it is computed from keeps those in use as long as itself.
 fn outlive(f: &Function, a: &mut Analysis) {
     let mut lets = vec![];
@@ -296,9 +302,7 @@ fn outlive(f: &Function, a: &mut Analysis) {
     });
     for e in lets.into_iter().rev() {
         let kind = &f.exprs[e].kind;
-        let parts = matches!(kind, ExprKind::Extract { .. } | ExprKind::Compose(_));
-        let same_bits = matches!(kind, ExprKind::Bitcast(_) | ExprKind::Convert(_));
-        if parts || same_bits || a.class[e.index()] == Class::Affine {
+        if may_share(kind) || a.class[e.index()] == Class::Affine {
             let last = a.last_use[e.index()];
             kind.operands(|o| a.last_use[o.index()] = a.last_use[o.index()].max(last));
         }

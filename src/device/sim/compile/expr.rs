@@ -184,7 +184,9 @@ impl<'a> Compiler<'a> {
         let f = self.f;
         let ty = f.exprs[left].ty;
         let right_ty = f.exprs[right].ty;
-        if analysis::is_word(ty) && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul) {
+        // Only values that the analysis knows as affine share registers with their operands.
+        let affine = self.a.class[e.index()] == analysis::Class::Affine;
+        if affine && analysis::is_word(ty) && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul) {
             let (a, b) = (self.value(left), self.value(right));
             if self.checks.arithmetic
                 && ty.scalar() == Scalar::I32

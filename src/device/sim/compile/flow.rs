@@ -314,28 +314,40 @@ impl<'a> Compiler<'a> {
         None
     }
 
+    /// The components of a local are written at once: each is read, as far as it is a source, before it is overwritten.
     fn write(&mut self, local: LocalId, value: ExprId, number: Number) {
         let scalar = self.f.locals[local].ty.scalar();
-        let wide = is_wide(scalar);
+        let blend = self.a.blend.contains(&number);
         let to = self.locals[local.index()].clone();
         let from = self.regs_of(value);
-        let blend = self.a.blend.contains(&number);
-        for (to, &a) in to.iter().zip(&from) {
-            let Val::Reg(d) = *to else {
-                continue;
-            };
-            if d == a {
-                continue;
+        debug_assert!(self.is_unread(&to, number), "a value is wanted of a register that is overwritten");
+        let moves = to.iter().zip(from).filter_map(|(to, a)| match *to {
+            Val::Reg(d) if d != a => Some((d, a)),
+            _ => None,
+        });
+        let mut moves: Vec<(Reg, Reg)> = moves.collect();
+        while let Some(&(first, _)) = moves.first() {
+            let is_read = |d: Reg| moves.iter().any(|&(_, a)| a == d);
+            if let Some(at) = moves.iter().position(|&(d, _)| !is_read(d)) {
+                let (d, a) = moves.remove(at);
+                self.write_component(value, scalar, (d, a), blend);
+            } else if let Val::Reg(saved) = self.copy(&Val::Reg(first), scalar) {
+                // They form cycles: what the first one held is read from elsewhere.
+                moves.iter_mut().filter(|(_, a)| *a == first).for_each(|(_, a)| *a = saved);
             }
-            if blend && self.masked_write(value, d, a) {
-                continue;
-            }
-            let run = if blend { convert::blend(wide, self.isa) } else { convert::copy(wide, self.isa) };
-            self.emit(run, Op { d, a, ..nothing() });
-            self.computes(d, (!wide).then_some(Tree::Reg(a)));
-            if blend {
-                self.only_active();
-            }
+        }
+    }
+
+    fn write_component(&mut self, value: ExprId, scalar: Scalar, (d, a): (Reg, Reg), blend: bool) {
+        let wide = is_wide(scalar);
+        if blend && self.masked_write(value, d, a) {
+            return;
+        }
+        let run = if blend { convert::blend(wide, self.isa) } else { convert::copy(wide, self.isa) };
+        self.emit(run, Op { d, a, ..nothing() });
+        self.computes(d, (!wide).then_some(Tree::Reg(a)));
+        if blend {
+            self.only_active();
         }
     }
 

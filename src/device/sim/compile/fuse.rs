@@ -132,9 +132,23 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Whether an expression is used here only, and its value is a temporary.
+    /// Whether what lies in a register is wanted here only: as the value of an expression that has no other use, nor has one
+    /// that it is a part of, or that is a part of it.
     fn is_temporary(&self, e: ExprId, reg: Reg) -> bool {
-        self.a.uses[e.index()] == 1 && self.held[reg as usize] < PERMANENT
+        if self.a.uses[e.index()] != 1 || self.held[reg as usize] >= PERMANENT {
+            return false;
+        }
+        let kind = &self.f.exprs[e].kind;
+        if !analysis::may_share(kind) {
+            return true;
+        }
+        let mut sharing = vec![];
+        kind.operands(|o| sharing.extend(self.vals.get(&o).filter(|v| v.contains(&Val::Reg(reg))).map(|_| o)));
+        match sharing.as_slice() {
+            [] => true,
+            &[one] => self.is_temporary(one, reg),
+            _ => false,
+        }
     }
 
     /// `left op right` where one of them is the chain written last: the chain gets longer.
@@ -166,6 +180,7 @@ impl<'a> Compiler<'a> {
         let x = regs.get(3).copied().unwrap_or(NONE).into();
         self.emit(run, Op { d, a: regs[0], b: regs[1], c: regs[2], x, ..nothing() });
         self.computes(d, chain_tree(first, &links, &regs));
+        self.last = None;
         if !op.is_comparison() {
             self.note(d, What::Chain { op: first, links, regs });
         }
@@ -193,6 +208,7 @@ impl<'a> Compiler<'a> {
             _ => return false,
         };
         self.ops.pop();
+        self.last = None;
         self.emit(fused::masked(function, self.isa), Op { d, a, b, ..nothing() });
         self.computes(d, Some(Tree::of(act_of_masked(function), &[a, b])));
         self.only_active();
@@ -201,11 +217,11 @@ impl<'a> Compiler<'a> {
 
     /// Jumps unless (`negate`: if) the uniform condition holds.
     pub fn jump_unless(&mut self, cond: ExprId, a: Reg, negate: bool) -> usize {
-        let once = self.a.uses[cond.index()] == 1;
-        let last = self.last_op().filter(|l| l.d == a && once && self.held[a as usize] < PERMANENT).cloned();
+        let last = self.last_op().filter(|l| l.d == a && self.is_temporary(cond, a)).cloned();
         match last.map(|l| l.what) {
             Some(What::Compare { op, scalar, a, b }) => {
                 self.ops.pop();
+                self.last = None;
                 let run = control::compare_jump(op, scalar, negate);
                 self.emit_jump(run, Op { a, b, ..nothing() })
             }
@@ -218,17 +234,16 @@ impl<'a> Compiler<'a> {
 
     /// Writes the op that keeps the lanes where a condition holds (`negate`: does not) in mask `b`.
     pub fn keep(&mut self, cond: ExprId, mut a: Reg, mut negate: bool, b: MaskId) -> usize {
-        let mut once = self.a.uses[cond.index()] == 1;
+        let mut once = self.is_temporary(cond, a);
         if let Some(Last { what: What::Not { a: inner }, d, .. }) = self.last_op().cloned()
             && d == a
             && once
-            && self.held[a as usize] < PERMANENT
         {
             self.ops.pop();
             self.last = self.before_not.take();
             (a, negate) = (inner, !negate);
             once = match self.f.exprs[cond].kind {
-                ExprKind::Unary { value, .. } => self.a.uses[value.index()] == 1,
+                ExprKind::Unary { value, .. } => self.is_temporary(value, a),
                 _ => false,
             };
         }
@@ -236,9 +251,9 @@ impl<'a> Compiler<'a> {
             && d == a
             && once
             && !negate
-            && self.held[a as usize] < PERMANENT
         {
             self.ops.pop();
+            self.last = None;
             let run = pick_wide!(self.isa, V => KeepBoth<V>);
             let at = self.emit_jump(run, Op { a: p, c: q, b, ..nothing() });
             self.role(Role::Keep { conditions: vec![p, q], negate: false, mask: b });
@@ -247,9 +262,9 @@ impl<'a> Compiler<'a> {
         if let Some(Last { what: What::Affine { op, scalar, x }, d, .. }) = self.last_op().cloned()
             && d == a
             && once
-            && self.held[a as usize] < PERMANENT
             && let Some(Op { a: never, b: always, .. }) = self.ops.pop()
         {
+            self.last = None;
             let op = if negate { compare::opposite(op) } else { op };
             let run = compare::compare_keep(op, scalar, self.isa);
             return self.emit_jump(run, Op { d, a: never, b, c: always, y: x, ..nothing() });

@@ -161,7 +161,11 @@ impl<'a> Compiler<'a> {
 
     /// A statement is complete: until when its results are wanted is known.
     pub fn settle(&mut self, stmt: &StmtKind, number: Number) {
-        let last = if let StmtKind::Let(e) = stmt { Some(self.a.last_use[e.index()].max(number)) } else { None };
+        let last = match stmt {
+            StmtKind::Let(e) => Some(self.a.last_use[e.index()].max(number)),
+            StmtKind::Write { .. } => Some(number),
+            _ => None,
+        };
         let held = &self.held;
         for mark in self.marks.iter_mut().rev().take_while(|n| n.dies == Dies::Unknown) {
             mark.dies = match (&mark.role, last) {

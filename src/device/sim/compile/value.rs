@@ -134,6 +134,18 @@ impl<'a> Compiler<'a> {
         }
     }
 
+    /// Whether nobody asks for a value that lies in these registers behind a statement.
+    pub fn is_unread(&self, regs: &[Val], number: Number) -> bool {
+        let mut unread = true;
+        for (e, vals) in &self.vals {
+            if self.a.last_use[e.index()] > number {
+                let mut meet = |reg| unread &= !regs.contains(&Val::Reg(reg));
+                vals.iter().for_each(|val| Self::each_reg(val, &mut meet));
+            }
+        }
+        unread
+    }
+
     pub fn give_back(&mut self, reg: Reg) {
         let kind = self.kinds[reg as usize];
         if !self.free[kind as usize].contains(&reg) {
