@@ -1,7 +1,11 @@
 //! Random kernels: what the pipeline and the simulator make of them is what the reference interpreter says they mean.
 //!
 //! `CLK_RANDOM_PROGRAMS` says how many, `CLK_RANDOM_SEED` from which seed on. A failure prints its seed and the smallest
-//! kernel found that still fails.
+//! kernel found that still fails; to the folder `CLK_RANDOM_KEEP` it goes in the form of `tests/kept`. A long run:
+//!
+//! ```text
+//! CLK_RANDOM_SEED=0 CLK_RANDOM_PROGRAMS=1000000 cargo test --release --test random_programs everywhere
+//! ```
 
 mod forms;
 mod generate;
@@ -10,7 +14,9 @@ mod reference;
 mod shrink;
 mod source;
 
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -248,6 +254,10 @@ fn report(seed: u64, program: Program, first: String) -> String {
     let is_bad = |p: &Program| failure(p).is_some_and(|f| f.starts_with(&kind));
     let (extents, small) = (program.extents, shrink::shrink(program, is_bad));
     let found = failure(&small).unwrap_or(first);
+    if let Ok(folder) = std::env::var("CLK_RANDOM_KEEP") {
+        let path = Path::new(&folder).join(format!("{seed}.ir"));
+        fs::write(path, generate::keep::to_text(&small)).expect("written");
+    }
     format!("seed {seed}, {extents:?}\n{}\n{found}", text::print(&small.module))
 }
 
@@ -277,13 +287,45 @@ fn random_programs_mean_the_same_everywhere() {
     assert!(reports.is_empty(), "{}", reports.join("\n\n"));
 }
 
-/// Programs that were once not what they should be.
+/// Programs that were once not what they should be: `tests/kept/*.ir`. Each is run with every instruction set, by one to three
+/// workers, and looked at by all checks.
 #[test]
-fn seeds_that_found_something() {
-    for seed in [3_377_957, 20_712_107, 20_767_910] {
-        let found = failure(&generate::program(seed));
-        assert!(found.is_none(), "seed {seed}: {}", found.unwrap_or_default());
+fn kept_programs_mean_the_same() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kept");
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 3, "they are gone");
+    for path in paths {
+        let text = fs::read_to_string(&path).expect("a file");
+        for seed in (0..72).step_by(8) {
+            let found = failure(&generate::keep::of_text(&text, seed));
+            assert!(found.is_none(), "{}: {}", path.display(), found.unwrap_or_default());
+        }
     }
+}
+
+/// Text keeps all that a program is.
+#[test]
+fn programs_can_be_kept() {
+    for seed in 0..50 {
+        let program = generate::program(seed);
+        let again = generate::keep::of_text(&generate::keep::to_text(&program), seed);
+        let text = generate::keep::to_text(&again);
+        assert_eq!(text, generate::keep::to_text(&generate::keep::of_text(&text, seed)), "seed {seed}");
+        let (a, b) = (&program, &again);
+        let run = |p: &Program| by_reference(&p.module, p.extents, &p.arguments);
+        assert_eq!(difference(&run(a), &run(b)), None, "seed {seed}");
+    }
+}
+
+/// Writes the program of `CLK_RANDOM_SEED` to the file `CLK_RANDOM_KEEP`.
+#[test]
+#[ignore = "needs CLK_RANDOM_KEEP"]
+fn keep_one() {
+    let path = std::env::var("CLK_RANDOM_KEEP").expect("CLK_RANDOM_KEEP names a file");
+    let program = generate::program(setting("CLK_RANDOM_SEED", 0));
+    fs::write(path, generate::keep::to_text(&program)).expect("written");
 }
 
 /// The generator makes what it promises: modules that verify, launches that end, most of them without a fault.

@@ -8,6 +8,7 @@
 
 mod body;
 mod expr;
+pub mod keep;
 mod random;
 
 use clk_lang::base::arena::Arena;
