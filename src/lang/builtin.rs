@@ -275,9 +275,9 @@ pub static TABLE: &[Entry] = &[
     item(Builtin::Ones, "ones", Create, Host, "(dims…, type = f32) -> array", "An array of ones."),
     item(Builtin::Full, "full", Create, Host, "<T: Any>(dims…, value: T) -> array", "An array of one value, which comes last: `full(3, 4, 0.5)`."),
     item(Builtin::Eye, "eye", Create, Host, "(n: i32, type = f32) -> [f32; n, n]", "The identity matrix."),
-    item(Builtin::Random, "random", Create, Host, "(dims…, seed = 0, type = f32) -> array", "Uniform numbers in [0, 1) by Philox 4x32-10: the same for a seed on every machine."),
-    item(Builtin::RandomNormal, "random_normal", Create, Host, "(dims…, seed = 0, type = f32) -> array", "Normal numbers of mean 0 and deviation 1 (Philox and Box-Muller)."),
-    item(Builtin::RandomInt, "random_int", Create, Host, "<T: Int>(low: T, high: T, dims…, seed = 0) -> array", "Uniform integers from `low` to below `high`."),
+    item(Builtin::Random, "random", Create, Host, "(dims…, seed = next, type = f32) -> array", "Uniform numbers in [0, 1) by Philox 4x32-10. Each call goes on in the script's one stream, whose seed is 0 or `--seed`; a `seed` of its own gives the same numbers every time. They are the same on every machine."),
+    item(Builtin::RandomNormal, "random_normal", Create, Host, "(dims…, seed = next, type = f32) -> array", "Normal numbers of mean 0 and deviation 1 (Philox and Box-Muller), from the script's stream as `random` is."),
+    item(Builtin::RandomInt, "random_int", Create, Host, "<T: Int>(low: T, high: T, dims…, seed = next) -> array", "Uniform integers from `low` to below `high`, from the script's stream as `random` is."),
     // Host: reducing
     item(Builtin::Sum, "sum", Reduce, Host, "<T: Num>(x: [T; …], axis = all) -> T", "The sum of all elements, or along one axis (floats pairwise, in f64 for the total of an f32 array; integers wrap)."),
     item(Builtin::Prod, "prod", Reduce, Host, "<T: Num>(x: [T; …], axis = all) -> T", "The product."),

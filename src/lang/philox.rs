@@ -19,23 +19,37 @@ pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// The stream of a seed.
+/// A part of the stream of a seed. The counter is 128 bits wide: its upper half is the number of the part, its lower half the
+/// position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Philox {
     seed: u64,
+    part: u64,
+}
+
+impl From<u64> for Philox {
+    fn from(seed: u64) -> Philox {
+        Philox::new(seed)
+    }
 }
 
 impl Philox {
+    /// The first part.
     pub fn new(seed: u64) -> Philox {
-        Philox { seed }
+        Philox { seed, part: 0 }
+    }
+
+    /// The part of this number of the same seed.
+    pub fn part(self, part: u64) -> Philox {
+        Philox { part, ..self }
     }
 
     /// The four words at a position.
     #[inline]
     pub fn block(self, position: u64) -> [u32; 4] {
         let halves = |x: u64| [x as u32, (x >> 32) as u32];
-        let [low, high] = halves(position);
-        philox4x32([low, high, 0, 0], halves(self.seed))
+        let ([low, high], [part, upper]) = (halves(position), halves(self.part));
+        philox4x32([low, high, part, upper], halves(self.seed))
     }
 
     /// The i-th word of the stream.
@@ -124,6 +138,16 @@ mod tests {
             philox4x32([0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344], [0xa4093822, 0x299f31d0]),
             [0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1]
         );
+    }
+
+    #[test]
+    fn parts_differ_and_the_first_is_the_seed_itself() {
+        let seed = Philox::new(3);
+        assert_eq!(seed.part(0), seed);
+        let first: Vec<u32> = (0..1000).map(|i| seed.word(i)).collect();
+        for part in [1, 2, 1 << 32, u64::MAX] {
+            assert!((0..1000).all(|i| !first.contains(&seed.part(part).word(i))), "part {part}");
+        }
     }
 
     #[test]

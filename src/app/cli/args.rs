@@ -287,7 +287,7 @@ fn global_options() -> Vec<Arg> {
             .value_parser(value_parser!(u64)),
         number("workers", "N", "Worker threads of the simulator [default: one per core]")
             .value_parser(value_parser!(u64).range(..=1024).map(|n| n as usize)),
-        number("seed", "N", "Seed of `random` and its kin where the script gives none [default: 0]")
+        number("seed", "N", "Seed of the stream that `random` and its kin draw from [default: 0]")
             .value_parser(value_parser!(u64)),
     ]
 }

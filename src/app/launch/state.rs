@@ -96,6 +96,7 @@ impl State {
         self.forms = Forms::default();
         self.interpreter.forget_kernels();
         self.interpreter.globals.clear();
+        self.interpreter.draws = 0;
         self.learn_structs();
         Ok(outcome.diagnostics)
     }

@@ -16,7 +16,7 @@ use crate::base::source::Span;
 use crate::check::typed::{Binding, Global, Program, Section};
 use crate::compile::{Entered, Session};
 use crate::host;
-use crate::host::interp::Last;
+use crate::host::interp::{Interpreter, Last};
 use crate::host::value::Value;
 
 /// So many of the last values keep a name like `_3`; older ones are let go, since they may be large.
@@ -29,6 +29,7 @@ pub(super) const AGAIN: &str = "<reload>";
 struct State {
     session: Session,
     globals: Vec<Option<Value>>,
+    draws: u64,
 }
 
 impl Repl<'_> {
@@ -77,7 +78,8 @@ impl Repl<'_> {
     }
 
     fn state(&self) -> State {
-        State { session: self.session.clone(), globals: self.interpreter.globals.clone() }
+        let Interpreter { globals, draws, .. } = &self.interpreter;
+        State { session: self.session.clone(), globals: globals.clone(), draws: *draws }
     }
 
     /// Texts stay: messages may still point at them.
@@ -86,6 +88,7 @@ impl Repl<'_> {
         let folder = std::mem::take(&mut self.session.folder);
         self.session = Session { sources, folder, ..before.session };
         self.interpreter.globals = before.globals;
+        self.interpreter.draws = before.draws;
         self.interpreter.forget_kernels();
     }
 

@@ -6,6 +6,7 @@ use crate::host::array::Array;
 use crate::host::ops;
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
+use crate::lang::philox::Philox;
 use crate::lang::scalar::Scalar;
 
 use super::builtin::Named;
@@ -31,10 +32,6 @@ impl Machine<'_> {
         let scalar = match element {
             Type::Scalar(s) => s,
             _ => Scalar::F32,
-        };
-        let seed = match named(more, "seed") {
-            Some(seed) => self.integer(frame, seed)? as u64,
-            None => self.interp.options.seed.unwrap_or(0),
         };
         // The values that are no dimensions stand first or last.
         let (before, behind) = match builtin {
@@ -62,14 +59,24 @@ impl Machine<'_> {
                 ops::full(dims, &value)
             }
             (Eye, _, [n]) => ops::eye(*n, scalar),
-            (Random, _, dims) => ops::random(dims, seed, scalar),
-            (RandomNormal, _, dims) => ops::random_normal(dims, seed, scalar),
-            (RandomInt, [low, high, ..], dims) => ops::random_int(low, high, dims, seed),
+            (Random, _, dims) => ops::random(dims, self.stream(frame, more)?, scalar),
+            (RandomNormal, _, dims) => ops::random_normal(dims, self.stream(frame, more)?, scalar),
+            (RandomInt, [low, high, ..], dims) => ops::random_int(low, high, dims, self.stream(frame, more)?),
             (Linspace, [start, stop, _], [n]) => ops::linspace(start, stop, *n),
             (Arange, values, _) => ops::arange(values),
             _ => return Err(self.broken(expr.span, "a wrong number of arguments")),
         };
         self.settle_problem(result, expr.span)
+    }
+
+    /// What a call draws from: the stream of the seed it names, else the next part of the script's stream.
+    fn stream(&mut self, frame: &mut Frame, more: Named<'_>) -> Eval<Philox> {
+        if let Some(seed) = named(more, "seed") {
+            return Ok(Philox::new(self.integer(frame, seed)? as u64));
+        }
+        let part = self.interp.draws;
+        self.interp.draws = part.wrapping_add(1);
+        Ok(Philox::new(self.interp.options.seed.unwrap_or(0)).part(part))
     }
 
     /// The extents that arguments give: integers, or one tuple of such (`zeros(shape(x))`).

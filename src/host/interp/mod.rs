@@ -67,7 +67,7 @@ pub struct Options {
     pub args: Vec<String>,
     /// Ctrl-C, step limit and worker threads of launches.
     pub control: Control,
-    /// Replaces the default seed (0) of `random` and its kin where the script gives none.
+    /// Replaces the default seed (0) of the stream that `random` and its kin draw from where they are given none.
     pub seed: Option<u64>,
     /// Where launches run.
     pub device: Arc<dyn Device>,
@@ -83,6 +83,9 @@ pub(crate) enum Signal {
 
 pub(crate) type Eval<T = Value> = Result<T, Signal>;
 
+/// The part of the random stream that `test` and `bench` blocks begin with.
+const OF_SECTIONS: u64 = 1 << 63;
+
 /// Calls on the host nest at most this deep.
 pub(crate) const MAX_DEPTH: usize = 1000;
 
@@ -91,6 +94,8 @@ pub struct Interpreter {
     pub options: Options,
     /// By `GlobalId`; `None` until its `let` has run.
     pub globals: Vec<Option<Value>>,
+    /// The next part of the random stream: each draw takes one.
+    pub draws: u64,
     /// What `on … { }` may ask for; without it there is only [`Options::device`].
     pub devices: Option<Arc<dyn Devices>>,
     /// The most bytes that an array may have which a launch makes; none bounds it but memory.
@@ -133,6 +138,7 @@ impl Interpreter {
         Interpreter {
             options,
             globals: Vec::new(),
+            draws: 0,
             warnings: Vec::new(),
             warned: Vec::new(),
             devices: None,
@@ -190,9 +196,8 @@ impl Interpreter {
         world: &mut dyn World,
     ) -> Result<(), Box<Diagnostic>> {
         let body = session.program.tests[id].body.clone();
-        let mut machine = self.machine(session, world);
         let mut frame = Frame::of_body(&body);
-        match machine.guarded(|machine| machine.block(&mut frame, &body.root)) {
+        match self.section(session, world, |machine| machine.block(&mut frame, &body.root)) {
             Err(Signal::Error(diagnostic)) => Err(diagnostic),
             _ => Ok(()),
         }
@@ -206,8 +211,7 @@ impl Interpreter {
         world: &mut dyn World,
     ) -> Result<BenchResult, Box<Diagnostic>> {
         let section = session.program.benches[id].clone();
-        let mut machine = self.machine(session, world);
-        match machine.guarded(|machine| machine.bench(&section)) {
+        match self.section(session, world, |machine| machine.bench(&section)) {
             Ok(result) => Ok(result),
             Err(Signal::Error(diagnostic)) => Err(diagnostic),
             Err(_) => Ok(BenchResult::default()),
@@ -222,12 +226,25 @@ impl Interpreter {
         runs: u32,
         world: &mut dyn World,
     ) -> Result<f64, Box<Diagnostic>> {
-        let mut machine = self.machine(session, world);
-        match machine.guarded(|machine| machine.repeat(&session.program.benches[id], runs)) {
+        match self.section(session, world, |machine| machine.repeat(&session.program.benches[id], runs)) {
             Ok(seconds) => Ok(seconds),
             Err(Signal::Error(diagnostic)) => Err(diagnostic),
             Err(_) => Ok(0.0),
         }
+    }
+
+    /// Runs a `test` or `bench` block. Each begins with the same random numbers, whatever ran before it, and none of them
+    /// with those of the script.
+    fn section<T>(
+        &mut self,
+        session: &Session,
+        world: &mut dyn World,
+        run: impl FnOnce(&mut Machine<'_>) -> Eval<T>,
+    ) -> Eval<T> {
+        let draws = std::mem::replace(&mut self.draws, OF_SECTIONS);
+        let result = self.machine(session, world).guarded(run);
+        self.draws = draws;
+        result
     }
 
     /// The warnings since the last time.

@@ -114,10 +114,10 @@ fn fill<T: Item>(shape: &[usize], value: impl Fn(usize) -> T) -> Outcome<Array> 
     })
 }
 
-/// Uniform in [0, 1). Element i depends on the seed and i only. The short floats take as many bits as they hold, so that
+/// Uniform in [0, 1). Element i depends on the part of the stream and on i only. The short floats take as many bits as they hold, so that
 /// none is rounded up to 1.
-pub fn random(dims: &[i64], seed: u64, ty: Scalar) -> Outcome<Value> {
-    let (shape, stream) = (shape(dims)?, Philox::new(seed));
+pub fn random(dims: &[i64], stream: impl Into<Philox>, ty: Scalar) -> Outcome<Value> {
+    let (shape, stream): (_, Philox) = (shape(dims)?, stream.into());
     let short = |i: usize, bits: u32| (stream.word(i as u64) >> (32 - bits)) as f32 / (1u32 << bits) as f32;
     match ty {
         Scalar::F32 => words(&shape, stream, crate::lang::philox::uniform_f32),
@@ -143,8 +143,8 @@ fn words(shape: &[usize], stream: Philox, number: impl Fn(u32) -> f32) -> Outcom
 }
 
 /// Normal, of mean 0 and deviation 1.
-pub fn random_normal(dims: &[i64], seed: u64, ty: Scalar) -> Outcome<Value> {
-    let (shape, stream) = (shape(dims)?, Philox::new(seed));
+pub fn random_normal(dims: &[i64], stream: impl Into<Philox>, ty: Scalar) -> Outcome<Value> {
+    let (shape, stream): (_, Philox) = (shape(dims)?, stream.into());
     match ty {
         Scalar::F64 => fill(&shape, |i| stream.normal_f64(i as u64)),
         _ => with_float!(ty, T => fill::<T>(&shape, |i| stream.normal_f32(i as u64).to::<T>()),
@@ -158,7 +158,7 @@ fn not_float(what: &str, ty: Scalar) -> Problem {
 }
 
 /// Uniform integers from `low` to below `high`.
-pub fn random_int(low: &Value, high: &Value, dims: &[i64], seed: u64) -> Outcome<Value> {
+pub fn random_int(low: &Value, high: &Value, dims: &[i64], stream: impl Into<Philox>) -> Outcome<Value> {
     let scalar = common_scalar(&[low, high]).unwrap_or(Scalar::I32);
     let undefined = || undefined("`random_int`", &[low, high]);
     let bound = |value: &Value| {
@@ -176,7 +176,7 @@ pub fn random_int(low: &Value, high: &Value, dims: &[i64], seed: u64) -> Outcome
             .label("the second bound has to be above the first"));
         }
     };
-    let (shape, stream) = (shape(dims)?, Philox::new(seed));
+    let (shape, stream): (_, Philox) = (shape(dims)?, stream.into());
     let at = |i: usize| (from as u64).wrapping_add(stream.below(i as u64, range));
     let make = |scalar| with_number!(scalar, T => fill::<T>(&shape, |i| T::from_raw(at(i))), bool => Err(undefined()));
     if scalar.is_int() { make(scalar).map(Value::Array) } else { Err(undefined()) }
