@@ -68,13 +68,26 @@ impl Cx<'_> {
                     let ty = self.program.consts.get(id).map_or(Type::Error, |c| c.ty.clone());
                     make(ExprKind::Const(id), ty, span)
                 }
-                Some(Binding::Global(id)) => self.read_global(id, name),
+                Some(Binding::Global(_)) => self.foreign_variable(name),
                 Some(Binding::Error) | None => self.bad(span),
                 Some(_) => self.not_a_value(name, "no constant", "call it: put the arguments in parentheses"),
             };
         }
         let base = self.expr(base, None);
         self.field_of(base, name, span)
+    }
+
+    /// `lib.base`: importing brings items, and runs no statement that could give a variable its value.
+    fn foreign_variable(&mut self, name: &ast::Name) -> Expr {
+        let d = Diagnostic::error(
+            "E0203",
+            format!("`{}` is a variable of a script and can't be reached from another file", name.text),
+        )
+        .at(name.span, "functions, kernels, structs and constants can be imported")
+        .note("importing a file does not run its statements, so its variables have no values")
+        .help(format!("make it a constant there: `const {}: … = …`", name.text));
+        self.report(d);
+        self.bad(name.span)
     }
 
     fn field_of(&mut self, base: Expr, name: &ast::Name, span: Span) -> Expr {
@@ -247,17 +260,6 @@ impl Cx<'_> {
         if args.len() > rank || args.is_empty() || (sliced && self.in_kernel()) {
             return self.wrong_rank(&base, a, args, span);
         }
-        if !sliced {
-            let mut indices = Vec::with_capacity(rank);
-            for (arg, dim) in args.iter().zip(&a.dims) {
-                let index = self.expr(arg, Some(&I32));
-                let index = self.index_kind(index);
-                self.check_bounds(&index, dim);
-                indices.push(index);
-            }
-            return make(ExprKind::Index { base: Box::new(base), indices }, a.element.clone(), span);
-        }
-        self.need_host(span, "a slice of an array");
         let mut dims = Vec::new();
         let mut indices = Vec::with_capacity(args.len());
         for (arg, dim) in args.iter().zip(&a.dims) {
@@ -265,6 +267,12 @@ impl Cx<'_> {
             indices.push(index);
             dims.extend(kept);
         }
+        if args.len() == rank && dims.is_empty() {
+            let at = |index| if let SliceIndex::At(e) = index { Some(e) } else { None };
+            let indices = indices.into_iter().filter_map(at).collect();
+            return make(ExprKind::Index { base: Box::new(base), indices }, a.element.clone(), span);
+        }
+        self.need_host(span, "a slice of an array");
         dims.extend(a.dims.iter().skip(args.len()).cloned());
         let ty = array(a.element.clone(), dims);
         make(ExprKind::Slice { base: Box::new(base), indices }, ty, span)
@@ -328,6 +336,9 @@ impl Cx<'_> {
     fn slice_index(&mut self, arg: &ast::Expr, dim: &Dim) -> (SliceIndex, Option<Dim>) {
         let Ast::Range { start, end, inclusive, step } = &arg.kind else {
             let index = self.expr(arg, Some(&I32));
+            if self.vars.shallow(&index.ty) == Type::Range {
+                return (SliceIndex::Of(index), Some(Dim::Unknown));
+            }
             let index = self.index_kind(index);
             self.check_bounds(&index, dim);
             return (SliceIndex::At(index), None);
@@ -339,16 +350,34 @@ impl Cx<'_> {
             })
         };
         let (start, end, step) = (part(start), part(end), part(step));
-        let mut known = |e: &Option<Expr>, default: Option<i64>| match e {
+        let full = if let Dim::Known(n) = dim { Some(*n) } else { None };
+        let s = step.as_ref().map_or(Some(1), |step| eval::int(self, step));
+        // Downwards, the end before the first element is -1.
+        let down = step.is_some() && s.is_none_or(|s| s < 0);
+        let mut known = |e: &Option<Expr>, default: Option<i64>, least: i64| match e {
             Some(e) => {
-                self.check_bounds(e, &Dim::Unknown);
+                if eval::int(self, e).is_none_or(|at| at < least) {
+                    self.check_bounds(e, &Dim::Unknown);
+                }
                 eval::int(self, e)
             }
             None => default,
         };
-        let full = if let Dim::Known(n) = dim { Some(*n) } else { None };
-        let (a, b, s) = (known(&start, Some(0)), known(&end, full), known(&step, Some(1)));
+        let last = full.map(|n| n - 1);
+        let (a, b) = match down {
+            true => (known(&start, last, 0), known(&end, Some(-1), -1)),
+            false => (known(&start, Some(0), 0), known(&end, full, 0)),
+        };
         let kept = match (a, b, s) {
+            (Some(a), Some(b), Some(s)) if s < 0 => {
+                let b = b - i64::from(*inclusive);
+                if let Some(n) = full.filter(|n| a >= (*n).max(1)) {
+                    let d = Diagnostic::error("E0325", format!("the slice starts at {a}, outside of an axis of {n}"))
+                        .at(arg.span, format!("indices go from 0 to {}", n - 1));
+                    self.report(d);
+                }
+                Dim::Known(((a - b).max(0) - s - 1) / -s)
+            }
             (Some(a), Some(b), Some(s)) if s > 0 => {
                 let b = b + i64::from(*inclusive);
                 if full.is_some_and(|n| b > n) {

@@ -343,7 +343,15 @@ impl Cx<'_> {
         }
         let generics = self.generic_args(&bind, span, &f.name);
         let callee = FnRef::Fn { id, generics };
-        let _ = name;
+        let refs: Vec<Option<&Expr>> = values.iter().map(Some).collect();
+        if !self.lent_once(&f.name, sig, &refs, false) {
+            return self.bad(span);
+        }
+        if !lift.is_empty() && !self.keeps_arguments(f, name.span, "applied to whole arrays") {
+            return self.bad(span);
+        }
+        // What changes its arguments takes them one by one, whatever they turn out to be.
+        let unknown = unknown && sig.params.iter().all(|p| p.access == Access::In);
         if !lift.is_empty() || unknown {
             return self.lift(callee, values, lift, unknown, result, span);
         }

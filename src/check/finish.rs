@@ -147,7 +147,7 @@ impl Finish<'_> {
                 self.expr(base);
                 for index in indices {
                     match index {
-                        SliceIndex::At(e) => self.expr(e),
+                        SliceIndex::At(e) | SliceIndex::Of(e) => self.expr(e),
                         SliceIndex::Range { start, end, step, .. } => {
                             self.opt(start);
                             self.opt(end);

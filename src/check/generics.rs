@@ -333,6 +333,9 @@ impl Cx<'_> {
             }
             Some(Meaning::Item(Binding::Fn(id))) => {
                 let f = self.program.fns.get(id)?;
+                if !self.keeps_arguments(f, e.span, "passed as a function") {
+                    return None;
+                }
                 self.needs.calls.push((id, e.span));
                 let bind = self.start_binding(&f.sig);
                 let params = f.sig.params.iter().map(|p| self.subst(&p.ty, &bind)).collect();

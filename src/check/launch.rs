@@ -87,6 +87,10 @@ impl Cx<'_> {
         if !fits {
             return self.bad(span);
         }
+        let refs: Vec<Option<&Expr>> = values.iter().map(Option::as_ref).collect();
+        if !self.lent_once(&kernel.name, &kernel.sig, &refs, true) {
+            return self.bad(span);
+        }
         self.check_late(&mut bind);
         self.check_dims_bound(kernel, &bind, &values, span);
         let ty = self.launch_result(kernel, &bind, &values);

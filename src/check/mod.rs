@@ -25,6 +25,7 @@ mod host;
 mod infer;
 mod items;
 mod launch;
+mod lend;
 mod lints;
 mod ops;
 mod show;

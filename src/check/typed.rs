@@ -531,7 +531,14 @@ pub enum ExprKind {
 #[derive(Clone, Debug)]
 pub enum SliceIndex {
     At(Expr),
-    Range { start: Option<Expr>, end: Option<Expr>, inclusive: bool, step: Option<Expr> },
+    /// A range that is a value: `x[r]`.
+    Of(Expr),
+    Range {
+        start: Option<Expr>,
+        end: Option<Expr>,
+        inclusive: bool,
+        step: Option<Expr>,
+    },
 }
 
 #[derive(Clone, Debug)]

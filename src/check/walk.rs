@@ -120,11 +120,28 @@ pub fn expr(e: &Expr, visit: &mut dyn FnMut(&Expr)) {
         | ExprKind::Struct { fields: es, .. }
         | ExprKind::Call { args: es, .. }
         | ExprKind::Lift { args: es, .. } => es.iter().for_each(|e| expr(e, visit)),
+        ExprKind::Str(parts) => {
+            for part in parts {
+                if let StrPart::Value { expr: e, .. } = part {
+                    expr(e, visit);
+                }
+            }
+        }
         ExprKind::Index { base, indices } => {
             expr(base, visit);
             indices.iter().for_each(|e| expr(e, visit));
         }
-        ExprKind::Slice { base, .. } => expr(base, visit),
+        ExprKind::Slice { base, indices } => {
+            expr(base, visit);
+            for index in indices {
+                match index {
+                    SliceIndex::At(e) | SliceIndex::Of(e) => expr(e, visit),
+                    SliceIndex::Range { start, end, step, .. } => {
+                        [start, end, step].into_iter().flatten().for_each(|e| expr(e, visit));
+                    }
+                }
+            }
+        }
         ExprKind::Builtin { args, named, .. } => {
             args.iter().for_each(|e| expr(e, visit));
             named.iter().for_each(|(_, e)| expr(e, visit));
@@ -146,7 +163,6 @@ pub fn expr(e: &Expr, visit: &mut dyn FnMut(&Expr)) {
         ExprKind::Int(_)
         | ExprKind::Float(_)
         | ExprKind::Bool(_)
-        | ExprKind::Str(_)
         | ExprKind::Local(_)
         | ExprKind::Global(_)
         | ExprKind::Const(_)

@@ -230,7 +230,7 @@ impl<'p> Walk<'p> {
                 self.expr(base);
                 for index in indices {
                     match index {
-                        SliceIndex::At(e) => self.expr(e),
+                        SliceIndex::At(e) | SliceIndex::Of(e) => self.expr(e),
                         SliceIndex::Range { start, end, step, .. } => {
                             [start, end, step].into_iter().flatten().for_each(|e| self.expr(e));
                         }

@@ -1,7 +1,7 @@
 //! Assignment to places: variables, elements, slices, fields.
 
 use crate::base::source::Span;
-use crate::check::typed::{ArrayInit, Expr, ExprKind, LocalId, Type};
+use crate::check::typed::{ArrayInit, Expr, ExprKind, LocalId, SmolStr, Type};
 use crate::host::array::{Array, SliceSpec};
 use crate::host::ops;
 use crate::host::problem::{Outcome, Problem};
@@ -16,25 +16,53 @@ use super::{Eval, Machine};
 enum Step {
     Index(Vec<SliceSpec>),
     Field(usize),
+    /// Of a value whose type only shows when the script runs.
+    Named(SmolStr),
     Lanes(Vec<u8>),
 }
 
 impl Machine<'_> {
     pub(crate) fn assign(&mut self, frame: &mut Frame, place: &Expr, op: Option<BinaryOp>, value: &Expr) -> Eval<()> {
         let value = self.eval(frame, value)?;
-        let Some(op) = op else { return self.store(frame, place, value) };
-        // The indices of a place have no effects on the host, so evaluating it again finds the same place.
-        let old = self.eval(frame, place)?;
+        // Once, as its indices may draw numbers or change something.
+        let (root, steps) = self.place(frame, place)?;
+        let Some(op) = op else { return self.put(frame, place, (root, &steps), value) };
+        let old = self.read(frame, place, root, &steps)?;
         let new = ops::binary(op, &old, &value).map_err(|p| self.problem(p, place.span))?;
         drop(old);
-        self.store(frame, place, new)
+        self.put(frame, place, (root, &steps), new)
     }
 
     /// Writes a value to a place.
     pub(crate) fn store(&mut self, frame: &mut Frame, place: &Expr, value: Value) -> Eval<()> {
+        let (root, steps) = self.place(frame, place)?;
+        self.put(frame, place, (root, &steps), value)
+    }
+
+    /// The variable that a place is in, and the steps from it to the place.
+    fn place<'e>(&mut self, frame: &mut Frame, place: &'e Expr) -> Eval<(&'e Expr, Vec<Step>)> {
         let mut steps = Vec::new();
         let root = self.walk(frame, place, &mut steps)?;
         steps.reverse();
+        Ok((root, steps))
+    }
+
+    /// What a place holds.
+    fn read(&mut self, frame: &mut Frame, place: &Expr, root: &Expr, steps: &[Step]) -> Eval {
+        let mut value = self.eval(frame, root)?;
+        for step in steps {
+            let part = match step {
+                Step::Index(specs) => ops::index(&value, specs),
+                Step::Field(field) => ops::field(&value, *field),
+                Step::Named(name) => ops::named_field(&value, name),
+                Step::Lanes(lanes) => ops::swizzle(&value, lanes),
+            };
+            value = part.map_err(|p| self.problem(p, place.span))?;
+        }
+        Ok(value)
+    }
+
+    fn put(&mut self, frame: &mut Frame, place: &Expr, (root, steps): (&Expr, &[Step]), value: Value) -> Eval<()> {
         let slot = match root.kind {
             ExprKind::Local(local) => frame.locals.get_mut(local.index()),
             ExprKind::Global(global) => self.interp.globals.get_mut(global.index()),
@@ -48,7 +76,7 @@ impl Machine<'_> {
         let Some(target) = slot.as_mut() else {
             return Err(self.broken(place.span, "a variable without a value is written in part"));
         };
-        let result = write(target, &steps, value);
+        let result = write(target, steps, value);
         result.map_err(|p| self.problem(p, place.span))
     }
 
@@ -67,6 +95,10 @@ impl Machine<'_> {
             }
             ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
                 steps.push(Step::Field(*field as usize));
+                base
+            }
+            ExprKind::DynField { base, name } => {
+                steps.push(Step::Named(name.clone()));
                 base
             }
             ExprKind::Swizzle { base, lanes } => {
@@ -129,6 +161,19 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
                 None => Err(Problem::new("E0504", format!("there is no field {i}"))),
             }
         }
+        ([Step::Named(name), rest @ ..], Value::Record(Record { fields, layout })) => {
+            match layout.position(name).and_then(|i| fields.get_mut(i)) {
+                Some(field) => write(field, rest, value),
+                None => Err(Problem::new("E0543", format!("there is no field `{name}` in a `{}`", layout.name))),
+            }
+        }
+        ([Step::Named(name)], Value::Vector(vector)) => {
+            let lane = |c: char| "xyzw".find(c).map(|lane| lane as u8);
+            match name.chars().map(lane).collect::<Option<Vec<u8>>>() {
+                Some(lanes) if (1..=4).contains(&lanes.len()) => write_lanes(vector, &lanes, &value),
+                _ => Err(Problem::new("E0543", format!("a vector has no component `{name}`"))),
+            }
+        }
         ([Step::Lanes(lanes)], Value::Vector(vector)) => write_lanes(vector, lanes, &value),
         // Deeper: take the part out, change it, put it back.
         ([Step::Index(specs), rest @ ..], Value::Array(array)) => {
@@ -147,9 +192,10 @@ fn write_lanes(vector: &mut Vector, lanes: &[u8], value: &Value) -> Outcome<()> 
     let mut bits = vector.all_bits();
     for (k, &lane) in lanes.iter().enumerate() {
         let new = match value {
-            Value::Vector(from) => from.lane(k),
-            scalar => scalar.adapt(vector.ty()),
+            Value::Vector(from) if from.lanes() == lanes.len() => from.lane(k),
+            scalar => scalar.adapt(vector.ty()).filter(|_| lanes.len() == 1),
         };
+        let new = new.filter(|new| new.ty == vector.ty());
         let (Some(slot), Some(new)) = (bits.get_mut(usize::from(lane)), new) else {
             return Err(Problem::new(
                 "E0504",

@@ -115,6 +115,7 @@ impl Machine<'_> {
     /// `assert(cond, "message {x}")`
     fn assert(&mut self, frame: &mut Frame, args: &[Expr]) -> Eval<()> {
         let Some(cond) = args.first() else { return Ok(()) };
+        let draws = self.interp.draws;
         let value = self.eval(frame, cond)?;
         let wrong = match &value {
             Value::Array(array) if array.scalar() == Some(Scalar::Bool) => {
@@ -135,6 +136,8 @@ impl Machine<'_> {
             _ => "assertion failed".to_string(),
         };
         let mut diagnostic = Diagnostic::error("E0530", title).at(cond.span, "this is not true");
+        // The sides are computed once more, so they draw the same numbers once more.
+        self.interp.draws = draws;
         if let Some((array, first)) = wrong {
             let at = index_text(first, array.shape());
             let count = array.bytes().iter().filter(|&&b| b == 0).count();

@@ -127,11 +127,15 @@ impl Machine<'_> {
     /// An integer of any type.
     pub(crate) fn integer(&mut self, frame: &mut Frame, expr: &Expr) -> Eval<i64> {
         let value = self.eval(frame, expr)?;
+        self.as_integer(&value, expr.span)
+    }
+
+    fn as_integer(&self, value: &Value, span: Span) -> Eval<i64> {
         match value.as_int().and_then(|i| i64::try_from(i).ok()) {
             Some(i) => Ok(i),
             None => Err(self.error(
                 Diagnostic::error("E0514", format!("an integer is needed here, not `{}`", value.type_name()))
-                    .at(expr.span, format!("this is `{}`", value.type_name())),
+                    .at(span, format!("this is `{}`", value.type_name())),
             )),
         }
     }
@@ -251,16 +255,29 @@ impl Machine<'_> {
         ops::index(&value, &specs).map_err(|p| self.problem(p, span))
     }
 
+    /// A position, or those of a range that only turns out to be one when the script runs.
+    fn position(&mut self, frame: &mut Frame, index: &Expr) -> Eval<SliceSpec> {
+        let value = self.eval(frame, index)?;
+        if let Value::Range(Range { start, end, inclusive, step }) = value {
+            return Ok(SliceSpec::Range { start, end, inclusive, step: Some(step) });
+        }
+        self.as_integer(&value, index.span).map(SliceSpec::At)
+    }
+
     /// One position per axis.
     pub(crate) fn positions(&mut self, frame: &mut Frame, indices: &[Expr]) -> Eval<Vec<SliceSpec>> {
-        indices.iter().map(|i| self.integer(frame, i).map(SliceSpec::At)).collect()
+        let mut specs = Vec::with_capacity(indices.len());
+        for index in indices {
+            specs.push(self.position(frame, index)?);
+        }
+        Ok(specs)
     }
 
     pub(crate) fn slice_specs(&mut self, frame: &mut Frame, indices: &[SliceIndex]) -> Eval<Vec<SliceSpec>> {
         let mut specs = Vec::with_capacity(indices.len());
         for index in indices {
             specs.push(match index {
-                SliceIndex::At(expr) => SliceSpec::At(self.integer(frame, expr)?),
+                SliceIndex::At(expr) | SliceIndex::Of(expr) => self.position(frame, expr)?,
                 SliceIndex::Range { start, end, inclusive, step } => SliceSpec::Range {
                     start: start.as_ref().map(|e| self.integer(frame, e)).transpose()?,
                     end: end.as_ref().map(|e| self.integer(frame, e)).transpose()?,
@@ -289,19 +306,6 @@ impl Machine<'_> {
             return Err(self.error(diagnostic.help("steps are positive, or negative to count down")));
         }
         Ok((start, end, by))
-    }
-
-    /// The bounds of a range that is counted through: it starts at 0 unless it says where.
-    pub(crate) fn range_numbers(
-        &mut self,
-        frame: &mut Frame,
-        start: Bound<'_>,
-        end: Bound<'_>,
-        step: Bound<'_>,
-        span: Span,
-    ) -> Eval<(i64, i64, i64)> {
-        let (start, end, by) = self.range_bounds(frame, start, end, step, span)?;
-        Ok((start.unwrap_or(0), end.unwrap_or(if by > 0 { i64::MAX } else { i64::MIN }), by))
     }
 
     /// The type of a range's numbers.

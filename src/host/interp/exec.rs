@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Block, Expr, ExprKind, OnDevice, Pattern, Stmt, StmtKind, Type};
+use crate::check::typed::{Block, Expr, ExprKind, LocalId, OnDevice, Pattern, Stmt, StmtKind};
 use crate::device::{Device, DeviceError, Wanted, device_diagnostic};
-use crate::host::value::Value;
+use crate::host::value::{Range, Value};
+use crate::lang::scalar::Scalar;
 
 use super::frame::Frame;
 use super::{Eval, Last, Machine, Signal};
@@ -134,43 +135,17 @@ impl Machine<'_> {
         result.map(drop)
     }
 
-    fn for_loop(
-        &mut self,
-        frame: &mut Frame,
-        var: crate::check::typed::LocalId,
-        iter: &Expr,
-        body: &Block,
-    ) -> Eval<()> {
-        if let ExprKind::Range { start, end, inclusive, step } = &iter.kind {
-            let (first, last, step) = self.range_numbers(frame, start, end, step, iter.span)?;
-            let scalar = match &iter.ty {
-                Type::Range => self.range_scalar(frame, start, end)?,
-                _ => crate::lang::scalar::Scalar::I32,
-            };
-            let mut i = first;
-            loop {
-                let more = match (step > 0, inclusive) {
-                    (true, false) => i < last,
-                    (true, true) => i <= last,
-                    (false, false) => i > last,
-                    (false, true) => i >= last,
+    fn for_loop(&mut self, frame: &mut Frame, var: LocalId, iter: &Expr, body: &Block) -> Eval<()> {
+        let items = match self.eval(frame, iter)? {
+            Value::Range(range) => {
+                let scalar = match &iter.kind {
+                    ExprKind::Range { start, end, .. } => self.range_scalar(frame, start, end)?,
+                    _ => Scalar::I32,
                 };
-                if !more {
-                    return Ok(());
-                }
-                let Some(item) = Value::Int(i.into()).adapt(scalar) else { return Ok(()) };
-                frame.set(var, Value::Scalar(item));
-                if self.turn(frame, body)? {
-                    return Ok(());
-                }
-                i = match i.checked_add(step) {
-                    Some(next) => next,
-                    None => return Ok(()),
-                };
+                return self.count(frame, var, range, scalar, iter.span, body);
             }
-        }
-        let items = self.eval(frame, iter)?;
-        let items = self.items_of(items, iter.span)?;
+            items => self.items_of(items, iter.span)?,
+        };
         for item in items {
             frame.set(var, item);
             if self.turn(frame, body)? {
@@ -178,6 +153,47 @@ impl Machine<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A loop through the numbers of a range.
+    fn count(
+        &mut self,
+        frame: &mut Frame,
+        var: LocalId,
+        range: Range,
+        scalar: Scalar,
+        span: Span,
+        body: &Block,
+    ) -> Eval<()> {
+        let Range { start, end: Some(last), inclusive, step } = range else {
+            let diagnostic = Diagnostic::error("E0541", "this range has no end, so the loop would have none");
+            return Err(self.error(diagnostic.at(span, "counted through here").help("give it one: `0..n`")));
+        };
+        let mut i = start.unwrap_or(0);
+        loop {
+            let more = match (step > 0, inclusive) {
+                (true, false) => i < last,
+                (true, true) => i <= last,
+                (false, false) => i > last,
+                (false, true) => i >= last,
+            };
+            if !more {
+                return Ok(());
+            }
+            let Some(item) = Value::Int(i.into()).adapt(scalar) else {
+                let title = format!("the loop counts to {i}, which is no `{scalar}`");
+                let diagnostic = Diagnostic::error("E0541", title).at(span, "counted through here");
+                return Err(self.error(diagnostic.help("count in a wider type: `for i in 0i64..n`")));
+            };
+            frame.set(var, Value::Scalar(item));
+            if self.turn(frame, body)? {
+                return Ok(());
+            }
+            i = match i.checked_add(step) {
+                Some(next) => next,
+                None => return Ok(()),
+            };
+        }
     }
 
     fn while_loop(&mut self, frame: &mut Frame, cond: Option<&Expr>, body: &Block) -> Eval<()> {

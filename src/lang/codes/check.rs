@@ -340,6 +340,26 @@ print(x[len(x) - 1])
 "
     ),
     page!(
+        "E0326", "one variable for two parameters",
+        r"What an `out` or `inout` parameter is given belongs to that parameter until the call ends. A second parameter that is given the same variable would overwrite it, or read it while it changes, and host and device would not agree about the result. Values are another matter: `f(x[0], x)` and `f(sum(x), x)` are computed before the call begins. A launch may be given an array both to read and to change; it reads a copy of what the array was before.",
+r"fn move_to(inout from: i32, inout to: i32, n: i32) {
+    from -= n
+    to += n
+}
+var x = 10
+move_to(x, x, 3)
+",
+r"fn move_to(inout from: i32, inout to: i32, n: i32) {
+    from -= n
+    to += n
+}
+var x = 10
+var y = 0
+move_to(x, y, 3)
+assert(x == 7 && y == 3)
+"
+    ),
+    page!(
         "E0327", "a definition that depends on itself",
         r"A constant can't be computed from itself, and a struct can't hold itself.",
 r"const A = B + 1

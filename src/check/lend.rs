@@ -1,0 +1,121 @@
+//! A variable that a call lends to an `out` or `inout` parameter is nobody else's for the time of that call.
+//!
+//! Host and device would disagree about it otherwise: parameters of the host are copied in and out, those of the device may
+//! be the variable itself. What a call has evaluated before it begins (numbers, elements, results) is no longer the variable,
+//! so it may stand beside it; and a launch reads a copy of an array that it also writes.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::cx::Cx;
+use crate::check::typed::*;
+use crate::check::walk;
+
+/// The variable that an argument is.
+#[derive(Clone, Copy, PartialEq)]
+enum Variable {
+    Local(LocalId),
+    Global(GlobalId),
+}
+
+impl Variable {
+    fn of(e: &Expr) -> Option<Variable> {
+        match e.kind {
+            ExprKind::Local(id) => Some(Variable::Local(id)),
+            ExprKind::Global(id) => Some(Variable::Global(id)),
+            _ => None,
+        }
+    }
+}
+
+impl Cx<'_> {
+    /// Reports a variable that one call is given twice, where one of the two changes it. False if there is one.
+    pub fn lent_once(&mut self, name: &str, sig: &Signature, args: &[Option<&Expr>], launch: bool) -> bool {
+        let given = || sig.params.iter().zip(args).filter_map(|(param, arg)| Some((param, (*arg)?)));
+        for (i, (param, arg)) in given().enumerate() {
+            let Some(variable) = Variable::of(arg).filter(|_| param.access != Access::In) else { continue };
+            for (k, (other, beside)) in given().enumerate() {
+                let second = other.access != Access::In;
+                if k == i || second && k < i {
+                    continue;
+                }
+                let whole = Variable::of(beside) == Some(variable);
+                if whole && (second || !launch && matches!(other.ty, Type::Array(_))) {
+                    let how = if second { "changed" } else { "read" };
+                    let at = (beside.span, format!("{how} as `{}`", other.name));
+                    self.lent_twice(arg, &param.name, name, at, (other, param));
+                    return false;
+                }
+                if let Some(inner) = self.lent_inside(beside, variable) {
+                    let at = (inner, "changed here too, by a call that comes first".to_string());
+                    self.lent_twice(arg, &param.name, name, at, (param, param));
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn lent_twice(&mut self, arg: &Expr, as_name: &str, callee: &str, at: (Span, String), params: (&Param, &Param)) {
+        let variable = self.variable_name(arg);
+        let (other, param) = params;
+        let title = match other.access {
+            Access::In => format!("`{callee}` is given `{variable}` to read and to change at once"),
+            _ => format!("`{callee}` is given `{variable}` to change twice at once"),
+        };
+        let d = Diagnostic::error("E0326", title)
+            .at(at.0, at.1)
+            .because(arg.span, format!("changed as `{as_name}`"))
+            .because(param.span, "what this parameter is given belongs to it until the call ends");
+        let help = match other.access {
+            Access::In if self.in_host() => format!("pass a copy to read: `let before = {variable}`"),
+            Access::In => "read it where it is changed, or write the results to another array".to_string(),
+            _ => "give each its own variable, and join the results behind the call".to_string(),
+        };
+        self.report(d.help(help));
+    }
+
+    fn variable_name(&self, e: &Expr) -> SmolStr {
+        match Variable::of(e) {
+            Some(Variable::Local(id)) => self.locals.get(id).map(|l| l.name.clone()),
+            Some(Variable::Global(id)) => self.global(id).map(|g| g.name.clone()),
+            None => None,
+        }
+        .unwrap_or_default()
+    }
+
+    /// Where a call or launch inside an expression is lent the variable.
+    fn lent_inside(&self, e: &Expr, variable: Variable) -> Option<Span> {
+        let mut found = None;
+        walk::expr(e, &mut |inner| {
+            let lends = |params: &[Param], arg: usize, e: &Expr| {
+                params.get(arg).is_some_and(|p| p.access != Access::In) && Variable::of(e) == Some(variable)
+            };
+            match &inner.kind {
+                ExprKind::Call { callee: FnRef::Fn { id, .. }, args } => {
+                    let Some(callee) = self.program.fns.get(*id) else { return };
+                    let lent = args.iter().enumerate().find(|(i, e)| lends(&callee.sig.params, *i, e));
+                    found = found.or(lent.map(|(_, e)| e.span));
+                }
+                ExprKind::Launch(launch) => {
+                    let Some(kernel) = self.program.kernels.get(launch.kernel) else { return };
+                    let args = launch.args.iter().enumerate().filter_map(|(i, e)| Some((i, e.as_ref()?)));
+                    let lent = args.into_iter().find(|(i, e)| lends(&kernel.sig.params, *i, e));
+                    found = found.or(lent.map(|(_, e)| e.span));
+                }
+                _ => {}
+            }
+        });
+        found
+    }
+
+    /// A function that changes its arguments is no value: nothing would bring the change back to the caller.
+    pub fn keeps_arguments(&mut self, f: &Fn, span: Span, what: &str) -> bool {
+        let Some(param) = f.sig.params.iter().find(|p| p.access != Access::In) else { return true };
+        let d = Diagnostic::error("E0319", format!("`{}` changes its arguments, so it can't be {what}", f.name))
+            .at(span, "what it changes would be lost")
+            .because(param.span, "this parameter is changed")
+            .help("call it for one variable at a time, or have it give its result as a value");
+        self.report(d);
+        false
+    }
+}
