@@ -224,6 +224,32 @@ fn source_files_say_what_they_are() {
     }
 }
 
+/// `CLK_…` names in string literals and in `$…` of shell scripts.
+fn variables_in(text: &str) -> BTreeSet<String> {
+    let starts =
+        text.match_indices("CLK_").filter(|&(at, _)| at > 0 && matches!(text.as_bytes()[at - 1], b'"' | b'$' | b'{'));
+    let name = |(at, _): (usize, &str)| {
+        text[at..].chars().take_while(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || *c == '_').collect::<String>()
+    };
+    starts.map(name).filter(|name| name.len() > "CLK_".len()).collect()
+}
+
+#[test]
+fn variables_are_documented() {
+    let page = |name: &str| fs::read_to_string(root().join(name)).expect("a page");
+    let pages = page("README.md") + &page("CONTRIBUTING.md");
+    // What a test sets for its own children, and what its help page documents.
+    let private = ["CLK_TEST_CHILD"];
+    let read =
+        |path: &str| path.ends_with(".rs") || path.ends_with(".sh") || path.ends_with(".py") || path == ".ci/run";
+    for (path, text) in texts().into_iter().filter(|(path, _)| read(path) && path != "tests/tidy.rs") {
+        for name in variables_in(&text) {
+            let known = private.contains(&name.as_str()) || pages.contains(&format!("`{name}"));
+            assert!(known, "{path} reads `{name}`, which neither README nor CONTRIBUTING explains");
+        }
+    }
+}
+
 #[test]
 fn no_paths_of_one_machine() {
     let paths = ["/ro@ot/", "/ho@me/", "/Us@ers/", "/wo@rk/", "C:@\\"].map(|p| p.replace('@', ""));
