@@ -3,8 +3,8 @@
 //! Text goes in at the top and a result comes out at the bottom; nothing flows back up:
 //!
 //! ```text
-//!  .clk text ─▶ syntax ─▶ check ─▶ lower ─▶ ir ─▶ pass ─▶ device::sim
-//!                  AST    typed tree   DeviceIR   Verified
+//!  .clk text ─▶ syntax ─▶ check ─▶ lower ─▶ ir ─▶ pass ─┬▶ device::sim    lanes of a block in lockstep, on the processor
+//!                  AST    typed tree   DeviceIR   Verified └▶ device::cuda   CUDA text ─▶ NVRTC ─▶ an NVIDIA GPU
 //!                            └──────▶ host (runs the script, owns arrays, launches through `dyn Device`)
 //! ```
 //!
@@ -21,7 +21,7 @@
 //! | 2 | [`ir`] | DeviceIR: definition, builder, text form, verifier |
 //! | 3 | [`check`] | names, types, dimensions and worlds: the typed tree |
 //! | 3 | [`pass`] | DeviceIR to better DeviceIR, verified before and after |
-//! | 3 | [`device`] | what runs DeviceIR: the trait, and the simulator |
+//! | 3 | [`device`] | what runs DeviceIR: the trait, the simulator, NVIDIA GPUs by CUDA text, both at once to compare |
 //! | 3 | [`fmt`] | the one layout of a text: what stands between two tokens |
 //! | 4 | [`lower`] | a typed kernel with its compile-time arguments becomes DeviceIR |
 //! | 5 | [`compile`] | sources to a checked program, without any I/O of its own |
@@ -34,7 +34,7 @@
 //! - Broken programs give diagnostics, never panics; a panic is a fault of Clk and is reported as one.
 //! - Every node of every tree has a span, so a fault finds its line.
 //! - Only a verified module ([`ir::verify::Verified`]) reaches a device.
-//! - The arithmetic of [`lang::scalar`] is the only one: folding, host, simulator follow it bit for bit.
+//! - The arithmetic of [`lang::scalar`] is the only one: folding, host, simulator and CUDA text follow it bit for bit.
 //! - One fact has one table: builtins, operators and codes feed checker, help, documentation and tests.
 
 // The tour of a room may name its private modules: `cargo doc --document-private-items` shows them.
