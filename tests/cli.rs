@@ -120,12 +120,23 @@ fn the_cache_is_found_listed_and_cleaned() {
     let at = |words: &[&str]| finish(common::clk(here()).env("CLK_CACHE_DIR", &cache).arg("cache").args(words));
     assert_eq!(at(&["dir"]).out.trim(), cache.display().to_string());
     assert_eq!(at(&["ls"]).out, "0 kernels, 0 bytes\n");
-    fs::write(cache.join("0123456789abcdef0123.cubin"), [0; 2048]).expect("written");
+    assert!(!cache.exists(), "to look makes nothing");
+    let name = "0123456789abcdef".repeat(4) + ".cubin";
+    fs::create_dir(&cache).expect("made");
+    fs::write(cache.join(&name), [0; 2048]).expect("written");
     let listed = at(&["ls"]).out;
     assert!(listed.starts_with("0123456789abcdef     2.0 KiB  used "), "{listed}");
     assert_eq!(at(&["clean"]).out, "removed 1 kernels, 2.0 KiB\n");
     assert_eq!(at(&[]).code, 2);
-    fs::remove_dir(&cache).expect("it is empty");
+    // Somebody's folder: refused, and left as it is.
+    fs::write(cache.join("notes.txt"), "mine").expect("written");
+    fs::write(cache.join("model.cubin"), "mine").expect("written");
+    for action in ["ls", "clean"] {
+        let ran = at(&[action]);
+        assert!(ran.code == 1 && ran.err.contains("E0703") && ran.err.contains("CLK_CACHE_DIR"), "{}", ran.err);
+    }
+    assert!(cache.join("notes.txt").exists() && cache.join("model.cubin").exists());
+    fs::remove_dir_all(&cache).expect("removed");
     fs::write(&cache, "").expect("written");
     assert_eq!(at(&["ls"]).code, 1);
 }

@@ -1,7 +1,9 @@
 //! The folder of compiled kernels: private to the user, bounded in size, and never in the way of a run.
 //!
-//! An entry is written under a temporary name and renamed, so that a reader sees it whole or not at all, whoever else writes,
-//! and whenever a writer is killed. Every failure to keep something means only that it is compiled again.
+//! A folder is Clk's if Clk has marked it, which happens when Clk makes it or finds it empty; whatever else `CLK_CACHE_DIR`
+//! names is left as it is. In it, only files with names that Clk gives are looked at and removed. An entry is written under a
+//! temporary name and renamed, so that a reader sees it whole or not at all, whoever else writes, and whenever a writer is
+//! killed. Every failure to keep something means only that it is compiled again.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use super::{folders, private};
+use super::{disk, folders, private};
+use crate::base::diag::Diagnostic;
 use crate::device::cuda::cache::Store;
 
 /// Names the folder.
@@ -24,17 +27,27 @@ const LOOK: u64 = 16;
 /// A temporary file older than this belongs to a writer that was killed.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-const ENTRY: &str = "cubin";
-const TEMPORARY: &str = "part";
+/// The file that marks a folder, as programs that back up or clean know it, too; and what it says.
+const TAG: &str = "CACHEDIR.TAG";
+const MARK: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of Clk: it was made by Clk, which may \
+    remove what it has put here.\n";
+
+/// Hexadecimal digits of an entry's name: a hash.
+const DIGITS: usize = 64;
+const ENTRY: &str = ".cubin";
+const TEMPORARY: &str = ".part";
+/// What the folder of a copy of the standard library begins with.
+const LIBRARY: &str = "std-";
 
 /// The folder as a store.
+#[derive(Debug)]
 pub struct Cache {
     folder: PathBuf,
     limit: u64,
     left: u64,
 }
 
-/// Counts this process's writes, so that their temporary names differ.
+/// Counts this process's writes.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// An entry as it lies in the folder.
@@ -42,6 +55,34 @@ pub struct Entry {
     pub path: PathBuf,
     pub bytes: u64,
     pub used: SystemTime,
+}
+
+/// Why a folder is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is not Clk's: something else lies there, or it is open to others.
+    Foreign(String),
+    /// It cannot be made or read.
+    Unusable(String),
+}
+
+impl Refusal {
+    /// In half a sentence.
+    pub fn why(&self) -> &str {
+        let (Refusal::Foreign(why) | Refusal::Unusable(why)) = self;
+        why
+    }
+
+    /// The message about it.
+    pub fn diagnostic(&self, folder: &Path) -> Diagnostic {
+        let (folder, why) = (folder.display(), self.why());
+        match self {
+            Refusal::Foreign(_) => Diagnostic::error("E0703", format!("`{folder}` is not a cache of Clk's: {why}"))
+                .help(format!("let `{VARIABLE}` name a folder that does not exist yet, or an empty one of yours"))
+                .note("nothing in it was changed"),
+            Refusal::Unusable(_) => Diagnostic::error("E0703", format!("the cache `{folder}` cannot be used: {why}")),
+        }
+    }
 }
 
 /// The folder that [`VARIABLE`] names, else the user's for caches.
@@ -53,41 +94,69 @@ fn folder_of(variable: folders::Variable<'_>) -> Option<PathBuf> {
     variable(VARIABLE).map(PathBuf::from).or_else(|| folders::cache(variable))
 }
 
+/// A folder in the cache for a copy of the standard library of this version.
+pub fn library_folder() -> Option<PathBuf> {
+    let cache = Cache::open(&folder()?).ok()?;
+    let folder = cache.folder.join(format!("{LIBRARY}{}", env!("CARGO_PKG_VERSION")));
+    private::folder(&folder).ok()?;
+    Some(folder)
+}
+
 impl Cache {
-    /// Opens the folder and makes it if need be; `Err` says why it is not to be used.
-    pub fn open(folder: &Path) -> Result<Cache, String> {
-        make_private(folder)?;
-        Ok(Cache { folder: folder.to_path_buf(), limit: LIMIT, left: LEFT })
+    /// Opens the folder and makes it if need be.
+    pub fn open(folder: &Path) -> Result<Cache, Refusal> {
+        if fs::metadata(folder).is_err() {
+            make(folder).map_err(|error| Refusal::Unusable(disk::reason(&error)))?;
+        }
+        if !is_marked(folder)? {
+            refuse_foreign(folder)?;
+            mark(folder).map_err(|error| Refusal::Unusable(disk::reason(&error)))?;
+        }
+        Ok(Cache::at(folder))
+    }
+
+    /// Opens the folder only if it is there; nothing is made or marked.
+    pub fn existing(folder: &Path) -> Result<Option<Cache>, Refusal> {
+        if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok(None);
+        }
+        if !is_marked(folder)? {
+            refuse_foreign(folder)?;
+        }
+        Ok(Some(Cache::at(folder)))
+    }
+
+    fn at(folder: &Path) -> Cache {
+        Cache { folder: folder.to_path_buf(), limit: LIMIT, left: LEFT }
     }
 
     /// All entries, the one that was used last first.
     pub fn entries(&self) -> Vec<Entry> {
-        let mut found: Vec<Entry> = self.files(ENTRY).collect();
+        let mut found: Vec<Entry> = self.files(is_entry).collect();
         found.sort_by_key(|entry| std::cmp::Reverse(entry.used));
         found
     }
 
     /// Removes everything that is Clk's; says how many entries and bytes went.
     pub fn clean(&self) -> (usize, u64) {
-        self.files(TEMPORARY).for_each(|entry| drop(fs::remove_file(entry.path)));
-        let removed = self.files(ENTRY).filter(|entry| fs::remove_file(&entry.path).is_ok());
+        self.files(is_temporary).for_each(|entry| drop(fs::remove_file(entry.path)));
+        let removed = self.files(is_entry).filter(|entry| fs::remove_file(&entry.path).is_ok());
         removed.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.bytes))
     }
 
-    fn files(&self, extension: &'static str) -> impl Iterator<Item = Entry> {
+    fn files(&self, is_own: fn(&str) -> bool) -> impl Iterator<Item = Entry> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         entries.filter_map(move |entry| {
-            let path = entry.path();
-            let of_clk = path.extension().is_some_and(|e| e == extension);
-            let data = entry.metadata().ok().filter(|data| of_clk && data.is_file())?;
+            let own = entry.file_name().to_str().is_some_and(is_own);
+            let data = entry.metadata().ok().filter(|data| own && data.is_file())?;
             let used = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            Some(Entry { path, bytes: data.len(), used })
+            Some(Entry { path: entry.path(), bytes: data.len(), used })
         })
     }
 
     /// Keeps the folder within its bounds.
     fn trim(&self) {
-        for entry in self.files(TEMPORARY) {
+        for entry in self.files(is_temporary) {
             if entry.used.elapsed().is_ok_and(|age| age > ABANDONED) {
                 let _ = fs::remove_file(entry.path);
             }
@@ -106,8 +175,21 @@ impl Cache {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name).with_extension(ENTRY)
+        self.folder.join(format!("{name}{ENTRY}"))
     }
+}
+
+fn is_hash(name: &str) -> bool {
+    name.len() == DIGITS && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn is_entry(name: &str) -> bool {
+    name.strip_suffix(ENTRY).is_some_and(is_hash)
+}
+
+/// An entry's name, something random, and the ending.
+fn is_temporary(name: &str) -> bool {
+    name.strip_suffix(TEMPORARY).and_then(|name| name.split_once('.')).is_some_and(|(name, _)| is_hash(name))
 }
 
 impl Store for Cache {
@@ -116,7 +198,11 @@ impl Store for Cache {
         if !private::is_own(&fs::symlink_metadata(&path).ok()?) {
             return None;
         }
-        let bytes = fs::read(&path).ok()?;
+        let file = disk::open(&path).ok()?;
+        if !private::is_own(&file.metadata().ok()?) {
+            return None;
+        }
+        let bytes = disk::contents(file, self.limit).ok()?;
         // For `trim`: the time of the last use. A folder that cannot be written keeps the old one.
         if let Ok(file) = fs::File::options().append(true).open(&path) {
             let _ = file.set_modified(SystemTime::now());
@@ -135,67 +221,135 @@ impl Store for Cache {
 
 impl Cache {
     fn put_with(&self, name: &str, write: impl FnOnce(&mut fs::File) -> std::io::Result<()>) {
-        let count = WRITES.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.folder.join(format!("{name}.{}.{count}.{TEMPORARY}", std::process::id()));
-        let written = new_private_file(&temporary)
-            .and_then(|mut file| write(&mut file))
-            .and_then(|()| fs::rename(&temporary, self.path(name)));
-        if written.is_err() {
-            // Full or read-only: what there is of it goes away, if there is any.
-            let _ = fs::remove_file(&temporary);
+        let prefix = format!("{name}.");
+        let mut builder = tempfile::Builder::new();
+        // For the owner alone, made exclusively. Full or read-only: what there is of it goes away, if there is any.
+        let temporary = builder.prefix(&prefix).suffix(TEMPORARY).rand_bytes(12).tempfile_in(&self.folder);
+        if let Ok(mut temporary) = temporary
+            && write(temporary.as_file_mut()).is_ok()
+        {
+            let _ = temporary.persist(self.path(name));
         }
-        if count.is_multiple_of(LOOK) {
+        if WRITES.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK) {
             self.trim();
         }
     }
 }
 
-/// Makes the folder with access for its owner alone; one of another user, or one that others may write, is refused.
-#[cfg(unix)]
-fn make_private(folder: &Path) -> Result<(), String> {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    let data = fs::metadata(folder);
-    if data.is_ok_and(|data| data.is_dir() && data.uid() == private::own_user() && data.mode() & 0o077 != 0) {
-        // It is ours, so that it can be closed; if not, others could put machine code there.
-        let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+/// Makes the folder, with access for its owner alone.
+fn make(folder: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        builder.recursive(true).create(parent)?;
     }
-    private::folder(folder)
+    match builder.recursive(false).create(folder) {
+        // Another run was faster.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
-#[cfg(not(unix))]
-fn make_private(folder: &Path) -> Result<(), String> {
-    private::folder(folder)
-}
-
-fn new_private_file(path: &Path) -> std::io::Result<fs::File> {
+fn mark(folder: &Path) -> std::io::Result<()> {
     let mut options = fs::File::options();
     options.write(true).create_new(true);
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(folder.join(TAG)) {
+        Ok(mut file) => file.write_all(MARK.as_bytes()),
+        // Another run was faster.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
-    options.open(path)
+}
+
+/// Whether Clk has marked the folder. Then it is closed again if it was opened to others, who could put machine code there.
+#[cfg(unix)]
+fn is_marked(folder: &Path) -> Result<bool, Refusal> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let unusable = |error: std::io::Error| Refusal::Unusable(disk::reason(&error));
+    // One handle for all questions: the name may stand for something else in between.
+    let handle = fs::File::open(folder).map_err(unusable)?;
+    let data = handle.metadata().map_err(unusable)?;
+    if !data.is_dir() {
+        return Err(Refusal::Foreign("it is not a folder".into()));
+    }
+    if data.uid() != private::own_user() {
+        return Err(Refusal::Foreign("it belongs to another user".into()));
+    }
+    if !has_mark(folder) {
+        return Ok(false);
+    }
+    if data.mode() & 0o077 != 0 {
+        handle.set_permissions(fs::Permissions::from_mode(data.mode() & 0o700)).map_err(unusable)?;
+    }
+    Ok(true)
+}
+
+#[cfg(not(unix))]
+fn is_marked(folder: &Path) -> Result<bool, Refusal> {
+    if folder.is_dir() { Ok(has_mark(folder)) } else { Err(Refusal::Foreign("it is not a folder".into())) }
+}
+
+fn has_mark(folder: &Path) -> bool {
+    tag(folder).is_some_and(|text| text == MARK.as_bytes())
+}
+
+/// What stands in the folder's tag, if it is a file of this user's.
+fn tag(folder: &Path) -> Option<Vec<u8>> {
+    let path = folder.join(TAG);
+    let own = fs::symlink_metadata(&path).is_ok_and(|data| private::is_own(&data));
+    disk::open(&path).ok().filter(|_| own).and_then(|file| disk::contents(file, 1 + MARK.len() as u64).ok())
+}
+
+/// A folder without a mark is Clk's to be only if nobody else may write there and nothing of somebody else's lies there.
+fn refuse_foreign(folder: &Path) -> Result<(), Refusal> {
+    private::folder(folder).map_err(Refusal::Foreign)?;
+    let entries = fs::read_dir(folder).map_err(|error| Refusal::Unusable(disk::reason(&error)))?;
+    // Another run may be about to mark it, and earlier versions of Clk have marked nothing.
+    let begun = || tag(folder).is_some_and(|text| MARK.as_bytes().starts_with(&text));
+    let strange = entries.flatten().find(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        !(name == TAG && begun() || is_entry(&name) || is_temporary(&name) || name.starts_with(LIBRARY))
+    });
+    match strange {
+        Some(entry) => Err(Refusal::Foreign(format!("`{}` lies there", entry.file_name().display()))),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// An entry's name of one digit, 64 times.
+    fn key(digit: &str) -> String {
+        digit.repeat(DIGITS)
+    }
+
+    /// The digits of the entries' names.
     fn names(cache: &Cache) -> Vec<String> {
-        let names = cache.entries().into_iter().map(|e| e.path.file_stem().unwrap().to_string_lossy().into_owned());
+        let names = cache.entries().into_iter().map(|e| e.path.file_stem().unwrap().to_string_lossy()[..1].to_string());
         names.collect()
+    }
+
+    fn names_in(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
     }
 
     #[test]
     fn entries_are_kept_listed_and_cleaned() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::open(&root.path().join("new/clk")).unwrap();
-        assert_eq!(cache.get("a"), None);
-        cache.put("a", b"one");
-        cache.put("a", b"two");
-        assert_eq!(cache.get("a").as_deref(), Some(&b"two"[..]));
-        cache.put("b", b"three");
+        assert_eq!(cache.get(&key("a")), None);
+        cache.put(&key("a"), b"one");
+        cache.put(&key("a"), b"two");
+        assert_eq!(cache.get(&key("a")).as_deref(), Some(&b"two"[..]));
+        cache.put(&key("b"), b"three");
         assert_eq!(cache.entries().len(), 2);
         fs::write(root.path().join("new/clk/notes.txt"), "not Clk's").unwrap();
         assert_eq!(cache.clean(), (2, 8));
@@ -208,11 +362,11 @@ mod tests {
         let cache = Cache::open(root.path()).unwrap();
         let now = SystemTime::now();
         for (k, name) in ["a", "b", "c"].into_iter().enumerate() {
-            cache.put(name, &[0; 10]);
-            let file = fs::File::options().append(true).open(cache.path(name)).unwrap();
+            cache.put(&key(name), &[0; 10]);
+            let file = fs::File::options().append(true).open(cache.path(&key(name))).unwrap();
             file.set_modified(now - Duration::from_secs(100 - k as u64)).unwrap();
         }
-        assert!(cache.get("a").is_some(), "which makes it the newest");
+        assert!(cache.get(&key("a")).is_some(), "which makes it the newest");
         Cache { limit: 25, left: 20, ..cache }.trim();
         assert_eq!(names(&Cache::open(root.path()).unwrap()), ["a", "c"]);
     }
@@ -221,9 +375,9 @@ mod tests {
     fn a_killed_writer_leaves_nothing_that_is_read_or_stays() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::open(root.path()).unwrap();
-        let left = root.path().join("a.1.0.part");
+        let left = root.path().join(key("a") + ".1.0.part");
         fs::write(&left, "hal").unwrap();
-        assert_eq!(cache.get("a"), None);
+        assert_eq!(cache.get(&key("a")), None);
         cache.trim();
         assert!(left.exists(), "it may be another process at work");
         let file = fs::File::options().append(true).open(&left).unwrap();
@@ -240,14 +394,14 @@ mod tests {
             for (k, cache) in caches.iter().enumerate() {
                 scope.spawn(move || {
                     for _ in 0..50 {
-                        cache.put("same", &vec![k as u8; 10_000]);
-                        let seen = cache.get("same").expect("one of them is there");
+                        cache.put(&key("5"), &vec![k as u8; 10_000]);
+                        let seen = cache.get(&key("5")).expect("one of them is there");
                         assert!(seen.len() == 10_000 && seen.iter().all(|b| *b == seen[0]));
                     }
                 });
             }
         });
-        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "no temporary file is left");
+        assert_eq!(names_in(root.path()), [key("5") + ENTRY, TAG.to_string()], "no temporary file is left");
     }
 
     #[cfg(unix)]
@@ -258,23 +412,73 @@ mod tests {
         let folder = root.path().join("clk");
         let cache = Cache::open(&folder).unwrap();
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
-        cache.put("a", b"one");
-        assert_eq!(fs::metadata(cache.path("a")).unwrap().mode() & 0o777, 0o600);
+        cache.put(&key("a"), b"one");
+        assert_eq!(fs::metadata(cache.path(&key("a"))).unwrap().mode() & 0o777, 0o600);
         // An entry that others may write is not trusted.
-        fs::set_permissions(cache.path("a"), fs::Permissions::from_mode(0o666)).unwrap();
-        assert_eq!(cache.get("a"), None);
+        fs::set_permissions(cache.path(&key("a")), fs::Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(cache.get(&key("a")), None);
         // Neither is a link, which may lead anywhere.
-        std::os::unix::fs::symlink("/etc/hostname", cache.path("link")).unwrap();
-        assert_eq!(cache.get("link"), None);
+        std::os::unix::fs::symlink("/etc/hostname", cache.path(&key("f"))).unwrap();
+        assert_eq!(cache.get(&key("f")), None);
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         Cache::open(&folder).unwrap();
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700, "opened to others, closed again");
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
-        cache.put("b", b"two");
+        cache.put(&key("b"), b"two");
         // The administrator may write everywhere; everybody else finds nothing kept.
-        assert!(private::own_user() == 0 || cache.get("b").is_none());
+        assert!(private::own_user() == 0 || cache.get(&key("b")).is_none());
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         assert!(Cache::open(Path::new("/dev/null/clk")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn foreign_folders_are_left_as_they_are() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+        let root = tempfile::tempdir().unwrap();
+        let (foreign, link) = (root.path().join("photos"), root.path().join("link"));
+        fs::create_dir(&foreign).unwrap();
+        symlink(&foreign, &link).unwrap();
+        for file in ["holiday.png", "model.cubin", "x.part", "CACHEDIR.TAG"] {
+            fs::write(foreign.join(file), "mine").unwrap();
+            fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
+            for folder in [&foreign, &link] {
+                let refused = |made: Result<(), Refusal>| {
+                    let message = made.unwrap_err().diagnostic(folder);
+                    message.code == "E0703" && message.title.contains(file) && !message.help.is_empty()
+                };
+                assert!(refused(Cache::open(folder).map(drop)), "{file}");
+                assert!(refused(Cache::existing(folder).map(drop)), "{file}");
+                assert_eq!(fs::metadata(&foreign).unwrap().mode() & 0o777, 0o755, "its mode is its owner's business");
+                assert_eq!(names_in(&foreign), [file], "and its content");
+            }
+            fs::remove_file(foreign.join(file)).unwrap();
+        }
+        // Empty, but open to all: others could put something there before Clk does.
+        fs::set_permissions(&foreign, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(Cache::open(&foreign), Err(Refusal::Foreign(_))));
+        fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(Cache::existing(&foreign).unwrap().is_some_and(|cache| cache.entries().is_empty()));
+        assert!(names_in(&foreign).is_empty(), "to look marks nothing");
+        Cache::open(&link).unwrap().put(&key("a"), b"one");
+        assert_eq!(names_in(&foreign), [TAG.to_string(), key("a") + ENTRY]);
+        assert!(Cache::existing(&root.path().join("nowhere")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_folder_of_an_earlier_version_is_taken_over() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join(key("a") + ENTRY), "one").unwrap();
+        fs::write(root.path().join(key("a") + ".12.0.part"), "hal").unwrap();
+        fs::create_dir(root.path().join("std-0.1.0")).unwrap();
+        let cache = Cache::open(root.path()).unwrap();
+        assert_eq!(cache.clean(), (1, 3));
+        assert_eq!(names_in(root.path()), [TAG, "std-0.1.0"]);
+        // Once it is marked, what somebody puts there is no reason not to use it, and is not removed.
+        let others = ["notes.txt", "model.cubin", "x.part"];
+        others.iter().for_each(|name| fs::write(root.path().join(name), "mine").unwrap());
+        assert_eq!(Cache::open(root.path()).unwrap().clean(), (0, 0));
+        assert!(others.iter().all(|name| root.path().join(name).exists()));
     }
 
     #[cfg(unix)]
@@ -284,29 +488,29 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("clk");
         let cache = Cache::open(&folder).unwrap();
-        cache.put("a", b"one");
+        cache.put(&key("a"), b"one");
         let other = private::own_user() + 1;
-        if chown(cache.path("a"), Some(other), None).is_err() {
+        if chown(cache.path(&key("a")), Some(other), None).is_err() {
             println!("skipped: no right to give files away");
             return;
         }
-        assert_eq!(cache.get("a"), None, "an entry");
+        assert_eq!(cache.get(&key("a")), None, "an entry");
         chown(&folder, Some(other), None).unwrap();
-        assert!(Cache::open(&folder).is_err_and(|why| why.contains("another user")), "the folder");
+        assert!(Cache::open(&folder).is_err_and(|refusal| refusal.why().contains("another user")), "the folder");
     }
 
     #[test]
     fn a_full_disk_does_no_harm() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::open(root.path()).unwrap();
-        cache.put_with("a", |file| {
+        cache.put_with(&key("a"), |file| {
             file.write_all(b"hal")?;
             Err(std::io::ErrorKind::StorageFull.into())
         });
-        assert_eq!(cache.get("a"), None);
-        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "the half is gone");
-        cache.put("a", b"one");
-        assert_eq!(cache.get("a").as_deref(), Some(&b"one"[..]), "with room again");
+        assert_eq!(cache.get(&key("a")), None);
+        assert_eq!(names_in(root.path()), [TAG], "the half is gone");
+        cache.put(&key("a"), b"one");
+        assert_eq!(cache.get(&key("a")).as_deref(), Some(&b"one"[..]), "with room again");
     }
 
     #[test]

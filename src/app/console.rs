@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use super::graphics::{self, Protocol};
 use super::progress;
 use crate::base::diag::Diagnostic;
+use crate::base::escape;
 use crate::base::render::{self, Style, Tally};
 use crate::base::source::Sources;
 
@@ -88,10 +89,11 @@ impl Console {
         self.check(flushed);
     }
 
-    /// Writes a line to standard error, behind all output so far.
+    /// Writes a line (or several) to standard error, behind all output so far. It may hold names from anywhere: what a
+    /// terminal would obey is spelled out.
     pub fn error_line(&mut self, text: &str) {
         self.flush();
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        let _ = writeln!(io::stderr().lock(), "{}", escape::lines(text));
     }
 
     /// Reports a diagnostic on standard error, behind all output so far.

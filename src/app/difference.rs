@@ -1,6 +1,7 @@
 //! Two texts line by line: what went and what came, with three lines around each change.
 
 use super::console::paint;
+use crate::base::escape;
 use crate::base::render::Style;
 
 /// Unchanged lines that are shown around a change.
@@ -21,6 +22,8 @@ pub fn show(name: &str, old: &str, new: &str, style: Style) -> String {
     if old == new {
         return String::new();
     }
+    // Nothing that a terminal would obey.
+    let (name, old, new) = (escape::name(name), escape::lines(old), escape::lines(new));
     let lines = compare(&old.split('\n').collect::<Vec<_>>(), &new.split('\n').collect::<Vec<_>>());
     let mut out = format!("--- {name}\n+++ {name}\n");
     let changed: Vec<usize> = (0..lines.len()).filter(|&i| lines[i].0 != Side::Both).collect();

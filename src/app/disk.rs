@@ -1,12 +1,20 @@
-//! Files: reading sources, writing results whole or not at all, and finding the file that was meant.
+//! Files: reading sources and finding the file that was meant; [`open`](self::open), [`replace`] and [`temporary`] are the only
+//! ways to a file that is read, written or short-lived.
+
+mod open;
+mod replace;
+pub mod temporary;
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::names;
 use crate::base::diag::Diagnostic;
 use crate::compile::Files;
+
+pub use self::open::{contents, open, read};
+pub use self::replace::write_whole;
 
 /// The code of a source file that cannot be read.
 pub const CODE: &str = "E0701";
@@ -25,13 +33,7 @@ impl Files for Disk {
 
 /// The text of a source file, or why there is none.
 pub fn read_source(path: &Path) -> Result<String, String> {
-    let file = fs::File::open(path).map_err(|e| reason(&e))?;
-    if file.metadata().is_ok_and(|m| m.is_dir()) {
-        return Err("it is a folder".into());
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_SOURCE + 1).read_to_end(&mut bytes).map_err(|e| reason(&e))?;
-    source_text(bytes)
+    source_text(contents(open(path)?, MAX_SOURCE + 1)?)
 }
 
 /// Bytes as the text of a program.
@@ -67,7 +69,9 @@ pub fn unreadable(path: &Path, why: &str) -> Diagnostic {
             .help(format!("give a `.clk` file; `clk test {}` runs the tests of a whole folder", path.display()));
     }
     if path.exists() {
-        return diagnostic;
+        // A pipe, a device: `clk run <(…)`, `/dev/stdin`.
+        let special = !path.is_file();
+        return if special { diagnostic.help("`clk run -` reads a program from standard input") } else { diagnostic };
     }
     let with_extension = path.with_extension("clk");
     if path.extension().is_none() && with_extension.is_file() {
@@ -92,6 +96,17 @@ pub fn unreadable(path: &Path, why: &str) -> Diagnostic {
     diagnostic
 }
 
+/// The message about a folder that cannot be listed.
+pub fn unlisted(folder: &Path, why: &str) -> Diagnostic {
+    Diagnostic::error(CODE, format!("the folder `{}` cannot be read: {why}", folder.display()))
+        .note("the programs in it are left out")
+}
+
+/// The message about a file that cannot be written.
+pub fn unwritable(path: &Path, why: &str) -> Diagnostic {
+    Diagnostic::error("E0702", format!("`{}` cannot be written: {why}", path.display()))
+}
+
 fn sources_in(folder: &Path) -> Vec<String> {
     let mut found: Vec<String> = fs::read_dir(folder)
         .into_iter()
@@ -104,78 +119,48 @@ fn sources_in(folder: &Path) -> Vec<String> {
     found
 }
 
-/// All `.clk` files of a folder and the folders in it, in order; hidden folders and `target` are left out.
-pub fn programs(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            let path = entry.path();
-            let name = entry.file_name();
-            let hidden = name.to_string_lossy().starts_with('.') || name == "target";
-            // A link to a folder is not followed, so there is no way to run in circles.
-            if entry.file_type()?.is_dir() {
-                if !hidden {
-                    folders.push(path);
-                }
-            } else if path.extension().is_some_and(|e| e == "clk") && path.is_file() {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
+/// What is in a folder and the folders in it.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The `.clk` files, in order.
+    pub programs: Vec<PathBuf>,
+    /// Folders that could not be listed, and why.
+    pub unread: Vec<(PathBuf, String)>,
 }
 
-/// Writes a file whole or not at all: under a temporary name first, which then takes the file's place.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    if path.is_dir() {
-        return Err("it is a folder".into());
+/// All `.clk` files of a folder and the folders in it; hidden folders and `target` are left out.
+pub fn programs(folder: &Path) -> Found {
+    let mut found = Found::default();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let listed = list(&folder, &mut folders, &mut found.programs);
+        found.unread.extend(listed.err().map(|error| (folder, reason(&error))));
     }
-    // A device or a pipe (`/dev/stdout`) cannot be replaced, only written.
-    if path.exists() && !path.is_file() {
-        return fs::write(path, bytes).map_err(|e| reason(&e));
-    }
-    // A link stays one: what it points to is replaced.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if !folder.is_dir() {
-        return Err(format!("the folder `{}` does not exist", folder.display()));
-    }
-    let name = path.file_name().ok_or("it has no file name")?.to_string_lossy();
-    let temporary = folder.join(format!(".{name}.{}.part", std::process::id()));
-    let written = fs::File::create(&temporary).and_then(|mut file| {
-        file.write_all(bytes)?;
-        if let Ok(existing) = fs::metadata(&path) {
-            file.set_permissions(existing.permissions())?;
+    found.programs.sort();
+    found
+}
+
+fn list(folder: &Path, folders: &mut Vec<PathBuf>, programs: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        let name = entry.file_name();
+        let hidden = name.to_string_lossy().starts_with('.') || name == "target";
+        // A link to a folder is not followed, so there is no way to run in circles.
+        if entry.file_type()?.is_dir() {
+            if !hidden {
+                folders.push(path);
+            }
+        } else if path.extension().is_some_and(|e| e == "clk") && path.is_file() {
+            programs.push(path);
         }
-        fs::rename(&temporary, &path)
-    });
-    written.map_err(|error| {
-        let _ = fs::remove_file(&temporary);
-        reason(&error)
-    })
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn writes_replace_whole_files() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("a.npy");
-        write_whole(&path, b"one").expect("written");
-        write_whole(&path, b"two").expect("written");
-        assert_eq!(fs::read(&path).expect("read"), b"two");
-        assert_eq!(fs::read_dir(folder.path()).expect("list").count(), 1, "no temporary file is left");
-        assert!(write_whole(&folder.path().join("no/a.npy"), b"x").is_err_and(|e| e.contains("does not exist")));
-        assert!(write_whole(folder.path(), b"x").is_err());
-    }
 
     #[test]
     fn the_file_that_was_meant() {
@@ -203,8 +188,12 @@ mod tests {
             fs::create_dir_all(path.parent().expect("parent")).expect("folder");
             fs::write(path, "").expect("written");
         }
-        let found = programs(folder.path()).expect("listed");
-        let names: Vec<_> = found.iter().map(|p| p.file_name().expect("name").to_string_lossy().into_owned()).collect();
+        let found = programs(folder.path());
+        assert!(found.unread.is_empty());
+        let names: Vec<_> =
+            found.programs.iter().map(|p| p.file_name().expect("name").to_string_lossy().into_owned()).collect();
         assert_eq!(names, ["a.clk", "b.clk", "d.clk"]);
+        let found = programs(&folder.path().join("nowhere"));
+        assert_eq!((found.programs.len(), found.unread.len()), (0, 1));
     }
 }

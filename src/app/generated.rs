@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use super::disk::temporary::Folder;
 use super::libraries;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;
@@ -113,7 +114,7 @@ impl Generator {
         if level == Level::Ptx {
             return Ok(shown + ptx.trim_end() + "\n");
         }
-        match disassembled(&kernel.entry, &compiled.cubin, lines) {
+        match disassembled(&compiled.cubin, lines) {
             Ok(text) => Ok(shown + &text),
             Err((what, help)) => Err(Failure::Tool { what, help, shown }),
         }
@@ -182,7 +183,7 @@ fn spills(log: &str, kernel: &str) -> Option<(u32, u32)> {
 }
 
 /// The instructions in a file, by a tool of the CUDA toolkit; or why there are none, and the way out.
-fn disassembled(kernel: &str, file: &[u8], lines: bool) -> Result<String, (String, String)> {
+fn disassembled(file: &[u8], lines: bool) -> Result<String, (String, String)> {
     let Some(program) = libraries::tool(&["nvdisasm", "cuobjdump"]) else {
         return Err((
             "neither `nvdisasm` nor `cuobjdump` is found, which show a GPU's instructions".into(),
@@ -193,10 +194,7 @@ fn disassembled(kernel: &str, file: &[u8], lines: bool) -> Result<String, (Strin
     let failed = |why: String| {
         (format!("`{}` fails: {why}", program.display()), "is it of the same CUDA version as NVRTC?".into())
     };
-    let path = std::env::temp_dir().join(format!("clk-{}-{kernel}.cubin", std::process::id()));
-    super::disk::write_whole(&path, file).map_err(&failed)?;
-    let ran = run(&program, &path, lines);
-    let _ = std::fs::remove_file(&path);
+    let ran = Folder::new().and_then(|folder| run(&program, &folder.file("kernel.cubin", file)?, lines));
     ran.map_err(failed)
 }
 

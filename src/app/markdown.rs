@@ -1,6 +1,7 @@
 //! Markdown for a terminal: enough of it for the pages of `clk explain` and for documentation comments.
 
 use crate::app::console::paint;
+use crate::base::escape;
 use crate::base::render::Style;
 use crate::base::render::wrap;
 
@@ -12,7 +13,8 @@ pub fn render(markdown: &str, style: Style) -> String {
     let mut out = String::new();
     let mut paragraph = String::new();
     let mut in_code = false;
-    for line in markdown.lines() {
+    // Documentation comments come from files.
+    for line in escape::lines(markdown).lines() {
         if let Some(info) = line.trim_start().strip_prefix("```") {
             flush(&mut paragraph, &mut out, style);
             in_code = !in_code;

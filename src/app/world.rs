@@ -22,7 +22,7 @@ impl World for Terminal<'_> {
     }
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
-        std::fs::read(path).map_err(|error| disk::reason(&error))
+        disk::read(Path::new(path))
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
@@ -48,7 +48,7 @@ impl World for Captured {
     }
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
-        std::fs::read(path).map_err(|error| disk::reason(&error))
+        disk::read(Path::new(path))
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {

@@ -2,6 +2,7 @@
 pub mod aligned;
 pub mod arena;
 pub mod diag;
+pub mod escape;
 pub mod late;
 pub mod render;
 pub mod shared;

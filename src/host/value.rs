@@ -5,6 +5,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use smol_str::SmolStr;
 
+use crate::base::escape;
 use crate::check::typed::KernelId;
 use crate::host::array::{Array, RecordLayout};
 use crate::lang::scalar::{self, Scalar};
@@ -190,7 +191,7 @@ impl Value {
             Value::Vector(v) => format!("{}x{}", v.ty, v.lanes),
             Value::Str(_) => "str".into(),
             Value::Array(array) => array.type_name(),
-            Value::Record(record) => record.layout.name.to_string(),
+            Value::Record(record) => escape::name(&record.layout.name).into_owned(),
             Value::Tuple(parts) => {
                 let parts: Vec<String> = parts.iter().map(Value::type_name).collect();
                 format!("({})", parts.join(", "))

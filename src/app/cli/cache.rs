@@ -4,6 +4,7 @@ use super::Context;
 use super::args::CacheAction;
 use crate::app::cache::{Cache, folder};
 use crate::app::exit;
+use crate::base::source::Sources;
 use crate::device::size;
 
 pub fn perform(action: CacheAction, context: &mut Context) -> u8 {
@@ -15,11 +16,15 @@ pub fn perform(action: CacheAction, context: &mut Context) -> u8 {
         context.console.line(&folder.display().to_string());
         return exit::OK;
     }
-    let cache = match Cache::open(&folder) {
-        Ok(cache) => cache,
-        Err(why) => {
-            let complaint = format!("error: the cache `{}` cannot be used: {why}", folder.display());
-            context.console.error_line(&complaint);
+    let cache = match Cache::existing(&folder) {
+        Ok(Some(cache)) => cache,
+        // Nothing was kept yet.
+        Ok(None) => {
+            context.console.line(if action == CacheAction::Clean { "removed 0 kernels, 0 bytes" } else { NONE });
+            return exit::OK;
+        }
+        Err(refusal) => {
+            context.console.report(&refusal.diagnostic(&folder), &Sources::default());
             return exit::FAILURE;
         }
     };
@@ -32,6 +37,8 @@ pub fn perform(action: CacheAction, context: &mut Context) -> u8 {
     }
     exit::OK
 }
+
+const NONE: &str = "0 kernels, 0 bytes";
 
 /// The newest first: what it is, how large, when it was used.
 fn list(cache: &Cache, context: &mut Context) {

@@ -30,13 +30,11 @@ pub fn programs(paths: &[PathBuf], context: &mut Context, failed: &mut bool) -> 
             found.push(path.clone());
             continue;
         }
-        match disk::programs(path) {
-            Ok(files) => found.extend(files),
-            Err(error) => {
-                *failed = true;
-                let diagnostic = disk::unreadable(path, &disk::reason(&error));
-                context.console.report(&diagnostic, &Default::default());
-            }
+        let within = disk::programs(path);
+        found.extend(within.programs);
+        for (folder, why) in within.unread {
+            *failed = true;
+            context.console.report(&disk::unlisted(&folder, &why), &Default::default());
         }
     }
     found

@@ -36,12 +36,12 @@ fn instructions(isa: Isa) -> String {
 
 fn kernels() -> String {
     let Some(folder) = cache::folder() else { return "none: neither `CLK_CACHE_DIR` nor `HOME` is set".into() };
-    match Cache::open(&folder) {
+    match Cache::existing(&folder) {
         Ok(cache) => {
-            let entries = cache.entries();
+            let entries = cache.map_or(vec![], |cache| cache.entries());
             let bytes = entries.iter().map(|entry| entry.bytes).sum();
             format!("{}, {} kernels, {}", folder.display(), entries.len(), size(bytes))
         }
-        Err(why) => format!("{} is not used: {why}", folder.display()),
+        Err(refusal) => format!("{} is not used: {}", folder.display(), refusal.why()),
     }
 }

@@ -54,7 +54,7 @@ fn file(path: &Path, dry_run: bool, context: &mut Context) -> Result<usize, ()> 
         return Ok(count);
     }
     disk::write_whole(path, text.as_bytes()).map_err(|why| {
-        context.console.error_line(&format!("error: `{name}` cannot be written: {why}"));
+        context.console.report(&disk::unwritable(path, &why), &Sources::default());
     })?;
     Ok(count)
 }

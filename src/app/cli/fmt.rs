@@ -66,13 +66,18 @@ fn file(path: &Path, check: bool, lines: Option<(usize, usize)>, count: &mut Cou
     if formatted.text == text {
         return;
     }
-    count.changed += 1;
     if check {
+        count.changed += 1;
         let shown = difference::show(&name, &text, &formatted.text, context.console.style);
         context.console.print(&shown);
-    } else if let Err(why) = disk::write_whole(path, formatted.text.as_bytes()) {
-        context.console.error_line(&format!("error: `{name}` cannot be written: {why}"));
-        count.failed = true;
+        return;
+    }
+    match disk::write_whole(path, formatted.text.as_bytes()) {
+        Ok(()) => count.changed += 1,
+        Err(why) => {
+            context.console.report(&disk::unwritable(path, &why), &Sources::default());
+            count.failed = true;
+        }
     }
 }
 

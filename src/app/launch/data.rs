@@ -227,14 +227,23 @@ pub fn settled(value: Raw<'_>) -> Option<Scalar> {
 
 /// The element type that a text names: `f32`, `u8x4`, a struct, `(f32, i32)`.
 pub fn element_named(name: &str, find: &mut dyn FnMut(&str) -> Option<Element>) -> Option<Element> {
+    if name.len() > LONGEST_TYPE { None } else { nested_element(name, TYPE_DEPTH, find) }
+}
+
+/// Longer names of types, and tuples nested deeper, are nobody's.
+const LONGEST_TYPE: usize = 4096;
+const TYPE_DEPTH: usize = 16;
+
+fn nested_element(name: &str, depth: usize, find: &mut dyn FnMut(&str) -> Option<Element>) -> Option<Element> {
     let name = name.trim();
     if let Some(inner) = name.strip_prefix('(').and_then(|n| n.strip_suffix(')')) {
-        let mut depth = 0;
+        let within = depth.checked_sub(1)?;
+        let mut open = 0;
         let pieces = inner.split(|c| {
-            depth += i32::from(c == '(') - i32::from(c == ')');
-            c == ',' && depth == 0
+            open += i32::from(c == '(') - i32::from(c == ')');
+            c == ',' && open == 0
         });
-        let parts: Option<Vec<Element>> = pieces.map(|piece| element_named(piece, find)).collect();
+        let parts: Option<Vec<Element>> = pieces.map(|piece| nested_element(piece, within, find)).collect();
         return Some(Element::Record(RecordLayout::tuple(parts?).into()));
     }
     if let Some(scalar) = Scalar::from_name(name) {

@@ -91,7 +91,16 @@ impl Scope<'_> {
     }
 }
 
+/// A form that is refused leaves nothing behind: the refusal takes the texts that its messages point into along.
 fn compile(session: &mut Session, key: &Key) -> Result<Form> {
+    let before = session.clone();
+    add(session, key).map_err(|diagnostics| {
+        let refused = std::mem::replace(session, before);
+        Refusal::Compilation(diagnostics, Box::new(refused.sources))
+    })
+}
+
+fn add(session: &mut Session, key: &Key) -> std::result::Result<Form, Vec<Diagnostic>> {
     let sig = session.program.kernels[key.kernel].sig.clone();
     let main = session.main.and_then(|main| session.program.modules.get(main));
     let names = main.map(|main| main.names.clone()).unwrap_or_default();
@@ -105,7 +114,7 @@ fn compile(session: &mut Session, key: &Key) -> Result<Form> {
     let mut outcome = session.add(NAME, &text, &Disk);
     session.main = before;
     if outcome.failed() {
-        return Err(Refusal::Program(outcome.diagnostics.drain(..).filter(Diagnostic::is_error).collect()));
+        return Err(outcome.diagnostics.drain(..).filter(Diagnostic::is_error).collect());
     }
     form.chunk = outcome.chunks.start;
     Ok(form)

@@ -57,9 +57,16 @@ impl<R: Read> Reader<R> {
 
     /// The next message; none at the end of the stream.
     pub fn message(&mut self) -> io::Result<Option<Message>> {
+        self.message_watched(|_| ())
+    }
+
+    /// As [`Reader::message`]; `within` is told when a message was begun, and when one that was refused has passed.
+    pub fn message_watched(&mut self, within: impl Fn(bool)) -> io::Result<Option<Message>> {
         if self.skip > 0 {
+            within(true);
             io::copy(&mut self.input.by_ref().take(self.skip), &mut io::sink())?;
             self.skip = 0;
+            within(false);
         }
         loop {
             let first = match self.input.fill_buf() {
@@ -71,8 +78,10 @@ impl<R: Read> Reader<R> {
             };
             match first {
                 b' ' | b'\t' | b'\r' | b'\n' => self.input.consume(1),
-                first if first == MAGIC[0] => return self.frame().map(Some),
-                _ => return self.line().map(Some),
+                first => {
+                    within(true);
+                    return if first == MAGIC[0] { self.frame() } else { self.line() }.map(Some);
+                }
             }
         }
     }
@@ -209,6 +218,12 @@ impl Message {
 
     fn refused(refusal: Refusal, framed: bool) -> Message {
         Message { refused: Some(refusal), ..Message::empty(framed) }
+    }
+
+    /// The client has stopped in the middle of a message.
+    pub fn given_up() -> Message {
+        let refusal = Refusal::new("E0807", "a request was begun and does not go on: the connection ends");
+        Message { last: true, ..Message::refused(refusal, false) }
     }
 
     /// The stream ended inside of a frame.

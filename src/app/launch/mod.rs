@@ -4,13 +4,14 @@
 //! - [`state`], [`form`]: the program, its device and the arrays that are kept; a launch becomes the line that a script would
 //!   have, so that it is checked and run as those are.
 //! - [`reply`], [`mod@write`], [`refusal`]: what is answered.
-//! - [`frame`], [`ops`], [`serve`], [`socket`]: many requests, of one client or of several.
+//! - [`frame`], [`ops`], [`serve`], [`pulse`], [`socket`]: many requests, of one client or of several.
 
 mod data;
 mod form;
 mod frame;
 mod json;
 mod ops;
+mod pulse;
 mod refusal;
 mod reply;
 mod request;
@@ -171,14 +172,28 @@ fn run_files(job: &Job, state: &mut State, from: &Path, to: &Path) -> Result<()>
 /// The named arrays of a file.
 fn read_arrays(path: &Path, limit: u64) -> Result<state::Arrays> {
     let unreadable = |why: String| Refusal::new("E0701", format!("`{}` cannot be read: {why}", path.display()));
-    let length = std::fs::metadata(path).map_err(|error| unreadable(disk::reason(&error)))?.len();
-    if length > limit {
-        let title = format!("`{}` has {length} bytes, and {limit} are allowed", path.display());
+    let file = disk::open(path).map_err(unreadable)?;
+    let length = file.metadata().map_or(0, |data| data.len());
+    let bytes = disk::contents(file, limit.saturating_add(1)).map_err(unreadable)?;
+    if bytes.len() as u64 > limit {
+        let title =
+            format!("`{}` has {} bytes, and {limit} are allowed", path.display(), length.max(bytes.len() as u64));
         return Err(Refusal::new("E0806", title).help("allow more: `--max-bytes`"));
     }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(disk::reason(&error)))?;
-    match host::files::decode(&path.display().to_string(), &bytes)? {
-        Value::Table(arrays) => Ok(std::sync::Arc::unwrap_or_clone(arrays)),
+    let name = path.display().to_string();
+    // What is packed may be a thousand times as large.
+    let too_many = |held: u64| {
+        let title = format!("`{name}` holds {held} bytes of arrays, and {limit} are allowed");
+        Refusal::new("E0806", title).help("allow more: `--max-bytes`")
+    };
+    if let Some(unpacked) = host::files::unpacked(&name, &bytes)?.filter(|unpacked| *unpacked > limit) {
+        return Err(too_many(unpacked));
+    }
+    match host::files::decode(&name, &bytes)? {
+        Value::Table(arrays) => {
+            let held: u64 = arrays.values().map(|array| array.byte_len() as u64).sum();
+            if held > limit { Err(too_many(held)) } else { Ok(std::sync::Arc::unwrap_or_clone(arrays)) }
+        }
         other => {
             Err(Refusal::new("E0804", format!("`{}` holds a {} without a name", path.display(), other.type_name()))
                 .help("save the arrays by name, as .npz or .safetensors"))

@@ -20,7 +20,7 @@ pub enum Refusal {
     Request(Box<Problem>, Option<Range<usize>>),
     /// Of the program and its run.
     Program(Vec<Diagnostic>),
-    /// Of a program that is none, with its own texts.
+    /// Of a text that did not become part of the program, with its own texts.
     Compilation(Vec<Diagnostic>, Box<Sources>),
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::frame::{Message, Reader};
 use super::ops::{self, Next};
+use super::pulse::{Pulse, Watched};
 use super::state::State;
 use super::{Ending, Job};
 use crate::app::cli::Context;
@@ -49,7 +50,7 @@ pub fn standard(job: &Job, context: &mut Context) -> u8 {
     let interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     let mut state = State::new(session, interpreter, job.max_bytes);
     // The thread that reads may wait for input for ever; the process ends without it.
-    converse(io::stdin(), io::stdout(), &mut state, &ending);
+    converse(io::stdin(), io::stdout(), &mut state, &ending, Arc::new(Pulse::new()));
     if ending.is_interrupted() { exit::INTERRUPTED } else { exit::OK }
 }
 
@@ -63,16 +64,23 @@ pub fn program(job: &Job, context: &mut Context) -> Option<Session> {
 }
 
 /// Answers requests until their stream ends, the client is gone or the server ends.
-pub fn converse(input: impl Read + Send + 'static, output: impl Write, state: &mut State, ending: &Ending) {
+pub fn converse(
+    input: impl Read + Send + 'static,
+    output: impl Write,
+    state: &mut State,
+    ending: &Ending,
+    pulse: Arc<Pulse>,
+) {
     let (send, receive) = sync_channel(AHEAD);
     let waiting = Arc::new(Waiting::default());
     let (limit, held) = (state.limit, waiting.clone());
+    let input = Watched::new(input, pulse.clone());
     let reading =
         std::thread::Builder::new().name("clk-requests".into()).spawn(move || read(input, limit, &send, &held));
     if reading.is_err() {
         return;
     }
-    let mut out = BufWriter::with_capacity(1 << 16, output);
+    let mut out = BufWriter::with_capacity(1 << 16, Watched::new(output, pulse));
     // An answer does not wait for a kernel whose results nobody has asked for.
     state.interpreter.pipelined = true;
     while let Some(message) = following(&receive, &mut out, ending) {
@@ -108,10 +116,17 @@ fn following(receive: &Receiver<Message>, out: &mut impl Write, ending: &Ending)
     }
 }
 
-fn read(input: impl Read, limit: u64, send: &SyncSender<Message>, waiting: &Waiting) {
+fn read<R: Read>(input: Watched<R>, limit: u64, send: &SyncSender<Message>, waiting: &Waiting) {
+    let pulse = input.pulse.clone();
     let mut reader = Reader::new(input, limit);
-    // What cannot be read any more has ended.
-    while let Ok(Some(message)) = reader.message() {
+    loop {
+        let message = match reader.message_watched(|within| pulse.set_within(within)) {
+            Ok(Some(message)) => message,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Message::given_up(),
+            // What cannot be read any more has ended.
+            Ok(None) | Err(_) => return,
+        };
+        pulse.end();
         let last = message.last;
         waiting.add(message.bytes, limit);
         if send.send(message).is_err() || last {

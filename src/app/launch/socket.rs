@@ -16,15 +16,17 @@ pub fn serve(_: &super::Job, _: &std::path::Path, context: &mut crate::app::cli:
 #[cfg(unix)]
 mod unix {
     use std::fs;
-    use std::io::Write;
+    use std::io::{self, Write};
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::path::{Path, PathBuf};
+    use std::sync::Arc;
     use std::thread::JoinHandle;
     use std::time::{Duration, Instant};
 
     use crate::app::cli::Context;
+    use crate::app::launch::pulse::Pulse;
     use crate::app::launch::refusal::Refusal;
     use crate::app::launch::reply::Reply;
     use crate::app::launch::serve::{converse, program};
@@ -37,6 +39,10 @@ mod unix {
 
     /// Connections at a time.
     const MOST: usize = 64;
+    /// When all places are taken, who has neither finished a request nor taken an answer for so long has to go.
+    const PATIENCE: Duration = Duration::from_secs(5);
+    /// How often reading looks whether a request that was begun still goes on.
+    const TICK: Duration = Duration::from_secs(1);
     /// How long conversations have to end when the server does.
     const GRACE: Duration = Duration::from_secs(2);
     /// Expressions are walked recursively.
@@ -60,6 +66,7 @@ mod unix {
         while !ending.is_set() {
             let Some(stream) = socket.accept() else { continue };
             clients.retain(|client| !client.thread.is_finished());
+            make_room(&mut clients);
             if let Err(refusal) = admit(&stream, clients.len()) {
                 refuse(stream, refusal);
                 continue;
@@ -78,7 +85,21 @@ mod unix {
     /// A connection and the thread that talks to it.
     struct Client {
         stream: UnixStream,
+        pulse: Arc<Pulse>,
         thread: JoinHandle<()>,
+    }
+
+    /// If all places are taken, the connection goes that has held up its own for longest: one that has never sent a request, is in
+    /// the middle of one, or does not take its answers. Those that wait between two requests stay.
+    fn make_room(clients: &mut Vec<Client>) {
+        if clients.len() < MOST {
+            return;
+        }
+        let stuck = clients.iter().enumerate().filter_map(|(at, client)| Some((client.pulse.stuck_for()?, at)));
+        if let Some((_, at)) = stuck.max().filter(|(time, _)| *time >= PATIENCE) {
+            // Its threads see that, and end.
+            let _ = clients.swap_remove(at).stream.shutdown(std::net::Shutdown::Both);
+        }
     }
 
     impl Client {
@@ -91,18 +112,21 @@ mod unix {
             turn: Turn,
         ) -> Option<Client> {
             let (input, output) = (stream.try_clone().ok()?, stream.try_clone().ok()?);
+            input.set_read_timeout(Some(TICK)).ok()?;
+            let pulse = Arc::new(Pulse::new());
+            let beats = pulse.clone();
             let (session, ending, limit) = (session.clone(), ending.clone(), job.max_bytes);
             let (limits, interrupt) = (context.limits.clone(), context.interrupt.clone());
             let talk = move || {
                 let interpreter = limits.interpreter(&interrupt, vec![]);
                 let mut state = State::new(session, interpreter, limit);
                 state.turn = turn;
-                converse(input, &output, &mut state, &ending);
+                converse(input, &output, &mut state, &ending, beats);
                 // The thread that reads ends with it.
                 let _ = output.shutdown(std::net::Shutdown::Both);
             };
             let thread = std::thread::Builder::new().name("clk-client".into()).stack_size(STACK).spawn(talk).ok()?;
-            Some(Client { stream, thread })
+            Some(Client { stream, pulse, thread })
         }
     }
 
@@ -147,23 +171,21 @@ mod unix {
             };
             let own = "use a folder of your own, such as `$XDG_RUNTIME_DIR/clk`, which is made if it does not exist";
             private::folder(folder).map_err(|why| cannot(format!("of its folder, {why}")).help(own))?;
-            let name = path.file_name().ok_or_else(|| cannot("it has no name".into()))?.to_string_lossy().into_owned();
+            path.file_name().ok_or_else(|| cannot("it has no name".into()))?;
+            // Between the look at the name and taking it, no other server may do the same.
+            let _alone = alone(folder).map_err(|error| cannot(disk::reason(&error)))?;
             clear(path)?;
-            // The name is given to a socket that is closed to others already.
-            let temporary = folder.join(format!(".{name}.{}", std::process::id()));
-            let _ = fs::remove_file(&temporary);
-            let made = UnixListener::bind(&temporary).and_then(|listener| {
-                fs::set_permissions(&temporary, fs::Permissions::from_mode(0o600))?;
-                listener.set_nonblocking(true)?;
-                let data = fs::symlink_metadata(&temporary)?;
-                fs::rename(&temporary, path)?;
-                Ok((listener, (data.dev(), data.ino())))
-            });
-            let (listener, file) = made.map_err(|error| {
-                let _ = fs::remove_file(&temporary);
-                cannot(disk::reason(&error))
-            })?;
+            let (listener, file) = Socket::make(folder, path).map_err(|error| cannot(disk::reason(&error)))?;
             Ok(Socket { listener, path: path.to_path_buf(), file })
+        }
+
+        /// The name is given to a socket that is closed to others already.
+        fn make(folder: &Path, path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
+            let bound = tempfile::Builder::new().prefix(".clk-").make_in(folder, |path| UnixListener::bind(path))?;
+            fs::set_permissions(bound.path(), fs::Permissions::from_mode(0o600))?;
+            bound.as_file().set_nonblocking(true)?;
+            let data = fs::symlink_metadata(bound.path())?;
+            Ok((bound.persist(path)?, (data.dev(), data.ino())))
         }
 
         /// A connection, if one comes within a moment.
@@ -180,6 +202,25 @@ mod unix {
             // Another server may have taken the name.
             if fs::symlink_metadata(&self.path).is_ok_and(|data| (data.dev(), data.ino()) == self.file) {
                 let _ = fs::remove_file(&self.path);
+            }
+        }
+    }
+
+    /// Holds the folder until it is dropped: one server at a time takes a name in it. Who may only read the folder can hold it,
+    /// too, so it is not waited for without end.
+    fn alone(folder: &Path) -> io::Result<fs::File> {
+        let handle = fs::File::open(folder)?;
+        let until = Instant::now() + GRACE;
+        loop {
+            match handle.try_lock() {
+                Ok(()) => return Ok(handle),
+                Err(fs::TryLockError::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(fs::TryLockError::WouldBlock) => {
+                    return Err(io::Error::other("another process holds its folder (by `flock`)"));
+                }
+                Err(fs::TryLockError::Error(error)) => return Err(error),
             }
         }
     }

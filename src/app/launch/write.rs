@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::base::escape;
 use crate::host::array::{Array, Element, RecordLayout};
 use crate::host::picture::base64;
 use crate::ir::def::Leaf;
@@ -21,7 +22,7 @@ pub enum Encoding {
 
 /// A string of JSON's.
 pub fn string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    escape::json(serde_json::Value::from(text).to_string())
 }
 
 /// `{"type": …, "shape": …, "data": …}`. A block has a number, by which its bytes are found behind the reply.

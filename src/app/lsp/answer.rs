@@ -10,6 +10,8 @@ pub const INTERNAL_ERROR: i64 = -32603;
 pub const NOT_INITIALIZED: i64 = -32002;
 /// The request was sound and has no answer, for a reason to show.
 pub const REQUEST_FAILED: i64 = -32803;
+/// The client took it back.
+pub const REQUEST_CANCELLED: i64 = -32800;
 
 /// Why a request has no result.
 #[derive(Debug)]

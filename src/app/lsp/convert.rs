@@ -189,7 +189,7 @@ pub fn semantic_tokens(text: &Text, found: &[Highlight]) -> Vec<usize> {
     let (mut line, mut column) = (0, 0);
     for token in found {
         let Some((kind, modifiers)) = semantic(token) else { continue };
-        let Some(word) = text.as_str().get(token.range.clone()).filter(|w| !w.contains('\n')) else { continue };
+        let Some(word) = text.as_str().get(token.range.clone()).filter(|w| !w.contains(['\n', '\r'])) else { continue };
         let (own_line, own_column) = text.position(token.range.start);
         let from = if own_line == line { column } else { 0 };
         data.extend([own_line - line, own_column - from, text.units(word), kind, modifiers]);

@@ -17,8 +17,9 @@ pub enum Frame {
     Garbage(String),
 }
 
-/// The next frame; none at the end of the stream.
-pub fn read(input: &mut impl BufRead) -> io::Result<Option<Frame>> {
+/// The next frame and its bytes; none at the end of the stream.
+pub fn read(input: &mut impl BufRead) -> io::Result<Option<(Frame, usize)>> {
+    let garbage = |why: String| Ok(Some((Frame::Garbage(why), 0)));
     let mut length: Option<usize> = None;
     let mut stray = false;
     loop {
@@ -30,9 +31,9 @@ pub fn read(input: &mut impl BufRead) -> io::Result<Option<Frame>> {
         let text = text.trim_end_matches(['\r', '\n']);
         if text.is_empty() {
             match length {
-                Some(length) if length <= MAX_LENGTH => return body(input, length).map(Some),
-                Some(length) => return Ok(Some(Frame::Garbage(format!("a message of {length} bytes is too long")))),
-                None if stray => return Ok(Some(Frame::Garbage("a header without Content-Length".into()))),
+                Some(length) if length <= MAX_LENGTH => return Ok(Some((body(input, length)?, length))),
+                Some(length) => return garbage(format!("a message of {length} bytes is too long")),
+                None if stray => return garbage("a header without Content-Length".into()),
                 None => continue,
             }
         }
@@ -73,7 +74,7 @@ mod tests {
 
     fn all(text: &str) -> Vec<Frame> {
         let mut input = io::Cursor::new(text.as_bytes().to_vec());
-        std::iter::from_fn(|| read(&mut input).expect("memory is read")).collect()
+        std::iter::from_fn(|| read(&mut input).expect("memory is read")).map(|(frame, _)| frame).collect()
     }
 
     #[test]

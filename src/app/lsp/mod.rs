@@ -1,6 +1,6 @@
 //! `clk lsp`: the language server, on standard input and output.
 //!
-//! The only place that knows the protocol's JSON. A thread reads frames; everything else happens on this one, in order.
+//! The only place that knows the protocol's JSON. A thread reads frames into a queue; everything else happens on this one, in order.
 //! Changes only mark a document: it is checked when a request asks for it, or when no message waits, so that fast typing is
 //! checked once and not letter by letter. What a client may get wrong costs an error answer, never the server.
 
@@ -8,6 +8,7 @@ mod answer;
 mod convert;
 mod document;
 mod frame;
+mod queue;
 mod requests;
 mod server;
 mod text;
@@ -15,50 +16,50 @@ mod uri;
 mod workspace;
 
 use std::io::{BufReader, Write};
-use std::sync::mpsc::{self, TryRecvError};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use self::frame::Frame;
+use self::queue::{Queue, Taken};
 use self::server::Server;
 use super::exit;
 
 /// Serves until the client says `exit` or closes the stream.
 pub fn main() -> u8 {
-    let (sender, frames) = mpsc::channel();
+    let queue = Arc::new(Queue::default());
+    let reader = queue.clone();
     std::thread::spawn(move || {
         let mut input = BufReader::new(std::io::stdin());
-        while let Ok(Some(frame)) = frame::read(&mut input) {
-            if sender.send(frame).is_err() {
-                return;
-            }
+        while let Ok(Some((frame, bytes))) = frame::read(&mut input) {
+            reader.push(frame, bytes);
         }
+        reader.end();
     });
     let mut server = Server::default();
     let mut output = std::io::stdout().lock();
     loop {
-        let frame = match frames.try_recv() {
-            Ok(frame) => frame,
-            Err(TryRecvError::Empty) => {
+        let taken = match queue.try_next() {
+            Taken::Nothing => {
                 server.publish();
                 if !send(&mut output, server.take_messages()) {
                     return exit::OK;
                 }
-                match frames.recv() {
-                    Ok(frame) => frame,
-                    Err(_) => break,
-                }
+                queue.next()
             }
-            Err(TryRecvError::Disconnected) => break,
+            taken => taken,
         };
-        match frame {
-            Frame::Message(message) => {
+        match taken {
+            Taken::Frame(Frame::Message(message)) => {
                 if let Some(code) = server.receive(message) {
                     send(&mut output, server.take_messages());
                     return code;
                 }
             }
-            Frame::Garbage(why) => server.send(answer::error(&Value::Null, answer::PARSE_ERROR, &why)),
+            Taken::Frame(Frame::Garbage(why)) => server.send(answer::error(&Value::Null, answer::PARSE_ERROR, &why)),
+            Taken::Cancelled(id) => server.send(answer::error(&id, answer::REQUEST_CANCELLED, "it was taken back")),
+            Taken::Nothing => {}
+            Taken::End => break,
         }
         if !send(&mut output, server.take_messages()) {
             return exit::OK;

@@ -118,14 +118,14 @@ fn definition(target: &Target, offset: usize) -> Value {
     place.map_or(Value::Null, |place| convert::location(&target.analysis, &target.text, &target.address, &place))
 }
 
-/// The places of a name in this text and all others, with the addresses of the texts; and whether some texts were left out.
-fn places(server: &mut Server, target: &Target, offset: usize) -> (Vec<(String, Value, bool)>, bool) {
+/// The places of a name in this text and all others, with the addresses of the texts; and why they are not all, if so.
+fn places(server: &mut Server, target: &Target, offset: usize) -> (Vec<(String, Value, bool)>, Option<String>) {
     let own = target.analysis.references(offset);
     let mut out: Vec<(String, Value, bool)> =
         own.iter().map(|(range, write)| (target.address.clone(), target.json_range(range), *write)).collect();
-    let Some(place) = target.analysis.definition(offset) else { return (out, false) };
+    let Some(place) = target.analysis.definition(offset) else { return (out, None) };
     if !target.analysis.is_shared(offset) {
-        return (out, false);
+        return (out, None);
     }
     let word = own.first().and_then(|(range, _)| target.analysis.text.get(range.clone())).unwrap_or("");
     // A text that imports it under another name has the first one too.
@@ -136,14 +136,15 @@ fn places(server: &mut Server, target: &Target, offset: usize) -> (Vec<(String, 
             out.extend(found.iter().map(|(r, write)| (seen.address.clone(), seen.text.json_range(r), *write)));
         }
     }
-    (out, search.cut)
+    (out, search.missing)
 }
 
 fn references(server: &mut Server, target: &Target, offset: usize, params: &Value) -> Value {
     let with_definition = params.pointer("/context/includeDeclaration").and_then(Value::as_bool).unwrap_or(true);
     let definition = self::definition(target, offset);
-    let found = places(server, target, offset).0.into_iter();
-    let locations = found.map(|(address, range, _)| json!({ "uri": address, "range": range }));
+    let (found, missing) = places(server, target, offset);
+    server.mention(missing);
+    let locations = found.into_iter().map(|(address, range, _)| json!({ "uri": address, "range": range }));
     locations.filter(|location| with_definition || *location != definition).collect()
 }
 
@@ -161,9 +162,9 @@ fn rename(server: &mut Server, target: &Target, offset: usize, params: &Value) -
     let new = params.get("newName").and_then(Value::as_str).unwrap_or("");
     target.analysis.rename(offset, new, &Overlay(&server.documents)).map_err(Failure::refused)?;
     let mut changes = json!({});
-    let (places, cut) = places(server, target, offset);
-    if cut {
-        return Err(Failure::refused("too many files have this name to change it in all of them"));
+    let (places, missing) = places(server, target, offset);
+    if let Some(why) = missing {
+        return Err(Failure::refused(format!("{why}, and it may have the name, too: nothing was renamed")));
     }
     for (address, range, _) in places {
         let edit = json!({ "range": range, "newText": new });
@@ -178,7 +179,9 @@ fn rename(server: &mut Server, target: &Target, offset: usize, params: &Value) -
 fn workspace_symbols(server: &mut Server, params: &Value) -> Answer {
     let query = params.get("query").and_then(Value::as_str).unwrap_or("").to_lowercase();
     let mut out = Vec::new();
-    for seen in server.everything_with(&query).seen {
+    let search = server.everything_with(&query);
+    server.mention(search.missing);
+    for seen in search.seen {
         for symbol in seen.analysis.symbols() {
             if symbol.name.to_lowercase().contains(&query) {
                 let location = json!({ "uri": seen.address, "range": seen.text.json_range(&symbol.name_range) });

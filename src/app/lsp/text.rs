@@ -21,8 +21,7 @@ pub struct Text {
 
 impl Text {
     pub fn new(text: String, encoding: Encoding) -> Text {
-        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Text { text, starts, encoding }
+        Text { starts: line_starts(&text), text, encoding }
     }
 
     pub fn as_str(&self) -> &str {
@@ -106,17 +105,23 @@ impl Text {
             None => *self = Text::new(new.to_owned(), self.encoding),
             Some(range) => {
                 let range = self.range_of(range);
-                self.text.replace_range(range.clone(), new);
-                let first = self.starts.partition_point(|&s| s <= range.start);
-                let last = self.starts.partition_point(|&s| s <= range.end);
-                let added = new.match_indices('\n').map(|(at, _)| range.start + at + 1);
-                let (removed, grown) = (range.end - range.start, new.len());
-                let rest: Vec<usize> = self.starts.drain(first..).skip(last - first).collect();
-                self.starts.extend(added);
-                self.starts.extend(rest.into_iter().map(|s| s - removed + grown));
+                self.text.replace_range(range, new);
+                // All of them: an edit may join a `\r` with a `\n` or part them, and a text is moved as a whole anyway.
+                self.starts = line_starts(&self.text);
             }
         }
     }
+}
+
+/// Where lines start. In the protocol `\n`, `\r\n` and `\r` end one, whatever the language thinks of them.
+fn line_starts(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let ends = bytes.iter().enumerate().filter(|(at, byte)| match byte {
+        b'\n' => true,
+        b'\r' => bytes.get(at + 1) != Some(&b'\n'),
+        _ => false,
+    });
+    std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect()
 }
 
 #[cfg(test)]
@@ -134,6 +139,26 @@ mod tests {
         let utf8 = Text::new("aé😀b\nc".into(), Encoding::Utf8);
         assert_eq!(utf8.position(7), (0, 7));
         assert_eq!(utf8.offset(1, 1), 10);
+    }
+
+    #[test]
+    fn every_line_end_of_the_protocol_is_one() {
+        let text = Text::new("a\rb\r\nc\nd\r\re".into(), Encoding::Utf16);
+        assert_eq!(text.starts, [0, 2, 5, 7, 9, 10]);
+        for (offset, position) in
+            [(0, (0, 0)), (2, (1, 0)), (3, (1, 1)), (5, (2, 0)), (7, (3, 0)), (9, (4, 0)), (10, (5, 0))]
+        {
+            assert_eq!((text.position(offset), text.offset(position.0, position.1)), (position, offset));
+        }
+        assert_eq!(text.offset(0, 9), 1, "the end of a line is before what ends it");
+        assert_eq!(text.offset(1, 9), 3);
+        // An edit that parts `\r` and `\n`, and one that joins them.
+        let mut text = Text::new("a\r\nb".into(), Encoding::Utf16);
+        let at = |line: u32, character: u32| json!({"line": line, "character": character});
+        text.change(&json!({"range": {"start": at(1, 0), "end": at(1, 0)}, "text": "\n"}));
+        assert_eq!((text.as_str(), text.starts.len()), ("a\r\n\nb", 3));
+        text.change(&json!({"range": {"start": at(0, 1), "end": at(1, 0)}, "text": "\r"}));
+        assert_eq!((text.as_str(), text.starts.clone()), ("a\r\nb", vec![0, 3]));
     }
 
     #[test]

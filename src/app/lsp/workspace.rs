@@ -12,7 +12,7 @@ use super::document::Overlay;
 use super::server::Server;
 use super::text::Text;
 use super::uri;
-use crate::app::{disk, folders};
+use crate::app::{cache, disk};
 use crate::compile::library;
 use crate::ide::Analysis;
 
@@ -30,12 +30,10 @@ pub fn address_of(name: &str) -> String {
 /// A module of the standard library as a file in the user's cache, so that an editor can open it.
 fn library_file(module: &str) -> Option<PathBuf> {
     let text = library::text(module)?;
-    let folder = folders::cache(&folders::environment)?.join(concat!("std-", env!("CARGO_PKG_VERSION")));
-    let path = folder.join(format!("{module}.clk"));
-    if std::fs::read_to_string(&path).is_ok_and(|there| there == text) {
+    let path = cache::library_folder()?.join(format!("{module}.clk"));
+    if disk::read_source(&path).is_ok_and(|there| there == text) {
         return Some(path);
     }
-    std::fs::create_dir_all(&folder).ok()?;
     disk::write_whole(&path, text.as_bytes()).ok()?;
     Some(path)
 }
@@ -50,8 +48,8 @@ pub struct Seen {
 /// What a search found.
 pub struct Search {
     pub seen: Vec<Seen>,
-    /// There were too many files: some were not searched.
-    pub cut: bool,
+    /// Why the search is not complete, if it is not: a folder or a file that cannot be read, too many files.
+    pub missing: Option<String>,
 }
 
 impl Server {
@@ -73,25 +71,44 @@ impl Server {
             }
         }
         let folders = self.folders.clone();
-        let files = folders.iter().flat_map(|folder| disk::programs(folder).unwrap_or_default());
-        let new: Vec<PathBuf> = files.filter(|path| paths.insert(path.clone())).collect();
-        let with_word = new.iter().filter_map(|path| {
-            let text = disk::read_source(path).ok()?;
-            has_word(&text).then_some((path, text))
-        });
-        let mut cut = false;
-        for (number, (path, text)) in with_word.enumerate() {
-            if number == MAX_FILES {
-                cut = true;
-                break;
+        let mut unread: Vec<(PathBuf, String)> = Vec::new();
+        let mut files = 0;
+        for found in folders.iter().map(|folder| disk::programs(folder)) {
+            unread.extend(found.unread);
+            for path in found.programs {
+                if files > MAX_FILES || !paths.insert(path.clone()) {
+                    continue;
+                }
+                match disk::read_source(&path) {
+                    Ok(text) if !has_word(&text) => {}
+                    Ok(text) => {
+                        files += 1;
+                        if files <= MAX_FILES {
+                            seen.push(self.look_at(&path, text));
+                        }
+                    }
+                    Err(why) => unread.push((path, why)),
+                }
             }
-            seen.push(self.look_at(path, text));
         }
-        if cut {
-            let text = format!("more than {MAX_FILES} files have this word; the others were not searched");
+        let missing = match unread.as_slice() {
+            [] if files > MAX_FILES => {
+                Some(format!("more than {MAX_FILES} files have this word; the others were not searched"))
+            }
+            [] => None,
+            [(path, why)] => Some(format!("`{}` was not searched: {why}", path.display())),
+            [(path, why), rest @ ..] => {
+                Some(format!("`{}` was not searched: {why}; nor were {} others", path.display(), rest.len()))
+            }
+        };
+        Search { seen, missing }
+    }
+
+    /// Tells the user that a search was not complete.
+    pub fn mention(&mut self, missing: Option<String>) {
+        if let Some(text) = missing {
             self.send(answer::notification("window/showMessage", json!({ "type": 2, "message": text })));
         }
-        Search { seen, cut }
     }
 
     fn look_at(&self, path: &Path, text: String) -> Seen {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use ariadne::{Cache, Source};
 
 use crate::base::diag::Label;
+use crate::base::escape;
 use crate::base::source::{FileId, Sources, Span};
 
 /// A line up to this many bytes is shown whole.
@@ -191,31 +192,29 @@ fn kept(content: &str, start: usize, points: &[usize]) -> Vec<Range<usize>> {
     parts
 }
 
-/// A character as it may be sent to a terminal, in as many bytes: no control characters, no change of writing direction, and
-/// nothing that ariadne takes for the end of a line.
+/// A character of a source as it may be sent to a terminal, in as many bytes, so that places stay where they are: nothing that
+/// a terminal obeys, and nothing that ariadne takes for the end of a line.
 fn harmless(c: char) -> char {
-    match c {
-        '\t' => '\t',
-        '\0'..='\x1f' | '\x7f' => '?',
-        '\u{80}'..='\u{9f}' => '·',
-        '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            '\u{fffd}'
-        }
-        c => c,
+    match (c, c.len_utf8()) {
+        ('\t', _) => '\t',
+        (c, _) if !escape::is_obeyed(c) => c,
+        (_, 1) => '?',
+        (_, 2) => '·',
+        _ => '\u{fffd}',
     }
 }
 
 /// A text without control characters but line ends.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c == '\n' { c } else { harmless(c) }).collect()
+    escape::lines(text).into_owned()
 }
 
 /// A text on one line, without control characters.
 pub(super) fn one_line(text: &str) -> String {
     let cut: String = text.chars().take(400).collect();
     let more = if cut.len() < text.len() { "…" } else { "" };
-    let line: String = cut.trim().chars().map(|c| if c.is_whitespace() { ' ' } else { c }).map(harmless).collect();
-    line + more
+    let line: String = cut.trim().chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
+    escape::name(&line).into_owned() + more
 }
 
 impl Cache<FileId> for &mut Excerpts<'_> {

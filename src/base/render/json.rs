@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::severity_word;
 use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::escape;
 use crate::base::source::{Sources, Span};
 
 /// The diagnostic as JSON, without a line end. Lines and columns count from 1, columns in characters; `start` and `end` are
@@ -39,7 +40,7 @@ pub fn json(diagnostic: &Diagnostic, sources: &Sources) -> String {
             json!({ "title": fix.title, "applicability": applicability, "edits": edits })
         })
         .collect();
-    json!({
+    let object = json!({
         "code": diagnostic.code,
         "severity": severity_word(diagnostic.severity),
         "title": diagnostic.title,
@@ -47,8 +48,8 @@ pub fn json(diagnostic: &Diagnostic, sources: &Sources) -> String {
         "notes": diagnostic.notes,
         "help": diagnostic.help,
         "fixes": fixes,
-    })
-    .to_string()
+    });
+    escape::json(object.to_string())
 }
 
 fn place(span: Span, sources: &Sources) -> Value {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use crate::base::escape;
 use crate::ir::def::{Layout, Ty};
 use crate::lang::scalar::Scalar;
 
@@ -149,7 +150,7 @@ impl fmt::Display for Element {
                 }
                 f.write_str(")")
             }
-            Element::Record(r) => f.write_str(&r.name),
+            Element::Record(r) => f.write_str(&escape::name(&r.name)),
         }
     }
 }

@@ -89,6 +89,14 @@ pub fn decode(name: &str, bytes: &[u8]) -> Outcome<Value> {
     }
 }
 
+/// The bytes that the content of a packed file has when it is unpacked; nothing for formats that do not pack.
+pub fn unpacked(name: &str, bytes: &[u8]) -> Outcome<Option<u64>> {
+    let format = Format::of(name)?;
+    let file = File { name, bytes };
+    file.check_kind(format)?;
+    if format == Format::Npz { npz::unpacked(&file).map(Some) } else { Ok(None) }
+}
+
 /// The file that holds these values. Those without a name are called `arr_0`, `arr_1`, … where the format has names; a
 /// table stands for its arrays.
 pub fn encode(name: &str, values: &[(Option<&str>, &Value)]) -> Outcome<Vec<u8>> {

@@ -30,6 +30,12 @@ pub fn decode(file: &File) -> Outcome<Value> {
     }
 }
 
+/// The bytes that all arrays of an archive have when they are unpacked, as its directory says: reading an entry that has more
+/// fails.
+pub fn unpacked(file: &File) -> Outcome<u64> {
+    Ok(zip::entries(file)?.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.unpacked)))
+}
+
 pub fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
     let mut archive = zip::Writer::default();
     for (name, array) in arrays {

@@ -14,7 +14,7 @@ pub struct Entry {
     flags: u16,
     crc: u32,
     packed: u64,
-    unpacked: u64,
+    pub unpacked: u64,
     /// Of the local header.
     offset: u64,
 }

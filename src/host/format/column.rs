@@ -1,5 +1,6 @@
 //! The texts of an array's elements, made alike: decimal points under each other, as many digits as the longest needs.
 
+use crate::base::escape;
 use crate::host::array::Element;
 use crate::host::format::is_float;
 use crate::host::value::Value;
@@ -37,7 +38,7 @@ impl<'a> Cells<'a> {
                 let field = |k: usize| -> Vec<Value> { self.values.iter().filter_map(|v| part(v, k)).collect() };
                 let columns = record.fields.iter().enumerate().map(|(k, f)| Cells::new(&f.element, &field(k)).texts());
                 let columns: Vec<Vec<String>> = columns.collect();
-                let name = |k: usize| record.fields.get(k).map_or("", |field| field.name.as_str());
+                let name = |k: usize| record.fields.get(k).map_or("".into(), |field| escape::name(&field.name));
                 let cell = |row: usize| -> String {
                     let texts = columns.iter().enumerate().map(|(k, texts)| {
                         let text = texts.get(row).map_or("", String::as_str);

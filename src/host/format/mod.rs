@@ -3,6 +3,7 @@
 pub mod column;
 pub mod layout;
 
+use crate::base::escape;
 use crate::host::array::{Array, Element};
 use crate::host::format::column::Cells;
 use crate::host::format::layout::Layout;
@@ -23,14 +24,15 @@ pub fn print(value: &Value) -> String {
         Value::Array(array) => print_array(array),
         Value::Record(record) => {
             let names = record.layout.fields.iter().map(|field| &field.name);
-            let fields = names.zip(&record.fields).map(|(name, value)| format!("{name}: {}", quoted(value)));
-            list(&format!("{} {{ ", record.layout.name), fields, " }")
+            let fields =
+                names.zip(&record.fields).map(|(name, value)| format!("{}: {}", escape::name(name), quoted(value)));
+            list(&format!("{} {{ ", escape::name(&record.layout.name)), fields, " }")
         }
         Value::Tuple(parts) => list("(", parts.iter().map(quoted), ")"),
         Value::Range(range) => print_range(range),
         Value::Table(table) => {
             let lines: Vec<String> =
-                table.iter().map(|(name, array)| format!("{name}: {}", array.type_name())).collect();
+                table.iter().map(|(name, array)| format!("{}: {}", escape::name(name), array.type_name())).collect();
             lines.join("\n")
         }
         Value::Strings(strings) => list("[", strings.iter().map(|text| format!("{text:?}")), "]"),
@@ -122,7 +124,7 @@ fn spec_of_elements(value: &Value, number: &impl Fn(scalar::Value) -> Outcome<St
             let names = record.layout.fields.iter().map(|field| &field.name);
             let fields = names
                 .zip(&record.fields)
-                .map(|(name, field)| Ok(format!("{name}: {}", spec_of_elements(field, number)?)));
+                .map(|(name, field)| Ok(format!("{}: {}", escape::name(name), spec_of_elements(field, number)?)));
             Ok(list("{", fields.collect::<Outcome<Vec<String>>>()?.into_iter(), "}"))
         }
         Value::Array(array) => {

@@ -325,7 +325,9 @@ Ctrl-C ends `clk run` itself; a session bears two and ends with the third.
         code: "E0701",
         title: "a file cannot be read",
         text: r#"
-The file does not exist, may not be read, or is a folder. A path is relative to the folder that `clk` was started in.
+The file does not exist, may not be read, or is a folder. A path is relative to the folder that `clk` was started in. Only
+regular files are read: a pipe may be waited for without end, and a device such as `/dev/zero` never ends. A program is read from
+a pipe by `clk run -`.
 
 ```clk fails
 let weights = load("nosuch/weights.npy")
@@ -341,8 +343,9 @@ let weights = load("weights.npy")
         code: "E0702",
         title: "a file cannot be written",
         text: r#"
-The folder does not exist, or may not be written to. A file is written whole or not at all: after this message whatever stood
-there before is unchanged.
+The folder does not exist, or may not be written to, or the file is read-only. A file is written whole or not at all: after this
+message whatever stood there before is unchanged. A link that another user has put into a folder which everybody may write is not
+followed.
 
 ```clk fails
 save("nosuch/result.npy", [1.0, 2.0])
@@ -350,6 +353,20 @@ save("nosuch/result.npy", [1.0, 2.0])
 
 ```clk
 save("result.npy", [1.0, 2.0])
+```
+"#,
+    },
+    Page {
+        code: "E0703",
+        title: "a folder that is not a cache of Clk's",
+        text: r#"
+Compiled kernels are machine code, and `clk cache clean` removes files. So the folder that `CLK_CACHE_DIR` names has to be
+Clk's: one that Clk has made, or an empty one that it has marked by a file `CACHEDIR.TAG`. A folder with other things in it, one of
+another user and one that others may write are refused and left as they are, their modes included. In its own folder, Clk removes
+nothing but what it has put there.
+
+```sh
+CLK_CACHE_DIR=~/.cache/clk-kernels clk run program.clk   # made if it does not exist
 ```
 "#,
     },

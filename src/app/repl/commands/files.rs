@@ -6,6 +6,7 @@ use std::process::Command;
 use super::super::{Repl, transcript};
 use super::Answer;
 use crate::app::disk;
+use crate::app::disk::temporary::Folder;
 use crate::compile::Session;
 
 impl Repl<'_> {
@@ -94,14 +95,11 @@ fn unquoted(file: &str) -> &str {
 fn in_editor(text: &str) -> Result<String, String> {
     let named = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".into());
-    let folder = std::env::temp_dir().join(format!("clk-{}", std::process::id()));
-    let failed = |why: std::io::Error| format!("`:edit` needs a temporary file: {}", disk::reason(&why));
-    std::fs::create_dir_all(&folder).map_err(failed)?;
-    let path: PathBuf = folder.join("entry.clk");
-    std::fs::write(&path, format!("{text}\n")).map_err(failed)?;
-    let changed = run_editor(&editor, &path).and_then(|()| disk::read_source(&path));
-    let _ = std::fs::remove_dir_all(&folder);
-    changed
+    let failed = |why: String| format!("`:edit` needs a temporary file: {why}");
+    let folder = Folder::new().map_err(failed)?;
+    let path = folder.file("entry.clk", format!("{text}\n").as_bytes()).map_err(failed)?;
+    run_editor(&editor, &path)?;
+    disk::read_source(&path).map_err(|why| format!("what `{editor}` left cannot be read: {why}"))
 }
 
 /// The variable holds a command line: `code --wait`.

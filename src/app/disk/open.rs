@@ -1,0 +1,101 @@
+//! Opening files for reading. In: a path from anywhere. Out: a regular file, or why it is none.
+//!
+//! Only regular files are read: a pipe or a terminal can be waited for without end, a device such as `/dev/zero` never ends,
+//! and to open some devices already does something. The kind is asked before a file is opened, and again of what was opened,
+//! since the name may stand for something else by then. `O_NONBLOCK` keeps the opening itself from waiting.
+
+use std::fs::{File, FileType, Metadata};
+use std::io::Read;
+use std::path::Path;
+
+use super::reason;
+
+/// Opens a regular file for reading.
+pub fn open(path: &Path) -> Result<File, String> {
+    let regular = |data: Metadata| if data.is_file() { Ok(()) } else { Err(kind(data.file_type()).to_string()) };
+    regular(std::fs::metadata(path).map_err(|error| reason(&error))?)?;
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(path).map_err(|error| reason(&error))?;
+    regular(file.metadata().map_err(|error| reason(&error))?)?;
+    Ok(file)
+}
+
+/// The bytes of a regular file.
+pub fn read(path: &Path) -> Result<Vec<u8>, String> {
+    contents(open(path)?, u64::MAX)
+}
+
+/// The bytes of an open file, not more than so many.
+pub fn contents(file: File, most: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    // What the system says is only a guess: files of /proc have no length, others grow.
+    let length = file.metadata().map_or(0, |data| data.len()).min(most);
+    let room = usize::try_from(length).is_ok_and(|length| bytes.try_reserve_exact(length).is_ok());
+    if !room {
+        return Err(format!("there is no memory for its {length} bytes"));
+    }
+    file.take(most).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
+    Ok(bytes)
+}
+
+/// What something is that is no regular file.
+#[cfg(unix)]
+fn kind(kind: FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    match kind {
+        kind if kind.is_dir() => "it is a folder",
+        kind if kind.is_fifo() => "it is a pipe, and only regular files are read",
+        kind if kind.is_socket() => "it is a socket, and only regular files are read",
+        _ => "it is a device, and only regular files are read",
+    }
+}
+
+#[cfg(not(unix))]
+fn kind(kind: FileType) -> &'static str {
+    if kind.is_dir() { "it is a folder" } else { "it is not a regular file" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regular_files_are_read_whole_or_as_far_as_asked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        std::fs::write(&path, "0123456789").expect("written");
+        assert_eq!(read(&path).as_deref(), Ok(&b"0123456789"[..]));
+        assert_eq!(contents(open(&path).expect("open"), 3).as_deref(), Ok(&b"012"[..]));
+        assert!(open(folder.path()).is_err_and(|why| why.contains("a folder")));
+        assert!(open(&folder.path().join("b")).is_err_and(|why| why.contains("no such file")));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_has_no_length_and_what_never_ends() {
+        assert!(!read(Path::new("/proc/self/status")).expect("a file of /proc").is_empty());
+        for device in ["/dev/zero", "/dev/null", "/dev/full"] {
+            assert!(open(Path::new(device)).is_err_and(|why| why.contains("a device")), "{device}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_waits_for_a_pipe_or_a_socket() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let name = std::ffi::CString::new(pipe.display().to_string()).expect("no zeros");
+        // SAFETY: a text that ends in a zero and lives until the call returns.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        assert!(open(&pipe).is_err_and(|why| why.contains("a pipe")));
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&pipe, &link).expect("a link");
+        assert!(open(&link).is_err_and(|why| why.contains("a pipe")), "through a link");
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        assert!(open(&socket).is_err_and(|why| why.contains("a socket")));
+    }
+}

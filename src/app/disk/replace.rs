@@ -1,0 +1,215 @@
+//! Writing files whole or not at all. In: a path and bytes. Out: the new file in the old one's place, or the old one as it was
+//! and why.
+//!
+//! The bytes are written to a new file in the same folder, with a random name, made exclusively, and closed to others if the
+//! old file was; once it is complete, with the old file's mode and owner, it takes the name.
+
+use std::fs::{self, Metadata, Permissions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::reason;
+
+/// Writes a file whole or not at all: `Err` says why not, and the old one is unchanged then.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    if path.is_dir() {
+        return Err("it is a folder".into());
+    }
+    // A device or a pipe (`/dev/stdout`) cannot be replaced, only written.
+    if path.exists() && !path.is_file() {
+        let written = fs::File::options().write(true).open(path).and_then(|mut device| device.write_all(bytes));
+        return written.map_err(|error| reason(&error));
+    }
+    let path = behind_link(path)?;
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if !folder.is_dir() {
+        return Err(format!("the folder `{}` does not exist", folder.display()));
+    }
+    path.file_name().ok_or("it has no file name")?;
+    let old = fs::metadata(&path).ok();
+    if old.is_some() && !is_writable(&path) {
+        return Err("it is read-only".into());
+    }
+    let written = begun(folder, old.is_some()).and_then(|mut file| {
+        file.write_all(bytes)?;
+        if let Some(old) = &old {
+            file.as_file().set_permissions(permissions_after(file.as_file(), old))?;
+        }
+        file.persist(&path)?;
+        Ok(())
+    });
+    written.map_err(|error: io::Error| reason(&error))
+}
+
+/// A link stays one: what it points to is replaced. The system does not follow links that somebody else has put into a folder
+/// which everybody may write, and neither do we.
+fn behind_link(path: &Path) -> Result<PathBuf, String> {
+    let Ok(link) = fs::symlink_metadata(path) else { return Ok(path.to_path_buf()) };
+    if link.is_symlink() && is_planted(path, &link) {
+        return Err("it is a link that another user has put into a folder which everybody may write".into());
+    }
+    Ok(fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()))
+}
+
+#[cfg(unix)]
+fn is_planted(path: &Path, link: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Who cannot ask cannot write there either.
+    let Ok(folder) = fs::metadata(folder) else { return true };
+    folder.mode() & 0o022 != 0 && ![crate::app::private::own_user(), folder.uid()].contains(&link.uid())
+}
+
+#[cfg(not(unix))]
+fn is_planted(_: &Path, _: &Metadata) -> bool {
+    false
+}
+
+/// Whether a file may be written. One that its owner has closed to everybody is not written even by those whom modes do not
+/// stop.
+#[cfg(unix)]
+fn is_writable(path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(name) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: a text that ends in a zero and lives until the call returns.
+    let allowed = unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::W_OK, libc::AT_EACCESS) } == 0;
+    allowed && fs::metadata(path).is_ok_and(|data| !data.permissions().readonly())
+}
+
+#[cfg(not(unix))]
+fn is_writable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|data| !data.permissions().readonly())
+}
+
+/// The new file under its temporary name; dropped, it is gone. Nobody reads in it what was not for them in an old one; where
+/// there is none, it is as open as the user's mask says.
+fn begun(folder: &Path, replaces: bool) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".clk-").suffix(".part").rand_bytes(12);
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(if replaces { 0o600 } else { 0o666 }));
+    builder.tempfile_in(folder)
+}
+
+/// Gives the file the old one's owner and group, as far as this user may, and says which permissions it may have then.
+#[cfg(unix)]
+fn permissions_after(file: &fs::File, old: &Metadata) -> Permissions {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+    let whole = fchown(file, Some(old.uid()), Some(old.gid())).is_ok();
+    let kept = whole || fchown(file, None, Some(old.gid())).is_ok();
+    let mode = old.mode() & 0o777;
+    // What the old group was allowed is not for another group.
+    Permissions::from_mode(if kept { mode } else { mode & !0o070 | (mode & 0o007) << 3 & mode })
+}
+
+#[cfg(not(unix))]
+fn permissions_after(_: &fs::File, old: &Metadata) -> Permissions {
+    old.permissions()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a folder")
+    }
+
+    fn count(folder: &Path) -> usize {
+        fs::read_dir(folder).expect("listed").count()
+    }
+
+    #[test]
+    fn writes_replace_whole_files() {
+        let folder = folder();
+        let path = folder.path().join("a.npy");
+        write_whole(&path, b"one").expect("written");
+        write_whole(&path, b"two").expect("written");
+        assert_eq!(fs::read(&path).expect("read"), b"two");
+        assert_eq!(count(folder.path()), 1, "no temporary file is left");
+        assert!(write_whole(&folder.path().join("no/a.npy"), b"x").is_err_and(|e| e.contains("does not exist")));
+        assert!(write_whole(folder.path(), b"x").is_err());
+        let longest = folder.path().join("n".repeat(255));
+        write_whole(&longest, b"x").expect("a temporary name is not longer than the name");
+    }
+
+    #[cfg(unix)]
+    mod on_unix {
+        use super::*;
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
+
+        fn mode(path: &Path) -> u32 {
+            fs::metadata(path).expect("there").mode() & 0o777
+        }
+
+        #[test]
+        fn a_private_file_is_never_open_to_others() {
+            let folder = folder();
+            let path = folder.path().join("private");
+            for own in [0o600, 0o640, 0o755] {
+                fs::write(&path, "old").expect("written");
+                fs::set_permissions(&path, Permissions::from_mode(own)).expect("set");
+                assert_eq!(mode(begun(folder.path(), true).expect("made").path()), 0o600, "while it is written");
+                write_whole(&path, b"new").expect("written");
+                assert_eq!(mode(&path), own, "as the old one at the end");
+            }
+            assert_eq!(count(folder.path()), 1);
+        }
+
+        #[test]
+        fn read_only_files_and_links_of_others_are_refused() {
+            let folder = folder();
+            let path = folder.path().join("a.clk");
+            fs::write(&path, "old").expect("written");
+            fs::set_permissions(&path, Permissions::from_mode(0o444)).expect("set");
+            assert_eq!(write_whole(&path, b"new"), Err("it is read-only".into()));
+            assert_eq!(fs::read(&path).expect("read"), b"old");
+            fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("set");
+            let link = folder.path().join("link");
+            symlink(&path, &link).expect("a link");
+            write_whole(&link, b"new").expect("through one's own link");
+            assert!(link.is_symlink() && fs::read(&path).expect("read") == b"new");
+            if crate::app::private::own_user() != 0 {
+                println!("skipped: only root can make links of another user");
+                return;
+            }
+            lchown(&link, Some(65_534), Some(65_534)).expect("given away");
+            write_whole(&link, b"own").expect("nobody else can put a link here");
+            fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).expect("open");
+            assert!(write_whole(&link, b"bad").is_err_and(|why| why.contains("another user")));
+            assert_eq!(fs::read(&path).expect("read"), b"own");
+        }
+
+        #[test]
+        fn an_owner_is_kept_where_that_is_allowed() {
+            if crate::app::private::own_user() != 0 {
+                println!("skipped: only root can give files away");
+                return;
+            }
+            let folder = folder();
+            let path = folder.path().join("theirs");
+            fs::write(&path, "old").expect("written");
+            lchown(&path, Some(65_534), Some(65_533)).expect("given away");
+            write_whole(&path, b"new").expect("written");
+            let data = fs::metadata(&path).expect("there");
+            assert_eq!((data.uid(), data.gid()), (65_534, 65_533));
+        }
+
+        #[test]
+        fn planted_names_are_not_followed() {
+            let folder = folder();
+            let (path, victim) = (folder.path().join("a.clk"), folder.path().join("victim"));
+            fs::write(&victim, "private").expect("written");
+            // The name that a program would take who numbers its temporary files by its process.
+            symlink(&victim, folder.path().join(format!(".a.clk.{}.part", std::process::id()))).expect("a link");
+            write_whole(&path, b"text").expect("written");
+            assert_eq!(fs::read(&victim).expect("read"), b"private");
+            assert_eq!(fs::read(&path).expect("read"), b"text");
+        }
+    }
+}
