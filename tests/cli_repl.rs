@@ -115,7 +115,12 @@ fn every_command_is_listed_and_explained() {
         assert!(ran.out.contains(&format!("  :{command}")), "{command}: {}", ran.out);
     }
     assert!(ran.out.starts_with("New here? `:help kernel`"), "{}", ran.out);
-    assert!(ran.out.ends_with(":save FILE: write a script that does what this session did\n"), "{}", ran.out);
+    assert!(
+        ran.out
+            .ends_with(":save[!] FILE: write a script that does what this session did; with `!` over another file\n"),
+        "{}",
+        ran.out
+    );
 }
 
 /// What a newcomer is shown can be typed in as it stands.

@@ -254,7 +254,7 @@ fn every_command_in_a_terminal() {
     terminal.run("let x = ones(300)", "clk 3> ");
     terminal.run("kernel inc(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] + 1.0 }", "clk 4> ");
     for (command, expected) in [
-        (":help", ":save FILE"),
+        (":help", ":save[!] FILE"),
         (":doc half", "Halved."),
         ("?sqrt", "The square root"),
         (":type half(1.0)", "\nf32\n"),

@@ -1,12 +1,223 @@
-//! Where the session's history is kept.
+//! Where the history of sessions is kept: a line for each entry, added when it is entered, so that a kill costs nothing. In: the
+//! file as earlier sessions left it, whatever happened to it. Out: the entries that can be read, and more lines at its end.
+//!
+//! The form is that of the line editor's own files: `#V2`, then one entry a line, line ends and backslashes escaped. Several
+//! sessions share the file: each takes its lock to write. When it has grown to twice its limit a session that begins puts a
+//! shorter file into its place.
 
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::app::folders;
+use crate::app::{disk, folders};
 
-/// The history file, with its folder made; none where there is no home.
-pub fn path() -> Option<PathBuf> {
-    let folder = folders::state(&folders::environment)?;
-    std::fs::create_dir_all(&folder).ok()?;
-    Some(folder.join("history"))
+/// Entries that a session begins with, at most.
+pub const LIMIT: usize = 10_000;
+const FORM: &str = "#V2";
+
+/// The history file.
+pub struct History {
+    path: PathBuf,
+    limit: usize,
+}
+
+impl History {
+    /// That of this user, with its folder made; none where there is no home.
+    pub fn open() -> Option<History> {
+        let folder = folders::state(&folders::environment)?;
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(&folder).ok()?;
+        Some(History { path: folder.join("history"), limit: LIMIT })
+    }
+
+    /// The newest entries, oldest first. A file that is too long, or of an earlier form, or whose last line was cut off, is
+    /// replaced by one that is not.
+    pub fn entries(&self) -> Vec<String> {
+        let Ok(bytes) = disk::read(&self.path) else { return vec![] };
+        let (found, sound) = parse(&bytes);
+        let newest = |found: &[String]| found[found.len().saturating_sub(self.limit)..].to_vec();
+        if sound && found.len() <= 2 * self.limit {
+            return newest(&found);
+        }
+        // Others wait with their entries, or have just written one.
+        let Some(_locked) = open(&self.path).filter(|file| lock(file)) else { return newest(&found) };
+        let found = disk::read(&self.path).map_or(found, |bytes| parse(&bytes).0);
+        let kept = newest(&found);
+        let lines: String = kept.iter().map(|entry| line(entry)).collect();
+        // If it cannot be replaced it stays as it is.
+        let _ = disk::write_whole(&self.path, format!("{FORM}\n{lines}").as_bytes());
+        kept
+    }
+
+    /// Adds an entry. A history that cannot be kept is no reason to complain at every entry.
+    pub fn add(&self, entry: &str) {
+        let Some(mut file) = self.locked() else { return };
+        let is_new = file.metadata().is_ok_and(|data| data.len() == 0);
+        let head = if is_new { format!("{FORM}\n") } else { String::new() };
+        // One call: what is killed has written all of it or nothing.
+        let _ = file.write_all((head + &line(entry)).as_bytes());
+    }
+
+    /// The file, locked; the one that has the name now, if another session has just replaced it.
+    fn locked(&self) -> Option<File> {
+        for _ in 0..8 {
+            let file = open(&self.path)?;
+            // Who holds the lock for long has a fault; the line is written all the same.
+            lock(&file);
+            if is_still(&file, &self.path) {
+                return Some(file);
+            }
+        }
+        None
+    }
+}
+
+/// Opens the file to add to it, and makes it, for its owner alone, if need be. A pipe of that name is not waited for.
+fn open(path: &Path) -> Option<File> {
+    let mut options = File::options();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    options.open(path).ok()
+}
+
+/// Waits for the lock, but not for long.
+fn lock(file: &File) -> bool {
+    (0..50).any(|attempt| {
+        std::thread::sleep(Duration::from_millis(if attempt == 0 { 0 } else { 2 }));
+        file.try_lock().is_ok()
+    })
+}
+
+#[cfg(unix)]
+fn is_still(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let number = |data: fs::Metadata| (data.dev(), data.ino());
+    file.metadata().ok().map(number) == fs::metadata(path).ok().map(number)
+}
+
+#[cfg(not(unix))]
+fn is_still(_: &File, _: &Path) -> bool {
+    true
+}
+
+fn line(entry: &str) -> String {
+    entry.replace('\\', "\\\\").replace('\n', "\\n") + "\n"
+}
+
+/// The entries of a file, and whether lines may be added to it as it is. A line that is not UTF-8 is left out.
+fn parse(bytes: &[u8]) -> (Vec<String>, bool) {
+    let mut lines = bytes.split(|byte| *byte == b'\n').peekable();
+    let escaped = lines.next_if(|first| *first == FORM.as_bytes()).is_some();
+    let whole = bytes.is_empty() || bytes.ends_with(b"\n");
+    let texts = lines.filter_map(|line| std::str::from_utf8(line).ok()).filter(|line| !line.is_empty());
+    let entries = texts.map(|line| if escaped { unescaped(line) } else { line.to_string() }).collect();
+    (entries, whole && (escaped || bytes.is_empty()))
+}
+
+fn unescaped(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some(other) => out.push(other),
+                None => out.push('\\'),
+            },
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(folder: &Path) -> History {
+        History { path: folder.join("history"), limit: 10 }
+    }
+
+    #[test]
+    fn entries_come_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let history = history(folder.path());
+        assert!(history.entries().is_empty());
+        let all = ["let a = 1", "fn f() {\n    1\n}", r#"print("\n")"#, "é"];
+        all.iter().for_each(|entry| history.add(entry));
+        assert_eq!(history.entries(), all);
+        let text = fs::read_to_string(&history.path).expect("read");
+        assert!(text.starts_with("#V2\nlet a = 1\nfn f() {\\n    1\\n}\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_text_costs_its_line_only() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let history = history(folder.path());
+        fs::write(&history.path, b"#V2\none\ntw\xffo\nthree\n").expect("written");
+        assert_eq!(history.entries(), ["one", "three"]);
+        history.add("four");
+        assert_eq!(history.entries(), ["one", "three", "four"]);
+        // Cut off in the middle of a line, or of the form without escapes.
+        for (bytes, expected) in
+            [(&b"#V2\none\ntw"[..], ["one", "tw", "next"]), (b"one\ntw\\n\n", ["one", "tw\\n", "next"])]
+        {
+            fs::write(&history.path, bytes).expect("written");
+            assert_eq!(history.entries(), expected[..2]);
+            history.add("next");
+            assert_eq!(history.entries(), expected);
+        }
+    }
+
+    #[test]
+    fn beyond_its_limit_it_only_grows_until_a_session_begins() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let history = history(folder.path());
+        for number in 0..20 {
+            history.add(&number.to_string());
+            let lines = fs::read_to_string(&history.path).expect("read").lines().count();
+            assert_eq!(lines, number + 2, "nothing is written again");
+        }
+        assert_eq!(history.entries().len(), 10);
+        history.add("20");
+        let newest: Vec<String> = (11..21).map(|n| n.to_string()).collect();
+        assert_eq!(history.entries(), newest);
+        assert_eq!(fs::read_to_string(&history.path).expect("read").lines().count(), 11);
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1);
+    }
+
+    #[test]
+    fn sessions_share_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::thread::scope(|scope| {
+            for session in 0..4 {
+                let history = History { path: folder.path().join("history"), limit: 1000 };
+                scope.spawn(move || (0..50).for_each(|entry| history.add(&format!("{session}.{entry}"))));
+            }
+        });
+        let all = History { path: folder.path().join("history"), limit: 1000 }.entries();
+        assert_eq!(all.len(), 200);
+        for session in 0..4 {
+            let own: Vec<&String> = all.iter().filter(|entry| entry.starts_with(&format!("{session}."))).collect();
+            assert!(own.iter().enumerate().all(|(at, entry)| **entry == format!("{session}.{at}")), "in order");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn no_pipe_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let history = history(folder.path());
+        let name = std::ffi::CString::new(history.path.display().to_string()).expect("no zeros");
+        // SAFETY: a text that ends in a zero and lives until the call returns.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        history.add("one");
+        assert!(history.entries().is_empty());
+    }
 }

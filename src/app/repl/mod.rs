@@ -10,7 +10,7 @@ mod settings;
 mod terminal;
 mod transcript;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,8 @@ pub(super) struct Repl<'a> {
     typed: Vec<String>,
     /// Files that were loaded, for `:reload`.
     loaded: Vec<PathBuf>,
+    /// Files that this session has saved, and what it has written: it may do so again.
+    saved: HashMap<PathBuf, String>,
     /// The code of the last error, for `:explain`.
     last_code: Option<&'static str>,
 }
@@ -82,6 +84,7 @@ impl<'a> Repl<'a> {
             log: vec![],
             typed: vec![],
             loaded: vec![],
+            saved: HashMap::new(),
             last_code: None,
         }
     }
@@ -89,16 +92,28 @@ impl<'a> Repl<'a> {
     /// Entries from standard input, one by one.
     fn read_plain(&mut self) -> u8 {
         let mut entry = String::new();
-        for line in std::io::stdin().lock().lines() {
-            let line = match line {
-                Ok(line) => line,
+        let (mut input, mut bytes, mut number) = (std::io::stdin().lock(), Vec::new(), 0);
+        loop {
+            bytes.clear();
+            number += 1;
+            match input.read_until(b'\n', &mut bytes) {
+                Ok(0) => break,
+                Ok(_) => {}
                 Err(error) => {
                     let complaint = format!("error: standard input cannot be read: {}", super::disk::reason(&error));
                     self.context.console.error_line(&complaint);
                     return exit::FAILURE;
                 }
+            }
+            let Ok(line) = std::str::from_utf8(&bytes) else {
+                // Only a part of an entry must not run.
+                entry.clear();
+                let complaint = format!("error: line {number} of standard input is not UTF-8; its entry was dropped");
+                self.context.console.error_line(&complaint);
+                continue;
             };
-            entry += &line;
+            let line = line.strip_suffix('\n').unwrap_or(line);
+            entry += line.strip_suffix('\r').unwrap_or(line);
             if is_unfinished(&entry) {
                 entry.push('\n');
                 continue;

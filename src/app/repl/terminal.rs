@@ -1,21 +1,26 @@
 //! A session at a terminal: line editing, history, prompt.
 
+use std::io::ErrorKind;
+use std::time::Duration;
+
 use rustyline::config::Configurer;
 use rustyline::error::ReadlineError;
-use rustyline::history::FileHistory;
+use rustyline::history::MemHistory;
 use rustyline::{CompletionType, Config, EditMode, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
 
 use super::helper::Entry;
-use super::{Repl, history, keys};
+use super::history::{self, History};
+use super::{Repl, keys};
 
-fn editor(color: bool) -> rustyline::Result<Editor<Entry, FileHistory>> {
+fn editor(color: bool) -> rustyline::Result<Editor<Entry, MemHistory>> {
     let config = Config::builder()
-        .max_history_size(10_000)?
+        .max_history_size(history::LIMIT)?
         .history_ignore_dups(true)?
         .completion_type(CompletionType::List)
         .auto_add_history(false)
         .build();
-    let mut editor = Editor::with_config(config)?;
+    let history = MemHistory::with_config(&config);
+    let mut editor = Editor::with_history(config, history)?;
     let entry = Entry::new(color);
     let steps_back = entry.steps_back.clone();
     editor.set_helper(Some(entry));
@@ -29,13 +34,25 @@ fn editor(color: bool) -> rustyline::Result<Editor<Entry, FileHistory>> {
     Ok(editor)
 }
 
+/// Discards what was typed or pasted and not read yet, and what still comes of the same paste.
+#[cfg(unix)]
+fn forget_typed() {
+    for _ in 0..4 {
+        // SAFETY: the call discards what waits at the terminal, or fails where there is none.
+        unsafe { libc::tcflush(libc::STDIN_FILENO, libc::TCIFLUSH) };
+        std::thread::sleep(Duration::from_millis(25));
+    }
+}
+
+#[cfg(not(unix))]
+fn forget_typed() {}
+
 /// Reads and runs entries until the user ends the session.
 pub fn read_all(repl: &mut Repl<'_>) -> rustyline::Result<()> {
     let mut editor = editor(repl.context.console.style.color)?;
-    let history = history::path();
-    if let Some(path) = &history {
-        // The first session has no history yet.
-        let _ = editor.load_history(path);
+    let history = History::open();
+    for entry in history.iter().flat_map(History::entries) {
+        editor.add_history_entry(entry)?;
     }
     let greeting = format!(
         "Clk {}. :help lists commands, :help kernel shows a first kernel, Ctrl-D ends.",
@@ -49,10 +66,9 @@ pub fn read_all(repl: &mut Repl<'_>) -> rustyline::Result<()> {
         }
         match editor.readline(&format!("clk {}> ", repl.entries + 1)) {
             Ok(entry) => {
-                let _ = editor.add_history_entry(entry.trim_end());
-                if let Some(path) = &history {
-                    // A history that cannot be kept is no reason to end the session.
-                    let _ = editor.append_history(path);
+                let is_new = editor.add_history_entry(entry.trim_end())?;
+                if let (true, Some(history)) = (is_new, &history) {
+                    history.add(entry.trim_end());
                 }
                 if repl.settings.width.is_none() {
                     repl.context.console.measure();
@@ -64,6 +80,13 @@ pub fn read_all(repl: &mut Repl<'_>) -> rustyline::Result<()> {
             // Ctrl-C at the prompt drops the line.
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => return Ok(()),
+            Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+                // Half of what was pasted must not run by itself.
+                forget_typed();
+                repl.context
+                    .console
+                    .error_line("\nerror: what came from the terminal is not UTF-8; the entry was dropped");
+            }
             Err(error) => return Err(error),
         }
     }

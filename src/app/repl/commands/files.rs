@@ -7,6 +7,7 @@ use super::super::{Repl, transcript};
 use super::Answer;
 use crate::app::disk;
 use crate::app::disk::temporary::Folder;
+use crate::base::escape;
 use crate::compile::Session;
 
 impl Repl<'_> {
@@ -64,11 +65,18 @@ impl Repl<'_> {
         Ok(String::new())
     }
 
-    pub(super) fn save(&mut self, file: &str) -> Answer {
+    /// Writes what the session did. A file that something else has written is replaced only if that is asked for.
+    pub(super) fn save(&mut self, file: &str, replace: bool) -> Answer {
         if file.is_empty() {
             return Err("`:save` wants a file".into());
         }
         let path = PathBuf::from(unquoted(file));
+        if self.log.is_empty() {
+            return Err(format!("the session has nothing to save yet; `{}` was not written", path.display()));
+        }
+        if !replace && path.is_file() && !self.has_saved(&path) {
+            return Err(format!("`{0}` is there already; `:save! {0}` replaces it", path.display()));
+        }
         let script = transcript::script(&self.log, &path);
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         let mut trial = Session { folder, ..Session::default() };
@@ -82,8 +90,16 @@ impl Repl<'_> {
         }
         disk::write_whole(&path, script.as_bytes())
             .map_err(|why| format!("`{}` cannot be written: {why}", path.display()))?;
-        let lines = script.lines().count();
-        Ok(format!("wrote {} ({lines} lines); `clk run {0}` does it all again\n", path.display()))
+        let (lines, shown) = (script.lines().count(), path.display().to_string());
+        let shown = escape::name(&shown);
+        self.saved.extend(std::fs::canonicalize(&path).map(|path| (path, script)));
+        Ok(format!("wrote {shown} ({lines} lines); `clk run {shown}` does it all again\n"))
+    }
+
+    /// Whether a file is as this session has saved it.
+    fn has_saved(&self, path: &Path) -> bool {
+        let written = std::fs::canonicalize(path).ok().and_then(|path| self.saved.get(&path));
+        written.is_some_and(|written| disk::read_source(path).is_ok_and(|text| text == *written))
     }
 }
 

@@ -61,7 +61,7 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "load", usage: ":load FILE", about: "run a file as if it were typed here", wants: File, run: |repl, rest| repl.load(rest) },
     Command { name: "reload", usage: ":reload", about: "read loaded and imported files again", wants: Nothing, run: |repl, _| repl.reload() },
     Command { name: "edit", usage: ":edit [NAME]", about: "a definition, or the last entry, in $EDITOR", wants: Program, run: |repl, rest| repl.edit(rest) },
-    Command { name: "save", usage: ":save FILE", about: "write a script that does what this session did", wants: File, run: |repl, rest| repl.save(rest) },
+    Command { name: "save", usage: ":save[!] FILE", about: "write a script that does what this session did; with `!` over another file", wants: File, run: |repl, rest| repl.save(rest, false) },
     Command { name: "history", usage: ":history [TEXT]", about: "what was typed (Ctrl-R searches earlier sessions too)", wants: Nothing, run: |repl, rest| repl.history(rest) },
     Command { name: "explain", usage: ":explain [CODE]", about: "the page of a message's code; of the last one, if none is given", wants: Nothing, run: |repl, rest| repl.explain(rest) },
     Command { name: "reset", usage: ":reset", about: "forget everything", wants: Nothing, run: |repl, _| { repl.reset(); Ok(String::new()) } },
@@ -69,8 +69,9 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "quit", usage: ":quit", about: "end (also Ctrl-D)", wants: Nothing, run: |_, _| Ok(String::new()) },
 ];
 
-/// The command that a word means, or why it means none.
+/// The command that a word means, with or without a `!`, or why it means none.
 pub fn find(word: &str) -> Result<&'static Command, String> {
+    let word = word.strip_suffix('!').unwrap_or(word);
     if let Some(exact) = COMMANDS.iter().find(|c| c.name == word) {
         return Ok(exact);
     }
@@ -91,7 +92,10 @@ pub fn find(word: &str) -> Result<&'static Command, String> {
 impl Repl<'_> {
     pub(super) fn command(&mut self, text: &str) -> ControlFlow<()> {
         let (word, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
+        let forced = word.ends_with('!');
         let answer = match find(word) {
+            Ok(command) if forced && command.name == "save" => self.save(rest.trim(), true),
+            Ok(command) if forced => Err(format!("`:{}` takes no `!`", command.name)),
             Ok(command) if command.name == "quit" => return ControlFlow::Break(()),
             Ok(command) => (command.run)(self, rest.trim()),
             Err(complaint) => Err(complaint),
