@@ -309,6 +309,28 @@ fn a_saved_script_keeps_variables_apart_from_definitions() {
 }
 
 #[test]
+fn a_file_of_somebody_else_is_replaced_only_if_that_is_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("s.clk");
+    let session = |entries: &str| run_with_input(folder.path(), &["repl", "--plain", "--ascii"], entries);
+    fs::write(&path, "// precious\n").expect("written");
+    for (entries, complaint) in [
+        (":save s.clk\n", "nothing to save"),
+        (":save! s.clk\n", "nothing to save"),
+        ("let x = 1\n:save s.clk\n", "`:save! s.clk` replaces it"),
+        (":vars!\n", "takes no `!`"),
+    ] {
+        let ran = session(entries);
+        assert!(ran.err.contains(complaint), "{}", ran.err);
+        assert_eq!(fs::read_to_string(&path).expect("there"), "// precious\n");
+    }
+    // What the session has written itself it may write again.
+    let ran = session("let x = 1\n:save! s.clk\nlet y = 2\n:save s.clk\n:save ./s.clk\n");
+    assert_eq!((ran.err.as_str(), ran.out.matches("wrote").count()), ("", 3), "{}", ran.out);
+    assert!(fs::read_to_string(&path).expect("there").contains("let y = 2"));
+}
+
+#[test]
 fn a_script_with_mistakes_is_not_written() {
     let folder = tempfile::tempdir().expect("a folder");
     let entries = "import std.nn\nlet nn = 3\n:save s.clk\nnn\n";

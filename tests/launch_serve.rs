@@ -230,6 +230,71 @@ fn clients_that_go_away() {
     assert_eq!(run(folder.path(), &["launch", "a.clk", "--serve"]).code, 1);
 }
 
+/// The memory of a process, in KiB.
+#[cfg(target_os = "linux")]
+fn resident(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn refused_launches_leave_nothing_behind() {
+    let mut server = Server::new(&[]);
+    let refused = [
+        r#"{"kernel": "copy", "arrays": {"x": [1, 2]}, "generics": {"T": "nosuch"}}"#,
+        r#"{"kernel": "saxpy", "scalars": {"alpha": 1}, "arrays": {"x": {"type": "i32", "shape": [1], "data": [1]}, "y": [1.0]}}"#,
+        r#"{"kernel": "add", "scalars": {"by": 1}, "arrays": {"x": [1]}, "dims": {"Q": 4}}"#,
+        r#"{"kernel": "half", "scalars": {"by": 0}, "arrays": {"x": [1]}}"#,
+        r#"{"kernel": "nosuch"}"#,
+        r#"{"op": "load", "file": "nosuch.clk"}"#,
+    ];
+    let round = |server: &mut Server, times: usize| {
+        let begun = std::time::Instant::now();
+        for _ in 0..times {
+            for request in refused {
+                assert_eq!(codes(&server.ask(request)).len(), 1, "{request}");
+            }
+        }
+        begun.elapsed()
+    };
+    round(&mut server, 40);
+    let (before, first) = (resident(server.child.id()), round(&mut server, 60));
+    round(&mut server, 180);
+    let last = round(&mut server, 60);
+    let grown = resident(server.child.id()).saturating_sub(before);
+    println!("1800 refused requests: {grown} KiB more; 360 took {first:?} at first and {last:?} at last");
+    // What is left behind is at least the line that was compiled, with its source, module and variables: 2 KiB.
+    assert!(grown < 1024, "{grown} KiB were left behind");
+    assert!(last < 3 * first, "{first:?} at first, {last:?} at last");
+    assert_eq!(server.ask(r#"{"op": "sync"}"#), json!({}));
+}
+
+#[test]
+fn types_that_nest_without_end_are_none() {
+    let mut server = Server::new(&[]);
+    for depth in [17, 1000, 30_000] {
+        let ty = format!("{}f32{}", "(".repeat(depth), ")".repeat(depth));
+        let request =
+            format!(r#"{{"op": "put", "arrays": {{"u": {{"type": "{ty}", "shape": [1], "data64": "AAAAAA=="}}}}}}"#);
+        assert_eq!(codes(&server.ask(&request)), ["E0803"], "{depth}");
+    }
+    let request = r#"{"op": "put", "arrays": {"u": {"type": "((f32, i32), u8)", "shape": [0], "data64": ""}}}"#;
+    assert_eq!(server.ask(request), json!({}));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_the_place_of_a_program_is_not_waited_for() {
+    let mut server = Server::new(&[]);
+    let made = std::process::Command::new("mkfifo").arg(server.folder.path().join("p.clk")).status();
+    assert!(made.expect("mkfifo runs").success());
+    assert_eq!(codes(&server.ask(r#"{"op": "load", "file": "p.clk"}"#)), ["E0701"]);
+    assert_eq!(codes(&server.ask(r#"{"op": "load", "file": "/dev/zero"}"#)), ["E0701"]);
+    assert_eq!(server.ask(r#"{"op": "sync"}"#), json!({}));
+}
+
 /// The client that the README shows, with the binary under test for `clk`.
 #[test]
 fn the_client_in_the_readme_works() {
@@ -347,6 +412,66 @@ mod sockets {
         assert_eq!(ask(&a, r#"{"op": "stop"}"#), json!({}));
         assert_eq!(served.end(), Some(0));
         assert!(!served.path().exists());
+    }
+
+    #[test]
+    fn of_servers_that_start_at_once_one_lives() {
+        let folder = folder();
+        for round in 0..8 {
+            let name = format!("s/{round}.sock");
+            let mut servers: Vec<Child> = (0..4)
+                .map(|_| {
+                    let mut command = clk(folder.path());
+                    command.args(["launch", "a.clk", "--serve", "--socket", &name]).stderr(Stdio::piped());
+                    command.spawn().expect("clk starts")
+                })
+                .collect();
+            let said: Vec<String> = servers
+                .iter_mut()
+                .map(|child| {
+                    let mut line = String::new();
+                    BufReader::new(child.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+                    line
+                })
+                .collect();
+            let serving = said.iter().filter(|line| line.starts_with("serving on")).count();
+            assert_eq!(serving, 1, "{said:?}");
+            assert_eq!(said.iter().filter(|line| line.contains("E0808")).count(), 3, "{said:?}");
+            let client = UnixStream::connect(folder.path().join(&name)).expect("connected");
+            assert_eq!(ask(&client, r#"{"op": "stop"}"#), json!({}));
+            servers.iter_mut().for_each(|child| drop(child.wait().expect("ended")));
+        }
+        let left: Vec<_> = fs::read_dir(folder.path().join("s")).expect("listed").collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn clients_that_hold_up_their_places_make_room() {
+        let served = Served::new();
+        let connect = || UnixStream::connect(served.path()).expect("connected");
+        // Waits between two requests: it stays, however long that takes.
+        let idle = connect();
+        ask(&idle, r#"{"op": "put", "arrays": {"u": [1]}}"#);
+        let stuck: Vec<UnixStream> = (0..63)
+            .map(|number| {
+                let mut stream = connect();
+                let half: &[u8] = [&b""[..], b"{\"op\": ", b"CLK\x01\x02\0\0\0"][number % 3];
+                stream.write_all(half).expect("sent");
+                stream
+            })
+            .collect();
+        let early = connect();
+        let mut line = String::new();
+        early.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+        BufReader::new(&early).read_line(&mut line).expect("an answer");
+        assert!(line.contains("E0808"), "all places are taken by who may still go on: {line}");
+        std::thread::sleep(Duration::from_millis(5500));
+        let new: Vec<UnixStream> = (0..4).map(|_| connect()).collect();
+        for client in &new {
+            assert_eq!(ask(client, r#"{"op": "sync"}"#), json!({}));
+        }
+        assert_eq!(ask(&idle, r#"{"op": "get", "names": ["u"]}"#)["arrays"]["u"]["data"], json!([1]));
+        drop(stuck);
     }
 
     #[test]

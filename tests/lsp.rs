@@ -27,6 +27,10 @@ impl Client {
     fn start(folder: &Path) -> Client {
         let mut command = common::clk(folder);
         command.arg("lsp").env("XDG_CACHE_HOME", folder.join("cache"));
+        Client::of(command)
+    }
+
+    fn of(mut command: std::process::Command) -> Client {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("clk lsp starts");
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -375,6 +379,116 @@ fn names_change_in_files_that_are_not_open() {
         assert_eq!(edited(before, changes), after, "{name}: {renamed}");
     }
     assert_eq!(client.end(), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn names_are_not_changed_beside_what_cannot_be_read() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path();
+    let mode = |name: &str, mode| {
+        std::fs::set_permissions(root.join(name), std::fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    let text = "fn area(r: f32) -> f32 { 3.0 * r * r }\n";
+    std::fs::create_dir(root.join("closed")).expect("made");
+    std::fs::write(root.join("shapes.clk"), text).expect("written");
+    std::fs::write(root.join("use.clk"), "import \"./shapes.clk\" as shapes\nprint(shapes.area(1.0))\n")
+        .expect("written");
+    std::fs::write(root.join("broken.clk"), b"\xff").expect("written");
+    mode("", 0o755);
+    let shapes = address(root, "shapes.clk");
+    // Whom modes do not stop acts as somebody else.
+    let rename = || {
+        let mut command = common::clk(root);
+        command.arg("lsp").env("XDG_CACHE_HOME", root.join("cache"));
+        if std::fs::read_dir(root.join("closed")).is_ok()
+            && std::fs::metadata("/").is_ok_and(|data| {
+                use std::os::unix::fs::MetadataExt;
+                data.uid() == std::fs::metadata(root).expect("there").uid()
+            })
+        {
+            command.uid(65_534).gid(65_534);
+        }
+        let mut client = Client::of(command);
+        client.request("initialize", json!({ "capabilities": {}, "rootUri": address(root, "") }));
+        client.open(&shapes, text);
+        let mut params = place(&shapes, 0, 4);
+        params["newName"] = json!("surface");
+        let answer = client.ask("textDocument/rename", params);
+        let found = client.request("textDocument/references", place(&shapes, 0, 4));
+        (answer, found.as_array().map_or(0, Vec::len))
+    };
+    let refused = |(answer, found): &(Value, usize), what: &str| {
+        let message = answer["error"]["message"].as_str().unwrap_or("").to_string();
+        assert!(message.contains(what) && message.contains("nothing was renamed"), "{answer}");
+        assert_eq!(*found, 2, "what can be read is searched");
+    };
+    refused(&rename(), "broken.clk");
+    std::fs::remove_file(root.join("broken.clk")).expect("removed");
+    mode("closed", 0o000);
+    refused(&rename(), "closed");
+    mode("closed", 0o755);
+    let (answer, _) = rename();
+    assert_eq!(answer["result"]["changes"].as_object().map(|changes| changes.len()), Some(2), "{answer}");
+}
+
+#[test]
+fn lines_end_as_the_protocol_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut client = Client::session(folder.path());
+    let uri = address(folder.path(), "a.clk");
+    client.open(&uri, "// one\rtwo\r\nlet x = 1\n\rlet y = nosuch\n");
+    let found = client.diagnostics(&uri)["diagnostics"].clone();
+    let unknown = found.as_array().and_then(|all| all.iter().find(|d| d["message"].to_string().contains("nosuch")));
+    assert_eq!(unknown.map(|d| d["range"]["start"].clone()), Some(json!({ "line": 4, "character": 8 })), "{found}");
+    // An edit behind them lands where the client sees it.
+    let range = json!({ "start": { "line": 4, "character": 8 }, "end": { "line": 4, "character": 14 } });
+    let change = json!({ "textDocument": { "uri": uri, "version": 2 }, "contentChanges": [{ "range": range, "text": "x + 1" }] });
+    client.notify("textDocument/didChange", change);
+    let again = client.diagnostics(&uri)["diagnostics"].clone();
+    assert!(!again.to_string().contains("nosuch"), "{again}");
+}
+
+#[test]
+fn a_request_that_is_taken_back_is_not_done() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut client = Client::session(folder.path());
+    let uri = address(folder.path(), "a.clk");
+    let text: String = (0..3000).map(|n| format!("fn f{n}(x: f32) -> f32 {{ x * {n}.0 + sin(x) }}\n")).collect();
+    let open = json!({ "method": "textDocument/didOpen", "params": { "textDocument": { "uri": uri, "languageId": "clk", "version": 1, "text": text } } });
+    let hover = |id: u64| json!({ "id": id, "method": "textDocument/hover", "params": place(&uri, 0, 3) });
+    let cancel = json!({ "method": "$/cancelRequest", "params": { "id": 903 } });
+    let change = |n: u64| {
+        let at = json!({ "line": 0, "character": 0 });
+        json!({ "method": "textDocument/didChange", "params": { "textDocument": { "uri": uri, "version": n },
+            "contentChanges": [{ "range": { "start": at, "end": at }, "text": " " }] } })
+    };
+    let mut all = vec![open, hover(901), hover(902), hover(903), cancel];
+    // What is typed meanwhile is not lost, however much of it comes.
+    all.extend((2..3000).map(change));
+    all.push(hover(904));
+    let bytes: String = all
+        .iter()
+        .map(|message| message.to_string())
+        .map(|text| format!("Content-Length: {}\r\n\r\n{text}", text.len()))
+        .collect();
+    client.raw(bytes.as_bytes());
+    let mut answers = Vec::new();
+    while answers.len() < 4 {
+        let message = client.receive();
+        if message.get("id").is_some() {
+            answers.push(message);
+        }
+    }
+    let codes: Vec<Value> = answers.iter().map(|answer| answer["error"]["code"].clone()).collect();
+    assert_eq!(codes, [Value::Null, Value::Null, json!(-32800), Value::Null], "{codes:?}");
+    assert!(
+        answers[1]["result"].is_object() && answers[3]["result"].is_null(),
+        "2998 blanks stand before the name now"
+    );
+    assert_eq!(client.at("textDocument/hover", &uri, 0, 2998 + 3)["range"]["start"]["character"], 2998 + 3);
 }
 
 #[test]

@@ -37,6 +37,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("png", &["src/host/"]),
     ("npyz", &["src/host/"]),
     ("safetensors", &["src/host/"]),
+    ("tempfile", &["src/app/"]),
 ];
 
 /// What only the app does: everything below it is a function of its arguments.
@@ -200,6 +201,22 @@ fn only_the_app_does_io() {
         let code = code(&text);
         for io in IO {
             assert!(is_app || !code.contains(io), "{path} uses `{io}`; I/O belongs to the app room");
+        }
+    }
+}
+
+/// Opening files has rules (no pipes, no links of others, no foreseeable names), and one place knows them.
+#[test]
+fn files_are_opened_and_replaced_in_one_place() {
+    const WAYS: [&str; 6] =
+        ["fs::write(", "fs::read(", "fs::read_to_string(", "File::open(", "File::create(", "env::temp_dir("];
+    // A folder, to lock it.
+    const EXEMPT: [(&str, &str); 1] = [("src/app/launch/socket.rs", "File::open(")];
+    for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with("src/app/")) {
+        let code = code(&text);
+        for way in WAYS.into_iter().filter(|way| code.contains(way)) {
+            let allowed = path.starts_with("src/app/disk/") || EXEMPT.contains(&(path.as_str(), way));
+            assert!(allowed, "{path} uses `{way}`: `app::disk` opens, replaces and makes files");
         }
     }
 }

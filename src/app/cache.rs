@@ -270,11 +270,13 @@ fn is_marked(folder: &Path) -> Result<bool, Refusal> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let unusable = |error: std::io::Error| Refusal::Unusable(disk::reason(&error));
     // One handle for all questions: the name may stand for something else in between.
-    let handle = fs::File::open(folder).map_err(unusable)?;
-    let data = handle.metadata().map_err(unusable)?;
-    if !data.is_dir() {
+    if fs::metadata(folder).is_ok_and(|data| !data.is_dir()) {
         return Err(Refusal::Foreign("it is not a folder".into()));
     }
+    let mut options = fs::File::options();
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_DIRECTORY | libc::O_NONBLOCK);
+    let handle = options.read(true).open(folder).map_err(unusable)?;
+    let data = handle.metadata().map_err(unusable)?;
     if data.uid() != private::own_user() {
         return Err(Refusal::Foreign("it belongs to another user".into()));
     }

@@ -71,6 +71,11 @@ impl Console {
         self.print("\n");
     }
 
+    /// Writes a line to standard output that may hold names from anywhere: what a terminal would obey is spelled out.
+    pub fn fact(&mut self, text: &str) {
+        self.line(&escape::lines(text));
+    }
+
     /// Whoever read our output has closed it (`clk run … | head`): there is no more to do, and nothing went wrong.
     fn check(&mut self, written: io::Result<()>) {
         match written {

@@ -11,10 +11,10 @@ use crate::device::size;
 pub fn report(context: &mut Context) -> u8 {
     let isa = context.isa;
     let console = &mut context.console;
-    console.line(&format!("clk       {}", env!("CARGO_PKG_VERSION")));
+    console.fact(&format!("clk       {}", env!("CARGO_PKG_VERSION")));
     for (name, about) in devices::list() {
         let isa = if name == "sim" { format!(", {}", instructions(isa)) } else { String::new() };
-        console.line(&format!("{name:<10}{about}{isa}"));
+        console.fact(&format!("{name:<10}{about}{isa}"));
     }
     let nvrtc = match Nvrtc::open(&libraries::nvrtc_places()) {
         Ok(nvrtc) => {
@@ -23,8 +23,8 @@ pub fn report(context: &mut Context) -> u8 {
         }
         Err(complaints) => format!("none: {}", no_nvrtc(&complaints)),
     };
-    console.line(&format!("nvrtc     {nvrtc}"));
-    console.line(&format!("cache     {}", kernels()));
+    console.fact(&format!("nvrtc     {nvrtc}"));
+    console.fact(&format!("cache     {}", kernels()));
     exit::OK
 }
 
