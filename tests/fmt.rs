@@ -2,12 +2,14 @@
 
 mod common;
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clk_lang::base::source::FileId;
 use clk_lang::compile::library;
-use clk_lang::fmt::{WIDTH, apply, format, format_range};
+use clk_lang::fmt::{WIDTH, apply, format, format_range, format_to};
+use clk_lang::syntax::token::Tok;
 use clk_lang::syntax::{lex, parse};
 use common::random::Random;
 use common::run_with_input;
@@ -156,8 +158,7 @@ fn corpus() -> Vec<(PathBuf, String)> {
     }
     found.sort();
     let text = |path: &PathBuf| fs::read_to_string(path).expect("a text");
-    let sound = |text: &str| parse(FileId(0), text).1.iter().all(|d| !d.is_error());
-    found.iter().map(|p| (p.clone(), text(p))).filter(|(_, text)| sound(text)).collect()
+    found.iter().map(|p| (p.clone(), text(p))).filter(|(_, text)| is_sound(text)).collect()
 }
 
 #[test]
@@ -172,54 +173,216 @@ fn examples_and_library_are_formatted() {
     assert!(library::MODULES.len() > 5);
 }
 
+/// A text is laid out to lines of a width: the edits make the new text of the old one, no comment is lost, and a second time
+/// changes nothing.
+#[track_caller]
+fn settles(text: &str, width: usize, what: &dyn Display) {
+    let once = match format_to(FileId(0), text, width) {
+        Ok(formatted) => formatted,
+        Err(diagnostics) => panic!("{what} to {width}: {diagnostics:?} for\n{text}"),
+    };
+    assert_eq!(apply(text, &once.edits), once.text, "{what} to {width}: the edits of\n{text}");
+    let again = format_to(FileId(0), &once.text, width).expect("laid out again");
+    assert_eq!(again.text, once.text, "{what} to {width}, a second time:\n{text}");
+    assert!(again.edits.is_empty(), "{what} to {width}");
+}
+
+/// How often a test draws; `CLK_FMT_ROUNDS=1000` asks for more.
+fn rounds(usual: usize) -> usize {
+    std::env::var("CLK_FMT_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
+
+fn is_sound(text: &str) -> bool {
+    parse(FileId(0), text).1.iter().all(|d| !d.is_error())
+}
+
+/// All widths from 20 to 200 with `CLK_FMT_ROUNDS`; otherwise another few of them for each program.
 #[test]
-fn a_second_time_changes_nothing() {
+fn a_second_time_changes_nothing_at_any_width() {
+    let mut random = Random(11);
+    let all = std::env::var_os("CLK_FMT_ROUNDS").is_some();
     for (path, text) in corpus() {
-        let once = formatted(&text);
-        assert_eq!(formatted(&once), once, "{}", path.display());
+        settles(&text, WIDTH, &path.display());
+        for width in 20..=200 {
+            if all || random.below(60) == 0 {
+                settles(&text, width, &path.display());
+            }
+        }
     }
+}
+
+/// The text before each token, and the token; strings are left whole.
+fn parts(text: &str) -> Vec<(&str, &str)> {
+    let (mut parts, mut at, mut depth, mut start) = (Vec::new(), 0usize, 0usize, 0usize);
+    for token in lex(FileId(0), text).tokens {
+        if depth == 0 {
+            start = token.start as usize;
+        }
+        depth += usize::from(token.kind == Tok::StrStart);
+        depth -= usize::from(token.kind == Tok::StrEnd);
+        if depth == 0 {
+            parts.push((&text[at..start], &text[start..token.end as usize]));
+            at = token.end as usize;
+        }
+    }
+    parts
 }
 
 /// The tokens of a text with other blanks, line breaks and comments between them.
 fn disturbed(text: &str, random: &mut Random) -> String {
-    let tokens = lex(FileId(0), text).tokens;
-    let rate = 2 + random.below(60);
-    let (mut out, mut at, mut in_string) = (String::new(), 0usize, 0usize);
-    for token in tokens {
-        use clk_lang::syntax::token::Tok;
-        let (start, end) = (token.start as usize, token.end as usize);
-        out.push_str(&text[at..start]);
-        if in_string == 0 && random.below(rate) == 0 {
-            let gap = [" ", "\n", "  \n\n\n", "/* c */", " // c\n", "\t", "\n// own\n", "", ";", ","];
-            out.push_str(gap[random.below(gap.len())]);
+    let rate = 1 + random.below(60);
+    let mut out = String::new();
+    for (gap, token) in parts(text) {
+        out.push_str(gap);
+        if random.below(rate) == 0 {
+            let gaps = [
+                " ",
+                "\n",
+                "  \n\n\n",
+                "/* c */",
+                " // c\n",
+                "\t",
+                "\n// own\n",
+                "",
+                ";",
+                ",",
+                "/* a\n b */",
+                "\n/* o */ ",
+                "/**/\n",
+            ];
+            out.push_str(gaps[random.below(gaps.len())]);
         }
-        in_string += usize::from(token.kind == Tok::StrStart);
-        in_string -= usize::from(token.kind == Tok::StrEnd);
-        out.push_str(&text[start..end]);
-        at = end;
+        out.push_str(token);
     }
-    out + &text[at..]
+    out
 }
 
 /// Whatever stands between the tokens: if it is a program, it is laid out without a change of meaning (the formatter says so
 /// itself), once and for all.
 #[test]
 fn any_layout_is_laid_out() {
-    let rounds: usize = std::env::var("CLK_FMT_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(6);
     let mut random = Random(7);
     let mut sound = 0;
     for (path, text) in corpus() {
-        for _ in 0..rounds {
+        for _ in 0..rounds(6) {
             let text = disturbed(&text, &mut random);
-            if parse(FileId(0), &text).1.iter().any(|d| d.is_error()) {
-                continue;
+            if is_sound(&text) {
+                sound += 1;
+                settles(&text, 20 + random.below(180), &path.display());
             }
-            sound += 1;
-            let once = formatted(&text);
-            assert_eq!(formatted(&once), once, "{}, disturbed:\n{text}", path.display());
         }
     }
     assert!(sound > 20, "only {sound} texts were programs");
+}
+
+/// The statements and items of a text that stand at its top, each with the comments before it.
+fn top_parts(text: &str) -> Vec<String> {
+    let (tree, _) = parse(FileId(0), text);
+    let mut at = 0;
+    let mut parts = Vec::new();
+    for item in &tree.items {
+        let end = item.span.range().end;
+        parts.extend(text.get(at..end).map(str::to_owned));
+        at = end;
+    }
+    parts
+}
+
+/// A comment between any two tokens of a statement, and between all: no two rules take it in turns.
+#[test]
+fn comments_between_any_two_tokens() {
+    let comments = [
+        "/* c */",
+        " // c\n",
+        "\n// own\n",
+        "/* a\n   b */",
+        "\n/* o */",
+        "/* e */\n",
+        "/* long comment, long comment, long comment */",
+    ];
+    let mut random = Random(17);
+    let mut sound = 0;
+    for (path, text) in corpus() {
+        for part in top_parts(&text) {
+            let tokens = parts(&part);
+            for at in 0..tokens.len() {
+                if random.below(60) >= rounds(1) {
+                    continue;
+                }
+                let comment = random.of(&comments);
+                let second = random.below(tokens.len());
+                let mut text = String::new();
+                for (index, (gap, token)) in tokens.iter().enumerate() {
+                    text += gap;
+                    text += if index == at || index == second { comment } else { "" };
+                    text += token;
+                }
+                if is_sound(&text) {
+                    sound += 1;
+                    settles(&text, if random.below(2) == 0 { WIDTH } else { 20 + random.below(180) }, &path.display());
+                }
+            }
+        }
+    }
+    assert!(sound > 100, "only {sound} texts were programs");
+}
+
+/// Names of any length, so that every token stands at the end of a line that is too long by one character, or two.
+#[test]
+fn names_of_any_length() {
+    let mut random = Random(13);
+    let mut sound = 0;
+    for (path, text) in corpus() {
+        for part in top_parts(&text) {
+            for _ in 0..rounds(1) {
+                let longest = 1 + random.below(130);
+                let grown: String = parts(&part)
+                    .into_iter()
+                    .map(|(gap, token)| {
+                        let name = lex(FileId(0), token).tokens.first().is_some_and(|t| t.kind == Tok::Name);
+                        let geometry =
+                            ["threads", "grid", "block", "step", "as", "on", "batch", "time"].contains(&token);
+                        let more = if name && !geometry { "_".repeat(random.below(longest)) } else { String::new() };
+                        let gap = if random.below(2) == 0 { gap.replace('\n', " ") } else { gap.to_owned() };
+                        format!("{gap}{token}{more}")
+                    })
+                    .collect();
+                for text in [grown.clone(), part.split_whitespace().collect::<Vec<_>>().join(" ")] {
+                    if is_sound(&text) {
+                        sound += 1;
+                        settles(&text, WIDTH, &path.display());
+                    }
+                }
+            }
+        }
+    }
+    assert!(sound > 100, "only {sound} texts were programs");
+}
+
+/// What once made the formatter run forever, or take two rules in turns.
+#[test]
+fn lines_that_cannot_be_short() {
+    for length in 90..=130 {
+        let name = "n".repeat(length);
+        for text in [
+            format!("let {name} = f(1) - 2"),
+            format!("let x = {name}(1) - 2"),
+            format!("let x = f({name}) - 2 - {name}"),
+            format!("{name}[1] = -{name} - {name}"),
+            format!("fn f({name}: f32) {{ let a = {name}; let b = x; b }}"),
+            format!("fn f<{name}: Num, op: fn(T) -> T, const N: i32>(x: T) -> T {{ op(x) }}"),
+            format!("kernel k<{name}: Num>(x: [T; N]) grid(1) block(N) {{ barrier() }}"),
+            format!("let a: [f32; {name}] = {name}.{name}.{name}(x)"),
+            format!("if {name} {{ a }} else {{ b }}"),
+            format!("import std.{{{name}, b as {name}}}"),
+            format!("let s = S {{ a: {name}, b: -{name} }}"),
+            format!("for i in 0..{name} step {name} {{ f(i) }}"),
+            format!("return_({name}) /* {name} */ - 2"),
+        ] {
+            assert!(is_sound(&text), "{text}");
+            settles(&text, WIDTH, &"a long name");
+        }
+    }
 }
 
 #[test]

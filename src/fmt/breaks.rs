@@ -21,36 +21,64 @@ pub fn settle(text: &str, elements: &mut Vec<Element>) {
     headers(elements, 0, end);
 }
 
+/// Puts a break before an element of a line that is too long; says whether there is one now that was not there before.
+///
+/// It refuses where `move_breaks` would take the break away again, and where it would end a statement.
+pub fn add(elements: &mut [Element], index: usize) -> bool {
+    let new = index > 0
+        && elements.get(index).is_some_and(|e| e.breaks == 0)
+        && !refuses_break(elements, index)
+        && !ends_statement(elements, index);
+    if new {
+        elements[index].breaks = 1;
+    }
+    new
+}
+
+/// The newline rule of the lexer would see the end of a statement in a break before this element, where none is now.
+fn ends_statement(elements: &[Element], index: usize) -> bool {
+    let Some(next) = elements[index..].iter().find(|e| !e.is_comment()) else { return false };
+    let Some(before) = elements[..index].iter().rev().find(|e| !e.is_comment()) else { return false };
+    let bracketed = elements.get(next.within as usize).is_some_and(|open| !open.is(Tok::LBrace));
+    let body = next.is(Tok::LBrace) && next.role == Role::Block && opens_body(before);
+    let (ends, goes_on) = (before.tok().is_some_and(Tok::can_end_line), next.tok().is_some_and(Tok::continues_line));
+    let closes = next.is(Tok::RBrace);
+    !next.boundary && !bracketed && !closes && !body && next.role != Role::Geometry && ends && !goes_on
+}
+
+/// No line begins with this element, unless a statement does.
+fn refuses_break(elements: &[Element], index: usize) -> bool {
+    let Element { kind, role, boundary, .. } = elements[index];
+    let Some(before) = index.checked_sub(1).map(|i| elements[i]) else { return true };
+    let Kind::Token(tok) = kind else { return false };
+    if boundary || before.is_comment() || before.is(Tok::Doc) {
+        return false;
+    }
+    match tok {
+        Tok::Comma | Tok::Semi | Tok::LaunchOpen => true,
+        Tok::Else => before.is(Tok::RBrace),
+        Tok::LBrace => opens_body(&before),
+        Tok::LParen | Tok::LBracket if role == Role::Call => true,
+        Tok::Lt if role == Role::Open => true,
+        _ => before.is(Tok::Dot) || before.role == Role::Prefix || closes_empty(elements, index),
+    }
+}
+
 /// Breaks that stand on the wrong side of a token, or where none belongs.
 fn move_breaks(elements: &mut [Element]) {
     for index in 0..elements.len() {
-        let Element { kind, role, breaks, boundary, .. } = elements[index];
+        let Element { kind, breaks, .. } = elements[index];
         if kind == Kind::Token(Tok::Doc) {
             elements[index].breaks = breaks.max(1);
             if let Some(next) = elements.get_mut(index + 1) {
                 next.breaks = next.breaks.max(1);
             }
-            continue;
-        }
-        let Some(before) = index.checked_sub(1).map(|i| elements[i]) else { continue };
-        if breaks == 0 || boundary || before.is_comment() || before.is(Tok::Doc) {
-            continue;
-        }
-        match kind {
-            Kind::Token(Tok::Comma | Tok::Semi) => {
-                elements[index].breaks = 0;
-                if let Some(next) = elements.get_mut(index + 1) {
-                    next.breaks = next.breaks.max(breaks);
-                }
+        } else if breaks > 0 && index > 0 && refuses_break(elements, index) {
+            elements[index].breaks = 0;
+            let separates = matches!(kind, Kind::Token(Tok::Comma | Tok::Semi));
+            if let Some(next) = elements.get_mut(index + 1).filter(|_| separates) {
+                next.breaks = next.breaks.max(breaks);
             }
-            Kind::Token(Tok::Else) if before.is(Tok::RBrace) => elements[index].breaks = 0,
-            Kind::Token(Tok::LBrace) if opens_body(&before) => elements[index].breaks = 0,
-            Kind::Token(Tok::LaunchOpen) => elements[index].breaks = 0,
-            Kind::Token(_) if closes_empty(elements, index) => elements[index].breaks = 0,
-            Kind::Token(Tok::LParen | Tok::LBracket) if role == Role::Call => elements[index].breaks = 0,
-            Kind::Token(_) if before.is(Tok::Dot) || before.role == Role::Prefix => elements[index].breaks = 0,
-            Kind::Token(Tok::Lt) if role == Role::Open => elements[index].breaks = 0,
-            _ => {}
         }
     }
 }
@@ -193,18 +221,20 @@ fn brackets(elements: &mut [Element]) {
     }
 }
 
-/// Puts the two ends of a bracket on lines of their own.
-pub fn break_ends(elements: &mut [Element], open: usize) {
+/// Puts the two ends of a bracket on lines of their own; says whether there is a break now that was not there before.
+pub fn break_ends(elements: &mut [Element], open: usize) -> bool {
     let close = elements[open].mate as usize;
     if close <= open + 1 || elements[open].is(Tok::LaunchOpen) {
-        return;
+        return false;
     }
     let mut first = open + 1;
     while first < close && elements[first].kind == Kind::LineComment && elements[first].breaks == 0 {
         first += 1;
     }
+    let new = elements[first].breaks == 0 || elements[close].breaks == 0;
     elements[first].breaks = 1;
     elements[close].breaks = 1;
+    new
 }
 
 /// The elements directly in a bracket; of a bracket in it only the opening one.

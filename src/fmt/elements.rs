@@ -34,6 +34,8 @@ pub struct Element {
     pub role: Role,
     /// The other bracket.
     pub mate: u32,
+    /// The innermost bracket that is open before it (`<` is none), for tokens.
+    pub within: u32,
     pub opens: bool,
     pub closes: bool,
 }
@@ -131,6 +133,7 @@ impl Reader<'_> {
             deleted: false,
             role: Role::Plain,
             mate: NONE,
+            within: NONE,
             opens: false,
             closes: false,
         });

@@ -2,7 +2,7 @@
 
 use super::elements::{Element, Kind};
 use super::roles::Role;
-use super::{INDENT, WIDTH, space, split};
+use super::{INDENT, space, split};
 use crate::syntax::token::Tok;
 
 /// What stands before an element.
@@ -22,7 +22,7 @@ struct Level {
 }
 
 /// The gap before every element, deleted ones included.
-pub fn lay_out(text: &str, elements: &mut [Element]) -> Vec<Gap> {
+pub fn lay_out(text: &str, elements: &mut [Element], limit: usize) -> Vec<Gap> {
     let mut gaps = vec![Gap::default(); elements.len()];
     let mut levels = vec![Level { content: 0, end: 0, list: false }];
     let mut start = 0;
@@ -32,10 +32,11 @@ pub fn lay_out(text: &str, elements: &mut [Element]) -> Vec<Gap> {
         let level = levels.last().copied().unwrap_or(Level { content: 0, end: 0, list: false });
         let indent = indent(elements, start, level, before);
         let mut end = line_end(elements, start);
-        while width(elements, start, end) + indent > WIDTH {
+        while width(elements, start, end) + indent > limit {
             let continuation =
                 if is_continued(elements, start, level, before) { indent } else { level.content + INDENT };
-            if !split::split(elements, start, end, indent, continuation) {
+            // Each split adds a break, or is the last.
+            if !(split::Line { start, end, indent, continuation, limit }).split(elements) {
                 break;
             }
             end = line_end(elements, start);

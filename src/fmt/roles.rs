@@ -55,7 +55,9 @@ pub fn assign(text: &str, elements: &mut [Element]) {
         let around =
             Around { text, elements, index, before: if elements[index].boundary { None } else { before }, before_that };
         let role = around.role(tok, level);
-        elements[index].role = role;
+        let (opener, generics) = (level.opener, level.generics);
+        let outer = elements.get(opener as usize).map_or(NONE, |open| if generics { open.within } else { opener });
+        (elements[index].role, elements[index].within) = (role, outer);
         match tok {
             Tok::LParen | Tok::LBracket | Tok::LBrace | Tok::LaunchOpen => {
                 if tok == Tok::LBrace {

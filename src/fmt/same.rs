@@ -1,27 +1,16 @@
-//! Whether a text means what it meant before: the same tokens but for separators, and the same tree but for places.
+//! Whether a text means what it meant before: the same tokens but for separators, the same comments, and the same tree but
+//! for places. What changed between them comes back as edits.
 
-use crate::base::source::FileId;
-use crate::syntax::ast;
-use crate::syntax::token::{Tok, Token};
-use crate::syntax::{self, dump};
+use super::elements::{Element, Kind};
+use super::{Edit, Laid};
+use crate::syntax::token::Tok;
+use crate::syntax::{self, ast, dump};
 
-/// Compares a text (with its tokens and tree) with another; an error says where they part.
-pub fn check(file: FileId, before: (&str, &[Token], &ast::File), after: &str) -> Result<(), String> {
-    let (text, tokens, tree) = before;
-    let lexed = syntax::lex(file, after);
-    let mut old = tokens.iter().filter(counts);
-    let mut new = lexed.tokens.iter().filter(counts);
-    loop {
-        match (old.next(), new.next()) {
-            (None, None) => break,
-            (Some(a), Some(b)) if a.kind == b.kind && a.text(text).trim_end() == b.text(after).trim_end() => {}
-            (a, b) => {
-                let shown = |t: Option<&Token>, of: &str| t.map_or("the end".into(), |t| format!("`{}`", t.text(of)));
-                return Err(format!("{} would become {}", shown(a, text), shown(b, after)));
-            }
-        }
-    }
-    let (other, diagnostics) = syntax::parse(file, after);
+/// Compares a text (with its tree) with another; an error says where they part.
+pub fn check(old: (&Laid, &ast::File), new: &Laid) -> Result<Vec<Edit>, String> {
+    let (old, tree) = old;
+    let edits = edits(old, new)?;
+    let (other, diagnostics) = syntax::parse(new.file, new.text);
     if let Some(error) = diagnostics.iter().find(|d| d.is_error()) {
         return Err(format!("the new text has an error: {}", error.title));
     }
@@ -29,11 +18,38 @@ pub fn check(file: FileId, before: (&str, &[Token], &ast::File), after: &str) ->
     match old.lines().zip(new.lines()).find(|(a, b)| a != b) {
         Some((a, b)) => Err(format!("`{}` would become `{}`", a.trim(), b.trim())),
         None if old.len() != new.len() => Err("a part of the tree would be lost".into()),
-        None => Ok(()),
+        None => Ok(edits),
     }
 }
 
+/// What differs between the tokens and comments that two texts share.
+fn edits(old: &Laid, new: &Laid) -> Result<Vec<Edit>, String> {
+    let (mut ours, mut theirs) = (old.elements.iter().filter(counts), new.elements.iter().filter(counts));
+    let (mut edits, mut at, mut place) = (Vec::new(), 0, 0);
+    let mut gap = |range: std::ops::Range<usize>, other: std::ops::Range<usize>| {
+        let text = new.text.get(other).unwrap_or("");
+        if old.text.get(range.clone()) != Some(text) {
+            edits.push(Edit { range, text: text.to_owned() });
+        }
+    };
+    loop {
+        match (ours.next(), theirs.next()) {
+            (None, None) => break,
+            (Some(a), Some(b)) if a.kind == b.kind && a.text(old.text) == b.text(new.text) => {
+                gap(at..a.start as usize, place..b.start as usize);
+                (at, place) = (a.end as usize, b.end as usize);
+            }
+            (a, b) => {
+                let shown = |e: Option<&Element>, of| e.map_or("the end".into(), |e| format!("`{}`", e.text(of)));
+                return Err(format!("{} would become {}", shown(a, old.text), shown(b, new.text)));
+            }
+        }
+    }
+    gap(at..old.text.len(), place..new.text.len());
+    Ok(edits)
+}
+
 /// Separators may come and go; the tree says whether that mattered.
-fn counts(token: &&Token) -> bool {
-    !matches!(token.kind, Tok::Newline | Tok::Semi | Tok::Comma)
+fn counts(element: &&Element) -> bool {
+    !matches!(element.kind, Kind::Token(Tok::Semi | Tok::Comma))
 }

@@ -3,36 +3,38 @@
 //! In this order: the blocks in it are opened up; a kernel's geometry goes below its parameters; the line is broken at its
 //! loosest operators; a bracket is opened up, one item a line, or filled if the items are plain numbers.
 
-use super::breaks::{break_ends, headers, inside, trailing_comma};
+use super::breaks::{add, break_ends, headers, inside, trailing_comma};
 use super::elements::Element;
 use super::layout::width;
 use super::roles::Role;
-use super::{INDENT, WIDTH};
 use crate::syntax::token::Tok;
 
-/// Breaks the line from `start` to before `end`; false if there is no place to.
-pub fn split(elements: &mut [Element], start: usize, end: usize, indent: usize, continuation: usize) -> bool {
-    let line = Line { start, end, indent, continuation };
-    let done = line.blocks(elements)
-        || line.at_commas(elements)
-        || line.geometry(elements)
-        || line.goes_on(elements) && line.bracket(elements)
-        || line.operators(elements)
-        || line.bracket(elements);
-    if done {
-        headers(elements, start, end);
-    }
-    done
-}
-
-struct Line {
-    start: usize,
-    end: usize,
-    indent: usize,
-    continuation: usize,
+/// A line that is too long: the elements from `start` to before `end`.
+pub struct Line {
+    pub start: usize,
+    pub end: usize,
+    pub indent: usize,
+    /// Of what goes on in the next line.
+    pub continuation: usize,
+    /// Characters that a line should have at most.
+    pub limit: usize,
 }
 
 impl Line {
+    /// Breaks the line; false if there is no place to.
+    pub fn split(&self, elements: &mut [Element]) -> bool {
+        let done = self.blocks(elements)
+            || self.at_commas(elements)
+            || self.geometry(elements)
+            || self.goes_on(elements) && self.bracket(elements)
+            || self.operators(elements)
+            || self.bracket(elements);
+        if done {
+            headers(elements, self.start, self.end);
+        }
+        done
+    }
+
     /// The elements of the line outside of brackets that open and close in it.
     fn outer(&self, elements: &[Element]) -> Vec<usize> {
         let mut outer = Vec::new();
@@ -56,26 +58,22 @@ impl Line {
     fn blocks(&self, elements: &mut [Element]) -> bool {
         let mut blocks = self.brackets(elements);
         blocks.retain(|&i| elements[i].role == Role::Block);
+        let mut done = false;
         for &open in &blocks {
-            break_ends(elements, open);
+            done |= break_ends(elements, open);
             let starts: Vec<usize> = inside(elements, open).filter(|&i| elements[i].is(Tok::Semi)).collect();
             for semi in starts {
-                if let Some(next) = elements.get_mut(semi + 1) {
-                    next.breaks = next.breaks.max(1);
-                }
+                done |= add(elements, semi + 1);
             }
         }
-        !blocks.is_empty()
+        done
     }
 
     fn geometry(&self, elements: &mut [Element]) -> bool {
         let outer = self.outer(elements);
         let Some(&first) = outer.iter().find(|&&i| elements[i].role == Role::Geometry) else { return false };
-        if first == self.start || self.indent + width(elements, self.start, first) > WIDTH {
-            return false;
-        }
-        elements[first].breaks = 1;
-        true
+        let fits = first > self.start && self.indent + width(elements, self.start, first) <= self.limit;
+        fits && add(elements, first)
     }
 
     /// Between the items of a list, and between the parts of a bench.
@@ -109,8 +107,8 @@ impl Line {
         let (mut from, mut indent, mut done) = (self.start, self.indent, false);
         for (n, &place) in places.iter().enumerate() {
             let until = places.get(n + 1).copied().unwrap_or(self.end);
-            if indent + width(elements, from, until) > WIDTH && place > from {
-                elements[place].breaks = elements[place].breaks.max(1);
+            let inside = from < place && place < self.end;
+            if inside && indent + width(elements, from, until) > self.limit && add(elements, place) {
                 (from, indent, done) = (place, next_indent, true);
             }
         }
@@ -121,20 +119,20 @@ impl Line {
     fn bracket(&self, elements: &mut [Element]) -> bool {
         let mut brackets = self.brackets(elements);
         brackets.retain(|&i| !elements[i].is(Tok::LaunchOpen) && elements[i].mate as usize > i + 2);
-        brackets.retain(|&i| self.indent + width(elements, self.start, i + 1) <= WIDTH);
+        brackets.retain(|&i| self.indent + width(elements, self.start, i + 1) <= self.limit);
         let inner = |i: &usize| width(elements, *i, elements[*i].mate as usize);
         let Some(open) = brackets.into_iter().max_by_key(inner) else { return false };
-        break_ends(elements, open);
+        let mut done = break_ends(elements, open);
         if !self.is_plain(elements, open) {
             let commas: Vec<usize> = inside(elements, open).filter(|&i| elements[i].is(Tok::Comma)).collect();
             for comma in commas {
-                if let Some(next) = elements.get_mut(comma + 1).filter(|e| !e.is_comment()) {
-                    next.breaks = next.breaks.max(1);
+                if elements.get(comma + 1).is_some_and(|e| !e.is_comment()) {
+                    done |= add(elements, comma + 1);
                 }
             }
         }
         trailing_comma(elements, open);
-        self.indent + INDENT < WIDTH
+        done
     }
 
     /// All items are numbers or words.
