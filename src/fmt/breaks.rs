@@ -126,9 +126,7 @@ fn semicolons(elements: &mut [Element]) -> bool {
 
 fn is_statement(tok: Tok) -> bool {
     use Tok::*;
-    matches!(tok, Let | Var | Const | Shared | Import | Break | Continue | Return)
-        || matches!(tok, Assign | PlusAssign | MinusAssign | StarAssign | SlashAssign | PercentAssign | StarStarAssign)
-        || matches!(tok, AtAssign | AndAssign | PipeAssign | CaretAssign | ShlAssign | ShrAssign)
+    matches!(tok, Let | Var | Const | Shared | Import | Break | Continue | Return) || tok.is_assignment()
 }
 
 /// Takes a semicolon away; the line break before it and the end of the statement pass to what follows.
@@ -265,7 +263,8 @@ pub fn trailing_comma(elements: &mut [Element], open: usize) {
             Some(Tok::Semi) => has_semicolon = true,
             _ => {}
         }
-        if !elements[index].is_comment() && !elements[index].deleted {
+        // Behind documentation a comma would be a part of it.
+        if !elements[index].is_comment() && !elements[index].deleted && !elements[index].is(Tok::Doc) {
             last = Some(index);
         }
     }

@@ -306,6 +306,13 @@ impl Tok {
         (self as u8) <= (Tok::False as u8)
     }
 
+    /// `=`, `+=` and their kind.
+    pub fn is_assignment(self) -> bool {
+        use Tok::*;
+        matches!(self, Assign | PlusAssign | MinusAssign | StarAssign | SlashAssign | PercentAssign | StarStarAssign)
+            || matches!(self, AtAssign | AndAssign | PipeAssign | CaretAssign | ShlAssign | ShrAssign)
+    }
+
     /// A newline behind this token ends the statement.
     pub fn can_end_line(self) -> bool {
         use Tok::*;

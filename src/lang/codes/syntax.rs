@@ -559,4 +559,35 @@ pub static PAGES: &[Page] = &[
             "```\n",
         ),
     },
+    Page {
+        code: "W0101",
+        title: "a comment that looks like a division",
+        text: concat!(
+            "`//` begins a comment, so what stands behind it is not computed. `/` divides; between integers it leaves the remainder \
+             out (towards zero: `-7 / 2` is -3).\n\n",
+            "```clk fails\n",
+            "let n = 7\n",
+            "let half = n // 2\n",
+            "print(half)\n",
+            "```\n\nInstead:\n\n",
+            "```clk\n",
+            "let n = 7\n",
+            "let half = n / 2\n",
+            "print(half)     // 3\n",
+            "```\n",
+        ),
+    },
+    Page {
+        code: "W0102",
+        title: "an exclusive or that looks like a power",
+        text: concat!(
+            "`^` is the exclusive or of the bits, and binds less tightly than `+` and `*`. The power is `**`.\n\n",
+            "```clk fails\n",
+            "print(2 ^ 10)\n",
+            "```\n\nInstead:\n\n",
+            "```clk\n",
+            "print(2 ** 10, 0x2 ^ 0xa)\n",
+            "```\n",
+        ),
+    },
 ];

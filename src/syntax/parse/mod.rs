@@ -36,11 +36,11 @@ const STACK: usize = 64 << 20;
 /// Files with fewer tokens are parsed on the calling thread.
 const LARGE: usize = 60_000;
 
-/// Reads a file.
-pub fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>) {
+/// Reads a file: its tree, what is wrong with it, its tokens.
+pub fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>, Vec<Token>) {
     if text.len() >= u32::MAX as usize {
         let error = Diagnostic::error("E0111", "a source text is larger than 4 GiB");
-        return (ast::File { file, doc: None, items: vec![] }, vec![error]);
+        return (ast::File { file, doc: None, items: vec![] }, vec![error], vec![]);
     }
     let mut lexed = lex(file, text);
     let (doc, first) = items::file_doc(&lexed.tokens, text);
@@ -64,7 +64,7 @@ pub fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>) {
     if let Some(last) = diagnostics.last_mut() {
         last.notes.extend(diag::and_more(left_out));
     }
-    (ast::File { file, doc, items: done.items }, diagnostics)
+    (ast::File { file, doc, items: done.items }, diagnostics, lexed.tokens)
 }
 
 /// What stands behind a `{` that lacks its `}`, up to the end of the piece: it is read as part of something that it is not.

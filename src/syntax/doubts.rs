@@ -1,0 +1,201 @@
+//! Text that is right, and in another language means something else: `7 // 2` is 7 and a comment, `2 ^ 10` is an exclusive or.
+//!
+//! In: the tokens of a text without mistakes. Out: warnings, with the operator that was probably meant. A comment is doubted
+//! only if it could be the right operand of a division of the value before it, and that value is not merely shown (behind a
+//! call, `print(x)  // 4` says what it prints).
+
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::{FileId, Span};
+use crate::syntax::token::{Tok, Token};
+
+/// Warnings of one file; the first ones matter.
+const MAX: usize = 20;
+
+/// What is doubtful in a text.
+pub fn find(file: FileId, text: &str, tokens: &[Token]) -> Vec<Diagnostic> {
+    let reader = Reader { file, text, tokens };
+    let doubts = (0..tokens.len()).filter_map(|at| match tokens[at].kind {
+        Tok::Caret => reader.power(at),
+        _ => reader.division(at),
+    });
+    doubts.take(MAX).collect()
+}
+
+#[derive(Clone, Copy)]
+struct Reader<'t> {
+    file: FileId,
+    text: &'t str,
+    tokens: &'t [Token],
+}
+
+impl<'t> Reader<'t> {
+    fn kind(&self, at: usize) -> Tok {
+        self.tokens.get(at).map_or(Tok::Eof, |token| token.kind)
+    }
+
+    /// Of the token before; [`Tok::Newline`] at the beginning.
+    fn before(&self, at: usize) -> Tok {
+        at.checked_sub(1).map_or(Tok::Newline, |at| self.kind(at))
+    }
+
+    fn word(&self, at: usize) -> &'t str {
+        self.tokens.get(at).map_or("", |token| token.text(self.text))
+    }
+
+    fn span(&self, at: usize) -> Span {
+        self.tokens.get(at).map_or_else(Span::default, |token| token.span(self.file))
+    }
+
+    // Division
+
+    /// `n // 2`, where this token ends `n`.
+    fn division(&self, at: usize) -> Option<Diagnostic> {
+        use Tok::*;
+        if !matches!(self.kind(at), Name | Int | Float | RParen | RBracket) {
+            return None;
+        }
+        let (slashes, comment) = self.comment_behind(at)?;
+        let operand = comment.split("//").next().unwrap_or("").trim().trim_end_matches(',');
+        if !self.is_operand(operand) || !self.may_be_divided(at) {
+            return None;
+        }
+        let span = Span::new(self.file, slashes, slashes + 2);
+        Some(
+            Diagnostic::warning("W0101", "a comment that looks like a division")
+                .at(span, "this begins a comment")
+                .note(format!("`{operand}` is not part of the program: the value is what stands before the comment"))
+                .fix("write `/`: integers are divided without a remainder", span, "/", Applicability::MaybeIncorrect)
+                .help("if it is a comment, say more in it, or put it on a line of its own"),
+        )
+    }
+
+    /// Where the `//` right behind a token stands, and what follows it on the line.
+    fn comment_behind(&self, at: usize) -> Option<(usize, &'t str)> {
+        let end = self.tokens.get(at)?.end as usize;
+        let rest = self.text.get(end..)?;
+        let behind = rest.strip_prefix(' ').unwrap_or(rest);
+        let comment = behind.strip_prefix("//").filter(|comment| !comment.starts_with('/'))?;
+        let slashes = end + rest.len() - behind.len();
+        Some((slashes, comment.lines().next().unwrap_or("")))
+    }
+
+    /// Numbers and variables of this text, and arithmetic of them.
+    fn is_operand(&self, comment: &str) -> bool {
+        let plain = |c: char| c.is_ascii_alphanumeric() || " _+-*/%()[].".contains(c);
+        let begins = comment.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '(');
+        if !begins || comment.len() > 60 || !comment.chars().all(plain) {
+            return false;
+        }
+        let (tree, mistakes, tokens) = crate::syntax::parse::file(self.file, comment);
+        let known = |token: &Token| match token.kind {
+            Tok::Name => self.declares(token.text(comment)),
+            Tok::Float => false,
+            kind => kind == Tok::Int || !kind.can_end_line() || matches!(kind, Tok::RParen | Tok::RBracket),
+        };
+        mistakes.is_empty() && tree.items.len() == 1 && tokens.iter().all(known)
+    }
+
+    /// A variable, parameter or constant has this name.
+    fn declares(&self, name: &str) -> bool {
+        (0..self.tokens.len()).any(|at| {
+            let declared = matches!(self.before(at), Tok::Let | Tok::Var | Tok::Const | Tok::For);
+            self.kind(at) == Tok::Name && (declared || self.kind(at + 1) == Tok::Colon) && self.word(at) == name
+        })
+    }
+
+    /// The value that ends with this token is one to compute with.
+    fn may_be_divided(&self, at: usize) -> bool {
+        use Tok::*;
+        // A type, a position in a list or table, the end of a call over several lines.
+        let type_or_label = matches!(self.before(at), Colon | Arrow | Comma | LBracket | LParen);
+        let alone =
+            self.text.get(..self.tokens[at].start as usize).is_some_and(|t| t.trim_end_matches(' ').ends_with('\n'));
+        if matches!(self.kind(at), RParen | RBracket) && alone || self.before(at) == Colon || self.before(at) == Arrow {
+            return false;
+        }
+        let Some(start) = self.statement(at) else {
+            // An item of a list: `// 0` behind one may number it.
+            return !matches!(self.kind(at), Int | Float) || !type_or_label;
+        };
+        let assigns = (start..at).any(|i| self.kind(i).is_assignment());
+        match self.kind(start) {
+            Let | Var | Const | Shared => assigns && !self.is_all_numbers(start, at),
+            Return => true,
+            Name if matches!(self.kind(start + 1), LParen | Dot | LaunchOpen) => assigns,
+            Name | Int | Float | LParen | Minus => true,
+            _ => false,
+        }
+    }
+
+    /// `3 * 4 // 12`: the comment says what the numbers give.
+    fn is_all_numbers(&self, start: usize, end: usize) -> bool {
+        let from = (start..end).find(|&at| self.kind(at) == Tok::Assign).unwrap_or(start) + 1;
+        end > from && !(from..=end).any(|at| self.kind(at) == Tok::Name)
+    }
+
+    /// The first token of the statement around a token; none inside of a bracket.
+    fn statement(&self, at: usize) -> Option<usize> {
+        use Tok::*;
+        let (mut start, mut depth) = (at, 0);
+        for i in (0..=at).rev() {
+            match self.kind(i) {
+                RParen | RBracket | RBrace => depth += 1,
+                LParen | LBracket if depth == 0 => return None,
+                LBrace | Newline | Semi if depth == 0 => return Some(start),
+                LParen | LBracket | LBrace => depth -= 1,
+                _ => {}
+            }
+            start = i;
+        }
+        Some(start)
+    }
+
+    // Powers
+
+    /// `2 ^ 10`, `10 ^ n`, `x ^ 2 + y ^ 2`, where this token is `^`.
+    fn power(&self, at: usize) -> Option<Diagnostic> {
+        let (left, right) = (self.decimal(at.checked_sub(1)?), self.decimal(at + 1));
+        let tight = |kind| matches!(kind, Tok::Plus | Tok::Minus | Tok::Star | Tok::Slash | Tok::Percent);
+        let operand = self.operand(at);
+        let isolated = !tight(self.before(operand)) && self.before(at - 1) != Tok::Dot;
+        let d = match (left, right) {
+            (Some(a), Some(b)) if isolated => {
+                Diagnostic::warning("W0102", format!("`{a} ^ {b}` is {}, not a power", a ^ b))
+            }
+            (Some(base @ (2 | 10)), None) if isolated && matches!(self.kind(at + 1), Tok::Name | Tok::LParen) => {
+                Diagnostic::warning("W0102", format!("`{base} ^ …` is an exclusive or, not a power"))
+            }
+            (_, Some(2..=9)) if tight(self.kind(at + 2)) || tight(self.before(operand)) => Diagnostic::warning(
+                "W0102",
+                "`^` is an exclusive or, and binds less tightly than the arithmetic beside it",
+            ),
+            _ => return None,
+        };
+        let d = d.at(self.span(at), "exclusive or, bit by bit");
+        let d = d.fix("write `**` for the power", self.span(at), "**", Applicability::MaybeIncorrect);
+        Some(d.help("if the bits are meant, put parentheses around it and write a number in hexadecimal: `(x ^ 0x2)`"))
+    }
+
+    /// A number that is written in decimal, without a type.
+    fn decimal(&self, at: usize) -> Option<u64> {
+        (self.kind(at) == Tok::Int).then(|| self.word(at).replace('_', "").parse().ok()).flatten()
+    }
+
+    /// The first token of the operand that ends before this token: `x.y`, `f(x)`, `(a + b)[i]`.
+    fn operand(&self, at: usize) -> usize {
+        use Tok::*;
+        let (mut start, mut depth) = (at, 0);
+        for i in (0..at).rev() {
+            match self.kind(i) {
+                RParen | RBracket => depth += 1,
+                LParen | LBracket if depth == 0 => break,
+                LParen | LBracket => depth -= 1,
+                _ if depth > 0 => {}
+                Name | Int | Float | Dot => {}
+                _ => break,
+            }
+            start = i;
+        }
+        start
+    }
+}
