@@ -86,7 +86,10 @@ pub fn compile_file(path: &Path, console: &mut Console) -> Option<Compiled> {
 /// Compiles a text as the main script; `None` after what is wrong with it was reported.
 pub fn compile_text(name: &str, text: &str, folder: &Path, console: &mut Console) -> Option<Compiled> {
     let mut session = Session { folder: folder.to_path_buf(), ..Session::default() };
-    let outcome = session.add(name, text, &Disk);
+    let mut outcome = session.add(name, text, &Disk);
+    if !outcome.failed() {
+        outcome.diagnostics.extend(session.examine());
+    }
     console.report_all(&outcome.diagnostics, &session.sources);
     let Outcome { chunks, .. } = &outcome;
     (!outcome.failed()).then(|| Compiled { chunks: chunks.clone(), session })

@@ -160,6 +160,7 @@ impl Session {
         let loaded = self.program.clone();
         let first = loaded.chunks.len();
         diagnostics.extend(check::check(&mut self.program, main, &tree, &imports));
+        super::without_unreported(&mut diagnostics);
         let mut entered = Entered {
             outcome: Outcome { file, diagnostics, chunks: first..first },
             followed: vec![],

@@ -12,6 +12,7 @@ use crate::syntax::ast;
 use crate::{check, pass, syntax};
 
 mod entry;
+mod examine;
 mod import;
 pub mod library;
 
@@ -103,6 +104,7 @@ impl Session {
         let mut found = check::check(&mut self.program, main, &tree, &imports);
         found.retain(|d| !d.primary().is_some_and(|at| broken.iter().any(|item| item.contains(at.start))));
         diagnostics.extend(found);
+        without_unreported(&mut diagnostics);
         let outcome = Outcome { file, diagnostics, chunks: first..self.program.chunks.len() };
         (tree, outcome)
     }
@@ -125,23 +127,12 @@ impl Session {
         let base = if self.folder.as_os_str().is_empty() { beside } else { self.folder.clone() };
         (base, own)
     }
+}
 
-    /// Mistakes that only show when kernels are compiled: of every kernel of the main module whose compile-time parameters
-    /// all have defaults. For `clk check`, which runs nothing.
-    pub fn examine(&self) -> Vec<Diagnostic> {
-        let mut found: Vec<Diagnostic> = Vec::new();
-        for (id, kernel) in self.program.kernels.iter() {
-            if Some(kernel.module) != self.main {
-                continue;
-            }
-            let Some(instance) = default_instance(&self.program, id) else { continue };
-            for diagnostic in lower(&self.program, &instance).err().into_iter().flatten() {
-                if !found.contains(&diagnostic) {
-                    found.push(diagnostic);
-                }
-            }
-        }
-        found
+/// A hole in the tree is explained by any error, also one of the parser or of an import, which the checker does not know.
+fn without_unreported(diagnostics: &mut Vec<Diagnostic>) {
+    if diagnostics.iter().any(|d| d.is_error() && d.code != check::UNREPORTED) {
+        diagnostics.retain(|d| d.code != check::UNREPORTED);
     }
 }
 

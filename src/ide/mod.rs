@@ -41,6 +41,9 @@ pub struct Place {
     pub range: Range<usize>,
 }
 
+/// Kernels of texts up to this many bytes are compiled to find what only that shows. It takes about as long as checking them.
+const EXAMINED: usize = 1 << 18;
+
 /// A text as the compiler understood it.
 pub struct Analysis {
     pub session: Session,
@@ -63,7 +66,10 @@ impl Analysis {
     /// Reads and checks a text as the next entry of a session.
     pub fn after(before: Session, name: &str, text: &str, files: &dyn Files) -> Analysis {
         let mut session = before.clone();
-        let (tree, outcome) = session.read(name, text, files);
+        let (tree, mut outcome) = session.read(name, text, files);
+        if !outcome.failed() && text.len() < EXAMINED {
+            outcome.diagnostics.extend(session.examine());
+        }
         Analysis {
             session,
             before,
