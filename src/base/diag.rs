@@ -47,12 +47,23 @@ pub struct Diagnostic {
     /// What to do about it.
     pub help: Vec<String>,
     pub fixes: Vec<Fix>,
+    /// A name that means nothing. What was probably meant is looked for once it is certain that the message will be shown.
+    pub misspelt: Option<Box<Misspelt>>,
+}
+
+/// A word of the program for which a near name is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Misspelt {
+    pub span: Span,
+    pub word: String,
+    /// The nearest of the names that are visible only there.
+    pub near: Option<String>,
 }
 
 impl Diagnostic {
     pub fn new(severity: Severity, code: &'static str, title: impl Into<String>) -> Self {
         let title = title.into();
-        Diagnostic { code, severity, title, labels: vec![], notes: vec![], help: vec![], fixes: vec![] }
+        Diagnostic { code, severity, title, labels: vec![], notes: vec![], help: vec![], fixes: vec![], misspelt: None }
     }
 
     pub fn error(code: &'static str, title: impl Into<String>) -> Self {

@@ -27,6 +27,12 @@ pub fn int(cx: &Cx<'_>, e: &Expr) -> Option<i64> {
     eval(&scope, e, 0)
 }
 
+/// The integer that a constant's expression has; of the constants in it that is known already.
+pub fn constant(program: &Program, e: &Expr) -> Option<i64> {
+    let scope = Scope { program, dim: &|_| None, const_param: &|_| None, local: &|_| None, global: &|_| None };
+    eval(&scope, e, 0)
+}
+
 pub fn eval(scope: &Scope<'_>, e: &Expr, depth: u32) -> Option<i64> {
     if depth > 100 {
         return None;
@@ -34,10 +40,7 @@ pub fn eval(scope: &Scope<'_>, e: &Expr, depth: u32) -> Option<i64> {
     let sub = |e: &Expr| eval(scope, e, depth + 1);
     match &e.kind {
         ExprKind::Int(v) => i64::try_from(*v).ok(),
-        ExprKind::Const(id) => {
-            let c = scope.program.consts.get(*id)?;
-            sub(&c.value)
-        }
+        ExprKind::Const(id) => scope.program.consts.get(*id)?.known,
         ExprKind::ConstParam(i) => (scope.const_param)(*i),
         ExprKind::Dim(i) => (scope.dim)(*i),
         ExprKind::Local(id) => (scope.local)(*id),

@@ -10,7 +10,7 @@ use crate::check::cx::{Cx, Home, Slot};
 use crate::check::infer::Kind;
 use crate::check::typed::*;
 use crate::check::types::Dims;
-use crate::check::{finish, suggest, walk};
+use crate::check::{eval, finish, suggest, walk};
 use crate::syntax::ast;
 
 /// The fields of a struct.
@@ -73,7 +73,12 @@ pub fn endless_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<
 pub struct Constants<'f> {
     pub defs: FxHashMap<ConstId, &'f ast::Const>,
     state: FxHashMap<ConstId, State>,
+    calls: FxHashMap<ConstId, bool>,
+    depth: u32,
 }
+
+/// Constants that need each other in a chain.
+const MAX_CHAIN: u32 = 200;
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
@@ -83,7 +88,7 @@ enum State {
 
 impl<'f> Constants<'f> {
     pub fn new(defs: FxHashMap<ConstId, &'f ast::Const>) -> Self {
-        Constants { defs, state: FxHashMap::default() }
+        Constants { defs, state: FxHashMap::default(), calls: FxHashMap::default(), depth: 0 }
     }
 
     /// Checks those that call no function of Clk (`late` false), or all that are left.
@@ -91,22 +96,33 @@ impl<'f> Constants<'f> {
         let mut ids: Vec<ConstId> = self.defs.keys().copied().collect();
         ids.sort();
         for id in ids {
-            if late || !self.calls_functions(program, module, id, 0) {
+            if late || !self.calls_functions(program, module, id) {
                 self.one(program, module, id, found, 0);
             }
         }
     }
 
-    fn calls_functions(&self, program: &Program, module: ModuleId, id: ConstId, depth: u32) -> bool {
+    /// Whether a constant, or one that it needs, calls a function. Each constant is read once.
+    fn calls_functions(&mut self, program: &Program, module: ModuleId, id: ConstId) -> bool {
+        if let Some(known) = self.calls.get(&id) {
+            return *known;
+        }
         let Some(def) = self.defs.get(&id) else { return false };
-        let mut calls = false;
+        // One that needs itself is reported when its value is checked.
+        self.calls.insert(id, false);
+        let (mut calls, mut others) = (false, Vec::new());
         walk::names(&def.value, &mut |name, _| match program.modules[module].names.get(&name.text) {
             Some(Binding::Fn(_) | Binding::Module(_)) => calls = true,
-            Some(Binding::Const(other)) if depth < 50 && *other != id => {
-                calls |= self.calls_functions(program, module, *other, depth + 1);
-            }
+            Some(Binding::Const(other)) => others.push(*other),
             _ => {}
         });
+        let depth = self.depth + 1;
+        for other in others {
+            self.depth = depth;
+            calls = calls || depth < MAX_CHAIN && self.calls_functions(program, module, other);
+        }
+        self.depth = depth - 1;
+        self.calls.insert(id, calls);
         calls
     }
 
@@ -123,7 +139,7 @@ impl<'f> Constants<'f> {
             }
         });
         for (other, span) in needs {
-            if self.state.get(&other) == Some(&State::Busy) || depth > 200 {
+            if self.state.get(&other) == Some(&State::Busy) || depth > MAX_CHAIN {
                 let d = Diagnostic::error("E0327", format!("the value of `{}` depends on itself", def.name.text))
                     .at(span, "the circle closes here")
                     .because(def.name.span, "this constant");
@@ -135,6 +151,7 @@ impl<'f> Constants<'f> {
         }
         let (ty, value) = constant(program, module, def, found);
         program.consts[id].ty = ty;
+        program.consts[id].known = eval::constant(program, &value);
         program.consts[id].value = Arc::new(value);
         self.state.insert(id, State::Done);
     }
@@ -303,7 +320,7 @@ fn generic_kind(cx: &mut Cx<'_>, g: &ast::Generic) -> GenericKind {
                 Type::Fn(f) => f,
                 _ => cx.fn_type(vec![], Type::Error),
             };
-            let default = default.as_ref().and_then(|e| cx.fn_argument(e, &Type::Fn(ty.clone())));
+            let default = default.as_ref().and_then(|e| cx.fn_argument(e, &ty).ok());
             GenericKind::Fn { ty, default }
         }
     }

@@ -1,7 +1,14 @@
 //! What the user may have meant: near names, and words of CUDA, C, NumPy, Numba and Triton with Clk's word for each.
 
+/// Longer words are not compared, in bytes.
+const LONGEST: usize = 80;
+
 /// The nearest of the candidates, if it is near enough to be a slip of the finger.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // The distance costs the product of the lengths, and nobody types a name of this length.
+    if word.len() > LONGEST {
+        return None;
+    }
     // Of a single letter only the case is forgiven: everything short is near to it.
     let limit = match word.chars().count() {
         0 | 1 => 0,

@@ -5,7 +5,7 @@
 //! by commas, or by semicolons or tabs if the first line has no comma; lines that begin with `#` are left out.
 
 use ::csv::{ReaderBuilder, StringRecord, Trim, WriterBuilder};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use smol_str::SmolStr;
 
 use crate::host::array::{Array, Element};
@@ -103,15 +103,14 @@ fn no_number(file: &File, line: u64, column: usize, field: &str, sheet: &Sheet) 
 }
 
 fn names(file: &File, record: &StringRecord) -> Outcome<Vec<SmolStr>> {
-    let mut names: Vec<SmolStr> = Vec::with_capacity(record.len());
+    let mut names: IndexSet<SmolStr> = IndexSet::with_capacity(record.len());
     for (column, field) in record.iter().enumerate() {
         let name = if field.is_empty() { SmolStr::new(format!("column_{}", column + 1)) } else { SmolStr::new(field) };
-        if names.contains(&name) && names.len() < 10_000 {
+        if !names.insert(name.clone()) {
             return Err(Problem::new("E0714", format!("`{}` has two columns called `{name}`", file.name)));
         }
-        names.push(name);
     }
-    Ok(names)
+    Ok(names.into_iter().collect())
 }
 
 fn columns(file: &File, names: Vec<SmolStr>, numbers: &[f64], width: usize, rows: usize) -> Outcome<Value> {

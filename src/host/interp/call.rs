@@ -190,6 +190,7 @@ impl Machine<'_> {
     ) -> Eval<Option<Argument>> {
         match given {
             GenericArg::Infer => Ok(None),
+            GenericArg::Error => Err(self.broken(span, "a compile-time argument that was a mistake")),
             GenericArg::Type(ty) => match self.concrete(frame, ty) {
                 Type::Unknown => Ok(None),
                 ty => Ok(Some(Argument::Type(ty))),

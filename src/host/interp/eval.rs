@@ -1,5 +1,7 @@
 //! Expressions.
 
+use std::sync::Arc;
+
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Dim, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
@@ -33,8 +35,16 @@ impl Machine<'_> {
             },
             ExprKind::Global(id) => self.global(*id, expr.span),
             ExprKind::Const(id) => {
-                let value = self.program.consts[*id].value.clone();
-                self.eval(&mut Frame::empty(), &value)
+                let source = &self.program.consts[*id].value;
+                if let Some((of, value)) = self.interp.constants.get(id)
+                    && Arc::ptr_eq(of, source)
+                {
+                    return Ok(value.clone());
+                }
+                let source = source.clone();
+                let value = self.eval(&mut Frame::empty(), &source)?;
+                self.interp.constants.insert(*id, (source, value.clone()));
+                Ok(value)
             }
             ExprKind::ConstParam(i) => match frame.generics.get(*i as usize) {
                 Some(Argument::Const(value)) => Ok(Value::Scalar(*value)),

@@ -20,9 +20,11 @@ mod timing;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustc_hash::FxHashMap;
+
 use crate::base::diag::Diagnostic;
 use crate::base::source::{Sources, Span};
-use crate::check::typed::{Program, Section, Type};
+use crate::check::typed::{ConstId, Expr, Program, Section, Type};
 use crate::compile::Session;
 use crate::device::storage::Lost;
 use crate::device::{Control, Device, DeviceError, Devices, device_diagnostic};
@@ -111,6 +113,8 @@ pub struct Interpreter {
     /// Devices that `on … { }` has named since launches were last waited for.
     pub(crate) visited: Vec<Arc<dyn Device>>,
     pub(crate) layouts: Layouts,
+    /// The values of constants that were needed, each with the expression it came from.
+    pub(crate) constants: FxHashMap<ConstId, (Arc<Expr>, Value)>,
     pub(crate) depth: usize,
     /// The statement that runs, for errors that have no place of their own.
     pub(crate) at: Span,
@@ -148,6 +152,7 @@ impl Interpreter {
             parked: Vec::new(),
             visited: Vec::new(),
             layouts: Layouts::default(),
+            constants: FxHashMap::default(),
             depth: 0,
             at: Span::default(),
         }

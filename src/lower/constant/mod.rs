@@ -5,7 +5,7 @@
 mod place;
 mod run;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use super::mono::Mono;
 use super::{Argument, types};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Dim, Expr, ExprKind, LocalId, Program, Type};
+use crate::check::typed::{ConstId, Dim, Expr, ExprKind, LocalId, Program, Type};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::{Scalar, Value, dynamic};
@@ -37,6 +37,8 @@ pub struct Constants<'a> {
     dims: Vec<Option<i64>>,
     locals: HashMap<LocalId, Stored>,
     steps: Rc<Cell<u64>>,
+    /// Constants that were computed on the way: each is computed once, however many need it.
+    known: Rc<RefCell<HashMap<ConstId, Vec<Value>>>>,
     depth: usize,
 }
 
@@ -56,6 +58,7 @@ impl<'a> Constants<'a> {
             dims: vec![],
             locals: HashMap::new(),
             steps: Rc::default(),
+            known: Rc::default(),
             depth: 0,
         }
     }
@@ -90,8 +93,13 @@ impl<'a> Constants<'a> {
             ExprKind::Const(id) => {
                 let program = self.program;
                 let constant = program.consts.get(*id).ok_or_else(|| internal(span, "a constant that is not there"))?;
+                if let Some(known) = self.known.borrow().get(id) {
+                    return Ok(known.clone());
+                }
                 self.step(span)?;
-                self.nested(&[]).guarded(span)?.leaves(&constant.value)
+                let values = self.nested(&[]).guarded(span)?.leaves(&constant.value)?;
+                self.known.borrow_mut().insert(*id, values.clone());
+                Ok(values)
             }
             ExprKind::ConstParam(i) => Ok(vec![self.mono.const_param(*i, span)?]),
             ExprKind::Dim(dim) => match self.dims.get(*dim as usize).copied().flatten() {
@@ -248,6 +256,7 @@ impl<'a> Constants<'a> {
     fn nested(&self, arguments: &[Argument]) -> Constants<'a> {
         let mut inner = Constants::new(self.program, arguments);
         inner.steps = self.steps.clone();
+        inner.known = self.known.clone();
         inner.depth = self.depth + 1;
         inner
     }
