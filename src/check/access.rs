@@ -2,7 +2,7 @@
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
-use crate::check::cx::{self, Cx, EarlyRead, Home, Meaning, Slot};
+use crate::check::cx::{self, Cx, EarlyRead, Home, Meaning, Reported, Slot};
 use crate::check::expr::{I32, bare, make};
 use crate::check::infer::{Kind, array};
 use crate::check::typed::*;
@@ -12,11 +12,10 @@ use crate::syntax::ast::{self, ExprKind as Ast};
 
 impl Cx<'_> {
     /// What a dotted path to a module's item means, if its base is a module.
-    pub fn module_item(&mut self, base: &ast::Expr, name: &ast::Name) -> Option<Option<Binding>> {
-        let Some(module) = self.module_of(base) else { return self.foreign_member(base, name).then_some(None) };
+    pub fn module_item(&mut self, base: &ast::Expr, name: &ast::Name) -> Option<Result<Binding, Reported>> {
+        let Some(module) = self.module_of(base) else { return self.foreign_member(base, name).map(Err) };
         let names = &self.program.modules.get(module)?.names;
-        let found = names.get(&name.text).copied();
-        if found.is_none() {
+        Some(names.get(&name.text).copied().ok_or_else(|| {
             let module_name = self.program.modules.get(module).map_or("", |m| m.name.as_str());
             let near = suggest::nearest(&name.text, names.keys().map(|k| k.as_str())).map(str::to_owned);
             let mut d = Diagnostic::error("E0203", format!("there is no `{}` in `{module_name}`", name.text))
@@ -25,23 +24,21 @@ impl Cx<'_> {
                 d = d.help(format!("did you mean `{near}`?"));
                 d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
             }
-            self.report(d);
-        }
-        Some(found)
+            self.refuse(d)
+        }))
     }
 
     /// Reports `np.sqrt` and its kind, where nothing is called `np`.
-    fn foreign_member(&mut self, base: &ast::Expr, name: &ast::Name) -> bool {
-        let Ast::Name(module) = &base.kind else { return false };
-        let Some(foreign) = suggest::foreign_member(&module.text, &name.text) else { return false };
+    fn foreign_member(&mut self, base: &ast::Expr, name: &ast::Name) -> Option<Reported> {
+        let Ast::Name(module) = &base.kind else { return None };
+        let foreign = suggest::foreign_member(&module.text, &name.text)?;
         if self.lookup(&module.text).is_some() {
-            return false;
+            return None;
         }
         let whole = base.span.to(name.span);
         let d = Diagnostic::error("E0201", format!("nothing here is called `{}.{}`", module.text, name.text))
             .at(whole, "this belongs to another language");
-        self.report(cx::with_foreign(d, whole, &foreign));
-        true
+        Some(self.refuse(cx::with_foreign(d, whole, &foreign)))
     }
 
     fn module_of(&mut self, base: &ast::Expr) -> Option<ModuleId> {
@@ -64,13 +61,13 @@ impl Cx<'_> {
     pub fn field(&mut self, base: &ast::Expr, name: &ast::Name, span: Span) -> Expr {
         if let Some(found) = self.module_item(base, name) {
             return match found {
-                Some(Binding::Const(id)) => {
+                Ok(Binding::Const(id)) => {
                     let ty = self.program.consts.get(id).map_or(Type::Error, |c| c.ty.clone());
                     make(ExprKind::Const(id), ty, span)
                 }
-                Some(Binding::Global(_)) => self.foreign_variable(name),
-                Some(Binding::Error) | None => self.bad(span),
-                Some(_) => self.not_a_value(name, "no constant", "call it: put the arguments in parentheses"),
+                Ok(Binding::Global(_)) => self.foreign_variable(name),
+                Ok(Binding::Error) | Err(_) => self.bad(span),
+                Ok(_) => self.not_a_value(name, "no constant", "call it: put the arguments in parentheses"),
             };
         }
         let base = self.expr(base, None);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
 use crate::check::cx::{Cx, Home, Needs, ScriptNames};
 use crate::check::typed::*;
 use crate::check::{finish, lints, sigs};
@@ -22,6 +23,8 @@ pub struct Checked {
     pub body: Body,
     pub geometry: Option<Geometry>,
     pub diagnostics: Vec<Diagnostic>,
+    /// A part that had a mistake.
+    pub hole: Option<Span>,
     pub needs: Needs,
     pub used_items: FxHashSet<SmolStr>,
     pub uses_globals: bool,
@@ -150,6 +153,7 @@ fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> Checked 
         body: Body { locals: cx.locals, root },
         geometry,
         diagnostics: cx.diagnostics,
+        hole: cx.hole,
         needs: cx.needs,
         used_items: cx.used_items,
         uses_globals: cx.uses_globals,

@@ -25,8 +25,8 @@ impl Cx<'_> {
                 }
             },
             Ast::Field { base, name } => match self.module_item(base, name) {
-                Some(Some(binding)) => self.call_meaning(Meaning::Item(binding), callee, name, args, span, want),
-                Some(None) => self.after_error(args, span),
+                Some(Ok(binding)) => self.call_meaning(Meaning::Item(binding), callee, name, args, span, want),
+                Some(Err(_)) => self.after_error(args, span),
                 None => self.method(base, name, args, span),
             },
             Ast::Call { .. } => {
@@ -347,7 +347,7 @@ impl Cx<'_> {
         if !self.lent_once(&f.name, sig, &refs, false) {
             return self.bad(span);
         }
-        if !lift.is_empty() && !self.keeps_arguments(f, name.span, "applied to whole arrays") {
+        if !lift.is_empty() && self.keeps_arguments(f, name.span, "applied to whole arrays").is_err() {
             return self.bad(span);
         }
         // What changes its arguments takes them one by one, whatever they turn out to be.

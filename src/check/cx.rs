@@ -5,12 +5,12 @@ use std::sync::LazyLock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::arena::Arena;
-use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::diag::{Applicability, Diagnostic, Misspelt};
 use crate::base::source::Span;
 use crate::check::infer::Vars;
 use crate::check::show::Show;
-use crate::check::suggest;
 use crate::check::typed::*;
+use crate::check::{MAX_ERRORS, suggest};
 use crate::lang::builtin::{Entry, TABLE};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast;
@@ -155,6 +155,8 @@ pub struct Cx<'a> {
     undo: Vec<(SmolStr, Option<Slot>)>,
     scopes: Vec<usize>,
     pub diagnostics: Vec<Diagnostic>,
+    /// A part of what was finished that had a mistake.
+    pub hole: Option<Span>,
     pub needs: Needs,
     pub used_items: FxHashSet<SmolStr>,
     pub uses_globals: bool,
@@ -172,6 +174,18 @@ pub struct Cx<'a> {
     /// A `return` under such a condition, above the current place.
     pub divergent_return: Option<Span>,
     pub depth: u32,
+}
+
+/// A mistake was reported, so the program does not run: what stands for a value that could not be found. Only a report makes one
+/// (or what a report left behind), so nothing that is wrong can pass for something else without a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reported(());
+
+impl Reported {
+    /// For [`Binding::Error`], whose definition had the mistake.
+    pub fn with_definition() -> Self {
+        Reported(())
+    }
 }
 
 static NO_SIGNATURE: LazyLock<Signature> = LazyLock::new(Signature::default);
@@ -200,6 +214,7 @@ impl<'a> Cx<'a> {
             undo: Vec::new(),
             scopes: Vec::new(),
             diagnostics: Vec::new(),
+            hole: None,
             needs: Needs::default(),
             used_items: FxHashSet::default(),
             uses_globals: false,
@@ -329,6 +344,13 @@ impl<'a> Cx<'a> {
         self.diagnostics.push(diagnostic);
     }
 
+    /// Reports an error in something that has no value therefore.
+    pub fn refuse(&mut self, error: Diagnostic) -> Reported {
+        debug_assert!(error.is_error());
+        self.report(error);
+        Reported(())
+    }
+
     pub fn failed(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
@@ -345,20 +367,12 @@ impl<'a> Cx<'a> {
         Expr { kind: ExprKind::Error, ty: Type::Error, span }
     }
 
-    /// Every name that could stand here, for suggestions.
-    pub fn visible(&self) -> Vec<&str> {
-        let locals = self.names.keys().map(|n| n.as_str());
-        let items = self.module.names.keys().map(|n| n.as_str());
-        locals.chain(items).chain(prelude_names().map(|n| -> &str { n })).collect()
-    }
-
     /// Reports a name that stands for nothing.
-    pub fn unknown_name(&mut self, name: &ast::Name) {
+    pub fn unknown_name(&mut self, name: &ast::Name) -> Reported {
         let word = name.text.as_str();
         let later = self.script_names.and_then(|names| names.get(word)).copied();
         if later.is_some() && !self.in_host() {
-            self.script_variable(name);
-            return;
+            return self.script_variable(name);
         }
         let mut d = Diagnostic::error("E0201", format!("nothing here is called `{word}`"))
             .at(name.span, "this name is not defined");
@@ -368,11 +382,14 @@ impl<'a> Cx<'a> {
                 .help("statements run from top to bottom: move one of the two");
         } else if let Some(foreign) = suggest::foreign_value(word).or_else(|| suggest::foreign_type(word)) {
             d = with_foreign(d, name.span, &foreign);
-        } else if let Some(near) = suggest::nearest(word, self.visible().into_iter()) {
-            d = d.help(format!("did you mean `{near}`?"));
-            d = d.fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect);
+        } else {
+            // Only the first errors are shown; among the names of the module is looked for those (`check::suggest_names`).
+            let shown = self.diagnostics.len() < MAX_ERRORS;
+            let own = shown.then(|| suggest::nearest(word, self.names.keys().map(|n| n.as_str()))).flatten();
+            let near = own.map(str::to_owned);
+            d.misspelt = Some(Box::new(Misspelt { span: name.span, word: word.to_owned(), near }));
         }
-        self.report(d);
+        self.refuse(d)
     }
 
     // Worlds

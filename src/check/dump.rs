@@ -237,6 +237,7 @@ impl Dumper<'_> {
             GenericArg::Type(ty) => self.show.ty(ty),
             GenericArg::Const(e) => self.head(&e.kind),
             GenericArg::Fn(f) => self.fn_ref(f),
+            GenericArg::Error => "error".into(),
             GenericArg::Infer => "_".into(),
         });
         texts.collect::<Vec<_>>().join(", ")

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
-use crate::check::cx::{Cx, Home, Meaning, Slot};
+use crate::check::cx::{Cx, Home, Meaning, Reported, Slot};
 use crate::check::infer::{Kind, array};
 use crate::check::typed::*;
 use crate::lang::builtin::{Builtin, Entry};
@@ -323,7 +323,8 @@ impl Cx<'_> {
 
     pub fn read_global(&mut self, id: GlobalId, name: &ast::Name) -> Expr {
         if !self.in_host() {
-            return self.script_variable(name);
+            self.script_variable(name);
+            return self.bad(name.span);
         }
         self.uses_globals = true;
         if let Some(info) = self.global_info(id) {
@@ -334,7 +335,7 @@ impl Cx<'_> {
         make(ExprKind::Global(id), ty, name.span)
     }
 
-    pub fn script_variable(&mut self, name: &ast::Name) -> Expr {
+    pub fn script_variable(&mut self, name: &ast::Name) -> Reported {
         let what = match self.home {
             Home::Kernel { .. } => "a kernel",
             Home::Const | Home::Signature => "a constant",
@@ -343,8 +344,7 @@ impl Cx<'_> {
         let d = Diagnostic::error("E0209", format!("{what} can't see the script's variable `{}`", name.text))
             .at(name.span, "this is a variable of the script")
             .help("pass it as a parameter, or make it a `const`");
-        self.report(d);
-        self.bad(name.span)
+        self.refuse(d)
     }
 
     fn item(&mut self, binding: Binding, name: &ast::Name) -> Expr {

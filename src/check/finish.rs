@@ -11,19 +11,22 @@ use crate::lang::scalar::{Scalar, Value};
 struct Finish<'v> {
     vars: &'v Vars,
     diagnostics: Vec<Diagnostic>,
+    /// Where the first part stands that had a mistake.
+    hole: Option<Span>,
 }
 
 /// Finishes a lone expression.
 pub fn expr(cx: &mut Cx<'_>, e: &mut Expr) {
-    let mut f = Finish { vars: &cx.vars, diagnostics: vec![] };
+    let mut f = Finish { vars: &cx.vars, diagnostics: vec![], hole: None };
     f.expr(e);
-    let found = f.diagnostics;
+    let (found, hole) = (f.diagnostics, f.hole);
     cx.diagnostics.extend(found);
+    cx.hole = cx.hole.or(hole);
 }
 
 /// Finishes the statements of a body together with its locals and new globals.
 pub fn body(cx: &mut Cx<'_>, root: &mut Block) {
-    let mut f = Finish { vars: &cx.vars, diagnostics: vec![] };
+    let mut f = Finish { vars: &cx.vars, diagnostics: vec![], hole: None };
     f.block(root);
     for (_, local) in cx.locals.iter_mut() {
         f.vars.finish_in(&mut local.ty);
@@ -31,8 +34,9 @@ pub fn body(cx: &mut Cx<'_>, root: &mut Block) {
     for global in &mut cx.globals {
         f.vars.finish_in(&mut global.ty);
     }
-    let found = f.diagnostics;
+    let (found, hole) = (f.diagnostics, f.hole);
     cx.diagnostics.extend(found);
+    cx.hole = cx.hole.or(hole);
 }
 
 impl Finish<'_> {
@@ -114,8 +118,8 @@ impl Finish<'_> {
             | ExprKind::Const(_)
             | ExprKind::ConstParam(_)
             | ExprKind::Dim(_)
-            | ExprKind::Variable(_)
-            | ExprKind::Error => {}
+            | ExprKind::Variable(_) => {}
+            ExprKind::Error => self.hole = self.hole.or(Some(e.span)),
             ExprKind::Str(parts) => {
                 for part in parts {
                     if let StrPart::Value { expr, format } = part {
@@ -157,14 +161,14 @@ impl Finish<'_> {
                 }
             }
             ExprKind::Call { callee, args } | ExprKind::Lift { callee, args } => {
-                self.fn_ref(callee);
+                self.fn_ref(callee, e.span);
                 self.all(args);
             }
             ExprKind::Builtin { args, named, .. } => {
                 self.all(args);
                 named.iter_mut().for_each(|(_, e)| self.expr(e));
             }
-            ExprKind::Launch(launch) => self.launch(launch),
+            ExprKind::Launch(launch) => self.launch(launch, e.span),
             ExprKind::Range { start, end, step, .. } => {
                 self.boxed(start);
                 self.boxed(end);
@@ -198,26 +202,27 @@ impl Finish<'_> {
         }
     }
 
-    fn launch(&mut self, launch: &mut Launch) {
-        self.generics(&mut launch.generics);
+    fn launch(&mut self, launch: &mut Launch, at: Span) {
+        self.generics(&mut launch.generics, at);
         launch.args.iter_mut().for_each(|a| self.opt(a));
         launch.dims.iter_mut().for_each(|(_, e)| self.expr(e));
         self.opt(&mut launch.grid);
         self.opt(&mut launch.block);
     }
 
-    fn fn_ref(&mut self, f: &mut FnRef) {
+    fn fn_ref(&mut self, f: &mut FnRef, at: Span) {
         if let FnRef::Fn { generics, .. } = f {
-            self.generics(generics);
+            self.generics(generics, at);
         }
     }
 
-    fn generics(&mut self, generics: &mut [GenericArg]) {
+    fn generics(&mut self, generics: &mut [GenericArg], at: Span) {
         for g in generics {
             match g {
                 GenericArg::Type(ty) => self.vars.finish_in(ty),
                 GenericArg::Const(e) => self.expr(e),
-                GenericArg::Fn(f) => self.fn_ref(f),
+                GenericArg::Fn(f) => self.fn_ref(f, at),
+                GenericArg::Error => self.hole = self.hole.or(Some(at)),
                 GenericArg::Infer => {}
             }
         }

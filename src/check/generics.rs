@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::cx::{Cx, Meaning, Slot};
+use crate::check::cx::{Cx, Meaning, Reported, Slot};
 use crate::check::eval::{self, Scope};
 use crate::check::expr::{I32, bare, make};
 use crate::check::infer::{Kind, array, same_dim};
 use crate::check::typed::*;
-use crate::lang::builtin::Builtin;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
 pub struct Bind<'s> {
@@ -17,7 +16,7 @@ pub struct Bind<'s> {
     /// A variable for each type parameter (`Error` for the others).
     pub types: Vec<Type>,
     pub consts: Vec<Option<Expr>>,
-    pub fns: Vec<Option<FnRef>>,
+    pub fns: Vec<Option<Result<FnRef, Reported>>>,
     /// The extent of each dimension and where it came from.
     pub dims: Vec<Option<(Dim, Span)>>,
     /// Dimensions given by name.
@@ -52,12 +51,14 @@ impl Cx<'_> {
                 array(self.subst(&a.element, bind), dims)
             }
             Type::Tuple(parts) => Type::Tuple(parts.iter().map(|p| self.subst(p, bind)).collect()),
-            Type::Fn(f) => {
-                let params = f.params.iter().map(|p| self.subst(p, bind)).collect();
-                Type::Fn(Arc::new(FnType { params, result: self.subst(&f.result, bind) }))
-            }
+            Type::Fn(f) => Type::Fn(Arc::new(self.subst_fn(f, bind))),
             other => other.clone(),
         }
+    }
+
+    fn subst_fn(&self, f: &FnType, bind: &Bind<'_>) -> FnType {
+        let params = f.params.iter().map(|p| self.subst(p, bind)).collect();
+        FnType { params, result: self.subst(&f.result, bind) }
     }
 
     fn subst_dim(&self, dim: &Dim, bind: &Bind<'_>) -> Dim {
@@ -273,10 +274,10 @@ impl Cx<'_> {
                 }
             }
             GenericKind::Fn { ty, .. } => {
-                let want = self.subst(&Type::Fn(ty.clone()), bind);
+                let want = self.subst_fn(ty, bind);
                 let f = self.fn_argument(value, &want);
                 if let Some(slot) = bind.fns.get_mut(i) {
-                    *slot = f.or(Some(FnRef::Builtin(Builtin::Select)));
+                    *slot = Some(f);
                 }
             }
         }
@@ -310,71 +311,75 @@ impl Cx<'_> {
     }
 
     /// A function given by name as a compile-time argument.
-    pub fn fn_argument(&mut self, e: &ast::Expr, want: &Type) -> Option<FnRef> {
-        let Type::Fn(want) = want else { return None };
+    pub fn fn_argument(&mut self, e: &ast::Expr, want: &FnType) -> Result<FnRef, Reported> {
         let meaning = match &bare(e).kind {
-            Ast::Name(n) => match self.lookup(&n.text) {
+            Ast::Name(n) => Some(self.lookup(&n.text).ok_or_else(|| self.unknown_name(n))?),
+            Ast::Field { base, name } => match self.module_item(base, name) {
+                Some(item) => Some(Meaning::Item(item?)),
                 None => {
-                    self.unknown_name(n);
-                    return None;
+                    self.known_root(base)?;
+                    None
                 }
-                found => found,
             },
-            Ast::Field { base, name } => self.module_item(base, name)?.map(Meaning::Item),
             _ => None,
         };
         match meaning {
             Some(Meaning::Slot(Slot::FnParam(i))) => {
                 let Some(GenericKind::Fn { ty, .. }) = self.sig.generics.get(i as usize).map(|g| &g.kind) else {
-                    return None;
+                    return Err(self.no_function(e.span));
                 };
-                let ok = self.vars.unify(&Type::Fn(ty.clone()), &Type::Fn(want.clone()));
-                self.fn_fits(ok, e.span, &Type::Fn(ty.clone()), want).then_some(FnRef::Param(i))
+                self.fn_fits(e.span, &Type::Fn(ty.clone()), want)?;
+                Ok(FnRef::Param(i))
             }
             Some(Meaning::Item(Binding::Fn(id))) => {
-                let f = self.program.fns.get(id)?;
-                if !self.keeps_arguments(f, e.span, "passed as a function") {
-                    return None;
-                }
+                let f = &self.program.fns[id];
+                self.keeps_arguments(f, e.span, "passed as a function")?;
                 self.needs.calls.push((id, e.span));
                 let bind = self.start_binding(&f.sig);
                 let params = f.sig.params.iter().map(|p| self.subst(&p.ty, &bind)).collect();
                 let ty = Type::Fn(self.fn_type(params, self.subst(&f.result, &bind)));
-                let ok = self.vars.unify(&ty, &Type::Fn(want.clone()));
-                if !self.fn_fits(ok, e.span, &ty, want) {
-                    return None;
-                }
+                self.fn_fits(e.span, &ty, want)?;
                 let generics = self.generic_args(&bind, e.span, &f.name);
-                Some(FnRef::Fn { id, generics })
+                Ok(FnRef::Fn { id, generics })
             }
             Some(Meaning::Builtin(entry)) => {
-                let ok = self.builtin_fits(entry.builtin, want);
-                if !ok {
-                    let wanted = self.ty_text(&Type::Fn(want.clone()));
-                    let d = Diagnostic::error("E0301", format!("`{}` is no `{wanted}`", entry.name))
-                        .at(e.span, format!("`{}{}`", entry.name, entry.signature));
-                    self.report(d);
+                if self.builtin_fits(entry.builtin, want) {
+                    return Ok(FnRef::Builtin(entry.builtin));
                 }
-                ok.then_some(FnRef::Builtin(entry.builtin))
+                let wanted = self.ty_text(&Type::Fn(Arc::new(want.clone())));
+                let d = Diagnostic::error("E0301", format!("`{}` is no `{wanted}`", entry.name))
+                    .at(e.span, format!("`{}{}`", entry.name, entry.signature));
+                Err(self.refuse(d))
             }
-            Some(Meaning::Item(Binding::Error)) => None,
-            _ => {
-                let d = Diagnostic::error("E0207", "a function was expected here")
-                    .at(e.span, "this is not the name of a function");
-                self.report(d);
-                None
-            }
+            Some(Meaning::Item(Binding::Error)) => Err(Reported::with_definition()),
+            _ => Err(self.no_function(e.span)),
         }
     }
 
-    fn fn_fits(&mut self, ok: bool, span: Span, found: &Type, want: &FnType) -> bool {
-        if !ok {
-            let (f, w) = (self.ty_text(found), self.ty_text(&Type::Fn(Arc::new(want.clone()))));
-            let d = Diagnostic::error("E0301", format!("`{w}` was expected here, but this is `{f}`"))
-                .at(span, format!("this is `{f}`"));
-            self.report(d);
+    /// The first name of a path stands for something.
+    pub fn known_root(&mut self, path: &ast::Expr) -> Result<(), Reported> {
+        match &bare(path).kind {
+            Ast::Name(n) if self.lookup(&n.text).is_none() => Err(self.unknown_name(n)),
+            Ast::Field { base, .. } => self.known_root(base),
+            _ => Ok(()),
         }
-        ok
+    }
+
+    fn no_function(&mut self, span: Span) -> Reported {
+        self.refuse(
+            Diagnostic::error("E0207", "a function was expected here").at(span, "this is not the name of a function"),
+        )
+    }
+
+    fn fn_fits(&mut self, span: Span, found: &Type, want: &FnType) -> Result<(), Reported> {
+        let want = Type::Fn(Arc::new(want.clone()));
+        if self.vars.unify(found, &want) {
+            return Ok(());
+        }
+        let (f, w) = (self.ty_text(found), self.ty_text(&want));
+        let d = Diagnostic::error("E0301", format!("`{w}` was expected here, but this is `{f}`"))
+            .at(span, format!("this is `{f}`"));
+        Err(self.refuse(d))
     }
 
     /// The compile-time arguments of a call, when all is bound.
@@ -399,7 +404,8 @@ impl Cx<'_> {
                     }
                 },
                 GenericKind::Fn { default, .. } => match (bind.fns.get(i).cloned().flatten(), default) {
-                    (Some(f), _) => GenericArg::Fn(f),
+                    (Some(Ok(f)), _) => GenericArg::Fn(f),
+                    (Some(Err(Reported { .. })), _) => GenericArg::Error,
                     (None, Some(f)) => {
                         if let FnRef::Fn { id, .. } = f {
                             self.needs.calls.push((*id, span));

@@ -11,7 +11,7 @@ use crate::check::cx::{Needs, ScriptNames};
 use crate::check::sigs::{self, Constants, Source};
 use crate::check::typed::*;
 use crate::check::world::Worlds;
-use crate::check::{Imports, lints, suggest};
+use crate::check::{Imports, UNREPORTED, lints, suggest};
 use crate::syntax::ast::{self, ItemKind};
 
 /// A file being checked.
@@ -26,6 +26,8 @@ struct Pass<'f> {
     jobs: Vec<Job<'f>>,
     used: FxHashSet<SmolStr>,
     script_names: ScriptNames,
+    /// Where the first part stands that had a mistake.
+    hole: Option<Span>,
 }
 
 pub fn check_file(program: &mut Program, module: ModuleId, file: &ast::File, imports: &Imports) -> Vec<Diagnostic> {
@@ -39,6 +41,7 @@ pub fn check_file(program: &mut Program, module: ModuleId, file: &ast::File, imp
         jobs: vec![],
         used: FxHashSet::default(),
         script_names: script_names(file),
+        hole: None,
     };
     if program.modules[module].doc.is_none() {
         program.modules[module].doc = file.doc.clone();
@@ -49,7 +52,18 @@ pub fn check_file(program: &mut Program, module: ModuleId, file: &ast::File, imp
     let checked = bodies::check_all(program, module, &pass.script_names, &pass.jobs);
     pass.finish(program, checked);
     pass.lints(program);
+    if let Some(hole) = pass.hole.filter(|_| !pass.found.iter().any(Diagnostic::is_error)) {
+        let excused = program.modules[module].names.values().any(|binding| *binding == Binding::Error);
+        pass.found.extend((!excused).then(|| unreported(hole)));
+    }
     pass.found
+}
+
+/// No program runs with a hole in it, not even one that nobody has noticed.
+fn unreported(hole: Span) -> Diagnostic {
+    Diagnostic::error(UNREPORTED, "internal error: something is wrong here, and Clk cannot say what")
+        .at(hole, "this was not understood")
+        .note("this is a mistake in Clk; a report with this source helps to mend it")
 }
 
 /// The variables that the statements of a file declare.
@@ -166,6 +180,7 @@ impl<'f> Pass<'f> {
                         module,
                         ty: Type::Error,
                         value: Arc::new(value),
+                        known: None,
                         span: def.name.span,
                         doc: item.doc.clone(),
                     });
@@ -300,6 +315,7 @@ impl<'f> Pass<'f> {
 
     fn take(&mut self, checked: &mut Checked) {
         self.found.append(&mut checked.diagnostics);
+        self.hole = self.hole.or(checked.hole);
         self.used.extend(checked.used_items.drain());
     }
 

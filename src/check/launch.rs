@@ -29,8 +29,9 @@ impl Cx<'_> {
                 found => found,
             },
             Ast::Field { base, name } => match self.module_item(base, name) {
-                Some(None) => return self.after_error(args, span),
-                Some(found) => found.map(Meaning::Item),
+                Some(Ok(item)) => Some(Meaning::Item(item)),
+                Some(Err(_)) => return self.after_error(args, span),
+                None if self.known_root(base).is_err() => return self.after_error(args, span),
                 None => None,
             },
             _ => None,

@@ -6,7 +6,7 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::cx::Cx;
+use crate::check::cx::{Cx, Reported};
 use crate::check::typed::*;
 use crate::check::walk;
 
@@ -109,13 +109,12 @@ impl Cx<'_> {
     }
 
     /// A function that changes its arguments is no value: nothing would bring the change back to the caller.
-    pub fn keeps_arguments(&mut self, f: &Fn, span: Span, what: &str) -> bool {
-        let Some(param) = f.sig.params.iter().find(|p| p.access != Access::In) else { return true };
+    pub fn keeps_arguments(&mut self, f: &Fn, span: Span, what: &str) -> Result<(), Reported> {
+        let Some(param) = f.sig.params.iter().find(|p| p.access != Access::In) else { return Ok(()) };
         let d = Diagnostic::error("E0319", format!("`{}` changes its arguments, so it can't be {what}", f.name))
             .at(span, "what it changes would be lost")
             .because(param.span, "this parameter is changed")
             .help("call it for one variable at a time, or have it give its result as a value");
-        self.report(d);
-        false
+        Err(self.refuse(d))
     }
 }

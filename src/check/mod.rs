@@ -45,6 +45,9 @@ pub use walk::exprs;
 const MAX_ERRORS: usize = 20;
 const MAX_WARNINGS: usize = 50;
 
+/// The code of a hole in a tree that no diagnostic explains.
+pub const UNREPORTED: &str = "E0999";
+
 /// The modules behind a file's imports, by the span of `Import::span`. A missing entry was reported by the caller.
 pub type Imports = HashMap<Span, ModuleId>;
 
@@ -56,7 +59,25 @@ pub fn check(program: &mut Program, module: ModuleId, file: &ast::File, imports:
         return vec![];
     }
     let found = items::check_file(program, module, file, imports);
-    tidy(found)
+    let mut found = tidy(found);
+    suggest_names(&program.modules[module], &mut found);
+    found
+}
+
+/// For each name that means nothing, the nearest that means something. It takes a look at all names of the module, so it
+/// waits until it is known which messages are shown.
+fn suggest_names(module: &typed::Module, found: &mut [Diagnostic]) {
+    for d in found {
+        let Some(misspelt) = d.misspelt.take() else { continue };
+        let items = module.names.keys().map(|n| n.as_str());
+        let all = misspelt.near.as_deref().into_iter().chain(items).chain(cx::prelude_names().map(|n| -> &str { n }));
+        if let Some(near) = suggest::nearest(&misspelt.word, all) {
+            d.help.push(format!("did you mean `{near}`?"));
+            let edits = vec![(misspelt.span, near.to_owned())];
+            let applicability = diag::Applicability::MaybeIncorrect;
+            d.fixes.push(diag::Fix { title: format!("write `{near}`"), edits, applicability });
+        }
+    }
 }
 
 /// In the order of the source, without repetition, and not too many.

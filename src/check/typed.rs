@@ -124,6 +124,8 @@ pub struct Const {
     pub ty: Type,
     /// A constant expression: literals, other constants, operators, pure builtins and calls of `fn`s.
     pub value: Arc<Expr>,
+    /// The integer that the checker knows it to be.
+    pub known: Option<i64>,
     pub span: Span,
     pub doc: Option<String>,
 }
@@ -566,6 +568,8 @@ pub enum GenericArg {
     Type(Type),
     Const(Expr),
     Fn(FnRef),
+    /// It had a mistake, which was reported: the program does not run.
+    Error,
     /// Host: found from the values of the arguments when it runs, else the default.
     Infer,
 }

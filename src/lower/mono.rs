@@ -73,6 +73,7 @@ impl<'a> Mono<'a> {
                 Ok(Argument::Const(Constants::new(self.program, &self.arguments).evaluate(expr)?))
             }
             GenericArg::Fn(callee) => Ok(Argument::Fn(self.function(callee, span)?)),
+            GenericArg::Error => Err(internal(span, "a compile-time argument that was a mistake")),
             GenericArg::Infer => Err(internal(span, "a compile-time argument was left open in a kernel")),
         }
     }
