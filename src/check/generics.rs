@@ -356,11 +356,14 @@ impl Cx<'_> {
         }
     }
 
-    /// The first name of a path stands for something.
+    /// The first name of a path stands for something, and so does the next if that is a module.
     pub fn known_root(&mut self, path: &ast::Expr) -> Result<(), Reported> {
         match &bare(path).kind {
             Ast::Name(n) if self.lookup(&n.text).is_none() => Err(self.unknown_name(n)),
-            Ast::Field { base, .. } => self.known_root(base),
+            Ast::Field { base, name } => match self.module_item(base, name) {
+                Some(item) => item.map(|_| ()),
+                None => self.known_root(base),
+            },
             _ => Ok(()),
         }
     }

@@ -42,7 +42,7 @@ pub struct Place {
 }
 
 /// Kernels of texts up to this many bytes are compiled to find what only that shows. It takes about as long as checking them.
-const EXAMINED: usize = 1 << 18;
+const EXAMINED: usize = 1 << 16;
 
 /// A text as the compiler understood it.
 pub struct Analysis {
