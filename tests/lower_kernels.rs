@@ -384,6 +384,7 @@ fn constants() {
             module: ModuleId::new(0),
             ty,
             value: value.into(),
+            known: None,
             span: span(0),
             doc: None,
         })
