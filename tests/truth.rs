@@ -127,6 +127,7 @@ fn compile_and_run(case: &Case, workers: usize) -> Result<Vec<Diagnostic>, Strin
     let control = Control { workers, checks, max_steps: case.steps, ..Control::default() };
     let device = Arc::new(Simulator::default());
     let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
+    interpreter.hints = true;
     let mut reported = vec![];
     for chunk in outcome.chunks {
         let result = interpreter.run_chunk(&session, chunk, &mut Quiet);

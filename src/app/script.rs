@@ -26,6 +26,8 @@ pub struct Limits {
     pub seed: Option<u64>,
     /// `--check`, `--no-check`; left off, the command decides.
     pub check: Option<bool>,
+    /// The checks were asked for, and say what the size of a launch keeps them from finding.
+    pub hints: bool,
     pub trap_nan: bool,
     pub deterministic: bool,
     pub places: Places,
@@ -61,6 +63,7 @@ impl Limits {
         let device = self.places.device.clone().unwrap_or_else(|| Arc::new(Simulator::default()));
         let mut interpreter = Interpreter::new(Options { args, control, seed: self.seed, device });
         interpreter.devices = self.places.all.clone();
+        interpreter.hints = self.hints;
         interpreter
     }
 }

@@ -478,7 +478,10 @@ impl Cx<'_> {
             BarrierKind::BlockCount => (1, I32),
         };
         let Some(given) = self.take(call, arity, arity) else { return self.after_error(call.args, call.span) };
+        // What it gives is the same for all threads, whatever they ask.
+        let before = self.varying_reads;
         let args = given.iter().map(|e| self.expr_as(e, &BOOL)).collect();
+        self.varying_reads = before;
         call.make(args, ty)
     }
 

@@ -1,6 +1,6 @@
 //! A fault as a diagnostic: what happened, at which line, in which thread, with which values.
 
-use crate::base::diag::Diagnostic;
+use crate::base::diag::{Diagnostic, Severity};
 use crate::base::source::Span;
 use crate::device::both::Disagreement;
 use crate::device::error::{DeviceError, Loss, Verdict, size};
@@ -14,10 +14,12 @@ pub fn fault_diagnostic(fault: &Fault) -> Diagnostic {
     }
     let who = thread_text(fault);
     let (code, title, label) = headline(fault, &who);
-    let mut diagnostic = match code.starts_with('W') {
-        true => Diagnostic::warning(code, title).at(fault.span, label),
-        false => Diagnostic::error(code, title).at(fault.span, label),
+    let severity = match &fault.kind {
+        FaultKind::Unseen { .. } => Severity::Note,
+        _ if code.starts_with('W') => Severity::Warning,
+        _ => Severity::Error,
     };
+    let mut diagnostic = Diagnostic::new(severity, code, title).at(fault.span, label);
     for &call in &fault.trace {
         diagnostic = diagnostic.because(call, "called from here");
     }
@@ -103,12 +105,24 @@ fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
                 format!("{count} of {total} elements of `{array}` were not written: {}{more}", places.join(", "));
             ("W0602", title, "nobody has written all of it".into())
         }
+        FaultKind::Unseen { warps, reason } => {
+            let few = if *warps { "blocks of one warp" } else { "a launch of one block" };
+            let two = if *warps { "two warps" } else { "two blocks" };
+            ("W0603", format!("{few} cannot show conflicts of {two}"), reason.clone())
+        }
         FaultKind::Overflow { operation, ty } => {
             ("E0612", format!("{operation} does not fit `{}`", ty.name()), format!("computed by {who}"))
         }
         FaultKind::ShiftAmount { amount, ty } => {
             let title = format!("a shift of `{}` by {amount}", ty.name());
             ("E0613", title, format!("{who} shifts by {amount}"))
+        }
+        FaultKind::NoLane { what, lane, lanes } => {
+            let title = match *what {
+                "shuffle" => format!("`shuffle` from lane {lane} of a warp of {lanes}"),
+                _ => format!("`{what}` by {lane}: no two lanes are so far apart"),
+            };
+            ("E0616", title, format!("{who} asks for it"))
         }
         FaultKind::Conversion { value, to } => {
             ("E0614", format!("{value} does not fit `{}`", to.name()), format!("converted by {who}"))
@@ -250,12 +264,30 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
         FaultKind::Incomplete { .. } => {
             diagnostic.help("declare the parameter `inout` if elements may stay as they were")
         }
-        FaultKind::Overflow { .. } => diagnostic
-            .note("the result wraps; unsigned types do so by definition")
-            .help("use a wider type, or say that wrapping is meant: `wrapping_add(a, b)`"),
+        FaultKind::Overflow { operation, .. } => {
+            let among_threads = operation.starts_with("atomic_") || operation.starts_with("warp_");
+            match (among_threads, operation.contains(" ** (-")) {
+                (true, _) => diagnostic
+                    .note("the result wraps; unsigned types do so by definition")
+                    .help("use a wider type, or an unsigned one if wrapping is meant"),
+                (_, true) => diagnostic
+                    .note("the power is a fraction, of which an integer keeps nothing")
+                    .help("compute it with floats: `f32(x) ** -1.0`"),
+                _ => diagnostic
+                    .note("the result wraps; unsigned types do so by definition")
+                    .help("use a wider type, or say that wrapping is meant: `wrapping_add(a, b)`"),
+            }
+        }
+        FaultKind::Unseen { warps, .. } => diagnostic.help(match warps {
+            true => "check it once more with blocks of at least 64 threads",
+            false => "check it once more with an argument that takes several blocks",
+        }),
         FaultKind::ShiftAmount { ty, .. } => {
             diagnostic.note(format!("the amount counts modulo {}, the width of `{}`", ty.bits(), ty.name()))
         }
+        FaultKind::NoLane { lanes, .. } => diagnostic
+            .note(format!("lanes are numbered from 0 to {}; a GPU takes the number modulo 32", lanes.saturating_sub(1)))
+            .help("`shuffle_up` and `shuffle_down` give the own value where there is no such lane"),
         FaultKind::Conversion { .. } => diagnostic
             .note("it becomes the nearest number that fits, NaN becomes 0")
             .help("say that this is meant: `i32(clamp(x, low, high))`"),

@@ -68,6 +68,9 @@ pub struct Control {
     pub deterministic: bool,
     /// The statement that launches, for faults that show later.
     pub launched: Span,
+    /// Whether other launches of the kernel may have a larger grid or larger blocks, if the run wants to be told what this one cannot
+    /// show.
+    pub larger: Option<Larger>,
     /// The launch returns when it is over, with its own fault.
     pub wait: bool,
     /// What checks found that is no reason to stop, for the host to take.
@@ -76,6 +79,13 @@ pub struct Control {
     pub launches: Arc<AtomicU64>,
     /// How far the launch is that runs now, for whoever wants to show it.
     pub progress: Arc<Progress>,
+}
+
+/// What is not the same in every launch of a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Larger {
+    pub grid: bool,
+    pub block: bool,
 }
 
 /// Groups of a launch that were begun, of so many. A device that cannot tell leaves both at 0.
@@ -149,6 +159,11 @@ pub enum FaultKind {
         count: u64,
         total: u64,
     },
+    /// A note: a launch of one block (of blocks of one warp) cannot show what goes wrong between two, for this reason.
+    Unseen {
+        warps: bool,
+        reason: String,
+    },
     /// A signed operation whose result does not fit: `2147483647 + 1`.
     Overflow {
         operation: String,
@@ -157,6 +172,12 @@ pub enum FaultKind {
     ShiftAmount {
         amount: Value,
         ty: Scalar,
+    },
+    /// `shuffle` from (`shuffle_xor` by) a lane that a warp of so many `lanes` does not have.
+    NoLane {
+        what: &'static str,
+        lane: i64,
+        lanes: u32,
     },
     /// A float that does not fit the integer type it is converted to.
     Conversion {

@@ -26,6 +26,7 @@ impl Body<'_, '_> {
             // What a check may stop at is computed where it stands.
             ExprKind::Unary { op: UnaryOp::Neg, .. } | ExprKind::Convert { .. } if self.unit.careful => false,
             ExprKind::Binary { op, .. } if self.unit.careful && !is_harmless(*op) => false,
+            ExprKind::Builtin { builtin: Builtin::Math(MathFn::Abs) | Builtin::Dot, .. } if self.unit.careful => false,
             ExprKind::Unary { expr, .. }
             | ExprKind::Convert { expr, .. }
             | ExprKind::ConvertParam { expr, .. }

@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::visit::{each_stmt, each_stmt_mut};
+use crate::lang::ops::MathFn;
 use crate::lang::scalar::Value;
 
 /// A new expression; the caller sees to its `Let`.
@@ -154,7 +155,7 @@ pub fn may_fault_checked(function: &Function, id: ExprId) -> bool {
     let checked = match &expr.kind {
         ExprKind::Binary { op: BinOp::Shl | BinOp::Shr, right, .. } => value_of(function, *right).is_none(),
         ExprKind::Binary { op, .. } => signed && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Pow),
-        ExprKind::Unary { .. } => signed,
+        ExprKind::Unary { .. } | ExprKind::Math { function: MathFn::Abs, .. } => signed,
         ExprKind::Convert(value) => expr.ty.scalar().is_int() && function.exprs[*value].ty.scalar().is_float(),
         ExprKind::Load { .. } => true,
         _ => false,

@@ -96,7 +96,10 @@ fn perform(task: Task, context: &mut Context) -> u8 {
         context.interrupt.at_second(move || machine.stop_kernels());
     }
     match task {
-        Task::Run { file, args } => run::file(&file, args, context),
+        Task::Run { file, args } => {
+            context.limits.hints = context.limits.check == Some(true);
+            run::file(&file, args, context)
+        }
         Task::Eval { text } => run::eval(&text, context),
         Task::Check { files } => check::files(&files, context),
         Task::Test { paths, filter } => {

@@ -1,13 +1,17 @@
 //! Atomic read-modify-writes, lane by lane in ascending order: in plain steps on memory that one worker owns, and else with the
 //! machine's atomic instructions.
+//!
+//! Those that are `CHECKED` stop where a signed sum does not fit.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::code::{AtomicDef, NONE, Op};
+use super::fault::stop_at;
 use super::group::{CHUNK, Group};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Step, load};
 use super::memory::{out_of_bounds, place, resolve};
+use crate::device::FaultKind;
 use crate::lang::ops::AtomicOp;
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
@@ -17,9 +21,9 @@ unsafe fn def<'a>(g: &Group, op: *const Op) -> &'a AtomicDef {
 }
 
 /// Any operation on any type.
-pub struct Atomic;
+pub struct Atomic<const CHECKED: bool>;
 
-impl Step for Atomic {
+impl<const CHECKED: bool> Step for Atomic<CHECKED> {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let def = def(g, op);
@@ -36,6 +40,9 @@ impl Step for Atomic {
                 let value = read_value(g, def.value, access.scalar, lane);
                 let compare = (def.compare != NONE).then(|| read_value(g, def.compare, access.scalar, lane));
                 let old = update(ptr, alone, def.op, value, compare);
+                if CHECKED && overflows(def.op, old, value) {
+                    return overflowed(g, op, lane, old, value);
+                }
                 if def.result != NONE {
                     write_value(g, def.result, lane, old);
                 }
@@ -43,6 +50,43 @@ impl Step for Atomic {
             op.add(1)
         }
     }
+}
+
+/// Whether a sum or a difference does not fit its signed type.
+fn overflows(op: AtomicOp, old: Value, value: Value) -> bool {
+    let (bits, Some(a), Some(b)) = (old.ty.bits(), old.as_integer(), value.as_integer()) else { return false };
+    let exact = match op {
+        AtomicOp::Add => a + b,
+        AtomicOp::Sub => a - b,
+        _ => return false,
+    };
+    old.ty.is_signed() && !(-(1i128 << (bits - 1))..1i128 << (bits - 1)).contains(&exact)
+}
+
+/// Stops at the atomic `op`, which found `old` in this lane.
+#[cold]
+#[inline(never)]
+fn overflowed(g: &mut Group, op: *const Op, lane: usize, old: Value, value: Value) -> *const Op {
+    // SAFETY: the op is in the code.
+    let def = unsafe { def(g, op) };
+    let span = g.code().accesses[def.access as usize].span;
+    let name = if def.op == AtomicOp::Sub { "atomic_sub" } else { "atomic_add" };
+    let kind = FaultKind::Overflow { operation: format!("{name}({old}, {value})"), ty: old.ty };
+    stop_at(g, kind, span, lane, 0)
+}
+
+/// The same of 4-byte words.
+#[cold]
+fn word_overflowed(g: &mut Group, op: *const Op, lane: usize, old: u32, value: u32) -> *const Op {
+    overflowed(g, op, lane, Value::of(old as i32), Value::of(value as i32))
+}
+
+/// What a word becomes, and whether it does not fit an `i32`.
+#[inline(always)]
+fn next<const NEGATE: bool>(old: u32, value: u32) -> (u32, bool) {
+    let (old, value) = (old as i32, value as i32);
+    let (next, over) = if NEGATE { old.overflowing_sub(value) } else { old.overflowing_add(value) };
+    (next as u32, over)
 }
 
 /// One update; returns the old value.
@@ -78,9 +122,9 @@ unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Value, compare:
 }
 
 /// `+` or `-` on 4-byte integers.
-pub struct AddWord<const NEGATE: bool>;
+pub struct AddWord<const NEGATE: bool, const CHECKED: bool>;
 
-impl<const NEGATE: bool> Step for AddWord<NEGATE> {
+impl<const NEGATE: bool, const CHECKED: bool> Step for AddWord<NEGATE, CHECKED> {
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
@@ -107,7 +151,10 @@ impl<const NEGATE: bool> Step for AddWord<NEGATE> {
                             return out_of_bounds(g, access);
                         }
                         let ptr = base.add(i as usize * pitch);
-                        add_word::<NEGATE>(g, ptr, memory.alone, value[lane - first], result, lane);
+                        let old = add_word::<NEGATE>(g, ptr, memory.alone, value[lane - first], result, lane);
+                        if CHECKED && next::<NEGATE>(old, value[lane - first]).1 {
+                            return word_overflowed(g, op, lane, old, value[lane - first]);
+                        }
                     }
                 } else {
                     for lane in lanes {
@@ -117,7 +164,10 @@ impl<const NEGATE: bool> Step for AddWord<NEGATE> {
                         let Some(ptr) = place(g, access, lane) else {
                             return out_of_bounds(g, access);
                         };
-                        add_word::<NEGATE>(g, ptr, memory.alone, value[lane - first], result, lane);
+                        let old = add_word::<NEGATE>(g, ptr, memory.alone, value[lane - first], result, lane);
+                        if CHECKED && next::<NEGATE>(old, value[lane - first]).1 {
+                            return word_overflowed(g, op, lane, old, value[lane - first]);
+                        }
                     }
                 }
             }
@@ -128,9 +178,9 @@ impl<const NEGATE: bool> Step for AddWord<NEGATE> {
 
 /// The same where nobody looks at the old values and each lane has an index of its own: what the lanes add may be added in any
 /// order, and the bounds of a chunk are checked at once.
-pub struct Count<const NEGATE: bool>;
+pub struct Count<const NEGATE: bool, const CHECKED: bool>;
 
-impl<const NEGATE: bool> Step for Count<NEGATE> {
+impl<const NEGATE: bool, const CHECKED: bool> Step for Count<NEGATE, CHECKED> {
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
@@ -138,10 +188,10 @@ impl<const NEGATE: bool> Step for Count<NEGATE> {
             let access = &(&(*g.code).accesses)[def.access as usize];
             let memory = &*g.memories.add(access.memory as usize);
             let [index] = access.axes.as_slice() else {
-                return AddWord::<NEGATE>::step(g, op);
+                return AddWord::<NEGATE, CHECKED>::step(g, op);
             };
             if index.wide || !memory.alone || !g.full || !g.lanes.is_multiple_of(CHUNK) {
-                return AddWord::<NEGATE>::step(g, op);
+                return AddWord::<NEGATE, CHECKED>::step(g, op);
             }
             let (index, value) = (g.slot(index.base), g.slot(def.value));
             let (extent, pitch) = (memory.axes[0].extent as u32, memory.axes[0].pitch as usize);
@@ -158,14 +208,19 @@ impl<const NEGATE: bool> Step for Count<NEGATE> {
             if outside {
                 return out_of_bounds(g, access);
             }
-            let one = signed::<NEGATE>(value.ptr.cast::<u32>().read());
+            let one = value.ptr.cast::<u32>().read();
             for chunk in g.lo..g.hi {
                 let lanes = index.ptr.add(chunk * index.stride).cast::<u32>();
                 let values = value.ptr.add(chunk * value.stride).cast::<u32>();
                 for i in 0..CHUNK {
                     let ptr = base.add(lanes.add(i).read_unaligned() as usize * pitch).cast::<u32>();
-                    let value = if value.stride == 0 { one } else { signed::<NEGATE>(values.add(i).read_unaligned()) };
-                    ptr.write_unaligned(ptr.read_unaligned().wrapping_add(value));
+                    let value = if value.stride == 0 { one } else { values.add(i).read_unaligned() };
+                    let old = ptr.read_unaligned();
+                    let (next, over) = next::<NEGATE>(old, value);
+                    ptr.write_unaligned(next);
+                    if CHECKED && over {
+                        return word_overflowed(g, op, chunk * CHUNK + i, old, value);
+                    }
                 }
             }
             op.add(1)
@@ -174,9 +229,9 @@ impl<const NEGATE: bool> Step for Count<NEGATE> {
 }
 
 /// The same where the indices are affine: rows of elements, or one element that takes the sum of all.
-pub struct AddRows<const NEGATE: bool>;
+pub struct AddRows<const NEGATE: bool, const CHECKED: bool>;
 
-impl<const NEGATE: bool> Step for AddRows<NEGATE> {
+impl<const NEGATE: bool, const CHECKED: bool> Step for AddRows<NEGATE, CHECKED> {
     #[inline(always)]
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
@@ -184,33 +239,69 @@ impl<const NEGATE: bool> Step for AddRows<NEGATE> {
             let access = &(&(*g.code).accesses)[def.access as usize];
             let alone = (*g.memories.add(access.memory as usize)).alone;
             let Some(run) = resolve(g, access, def.access) else {
-                return AddWord::<NEGATE>::step(g, op);
+                return AddWord::<NEGATE, CHECKED>::step(g, op);
             };
             let (value, stride) = (g.slot(def.value), run.stride[0]);
             let solid = g.full || (g.solid && run.is_exact(g));
+            let mut over: Option<(usize, u32, u32)> = None;
             run.rows(|lane, addr, count| {
-                let at = |i: usize| {
+                let raw = |i: usize| {
                     let lane = lane + i;
-                    let value = value.ptr.add(lane / CHUNK * value.stride).cast::<u32>().add(lane % CHUNK);
-                    let value = signed::<NEGATE>(value.read_unaligned());
-                    if solid || g.is_active(lane) { value } else { 0 }
+                    value.ptr.add(lane / CHUNK * value.stride).cast::<u32>().add(lane % CHUNK).read_unaligned()
                 };
-                if stride == 0 {
-                    let sum = (0..count).fold(0u32, |sum, i| sum.wrapping_add(at(i)));
+                let at = |i: usize| if solid || g.is_active(lane + i) { raw(i) } else { 0 };
+                let signed_at = |i: usize| signed::<NEGATE>(at(i));
+                if stride == 0 && (!CHECKED || has_room::<NEGATE>(addr, alone, (0..count).map(at))) {
+                    let sum = (0..count).fold(0u32, |sum, i| sum.wrapping_add(signed_at(i)));
                     add_one(addr, alone, sum);
                 } else if alone && stride == 4 && solid && value.stride == 4 * CHUNK {
                     let (to, from) = (addr.cast::<u32>(), value.ptr.cast::<u32>().add(lane));
+                    let mut any = false;
                     for i in 0..count {
-                        let old = to.add(i).read_unaligned();
-                        to.add(i).write_unaligned(old.wrapping_add(signed::<NEGATE>(from.add(i).read_unaligned())));
+                        let (next, over) = next::<NEGATE>(to.add(i).read_unaligned(), from.add(i).read_unaligned());
+                        to.add(i).write_unaligned(next);
+                        any |= over;
+                    }
+                    if CHECKED && any {
+                        let old = |i: usize| to.add(i).read_unaligned().wrapping_sub(signed_at(i));
+                        let first = (0..count).find(|&i| next::<NEGATE>(old(i), raw(i)).1);
+                        over = over.or(first.map(|i| (lane + i, old(i), raw(i))));
                     }
                 } else {
-                    (0..count).for_each(|i| add_one(addr.wrapping_offset(i as isize * stride), alone, at(i)));
+                    for i in 0..count {
+                        let old = add_one(addr.wrapping_offset(i as isize * stride), alone, signed_at(i));
+                        if CHECKED && next::<NEGATE>(old, at(i)).1 {
+                            over = over.or(Some((lane + i, old, at(i))));
+                        }
+                    }
                 }
             });
-            op.add(1)
+            match over {
+                Some((lane, old, value)) if CHECKED => word_overflowed(g, op, lane, old, value),
+                _ => op.add(1),
+            }
         }
     }
+}
+
+/// Whether values can be added to (subtracted from) a place in any order, and no sum on the way leaves `i32`. Where others add to it
+/// at the same time, there is to be room for these as well: as much again.
+#[inline(always)]
+unsafe fn has_room<const NEGATE: bool>(ptr: *mut u8, alone: bool, values: impl Iterator<Item = u32>) -> bool {
+    let (mut low, mut high) = (0i64, 0i64);
+    for value in values {
+        let value = i64::from(value as i32) * if NEGATE { -1 } else { 1 };
+        (low, high) = (low + value.min(0), high + value.max(0));
+    }
+    let ptr = ptr.cast::<u32>();
+    let (old, far) = unsafe {
+        match alone {
+            true => (ptr.read_unaligned(), 0),
+            false => (AtomicU32::from_ptr(ptr).load(Ordering::SeqCst), i64::from(i32::MAX) / 2),
+        }
+    };
+    let old = i64::from(old as i32);
+    old + low - far >= i64::from(i32::MIN) && old + high + far <= i64::from(i32::MAX)
 }
 
 #[inline(always)]
@@ -218,22 +309,32 @@ fn signed<const NEGATE: bool>(value: u32) -> u32 {
     if NEGATE { value.wrapping_neg() } else { value }
 }
 
-/// Adding nothing leaves no trace.
+/// Adding nothing leaves no trace. Returns what was there.
 #[inline(always)]
-unsafe fn add_one(ptr: *mut u8, alone: bool, value: u32) {
+unsafe fn add_one(ptr: *mut u8, alone: bool, value: u32) -> u32 {
     unsafe {
         if value == 0 {
+            0
         } else if alone {
             let ptr = ptr.cast::<u32>();
-            ptr.write_unaligned(ptr.read_unaligned().wrapping_add(value));
+            let old = ptr.read_unaligned();
+            ptr.write_unaligned(old.wrapping_add(value));
+            old
         } else {
-            AtomicU32::from_ptr(ptr.cast()).fetch_add(value, Ordering::SeqCst);
+            AtomicU32::from_ptr(ptr.cast()).fetch_add(value, Ordering::SeqCst)
         }
     }
 }
 
 #[inline(always)]
-unsafe fn add_word<const NEGATE: bool>(g: &Group, ptr: *mut u8, alone: bool, value: u32, result: u16, lane: usize) {
+unsafe fn add_word<const NEGATE: bool>(
+    g: &Group,
+    ptr: *mut u8,
+    alone: bool,
+    value: u32,
+    result: u16,
+    lane: usize,
+) -> u32 {
     unsafe {
         let value = if NEGATE { value.wrapping_neg() } else { value };
         let old = if alone {
@@ -247,6 +348,7 @@ unsafe fn add_word<const NEGATE: bool>(g: &Group, ptr: *mut u8, alone: bool, val
         if result != NONE {
             g.set_lane(result, lane, old);
         }
+        old
     }
 }
 

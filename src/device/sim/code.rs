@@ -244,6 +244,25 @@ pub struct WarpDef {
     pub span: u32,
 }
 
+/// A loop that may wait for what other threads do.
+#[derive(Clone, Debug)]
+pub struct WaitDef {
+    /// The lanes that have entered it.
+    pub from: MaskId,
+    pub span: u32,
+    /// Locals by which it ends on its own: an iteration that changes one of them is not like the one before.
+    pub counts: Vec<(Reg, Scalar)>,
+    /// Locals that take part in when it ends, along with what others do.
+    pub weak: Vec<(Reg, Scalar)>,
+}
+
+/// Why launches of one block, or of blocks of one warp, cannot show all that may go wrong, as notes say it.
+#[derive(Clone, Debug, Default)]
+pub struct Unseen {
+    pub blocks: Option<String>,
+    pub warps: Option<String>,
+}
+
 /// A compiled kernel.
 pub struct Code {
     pub ops: Vec<Op>,
@@ -280,6 +299,11 @@ pub struct Code {
     /// By memory; `None` where nothing can go wrong.
     pub watched: Vec<Option<Watched>>,
     pub births: Vec<Birth>,
+    pub waits: Vec<WaitDef>,
+    /// What small launches cannot show.
+    pub unseen: Unseen,
+    /// Of the kernel.
+    pub place: Span,
     pub warp_ops: bool,
     pub fences: bool,
     /// Somebody looks at what an atomic operation found.

@@ -4,7 +4,7 @@
 //! nothing, because they are not there. An event is told once for all lanes that take part, before what it announces happens
 //! (an access, a split) or after it (a barrier). The group says which lanes are active; `memory` finds the addresses of an access.
 
-use super::code::{MaskId, Op, Reg};
+use super::code::{MaskId, Op, Reg, WaitDef};
 use super::group::Group;
 use super::lanes::Step;
 use super::memory::Run;
@@ -49,17 +49,6 @@ pub struct Note {
     pub own: bool,
 }
 
-/// How a loop waits for other threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Polling {
-    /// By atomic operations.
-    Atomic,
-    /// So, and it counts something.
-    Counting,
-    /// It only looks at memory: if what it saw was the same as in the turn before, the next turn is like this one.
-    Idle,
-}
-
 /// Hears what a group does. An event that finds a fault stops the group (`fault::stop_at`).
 ///
 /// # Safety
@@ -87,8 +76,8 @@ pub trait Listener {
     fn left(&mut self, g: &mut Group, span: u32);
     /// The active lanes enter a loop, so that none has left it.
     fn gathered(&mut self, g: &mut Group);
-    /// A loop that polls takes another turn, which the lanes of the mask `from` have entered.
-    fn polls(&mut self, g: &mut Group, from: MaskId, span: u32, how: Polling);
+    /// A loop that polls takes another turn.
+    fn polls(&mut self, g: &mut Group, wait: &WaitDef);
     /// What the loop in which the group is waits for, if nothing has changed for a while.
     fn waits(&self, g: &Group) -> Option<String>;
     /// Where thread `lane` went another way, if anybody has told.
@@ -225,16 +214,14 @@ impl Step for TellGathered {
     }
 }
 
-/// Another turn of the loop at `y`, which mask `b` has entered; `x` is how it polls.
+/// Another turn of the loop that number `x` of the code's waits describes.
 pub struct TellPolls;
 
 impl Step for TellPolls {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        let how = match unsafe { (*op).x } {
-            0 => Polling::Atomic,
-            1 => Polling::Counting,
-            _ => Polling::Idle,
-        };
-        unsafe { tell(g, op, |l, g| l.polls(g, (*op).b, (*op).y, how)) }
+        unsafe {
+            let wait = &(&(*g.code).waits)[(*op).x as usize];
+            tell(g, op, |l, g| l.polls(g, wait))
+        }
     }
 }

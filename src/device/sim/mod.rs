@@ -111,7 +111,7 @@ impl Program {
         let launch = frame::Launch { code, geometry: &geometry, bindings, control, workers, watch, isa };
         let result = sched::run(&launch, extents);
         if let (Ok(_), Some(watch)) = (&result, &launch.watch) {
-            watch.finish(&launch.bindings);
+            watch.finish(&launch.bindings, control.larger);
         }
         result
     }

@@ -60,6 +60,10 @@ impl Step for Warp {
         }
         let warps: Vec<(usize, usize)> = warps(g).filter(|&(first, count)| arrived(g, first, count) > 0).collect();
         for (first, count) in warps {
+            let wrong = if g.code().checks.arithmetic { wrong(g, def, first, count) } else { None };
+            if let Some((kind, lane, others)) = wrong {
+                return stop_at(g, kind, def.span, lane, others);
+            }
             match def.op {
                 WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
                     unsafe { shuffle(g, def, first, count) };
@@ -99,6 +103,30 @@ fn source(op: WarpOp, lane: usize, amount: i64, count: usize) -> usize {
         _ => amount.rem_euclid(WARP as i64),
     };
     usize::try_from(from).ok().filter(|&f| f < count).unwrap_or(lane)
+}
+
+/// What checks find wrong with an operation of one warp: a lane that it does not have, or a sum that does not fit. The lane to
+/// blame, and how many more there are.
+fn wrong(g: &Group, def: &WarpDef, first: usize, count: usize) -> Option<(FaultKind, usize, u64)> {
+    match def.op {
+        WarpOp::Shuffle | WarpOp::ShuffleXor => {
+            let lanes = if def.op == WarpOp::Shuffle { count } else { WARP };
+            let asked = |lane: usize| read_value(g, def.lane, Scalar::I32, lane).as_integer().unwrap_or(0);
+            let mut missing = (first..first + count).filter(|&lane| !(0..lanes as i128).contains(&asked(lane)));
+            let lane = missing.next()?;
+            let kind = FaultKind::NoLane { what: name(def.op), lane: asked(lane) as i64, lanes: count as u32 };
+            Some((kind, lane, missing.count() as u64))
+        }
+        WarpOp::ReduceAdd if def.scalar.is_signed() => {
+            let values = (first..first + count).filter_map(|l| read_value(g, def.value, def.scalar, l).as_integer());
+            let (sum, bits) = (values.sum::<i128>(), def.scalar.bits());
+            let fits = (-(1i128 << (bits - 1))..1i128 << (bits - 1)).contains(&sum);
+            let operation = format!("warp_reduce_add: the sum {sum}");
+            let kind = FaultKind::Overflow { operation, ty: def.scalar };
+            (!fits).then_some((kind, first, count as u64 - 1))
+        }
+        _ => None,
+    }
 }
 
 unsafe fn shuffle(g: &Group, def: &WarpDef, first: usize, count: usize) {

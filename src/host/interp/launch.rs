@@ -9,7 +9,9 @@ use crate::base::source::Span;
 use crate::check::typed::{
     Access, ArrayType, Dim, Expr, ExprKind, Geometry, Kernel, KernelId, Launch, ModuleId, Program, Type,
 };
-use crate::device::{Arg, DeviceError, Executable, Extents, Fault, FaultKind, device_diagnostic, fault_diagnostic};
+use crate::device::{
+    Arg, DeviceError, Executable, Extents, Fault, FaultKind, Larger, device_diagnostic, fault_diagnostic,
+};
 use crate::host::array::{Array, Element, byte_count};
 use crate::host::format;
 use crate::host::value::{Record, Value};
@@ -437,6 +439,7 @@ impl Machine<'_> {
             });
         }
         self.interp.options.control.launched = span;
+        self.interp.options.control.larger = self.interp.hints.then(|| larger(self.program, kernel));
         let result = {
             let mut args = Vec::with_capacity(passed.len() + hidden.len());
             for item in &mut passed {
@@ -568,6 +571,16 @@ pub fn constant_block(program: &Program, kernel: &Kernel) -> Option<[u32; 3]> {
     match &kernel.geometry {
         Geometry::Grid { block, .. } => extents_of(program, block),
         Geometry::Threads { .. } => None,
+    }
+}
+
+/// Whether launches of a kernel may have a larger grid or larger blocks than this one: those that its signature does not fix.
+fn larger(program: &Program, kernel: &Kernel) -> Larger {
+    match &kernel.geometry {
+        Geometry::Grid { grid, block, .. } => {
+            Larger { grid: extents_of(program, grid).is_none(), block: extents_of(program, block).is_none() }
+        }
+        Geometry::Threads { .. } => Larger::default(),
     }
 }
 

@@ -104,6 +104,8 @@ pub struct Interpreter {
     pub largest: Option<u64>,
     /// A piece may end before its launches do, and whoever set this asks [`Device::confirm`] how those ended.
     pub pipelined: bool,
+    /// Checked launches say what their size cannot show.
+    pub hints: bool,
     /// What checked launches warned of, each once.
     pub warnings: Vec<Diagnostic>,
     warned: Vec<Diagnostic>,
@@ -148,6 +150,7 @@ impl Interpreter {
             devices: None,
             largest: None,
             pipelined: false,
+            hints: false,
             kernels: Kernels::default(),
             parked: Vec::new(),
             visited: Vec::new(),

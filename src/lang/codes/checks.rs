@@ -65,8 +65,10 @@ assert(sums(ones(64, type = i32)) == [32, 32])
     Page {
         code: "E0612",
         title: "a signed result does not fit its type",
-        text: "Signed `+`, `-`, `*`, negation and division wrap when the result does not fit, which is seldom meant. Unsigned types wrap \
-by definition, and `wrapping_add` and its kin say that wrapping is meant.
+        text: "Signed `+`, `-`, `*`, `**`, `abs`, negation and division wrap when the result does not fit, which is seldom meant; a power with a \
+negative exponent is a fraction, of which an integer keeps nothing. So do `atomic_add` and `atomic_sub`, in the order of this run, and \
+`warp_reduce_add`, whose sum of all lanes is looked at, in no order. Unsigned types wrap by definition, and `wrapping_add` and its kin say \
+that wrapping is meant.
 
 ```clk fails
 kernel next(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + 1 }
@@ -125,6 +127,30 @@ clk run --trap-nan model.clk
 ",
     },
     Page {
+        code: "E0616",
+        title: "a lane that the warp does not have",
+        text: "`shuffle(v, lane)` takes the value of `v` in that lane, which has to be one of the warp's: 0 to 31, and fewer in the last warp of a \
+block whose size is no multiple of 32. `shuffle_xor(v, mask)` takes a mask from 0 to 31. A GPU takes the number modulo 32 and goes on with some other \
+lane's value. `shuffle_up` and `shuffle_down`, and `shuffle_xor` in a warp of fewer lanes, give the own value where there is no such lane.
+
+```clk fails
+kernel next(x: [i32; N], out y: [i32; N]) grid(N / 32) block(32) {
+    let i = global_idx.x
+    y[i] = shuffle(x[i], lane_idx + 1)
+}
+print(next(arange(32)))
+```
+
+```clk
+kernel next(x: [i32; N], out y: [i32; N]) grid(N / 32) block(32) {
+    let i = global_idx.x
+    y[i] = shuffle(x[i], (lane_idx + 1) % 32)
+}
+assert(next(arange(32))[31] == 0)
+```
+",
+    },
+    Page {
         code: "W0601",
         title: "threads that write the same value to one place",
         text: "Nothing orders the writes, but as all of them write the same, the result does not depend on the order. One thread \
@@ -162,6 +188,34 @@ print(pairs(ones(8))[0])
 ```clk
 kernel pairs(x: [f32; N], out y: [f32; N / 2]) threads(i: N / 2) { y[i] = x[2 * i] + x[2 * i + 1] }
 assert(pairs(ones(8)) == [2.0, 2.0, 2.0, 2.0])
+```
+",
+    },
+    Page {
+        code: "W0603",
+        title: "what a launch of this size cannot show",
+        text: "Checks judge all orders of the threads that a launch has. Of a second block, or a second warp, that it does not have they know \
+nothing: a kernel that was checked with one block may have a race between two. `clk run --check` says so, once for each kernel, where all of this holds:
+
+- the launch has one block, or blocks of at most 32 threads, and the kernel's signature does not fix that;
+- between blocks: the kernel stores to the same elements in each block, or to elements that it finds in memory, or reads under other indices what \
+it stores, or has blocks talk to each other by `fence()` and atomic operations;
+- between warps: warp operations or `warp_barrier()` are there, and shared memory that is written and read.
+
+It is a note: the program is not wrong because of it. `clk test` and the session do not say it, nor is it said of `threads` kernels, whose indices \
+are all concurrent.
+
+```clk fails
+kernel copy(x: [i32; N], inout last: [i32; 64]) grid(N / 64) block(64) { last[thread_idx.x] = x[global_idx.x] }
+var last = zeros(64, type = i32)
+copy(arange(64), last)
+```
+
+```clk
+kernel copy(x: [i32; N], inout y: [i32; N]) grid(N / 64) block(64) { y[global_idx.x] = x[global_idx.x] }
+var y = zeros(64, type = i32)
+copy(arange(64), y)
+assert(y[63] == 63)
 ```
 ",
     },

@@ -144,7 +144,8 @@ impl Gen<'_> {
             }
             _ => false,
         };
-        let at = body.iter().take_while(|stmt| silent(stmt)).count();
+        let ordered = |at: usize| self.fences.before(self.stmt + at as u32).is_some();
+        let at = body.iter().enumerate().take_while(|(at, stmt)| silent(stmt) && !ordered(*at)).count();
         let Some(Stmt { kind: StmtKind::If { cond, then, other }, .. }) = body.get(at) else { return None };
         let breaks = |block: &Block| matches!(block.as_slice(), [Stmt { kind: StmtKind::Break(l), .. }] if *l == label);
         match (then.is_empty() && breaks(other), other.is_empty() && breaks(then)) {

@@ -16,6 +16,7 @@ pub mod abi;
 mod atomics;
 mod effects;
 mod expr;
+mod fences;
 mod flow;
 mod helpers;
 mod kernel;
@@ -72,6 +73,7 @@ struct Gen<'a> {
     sources: Option<&'a Sources>,
     ranges: Ranges,
     plan: Plan,
+    fences: fences::Fences,
     helpers: Helpers,
     names: Names,
     /// The names of values that have one.
@@ -119,6 +121,7 @@ impl<'a> Gen<'a> {
             options,
             sources,
             ranges,
+            fences: fences::fences(function, &plan),
             plan,
             helpers: Helpers::default(),
             names: Names::new(),

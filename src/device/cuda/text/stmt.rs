@@ -17,11 +17,15 @@ impl Gen<'_> {
     }
 
     pub fn stmt(&mut self, stmt: &Stmt) {
-        let site = Site::Stmt(self.stmt);
+        let number = self.stmt;
+        let site = Site::Stmt(number);
         self.stmt += 1;
         let silent = matches!(&stmt.kind, StmtKind::Let(id) if self.plan.is_inline(*id) || !self.plan.is_used(*id));
         if !silent {
             self.at(stmt.span);
+        }
+        if let Some(scope) = self.fences.before(number) {
+            self.fence(scope);
         }
         match &stmt.kind {
             StmtKind::Let(id) => self.evaluate(*id),
@@ -35,11 +39,13 @@ impl Gen<'_> {
                 self.atomic(*op, place, *value, *compare, *result);
             }
             StmtKind::Barrier { kind, value, result } => self.barrier(*kind, *value, *result),
-            StmtKind::Warp { op, value, lane, result } => self.warp(*op, *value, *lane, *result),
-            StmtKind::Fence(scope) => {
-                let name = if *scope == Scope::Block { "__threadfence_block" } else { "__threadfence" };
-                self.push(Out::Do(Expr::call(name, [])));
+            StmtKind::Warp { op, value, lane, result } => {
+                self.warp(*op, *value, *lane, *result);
+                if self.fences.syncs(number) {
+                    self.push(Out::Do(Expr::call("__syncwarp", [])));
+                }
             }
+            StmtKind::Fence(scope) => self.fence(*scope),
             StmtKind::Assert { cond, message } => self.assert(*cond, message, stmt.span),
             StmtKind::Print { parts } => self.print(parts),
             // Its elements become unwritten, which is nothing to do.
@@ -53,6 +59,11 @@ impl Gen<'_> {
             StmtKind::Break(label) => self.leave(*label, true),
             StmtKind::Continue(label) => self.leave(*label, false),
         }
+    }
+
+    fn fence(&mut self, scope: Scope) {
+        let name = if scope == Scope::Block { "__threadfence_block" } else { "__threadfence" };
+        self.push(Out::Do(Expr::call(name, [])));
     }
 
     /// Guards a value, and names it unless it is written out at its use.

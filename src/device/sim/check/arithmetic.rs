@@ -23,6 +23,7 @@ pub struct Add;
 pub struct Sub;
 pub struct Mul;
 pub struct Div;
+pub struct Pow;
 
 macro_rules! overflows {
     ($($ty:ty),*) => {$(
@@ -49,6 +50,17 @@ macro_rules! overflows {
             #[inline(always)]
             fn wrong(a: $ty, b: $ty) -> bool {
                 a == <$ty>::MIN && b == -1
+            }
+        }
+        impl Wrong<$ty> for Pow {
+            #[inline(always)]
+            fn wrong(a: $ty, b: $ty) -> bool {
+                // The powers of 0, 1 and -1 fit whatever the exponent, but that 0 has no reciprocal.
+                match u32::try_from(b) {
+                    Ok(b) => a.checked_pow(b).is_none(),
+                    Err(_) if b < 0 => a != 1 && a != -1,
+                    Err(_) => !(-1..=1).contains(&a),
+                }
             }
         }
     )*};
@@ -113,6 +125,9 @@ impl Symbol for Mul {
 }
 impl Symbol for Div {
     const SYMBOL: &'static str = "/";
+}
+impl Symbol for Pow {
+    const SYMBOL: &'static str = "**";
 }
 
 #[cold]
@@ -208,6 +223,7 @@ pub fn overflow(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
         BinOp::Sub => of::<Sub>(scalar, isa),
         BinOp::Mul => of::<Mul>(scalar, isa),
         BinOp::Div | BinOp::Rem => of::<Div>(scalar, isa),
+        BinOp::Pow => of::<Pow>(scalar, isa),
         _ => None,
     }
 }

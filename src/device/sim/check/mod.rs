@@ -33,12 +33,12 @@ mod written;
 
 pub use watch::Watch;
 
-use super::code::{Code, MaskId, MemoryKind, Watched};
+use super::code::{Code, MaskId, MemoryKind, WaitDef, Watched};
 use super::fault::stop_at;
 use super::geometry::Geometry;
 use super::group::Group;
 use super::lanes::Isa;
-use super::listen::{Listener, Note, Polling};
+use super::listen::{Listener, Note};
 use super::memory::Run;
 use crate::device::{Extents, FaultKind};
 use crate::ir::def::Scope;
@@ -193,13 +193,13 @@ impl Listener for Checker<'_> {
         self.splits.gathered(g);
     }
 
-    fn polls(&mut self, g: &mut Group, from: MaskId, span: u32, how: Polling) {
-        if self.polls.turn(g, from, how)
+    fn polls(&mut self, g: &mut Group, wait: &WaitDef) {
+        if self.polls.turn(g, wait, &self.watch.changes)
             && let Some(detail) = self.waits(g)
         {
             let lane = g.active().next().unwrap_or(0);
             let others = g.active_count().saturating_sub(1) as u64;
-            stop_at(g, FaultKind::Deadlock { detail }, span, lane, others);
+            stop_at(g, FaultKind::Deadlock { detail }, wait.span, lane, others);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What the checkers of one launch share.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use super::order::Releases;
@@ -9,11 +10,13 @@ use crate::device::sim::fault;
 use crate::device::sim::frame::Binding;
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::memory::MemoryRt;
-use crate::device::{Extents, Fault, FaultKind, Who};
+use crate::device::{Extents, Fault, FaultKind, Larger, Who};
 
 pub struct Watch<'a> {
     pub globals: Globals,
     pub(super) releases: Mutex<Releases>,
+    /// Counts what blocks changed that others may wait for.
+    pub(super) changes: AtomicU64,
     code: &'a Code,
     geometry: &'a Geometry,
     extents: &'a Extents,
@@ -35,6 +38,7 @@ impl<'a> Watch<'a> {
         Watch {
             globals: Globals::new(code, geometry, bindings, workers),
             releases: Mutex::new(Releases::default()),
+            changes: AtomicU64::new(0),
             code,
             geometry,
             extents,
@@ -71,8 +75,23 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Says what a launch of this size cannot show, where there are larger ones.
+    fn admit(&self, larger: Larger) {
+        let &Extents::Grid { grid, block } = self.extents else { return };
+        let count = |extents: [u32; 3]| extents.iter().map(|&n| u64::from(n)).product::<u64>();
+        let unseen = &self.code.unseen;
+        let blocks = unseen.blocks.iter().filter(|_| larger.grid && count(grid) == 1).map(|reason| (false, reason));
+        let warps = unseen.warps.iter().filter(|_| larger.block && count(block) <= 32).map(|reason| (true, reason));
+        for (warps, reason) in blocks.chain(warps) {
+            self.warn(*FaultKind::Unseen { warps, reason: reason.clone() }.of_launch(self.code.place));
+        }
+    }
+
     /// The kernel has ended: warns of elements of `out` arrays that nobody wrote.
-    pub fn finish(&self, bindings: &[Binding]) {
+    pub fn finish(&self, bindings: &[Binding], larger: Option<Larger>) {
+        if let Some(larger) = larger {
+            self.admit(larger);
+        }
         for (number, watched) in self.code.watched.iter().enumerate() {
             let def = &self.code.memories[number];
             let (MemoryKind::Global(param), Some(watched)) = (def.kind, watched) else { continue };

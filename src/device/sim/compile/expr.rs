@@ -161,9 +161,8 @@ impl<'a> Compiler<'a> {
             }
         }
         let a = self.reg_as(val, is_wide(scalar));
-        if op == UnaryOp::Neg && scalar.is_signed() && self.checks.arithmetic {
-            let zero = self.const_reg(is_wide(scalar), 0);
-            self.check_overflow(BinOp::Sub, scalar, zero, a, span);
+        if op == UnaryOp::Neg {
+            self.check_negative(scalar, a, span);
         }
         match arith::unary(op, scalar, self.isa) {
             Some(run) => {
@@ -362,6 +361,9 @@ impl<'a> Compiler<'a> {
                 let vals: Vec<Val> = columns.iter().map(pick).collect();
                 let regs: Vec<Reg> = vals.iter().map(|v| self.reg_as(v, wide)).collect();
                 let args: Vec<(Reg, Scalar)> = regs.iter().map(|&r| (r, scalar)).collect();
+                if let (MathFn::Abs, [a]) = (function, regs.as_slice()) {
+                    self.check_negative(scalar, *a, span);
+                }
                 let val = match arith::math(function, scalar, self.isa) {
                     Some(run) => {
                         let val = self.op(run, out, &regs, 0);

@@ -563,9 +563,11 @@ impl<'a> Compiler<'a> {
         if let Some(region) = self.regions.last_mut() {
             region.ends.extend(tree);
         }
-        let polling = self.polls(body);
-        self.tell_polls(from, polling, span);
-        self.poll(polling.is_some());
+        let polls = self.polls(body);
+        if polls {
+            self.tell_polls(from, label, body, span);
+        }
+        self.poll(polls);
         let y = self.span(span);
         match own {
             Some(b) => {

@@ -3,10 +3,10 @@
 use super::value::Affine;
 use super::*;
 use crate::device::sim::check::arithmetic::{self, Birth};
-use crate::device::sim::code::Owner;
+use crate::device::sim::code::{Owner, WaitDef};
 use crate::device::sim::listen::{
-    Form, Note, Polling, TellBlockMet, TellDeclared, TellFenced, TellGathered, TellLeft, TellParted, TellPolls,
-    TellTouch, TellWarpsMet, Touch,
+    Form, Note, TellBlockMet, TellDeclared, TellFenced, TellGathered, TellLeft, TellParted, TellPolls, TellTouch,
+    TellWarpsMet, Touch,
 };
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::{AtomicOp, BarrierKind};
@@ -116,7 +116,7 @@ impl<'a> Compiler<'a> {
         let mut waits = false;
         each_stmt(&f.body, &mut |stmt| {
             waits |= match &stmt.kind {
-                StmtKind::Loop { body, .. } => self.polls(body).is_some(),
+                StmtKind::Loop { body, .. } => self.polls(body),
                 StmtKind::For { body, .. } => takes(body),
                 _ => false,
             };
@@ -210,42 +210,26 @@ impl<'a> Compiler<'a> {
     }
 
     /// At the end of a turn of a loop that polls. The lanes of the mask `from` have entered it.
-    pub fn tell_polls(&mut self, from: MaskId, polling: Option<Polling>, span: Span) {
-        if let Some(polling) = polling.filter(|_| self.listens()) {
-            let (x, y) = (polling as u32, self.span(span));
-            self.polls = true;
-            self.emit(plain::<TellPolls>(), Op { b: from, x, y, ..nothing() });
+    pub fn tell_polls(&mut self, from: MaskId, label: Label, body: &Block, span: Span) {
+        if !self.listens() {
+            return;
         }
+        let ends = super::ends::ends(self.f, label, body);
+        let of = |&local: &LocalId| {
+            let scalar = self.f.locals[local].ty.scalar();
+            let reg = |val: &Val| if let Val::Reg(reg) = *val { Some((reg, scalar)) } else { None };
+            self.locals[local.index()].iter().filter_map(reg).collect::<Vec<_>>()
+        };
+        let (counts, weak) = (ends.alone.iter().flat_map(of).collect(), ends.along.iter().flat_map(of).collect());
+        let (x, span) = (self.wait_defs.len() as u32, self.span(span));
+        self.wait_defs.push(WaitDef { from, span, counts, weak });
+        self.polls = true;
+        self.emit(plain::<TellPolls>(), Op { x, ..nothing() });
     }
 
     /// Whether a loop with this body may wait for what other threads do.
-    pub fn polls(&self, body: &Block) -> Option<Polling> {
-        match takes(body) {
-            true if self.counts(body) => Some(Polling::Counting),
-            true => Some(Polling::Atomic),
-            false => self.idles(body).then_some(Polling::Idle),
-        }
-    }
-
-    /// Whether some local becomes what follows from its own value.
-    fn counts(&self, body: &Block) -> bool {
-        let mut found = false;
-        each_stmt(body, &mut |stmt| {
-            if let StmtKind::Write { local, value } = stmt.kind {
-                found |= self.follows_from(value, local, 4);
-            }
-        });
-        found
-    }
-
-    /// Whether a value is computed from a local, in so many steps.
-    fn follows_from(&self, value: ExprId, local: LocalId, steps: u32) -> bool {
-        let kind = &self.f.exprs[value].kind;
-        let mut found = *kind == ExprKind::Read(local);
-        if steps > 0 {
-            kind.operands(|operand| found |= self.follows_from(operand, local, steps - 1));
-        }
-        found
+    pub fn polls(&self, body: &Block) -> bool {
+        takes(body) || self.idles(body)
     }
 
     /// Whether a turn does nothing but look at memory that somebody may write, so that the next one is like it until somebody does.
@@ -275,6 +259,14 @@ impl<'a> Compiler<'a> {
             && let Some(run) = arithmetic::overflow(op, scalar, self.isa)
         {
             self.emit(run, Op { a, b, x: span, ..nothing() });
+        }
+    }
+
+    /// In front of an operation that may take the negative of a signed number.
+    pub fn check_negative(&mut self, scalar: Scalar, a: Reg, span: u32) {
+        if scalar.is_int() && scalar.is_signed() && self.checks.arithmetic {
+            let zero = self.const_reg(crate::device::sim::lanes::is_wide(scalar), 0);
+            self.check_overflow(BinOp::Sub, scalar, zero, a, span);
         }
     }
 

@@ -20,6 +20,7 @@ use crate::ir::def::*;
 use crate::ir::{Checks, Prepared, ranges};
 
 mod analysis;
+mod ends;
 mod expr;
 mod flow;
 mod fuse;
@@ -29,6 +30,7 @@ mod own;
 mod place;
 mod strip;
 mod tree;
+mod unseen;
 mod value;
 
 use analysis::{Analysis, Number};
@@ -123,6 +125,7 @@ struct Compiler<'a> {
     notes: Vec<Note>,
     watched: Vec<Option<Watched>>,
     births: Vec<Birth>,
+    wait_defs: Vec<WaitDef>,
     /// Operations that cannot overflow.
     exact: FxHashSet<ExprId>,
     /// The kernel has barriers or warp operations.
@@ -195,6 +198,7 @@ impl<'a> Compiler<'a> {
             notes: vec![],
             watched: vec![],
             births: vec![],
+            wait_defs: vec![],
             exact: FxHashSet::default(),
             meets: false,
             warp_ops: false,
@@ -223,7 +227,8 @@ impl<'a> Compiler<'a> {
                 layout: memory.layout.clone(),
                 extents: memory.extents.clone(),
                 extent_regs: vec![NONE; memory.extents.len()],
-                sums: sums[id.index()],
+                // Sums that are kept apart would overflow unseen.
+                sums: sums[id.index()] && !(self.checks.arithmetic && memory.layout.leaves[0].ty.scalar().is_signed()),
                 span: memory.span,
             });
         }
@@ -306,6 +311,9 @@ impl<'a> Compiler<'a> {
             notes: self.notes,
             watched: self.watched,
             births: self.births,
+            waits: self.wait_defs,
+            unseen: if self.checks.memory { unseen::unseen(self.f, self.kernel) } else { Unseen::default() },
+            place: self.kernel.span,
             warp_ops: self.warp_ops,
             fences: self.fences,
             takes: listen::takes(&self.f.body),

@@ -205,11 +205,19 @@ impl<'a> Compiler<'a> {
         self.tell_touch(Touch::Atomic, access, spread.into(), vec![value], overwrites);
         let x = self.atomics.len() as u32;
         self.atomics.push(AtomicDef { op, access, value, compare, result: reg });
+        let checked = self.checks.arithmetic && scalar.is_signed();
         let run = if atomics::is_word_add(op, scalar) {
             let unseen = result.is_none() && self.f.memories[place.memory].space != Space::Local;
-            self.add_word(op == AtomicOp::Sub, spread, unseen)
+            let negate = op == AtomicOp::Sub;
+            if checked {
+                self.add_word::<true>(negate, spread, unseen)
+            } else {
+                self.add_word::<false>(negate, spread, unseen)
+            }
+        } else if checked {
+            plain::<atomics::Atomic<true>>()
         } else {
-            plain::<atomics::Atomic>()
+            plain::<atomics::Atomic<false>>()
         };
         self.emit(run, Op { x, ..nothing() });
     }
@@ -217,14 +225,14 @@ impl<'a> Compiler<'a> {
 
 impl Compiler<'_> {
     /// The op of an atomic addition (`negate`: subtraction) on 4-byte integers, whose old values are `unseen` or not.
-    fn add_word(&self, negate: bool, spread: Spread, unseen: bool) -> OpFn {
+    fn add_word<const C: bool>(&self, negate: bool, spread: Spread, unseen: bool) -> OpFn {
         match (unseen, spread, negate) {
-            (false, _, false) => self.pick::<atomics::AddWord<false>>(),
-            (false, _, true) => self.pick::<atomics::AddWord<true>>(),
-            (true, Spread::Lanes, false) => self.pick::<atomics::Count<false>>(),
-            (true, Spread::Lanes, true) => self.pick::<atomics::Count<true>>(),
-            (true, _, false) => self.pick::<atomics::AddRows<false>>(),
-            (true, _, true) => self.pick::<atomics::AddRows<true>>(),
+            (false, _, false) => self.pick::<atomics::AddWord<false, C>>(),
+            (false, _, true) => self.pick::<atomics::AddWord<true, C>>(),
+            (true, Spread::Lanes, false) => self.pick::<atomics::Count<false, C>>(),
+            (true, Spread::Lanes, true) => self.pick::<atomics::Count<true, C>>(),
+            (true, _, false) => self.pick::<atomics::AddRows<false, C>>(),
+            (true, _, true) => self.pick::<atomics::AddRows<true, C>>(),
         }
     }
 }

@@ -1,0 +1,291 @@
+//! Fences that Clk's memory model asks for and the program does not write, since its rules promise more than CUDA's instructions do.
+//!
+//! In: a kernel's body. Out: before which statements there has to be a `__threadfence()`, and behind which warp operations a
+//! `__syncwarp()`.
+//!
+//! - **Acquire.** What a thread does after an atomic operation has told it something comes after what it was told of. CUDA's atomic
+//!   operations are relaxed. So there is a fence behind each whose result is used: as late as possible, before the next access that
+//!   others could see, so that a loop which polls one place has its fence behind it, and a fence of the program's own serves as well. Without
+//!   fences in the kernel nothing is ordered by atomic operations, and sums whose result nobody uses order nothing: both pay nothing.
+//! - **Warp operations** order the memory of their threads. CUDA's exchange registers only. So there is a `__syncwarp()` where, of one
+//!   array, an access before the last warp operation and one behind it are not both reads (nor both sums).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::plan::Plan;
+use crate::ir::def::*;
+use crate::ir::visit::each_stmt;
+
+#[derive(Default)]
+pub struct Fences {
+    /// By the number of the statement.
+    before: FxHashMap<u32, Scope>,
+    /// Warp operations.
+    synced: FxHashSet<u32>,
+}
+
+impl Fences {
+    pub fn before(&self, stmt: u32) -> Option<Scope> {
+        self.before.get(&stmt).copied()
+    }
+
+    pub fn syncs(&self, warp: u32) -> bool {
+        self.synced.contains(&warp)
+    }
+}
+
+/// What an access does, as far as order matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Deed {
+    Reads,
+    Writes,
+    /// An atomic update of which nobody sees the old value: in any order with others.
+    Adds,
+}
+
+/// An atomic operation has told something, and nothing orders what comes after it yet.
+#[derive(Clone, PartialEq)]
+struct Told {
+    scope: Scope,
+    /// Where, if it is one place: accesses to that are in order anyway.
+    place: Option<Place>,
+}
+
+/// Accesses since which there was no barrier.
+#[derive(Clone, Default, PartialEq)]
+struct Since {
+    /// There is a way from such an access to here without a warp operation.
+    open: bool,
+    /// The last warp operations on the other ways.
+    behind: BTreeSet<u32>,
+}
+
+/// What holds at a point of the program, on some way there.
+#[derive(Clone, Default, PartialEq)]
+struct State {
+    told: Option<Told>,
+    since: BTreeMap<(MemId, Deed), Since>,
+}
+
+impl State {
+    fn join(&mut self, other: &State) {
+        self.told = match (self.told.take(), &other.told) {
+            (Some(a), Some(b)) => {
+                let scope = if b.scope == Scope::Device { b.scope } else { a.scope };
+                Some(Told { scope, place: a.place.filter(|p| b.place.as_ref() == Some(p)) })
+            }
+            (a, b) => a.or_else(|| b.clone()),
+        };
+        for (key, since) in &other.since {
+            let own = self.since.entry(*key).or_default();
+            own.open |= since.open;
+            own.behind.extend(&since.behind);
+        }
+    }
+}
+
+fn join(to: &mut Option<State>, from: Option<State>) {
+    match (to, from) {
+        (Some(to), Some(from)) => to.join(&from),
+        (to @ None, from) => *to = from,
+        (_, None) => {}
+    }
+}
+
+struct Search<'a> {
+    f: &'a Function,
+    plan: &'a Plan,
+    /// Atomic operations on global memory acquire at this scope; nothing acquires without.
+    scope: Option<Scope>,
+    warps: bool,
+    stmt: u32,
+    /// States at jumps out of, and to the next turn of, what is around.
+    breaks: FxHashMap<Label, Option<State>>,
+    continues: FxHashMap<Label, Option<State>>,
+    fences: Fences,
+}
+
+pub fn fences(f: &Function, plan: &Plan) -> Fences {
+    let (mut scope, mut warps) = (None, false);
+    each_stmt(&f.body, &mut |stmt| match stmt.kind {
+        StmtKind::Fence(Scope::Device) => scope = Some(Scope::Device),
+        StmtKind::Fence(Scope::Block) => {
+            scope.get_or_insert(Scope::Block);
+        }
+        StmtKind::Warp { .. } => warps = true,
+        _ => {}
+    });
+    if scope.is_none() && !warps {
+        return Fences::default();
+    }
+    let (breaks, continues) = (FxHashMap::default(), FxHashMap::default());
+    let mut search = Search { f, plan, scope, warps, stmt: 0, breaks, continues, fences: Fences::default() };
+    search.block(&f.body, Some(State::default()));
+    search.fences
+}
+
+impl Search<'_> {
+    /// The state behind a block; none if nothing gets there.
+    fn block(&mut self, block: &Block, mut state: Option<State>) -> Option<State> {
+        for stmt in block {
+            state = self.stmt(stmt, state);
+        }
+        state
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, state: Option<State>) -> Option<State> {
+        let number = self.stmt;
+        self.stmt += 1;
+        let Some(mut state) = state else {
+            // Nothing runs it, but it has its numbers.
+            stmt.kind.blocks().for_each(|inner| each_stmt(inner, &mut |_| self.stmt += 1));
+            return None;
+        };
+        match &stmt.kind {
+            StmtKind::Let(id) => self.value(*id, number, &mut state),
+            StmtKind::Store { place, .. } => {
+                self.settle(number, &mut state);
+                self.access(place.memory, Deed::Writes, &mut state);
+            }
+            StmtKind::Atomic { place, result, .. } => self.atomic(place, *result, number, &mut state),
+            // Others go on behind it, also after what this thread was told of. All kinds of barriers order the memory of a warp.
+            StmtKind::Barrier { .. } => {
+                self.settle(number, &mut state);
+                state.since.clear();
+            }
+            StmtKind::Warp { .. } => {
+                self.settle(number, &mut state);
+                if self.fences.syncs(number) {
+                    state.since.clear();
+                }
+                for since in state.since.values_mut() {
+                    *since = Since { open: false, behind: BTreeSet::from([number]) };
+                }
+            }
+            StmtKind::Fence(scope) => {
+                state.told = state.told.take().filter(|told| *scope == Scope::Block && told.scope == Scope::Device);
+            }
+            StmtKind::If { then, other, .. } => {
+                let mut behind = self.block(then, Some(state.clone()));
+                let other = self.block(other, Some(state));
+                join(&mut behind, other);
+                return behind;
+            }
+            StmtKind::For { label, body, .. } => return self.turns(*label, body, state, true),
+            StmtKind::Loop { label, body, .. } => return self.turns(*label, body, state, false),
+            StmtKind::Block { label, body } => {
+                self.breaks.insert(*label, None);
+                let mut behind = self.block(body, Some(state));
+                join(&mut behind, self.breaks.remove(label).flatten());
+                return behind;
+            }
+            StmtKind::Break(label) => {
+                join(self.breaks.entry(*label).or_default(), Some(state));
+                return None;
+            }
+            StmtKind::Continue(label) => {
+                join(self.continues.entry(*label).or_default(), Some(state));
+                return None;
+            }
+            StmtKind::Return(_) => return None,
+            StmtKind::Write { .. }
+            | StmtKind::Call { .. }
+            | StmtKind::Assert { .. }
+            | StmtKind::Print { .. }
+            | StmtKind::Declare(_) => {}
+        }
+        Some(state)
+    }
+
+    /// A loop, until another turn adds nothing. Those that count may take no turn at all.
+    fn turns(&mut self, label: Label, body: &Block, state: State, counts: bool) -> Option<State> {
+        let first = self.stmt;
+        let mut head = Some(state);
+        loop {
+            self.stmt = first;
+            self.breaks.insert(label, None);
+            self.continues.insert(label, None);
+            let marks = (self.fences.before.len(), self.fences.synced.len());
+            let mut next = self.block(body, head.clone());
+            join(&mut next, self.continues.remove(&label).flatten());
+            let mut behind = self.breaks.remove(&label).flatten();
+            let mut again = head.clone();
+            join(&mut again, next);
+            let stable = again == head && marks == (self.fences.before.len(), self.fences.synced.len());
+            head = again;
+            if stable {
+                if counts {
+                    join(&mut behind, head);
+                }
+                return behind;
+            }
+        }
+    }
+
+    /// Whether others see what happens to a memory.
+    fn is_exchanged(&self, memory: MemId) -> bool {
+        match self.f.memories[memory].space {
+            Space::Global { access, .. } | Space::Param { access, .. } => access != Access::In,
+            Space::Shared => true,
+            Space::Local => false,
+        }
+    }
+
+    fn value(&mut self, id: ExprId, number: u32, state: &mut State) {
+        // A place whose index is computed anew may be another one.
+        if let Some(told) = &mut state.told {
+            told.place = told.place.take().filter(|place| !place.indices.contains(&id));
+        }
+        if let ExprKind::Load { place, .. } = &self.f.exprs[id].kind
+            && self.is_exchanged(place.memory)
+        {
+            self.settle(number, state);
+            self.access(place.memory, Deed::Reads, state);
+        }
+    }
+
+    fn atomic(&mut self, place: &Place, result: Option<ExprId>, number: u32, state: &mut State) {
+        let memory = place.memory;
+        if !self.is_exchanged(memory) {
+            return;
+        }
+        if state.told.as_ref().is_some_and(|told| told.place.as_ref() != Some(place)) {
+            self.settle(number, state);
+        }
+        let used = result.is_some_and(|id| self.plan.is_used(id));
+        self.access(memory, if used { Deed::Writes } else { Deed::Adds }, state);
+        if let (true, Some(scope)) = (used, self.scope) {
+            let shared = self.f.memories[memory].space == Space::Shared;
+            let scope = if shared { Scope::Block } else { scope };
+            state.told = Some(Told { scope, place: Some(place.clone()) });
+        }
+    }
+
+    /// What comes next has to come after what this thread was told of.
+    fn settle(&mut self, number: u32, state: &mut State) {
+        if let Some(told) = state.told.take() {
+            let scope = self.fences.before.entry(number).or_insert(told.scope);
+            if told.scope == Scope::Device {
+                *scope = Scope::Device;
+            }
+        }
+    }
+
+    fn access(&mut self, memory: MemId, deed: Deed, state: &mut State) {
+        if !self.warps || !self.is_exchanged(memory) {
+            return;
+        }
+        let meets = |other: Deed| other == Deed::Writes || deed == Deed::Writes || other != deed;
+        for (_, since) in state.since.iter().filter(|((m, other), _)| *m == memory && meets(*other)) {
+            self.fences.synced.extend(&since.behind);
+        }
+        // What is behind a warp operation that has become a barrier is in order.
+        state.since.retain(|_, since| {
+            since.behind.retain(|warp| !self.fences.synced.contains(warp));
+            since.open || !since.behind.is_empty()
+        });
+        state.since.entry((memory, deed)).or_default().open = true;
+    }
+}
