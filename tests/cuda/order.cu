@@ -1,0 +1,414 @@
+template <typename T> __device__ __forceinline__ void atomic_store(T *place, T value) { *(volatile T *)place = value; }
+
+// 4 accesses to memory, none is guarded
+// in bounds if 1 <= extent 0 of lock
+// in bounds if 1 <= extent 0 of sum
+extern "C" __global__ void __launch_bounds__(1024) tally(int *lock, float *sum) {
+    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+    if (lane == 0) {
+        while (true) {
+            const int t1 = atomicCAS(&lock[0], 0, 1);
+            if (!(t1 != 0)) {
+                break;
+            }
+        }
+        __threadfence();
+        sum[0] += 0.5f;
+        __threadfence();
+        const int t2 = 0;
+        atomic_store(&lock[0], t2);
+    }
+}
+template <typename T> __device__ __forceinline__ void atomic_store(T *place, T value) { *(volatile T *)place = value; }
+
+// 4 accesses to memory, none is guarded
+// in bounds if 1 <= extent 0 of lock
+// in bounds if 1 <= extent 0 of sum
+extern "C" __global__ void __launch_bounds__(1024) fenced(int *lock, float *sum) {
+    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+    if (lane == 0) {
+        while (true) {
+            const int t1 = atomicCAS(&lock[0], 0, 1);
+            if (!(t1 != 0)) {
+                break;
+            }
+        }
+        __threadfence();
+        sum[0] += 0.5f;
+        __threadfence();
+        const int t2 = 0;
+        atomic_store(&lock[0], t2);
+    }
+}
+typedef unsigned long long u64;
+// The value of lane `from`; the own one if there is no such lane.
+template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
+    from = from < 0 || from >= lanes ? lane : from;
+    T result;
+    if constexpr (sizeof(T) % 4 != 0) {
+        unsigned word = 0;
+        static_assert(sizeof(T) < 4 || sizeof(T) % 2 == 0, "parts of 2 bytes");
+        if constexpr (sizeof(T) < 4) {
+            memcpy(&word, &value, sizeof(T));
+            word = __shfl_sync(~0u, word, from);
+            memcpy(&result, &word, sizeof(T));
+        } else {
+            unsigned short parts[sizeof(T) / 2];
+            memcpy(parts, &value, sizeof(T));
+            for (unsigned i = 0; i < sizeof(T) / 2; ++i) parts[i] = (unsigned short)__shfl_sync(~0u, unsigned(parts[i]), from);
+            memcpy(&result, parts, sizeof(T));
+        }
+    } else {
+        unsigned words[sizeof(T) / 4];
+        memcpy(words, &value, sizeof(T));
+        for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_sync(~0u, words[i], from);
+        memcpy(&result, words, sizeof(T));
+    }
+    return result;
+}
+// All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has
+// seen all of them.
+template <typename T, typename Combine>
+__device__ __forceinline__ T butterfly(T value, int lane, int lanes, Combine combine) {
+    #pragma unroll
+    for (int distance = 16; distance > 0; distance >>= 1) {
+        const T other = shuffle(value, lane ^ distance, lane, lanes);
+        if ((lane ^ distance) < lanes) value = combine(value, other);
+    }
+    return (lanes & (lanes - 1)) == 0 ? value : shuffle(value, 0, lane, lanes);
+}
+__device__ __forceinline__ int warp_add(int value, int lane, int lanes) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(~0u, value);
+#else
+    return butterfly(value, lane, lanes, [](int a, int b) -> int { return int(unsigned(a) + b); });
+#endif
+}
+// How many threads this thread's warp has: the last one of a block may be short.
+__device__ __forceinline__ int warp_size() {
+    const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
+    const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    return min(32, int(threads - (thread & ~31u)));
+}
+
+// 6 accesses to memory, none is guarded
+// in bounds if 1 <= extent 0 of n
+// in bounds if 8 <= extent 0 of parts
+// in bounds if 1 <= extent 0 of y
+// in bounds if gridDim.x <= extent 0 of parts
+extern "C" __global__ void __launch_bounds__(1024) last(int *n, int *parts, int *__restrict__ y) {
+    const int thread_x = threadIdx.x;
+    const int block_x = blockIdx.x;
+    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+    __shared__ bool is_last;
+    int chosen = {};
+    const bool t1 = thread_x == 0;
+    if (t1) {
+        parts[block_x] = block_x;
+        __threadfence();
+        const int t2 = atomicAdd(&n[0], 1);
+        __threadfence();
+        is_last = t2 == 7;
+    }
+    __syncthreads();
+    if (is_last) {
+        if (thread_x < 8) {
+            chosen = parts[thread_x];
+        } else {
+            chosen = 0;
+        }
+        const int t3 = warp_add(chosen, lane, warp_size());
+        if (t1) {
+            y[0] = t3;
+        }
+    }
+}
+template <typename T> __device__ __forceinline__ void atomic_store(T *place, T value) { *(volatile T *)place = value; }
+// What a place holds that others may write meanwhile.
+template <typename T> __device__ __forceinline__ T atomic_load(const T *place) { return *(const volatile T *)place; }
+
+// 6 accesses to memory, none is guarded
+// in bounds if 1 <= extent 0 of y
+extern "C" __global__ void __launch_bounds__(1024) relay(int *__restrict__ y) {
+    const int thread_x = threadIdx.x;
+    __shared__ int x;
+    __shared__ int flag;
+    const bool t1 = thread_x == 0;
+    if (t1) {
+        flag = 0;
+    }
+    __syncthreads();
+    if (t1) {
+        x = 42;
+        __threadfence_block();
+        const int t2 = 1;
+        atomic_store(&flag, t2);
+    }
+    if (thread_x == 32) {
+        while (true) {
+            const int t3 = atomic_load(&flag);
+            if (!(t3 == 0)) {
+                break;
+            }
+        }
+        __threadfence_block();
+        y[0] = x;
+    }
+}
+// 2 accesses to memory, none is guarded
+// in bounds if 8 <= extent 0 of bins
+// in bounds if gridDim.x * blockDim.x <= extent 0 of x
+extern "C" __global__ void __launch_bounds__(1024) histogram(const int *__restrict__ x, int *__restrict__ bins) {
+    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicAdd(&bins[x[global_x] & 7], 1);
+    __threadfence();
+}
+typedef unsigned long long u64;
+typedef long long i64;
+template <typename T> __device__ __forceinline__ u64 wide(T value) { return T(-1) < T(0) ? u64(i64(value)) : u64(value); }
+struct Faults {
+    unsigned place, stop, others, count;
+    unsigned block[3], thread[3];
+    u64 values[32];
+    unsigned *first, *flag;
+    unsigned number;
+};
+// The first thread writes down what it met; others at the same place are counted.
+template <typename... Values>
+__device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
+    const unsigned known = atomicCAS(&faults->place, 0, place + 1);
+    if (known == place + 1) atomicAdd(&faults->others, 1);
+    if (known != 0) return;
+    const u64 list[] = {0, values...};
+    faults->block[0] = block.x, faults->block[1] = block.y, faults->block[2] = block.z;
+    faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
+    faults->count = sizeof...(values);
+    for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+    if (faults->first) atomicCAS(faults->first, 0, faults->number);
+    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
+}
+
+// 3 accesses to memory, 1 guarded
+// in bounds if 1 <= extent 0 of n
+// in bounds if gridDim.x * blockDim.x <= extent 0 of x
+extern "C" __global__ void __launch_bounds__(1024) compact(
+    const int *__restrict__ x,
+    int *n,
+    int *__restrict__ y,
+    int y_len,
+    Faults *faults) {
+    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
+    const int t1 = x[global_x];
+    if (t1 > 0) {
+        const int t2 = atomicAdd(&n[0], 1);
+        if (unsigned(t2) >= unsigned(y_len)) {
+            report(faults, 0, blockIdx, threadIdx, wide(t2), wide(y_len));
+            return;
+        }
+        y[t2] = t1;
+    }
+}
+typedef unsigned long long u64;
+// The value of lane `from`; the own one if there is no such lane.
+template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
+    from = from < 0 || from >= lanes ? lane : from;
+    T result;
+    if constexpr (sizeof(T) % 4 != 0) {
+        unsigned word = 0;
+        static_assert(sizeof(T) < 4 || sizeof(T) % 2 == 0, "parts of 2 bytes");
+        if constexpr (sizeof(T) < 4) {
+            memcpy(&word, &value, sizeof(T));
+            word = __shfl_sync(~0u, word, from);
+            memcpy(&result, &word, sizeof(T));
+        } else {
+            unsigned short parts[sizeof(T) / 2];
+            memcpy(parts, &value, sizeof(T));
+            for (unsigned i = 0; i < sizeof(T) / 2; ++i) parts[i] = (unsigned short)__shfl_sync(~0u, unsigned(parts[i]), from);
+            memcpy(&result, parts, sizeof(T));
+        }
+    } else {
+        unsigned words[sizeof(T) / 4];
+        memcpy(words, &value, sizeof(T));
+        for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_sync(~0u, words[i], from);
+        memcpy(&result, words, sizeof(T));
+    }
+    return result;
+}
+// All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has
+// seen all of them.
+template <typename T, typename Combine>
+__device__ __forceinline__ T butterfly(T value, int lane, int lanes, Combine combine) {
+    #pragma unroll
+    for (int distance = 16; distance > 0; distance >>= 1) {
+        const T other = shuffle(value, lane ^ distance, lane, lanes);
+        if ((lane ^ distance) < lanes) value = combine(value, other);
+    }
+    return (lanes & (lanes - 1)) == 0 ? value : shuffle(value, 0, lane, lanes);
+}
+__device__ __forceinline__ int warp_max(int value, int lane, int lanes) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(~0u, value);
+#else
+    return butterfly(value, lane, lanes, [](int a, int b) -> int { return max(a, b); });
+#endif
+}
+// How many threads this thread's warp has: the last one of a block may be short.
+__device__ __forceinline__ int warp_size() {
+    const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
+    const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    return min(32, int(threads - (thread & ~31u)));
+}
+typedef long long i64;
+template <typename T> __device__ __forceinline__ u64 wide(T value) { return T(-1) < T(0) ? u64(i64(value)) : u64(value); }
+struct Faults {
+    unsigned place, stop, others, count;
+    unsigned block[3], thread[3];
+    u64 values[32];
+    unsigned *first, *flag;
+    unsigned number;
+};
+// The first thread writes down what it met; others at the same place are counted.
+template <typename... Values>
+__device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
+    const unsigned known = atomicCAS(&faults->place, 0, place + 1);
+    if (known == place + 1) atomicAdd(&faults->others, 1);
+    if (known != 0) return;
+    const u64 list[] = {0, values...};
+    faults->block[0] = block.x, faults->block[1] = block.y, faults->block[2] = block.z;
+    faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
+    faults->count = sizeof...(values);
+    for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+    if (faults->first) atomicCAS(faults->first, 0, faults->number);
+    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
+}
+
+// 4 accesses to memory, 1 guarded
+// in bounds if blockDim.x <= 64
+// in bounds if gridDim.x * blockDim.x <= extent 0 of x
+// in bounds if gridDim.x * blockDim.x <= extent 0 of y
+extern "C" __global__ void __launch_bounds__(1024) exchange(
+    const int *__restrict__ x,
+    int *__restrict__ y,
+    Faults *faults) {
+    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
+    const int thread_x = threadIdx.x;
+    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+    __shared__ __align__(16) int s[64];
+    int chosen = {};
+    const int t1 = x[global_x];
+    s[thread_x] = t1;
+    const bool t2 = __any_sync(~0u, t1 > 0) != 0;
+    const int t3 = warp_max(t1, lane, warp_size());
+    __syncwarp();
+    if (t2) {
+        const int t4 = thread_x ^ 1;
+        if (unsigned(t4) >= unsigned(64)) {
+            report(faults, 0, blockIdx, threadIdx, wide(t4), wide(64));
+            return;
+        }
+        chosen = s[t4];
+    } else {
+        chosen = t3;
+    }
+    y[global_x] = chosen;
+}
+typedef unsigned long long u64;
+// The value of lane `from`; the own one if there is no such lane.
+template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
+    from = from < 0 || from >= lanes ? lane : from;
+    T result;
+    if constexpr (sizeof(T) % 4 != 0) {
+        unsigned word = 0;
+        static_assert(sizeof(T) < 4 || sizeof(T) % 2 == 0, "parts of 2 bytes");
+        if constexpr (sizeof(T) < 4) {
+            memcpy(&word, &value, sizeof(T));
+            word = __shfl_sync(~0u, word, from);
+            memcpy(&result, &word, sizeof(T));
+        } else {
+            unsigned short parts[sizeof(T) / 2];
+            memcpy(parts, &value, sizeof(T));
+            for (unsigned i = 0; i < sizeof(T) / 2; ++i) parts[i] = (unsigned short)__shfl_sync(~0u, unsigned(parts[i]), from);
+            memcpy(&result, parts, sizeof(T));
+        }
+    } else {
+        unsigned words[sizeof(T) / 4];
+        memcpy(words, &value, sizeof(T));
+        for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_sync(~0u, words[i], from);
+        memcpy(&result, words, sizeof(T));
+    }
+    return result;
+}
+// All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has
+// seen all of them.
+template <typename T, typename Combine>
+__device__ __forceinline__ T butterfly(T value, int lane, int lanes, Combine combine) {
+    #pragma unroll
+    for (int distance = 16; distance > 0; distance >>= 1) {
+        const T other = shuffle(value, lane ^ distance, lane, lanes);
+        if ((lane ^ distance) < lanes) value = combine(value, other);
+    }
+    return (lanes & (lanes - 1)) == 0 ? value : shuffle(value, 0, lane, lanes);
+}
+__device__ __forceinline__ int warp_add(int value, int lane, int lanes) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(~0u, value);
+#else
+    return butterfly(value, lane, lanes, [](int a, int b) -> int { return int(unsigned(a) + b); });
+#endif
+}
+// How many threads this thread's warp has: the last one of a block may be short.
+__device__ __forceinline__ int warp_size() {
+    const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
+    const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    return min(32, int(threads - (thread & ~31u)));
+}
+typedef long long i64;
+template <typename T> __device__ __forceinline__ u64 wide(T value) { return T(-1) < T(0) ? u64(i64(value)) : u64(value); }
+struct Faults {
+    unsigned place, stop, others, count;
+    unsigned block[3], thread[3];
+    u64 values[32];
+    unsigned *first, *flag;
+    unsigned number;
+};
+// The first thread writes down what it met; others at the same place are counted.
+template <typename... Values>
+__device__ __noinline__ void report(Faults *faults, unsigned place, uint3 block, uint3 thread, Values... values) {
+    const unsigned known = atomicCAS(&faults->place, 0, place + 1);
+    if (known == place + 1) atomicAdd(&faults->others, 1);
+    if (known != 0) return;
+    const u64 list[] = {0, values...};
+    faults->block[0] = block.x, faults->block[1] = block.y, faults->block[2] = block.z;
+    faults->thread[0] = thread.x, faults->thread[1] = thread.y, faults->thread[2] = thread.z;
+    faults->count = sizeof...(values);
+    for (unsigned i = 0; i < sizeof...(values) && i < 32; ++i) faults->values[i] = list[i + 1];
+    if (faults->first) atomicCAS(faults->first, 0, faults->number);
+    if (faults->flag) *(volatile unsigned *)faults->flag = 1;
+}
+
+// 5 accesses to memory, 1 guarded
+// in bounds if gridDim.x <= extent 0 of y
+// in bounds if gridDim.x * blockDim.x <= extent 0 of x
+extern "C" __global__ void __launch_bounds__(1024) sums(
+    const int *__restrict__ x,
+    int *__restrict__ y,
+    Faults *faults) {
+    const int global_x = blockIdx.x * blockDim.x + threadIdx.x;
+    const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) & 31;
+    const int warp = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) >> 5;
+    const int thread_x = threadIdx.x;
+    const int block_x = blockIdx.x;
+    __shared__ int s[2];
+    const int t1 = warp_add(x[global_x], lane, warp_size());
+    if (lane == 0) {
+        if (unsigned(warp) >= unsigned(2)) {
+            report(faults, 0, blockIdx, threadIdx, wide(warp), wide(2));
+            return;
+        }
+        s[warp] = t1;
+    }
+    __syncthreads();
+    if (thread_x == 0) {
+        y[block_x] = int(unsigned(s[0]) + s[1]);
+    }
+}
