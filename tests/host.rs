@@ -137,7 +137,7 @@ fn reductions() {
     assert_eq!(ops::reduce(Reduce::Min, &row(&[f32::NAN, 2.0]), None).unwrap(), Value::f32(2.0));
     assert_eq!(ops::reduce(Reduce::All, &row(&[true, false]), None).unwrap(), Value::bool(false));
     assert_eq!(ops::reduce(Reduce::Any, &array(&[true, false], &[2, 1]), Some(1)).unwrap(), row(&[true, false]));
-    assert_eq!(ops::cumsum(&row(&[1u8, 2, 255])).unwrap(), row(&[1u8, 3, 2]));
+    assert_eq!(ops::cumsum(&row(&[1u8, 2, 255])).unwrap(), row(&[1u64, 3, 258]));
 }
 
 #[test]

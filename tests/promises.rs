@@ -5,17 +5,20 @@
 //! starts on the line below, and has the text somewhere. A script without such a line runs to its end, and its asserts hold.
 //! Files that a script saves are kept in memory. `CLK_PROMISES` picks scripts by a part of their file's name or title.
 
+mod common;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use clk_lang::base::diag::Diagnostic;
-use clk_lang::compile::{NoFiles, Session};
+use clk_lang::compile::{Files, NoFiles, Session};
 use clk_lang::device::Control;
 use clk_lang::device::sim::Simulator;
 use clk_lang::host::interp::{Interpreter, Options, Shown, World};
 use clk_lang::ir::Checks;
+use common::random::Random;
 
 /// Files in memory, and what was printed.
 #[derive(Default)]
@@ -121,6 +124,137 @@ fn scripts_keep_their_promises_or_say_where_they_do_not() {
             (title, text) = (next.trim().to_string(), String::new());
         }
     }
-    assert!(!picked.is_empty() || count >= 45, "{count} scripts");
+    assert!(!picked.is_empty() || count >= 100, "{count} scripts");
     assert!(failures.is_empty(), "\n{failures}");
+}
+
+/// A file that is imported, whatever it is called.
+struct Imported;
+
+impl Files for Imported {
+    fn read(&self, _path: &Path) -> Result<String, String> {
+        Ok("let base = 5\nconst STEP: i32 = 2\nfn next(x: i32) -> i32 { x + STEP }\n".into())
+    }
+}
+
+#[test]
+fn variables_of_imported_files_are_refused_by_the_check() {
+    let check = |text: &str| {
+        let outcome = Session::default().add("main.clk", text, &Imported);
+        outcome.diagnostics.into_iter().filter(Diagnostic::is_error).map(|d| d.code).collect::<Vec<_>>()
+    };
+    assert_eq!(check("import \"./lib.clk\" as lib\nprint(lib.next(1), lib.STEP)\n"), [""; 0]);
+    assert_eq!(check("import \"./lib.clk\" as lib\nprint(lib.base)\n"), ["E0203"]);
+    assert_eq!(check("import \"./lib.clk\" as lib\nfn f() -> i32 { lib.base }\nprint(f())\n"), ["E0203"]);
+    assert_eq!(check("import \"./lib.clk\".{base}\nprint(base)\n"), ["E0203"]);
+}
+
+/// A value with its type as an annotation would have it: element, extents, and the text that makes it.
+struct Made {
+    element: &'static str,
+    shape: Vec<usize>,
+}
+
+impl Made {
+    fn any(random: &mut Random) -> Made {
+        let element = ["f32", "i32", "f64", "u8", "i64", "bool"][random.below(6)];
+        let shape = (0..random.below(3)).map(|_| 1 + random.below(3)).collect();
+        Made { element, shape }
+    }
+
+    fn one(&self) -> &'static str {
+        match self.element {
+            "f32" => "1.5",
+            "f64" => "2.5f64",
+            "i32" => "3",
+            "u8" => "4u8",
+            "i64" => "5i64",
+            _ => "true",
+        }
+    }
+
+    fn text(&self) -> String {
+        let extents: Vec<String> = self.shape.iter().map(usize::to_string).collect();
+        match extents.is_empty() {
+            true => self.one().into(),
+            false => format!("full({}, {})", extents.join(", "), self.one()),
+        }
+    }
+
+    /// An annotation: which it is, and whether the value is of it. `n` is 2 in all scripts.
+    fn annotation(&self, random: &mut Random) -> (String, bool) {
+        let other = Made::any(random);
+        let mut fits = true;
+        let element = if random.below(4) == 0 { other.element } else { self.element };
+        fits &= element == self.element;
+        let rank = if random.below(6) == 0 { other.shape.len() } else { self.shape.len() };
+        fits &= rank == self.shape.len();
+        let mut square: Option<usize> = None;
+        let mut extents = Vec::new();
+        for axis in 0..rank {
+            let own = self.shape.get(axis).copied().unwrap_or(1);
+            let (text, is) = match random.below(6) {
+                0 => ("_".to_string(), own),
+                1 => ("n".to_string(), 2),
+                2 => ("n + 1".to_string(), 3),
+                3 => ("K".to_string(), *square.get_or_insert(own)),
+                _ => {
+                    let k = if random.below(4) == 0 { 1 + random.below(3) } else { own };
+                    (k.to_string(), k)
+                }
+            };
+            fits &= is == own;
+            extents.push(text);
+        }
+        let text = if rank == 0 { element.to_string() } else { format!("[{element}; {}]", extents.join(", ")) };
+        (text, fits)
+    }
+}
+
+/// Every place that a type can stand at, with a value of which the checker knows nothing.
+fn annotated(random: &mut Random) -> (String, bool) {
+    let made = Made::any(random);
+    let (ty, fits) = made.annotation(random);
+    let scalar = made.shape.is_empty() && !ty.starts_with('[');
+    let start = format!(
+        "let n = parse(i32, \"2\")\nsave(\"v.npz\", v = {})\nlet t = load(\"v.npz\")\nlet v = t.v\n",
+        if made.shape.is_empty() { format!("full(1, {})", made.one()) } else { made.text() }
+    );
+    // A file holds arrays only, so a lone value is an element of one.
+    let v = if made.shape.is_empty() { "v[0]" } else { "v" };
+    // Signatures name no variable of the script.
+    let signature = ty.replace("n + 1", "3").replace('n', "2");
+    let body = match random.below(8) {
+        0 => format!("let x: {ty} = {v}\n"),
+        1 => format!("var x: {ty} = {v}\nx = {v}\n"),
+        2 => format!("let (x, y): ({ty}, i32) = ({v}, 1)\n"),
+        3 => format!("fn f(x: {signature}) -> i32 {{ 1 }}\nprint(f({v}))\n"),
+        4 => format!(
+            "fn f(path: str) -> {signature} {{ let t = load(path)\n let v = t.v\n {v} }}\nprint(f(\"v.npz\"))\n"
+        ),
+        5 => format!(
+            "fn f(path: str) -> {signature} {{ let t = load(path)\n let v = t.v\n return {v} }}\nprint(f(\"v.npz\"))\n"
+        ),
+        6 if scalar => format!("struct S {{ a: {ty} }}\nlet s = S {{ a: {v} }}\n"),
+        _ => format!("test \"none\" {{ }}\nif n == 2 {{ let x: {ty} = {v}\n print(x) }}\n"),
+    };
+    // A function of one number takes an array element by element, so there a value of another rank may do.
+    let lifted = body.starts_with("fn f(x:") && !signature.starts_with('[') && !made.shape.is_empty();
+    (start + &body, if lifted { made.element == signature } else { fits })
+}
+
+/// An annotation holds, or the run says that it does not; it says so of nothing that holds.
+#[test]
+fn annotations_are_checked_at_the_latest_when_they_run() {
+    let mut random = Random(11);
+    let mut count = [0; 2];
+    for _ in 0..3000 {
+        let (text, fits) = annotated(&mut random);
+        let (found, _) = run(&text, true);
+        let codes: Vec<&str> = found.iter().map(|d| d.code).collect();
+        count[usize::from(fits)] += 1;
+        let internal = codes.contains(&"E0999");
+        assert!(found.is_empty() == fits && !internal, "{text}\nfits: {fits}, found: {found:#?}");
+    }
+    assert!(count.iter().all(|&n| n > 500), "{count:?}");
 }

@@ -427,7 +427,7 @@ impl Cx<'_> {
                 self.need_host(call.at, "`dot` of arrays");
                 let mut whole = self.elementwise(&[a, b], call.at, "dot").whole();
                 if let Type::Array(w) = &whole {
-                    whole = w.element.clone();
+                    whole = crate::check::host::summed(&self.vars.shallow(&w.element));
                 }
                 whole
             }

@@ -191,7 +191,13 @@ impl Cx<'_> {
             Type::Unknown => Type::Unknown,
             other => {
                 let scalar = scalar_of(other);
-                if !matches!(scalar, Type::Scalar(_) | Type::Param(_)) {
+                let number = match &scalar {
+                    Type::Scalar(_) => true,
+                    // `Any` may turn out to be a vector or a struct.
+                    Type::Param(_) => self.vars.scalar_kind(&scalar).is_some_and(|kind| kind != Kind::Any),
+                    _ => false,
+                };
+                if !number {
                     return self.no_conversion(&e, to.name(), span);
                 }
                 with_scalar(other, &Type::Scalar(to))
@@ -229,7 +235,9 @@ impl Cx<'_> {
         if e.ty == Type::Error {
             return self.bad(span);
         }
-        if !matches!(self.vars.shallow(&e.ty), Type::Scalar(_) | Type::Param(_)) {
+        let ty = self.vars.shallow(&e.ty);
+        let any = self.vars.scalar_kind(&ty) == Some(Kind::Any);
+        if !matches!(ty, Type::Scalar(_) | Type::Param(_)) || any {
             return self.no_conversion(&e, &name, span);
         }
         if is_literal(&arg.value) && self.vars.unify(&e.ty, &Type::Param(to)) {
@@ -326,7 +334,10 @@ impl Cx<'_> {
                     let one = make(ExprKind::Error, a.element.clone(), e.span);
                     self.bind_arg(&mut bind, param, &one);
                 }
-                Type::Unknown if takes_one => unknown = true,
+                Type::Unknown if takes_one => {
+                    unknown = true;
+                    self.leave_open(&bind, &param.ty);
+                }
                 _ => {
                     self.bind_arg(&mut bind, param, &e);
                 }

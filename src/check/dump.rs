@@ -146,7 +146,7 @@ impl Dumper<'_> {
 
     fn stmt(&mut self, s: &Stmt) {
         match &s.kind {
-            StmtKind::Let { pattern, value } => {
+            StmtKind::Let { pattern, value, .. } => {
                 self.line(&format!("let {}", self.pattern(pattern)));
                 self.inside(|d| value.iter().for_each(|v| d.expr("", v)));
             }

@@ -4,6 +4,7 @@ use crate::check::cx::Cx;
 use crate::check::typed::*;
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use crate::lang::scalar::exact;
 
 /// What an evaluation may ask for beyond the program's constants.
 pub struct Scope<'s> {
@@ -46,13 +47,21 @@ pub fn eval(scope: &Scope<'_>, e: &Expr, depth: u32) -> Option<i64> {
         ExprKind::Local(id) => (scope.local)(*id),
         ExprKind::Global(id) => (scope.global)(*id),
         ExprKind::Unary { op: UnaryOp::Neg, expr } => sub(expr)?.checked_neg(),
-        ExprKind::Binary { op, left, right } => binary(*op, sub(left)?, sub(right)?),
+        ExprKind::Binary { op, left, right } => binary(*op, sub(left)?, sub(right)?).filter(|&n| in_range(e, n)),
         ExprKind::Builtin { builtin, args, .. } => {
             let values: Option<Vec<i64>> = args.iter().map(sub).collect();
             builtin_value(*builtin, &values?)
         }
-        ExprKind::Convert { to, expr } if to.is_int() => sub(expr),
+        ExprKind::Convert { to, expr } if to.is_int() => i64::try_from(exact::wrapped(*to, sub(expr)?.into())).ok(),
         _ => None,
+    }
+}
+
+/// Whether the result of an operation is what its type computes too.
+fn in_range(e: &Expr, n: i64) -> bool {
+    match e.ty {
+        Type::Scalar(ty) if ty.is_int() => exact::holds(ty, n.into()),
+        _ => true,
     }
 }
 

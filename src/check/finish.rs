@@ -3,6 +3,7 @@
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::cx::Cx;
+use crate::check::fold;
 use crate::check::infer::Vars;
 use crate::check::typed::*;
 use crate::lang::scalar::format::{self, SYNTAX, Spec, Style};
@@ -10,6 +11,7 @@ use crate::lang::scalar::{Scalar, Value};
 
 struct Finish<'v> {
     vars: &'v Vars,
+    program: &'v Program,
     diagnostics: Vec<Diagnostic>,
     /// Where the first part stands that had a mistake.
     hole: Option<Span>,
@@ -17,7 +19,7 @@ struct Finish<'v> {
 
 /// Finishes a lone expression.
 pub fn expr(cx: &mut Cx<'_>, e: &mut Expr) {
-    let mut f = Finish { vars: &cx.vars, diagnostics: vec![], hole: None };
+    let mut f = Finish { vars: &cx.vars, program: cx.program, diagnostics: vec![], hole: None };
     f.expr(e);
     let (found, hole) = (f.diagnostics, f.hole);
     cx.diagnostics.extend(found);
@@ -26,7 +28,7 @@ pub fn expr(cx: &mut Cx<'_>, e: &mut Expr) {
 
 /// Finishes the statements of a body together with its locals and new globals.
 pub fn body(cx: &mut Cx<'_>, root: &mut Block) {
-    let mut f = Finish { vars: &cx.vars, diagnostics: vec![], hole: None };
+    let mut f = Finish { vars: &cx.vars, program: cx.program, diagnostics: vec![], hole: None };
     f.block(root);
     for (_, local) in cx.locals.iter_mut() {
         f.vars.finish_in(&mut local.ty);
@@ -49,7 +51,16 @@ impl Finish<'_> {
 
     fn stmt(&mut self, s: &mut Stmt) {
         match &mut s.kind {
-            StmtKind::Let { value, .. } => self.opt(value),
+            StmtKind::Let { value, declared, .. } => {
+                self.opt(value);
+                if let Some(declared) = declared {
+                    for extent in &mut declared.extents {
+                        if let Extent::Is(e) = extent {
+                            self.expr(e);
+                        }
+                    }
+                }
+            }
             StmtKind::LocalArray { extents, init, .. } => {
                 self.all(extents);
                 match init {
@@ -130,8 +141,11 @@ impl Finish<'_> {
                     }
                 }
             }
-            ExprKind::Unary { expr, .. }
-            | ExprKind::Convert { expr, .. }
+            ExprKind::Unary { expr, .. } => {
+                self.expr(expr);
+                self.diagnostics.extend(fold::overflow(self.program, e));
+            }
+            ExprKind::Convert { expr, .. }
             | ExprKind::ConvertParam { expr, .. }
             | ExprKind::Bitcast { expr }
             | ExprKind::Swizzle { base: expr, .. }
@@ -141,6 +155,7 @@ impl Finish<'_> {
             ExprKind::Binary { left, right, .. } => {
                 self.expr(left);
                 self.expr(right);
+                self.diagnostics.extend(fold::overflow(self.program, e));
             }
             ExprKind::Vector { parts } | ExprKind::Tuple(parts) | ExprKind::Array(parts) => self.all(parts),
             ExprKind::Index { base, indices } => {

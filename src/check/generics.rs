@@ -102,6 +102,7 @@ impl Cx<'_> {
         let found = self.vars.shallow(&arg.ty);
         let Type::Array(a) = &found else {
             if matches!(found, Type::Error | Type::Unknown) {
+                self.leave_open(bind, &wanted.element);
                 return true;
             }
             return self.array_wanted(bind, param, arg);
@@ -135,6 +136,16 @@ impl Cx<'_> {
             ok &= self.bind_dim(bind, param, axis, w, f, arg);
         }
         ok
+    }
+
+    /// A type parameter that only a value of unknown type could fix is found when the script runs.
+    pub fn leave_open(&mut self, bind: &Bind<'_>, ty: &Type) {
+        if let Type::Param(p) = ty
+            && let Some(var) = bind.types.get(*p as usize).cloned()
+            && self.vars.kind(&var).is_some()
+        {
+            self.vars.unify(&var, &Type::Unknown);
+        }
     }
 
     fn param_text(&self, bind: &Bind<'_>, param: &Param) -> String {

@@ -32,9 +32,8 @@ impl Cx<'_> {
             Builtin::Argmin | Builtin::Argmax => self.whole(call, Some(Kind::Num), |_, _| I32),
             Builtin::All | Builtin::Any => self.all_any(call),
             Builtin::Close => self.is_close(call),
-            Builtin::Cumsum | Builtin::Sort => {
-                self.whole(call, Some(Kind::Num), |_, a| array(a.element.clone(), a.dims.clone()))
-            }
+            Builtin::Cumsum => self.whole(call, Some(Kind::Num), |_, a| array(summed(&a.element), a.dims.clone())),
+            Builtin::Sort => self.whole(call, Some(Kind::Num), |_, a| array(a.element.clone(), a.dims.clone())),
             Builtin::Transpose => {
                 self.whole(call, None, |_, a| array(a.element.clone(), a.dims.iter().rev().cloned().collect()))
             }
@@ -314,17 +313,21 @@ impl Cx<'_> {
             return self.bad(call.span);
         };
         let axis = self.axis(call, given.get(1).copied(), a.as_ref().map(|a| a.dims.len()));
+        let element = a.as_ref().map_or(Type::Unknown, |a| match call.entry.builtin {
+            Builtin::Sum | Builtin::Prod => summed(&a.element),
+            _ => a.element.clone(),
+        });
         let ty = match (&a, &axis) {
             (None, _) => Type::Unknown,
-            (Some(a), None) => a.element.clone(),
-            (Some(a), Some(_)) if a.dims.len() == 1 => a.element.clone(),
+            (Some(_), None) => element,
+            (Some(a), Some(_)) if a.dims.len() == 1 => element,
             (Some(a), Some((_, known))) => {
                 let mut dims = a.dims.clone();
                 match known {
                     Some(k) => drop(dims.remove(*k)),
                     None => dims = vec![Dim::Unknown; a.dims.len() - 1],
                 }
-                array(a.element.clone(), dims)
+                array(element, dims)
             }
         };
         let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
@@ -655,6 +658,20 @@ impl Cx<'_> {
         }
         let text = self.path(text);
         call.make(vec![text], ty)
+    }
+}
+
+/// The element type of totals: those of 8- and 16-bit integers are wide.
+pub fn summed(element: &Type) -> Type {
+    let wide = |s: Scalar| match s {
+        Scalar::I8 | Scalar::I16 => Scalar::I64,
+        Scalar::U8 | Scalar::U16 => Scalar::U64,
+        other => other,
+    };
+    match element {
+        Type::Scalar(s) => Type::Scalar(wide(*s)),
+        Type::Vector(s, n) => Type::Vector(wide(*s), *n),
+        other => other.clone(),
     }
 }
 

@@ -112,13 +112,19 @@ impl Vars {
         self.bounds.get(param as usize).copied().unwrap_or(Bound::Any)
     }
 
-    /// The type with a solved variable at its top replaced.
+    /// The type with a solved variable at its top replaced, and one that is the element of an array.
     pub fn shallow(&self, ty: &Type) -> Type {
         let mut ty = ty;
         while let Some(Slot::Is(next)) = number(ty).and_then(|n| self.slots.get(n)) {
             ty = next;
         }
-        ty.clone()
+        match ty {
+            Type::Array(a) if number(&a.element).is_some() => match self.shallow(&a.element) {
+                element if element == a.element => ty.clone(),
+                element => array(element, a.dims.clone()),
+            },
+            _ => ty.clone(),
+        }
     }
 
     /// The kind of an open variable.

@@ -193,6 +193,7 @@ impl<'f> Pass<'f> {
                         module,
                         sig: Signature::default(),
                         result: Type::Error,
+                        result_span: def.result.as_ref().map_or(def.name.span, |ty| ty.span),
                         body: None,
                         world: World::Both,
                         span: item.span,

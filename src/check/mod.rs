@@ -20,6 +20,7 @@ mod dump;
 mod eval;
 mod expr;
 mod finish;
+mod fold;
 mod generics;
 mod host;
 mod infer;

@@ -18,7 +18,7 @@ pub fn fields(program: &Program, module: ModuleId, def: &ast::Struct, found: &mu
     let mut cx = Cx::new(program, module, None, Home::Signature);
     let mut fields: Vec<Field> = Vec::with_capacity(def.fields.len());
     for f in &def.fields {
-        let mut ty = cx.ty(&f.ty, &mut Dims::Free);
+        let mut ty = cx.ty(&f.ty, &mut Dims::Free(&mut vec![]));
         if !matches!(ty, Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) | Type::Error) {
             let text = cx.ty_text(&ty);
             let d = Diagnostic::error("E0316", format!("a field can't be `{text}`"))
@@ -159,7 +159,7 @@ impl<'f> Constants<'f> {
 
 fn constant(program: &Program, module: ModuleId, def: &ast::Const, found: &mut Vec<Diagnostic>) -> (Type, Expr) {
     let mut cx = Cx::new(program, module, None, Home::Const);
-    let wanted = def.ty.as_ref().map(|t| cx.ty(t, &mut Dims::Free));
+    let wanted = def.ty.as_ref().map(|t| cx.ty(t, &mut Dims::Free(&mut vec![])));
     let mut value = match &wanted {
         Some(ty) => cx.expr_as(&def.value, ty),
         None => cx.expr(&def.value, None),
@@ -301,7 +301,7 @@ fn generic_kind(cx: &mut Cx<'_>, g: &ast::Generic) -> GenericKind {
     match &g.kind {
         ast::GenericKind::Type { bound } => GenericKind::Type { bound: bound_named(cx, bound.as_ref()) },
         ast::GenericKind::Const { ty, default } => {
-            let ty = cx.ty(ty, &mut Dims::Free);
+            let ty = cx.ty(ty, &mut Dims::Free(&mut vec![]));
             if !matches!(ty, Type::Scalar(_) | Type::Param(_) | Type::Error) {
                 let text = cx.ty_text(&ty);
                 let d = Diagnostic::error("E0316", format!("a compile-time constant can't be `{text}`"))
@@ -316,7 +316,7 @@ fn generic_kind(cx: &mut Cx<'_>, g: &ast::Generic) -> GenericKind {
             GenericKind::Const { ty, default }
         }
         ast::GenericKind::Fn { ty, default } => {
-            let ty = match cx.ty(ty, &mut Dims::Free) {
+            let ty = match cx.ty(ty, &mut Dims::Free(&mut vec![])) {
                 Type::Fn(f) => f,
                 _ => cx.fn_type(vec![], Type::Error),
             };

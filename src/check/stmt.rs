@@ -197,9 +197,9 @@ impl Cx<'_> {
 
     fn declaration(&mut self, d: &Declaration<'_>) -> Option<StmtKind> {
         let in_device = !self.in_host();
-        let mut extents = Vec::new();
+        let (mut extents, mut open) = (Vec::new(), Vec::new());
         let ty = d.ty.map(|t| {
-            let mut dims = if in_device { Dims::Extents(&mut extents) } else { Dims::Free };
+            let mut dims = if in_device { Dims::Extents(&mut extents) } else { Dims::Free(&mut open) };
             self.ty(t, &mut dims)
         });
         let literal = d.value.is_some_and(|v| matches!(bare(v).kind, Ast::Array(_)));
@@ -236,6 +236,10 @@ impl Cx<'_> {
             }
         };
         let varying = self.varying_reads != before;
+        let declared = d.ty.zip(ty.clone()).filter(|_| !self.in_kernel()).map(|(t, ty)| {
+            let extents = if in_device { extents.into_iter().map(Extent::Is).collect() } else { open };
+            Box::new(Declared { ty, extents, span: t.span })
+        });
         let value_ty = value.as_ref().map(|v| v.ty.clone());
         let mut ty = ty.or(value_ty).unwrap_or_default();
         self.check_storable(&value, &ty);
@@ -253,7 +257,7 @@ impl Cx<'_> {
             info.known = known;
             info.varying = varying;
         }
-        Some(StmtKind::Let { pattern, value })
+        Some(StmtKind::Let { pattern, value, declared })
     }
 
     /// `= 0.0` for a whole array: not an array itself.
@@ -535,13 +539,11 @@ impl Cx<'_> {
         {
             info.varying = true;
         }
-        let result = match op {
-            Some((op, op_span)) => {
-                let ty = self.binary_type(op, op_span, &place, &value);
-                make(ExprKind::Error, ty, value.span)
-            }
-            None => make(ExprKind::Error, value.ty.clone(), value.span),
+        let ty = match op {
+            Some((op, op_span)) => self.binary_type(op, op_span, &place, &value),
+            None => value.ty.clone(),
         };
+        let result = make(ExprKind::Error, ty, value.span);
         self.check_assigned(&place, &result);
         StmtKind::Assign { place: Box::new(place), op: op.map(|o| o.0), value }
     }

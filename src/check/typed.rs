@@ -169,6 +169,8 @@ pub struct Fn {
     pub module: ModuleId,
     pub sig: Signature,
     pub result: Type,
+    /// Where the result's type stands; the name of a function that gives nothing.
+    pub result_span: Span,
     /// None while it is being checked or after an error in it.
     pub body: Option<Arc<Body>>,
     /// It (or what it calls) uses something of only one world.
@@ -301,7 +303,8 @@ pub enum Dim {
     Name(u32),
     /// Its `sig.dim_exprs[i]`.
     Expr(u32),
-    /// In a body (a `shared` or local array) an expression is kept as it is: `Local`s it reads are launch-uniform.
+    /// In a body (a `shared` or local array) an expression is kept as it is: `Local`s it reads are launch-uniform. On the host
+    /// it is an extent of [`Declared`], which the variable keeps.
     Local(u32),
     /// Host: known when it runs.
     Unknown,
@@ -333,6 +336,8 @@ pub enum StmtKind {
     Let {
         pattern: Pattern,
         value: Option<Expr>,
+        /// The type beside it, which the host compares with the value (none in kernels).
+        declared: Option<Box<Declared>>,
     },
     /// Device: a local array. `extents` gives each axis (constants after monomorphisation).
     LocalArray {
@@ -398,6 +403,24 @@ pub enum ArrayInit {
     Fill(Expr),
     /// `= [a, b, c]`: row-major.
     Elements(Vec<Expr>),
+}
+
+/// A type as it stands beside a variable: what of it only shows when the script runs is asked then.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// A `Dim::Local(i)` in it is `extents[i]`.
+    pub ty: Type,
+    pub extents: Vec<Extent>,
+    pub span: Span,
+}
+
+/// An extent that is no number before the script runs.
+#[derive(Clone, Debug)]
+pub enum Extent {
+    /// An expression.
+    Is(Expr),
+    /// A name that nothing else has: the value says what it is, the same on every axis.
+    Named(SmolStr),
 }
 
 #[derive(Clone, Debug)]

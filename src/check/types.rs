@@ -17,8 +17,8 @@ pub enum Dims<'m> {
     Signature { dims: &'m mut Vec<DimName>, exprs: &'m mut Vec<Arc<Expr>> },
     /// A `shared` or local array: every extent is kept as an expression.
     Extents(&'m mut Vec<Expr>),
-    /// An annotation of the host, where an unknown name is any dimension.
-    Free,
+    /// An annotation of the host, where an unknown name is any dimension. What is no number is kept.
+    Free(&'m mut Vec<Extent>),
 }
 
 impl Cx<'_> {
@@ -184,10 +184,14 @@ impl Cx<'_> {
                 extents.push(value);
                 dim
             }
-            Dims::Free => match (known, &value.kind) {
+            Dims::Free(extents) => match (known, &value.kind) {
                 (Some(n), _) => Dim::Known(n),
                 (None, ExprKind::Dim(i)) => Dim::Name(*i),
-                (None, _) => Dim::Unknown,
+                (None, ExprKind::Error) => Dim::Unknown,
+                (None, _) => {
+                    extents.push(Extent::Is(value));
+                    Dim::Local(extents.len() as u32 - 1)
+                }
             },
         }
     }
@@ -210,9 +214,21 @@ impl Cx<'_> {
                 self.bind(name.text.clone(), Slot::Dim(i));
                 Some(Dim::Name(i))
             }
-            (Dims::Free, None) if !is_const => Some(Dim::Unknown),
+            (Dims::Free(_), None) if name.text == "_" => Some(Dim::Unknown),
+            (Dims::Free(extents), None) if !is_const && !self.is_global(&name.text) => {
+                let same = |e: &Extent| matches!(e, Extent::Named(known) if *known == name.text);
+                let at = extents.iter().position(same).unwrap_or_else(|| {
+                    extents.push(Extent::Named(name.text.clone()));
+                    extents.len() - 1
+                });
+                Some(Dim::Local(at as u32))
+            }
             _ => None,
         }
+    }
+
+    fn is_global(&self, name: &str) -> bool {
+        matches!(self.module.names.get(name), Some(Binding::Global(_)))
     }
 
     fn check_extent(&mut self, n: i64, span: Span) {

@@ -61,7 +61,14 @@ pub fn dims<'t>(t: &'t ast::Type, visit: &mut dyn FnMut(&'t ast::Expr)) {
 pub fn exprs(b: &Block, visit: &mut dyn FnMut(&Expr)) {
     for s in &b.stmts {
         match &s.kind {
-            StmtKind::Let { value, .. } => value.iter().for_each(|e| expr(e, visit)),
+            StmtKind::Let { value, declared, .. } => {
+                value.iter().for_each(|e| expr(e, visit));
+                for extent in declared.iter().flat_map(|declared| &declared.extents) {
+                    if let Extent::Is(e) = extent {
+                        expr(e, visit);
+                    }
+                }
+            }
             StmtKind::LocalArray { extents, init, .. } => {
                 extents.iter().for_each(|e| expr(e, visit));
                 match init {

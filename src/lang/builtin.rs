@@ -222,7 +222,7 @@ pub static TABLE: &[Entry] = &[
     item(Builtin::Shape, "shape", Value, Both, "(x: array) -> (i32, …)", "The extents of all axes, outermost first, as a tuple. `shape(x, k)` is one of them."),
     item(Builtin::Assert, "assert", Value, Both, "(cond: bool, message: str = \"\")", "Stops with a fault at this line unless `cond` holds. On the host an array of `bool` has to be true throughout; the first element that is not is shown."),
     item(Builtin::Print, "print", Value, Both, "(values…)", "Writes the values, separated by spaces, and a newline. From kernels: block by block, in block order."),
-    item(Builtin::Dot, "dot", Value, Both, "(a: vector, b: vector) -> scalar", "The sum of the products of the lanes of two vectors; on the host also of two 1-d arrays."),
+    item(Builtin::Dot, "dot", Value, Both, "(a: vector, b: vector) -> scalar", "The sum of the products of the lanes of two vectors; on the host also of two 1-d arrays (of integers as `sum`)."),
     // Where a thread is
     item(Builtin::ThreadIdx, "thread_idx", Index, Device, IDX3, "The thread's place in its block (`.x .y .z`; x varies fastest)."),
     item(Builtin::BlockIdx, "block_idx", Index, Device, IDX3, "The block's place in the grid."),
@@ -279,15 +279,15 @@ pub static TABLE: &[Entry] = &[
     item(Builtin::RandomNormal, "random_normal", Create, Host, "(dims…, seed = next, type = f32) -> array", "Normal numbers of mean 0 and deviation 1 (Philox and Box-Muller), from the script's stream as `random` is."),
     item(Builtin::RandomInt, "random_int", Create, Host, "<T: Int>(low: T, high: T, dims…, seed = next) -> array", "Uniform integers from `low` to below `high`, from the script's stream as `random` is."),
     // Host: reducing
-    item(Builtin::Sum, "sum", Reduce, Host, "<T: Num>(x: [T; …], axis = all) -> T", "The sum of all elements, or along one axis (floats pairwise, in f64 for the total of an f32 array; integers wrap)."),
-    item(Builtin::Prod, "prod", Reduce, Host, "<T: Num>(x: [T; …], axis = all) -> T", "The product."),
+    item(Builtin::Sum, "sum", Reduce, Host, "<T: Num>(x: [T; …], axis = all) -> T", "The sum of all elements, or along one axis (floats pairwise, in f64 for the total of an f32 array). Of integers it is exact, or an error where it does not fit; of 8- and 16-bit integers it is an `i64` or `u64`."),
+    item(Builtin::Prod, "prod", Reduce, Host, "<T: Num>(x: [T; …], axis = all) -> T", "The product; of integers as `sum`."),
     item(Builtin::Mean, "mean", Reduce, Host, "<T: Float>(x: [T; …], axis = all) -> T", "The mean."),
     item(Builtin::Argmin, "argmin", Reduce, Host, "(x: array) -> i32", "The flat position of the first smallest element."),
     item(Builtin::Argmax, "argmax", Reduce, Host, "(x: array) -> i32", "The flat position of the first largest element."),
     item(Builtin::All, "all", Reduce, Host, "(x: [bool; …]) -> bool", "Whether every element is true."),
     item(Builtin::Any, "any", Reduce, Host, "(x: [bool; …]) -> bool", "Whether any element is true."),
     item(Builtin::Close, "close", Reduce, Host, "(a, b, rtol = 1e-5, atol = 1e-8) -> [bool; …]", "Elementwise `abs(a - b) <= atol + rtol * abs(b)`; NaN is close to NaN. `assert(close(a, b))` shows the first that is not."),
-    item(Builtin::Cumsum, "cumsum", Reduce, Host, "<T: Num>(x: [T; N]) -> [T; N]", "Running sums."),
+    item(Builtin::Cumsum, "cumsum", Reduce, Host, "<T: Num>(x: [T; N]) -> [T; N]", "Running sums; of integers as `sum`."),
     // Host: rearranging
     item(Builtin::Reshape, "reshape", Rearrange, Host, "(x: array, dims…) -> array", "The same elements in another shape; one dimension may be -1."),
     item(Builtin::Transpose, "transpose", Rearrange, Host, "(x: array) -> array", "The axes in reverse order."),

@@ -45,7 +45,7 @@ impl Body<'_, '_> {
     fn stmt(&mut self, stmt: &Stmt) -> Fallible<()> {
         let span = stmt.span;
         match &stmt.kind {
-            StmtKind::Let { pattern, value } => self.let_(pattern, value.as_ref(), span),
+            StmtKind::Let { pattern, value, .. } => self.let_(pattern, value.as_ref(), span),
             StmtKind::LocalArray { local, extents, init } => self.local_array(*local, extents, init, span),
             StmtKind::Shared { local, extents } => self.shared(*local, extents, span),
             StmtKind::Assign { place, op, value } => self.assign(place, *op, value, span),

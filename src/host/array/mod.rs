@@ -246,7 +246,8 @@ pub fn shape_text(shape: &[usize]) -> String {
 pub fn byte_count(element: &Element, shape: &[usize]) -> Outcome<usize> {
     if let Some(axis) = shape.iter().position(|&n| n > MAX_EXTENT) {
         let title = format!("axis {axis} of an array would have {} elements", shape[axis]);
-        return Err(Problem::new("E0509", title).note(format!("an axis has at most {MAX_EXTENT} elements")));
+        let problem = Problem::new("E0509", title).note(format!("an axis has at most {MAX_EXTENT} elements"));
+        return Err(problem.help("use two axes, which may have more elements together: `zeros(rows, 1 << 20)`"));
     }
     if shape.contains(&0) {
         return Ok(0);

@@ -3,7 +3,7 @@
 use crate::base::source::Span;
 use crate::check::typed::{ArrayInit, Expr, ExprKind, LocalId, SmolStr, Type};
 use crate::host::array::{Array, SliceSpec};
-use crate::host::ops;
+use crate::host::ops::{self, overflow};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Record, Value, Vector};
 use crate::lang::ops::BinaryOp;
@@ -28,6 +28,7 @@ impl Machine<'_> {
         let (root, steps) = self.place(frame, place)?;
         let Some(op) = op else { return self.put(frame, place, (root, &steps), value) };
         let old = self.read(frame, place, root, &steps)?;
+        self.sound(place.span, || overflow::of_binary(op, &old, &value))?;
         let new = ops::binary(op, &old, &value).map_err(|p| self.problem(p, place.span))?;
         drop(old);
         self.put(frame, place, (root, &steps), new)
@@ -62,7 +63,16 @@ impl Machine<'_> {
         Ok(value)
     }
 
-    fn put(&mut self, frame: &mut Frame, place: &Expr, (root, steps): (&Expr, &[Step]), value: Value) -> Eval<()> {
+    fn put(&mut self, frame: &mut Frame, place: &Expr, (root, steps): (&Expr, &[Step]), mut value: Value) -> Eval<()> {
+        // What may be written to a slice, the array says.
+        if !matches!(place.kind, ExprKind::Slice { .. }) {
+            let old = match root.kind {
+                ExprKind::Local(local) if steps.is_empty() => frame.get(local).cloned(),
+                ExprKind::Global(id) if steps.is_empty() => self.interp.globals.get(id.index()).cloned().flatten(),
+                _ => None,
+            };
+            value = self.assignable(frame, &place.ty, old.as_ref(), value, place.span)?;
+        }
         let slot = match root.kind {
             ExprKind::Local(local) => frame.locals.get_mut(local.index()),
             ExprKind::Global(global) => self.interp.globals.get_mut(global.index()),

@@ -69,6 +69,9 @@ impl<'a> Binder<'a> {
                 self.fit_shape(given, wanted, array.shape())
             }
             (Type::Array(_), _) => Err(self.wrong_type(given)),
+            (ty, Value::Array(_) | Value::Table(_) | Value::Kernel(_)) if *ty != Type::Unknown => {
+                Err(self.wrong_type(given))
+            }
             (ty, Value::Int(_) | Value::Float(_)) if self.accepts_literal(ty) => Ok(()),
             (ty, value) => {
                 let actual = self.layouts.type_of(value);

@@ -2,13 +2,13 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, SmolStr};
-use crate::host::ops::{self, Reduce};
+use crate::check::typed::{Expr, ExprKind, SmolStr, Type};
+use crate::host::ops::{self, Reduce, overflow};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
 use crate::host::{files, picture};
 use crate::lang::builtin::Builtin;
-use crate::lang::ops::MathFn;
+use crate::lang::ops::{BinaryOp, MathFn};
 use crate::lang::scalar::Scalar;
 
 use super::eval::named;
@@ -37,10 +37,22 @@ impl Machine<'_> {
             Image => self.image(frame, args, span),
             Plot => self.plot(frame, args, span),
             Heat => self.heat(frame, args, span),
-            Sum | Prod | Mean | Argmin | Argmax | All | Any => self.reduce(frame, builtin, args, more, span),
+            Sum | Prod | Mean | Argmin | Argmax | All | Any => self.reduce(frame, builtin, args, more, expr),
             Math(f @ (MathFn::Min | MathFn::Max)) if args.len() == 1 => {
                 let how = if f == MathFn::Min { Reduce::Min } else { Reduce::Max };
-                self.reduce_as(frame, how, args, more, span)
+                self.reduce_as(frame, how, args, more, expr)
+            }
+            Cumsum | Dot => {
+                let to = self.total_type(frame, &expr.ty);
+                let values = self.values(frame, args)?;
+                self.settle_problem(
+                    match &values[..] {
+                        [a, b] => ops::dot_to(a, b, to),
+                        [x] => ops::cumsum_to(x, to),
+                        _ => return Err(self.broken(span, "a wrong number of arguments")),
+                    },
+                    span,
+                )
             }
             Zeros | Ones | Full | Eye | Random | RandomNormal | RandomInt | Linspace | Arange => {
                 self.create(frame, builtin, args, more, expr)
@@ -52,6 +64,11 @@ impl Machine<'_> {
             }
             _ => {
                 let values = self.values(frame, args)?;
+                self.sound(span, || match (builtin, &values[..]) {
+                    (Math(f), values) => overflow::of_math(f, values),
+                    (CeilDiv, [x, y]) => overflow::of_binary(BinaryOp::Div, x, y),
+                    _ => None,
+                })?;
                 let result = self.plain(frame, builtin, &values, more)?;
                 self.settle_problem(result, span)
             }
@@ -75,7 +92,6 @@ impl Machine<'_> {
             (Math(f), values) => ops::math(f, values),
             (Select, [cond, then, other]) => ops::select(cond, then, other),
             (CeilDiv, [x, y]) => ops::ceil_div(x, y),
-            (Dot, [a, b]) => ops::dot(a, b),
             (Len, [x]) => ops::len(x),
             (Shape, [x]) => ops::shape(x, None),
             (Shape, [x, axis]) => ops::shape(x, axis.as_int().and_then(|a| i64::try_from(a).ok())),
@@ -88,7 +104,6 @@ impl Machine<'_> {
                 let (rtol, atol) = (tolerance(0, "rtol", 1e-5)?, tolerance(1, "atol", 1e-8)?);
                 ops::close(a, b, rtol, atol)
             }
-            (Cumsum, [x]) => ops::cumsum(x),
             (Reshape, [x, dims @ ..]) => {
                 let dims: Option<Vec<i64>> =
                     dims.iter().map(|d| d.as_int().and_then(|d| i64::try_from(d).ok())).collect();
@@ -182,7 +197,7 @@ impl Machine<'_> {
         diagnostic
     }
 
-    fn reduce(&mut self, frame: &mut Frame, builtin: Builtin, args: &[Expr], more: Named<'_>, span: Span) -> Eval {
+    fn reduce(&mut self, frame: &mut Frame, builtin: Builtin, args: &[Expr], more: Named<'_>, expr: &Expr) -> Eval {
         let how = match builtin {
             Builtin::Sum => Reduce::Sum,
             Builtin::Prod => Reduce::Prod,
@@ -192,10 +207,20 @@ impl Machine<'_> {
             Builtin::All => Reduce::All,
             _ => Reduce::Any,
         };
-        self.reduce_as(frame, how, args, more, span)
+        self.reduce_as(frame, how, args, more, expr)
     }
 
-    fn reduce_as(&mut self, frame: &mut Frame, how: Reduce, args: &[Expr], more: Named<'_>, span: Span) -> Eval {
+    /// The integer type that a total has by the checker; none where that only shows when the script runs.
+    fn total_type(&self, frame: &Frame, ty: &Type) -> Option<Scalar> {
+        match self.concrete(frame, ty) {
+            Type::Scalar(s) | Type::Vector(s, _) => Some(s).filter(|s| s.is_int()),
+            Type::Array(array) => self.total_type(frame, &array.element),
+            _ => None,
+        }
+    }
+
+    fn reduce_as(&mut self, frame: &mut Frame, how: Reduce, args: &[Expr], more: Named<'_>, expr: &Expr) -> Eval {
+        let span = expr.span;
         let values = self.values(frame, args)?;
         let axis = match (named(more, "axis"), values.get(1)) {
             (Some(axis), _) => Some(self.integer(frame, axis)?),
@@ -203,7 +228,11 @@ impl Machine<'_> {
             (None, None) => None,
         };
         let Some(value) = values.first() else { return Err(self.broken(span, "a reduction of nothing")) };
-        self.settle_problem(ops::reduce(how, value, axis), span)
+        let to = match how {
+            Reduce::Sum | Reduce::Prod => self.total_type(frame, &expr.ty),
+            _ => None,
+        };
+        self.settle_problem(ops::reduce_to(how, value, axis, to), span)
     }
 
     fn text_argument(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval<SmolStr> {

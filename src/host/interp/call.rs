@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Access, Expr, Fn, FnRef, GenericArg, GenericKind, Signature, Type};
+use crate::check::typed::{Access, Expr, Fn, FnRef, GenericArg, GenericKind, Param, Signature, Type};
 use crate::host::ops;
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
 use crate::lower::{Argument, Function};
 
 use super::bind::{Binder, Given};
+use super::conform::{Misfit, Place};
 use super::frame::Frame;
 use super::{Eval, MAX_DEPTH, Machine, Signal};
 
@@ -22,7 +23,7 @@ impl Machine<'_> {
                 let values = self.values(frame, args)?;
                 let spans: Vec<Span> = args.iter().map(|a| a.span).collect();
                 let mut inner = self.enter(frame, &function.sig, generics, &values, &spans)?;
-                let result = self.run_body(function, &mut inner, values, span)?;
+                let result = self.run_body(function, &mut inner, values, &spans, span)?;
                 self.copy_out(frame, function, args, &mut inner)?;
                 Ok(result)
             }
@@ -48,13 +49,23 @@ impl Machine<'_> {
                 let program = self.program;
                 let callee = &program.fns[*id];
                 let mut inner = self.frame_for(&callee.sig, arguments.clone().into(), &values, &[], span)?;
-                self.run_body(callee, &mut inner, values, span)
+                self.run_body(callee, &mut inner, values, &[], span)
             }
         }
     }
 
-    fn run_body(&mut self, function: &Fn, inner: &mut Frame, values: Vec<Value>, span: Span) -> Eval {
+    pub(super) fn run_body(
+        &mut self,
+        function: &Fn,
+        inner: &mut Frame,
+        mut values: Vec<Value>,
+        spans: &[Span],
+        span: Span,
+    ) -> Eval {
         let Some(body) = function.body.clone() else { return Err(self.broken(span, "a function without a body ran")) };
+        for (i, (param, value)) in function.sig.params.iter().zip(&mut values).enumerate() {
+            self.argument(&function.sig, inner, param, value, spans.get(i).copied().unwrap_or(span))?;
+        }
         inner.locals = vec![None; body.locals.len()];
         for (slot, value) in inner.locals.iter_mut().zip(values) {
             *slot = Some(value);
@@ -69,10 +80,42 @@ impl Machine<'_> {
         inner.body = Some(body.clone());
         let result = self.block(inner, &body.root);
         self.interp.depth -= 1;
-        match result {
-            Err(Signal::Return(value)) => Ok(value),
-            other => other,
+        let (value, at) = match result {
+            Err(Signal::Return(value, at)) => (value, at),
+            other => (other?, body.root.tail.as_ref().map_or(span, |tail| tail.span)),
+        };
+        self.result(function, inner, value, at)
+    }
+
+    /// An argument whose parameter says more of it than binding the names has asked: dimensions that are computed, and
+    /// literals.
+    fn argument(&mut self, sig: &Signature, inner: &mut Frame, param: &Param, value: &mut Value, at: Span) -> Eval<()> {
+        if let (Type::Scalar(s), Value::Scalar(number)) = (&param.ty, &*value)
+            && *s == number.ty
+        {
+            return Ok(());
         }
+        let mut extents = self.extents_in(sig, &param.ty, inner)?;
+        let Err(misfit) = self.fits(inner, &mut extents, &param.ty, value) else { return Ok(()) };
+        let wanted = self.interp.layouts.type_text(&param.ty, sig);
+        let code = if matches!(misfit, Misfit::Type) { "E0512" } else { "E0511" };
+        let place = Place { code, what: format!("`{}` has to be `{wanted}`", param.name), declared: Some(param.span) };
+        Err(self.misfit(&misfit, &place, value, at))
+    }
+
+    /// The result of a function, which is what its signature says.
+    fn result(&mut self, function: &Fn, inner: &mut Frame, mut value: Value, at: Span) -> Eval {
+        match (&function.result, &value) {
+            (Type::Unit, _) => return Ok(value),
+            (Type::Scalar(s), Value::Scalar(number)) if *s == number.ty => return Ok(value),
+            _ => {}
+        }
+        let mut extents = self.extents_in(&function.sig, &function.result, inner)?;
+        let Err(misfit) = self.fits(inner, &mut extents, &function.result, &mut value) else { return Ok(value) };
+        let wanted = self.sources.slice(function.result_span);
+        let what = format!("`{}` is declared to give `{wanted}`", function.name);
+        let place = Place { code: "E0524", what, declared: Some(function.result_span) };
+        Err(self.misfit(&misfit, &place, &value, at))
     }
 
     /// Hands `out` and `inout` parameters back to the places that were passed.
@@ -89,7 +132,7 @@ impl Machine<'_> {
     }
 
     /// A frame with the compile-time arguments of a call from `frame`.
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         frame: &mut Frame,
         sig: &Signature,
@@ -211,10 +254,18 @@ impl Machine<'_> {
             (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => value.adapt(*s).map_or(value, Value::Scalar),
             _ => value,
         };
-        match value {
-            Value::Scalar(value) => Ok(Argument::Const(value)),
-            _ => Err(self.broken(span, "a const parameter takes a number")),
+        match (ty, value) {
+            (Type::Scalar(wanted), Value::Scalar(value)) if value.ty != *wanted => {
+                Err(self.wrong_constant(&wanted.to_string(), &Value::Scalar(value), span))
+            }
+            (_, Value::Scalar(value)) => Ok(Argument::Const(value)),
+            (_, other) => Err(self.wrong_constant("number", &other, span)),
         }
+    }
+
+    fn wrong_constant(&self, wanted: &str, value: &Value, span: Span) -> Signal {
+        let place = Place { code: "E0512", what: format!("a `{wanted}` is needed here"), declared: None };
+        self.misfit(&Misfit::Type, &place, value, span)
     }
 
     /// A function reference with everything known.

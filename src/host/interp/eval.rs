@@ -6,7 +6,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Dim, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
 use crate::host::array::SliceSpec;
-use crate::host::ops;
+use crate::host::ops::{self, overflow};
 use crate::host::problem::Problem;
 use crate::host::value::{Range, Record, Value};
 use crate::lang::builtin::Builtin;
@@ -14,6 +14,7 @@ use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
 use crate::lower::Argument;
 
+use super::conform::{Extents, Place};
 use super::frame::Frame;
 use super::{Eval, Machine, Signal};
 
@@ -24,6 +25,24 @@ type Bounds = (Option<i64>, Option<i64>, i64);
 
 impl Machine<'_> {
     pub(crate) fn eval(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
+        let value = self.evaluate(frame, expr)?;
+        if cfg!(debug_assertions) {
+            self.promised(frame, expr, &value)?;
+        }
+        Ok(value)
+    }
+
+    /// Whether a value is what the check took it for. Tests ask that of every expression; users are spared the time.
+    fn promised(&mut self, frame: &Frame, expr: &Expr, value: &Value) -> Eval<()> {
+        let mut extents = Extents { names: frame.dims.clone(), ..Extents::default() };
+        if self.fits(frame, &mut extents, &expr.ty, &mut value.clone()).is_ok() {
+            return Ok(());
+        }
+        let promised = crate::check::show_type(self.program, None, &expr.ty);
+        Err(self.broken(expr.span, &format!("the check took a `{}` for a `{promised}`", value.type_name())))
+    }
+
+    fn evaluate(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
         match &expr.kind {
             ExprKind::Int(value) => self.int_literal(frame, *value, &expr.ty, expr.span),
             ExprKind::Float(value) => self.float_literal(frame, *value, &expr.ty, expr.span),
@@ -62,6 +81,7 @@ impl Machine<'_> {
             ExprKind::Binary { op, left, right } => self.binary(frame, *op, left, right, expr.span),
             ExprKind::Convert { to, expr: inner } => {
                 let value = self.eval(frame, inner)?;
+                self.sound(expr.span, || overflow::of_conversion(*to, &value))?;
                 ops::convert(*to, &value).map_err(|p| self.problem(p, expr.span))
             }
             ExprKind::ConvertParam { to, expr: inner } => self.convert_param(frame, *to, inner, expr.span),
@@ -73,6 +93,12 @@ impl Machine<'_> {
                     return ops::bitcast_array(to, array).map_err(|p| self.problem(p, expr.span));
                 }
                 let to = self.scalar_of(frame, &expr.ty, expr.span)?;
+                if matches!(value, Value::Array(_)) {
+                    let title = "`bitcast` of an array of which the check knows nothing";
+                    let diagnostic = Diagnostic::error("E0505", title).at(expr.span, "one number was expected here");
+                    let help = "give the array a variable with a type first: `let x: [f32; _] = …`";
+                    return Err(self.error(diagnostic.help(help)));
+                }
                 ops::bitcast(to, &value).map_err(|p| self.problem(p, expr.span))
             }
             ExprKind::Vector { parts } => self.vector(frame, parts, &expr.ty, expr.span),
@@ -112,12 +138,30 @@ impl Machine<'_> {
             }
             ExprKind::Array(items) => self.array_literal(frame, items, expr),
             ExprKind::Struct { id, fields } => {
-                let fields = fields.iter().map(|f| self.eval(frame, f)).collect::<Eval<Vec<_>>>()?;
+                let mut values = Vec::with_capacity(fields.len());
+                for (expr, field) in fields.iter().zip(&self.program.structs[*id].fields) {
+                    let mut value = self.eval(frame, expr)?;
+                    if let Err(misfit) = self.fits(frame, &mut Extents::default(), &field.ty, &mut value) {
+                        let wanted = crate::check::show_type(self.program, None, &field.ty);
+                        let what = format!("the field `{}` is declared as `{wanted}`", field.name);
+                        let place = Place { code: "E0524", what, declared: Some(field.span) };
+                        return Err(self.misfit(&misfit, &place, &value, expr.span));
+                    }
+                    values.push(value);
+                }
                 let layout = self.interp.layouts.of_struct(self.program, *id);
-                Ok(Value::Record(Record { layout, fields }))
+                Ok(Value::Record(Record { layout, fields: values }))
             }
             ExprKind::Time(block) => self.time(frame, block),
             ExprKind::Error => Err(self.broken(expr.span, "a program with errors ran")),
+        }
+    }
+
+    /// Stops a checked run at an operation that loses what it computes.
+    pub(crate) fn sound(&self, span: Span, problem: impl FnOnce() -> Option<Problem>) -> Eval<()> {
+        match self.interp.options.control.checks.arithmetic.then(problem).flatten() {
+            Some(problem) => Err(self.problem(problem, span)),
+            None => Ok(()),
         }
     }
 
@@ -210,6 +254,7 @@ impl Machine<'_> {
 
     fn unary(&mut self, frame: &mut Frame, op: UnaryOp, inner: &Expr, span: Span) -> Eval {
         let value = self.eval(frame, inner)?;
+        self.sound(span, || overflow::of_unary(op, &value))?;
         ops::unary(op, &value).map_err(|p| self.problem(p, span))
     }
 
@@ -224,6 +269,7 @@ impl Machine<'_> {
         }
         let a = self.eval(frame, left)?;
         let b = self.eval(frame, right)?;
+        self.sound(span, || overflow::of_binary(op, &a, &b))?;
         ops::binary(op, &a, &b).map_err(|problem| {
             let diagnostic = problem
                 .at(span)
@@ -236,7 +282,10 @@ impl Machine<'_> {
     fn convert_param(&mut self, frame: &mut Frame, to: u32, inner: &Expr, span: Span) -> Eval {
         let value = self.eval(frame, inner)?;
         match self.concrete(frame, &Type::Param(to)) {
-            Type::Scalar(s) => ops::convert(s, &value).map_err(|p| self.problem(p, span)),
+            Type::Scalar(s) => {
+                self.sound(span, || overflow::of_conversion(s, &value))?;
+                ops::convert(s, &value).map_err(|p| self.problem(p, span))
+            }
             _ => Ok(value),
         }
     }

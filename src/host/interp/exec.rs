@@ -69,13 +69,14 @@ impl Machine<'_> {
     fn stmt(&mut self, frame: &mut Frame, stmt: &Stmt) -> Eval<()> {
         self.interp.at = stmt.span;
         match &stmt.kind {
-            StmtKind::Let { pattern, value } => {
-                if let Some(value) = value {
-                    let value = self.eval(frame, value)?;
-                    self.bind(frame, pattern, value)?;
+            StmtKind::Let { pattern, value: Some(expr), declared } => {
+                let mut value = self.eval(frame, expr)?;
+                if let Some(declared) = declared {
+                    value = self.declared(frame, declared, pattern, value, expr.span)?;
                 }
-                Ok(())
+                self.bind(frame, pattern, value, expr.span)
             }
+            StmtKind::Let { value: None, .. } => Ok(()),
             StmtKind::LocalArray { local, extents, init } => {
                 let value = self.local_array(frame, *local, extents, init, stmt.span)?;
                 frame.set(*local, value);
@@ -90,10 +91,10 @@ impl Machine<'_> {
             StmtKind::Continue => Err(Signal::Continue),
             StmtKind::Return(value) => {
                 let value = match value {
-                    Some(value) => self.eval(frame, value)?,
-                    None => Value::Unit,
+                    Some(expr) => (self.eval(frame, expr)?, expr.span),
+                    None => (Value::Unit, stmt.span),
                 };
-                Err(Signal::Return(value))
+                Err(Signal::Return(value.0, value.1))
             }
             StmtKind::On { device, body } => self.on(frame, device, body, stmt),
             StmtKind::Batch { body } => self.batch(frame, body, stmt.span),
@@ -223,7 +224,7 @@ impl Machine<'_> {
     }
 
     /// `let (a, b) = …`
-    pub(crate) fn bind(&mut self, frame: &mut Frame, pattern: &Pattern, value: Value) -> Eval<()> {
+    pub(crate) fn bind(&mut self, frame: &mut Frame, pattern: &Pattern, value: Value, at: Span) -> Eval<()> {
         match pattern {
             Pattern::Local(local) => frame.set(*local, value),
             Pattern::Global(global) => {
@@ -233,11 +234,17 @@ impl Machine<'_> {
             }
             Pattern::Discard => {}
             Pattern::Tuple(parts) => {
-                let Value::Tuple(values) = value else {
-                    return Err(self.broken(Default::default(), "a tuple pattern met another value"));
+                let values = match value {
+                    Value::Tuple(values) if values.len() == parts.len() => values,
+                    other => {
+                        let found = other.type_name();
+                        let title = format!("`{found}` does not come apart into {} names", parts.len());
+                        let diagnostic = Diagnostic::error("E0320", title).at(at, format!("this is `{found}`"));
+                        return Err(self.error(diagnostic));
+                    }
                 };
                 for (part, value) in parts.iter().zip(values) {
-                    self.bind(frame, part, value)?;
+                    self.bind(frame, part, value, at)?;
                 }
             }
         }

@@ -7,8 +7,9 @@ use rustc_hash::FxHashMap;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{
-    Access, ArrayType, Dim, Expr, ExprKind, Geometry, Kernel, KernelId, Launch, ModuleId, Program, Type,
+    Access, ArrayType, Body, Dim, Expr, ExprKind, FnRef, Geometry, Kernel, KernelId, Launch, ModuleId, Program, Type,
 };
+use crate::check::walk;
 use crate::device::{
     Arg, DeviceError, Executable, Extents, Fault, FaultKind, Larger, device_diagnostic, fault_diagnostic,
 };
@@ -16,10 +17,12 @@ use crate::host::array::{Array, Element, byte_count};
 use crate::host::format;
 use crate::host::value::{Record, Value};
 use crate::ir::Checks;
+use crate::lang::builtin::Builtin;
 use crate::lower::{self, Argument, Instance};
 use crate::pass;
 
 use super::bind::{Binder, Given, Origin, Source};
+use super::conform::{Misfit, Place};
 use super::frame::Frame;
 use super::site::{Kinds, Sites};
 use super::{Eval, Machine, Signal};
@@ -269,6 +272,10 @@ impl Machine<'_> {
                 Extents::Grid { grid, block }
             }
         };
+        self.ends(&extents, launch.grid.as_ref().map_or(span, |grid| grid.span))?;
+        if let Extents::Grid { grid, block } = extents {
+            self.counts(kernel, grid, block, launch.grid.as_ref().map_or(span, |grid| grid.span))?;
+        }
         if let Extents::Grid { block, .. } = extents {
             let threads: u64 = block.iter().map(|&b| u64::from(b)).product();
             if threads == 0 || threads > 1024 {
@@ -282,6 +289,39 @@ impl Machine<'_> {
             }
         }
         Ok(extents)
+    }
+
+    /// Blocks and threads are counted in 64 bits; a launch of more would not end in anybody's time.
+    fn ends(&self, extents: &Extents, span: Span) -> Eval<()> {
+        let product = |sizes: &[u32; 3]| sizes.iter().map(|&n| u128::from(n)).product::<u128>();
+        let threads = match extents {
+            Extents::Threads(sizes) => product(sizes),
+            Extents::Grid { grid, block } => product(grid) * product(block),
+        };
+        if threads <= u128::from(u64::MAX) >> 1 {
+            return Ok(());
+        }
+        let diagnostic = Diagnostic::error("E0522", format!("a launch of {threads} threads would not end"));
+        Err(self.error(diagnostic.at(span, "launched here").help("have each thread do more")))
+    }
+
+    /// A kernel that reads `global_idx` has at most so many threads along an axis as an `i32` counts.
+    fn counts(&mut self, kernel: &Kernel, grid: [u32; 3], block: [u32; 3], span: Span) -> Eval<()> {
+        for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
+            let threads = u64::from(grid[axis]) * u64::from(block[axis]);
+            if threads <= 1 << 31 || !reads_global_idx(self.program, kernel, axis as u8) {
+                continue;
+            }
+            let title = format!("`global_idx.{name}` would go up to {}, which is no `i32`", threads - 1);
+            let wide = format!("i64(block_idx.{name}) * i64(block_dim.{name}) + i64(thread_idx.{name})");
+            let diagnostic = Diagnostic::error("E0522", title)
+                .at(span, format!("{} blocks of {} threads along {name}", grid[axis], block[axis]))
+                .because(kernel.name_span, format!("`{}` reads it", kernel.name))
+                .help("have each thread do more, or use more axes of the grid")
+                .help(format!("or compute a wide index: `{wide}`"));
+            return Err(self.error(diagnostic));
+        }
+        Ok(())
     }
 
     fn extent(&mut self, frame: &mut Frame, expr: &Expr, least: i64) -> Eval<u32> {
@@ -524,7 +564,10 @@ impl Machine<'_> {
         match (self.concrete(inner, ty), &value) {
             (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => match value.adapt(s) {
                 Some(number) => Ok(Value::Scalar(number)),
-                None => Err(self.broken(span, "a literal that does not fit its parameter")),
+                None => {
+                    let place = Place { code: "E0512", what: format!("a parameter is `{s}`"), declared: None };
+                    Err(self.misfit(&Misfit::Type, &place, &value, span))
+                }
             },
             _ => Ok(value),
         }
@@ -582,6 +625,28 @@ fn larger(program: &Program, kernel: &Kernel) -> Larger {
         }
         Geometry::Threads { .. } => Larger::default(),
     }
+}
+
+/// Whether a kernel, or a function it calls, reads `global_idx` along an axis.
+fn reads_global_idx(program: &Program, kernel: &Kernel, axis: u8) -> bool {
+    let mut waiting: Vec<Arc<Body>> = kernel.body.iter().cloned().collect();
+    let (mut seen, mut found) = (Vec::new(), false);
+    while let Some(body) = waiting.pop() {
+        let (mut all, mut other) = (0, 0);
+        walk::exprs(&body.root, &mut |e| match &e.kind {
+            ExprKind::Variable(Builtin::GlobalIdx) => all += 1,
+            ExprKind::Swizzle { base, lanes } if matches!(base.kind, ExprKind::Variable(Builtin::GlobalIdx)) => {
+                other += usize::from(!lanes.contains(&axis));
+            }
+            ExprKind::Call { callee: FnRef::Fn { id, .. }, .. } if !seen.contains(id) => {
+                seen.push(*id);
+                waiting.extend(program.fns.get(*id).and_then(|f| f.body.clone()));
+            }
+            _ => {}
+        });
+        found |= all > other;
+    }
+    found
 }
 
 fn extents_of(program: &Program, extents: &[Expr]) -> Option<[u32; 3]> {

@@ -8,6 +8,7 @@ use crate::host::array::broadcast::{broadcast_to, common_shape};
 use crate::host::value::Value;
 use crate::lower::{self, Argument, Function};
 
+use super::conform::{Misfit, Place};
 use super::frame::Frame;
 use super::launch::push_value;
 use super::{Eval, Machine};
@@ -18,11 +19,31 @@ pub(crate) type MapKey = (Function, Vec<(Type, bool)>);
 impl Machine<'_> {
     pub(crate) fn lift(&mut self, frame: &mut Frame, callee: &FnRef, args: &[Expr], expr: &Expr) -> Eval {
         let values = args.iter().map(|a| self.eval(frame, a)).collect::<Eval<Vec<_>>>()?;
-        if !values.iter().any(|v| matches!(v, Value::Array(_))) {
-            return self.call_with(frame, callee, values, expr.span);
+        let sig = match callee {
+            FnRef::Fn { id, .. } => Some(&self.program.fns[*id].sig),
+            FnRef::Param(_) | FnRef::Builtin(_) => None,
+        };
+        // An array for a parameter that is one is an argument like any other.
+        let whole = |i: usize| sig.and_then(|s| s.params.get(i)).is_some_and(|p| matches!(p.ty, Type::Array(_)));
+        if !values.iter().enumerate().any(|(i, v)| matches!(v, Value::Array(_)) && !whole(i)) {
+            return match callee {
+                FnRef::Fn { id, generics } => {
+                    let function = &self.program.fns[*id];
+                    let spans: Vec<Span> = args.iter().map(|arg| arg.span).collect();
+                    let mut inner = self.enter(frame, &function.sig, generics, &values, &spans)?;
+                    self.run_body(function, &mut inner, values, &spans, expr.span)
+                }
+                FnRef::Param(_) | FnRef::Builtin(_) => self.call_with(frame, callee, values, expr.span),
+            };
+        }
+        if sig.is_some_and(|s| s.params.iter().any(|p| matches!(p.ty, Type::Array(_)))) {
+            let title = "a function that takes an array can't be applied element by element";
+            let diagnostic = Diagnostic::error("E0505", title).at(expr.span, "one value is needed for a parameter");
+            return Err(self.error(diagnostic.help("call it in a loop over the elements")));
         }
         let (values, shape) = self.common_shape(args, values, expr.span)?;
         let (function, params, result) = self.specialise(frame, callee, &values, expr)?;
+        let values: Vec<Value> = values.into_iter().zip(&params).map(|(value, (ty, _))| typed(value, ty)).collect();
         let key = (function, params);
         let executable = match self.interp.kernels.maps.get(&key) {
             Some(found) => found.clone(),
@@ -72,7 +93,8 @@ impl Machine<'_> {
         if shape.iter().product::<usize>() > i32::MAX as usize {
             let diagnostic =
                 Diagnostic::error("E0520", "the arrays are too large for one launch").at(span, "applied here");
-            return Err(self.error(diagnostic.note("at most 2147483647 elements at once")));
+            let diagnostic = diagnostic.note("at most 2147483647 elements at once");
+            return Err(self.error(diagnostic.help("apply it to one row at a time: `f(x[i, ..])`")));
         }
         let mut fitted = Vec::with_capacity(values.len());
         for value in values {
@@ -118,15 +140,51 @@ impl Machine<'_> {
             _ => self.function(frame, callee, expr.span)?,
         };
         let result = match &function {
-            Function::Fn { id, arguments } => match &self.program.fns[*id].result {
-                Type::Param(i) => match arguments.get(*i as usize) {
-                    Some(Argument::Type(ty)) => ty.clone(),
-                    _ => Type::Unknown,
-                },
-                other => other.clone(),
-            },
+            Function::Fn { id, arguments } => {
+                let callee = &self.program.fns[*id];
+                for ((param, (found, _)), value) in callee.sig.params.iter().zip(&mut params).zip(values) {
+                    let wanted = put_in(&param.ty, arguments);
+                    let literal = matches!(value, Value::Int(_) | Value::Float(_));
+                    if literal && matches!(wanted, Type::Scalar(s) if value.adapt(s).is_some()) {
+                        *found = wanted;
+                    } else if wanted != *found {
+                        let wanted = crate::check::show_type(self.program, None, &wanted);
+                        let what = format!("`{}` has to be `{wanted}`", param.name);
+                        let place = Place { code: "E0512", what, declared: Some(param.span) };
+                        return Err(self.misfit(&Misfit::Type, &place, value, expr.span));
+                    }
+                }
+                let result = put_in(&callee.result, arguments);
+                if !matches!(result, Type::Scalar(_) | Type::Vector(..) | Type::Struct(_)) {
+                    let text = crate::check::show_type(self.program, None, &result);
+                    let title = format!("a function that gives `{text}` can't be applied to whole arrays");
+                    let diagnostic = Diagnostic::error("E0505", title);
+                    return Err(self.error(diagnostic.at(expr.span, "an array is given where one value is expected")));
+                }
+                result
+            }
             Function::Builtin(_) => params.first().map(|(ty, _)| ty.clone()).unwrap_or_default(),
         };
         Ok((function, params, result))
+    }
+}
+
+/// A type of a signature with the compile-time arguments put in.
+fn put_in(ty: &Type, arguments: &[Argument]) -> Type {
+    match ty {
+        Type::Param(i) => match arguments.get(*i as usize) {
+            Some(Argument::Type(ty)) => ty.clone(),
+            _ => Type::Unknown,
+        },
+        Type::Tuple(parts) => Type::Tuple(parts.iter().map(|part| put_in(part, arguments)).collect()),
+        other => other.clone(),
+    }
+}
+
+/// A literal as a number of its parameter's type.
+fn typed(value: Value, ty: &Type) -> Value {
+    match (ty, &value) {
+        (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => value.adapt(*s).map_or(value, Value::Scalar),
+        _ => value,
     }
 }

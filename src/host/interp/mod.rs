@@ -6,6 +6,7 @@ mod assign;
 mod bind;
 mod builtin;
 mod call;
+mod conform;
 mod create;
 mod eval;
 mod exec;
@@ -78,7 +79,8 @@ pub struct Options {
 /// Why evaluation left the ordinary path.
 pub(crate) enum Signal {
     Error(Box<Diagnostic>),
-    Return(Value),
+    /// The value, and where it was written.
+    Return(Value, Span),
     Break,
     Continue,
 }

@@ -6,11 +6,13 @@
 use crate::host::array::{Array, Item, shape_text};
 use crate::host::ops::operand::{array, undefined};
 use crate::host::ops::reduce::{Reduce, reduce};
+use crate::host::ops::totals::{self, total_type};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::ops::BinaryOp;
-use crate::lang::scalar::{Number, Scalar};
-use crate::with_number;
+use crate::lang::scalar::exact::holds;
+use crate::lang::scalar::{Integer, Number, Scalar};
+use crate::{with_integer, with_number};
 
 /// The product of matrices (2-d) and vectors (1-d).
 pub fn matmul(left: &Value, right: &Value) -> Outcome<Value> {
@@ -37,6 +39,10 @@ pub fn matmul(left: &Value, right: &Value) -> Outcome<Value> {
         Scalar::F16 | Scalar::Bf16 => {
             with_number!(scalar, T => in_f32::<T>(a, b, &shape, size), bool => return Err(undefined("`@`", &[left, right])))
         }
+        _ if scalar.is_int() => with_integer!(scalar, T => match exact_product::<T>(a, b, &shape, size)? {
+            Some(exact) => Ok(exact),
+            None => product::<T>(a, b, &shape, size),
+        }, _ => return Err(undefined("`@`", &[left, right]))),
         _ => {
             with_number!(scalar, T => product::<T>(a, b, &shape, size), bool => return Err(undefined("`@`", &[left, right])))
         }
@@ -143,8 +149,50 @@ fn tile<T: Item + Number>(rows: &[T], panel: &[[T; PANEL]], inner: usize) -> [[T
     sums
 }
 
+fn exact_dot<T: Item + Integer>(x: &Array, y: &Array, to: Scalar) -> Outcome<Value> {
+    let (left, right) = (x.items::<T>().unwrap_or(&[]), y.items::<T>().unwrap_or(&[]));
+    let total = totals::fitted("dot", x, &[inner(left.iter().zip(right))], &[], to)?;
+    Ok(total.item(0).unwrap_or(Value::Unit))
+}
+
+/// The exact sum of products; none beyond 128 bits.
+fn inner<'a, T: Item + Integer>(pairs: impl Iterator<Item = (&'a T, &'a T)>) -> Option<i128> {
+    pairs.into_iter().try_fold(0i128, |sum, (&a, &b)| sum.checked_add(totals::wide(a).checked_mul(totals::wide(b))?))
+}
+
+/// Integer products whose sums could leave their type are computed again, exactly; those that fit are what they were.
+fn exact_product<T: Item + Integer>(a: &Array, b: &Array, shape: &[usize], size: Size) -> Outcome<Option<Array>> {
+    let (left, right) = (a.items::<T>().unwrap_or(&[]), b.items::<T>().unwrap_or(&[]));
+    let largest = |items: &[T]| items.iter().map(|&x| totals::wide(x).abs()).max().unwrap_or(0);
+    let bound = largest(left).checked_mul(largest(right)).and_then(|n| n.checked_mul(size.inner as i128));
+    if bound.is_some_and(|bound| holds(T::SCALAR, bound)) {
+        return Ok(None);
+    }
+    let mut found = Vec::with_capacity(shape.iter().product());
+    for row in left.chunks_exact(size.inner.max(1)) {
+        for column in 0..size.columns {
+            found.push(inner(row.iter().zip(right.iter().skip(column).step_by(size.columns.max(1)))));
+        }
+    }
+    totals::fitted("@", a, &found, shape, T::SCALAR).map(Some)
+}
+
 /// The sum of the products of the lanes of two vectors, in order; or of the elements of two 1-d arrays.
 pub fn dot(a: &Value, b: &Value) -> Outcome<Value> {
+    dot_to(a, b, None)
+}
+
+/// As [`dot`]; of arrays of integers, exactly and of the type `to`, if one is asked for.
+pub fn dot_to(a: &Value, b: &Value, to: Option<Scalar>) -> Outcome<Value> {
+    if let (Value::Array(x), Value::Array(y)) = (a, b)
+        && let Some(scalar) = x.scalar().filter(|s| s.is_int() && x.element() == y.element())
+        && x.element().lanes() == 1
+        && x.rank() == 1
+        && x.shape() == y.shape()
+    {
+        let to = to.unwrap_or(total_type(scalar));
+        return with_integer!(scalar, T => exact_dot::<T>(x, y, to), _ => Err(undefined("`dot`", &[a, b])));
+    }
     let product = super::binary(BinaryOp::Mul, a, b)?;
     match (&product, a, b) {
         (Value::Vector(lanes), Value::Vector(_), Value::Vector(_)) => {

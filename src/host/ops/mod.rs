@@ -9,19 +9,21 @@ pub mod create;
 pub mod math;
 pub mod matmul;
 pub mod operand;
+pub mod overflow;
 pub mod parts;
 pub mod rearrange;
 pub mod reduce;
+pub mod totals;
 pub mod zip;
 
 pub use binary::{binary, unary};
 pub use convert::{bitcast, bitcast_array, convert, parse};
 pub use create::{arange, eye, full, linspace, ones, random, random_int, random_normal, zeros};
 pub use math::{ceil_div, math, select};
-pub use matmul::{dot, matmul};
+pub use matmul::{dot, dot_to, matmul};
 pub use parts::{assign, assign_field, compose, field, index, index_name, len, named_field, set_field, shape, swizzle};
 pub use rearrange::{concat, flip, literal, reshape, sort, stack, transpose};
-pub use reduce::{Reduce, close, cumsum, reduce};
+pub use reduce::{Reduce, close, cumsum, cumsum_to, reduce, reduce_to};
 
 use crate::host::array::broadcast::common_shape;
 use crate::host::array::{Array, Item};

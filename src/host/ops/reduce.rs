@@ -1,13 +1,15 @@
 //! Reductions over all elements or along one axis, running sums, and `close`.
 //!
-//! Sums of floats are taken pairwise and in `f64`, and rounded once; so they hardly depend on the order.
+//! Sums of floats are taken pairwise and in `f64`, and rounded once; so they hardly depend on the order. Those of integers are
+//! exact: see [`totals`].
 
-use crate::host::array::{Array, Element, Item};
+use crate::host::array::{Array, Element, Item, MAX_EXTENT};
 use crate::host::ops::operand::{self, array_or_plain, undefined};
+use crate::host::ops::totals::{self, Total, total_type, totals};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::ops::BinaryOp;
-use crate::lang::scalar::{Element as _, Number, Scalar};
+use crate::lang::scalar::{Element as _, Integer, Number, Scalar};
 use crate::{with_float, with_integer, with_number};
 
 /// What a reduction makes of many elements.
@@ -43,14 +45,19 @@ impl Reduce {
 
 /// An array seen as `outer` blocks of `len` rows of `inner` scalars; the rows of a block become one.
 #[derive(Clone, Copy)]
-struct Grid {
-    outer: usize,
-    len: usize,
-    inner: usize,
+pub struct Grid {
+    pub outer: usize,
+    pub len: usize,
+    pub inner: usize,
 }
 
 /// Reduces all elements to a value, or those along one axis.
 pub fn reduce(how: Reduce, value: &Value, axis: Option<i64>) -> Outcome<Value> {
+    reduce_to(how, value, axis, None)
+}
+
+/// As [`reduce`]; sums and products of integers are of the type `to`, if one is asked for.
+pub fn reduce_to(how: Reduce, value: &Value, axis: Option<i64>, to: Option<Scalar>) -> Outcome<Value> {
     let what = format!("`{}`", how.name());
     let array = array_or_plain(value, &what)?;
     let undefined = || undefined(&what, &[value]);
@@ -74,10 +81,15 @@ pub fn reduce(how: Reduce, value: &Value, axis: Option<i64>) -> Outcome<Value> {
             Problem::new("E0542", format!("{what} of no elements")).label(format!("its type is {}", value.type_name()))
         );
     }
-    let job = Job { how, array: &array, grid, shape: &shape };
+    if matches!(how, Reduce::Argmin | Reduce::Argmax) && grid.len > MAX_EXTENT {
+        return Err(Problem::new("E0509", format!("{what} of {} elements", grid.len))
+            .note("its result is an `i32`, which counts to 2147483647")
+            .help(format!("look at one row at a time: `{}(x[i, ..])`", how.name())));
+    }
+    let job = Job { how, array: &array, grid, shape: &shape, to: to.unwrap_or(total_type(scalar)) };
     let result = job.run(scalar).ok_or_else(undefined)??;
     Ok(match result.item(0) {
-        Some(item) if axis.is_none() => item,
+        Some(item) if shape.is_empty() => item,
         _ => Value::Array(result),
     })
 }
@@ -87,6 +99,8 @@ struct Job<'a> {
     array: &'a Array,
     grid: Grid,
     shape: &'a [usize],
+    /// The type of integer totals.
+    to: Scalar,
 }
 
 impl Job<'_> {
@@ -96,10 +110,10 @@ impl Job<'_> {
             Reduce::All => Some(self.columns(|rows: Column<bool>| rows.into_iter().all(|x| x))),
             Reduce::Any => Some(self.columns(|rows: Column<bool>| rows.into_iter().any(|x| x))),
             Reduce::Sum => with_float!(scalar, T => Some(self.sums::<T, f64>(|sum, _| sum)),
-                _ => with_integer!(scalar, T => Some(self.sums::<T, T>(|sum, _| sum)), _ => None)),
+                _ => with_integer!(scalar, T => Some(self.totals::<T>(Total::Sum)), _ => None)),
             Reduce::Mean => with_float!(scalar, T => Some(self.sums::<T, f64>(|sum, n| sum / n as f64)), _ => None),
             Reduce::Prod => with_float!(scalar, T => Some(self.columns(product::<T, f64>)),
-                _ => with_integer!(scalar, T => Some(self.columns(product::<T, T>)), _ => None)),
+                _ => with_integer!(scalar, T => Some(self.totals::<T>(Total::Product)), _ => None)),
             Reduce::Min => with_number!(scalar, T => Some(self.fold(|a: T, b: T| a.op_min(b))), bool => None),
             Reduce::Max => with_number!(scalar, T => Some(self.fold(|a: T, b: T| a.op_max(b))), bool => None),
             Reduce::Argmin => with_number!(scalar, T => Some(self.columns(|c| first(c, |a: T, b: T| a.op_lt(b)))),
@@ -107,6 +121,10 @@ impl Job<'_> {
             Reduce::Argmax => with_number!(scalar, T => Some(self.columns(|c| first(c, |a: T, b: T| a.op_gt(b)))),
                 bool => None),
         }
+    }
+
+    fn totals<T: Item + Integer>(&self, how: Total) -> Outcome<Array> {
+        totals::<T>(how, self.array, self.grid, self.shape, self.to)
     }
 
     /// One result for every column of scalars.
@@ -258,6 +276,11 @@ pub fn close(a: &Value, b: &Value, rtol: f64, atol: f64) -> Outcome<Value> {
 
 /// Running sums of a 1-d array; of floats in `f64`, each rounded once.
 pub fn cumsum(value: &Value) -> Outcome<Value> {
+    cumsum_to(value, None)
+}
+
+/// As [`cumsum`]; of integers, sums of the type `to`, if one is asked for.
+pub fn cumsum_to(value: &Value, to: Option<Scalar>) -> Outcome<Value> {
     let array = operand::array(value, "`cumsum`")?;
     if array.rank() != 1 {
         let title = format!("`cumsum` of an array with {} axes", array.rank());
@@ -266,7 +289,9 @@ pub fn cumsum(value: &Value) -> Outcome<Value> {
     let lanes = array.element().lanes();
     let scalar = array.scalar().ok_or_else(|| undefined("`cumsum`", &[value]))?;
     with_float!(scalar, T => Some(running::<T, f64>(array, lanes)),
-        _ => with_integer!(scalar, T => Some(running::<T, T>(array, lanes)), _ => None))
+        _ => with_integer!(scalar, T => {
+            Some(totals::running::<T>(array, lanes, to.unwrap_or(total_type(scalar))))
+        }, _ => None))
     .ok_or_else(|| undefined("`cumsum`", &[value]))?
     .map(Value::Array)
 }

@@ -370,6 +370,16 @@ const B = 1
 "
     ),
     page!(
+        "E0328", "a constant that overflows",
+        r"Numbers without a suffix are `i32`, and so are their sums and products. What is known before the program runs is computed by the check; a signed result that its type does not have, and a shift by the width or more, are refused.",
+r"let bytes = 100_000 * 100_000
+print(bytes)
+",
+r"let bytes = 100_000i64 * 100_000
+assert(bytes == 10_000_000_000)
+"
+    ),
+    page!(
         "E0401", "something of the host in a kernel",
         r"Files, text, printing of whole arrays, whole-array operators, slices and the functions that make or reduce arrays run on the host. Kernels work on single elements. If the use is hidden in a function, the labels show the way to it.",
 r"kernel normalise(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] / sum(x) }

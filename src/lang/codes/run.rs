@@ -253,6 +253,26 @@ print(i32(parse(f64, "4.5")))
 "#,
     },
     Page {
+        code: "E0546",
+        title: "a total that does not fit its type",
+        text: r#"
+`sum`, `prod`, `cumsum`, `dot` and `@` of integers are exact: they are computed with as many bits as it takes, and where the result is
+no number of its type, the script stops. The totals of 8- and 16-bit integers are `i64` or `u64`; those of other integers are of their own
+type, which a conversion makes wider.
+
+```clk fails
+let x = [2_000_000_000, 2_000_000_000]
+print(sum(x))
+```
+
+```clk
+let x = [2_000_000_000, 2_000_000_000]
+assert(sum(i64(x)) == 4_000_000_000)
+assert(sum([200u8, 100u8]) == 300)
+```
+"#,
+    },
+    Page {
         code: "E0545",
         title: "a format that does not fit the value",
         text: r#"

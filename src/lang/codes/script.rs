@@ -278,6 +278,28 @@ print(ramp<<<4, 32>>>(arange(100)))
 "#,
     },
     Page {
+        code: "E0524",
+        title: "a value is not what the type beside it says",
+        text: r#"
+A type beside a variable, of a result, of a field and of what is assigned to holds, or the script stops: element type, number of
+axes and extents. What the check knows it reports before the script runs; what a file holds, or how long an array becomes, shows when it
+runs. An extent may be a number, an expression or a name; a name that nothing else has is bound by the value, and `_` is any extent.
+
+```clk fails
+save("v.npy", [1.0, 2.0])
+let v: [i32; 7] = load("v.npy")
+```
+
+```clk
+save("v.npy", [1.0, 2.0])
+let n = 1 + 1
+let v: [f32; n] = load("v.npy")
+let w: [f32; _] = load("v.npy")
+assert(v == w)
+```
+"#,
+    },
+    Page {
         code: "E0530",
         title: "an assertion does not hold",
         text: r#"

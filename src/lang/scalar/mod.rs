@@ -11,6 +11,7 @@
 mod convert;
 pub mod dynamic;
 pub mod element;
+pub mod exact;
 mod float;
 pub mod format;
 pub mod half;

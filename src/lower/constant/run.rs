@@ -92,13 +92,13 @@ impl<'a> Constants<'a> {
         let span = stmt.span;
         self.step(span)?;
         match &stmt.kind {
-            StmtKind::Let { pattern, value: Some(value) } => {
+            StmtKind::Let { pattern, value: Some(value), .. } => {
                 let (ty, extents) = (self.ty(value)?, self.extents(value)?);
                 let values = self.leaves(value)?;
                 self.bind(pattern, &ty, Stored { values, extents }, span)?;
             }
             // Written before it is read, so the first write finds its size.
-            StmtKind::Let { pattern: Pattern::Local(_), value: None } => {
+            StmtKind::Let { pattern: Pattern::Local(_), value: None, .. } => {
                 return Err(not_constant(span, "a constant's variables start with a value"));
             }
             StmtKind::LocalArray { local, extents, init } => self.local_array(*local, extents, init, span)?,

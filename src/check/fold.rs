@@ -1,0 +1,74 @@
+//! Integers of constant expressions, by the arithmetic of their types: what overflows before anything runs.
+
+use crate::base::diag::Diagnostic;
+use crate::check::typed::*;
+use crate::lang::ops::{BinaryOp, UnaryOp};
+use crate::lang::scalar::Scalar;
+use crate::lang::scalar::exact::{exact, holds, wrapped};
+
+/// The value of an expression of literals and constants; none of anything else, and of what is out of range.
+fn value(program: &Program, e: &Expr, depth: u32) -> Option<i128> {
+    let Type::Scalar(ty) = e.ty else { return None };
+    if depth > 64 || !ty.is_int() {
+        return None;
+    }
+    let sub = |e: &Expr| value(program, e, depth + 1);
+    let found = match &e.kind {
+        ExprKind::Int(v) => *v,
+        ExprKind::Const(id) => sub(&program.consts.get(*id)?.value)?,
+        ExprKind::Unary { op: UnaryOp::Neg, expr } => -sub(expr)?,
+        ExprKind::Convert { expr, .. } => return sub(expr).map(|v| wrapped(ty, v)),
+        ExprKind::Binary { op, left, right } => {
+            let found = exact(*op, sub(left)?, sub(right)?)?;
+            if ty.is_unsigned() { wrapped(ty, found) } else { found }
+        }
+        _ => return None,
+    };
+    holds(ty, found).then_some(found)
+}
+
+/// The message on an operation of constants whose result is none of its type.
+pub fn overflow(program: &Program, e: &Expr) -> Option<Diagnostic> {
+    let Type::Scalar(ty) = e.ty else { return None };
+    if !ty.is_int() || !ty.is_signed() && !matches!(e.kind, ExprKind::Binary { op: BinaryOp::Shl | BinaryOp::Shr, .. })
+    {
+        return None;
+    }
+    match &e.kind {
+        ExprKind::Unary { op: UnaryOp::Neg, expr } => {
+            let a = value(program, expr, 0)?;
+            (!holds(ty, -a)).then(|| too_large(e, &format!("-({a})"), Some(-a), ty))
+        }
+        ExprKind::Binary { op: BinaryOp::Shl | BinaryOp::Shr, right, .. } => {
+            let amount = value(program, right, 0)?;
+            (!(0..i128::from(ty.bits())).contains(&amount)).then(|| {
+                Diagnostic::error("E0328", format!("a shift of `{ty}` by {amount}"))
+                    .at(e.span, format!("`{ty}` has {} bits", ty.bits()))
+                    .note(format!("the amount counts modulo {}", ty.bits()))
+            })
+        }
+        ExprKind::Binary { op, left, right } => {
+            let (a, b) = (value(program, left, 0)?, value(program, right, 0)?);
+            let found = exact(*op, a, b);
+            let known = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Pow);
+            // A zero on the right of `/` is another message's.
+            if !known || (*op == BinaryOp::Div && b == 0) || found.is_some_and(|found| holds(ty, found)) {
+                return None;
+            }
+            let shown = |n: i128| if n < 0 { format!("({n})") } else { n.to_string() };
+            Some(too_large(e, &format!("{} {} {}", shown(a), op.symbol(), shown(b)), found, ty))
+        }
+        _ => None,
+    }
+}
+
+fn too_large(e: &Expr, operation: &str, found: Option<i128>, ty: Scalar) -> Diagnostic {
+    let label = match found {
+        Some(found) => format!("this is {found}"),
+        None => format!("no integer of any type is {operation}"),
+    };
+    Diagnostic::error("E0328", format!("{operation} does not fit `{ty}`"))
+        .at(e.span, label)
+        .help("compute in a type that is wide enough, `i64` or `f64`: a suffix on one of the numbers says so")
+        .note("where wrapping is meant, `wrapping_add` and its kin say so")
+}

@@ -1,0 +1,207 @@
+//! What a checked run stops at on the host, as it does in kernels: signed results that do not fit their type, shift amounts
+//! outside of the width, powers with negative exponents, and floats that fit no integer.
+//!
+//! Each question is asked before the operation and has the first element that is wrong for an answer. Operands that the
+//! operation itself refuses have none.
+
+use crate::host::array::broadcast::common_shape;
+use crate::host::array::{Array, Element, Item};
+use crate::host::ops::binary::index_text;
+use crate::host::ops::operand::{Operands, common_scalar};
+use crate::host::ops::totals::wide;
+use crate::host::ops::zip::Rows;
+use crate::host::problem::Problem;
+use crate::host::value::Value;
+use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use crate::lang::scalar::exact::{exact, holds, limits};
+use crate::lang::scalar::{self, Integer, Scalar};
+use crate::{with_float, with_integer};
+
+/// `left op right`
+pub fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Option<Problem> {
+    use BinaryOp::{Add, Div, Mul, Pow, Rem, Shl, Shr, Sub};
+    let ty = common_scalar(&[left, right]).filter(|ty| ty.is_int())?;
+    // Loops of scripts compute with lone numbers, which need no arrays to be looked at.
+    if let (Value::Scalar(a), Value::Scalar(b)) = (left, right)
+        && a.ty == b.ty
+        && let (Some(a), Some(b)) = (a.as_integer(), b.as_integer())
+        && !matches!(op, Shl | Shr)
+        && !(ty.is_signed() && wrong(op, ty, a, b))
+    {
+        return None;
+    }
+    match op {
+        Shl | Shr => shift(common_scalar(&[left]).unwrap_or(ty), left, right),
+        Add | Sub | Mul | Div | Rem | Pow if ty.is_signed() => pairs(left, right, ty, op),
+        _ => None,
+    }
+}
+
+/// `-x`
+pub fn of_unary(op: UnaryOp, value: &Value) -> Option<Problem> {
+    let ty = common_scalar(&[value]).filter(|ty| ty.is_signed() && ty.is_int())?;
+    match op {
+        UnaryOp::Neg => least(value, ty, |x| format!("-({x})")),
+        UnaryOp::Not => None,
+    }
+}
+
+/// Functions of the table that compute with integers.
+pub fn of_math(function: MathFn, args: &[Value]) -> Option<Problem> {
+    match (function, args) {
+        (MathFn::Pow, [base, exponent]) => of_binary(BinaryOp::Pow, base, exponent),
+        (MathFn::Abs, [x]) => {
+            let ty = common_scalar(&[x]).filter(|ty| ty.is_signed() && ty.is_int())?;
+            least(x, ty, |x| format!("abs({x})"))
+        }
+        _ => None,
+    }
+}
+
+/// `i32(x)` of a float.
+pub fn of_conversion(to: Scalar, value: &Value) -> Option<Problem> {
+    if !to.is_int() {
+        return None;
+    }
+    let (low, high) = limits(to);
+    let wrong = |x: f64| x.is_nan() || x.trunc() < low as f64 || x.trunc() > high as f64 || x.trunc() as i128 > high;
+    if let Value::Float(x) = value {
+        return wrong(*x).then(|| misfit(&scalar::Value::of(*x).to_string(), to, None));
+    }
+    let operands = Operands::new(&[value], "a conversion").ok()?;
+    let array = operands.arrays.first()?;
+    let found = with_float!(operands.scalar, T => array.items::<T>()?.iter().position(|x| {
+            wrong(scalar::Element::to::<f64>(*x))
+        }).map(|at| (at, scalar::Value::of(array.items::<T>().unwrap_or(&[])[at]).to_string())), _ => None);
+    found.map(|(at, shown)| misfit(&shown, to, place(value, array.shape(), at, operands.lanes)))
+}
+
+fn misfit(shown: &str, to: Scalar, place: Option<String>) -> Problem {
+    let problem = Problem::new("E0614", format!("{shown} does not fit `{to}`"))
+        .note("it becomes the nearest number that fits, NaN becomes 0")
+        .help("say that this is meant: `i32(clamp(x, low, high))`");
+    located(problem, place)
+}
+
+fn located(problem: Problem, place: Option<String>) -> Problem {
+    match place {
+        Some(place) => problem.label(place),
+        None => problem,
+    }
+}
+
+/// Which element of an array; a lone value needs no place.
+fn place(value: &Value, shape: &[usize], at: usize, lanes: usize) -> Option<String> {
+    matches!(value, Value::Array(_)).then(|| format!("element {}", index_text(shape, at / lanes.max(1))))
+}
+
+fn overflow(operation: String, ty: Scalar, place: Option<String>) -> Problem {
+    let problem = Problem::new("E0612", format!("{operation} does not fit `{ty}`"))
+        .note("the result wraps; unsigned types do so by definition")
+        .help("use a wider type, or say that wrapping is meant: `wrapping_add(a, b)`");
+    located(problem, place)
+}
+
+/// The least number of a signed type has no negative in it.
+fn least(value: &Value, ty: Scalar, shown: impl Fn(i128) -> String) -> Option<Problem> {
+    let operands = Operands::new(&[value], "-").ok()?;
+    let array = operands.arrays.first()?;
+    let (low, _) = limits(ty);
+    let at = with_integer!(ty, T => array.items::<T>()?.iter().position(|x| wide(*x) == low), _ => None)?;
+    Some(overflow(shown(low), ty, place(value, array.shape(), at, operands.lanes)))
+}
+
+/// The first pair of an elementwise operation whose result does not fit.
+fn pairs(left: &Value, right: &Value, ty: Scalar, op: BinaryOp) -> Option<Problem> {
+    let operands = Operands::new(&[left, right], op.symbol()).ok()?;
+    with_integer!(ty, T => first_pair::<T>(&operands, left, right, op), _ => None)
+}
+
+fn first_pair<T: Item + Integer>(operands: &Operands, left: &Value, right: &Value, op: BinaryOp) -> Option<Problem> {
+    let ty = T::SCALAR;
+    let wrong = |a: T, b: T| wrong(op, ty, wide(a), wide(b));
+    let items = |i: usize| operands.arrays.get(i).and_then(|a| a.items::<T>()).unwrap_or(&[]);
+    let (at, shape) = first_of(operands, items(0), items(1), wrong)?;
+    let number = |i: usize| operand_at(operands, i, &shape, at).map(wide::<T>).unwrap_or_default();
+    let (a, b) = (number(0), number(1));
+    let shown = |n: i128| if n < 0 { format!("({n})") } else { n.to_string() };
+    let operation = format!("{} {} {}", shown(a), op.symbol(), shown(b));
+    let any = if matches!(left, Value::Array(_)) { left } else { right };
+    let outer = if operands.lanes > 1 { &shape[..shape.len() - 1] } else { &shape[..] };
+    let place = place(any, outer, at, operands.lanes);
+    if op == BinaryOp::Pow && b < 0 {
+        let problem = Problem::new("E0612", format!("{operation} is no `{ty}`"))
+            .note("a negative power is a fraction, of which the integer part is left")
+            .help("compute it with floats: `2.0 ** x`");
+        return Some(located(problem, place));
+    }
+    Some(overflow(operation, ty, place))
+}
+
+/// Whether an operation on numbers of a signed type leaves it.
+fn wrong(op: BinaryOp, ty: Scalar, a: i128, b: i128) -> bool {
+    match op {
+        // A zero on the right is another message's.
+        BinaryOp::Div | BinaryOp::Rem => b == -1 && a == limits(ty).0,
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Pow => {
+            exact(op, a, b).is_none_or(|result| !holds(ty, result))
+        }
+        _ => false,
+    }
+}
+
+/// The row-major position of the first pair for which something holds, in the shape that the operands make (lanes last).
+fn first_of<A: Item, B: Item>(
+    operands: &Operands,
+    a: &[A],
+    b: &[B],
+    holds: impl Fn(A, B) -> bool + Copy,
+) -> Option<(usize, Vec<usize>)> {
+    let shapes = [operands.shape(0), operands.shape(1)];
+    let shape = common_shape(&[("", shapes[0].as_slice()), ("", &shapes[1])]).ok()?;
+    let rows = Rows::new(&shape, &shapes[0], &shapes[1]);
+    let flags = Array::build(Element::Scalar(Scalar::Bool), &shape, |out| rows.map(a, b, out, holds)).ok()?;
+    let at = flags.bytes().iter().position(|&flag| flag != 0)?;
+    Some((at, shape))
+}
+
+/// The element that an operand has for a position of the common shape.
+fn operand_at<T: Item>(operands: &Operands, i: usize, shape: &[usize], at: usize) -> Option<T> {
+    let own = operands.shape(i);
+    let (mut rest, mut stride, mut position) = (at, 1, 0);
+    for (axis, &len) in shape.iter().enumerate().rev() {
+        let index = rest % len.max(1);
+        rest /= len.max(1);
+        let Some(&extent) = (axis + own.len()).checked_sub(shape.len()).and_then(|axis| own.get(axis)) else {
+            continue;
+        };
+        position += if extent == 1 { 0 } else { index * stride };
+        stride *= extent;
+    }
+    operands.arrays.get(i)?.items::<T>()?.get(position).copied()
+}
+
+/// The amount of a shift, which may be of any integer type.
+fn shift(ty: Scalar, left: &Value, right: &Value) -> Option<Problem> {
+    let width = i128::from(ty.bits());
+    let wrong = |n: i128| !(0..width).contains(&n);
+    let said = |n: i128, place: Option<String>| {
+        let problem = Problem::new("E0613", format!("a shift of `{ty}` by {n}"))
+            .note(format!("the amount counts modulo {width}, the width of `{ty}`"));
+        located(problem, place)
+    };
+    // Nothing is shifted where one side is empty.
+    if matches!(left, Value::Array(array) if array.count() == 0) {
+        return None;
+    }
+    if let Value::Int(n) = right {
+        return wrong(*n).then(|| said(*n, None));
+    }
+    let operands = Operands::new(&[right], "a shift").ok()?;
+    let array = operands.arrays.first()?;
+    with_integer!(operands.scalar, T => {
+        let items = array.items::<T>()?;
+        let at = items.iter().position(|x| wrong(wide(*x)))?;
+        Some(said(wide(*items.get(at)?), place(right, array.shape(), at, operands.lanes).map(|p| format!("{p} of the amounts"))))
+    }, _ => None)
+}
