@@ -131,8 +131,17 @@ fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
             let title = format!("{operation} is {result}, the first number that is not finite");
             ("E0615", title, format!("computed by {who}"))
         }
+        FaultKind::SharedExtent { array, extent } => {
+            let title = format!("the shared array `{array}` cannot have {extent} elements");
+            ("E0609", title, format!("an extent is {extent} here"))
+        }
         FaultKind::SharedSize { bytes, limit } => {
-            let title = format!("a block asks for {bytes} bytes of shared memory and can have {limit}");
+            let asked = match *bytes {
+                u64::MAX => "more bytes".into(),
+                bytes => format!("{bytes} bytes"),
+            };
+            let counted = if *bytes == u64::MAX { " than can be counted" } else { "" };
+            let title = format!("a block asks for {asked} of shared memory{counted} and can have {limit}");
             ("E0609", title, "with this array it becomes too much".into())
         }
         FaultKind::Device(error) => (device_code(error), error.to_string(), String::new()),
@@ -294,6 +303,9 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
         FaultKind::NotFinite { .. } => diagnostic,
         FaultKind::StepLimit { .. } => diagnostic.help("does the loop end? `--max-steps` sets the limit"),
         FaultKind::ZeroStep => diagnostic.help("steps are positive, or negative to count down"),
+        FaultKind::SharedExtent { .. } => {
+            diagnostic.help("extents are 0 or more: look at the arguments that this one is computed from")
+        }
         FaultKind::SharedSize { .. } => diagnostic.help("use smaller tiles, or let each block work on less at a time"),
         FaultKind::Device(error) => explain_device(error, diagnostic),
         FaultKind::Disagreement(difference) => explain_disagreement(difference, diagnostic),

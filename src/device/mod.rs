@@ -195,7 +195,12 @@ pub enum FaultKind {
     Interrupted,
     /// `step` of a `for` was zero.
     ZeroStep,
-    /// A `shared` array's extent was negative, or more shared memory than `limit` was asked for.
+    /// A `shared` array cannot have an axis of so many elements.
+    SharedExtent {
+        array: String,
+        extent: i64,
+    },
+    /// More shared memory than `limit` was asked for; `u64::MAX` is more than can be counted.
     SharedSize {
         bytes: u64,
         limit: u64,

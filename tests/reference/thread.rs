@@ -232,10 +232,11 @@ impl<'m> Thread<'m> {
                     Parameter::Value(_) => panic!("an array was expected"),
                 },
                 (Extent::Launch, _) => panic!("the extent of {} is not known", memory.name),
-                (Extent::Dynamic(expr), _) => match u32::try_from(self.eval(world, expr)?.integer()) {
-                    Ok(n) => n,
-                    Err(_) => return Err((FaultKind::SharedSize { bytes: 0, limit: 0 }, memory.span)),
-                },
+                (Extent::Dynamic(expr), _) => {
+                    let extent = self.eval(world, expr)?.integer();
+                    let fault = FaultKind::SharedExtent { array: memory.name.clone(), extent: extent as i64 };
+                    u32::try_from(extent).map_err(|_| (fault, memory.span))?
+                }
             });
         }
         let size = extents.iter().map(|&n| n as usize).product::<usize>() * memory.layout.size;

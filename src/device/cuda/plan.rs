@@ -8,7 +8,7 @@ use super::driver::Shape;
 use super::kernel::{Kernel, Loaded, Variant};
 use super::launch::End;
 use super::text::abi::LaunchFacts;
-use super::text::is_narrow;
+use super::text::{SharedRefusal, is_narrow};
 use super::whole;
 use crate::base::source::Span;
 use crate::device::{Arg, DeviceError, Extents, FaultKind};
@@ -123,7 +123,7 @@ impl Kernel {
     ) -> Result<Option<Plan>, End> {
         let Some(grid) = variant.kernel.grid(facts.extents) else { return Ok(None) };
         let shared = variant.kernel.shared_bytes(&self.prepared.module, facts);
-        let shared = shared.map_err(|fault| self.shared_fault(fault.bytes, fault.span))?;
+        let shared = shared.map_err(|fault| self.shared_fault(fault.why, fault.span))?;
         let loaded = variant.load(&self.context)?;
         self.allow_shared(loaded, shared)?;
         let shape = Shape { grid: grid.grid, block: grid.block, shared, cooperative: variant.kernel.cooperative };
@@ -170,16 +170,20 @@ impl Kernel {
     }
 
     /// More shared memory than a block can have, which is the simulator's fault too.
-    fn shared_fault(&self, bytes: u64, span: Span) -> End {
+    fn shared_fault(&self, why: SharedRefusal, span: Span) -> End {
         let limit = u64::from(self.context.properties.shared_per_block);
-        End::Fault(FaultKind::SharedSize { bytes, limit }.of_launch(span))
+        let kind = match why {
+            SharedRefusal::Bytes(bytes) => FaultKind::SharedSize { bytes, limit },
+            SharedRefusal::Extent(array, extent) => FaultKind::SharedExtent { array, extent },
+        };
+        End::Fault(kind.of_launch(span))
     }
 
     /// Lets the function have so much dynamic shared memory.
     fn allow_shared(&self, loaded: &Loaded, wanted: u32) -> Result<(), End> {
         let (limit, bytes) = (self.context.properties.shared_per_block, wanted.saturating_add(loaded.static_shared));
         if bytes > limit {
-            return Err(self.shared_fault(bytes.into(), self.definition().span));
+            return Err(self.shared_fault(SharedRefusal::Bytes(bytes.into()), self.definition().span));
         }
         let mut allowed = loaded.allowed.lock().unwrap_or_else(PoisonError::into_inner);
         if wanted > *allowed {

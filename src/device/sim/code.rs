@@ -103,6 +103,8 @@ pub struct MemoryDef {
     /// Nothing happens to it but atomic additions of 4-byte integers whose old values nobody sees.
     pub sums: bool,
     pub span: Span,
+    /// The same, among the code's.
+    pub place: u32,
 }
 
 /// How a kernel uses a memory, as far as checks want to know.
@@ -280,6 +282,8 @@ pub struct Code {
     pub memories: Vec<MemoryDef>,
     pub accesses: Vec<Access>,
     pub spans: Vec<Span>,
+    /// The kernel's own, among them.
+    pub span: u32,
     pub messages: Vec<Message>,
     pub slow: Vec<SlowDef>,
     pub atomics: Vec<AtomicDef>,

@@ -50,13 +50,16 @@ impl Step for Arrange {
         let mut used = 0u64;
         for (k, def) in code.memories.iter().enumerate().filter(|(_, d)| d.kind == MemoryKind::Shared) {
             let start = used.next_multiple_of(16);
-            let (extents, bytes) = match unsafe { size(g, def) } {
-                Some((extents, bytes)) => (extents, bytes),
-                None => return too_large(g, op, u64::MAX),
+            let extents = match unsafe { extents(g, def) } {
+                Ok(extents) => extents,
+                Err(extent) => {
+                    return refuse(g, def, FaultKind::SharedExtent { array: def.name.clone(), extent: extent.into() });
+                }
             };
+            let bytes = extents.iter().fold(def.layout.size as u64, |size, &n| size.saturating_mul(n.into()));
             used = start.saturating_add(bytes);
             if used > LIMIT as u64 {
-                return too_large(g, op, used);
+                return refuse(g, def, FaultKind::SharedSize { bytes: used, limit: LIMIT as u64 });
             }
             let ptr = g.shared.wrapping_add(start as usize);
             let axes = MemoryRt::axes(&extents, def.layout.size);
@@ -76,20 +79,19 @@ impl Step for Arrange {
     }
 }
 
-/// Extents and bytes; `None` for a negative extent or beyond counting.
-unsafe fn size(g: &Group, def: &MemoryDef) -> Option<(Vec<u32>, u64)> {
+/// The extents of an array, or the first that is negative.
+unsafe fn extents(g: &Group, def: &MemoryDef) -> Result<Vec<u32>, i32> {
     let extent = |(extent, &reg): (&Extent, &u16)| match extent {
-        Extent::Known(n) => Some(*n),
-        _ => u32::try_from(unsafe { g.first::<i32>(reg) }).ok(),
+        Extent::Known(n) => Ok(*n),
+        _ => {
+            let extent = unsafe { g.first::<i32>(reg) };
+            u32::try_from(extent).map_err(|_| extent)
+        }
     };
-    let extents: Vec<u32> = def.extents.iter().zip(&def.extent_regs).map(extent).collect::<Option<_>>()?;
-    let bytes = extents.iter().try_fold(def.layout.size as u64, |size, &n| size.checked_mul(n.into()))?;
-    Some((extents, bytes))
+    def.extents.iter().zip(&def.extent_regs).map(extent).collect()
 }
 
 #[cold]
-fn too_large(g: &mut Group, op: *const Op, bytes: u64) -> *const Op {
-    let span = unsafe { (*op).y };
-    let others = g.lanes as u64 - 1;
-    stop_at(g, FaultKind::SharedSize { bytes, limit: LIMIT as u64 }, span, 0, others)
+fn refuse(g: &mut Group, def: &MemoryDef, why: FaultKind) -> *const Op {
+    stop_at(g, why, def.place, 0, g.lanes as u64 - 1)
 }

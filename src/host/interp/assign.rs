@@ -149,8 +149,7 @@ impl Machine<'_> {
                     _ => Type::Scalar(Scalar::F32),
                 };
                 let element = self.interp.layouts.element(self.program, &element);
-                let extents: Vec<usize> = shape.iter().map(|&d| d.max(0) as usize).collect();
-                Array::zeros(element, &extents).map(Value::Array)
+                ops::create::shape(&shape).and_then(|extents| Array::zeros(element, &extents)).map(Value::Array)
             }
         };
         array.map_err(|p| self.problem(p, span))

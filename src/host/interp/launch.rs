@@ -223,12 +223,13 @@ impl Machine<'_> {
                 Dim::Name(i) => inner.dims.get(*i as usize).copied().flatten().unwrap_or(0),
                 Dim::Expr(i) => {
                     let Some(expr) = kernel.sig.dim_exprs.get(*i as usize).cloned() else { continue };
-                    let extent = self.integer(inner, &expr)?;
-                    if !(0..=i64::from(i32::MAX)).contains(&extent) {
+                    let extent = self.exact_extent(inner, &expr)?;
+                    if !(0..=i128::from(i32::MAX)).contains(&extent) {
                         let diagnostic = Diagnostic::error("E0520", format!("a dimension cannot be {extent}"));
+                        let diagnostic = diagnostic.note("a dimension is at least 0 and at most 2147483647");
                         return Err(self.error(diagnostic.at(expr.span, "computed here")));
                     }
-                    extent
+                    extent as i64
                 }
                 Dim::Local(_) | Dim::Unknown => {
                     return Err(self.broken(kernel.name_span, "a parameter without a shape"));
@@ -325,8 +326,8 @@ impl Machine<'_> {
     }
 
     fn extent(&mut self, frame: &mut Frame, expr: &Expr, least: i64) -> Eval<u32> {
-        let extent = self.integer(frame, expr)?;
-        if extent < least || extent > i64::from(i32::MAX) {
+        let extent = self.exact_extent(frame, expr)?;
+        if extent < i128::from(least) || extent > i128::from(i32::MAX) {
             return Err(self.error(
                 Diagnostic::error("E0522", format!("an extent of {extent} is out of range"))
                     .at(expr.span, format!("this is {extent}"))

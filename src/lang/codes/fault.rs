@@ -171,7 +171,8 @@ assert(every(3) == [4])
     Page {
         code: "E0609",
         title: "more shared memory than a block can have",
-        text: "All `shared` arrays of a kernel together have to fit into the shared memory of a block, 227 KiB.
+        text: "All `shared` arrays of a kernel together have to fit into the shared memory of a block, 227 KiB. An extent that is computed
+from arguments cannot be negative.
 
 ```clk fails
 kernel large(n: i32, out y: [f32; 1]) grid(1) block(32) {

@@ -167,6 +167,7 @@ pub enum PlaceKind {
 /// A shared array that is part of dynamic shared memory; each starts at the next multiple of 16 bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedArray {
+    pub name: String,
     pub element: usize,
     pub extents: Vec<Size>,
     pub span: Span,

@@ -16,10 +16,19 @@ pub struct Grid {
 }
 
 /// Why shared memory cannot be had: of the array at this place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedFault {
-    pub bytes: u64,
+    pub why: SharedRefusal,
     pub span: Span,
+}
+
+/// Why a block cannot have its shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SharedRefusal {
+    /// It is so many bytes.
+    Bytes(u64),
+    /// An array of this name would have so many elements.
+    Extent(String, i64),
 }
 
 /// The most shared memory that a block may have, as the simulator has it.
@@ -85,8 +94,9 @@ impl CudaKernel {
                     Size::Known(n) => u64::from(*n),
                     Size::Computed(id) => {
                         let value = evaluate(function, *id, facts).and_then(Value::as_integer);
-                        let broken = SharedFault { bytes: u64::MAX, span: array.span };
-                        value.and_then(|n| u64::try_from(n).ok()).ok_or(broken)?
+                        let extent = value.map_or(i64::MIN, |n| i64::try_from(n).unwrap_or(i64::MAX));
+                        let why = || SharedRefusal::Extent(array.name.clone(), extent);
+                        u64::try_from(extent).map_err(|_| SharedFault { why: why(), span: array.span })?
                     }
                 };
                 bytes = bytes.saturating_mul(n);
@@ -94,7 +104,7 @@ impl CudaKernel {
             used = used.next_multiple_of(16).saturating_add(bytes);
             let total = used.saturating_add(self.static_shared.into());
             if total > SHARED_LIMIT {
-                return Err(SharedFault { bytes: total, span: array.span });
+                return Err(SharedFault { why: SharedRefusal::Bytes(total), span: array.span });
             }
         }
         Ok(used.next_multiple_of(16) as u32)

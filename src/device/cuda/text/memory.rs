@@ -177,7 +177,7 @@ impl Gen<'_> {
             Extent::Launch => Size::Known(0),
         };
         let extents = memory.extents.iter().map(size).collect();
-        SharedArray { element: memory.layout.size, extents, span: memory.span }
+        SharedArray { name: memory.name.clone(), element: memory.layout.size, extents, span: memory.span }
     }
 
     /// An extent as an `int`.

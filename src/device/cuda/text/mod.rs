@@ -38,7 +38,7 @@ use crate::ir::def::*;
 use crate::ir::ranges::{self, Ranges, Setting, Site};
 pub use abi::{CudaKernel, Geometry, KernelArgument, LaunchFacts, Options, Piece, Place as FaultPlace, PlaceKind};
 use helpers::Helpers;
-pub use launch::{Grid, SHARED_LIMIT, SharedFault, is_narrow, message};
+pub use launch::{Grid, SHARED_LIMIT, SharedFault, SharedRefusal, is_narrow, message};
 use names::Names;
 use plan::Plan;
 use tree::{Expr, Stmt};

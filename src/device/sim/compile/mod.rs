@@ -221,6 +221,7 @@ impl<'a> Compiler<'a> {
                 Space::Shared => MemoryKind::Shared,
                 Space::Local => MemoryKind::Local,
             };
+            let place = self.span(memory.span);
             self.memories.push(MemoryDef {
                 name: memory.name.clone(),
                 kind,
@@ -230,6 +231,7 @@ impl<'a> Compiler<'a> {
                 // Sums that are kept apart would overflow unseen.
                 sums: sums[id.index()] && !(self.checks.arithmetic && memory.layout.leaves[0].ty.scalar().is_signed()),
                 span: memory.span,
+                place,
             });
         }
         self.part = Section::Prologue;
@@ -246,7 +248,6 @@ impl<'a> Compiler<'a> {
             }
         }
         if shared {
-            let span = self.span(self.f.span);
             let arrays = self.memories.iter().filter(|m| m.kind == MemoryKind::Shared);
             let mut arrays = arrays;
             let end = arrays.try_fold(0, |used, def| Some(super::shared::place(used, def)?.1));
@@ -256,7 +257,7 @@ impl<'a> Compiler<'a> {
                     self.emit(run, Op { x: bytes as u32, ..nothing() });
                 }
                 None => {
-                    self.emit(plain::<super::shared::Arrange>(), Op { y: span, ..nothing() });
+                    self.emit(plain::<super::shared::Arrange>(), nothing());
                 }
             }
         }
@@ -275,6 +276,7 @@ impl<'a> Compiler<'a> {
     /// Joins the parts.
     fn finish(mut self) -> Code {
         self.make_strips();
+        let span = self.span(self.kernel.span);
         let shift = self.prologue.len() as u32;
         for &jump in &self.jumps {
             self.ops[jump].x += shift;
@@ -297,6 +299,7 @@ impl<'a> Compiler<'a> {
             memories: self.memories,
             accesses: self.accesses,
             spans: self.spans,
+            span,
             messages: self.messages,
             slow: self.slow,
             atomics: self.atomics,
