@@ -476,7 +476,7 @@ mod sockets {
 
     #[test]
     fn signals_end_a_server_in_order() {
-        for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 130)] {
+        for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
             let mut served = Served::new();
             let client = UnixStream::connect(served.path()).expect("connected");
             ask(&client, r#"{"op": "sync"}"#);

@@ -1,10 +1,21 @@
-//! What a fault of Clk's own looks like: one message with a code, and an exit code that no mistake of the user's has.
+//! What a fault of Clk's own looks like: one message with a code, and an exit code that no mistake of the user's has. Where one
+//! request of many is worked at, the fault is that request's error.
 
+use std::cell::{Cell, RefCell};
 use std::io::Write;
-use std::panic::PanicHookInfo;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+
+use crate::base::diag::Diagnostic;
 
 /// The code of an internal error, for `clk explain`.
 pub const CODE: &str = "E0999";
+
+thread_local! {
+    /// The work of this thread is a request of many: a fault costs its answer and no more.
+    static SURVIVES: Cell<bool> = const { Cell::new(false) };
+    /// The last fault of such work.
+    static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
+}
 
 /// Replaces the standard panic message, which speaks to Clk's developers, by one that speaks to its users.
 pub fn install() {
@@ -14,15 +25,36 @@ pub fn install() {
         let _ = stderr.write_all(message(info).as_bytes());
         let _ = stderr.flush();
         drop(stderr);
-        std::process::exit(super::exit::INTERNAL.into());
+        if SURVIVES.get() {
+            LAST.set(Some(title(info)));
+            return;
+        }
+        super::leftovers::remove();
+        super::repl::leave_terminal();
+        super::end(super::exit::INTERNAL);
     }));
 }
 
-fn message(info: &PanicHookInfo<'_>) -> String {
+/// Does one request of many. A fault of Clk's own is told on standard error and is the request's error.
+pub fn survived<T>(work: impl FnOnce() -> T) -> Result<T, Box<Diagnostic>> {
+    let outer = SURVIVES.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    SURVIVES.set(outer);
+    done.map_err(|_| {
+        let title = LAST.take().unwrap_or_else(|| "internal error".into());
+        Box::new(Diagnostic::error(CODE, title).help("please report it, with what the server wrote to standard error"))
+    })
+}
+
+fn title(info: &PanicHookInfo<'_>) -> String {
     let payload = info.payload();
     let what = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+    format!("internal error: {}", what.unwrap_or("no message"))
+}
+
+fn message(info: &PanicHookInfo<'_>) -> String {
     let place = info.location().map_or(String::from("an unknown place"), |l| format!("{}:{}", l.file(), l.line()));
-    let mut text = format!("error[{CODE}]: internal error: {}\n", what.unwrap_or("no message"));
+    let mut text = format!("error[{CODE}]: {}\n", title(info));
     text += &format!(
         "  Note: Clk {} stopped at {place}. This is a fault of Clk, not of your program.\n",
         env!("CARGO_PKG_VERSION")

@@ -19,8 +19,8 @@ pub use self::replace::write_whole;
 /// The code of a source file that cannot be read.
 pub const CODE: &str = "E0701";
 
-/// A source file larger than this is refused: it is not a program.
-const MAX_SOURCE: u64 = 64 << 20;
+/// A source file larger than this is refused: it is data, and a program takes a hundred times its size of memory.
+pub const MAX_SOURCE: u64 = 16 << 20;
 
 /// The machine's own files.
 pub struct Disk;
@@ -39,7 +39,10 @@ pub fn read_source(path: &Path) -> Result<String, String> {
 /// Bytes as the text of a program.
 pub fn source_text(mut bytes: Vec<u8>) -> Result<String, String> {
     if bytes.len() as u64 > MAX_SOURCE {
-        return Err(format!("it is larger than {} MiB", MAX_SOURCE >> 20));
+        let most = MAX_SOURCE >> 20;
+        return Err(format!(
+            "it is larger than {most} MiB (data can be kept in a file of its own, which `load` reads)"
+        ));
     }
     if bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.drain(..3);

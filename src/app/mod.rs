@@ -15,6 +15,7 @@ mod interrupt;
 #[cfg(target_os = "linux")]
 mod isolate;
 mod launch;
+mod leftovers;
 pub mod libraries;
 mod listing;
 mod lsp;
@@ -30,6 +31,11 @@ mod world;
 
 use std::process::ExitCode;
 
+pub use memory::Memory;
+
+use crate::base::room;
+use crate::host::unwind::Unwound;
+
 /// How `clk` ends.
 pub mod exit {
     pub const OK: u8 = 0;
@@ -41,7 +47,10 @@ pub mod exit {
     pub const NO_DEVICE: u8 = 3;
     /// A fault of Clk's own.
     pub const INTERNAL: u8 = 70;
+    /// Ctrl-C
     pub const INTERRUPTED: u8 = 130;
+    /// To which the number of the signal is added by which the system asked for the end.
+    pub const SIGNAL: u8 = 128;
 }
 
 /// Stack of the thread that does the work: deep expressions and calls are walked recursively. It is only address space until
@@ -52,6 +61,9 @@ const STACKS: [usize; 3] = [512 << 20, 64 << 20, 8 << 20];
 pub fn main() -> ExitCode {
     memory::prepare();
     crash::install();
+    memory::at_abort();
+    memory::survive_file_limits();
+    room::ask(memory::available);
     leave(run())
 }
 
@@ -62,13 +74,37 @@ fn leave(code: u8) -> ExitCode {
     use std::io::Write;
     let _ = std::io::stdout().flush();
     let _ = std::io::stderr().flush();
-    // SAFETY: it only ends the process; nothing is left to be written.
+    end(code)
+}
+
+/// Ends the process as it is: other threads may be at work, and what they work with is not taken apart under them.
+#[cfg(unix)]
+fn end(code: u8) -> ! {
+    // SAFETY: it only ends the process.
     unsafe { libc::_exit(code.into()) }
+}
+
+#[cfg(not(unix))]
+fn end(code: u8) -> ! {
+    std::process::exit(code.into())
 }
 
 #[cfg(not(unix))]
 fn leave(code: u8) -> ExitCode {
     ExitCode::from(code)
+}
+
+/// The exit code of a command that has unwound.
+fn unwound(payload: Box<dyn std::any::Any + Send>) -> u8 {
+    match Unwound::of(payload) {
+        Ok(why) => {
+            let mut console = console::Console::new(console::Look::default());
+            console.report(&why.anywhere(), &Default::default());
+            exit::FAILURE
+        }
+        // After a panic the hook has spoken.
+        Err(_) => exit::INTERNAL,
+    }
 }
 
 /// Does the work on a thread with a large stack; gives the exit code.
@@ -78,8 +114,7 @@ fn run() -> u8 {
         let arguments = arguments.clone();
         let work = std::thread::Builder::new().name("clk".into()).stack_size(stack).spawn(move || cli::main(arguments));
         if let Ok(work) = work {
-            // After a panic the hook has spoken.
-            return work.join().unwrap_or(exit::INTERNAL);
+            return work.join().unwrap_or_else(|payload| unwound(payload));
         }
     }
     cli::main(arguments)

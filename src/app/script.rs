@@ -121,5 +121,5 @@ pub fn shown(value: &Value) -> String {
 
 /// The exit code of a run that ended with a diagnostic.
 pub fn failure_code(interrupt: &Interrupt) -> u8 {
-    if interrupt.is_set() { exit::INTERRUPTED } else { exit::FAILURE }
+    interrupt.exit_code().unwrap_or(exit::FAILURE)
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+use super::{room, stop};
+
 /// The alignment of every buffer: a cache line and a 512-bit register.
 pub const ALIGN: usize = 64;
 
@@ -46,25 +48,31 @@ impl AlignedBytes {
             return Some(AlignedBytes { start: Self::dangling(), len });
         }
         let layout = Layout::from_size_align(len, ALIGN).ok()?;
-        let start = if len >= LARGE {
-            // SAFETY: the layout's size is not zero; what was allocated is written before anyone reads it.
-            unsafe {
-                let start = NonNull::new(alloc(layout))?;
-                ask_for_large_pages(start, len);
-                start.write_bytes(0, len);
-                start
-            }
-        } else {
+        if len < LARGE {
             // SAFETY: the layout's size is not zero.
-            NonNull::new(unsafe { alloc_zeroed(layout) })?
-        };
-        Some(AlignedBytes { start, len })
+            return Some(AlignedBytes { start: NonNull::new(unsafe { alloc_zeroed(layout) })?, len });
+        }
+        if !room::has(len) {
+            return None;
+        }
+        // SAFETY: the layout's size is not zero; what was allocated is written before anyone reads it.
+        let start = NonNull::new(unsafe { alloc(layout) })?;
+        // It goes if its zeroing is asked to stop.
+        let whole = AlignedBytes { start, len };
+        // SAFETY: nobody has used the bytes yet.
+        unsafe { ask_for_large_pages(start, len) };
+        for first in (0..len).step_by(stop::MOVED) {
+            stop::poll();
+            // SAFETY: within what was allocated.
+            unsafe { start.add(first).write_bytes(0, stop::MOVED.min(len - first)) };
+        }
+        Some(whole)
     }
 
     /// A copy of `bytes`, or nothing if the machine has no room for it.
     pub fn copy_of(bytes: &[u8]) -> Option<Self> {
         let mut copy = Self::zeroed(bytes.len())?;
-        copy.copy_from_slice(bytes);
+        stop::copy(&mut copy, bytes);
         Some(copy)
     }
 

@@ -3,9 +3,16 @@
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use super::stop;
 
 /// Compilers recurse deeply; it is only address space until it is used.
 const STACK: usize = 64 << 20;
+
+/// Between two looks whether it is made, growing from the one to the other.
+const SHORTEST: Duration = Duration::from_micros(20);
+const LONGEST: Duration = Duration::from_millis(4);
 
 type Make<T> = Box<dyn FnOnce() -> T + Send>;
 
@@ -36,7 +43,15 @@ impl<T: Send + Sync + 'static> Late<T> {
         if let Some(value) = self.value.get() {
             return value;
         }
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who may be asked to stop does not wait to the end: what is made may be a library's, which nobody can ask.
+        let mut pause = SHORTEST;
+        while stop::flag().is_some() && thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            stop::poll();
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(LONGEST);
+        }
+        let thread = thread.take();
         if let Some(Err(panic)) = thread.map(JoinHandle::join) {
             resume_unwind(panic);
         }
@@ -45,10 +60,14 @@ impl<T: Send + Sync + 'static> Late<T> {
     }
 }
 
-/// Nothing runs on behind the back of who has let go: a library that is at work while the process ends would crash it.
+/// Nothing runs on behind the back of who has let go: a library that is at work while the process ends would crash it. Only who was
+/// asked to stop does not wait.
 impl<T> Drop for Late<T> {
     fn drop(&mut self) {
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if stop::is_heeded() {
+            return;
+        }
         // A panic was reported where it happened.
         let _ = thread.map(JoinHandle::join);
     }
@@ -79,5 +98,15 @@ mod tests {
             }
         });
         assert_eq!(*Late::ready(7).get(), 7);
+    }
+
+    #[test]
+    fn who_is_asked_to_stop_waits_for_nothing() {
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let late = Late::start("late", move || wait.recv().is_ok());
+        let flag = stop::Flag::new(true.into());
+        assert!(stop::until_stopped(&flag, || *late.get()).is_err());
+        go.send(()).expect("it waits");
+        assert!(*late.get(), "the next one gets it");
     }
 }

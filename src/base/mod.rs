@@ -5,5 +5,7 @@ pub mod diag;
 pub mod escape;
 pub mod late;
 pub mod render;
+pub mod room;
 pub mod shared;
 pub mod source;
+pub mod stop;

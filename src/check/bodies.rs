@@ -6,6 +6,7 @@ use rustc_hash::FxHashSet;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::base::stop;
 use crate::check::cx::{Cx, Home, Needs, ScriptNames};
 use crate::check::typed::*;
 use crate::check::{finish, lints, sigs};
@@ -52,7 +53,9 @@ pub fn check_all(program: &Program, module: ModuleId, names: &ScriptNames, jobs:
         let own = parts.next().unwrap_or(&[]);
         let others: Vec<_> = parts
             .map(|part| {
-                let run = move || part.iter().map(|j| check_one(program, module, names, *j)).collect::<Vec<_>>();
+                let flag = stop::flag();
+                let all = move || part.iter().map(|j| check_one(program, module, names, *j)).collect::<Vec<_>>();
+                let run = move || stop::watched(flag, all);
                 (part, std::thread::Builder::new().stack_size(32 << 20).spawn_scoped(scope, run))
             })
             .collect();

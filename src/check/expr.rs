@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
+use crate::base::stop;
 use crate::check::cx::{Cx, Home, Meaning, Reported, Slot};
 use crate::check::infer::{Kind, array};
 use crate::check::typed::*;
@@ -43,6 +44,7 @@ pub fn is_literal(e: &ast::Expr) -> bool {
 impl Cx<'_> {
     /// Checks an expression. `want` is the type its place would like, a hint and no more.
     pub fn expr(&mut self, e: &ast::Expr, want: Option<&Type>) -> Expr {
+        stop::poll();
         self.depth += 1;
         let checked = if self.depth > MAX_DEPTH { self.too_deep(e.span) } else { self.expr_inner(e, want) };
         self.depth -= 1;

@@ -6,4 +6,5 @@ pub mod interp;
 pub mod ops;
 pub mod picture;
 pub mod problem;
+pub mod unwind;
 pub mod value;

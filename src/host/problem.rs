@@ -19,6 +19,12 @@ pub struct Problem {
 /// The result of an operation on values.
 pub type Outcome<T> = Result<T, Problem>;
 
+/// Data for which there is no memory.
+pub fn no_room(bytes: u64) -> Problem {
+    let size = crate::device::size(bytes);
+    Problem::new("E0509", format!("there is not enough memory: {size} were asked for at once"))
+}
+
 impl Problem {
     pub fn new(code: &'static str, title: impl Into<String>) -> Self {
         Problem { code, title: title.into(), label: String::new(), notes: vec![], help: vec![] }

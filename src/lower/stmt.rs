@@ -4,6 +4,7 @@ use super::error::{Fallible, internal};
 use super::types;
 use super::unit::{Body, Slot};
 use crate::base::source::Span;
+use crate::base::stop;
 use crate::check::typed::{Block, Expr, LocalId, Pattern, Stmt, StmtKind, Type};
 use crate::ir::def::{self, ExprId};
 use crate::lang::ops::BinaryOp;
@@ -43,6 +44,7 @@ impl Body<'_, '_> {
     }
 
     fn stmt(&mut self, stmt: &Stmt) -> Fallible<()> {
+        stop::poll();
         let span = stmt.span;
         match &stmt.kind {
             StmtKind::Let { pattern, value, .. } => self.let_(pattern, value.as_ref(), span),

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::edit::{self, Faults, may_fault, may_fault_checked};
 use crate::base::source::Span;
+use crate::base::stop;
 use crate::ir::def::*;
 use crate::lang::ops::MathFn;
 
@@ -33,6 +34,7 @@ fn run_with(module: &mut Module, faults: Faults) {
 fn block(function: &mut Function, stmts: Block, faults: Faults) -> Block {
     let mut out = Vec::with_capacity(stmts.len());
     for mut stmt in stmts {
+        stop::poll();
         for inner in stmt.kind.blocks_mut() {
             *inner = block(function, std::mem::take(inner), faults);
         }

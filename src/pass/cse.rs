@@ -8,6 +8,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::edit::{Renames, breaks, rename_all};
+use crate::base::stop;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
@@ -95,6 +96,7 @@ impl Cse<'_> {
         self.loads.push(FxHashMap::default());
         let mut out = Vec::with_capacity(block.len());
         for mut stmt in block {
+            stop::poll();
             self.renames.stmt(self.function, &mut stmt.kind);
             if let StmtKind::Let(id) = stmt.kind
                 && self.known(id)

@@ -6,6 +6,7 @@
 use rustc_hash::FxHashSet;
 
 use super::edit::{integer_of, may_fault, never_completes};
+use crate::base::stop;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
@@ -64,6 +65,7 @@ impl Dead<'_> {
         let stmts = std::mem::take(block);
         let mut kept = Vec::with_capacity(stmts.len());
         for mut stmt in stmts.into_iter().rev() {
+            stop::poll();
             if let Some(taken) = self.constant_branch(&mut stmt.kind) {
                 self.changed = true;
                 let mut taken = taken;

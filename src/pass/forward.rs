@@ -6,6 +6,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::edit::{Renames, breaks, never_completes, rename_all, written};
+use crate::base::stop;
 use crate::ir::def::*;
 
 pub fn run(module: &mut Module) {
@@ -36,6 +37,7 @@ impl Forward<'_> {
         let mut out = Vec::with_capacity(block.len());
         for stmt in block {
             if let Some(stmt) = self.stmt(stmt, known) {
+                stop::poll();
                 out.push(stmt);
             }
         }

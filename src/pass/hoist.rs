@@ -6,6 +6,7 @@
 use rustc_hash::FxHashSet;
 
 use super::edit::{Faults, may_fault, may_fault_checked, written};
+use crate::base::stop;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
@@ -30,6 +31,7 @@ fn run_with(module: &mut Module, faults: Faults) {
 fn block(function: &Function, stmts: &mut Block, faults: Faults) {
     let mut out = Vec::with_capacity(stmts.len());
     for mut stmt in std::mem::take(stmts) {
+        stop::poll();
         for inner in stmt.kind.blocks_mut() {
             block(function, inner, faults);
         }

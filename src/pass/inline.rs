@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::edit;
 use crate::base::arena::Arena;
 use crate::base::source::{FileId, Span};
+use crate::base::stop;
 use crate::ir::calls::{self, Call};
 use crate::ir::def::*;
 use crate::ir::visit::{each_stmt, each_stmt_mut};
@@ -74,6 +75,7 @@ impl Inliner<'_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Vec::with_capacity(block.len());
         for mut stmt in block {
+            stop::poll();
             for inner in stmt.kind.blocks_mut() {
                 *inner = self.block(std::mem::take(inner));
             }

@@ -17,6 +17,7 @@ mod structure;
 mod tidy;
 mod unroll;
 
+use crate::base::stop;
 use crate::ir::def::Module;
 use crate::ir::text::print;
 use crate::ir::verify::{Verified, checked, violations};
@@ -31,6 +32,7 @@ pub fn prepare(module: Module) -> Result<Prepared, String> {
 pub fn prepare_for(module: Module, checks: Checks) -> Result<Prepared, String> {
     let mut module = valid(module, "lowering")?.into_module();
     for pass in pipeline::passes(checks) {
+        stop::poll();
         (pass.run)(&mut module);
         if cfg!(debug_assertions) {
             let violations = violations(&module);

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::edit::{self, in_bounds, integer_of};
 use crate::base::source::Span;
+use crate::base::stop;
 use crate::ir::def::*;
 use crate::ir::typing;
 use crate::ir::visit::each_stmt;
@@ -68,6 +69,7 @@ impl Scalarise<'_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Vec::with_capacity(block.len());
         for mut stmt in block {
+            stop::poll();
             for inner in stmt.kind.blocks_mut() {
                 *inner = self.block(std::mem::take(inner));
             }

@@ -7,6 +7,7 @@
 use rustc_hash::FxHashSet;
 
 use super::edit::{self, Renames, integer_of, rename_all, value_of};
+use crate::base::stop;
 use crate::ir::def::*;
 use crate::lang::ops::UnaryOp;
 use crate::lang::scalar::{Scalar, Value, dynamic};
@@ -46,6 +47,7 @@ impl Simplify<'_> {
     fn walk(&mut self, block: &Block) {
         for stmt in block {
             if let StmtKind::Let(id) = stmt.kind {
+                stop::poll();
                 let kind = &mut self.function.exprs[id].kind;
                 kind.operands_mut(|operand| *operand = self.renames.resolve(*operand));
                 self.visit(id);

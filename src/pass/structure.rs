@@ -3,6 +3,7 @@
 //! can mask and later passes can turn into selections. A block that nothing breaks is spliced into the one around it.
 
 use super::edit::breaks;
+use crate::base::stop;
 use crate::ir::def::*;
 
 /// `rest` moves into branches up to this depth of nesting.
@@ -37,6 +38,7 @@ fn block(stmts: Block, ends: &mut Ends, depth: usize) -> Block {
     let mut out: Block = Vec::with_capacity(stmts.len());
     let mut rest = stmts.into_iter();
     while let Some(mut stmt) = rest.next() {
+        stop::poll();
         if ends.has(&stmt.kind) {
             // The end of the block; what follows never runs.
             return out;

@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::dead::trip_count;
 use super::edit::{self, breaks, integer_of, mentions, size};
+use crate::base::stop;
 use crate::ir::def::*;
 use crate::ir::visit::{each_stmt, each_stmt_mut};
 use crate::lang::scalar::Value;
@@ -38,6 +39,7 @@ impl Unroller<'_> {
         let mut out = Vec::with_capacity(block.len());
         for mut stmt in block {
             if let Some(turns) = self.turns(&stmt.kind) {
+                stop::poll();
                 let turns = self.unrolled(stmt, turns);
                 out.extend(self.block(turns));
                 continue;

@@ -24,8 +24,8 @@ pub fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> 
             Ok(count) => ran += count,
             Err(()) => failed = true,
         }
-        if context.interrupt.is_set() {
-            return exit::INTERRUPTED;
+        if let Some(code) = context.interrupt.exit_code() {
+            return code;
         }
     }
     if ran == 0 && !failed {

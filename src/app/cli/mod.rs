@@ -65,6 +65,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
             return code;
         }
     };
+    let interrupt = Interrupt::listen();
     let mut console = Console::new(cli.look);
     let (text, isa) = (cli.usage.text.clone(), cli.usage.isa);
     let machine = Machine::new(cli.usage);
@@ -79,8 +80,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
             }
         }
     }
-    let mut context =
-        Context { console, interrupt: Interrupt::default(), limits, text, machine, device: cli.device, isa };
+    let mut context = Context { console, interrupt, limits, text, machine, device: cli.device, isa };
     let code = perform(cli.task, &mut context);
     if let (true, Some(device)) = (cli.stats, &context.limits.places.device) {
         context.console.error_line(&stats::line(&**device));
@@ -91,7 +91,6 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
 
 fn perform(task: Task, context: &mut Context) -> u8 {
     if task.runs() {
-        context.interrupt = Interrupt::listen();
         let machine = context.machine.clone();
         context.interrupt.at_second(move || machine.stop_kernels());
     }

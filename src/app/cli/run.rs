@@ -21,7 +21,7 @@ pub fn file(path: &Path, args: Vec<String>, context: &mut Context) -> u8 {
 /// Runs all of standard input as a script.
 pub fn stdin(args: Vec<String>, context: &mut Context) -> u8 {
     let mut bytes = Vec::new();
-    let text = match std::io::stdin().lock().read_to_end(&mut bytes) {
+    let text = match std::io::stdin().lock().take(disk::MAX_SOURCE + 1).read_to_end(&mut bytes) {
         Ok(_) => disk::source_text(bytes),
         Err(error) => Err(disk::reason(&error)),
     };

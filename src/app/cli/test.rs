@@ -28,8 +28,8 @@ pub fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> 
     let mut count = Count::default();
     for path in &files {
         file(path, filter, context, &mut count);
-        if context.interrupt.is_set() {
-            return exit::INTERRUPTED;
+        if let Some(code) = context.interrupt.exit_code() {
+            return code;
         }
     }
     let skipped = if count.skipped > 0 { format!(", {} left out by the filter", count.skipped) } else { String::new() };

@@ -9,6 +9,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::reason;
+use crate::base::{room, stop};
 
 /// Opens a regular file for reading.
 pub fn open(path: &Path) -> Result<File, String> {
@@ -29,15 +30,18 @@ pub fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// The bytes of an open file, not more than so many.
+///
+/// # Unwinds
+/// if there is no room for them, or if it was asked to stop.
 pub fn contents(file: File, most: u64) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
     // What the system says is only a guess: files of /proc have no length, others grow.
     let length = file.metadata().map_or(0, |data| data.len()).min(most);
-    let room = usize::try_from(length).is_ok_and(|length| bytes.try_reserve_exact(length).is_ok());
-    if !room {
-        return Err(format!("there is no memory for its {length} bytes"));
+    let mut bytes = room::vec(usize::try_from(length).unwrap_or(usize::MAX));
+    let mut file = file.take(most);
+    while file.by_ref().take(stop::MOVED as u64).read_to_end(&mut bytes).map_err(|error| reason(&error))? > 0 {
+        stop::poll();
+        room::reserve(&mut bytes, 1);
     }
-    file.take(most).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
     Ok(bytes)
 }
 

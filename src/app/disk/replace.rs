@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use super::reason;
+use crate::app::leftovers::Leftover;
+use crate::base::stop;
 
 /// Writes a file whole or not at all: `Err` says why not, and the old one is unchanged then.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
@@ -36,7 +38,12 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
         return Err("it is read-only".into());
     }
     let written = begun(folder, old.is_some()).and_then(|mut file| {
-        file.write_all(bytes)?;
+        // It goes with the process, too. Whoever stops in the midst of writing drops the file, and so removes it.
+        let _leftover = Leftover::new(file.path());
+        for part in bytes.chunks(stop::MOVED) {
+            stop::poll();
+            file.write_all(part)?;
+        }
         if let Some(old) = &old {
             file.as_file().set_permissions(permissions_after(file.as_file(), old))?;
         }

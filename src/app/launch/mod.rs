@@ -38,6 +38,7 @@ use super::cli::Context;
 
 use super::interrupt::Interrupt;
 use super::{disk, exit, script};
+use crate::base::stop;
 use crate::compile::Session;
 use crate::host;
 use crate::host::problem::Problem;
@@ -80,7 +81,6 @@ struct Ending {
 
 impl Ending {
     fn of(interrupt: &Interrupt) -> Ending {
-        interrupt.listen_to_the_system();
         Ending { interrupt: interrupt.clone(), asked: Arc::default() }
     }
 
@@ -90,12 +90,16 @@ impl Ending {
     }
 
     fn is_set(&self) -> bool {
-        self.is_interrupted() || self.asked.load(Ordering::SeqCst)
+        let interrupted = self.interrupt.is_set();
+        if interrupted {
+            // Running kernels are stopped, and answers still go out.
+            stop::heed();
+        }
+        interrupted || self.asked.load(Ordering::SeqCst)
     }
 
-    /// Running kernels are stopped then, too.
-    fn is_interrupted(&self) -> bool {
-        self.interrupt.is_set()
+    fn exit_code(&self) -> u8 {
+        self.interrupt.exit_code().unwrap_or(exit::OK)
     }
 }
 

@@ -13,9 +13,10 @@ use super::reply::Reply;
 use super::request::{self, Launch};
 use super::state::{Arrays, State};
 use super::write::{Encoding, string};
-use crate::app::names;
+use crate::app::{crash, names};
 use crate::check;
 use crate::check::typed::{Access, Binding, Kernel};
+use crate::host::unwind;
 
 /// What happens after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,13 @@ pub fn answer(state: &mut State, message: Message) -> (Reply, Next) {
             if let Some(last) = &mut last {
                 state.begin(last);
             }
-            perform(state, &text, &mut blocks, framed)
+            let flag = state.interpreter.options.control.stop.clone();
+            let done = crash::survived(|| unwind::caught(flag, || perform(state, &text, &mut blocks, framed)));
+            match done {
+                Ok(Ok(done)) => done,
+                Ok(Err(why)) => Err(Refusal::Program(vec![why.anywhere()])),
+                Err(diagnostic) => Err(Refusal::Program(vec![*diagnostic])),
+            }
         }
     };
     let warnings = state.interpreter.take_warnings();

@@ -17,7 +17,7 @@ use crate::compile::Session;
 /// Requests that are read before they run, at most.
 const AHEAD: usize = 1024;
 /// How soon a conversation notices that the server ends.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The bytes of requests that were read and did not run yet.
 #[derive(Default)]
@@ -51,7 +51,7 @@ pub fn standard(job: &Job, context: &mut Context) -> u8 {
     let mut state = State::new(session, interpreter, job.max_bytes);
     // The thread that reads may wait for input for ever; the process ends without it.
     converse(io::stdin(), io::stdout(), &mut state, &ending, Arc::new(Pulse::new()));
-    if ending.is_interrupted() { exit::INTERRUPTED } else { exit::OK }
+    ending.exit_code()
 }
 
 /// The program that every client begins with; none after what is wrong with it was reported.

@@ -32,6 +32,7 @@ mod unix {
     use crate::app::launch::serve::{converse, program};
     use crate::app::launch::state::{State, Turn};
     use crate::app::launch::{Ending, Job};
+    use crate::app::leftovers::Leftover;
     use crate::app::{disk, exit, private};
     use crate::base::source::Sources;
     use crate::compile::Session;
@@ -79,7 +80,7 @@ mod unix {
         while Instant::now() < until && clients.iter().any(|client| !client.thread.is_finished()) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        if ending.is_interrupted() { exit::INTERRUPTED } else { exit::OK }
+        ending.exit_code()
     }
 
     /// A connection and the thread that talks to it.
@@ -160,6 +161,7 @@ mod unix {
         path: PathBuf,
         /// Device and number of its file.
         file: (u64, u64),
+        _leftover: Leftover,
     }
 
     impl Socket {
@@ -176,7 +178,7 @@ mod unix {
             let _alone = alone(folder).map_err(|error| cannot(disk::reason(&error)))?;
             clear(path)?;
             let (listener, file) = Socket::make(folder, path).map_err(|error| cannot(disk::reason(&error)))?;
-            Ok(Socket { listener, path: path.to_path_buf(), file })
+            Ok(Socket { listener, path: path.to_path_buf(), file, _leftover: Leftover::new(path) })
         }
 
         /// The name is given to a socket that is closed to others already.
@@ -190,7 +192,7 @@ mod unix {
 
         /// A connection, if one comes within a moment.
         fn accept(&self) -> Option<UnixStream> {
-            private::wait_readable(self.listener.as_raw_fd(), Duration::from_millis(100));
+            private::wait_readable(self.listener.as_raw_fd(), Duration::from_millis(50));
             let (stream, _) = self.listener.accept().ok()?;
             stream.set_nonblocking(false).ok()?;
             Some(stream)

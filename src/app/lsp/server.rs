@@ -1,7 +1,6 @@
 //! The state of a session and the way of each message through it.
 
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -11,7 +10,7 @@ use super::answer::{self, Failure};
 use super::document::{Document, Documents, Overlay};
 use super::text::{Encoding, Text};
 use super::{convert, requests, uri};
-use crate::app::exit;
+use crate::app::{crash, exit};
 use crate::ide::Analysis;
 use crate::syntax::ast::{ImportSource, ItemKind};
 
@@ -73,7 +72,8 @@ impl Server {
                 self.send(answer);
                 None
             }
-            None => self.notification(method, params),
+            // One that fails leaves what it was about as far as it came.
+            None => crash::survived(|| self.notification(method, params)).unwrap_or(None),
         }
     }
 
@@ -89,8 +89,9 @@ impl Server {
                 Ok(Value::Null)
             }
             // A panic is a fault of ours; it costs the answer, not the session.
-            (State::Running, _) => catch_unwind(AssertUnwindSafe(|| requests::answer(self, method, params)))
-                .unwrap_or_else(|_| failure(answer::INTERNAL_ERROR, "internal error; see the server's standard error")),
+            (State::Running, _) => crash::survived(|| requests::answer(self, method, params)).unwrap_or_else(|fault| {
+                failure(answer::INTERNAL_ERROR, &format!("{}; see the server's standard error", fault.title))
+            }),
         }
     }
 
@@ -171,7 +172,7 @@ impl Server {
     /// Checks the texts that changed, and tells the client.
     pub fn publish(&mut self) {
         for address in std::mem::take(&mut self.dirty) {
-            let found = catch_unwind(AssertUnwindSafe(|| self.analysis(&address)));
+            let found = crash::survived(|| self.analysis(&address));
             let (Ok(Some(analysis)), Some(document)) = (found, self.documents.get(&address)) else { continue };
             let found = convert::diagnostics(&analysis, &document.text, &address);
             let message = convert::publish(&address, Some(document.version), found);

@@ -17,6 +17,7 @@ use crate::check::typed::{Binding, Global, Program, Section};
 use crate::compile::{Entered, Session};
 use crate::host;
 use crate::host::interp::{Interpreter, Last};
+use crate::host::unwind;
 use crate::host::value::Value;
 
 /// So many of the last values keep a name like `_3`; older ones are let go, since they may be large.
@@ -52,7 +53,6 @@ impl Repl<'_> {
 
     /// `number` is that of an entry, whose value is shown and kept.
     pub(super) fn run_text(&mut self, name: &str, text: &str, number: Option<usize>) -> bool {
-        self.context.interrupt.clear();
         let before = self.state();
         let entered = self.session.enter(name, text, &Disk);
         self.report_all(&entered.outcome.diagnostics);
@@ -80,6 +80,26 @@ impl Repl<'_> {
     fn state(&self) -> State {
         let Interpreter { globals, draws, .. } = &self.interpreter;
         State { session: self.session.clone(), globals: globals.clone(), draws: *draws }
+    }
+
+    /// Does something that leaves everything as it was if it is asked to stop in its midst, or if there is no room for its data;
+    /// none after that was reported.
+    pub(super) fn undone_if_unwound<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.context.interrupt.clear();
+        let (before, folder) = (self.state(), self.session.folder.clone());
+        let (device, checks) = (self.interpreter.options.device.clone(), self.interpreter.options.control.checks);
+        let flag = self.context.interrupt.flag();
+        match unwind::caught(flag, || work(self)) {
+            Ok(result) => Some(result),
+            Err(why) => {
+                self.session.folder = folder;
+                self.interpreter.use_device(device);
+                self.interpreter.use_checks(checks);
+                self.put_back(before);
+                self.report_all(&[why.anywhere()]);
+                None
+            }
+        }
     }
 
     /// Texts stay: messages may still point at them.
@@ -247,7 +267,6 @@ impl Repl<'_> {
 
     /// Runs something on a copy of the session whose variables nobody sees; what it prints is seen.
     pub(super) fn aside<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
-        self.context.interrupt.clear();
         let before = self.state();
         let result = work(self);
         self.put_back(before);

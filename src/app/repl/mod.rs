@@ -21,6 +21,7 @@ use crate::compile::Session;
 use crate::host::interp::Interpreter;
 use crate::syntax;
 use settings::Settings;
+pub use terminal::leave as leave_terminal;
 use transcript::Kept;
 
 /// The state of a session.
@@ -49,15 +50,17 @@ pub(super) struct Repl<'a> {
 /// then they are read without line editing, and nothing but their results is written.
 pub fn main(plain: bool, context: &mut Context) -> u8 {
     if plain {
-        return Repl::new(context).read_plain();
+        context.interrupt.be_patient(1);
+        let code = Repl::new(context).read_plain();
+        return context.interrupt.ending().unwrap_or(code);
     }
     if !std::io::stdin().is_terminal() {
         return super::cli::run_stdin(context);
     }
-    context.interrupt.be_patient();
+    context.interrupt.be_patient(2);
     let mut repl = Repl::new(context);
     match terminal::read_all(&mut repl) {
-        Ok(()) => exit::OK,
+        Ok(()) => repl.context.interrupt.ending().unwrap_or(exit::OK),
         Err(error) => {
             repl.context.console.error_line(&format!("error: the terminal cannot be read: {error}"));
             exit::FAILURE
@@ -130,8 +133,14 @@ impl<'a> Repl<'a> {
         exit::OK
     }
 
-    /// Does what an entry says: a command or a piece of program.
+    /// Does what an entry says.
     fn enter(&mut self, entry: &str) -> ControlFlow<()> {
+        let flow = self.undone_if_unwound(|repl| repl.perform(entry)).unwrap_or(ControlFlow::Continue(()));
+        if self.context.interrupt.ending().is_some() { ControlFlow::Break(()) } else { flow }
+    }
+
+    /// A command or a piece of program.
+    fn perform(&mut self, entry: &str) -> ControlFlow<()> {
         let trimmed = entry.trim();
         if trimmed.is_empty() {
             return ControlFlow::Continue(());

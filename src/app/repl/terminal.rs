@@ -44,11 +44,43 @@ fn forget_typed() {
     }
 }
 
+/// The terminal as the session found it.
+#[cfg(unix)]
+static FOUND: std::sync::OnceLock<libc::termios> = std::sync::OnceLock::new();
+
+#[cfg(unix)]
+fn remember() {
+    // SAFETY: zeros are a valid structure, which the call fills; it lives until the call returns.
+    let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+    if unsafe { libc::tcgetattr(libc::STDIN_FILENO, &raw mut settings) } == 0 {
+        let _ = FOUND.set(settings);
+    }
+}
+
+/// Gives the terminal back as it was found, before the process ends in the midst of a line.
+#[cfg(unix)]
+pub fn leave() {
+    if let Some(settings) = FOUND.get() {
+        // SAFETY: what the terminal had before.
+        unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, settings) };
+        // Pasted text is no longer marked.
+        print!("\x1b[?2004l\r\n");
+        let _ = std::io::Write::flush(&mut std::io::stdout());
+    }
+}
+
 #[cfg(not(unix))]
 fn forget_typed() {}
 
+#[cfg(not(unix))]
+fn remember() {}
+
+#[cfg(not(unix))]
+pub fn leave() {}
+
 /// Reads and runs entries until the user ends the session.
 pub fn read_all(repl: &mut Repl<'_>) -> rustyline::Result<()> {
+    remember();
     let mut editor = editor(repl.context.console.style.color)?;
     let history = History::open();
     for entry in history.iter().flat_map(History::entries) {

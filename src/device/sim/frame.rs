@@ -1,7 +1,7 @@
 //! The memory of one group: registers, local and shared arrays, and the tables that point to them. A worker reuses one frame
 //! for all groups it runs; a cooperative launch has one frame per block.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc};
 use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +15,7 @@ use super::listen::Listener;
 use super::memory::{MemoryRt, Plan};
 use super::parts;
 use super::shared;
+use crate::base::room;
 use crate::device::Control;
 use crate::ir::def::{Extent, Id3};
 use crate::lang::scalar::{Scalar, Value};
@@ -60,11 +61,12 @@ impl Area {
         if let Some(area) = spare {
             return area;
         }
-        let layout = Layout::from_size_align(size.max(64), 64).unwrap_or(Layout::new::<[u64; 8]>());
+        let layout = Layout::from_size_align(size.max(64), 64).ok().filter(|layout| room::has(layout.size()));
+        let Some(layout) = layout else { room::lacking(size) };
         // SAFETY: the size is not zero.
         let ptr = unsafe { alloc(layout) };
         if ptr.is_null() {
-            handle_alloc_error(layout)
+            room::lacking(size);
         }
         Area { ptr, layout }
     }

@@ -1,5 +1,7 @@
 //! Groups to workers: a pool of threads that lives as long as the program, and the order in which blocks start and report.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -7,7 +9,8 @@ use std::time::{Duration, Instant};
 use super::fault;
 use super::frame::{Frame, Launch};
 use super::parts::Standing;
-use crate::device::{Extents, Fault, Output};
+use crate::base::room;
+use crate::device::{Extents, Fault, FaultKind, Output};
 
 /// A launch that helpers may join. The pointer is good while `state` admits them.
 struct Job {
@@ -16,6 +19,8 @@ struct Job {
     state: AtomicUsize,
     /// Helpers that may still come in.
     places: AtomicUsize,
+    /// With what a helper's work unwound, which goes on where the work was begun.
+    unwound: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 const CLOSED: usize = 1 << 32;
@@ -46,7 +51,10 @@ impl Job {
     fn help(&self) {
         if self.enter() {
             // SAFETY: see `enter`.
-            unsafe { (*self.work)() };
+            let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*self.work)() }));
+            if let (Err(payload), Ok(mut unwound)) = (done, self.unwound.lock()) {
+                unwound.get_or_insert(payload);
+            }
             self.state.fetch_sub(1, Ordering::Release);
         }
     }
@@ -108,7 +116,12 @@ impl Pool {
         }
         // SAFETY: only the lifetime is forgotten; `run` does not return before all helpers have left.
         let work_ptr: *const (dyn Fn() + Sync) = unsafe { std::mem::transmute(std::ptr::from_ref(work)) };
-        let job = Arc::new(Job { work: work_ptr, state: AtomicUsize::new(0), places: AtomicUsize::new(helpers) });
+        let job = Arc::new(Job {
+            work: work_ptr,
+            state: AtomicUsize::new(0),
+            places: AtomicUsize::new(helpers),
+            unwound: Mutex::default(),
+        });
         if let Ok(mut state) = self.state.lock() {
             while state.threads < helpers {
                 let thread = std::thread::Builder::new().name("clk-sim".into());
@@ -124,6 +137,10 @@ impl Pool {
         let guard = Closing(&job);
         work();
         drop(guard);
+        let unwound = job.unwound.lock().ok().and_then(|mut unwound| unwound.take());
+        if let Some(payload) = unwound {
+            resume_unwind(payload);
+        }
     }
 }
 
@@ -227,13 +244,25 @@ fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, batch: u6
             }
             let frame = frame.get_or_insert_with(|| Frame::new(launch, alone));
             frame.start(number);
-            frame.run();
+            // A kernel may have no loop in which it is asked, and a launch very many groups.
+            if launch.control.stop.load(Ordering::Relaxed) {
+                interrupted(frame);
+            } else {
+                frame.run();
+            }
             collect(frame, number, extents, progress);
         }
     }
     if let Some(frame) = &mut frame {
         frame.add_sums();
     }
+}
+
+/// Stops a group before it has run.
+#[cold]
+fn interrupted(frame: &mut Frame<'_>) {
+    let span = frame.launch.code.span;
+    fault::stop_at(&mut frame.group, FaultKind::Interrupted, span, 0, 0);
 }
 
 /// Takes what a group printed and what stopped it.
@@ -256,16 +285,23 @@ fn collect(frame: &mut Frame<'_>, number: u64, extents: &Extents, progress: &Pro
 
 /// All blocks are alive at once and take turns between grid barriers.
 fn cooperate(launch: &Launch<'_>, extents: &Extents, progress: &Progress) {
-    let mut frames: Vec<Frame<'_>> = (0..launch.geometry.units)
-        .map(|number| {
-            let mut frame = Frame::new(launch, true);
-            frame.start(number);
-            frame
-        })
-        .collect();
+    let mut frames: Vec<Frame<'_>> = room::vec(usize::try_from(launch.geometry.units).unwrap_or(usize::MAX));
+    for number in 0..launch.geometry.units {
+        let mut frame = Frame::new(launch, true);
+        frame.start(number);
+        if launch.control.stop.load(Ordering::Relaxed) {
+            interrupted(&mut frame);
+            return collect(&mut frame, number, extents, progress);
+        }
+        frames.push(frame);
+    }
     loop {
         for (number, frame) in frames.iter_mut().enumerate().filter(|(_, f)| f.standing() == Standing::Ready) {
-            frame.run();
+            if launch.control.stop.load(Ordering::Relaxed) {
+                interrupted(frame);
+            } else {
+                frame.run();
+            }
             collect(frame, number as u64, extents, progress);
             if number as u64 >= progress.end.load(Ordering::Relaxed) {
                 return;
@@ -294,12 +330,8 @@ fn barrier_missed(frames: &mut [Frame<'_>], waiting: usize, extents: &Extents, p
         let op = frame.group.resume.wrapping_sub(1);
         // SAFETY: the frame waits behind the barrier's op.
         let span = unsafe { (*op).y };
-        let kind = crate::device::FaultKind::Divergence {
-            what: "grid_barrier",
-            arrived: waiting as u32,
-            expected: total,
-            elsewhere: None,
-        };
+        let kind =
+            FaultKind::Divergence { what: "grid_barrier", arrived: waiting as u32, expected: total, elsewhere: None };
         fault::stop_at(&mut frame.group, kind, span, 0, 0);
         collect(frame, number as u64, extents, progress);
     }

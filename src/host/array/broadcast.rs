@@ -1,5 +1,6 @@
 //! NumPy's broadcasting: shapes are aligned at their last axes, and an axis of 1 repeats.
 
+use crate::base::stop;
 use crate::host::array::{Array, shape_text};
 use crate::host::problem::{Outcome, Problem};
 
@@ -63,7 +64,7 @@ fn repeat(array: &Array, shape: &[usize]) -> Outcome<Array> {
     let mut result = Array::zeros(array.element().clone(), shape)?;
     let source = array.bytes();
     let mut walk = Walk::new(shape, [strides]);
-    for place in result.bytes_mut()?.chunks_exact_mut(size.max(1)) {
+    for place in stop::polled(result.bytes_mut()?.chunks_exact_mut(size.max(1))) {
         let [at] = walk.offsets();
         if let Some(from) = source.get(at * size..(at + 1) * size) {
             place.copy_from_slice(from);

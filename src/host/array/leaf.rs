@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::stop;
 use crate::host::array::{Array, Element, RecordLayout, shape_text};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Record, Value, Vector};
@@ -159,7 +160,8 @@ impl Array {
         write(&element, &mut one, value)?;
         let mut array = Array::zeros(element, shape)?;
         if one.iter().any(|&b| b != 0) {
-            array.bytes_mut()?.chunks_exact_mut(one.len()).for_each(|place| place.copy_from_slice(&one));
+            let places = array.bytes_mut()?.chunks_exact_mut(one.len());
+            stop::polled(places).for_each(|place| place.copy_from_slice(&one));
         }
         Ok(array)
     }

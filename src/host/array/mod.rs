@@ -12,6 +12,7 @@ pub mod slice;
 use std::sync::Arc;
 
 pub use crate::base::aligned::AlignedBytes;
+use crate::base::stop;
 pub use element::{Element, FieldLayout, RecordLayout};
 pub use item::Item;
 pub use slice::SliceSpec;
@@ -54,7 +55,7 @@ impl Array {
             let (need, have) = (array.bytes().len(), bytes.len());
             return Err(Problem::new("E0503", format!("an array of {need} bytes cannot be made of {have} bytes")));
         }
-        array.bytes_mut()?.copy_from_slice(bytes);
+        stop::copy(array.bytes_mut()?, bytes);
         Ok(array)
     }
 

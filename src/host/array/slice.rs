@@ -1,5 +1,6 @@
 //! Indexing and slicing: which elements an index expression picks, and copying them out and in.
 
+use crate::base::stop::{self, Ticks};
 use crate::host::array::broadcast::broadcast_to;
 use crate::host::array::{Array, leaf, shape_text};
 use crate::host::problem::{Outcome, Problem};
@@ -73,8 +74,12 @@ impl Selection {
 
     /// Calls `visit` with the byte offset of every run, in row-major order.
     fn each_run(&self, mut visit: impl FnMut(usize)) {
+        let ticks = Ticks::default();
         if self.count() > 0 {
-            self.descend(&self.outer, 0, &mut visit);
+            self.descend(&self.outer, 0, &mut |offset| {
+                ticks.pass(1);
+                visit(offset);
+            });
         }
     }
 
@@ -240,7 +245,7 @@ impl Array {
         let mut targets = result.bytes_mut()?.chunks_exact_mut(run.max(1));
         selection.each_run(|offset| {
             if let (Some(to), Some(from)) = (targets.next(), source.get(offset..offset + run)) {
-                to.copy_from_slice(from);
+                stop::copy(to, from);
             }
         });
         Ok(result)
@@ -272,7 +277,7 @@ impl Array {
                 let bytes = self.bytes_mut()?;
                 selection.each_run(|offset| {
                     if let (Some(to), Some(from)) = (bytes.get_mut(offset..offset + run), runs.next()) {
-                        to.copy_from_slice(from);
+                        stop::copy(to, from);
                     }
                 });
             }
@@ -282,7 +287,8 @@ impl Array {
                 let bytes = self.bytes_mut()?;
                 selection.each_run(|offset| {
                     let places = bytes.get_mut(offset..offset + run).unwrap_or(&mut []);
-                    places.chunks_exact_mut(one.len().max(1)).for_each(|place| place.copy_from_slice(&one));
+                    let places = places.chunks_exact_mut(one.len().max(1));
+                    stop::polled(places).for_each(|place| place.copy_from_slice(&one));
                 });
             }
         }

@@ -8,6 +8,8 @@ use ::csv::{ReaderBuilder, StringRecord, Trim, WriterBuilder};
 use indexmap::{IndexMap, IndexSet};
 use smol_str::SmolStr;
 
+use crate::base::room::{self, Sink};
+use crate::base::stop::{self, Ticks};
 use crate::host::array::{Array, Element};
 use crate::host::files::{File, Items, scalars_only, table};
 use crate::host::problem::{Outcome, Problem};
@@ -54,7 +56,10 @@ fn read(file: &File, text: &str) -> Outcome<Sheet> {
     let mut sheet = Sheet { names: None, width: 0, numbers: Vec::new() };
     let mut record = StringRecord::new();
     let mut is_first = true;
+    let ticks = Ticks::default();
     while reader.read_record(&mut record).map_err(|error| Problem::new("E0714", format!("`{}`: {error}", file.name)))? {
+        ticks.pass(record.len());
+        room::reserve(&mut sheet.numbers, record.len());
         let line = record.position().map_or(0, |position| position.line());
         if is_first {
             is_first = false;
@@ -116,9 +121,10 @@ fn names(file: &File, record: &StringRecord) -> Outcome<Vec<SmolStr>> {
 fn columns(file: &File, names: Vec<SmolStr>, numbers: &[f64], width: usize, rows: usize) -> Outcome<Value> {
     let mut arrays = IndexMap::new();
     for (column, name) in names.into_iter().enumerate() {
+        stop::poll();
         let items = numbers.iter().skip(column).step_by(width.max(1)).copied();
         let array = Array::build(Element::Scalar(Scalar::F64), &[rows], |places: &mut [f64]| {
-            places.iter_mut().zip(items).for_each(|(place, item)| *place = item);
+            stop::polled(places.iter_mut().zip(items)).for_each(|(place, item)| *place = item);
         })?;
         if arrays.insert(name.clone(), array).is_some() {
             return Err(Problem::new("E0714", format!("`{}` has two columns called `{name}`", file.name)));
@@ -129,7 +135,7 @@ fn columns(file: &File, names: Vec<SmolStr>, numbers: &[f64], width: usize, rows
 
 /// One array of one or two axes, or columns by name.
 pub fn encode(items: &Items) -> Outcome<Vec<u8>> {
-    let mut lines = WriterBuilder::new().from_writer(Vec::new());
+    let mut lines = WriterBuilder::new().from_writer(Sink::default());
     let failed = |error: ::csv::Error| Problem::new("E0715", format!("the file cannot be written: {error}"));
     let (columns, rows) = match (items.has_names, items.named.first()) {
         (false, Some((_, array))) if items.named.len() == 1 => whole(array)?,
@@ -138,10 +144,13 @@ pub fn encode(items: &Items) -> Outcome<Vec<u8>> {
             by_name(&items.named)?
         }
     };
+    let ticks = Ticks::default();
     for row in 0..rows {
+        ticks.pass(columns.len().max(1));
         lines.write_record(columns.iter().map(|column| column.text(row))).map_err(failed)?;
     }
-    lines.into_inner().map_err(|error| Problem::new("E0715", format!("the file cannot be written: {error}")))
+    let written = lines.into_inner().map(|lines| lines.0);
+    written.map_err(|error| Problem::new("E0715", format!("the file cannot be written: {error}")))
 }
 
 /// Every `stride`-th scalar of an array, from `first` on.
@@ -176,7 +185,10 @@ fn whole(array: &Array) -> Outcome<(Vec<Column<'_>>, usize)> {
             return Err(Problem::new("E0715", title).help("save it as .npy, or reshape it"));
         }
     };
-    Ok(((0..width).map(|first| Column { array, scalar, first, stride: width }).collect(), rows))
+    // Nothing is not written column by column: there may be very many of them, or rows.
+    let (width, rows) = if array.is_empty() { (0, 0) } else { (width, rows) };
+    let columns = (0..width).map(|first| Column { array, scalar, first, stride: width });
+    Ok((room::collect(width, columns), rows))
 }
 
 fn by_name(arrays: &IndexMap<SmolStr, Array>) -> Outcome<(Vec<Column<'_>>, usize)> {

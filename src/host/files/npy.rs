@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::{room, stop};
 use crate::host::array::{Array, Element, RecordLayout};
 use crate::host::files::python::{Literal, dictionary};
 use crate::host::files::{File, bytes_text, checked_shape, from_fortran};
@@ -203,11 +204,11 @@ fn fill(from: &FileElement, shape: &[usize], data: &[u8]) -> Outcome<Array> {
     let bytes = array.bytes_mut()?;
     let is_plain = matches!(from.pieces.as_slice(), [piece] if !piece.swapped && piece.scalar != Scalar::Bool);
     if is_plain && bytes.len() == data.len() {
-        bytes.copy_from_slice(data);
+        stop::copy(bytes, data);
         return Ok(array);
     }
     let elements = bytes.chunks_exact_mut(layout.size.max(1)).zip(data.chunks_exact(from.size.max(1)));
-    for (to, source) in elements {
+    for (to, source) in stop::polled(elements) {
         for (leaf, piece) in layout.leaves.iter().zip(&from.pieces) {
             let len = piece.scalar.size() * piece.lanes;
             if let (Some(to), Some(source)) =
@@ -254,7 +255,7 @@ pub fn encode(array: &Array) -> Outcome<Vec<u8>> {
     let padded = (before + header.len() + 1).next_multiple_of(64) - before;
     header.push_str(&" ".repeat(padded - header.len() - 1));
     header.push('\n');
-    let mut bytes = Vec::with_capacity(before + padded + array.bytes().len());
+    let mut bytes = room::vec(before + padded + array.bytes().len());
     bytes.extend_from_slice(MAGIC);
     match long || !header.is_ascii() {
         false => {
@@ -276,10 +277,10 @@ fn append_data(array: &Array, bytes: &mut Vec<u8>) {
     let layout = array.element().layout();
     let packed: usize = layout.leaves.iter().map(|leaf| leaf.ty.size()).sum();
     if packed == layout.size {
-        bytes.extend_from_slice(array.bytes());
+        room::append(bytes, array.bytes());
         return;
     }
-    for element in array.bytes().chunks_exact(layout.size.max(1)) {
+    for element in stop::polled(array.bytes().chunks_exact(layout.size.max(1))) {
         for leaf in &layout.leaves {
             bytes.extend_from_slice(element.get(leaf.offset..leaf.offset + leaf.ty.size()).unwrap_or(&[]));
         }

@@ -1,10 +1,11 @@
 //! .png: pictures as arrays of `u8` (or `u16`, if the file has 16 bits): `[H, W]` grey, `[H, W, 2]` grey with opacity,
 //! `[H, W, 3]` colour, `[H, W, 4]` colour with opacity. Palettes and fewer than 8 bits are expanded.
 
-use std::io::Cursor;
+use std::io::{self, BufRead, Cursor, Read, Seek, SeekFrom};
 
 use ::png::{BitDepth, Decoder, DecodingError, Limits, Transformations};
 
+use crate::base::{room, stop};
 use crate::host::array::{Array, Element};
 use crate::host::files::File;
 use crate::host::picture;
@@ -21,7 +22,7 @@ pub fn decode(file: &File) -> Outcome<Array> {
         return Err(file.damaged("it does not begin as a PNG picture does"));
     }
     let limit = largest_content(file.bytes.len());
-    let mut decoder = Decoder::new_with_limits(Cursor::new(file.bytes), Limits { bytes: limit });
+    let mut decoder = Decoder::new_with_limits(Polled(Cursor::new(file.bytes)), Limits { bytes: limit });
     decoder.set_transformations(Transformations::EXPAND);
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
@@ -47,9 +48,39 @@ pub fn decode(file: &File) -> Outcome<Array> {
     }
     reader.next_frame(bytes).map_err(|error| damaged(file, error))?;
     if scalar == Scalar::U16 {
-        bytes.chunks_exact_mut(2).for_each(<[u8]>::reverse);
+        stop::polled(bytes.chunks_exact_mut(2)).for_each(<[u8]>::reverse);
     }
     Ok(array)
+}
+
+/// The bytes of a file, a little at a time, with a look before each whether to stop.
+struct Polled<'a>(Cursor<&'a [u8]>);
+
+/// It may unpack to a thousand times as much.
+const LITTLE: usize = 1 << 14;
+
+impl Read for Polled<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        stop::poll();
+        self.0.read(into)
+    }
+}
+
+impl BufRead for Polled<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        stop::poll();
+        self.0.fill_buf().map(|bytes| bytes.get(..LITTLE).unwrap_or(bytes))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.0.consume(count);
+    }
+}
+
+impl Seek for Polled<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
 }
 
 fn damaged(file: &File, error: DecodingError) -> Problem {
@@ -67,7 +98,8 @@ pub fn encode(array: &Array) -> Outcome<Vec<u8>> {
     match array.element() {
         Element::Scalar(Scalar::U16) => {
             let (height, width, color) = picture::image::extents(array)?;
-            let swapped: Vec<u8> = array.bytes().chunks_exact(2).flat_map(|pair| pair.iter().rev().copied()).collect();
+            let swapped = array.bytes().chunks_exact(2).flat_map(|pair| pair.iter().rev().copied());
+            let swapped = room::collect(array.byte_len(), swapped);
             picture::image::write(width, height, color, BitDepth::Sixteen, &swapped)
         }
         _ => picture::image::png(array),

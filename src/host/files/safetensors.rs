@@ -1,15 +1,19 @@
 //! .safetensors: named arrays with a JSON header; the one format here that has bf16.
 
-use ::safetensors::tensor::TensorView;
+use ::safetensors::tensor::{Metadata, TensorInfo};
 use ::safetensors::{Dtype, SafeTensorError, SafeTensors};
 use indexmap::IndexMap;
 use smol_str::SmolStr;
 
+use crate::base::{room, stop};
 use crate::host::array::Array;
 use crate::host::files::{File, bytes_text, checked_shape, scalars_only, table};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::Scalar;
+
+/// The longest header that readers take.
+const MOST_HEADER: usize = 100_000_000;
 
 /// The tensors of a file, in the order in which they lie.
 pub fn decode(file: &File) -> Outcome<Value> {
@@ -26,7 +30,7 @@ pub fn decode(file: &File) -> Outcome<Value> {
         let (shape, _) = checked_shape(file, &dims, scalar.size())?;
         let mut array = Array::from_bytes(scalar, &shape, view.data())?;
         if scalar == Scalar::Bool {
-            array.bytes_mut()?.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+            stop::polled(array.bytes_mut()?).for_each(|byte| *byte = u8::from(*byte != 0));
         }
         arrays.insert(SmolStr::new(name), array);
     }
@@ -98,10 +102,31 @@ fn dtype(scalar: Scalar) -> Dtype {
 /// Vectors become one more axis.
 pub fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
     let failed = |error: SafeTensorError| Problem::new("E0715", format!("the file cannot be written: {error}"));
-    let mut views = Vec::with_capacity(arrays.len());
+    let mut tensors = Vec::with_capacity(arrays.len());
     for (name, array) in arrays {
         let (scalar, shape) = scalars_only(array)?;
-        views.push((name.as_str(), TensorView::new(dtype(scalar), shape, array.bytes()).map_err(failed)?));
+        tensors.push((name, dtype(scalar), shape, array.bytes()));
     }
-    ::safetensors::serialize(views, None).map_err(failed)
+    // The order that the format's own library writes: the widest types first, so that all lie at multiples of their size.
+    tensors.sort_by(|(a, x, ..), (b, y, ..)| y.cmp(x).then(a.cmp(b)));
+    let mut end = 0;
+    let mut infos = Vec::with_capacity(tensors.len());
+    for (name, dtype, shape, bytes) in &tensors {
+        let start = end;
+        end += bytes.len();
+        infos.push((name.to_string(), TensorInfo { dtype: *dtype, shape: shape.clone(), data_offsets: (start, end) }));
+    }
+    let metadata = Metadata::new(None, infos).map_err(failed)?;
+    let mut header = serde_json::to_vec(&metadata)
+        .map_err(|error| Problem::new("E0715", format!("the file cannot be written: {error}")))?;
+    header.resize(header.len().next_multiple_of(8), b' ');
+    if header.len() > MOST_HEADER {
+        let title = format!("the names and shapes of the arrays take {} bytes", header.len());
+        return Err(Problem::new("E0715", title).note(format!("a .safetensors file has room for {MOST_HEADER}")));
+    }
+    let mut file = room::vec(8 + header.len() + end);
+    file.extend_from_slice(&(header.len() as u64).to_le_bytes());
+    file.extend_from_slice(&header);
+    tensors.iter().for_each(|(.., bytes)| room::append(&mut file, bytes));
+    Ok(file)
 }

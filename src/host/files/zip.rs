@@ -1,9 +1,10 @@
 //! Zip archives, as far as .npz files need them: entries that are stored or deflated, with 64-bit sizes.
 
-use std::io::{Read, Write};
+use std::io::Read;
 
 use flate2::read::DeflateDecoder;
 
+use crate::base::{room, stop};
 use crate::host::files::{File, bytes_text};
 use crate::host::problem::{Outcome, Problem};
 
@@ -145,7 +146,7 @@ impl Entry {
         let gone = || file.damaged(format!("its entry `{name}` does not lie where the directory says"));
         let packed = self.packed_bytes(file.bytes).ok_or_else(gone)?;
         let content = match self.method {
-            0 if self.packed == self.unpacked => packed.to_vec(),
+            0 if self.packed == self.unpacked => room::copy(packed),
             0 => return Err(file.damaged(format!("its stored entry `{name}` has two different sizes"))),
             8 => self.inflate(packed).ok_or_else(|| self.not_as_long(file))?,
             other => {
@@ -153,7 +154,7 @@ impl Entry {
                 return Err(file.unsupported(format!("packs its entry `{name}` with {method}; Clk knows deflate")));
             }
         };
-        match crc32fast::hash(&content) == self.crc {
+        match checksum(&content) == self.crc {
             true => Ok(content),
             false => Err(file.damaged(format!("the checksum of its entry `{name}` does not match its bytes"))),
         }
@@ -182,10 +183,12 @@ impl Entry {
             return None;
         }
         let len = usize::try_from(self.unpacked).ok()?;
-        let mut content = Vec::new();
-        content.try_reserve_exact(len).ok()?;
+        let mut content = room::vec(len);
         // One byte more than promised tells a longer stream from one that fits.
-        DeflateDecoder::new(packed).take(self.unpacked.saturating_add(1)).read_to_end(&mut content).ok()?;
+        let mut stream = DeflateDecoder::new(packed).take(self.unpacked.saturating_add(1));
+        while stream.by_ref().take(stop::PART as u64).read_to_end(&mut content).ok()? > 0 {
+            stop::poll();
+        }
         (content.len() == len).then_some(content)
     }
 }
@@ -199,6 +202,15 @@ fn method_name(method: u16) -> String {
         99 => "AES".into(),
         other => format!("method {other}"),
     }
+}
+
+fn checksum(content: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    for part in content.chunks(stop::MOVED) {
+        stop::poll();
+        sum.update(part);
+    }
+    sum.finalize()
 }
 
 /// An archive with these entries, stored as they are (as `np.savez` does).
@@ -215,7 +227,7 @@ const DATE: u16 = 0x21;
 impl Writer {
     pub fn add(&mut self, name: &str, content: &[u8]) {
         let (offset, size) = (self.bytes.len() as u64, content.len() as u64);
-        let crc = crc32fast::hash(content);
+        let crc = checksum(content);
         let narrow = |n: u64| u32::try_from(n).unwrap_or(IN_EXTRA);
         let wide = size >= IN_EXTRA.into();
         let mut extra = Vec::new();
@@ -240,8 +252,7 @@ impl Writer {
         self.bytes.extend((extra.len() as u16).to_le_bytes());
         self.bytes.extend(name.bytes());
         self.bytes.extend(&extra);
-        // Writing to a vector does not fail.
-        let _ = self.bytes.write_all(content);
+        room::append(&mut self.bytes, content);
 
         if offset >= IN_EXTRA.into() {
             let len = if wide { 24u8 } else { 8 };

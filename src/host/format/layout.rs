@@ -39,6 +39,9 @@ impl Layout {
 
     /// The row-major positions of the elements that are shown, in order.
     pub fn shown(&self) -> Vec<usize> {
+        if self.shape.contains(&0) {
+            return vec![];
+        }
         let mut positions = vec![0];
         for &len in &self.shape {
             let steps = self.steps(len);
@@ -121,6 +124,7 @@ mod tests {
         assert_eq!(layout.render(texts), "[0 1 2 ... 1997 1998 1999]");
         assert_eq!(Layout::new(&[1000, 2]).shown().len(), 12);
         assert_eq!(Layout::new(&[0, 5]).render(vec![]), "[]");
+        assert!(Layout::new(&[0, usize::MAX]).shown().is_empty(), "however long the other axes are");
         assert_eq!(Layout::new(&[]).render(vec![" 7".into()]), "7");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::base::{room, stop};
 use crate::check::typed::{Expr, ExprKind, SmolStr, Type};
 use crate::host::ops::{self, Reduce, overflow};
 use crate::host::problem::Outcome;
@@ -124,7 +125,11 @@ impl Machine<'_> {
     }
 
     pub(crate) fn values(&mut self, frame: &mut Frame, args: &[Expr]) -> Eval<Vec<Value>> {
-        args.iter().map(|a| self.eval(frame, a)).collect()
+        let mut values = room::vec(args.len());
+        for arg in stop::polled(args) {
+            values.push(self.eval(frame, arg)?);
+        }
+        Ok(values)
     }
 
     /// `assert(cond, "message {x}")`
@@ -310,7 +315,8 @@ impl Machine<'_> {
                 let count = ops::arange(&[Value::i32(y.count() as i32)]).and_then(|v| ops::convert(Scalar::F32, &v));
                 match count {
                     Ok(Value::Array(x)) => (x, y.clone()),
-                    _ => return Err(self.broken(span, "a range for the x axis")),
+                    Err(problem) => return Err(self.problem(problem, span)),
+                    Ok(_) => return Err(self.broken(span, "a range for the x axis")),
                 }
             }
             [Value::Array(x), Value::Array(y)] => (x.clone(), y.clone()),

@@ -63,6 +63,8 @@ impl Machine<'_> {
         span: Span,
     ) -> Eval {
         let Some(body) = function.body.clone() else { return Err(self.broken(span, "a function without a body ran")) };
+        // Calls can go on for ever without a loop.
+        self.poll(span)?;
         for (i, (param, value)) in function.sig.params.iter().zip(&mut values).enumerate() {
             self.argument(&function.sig, inner, param, value, spans.get(i).copied().unwrap_or(span))?;
         }

@@ -398,11 +398,15 @@ impl Machine<'_> {
         made.map_err(|p| self.problem(p, expr.span))
     }
 
-    /// What a `for` goes over: an array along its first axis, or texts.
-    pub(crate) fn items_of(&mut self, value: Value, span: Span) -> Eval<Vec<Value>> {
-        let count = ops::len(&value).map_err(|p| self.problem(p, span))?.as_int().unwrap_or(0);
-        let item = |i| ops::index(&value, &[SliceSpec::At(i)]).map_err(|p| self.problem(p, span));
-        (0..count as i64).map(item).collect()
+    /// How many things a `for` goes over: an array along its first axis, or texts.
+    pub(crate) fn items_of(&self, value: &Value, span: Span) -> Eval<i64> {
+        let count = ops::len(value).map_err(|p| self.problem(p, span))?.as_int().unwrap_or(0);
+        Ok(count as i64)
+    }
+
+    /// One of them, made when its turn comes: there may be more of them than there is room for.
+    pub(crate) fn item_of(&self, value: &Value, item: i64, span: Span) -> Eval {
+        ops::index(value, &[SliceSpec::At(item)]).map_err(|p| self.problem(p, span))
     }
 
     /// A diagnostic at the place of a problem.

@@ -145,10 +145,10 @@ impl Machine<'_> {
                 };
                 return self.count(frame, var, range, scalar, iter.span, body);
             }
-            items => self.items_of(items, iter.span)?,
+            items => items,
         };
-        for item in items {
-            frame.set(var, item);
+        for i in 0..self.items_of(&items, iter.span)? {
+            frame.set(var, self.item_of(&items, i, iter.span)?);
             if self.turn(frame, body)? {
                 return Ok(());
             }

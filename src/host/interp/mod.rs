@@ -10,6 +10,7 @@ mod conform;
 mod create;
 mod eval;
 mod exec;
+mod extent;
 mod frame;
 mod launch;
 mod layout;
@@ -25,12 +26,13 @@ use rustc_hash::FxHashMap;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::{Sources, Span};
+use crate::base::stop;
 use crate::check::typed::{ConstId, Expr, Program, Section, Type};
 use crate::compile::Session;
-use crate::device::storage::Lost;
 use crate::device::{Control, Device, DeviceError, Devices, device_diagnostic};
 use crate::host::array::{Array, Element};
 use crate::host::picture::heat::Heat;
+use crate::host::unwind;
 use crate::host::value::{Record, Value};
 use crate::ir::Checks;
 
@@ -331,25 +333,20 @@ fn settle(value: &Value) {
 }
 
 impl Machine<'_> {
-    /// Runs a piece of a script. If a device fails while something of it is looked at, that is the piece's error.
+    /// Runs a piece of a script. If it unwinds because a device fails while something of it is looked at, because it was asked
+    /// to stop or because there is no room for its data, that is the piece's error.
     fn guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
         let device = self.interp.options.device.clone();
-        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(self)));
+        let flag = self.interp.options.control.stop.clone();
+        let ran = unwind::caught(flag, || run(self));
         if ran.is_err() && !Arc::ptr_eq(&device, &self.interp.options.device) {
             // It came from inside of an `on … { }`.
             self.interp.use_device(device);
         }
-        let ended = match ran.map_err(|payload| payload.downcast::<Lost>()) {
-            Ok(result) => result,
-            Err(Ok(lost)) => {
-                let mut diagnostic = device_diagnostic(&lost.0, self.interp.at);
-                if !matches!(lost.0, DeviceError::Earlier(_) | DeviceError::Lost(_)) {
-                    diagnostic = diagnostic.note("found when results were looked at");
-                }
-                Err(Signal::Error(Box::new(diagnostic)))
-            }
-            Err(Err(panic)) => std::panic::resume_unwind(panic),
-        };
+        let ended = ran.unwrap_or_else(|why| Err(self.error(why.at(self.interp.at))));
+        if self.interp.options.control.stop.load(Ordering::Relaxed) {
+            stop::heed();
+        }
         if self.interp.pipelined { ended } else { self.confirmed(ended) }
     }
 
@@ -380,8 +377,7 @@ impl Machine<'_> {
     /// Ends a script that was asked to stop.
     pub(crate) fn poll(&self, span: Span) -> Eval<()> {
         if self.interp.options.control.stop.load(Ordering::Relaxed) {
-            let diagnostic = Diagnostic::error("E0599", "interrupted").at(span, "the script was here");
-            return Err(Signal::Error(Box::new(diagnostic)));
+            return Err(self.error(unwind::interrupted(span)));
         }
         Ok(())
     }

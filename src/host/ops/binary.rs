@@ -1,5 +1,6 @@
 //! Binary and unary operators.
 
+use crate::base::stop;
 use crate::host::array::broadcast::common_shape;
 use crate::host::array::{Array, Item, shape_text};
 use crate::host::ops::matmul::matmul;
@@ -202,7 +203,8 @@ impl Elementwise<'_> {
 
     fn division<T: Item + Number>(&self) -> Outcome<Array> {
         if let (true, Some(divisor)) = (T::SCALAR.is_int(), self.operands.arrays.get(1)) {
-            let zero = divisor.items::<T>().unwrap_or(&[]).iter().position(|&d| d == T::default());
+            let mut parts = stop::parts(divisor.items::<T>().unwrap_or(&[]));
+            let zero = parts.find_map(|(start, part)| Some(start + part.iter().position(|&d| d == T::default())?));
             if let (Some(position), false) = (zero, self.shape.contains(&0)) {
                 return Err(division_by_zero(self.op, Some((divisor, position / self.operands.lanes.max(1)))));
             }
@@ -279,6 +281,9 @@ pub fn unary(op: UnaryOp, value: &Value) -> Outcome<Value> {
 pub fn map<T: Item, R: Item>(array: &Array, f: impl Fn(T) -> R) -> Outcome<Array> {
     let items = array.items::<T>().unwrap_or(&[]);
     Array::build(array.element().with_scalar(R::SCALAR), array.shape(), |result: &mut [R]| {
-        result.iter_mut().zip(items).for_each(|(place, &x)| *place = f(x));
+        for (start, places) in stop::parts_mut(result) {
+            let items = items.get(start..).unwrap_or(&[]);
+            places.iter_mut().zip(items).for_each(|(place, &x)| *place = f(x));
+        }
     })
 }

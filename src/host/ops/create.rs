@@ -1,5 +1,6 @@
 //! New arrays: constant, counted, random.
 
+use crate::base::stop;
 use crate::host::array::{Array, Element, Item};
 use crate::host::ops::operand::{adapt, common_scalar, undefined};
 use crate::host::problem::{Outcome, Problem};
@@ -33,7 +34,7 @@ pub fn eye(n: i64, ty: Scalar) -> Outcome<Value> {
     let mut array = Array::zeros(ty, &shape)?;
     let (one, size) = (scalar::Value::one(ty).to_bytes(), ty.size());
     let step = (n.max(0) as usize + 1).saturating_mul(size);
-    for place in array.bytes_mut()?.chunks_mut(step) {
+    for place in stop::polled(array.bytes_mut()?.chunks_mut(step)) {
         place.iter_mut().zip(one).take(size).for_each(|(byte, one)| *byte = one);
     }
     Ok(Value::Array(array))
@@ -110,7 +111,9 @@ fn count_floats(scalar: Scalar, start: f64, stop: f64, step: f64) -> Outcome<Val
 /// An array of `value` of each row-major position.
 fn fill<T: Item>(shape: &[usize], value: impl Fn(usize) -> T) -> Outcome<Array> {
     Array::build(Element::Scalar(T::SCALAR), shape, |items: &mut [T]| {
-        items.iter_mut().enumerate().for_each(|(i, place)| *place = value(i));
+        for (start, places) in stop::parts_mut(items) {
+            places.iter_mut().enumerate().for_each(|(i, place)| *place = value(start + i));
+        }
     })
 }
 
@@ -135,7 +138,7 @@ pub fn random(dims: &[i64], stream: impl Into<Philox>, ty: Scalar) -> Outcome<Va
 /// From the i-th word each: a block of the generator gives four of them.
 fn words(shape: &[usize], stream: Philox, number: impl Fn(u32) -> f32) -> Outcome<Array> {
     Array::build(Element::Scalar(Scalar::F32), shape, |items: &mut [f32]| {
-        for (block, places) in items.chunks_mut(4).enumerate() {
+        for (block, places) in stop::polled(items.chunks_mut(4).enumerate()) {
             let words = stream.block(block as u64);
             places.iter_mut().zip(words).for_each(|(place, word)| *place = number(word));
         }

@@ -1,5 +1,6 @@
 //! Mathematical functions and `select`, elementwise.
 
+use crate::base::stop;
 use crate::host::array::broadcast::{broadcast_to, common_shape};
 use crate::host::array::{Array, Item};
 use crate::host::ops::binary::map;
@@ -206,8 +207,11 @@ fn triples<T: Item + Number>(operands: &Operands, f: impl Fn(T, T, T) -> T) -> O
         shape.pop();
     }
     Array::build(operands.element(T::SCALAR), &shape, |result| {
-        let args = items(0).iter().zip(items(1)).zip(items(2));
-        result.iter_mut().zip(args).for_each(|(place, ((&x, &y), &z))| *place = f(x, y, z));
+        for (start, places) in stop::parts_mut(result) {
+            let from = |i: usize| items(i).get(start..).unwrap_or(&[]);
+            let args = from(0).iter().zip(from(1)).zip(from(2));
+            places.iter_mut().zip(args).for_each(|(place, ((&x, &y), &z))| *place = f(x, y, z));
+        }
     })
 }
 
@@ -288,7 +292,7 @@ fn select_arrays(cond: &Value, then: &Value, other: &Value) -> Outcome<Value> {
     let mut result = Array::zeros(then_array.element().clone(), &shape)?;
     let sources = bytes(1).chunks_exact(size).zip(bytes(2).chunks_exact(size));
     let places = result.bytes_mut()?.chunks_exact_mut(size);
-    for ((place, (then, other)), &holds) in places.zip(sources).zip(bytes(0)) {
+    for ((place, (then, other)), &holds) in stop::polled(places.zip(sources).zip(bytes(0))) {
         place.copy_from_slice(if holds != 0 { then } else { other });
     }
     Ok(Value::Array(result))

@@ -3,6 +3,8 @@
 //! Every element of a product sums its terms in the order of the inner axis, one rounding each: the loop one would
 //! write. Only which elements are computed together is chosen for speed. (`f16` and `bf16` sum in `f32`.)
 
+use crate::base::room;
+use crate::base::stop::{self, PART, Ticks};
 use crate::host::array::{Array, Item, shape_text};
 use crate::host::ops::operand::{array, undefined};
 use crate::host::ops::reduce::{Reduce, reduce};
@@ -102,24 +104,33 @@ fn product<T: Item + Number>(a: &Array, b: &Array, shape: &[usize], size: Size) 
     let (left, right) = (a.items::<T>().unwrap_or(&[]), b.items::<T>().unwrap_or(&[]));
     Array::build(T::SCALAR.into(), shape, |result: &mut [T]| match size.columns {
         1 => {
+            let ticks = Ticks::default();
             for (place, row) in result.iter_mut().zip(left.chunks_exact(size.inner.max(1))) {
-                *place = row.iter().zip(right).fold(T::default(), |sum, (&x, &y)| sum.op_add(x.op_mul(y)));
+                ticks.pass(size.inner);
+                let terms = stop::parts(row).zip(right.chunks(PART));
+                *place = terms.fold(T::default(), |sum, ((_, row), right)| {
+                    row.iter().zip(right).fold(sum, |sum, (&x, &y)| sum.op_add(x.op_mul(y)))
+                });
             }
         }
+        // Without elements there is nothing to pack for, however long the other axes are.
+        _ if result.is_empty() => {}
         _ => panels(left, right, result, size),
     })
 }
 
 /// Packs a panel of columns, so that the inner loop reads it in order, and multiplies all rows by it.
 fn panels<T: Item + Number>(left: &[T], right: &[T], result: &mut [T], size: Size) {
-    let mut panel = vec![[T::default(); PANEL]; size.inner];
+    let mut panel = room::filled([T::default(); PANEL], size.inner);
+    let ticks = Ticks::default();
     for first in (0..size.columns).step_by(PANEL) {
-        for (packed, row) in panel.iter_mut().zip(right.chunks_exact(size.columns)) {
+        for (packed, row) in stop::polled(panel.iter_mut().zip(right.chunks_exact(size.columns))) {
             let row = row.get(first..).unwrap_or(&[]);
             packed.iter_mut().zip(row).for_each(|(place, &x)| *place = x);
         }
         let blocks = result.chunks_mut(size.columns * TILE_ROWS);
         for (out, rows) in blocks.zip(left.chunks((size.inner * TILE_ROWS).max(1))) {
+            ticks.pass(size.inner * TILE_ROWS * PANEL);
             let tile = tile(rows, &panel, size.inner);
             for (row, sums) in out.chunks_mut(size.columns).zip(tile) {
                 let places = row.get_mut(first..).unwrap_or(&mut []);

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use crate::base::stop::{self, Ticks};
 use crate::host::array::broadcast::Walk;
 use crate::host::array::{Array, Element, Item, SliceSpec, shape_text};
 use crate::host::ops::operand::{self, array, undefined};
@@ -64,8 +65,10 @@ pub fn transpose(value: &Value) -> Outcome<Value> {
 /// In blocks, so that both sides stay in cache.
 fn transpose_matrix(from: &[u8], to: &mut [u8], rows: usize, columns: usize, size: usize) {
     const BLOCK: usize = 32;
+    let ticks = Ticks::default();
     for first_row in (0..rows).step_by(BLOCK) {
         for first in (0..columns).step_by(BLOCK) {
+            ticks.pass(BLOCK * BLOCK);
             for column in first..columns.min(first + BLOCK) {
                 for row in first_row..rows.min(first_row + BLOCK) {
                     let (source, target) = ((row * columns + column) * size, (column * rows + row) * size);
@@ -88,7 +91,7 @@ fn transpose_any(x: &Array, shape: &[usize], to: &mut [u8], size: usize) {
         stride *= len;
     }
     let mut walk = Walk::new(shape, [strides]);
-    for place in to.chunks_exact_mut(size) {
+    for place in stop::polled(to.chunks_exact_mut(size)) {
         let [at] = walk.offsets();
         if let Some(from) = x.bytes().get(at * size..(at + 1) * size) {
             place.copy_from_slice(from);
@@ -121,9 +124,9 @@ pub fn concat(parts: &[Value], axis: i64) -> Outcome<Value> {
     for part in arrays {
         let run = part.shape().get(axis).copied().unwrap_or(0) * inner;
         let blocks = bytes.chunks_exact_mut((total * inner).max(1));
-        for (block, from) in blocks.zip(part.bytes().chunks_exact(run.max(1))) {
+        for (block, from) in stop::polled(blocks.zip(part.bytes().chunks_exact(run.max(1)))) {
             if let Some(place) = block.get_mut(start..start + run) {
-                place.copy_from_slice(from);
+                stop::copy(place, from);
             }
         }
         start += run;
@@ -149,7 +152,7 @@ fn join(element: &Element, shape: &[usize], arrays: &[&Array], what: &str) -> Ou
             return Err(unlike(what, arrays.first().unwrap_or(part), part, position));
         }
         let (place, behind) = rest.split_at_mut(part.bytes().len().min(rest.len()));
-        place.copy_from_slice(part.bytes());
+        stop::copy(place, part.bytes());
         rest = behind;
     }
     Ok(result)
@@ -186,6 +189,11 @@ pub fn sort(value: &Value) -> Outcome<Value> {
 
 fn sort_rows<T: Item + Number>(array: &mut Array, row: usize) -> Outcome<()> {
     let items = array.items_mut::<T>()?.unwrap_or(&mut []);
+    let ticks = Ticks::default();
+    let order = |a: &T, b: &T| {
+        ticks.pass(1);
+        order(a, b)
+    };
     items.chunks_exact_mut(row).for_each(|row| row.sort_unstable_by(order));
     Ok(())
 }
@@ -238,7 +246,7 @@ pub fn literal(items: &[Value], element: Option<&Element>) -> Outcome<Value> {
         });
     };
     let mut result = Array::zeros(element, &[items.len()])?;
-    for (position, item) in items.iter().enumerate() {
+    for (position, item) in stop::polled(items.iter().enumerate()) {
         result.set_item(position, item)?;
     }
     Ok(Value::Array(result))

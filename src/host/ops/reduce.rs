@@ -3,6 +3,8 @@
 //! Sums of floats are taken pairwise and in `f64`, and rounded once; so they hardly depend on the order. Those of integers are
 //! exact: see [`totals`].
 
+use crate::base::room;
+use crate::base::stop::{self, PART, Ticks};
 use crate::host::array::{Array, Element, Item, MAX_EXTENT};
 use crate::host::ops::operand::{self, array_or_plain, undefined};
 use crate::host::ops::totals::{self, Total, total_type, totals};
@@ -134,7 +136,7 @@ impl Job<'_> {
         let element = self.element(R::SCALAR);
         Array::build(element, self.shape, |result| {
             let places = (0..outer).flat_map(|o| (0..inner).map(move |i| o * len * inner + i));
-            for (place, start) in result.iter_mut().zip(places) {
+            for (place, start) in stop::polled(result.iter_mut().zip(places)) {
                 *place = reduce(Column { items: items.get(start..).unwrap_or(&[]), stride: inner, len });
             }
         })
@@ -150,14 +152,16 @@ impl Job<'_> {
         let items = self.array.items::<T>().unwrap_or(&[]);
         Array::build(self.element(T::SCALAR), self.shape, |result: &mut [T]| {
             let blocks = items.chunks_exact((len * inner).max(1));
-            for (out, block) in result.chunks_exact_mut(inner.max(1)).zip(blocks) {
+            for (out, block) in stop::polled(result.chunks_exact_mut(inner.max(1)).zip(blocks)) {
                 if inner == 1 {
                     fold_run(block, out, &combine);
                     continue;
                 }
                 let mut rows = block.chunks_exact(inner);
                 rows.next().into_iter().for_each(|first| out.copy_from_slice(first));
+                let ticks = Ticks::default();
                 for row in rows {
+                    ticks.pass(inner);
                     out.iter_mut().zip(row).for_each(|(a, &b)| *a = combine(*a, b));
                 }
             }
@@ -170,8 +174,8 @@ impl Job<'_> {
         let items = self.array.items::<T>().unwrap_or(&[]);
         Array::build(self.element(T::SCALAR), self.shape, |result: &mut [T]| {
             let blocks = items.chunks_exact((len * inner).max(1));
-            for (out, block) in result.chunks_exact_mut(inner.max(1)).zip(blocks) {
-                let mut sums = vec![A::default(); inner];
+            for (out, block) in stop::polled(result.chunks_exact_mut(inner.max(1)).zip(blocks)) {
+                let mut sums = room::filled(A::default(), inner);
                 match sums.as_mut_slice() {
                     [sum] => *sum = sum_run(block),
                     sums => sum_rows(block, sums),
@@ -186,10 +190,11 @@ impl Job<'_> {
 fn fold_run<T: Item>(run: &[T], out: &mut [T], combine: impl Fn(T, T) -> T) {
     let (Some(&first), [place]) = (run.first(), out) else { return };
     let mut partial = [first; 8];
-    let chunks = run.chunks_exact(8);
-    let rest = chunks.remainder();
-    for chunk in chunks {
-        partial.iter_mut().zip(chunk).for_each(|(a, &b)| *a = combine(*a, b));
+    let rest = run.chunks_exact(8).remainder();
+    for (_, part) in stop::parts(run) {
+        for chunk in part.chunks_exact(8) {
+            partial.iter_mut().zip(chunk).for_each(|(a, &b)| *a = combine(*a, b));
+        }
     }
     *place = partial.into_iter().chain(rest.iter().copied()).fold(first, &combine);
 }
@@ -199,6 +204,9 @@ const PAIRWISE: usize = 256;
 
 fn sum_run<T: Item, A: Number>(run: &[T]) -> A {
     if run.len() > PAIRWISE {
+        if run.len() > PART {
+            stop::poll();
+        }
         let half = (run.len() / 2).next_multiple_of(8);
         let (a, b) = run.split_at(half);
         return sum_run::<T, A>(a).op_add(sum_run::<T, A>(b));
@@ -218,14 +226,17 @@ fn sum_rows<T: Item, A: Number>(rows: &[T], sums: &mut [A]) {
     let width = sums.len().max(1);
     let count = rows.len() / width;
     if count > PAIRWISE {
+        stop::poll();
         let (a, b) = rows.split_at(count / 2 * width);
         sum_rows(a, sums);
-        let mut others = vec![A::default(); sums.len()];
+        let mut others = room::filled(A::default(), sums.len());
         sum_rows(b, &mut others);
         sums.iter_mut().zip(others).for_each(|(a, b)| *a = a.op_add(b));
         return;
     }
+    let ticks = Ticks::default();
     for row in rows.chunks_exact(width) {
+        ticks.pass(width);
         sums.iter_mut().zip(row).for_each(|(a, &b)| *a = a.op_add(b.to::<A>()));
     }
 }
@@ -239,7 +250,7 @@ struct Column<'a, T> {
 
 impl<'a, T: Item> Column<'a, T> {
     fn into_iter(self) -> impl Iterator<Item = T> + 'a {
-        self.items.iter().copied().step_by(self.stride.max(1)).take(self.len)
+        stop::polled(self.items.iter().copied().step_by(self.stride.max(1)).take(self.len))
     }
 }
 
@@ -300,7 +311,8 @@ fn running<T: Item, A: Item + Number>(array: &Array, lanes: usize) -> Outcome<Ar
     let items = array.items::<T>().unwrap_or(&[]);
     Array::build(array.element().clone(), array.shape(), |result: &mut [T]| {
         let mut sums = vec![A::default(); lanes];
-        for (out, row) in result.chunks_exact_mut(lanes.max(1)).zip(items.chunks_exact(lanes.max(1))) {
+        let rows = result.chunks_exact_mut(lanes.max(1)).zip(items.chunks_exact(lanes.max(1)));
+        for (out, row) in stop::polled(rows) {
             for ((place, sum), &x) in out.iter_mut().zip(&mut sums).zip(row) {
                 *sum = sum.op_add(x.to::<A>());
                 *place = sum.to::<T>();

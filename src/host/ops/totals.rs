@@ -2,6 +2,8 @@
 //!
 //! As in NumPy, totals of 8- and 16-bit integers are wide: an `i64`, or a `u64`.
 
+use crate::base::room;
+use crate::base::stop::{self, Ticks};
 use crate::host::array::{Array, Item};
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::{self, Integer, Scalar};
@@ -54,12 +56,15 @@ impl Total {
 pub fn totals<T: Item + Integer>(how: Total, array: &Array, grid: Grid, shape: &[usize], to: Scalar) -> Outcome<Array> {
     let Grid { outer, len, inner } = grid;
     let items = array.items::<T>().unwrap_or(&[]);
-    let mut found = vec![how.start(); outer * inner];
-    for (totals, block) in found.chunks_exact_mut(inner.max(1)).zip(items.chunks_exact((len * inner).max(1))) {
+    let mut found = room::filled(how.start(), outer * inner);
+    let blocks = found.chunks_exact_mut(inner.max(1)).zip(items.chunks_exact((len * inner).max(1)));
+    for (totals, block) in stop::polled(blocks) {
         match totals {
             [total] if how == Total::Sum => *total = Some(sum(block)),
             totals => {
+                let ticks = Ticks::default();
                 for row in block.chunks_exact(inner.max(1)) {
+                    ticks.pass(inner);
                     totals.iter_mut().zip(row).for_each(|(total, &x)| *total = how.add(*total, wide(x)));
                 }
             }
@@ -71,8 +76,8 @@ pub fn totals<T: Item + Integer>(how: Total, array: &Array, grid: Grid, shape: &
 /// Running totals, as numbers of type `to`.
 pub fn running<T: Item + Integer>(array: &Array, lanes: usize, to: Scalar) -> Outcome<Array> {
     let mut sums = vec![0i128; lanes];
-    let mut found = Vec::with_capacity(array.count() * lanes);
-    for row in array.items::<T>().unwrap_or(&[]).chunks_exact(lanes.max(1)) {
+    let mut found = room::vec(array.count() * lanes);
+    for row in stop::polled(array.items::<T>().unwrap_or(&[]).chunks_exact(lanes.max(1))) {
         for (sum, &x) in sums.iter_mut().zip(row) {
             *sum += wide(x);
             found.push(Some(*sum));
@@ -88,26 +93,25 @@ pub fn wide<T: Item + Integer>(x: T) -> i128 {
     }
 }
 
-/// So many numbers of 32 bits add up in 64.
-const CHUNK: usize = 1 << 30;
-
 fn sum<T: Item + Integer>(run: &[T]) -> i128 {
     if T::BITS > 32 {
-        return run.iter().map(|&x| wide(x)).sum();
+        return stop::polled(run).map(|&x| wide(x)).sum();
     }
-    run.chunks(CHUNK).map(|chunk| i128::from(chunk.iter().map(|&x| scalar::Element::to::<i64>(x)).sum::<i64>())).sum()
+    // A part of numbers of 32 bits adds up in 64.
+    let total = |part: &[T]| i128::from(part.iter().map(|&x| scalar::Element::to::<i64>(x)).sum::<i64>());
+    stop::parts(run).map(|(_, part)| total(part)).sum()
 }
 
 /// The numbers as an array, if all of them fit.
 pub fn fitted(what: &str, of: &Array, numbers: &[Exact], shape: &[usize], to: Scalar) -> Outcome<Array> {
     let bits = |number: &Exact| number.and_then(|n| scalar::Value::from_integer(to, n)).map(|v| v.bits);
-    if let Some(wrong) = numbers.iter().find(|number| bits(number).is_none()) {
+    if let Some(wrong) = stop::polled(numbers).find(|number| bits(number).is_none()) {
         return Err(too_large(what, *wrong, to));
     }
     let element = of.element().with_scalar(to);
     let build = |scalar| {
         with_integer!(scalar, R => Some(Array::build(element.clone(), shape, |result: &mut [R]| {
-            for (place, number) in result.iter_mut().zip(numbers) {
+            for (place, number) in stop::polled(result.iter_mut().zip(numbers)) {
                 *place = scalar::Element::from_raw(bits(number).unwrap_or(0));
             }
         })), _ => None)

@@ -1,6 +1,7 @@
 //! Loops over two operands with broadcasting: the shape is cut into rows along which each operand either advances by
 //! one or stands still, so that the inner loops are plain slices.
 
+use crate::base::stop::{self, PART, Ticks};
 use crate::host::array::broadcast::{Walk, strides};
 
 /// A loop over rows. Axes of 1 are dropped and axes that both operands walk alike are joined.
@@ -41,19 +42,31 @@ impl Rows {
     pub fn each<A, B, R>(&self, a: &[A], b: &[B], result: &mut [R], mut row: impl FnMut(&[A], &[B], &mut [R])) {
         let mut walk = Walk::new(&self.outer, self.strides.clone());
         let [left, right] = self.advances.map(|advances| if advances { self.inner } else { 1 });
+        let ticks = Ticks::default();
         for out in result.chunks_exact_mut(self.inner.max(1)) {
             let [at, bt] = walk.offsets();
             if let (Some(a), Some(b)) = (a.get(at..at + left), b.get(bt..bt + right)) {
                 row(a, b, out);
             }
+            ticks.pass(self.inner);
             walk.advance();
         }
     }
 
     /// `f` of every pair.
     pub fn map<A: Copy, B: Copy, R>(&self, a: &[A], b: &[B], result: &mut [R], f: impl Fn(A, B) -> R + Copy) {
-        self.each(a, b, result, |a, b, out| row(a, b, out, f));
+        self.each(a, b, result, |a, b, out| match out.len() > PART {
+            false => row(a, b, out, f),
+            true => stop::parts_mut(out).for_each(|(start, out)| {
+                row(part(a, start, out.len()), part(b, start, out.len()), out, f);
+            }),
+        });
     }
+}
+
+/// The part of a long row's operand; one that stands still is a part of itself.
+fn part<T>(operand: &[T], start: usize, len: usize) -> &[T] {
+    if operand.len() == 1 { operand } else { operand.get(start..start + len).unwrap_or(&[]) }
 }
 
 fn row<A: Copy, B: Copy, R>(a: &[A], b: &[B], out: &mut [R], f: impl Fn(A, B) -> R) {

@@ -1,21 +1,24 @@
 //! Bytes as Base64 text: how pictures travel inside of SVG files and to terminals.
 
+use crate::base::{room, stop};
+
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// With padding, on one line.
 pub fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
+    let mut text = room::vec(bytes.len().div_ceil(3) * 4);
+    for group in stop::polled(bytes.chunks(3)) {
         let at = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
         let bits = at(0) << 16 | at(1) << 8 | at(2);
         for digit in 0..4 {
             match digit <= group.len() {
-                true => text.push(char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize])),
-                false => text.push('='),
+                true => text.push(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize]),
+                false => text.push(b'='),
             }
         }
     }
-    text
+    // Its digits are ASCII.
+    String::from_utf8(text).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! Pixels to draw on: rectangles, smooth lines, small texts.
 
 use super::font;
+use crate::base::stop::{self, Ticks};
+
+/// A segment may cross many pixels.
+const COSTLY: usize = 1 << 10;
 
 pub type Color = [u8; 3];
 
@@ -70,10 +74,13 @@ impl Canvas {
     }
 
     fn capsules(&mut self, points: &[Point], radius: f64, color: Color) {
+        stop::poll();
         let mut cover = vec![0f32; self.width * self.height];
         let single = points.first().map(|&p| (p, p)).filter(|_| points.len() == 1);
         let segments = points.windows(2).filter_map(|pair| if let [a, b] = pair { Some((*a, *b)) } else { None });
+        let ticks = Ticks::default();
         for (a, b) in segments.chain(single) {
+            ticks.pass(COSTLY);
             self.capsule(&mut cover, a, b, radius);
         }
         for (at, &part) in cover.iter().enumerate().filter(|(_, part)| **part > 0.0) {

@@ -1,6 +1,7 @@
 //! `heat`: any two-dimensional array as a picture, from its least element (dark blue) to its greatest (yellow).
 
 use super::raster::Raster;
+use crate::base::{room, stop};
 use crate::host::array::{Array, shape_text};
 use crate::host::ops;
 use crate::host::problem::{Outcome, Problem};
@@ -47,11 +48,12 @@ impl Heat {
             return Err(Problem::new("E0717", "there is nothing to show").label("the array is empty"));
         }
         let numbers = numbers(array)?;
-        let finite = || numbers.iter().copied().filter(|x| x.is_finite());
+        let finite = || stop::polled(&numbers).copied().filter(|x| x.is_finite());
         let (low, high) = (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
         let (low, high) = if low <= high { (low, high) } else { (0.0, 0.0) };
         let spread = (high - low).max(f64::MIN_POSITIVE);
-        let pixels = numbers.iter().flat_map(|&x| color((x - low) / spread)).collect();
+        let pixels = numbers.iter().flat_map(|&x| color((x - low) / spread));
+        let pixels = room::collect(numbers.len().saturating_mul(3), pixels);
         Ok(Heat { raster: Raster { width, height, pixels }, low, high })
     }
 }
@@ -65,7 +67,7 @@ fn numbers(array: &Array) -> Outcome<Vec<f64>> {
         }
     };
     Ok(match &wide {
-        Value::Array(wide) => wide.items::<f64>().unwrap_or(&[]).to_vec(),
+        Value::Array(wide) => room::copy(wide.items::<f64>().unwrap_or(&[])),
         _ => vec![],
     })
 }

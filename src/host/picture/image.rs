@@ -1,7 +1,11 @@
 //! `image`: an array as a picture.
 
+use std::io::Write as _;
+
 use png::{BitDepth, ColorType, Encoder};
 
+use crate::base::room::{self, Sink};
+use crate::base::stop::{self, PART};
 use crate::host::array::{Array, Element};
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::{Element as _, Scalar};
@@ -46,13 +50,18 @@ pub fn samples(array: &Array) -> Outcome<Vec<u8>> {
     };
     let scalar = array.scalar().ok_or_else(none)?;
     match scalar {
-        Scalar::U8 => Ok(array.bytes().to_vec()),
-        Scalar::U16 => Ok(array.bytes().chunks_exact(2).filter_map(|pair| pair.last().copied()).collect()),
-        Scalar::Bool => Ok(array.bytes().iter().map(|&b| if b != 0 { 255 } else { 0 }).collect()),
-        _ => {
-            with_float!(scalar, T => Ok(array.items::<T>().unwrap_or(&[]).iter().map(|x| level(x.to::<f64>())).collect()),
-            _ => Err(none()))
+        Scalar::U8 => Ok(room::copy(array.bytes())),
+        Scalar::U16 => {
+            let high = array.bytes().chunks_exact(2).filter_map(|pair| pair.last().copied());
+            Ok(room::collect(array.byte_len() / 2, high))
         }
+        Scalar::Bool => {
+            Ok(room::collect(array.byte_len(), array.bytes().iter().map(|&b| if b != 0 { 255 } else { 0 })))
+        }
+        _ => with_float!(scalar, T => {
+            let items = array.items::<T>().unwrap_or(&[]);
+            Ok(room::collect(items.len(), items.iter().map(|x| level(x.to::<f64>()))))
+        }, _ => Err(none())),
     }
 }
 
@@ -69,12 +78,16 @@ pub fn png(array: &Array) -> Outcome<Vec<u8>> {
 /// A PNG file of these samples, row by row.
 pub fn write(width: u32, height: u32, color: ColorType, depth: BitDepth, samples: &[u8]) -> Outcome<Vec<u8>> {
     let failed = |error: png::EncodingError| Problem::new("E0715", format!("the picture cannot be written: {error}"));
-    let mut bytes = Vec::new();
+    let mut bytes = Sink::default();
     let mut encoder = Encoder::new(&mut bytes, width, height);
     encoder.set_color(color);
     encoder.set_depth(depth);
     let mut writer = encoder.write_header().map_err(failed)?;
-    writer.write_image_data(samples).map_err(failed)?;
+    let mut stream = writer.stream_writer_with_size(PART).map_err(failed)?;
+    for (_, part) in stop::parts(samples) {
+        stream.write_all(part).map_err(|error| failed(error.into()))?;
+    }
+    stream.finish().map_err(failed)?;
     writer.finish().map_err(failed)?;
-    Ok(bytes)
+    Ok(bytes.0)
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::canvas::{Canvas, Color, Point};
 use super::font;
 use super::raster::Raster;
+use crate::base::{room, stop};
 use crate::host::array::{Array, shape_text};
 use crate::host::ops;
 use crate::host::problem::{Outcome, Problem};
@@ -23,6 +24,22 @@ const LINE: Color = [9, 105, 218];
 /// The chart as a PNG file.
 pub fn png(x: &Array, y: &Array) -> Outcome<Vec<u8>> {
     raster(x, y)?.png()
+}
+
+/// The points between those that are not numbers.
+fn runs(points: &[Point]) -> Vec<&[Point]> {
+    let mut runs = Vec::new();
+    let mut start = 0;
+    for (at, (x, y)) in stop::polled(points.iter().enumerate()) {
+        if !x.is_finite() || !y.is_finite() {
+            room::reserve(&mut runs, 1);
+            runs.push(&points[start..at]);
+            start = at + 1;
+        }
+    }
+    runs.push(&points[start..]);
+    runs.retain(|run| !run.is_empty());
+    runs
 }
 
 /// The chart as pixels.
@@ -47,7 +64,7 @@ fn points(x: &Array, y: &Array) -> Outcome<Vec<Point>> {
         return Err(Problem::new("E0717", title));
     }
     let (x, y) = (numbers(x)?, numbers(y)?);
-    Ok(x.into_iter().zip(y).collect())
+    Ok(room::collect(x.len(), x.into_iter().zip(y)))
 }
 
 fn numbers(array: &Array) -> Outcome<Vec<f64>> {
@@ -61,7 +78,7 @@ fn numbers(array: &Array) -> Outcome<Vec<f64>> {
         }
     };
     Ok(match &wide {
-        Value::Array(wide) => wide.items::<f64>().unwrap_or(&[]).to_vec(),
+        Value::Array(wide) => room::copy(wide.items::<f64>().unwrap_or(&[])),
         _ => vec![],
     })
 }
@@ -141,7 +158,7 @@ const GAP: i64 = 10;
 
 impl Chart {
     fn new(points: &[Point]) -> Outcome<Chart> {
-        let finite = || points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
+        let finite = || stop::polled(points).filter(|(x, y)| x.is_finite() && y.is_finite());
         if finite().next().is_none() {
             return Err(Problem::new("E0717", "there is nothing to plot").label("no point has two finite numbers"));
         }
@@ -156,13 +173,15 @@ impl Chart {
         Ok(Chart { x, y })
     }
 
+    fn pixels(&self, run: &[Point]) -> Vec<Point> {
+        room::collect(run.len(), run.iter().map(|(x, y)| (self.x.pixel(*x), self.y.pixel(*y))))
+    }
+
     fn draw(&self, points: &[Point]) -> Canvas {
         let mut canvas = Canvas::new(WIDTH, HEIGHT, PAPER);
         self.grid(&mut canvas);
-        let runs = points.split(|(x, y)| !x.is_finite() || !y.is_finite());
-        for run in runs.filter(|run| !run.is_empty()) {
-            let pixels: Vec<Point> = run.iter().map(|(x, y)| (self.x.pixel(*x), self.y.pixel(*y))).collect();
-            canvas.line(&thin(pixels), 2.5, LINE);
+        for run in stop::polled(runs(points)) {
+            canvas.line(&thin(self.pixels(run)), 2.5, LINE);
         }
         if points.len() <= 40 {
             let finite = points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
@@ -198,10 +217,9 @@ impl Chart {
             hex(PAPER)
         );
         self.svg_grid(&mut text);
-        let runs = points.split(|(x, y)| !x.is_finite() || !y.is_finite());
-        for run in runs.filter(|run| !run.is_empty()) {
-            let pixels = thin(run.iter().map(|(x, y)| (self.x.pixel(*x), self.y.pixel(*y))).collect());
-            let line: Vec<String> = pixels.iter().map(|(x, y)| format!("{x:.2},{y:.2}")).collect();
+        for run in stop::polled(runs(points)) {
+            let pixels = thin(self.pixels(run));
+            let line = room::collect(pixels.len(), pixels.iter().map(|(x, y)| format!("{x:.2},{y:.2}")));
             let _ = writeln!(
                 text,
                 "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"2.5\" stroke-linejoin=\"round\" stroke-linecap=\"round\" points=\"{}\"/>",
@@ -265,12 +283,12 @@ fn text_width(text: &str) -> i64 {
 /// Of very many points that run from left to right the first, lowest, highest and last of every pixel column, which
 /// look the same.
 fn thin(points: Vec<Point>) -> Vec<Point> {
-    let rising = points.windows(2).all(|pair| if let [a, b] = pair { a.0 <= b.0 } else { true });
+    let rising = stop::polled(points.windows(2)).all(|pair| if let [a, b] = pair { a.0 <= b.0 } else { true });
     if points.len() <= 4 * WIDTH || !rising {
         return points;
     }
     let mut kept = Vec::new();
-    for column in points.chunk_by(|a, b| a.0.floor() == b.0.floor()) {
+    for column in stop::polled(points.chunk_by(|a, b| a.0.floor() == b.0.floor())) {
         let by_height = |a: &&Point, b: &&Point| a.1.total_cmp(&b.1);
         kept.extend(column.first());
         kept.extend(column.iter().min_by(by_height));

@@ -3,6 +3,8 @@
 use png::{BitDepth, ColorType};
 
 use super::{base64, image};
+use crate::base::room;
+use crate::base::stop::{self, Ticks};
 use crate::host::array::Array;
 use crate::host::problem::Outcome;
 
@@ -20,8 +22,8 @@ impl Raster {
         let (height, width, color) = image::extents(array)?;
         let samples = image::samples(array)?;
         let channels = color.samples();
-        let mut pixels = Vec::with_capacity(width as usize * height as usize * 3);
-        for sample in samples.chunks_exact(channels) {
+        let mut pixels = room::vec(width as usize * height as usize * 3);
+        for sample in stop::polled(samples.chunks_exact(channels)) {
             let opacity = if channels % 2 == 0 { u32::from(sample[channels - 1]) } else { 255 };
             for k in 0..3 {
                 let level = u32::from(sample[if channels < 3 { 0 } else { k }]);
@@ -33,16 +35,22 @@ impl Raster {
 
     /// Every pixel `factor` times as wide and as high.
     pub fn enlarged(&self, factor: usize) -> Raster {
+        if factor == 1 {
+            return Raster { pixels: room::copy(&self.pixels), ..*self };
+        }
         let row = |pixels: &[u8]| pixels.chunks_exact(3).flat_map(|pixel| pixel.repeat(factor)).collect::<Vec<u8>>();
-        let pixels = self.pixels.chunks_exact(3 * self.width).flat_map(|line| row(line).repeat(factor)).collect();
+        let pixels = self.pixels.chunks_exact(3 * self.width).flat_map(|line| row(line).repeat(factor));
+        let pixels = room::collect(self.pixels.len() * factor * factor, pixels);
         Raster { width: self.width * factor, height: self.height * factor, pixels }
     }
 
     /// Every `step`-th pixel of every `step`-th row.
     pub fn thinned(&self, step: usize) -> Raster {
         let (width, height) = (self.width.div_ceil(step), self.height.div_ceil(step));
-        let mut pixels = Vec::with_capacity(width * height * 3);
+        let mut pixels = room::vec(width * height * 3);
+        let ticks = Ticks::default();
         for line in self.pixels.chunks_exact(3 * self.width).step_by(step) {
+            ticks.pass(self.width);
             line.chunks_exact(3).step_by(step).for_each(|pixel| pixels.extend_from_slice(pixel));
         }
         Raster { width, height, pixels }

@@ -153,9 +153,12 @@ print(reshape(arange(10), 5, -1))
     },
     Page {
         code: "E0509",
-        title: "an array that is too large",
+        title: "more memory than there is",
         text: r#"
 The machine has not the memory for it, or an axis would be longer than 2147483647, which is the most that an index can count.
+Before much is taken, the system is asked how much there is (its own limits and those of a container included), so that nothing is
+ended for taking too much. Where not even a little is left, `clk` cannot go on at all: it says so under this code and ends with
+the exit code 70.
 
 ```clk fails
 let n = parse(i32, "1048576")

@@ -340,7 +340,9 @@ on sim { print(1) }
         title: "the run was interrupted",
         text: r#"
 Ctrl-C stopped the script at the place that is shown. In a session the variables are as they were before the entry. A second
-Ctrl-C ends `clk run` itself; a session bears two and ends with the third.
+Ctrl-C ends `clk run` itself; a session bears two and ends with the third. SIGTERM and SIGHUP stop a script in the same way, and end
+a session too. What cannot look whether to stop, such as a library that reads a file, is ended with the process. The exit codes are
+130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP.
 "#,
     },
     Page {

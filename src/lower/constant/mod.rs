@@ -15,6 +15,7 @@ use super::mono::Mono;
 use super::{Argument, types};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::base::stop;
 use crate::check::typed::{ConstId, Dim, Expr, ExprKind, LocalId, Program, Type};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
@@ -247,6 +248,7 @@ impl<'a> Constants<'a> {
     // Bounds of effort
 
     fn step(&self, span: Span) -> Fallible<()> {
+        stop::poll();
         let steps = self.steps.get() + 1;
         self.steps.set(steps);
         if steps > MAX_STEPS { Err(failed(span, "this takes too many steps to compute")) } else { Ok(()) }

@@ -15,6 +15,7 @@ mod strings;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Span};
+use crate::base::stop;
 use crate::syntax::literal;
 use crate::syntax::token::{Tok, Token, skip_block_comment};
 use logos::{Lexer, Logos};
@@ -92,6 +93,7 @@ impl<'t> Reader<'t> {
         while !self.out.too_deep
             && let Some(token) = self.lexer.next()
         {
+            stop::poll();
             self.token(token);
         }
     }

@@ -18,6 +18,7 @@ pub use primitive::{Label, Miss};
 
 use crate::base::diag::{self, Diagnostic};
 use crate::base::source::FileId;
+use crate::base::stop;
 use crate::syntax::ast;
 use crate::syntax::lex::{MAX_ERRORS, lex};
 use crate::syntax::mistakes;
@@ -139,7 +140,8 @@ impl<'t> Job<'t> {
         let share = pieces.len().div_ceil(threads * 4).max(1);
         let next = std::sync::atomic::AtomicUsize::new(0);
         let shares: Vec<&[Piece]> = pieces.chunks(share).collect();
-        let worker = || {
+        let flag = stop::flag();
+        let work = || {
             let mut mine = Vec::new();
             loop {
                 let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -147,6 +149,7 @@ impl<'t> Job<'t> {
                 mine.push((index, self.some(share)));
             }
         };
+        let worker = || stop::watched(flag.clone(), work);
         let mut parts: Vec<(usize, Done)> = std::thread::scope(|scope| {
             let handles: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
             let mut parts = worker();
@@ -182,9 +185,12 @@ impl<'t> Job<'t> {
     fn deep_piece(self, piece: &Piece) -> Done {
         let parsed = std::thread::scope(|scope| {
             let builder = std::thread::Builder::new().stack_size(STACK);
-            let handle = builder.spawn_scoped(scope, || self.piece(piece, DEEP).0);
+            let flag = stop::flag();
+            let handle = builder.spawn_scoped(scope, || stop::watched(flag, || self.piece(piece, DEEP).0));
             handle.ok().and_then(|handle| handle.join().ok())
         });
+        // The thread may have stopped for that.
+        stop::poll();
         parsed.unwrap_or_default()
     }
 

@@ -3,6 +3,7 @@
 use super::Mistake;
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Span};
+use crate::base::stop;
 use crate::syntax::ast::Name;
 use crate::syntax::lex::MAX_ERRORS;
 use crate::syntax::token::{Tok, Token};
@@ -194,6 +195,7 @@ pub fn at_word(inp: &mut Input<'_, '_>, word: &str) -> bool {
 /// Takes the next token, whatever it is.
 #[inline]
 pub fn bump(inp: &mut Input<'_, '_>) -> Token {
+    stop::poll();
     match inp.next() {
         Some(token) => token,
         None => {

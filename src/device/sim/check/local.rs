@@ -1,6 +1,7 @@
 //! Arrays of one thread: which of their elements have been written.
 
 use super::Checker;
+use crate::base::room;
 use crate::device::FaultKind;
 use crate::device::sim::code::{Access, Code, MemoryKind};
 use crate::device::sim::group::Group;
@@ -20,7 +21,7 @@ impl Locals {
             (MemoryKind::Local, Some(_)) => crate::device::sim::frame::local_columns(&code.memories[k]),
             _ => 0,
         };
-        Locals { written: (0..code.memories.len()).map(|k| vec![0; columns(k) * lanes]).collect(), lanes }
+        Locals { written: (0..code.memories.len()).map(|k| room::zeros(columns(k) * lanes)).collect(), lanes }
     }
 
     pub fn begin(&mut self) {

@@ -40,6 +40,7 @@ use super::group::Group;
 use super::lanes::Isa;
 use super::listen::{Listener, Note};
 use super::memory::Run;
+use crate::base::room;
 use crate::device::{Extents, FaultKind};
 use crate::ir::def::Scope;
 use clock::Clock;
@@ -127,7 +128,7 @@ impl<'a> Checker<'a> {
         let store = &mut self.stores[memory];
         if store.as_ref().is_none_or(|s| s.planes.len < len) {
             // Words of a smaller plane are of earlier blocks: the size of a shared array is one for the whole block.
-            *store = Some(Store::new(watched, len, |len| vec![0; len]));
+            *store = Some(Store::new(watched, len, room::zeros));
         }
         (store.as_ref().map_or(Planes::NONE, |s| s.planes), false)
     }

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::word::{GLOBAL_TIME_SHIFT, LAST_GLOBAL_TIME};
+use crate::base::room;
 use crate::device::sim::code::{Code, MemoryKind, Watched};
 use crate::device::sim::frame::Binding;
 use crate::device::sim::geometry::Geometry;
@@ -186,7 +187,7 @@ fn take(free: &mut Vec<Vec<u64>>, len: usize) -> Vec<u64> {
     let fits = |v: &Vec<u64>| v.len() >= len && v.len() <= 2 * len.max(1 << 12);
     match free.iter().position(fits) {
         Some(at) => free.swap_remove(at),
-        None => vec![0; len],
+        None => room::zeros(len),
     }
 }
 
@@ -197,7 +198,7 @@ fn take_marks(free: &mut Vec<Marks>, len: usize) -> Marks {
             let (bytes, mark) = free.swap_remove(at);
             (bytes, mark + 1)
         }
-        None => (vec![0; len], 1),
+        None => (room::zeros(len), 1),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::order::Releases;
 use super::shadow::Globals;
+use crate::base::stop;
 use crate::device::sim::code::{Code, MemoryKind};
 use crate::device::sim::fault;
 use crate::device::sim::frame::Binding;
@@ -104,7 +105,7 @@ impl<'a> Watch<'a> {
                 cells.iter().any(|&(within, _)| self.globals.is_unwritten(number, (offset + within) / watched.unit))
             };
             let size = def.layout.size.max(1);
-            let missing = (0..*len / size).filter(|&i| unwritten(i * size));
+            let missing = stop::polled(0..*len / size).filter(|&i| unwritten(i * size));
             let axes = MemoryRt::axes(shape, size);
             let (mut places, mut count) = (vec![], 0);
             for element in missing {

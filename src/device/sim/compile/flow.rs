@@ -5,6 +5,7 @@ use super::listen::takes;
 use super::strip::{Role, Tree};
 use super::value::Kind;
 use super::*;
+use crate::base::stop;
 use crate::device::sim::lanes::mask::{CopyMask, Leave, Resume, Split};
 use crate::device::sim::lanes::{convert, is_wide, pick_wide};
 use crate::device::sim::warp;
@@ -104,6 +105,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn stmt(&mut self, stmt: &'a Stmt, number: Number, rest: &[Stmt]) {
+        stop::poll();
         match &stmt.kind {
             StmtKind::Let(e) => self.let_(*e, number, rest),
             StmtKind::Write { local, value } => self.write(*local, *value, number),

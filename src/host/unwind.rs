@@ -1,0 +1,93 @@
+//! Work on values that may end in its midst: asked to stop, without room for its data, or with a device that is gone. In: the work
+//! and the flag that it looks at. Out: its result, or why there is none. Panics go on.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::base::diag::Diagnostic;
+use crate::base::room::Lacking;
+use crate::base::source::Span;
+use crate::base::stop::{self, Stopped};
+use crate::device::storage::Lost;
+use crate::device::{DeviceError, device_diagnostic};
+use crate::host::problem::no_room;
+
+/// Why work has ended in its midst.
+#[derive(Debug)]
+pub enum Unwound {
+    Lost(DeviceError),
+    Stopped,
+    /// There is no room for so many bytes.
+    Lacking(u64),
+}
+
+/// Does work that looks at this flag.
+pub fn caught<T>(flag: stop::Flag, work: impl FnOnce() -> T) -> Result<T, Unwound> {
+    let done = catch_unwind(AssertUnwindSafe(|| stop::watched(Some(flag), work)));
+    done.map_err(|payload| match Unwound::of(payload) {
+        Ok(why) => why,
+        Err(panic) => resume_unwind(panic),
+    })
+}
+
+impl Unwound {
+    /// What a payload says; one of another kind comes back.
+    pub fn of(payload: Box<dyn Any + Send>) -> Result<Unwound, Box<dyn Any + Send>> {
+        let payload = match payload.downcast::<Lost>() {
+            Ok(lost) => return Ok(Unwound::Lost(lost.0)),
+            Err(other) => other,
+        };
+        let payload = match payload.downcast::<Lacking>() {
+            Ok(lacking) => return Ok(Unwound::Lacking(lacking.wanted)),
+            Err(other) => other,
+        };
+        payload.downcast::<Stopped>().map(|_| Unwound::Stopped)
+    }
+
+    /// The error at the place that was worked at.
+    pub fn at(&self, span: Span) -> Diagnostic {
+        match self {
+            Unwound::Lost(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) => device_diagnostic(error, span),
+            Unwound::Lost(error) => device_diagnostic(error, span).note("found when results were looked at"),
+            Unwound::Stopped => interrupted(span),
+            Unwound::Lacking(bytes) => no_room(*bytes).at(span),
+        }
+    }
+
+    /// The error where there is no place to show.
+    pub fn anywhere(&self) -> Diagnostic {
+        let mut diagnostic = self.at(Span::default());
+        if !matches!(self, Unwound::Lost(_)) {
+            diagnostic.labels.clear();
+        }
+        diagnostic
+    }
+}
+
+/// A script that was asked to stop.
+pub fn interrupted(at: Span) -> Diagnostic {
+    Diagnostic::error("E0599", "interrupted").at(at, "the script was here")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::room;
+
+    #[test]
+    fn work_says_why_it_has_ended() {
+        let quiet = stop::Flag::default;
+        assert_eq!(caught(quiet(), || 7).ok(), Some(7));
+        let lacking = caught(quiet(), || room::vec::<u8>(1 << 60).len()).unwrap_err();
+        assert_eq!(lacking.anywhere().title, "there is not enough memory: 1073741824.0 GiB were asked for at once");
+        let stopped = caught(stop::Flag::new(true.into()), stop::poll).unwrap_err();
+        assert_eq!((stopped.anywhere().code, stopped.anywhere().labels.len()), ("E0599", 0));
+        assert_eq!(stopped.at(Span::default()).labels.len(), 1);
+    }
+
+    #[test]
+    fn other_payloads_go_on() {
+        let outer = std::panic::catch_unwind(|| caught(stop::Flag::default(), || resume_unwind(Box::new(5))).is_ok());
+        assert_eq!(outer.unwrap_err().downcast_ref(), Some(&5));
+    }
+}
