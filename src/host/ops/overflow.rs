@@ -4,6 +4,7 @@
 //! Each question is asked before the operation and has the first element that is wrong for an answer. Operands that the
 //! operation itself refuses have none.
 
+use crate::base::stop;
 use crate::host::array::broadcast::common_shape;
 use crate::host::array::{Array, Element, Item};
 use crate::host::ops::binary::index_text;
@@ -70,7 +71,7 @@ pub fn of_conversion(to: Scalar, value: &Value) -> Option<Problem> {
     }
     let operands = Operands::new(&[value], "a conversion").ok()?;
     let array = operands.arrays.first()?;
-    let found = with_float!(operands.scalar, T => array.items::<T>()?.iter().position(|x| {
+    let found = with_float!(operands.scalar, T => stop::polled(array.items::<T>()?).position(|x| {
             wrong(scalar::Element::to::<f64>(*x))
         }).map(|at| (at, scalar::Value::of(array.items::<T>().unwrap_or(&[])[at]).to_string())), _ => None);
     found.map(|(at, shown)| misfit(&shown, to, place(value, array.shape(), at, operands.lanes)))
@@ -107,7 +108,7 @@ fn least(value: &Value, ty: Scalar, shown: impl Fn(i128) -> String) -> Option<Pr
     let operands = Operands::new(&[value], "-").ok()?;
     let array = operands.arrays.first()?;
     let (low, _) = limits(ty);
-    let at = with_integer!(ty, T => array.items::<T>()?.iter().position(|x| wide(*x) == low), _ => None)?;
+    let at = with_integer!(ty, T => stop::polled(array.items::<T>()?).position(|x| wide(*x) == low), _ => None)?;
     Some(overflow(shown(low), ty, place(value, array.shape(), at, operands.lanes)))
 }
 
@@ -161,7 +162,7 @@ fn first_of<A: Item, B: Item>(
     let shape = common_shape(&[("", shapes[0].as_slice()), ("", &shapes[1])]).ok()?;
     let rows = Rows::new(&shape, &shapes[0], &shapes[1]);
     let flags = Array::build(Element::Scalar(Scalar::Bool), &shape, |out| rows.map(a, b, out, holds)).ok()?;
-    let at = flags.bytes().iter().position(|&flag| flag != 0)?;
+    let at = stop::polled(flags.bytes()).position(|&flag| flag != 0)?;
     Some((at, shape))
 }
 
@@ -201,7 +202,7 @@ fn shift(ty: Scalar, left: &Value, right: &Value) -> Option<Problem> {
     let array = operands.arrays.first()?;
     with_integer!(operands.scalar, T => {
         let items = array.items::<T>()?;
-        let at = items.iter().position(|x| wrong(wide(*x)))?;
+        let at = stop::polled(items).position(|x| wrong(wide(*x)))?;
         Some(said(wide(*items.get(at)?), place(right, array.shape(), at, operands.lanes).map(|p| format!("{p} of the amounts"))))
     }, _ => None)
 }
