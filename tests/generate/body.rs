@@ -11,6 +11,9 @@ use super::{Flow, Generator, Own, Readable, Target, Variable};
 /// Blocks within blocks.
 const DEEPEST: usize = 4;
 
+/// Makes what an array is filled with.
+type With = fn(&mut Generator, Ty) -> ExprId;
+
 impl Generator {
     pub(super) fn kernel_body(&mut self) {
         self.mark();
@@ -51,9 +54,9 @@ impl Generator {
         }
     }
 
-    fn statement(&mut self, depth: usize) {
+    pub(super) fn statement(&mut self, depth: usize) {
         let uniform = self.flow == Flow::Uniform;
-        match self.random.below(24) {
+        match self.random.below(30) {
             0..=2 => self.declare_variable(),
             3 | 4 => {
                 let ty = self.random.ty();
@@ -73,7 +76,9 @@ impl Generator {
             18 => self.call(),
             19 if self.risks > 0 && !self.in_function => self.risk(),
             20 if self.random.one_in(3) && !self.in_function => self.print(),
-            20..=23 if self.grid && uniform && !self.in_function => self.together(),
+            20..=24 if self.grid && uniform && !self.in_function => self.together(),
+            25 | 26 => self.permute(),
+            27 | 28 if depth < DEEPEST => self.permuting(depth),
             _ => self.assign(),
         }
     }
@@ -82,10 +87,7 @@ impl Generator {
         let ty = self.random.ty();
         let uniform = self.flow == Flow::Uniform && self.random.one_in(3);
         let value = self.expr(ty, 2, uniform);
-        let local = self.b.variable(format!("l{}", self.spans), value);
-        if let Some(scope) = self.variables.last_mut() {
-            scope.push(Variable { local, ty, uniform });
-        }
+        self.declare_as(ty, uniform, value);
     }
 
     /// A uniform variable stays so.
@@ -102,7 +104,7 @@ impl Generator {
     }
 
     /// How a nested block goes, and whether its condition or bounds have to be uniform for that.
-    fn nested_flow(&mut self) -> Flow {
+    pub(super) fn nested_flow(&mut self) -> Flow {
         if self.flow == Flow::Uniform && self.random.one_in(2) { Flow::Uniform } else { Flow::Varying }
     }
 
@@ -230,14 +232,14 @@ impl Generator {
     }
 
     /// A thread's own array, first filled, then written here and there.
-    fn local_array(&mut self) {
+    pub(super) fn local_array(&mut self) {
         let layout = if self.random.one_in(4) { self.layout() } else { Layout::plain(self.random.ty()) };
         let rank = self.random.between(1, 2);
         let shape: Vec<u32> = (0..rank).map(|_| self.random.between(1, 5) as u32).collect();
         let extents = shape.iter().map(|&n| Extent::Known(n)).collect();
         let memory = self.b.memory(format!("a{}", self.spans), Space::Local, layout.clone(), extents);
         self.b.declare(memory);
-        self.fill(memory, &layout, &shape, vec![]);
+        self.fill(memory, &layout, &shape, vec![], Self::anything);
         let array = Readable { memory, layout, shape: shape.into_iter().map(Some).collect(), own: true };
         for _ in 0..self.random.below(3) {
             let indices = self.indices(&array, 2, false);
@@ -248,10 +250,14 @@ impl Generator {
         }
     }
 
-    fn fill(&mut self, memory: MemId, layout: &Layout, shape: &[u32], indices: Vec<ExprId>) {
+    fn anything(&mut self, ty: Ty) -> ExprId {
+        self.expr(ty, 1, false)
+    }
+
+    fn fill(&mut self, memory: MemId, layout: &Layout, shape: &[u32], indices: Vec<ExprId>, with: With) {
         let Some((&extent, rest)) = shape.split_first() else {
             for (leaf, ty) in layout.leaves.iter().map(|l| l.ty).enumerate() {
-                let value = self.expr(ty, 1, false);
+                let value = with(self, ty);
                 let place = Place { memory, indices: indices.clone(), leaf: leaf as u32, component: None };
                 self.b.store_place(place, value, Hint::None);
             }
@@ -262,7 +268,7 @@ impl Generator {
         let body = self.scope(self.flow, |g| {
             let i = g.b.read(local);
             let indices = indices.into_iter().chain([i]).collect();
-            g.fill(memory, layout, rest, indices);
+            g.fill(memory, layout, rest, indices, with);
         });
         self.b.for_(label, local, Range { start, end, step, inclusive: false }, Unroll::Auto, body);
     }
@@ -305,21 +311,49 @@ impl Generator {
                 let value = self.b.load_place(place, Hint::None);
                 self.remember(value, false);
             }
-            (Ty::Scalar(s), 1) => {
-                let value = self.expr(ty, 2, false);
-                let op = match self.random.below(4) {
-                    0 => AtomicOp::Exchange,
-                    _ if s == Scalar::Bool => AtomicOp::Exchange,
-                    1 if s.is_int() => self.random.pick(&[AtomicOp::And, AtomicOp::Or, AtomicOp::Xor]),
-                    2 if s.is_int() => AtomicOp::CompareExchange,
-                    _ => self.random.pick(&[AtomicOp::Add, AtomicOp::Sub, AtomicOp::Min, AtomicOp::Max]),
-                };
-                let compare = (op == AtomicOp::CompareExchange).then(|| self.expr(ty, 1, false));
-                let old = self.b.atomic(op, place, value, compare);
-                self.remember(old, false);
+            (Ty::Scalar(s), 1) => self.own_atomic(place, s),
+            (Ty::Vector(s, n), 1) => {
+                let component = Some(self.random.below(n as usize) as u8);
+                self.own_atomic(Place { component, ..place }, s);
             }
             _ => self.store_some_leaf(&own.layout, own.memory, self.place.clone()),
         }
+    }
+
+    /// On a place that no other thread disturbs.
+    fn own_atomic(&mut self, place: Place, s: Scalar) {
+        let ty = Ty::Scalar(s);
+        let value = self.expr(ty, 2, false);
+        let op = match self.random.below(4) {
+            0 => AtomicOp::Exchange,
+            _ if s == Scalar::Bool => AtomicOp::Exchange,
+            1 if s.is_int() => self.random.pick(&[AtomicOp::And, AtomicOp::Or, AtomicOp::Xor]),
+            2 if s.is_int() => AtomicOp::CompareExchange,
+            _ => self.random.pick(&[AtomicOp::Add, AtomicOp::Sub, AtomicOp::Min, AtomicOp::Max]),
+        };
+        let compare = (op == AtomicOp::CompareExchange).then(|| self.expr(ty, 1, false));
+        let old = self.b.atomic(op, place, value, compare);
+        self.remember(old, false);
+    }
+
+    /// What is counted with, and by which of the operations whose order does not matter.
+    pub(super) fn counter(&mut self) -> (Scalar, usize) {
+        if self.random.one_in(3) {
+            let scalar = self.random.float();
+            // Sums of half precision would be rounded, each order in its own way.
+            let first = usize::from(scalar.size() == 2);
+            return (scalar, self.random.between(first, 2));
+        }
+        (self.random.integer(), self.random.below(6))
+    }
+
+    /// Counted by any order: integers, also as floats.
+    fn counted(&mut self, ty: Ty) -> ExprId {
+        if !ty.scalar().is_float() {
+            return self.expr(ty, 2, false);
+        }
+        let few = self.few(Scalar::I32, false);
+        self.b.convert(few, ty.scalar())
     }
 
     /// Counts in a place that all threads share; the order does not matter, as each array knows one kind of operation.
@@ -328,7 +362,7 @@ impl Generator {
             return self.assign();
         }
         let (memory, scalar, extent, family) = self.counters[self.random.below(self.counters.len())];
-        let value = self.expr(Ty::Scalar(scalar), 2, false);
+        let value = self.counted(Ty::Scalar(scalar));
         let array =
             Readable { memory, layout: Layout::plain(Ty::Scalar(scalar)), shape: vec![Some(extent)], own: false };
         let indices = self.indices(&array, 2, false);
@@ -373,7 +407,7 @@ impl Generator {
         let Some(layout) = callee.array.clone() else { return };
         let memory = self.b.memory(format!("a{}", self.spans), Space::Local, layout.clone(), vec![Extent::Known(3)]);
         self.b.declare(memory);
-        self.fill(memory, &layout, &[3], vec![]);
+        self.fill(memory, &layout, &[3], vec![], Self::anything);
         if let Some(scope) = self.readable.last_mut() {
             scope.push(Readable { memory, layout, shape: vec![Some(3)], own: true });
         }
@@ -492,23 +526,35 @@ impl Generator {
         Extent::Dynamic(self.b.detached(ExprKind::Binary { op: BinOp::Mul, left: xy, right: z }, I32))
     }
 
-    /// Every thread writes its place of a shared array, and behind the barrier reads another one.
+    /// Every thread writes its place of a shared array (its row, if there are two axes), and behind the barrier reads another one.
     fn exchange(&mut self) {
         let layout = self.layout();
         let extent = self.block_size();
-        let memory = self.b.memory(format!("s{}", self.spans), Space::Shared, layout.clone(), vec![extent]);
+        let columns = if self.random.one_in(4) { Some(self.random.between(1, 3) as u32) } else { None };
+        let extents = std::iter::once(extent).chain(columns.map(Extent::Known)).collect();
+        let memory = self.b.memory(format!("s{}", self.spans), Space::Shared, layout.clone(), extents);
         let flat = self.flat();
-        for (leaf, ty) in layout.leaves.iter().map(|l| l.ty).enumerate() {
-            let value = self.expr(ty, 2, false);
-            let place = Place { memory, indices: vec![flat], leaf: leaf as u32, component: None };
-            self.b.store_place(place, value, Hint::None);
+        for column in 0..columns.unwrap_or(1) {
+            let at = self.b.i32(column as i32);
+            let indices: Vec<ExprId> = std::iter::once(flat).chain(columns.map(|_| at)).collect();
+            for (leaf, ty) in layout.leaves.iter().map(|l| l.ty).enumerate() {
+                let value = self.expr(ty, 2, false);
+                let place = Place { memory, indices: indices.clone(), leaf: leaf as u32, component: None };
+                self.b.store_place(place, value, Hint::None);
+            }
+            if self.random.one_in(3) {
+                self.permute_shared(memory, &layout, &indices);
+            }
         }
         self.barrier();
-        let array = Readable { memory, layout, shape: vec![Some(self.block)], own: false };
+        let shape = std::iter::once(Some(self.block)).chain(columns.map(Some)).collect();
+        let array = Readable { memory, layout, shape, own: false };
         for _ in 0..self.random.between(1, 3) {
             let indices = self.indices(&array, 2, false);
-            let leaf = self.random.below(array.layout.leaves.len()) as u32;
-            let value = self.b.load_place(Place { memory, indices, leaf, component: None }, Hint::None);
+            let leaf = self.random.below(array.layout.leaves.len());
+            let lanes = array.layout.leaves[leaf].ty.lanes() as usize;
+            let component = (lanes > 1 && self.random.one_in(3)).then(|| self.random.below(lanes) as u8);
+            let value = self.b.load_place(Place { memory, indices, leaf: leaf as u32, component }, Hint::None);
             self.remember(value, false);
         }
         self.barrier();
@@ -524,7 +570,7 @@ impl Generator {
     }
 
     fn shared_counter(&mut self) {
-        let scalar = self.random.integer();
+        let (scalar, family) = self.counter();
         let layout = Layout::plain(Ty::Scalar(scalar));
         let extent = self.random.between(1, 4) as u32;
         let memory =
@@ -532,13 +578,12 @@ impl Generator {
         let (flat, zero) = (self.flat(), self.b.i32(0));
         let first = self.b.binary(BinOp::Eq, flat, zero);
         self.mark();
-        let block = self.scope(Flow::Varying, |g| g.fill(memory, &layout, &[extent], vec![]));
+        let block = self.scope(Flow::Varying, |g| g.fill(memory, &layout, &[extent], vec![], Self::counted));
         self.b.if_(first, block, vec![]);
         self.barrier();
         let array = Readable { memory, layout, shape: vec![Some(extent)], own: false };
-        let family = self.random.below(6);
         let indices = self.indices(&array, 2, false);
-        let value = self.expr(Ty::Scalar(scalar), 2, false);
+        let value = self.counted(Ty::Scalar(scalar));
         let op = self.commutative(family);
         self.mark();
         self.b.atomic_quiet(op, Place { memory, indices, leaf: 0, component: None }, value, None);

@@ -85,6 +85,15 @@ impl Generator {
 
     /// An expression of a type; `uniform` asks for one that is the same for all threads of a block.
     pub(super) fn expr(&mut self, ty: Ty, depth: usize, uniform: bool) -> ExprId {
+        let expr = self.new_expr(ty, depth, uniform);
+        // So that some have more than one use.
+        if self.random.one_in(6) {
+            self.remember(expr, uniform);
+        }
+        expr
+    }
+
+    fn new_expr(&mut self, ty: Ty, depth: usize, uniform: bool) -> ExprId {
         self.mark();
         if depth == 0 || self.random.one_in(3) {
             return self.leaf(ty, uniform);
@@ -111,8 +120,16 @@ impl Generator {
                 }
                 Ty::Scalar(Scalar::Bool) => self.operation(ty, depth, uniform),
                 Ty::Scalar(s) => {
-                    let lanes = self.random.between(2, 4) as u8;
-                    let vector = self.expr(Ty::Vector(s, lanes), depth - 1, uniform);
+                    let known = self.known.iter().flatten().filter(|k| k.uniform || !uniform).map(|k| k.expr);
+                    let of = |&e: &ExprId| self.b.ty(e).lanes() > 1 && self.b.ty(e).scalar() == s;
+                    let vectors: Vec<ExprId> = known.filter(of).collect();
+                    let vector = if !vectors.is_empty() && self.random.one_in(2) {
+                        self.random.pick(&vectors)
+                    } else {
+                        let lanes = self.random.between(2, 4) as u8;
+                        self.expr(Ty::Vector(s, lanes), depth - 1, uniform)
+                    };
+                    let lanes = self.b.ty(vector).lanes();
                     let lane = self.random.below(lanes as usize) as u8;
                     self.b.extract(vector, lane)
                 }

@@ -9,6 +9,7 @@
 mod body;
 mod expr;
 pub mod keep;
+mod permute;
 mod random;
 
 use clk_lang::base::arena::Arena;
@@ -276,12 +277,7 @@ impl Generator {
     }
 
     fn layout(&mut self) -> Layout {
-        if self.random.one_in(4) {
-            let leaves = self.random.between(1, 3);
-            Layout::of((0..leaves).map(|i| (format!("f{i}"), self.random.ty())))
-        } else {
-            Layout::plain(self.random.ty())
-        }
+        if self.random.one_in(3) { self.nested_layout() } else { Layout::plain(self.random.ty()) }
     }
 
     fn bytes(&mut self, layout: &Layout, shape: &[u32]) -> Bytes {
@@ -332,12 +328,15 @@ impl Generator {
             self.own.push(Own { memory, layout, access });
         }
         for i in 0..self.random.below(3) {
-            let (scalar, extent) = (self.random.integer(), self.random.between(1, 5) as u32);
+            let ((scalar, family), extent) = (self.counter(), self.random.between(1, 5) as u32);
             let memory = self.b.array(format!("c{i}"), Access::InOut, Layout::plain(Ty::Scalar(scalar)), 1);
             let layout = Layout::plain(Ty::Scalar(scalar));
-            let bytes = self.bytes(&layout, &[extent]);
+            let mut bytes = self.bytes(&layout, &[extent]);
+            if scalar.is_float() {
+                // Zeros, as only small integers are summed exactly in any order.
+                bytes.get_mut().fill(0);
+            }
             self.arguments.push(Argument::Array { layout, shape: vec![extent], bytes, write: true });
-            let family = self.random.below(6);
             self.counters.push((memory, scalar, extent, family));
         }
     }

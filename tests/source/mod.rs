@@ -22,11 +22,28 @@ pub fn text(program: &Program) -> Option<String> {
             Printer { program, function, structs: &mut structs, out: String::new(), depth: 1, inner: vec![] };
         items.push_str(&if id == program.module.kernel.body { printer.kernel()? } else { printer.function()? });
     }
-    let declared = structs.iter().enumerate().map(|(i, layout): (usize, &Layout)| {
-        let fields = layout.leaves.iter().map(|leaf| format!("{}: {}", leaf.path, typing::name(leaf.ty)));
-        format!("struct S{i} {{ {} }}\n", fields.collect::<Vec<_>>().join(", "))
-    });
+    let declared = structs.iter().enumerate().map(|(i, layout)| declaration(&format!("S{i}"), layout));
     Some(declared.collect::<String>() + &items)
+}
+
+/// A struct, behind those that it holds.
+fn declaration(name: &str, layout: &Layout) -> String {
+    let (mut before, mut fields) = (String::new(), vec![]);
+    let mut leaves = layout.leaves.as_slice();
+    while let [leaf, rest @ ..] = leaves {
+        let Some((field, _)) = leaf.path.split_once('.') else {
+            fields.push(format!("{}: {}", leaf.path, typing::name(leaf.ty)));
+            leaves = rest;
+            continue;
+        };
+        let inside = |l: &&Leaf| l.path.split_once('.').is_some_and(|(f, _)| f == field);
+        let count = leaves.iter().take_while(inside).count();
+        let inner = leaves[..count].iter().map(|l| (l.path[field.len() + 1..].to_string(), l.ty));
+        before += &declaration(&format!("{name}_{field}"), &Layout::of(inner));
+        fields.push(format!("{field}: {name}_{field}"));
+        leaves = &leaves[count..];
+    }
+    format!("{before}struct {name} {{ {} }}\n", fields.join(", "))
 }
 
 struct Printer<'p> {
