@@ -37,6 +37,8 @@ pub struct Console {
     pub json: bool,
     /// What was reported so far.
     pub tally: Tally,
+    /// A fault of Clk's own was among it.
+    pub internal: bool,
     /// How the terminal takes pictures, once that is known.
     graphics: Option<Option<Protocol>>,
 }
@@ -53,6 +55,7 @@ impl Console {
             error_style: style(colored(look.color, anstream::AutoStream::choice(&io::stderr()))),
             json: look.json,
             tally: Tally::default(),
+            internal: false,
             graphics: None,
         }
     }
@@ -104,6 +107,7 @@ impl Console {
     /// Reports a diagnostic on standard error, behind all output so far.
     pub fn report(&mut self, diagnostic: &Diagnostic, sources: &Sources) {
         self.tally.count(diagnostic);
+        self.internal |= diagnostic.code == super::crash::CODE;
         let text = if self.json {
             render::json(diagnostic, sources) + "\n"
         } else {

@@ -591,6 +591,9 @@ impl Cx<'_> {
             self.report(d);
             return false;
         }
+        if is_array && whole {
+            self.need_host(span, "assigning an array as a whole");
+        }
         match kind {
             LocalKind::Param(Access::In) if is_array => self.read_only_param(id, &name, span, declared),
             LocalKind::Param(Access::In) => {

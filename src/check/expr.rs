@@ -253,9 +253,14 @@ impl Cx<'_> {
             return self.text(parts, e.span);
         }
         let value = self.expr(e, None);
-        if self.in_kernel() && matches!(value.ty, Type::Array(_)) {
+        if !matches!(value.ty, Type::Array(_)) {
+            return value;
+        }
+        if self.in_kernel() {
             let d = Diagnostic::error("E0401", "a kernel can't print a whole array").at(value.span, "this is an array");
             self.report(d.help("print elements of it, or print it from the script"));
+        } else {
+            self.need_host(value.span, "printing a whole array");
         }
         value
     }
@@ -414,6 +419,9 @@ impl Cx<'_> {
         let parts: Vec<Expr> =
             parts.iter().enumerate().map(|(i, p)| self.expr(p, wants.as_ref().and_then(|w| w.get(i)))).collect();
         let ty = Type::Tuple(parts.iter().map(|p| p.ty.clone()).collect());
+        if matches!(self.home, Home::Kernel { .. } | Home::Fn) && self.vars.holds_array(&ty) {
+            self.need_host(span, "a tuple with an array");
+        }
         make(ExprKind::Tuple(parts), ty, span)
     }
 

@@ -127,6 +127,15 @@ impl Vars {
         }
     }
 
+    /// Whether a value of the type is an array, or a tuple that has one.
+    pub fn holds_array(&self, ty: &Type) -> bool {
+        match self.shallow(ty) {
+            Type::Array(_) => true,
+            Type::Tuple(parts) => parts.iter().any(|part| self.holds_array(part)),
+            _ => false,
+        }
+    }
+
     /// The kind of an open variable.
     pub fn kind(&self, ty: &Type) -> Option<Kind> {
         match self.slots.get(number(&self.shallow(ty))?)? {

@@ -6,6 +6,7 @@ use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::cx::Cx;
 use crate::check::typed::*;
+use crate::lang::builtin::Builtin;
 use crate::syntax::ast::{self, ItemKind};
 
 /// Locals that nobody reads, and `var`s that never change.
@@ -109,5 +110,38 @@ pub fn consts(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagn
             let d = Diagnostic::warning("W0004", format!("the constant `{}` is never used", c.name.text));
             found.push(d.at(c.name.span, "defined here").help("take it out"));
         }
+    }
+}
+
+/// An expression that does nothing but give a value.
+pub fn only_gives(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(_)
+        | ExprKind::Float(_)
+        | ExprKind::Bool(_)
+        | ExprKind::Str(_)
+        | ExprKind::Local(_)
+        | ExprKind::Global(_)
+        | ExprKind::Const(_)
+        | ExprKind::ConstParam(_)
+        | ExprKind::Dim(_)
+        | ExprKind::Variable(_)
+        | ExprKind::Unary { .. }
+        | ExprKind::Binary { .. }
+        | ExprKind::Convert { .. }
+        | ExprKind::ConvertParam { .. }
+        | ExprKind::Bitcast { .. }
+        | ExprKind::Vector { .. }
+        | ExprKind::Swizzle { .. }
+        | ExprKind::Field { .. }
+        | ExprKind::TupleField { .. }
+        | ExprKind::Index { .. }
+        | ExprKind::Slice { .. }
+        | ExprKind::Range { .. } => e.ty != Type::Error,
+        ExprKind::Tuple(parts) | ExprKind::Array(parts) | ExprKind::Struct { fields: parts, .. } => {
+            e.ty != Type::Error && e.ty != Type::Unit && parts.iter().all(only_gives)
+        }
+        ExprKind::Builtin { builtin, .. } => matches!(builtin, Builtin::Math(_)),
+        _ => false,
     }
 }

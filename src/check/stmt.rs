@@ -6,6 +6,7 @@ use crate::check::cx::{Cx, Home, Info, Slot};
 use crate::check::eval;
 use crate::check::expr::{I32, MAX_DEPTH, bare, make};
 use crate::check::infer::{Kind, array};
+use crate::check::lints;
 use crate::check::typed::*;
 use crate::check::types::Dims;
 use crate::lang::builtin::Builtin;
@@ -172,7 +173,7 @@ impl Cx<'_> {
             }
             _ => {
                 let checked = self.expr(e, None);
-                if !shown && is_pure(&checked) {
+                if !shown && lints::only_gives(&checked) {
                     self.unused_result(&checked);
                 }
                 checked
@@ -770,31 +771,4 @@ fn gives_value(then: &ast::Block, other: Option<&ast::Expr>) -> bool {
             Some(_) => true,
             None => false,
         }
-}
-
-/// Whether leaving the expression out would change nothing.
-fn is_pure(e: &Expr) -> bool {
-    match &e.kind {
-        ExprKind::Int(_)
-        | ExprKind::Float(_)
-        | ExprKind::Bool(_)
-        | ExprKind::Str(_)
-        | ExprKind::Local(_)
-        | ExprKind::Global(_)
-        | ExprKind::Const(_)
-        | ExprKind::ConstParam(_)
-        | ExprKind::Dim(_)
-        | ExprKind::Variable(_)
-        | ExprKind::Unary { .. }
-        | ExprKind::Binary { .. }
-        | ExprKind::Convert { .. }
-        | ExprKind::Vector { .. }
-        | ExprKind::Swizzle { .. }
-        | ExprKind::Field { .. }
-        | ExprKind::Index { .. }
-        | ExprKind::Slice { .. }
-        | ExprKind::Range { .. } => e.ty != Type::Error,
-        ExprKind::Builtin { builtin, .. } => matches!(builtin, Builtin::Math(_)),
-        _ => false,
-    }
 }

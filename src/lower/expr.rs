@@ -114,7 +114,12 @@ impl Body<'_, '_> {
                 self.atomic(*op, args, expr, false)?;
                 Ok(())
             }
-            ExprKind::Block(block) => self.block(block).map(drop),
+            ExprKind::Block(block) => self.effects(block),
+            ExprKind::Tuple(parts) | ExprKind::Array(parts) | ExprKind::Struct { fields: parts, .. } => {
+                parts.iter().try_for_each(|part| self.discard(part))
+            }
+            // Nothing of an array is read where only its name stands.
+            ExprKind::Local(_) if self.is_array(expr) => Ok(()),
             _ => self.value(expr).map(drop),
         }
     }

@@ -1,6 +1,8 @@
 //! Forms of code that the simulator has ops of their own for: they mean what the reference interpreter says, bit for bit, also
 //! at their edges (odd extents, blocks of several rows, one worker and several, accesses that go too far).
 
+mod values;
+
 use std::sync::Arc;
 
 use clk_lang::compile::{NoFiles, Session};

@@ -6,7 +6,8 @@ use super::Context;
 use super::args::Stage;
 use crate::app::generated::{Failure, Generator, Level};
 use crate::app::script::{self, Compiled};
-use crate::app::{disk, exit, names};
+use crate::app::{crash, disk, exit, names};
+use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;
 use crate::check::typed::{Kernel, KernelId};
 use crate::compile::Session;
@@ -97,7 +98,8 @@ fn failed(failure: &Failure, kernel: &Kernel, session: &Session, said: &mut Stri
             }
         }
         Failure::Internal(why) => {
-            console.error_line(&format!("error: internal error while `{name}` was prepared: {why}"));
+            let title = format!("internal error while `{name}` was prepared: {why}");
+            console.report(&Diagnostic::error(crash::CODE, title), &session.sources);
         }
     }
 }

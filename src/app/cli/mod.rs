@@ -86,7 +86,8 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         context.console.error_line(&stats::line(&**device));
     }
     context.console.flush();
-    code
+    // Whatever failed: a fault of Clk's own is not the program's.
+    if code == exit::FAILURE && context.console.internal { exit::INTERNAL } else { code }
 }
 
 fn perform(task: Task, context: &mut Context) -> u8 {
