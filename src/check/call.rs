@@ -346,6 +346,9 @@ impl Cx<'_> {
         }
         self.check_late(&mut bind);
         let result = self.subst(&f.result, &bind);
+        if !sig.generics.is_empty() && self.bounded("what this call gives", &result, span).is_err() {
+            return self.bad(span);
+        }
         if let (Some(want), true) = (want, lift.is_empty() && !unknown && !sig.generics.is_empty())
             && self.vars.kind(&result).is_some()
             && matches!(want, Type::Scalar(_) | Type::Param(_))

@@ -419,6 +419,9 @@ impl Cx<'_> {
         let parts: Vec<Expr> =
             parts.iter().enumerate().map(|(i, p)| self.expr(p, wants.as_ref().and_then(|w| w.get(i)))).collect();
         let ty = Type::Tuple(parts.iter().map(|p| p.ty.clone()).collect());
+        if self.bounded("this tuple", &ty, span).is_err() {
+            return self.bad(span);
+        }
         if matches!(self.home, Home::Kernel { .. } | Home::Fn) && self.vars.holds_array(&ty) {
             self.need_host(span, "a tuple with an array");
         }

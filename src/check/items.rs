@@ -11,7 +11,7 @@ use crate::check::cx::{Needs, ScriptNames};
 use crate::check::sigs::{self, Constants, Source};
 use crate::check::typed::*;
 use crate::check::world::Worlds;
-use crate::check::{Imports, UNREPORTED, lints, suggest};
+use crate::check::{Imports, UNREPORTED, lints, parts, suggest};
 use crate::syntax::ast::{self, ItemKind};
 
 /// A file being checked.
@@ -242,6 +242,7 @@ impl<'f> Pass<'f> {
         }
         let ids: Vec<StructId> = self.structs.iter().map(|s| s.0).collect();
         sigs::endless_structs(program, &ids, &mut self.found);
+        parts::large_structs(program, &ids, &mut self.found);
         let mut consts = Constants::new(std::mem::take(&mut self.consts));
         consts.check(program, module, false, &mut self.found);
         for job in &self.jobs {

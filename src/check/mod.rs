@@ -29,6 +29,7 @@ mod launch;
 mod lend;
 mod lints;
 mod ops;
+pub mod parts;
 mod show;
 mod sigs;
 mod stmt;

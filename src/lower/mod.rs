@@ -22,6 +22,7 @@ mod mono;
 mod operator;
 mod place;
 mod purity;
+mod size;
 mod stmt;
 mod types;
 mod unit;
@@ -93,7 +94,10 @@ pub fn lower_map(
 
 fn outcome(mut unit: unit::Unit<'_>, lowered: Fallible<Module>) -> Result<Module, Vec<Diagnostic>> {
     match lowered {
-        Ok(module) if !unit.has_errors() => Ok(module),
+        Ok(module) if !unit.has_errors() => match size::check(&module) {
+            Ok(()) => Ok(module),
+            Err(large) => Err(vec![*large]),
+        },
         Ok(_) => Err(unit.into_errors()),
         Err(error) => {
             unit.report(error);

@@ -9,6 +9,7 @@ use super::{Argument, Instance, describe, types};
 use crate::base::arena::Arena;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::check::parts;
 use crate::check::typed::{self, ConstId, FnId, KernelId, LocalId, Program, Type};
 use crate::ir::def::{self, ExprId, ExprKind, FunctionId, Label, MemId, Scalar, Ty};
 use crate::lang::scalar::Value;
@@ -104,6 +105,10 @@ impl<'a> Unit<'a> {
         let function = program.fns.get(id).ok_or_else(|| internal(span, "a call of a function that is not there"))?;
         if self.active.len() >= MAX_DEPTH || self.active.contains(&key) {
             return Err(self.endless(function, span));
+        }
+        let large = |argument: &&Argument| matches!(argument, Argument::Type(ty) if parts::too_many(program, ty));
+        if arguments.iter().any(|argument| large(&argument)) {
+            return Err(Box::new(parts::refusal("a type argument of this call", span)));
         }
         self.active.push(key.clone());
         let lowered = super::call::function(self, function, arguments);

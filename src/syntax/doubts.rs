@@ -56,7 +56,7 @@ impl<'t> Reader<'t> {
         }
         let (slashes, comment) = self.comment_behind(at)?;
         let operand = comment.split("//").next().unwrap_or("").trim().trim_end_matches(',');
-        if !self.is_operand(operand) || !self.may_be_divided(at) {
+        if !self.is_operand(operand) || !self.may_be_divided(at, operand) {
             return None;
         }
         let span = Span::new(self.file, slashes, slashes + 2);
@@ -104,7 +104,7 @@ impl<'t> Reader<'t> {
     }
 
     /// The value that ends with this token is one to compute with.
-    fn may_be_divided(&self, at: usize) -> bool {
+    fn may_be_divided(&self, at: usize, by: &str) -> bool {
         use Tok::*;
         // A type, a position in a list or table, the end of a call over several lines.
         let type_or_label = matches!(self.before(at), Colon | Arrow | Comma | LBracket | LParen);
@@ -119,7 +119,8 @@ impl<'t> Reader<'t> {
         };
         let assigns = (start..at).any(|i| self.kind(i).is_assignment());
         match self.kind(start) {
-            Let | Var | Const | Shared => assigns && !self.is_all_numbers(start, at),
+            // `let n = 7 // n` says what was computed.
+            Let | Var | Const | Shared => assigns && self.word(start + 1) != by && !self.is_all_numbers(start, at),
             Return => true,
             Name if matches!(self.kind(start + 1), LParen | Dot | LaunchOpen) => assigns,
             Name | Int | Float | LParen | Minus => true,

@@ -380,6 +380,20 @@ assert(bytes == 10_000_000_000)
 "
     ),
     page!(
+        "E0329", "a value of too many parts",
+        r"A tuple or struct has at most 4096 parts, those of the tuples and structs in it counted. Many values of one kind belong into an array.",
+r"let t1 = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
+let t2 = (t1, t1, t1, t1, t1, t1, t1, t1)
+let t3 = (t2, t2, t2, t2, t2, t2, t2, t2)
+let t4 = (t3, t3, t3, t3, t3, t3, t3, t3)
+let t5 = (t4, t4)
+print(t5)
+",
+r"let t = zeros(8, 8, 8, 8, 2)
+print(len(t))
+"
+    ),
+    page!(
         "E0401", "something of the host in a kernel",
         r"Files, text, printing of whole arrays, whole-array operators, slices and the functions that make or reduce arrays run on the host. Kernels work on single elements. If the use is hidden in a function, the labels show the way to it.",
 r"kernel normalise(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] / sum(x) }

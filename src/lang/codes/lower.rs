@@ -78,6 +78,14 @@ pub static PAGES: &[Page] = &[
                functions, and computing them must come to an end without a fault.\n",
     },
     Page {
+        code: "E0490",
+        title: "a kernel that becomes too large",
+        text: "Functions of kernels become part of the kernel, each call a copy of its own. Functions that call each other several \
+               times, layer upon layer, make a kernel of millions of operations, which no device compiles in useful time.\n\n\
+               ```clk fails\nfn a(x: f32) -> f32 { sin(x) + 1.0 }\nfn b(x: f32) -> f32 { a(x) + a(x) + a(x) + a(x) + a(x) + a(x) + a(x) + a(x) }\nfn c(x: f32) -> f32 { b(x) + b(x) + b(x) + b(x) + b(x) + b(x) + b(x) + b(x) }\nfn d(x: f32) -> f32 { c(x) + c(x) + c(x) + c(x) + c(x) + c(x) + c(x) + c(x) }\nfn e(x: f32) -> f32 { d(x) + d(x) + d(x) + d(x) + d(x) + d(x) + d(x) + d(x) }\nfn f(x: f32) -> f32 { e(x) + e(x) + e(x) + e(x) + e(x) + e(x) + e(x) + e(x) }\nfn g(x: f32) -> f32 { f(x) + f(x) + f(x) + f(x) + f(x) + f(x) + f(x) + f(x) }\nkernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = g(x[i]) }\nlet y = k([1.0])\n```\n\nCompute what is needed several times once:\n\n\
+               ```clk\nfn a(x: f32) -> f32 { sin(x) + 1.0 }\nfn b(x: f32) -> f32 { 8.0 * a(x) }\nfn c(x: f32) -> f32 { 8.0 * b(x) }\nkernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = c(x[i]) }\nlet y = k([1.0])\n```\n",
+    },
+    Page {
         code: "E0999",
         title: "an internal error of Clk",
         text: "Something that should be impossible happened inside the compiler. It is not a mistake in your program; a report \
