@@ -208,6 +208,9 @@ fn names_from_files_are_shown_and_not_obeyed() {
     fs::write(root.join(evil).join(evil), "mine").expect("written");
     fs::write(root.join("k.clk"), "kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] }\n")
         .expect("written");
+    let title = "\"\\u{1b}[2J\\u{9b}x\"";
+    fs::write(root.join("titles.clk"), format!("test {title} {{ assert(true) }}\nbench {title} {{ 1 + 1 }}\n"))
+        .expect("written");
     let missing = format!("load(\"{evil}.npy\")");
     let loads = ["t.safetensors", "t.csv", "t.npy"].map(|name| format!("print(load(\"{name}\"))"));
     let words: &[&[&str]] = &[
@@ -222,6 +225,9 @@ fn names_from_files_are_shown_and_not_obeyed() {
         &["run", &program],
         &["fmt", "--check", &program],
         &["test", evil],
+        &["test", "titles.clk"],
+        &["--json", "test", "titles.clk"],
+        &["bench", "titles.clk"],
         &["launch", "k.clk", "k", "--npz", "t.safetensors", "out.npz"],
         &["launch", &program],
         &["cache", "ls"],

@@ -10,6 +10,7 @@ use crate::app::exit;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Captured;
 use crate::base::arena::Id;
+use crate::base::escape;
 use crate::base::render::Style;
 use crate::check::typed::Section;
 use crate::host::interp::{BenchResult, Interpreter};
@@ -42,7 +43,7 @@ fn file(path: &Path, filter: Option<&str>, context: &mut Context) -> Result<usiz
         return Ok(0);
     }
     if !context.console.json {
-        context.console.line(&path.display().to_string());
+        context.console.fact(&path.display().to_string());
     }
     run_all(path, &chosen, &compiled, context).map(|()| chosen.len())
 }
@@ -148,9 +149,9 @@ fn show(path: &Path, title: &str, result: &BenchResult, context: &mut Context) {
             "median": median, "min": fastest, "max": slowest, "quartiles": [low, high],
             "bytes_per_second": rate(result.bytes), "flops_per_second": rate(result.flops), "items_per_second": rate(result.items),
         });
-        return console.line(&line.to_string());
+        return console.line(&escape::json(line.to_string()));
     }
-    let line = summary(title, result, console.style);
+    let line = summary(&escape::name(title), result, console.style);
     console.line(&line);
 }
 

@@ -11,6 +11,7 @@ use crate::app::script::{self, Compiled};
 use crate::app::world::Captured;
 use crate::base::arena::Id;
 use crate::base::diag::Diagnostic;
+use crate::base::escape;
 use crate::check::typed::Section;
 use crate::host::interp::Interpreter;
 
@@ -52,7 +53,7 @@ fn file(path: &Path, filter: Option<&str>, context: &mut Context, count: &mut Co
         return;
     }
     if !context.console.json {
-        context.console.line(&path.display().to_string());
+        context.console.fact(&path.display().to_string());
     }
     let mut interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     let mut world = Captured::default();
@@ -106,10 +107,10 @@ fn verdict(path: &Path, title: &str, passed: bool, seconds: f64, context: &mut C
     let console = &mut context.console;
     if console.json {
         let line = json!({ "file": path.display().to_string(), "test": title, "passed": passed, "seconds": seconds });
-        return console.line(&line.to_string());
+        return console.line(&escape::json(line.to_string()));
     }
     let word = if passed { console.paint("32", "ok    ") } else { console.paint("31", "FAILED") };
-    console.line(&format!("  {word}  {title}  ({})", duration(seconds)));
+    console.line(&format!("  {word}  {}  ({})", escape::name(title), duration(seconds)));
 }
 
 fn explain(diagnostic: &Diagnostic, world: &Captured, compiled: &Compiled, context: &mut Context) {

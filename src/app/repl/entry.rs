@@ -12,6 +12,7 @@ use crate::app::progress;
 use crate::app::world::Terminal;
 use crate::base::arena::Id;
 use crate::base::diag::Diagnostic;
+use crate::base::escape;
 use crate::base::source::Span;
 use crate::check::typed::{Binding, Global, Program, Section};
 use crate::compile::{Entered, Session};
@@ -232,7 +233,7 @@ impl Repl<'_> {
         let console = &mut self.context.console;
         let result = self.interpreter.run_test(&self.session, id, &mut Terminal { console });
         let word = if result.is_ok() { console.paint("32", "ok    ") } else { console.paint("31", "FAILED") };
-        console.line(&format!("  {word}  {title}"));
+        console.line(&format!("  {word}  {}", escape::name(&title)));
         match result {
             Ok(()) => true,
             Err(diagnostic) => {
@@ -247,7 +248,7 @@ impl Repl<'_> {
         let console = &mut self.context.console;
         match self.interpreter.run_bench(&self.session, id, &mut Terminal { console }) {
             Ok(result) => {
-                let line = cli::bench_summary(&title, &result, console.style);
+                let line = cli::bench_summary(&escape::name(&title), &result, console.style);
                 console.line(&line);
                 true
             }

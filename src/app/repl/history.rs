@@ -43,7 +43,7 @@ impl History {
             return newest(&found);
         }
         // Others wait with their entries, or have just written one.
-        let Some(_locked) = open(&self.path).filter(|file| lock(file)) else { return newest(&found) };
+        let Some(_locked) = open(&self.path).filter(lock) else { return newest(&found) };
         let found = disk::read(&self.path).map_or(found, |bytes| parse(&bytes).0);
         let kept = newest(&found);
         let lines: String = kept.iter().map(|entry| line(entry)).collect();

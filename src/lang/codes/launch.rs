@@ -69,7 +69,8 @@ names, and those of results that a launch would allocate, are checked against it
 A framed message is `CLK` and the byte 1, the length of the header (u32) and of the bytes behind it (u64), both little-endian,
 the header in JSON, and the blocks whose lengths the header lists in `blocks`. A frame whose lengths do not fit together is
 skipped, and the next message is read. Where the first four bytes are wrong nobody can tell where the next message begins: this one
-connection ends, and the others go on.
+connection ends, and the others go on. So it is with a request that was begun on a socket and of which nothing more comes for 30
+seconds.
 "#,
     },
     Page {
