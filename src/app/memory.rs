@@ -107,7 +107,7 @@ pub fn prepare() {}
 /// Bytes that can be taken before the system ends somebody for it, if it tells.
 #[cfg(target_os = "linux")]
 pub fn available() -> Option<u64> {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let read = |path: &str| text(path.into());
     let machine = read("/proc/meminfo").map(|text| {
         let bytes = |name: &str| number(&text, name).map_or(0, |kib| kib.saturating_mul(1024));
         bytes("MemAvailable:") + bytes("SwapFree:")
@@ -150,11 +150,16 @@ const FORMER: Names =
 /// What a control group may still take; none without a limit.
 #[cfg(target_os = "linux")]
 fn room_of(folder: &str, names: &Names) -> Option<u64> {
-    let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).ok();
+    let read = |name: &str| text(format!("{folder}/{name}"));
     let limit = read(names.limit)?.trim().parse::<u64>().ok()?;
     let files = read("memory.stat").and_then(|text| number(&text, names.files)).unwrap_or(0);
     let used = read(names.used)?.trim().parse::<u64>().ok()?.saturating_sub(files);
     Some(limit.saturating_sub(used))
+}
+
+#[cfg(target_os = "linux")]
+fn text(path: String) -> Option<String> {
+    String::from_utf8(super::disk::read(path.as_ref()).ok()?).ok()
 }
 
 /// The number behind a name at the start of a line.
@@ -164,7 +169,8 @@ fn number(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 
