@@ -89,7 +89,7 @@ fn tuples_and_structs_have_a_bound() {
 fn calls_have_a_bound() {
     let kernel = |count: usize| {
         let functions =
-            levels("f", "fn go0(x: f32) -> f32 { sin(x) }", "fn {b}(x: f32) -> f32 { {a}(x) + {a}(x + 1.0) }", count);
+            levels("go", "fn go0(x: f32) -> f32 { sin(x) }", "fn {b}(x: f32) -> f32 { {a}(x) + {a}(x + 1.0) }", count);
         format!("{functions}kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {{ y[i] = go{count}(x[i]) }}\n")
     };
     for count in [24, 60, 120] {
