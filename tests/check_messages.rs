@@ -81,6 +81,42 @@ fn fixes_mend_the_mistake() {
         ("let x = zeros(4)\nprint(x.sum())", "let x = zeros(4)\nprint(sum(x))"),
         ("let x = zeros(4)\nprint(x.sum(axis = 0))", "let x = zeros(4)\nprint(sum(x, axis = 0))"),
         ("for i in 10 { print(i) }", "for i in 0..10 { print(i) }"),
+        ("x = 5\nprint(x)", "let x = 5\nprint(x)"),
+        ("x = 5\nx += 1\nprint(x)", "var x = 5\nx += 1\nprint(x)"),
+        ("sum = 0.0\nprint(sum)", "let sum = 0.0\nprint(sum)"),
+        ("fn f(n: i32) -> i32 { y = n + 1; y * 2 }", "fn f(n: i32) -> i32 { let y = n + 1; y * 2 }"),
+        ("print(2.0 ^ 3.0)", "print(2.0 ** 3.0)"),
+        ("let n = 5\nprint(\"n = \" + n)", "let n = 5\nprint(\"n = {n}\")"),
+        ("let n = 5\nprint(n + \" items\")", "let n = 5\nprint(\"{n} items\")"),
+        ("let n = 5\nprint(\"n = \" + (n + 1))", "let n = 5\nprint(\"n = {(n + 1)}\")"),
+        ("let n = 5\nprint(str(n))", "let n = 5\nprint(\"{n}\")"),
+        ("let x = arange(6)\nprint(x[-1])", "let x = arange(6)\nprint(x[len(x) - 1])"),
+        ("let x = zeros(2, 3)\nprint(x[0, -2])", "let x = zeros(2, 3)\nprint(x[0, shape(x, 1) - 2])"),
+        (
+            "kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[-1] }",
+            "kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[N - 1] }",
+        ),
+        (
+            "kernel k(out y: [f32; N]) grid(1) block(N) { let i = thread_idx; y[i] = 1.0 }",
+            "kernel k(out y: [f32; N]) grid(1) block(N) { let i = thread_idx; y[i.x] = 1.0 }",
+        ),
+        (
+            "kernel k(out y: [f32; M, N]) threads(i: M, j: N) { y[i][j] = 1.0 }",
+            "kernel k(out y: [f32; M, N]) threads(i: M, j: N) { y[i, j] = 1.0 }",
+        ),
+        (
+            "kernel fill(out y: [f32; N]) threads(i: N) { y[i] = 1.0 }\nprint(fill(10))",
+            "kernel fill(out y: [f32; N]) threads(i: N) { y[i] = 1.0 }\nprint(fill(N = 10))",
+        ),
+        (
+            "kernel fill(a: f32, out y: [f32; M, N]) threads(i: M, j: N) { y[i, j] = a }\nprint(fill(1.0, 2, 3))",
+            "kernel fill(a: f32, out y: [f32; M, N]) threads(i: M, j: N) { y[i, j] = a }\nprint(fill(1.0, M = 2, N = 3))",
+        ),
+        (
+            "kernel k(out y: [f32; N]) threads(i: 0..N) { y[i] = 1.0 }",
+            "kernel k(out y: [f32; N]) threads(i: N) { y[i] = 1.0 }",
+        ),
+        ("let x = ones(3)\nassert(x == 1.0 && x > 0.0)", "let x = ones(3)\nassert((x == 1.0) & (x > 0.0))"),
         ("let total = 1.5\nprint(totl)", "let total = 1.5\nprint(total)"),
         (
             "kernel k(out r: [i32; N]) grid(1) block(N) { r[threadIdx.x] = threadIdx.x }",
@@ -99,6 +135,34 @@ fn fixes_mend_the_mistake() {
         let (_, left) = checked(right);
         assert!(left.is_empty(), "{right}: {left:?}");
     }
+}
+
+/// One mistake is one message.
+#[test]
+fn nothing_is_said_twice() {
+    for text in [
+        "x = 5\nprint(x)\nx = 6",
+        "x = x + 1",
+        "let n = 5\nlet s = \"a\" + n + \"b\"",
+        "let names = [\"a\", \"b\", \"c\"]\nprint(names)",
+        "let x = ones(3)\nassert(x == 1.0 && x > 0.0)",
+        "kernel k(out y: [f32; N]) grid(1) block(N) { let i = thread_idx; y[i] = 1.0; y[i] = 2.0 }",
+        "kernel k(inout y: [f32; M, N]) threads(i: M, j: N) { y[i][j] = y[i, j] + 1.0 }",
+        "fn f(n: i32) -> i32 { f(n - 1) }\nkernel a(out y: [i32; N]) threads(i: N) { y[i] = f(i) }\n\
+         kernel b(out y: [i32; N]) threads(i: N) { y[i] = f(i) }",
+    ] {
+        let (_, found) = checked(text);
+        assert_eq!(found.len(), 1, "{text}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_word_that_may_be_a_variable_is_not_replaced_without_looking() {
+    let (_, found) = checked("let sizes = 3\nprint(size)");
+    assert_eq!(found[0].fixes[0].edits[0].1, "sizes");
+    let (_, found) = checked("print(size)");
+    let fix = &found[0].fixes[0];
+    assert_eq!((fix.edits[0].1.as_str(), fix.applicability), ("len", Applicability::MaybeIncorrect));
 }
 
 #[test]

@@ -351,3 +351,17 @@ fn ctrl_c_stops_a_kernel() {
     assert_eq!(code, Some(130));
     assert!(err.contains("a.clk"), "{err}");
 }
+
+/// Behind the script's name all words are the script's. One that looks at none of them was hardly meant to get any.
+#[test]
+fn options_of_clk_behind_the_script_are_pointed_at() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("plain.clk"), "print(1)\n").expect("written");
+    std::fs::write(folder.path().join("asks.clk"), "print(args[0])\n").expect("written");
+    let ran = run(folder.path(), &["run", "plain.clk", "--check"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "1\n"));
+    assert!(ran.err.contains("note: `--check` stands behind the script's name"), "{}", ran.err);
+    assert_eq!(run(folder.path(), &["run", "plain.clk", "--mine"]).err, "");
+    let ran = run(folder.path(), &["run", "asks.clk", "--seed=3"]);
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("--seed=3\n", ""));
+}

@@ -83,7 +83,9 @@ fn callers_follow_what_is_replaced() {
     ));
     assert!(ran.err.contains("warning[W0010]: `g` does not fit any more and is set aside"), "{}", ran.err);
     assert!(ran.err.contains("nothing here is called `k`"), "{}", ran.err);
-    let aside = "fn f\ng (set aside: it does not fit what it uses)\nk (set aside: it does not fit what it uses)\n";
+    assert!(ran.err.contains("Note: `k` is set aside: nothing here is called `g`"), "{}", ran.err);
+    let aside =
+        "fn f\ng (set aside: `f` takes 2 arguments, but 1 is given)\nk (set aside: nothing here is called `g`)\n";
     assert_eq!(ran.out, format!("{aside}`g`, `k` fit again\n[2.]\n[f32; 1]\n"), "{}", ran.err);
 }
 
@@ -359,6 +361,98 @@ fn pictures_go_to_files_and_to_the_terminal() {
 #[test]
 fn what_was_typed_is_listed() {
     check("let x = 1\nlet y = 2\n:history\n:history y =\n", "   1  let x = 1\n   2  let y = 2\n   2  let y = 2\n");
+}
+
+/// The numbers are those of the prompts: commands and what fails count as they do there.
+#[test]
+fn history_counts_as_prompts_do() {
+    let ran = session("let x = 1\n:type x\nnosuch\nx\n:history\n");
+    assert_eq!(ran.out, "i32\n1\n   1  let x = 1\n   2  :type x\n   2  nosuch\n   3  x\n", "{}", ran.err);
+}
+
+#[test]
+fn sessions_are_left_and_asked_as_elsewhere() {
+    let ran = session("help(sqrt)\nhelp(\"std.math\")\nhelp()\nexit()\n1\n");
+    assert!(ran.out.contains("The square root") && ran.out.contains("smoothstep"), "{}", ran.out);
+    assert!(ran.out.contains("New here?") && !ran.out.ends_with("1\n"), "{}", ran.out);
+    // A definition of the name is what is meant.
+    assert_eq!(session("fn exit() -> i32 { 3 }\nexit()\n").out, "3\n");
+}
+
+/// `clk doc`, `:doc`, `:help` and `?` give one text.
+#[test]
+fn documentation_is_the_same_everywhere() {
+    let doc = |words: &[&str]| run(Path::new(env!("CARGO_MANIFEST_DIR")), &[&["doc", "--ascii"], words].concat());
+    let all = doc(&[]);
+    for part in ["sqrt", "std.reduce", "position_of_max", "Keywords", "kernel", "warp_reduce_add"] {
+        assert!(all.out.contains(part), "{part}: {}", all.out);
+    }
+    assert_eq!(session(":doc\n").out, all.out);
+    let std = doc(&["std"]);
+    assert!(std.out.starts_with("The standard library") && std.out.contains("std.sparse"), "{}", std.out);
+    for entry in ["?std\n", ":doc std\n", ":help std\n", "help(std)\n"] {
+        assert_eq!(session(entry).out, std.out, "{entry}");
+    }
+    // A member by its name alone, a keyword, and words to look for.
+    assert_eq!(session("?lerp\n").out, doc(&["lerp"]).out);
+    assert!(doc(&["lerp"]).out.starts_with("std.math\n"), "{}", doc(&["lerp"]).out);
+    assert!(doc(&["matvec"]).out.contains("std.linalg\n") && doc(&["matvec"]).out.contains("std.sparse\n"));
+    assert!(doc(&["shared"]).out.contains("threads of a block share"), "{}", doc(&["shared"]).out);
+    let found = doc(&["matrix", "product"]);
+    assert!(found.out.contains("`std.linalg.matmul`") && found.code == 0, "{}", found.out);
+    assert_eq!(session("? matrix product\n").out, found.out);
+    let none = doc(&["sqrrt"]);
+    assert!(none.code == 1 && none.err.contains("did you mean `sqrt`"), "{}", none.err);
+    assert!(!doc(&["std.reduce"]).out.contains("const THREADS"), "only what is public");
+}
+
+#[test]
+fn a_reloaded_file_keeps_its_place_in_the_saved_script() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("lib.clk"), "fn f() -> i32 { 41 }\nlet base = 1\n").expect("written");
+    let entries = ":load lib.clk\nlet y = f() + base\n:reload\ny\n:save s.clk\n";
+    let ran = run_with_input(folder.path(), &["repl", "--plain", "--ascii"], entries);
+    assert!(ran.out.contains("wrote s.clk"), "{}\n{}", ran.out, ran.err);
+    let script = fs::read_to_string(folder.path().join("s.clk")).expect("saved");
+    assert!(script.find("let base") < script.find("let y"), "{script}");
+    assert_eq!(run(folder.path(), &["run", "s.clk"]).out, "42\n", "{script}");
+}
+
+#[test]
+fn paths_may_begin_in_the_users_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("lib.clk"), "let a = 7\n").expect("written");
+    let mut command = common::clk(Path::new(env!("CARGO_MANIFEST_DIR")));
+    command.args(["repl", "--plain", "--ascii"]).env("HOME", folder.path());
+    let ran = common::finish_with_input(&mut command, ":load ~/lib.clk\na\n:save ~/s.clk\n");
+    assert!(ran.out.starts_with("7\nwrote "), "{}\n{}", ran.out, ran.err);
+    assert!(folder.path().join("s.clk").is_file());
+}
+
+#[test]
+fn arrays_use_the_width_there_is() {
+    let lines = |width: &str| session(&format!(":set width {width}\narange(60)\n")).out.lines().count();
+    assert!(lines("200") < lines("80") && lines("80") < lines("40"));
+}
+
+#[test]
+fn what_is_measured_is_used() {
+    let ran = session("let x = ones(3)\n:bench x + 1.0\n:time x + 1.0\ntime { x + 1.0 };\n");
+    assert_eq!(ran.err, "", "{}", ran.out);
+}
+
+#[test]
+fn calls_nest_ten_thousand_deep() {
+    let down = "fn down(n: i32) -> i32 { if n == 0 { 0 } else { 1 + down(n - 1) } }\n";
+    check(&format!("{down}down(9_990)\n"), "9990\n");
+    let ran = session(&format!("{down}down(20_000)\ndown(5)\n"));
+    assert!(ran.err.contains("E0517") && ran.err.contains("more than 10000 deep"), "{}", ran.err);
+    assert!(ran.err.contains("more calls lead here"), "{}", ran.err);
+    assert_eq!(ran.out, "5\n", "the session goes on");
+    // Calls inside of large expressions take more of the stack, and are stopped by it: no crash.
+    let deep = format!("fn d(n: i32) -> i32 {{ {}d(n + 1){} }}\nd(0)\n1\n", "(1 + ".repeat(150), ")".repeat(150));
+    let ran = session(&deep);
+    assert!(ran.err.contains("E0517") && ran.out == "1\n", "{}", ran.err);
 }
 
 #[test]

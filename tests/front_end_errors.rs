@@ -70,6 +70,105 @@ fn declarations_of_c() {
 }
 
 #[test]
+fn expressions_of_other_languages() {
+    one("print(f\"n is {n}\")", "E0138", "f", "print(\"n is {n}\")");
+    one("let s = f\"{n}\"", "E0138", "f", "let s = \"{n}\"");
+    one("print(n as f32)", "E0131", "as", "print(f32(n))");
+    one("let y = a + (b + c) as i32 * 2", "E0131", "as", "let y = a + i32(b + c) * 2");
+    one("let y = f(x).z[0] as float", "E0131", "as", "let y = f32(f(x).z[0])");
+    one("let y = n as usize", "E0131", "as", "");
+    one("let y = match n { 1 => 2, _ => 3 }", "E0138", "match", "");
+    one("print(match n { 1 => 2 })", "E0138", "match", "");
+    one("let p = new Point(1)", "E0138", "new", "");
+    one("let f = lambda x: x + 1", "E0140", "lambda", "");
+    one("apply(lambda x: x, 1)", "E0140", "lambda", "");
+    one("let f = x -> x + 1", "E0140", "->", "");
+    one("apply(x => x + 1)", "E0140", "=>", "");
+    one("let f = fn(x: i32) -> i32 { x }", "E0140", "fn", "");
+    one("let a = [i * i for i in 0..10]", "E0138", "for", "");
+    one("print(sum(i for i in x))", "E0138", "for", "");
+    one("let y = a if p else b", "E0120", "if", "let y = if p { a } else { b }");
+    one("f(a if p else b)", "E0120", "if", "");
+    one("let y = a .+ b", "E0121", ".+", "let y = a + b");
+    one("let y = a .^ 2", "E0121", ".^", "let y = a ** 2");
+    one("print(a .* b)", "E0121", ".*", "print(a * b)");
+    one("let y = .5", "E0107", ".5", "let y = 0.5");
+    one("print(-.25 * x)", "E0107", ".25", "print(-0.25 * x)");
+    one("a, b = b, a", "E0135", "a, b", "");
+    one("(a, b) = (b, a)", "E0135", "(a, b)", "");
+}
+
+#[test]
+fn slices_of_python() {
+    one("print(x[:, 1])", "E0138", "[:, 1]", "print(x[.., 1])");
+    one("print(x[1:3])", "E0138", "[1:3]", "print(x[1..3])");
+    one("x[a + 1:f(b, c)] = 0", "E0138", "[a + 1:f(b, c)]", "x[a + 1..f(b, c)] = 0");
+    one("print(x[::2])", "E0138", "[::2]", "print(x[.. step 2])");
+    one("print(x[1:9:2, ...])", "E0138", "[1:9:2, ...]", "print(x[1..9 step 2, ..])");
+    one("print(x[-3:])", "E0138", "[-3:]", "print(x[len(x) - 3..])");
+    one("print(x[0, :-1])", "E0138", "[0, :-1]", "print(x[0, ..shape(x, 1) - 1])");
+    one("print(x[::-1])", "E0138", "[::-1]", "");
+    one("print(p.x[-1:])", "E0138", "[-1:]", "");
+}
+
+#[test]
+fn shapes_of_kernels() {
+    let head = "kernel f(x: [f32; M, N]) ";
+    let whole = |shape: &str, body: &str| format!("{head}{shape} {{ {body} }}");
+    let one = |shape: &str, body: &str, place: &str, after: &str| {
+        let after = if after.is_empty() { String::new() } else { whole(after, body) };
+        self::one(&whole(shape, body), "E0125", place, &after);
+    };
+    one("threads(N)", "x[i] = 1", "N", "threads(i: N)");
+    assert_eq!(codes_of(&whole("threads(M, N)", "")), ["E0125"]);
+    one("threads(i)", "", "i", "threads(i: M)");
+    one("threads(i in N)", "", "in", "threads(i: N)");
+    one("threads(i < N)", "", "<", "threads(i: N)");
+    one("threads(256)", "", "256", "threads(i: 256)");
+}
+
+#[test]
+fn array_types_of_other_languages() {
+    one("fn f(x: f32[N]) { }", "E0141", "f32[N]", "fn f(x: [f32; N]) { }");
+    one("fn f(x: float[3][4], n: i32) { }", "E0141", "float[3][4]", "fn f(x: [f32; 3, 4], n: i32) { }");
+    one("fn f(x: f32[]) { }", "E0141", "f32[]", "fn f(x: [f32; N]) { }");
+    one("let x: f32[3] = zeros(3)", "E0141", "f32[3]", "let x: [f32; 3] = zeros(3)");
+    one("struct P { x: i32[3] }", "E0141", "i32[3]", "struct P { x: [i32; 3] }");
+    one("fn f() -> f32[3] { }", "E0141", "f32[3]", "fn f() -> [f32; 3] { }");
+    one("kernel k(inout: [f32; N]) threads(i: N) { }", "E0137", "", "kernel k(inout y: [f32; N]) threads(i: N) { }");
+}
+
+#[test]
+fn comparisons_are_joined_by_what_binds_looser() {
+    one("assert(x > 0 & y > 0)", "E0130", "&", "assert((x > 0) & (y > 0))");
+    one("assert(x == 1 | y == 2)", "E0130", "|", "assert((x == 1) | (y == 2))");
+    // One mistake, however long the chain.
+    assert_eq!(codes_of("let t = a < b < c < d"), ["E0130"]);
+}
+
+/// What is perhaps not meant is offered, and not applied by itself.
+#[test]
+fn a_fix_that_is_not_sure_says_so() {
+    use clk_lang::base::diag::Applicability;
+    for (text, sure) in [
+        ("print(f\"n\")", true),
+        ("print(n as f32)", true),
+        ("f(a b)", false),
+        ("f(a, b \"text\")", true),
+        ("let x = [\n    a,\n    b\n    c,\n]", true),
+        ("f(re\"a\")", false),
+        ("x[1:2]", true),
+        ("let y = a if p else b", false),
+        ("if a < b < c { }", true),
+        ("if a < f(b) < c { }", false),
+    ] {
+        let all = diagnostics(text);
+        let fix = all[0].fixes.first().unwrap_or_else(|| panic!("{text}: {all:#?}"));
+        assert_eq!(fix.applicability == Applicability::MachineApplicable, sure, "{text}\n{all:#?}");
+    }
+}
+
+#[test]
 fn loops_and_operators_of_other_languages() {
     one("fn f() { for (int i = 0; i < n; i++) { g(i) } }", "E0118", "for (", "fn f() { for i in 0..n { g(i) } }");
     one("for (i = 1; i <= n; i += 2) { g(i) }", "E0118", "for (", "for i in 1..=n step 2 { g(i) }");

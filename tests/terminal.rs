@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Nothing takes this long, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A terminal of 100 columns and 60 lines that runs `clk`.
 struct Terminal {
@@ -88,17 +88,38 @@ impl Terminal {
         self.wait_until(text, |screen| screen.contains(text))
     }
 
+    /// Waits until the screen holds a text with its colors.
+    #[track_caller]
+    fn wait_colored(&self, text: &str) {
+        self.wait_for(text, || Some(self.screen(true)).filter(|screen| screen.contains(text)).ok_or(self.screen(true)));
+    }
+
     #[track_caller]
     fn wait_until(&self, what: &str, test: impl Fn(&str) -> bool) -> String {
+        self.wait_for(what, || {
+            let screen = self.screen(false);
+            if test(&screen) { Ok(screen) } else { Err(screen) }
+        })
+    }
+
+    /// Asks until there is an answer, or for longer than anything takes; what stands in its place is shown then.
+    #[track_caller]
+    fn wait_for<T>(&self, what: &str, ask: impl Fn() -> Result<T, String>) -> T {
         let start = Instant::now();
         loop {
-            let screen = self.screen(false);
-            if test(&screen) {
-                return screen;
+            match ask() {
+                Ok(found) => return found,
+                Err(instead) => assert!(start.elapsed() < PATIENCE, "there never was {what:?} but\n{instead}"),
             }
-            assert!(start.elapsed() < PATIENCE, "the screen never had {what:?}:\n{screen}");
             std::thread::sleep(Duration::from_millis(15));
         }
+    }
+
+    /// The column of the cursor.
+    fn cursor(&self) -> String {
+        let mut command = Command::new("tmux");
+        command.args(["-u", "-L", &self.socket, "display-message", "-p", "#{cursor_x}"]);
+        String::from_utf8_lossy(&command.output().expect("tmux runs").stdout).trim().to_owned()
     }
 
     /// Runs a line and waits for what it has to show and for the next prompt.
@@ -172,9 +193,8 @@ fn words_have_colors_and_calls_say_what_comes() {
     terminal.run("struct Body { weight: f32 }", "clk 3> ");
     terminal.text("let h = heavy(");
     terminal.wait("heavy(mass: f32, count: i32)");
-    let colored = terminal.screen(true);
     // The keyword and the function have colors, and what they are behind has the usual one again.
-    assert!(colored.contains("let\u{1b}[39m h = \u{1b}[34mheavy\u{1b}[39m("), "{colored:?}");
+    terminal.wait_colored("let\u{1b}[39m h = \u{1b}[34mheavy\u{1b}[39m(");
     terminal.text("1.5, ");
     terminal.wait("heavy(1.5, count: i32)");
     terminal.text("2)");
@@ -190,6 +210,58 @@ fn words_have_colors_and_calls_say_what_comes() {
     terminal.wait("\n2.5\n");
     terminal.text(":lo");
     terminal.wait(":load FILE");
+}
+
+#[test]
+fn entries_of_several_lines_are_changed() {
+    let Some(terminal) = Terminal::start() else { return };
+    // Alt-Enter breaks a line that could run as it is.
+    terminal.text("let a = 1");
+    terminal.keys(&["M-Enter"]);
+    terminal.text("let b = a + 1");
+    terminal.wait("\nlet b = a + 1");
+    terminal.keys(&["Enter"]);
+    terminal.wait("clk 2> ");
+    terminal.run("b", "\n2\n");
+    terminal.line("fn f(x: i32) -> i32 {");
+    terminal.line("x + 40");
+    terminal.line("}");
+    terminal.wait("clk 4> ");
+    // Recalled, Enter inside of it makes a line; at its end it runs.
+    terminal.keys(&["Up"]);
+    terminal.wait("clk 4> fn f(x: i32) -> i32 {");
+    terminal.keys(&["Up", "End", "Enter"]);
+    terminal.text("let y = 2 * x");
+    terminal.wait("\n    let y = 2 * x\n}");
+    terminal.keys(&["Up", "End", "BSpace", "BSpace", "BSpace", "BSpace", "BSpace", "BSpace"]);
+    terminal.text("x + 1");
+    terminal.wait("\n    x + 1\n");
+    terminal.keys(&["C-c"]);
+    terminal.run("f(2)", "\n42\n");
+}
+
+#[test]
+fn completion_knows_what_is_wanted() {
+    let Some(terminal) = Terminal::start() else { return };
+    terminal.run("struct Body { weight: f32, place: f32x2 }", "clk 2> ");
+    terminal.run("kernel increase(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] }", "clk 3> ");
+    terminal.text("let p = Body { we");
+    terminal.keys(&["Tab"]);
+    terminal.wait("Body { weight: ");
+    terminal.keys(&["C-u"]);
+    terminal.text(":cuda inc");
+    terminal.keys(&["Tab"]);
+    terminal.wait(":cuda increase");
+    terminal.keys(&["C-u"]);
+    terminal.text("?std.his");
+    terminal.keys(&["Tab"]);
+    terminal.wait("?std.histogram");
+    terminal.keys(&["C-u"]);
+    // All that there is, in one list: neither a question nor a pager where it fits.
+    terminal.text(":explain E06");
+    terminal.keys(&["Tab", "Tab"]);
+    let screen = terminal.wait("E0610");
+    assert!(!screen.contains("--More--") && !screen.contains("possibilities"), "{screen}");
 }
 
 #[test]
@@ -214,8 +286,8 @@ fn an_endless_kernel_is_stopped_and_the_session_goes_on() {
         "clk 2> ",
     );
     terminal.run("var kept = 5", "clk 3> ");
-    terminal.line("kept = 6; spin()");
-    std::thread::sleep(Duration::from_millis(300));
+    terminal.line("kept = 6; print(\"it runs\"); spin()");
+    terminal.wait("\nit runs");
     terminal.keys(&["C-c"]);
     terminal.wait("E0607");
     terminal.wait("clk 4> ");
@@ -227,8 +299,8 @@ fn an_endless_kernel_is_stopped_and_the_session_goes_on() {
     terminal.wait_until("the prompt once more", |screen| screen.matches("clk 5>").count() == 2);
     terminal.run("1 + 1", "\n2\n");
     // A script's own loop, which no kernel is in.
-    terminal.line("loop { kept = 7 }");
-    std::thread::sleep(Duration::from_millis(300));
+    terminal.line("print(\"it loops\"); loop { kept = 7 }");
+    terminal.wait("\nit loops");
     terminal.keys(&["C-c"]);
     terminal.wait("E0599");
     terminal.run("kept", "\n5\n");
@@ -239,8 +311,14 @@ fn keys_as_in_vi() {
     let Some(terminal) = Terminal::start() else { return };
     terminal.run(":set vi on", "vi         on");
     terminal.text("1 + 2");
+    terminal.wait("1 + 2");
+    let before = terminal.cursor();
     terminal.keys(&["Escape"]);
-    std::thread::sleep(Duration::from_millis(700));
+    // In vi the cursor steps back where typing ends.
+    terminal.wait_for("a cursor one step back", || {
+        let now = terminal.cursor();
+        if now == before { Err(now) } else { Ok(()) }
+    });
     terminal.keys(&["0", "x", "i", "4", "Enter"]);
     terminal.wait("\n6\n");
 }
@@ -301,6 +379,5 @@ fn every_command_in_a_terminal() {
 fn pictures_are_drawn_in_half_blocks() {
     let Some(terminal) = Terminal::start() else { return };
     terminal.run("heat(reshape(linspace(0.0, 1.0, 64), 8, 8))", "from dark to bright");
-    let colored = terminal.screen(true);
-    assert!(colored.contains("▀"), "{colored}");
+    terminal.wait_colored("▀");
 }

@@ -57,6 +57,16 @@ pub mod exit {
 /// it is used; where even that is limited, less has to do.
 const STACKS: [usize; 3] = [512 << 20, 64 << 20, 8 << 20];
 
+thread_local! {
+    /// Where the stack of this thread ends, with room for what is no call of a script; 0 if that is not known.
+    static STACK_END: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// See [`STACK_END`].
+pub(crate) fn stack_end() -> usize {
+    STACK_END.get()
+}
+
 /// The whole of the binary.
 pub fn main() -> ExitCode {
     memory::prepare();
@@ -112,7 +122,11 @@ fn run() -> u8 {
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     for stack in STACKS {
         let arguments = arguments.clone();
-        let work = std::thread::Builder::new().name("clk".into()).stack_size(stack).spawn(move || cli::main(arguments));
+        let work = std::thread::Builder::new().name("clk".into()).stack_size(stack).spawn(move || {
+            let top = 0u8;
+            STACK_END.set(std::ptr::from_ref(&top).addr().saturating_sub(stack - stack / 8));
+            cli::main(arguments)
+        });
         if let Ok(work) = work {
             return work.join().unwrap_or_else(|payload| unwound(payload));
         }

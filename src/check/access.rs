@@ -201,6 +201,9 @@ impl Cx<'_> {
 
     /// `base[args]`; `read` unless it is only written.
     pub fn index(&mut self, base: &ast::Expr, args: &[ast::Expr], span: Span, read: bool) -> Expr {
+        if let Some(element) = self.split_index(base, args, span, read) {
+            return element;
+        }
         let base = self.expr(base, None);
         if read {
             self.note_read(&base, span);
@@ -244,7 +247,7 @@ impl Cx<'_> {
 
     fn unknown_element(&mut self, base: Expr, args: &[ast::Expr], span: Span) -> Expr {
         if args.iter().any(|a| matches!(a.kind, Ast::Range { .. })) {
-            let indices = args.iter().map(|a| self.slice_index(a, &Dim::Unknown).0).collect();
+            let indices = args.iter().map(|a| self.slice_index(a, &Dim::Unknown, None).0).collect();
             return make(ExprKind::Slice { base: Box::new(base), indices }, Type::Unknown, span);
         }
         let indices = args.iter().map(|a| self.expr(a, None)).collect();
@@ -259,8 +262,8 @@ impl Cx<'_> {
         }
         let mut dims = Vec::new();
         let mut indices = Vec::with_capacity(args.len());
-        for (arg, dim) in args.iter().zip(&a.dims) {
-            let (index, kept) = self.slice_index(arg, dim);
+        for (axis, (arg, dim)) in args.iter().zip(&a.dims).enumerate() {
+            let (index, kept) = self.slice_index(arg, dim, Some((&base, axis)));
             indices.push(index);
             dims.extend(kept);
         }
@@ -282,17 +285,16 @@ impl Cx<'_> {
         self.bad(index.span)
     }
 
-    fn check_bounds(&mut self, index: &Expr, dim: &Dim) {
+    /// `of` is the array and its axis, where they are known.
+    fn check_bounds(&mut self, index: &Expr, dim: &Dim, of: Option<(&Expr, usize)>) {
         if !matches!(index.kind, ExprKind::Int(_)) {
             return;
         }
         let ExprKind::Int(i) = index.kind else { return };
         if i < 0 {
-            let mut d =
+            let d =
                 Diagnostic::error("E0325", format!("the index {i} is negative")).at(index.span, "indices count from 0");
-            if self.in_host() {
-                d = d.help(format!("an element from the end is `x[len(x) - {}]`", -i));
-            }
+            let d = self.from_the_end(d, index.span, -i, dim, of);
             self.report(d);
         } else if let Dim::Known(n) = dim
             && i >= i128::from(*n)
@@ -330,14 +332,14 @@ impl Cx<'_> {
         self.bad(span)
     }
 
-    fn slice_index(&mut self, arg: &ast::Expr, dim: &Dim) -> (SliceIndex, Option<Dim>) {
+    fn slice_index(&mut self, arg: &ast::Expr, dim: &Dim, of: Option<(&Expr, usize)>) -> (SliceIndex, Option<Dim>) {
         let Ast::Range { start, end, inclusive, step } = &arg.kind else {
             let index = self.expr(arg, Some(&I32));
             if self.vars.shallow(&index.ty) == Type::Range {
                 return (SliceIndex::Of(index), Some(Dim::Unknown));
             }
             let index = self.index_kind(index);
-            self.check_bounds(&index, dim);
+            self.check_bounds(&index, dim, of);
             return (SliceIndex::At(index), None);
         };
         let mut part = |e: &Option<Box<ast::Expr>>| {
@@ -354,7 +356,7 @@ impl Cx<'_> {
         let mut known = |e: &Option<Expr>, default: Option<i64>, least: i64| match e {
             Some(e) => {
                 if eval::int(self, e).is_none_or(|at| at < least) {
-                    self.check_bounds(e, &Dim::Unknown);
+                    self.check_bounds(e, &Dim::Unknown, of);
                 }
                 eval::int(self, e)
             }

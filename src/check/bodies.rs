@@ -134,7 +134,7 @@ pub fn script(program: &Program, module: ModuleId, names: &ScriptNames, stmts: &
 }
 
 /// A test or bench.
-pub fn section(program: &Program, module: ModuleId, def: &ast::Section) -> Checked {
+pub fn section(program: &Program, module: ModuleId, def: &ast::Section, bench: bool) -> Checked {
     let mut cx = Cx::new(program, module, None, Home::Section);
     let mut rates = Vec::new();
     for (name, value) in &def.rates {
@@ -147,7 +147,7 @@ pub fn section(program: &Program, module: ModuleId, def: &ast::Section) -> Check
             cx.unknown_argument(name, "bench", &["bytes", "flops", "items"]);
         }
     }
-    let (root, _) = cx.block(&def.body, false, None);
+    let root = if bench { cx.measured(&def.body) } else { cx.block(&def.body, false, None).0 };
     let mut checked = done(cx, root, None);
     checked.rates = rates;
     checked
@@ -155,6 +155,7 @@ pub fn section(program: &Program, module: ModuleId, def: &ast::Section) -> Check
 
 fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> Checked {
     cx.report_early_reads();
+    cx.settle_undeclared();
     finish::body(&mut cx, &mut root);
     if cx.failed() {
         cx.diagnostics.retain(Diagnostic::is_error);

@@ -80,8 +80,10 @@ impl Cx<'_> {
             }
             Meaning::Type(_) => {
                 let d = Diagnostic::error("E0311", format!("`{}` does not convert", name.text))
-                    .at(name.span, "this is a type");
-                self.report(d.help("text with values in it is written `\"x = {x}\"`"));
+                    .at(name.span, "this is a type")
+                    .help("text with values in it is written `\"x = {x}\"`");
+                let d = self.as_text(d, args, span);
+                self.report(d);
                 self.after_error(args, span)
             }
         }

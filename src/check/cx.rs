@@ -174,6 +174,8 @@ pub struct Cx<'a> {
     /// A `return` under such a condition, above the current place.
     pub divergent_return: Option<Span>,
     pub depth: u32,
+    /// Blocks around the current place that are run for the time they take.
+    pub measured: u32,
 }
 
 /// A mistake was reported, so the program does not run: what stands for a value that could not be found. Only a report makes one
@@ -227,6 +229,7 @@ impl<'a> Cx<'a> {
             divergent: Vec::new(),
             divergent_return: None,
             depth: 0,
+            measured: 0,
         };
         cx.add_signature_names();
         cx
@@ -380,14 +383,16 @@ impl<'a> Cx<'a> {
             d = d
                 .because(later, "it is declared only here")
                 .help("statements run from top to bottom: move one of the two");
-        } else if let Some(foreign) = suggest::foreign_value(word).or_else(|| suggest::foreign_type(word)) {
-            d = with_foreign(d, name.span, &foreign);
         } else {
             // Only the first errors are shown; among the names of the module is looked for those (`check::suggest_names`).
             let shown = self.diagnostics.len() < MAX_ERRORS;
             let own = shown.then(|| suggest::nearest(word, self.names.keys().map(|n| n.as_str()))).flatten();
             let near = own.map(str::to_owned);
-            d.misspelt = Some(Box::new(Misspelt { span: name.span, word: word.to_owned(), near }));
+            let foreign = suggest::foreign_value(word).or_else(|| suggest::foreign_type(word));
+            match foreign.filter(|foreign| !foreign.plain || near.is_none()) {
+                Some(foreign) => d = with_foreign(d, name.span, &foreign),
+                None => d.misspelt = Some(Box::new(Misspelt { span: name.span, word: word.to_owned(), near })),
+            }
         }
         self.refuse(d)
     }
@@ -398,12 +403,9 @@ impl<'a> Cx<'a> {
     pub fn need_host(&mut self, span: Span, what: &str) -> bool {
         match self.home {
             Home::Kernel { .. } => {
-                let mut d = Diagnostic::error("E0401", format!("{what} belongs to the host and can't run in a kernel"))
+                let d = Diagnostic::error("E0401", format!("{what} belongs to the host and can't run in a kernel"))
                     .at(span, "only scripts, and functions that only scripts call, can do this")
-                    .help("do it in the script, and pass the kernel what comes out");
-                if let Some(instead) = suggest::in_kernels(what) {
-                    d = d.help(instead);
-                }
+                    .help(suggest::in_kernels(what));
                 self.report(d);
                 false
             }
@@ -454,12 +456,10 @@ impl<'a> Cx<'a> {
 /// Adds what Clk calls a foreign word.
 pub fn with_foreign(d: Diagnostic, span: Span, foreign: &suggest::Foreign) -> Diagnostic {
     match foreign.word {
-        Some(word) => d.help(format!("Clk calls it `{word}`")).fix(
-            format!("write `{word}`"),
-            span,
-            word,
-            Applicability::MachineApplicable,
-        ),
+        Some(word) => {
+            let sure = if foreign.plain { Applicability::MaybeIncorrect } else { Applicability::MachineApplicable };
+            d.help(format!("Clk calls it `{word}`")).fix(format!("write `{word}`"), span, word, sure)
+        }
         None => d.help(foreign.help),
     }
 }

@@ -91,7 +91,7 @@ impl Cx<'_> {
             Ast::Struct { path, fields } => self.struct_literal(path, fields, e.span),
             Ast::Time(b) => {
                 self.need_host(e.span, "`time`");
-                let (block, _) = self.block(b, false, None);
+                let block = self.measured(b);
                 make(ExprKind::Time(block), Type::Timing, e.span)
             }
             Ast::Paren(inner) => self.expr(inner, want),
@@ -178,6 +178,9 @@ impl Cx<'_> {
             .at(e.span, format!("this is `{found}`"));
         if kind == Kind::Int && self.vars.scalar_kind(&e.ty) == Some(Kind::Float) {
             d = self.conversion_fix(d, e.span, "i32");
+        }
+        if let Type::Vector(..) = self.vars.shallow(&e.ty) {
+            d = self.component(d, e);
         }
         self.report(d);
         false
@@ -484,29 +487,40 @@ impl Cx<'_> {
                     self.report(d);
                     return false;
                 }
-                _ => ok &= self.array_element(part, element, flat),
+                _ => match self.array_element(part, element, flat) {
+                    Some(fits) => ok &= fits,
+                    None => return false,
+                },
             }
         }
         ok
     }
 
-    fn array_element(&mut self, part: &ast::Expr, element: &Type, flat: &mut Vec<Expr>) -> bool {
+    /// Whether an element fits; none after a mistake that the other elements would repeat.
+    fn array_element(&mut self, part: &ast::Expr, element: &Type, flat: &mut Vec<Expr>) -> Option<bool> {
         let hint = self.vars.shallow(element);
         let e = self.expr(part, Some(&hint));
+        if matches!(e.ty, Type::Str | Type::Strings) {
+            let d = Diagnostic::error("E0316", "text can't be an element of an array").at(e.span, "this is text");
+            self.report(
+                d.help("arrays hold numbers, `bool`, vectors, tuples and structs; a text has a variable of its own"),
+            );
+            return None;
+        }
         if matches!(self.vars.shallow(&e.ty), Type::Array(_)) {
             let d = Diagnostic::error("E0316", "an array can't be an element of an array literal")
                 .at(e.span, "this is an array");
             self.report(d.help("`stack(a, b)` puts arrays of one shape along a new first axis"));
-            return false;
+            return Some(false);
         }
         if !self.vars.unify(&e.ty, element) {
             let first = flat.first().map(|f| (f.span, format!("the elements before are `{}`", self.ty_text(element))));
             let d = self.mismatch(&e, element, first);
             self.report(d);
-            return false;
+            return Some(false);
         }
         flat.push(e);
-        true
+        Some(true)
     }
 
     fn struct_literal(&mut self, path: &[ast::Name], fields: &[(ast::Name, ast::Expr)], span: Span) -> Expr {

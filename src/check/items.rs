@@ -281,7 +281,11 @@ impl<'f> Pass<'f> {
         let mut sections: Vec<(&ast::Item, &ast::Section, Checked)> = Vec::new();
         for item in &file.items {
             if let ItemKind::Test(s) | ItemKind::Bench(s) = &item.kind {
-                sections.push((item, s, bodies::section(program, self.module, s)));
+                sections.push((
+                    item,
+                    s,
+                    bodies::section(program, self.module, s, matches!(item.kind, ItemKind::Bench(_))),
+                ));
             }
         }
         let host: Vec<&Needs> = script.iter().map(|s| &s.needs).chain(sections.iter().map(|s| &s.2.needs)).collect();

@@ -69,6 +69,9 @@ impl Cx<'_> {
         if matches!(self.home, Home::Const | Home::Signature) || !self.need_host(span, "a launch") {
             return self.after_error(args, span);
         }
+        if self.dimensions_by_place(kernel, args) {
+            return self.after_error(args, span);
+        }
         let mut bind = self.start_binding(&kernel.sig);
         let Some(given) = self.sort_args(&mut bind, args, &kernel.name, true) else {
             return self.after_error(args, span);

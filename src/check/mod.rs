@@ -12,6 +12,7 @@ use crate::check::typed::{ModuleId, Program};
 use crate::syntax::ast;
 
 mod access;
+mod assign;
 mod bodies;
 mod builtins;
 mod call;
@@ -28,6 +29,7 @@ mod items;
 mod launch;
 mod lend;
 mod lints;
+mod meant;
 mod ops;
 pub mod parts;
 mod show;
@@ -62,18 +64,26 @@ pub fn check(program: &mut Program, module: ModuleId, file: &ast::File, imports:
     }
     let found = items::check_file(program, module, file, imports);
     let mut found = tidy(found);
-    suggest_names(&program.modules[module], &mut found);
+    suggest_names(program, &program.modules[module], &mut found);
     found
 }
 
 /// For each name that means nothing, the nearest that means something. It takes a look at all names of the module, so it
 /// waits until it is known which messages are shown.
-fn suggest_names(module: &typed::Module, found: &mut [Diagnostic]) {
+fn suggest_names(program: &Program, module: &typed::Module, found: &mut [Diagnostic]) {
     for d in found {
         let Some(misspelt) = d.misspelt.take() else { continue };
         let items = module.names.keys().map(|n| n.as_str());
-        let all = misspelt.near.as_deref().into_iter().chain(items).chain(cx::prelude_names().map(|n| -> &str { n }));
-        if let Some(near) = suggest::nearest(&misspelt.word, all) {
+        // The program's own names first, then the very name in a module, then what all modules have.
+        let own = suggest::nearest(&misspelt.word, misspelt.near.as_deref().into_iter().chain(items));
+        if own.is_none()
+            && let Some(place) = meant::OfModule::find(program, module, &misspelt.word)
+        {
+            place.explain(d, misspelt.span, &misspelt.word);
+            continue;
+        }
+        let near = own.or_else(|| suggest::nearest(&misspelt.word, cx::prelude_names().map(|n| -> &str { n })));
+        if let Some(near) = near {
             d.help.push(format!("did you mean `{near}`?"));
             let edits = vec![(misspelt.span, near.to_owned())];
             let applicability = diag::Applicability::MaybeIncorrect;

@@ -1,6 +1,6 @@
 //! Operators: on scalars, vectors with their scalars, and host arrays with broadcasting.
 
-use crate::base::diag::Diagnostic;
+use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::cx::Cx;
 use crate::check::expr::{BOOL, bare, is_literal, make};
@@ -93,7 +93,7 @@ impl Cx<'_> {
         want: Option<&Type>,
     ) -> Expr {
         if op.is_logical() {
-            return self.logical(op, left, right, span);
+            return self.logical((op, op_span), left, right, span);
         }
         let want = if op.is_comparison() { None } else { want };
         let (l, r) = if is_literal(left) && !is_literal(right) && !matches!(op, BinaryOp::Shl | BinaryOp::Shr) {
@@ -111,11 +111,15 @@ impl Cx<'_> {
             };
             (l, r)
         };
-        let ty = self.binary_type(op, op_span, &l, &r);
+        let ty = match self.text_operator((op, op_span), (left, &l), (right, &r)) {
+            true => Type::Error,
+            false => self.binary_type(op, op_span, &l, &r),
+        };
         make(ExprKind::Binary { op, left: Box::new(l), right: Box::new(r) }, ty, span)
     }
 
-    fn logical(&mut self, op: BinaryOp, left: &ast::Expr, right: &ast::Expr, span: Span) -> Expr {
+    fn logical(&mut self, (op, op_span): (BinaryOp, Span), left: &ast::Expr, right: &ast::Expr, span: Span) -> Expr {
+        let mut arrays = false;
         let mut side = |e: &ast::Expr| {
             let e = self.expr(e, Some(&BOOL));
             if !self.vars.unify(&e.ty, &BOOL) {
@@ -125,9 +129,13 @@ impl Cx<'_> {
                         .at(e.span, format!("this is `{found}`"));
                 if matches!(e.ty, Type::Array(_)) {
                     let word = if op == BinaryOp::And { "&" } else { "|" };
-                    d = d.help(format!("`{word}` combines arrays of `bool` element by element"));
+                    d = d.help(format!("`{word}` combines arrays of `bool` element by element, and binds tighter"));
+                    d = in_parentheses(d, left.span, (op_span, word), right.span);
                 }
-                self.report(d);
+                // Two arrays are one mistake.
+                if !std::mem::replace(&mut arrays, matches!(e.ty, Type::Array(_))) {
+                    self.report(d);
+                }
             }
             Box::new(e)
         };
@@ -183,14 +191,23 @@ impl Cx<'_> {
             .at(op_span, "this operator")
             .because(l.span, format!("this is `{}`", self.ty_text(&l.ty)))
             .because(r.span, format!("this is `{}`", self.ty_text(&r.ty)));
-        if let Type::Param(p) = scalar {
+        let float = self.vars.scalar_kind(scalar) == Some(Kind::Float);
+        if let (Type::Param(p), None) = (scalar, self.vars.kind(scalar)) {
             if let Some(g) = self.sig.generics.get(*p as usize) {
                 let bound = if op.is_bitwise() { "Int" } else { "Num" };
                 d = d.because(g.span, format!("`{}` may be any type its bound allows", g.name));
                 d = d.help(format!("write the bound `{}: {bound}`", g.name));
             }
-        } else if op.is_bitwise() && self.vars.scalar_kind(scalar) == Some(Kind::Float) {
-            d = d.help("bits belong to integers: `bitcast(u32, x)` gives those of a float");
+        } else if op.is_bitwise() && float {
+            d = match op {
+                BinaryOp::BitXor => d.help("a power is written `x ** y`; `^` is the exclusive or of integers").fix(
+                    "write `**`",
+                    op_span,
+                    "**",
+                    Applicability::MachineApplicable,
+                ),
+                _ => d.help("bits belong to integers: `bitcast(u32, x)` gives those of a float"),
+            };
         } else if *scalar == BOOL {
             d = d.help("count it as a number with `i32(…)`, or combine it with `&&`, `||`, `!`");
         }
@@ -440,4 +457,12 @@ impl Cx<'_> {
         }
         if dims.is_empty() { a.element.clone() } else { array(a.element.clone(), dims) }
     }
+}
+
+/// Offers another operator between two operands in parentheses.
+fn in_parentheses(d: Diagnostic, left: Span, (op_span, word): (Span, &str), right: Span) -> Diagnostic {
+    let before = |span: Span| Span { end: span.start, ..span };
+    let edits = [(before(left), "("), (left.after(), ")"), (op_span, word), (before(right), "("), (right.after(), ")")];
+    let edits = edits.into_iter().map(|(span, text)| (span, text.to_owned())).collect();
+    d.fix_all(format!("write `{word}`"), edits, Applicability::MaybeIncorrect)
 }

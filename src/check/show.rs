@@ -18,9 +18,9 @@ impl Show<'_> {
         if let Some(kind) = self.vars.and_then(|v| v.kind(ty)) {
             return match kind {
                 Kind::Any => "_",
-                Kind::Num | Kind::Int => "integer",
-                Kind::Float => "float",
-                Kind::Element => "f32",
+                // A literal whose type is still open is what it would be by itself.
+                Kind::Num | Kind::Int => "i32",
+                Kind::Float | Kind::Element => "f32",
             }
             .into();
         }

@@ -397,6 +397,9 @@ fn too_many(cx: &mut Cx<'_>, n: usize, what: &str, span: Span) {
 fn extent(cx: &mut Cx<'_>, e: &ast::Expr) -> Expr {
     let i32 = crate::check::expr::I32;
     let (before, reads) = (cx.diagnostics.len(), cx.early_reads.len());
+    if let ast::ExprKind::Range { start, end, .. } = &e.kind {
+        return ranged_extent(cx, e, start.as_deref(), end.as_deref());
+    }
     let e = cx.expr(e, Some(&i32));
     cx.early_reads.truncate(reads);
     if cx.diagnostics.len() == before
@@ -406,4 +409,21 @@ fn extent(cx: &mut Cx<'_>, e: &ast::Expr) -> Expr {
         cx.coerce(&e, &i32, None);
     }
     e
+}
+
+/// `threads(i: 0..N)`: an extent is where the index ends, it always begins at 0.
+fn ranged_extent(cx: &mut Cx<'_>, e: &ast::Expr, start: Option<&ast::Expr>, end: Option<&ast::Expr>) -> Expr {
+    let d = Diagnostic::error("E0408", "an extent is a number, not a range")
+        .at(e.span, "an index always counts from 0")
+        .help("`threads(i: N)` runs the body for every `i` from 0 to N - 1");
+    let zero = start.is_some_and(|s| matches!(s.kind, ast::ExprKind::Int { value: 0, .. }));
+    let d = match end.filter(|_| zero) {
+        Some(end) => {
+            let before = Span { end: end.span.start, ..e.span };
+            d.fix("leave the start off", before, "", Applicability::MaybeIncorrect)
+        }
+        None => d,
+    };
+    cx.report(d);
+    cx.bad(e.span)
 }

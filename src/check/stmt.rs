@@ -173,7 +173,7 @@ impl Cx<'_> {
             }
             _ => {
                 let checked = self.expr(e, None);
-                if !shown && lints::only_gives(&checked) {
+                if !shown && self.measured == 0 && lints::only_gives(&checked) {
                     self.unused_result(&checked);
                 }
                 checked
@@ -183,6 +183,14 @@ impl Cx<'_> {
         let span = checked.span;
         out.push(Stmt { kind: StmtKind::Expr { expr: checked, quiet }, span });
         ty
+    }
+
+    /// A block that is run for the time it takes: what its expressions give need not be used.
+    pub fn measured(&mut self, b: &ast::Block) -> Block {
+        self.measured += 1;
+        let (block, _) = self.block(b, false, None);
+        self.measured -= 1;
+        block
     }
 
     fn unused_result(&mut self, e: &Expr) {
@@ -523,78 +531,6 @@ impl Cx<'_> {
                     && args.iter().all(|a| self.is_uniform(a))
             }
             _ => false,
-        }
-    }
-
-    // Assignments
-
-    fn assign(&mut self, place: &ast::Expr, op: Option<(BinaryOp, Span)>, value: &ast::Expr) -> StmtKind {
-        let before = self.varying_reads;
-        let hint = self.place_hint(place);
-        let value = self.expr(value, hint.as_ref());
-        let place = self.place(place, op.is_some());
-        let varying = self.varying_reads != before;
-        if let (ExprKind::Local(id), true) =
-            (&place.kind, varying || self.divergent.iter().any(|d| *d != Span::default()))
-            && let Some(info) = self.local_info(*id)
-        {
-            info.varying = true;
-        }
-        let ty = match op {
-            Some((op, op_span)) => self.binary_type(op, op_span, &place, &value),
-            None => value.ty.clone(),
-        };
-        let result = make(ExprKind::Error, ty, value.span);
-        self.check_assigned(&place, &result);
-        StmtKind::Assign { place: Box::new(place), op: op.map(|o| o.0), value }
-    }
-
-    /// The type a simple variable already has, so that a literal assigned to it fits.
-    fn place_hint(&self, place: &ast::Expr) -> Option<Type> {
-        let Ast::Name(name) = &bare(place).kind else { return None };
-        let ty = match *self.names.get(name.text.as_str())? {
-            Slot::Local(id) => &self.locals.get(id)?.ty,
-            Slot::Global(id) => &self.global(id)?.ty,
-            _ => return None,
-        };
-        Some(self.vars.shallow(ty))
-    }
-
-    fn check_assigned(&mut self, place: &Expr, value: &Expr) {
-        let (want, found) = (self.vars.shallow(&place.ty), self.vars.shallow(&value.ty));
-        if matches!(want, Type::Error) || matches!(found, Type::Error) {
-            return;
-        }
-        let why = Some((place.span, format!("this is `{}`", self.ty_text(&want))));
-        match (&want, &found) {
-            // One value, or a smaller shape, fills a slice.
-            (Type::Array(a), Type::Array(b)) if matches!(place.kind, ExprKind::Slice { .. }) => {
-                let element = make(ExprKind::Error, b.element.clone(), value.span);
-                self.coerce(&element, &a.element, why);
-                if b.dims.len() == a.dims.len() {
-                    for (axis, (x, y)) in a.dims.iter().zip(&b.dims).enumerate() {
-                        if let (Dim::Known(x), Dim::Known(y)) = (x, y)
-                            && x != y
-                            && *y != 1
-                        {
-                            let d = Diagnostic::error(
-                                "E0305",
-                                format!("{y} elements don't fit into {x} along axis {axis}"),
-                            )
-                            .at(value.span, format!("axis {axis} is {y}"))
-                            .because(place.span, format!("axis {axis} is {x}"));
-                            self.report(d);
-                            return;
-                        }
-                    }
-                }
-            }
-            (Type::Array(a), _) if matches!(place.kind, ExprKind::Slice { .. }) => {
-                self.coerce(value, &a.element.clone(), why);
-            }
-            _ => {
-                self.coerce(value, &want, why);
-            }
         }
     }
 

@@ -34,14 +34,26 @@ pub struct Foreign {
     /// Clk's word, where one can simply stand in its place.
     pub word: Option<&'static str>,
     pub help: &'static str,
+    /// A word of plain English too: it may be a variable that somebody forgot, or misspelt.
+    pub plain: bool,
 }
 
 const fn same(word: &'static str) -> Option<Foreign> {
-    Some(Foreign { word: Some(word), help: "" })
+    Some(Foreign { word: Some(word), help: "", plain: false })
+}
+
+/// As [`same`], of a word that may as well be a variable's name.
+const fn like(word: &'static str) -> Option<Foreign> {
+    Some(Foreign { word: Some(word), help: "", plain: true })
 }
 
 const fn other(help: &'static str) -> Option<Foreign> {
-    Some(Foreign { word: None, help })
+    Some(Foreign { word: None, help, plain: false })
+}
+
+/// As [`other`], of a word that may as well be a variable's name.
+const fn hint(help: &'static str) -> Option<Foreign> {
+    Some(Foreign { word: None, help, plain: true })
 }
 
 /// A foreign name that stands where a value or a function does.
@@ -54,8 +66,8 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
         "warpSize" => same("warp_size"),
         "laneId" | "lane_id" => same("lane_idx"),
         "warp_id" | "warpId" => same("warp_idx"),
-        "thread_id" => same("thread_idx"),
-        "block_id" => same("block_idx"),
+        "thread_id" => like("thread_idx"),
+        "block_id" => like("block_idx"),
         "__syncthreads" | "syncthreads" | "sync_threads" | "workgroupBarrier" | "__syncthread" => same("barrier"),
         "__syncthreads_or" => same("barrier_any"),
         "__syncthreads_and" => same("barrier_all"),
@@ -103,8 +115,10 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
         "roundf" | "rint" | "rintf" => same("round"),
         "truncf" => same("trunc"),
         "fmaf" | "__fmaf_rn" => same("fma"),
-        "fmaxf" | "fmax" | "maximum" => same("max"),
-        "fminf" | "fmin" | "minimum" => same("min"),
+        "fmaxf" | "fmax" => same("max"),
+        "maximum" => like("max"),
+        "fminf" | "fmin" => same("min"),
+        "minimum" => like("min"),
         "fabsf" | "fabs" => same("abs"),
         "erff" => same("erf"),
         "hypotf" => same("hypot"),
@@ -112,20 +126,19 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
         "printf" | "println" | "echo" => {
             other("Clk's is `print(\"x = {x}\")`: values stand in the text between braces")
         }
-        "range" | "xrange" => other("a range is written `0..n`, with a step `0..n step 2`"),
-        "where" => same("select"),
-        "store" => other("`x[i] = v` writes an element; what Triton masks is an `if`: `if i < N { x[i] = v }`"),
-        "empty" => other("an array is made by `zeros(…)`, `ones(…)` or `full(…, value)`"),
-        "array" => other("an array is written `[1.0, 2.0, 3.0]`, or made by `zeros(…)` and its kin"),
-        "rand" | "uniform" => same("random"),
-        "randn" | "normal" => same("random_normal"),
+        "range" | "xrange" => hint("a range is written `0..n`, with a step `0..n step 2`"),
+        "where" => like("select"),
+        "store" => hint("`x[i] = v` writes an element; what Triton masks is an `if`: `if i < N { x[i] = v }`"),
+        "empty" => hint("an array is made by `zeros(…)`, `ones(…)` or `full(…, value)`"),
+        "array" => hint("an array is written `[1.0, 2.0, 3.0]`, or made by `zeros(…)` and its kin"),
+        "rand" | "uniform" => like("random"),
+        "randn" | "normal" => like("random_normal"),
         "randint" => same("random_int"),
-        "amax" => same("max"),
-        "amin" => same("min"),
+        "amax" => like("max"),
+        "amin" => like("min"),
         "allclose" | "isclose" => same("close"),
-        "concatenate" | "cat" => same("concat"),
-        "size" | "length" => same("len"),
-        "lerp" | "mix" => other("write `a + (b - a) * t`"),
+        "concatenate" | "cat" => like("concat"),
+        "size" | "length" => like("len"),
         "np" | "numpy" | "cp" | "cupy" | "jnp" | "torch" => {
             other("Clk's array functions need no prefix: `zeros(3, 4)`, `sum(x, axis = 0)`, `a @ b`")
         }
@@ -133,7 +146,17 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
             "Clk has no tiles of pointers: `block_idx.x` is `tl.program_id(0)`, and `x[i]` loads and stores one element",
         ),
         "cuda" | "numba" => other("`cuda.grid(1)` is `global_idx.x`; `cuda.syncthreads()` is `barrier()`"),
-        "math" | "std" => other("the C mathematical functions need no prefix: `sqrt(x)`"),
+        "math" => other("the C mathematical functions need no prefix: `sqrt(x)`; `import std.math` has more"),
+        "std" | "stddev" | "stdev" => other(
+            "the standard deviation is `sqrt(mean((x - mean(x)) ** 2))`; a module is imported first: `import std.math`",
+        ),
+        "variance" => hint("the variance is `mean((x - mean(x)) ** 2)`"),
+        "median" => hint("the median is in the middle of `sort(x)`"),
+        "mix" => hint("`std.math` has it as `lerp(a, b, t)`: `import std.math.{lerp}`"),
+        "str" | "tostring" | "to_string" | "format" => hint("text with values in it is written `\"n = {n}\"`"),
+        "numthreads" | "workgroup_size" | "local_size_x" | "launch_bounds" => other(
+            "a kernel's head says how many threads a block has: `grid(ceil_div(N, 64)) block(64)`, or just `threads(i: N)`",
+        ),
         "None" | "null" | "nullptr" | "NULL" | "nil" => other("Clk has no null value"),
         "True" | "TRUE" => same("true"),
         "False" | "FALSE" => same("false"),
@@ -147,8 +170,13 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
         "grad" | "backward" | "vmap" | "jit" => {
             other("there is no automatic differentiation; kernels are compiled as they are launched")
         }
-        "pi" | "M_PI" | "PI" => other("write `const PI = 3.14159265358979`"),
-        "inf" | "INFINITY" => other("write `1.0 / 0.0`, or `f32(1.0 / 0.0)`"),
+        "pi" | "M_PI" | "Math.PI" => {
+            hint("`std.math` has it: `import std.math.{PI}`, which is an `f64`; `f32(PI)` converts")
+        }
+        "nan" | "NaN" | "NAN" => other("there is no name for it: `0.0 / 0.0` is not a number, and `isnan(x)` asks"),
+        "inf" | "Inf" | "INFINITY" | "infinity" | "HUGE_VAL" => {
+            other("there is no name for it: `1.0 / 0.0` is infinite, and `isinf(x)` asks")
+        }
         "static_cast" | "reinterpret_cast" | "astype" => {
             other("a conversion is written `f32(x)`, a reinterpretation of bits `bitcast(u32, x)`")
         }
@@ -156,18 +184,45 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
     }
 }
 
-/// What a kernel has instead of something of the host (a name in backticks).
-pub fn in_kernels(what: &str) -> Option<&'static str> {
-    Some(match what {
-        "`arange`" | "`linspace`" => {
-            "`threads(i: N)` names a thread's index; with `grid(…) block(…)` it is `global_idx.x`"
+/// What a kernel has instead of something of the host (a builtin stands in backticks).
+pub fn in_kernels(what: &str) -> &'static str {
+    match what.trim_end_matches(" of a whole array").trim_matches('`') {
+        "arange" | "linspace" => "`threads(i: N)` names a thread's index; with `grid(…) block(…)` it is `global_idx.x`",
+        "load" => "`x[i]` reads an element; a mask is an `if`: `if i < N { x[i] } else { 0.0 }`",
+        "save" | "image" | "plot" | "heat" => {
+            "what a kernel computes it writes to an `out` array: `out r: [f32; N]`; the script does the rest"
         }
-        "`load`" => "`x[i]` reads an element; a mask is an `if`: `if i < N { x[i] } else { 0.0 }`",
-        "`zeros`" | "`ones`" | "`full`" => {
-            "an array of one thread is declared as `var acc: [f32; 8] = 0.0`, one of a block as `shared s: [f32; 64]`"
+        "zeros" | "ones" | "full" | "eye" => {
+            "an array of one thread is declared as `var acc: [f32; 8] = 0.0`, one of a block as `shared s: [f32; 64]`; \
+             results are written to an `out` array"
         }
-        _ => return None,
-    })
+        "sum" | "prod" | "mean" | "all" | "any" | "argmin" | "argmax" | "min" | "max" => {
+            "a loop goes over the elements: `for k in 0..N { s += x[k] }`; the threads of a warp add up with \
+             `warp_reduce_add(v)`, and `std.reduce` has whole arrays"
+        }
+        "cumsum" => "`std.scan` has whole arrays, and `warp_inclusive` for a warp",
+        "sort" => "`std.sort` has kernels that sort whole arrays, launched by the script",
+        "random" | "random_normal" | "random_int" => {
+            "`std.random` has streams of random numbers for threads: `random.stream(seed, i)`"
+        }
+        "transpose" => "`x[j, i]` reads the element of the transposed array",
+        "reshape" | "concat" | "stack" | "flip" => {
+            "elements are moved by their indices: `r[i] = x[N - 1 - i]` reverses; whole arrays are the script's"
+        }
+        "close" => "compare one element: `abs(a - b) < 1e-5`",
+        "args" | "parse" => "pass the number as a parameter of the kernel",
+        "time" => "`clk bench` and `time { … }` in the script measure a launch",
+        "an operator on whole arrays" | "a conversion" | "a function applied to whole arrays" | "dot of arrays" => {
+            "a kernel computes one element in each thread: `r[i] = x[i] + y[i]`"
+        }
+        "`@`" | "@" => {
+            "a loop adds up the products: `for k in 0..K { s += a[i, k] * b[k, j] }`; `std.linalg` has it done"
+        }
+        "a slice of an array" => "a kernel works on elements: `for k in a..b { … x[k] … }`",
+        "an array as a value" => "arrays are `out` and `inout` parameters here, or declared with their size",
+        "text as a value" => "`print` and `assert` take text in kernels; a kernel keeps no text",
+        _ => "do it in the script, and pass the kernel what comes out",
+    }
 }
 
 /// A member of a module of another language: `np.sqrt`, `cuda.grid`, `tl.load`.
@@ -212,7 +267,9 @@ pub fn foreign_member(module: &str, member: &str) -> Option<Foreign> {
         }
         ("tl", "zeros") => other("a local array is declared as `var acc: [f32; 8] = 0.0`"),
         ("tl", "float32" | "float16" | "int32" | "float64") => other("types are called `f32`, `f16`, `i32`, `f64`"),
-        ("np" | "cp" | "numpy" | "cupy" | "jnp" | "torch", "pi") => other("write `const PI: f32 = 3.14159265`"),
+        ("np" | "cp" | "numpy" | "cupy" | "jnp" | "torch", "pi") => {
+            other("`std.math` has it: `import std.math.{PI}`, which is an `f64`; `f32(PI)` converts")
+        }
         ("np" | "cp" | "numpy" | "cupy" | "jnp" | "torch", "float32" | "float64" | "int32" | "uint8") => {
             other("types are called `f32`, `f64`, `i32`, `u8`; `f32(x)` converts")
         }
@@ -220,7 +277,7 @@ pub fn foreign_member(module: &str, member: &str) -> Option<Foreign> {
     };
     let knows = matches!(module, "np" | "numpy" | "cp" | "cupy" | "jnp" | "torch" | "math" | "tl" | "cuda" | "std");
     let entry = crate::lang::builtin::find(member).filter(|_| knows);
-    specific.or_else(|| entry.map(|e| Foreign { word: Some(e.name), help: "" })).or_else(|| {
+    specific.or_else(|| entry.map(|e| Foreign { word: Some(e.name), help: "", plain: false })).or_else(|| {
         let foreign = foreign_value(member).filter(|_| knows);
         foreign.filter(|f| f.word.is_some())
     })
@@ -233,13 +290,13 @@ pub fn foreign_type(name: &str) -> Option<Foreign> {
         "double" | "float64" => same("f64"),
         "half" | "__half" | "float16" => same("f16"),
         "__nv_bfloat16" | "bfloat16" => same("bf16"),
-        "int" | "int32" | "int32_t" | "long" => same("i32"),
+        "int" | "int32" | "int32_t" => same("i32"),
         "uint" | "uint32" | "uint32_t" | "unsigned" => same("u32"),
         "short" | "int16" | "int16_t" => same("i16"),
         "ushort" | "uint16" | "uint16_t" => same("u16"),
         "char" | "int8" | "int8_t" => same("i8"),
         "uchar" | "byte" | "uint8" | "uint8_t" => same("u8"),
-        "int64" | "int64_t" | "longlong" | "isize" | "ptrdiff_t" => same("i64"),
+        "int64" | "int64_t" | "long" | "longlong" | "isize" | "ptrdiff_t" => same("i64"),
         "uint64" | "uint64_t" | "size_t" | "usize" => same("u64"),
         "boolean" | "Bool" => same("bool"),
         "string" | "String" | "char*" => same("str"),

@@ -45,6 +45,8 @@ pub struct Program {
     pub benches: Arena<Section>,
     /// The chunk of script statements of each file or REPL entry, imported modules first.
     pub chunks: Vec<Arc<Chunk>>,
+    /// Which module of the standard library has a name, for messages about names that mean nothing.
+    pub library: Option<fn(&str) -> Option<&'static str>>,
 }
 
 /// One source file's (or the REPL session's) scope.

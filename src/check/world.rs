@@ -8,7 +8,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::cx::{Needs, Use};
 use crate::check::typed::*;
-use crate::check::walk;
+use crate::check::{suggest, walk};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::BarrierKind;
 
@@ -214,7 +214,7 @@ impl<'p> Worlds<'p> {
             (Some(_), None) => World::Host,
             (None, Some(device)) => {
                 if all.recursive {
-                    self.recursion(id, device.span, found);
+                    self.recursion(id, device.span, &format!("{} is of the device", device.what), found);
                 }
                 World::Device
             }
@@ -250,29 +250,41 @@ impl<'p> Worlds<'p> {
         d
     }
 
-    fn recursion(&self, id: FnId, span: Span, found: &mut Vec<Diagnostic>) {
-        let mut names = vec![self.name(id).to_string()];
+    /// The calls that lead from a function that calls itself back to it.
+    fn circle(&self, id: FnId) -> Vec<(FnId, Span, FnId)> {
+        let mut steps = Vec::new();
         let mut at = id;
         for _ in 0..8 {
-            let next = self
-                .calls
-                .get(&at)
-                .into_iter()
-                .flatten()
-                .map(|c| c.0)
-                .find(|c| self.all.get(c).is_some_and(|a| a.recursive));
-            let Some(next) = next else { break };
-            names.push(self.name(next).to_string());
+            let calls = self.calls.get(&at).into_iter().flatten();
+            let mut inside = calls.filter(|(callee, _)| self.all.get(callee).is_some_and(|a| a.recursive));
+            let back = inside.clone().find(|(callee, _)| *callee == id);
+            let Some((next, span)) = back.or_else(|| inside.next()).copied() else { break };
+            steps.push((at, span, next));
             if next == id {
                 break;
             }
             at = next;
         }
-        let circle = names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" calls ");
-        let d = Diagnostic::error("E0404", "a function that kernels use can't be recursive")
-            .at(span, circle)
-            .help("kernels have no call stack: write it as a loop");
-        found.push(d);
+        steps
+    }
+
+    /// A circle of calls is shown where it is written; `from` is the call that leads into it, of a kernel or of what uses
+    /// the device.
+    fn recursion(&self, id: FnId, from: Span, why: &str, found: &mut Vec<Diagnostic>) {
+        let steps = self.circle(id);
+        let mut d = Diagnostic::error("E0404", "a function that kernels use can't be recursive");
+        for (number, (caller, span, callee)) in steps.iter().enumerate() {
+            let says = match caller == callee {
+                true => format!("`{}` calls itself", self.name(*caller)),
+                false => format!("`{}` calls `{}`", self.name(*caller), self.name(*callee)),
+            };
+            d = if number == 0 { d.at(*span, says) } else { d.because(*span, says) };
+        }
+        let d = d.because(from, why).help("kernels have no call stack: write it as a loop");
+        // Every kernel that calls it has the same mistake.
+        if !found.iter().any(|other| other.code == d.code && other.primary() == d.primary()) {
+            found.push(d);
+        }
     }
 
     /// Reports calls that a kernel can't make; says whether it reaches a `grid_barrier`.
@@ -284,10 +296,11 @@ impl<'p> Worlds<'p> {
             if let Some(reason) = &all.host {
                 let d = Diagnostic::error("E0401", format!("`{}` can't run in a kernel", self.name(*id)))
                     .at(*span, format!("the kernel `{}` calls it here", kernel.name))
-                    .note(format!("It uses {}, which belongs to the host.", reason.what));
+                    .note(format!("It uses {}, which belongs to the host.", reason.what))
+                    .help(suggest::in_kernels(&reason.what));
                 found.push(self.trace(d, *id, FIELDS[0]));
             } else if let Some(cycle) = self.reaches_cycle(*id) {
-                self.recursion(cycle, *span, found);
+                self.recursion(cycle, *span, &format!("the kernel `{}` calls it", kernel.name), found);
             } else if let Some(reason) = all.block.as_ref().filter(|_| threads) {
                 let d = Diagnostic::error("E0403", format!("`{}` needs the threads of a block", self.name(*id)))
                     .at(*span, format!("it uses {}", reason.what))

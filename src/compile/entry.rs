@@ -30,8 +30,8 @@ struct Definition {
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
     known: IndexMap<SmolStr, Arc<Definition>>,
-    /// Those that do not fit what they use any more. Their names mean nothing for now.
-    aside: IndexMap<SmolStr, Arc<Definition>>,
+    /// Those that do not fit what they use any more, and why. Their names mean nothing for now.
+    aside: IndexMap<SmolStr, (Arc<Definition>, String)>,
 }
 
 /// What became of an entry.
@@ -48,7 +48,7 @@ pub struct Entered {
 /// Definitions on trial beside an entry.
 struct Trial {
     candidates: Vec<Arc<Definition>>,
-    set_aside: Vec<Arc<Definition>>,
+    set_aside: Vec<(Arc<Definition>, String)>,
     warnings: Vec<Diagnostic>,
 }
 
@@ -56,12 +56,12 @@ impl Definitions {
     /// The definition of a name, as it was written, and whether it is set aside.
     pub fn place(&self, name: &str) -> Option<(Span, bool)> {
         let known = self.known.get(name).map(|d| (d.item.span, false));
-        known.or_else(|| self.aside.get(name).map(|d| (d.item.span, true)))
+        known.or_else(|| self.aside.get(name).map(|(d, _)| (d.item.span, true)))
     }
 
-    /// The names of what is set aside.
-    pub fn set_aside(&self) -> impl Iterator<Item = &str> {
-        self.aside.keys().map(|name| name.as_str())
+    /// The names of what is set aside, and why.
+    pub fn set_aside(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.aside.iter().map(|(name, (_, why))| (name.as_str(), why.as_str()))
     }
 
     /// What may refer to one of these names, or to something that does.
@@ -69,7 +69,7 @@ impl Definitions {
         let mut changed = replaced.clone();
         let mut found: IndexMap<SmolStr, Arc<Definition>> = IndexMap::new();
         // What is set aside may fit with anything new.
-        for definition in self.aside.values().filter(|d| !new.contains(&d.name)) {
+        for definition in self.aside.values().map(|(d, _)| d).filter(|d| !new.contains(&d.name)) {
             if definition.words.iter().any(|word| new.contains(word) || self.aside.contains_key(word)) {
                 changed.insert(definition.name.clone());
                 found.insert(definition.name.clone(), definition.clone());
@@ -172,12 +172,25 @@ impl Session {
         }
         match entered.outcome.failed() {
             true => {
+                self.explain_set_aside(&mut entered.outcome.diagnostics);
                 entered.outcome.without_warnings();
                 (self.program, self.main, self.modules) = before;
             }
             false => entered.outcome.chunks.end = self.program.chunks.len(),
         }
         entered
+    }
+
+    /// Says of names that mean nothing because their definition is set aside why it is.
+    fn explain_set_aside(&self, diagnostics: &mut [Diagnostic]) {
+        for diagnostic in diagnostics.iter_mut().filter(|d| d.code == "E0201") {
+            let name = diagnostic.primary().map_or("", |span| self.sources.slice(span));
+            if let Some((_, why)) = self.definitions.aside.get(name) {
+                diagnostic.help = vec![format!("enter what it uses, or `{name}` itself, so that both fit again")];
+                diagnostic.fixes.clear();
+                diagnostic.notes.push(format!("`{name}` is set aside: {why}"));
+            }
+        }
     }
 
     /// Checks again what uses the names of a sound entry. `loaded` is the program before it.
@@ -218,7 +231,7 @@ impl Session {
     ) -> Result<(), Vec<Diagnostic>> {
         loop {
             self.program = loaded.clone();
-            for definition in &trial.set_aside {
+            for (definition, _) in &trial.set_aside {
                 self.program.modules[main].names.shift_remove(&definition.name);
             }
             let mut whole = tree.clone();
@@ -246,6 +259,8 @@ impl Session {
                     trial.warnings.push(misfit(&definition.name, error));
                 }
             }
+            let why = |d: &Definition| blamed(d).map_or_else(String::new, |error| error.title.clone());
+            let left_out: Vec<_> = left_out.into_iter().map(|d| (d.clone(), why(&d))).collect();
             trial.set_aside.extend(left_out);
             trial.candidates = kept;
         }
@@ -260,12 +275,12 @@ impl Session {
             }
             self.definitions.known.insert(name, definition);
         }
-        for definition in trial.set_aside {
+        for (definition, why) in trial.set_aside {
             let name = definition.name.clone();
             if self.definitions.known.shift_remove(&name).is_some() {
                 entered.set_aside.push(name.clone());
             }
-            self.definitions.aside.insert(name, definition);
+            self.definitions.aside.insert(name, (definition, why));
         }
         entered.outcome.diagnostics.extend(trial.warnings);
     }

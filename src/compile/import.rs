@@ -202,12 +202,37 @@ fn all_modules(title: &str, span: Span) -> Box<Diagnostic> {
 }
 
 fn not_std(path: &str, span: Span) -> Box<Diagnostic> {
+    let first = path.split('.').next().unwrap_or(path);
+    let error = Diagnostic::error("E0293", format!("`{path}` is not part of the standard library"))
+        .at(span, "only `std.…` is imported by name");
+    if let Some(help) = foreign_module(first) {
+        return Box::new(error.help(help));
+    }
+    if library::text(path).is_some() {
+        let text = format!("std.{path}");
+        return Box::new(error.fix(format!("write `{text}`"), span, text, Applicability::MachineApplicable));
+    }
     let file = format!("\"./{}.clk\"", path.replace('.', "/"));
-    Box::new(
-        Diagnostic::error("E0293", format!("`{path}` is not part of the standard library"))
-            .at(span, "only `std.…` is imported by name")
-            .fix(format!("import the file {file}"), span, file, Applicability::MaybeIncorrect),
-    )
+    Box::new(error.fix(format!("import the file {file}"), span, file, Applicability::MaybeIncorrect))
+}
+
+/// What Clk has for a module of another language.
+fn foreign_module(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "numpy" | "np" | "cupy" | "jax" | "torch" | "scipy" => {
+            "array functions are built in and need no prefix: `zeros(3, 4)`, `sum(x, axis = 0)`, `a @ b`; `clk doc` lists \
+             them, with the modules of the standard library"
+        }
+        "numba" | "triton" | "cuda" | "pycuda" => {
+            "kernels are part of the language: `kernel name(x: [f32; N], out r: [f32; N]) threads(i: N) { … }`"
+        }
+        "matplotlib" | "pylab" | "plt" => "`plot(x, y)`, `heat(a)` and `image(a)` are built in",
+        "time" | "timeit" => "`time { … }` measures, and `clk bench` runs `bench` blocks",
+        "sys" | "os" | "argparse" => "`args` has the script's arguments; `load` and `save` deal with files",
+        "pandas" | "csv" | "json" | "pickle" => "`load` and `save` read and write CSV, NPY, NPZ and safetensors files",
+        "pytest" | "unittest" => "tests are `test \"name\" { … }`, run by `clk test`",
+        _ => return None,
+    })
 }
 
 /// The known name that a mistyped one most likely meant.

@@ -20,9 +20,71 @@ pub fn text(name: &str) -> Option<&'static str> {
     MODULES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
+/// A public name of a module: one that is documented with an example, or a documented struct.
+pub struct Member {
+    /// `fn`, `kernel`, `const` or `struct`.
+    pub keyword: &'static str,
+    pub name: &'static str,
+    /// Its documentation up to the example.
+    pub about: String,
+}
+
+/// The public names of a module, in the order of its text.
+pub fn members(module: &str) -> Vec<Member> {
+    let mut members = Vec::new();
+    let mut doc: Vec<&str> = Vec::new();
+    for line in text(module).unwrap_or("").lines() {
+        if let Some(words) = line.strip_prefix("///") {
+            doc.push(words.trim());
+            continue;
+        }
+        let item = ["fn", "kernel", "const", "struct"].into_iter().find_map(|keyword| {
+            let rest = line.strip_prefix(keyword)?.strip_prefix(' ')?;
+            Some((keyword, rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?))
+        });
+        let example = doc.iter().position(|line| line.starts_with("```"));
+        if let Some((keyword, name)) = item
+            && (example.is_some() || keyword == "struct" && !doc.is_empty())
+        {
+            let about = doc.iter().take(example.unwrap_or(doc.len())).filter(|line| !line.is_empty());
+            members.push(Member { keyword, name, about: about.copied().collect::<Vec<_>>().join(" ") });
+        }
+        doc.clear();
+    }
+    members
+}
+
+/// What a module is about: the first line of its documentation.
+pub fn about(module: &str) -> &'static str {
+    text(module).and_then(|text| text.lines().next()).and_then(|line| line.strip_prefix("///")).unwrap_or("").trim()
+}
+
+/// The modules that have a public name.
+pub fn homes(name: &str) -> Vec<&'static str> {
+    let has = |module: &&str| members(module).iter().any(|member| member.name == name);
+    MODULES.iter().map(|(module, _)| *module).filter(has).collect()
+}
+
+/// The module that has a public name. None if several have it.
+pub fn home(name: &str) -> Option<&'static str> {
+    match homes(name).as_slice() {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn public_names_have_a_home() {
+        assert_eq!(home("lerp"), Some("math"));
+        assert_eq!(home("PI"), Some("math"));
+        assert_eq!(home("softmax"), Some("nn"));
+        assert_eq!(home("THREADS"), None, "not public");
+        assert_eq!(home("matvec"), None, "two modules have it");
+    }
 
     #[test]
     fn every_source_file_is_a_module_and_names_are_unique() {

@@ -110,6 +110,7 @@ impl Session {
     }
 
     fn main_module(&mut self, file: FileId, doc: Option<String>) -> ModuleId {
+        self.program.library = Some(library::home);
         match self.main {
             Some(main) => main,
             None => {

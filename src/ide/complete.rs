@@ -78,6 +78,9 @@ impl Analysis {
                 vec![]
             }
             _ if self.import_names(context, &word).is_some() => self.import_names(context, &word).unwrap_or_default(),
+            Some(Tok::LBrace | Tok::Comma) if self.struct_fields(context, &word).is_some() => {
+                self.struct_fields(context, &word).unwrap_or_default()
+            }
             Some(Tok::Colon | Tok::Arrow) if !in_call(context) => self.types_here(offset, &word),
             _ => self.everything(offset, context, &word),
         };
@@ -161,8 +164,38 @@ impl Analysis {
 
     fn module_members(&self, module: ModuleId, word: &Range<usize>) -> Vec<Completion> {
         let Some(module) = self.session.program.modules.get(module) else { return vec![] };
+        let internal = module.name.strip_prefix("std.").map(library::members);
+        let public = |name: &str| internal.as_ref().is_none_or(|members| members.iter().any(|m| m.name == name));
         let items = module.names.iter().filter(|(_, b)| !matches!(b, Binding::Module(_) | Binding::Global(_)));
+        let items = items.filter(|(name, _)| public(name));
         items.filter_map(|(name, binding)| self.bound_entry(name, *binding, word)).collect()
+    }
+
+    /// `Body { …`: the fields that have no value yet.
+    fn struct_fields(&self, context: &[Token], word: &Range<usize>) -> Option<Vec<Completion>> {
+        let mut depth = 0usize;
+        let open = context.iter().rposition(|token| {
+            let opens = matches!(token.kind, Tok::LBrace | Tok::LParen | Tok::LBracket | Tok::InterpOpen);
+            let outermost = opens && depth == 0;
+            match token.kind {
+                Tok::RBrace | Tok::RParen | Tok::RBracket | Tok::InterpClose => depth += 1,
+                _ if opens => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            outermost
+        })?;
+        let named = context.get(open.checked_sub(1)?).filter(|token| token.kind == Tok::Name)?;
+        // `struct Body {` defines them.
+        let defined = open >= 2 && context.get(open - 2).is_some_and(|token| token.kind == Tok::Struct);
+        let brace = context.get(open).is_some_and(|token| token.kind == Tok::LBrace);
+        let Binding::Struct(id) = self.binding(named.text(&self.text)).filter(|_| brace && !defined)? else {
+            return None;
+        };
+        let inside = context.get(open + 1..)?;
+        let given =
+            |name: &str| inside.windows(2).any(|pair| pair[1].kind == Tok::Colon && pair[0].text(&self.text) == name);
+        let fields = self.fields(&Type::Struct(id), Owner::None, word).into_iter().filter(|field| !given(&field.label));
+        Some(fields.map(|field| Completion { insert: format!("{}: ", field.label), ..field }).collect())
     }
 
     fn fields(&self, ty: &Type, owner: Owner, word: &Range<usize>) -> Vec<Completion> {
@@ -200,10 +233,8 @@ impl Analysis {
             return None;
         }
         let is_std = path.len() == 1 && path[0].text(&self.text) == "std";
-        let modules = library::MODULES.iter().map(|(name, text)| {
-            let about = text.lines().next().and_then(|l| l.strip_prefix("///")).unwrap_or("").trim();
-            entry(name, CompletionKind::Module, about, word)
-        });
+        let modules =
+            library::MODULES.iter().map(|(name, _)| entry(name, CompletionKind::Module, library::about(name), word));
         Some(if is_std { modules.collect() } else { vec![] })
     }
 

@@ -20,9 +20,15 @@ let b:undo_ftplugin = 'setlocal comments< commentstring< formatoptions< expandta
 " `:make` reports the mistakes of the file.
 compiler clk
 
-" K shows the documentation of a builtin or a module.
+" K shows the documentation of a builtin, a module or a keyword; in Neovim, where the language server is attached, its hover,
+" which knows the program.
 if executable('clk')
   setlocal keywordprg=clk\ doc
+endif
+if has('nvim')
+  nnoremap <buffer> <expr> K luaeval('#(vim.lsp.get_clients or vim.lsp.get_active_clients)({ bufnr = 0 })') > 0
+        \ ? '<Cmd>lua vim.lsp.buf.hover()<CR>' : 'K'
+  let b:undo_ftplugin .= ' | silent! nunmap <buffer> K'
 endif
 
 " :ClkRun runs the file, with the arguments behind it.

@@ -30,6 +30,8 @@ local function main()
     position = { line = 1, character = 9 },
   }, 10000, 0)
   check(hover and hover.result and vim.inspect(hover.result.contents):find('twice', 1, true), 'hover over a call: ' .. vim.inspect(hover))
+  vim.cmd('runtime ftplugin/clk.vim')
+  check(vim.fn.maparg('K', 'n'):find('vim.lsp.buf.hover', 1, true), '`K` asks the server')
   client.stop()
   check(vim.wait(10000, function() return client.is_stopped() end, 20), 'the server stops')
 end

@@ -174,7 +174,10 @@ fn task(matches: &ArgMatches) -> Task {
             lines: sub.get_flag("lines"),
         },
         "explain" => Task::Explain { code: one("code") },
-        "doc" => Task::Doc { name: one("name") },
+        "doc" => {
+            let words: Vec<String> = sub.get_many::<String>("name").unwrap_or_default().cloned().collect();
+            Task::Doc { name: (!words.is_empty()).then(|| words.join(" ")) }
+        }
         "fix" => Task::Fix { paths: paths("paths"), dry_run: sub.get_flag("dry-run") },
         "lsp" => Task::Lsp,
         "fmt" => Task::Fmt {
@@ -217,14 +220,14 @@ fn command() -> Command {
             test(),
             bench(),
             emit(),
-            explain(),
-            doc(),
-            fmt(),
-            fix(),
-            lsp(),
+            with_short_help(explain()),
+            with_short_help(doc()),
+            with_short_help(fmt()),
+            with_short_help(fix()),
+            with_short_help(lsp()),
             launch::command(),
-            cache(),
-            doctor(),
+            with_short_help(cache()),
+            with_short_help(doctor()),
             repl(),
         ])
 }
@@ -391,6 +394,12 @@ fn emit() -> Command {
         .arg(file("The program"))
 }
 
+/// Of a command that runs nothing, `--help` is as short as `-h`: the options of runs are not its business.
+fn with_short_help(command: Command) -> Command {
+    let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print help");
+    command.disable_help_flag(true).arg(help)
+}
+
 fn explain() -> Command {
     Command::new("explain")
         .about("Explain the code of a message, with examples")
@@ -398,11 +407,19 @@ fn explain() -> Command {
 }
 
 fn doc() -> Command {
-    Command::new("doc").about("Show the documentation of a builtin, a module or a file").arg(
-        Arg::new("name")
-            .value_name("NAME")
-            .help("A builtin (`sqrt`), a module (`std.linalg`), a member of one (`std.linalg.matmul`) or a file"),
+    Command::new("doc").about("Show what is documented: builtins, modules, keywords, files; or look for words").arg(
+        Arg::new("name").value_name("NAME").num_args(0..).help(
+            "A builtin (`sqrt`), a module (`std.linalg`), a member of one (`std.linalg.matmul`), a keyword, a file, or \
+             words to look for; without it, all are listed",
+        ),
     )
+}
+
+/// The option of Clk that a word is, if it is one: for those that stand behind the script's name.
+pub fn option_named(word: &str) -> Option<String> {
+    let name = word.strip_prefix("--")?.split('=').next()?;
+    let known = global_options().into_iter().any(|arg| arg.get_long() == Some(name));
+    known.then(|| format!("--{name}"))
 }
 
 fn fmt() -> Command {
@@ -502,6 +519,27 @@ mod tests {
         let parsed = cli(&["run", "--seed", "7", "a.clk", "--seed", "8"]);
         assert_eq!(parsed.limits.seed, Some(7));
         assert!(matches!(parsed.task, Task::Run { args, .. } if args == ["--seed", "8"]));
+    }
+
+    #[test]
+    fn help_is_as_long_as_what_it_is_about() {
+        let help = |words: &[&str]| {
+            let words = std::iter::once("clk").chain(words.iter().copied());
+            parse(words.map(OsString::from).collect()).expect_err("help").to_string()
+        };
+        for command in ["explain", "doc", "fmt", "fix", "cache", "doctor"] {
+            let long = help(&[command, "--help"]);
+            assert_eq!(long, help(&[command, "-h"]));
+            assert!(!long.contains("--fast-math"), "{long}");
+        }
+        assert!(help(&["run", "--help"]).contains("--fast-math"));
+    }
+
+    #[test]
+    fn options_of_clk_are_known() {
+        assert_eq!(option_named("--seed=7").as_deref(), Some("--seed"));
+        assert_eq!(option_named("--width"), None);
+        assert_eq!(option_named("seed"), None);
     }
 
     #[test]

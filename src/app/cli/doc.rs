@@ -1,4 +1,5 @@
-//! `clk doc`: builtins from their table, modules and files from their documentation comments.
+//! `clk doc`, and `:doc` and `?` of the session: builtins from their table, modules and files from their documentation
+//! comments, and a search in all of them.
 
 use std::path::Path;
 
@@ -8,8 +9,10 @@ use crate::app::{exit, markdown, names};
 use crate::base::render::Style;
 use crate::check;
 use crate::check::typed::{Binding, Module, Program};
-use crate::compile::Session;
+use crate::compile::{Session, library};
+use crate::ide;
 use crate::lang::builtin::{self, Entry, Group, Worlds};
+use crate::syntax::token::{CONTEXTUAL, KEYWORDS};
 
 pub fn name(name: Option<&str>, context: &mut Context) -> u8 {
     match lookup(name, context.console.style) {
@@ -24,11 +27,15 @@ pub fn name(name: Option<&str>, context: &mut Context) -> u8 {
     }
 }
 
-/// The documentation of a name (or the list of what there is) as text, or why there is none.
+/// The documentation of a name (or the list of what there is) as text, or why there is none. A word that is no name is looked
+/// for in all of it.
 pub fn lookup(name: Option<&str>, style: Style) -> Result<String, String> {
-    let Some(name) = name else { return Ok(overview(style)) };
+    let Some(name) = name.map(str::trim).filter(|name| !name.is_empty()) else { return Ok(overview(style)) };
     if let Some(entry) = builtin::find(name) {
         return Ok(builtin_page(entry, style));
+    }
+    if name == "std" {
+        return Ok(markdown::render(&modules(), style));
     }
     if name.starts_with("std.") {
         return module(name, style);
@@ -36,9 +43,76 @@ pub fn lookup(name: Option<&str>, style: Style) -> Result<String, String> {
     if name.ends_with(".clk") || Path::new(name).is_file() {
         return file(Path::new(name), style);
     }
-    let meant = names::did_you_mean(name, builtin::TABLE.iter().map(|e| e.name));
-    let help = meant.unwrap_or_else(|| "`clk doc` lists all builtins".into());
+    if let Some(page) = ide::documentation(name) {
+        return Ok(markdown::render(&page, style));
+    }
+    if library::text(name).is_some() {
+        return module(&format!("std.{name}"), style);
+    }
+    let homes = library::homes(name);
+    if !homes.is_empty() {
+        let pages: Result<Vec<String>, String> = homes
+            .iter()
+            .map(|home| Ok(format!("std.{home}\n\n{}", module(&format!("std.{home}.{name}"), style)?)))
+            .collect();
+        return pages.map(|pages| pages.join("\n"));
+    }
+    let found = search(name);
+    if !found.is_empty() {
+        return Ok(markdown::render(&format!("# What speaks of {name}\n\n{found}"), style));
+    }
+    let members = library::MODULES.iter().flat_map(|(module, _)| library::members(module)).map(|member| member.name);
+    let meant = names::did_you_mean(name, builtin::TABLE.iter().map(|e| e.name).chain(members));
+    let help = meant.unwrap_or_else(|| "without a name, all builtins, modules and keywords are listed".into());
     Err(format!("error: nothing is documented under `{name}`\n  Help: {help}"))
+}
+
+/// Builtins, members of the library and keywords whose name or documentation has all of these words, as a list.
+fn search(words: &str) -> String {
+    let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
+    let fits = |name: &str, doc: &str| {
+        let text = format!("{name} {doc}").to_lowercase();
+        words.iter().all(|word| text.contains(word.as_str()))
+    };
+    let mut found = String::new();
+    let mut add = |name: &str, doc: &str| {
+        if fits(name, doc) {
+            found += &format!("- `{name}`: {}\n", first_sentence(doc));
+        }
+    };
+    for entry in builtin::TABLE {
+        add(entry.name, entry.doc);
+    }
+    for (module, _) in library::MODULES {
+        add(&format!("std.{module}"), library::about(module));
+        for member in library::members(module) {
+            add(&format!("std.{module}.{}", member.name), &member.about);
+        }
+    }
+    for word in keywords() {
+        add(word, ide::keyword(word).unwrap_or(""));
+    }
+    found
+}
+
+fn first_sentence(doc: &str) -> &str {
+    let line = doc.lines().next().unwrap_or("");
+    line.find(". ").map_or(line, |end| &line[..=end])
+}
+
+fn keywords() -> impl Iterator<Item = &'static str> {
+    KEYWORDS.iter().map(|(word, _)| *word).chain(CONTEXTUAL.iter().copied())
+}
+
+/// The modules of the standard library with their public names.
+fn modules() -> String {
+    let mut text = String::from("# The standard library\n\n");
+    for (module, _) in library::MODULES {
+        let names: Vec<&str> = library::members(module).iter().map(|member| member.name).collect();
+        text += &format!("- `std.{module}`: {} {}\n", library::about(module), names.join(", "));
+    }
+    text += "\n`import std.math` brings a module, `import std.math.{lerp}` a name of one.\n";
+    text
 }
 
 fn group_title(group: Group) -> &'static str {
@@ -60,7 +134,7 @@ fn group_title(group: Group) -> &'static str {
     }
 }
 
-/// All builtins by chapter.
+/// All builtins by chapter, the library, and the words of the language.
 fn overview(style: Style) -> String {
     let mut groups: Vec<(Group, Vec<&str>)> = Vec::new();
     for entry in builtin::TABLE {
@@ -74,7 +148,10 @@ fn overview(style: Style) -> String {
     for (group, names) in groups {
         text += &format!("# {}\n{}\n\n", group_title(group), names.join("  "));
     }
-    text += "`clk doc NAME` says more about one.\n";
+    text += &modules();
+    text += &format!("\n# Keywords\n{}\n\n", keywords().collect::<Vec<_>>().join("  "));
+    text += "A name behind `clk doc`, or behind `:doc` and `?` in a session, tells more about it: `sqrt`, `std.linalg`, \
+             `std.math.lerp`, `kernel`. Any other words are looked for.\n";
     markdown::render(&text, style)
 }
 
@@ -143,8 +220,11 @@ fn module_page(name: &str, session: &Session, module: &Module, style: Style) -> 
     if let Some(doc) = &module.doc {
         text += &format!("{}\n\n", doc.trim());
     }
+    let internal = name.strip_prefix("std.").map(library::members);
     for (name, &binding) in &module.names {
-        if is_own(binding, &session.program, module)
+        let public = internal.as_ref().is_none_or(|members| members.iter().any(|member| member.name == name));
+        if public
+            && is_own(binding, &session.program, module)
             && let Some(item) = item(name, binding, session)
         {
             text += &item;

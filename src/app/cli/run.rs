@@ -3,11 +3,13 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::Context;
+use super::{Context, args};
 use crate::app::script::{self, Compiled};
 use crate::app::world::Terminal;
 use crate::app::{disk, exit, progress};
+use crate::base::source::FileId;
 use crate::compile::Session;
+use crate::syntax::{self, token::Tok};
 
 /// Runs a script file; `-` is standard input.
 pub fn file(path: &Path, args: Vec<String>, context: &mut Context) -> u8 {
@@ -15,7 +17,27 @@ pub fn file(path: &Path, args: Vec<String>, context: &mut Context) -> u8 {
         return stdin(args, context);
     }
     let compiled = script::compile_file(path, &mut context.console);
+    if let Some(compiled) = &compiled {
+        misplaced(path, &args, compiled, context);
+    }
     finish(compiled, args, false, context)
+}
+
+/// Says of options of Clk behind the script's name that they are the script's, if it does not look at any.
+fn misplaced(path: &Path, words: &[String], compiled: &Compiled, context: &mut Context) {
+    let Some(option) = words.iter().find_map(|word| args::option_named(word)) else { return };
+    let program = &compiled.session.program;
+    let main = compiled.session.main.and_then(|main| program.modules.get(main));
+    let text = main.map_or("", |main| compiled.session.sources.text(main.file));
+    let tokens = syntax::lex(FileId(0), text).tokens;
+    if tokens.iter().any(|token| token.kind == Tok::Name && token.text(text) == "args") {
+        return;
+    }
+    context.console.error_line(&format!(
+        "note: `{option}` stands behind the script's name, so it is an argument of the script, which looks at none; \
+         for Clk it stands before: `clk run {option} … {}`",
+        path.display()
+    ));
 }
 
 /// Runs all of standard input as a script.

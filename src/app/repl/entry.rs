@@ -72,10 +72,24 @@ impl Repl<'_> {
             self.keep(last, number);
         }
         if name != AGAIN {
-            self.log.retain(|kept| number.is_some() || kept.name != name);
-            self.log.push(Kept::new(&entered, name, text, self.session.folder.clone(), number, value));
+            let kept = Kept::new(&entered, name, text, self.session.folder.clone(), number, value);
+            self.log_entry(kept, number.is_some());
         }
         self.run_sections(tests, benches)
+    }
+
+    /// A file that is read again by `:reload` keeps its place before the entries that used it; one that is loaded again comes
+    /// behind them.
+    fn log_entry(&mut self, kept: Kept, typed: bool) {
+        let before = if typed { None } else { self.log.iter().position(|other| other.name == kept.name) };
+        match before {
+            Some(at) if self.reloading => self.log[at] = kept,
+            Some(at) => {
+                self.log.remove(at);
+                self.log.push(kept);
+            }
+            None => self.log.push(kept),
+        }
     }
 
     fn state(&self) -> State {
@@ -145,7 +159,7 @@ impl Repl<'_> {
     /// A value as a session shows it: an array with its type and size behind it.
     pub(super) fn show(&mut self, value: &Value) {
         let console = &mut self.context.console;
-        let mut text = host::format::print(value);
+        let mut text = host::format::print_in(value, console.style.width);
         if let Value::Array(array) = value {
             text += &format!("\n{}", paint(console.style, "2", &host::format::describe(array)));
         }

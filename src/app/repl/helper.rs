@@ -12,11 +12,14 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper};
 
 use super::commands::{self, COMMANDS, Wants};
+use super::guide;
 use super::keys::StepsBack;
 use super::settings::{self, Settings};
 use crate::app::disk::Disk;
-use crate::compile::Session;
+use crate::check::typed::Binding;
+use crate::compile::{Session, library};
 use crate::ide::{self, Analysis, Class};
+use crate::lang::codes;
 
 /// Completions are shown with their types if there are no more than these.
 const FEW: usize = 12;
@@ -84,7 +87,8 @@ impl Entry {
     fn program(line: &str) -> Option<usize> {
         let Some(command) = line.strip_prefix(':') else { return Some(0) };
         let (word, rest) = command.split_once(' ')?;
-        let wants = commands::find(word).is_ok_and(|c| matches!(c.wants, Wants::Program | Wants::WordOrProgram(_)));
+        let program = |wants| matches!(wants, Wants::Program | Wants::Doc | Wants::WordOrProgram(_));
+        let wants = commands::find(word).is_ok_and(|c| program(c.wants));
         wants.then_some(line.len() - rest.len())
     }
 
@@ -104,6 +108,48 @@ impl Entry {
             });
             (start, pairs.collect())
         })
+    }
+
+    /// What a command that wants one of the session's kernels, a code or something documented could go on with.
+    fn of_session(&self, before: &str) -> Option<(usize, Vec<String>)> {
+        let (wants, rest) = match before.strip_prefix('?') {
+            Some(rest) => (Wants::Doc, rest.trim_start()),
+            None => {
+                let (word, rest) = before.strip_prefix(':')?.split_once(' ')?;
+                (commands::find(word).ok()?.wants, rest.trim_start())
+            }
+        };
+        let names: Vec<String> = match wants {
+            Wants::Kernel => self.kernels(),
+            Wants::Code => codes::pages().map(|page| page.code.to_string()).collect(),
+            Wants::Topic => {
+                let topics = guide::NAMES.iter().copied().chain(COMMANDS.iter().map(|c| c.name));
+                topics.map(str::to_string).collect()
+            }
+            Wants::Doc if rest.starts_with("std") => library_paths(rest),
+            _ => return None,
+        };
+        let begins = |name: &String| name.to_lowercase().starts_with(&rest.to_lowercase());
+        Some((before.len() - rest.len(), names.into_iter().filter(begins).collect()))
+    }
+
+    /// The kernels of the session, and those of the modules it imports.
+    fn kernels(&self) -> Vec<String> {
+        let program = &self.session.program;
+        let Some(main) = self.session.main.and_then(|main| program.modules.get(main)) else { return vec![] };
+        let mut names = Vec::new();
+        for (name, binding) in &main.names {
+            match binding {
+                Binding::Kernel(_) => names.push(name.to_string()),
+                Binding::Module(id) => {
+                    let members = program.modules.get(*id).into_iter().flat_map(|module| &module.names);
+                    let kernels = members.filter(|(_, binding)| matches!(binding, Binding::Kernel(_)));
+                    names.extend(kernels.map(|(member, _)| format!("{name}.{member}")));
+                }
+                _ => {}
+            }
+        }
+        names
     }
 
     /// The parameters that are still to come, behind an open bracket or a comma.
@@ -234,6 +280,10 @@ impl Completer for Entry {
         if in_path(before) {
             return self.files.complete_path(before, before.len());
         }
+        if let Some((start, names)) = self.of_session(before) {
+            let pair = |name: String| Pair { display: name.clone(), replacement: name };
+            return Ok((start, names.into_iter().map(pair).collect()));
+        }
         if let Some((start, names)) = of_command(before) {
             let pair = |name: &str| Pair { display: name.to_string(), replacement: name.to_string() };
             return Ok((start, names.into_iter().map(pair).collect()));
@@ -242,6 +292,19 @@ impl Completer for Entry {
         let (at, found) = self.candidates(&before[start..]);
         Ok((start + at, found))
     }
+}
+
+/// The modules of the standard library, or the public names of the one that is begun.
+fn library_paths(begun: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (module, _) in library::MODULES {
+        let path = format!("std.{module}");
+        match begun.starts_with(&format!("{path}.")) {
+            true => names.extend(library::members(module).into_iter().map(|member| format!("{path}.{}", member.name))),
+            false => names.push(path),
+        }
+    }
+    names
 }
 
 /// Whether the cursor is where the name of a file is written: behind `:load`, or in a string.
@@ -261,7 +324,13 @@ fn of_command(before: &str) -> Option<(usize, Vec<&'static str>)> {
         None => Some((1, COMMANDS.iter().map(|c| c.name).filter(|n| n.starts_with(command)).collect())),
         Some((word, rest)) => {
             let names = match commands::find(word).ok()?.wants {
-                Wants::Setting => settings::NAMES,
+                Wants::Setting => match rest.split_once(' ') {
+                    Some((setting, value)) => {
+                        let values = settings::values(setting).iter().copied().filter(|n| n.starts_with(value));
+                        return Some((before.len() - value.len(), values.collect()));
+                    }
+                    None => settings::NAMES,
+                },
                 Wants::Word(names) => names,
                 // Once it is none of the words, it is program text.
                 Wants::WordOrProgram(names) if names.iter().any(|n| n.starts_with(rest)) => names,
@@ -302,6 +371,23 @@ mod tests {
         assert_eq!(of_command(":check o"), Some((7, vec!["on", "off"])));
         assert_eq!(of_command(":check saxpy"), None);
         assert_eq!(of_command(":type x"), None);
+        assert_eq!(of_command(":set vi o"), Some((8, vec!["on", "off"])));
+    }
+
+    #[test]
+    fn commands_complete_what_they_want() {
+        let entry = entry(
+            "import std.nn\nkernel inc(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] }\nfn incident() -> i32 { 1 }\n",
+        );
+        let found = |before: &str| entry.of_session(before).map(|(start, names)| (start, names.join(" ")));
+        assert_eq!(found(":cuda in"), Some((6, "inc".into())));
+        assert_eq!(found(":explain e060"), found(":explain E060"));
+        assert!(found(":explain E060").is_some_and(|(_, names)| names.starts_with("E0601 E0602")));
+        assert_eq!(found(":doc std.mat"), Some((5, "std.math".into())));
+        assert_eq!(found("?std.math.ler"), Some((1, "std.math.lerp".into())));
+        assert!(found("?std.reduce.").is_some_and(|(_, n)| n.contains("total") && !n.contains("THREADS")));
+        assert_eq!(found(":help sav"), Some((6, "save".into())));
+        assert_eq!(found(":type in"), None);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Keys that know the language: Enter indents the next line of an unfinished entry, `}` steps back out.
+//! Keys that know the language: Enter indents the next line of an unfinished entry and breaks a line inside of one, Alt-Enter
+//! always breaks it, `}` steps back out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,18 +8,31 @@ use rustyline::{Cmd, ConditionalEventHandler, Event, EventContext, RepeatCount};
 
 const INDENT: usize = 4;
 
-/// Enter: runs a whole entry, continues an unfinished one with the indentation that it has come to.
+/// Enter: runs a whole entry, continues an unfinished one with the indentation that it has come to. Where lines follow the
+/// cursor, as in an entry that was recalled to be changed, it makes a new one.
 pub struct Enter;
+
+/// Alt-Enter: a new line in any case.
+pub struct NewLine;
 
 impl ConditionalEventHandler for Enter {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
         let text = context.line();
-        if !super::is_unfinished(text) {
-            return None;
-        }
-        let before = text.get(..context.pos()).unwrap_or(text);
-        Some(Cmd::Insert(1, format!("\n{}", " ".repeat(indentation(before)))))
+        let inside = text.get(context.pos()..).is_some_and(|behind| behind.contains('\n'));
+        (inside || super::is_unfinished(text)).then(|| new_line(context))
     }
+}
+
+impl ConditionalEventHandler for NewLine {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        Some(new_line(context))
+    }
+}
+
+fn new_line(context: &EventContext) -> Cmd {
+    let text = context.line();
+    let before = text.get(..context.pos()).unwrap_or(text);
+    Cmd::Insert(1, format!("\n{}", " ".repeat(indentation(before))))
 }
 
 /// `}` on a line that holds nothing but indentation.

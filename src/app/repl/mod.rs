@@ -36,12 +36,14 @@ pub(super) struct Repl<'a> {
     values: VecDeque<usize>,
     /// What succeeded, for `:save`.
     log: Vec<Kept>,
-    /// Everything that was typed, for `:history`.
-    typed: Vec<String>,
+    /// Everything that was typed, for `:history`, with the number in the prompt.
+    typed: Vec<(usize, String)>,
     /// Files that were loaded, for `:reload`.
     loaded: Vec<PathBuf>,
     /// Files that this session has saved, and what it has written: it may do so again.
     saved: HashMap<PathBuf, String>,
+    /// `:reload` is at work.
+    reloading: bool,
     /// The code of the last error, for `:explain`.
     last_code: Option<&'static str>,
 }
@@ -88,6 +90,7 @@ impl<'a> Repl<'a> {
             typed: vec![],
             loaded: vec![],
             saved: HashMap::new(),
+            reloading: false,
             last_code: None,
         }
     }
@@ -145,15 +148,12 @@ impl<'a> Repl<'a> {
         if trimmed.is_empty() {
             return ControlFlow::Continue(());
         }
-        self.typed.push(trimmed.to_string());
+        self.typed.push((self.entries + 1, trimmed.to_string()));
         if let Some(command) = trimmed.strip_prefix(':') {
             return self.command(command);
         }
-        // What other sessions are asked and left by.
-        if let "help" | "quit" | "exit" = trimmed
-            && self.binding(trimmed).is_none()
-        {
-            return self.command(if trimmed == "help" { "help" } else { "quit" });
+        if let Some(command) = command_elsewhere(trimmed).filter(|(word, _)| self.binding(word).is_none()) {
+            return self.command(&command.1);
         }
         match asked_about(trimmed) {
             Some(name) => return self.command(&format!("doc {name}")),
@@ -175,9 +175,26 @@ fn fresh() -> Session {
     Session { folder: Path::new(".").to_path_buf(), ..Session::default() }
 }
 
-/// The name in `?name` and `name?`.
+/// What other sessions are asked and left by: `help`, `help(sqrt)`, `quit`, `exit()`; the word, and the command it means.
+fn command_elsewhere(entry: &str) -> Option<(&str, String)> {
+    let (word, inside) = match entry.split_once('(') {
+        Some((word, rest)) => (word.trim(), rest.strip_suffix(')')?.trim().trim_matches('"')),
+        None => (entry, ""),
+    };
+    match (word, inside) {
+        ("help", "") => Some((word, "help".into())),
+        ("help", about) => Some((word, format!("doc {about}"))),
+        ("quit" | "exit", "") => Some((word, "quit".into())),
+        _ => None,
+    }
+}
+
+/// The name in `?name` and `name?`; behind the first it may also be words to look for.
 fn asked_about(entry: &str) -> Option<&str> {
-    let name = entry.strip_prefix('?').or_else(|| entry.strip_suffix('?'))?.trim();
+    if let Some(words) = entry.strip_prefix('?') {
+        return Some(words.trim());
+    }
+    let name = entry.strip_suffix('?')?.trim();
     let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
     (name.chars().all(is_path)).then_some(name)
 }
@@ -187,10 +204,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn words_of_other_sessions() {
+        let command = |entry| command_elsewhere(entry).map(|(_, command)| command);
+        assert_eq!(command("exit()").as_deref(), Some("quit"));
+        assert_eq!(command("quit").as_deref(), Some("quit"));
+        assert_eq!(command("help(sqrt)").as_deref(), Some("doc sqrt"));
+        assert_eq!(command("help(\"std.nn\")").as_deref(), Some("doc std.nn"));
+        assert_eq!(command("exit(1) + 2"), None);
+    }
+
+    #[test]
     fn questions() {
         assert_eq!(asked_about("?sqrt"), Some("sqrt"));
         assert_eq!(asked_about("std.nn.softmax?"), Some("std.nn.softmax"));
         assert_eq!(asked_about("a + b?"), None);
         assert_eq!(asked_about("sqrt"), None);
+        assert_eq!(asked_about("? matrix product"), Some("matrix product"));
     }
 }

@@ -25,6 +25,15 @@ impl Default for Settings {
 /// All settings.
 pub const NAMES: &[&str] = &["vi", "hints", "highlight", "ascii", "seed", "max-steps", "workers", "width", "isolate"];
 
+/// The words that a setting may be set to, if it is words.
+pub fn values(name: &str) -> &'static [&'static str] {
+    match name {
+        "vi" | "hints" | "highlight" | "ascii" | "isolate" => &["on", "off"],
+        "max-steps" => &["none"],
+        _ => &[],
+    }
+}
+
 impl Repl<'_> {
     /// `:set`, `:set name`, `:set name value`
     pub(super) fn set(&mut self, text: &str) -> Result<String, String> {

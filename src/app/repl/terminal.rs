@@ -17,6 +17,8 @@ fn editor(color: bool) -> rustyline::Result<Editor<Entry, MemHistory>> {
         .max_history_size(history::LIMIT)?
         .history_ignore_dups(true)?
         .completion_type(CompletionType::List)
+        // A list that fits the screen is shown without a question; a longer one stops at each screenful anyway.
+        .completion_prompt_limit(usize::MAX)
         .auto_add_history(false)
         .build();
     let history = MemHistory::with_config(&config);
@@ -27,6 +29,14 @@ fn editor(color: bool) -> rustyline::Result<Editor<Entry, MemHistory>> {
     let enter = || EventHandler::Conditional(Box::new(keys::Enter));
     editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::NONE), enter());
     editor.bind_sequence(KeyEvent::ctrl('M'), enter());
+    // Terminals send Alt-Enter as Escape with one of two characters.
+    for key in [
+        KeyEvent(KeyCode::Enter, Modifiers::ALT),
+        KeyEvent(KeyCode::Char('M'), Modifiers::CTRL_ALT),
+        KeyEvent(KeyCode::Char('J'), Modifiers::CTRL_ALT),
+    ] {
+        editor.bind_sequence(key, EventHandler::Conditional(Box::new(keys::NewLine)));
+    }
     editor.bind_sequence(
         KeyEvent(KeyCode::Char('}'), Modifiers::NONE),
         EventHandler::Conditional(Box::new(keys::Close { steps_back })),

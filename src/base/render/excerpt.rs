@@ -11,10 +11,10 @@ use crate::base::diag::Label;
 use crate::base::escape;
 use crate::base::source::{FileId, Sources, Span};
 
-/// A line up to this many bytes is shown whole.
-const WHOLE_LINE: usize = 200;
-/// What is kept of a longer one before and behind each end of a label.
-const NEAR: usize = 50;
+/// What is kept of a line that is too long, before and behind each end of a label, at least and at most.
+const NEAR: std::ops::RangeInclusive<usize> = 6..=50;
+/// Columns of a tab.
+pub(super) const TAB: usize = 4;
 /// Stands in for a file's name until the true line and column are put in.
 const MARK: char = '\u{1}';
 
@@ -38,14 +38,18 @@ struct Piece {
 }
 
 impl<'a> Excerpts<'a> {
-    /// `gap` stands where a part of a line is left out.
-    pub(super) fn new(sources: &'a Sources, labels: &[&Label], gap: &str) -> Self {
+    /// `gap` stands where a part of a line is left out; with the line's number, a line is at most `width` columns wide.
+    pub(super) fn new(sources: &'a Sources, labels: &[&Label], gap: &str, width: usize) -> Self {
         let mut spans: BTreeMap<FileId, Vec<Range<usize>>> = BTreeMap::new();
         for label in labels {
             let range = clamp(sources.text(label.span.file), label.span);
             spans.entry(label.span.file).or_default().push(range);
         }
-        let files = spans.into_iter().map(|(file, spans)| (file, excerpt(sources.text(file), &spans, gap))).collect();
+        let last = spans.iter().flat_map(|(file, spans)| spans.iter().map(|s| line_number(sources.text(*file), s.end)));
+        // ` 12 │ `
+        let margin = last.max().unwrap_or(1).to_string().len() + 4;
+        let room = Room { gap, columns: width.saturating_sub(margin).max(24) };
+        let files = spans.into_iter().map(|(file, spans)| (file, excerpt(sources.text(file), &spans, room))).collect();
         Excerpts { sources, files }
     }
 
@@ -128,7 +132,18 @@ fn ceil(text: &str, mut at: usize) -> usize {
     at
 }
 
-fn excerpt(text: &str, spans: &[Range<usize>], gap: &str) -> Excerpt {
+fn line_number(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or(text).matches('\n').count() + 1
+}
+
+/// What a line has to fit in.
+#[derive(Clone, Copy)]
+struct Room<'g> {
+    gap: &'g str,
+    columns: usize,
+}
+
+fn excerpt(text: &str, spans: &[Range<usize>], room: Room<'_>) -> Excerpt {
     let mut points: Vec<usize> = spans.iter().flat_map(|s| [s.start, s.end.saturating_sub(1).max(s.start)]).collect();
     points.sort_unstable();
     let last = points.last().copied().unwrap_or(0);
@@ -143,7 +158,7 @@ fn excerpt(text: &str, spans: &[Range<usize>], gap: &str) -> Excerpt {
             shown.push('\n');
         } else {
             excerpt.shown_lines.insert(index + 1, (start, shown.len()));
-            show_line(line, start, &on_line, gap, &mut shown, &mut excerpt.pieces);
+            show_line(line, start, &on_line, room, &mut shown, &mut excerpt.pieces);
         }
         if on_line.last() == Some(&last) {
             break;
@@ -155,11 +170,11 @@ fn excerpt(text: &str, spans: &[Range<usize>], gap: &str) -> Excerpt {
 }
 
 /// Adds a line to the excerpt, cut to what stands near the points if it is long.
-fn show_line(line: &str, start: usize, points: &[usize], gap: &str, shown: &mut String, pieces: &mut Vec<Piece>) {
+fn show_line(line: &str, start: usize, points: &[usize], room: Room<'_>, shown: &mut String, pieces: &mut Vec<Piece>) {
     let content = line.trim_end_matches(['\n', '\r']);
-    for keep in kept(content, start, points) {
+    for keep in kept(content, start, points, room) {
         if keep.start > 0 {
-            shown.push_str(gap);
+            shown.push_str(room.gap);
         }
         pieces.push(Piece { from: start + keep.start..start + keep.end, at: shown.len(), bytes: keep.len() });
         shown.extend(content[keep.clone()].chars().map(harmless));
@@ -170,26 +185,45 @@ fn show_line(line: &str, start: usize, points: &[usize], gap: &str, shown: &mut 
             return;
         }
     }
-    shown.push_str(gap);
+    shown.push_str(room.gap);
     shown.push('\n');
 }
 
 /// The parts of a line to show, in order and apart.
-fn kept(content: &str, start: usize, points: &[usize]) -> Vec<Range<usize>> {
-    if content.len() <= WHOLE_LINE {
+fn kept(content: &str, start: usize, points: &[usize], room: Room<'_>) -> Vec<Range<usize>> {
+    if columns(content) <= room.columns {
         return std::iter::once(0..content.len()).collect();
     }
+    // As much around each point as fits.
+    let mut parts = Vec::new();
+    for near in NEAR.rev() {
+        parts = around(content, start, points, near);
+        let wide: usize = parts.iter().map(|part| columns(&content[part.clone()]) + columns(room.gap)).sum();
+        if wide + columns(room.gap) <= room.columns {
+            break;
+        }
+    }
+    parts
+}
+
+/// The parts of a line that lie `near` to a point.
+fn around(content: &str, start: usize, points: &[usize], near: usize) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     for point in points {
         let at = (point - start).min(content.len());
-        let from = floor(content, at.saturating_sub(NEAR));
-        let to = ceil(content, (at + NEAR).min(content.len()));
+        let from = floor(content, at.saturating_sub(near));
+        let to = ceil(content, (at + near).min(content.len()));
         match parts.last_mut() {
             Some(last) if from <= last.end + 4 => last.end = last.end.max(to),
             _ => parts.push(from..to),
         }
     }
     parts
+}
+
+/// How many columns of a terminal a text takes, with tabs as they are drawn.
+fn columns(text: &str) -> usize {
+    text.chars().fold(0, |column, c| if c == '\t' { (column / TAB + 1) * TAB } else { column + 1 })
 }
 
 /// A character of a source as it may be sent to a terminal, in as many bytes, so that places stay where they are: nothing that

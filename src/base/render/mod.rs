@@ -2,10 +2,11 @@
 //!
 //! Ariadne draws the frame, the lines and the labels. What it cannot do is prepared for it here: sources are cut down to the
 //! lines that are pointed at (`excerpt`), suggested replacements become help texts (`suggest`), long texts are wrapped
-//! (`wrap`), and spans that no source has are clamped rather than drawn. It never fails and never panics.
+//! (`wrap`, and behind its arrows `labels`), and spans that no source has are clamped rather than drawn. It never fails and never panics.
 
 mod excerpt;
 mod json;
+mod labels;
 mod suggest;
 pub mod wrap;
 
@@ -25,7 +26,7 @@ pub struct Style {
     pub color: bool,
     /// Draw with ASCII characters only.
     pub ascii: bool,
-    /// Columns that notes and help texts are wrapped to.
+    /// Columns of the terminal, which lines of the source, labels, notes and help texts have to fit in.
     pub width: usize,
 }
 
@@ -111,7 +112,7 @@ fn spell(text: &str, style: Style) -> String {
 fn framed(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
     let Some(primary) = diagnostic.primary() else { return bare(diagnostic, sources, style) };
     let labels = ordered(diagnostic, primary.file);
-    let mut excerpts = Excerpts::new(sources, &labels, if style.ascii { "..." } else { "…" });
+    let mut excerpts = Excerpts::new(sources, &labels, if style.ascii { "..." } else { "…" }, style.width);
     let kind = heading(diagnostic);
     let place = |label: &Label| (label.span.file, excerpts.map(label.span));
     let mut report = Report::build(
@@ -123,18 +124,26 @@ fn framed(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
     .with_labels(labels.iter().map(|label| {
         let color = if label.primary { severity_color(diagnostic.severity) } else { Color::Blue };
         let drawn = ariadne::Label::new(place(label)).with_color(color);
-        // Ariadne does not even underline a place that it has nothing to say about.
-        let text = spell(&excerpt::one_line(&label.text), style);
-        drawn.with_message(if text.is_empty() { "here".into() } else { text })
+        drawn.with_message(label_text(label, style))
     }));
     let (help, notes) = remarks(diagnostic, sources, style);
     report.with_helps(help);
     report.with_notes(notes);
     let mut drawn = Vec::new();
     match report.finish().write(&mut excerpts, &mut drawn) {
-        Ok(()) => excerpts.restore_places(&String::from_utf8_lossy(&drawn)),
+        Ok(()) => {
+            let texts: Vec<String> = labels.iter().map(|label| label_text(label, style)).collect();
+            let drawn = labels::fit(&String::from_utf8_lossy(&drawn), &texts, style.width);
+            excerpts.restore_places(&drawn)
+        }
         Err(_) => bare(diagnostic, sources, style),
     }
+}
+
+/// What a label says. Ariadne does not even underline a place that it has nothing to say about.
+fn label_text(label: &Label, style: Style) -> String {
+    let text = spell(&excerpt::one_line(&label.text), style);
+    if text.is_empty() { "here".into() } else { text }
 }
 
 /// The labels in the order they are drawn: the file with the mistake first, each file from top to bottom. Ariadne starts a
@@ -151,7 +160,7 @@ fn config(style: Style) -> Config {
     Config::new()
         .with_index_type(IndexType::Byte)
         .with_color(style.color)
-        .with_tab_width(4)
+        .with_tab_width(excerpt::TAB)
         .with_label_attach(LabelAttach::Middle)
         .with_char_set(if style.ascii { CharSet::Ascii } else { CharSet::Unicode })
 }

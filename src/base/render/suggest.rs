@@ -12,7 +12,7 @@ const MAX_LINES: usize = 8;
 /// A fix under its title, or under the last help text if that has `said` the same.
 pub(super) fn add_suggestion(fix: &Fix, said: Option<&str>, sources: &Sources, width: usize, help: &mut Vec<String>) {
     let lines = changed_lines(fix, sources).unwrap_or_default();
-    let shown = listing(&lines);
+    let shown = listing(&lines, width);
     match help.last_mut().filter(|_| said.is_some_and(|said| says_the_same(said, &fix.title))) {
         Some(help) => help.push_str(&shown),
         None => {
@@ -22,11 +22,12 @@ pub(super) fn add_suggestion(fix: &Fix, said: Option<&str>, sources: &Sources, w
     }
 }
 
-fn listing(lines: &[(usize, String)]) -> String {
-    let digits = lines.last().map_or(1, |(number, _)| number.to_string().len());
+fn listing(lines: &[Changed], width: usize) -> String {
+    let digits = lines.last().map_or(1, |line| line.number.to_string().len());
+    let room = width.saturating_sub(digits + 3).max(20);
     let mut text = String::new();
-    for (number, line) in lines {
-        let _ = write!(text, "\n{number:>digits$} | {}", excerpt::printable(&clip(line)));
+    for Changed { number, text: line, at } in lines {
+        let _ = write!(text, "\n{number:>digits$} | {}", excerpt::printable(&clip(line, *at, room)));
     }
     text
 }
@@ -37,15 +38,30 @@ fn says_the_same(help: &str, title: &str) -> bool {
     help.lines().count() == 1 && code.is_some_and(|code| help.split('`').skip(1).step_by(2).any(|said| said == code))
 }
 
-fn clip(line: &str) -> String {
-    match line.char_indices().nth(160) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_string(),
+/// A line as it would read.
+struct Changed {
+    number: usize,
+    text: String,
+    /// The character where the first change begins.
+    at: usize,
+}
+
+/// What fits of a line: its start if that has the change, else what stands around it.
+fn clip(line: &str, at: usize, room: usize) -> String {
+    let count = line.chars().count();
+    if count <= room {
+        return line.to_string();
     }
+    // Each gap may take three columns where there is only ASCII.
+    let shown = room.saturating_sub(6);
+    let start = if at < shown * 2 / 3 { 0 } else { at - shown / 3 };
+    let part: String = line.chars().skip(start).take(shown).collect();
+    let (before, behind) = (if start > 0 { "…" } else { "" }, if start + shown < count { "…" } else { "" });
+    format!("{before}{part}{behind}")
 }
 
 /// The lines that the edits touch, after them, with their numbers. None if the edits do not fit the source or each other.
-fn changed_lines(fix: &Fix, sources: &Sources) -> Option<Vec<(usize, String)>> {
+fn changed_lines(fix: &Fix, sources: &Sources) -> Option<Vec<Changed>> {
     let mut edits: Vec<&(Span, String)> = fix.edits.iter().collect();
     edits.sort_by_key(|(span, _)| (span.start, span.end));
     let file: FileId = edits.first()?.0.file;
@@ -69,7 +85,12 @@ fn changed_lines(fix: &Fix, sources: &Sources) -> Option<Vec<(usize, String)>> {
     }
     changed.push_str(text.get(at..end)?);
     let number = text.get(..start)?.matches('\n').count() + 1;
-    let lines: Vec<_> =
-        changed.lines().enumerate().map(|(i, line)| (number + i, line.trim_end().to_string())).collect();
+    let first = text.get(start..first)?.chars().count();
+    let line = |(i, line): (usize, &str)| Changed {
+        number: number + i,
+        text: line.trim_end().to_string(),
+        at: if i == 0 { first } else { 0 },
+    };
+    let lines: Vec<_> = changed.lines().enumerate().map(line).collect();
     (lines.len() <= MAX_LINES).then_some(lines)
 }

@@ -14,7 +14,7 @@ fn fold_line(line: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut current = indent.clone();
     let mut columns = indent.chars().count();
-    for word in words(line) {
+    for word in words(line, width) {
         let wide = word.chars().count();
         let empty = current.len() == indent.len();
         if !empty && columns + 1 + wide > width {
@@ -31,14 +31,15 @@ fn fold_line(line: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The words of a line. Code in backquotes is one word unless it is long.
-fn words(line: &str) -> Vec<&str> {
+/// The words of a line. Code in backquotes is one word unless it is long, or longer than a line.
+fn words(line: &str, width: usize) -> Vec<&str> {
+    let longest = width.min(62);
     let mut words = Vec::new();
     let mut start = None;
     let mut code_until = 0;
     for (at, c) in line.char_indices() {
         if c == '`' && at >= code_until {
-            code_until = line[at + 1..].find('`').filter(|&len| len < 60).map_or(0, |len| at + 1 + len + 1);
+            code_until = line[at + 1..].find('`').filter(|&len| len + 2 <= longest).map_or(0, |len| at + 1 + len + 1);
         }
         match (c.is_whitespace() && at >= code_until, start) {
             (true, Some(from)) => {

@@ -4,7 +4,8 @@
 const THRESHOLD: usize = 1000;
 /// So many elements at each edge of an axis.
 const EDGE: usize = 3;
-const LINE: usize = 75;
+/// Columns of `print`, wherever a script runs.
+pub const LINE: usize = 75;
 const GAP: &str = "...";
 
 /// What of an array is shown, and in which order.
@@ -52,15 +53,15 @@ impl Layout {
         positions
     }
 
-    /// The array from the texts of the elements that are shown.
-    pub fn render(&self, texts: Vec<String>) -> String {
+    /// The array from the texts of the elements that are shown, in lines of so many columns.
+    pub fn render(&self, texts: Vec<String>, columns: usize) -> String {
         if self.shape.contains(&0) {
             return "[]".into();
         }
         let mut texts = texts.into_iter();
         match self.shape.is_empty() {
             true => texts.next().unwrap_or_default().trim_start().to_string(),
-            false => self.axis(&self.shape, 1, LINE, &mut texts),
+            false => self.axis(&self.shape, 1, columns, &mut texts),
         }
     }
 
@@ -121,10 +122,10 @@ mod tests {
         let layout = Layout::new(&[2000]);
         assert_eq!(layout.shown(), [0, 1, 2, 1997, 1998, 1999]);
         let texts = layout.shown().iter().map(usize::to_string).collect();
-        assert_eq!(layout.render(texts), "[0 1 2 ... 1997 1998 1999]");
+        assert_eq!(layout.render(texts, LINE), "[0 1 2 ... 1997 1998 1999]");
         assert_eq!(Layout::new(&[1000, 2]).shown().len(), 12);
-        assert_eq!(Layout::new(&[0, 5]).render(vec![]), "[]");
+        assert_eq!(Layout::new(&[0, 5]).render(vec![], LINE), "[]");
         assert!(Layout::new(&[0, usize::MAX]).shown().is_empty(), "however long the other axes are");
-        assert_eq!(Layout::new(&[]).render(vec![" 7".into()]), "7");
+        assert_eq!(Layout::new(&[]).render(vec![" 7".into()], LINE), "7");
     }
 }

@@ -21,7 +21,7 @@ pub fn print(value: &Value) -> String {
         Value::Float(x) => format::plain(scalar::Value::of(*x)),
         Value::Vector(vector) => list("(", vector.values().map(format::plain), ")"),
         Value::Str(text) => text.to_string(),
-        Value::Array(array) => print_array(array),
+        Value::Array(array) => print_array(array, layout::LINE),
         Value::Record(record) => {
             let names = record.layout.fields.iter().map(|field| &field.name);
             let fields =
@@ -41,6 +41,14 @@ pub fn print(value: &Value) -> String {
     }
 }
 
+/// As [`print`], with arrays in lines of so many columns.
+pub fn print_in(value: &Value, columns: usize) -> String {
+    match value {
+        Value::Array(array) => print_array(array, columns),
+        _ => print(value),
+    }
+}
+
 fn list(open: &str, parts: impl Iterator<Item = String>, close: &str) -> String {
     format!("{open}{}{close}", parts.collect::<Vec<_>>().join(", "))
 }
@@ -54,11 +62,11 @@ fn quoted(value: &Value) -> String {
 }
 
 /// NumPy's way: aligned columns, three elements at each edge of a large one.
-fn print_array(array: &Array) -> String {
+fn print_array(array: &Array, columns: usize) -> String {
     let layout = Layout::new(array.shape());
     let shown: Vec<Value> = layout.shown().into_iter().filter_map(|position| array.item(position)).collect();
     let texts = Cells::new(array.element(), &shown).texts();
-    layout.render(texts)
+    layout.render(texts, columns)
 }
 
 fn print_range(range: &Range) -> String {
@@ -131,7 +139,7 @@ fn spec_of_elements(value: &Value, number: &impl Fn(scalar::Value) -> Outcome<St
             let layout = Layout::new(array.shape());
             let shown = layout.shown().into_iter().filter_map(|position| array.item(position));
             let texts = shown.map(|item| spec_of_elements(&item, number)).collect::<Outcome<Vec<String>>>()?;
-            Ok(layout.render(column::right_aligned(texts)))
+            Ok(layout.render(column::right_aligned(texts), layout::LINE))
         }
         other => Ok(print(other)),
     }

@@ -13,7 +13,7 @@ use crate::lower::{Argument, Function};
 use super::bind::{Binder, Given};
 use super::conform::{Misfit, Place};
 use super::frame::Frame;
-use super::{Eval, MAX_DEPTH, Machine, Signal};
+use super::{Eval, Machine, Signal};
 
 impl Machine<'_> {
     pub(crate) fn call(&mut self, frame: &mut Frame, callee: &FnRef, args: &[Expr], span: Span) -> Eval {
@@ -72,8 +72,8 @@ impl Machine<'_> {
         for (slot, value) in inner.locals.iter_mut().zip(values) {
             *slot = Some(value);
         }
-        if self.interp.depth >= MAX_DEPTH {
-            let title = format!("calls are nested more than {MAX_DEPTH} deep");
+        if let Some(limit) = self.interp.too_deep() {
+            let title = format!("calls are nested more than {limit} deep");
             let diagnostic =
                 Diagnostic::error("E0517", title).at(span, format!("`{}` is called once more here", function.name));
             return Err(self.error(diagnostic.help("does the recursion end? a loop needs no depth")));
@@ -84,6 +84,7 @@ impl Machine<'_> {
         self.interp.depth -= 1;
         let (value, at) = match result {
             Err(Signal::Return(value, at)) => (value, at),
+            Err(Signal::Error(fault)) => return Err(Signal::Error(self.traced(fault, function, span))),
             other => (other?, body.root.tail.as_ref().map_or(span, |tail| tail.span)),
         };
         self.result(function, inner, value, at)
@@ -118,6 +119,28 @@ impl Machine<'_> {
         let what = format!("`{}` is declared to give `{wanted}`", function.name);
         let place = Place { code: "E0524", what, declared: Some(function.result_span) };
         Err(self.misfit(&misfit, &place, &value, at))
+    }
+
+    /// A fault with the call that it leaves: the innermost ones are shown, the others counted.
+    fn traced(&mut self, fault: Box<Diagnostic>, function: &Fn, call: Span) -> Box<Diagnostic> {
+        const SHOWN: usize = 3;
+        let says = format!("`{}` is called here", function.name);
+        let shown = fault.labels.iter().filter(|label| label.text.ends_with("is called here")).count();
+        let repeated = fault.labels.iter().any(|label| label.span == call);
+        let mut fault = *fault;
+        if shown < SHOWN && !repeated {
+            fault = fault.because(call, says);
+        } else {
+            self.interp.left += 1;
+        }
+        if self.interp.depth == 0 {
+            match std::mem::take(&mut self.interp.left) {
+                0 => {}
+                1 => fault = fault.note("one more call leads here"),
+                n => fault = fault.note(format!("{n} more calls lead here")),
+            }
+        }
+        Box::new(fault)
     }
 
     /// Hands `out` and `inout` parameters back to the places that were passed.

@@ -92,8 +92,9 @@ pub(crate) type Eval<T = Value> = Result<T, Signal>;
 /// The part of the random stream that `test` and `bench` blocks begin with.
 const OF_SECTIONS: u64 = 1 << 63;
 
-/// Calls on the host nest at most this deep.
-pub(crate) const MAX_DEPTH: usize = 1000;
+/// Calls on the host nest at most this deep where the end of the stack is known, and where it is not.
+pub(crate) const MAX_DEPTH: usize = 10_000;
+const CAUTIOUS_DEPTH: usize = 1000;
 
 /// The state of a script or a session.
 pub struct Interpreter {
@@ -122,6 +123,10 @@ pub struct Interpreter {
     /// The values of constants that were needed, each with the expression it came from.
     pub(crate) constants: FxHashMap<ConstId, (Arc<Expr>, Value)>,
     pub(crate) depth: usize,
+    /// Where the stack of the thread that runs this must not go below; 0 if nobody knows.
+    pub stack_end: usize,
+    /// Calls that a fault has left so far and that its message does not show.
+    pub(crate) left: usize,
     /// The statement that runs, for errors that have no place of their own.
     pub(crate) at: Span,
 }
@@ -144,6 +149,15 @@ pub(crate) struct Machine<'a> {
 }
 
 impl Interpreter {
+    /// The depth that one more call would exceed, if it would. Beyond the number of calls it is the stack that counts: calls
+    /// inside of large expressions take more of it.
+    pub(crate) fn too_deep(&self) -> Option<usize> {
+        let marker = 0u8;
+        let here = std::ptr::from_ref(&marker).addr();
+        let limit = if self.stack_end == 0 { CAUTIOUS_DEPTH } else { MAX_DEPTH };
+        (self.depth >= limit || here < self.stack_end).then_some(limit.min(self.depth))
+    }
+
     pub fn new(options: Options) -> Self {
         Interpreter {
             options,
@@ -161,6 +175,8 @@ impl Interpreter {
             layouts: Layouts::default(),
             constants: FxHashMap::default(),
             depth: 0,
+            stack_end: 0,
+            left: 0,
             at: Span::default(),
         }
     }

@@ -149,7 +149,8 @@ for i in 0..10 step by { print(i) }
         code: "E0517",
         title: "calls nest too deeply",
         text: r#"
-On the host a function may call itself, but not without end: a thousand calls inside of each other are the limit.
+On the host a function may call itself, but not without end: 10,000 calls inside of each other are the limit, and fewer if each
+stands inside of many brackets.
 
 ```clk fails
 fn down(n: i32) -> i32 { down(n + 1) }

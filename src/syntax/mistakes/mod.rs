@@ -1,8 +1,9 @@
 //! From the place where parsing stopped to a message: what was probably meant, why it is not Clk, what to type instead.
 //!
-//! `statement` knows mistakes by the way a statement begins (another language's declarations, loops and keywords), `place` by
-//! the token that was not expected, and what nobody knows becomes "expected …, found …" here.
+//! `statement` knows mistakes by the way a statement begins (another language's declarations, loops and keywords),
+//! `expression` and `place` by the token that was not expected, and what nobody knows becomes "expected …, found …" here.
 
+mod expression;
 mod place;
 mod statement;
 
@@ -18,7 +19,10 @@ pub fn explain(file: FileId, text: &str, tokens: &[Token], mistake: Mistake) -> 
         Mistake::Said(diagnostic) => *diagnostic,
         Mistake::Miss { miss, statement } => {
             let here = Here { file, text, tokens, miss, start: statement.start, end: statement.end };
-            statement::explain(&here).or_else(|| place::explain(&here)).unwrap_or_else(|| plain(&here))
+            statement::explain(&here)
+                .or_else(|| expression::explain(&here))
+                .or_else(|| place::explain(&here))
+                .unwrap_or_else(|| plain(&here))
         }
     }
 }

@@ -11,10 +11,12 @@ pub fn explain(here: &Here<'_>) -> Option<Diagnostic> {
         .or_else(|| word_operator(here))
         .or_else(|| foreign_mark(here))
         .or_else(|| parameter(here))
+        .or_else(|| index_without_name(here))
         .or_else(|| field(here))
         .or_else(|| types(here))
         .or_else(|| geometry(here))
         .or_else(|| body(here))
+        .or_else(|| access_as_name(here))
         .or_else(|| keyword_as_name(here))
         .or_else(|| value(here))
         .or_else(|| comma(here))
@@ -133,6 +135,9 @@ fn parameter(here: &Here<'_>) -> Option<Diagnostic> {
     if !header || !here.miss.expected(Tok::Colon) || here.before() != Tok::Name {
         return None;
     }
+    if open > here.start && here.word(open - 1) == "threads" {
+        return Some(index_name(here, open));
+    }
     let before = here.word(at - 1);
     let typed =
         here.found() == Tok::LBracket || here.found() == Tok::Name && Scalar::from_name(here.word(at)).is_some();
@@ -167,6 +172,74 @@ fn parameter(here: &Here<'_>) -> Option<Diagnostic> {
         .because(here.span(open), "in these parameters")
         .help(format!("`{before}: f32` is one number, `{before}: [f32; N]` an array of N"));
     Some(maybe(error, "add `: f32`", here.span(at - 1).after(), ": f32"))
+}
+
+/// `threads(N)`, `threads(i)`, `threads(i < N)`, `threads(i, j: M, N)`: each index has a name and its extent.
+fn index_name(here: &Here<'_>, open: usize) -> Diagnostic {
+    let at = here.miss.at;
+    let name = here.word(at - 1);
+    let dims = dimensions(here, open);
+    let is_extent = here.kind(at - 1) != Tok::Name || dims.contains(&name) || name.chars().all(char::is_uppercase);
+    let extent = dims.first().copied().unwrap_or("N");
+    let error = Diagnostic::error("E0125", "`threads` gives each index a name and its extent")
+        .because(here.span(open - 1), "in this shape")
+        .help("`threads(i: N)` runs the body for every `i` from 0 to N - 1, `threads(row: M, col: N)` for every pair");
+    let taken =
+        |word: &str| (here.start..here.end).any(|index| here.kind(index + 1) == Tok::Colon && here.word(index) == word);
+    match here.found() {
+        Tok::In | Tok::Lt | Tok::Assign if !is_extent => {
+            let span = here.spans(at - 1, at);
+            let error = error.at(here.span(at), "a `:` should stand here");
+            sure(error, format!("write `{name}:`"), span, format!("{name}:"))
+        }
+        Tok::Comma | Tok::RParen if is_extent => {
+            let index = ["i", "j", "k", "n"].into_iter().find(|word| !taken(word)).unwrap_or("i");
+            let error = error.at(here.span(at - 1), "the index of this extent has no name");
+            // A body that speaks of `i` says which name is meant; several extents need several names.
+            let used = (at..here.end).any(|token| here.kind(token) == Tok::Name && here.word(token) == index);
+            let text = format!("{index}: {name}");
+            match used && here.found() == Tok::RParen && at == open + 2 {
+                true => sure(error, format!("write `{text}`"), here.span(at - 1), text),
+                false => maybe(error, format!("write `{text}`"), here.span(at - 1), text),
+            }
+        }
+        Tok::Comma | Tok::RParen => {
+            let error = error.at(here.span(at - 1), "how far this index goes is missing");
+            maybe(error, format!("write `{name}: {extent}`"), here.span(at - 1), format!("{name}: {extent}"))
+        }
+        _ => error.at(here.span(at), "a `:` should stand here"),
+    }
+}
+
+/// The names of dimensions in the parameters of a kernel, whose shape begins at `open`.
+fn dimensions<'t>(here: &Here<'t>, open: usize) -> Vec<&'t str> {
+    let mut dims = Vec::new();
+    let mut sizes = false;
+    for index in here.start..open {
+        match here.kind(index) {
+            Tok::Semi => sizes = true,
+            Tok::RBracket => sizes = false,
+            Tok::Name if sizes && !dims.contains(&here.word(index)) => dims.push(here.word(index)),
+            _ => {}
+        }
+    }
+    dims
+}
+
+/// `threads(256)`
+fn index_without_name(here: &Here<'_>) -> Option<Diagnostic> {
+    let at = here.miss.at;
+    let open = here.bracket().filter(|&open| open > here.start && here.word(open - 1) == "threads")?;
+    let number = here.found() == Tok::Int && here.kind(here.start) == Tok::Kernel && at == open + 1;
+    if !number {
+        return None;
+    }
+    let text = format!("i: {}", here.word(at));
+    let error = Diagnostic::error("E0125", "`threads` gives each index a name and its extent")
+        .at(here.span(at), "the index of this extent has no name")
+        .because(here.span(open - 1), "in this shape")
+        .help("the number of threads in a block is said by `block(256)`, behind `grid(…)` or `threads(…)`");
+    Some(maybe(error, format!("write `{text}`"), here.span(at), text))
 }
 
 /// A struct's field without the `:` before its type.
@@ -291,6 +364,20 @@ fn in_braces(here: &Here<'_>, error: Diagnostic) -> Diagnostic {
     error.fix_all("put braces around it", edits, Applicability::MaybeIncorrect)
 }
 
+/// `inout: [f32; N]`: what a parameter does stands for its name.
+fn access_as_name(here: &Here<'_>) -> Option<Diagnostic> {
+    let named = here.found() == Tok::Colon && here.miss.expected_label(Label::Name);
+    if !named || !matches!(here.before(), Tok::Out | Tok::InOut) {
+        return None;
+    }
+    let word = here.word(here.miss.at - 1);
+    let span = here.span(here.miss.at - 1);
+    let error = Diagnostic::error("E0137", format!("`{word}` is a keyword"))
+        .at(span.after(), "the parameter's name is missing")
+        .help(format!("`{word}` says what the kernel does with a parameter: `{word} y: [f32; N]`"));
+    Some(maybe(error, format!("write `{word} y`"), span, format!("{word} y")))
+}
+
 fn keyword_as_name(here: &Here<'_>) -> Option<Diagnostic> {
     let wanted = here.miss.expected_label(Label::Name) || here.miss.expected_label(Label::Pattern);
     if !wanted || !here.found().is_keyword() {
@@ -351,7 +438,18 @@ fn comma(here: &Here<'_>) -> Option<Diagnostic> {
     let error = Diagnostic::error("E0127", "a comma is missing")
         .at(place, "expected `,`")
         .because(here.span(open), "between the parts of this");
-    Some(sure(error, "insert `,`", place, ","))
+    // Two names side by side may lack an operator, or be words of another language.
+    let literal =
+        |kind: Tok| matches!(kind, Tok::Int | Tok::Float | Tok::True | Tok::False | Tok::StrStart | Tok::StrEnd);
+    let touching = here.adjacent(here.miss.at - 1, here.miss.at);
+    let between = here.token(here.miss.at - 1).end as usize..here.token(here.miss.at).start as usize;
+    let next_line = here.text.get(between).is_some_and(|between| between.contains('\n'));
+    let parameter = matches!(found, Tok::Out | Tok::InOut | Tok::Const);
+    let certain = next_line || parameter || !touching && (literal(found) || literal(here.before()));
+    Some(match certain {
+        true => sure(error, "insert `,`", place, ","),
+        false => maybe(error, "insert `,`", place, ","),
+    })
 }
 
 /// The statement should be over.

@@ -2,6 +2,7 @@
 
 use super::{Here, c_type, maybe, sure};
 use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
 use crate::syntax::token::Tok;
 
 pub fn explain(here: &Here<'_>) -> Option<Diagnostic> {
@@ -69,7 +70,7 @@ fn named(here: &Here<'_>) -> Option<Diagnostic> {
         | "trait" | "impl" | "namespace" | "with" | "async" | "lambda" | "del" | "global"
             if here.miss.at > start =>
         {
-            Some(foreign_statement(here, word))
+            Some(foreign_word(word, span))
         }
         "print" | "assert" | "printf" if matches!(next, Tok::StrStart | Tok::Name | Tok::Int | Tok::Float) => {
             let mut end = here.end;
@@ -307,9 +308,9 @@ fn import(here: &Here<'_>) -> Option<Diagnostic> {
     })
 }
 
-fn foreign_statement(here: &Here<'_>, word: &str) -> Diagnostic {
-    let error = Diagnostic::error("E0138", format!("there is no `{word}` in Clk"))
-        .at(here.span(here.start), "unknown statement");
+/// A keyword of another language.
+pub(super) fn foreign_word(word: &str, span: Span) -> Diagnostic {
+    let error = Diagnostic::error("E0138", format!("there is no `{word}` in Clk")).at(span, "not a keyword of Clk");
     match word {
         "switch" | "match" | "case" => error.help("use `if … { } else if … { } else { }`; it is an expression, too"),
         "do" => error.help("use `loop { … if done { break } }`"),
@@ -320,6 +321,9 @@ fn foreign_statement(here: &Here<'_>, word: &str) -> Diagnostic {
             error.help("data is a `struct`, and what works on it is a `fn`")
         }
         "lambda" => error.help("name the function with `fn` and pass its name"),
+        "new" => {
+            error.help("a struct is made by its name: `Particle { mass: 1.0 }`; an array by `zeros(n)` and its kin")
+        }
         _ => error,
     }
 }

@@ -4,6 +4,7 @@ use super::primitive::*;
 use super::statements::block;
 use super::strings::string;
 use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::Span;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::syntax::ast::{Arg, Block, Expr, ExprKind, Name};
 use crate::syntax::literal;
@@ -140,7 +141,7 @@ fn binary(inp: &mut Input<'_, '_>, min: u8) -> Parsed<Expr> {
 
 /// Precedence climbing: `left` is parsed, operators follow.
 fn climb(inp: &mut Input<'_, '_>, start: usize, mut left: Expr, min: u8) -> Parsed<Expr> {
-    let mut compared: Option<Token> = None;
+    let (mut compared, mut reported): (Option<Token>, bool) = (None, false);
     while let Some((op, power)) = infix(peek(inp)).filter(|(_, power)| *power >= min) {
         let token = bump(inp);
         let height = std::mem::take(&mut inp.state().height);
@@ -157,43 +158,89 @@ fn climb(inp: &mut Input<'_, '_>, start: usize, mut left: Expr, min: u8) -> Pars
         state.height = state.height.max(height);
         let op_span = token.span(state.file);
         grow(inp)?;
-        if power == COMPARISON {
-            if let Some(first) = compared {
-                report_chain(inp, first, token, &left, &right);
-            }
-            compared = Some(token);
-        }
         let span = span_from(inp, start);
-        left = Expr { kind: ExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) }, span };
+        let chained = compared.filter(|_| power == COMPARISON);
+        compared = if power == COMPARISON { Some(token) } else { compared };
+        left = match chained {
+            Some(first) if !reported => {
+                reported = true;
+                report_chain(inp, first, token, &left, &right);
+                compared_twice(left, (op, op_span), right, span)
+            }
+            Some(_) => Expr { kind: ExprKind::Error, span },
+            None => Expr { kind: ExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) }, span },
+        };
     }
     Ok(left)
 }
 
-/// `a < b < c`: comparisons do not chain.
+/// `a < b < c`: comparisons do not chain. In `a < b & c < d` the `&` was meant to join them, but binds tighter.
 fn report_chain(inp: &mut Input<'_, '_>, first: Token, second: Token, left: &Expr, right: &Expr) {
     let state = inp.state();
     let (file, text) = (state.file, state.text);
-    let slice = |span: crate::base::source::Span| text.get(span.range()).unwrap_or("…");
-    let mut diagnostic = Diagnostic::error("E0130", "comparisons do not chain")
-        .at(second.span(file), "a second comparison")
-        .because(first.span(file), "this one already gives a `bool`");
-    if let ExprKind::Binary { right: middle, .. } = &left.kind {
+    let slice = |span: Span| text.get(span.range()).unwrap_or("…");
+    let ExprKind::Binary { right: middle, left: outer, .. } = &left.kind else { return };
+    let whole = left.span.to(right.span);
+    if let ExprKind::Binary {
+        op: op @ (BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor),
+        op_span,
+        left: l,
+        right: r,
+    } = &middle.kind
+    {
+        let symbol = op.symbol();
+        let (first, second) = (slice(first.span(file)), slice(second.span(file)));
         let fixed = format!(
-            "{} && {} {} {}",
-            slice(left.span),
-            slice(middle.span),
-            slice(second.span(file)),
+            "({} {first} {}) {symbol} ({} {second} {})",
+            slice(outer.span),
+            slice(l.span),
+            slice(r.span),
             slice(right.span)
         );
-        let whole = left.span.to(right.span);
-        diagnostic = diagnostic.help(format!("compare twice: `{fixed}`")).fix(
-            "join two comparisons with `&&`",
-            whole,
-            fixed,
-            Applicability::MachineApplicable,
-        );
+        let diagnostic = Diagnostic::error("E0130", format!("`{symbol}` binds tighter than `{first}`"))
+            .at(*op_span, format!("this joins `{}` and `{}`, not the comparisons", slice(l.span), slice(r.span)))
+            .help("`&&` and `||` bind looser than comparisons; of arrays, `&` and `|` join the elements")
+            .fix("put the comparisons in parentheses", whole, fixed, Applicability::MachineApplicable);
+        return say(inp, diagnostic);
     }
+    let fixed =
+        format!("{} && {} {} {}", slice(left.span), slice(middle.span), slice(second.span(file)), slice(right.span));
+    // What is written twice is also computed twice.
+    let applicability = match middle.kind {
+        ExprKind::Call { .. } | ExprKind::Launch { .. } | ExprKind::Block(_) => Applicability::MaybeIncorrect,
+        _ => Applicability::MachineApplicable,
+    };
+    let diagnostic = Diagnostic::error("E0130", "comparisons do not chain")
+        .at(second.span(file), "a second comparison")
+        .because(first.span(file), "this one already gives a `bool`")
+        .help(format!("compare twice: `{fixed}`"))
+        .fix("join two comparisons with `&&`", whole, fixed, applicability);
     say(inp, diagnostic);
+}
+
+/// What `a < b < c` and `a < b & c < d` were meant to be, so that nothing else is wrong with them.
+fn compared_twice(left: Expr, (op, op_span): (BinaryOp, Span), right: Expr, span: Span) -> Expr {
+    let ExprKind::Binary { op: first, op_span: first_span, left: outer, right: middle } = left.kind else {
+        return Expr { kind: ExprKind::Error, span };
+    };
+    let binary = |op, op_span, left: Expr, right: Expr| {
+        let span = left.span.to(right.span);
+        Expr { kind: ExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) }, span }
+    };
+    let (joint, joint_span, end, start) = match middle.kind {
+        ExprKind::Binary {
+            op: joint @ (BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor),
+            op_span,
+            left,
+            right,
+        } => (joint, op_span, *left, *right),
+        kind => {
+            let middle = Expr { kind, span: middle.span };
+            (BinaryOp::And, op_span, middle.clone(), middle)
+        }
+    };
+    let whole = binary(joint, joint_span, binary(first, first_span, *outer, end), binary(op, op_span, start, right));
+    Expr { kind: whole.kind, span }
 }
 
 /// `-x`, `!x`; both bind looser than `**`.

@@ -15,6 +15,7 @@ mod strings;
 mod types;
 
 pub use primitive::{Label, Miss};
+pub use statements::several_places;
 
 use crate::base::diag::{self, Diagnostic};
 use crate::base::source::FileId;

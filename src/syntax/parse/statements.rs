@@ -159,14 +159,16 @@ pub fn statement(inp: &mut Input<'_, '_>) -> Parsed<Stmt> {
 
 /// An expression, or an assignment to one.
 fn simple(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
-    let place = expression(inp)?;
+    let mut place = expression(inp)?;
     let Some(op) = assignment(peek(inp)) else {
         return Ok(StmtKind::Expr { expr: place, quiet: false });
     };
     let token = bump(inp);
     let value = expression(inp)?;
     let op = op.map(|op| (op, token.span(value.span.file)));
-    check_place(inp, &place, token.span(value.span.file));
+    if !check_place(inp, &place, token.span(value.span.file)) {
+        place.kind = ExprKind::Error;
+    }
     Ok(StmtKind::Assign { place: Box::new(place), op, value })
 }
 
@@ -200,26 +202,37 @@ fn hinted(call: &Expr) -> Option<&Expr> {
     }
 }
 
-/// Only a name, an element or a field can be assigned to.
-fn check_place(inp: &mut Input<'_, '_>, place: &Expr, operator: Span) {
+/// Only a name, an element or a field can be assigned to; says so of anything else.
+fn check_place(inp: &mut Input<'_, '_>, place: &Expr, operator: Span) -> bool {
     let mut inner = place;
     while let ExprKind::Paren(expr) = &inner.kind {
         inner = expr;
     }
     inner = hinted(inner).unwrap_or(inner);
     if matches!(inner.kind, ExprKind::Name(_) | ExprKind::Index { .. } | ExprKind::Field { .. } | ExprKind::Error) {
-        return;
+        return true;
+    }
+    if matches!(inner.kind, ExprKind::Tuple(_)) {
+        say(inp, several_places(place.span, operator));
+        return false;
     }
     let mut diagnostic = Diagnostic::error("E0135", "this cannot be assigned to")
         .at(place.span, "not a place: a variable, an element `a[i]` or a field `v.x`")
         .because(operator, "assigned here");
-    if matches!(inner.kind, ExprKind::Tuple(_)) {
-        diagnostic =
-            diagnostic.help("new names are bound with `let (a, b) = …`; existing variables are assigned one by one");
-    } else if matches!(inner.kind, ExprKind::Binary { .. }) {
+    if matches!(inner.kind, ExprKind::Binary { .. }) {
         diagnostic = diagnostic.help("to compare, write `==`");
     }
     say(inp, diagnostic);
+    false
+}
+
+/// `(a, b) = …` and `a, b = …`
+pub fn several_places(places: Span, operator: Span) -> Diagnostic {
+    Diagnostic::error("E0135", "variables are assigned one by one")
+        .at(places, "several at once")
+        .because(operator, "assigned here")
+        .help("two values are exchanged through a third name: `let old = a; a = b; b = old`")
+        .help("new names are bound together: `let (a, b) = …`")
 }
 
 /// A statement that begins with `if` or `{` ends with its last `}` unless an operator that starts no statement follows.

@@ -15,7 +15,7 @@ impl Repl<'_> {
         if file.is_empty() {
             return Err("`:load` wants a file".into());
         }
-        let path = PathBuf::from(unquoted(file));
+        let path = path_of(file);
         let text = match disk::read_source(&path) {
             Ok(text) => text,
             Err(why) => {
@@ -42,13 +42,17 @@ impl Repl<'_> {
             self.again(&text);
             self.session.folder = usual;
         }
+        self.reloading = true;
         for path in loaded {
-            self.load(&path.display().to_string())?;
+            let read = self.load(&path.display().to_string());
+            self.reloading = read.is_ok();
+            read?;
             if !self.loaded.contains(&path) {
                 // It had mistakes this time; the next `:reload` tries again.
                 self.loaded.push(path);
             }
         }
+        self.reloading = false;
         Ok(String::new())
     }
 
@@ -70,7 +74,7 @@ impl Repl<'_> {
         if file.is_empty() {
             return Err("`:save` wants a file".into());
         }
-        let path = PathBuf::from(unquoted(file));
+        let path = path_of(file);
         if self.log.is_empty() {
             return Err(format!("the session has nothing to save yet; `{}` was not written", path.display()));
         }
@@ -103,8 +107,14 @@ impl Repl<'_> {
     }
 }
 
-fn unquoted(file: &str) -> &str {
-    file.strip_prefix('"').and_then(|f| f.strip_suffix('"')).unwrap_or(file)
+/// A path as it was typed: perhaps in quotes, perhaps with `~` for the user's folder.
+fn path_of(file: &str) -> PathBuf {
+    let file = file.strip_prefix('"').and_then(|f| f.strip_suffix('"')).unwrap_or(file);
+    let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    match file.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+        Some(rest) => home().map_or_else(|| PathBuf::from(file), |home| home.join(rest.trim_start_matches('/'))),
+        None => PathBuf::from(file),
+    }
 }
 
 /// What the user's editor makes of a text.

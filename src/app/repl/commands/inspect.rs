@@ -11,7 +11,6 @@ use crate::check::typed::{Access, Binding, Geometry, Global, Module, Type, World
 use crate::host::format;
 use crate::host::ops::{self, Reduce};
 use crate::host::value::Value;
-use crate::ide;
 
 impl Repl<'_> {
     /// The module that entries add to.
@@ -67,11 +66,7 @@ impl Repl<'_> {
             }
             _ => name.to_string(),
         };
-        let known = cli::documentation((!path.is_empty()).then_some(&path), style);
-        known.or_else(|complaint| match ide::documentation(&path) {
-            Some(page) => Ok(markdown::render(&page, style)),
-            None => Err(complaint),
-        })
+        cli::documentation((!path.is_empty()).then_some(&path), style)
     }
 
     pub(super) fn info(&mut self, name: &str) -> Answer {
@@ -189,8 +184,8 @@ impl Repl<'_> {
             text += &line;
             text.push('\n');
         }
-        for name in self.session.definitions.set_aside() {
-            let _ = writeln!(text, "{name} (set aside: it does not fit what it uses)");
+        for (name, why) in self.session.definitions.set_aside() {
+            let _ = writeln!(text, "{name} (set aside: {why})");
         }
         text
     }

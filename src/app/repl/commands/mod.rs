@@ -19,6 +19,13 @@ pub enum Wants {
     Nothing,
     /// An expression or a name.
     Program,
+    /// A name that is documented.
+    Doc,
+    /// A topic of `:help`, or a command.
+    Topic,
+    Kernel,
+    /// The code of a message.
+    Code,
     File,
     /// A setting.
     Setting,
@@ -39,13 +46,13 @@ pub struct Command {
 /// A text to show, or a complaint.
 type Answer = Result<String, String>;
 
-use Wants::{File, Nothing, Program, Setting, Word, WordOrProgram};
+use Wants::{Code, Doc, File, Kernel, Nothing, Program, Setting, Topic, Word, WordOrProgram};
 use device::{CHOICES, SWITCHES};
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
-    Command { name: "help", usage: ":help [TOPIC]", about: "this list; or `kernel`, `blocks`, `arrays`, a command", wants: Word(guide::NAMES), run: |_, word| help(word) },
-    Command { name: "doc", usage: ":doc NAME, ?NAME", about: "what a name means: builtins, modules, your own", wants: Program, run: |repl, rest| repl.doc(rest) },
+    Command { name: "help", usage: ":help [TOPIC]", about: "this list; or `kernel`, `blocks`, `arrays`, a command", wants: Topic, run: help },
+    Command { name: "doc", usage: ":doc [NAME], ?NAME", about: "all builtins and modules; what a name means; or a search", wants: Doc, run: |repl, rest| repl.doc(rest) },
     Command { name: "type", usage: ":type EXPRESSION", about: "the type of an expression, without running it", wants: Program, run: |repl, rest| repl.type_of(rest) },
     Command { name: "info", usage: ":info NAME", about: "all about a variable, function or kernel", wants: Program, run: |repl, rest| repl.info(rest) },
     Command { name: "vars", usage: ":vars", about: "the session's variables, functions and kernels", wants: Nothing, run: |repl, _| Ok(repl.variables()) },
@@ -54,16 +61,16 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "bench", usage: ":bench EXPRESSION", about: "the same with more samples, and bytes per second", wants: Program, run: |repl, rest| repl.bench(rest) },
     Command { name: "check", usage: ":check [on|off|ENTRY]", about: "whether runs look for races and the like; or run one entry so", wants: WordOrProgram(SWITCHES), run: |repl, rest| repl.check(rest) },
     Command { name: "device", usage: ":device [NAME]", about: "the devices there are; or run kernels on another one", wants: Word(CHOICES), run: |repl, rest| repl.device(rest) },
-    Command { name: "ir", usage: ":ir KERNEL", about: "what a kernel becomes: the IR that all devices run", wants: Program, run: |repl, rest| repl.listing("ir", rest, Level::Ir) },
-    Command { name: "cuda", usage: ":cuda KERNEL", about: "the CUDA C++ that GPUs are given", wants: Program, run: |repl, rest| repl.listing("cuda", rest, Level::Cuda) },
-    Command { name: "ptx", usage: ":ptx KERNEL", about: "the PTX it is compiled to, and its registers", wants: Program, run: |repl, rest| repl.listing("ptx", rest, Level::Ptx) },
-    Command { name: "sass", usage: ":sass KERNEL", about: "the instructions of the GPU itself", wants: Program, run: |repl, rest| repl.listing("sass", rest, Level::Sass) },
+    Command { name: "ir", usage: ":ir KERNEL", about: "what a kernel becomes: the IR that all devices run", wants: Kernel, run: |repl, rest| repl.listing("ir", rest, Level::Ir) },
+    Command { name: "cuda", usage: ":cuda KERNEL", about: "the CUDA C++ that GPUs are given", wants: Kernel, run: |repl, rest| repl.listing("cuda", rest, Level::Cuda) },
+    Command { name: "ptx", usage: ":ptx KERNEL", about: "the PTX it is compiled to, and its registers", wants: Kernel, run: |repl, rest| repl.listing("ptx", rest, Level::Ptx) },
+    Command { name: "sass", usage: ":sass KERNEL", about: "the instructions of the GPU itself", wants: Kernel, run: |repl, rest| repl.listing("sass", rest, Level::Sass) },
     Command { name: "load", usage: ":load FILE", about: "run a file as if it were typed here", wants: File, run: |repl, rest| repl.load(rest) },
     Command { name: "reload", usage: ":reload", about: "read loaded and imported files again", wants: Nothing, run: |repl, _| repl.reload() },
     Command { name: "edit", usage: ":edit [NAME]", about: "a definition, or the last entry, in $EDITOR", wants: Program, run: |repl, rest| repl.edit(rest) },
     Command { name: "save", usage: ":save[!] FILE", about: "write a script that does what this session did; with `!` over another file", wants: File, run: |repl, rest| repl.save(rest, false) },
     Command { name: "history", usage: ":history [TEXT]", about: "what was typed (Ctrl-R searches earlier sessions too)", wants: Nothing, run: |repl, rest| repl.history(rest) },
-    Command { name: "explain", usage: ":explain [CODE]", about: "the page of a message's code; of the last one, if none is given", wants: Nothing, run: |repl, rest| repl.explain(rest) },
+    Command { name: "explain", usage: ":explain [CODE]", about: "the page of a message's code; of the last one, if none is given", wants: Code, run: |repl, rest| repl.explain(rest) },
     Command { name: "reset", usage: ":reset", about: "forget everything", wants: Nothing, run: |repl, _| { repl.reset(); Ok(String::new()) } },
     Command { name: "set", usage: ":set [NAME [VALUE]]", about: "show or change a setting", wants: Setting, run: |repl, rest| repl.set(rest) },
     Command { name: "quit", usage: ":quit", about: "end (also Ctrl-D)", wants: Nothing, run: |_, _| Ok(String::new()) },
@@ -118,17 +125,20 @@ impl Repl<'_> {
 
     fn history(&mut self, wanted: &str) -> Answer {
         let earlier = self.typed.len().saturating_sub(1);
-        let lines = self.typed.iter().take(earlier).enumerate().filter(|(_, line)| line.contains(wanted));
-        Ok(lines.map(|(i, line)| format!("{:>4}  {}\n", i + 1, line.replace('\n', "\n      "))).collect())
+        let lines = self.typed.iter().take(earlier).filter(|(_, line)| line.contains(wanted));
+        Ok(lines.map(|(number, line)| format!("{number:>4}  {}\n", line.replace('\n', "\n      "))).collect())
     }
 }
 
-fn help(word: &str) -> Answer {
+fn help(repl: &mut Repl<'_>, word: &str) -> Answer {
     let word = word.trim_start_matches(':');
     if !word.is_empty() {
         return match guide::find(word) {
             Some(text) => Ok(text.to_string()),
-            None => find(word).map(|command| format!("{}: {}\n", command.usage, command.about)),
+            None => match find(word) {
+                Ok(command) => Ok(format!("{}: {}\n", command.usage, command.about)),
+                Err(complaint) => repl.doc(word).map_err(|_| complaint),
+            },
         };
     }
     let mut text = String::from(
@@ -140,7 +150,8 @@ fn help(word: &str) -> Answer {
     for command in COMMANDS {
         text += &format!("  {:<23} {}\n", command.usage, command.about);
     }
-    text += "\nTab completes, Ctrl-R searches what was typed, Ctrl-C stops what runs, Ctrl-D ends.\n";
+    text += "\nEnter runs a whole entry, and breaks the line inside of one; Alt-Enter always does. Tab completes, Ctrl-R searches\n\
+             what was typed, Ctrl-C stops what runs, Ctrl-D ends. `:doc` lists builtins, the standard library and keywords.\n";
     Ok(text)
 }
 

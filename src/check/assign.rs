@@ -1,0 +1,167 @@
+//! Assignments: to variables that are there, and to names that nothing declares.
+
+use crate::base::diag::{Applicability, Diagnostic};
+use crate::base::source::Span;
+use crate::check::cx::{Cx, Home, Info, Meaning, Slot};
+use crate::check::expr::{bare, make};
+use crate::check::suggest;
+use crate::check::typed::*;
+use crate::lang::ops::BinaryOp;
+use crate::syntax::ast::{self, ExprKind as Ast};
+
+/// The code of a variable that begins without `let`.
+const UNDECLARED: &str = "E0116";
+
+impl Cx<'_> {
+    pub fn assign(&mut self, place: &ast::Expr, op: Option<(BinaryOp, Span)>, value: &ast::Expr) -> StmtKind {
+        if let (Ast::Name(name), None) = (&bare(place).kind, op)
+            && self.is_undeclared(name)
+        {
+            return self.undeclared(name, value);
+        }
+        let before = self.varying_reads;
+        let hint = self.place_hint(place);
+        let value = self.expr(value, hint.as_ref());
+        let place = self.place(place, op.is_some());
+        let varying = self.varying_reads != before;
+        if let (ExprKind::Local(id), true) =
+            (&place.kind, varying || self.divergent.iter().any(|d| *d != Span::default()))
+            && let Some(info) = self.local_info(*id)
+        {
+            info.varying = true;
+        }
+        let result = match op {
+            Some((op, op_span)) => {
+                let ty = self.binary_type(op, op_span, &place, &value);
+                make(ExprKind::Error, ty, value.span)
+            }
+            None => make(ExprKind::Error, value.ty.clone(), value.span),
+        };
+        self.check_assigned(&place, &result);
+        StmtKind::Assign { place: Box::new(place), op: op.map(|o| o.0), value }
+    }
+
+    /// The type a simple variable already has, so that a literal assigned to it fits.
+    fn place_hint(&self, place: &ast::Expr) -> Option<Type> {
+        let Ast::Name(name) = &bare(place).kind else { return None };
+        let ty = match *self.names.get(name.text.as_str())? {
+            Slot::Local(id) => &self.locals.get(id)?.ty,
+            Slot::Global(id) => &self.global(id)?.ty,
+            _ => return None,
+        };
+        Some(self.vars.shallow(ty))
+    }
+
+    fn check_assigned(&mut self, place: &Expr, value: &Expr) {
+        let (want, found) = (self.vars.shallow(&place.ty), self.vars.shallow(&value.ty));
+        if matches!(want, Type::Error) || matches!(found, Type::Error) {
+            return;
+        }
+        let why = Some((place.span, format!("this is `{}`", self.ty_text(&want))));
+        match (&want, &found) {
+            // One value, or a smaller shape, fills a slice.
+            (Type::Array(a), Type::Array(b)) if matches!(place.kind, ExprKind::Slice { .. }) => {
+                let element = make(ExprKind::Error, b.element.clone(), value.span);
+                self.coerce(&element, &a.element, why);
+                if b.dims.len() == a.dims.len() {
+                    for (axis, (x, y)) in a.dims.iter().zip(&b.dims).enumerate() {
+                        if let (Dim::Known(x), Dim::Known(y)) = (x, y)
+                            && x != y
+                            && *y != 1
+                        {
+                            let d = Diagnostic::error(
+                                "E0305",
+                                format!("{y} elements don't fit into {x} along axis {axis}"),
+                            )
+                            .at(value.span, format!("axis {axis} is {y}"))
+                            .because(place.span, format!("axis {axis} is {x}"));
+                            self.report(d);
+                            return;
+                        }
+                    }
+                }
+            }
+            (Type::Array(a), _) if matches!(place.kind, ExprKind::Slice { .. }) => {
+                self.coerce(value, &a.element.clone(), why);
+            }
+            _ => {
+                self.coerce(value, &want, why);
+            }
+        }
+    }
+
+    /// Whether a name that is assigned to was not declared: it means nothing, or something that no variable of the program has.
+    fn is_undeclared(&mut self, name: &ast::Name) -> bool {
+        let later = self.script_names.is_some_and(|names| names.contains_key(name.text.as_str()));
+        name.text != "_"
+            && !later
+            && matches!(self.lookup(&name.text), None | Some(Meaning::Builtin(_) | Meaning::Type(_)))
+    }
+
+    /// `x = …` where there is no `x`: says how a variable begins, and goes on as if it had.
+    fn undeclared(&mut self, name: &ast::Name, value: &ast::Expr) -> StmtKind {
+        let before = self.diagnostics.len();
+        let value = self.expr(value, None);
+        let unknown = format!("nothing here is called `{}`", name.text);
+        let said = self.diagnostics.iter().skip(before).any(|d| d.title == unknown);
+        if !said {
+            let near = suggest::nearest(&name.text, self.variables()).map(str::to_owned);
+            let d = self.undeclared_message(name, near);
+            self.report(d);
+        }
+        let ty = if said { Type::Error } else { value.ty.clone() };
+        let pattern = match self.home == Home::Script && self.outermost() {
+            true => {
+                let id = GlobalId::new(self.program.globals.len() + self.globals.len());
+                self.globals.push(Global { name: name.text.clone(), ty, mutable: true, span: name.span });
+                self.global_info.push(Info { used: true, ..Info::default() });
+                self.bind(name.text.clone(), Slot::Global(id));
+                Pattern::Global(id)
+            }
+            false => Pattern::Local(self.declare(name, ty, true, LocalKind::Var, None)),
+        };
+        StmtKind::Let { pattern, value: Some(value), declared: None }
+    }
+
+    fn undeclared_message(&self, name: &ast::Name, near: Option<String>) -> Diagnostic {
+        if let Some(near) = near {
+            return Diagnostic::error("E0201", format!("nothing here is called `{}`", name.text))
+                .at(name.span, "this name is not defined")
+                .help(format!("did you mean `{near}`?"))
+                .fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect)
+                .help(format!("a new variable begins with `let` or `var`: `let {} = …`", name.text));
+        }
+        // Inside of a loop or a branch, a variable that begins there also ends there.
+        let inner = self.loops > 0 || !self.divergent.is_empty();
+        let sure = if inner { Applicability::MaybeIncorrect } else { Applicability::MachineApplicable };
+        let before = Span { end: name.span.start, ..name.span };
+        Diagnostic::error(UNDECLARED, "a new variable begins with `let` or `var`")
+            .at(name.span, "a new name without `let`")
+            .fix("write `let`", before, "let ", sure)
+    }
+
+    /// Once a body is read: what was begun without `let` and assigned again begins with `var`.
+    pub fn settle_undeclared(&mut self) {
+        let locals = self.locals.iter().zip(&self.info).map(|((_, local), info)| (local.span, info.assigned));
+        let globals = self.globals.iter().zip(&self.global_info).map(|(global, info)| (global.span, info.assigned));
+        for (span, _) in locals.chain(globals).filter(|(_, assigned)| *assigned) {
+            let begun = |d: &&mut Diagnostic| d.code == UNDECLARED && d.primary() == Some(span);
+            for fix in self.diagnostics.iter_mut().find(begun).into_iter().flat_map(|d| &mut d.fixes) {
+                fix.title = "write `var`".into();
+                fix.edits.iter_mut().for_each(|(_, text)| *text = "var ".into());
+            }
+        }
+    }
+
+    /// The names of variables that can be assigned to.
+    fn variables(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().filter_map(|(name, slot)| {
+            let mutable = match slot {
+                Slot::Local(id) => self.locals.get(*id).is_some_and(|local| local.mutable),
+                Slot::Global(id) => self.global(*id).is_some_and(|global| global.mutable),
+                _ => false,
+            };
+            mutable.then_some(name.as_str())
+        })
+    }
+}

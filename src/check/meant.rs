@@ -1,0 +1,239 @@
+//! What was meant by something that means nothing, or something else: the names of modules, text put together with
+//! `+`, a vector for an index, indices in brackets of their own, dimensions given by their place.
+
+use crate::base::diag::{Applicability, Diagnostic, Fix};
+use crate::base::source::Span;
+use crate::check::cx::{Cx, Slot};
+use crate::check::expr::bare;
+use crate::check::typed::*;
+use crate::lang::ops::BinaryOp;
+use crate::syntax::ast::{self, ExprKind as Ast};
+
+fn before(span: Span) -> Span {
+    Span { end: span.start, ..span }
+}
+
+/// From the end of one place to the start of another.
+fn between(first: Span, second: Span) -> Span {
+    Span { start: first.end, end: second.start, ..first }
+}
+
+impl Cx<'_> {
+    // Indices
+
+    /// A vector where an index should be: mostly `thread_idx` for `thread_idx.x`. Of a variable it is said once.
+    pub fn component(&mut self, d: Diagnostic, e: &Expr) -> Diagnostic {
+        if let ExprKind::Local(id) = e.kind
+            && self.locals.get(id).is_some()
+        {
+            self.locals[id].ty = Type::Error;
+        }
+        d.help("an index is one of its components: `.x`, `.y` or `.z`").fix(
+            "take the first component",
+            e.span.after(),
+            ".x",
+            Applicability::MaybeIncorrect,
+        )
+    }
+
+    /// `x[i][j]` in a kernel, where all indices stand in one bracket: said once, and understood.
+    pub fn split_index(&mut self, base: &ast::Expr, args: &[ast::Expr], span: Span, read: bool) -> Option<Expr> {
+        if !self.in_kernel() {
+            return None;
+        }
+        let mut root = bare(base);
+        let mut brackets = vec![args];
+        while let Ast::Index { base, args } = &root.kind {
+            brackets.insert(0, args);
+            root = bare(base);
+        }
+        let Ast::Name(name) = &root.kind else { return None };
+        let Slot::Local(id) = *self.names.get(name.text.as_str())? else { return None };
+        let Type::Array(a) = self.vars.shallow(&self.locals.get(id)?.ty) else { return None };
+        let ranged = brackets.iter().any(|args| args.iter().any(|arg| matches!(arg.kind, Ast::Range { .. })));
+        let count: usize = brackets.iter().map(|args| args.len()).sum();
+        if brackets.len() < 2 || count != a.dims.len() || ranged {
+            return None;
+        }
+        let joints = brackets.windows(2).filter_map(|pair| match pair {
+            [left, right] => Some((between(left.last()?.span, right.first()?.span), ", ".to_owned())),
+            _ => None,
+        });
+        let found = self.ty_text(&Type::Array(a));
+        let d = Diagnostic::error("E0306", "all indices stand in one bracket")
+            .at(span, format!("one bracket with {count} indices"))
+            .because(root.span, format!("this is `{found}`"))
+            .fix_all("put them into one", joints.collect(), Applicability::MachineApplicable);
+        self.report(d);
+        let args: Vec<ast::Expr> = brackets.concat();
+        Some(self.index(root, &args, span, read))
+    }
+
+    /// The help for an index that counts from the end.
+    pub fn from_the_end(
+        &self,
+        d: Diagnostic,
+        span: Span,
+        back: i128,
+        dim: &Dim,
+        of: Option<(&Expr, usize)>,
+    ) -> Diagnostic {
+        let Some((base, axis)) = of else { return d };
+        let name = match base.kind {
+            ExprKind::Local(id) => self.locals.get(id).map(|l| l.name.clone()),
+            ExprKind::Global(id) => self.global(id).map(|g| g.name.clone()),
+            _ => None,
+        };
+        let extent = match (dim, name) {
+            (Dim::Name(_) | Dim::Known(_), _) if !self.in_host() => self.show().dim(dim),
+            (_, Some(name)) if axis == 0 => format!("len({name})"),
+            (_, Some(name)) => format!("shape({name}, {axis})"),
+            _ => return d,
+        };
+        d.help(format!("from the end, it is `{extent} - {back}`")).fix(
+            format!("write `{extent} - {back}`"),
+            span,
+            format!("{extent} - {back}"),
+            Applicability::MaybeIncorrect,
+        )
+    }
+
+    // Text
+
+    /// `"n = " + n`: values stand in the text. True if it was reported.
+    pub fn text_operator(
+        &mut self,
+        (op, op_span): (BinaryOp, Span),
+        (left, l): (&ast::Expr, &Expr),
+        (right, r): (&ast::Expr, &Expr),
+    ) -> bool {
+        let is_text = |e: &Expr| e.ty == Type::Str;
+        let known = |e: &Expr| !matches!(e.ty, Type::Error | Type::Unknown);
+        if !(is_text(l) || is_text(r)) || !known(l) || !known(r) || op.is_comparison() {
+            return false;
+        }
+        let (lt, rt) = (self.ty_text(&l.ty), self.ty_text(&r.ty));
+        let d = Diagnostic::error("E0303", format!("`{}` does not work on text", op.symbol()))
+            .at(op_span, "this operator")
+            .because(l.span, format!("this is `{lt}`"))
+            .because(r.span, format!("this is `{rt}`"))
+            .help("values are put into a text between braces: `\"n = {n}\"`");
+        let quoted = |e: &ast::Expr| matches!(e.kind, Ast::Str(_));
+        let name = |e: &ast::Expr| matches!(e.kind, Ast::Name(_) | Ast::Int { .. });
+        // The text ends one character before its quote, and begins one behind it.
+        let (end, start) = (
+            Span { start: left.span.end.saturating_sub(1), ..left.span },
+            Span { end: right.span.start + 1, ..right.span },
+        );
+        let edits = match (quoted(left), quoted(right)) {
+            (true, true) => vec![(Span { end: start.end, ..end }, "")],
+            (true, false) => vec![(Span { end: right.span.start, ..end }, "{"), (right.span.after(), "}\"")],
+            (false, true) => vec![(before(left.span), "\"{"), (Span { start: left.span.end, ..start }, "}")],
+            (false, false) => {
+                vec![(before(left.span), "\"{"), (between(left.span, right.span), "}{"), (right.span.after(), "}\"")]
+            }
+        };
+        let plain = |e: &ast::Expr| quoted(e) || name(e);
+        let sure =
+            if plain(left) && plain(right) { Applicability::MachineApplicable } else { Applicability::MaybeIncorrect };
+        let edits = edits.into_iter().map(|(span, text)| (span, text.to_owned())).collect();
+        self.report(match op {
+            BinaryOp::Add if quoted(left) && quoted(right) => d.fix_all("make it one text", edits, sure),
+            BinaryOp::Add => d.fix_all("put the value into the text", edits, sure),
+            _ => d,
+        });
+        true
+    }
+
+    /// `str(n)` is `"{n}"`.
+    pub fn as_text(&self, d: Diagnostic, args: &[ast::Arg], span: Span) -> Diagnostic {
+        let [ast::Arg { name: None, value }] = args else { return d };
+        let edits = vec![
+            (Span { end: value.span.start, ..span }, "\"{".to_owned()),
+            (Span { start: value.span.end, ..span }, "}\"".to_owned()),
+        ];
+        d.fix_all("put the value into a text", edits, Applicability::MaybeIncorrect)
+    }
+
+    // Launches
+
+    /// `fill(10)` where 10 is a dimension: those are given by name. True if it was reported.
+    pub fn dimensions_by_place(&mut self, kernel: &Kernel, args: &[ast::Arg]) -> bool {
+        let params = &kernel.sig.params;
+        let inputs = params.iter().filter(|p| p.access != Access::Out).count();
+        let fixed = params.iter().filter(|p| p.access != Access::Out).flat_map(|p| dims_of(&p.ty));
+        let fixed: Vec<u32> = fixed.collect();
+        let named = |name: &str| args.iter().any(|a| a.name.as_ref().is_some_and(|n| n.text == name));
+        let open = kernel
+            .sig
+            .dims
+            .iter()
+            .enumerate()
+            .filter(|(i, dim)| dim.name != "_" && !fixed.contains(&(*i as u32)) && !named(&dim.name));
+        let open: Vec<&str> = open.map(|(_, dim)| dim.name.as_str()).collect();
+        let positional: Vec<&ast::Expr> = args.iter().filter(|a| a.name.is_none()).map(|a| &a.value).collect();
+        let given = positional.get(inputs..).unwrap_or(&[]);
+        let numbers = given.iter().all(|e| matches!(bare(e).kind, Ast::Int { .. }));
+        if given.is_empty() || !numbers || given.len() > open.len() {
+            return false;
+        }
+        let Some((first, last)) = given.first().zip(given.last()) else { return false };
+        let edits = given.iter().zip(&open).map(|(e, dim)| (before(e.span), format!("{dim} = "))).collect();
+        let names: Vec<String> = open.iter().map(|dim| format!("`{dim}`")).collect();
+        let sure = if open.len() == 1 { Applicability::MachineApplicable } else { Applicability::MaybeIncorrect };
+        let d = Diagnostic::error("E0412", format!("the dimensions of `{}` are given by name", kernel.name))
+            .at(first.span.to(last.span), format!("a number for {}?", names.join(", ")))
+            .because(kernel.name_span, "defined here")
+            .fix_all("name the dimension", edits, sure);
+        self.report(d);
+        true
+    }
+}
+
+/// The named dimensions in a parameter's type.
+fn dims_of(ty: &Type) -> Vec<u32> {
+    let Type::Array(a) = ty else { return vec![] };
+    let named = a.dims.iter().filter_map(|dim| match dim {
+        Dim::Name(i) => Some(*i),
+        _ => None,
+    });
+    named.collect()
+}
+
+/// A module that has an unknown name.
+pub enum OfModule {
+    /// Imported under this name.
+    Imported(SmolStr),
+    /// One of the standard library, which is not imported.
+    Library(&'static str),
+}
+
+impl OfModule {
+    pub fn find(program: &Program, module: &Module, word: &str) -> Option<OfModule> {
+        for (alias, binding) in &module.names {
+            let Binding::Module(id) = binding else { continue };
+            if program.modules.get(*id).is_some_and(|m| m.names.contains_key(word)) {
+                return Some(OfModule::Imported(alias.clone()));
+            }
+        }
+        program.library.and_then(|library| library(word)).map(OfModule::Library)
+    }
+
+    /// Adds to a message about a name where that name is.
+    pub fn explain(self, d: &mut Diagnostic, span: Span, word: &str) {
+        let (help, title, edit) = match self {
+            OfModule::Imported(module) => {
+                let whole = format!("{module}.{word}");
+                (format!("`{module}` has it: `{whole}`"), format!("write `{whole}`"), (span, whole))
+            }
+            OfModule::Library(module) => {
+                let import = format!("import std.{module}.{{{word}}}");
+                let top = Span { start: 0, end: 0, ..span };
+                let help = format!("`std.{module}` has it: `{import}`");
+                (help, format!("write `{import}` at the top"), (top, format!("{import}\n")))
+            }
+        };
+        d.help.push(help);
+        d.fixes.push(Fix { title, edits: vec![edit], applicability: Applicability::MaybeIncorrect });
+    }
+}
