@@ -1,4 +1,4 @@
-//! Atomic read-modify-writes, lane by lane in ascending order: in plain steps on memory that one worker owns, and else with the
+//! Atomic read-modify-writes, lane by lane in ascending order (or the opposite one, of a launch that runs backward): in plain steps on memory that one worker owns, and else with the
 //! machine's atomic instructions.
 //!
 //! Those that are `CHECKED` stop where a signed sum does not fit.
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::code::{AtomicDef, NONE, Op};
 use super::fault::stop_at;
-use super::group::{CHUNK, Group};
+use super::group::{CHUNK, Group, Pause};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Step, load};
 use super::memory::{out_of_bounds, place, resolve};
@@ -29,10 +29,14 @@ impl<const CHECKED: bool> Step for Atomic<CHECKED> {
             let def = def(g, op);
             let access = &(&(*g.code).accesses)[def.access as usize];
             let alone = (*g.memories.add(access.memory as usize)).alone;
-            let lanes: Vec<usize> = g.active().collect();
+            let mut lanes: Vec<usize> = g.active().collect();
+            if g.backward {
+                lanes.reverse();
+            }
             if lanes.iter().any(|&lane| place(g, access, lane).is_none()) {
                 return out_of_bounds(g, access);
             }
+            let mut changed = false;
             for lane in lanes {
                 let Some(ptr) = place(g, access, lane) else {
                     return out_of_bounds(g, access);
@@ -46,6 +50,12 @@ impl<const CHECKED: bool> Step for Atomic<CHECKED> {
                 if def.result != NONE {
                     write_value(g, def.result, lane, old);
                 }
+                changed |= g.backward && changes(def.op, old, value, compare);
+            }
+            if changed {
+                // Others have their turn, while this one may hold a lock or go on to what it should not.
+                (g.resume, g.pause) = (op.add(1), Pause::Turn);
+                return std::ptr::null();
             }
             op.add(1)
         }
@@ -87,6 +97,11 @@ fn next<const NEGATE: bool>(old: u32, value: u32) -> (u32, bool) {
     let (old, value) = (old as i32, value as i32);
     let (next, over) = if NEGATE { old.overflowing_sub(value) } else { old.overflowing_add(value) };
     (next as u32, over)
+}
+
+/// Whether an operation makes another value of an old one.
+fn changes(op: AtomicOp, old: Value, value: Value, compare: Option<Value>) -> bool {
+    dynamic::atomic(op, old, value, compare).is_ok_and(|new| new.bits != old.bits)
 }
 
 /// One update; returns the old value.
@@ -131,6 +146,9 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for AddWord<NEGATE, CHECKED> 
             let def = def(g, op);
             let access = &(&(*g.code).accesses)[def.access as usize];
             let memory = &*g.memories.add(access.memory as usize);
+            if g.backward {
+                return Atomic::step(g, op);
+            }
             let (one_axis, result) = (access.axes.len() == 1, def.result);
             let varying = one_axis && !access.axes[0].wide && g.slot(access.axes[0].base).stride != 0;
             for chunk in g.lo..g.hi {
@@ -187,6 +205,9 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for Count<NEGATE, CHECKED> {
             let def = def(g, op);
             let access = &(&(*g.code).accesses)[def.access as usize];
             let memory = &*g.memories.add(access.memory as usize);
+            if g.backward {
+                return Atomic::step(g, op);
+            }
             let [index] = access.axes.as_slice() else {
                 return AddWord::<NEGATE, CHECKED>::step(g, op);
             };
@@ -238,6 +259,9 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for AddRows<NEGATE, CHECKED> 
             let def = def(g, op);
             let access = &(&(*g.code).accesses)[def.access as usize];
             let alone = (*g.memories.add(access.memory as usize)).alone;
+            if g.backward {
+                return Atomic::step(g, op);
+            }
             let Some(run) = resolve(g, access, def.access) else {
                 return AddWord::<NEGATE, CHECKED>::step(g, op);
             };

@@ -268,6 +268,8 @@ pub struct Unseen {
 /// A compiled kernel.
 pub struct Code {
     pub ops: Vec<Op>,
+    /// Where the body begins.
+    pub body: u32,
     pub regs: Vec<RegDef>,
     pub uniform_bytes: usize,
     pub columns: usize,
@@ -309,9 +311,8 @@ pub struct Code {
     /// Of the kernel.
     pub place: Span,
     pub warp_ops: bool,
-    pub fences: bool,
-    /// Somebody looks at what an atomic operation found.
-    pub takes: bool,
+    /// Threads synchronize by fences and atomic operations that decide something.
+    pub syncs: bool,
     /// What it computes depends on the order of blocks: atomics on floats, or whose results somebody looks at.
     pub ordered: bool,
     /// What was inlined, for places.

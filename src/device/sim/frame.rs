@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::check::{Checker, Watch};
-use super::code::{AXES, Code, MemoryKind, RegDef, Special};
+use super::code::{AXES, Code, MemoryKind, Op, RegDef, Special};
 use super::geometry::Geometry;
 use super::group::{CHUNK, Counter, Group, MaskInfo, Pause, Slot, Stretches};
 use super::lanes::{Isa, is_wide, lane_of_raw, mask};
@@ -15,6 +15,7 @@ use super::listen::Listener;
 use super::memory::{MemoryRt, Plan};
 use super::parts;
 use super::shared;
+use super::warp::WARP;
 use crate::base::room;
 use crate::device::Control;
 use crate::ir::def::{Extent, Id3};
@@ -35,6 +36,8 @@ pub struct Launch<'a> {
     pub workers: usize,
     /// For code with checks.
     pub watch: Option<Watch<'a>>,
+    /// The last block comes first, and so on.
+    pub backward: bool,
     pub isa: Isa,
 }
 
@@ -198,6 +201,8 @@ impl<'a> Frame<'a> {
             resume: std::ptr::null(),
             pause: Pause::None,
             apart: false,
+            shares: code.cooperative || launch.backward,
+            backward: launch.backward,
             part: 0,
             warps: 0,
             polled: 0,
@@ -291,7 +296,7 @@ impl<'a> Frame<'a> {
             unsafe { g.splat(reg, value) };
         }
         if let Some(checker) = &mut self.checker {
-            checker.begin(number);
+            checker.begin(number, g.lanes);
         }
         g.steps = 0;
         g.grant_turns();
@@ -299,12 +304,20 @@ impl<'a> Frame<'a> {
         (g.resume, g.pause) = (g.ops, Pause::Turn);
         (g.apart, g.part) = (false, 0);
         (g.warps, g.polled, g.lonely, g.looks) = (parts::warps(g.lanes), 0, 0, 0);
+        let ends = number < parts::ENDS || number + parts::ENDS >= geometry.units;
+        if self.launch.backward && ends && g.lanes > WARP {
+            self.go_to(self.group.at(self.launch.code.body));
+            self.split();
+        }
     }
 
     /// Runs to the end, a grid barrier or a fault; a block of a cooperative launch also until others have to have their turn.
     pub fn run(&mut self) {
         if self.parts.is_empty() {
             self.go();
+            if self.group.shares && self.group.pause == Pause::Turn {
+                return;
+            }
         }
         if !matches!(self.group.pause, Pause::None | Pause::Grid) || !self.parts.is_empty() {
             self.run_parts();
@@ -321,6 +334,22 @@ impl<'a> Frame<'a> {
             while !op.is_null() {
                 op = ((*op).run)(g, op);
             }
+        }
+    }
+
+    /// Runs so far, if nothing stops it before.
+    fn go_to(&mut self, end: *const Op) {
+        let g = &mut self.group;
+        g.pause = Pause::None;
+        let mut op = std::mem::replace(&mut g.resume, std::ptr::null());
+        // SAFETY: as above.
+        unsafe {
+            while op != end && !op.is_null() {
+                op = ((*op).run)(g, op);
+            }
+        }
+        if !op.is_null() {
+            (g.resume, g.pause) = (op, Pause::Turn);
         }
     }
 

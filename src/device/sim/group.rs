@@ -153,6 +153,10 @@ pub struct Group {
     pub pause: Pause,
     /// The lanes of mask 0 are not all of the block's: other warps run by themselves ([`parts`](super::parts)).
     pub apart: bool,
+    /// Others have to have their turn when it waits: blocks beside it, not only its own warps.
+    pub shares: bool,
+    /// What can come in any order comes in the opposite of the usual one.
+    pub backward: bool,
     /// Its number among these parts.
     pub part: usize,
     /// The warps of mask 0, a bit each.

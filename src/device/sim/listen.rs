@@ -35,7 +35,8 @@ pub struct Note {
     pub touch: Touch,
     /// Into the code's accesses: memory, indices, source place.
     pub access: u32,
-    /// A number among the accesses of its memory; those from 255 on share one.
+    /// A number among the accesses of its memory; and the same for words, where those from 255 on share one.
+    pub number: u32,
     pub site: u8,
     pub form: Form,
     /// Scalars of the element that it touches, one behind the other, and the bytes of one.
@@ -45,6 +46,10 @@ pub struct Note {
     pub values: Vec<Reg>,
     /// An atomic whose old value nobody looks at and that does not depend on it.
     pub overwrites: bool,
+    /// An atomic whose old value decides where its thread goes or what it touches.
+    pub decides: bool,
+    /// Of an atomic, its number among the code's.
+    pub atomic: u32,
     /// A load of what the same thread stores somewhere: of several readers, it is the others that stores may race with.
     pub own: bool,
 }

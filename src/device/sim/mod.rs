@@ -82,70 +82,163 @@ impl Executable for Program {
         if self.code.checks.memory {
             return self.launch_checked(&extents, args, control);
         }
-        self.run(&extents, args, control, control.workers)
+        self.run(&extents, args, control, Manner { workers: control.workers, careful: false, backward: false }).result
     }
 }
 
+/// How a launch is run.
+#[derive(Clone, Copy)]
+struct Manner {
+    workers: usize,
+    /// With checks, every access is looked at by itself.
+    careful: bool,
+    /// What can come in any order comes in the opposite of the usual one.
+    backward: bool,
+}
+
+/// What a run says, and whether fences and atomics decided that something is no race.
+struct Ran {
+    result: Result<Output, Box<Fault>>,
+    decided: bool,
+}
+
 impl Program {
-    fn run(
+    fn run(&self, extents: &Extents, args: &mut [Arg<'_>], control: &Control, manner: Manner) -> Ran {
+        let code = &self.code;
+        let bindings: Vec<frame::Binding> = args.iter_mut().map(bind).collect();
+        let geometry = geometry::Geometry::new(extents, code);
+        let workers = if control.deterministic && code.ordered { 1 } else { manner.workers };
+        let (isa, backward) = (self.isa, manner.backward);
+        if !code.checks.memory {
+            let launch =
+                frame::Launch { code, geometry: &geometry, bindings, control, workers, watch: None, backward, isa };
+            return Ran { result: sched::run(&launch, extents), decided: false };
+        }
+        // Who waits for a later block waits for ever if blocks run one after the other; so that this is found on every run. And what
+        // fences order is known for certain only if an atomic operation and its event are one.
+        let workers = if code.polls || manner.careful { 1 } else { sched::machine(workers) };
+        let warnings = control.warnings.clone();
+        let watch = check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings);
+        let watch = Some(watch);
+        let launch = frame::Launch { code, geometry: &geometry, bindings, control, workers, watch, backward, isa };
+        let result = sched::run(&launch, extents);
+        let decided = launch.watch.as_ref().is_some_and(|watch| watch.decided());
+        if let (Ok(_), Some(watch)) = (&result, &launch.watch) {
+            watch.finish(&launch.bindings, control.larger);
+        }
+        Ran { result, decided }
+    }
+
+    fn launch_checked(&self, extents: &Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+        match self.code.syncs {
+            true => self.launch_both_ways(extents, args, control),
+            false => self.launch_fast(extents, args, control),
+        }
+    }
+
+    /// A launch whose threads synchronize by fences and atomics. Where these decided that something is no race, they may decide
+    /// otherwise in another order of blocks.
+    fn launch_both_ways(
         &self,
         extents: &Extents,
         args: &mut [Arg<'_>],
         control: &Control,
-        workers: usize,
     ) -> Result<Output, Box<Fault>> {
-        let code = &self.code;
-        let bindings: Vec<frame::Binding> = args.iter_mut().map(bind).collect();
-        let geometry = geometry::Geometry::new(extents, code);
-        let workers = if control.deterministic && code.ordered { 1 } else { workers };
-        let isa = self.isa;
-        if !code.checks.memory {
-            let launch = frame::Launch { code, geometry: &geometry, bindings, control, workers, watch: None, isa };
-            return sched::run(&launch, extents);
+        let before = copies(args);
+        let manner = Manner { workers: 1, careful: true, backward: false };
+        let first = unheard(control);
+        let Ran { result, decided } = self.run(extents, args, &first, manner);
+        hear(control, &first, &result);
+        let Ok(output) = result else { return result };
+        if !decided {
+            return Ok(output);
         }
-        // Who waits for a later block waits for ever if blocks run one after the other; so that this is found on every run. And what
-        // fences order is known for certain only if an atomic operation and its event are one.
-        let workers = if code.polls || code.fences { 1 } else { sched::machine(workers) };
-        let watch = check::Watch::new(code, &geometry, extents, &bindings, workers, control.warnings.clone());
-        let watch = Some(watch);
-        let launch = frame::Launch { code, geometry: &geometry, bindings, control, workers, watch, isa };
-        let result = sched::run(&launch, extents);
-        if let (Ok(_), Some(watch)) = (&result, &launch.watch) {
-            watch.finish(&launch.bindings, control.larger);
+        let after = copies(args);
+        restore(args, &before);
+        let other = self.run(extents, args, &unheard(control), Manner { backward: true, ..manner }).result;
+        restore(args, &after);
+        match other {
+            Err(fault) if is_of_order(&fault.kind) => Err(Box::new(Fault { output, ..*fault })),
+            _ => Ok(output),
         }
-        result
     }
 
     /// Several workers find what is wrong fast, but which thread is the first depends on them. So what they found is looked for
-    /// again by one worker, from where the launch began.
-    fn launch_checked(&self, extents: &Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+    /// again by one worker, from where the launch began; a race with care, so that the right threads are named.
+    fn launch_fast(&self, extents: &Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         let workers = sched::machine(control.workers);
+        let manner = Manner { workers, careful: false, backward: false };
         let size = |arg: &mut Arg<'_>| written(arg).map_or(0, |bytes| bytes.len());
-        let certain = workers == 1 || self.code.cooperative || !check::may_race(&self.code, extents);
-        if certain || args.iter_mut().map(size).sum::<usize>() > KEPT {
-            return self.run(extents, args, control, workers);
+        if !check::may_race(&self.code, extents) || args.iter_mut().map(size).sum::<usize>() > KEPT {
+            return self.run(extents, args, control, manner).result;
         }
-        let before: Vec<Option<Vec<u8>>> =
-            args.iter_mut().map(|arg| written(arg).map(|bytes| bytes.to_vec())).collect();
-        let quiet = Control { warnings: Arc::default(), ..control.clone() };
-        let result = self.run(extents, args, &quiet, workers);
+        let before = copies(args);
+        let quiet = unheard(control);
+        let result = self.run(extents, args, &quiet, manner).result;
         let silent = quiet.warnings.lock().is_ok_and(|w| w.is_empty());
         let interrupted = matches!(&result, Err(fault) if fault.kind == FaultKind::Interrupted);
         if (result.is_ok() && silent) || interrupted {
             return result;
         }
-        for (arg, before) in args.iter_mut().zip(before) {
-            if let (Some(bytes), Some(before)) = (written(arg), before) {
-                bytes.copy_from_slice(&before);
-            }
-        }
-        let again = self.run(extents, args, control, 1);
-        // What both write may not have been in memory yet when several workers ran.
+        restore(args, &before);
         let is_race = |fault: &Fault| matches!(fault.kind, FaultKind::Race(_));
-        let benign = control.warnings.lock().is_ok_and(|w| w.iter().any(is_race));
+        let races = matches!(&result, Err(fault) if is_race(fault));
+        let few = threads(extents) <= CAREFUL;
+        let second = unheard(control);
+        let manner = Manner { workers: 1, careful: races || few, backward: false };
+        let again = self.run(extents, args, &second, manner).result;
+        // What both write may not have been in memory yet when several workers ran.
+        let benign = second.warnings.lock().is_ok_and(|w| w.iter().any(is_race));
+        hear(control, &second, &again);
         match result {
             Err(fault) if again.is_ok() && !(benign && is_race(&fault)) => Err(fault),
             _ => again,
+        }
+    }
+}
+
+/// As this one, but for warnings, which it keeps to itself.
+fn unheard(control: &Control) -> Control {
+    Control { warnings: Arc::default(), ..control.clone() }
+}
+
+/// Passes on what a run warned of. Who write the same to an element are not worth a word where others write something else.
+fn hear(control: &Control, run: &Control, result: &Result<Output, Box<Fault>>) {
+    let place = |fault: &Fault| match &fault.kind {
+        FaultKind::Race(race) => Some(race.place.clone()),
+        _ => None,
+    };
+    let stopped = result.as_ref().err().and_then(|fault| place(fault));
+    let (Ok(mut to), Ok(mut from)) = (control.warnings.lock(), run.warnings.lock()) else { return };
+    let said = |warning: &Fault| stopped.is_none() || place(warning) != stopped;
+    from.drain(..).filter(said).for_each(|warning| check::keep(&mut to, warning));
+}
+
+/// Threads of a launch that is run again with care because of a warning.
+const CAREFUL: u64 = 1 << 16;
+
+fn threads(extents: &Extents) -> u64 {
+    let count = |n: &[u32; 3]| n.iter().fold(1, |count: u64, &n| count.saturating_mul(n.into()));
+    match extents {
+        Extents::Threads(n) => count(n),
+        Extents::Grid { grid, block } => count(grid).saturating_mul(count(block)),
+    }
+}
+
+/// What another order of blocks may bring to light. (Another fault may be the order's own, where the program counts on one.)
+fn is_of_order(kind: &FaultKind) -> bool {
+    matches!(kind, FaultKind::Race(_) | FaultKind::Unwritten { .. } | FaultKind::Deadlock { .. })
+}
+
+/// What the kernel may write, as it is now.
+fn copies(args: &mut [Arg<'_>]) -> Vec<Option<Vec<u8>>> {
+    args.iter_mut().map(|arg| written(arg).map(|bytes| bytes.to_vec())).collect()
+}
+
+fn restore(args: &mut [Arg<'_>], copies: &[Option<Vec<u8>>]) {
+    for (arg, copy) in args.iter_mut().zip(copies) {
+        if let (Some(bytes), Some(copy)) = (written(arg), copy) {
+            bytes.copy_from_slice(copy);
         }
     }
 }

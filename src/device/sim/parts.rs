@@ -23,6 +23,8 @@ pub const SLICE: u32 = 16;
 const LONELY: u32 = 16;
 /// Slices before warps that all poll come apart.
 const LONG: u32 = 4096;
+/// In a launch that runs backward, so many blocks at either end have each warp by itself from the first.
+pub const ENDS: u64 = 4;
 
 /// How far a frame has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub fn pause(g: &mut Group, op: *const Op) -> *const Op {
     g.looks += 1;
     g.lonely = if polling != g.warps { g.lonely + 1 } else { 0 };
     let apart = g.lonely >= LONELY || (g.looks >= LONG && g.warps.count_ones() > 1);
-    if !apart && !g.apart && !g.code().cooperative {
+    if !apart && !g.apart && !g.shares {
         return next;
     }
     (g.resume, g.pause) = (next, if apart { Pause::Fork } else { Pause::Turn });
@@ -71,8 +73,9 @@ impl<'a> Frame<'a> {
     /// Runs all parts until none can go on by itself, or one stops.
     pub(super) fn run_parts(&mut self) {
         loop {
-            let mut k = 0;
-            while k <= self.parts.len() {
+            let parts = self.parts.len() + 1;
+            for k in 0..parts {
+                let k = if self.launch.backward { parts - 1 - k } else { k };
                 if self.part(k).group.pause == Pause::Fork {
                     let number = self.parts.len() + 1;
                     let ahead = self.part(k).fork(number);
@@ -85,10 +88,9 @@ impl<'a> Frame<'a> {
                 if self.group.stopped.is_some() {
                     return self.end();
                 }
-                k += 1;
             }
             let goes_on = match self.standing() {
-                Standing::Ready => !self.launch.code.cooperative,
+                Standing::Ready => !self.group.shares,
                 Standing::Waits | Standing::Done => self.come_together(),
             };
             if !goes_on {
@@ -111,6 +113,11 @@ impl<'a> Frame<'a> {
     fn end(&mut self) {
         self.parts.clear();
         self.group.pause = Pause::None;
+    }
+
+    /// How often its parts have looked whether others have done what they wait for.
+    pub fn looks(&self) -> u64 {
+        std::iter::once(self).chain(&self.parts).map(|part| u64::from(part.group.looks)).sum()
     }
 
     pub fn standing(&self) -> Standing {
@@ -145,6 +152,22 @@ impl<'a> Frame<'a> {
             ahead.group.resume = ahead.group.at(unsafe { (*op).x });
         }
         ahead
+    }
+
+    /// Each warp is to run by itself from here on.
+    pub(super) fn split(&mut self) {
+        if self.group.pause != Pause::Turn {
+            return;
+        }
+        let warps = self.group.lanes.div_ceil(WARP);
+        self.parts = (1..warps).map(|_| self.copy()).collect();
+        for k in 0..warps {
+            let g = &mut self.part(k).group;
+            // SAFETY: nothing but the masks of the code.
+            unsafe { mask::restrict(g, 1 << k) };
+            g.enter(0);
+            (g.warps, g.apart, g.part) = (1 << k, true, k);
+        }
     }
 
     /// All parts wait or are done. If they wait at one barrier, they have met there; whether they go on at once.

@@ -1,6 +1,7 @@
 //! Groups to workers: a pool of threads that lives as long as the program, and the order in which blocks start and report.
 
 use std::any::Any;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -179,20 +180,37 @@ pub fn run(launch: &Launch<'_>, extents: &Extents) -> Result<Output, Box<Fault>>
         Progress { next: AtomicU64::new(0), end: AtomicU64::new(units), results: Mutex::new(Results::default()) };
     if launch.code.cooperative {
         cooperate(launch, extents, &progress);
+    } else if launch.backward {
+        backward(launch, extents, &progress);
     } else if launch.code.ops.len() > 1 {
         launch.control.progress.begun.store(0, Ordering::Relaxed);
         launch.control.progress.of.store(units, Ordering::Relaxed);
-        let mut workers = workers(launch).min(units) as usize;
-        // A group that waits for others has to run beside them.
-        if workers > 1 && launch.code.atomics.is_empty() && is_short(launch, extents, &progress) {
-            workers = 1;
+        let window = launch.watch.as_ref().map_or(u64::MAX, |watch| watch.window());
+        forward(launch, extents, &progress, 0..units.min(window));
+        let mut next = window;
+        while next < progress.end.load(Ordering::Relaxed) {
+            launch.watch.iter().for_each(|watch| watch.next_window());
+            forward(launch, extents, &progress, next..units.min(next + window));
+            next += window;
         }
-        let batch = (units / (workers as u64 * 16).max(1)).clamp(1, 64);
-        pool().run(workers.saturating_sub(1), &|| worker(launch, extents, &progress, batch, workers == 1));
     }
     launch.control.progress.of.store(0, Ordering::Relaxed);
     let results = progress.results.into_inner().unwrap_or_else(|e| e.into_inner());
     finish(results)
+}
+
+/// Runs some of the groups, spread over workers.
+fn forward(launch: &Launch<'_>, extents: &Extents, progress: &Progress, groups: Range<u64>) {
+    progress.next.store(groups.start, Ordering::Relaxed);
+    let units = groups.end - groups.start;
+    let mut workers = workers(launch).min(units) as usize;
+    // A group that waits for others has to run beside them.
+    if workers > 1 && launch.code.atomics.is_empty() && is_short(launch, extents, progress) {
+        workers = 1;
+    }
+    let batch = (units / (workers as u64 * 16).max(1)).clamp(1, 64);
+    let work = || worker(launch, extents, progress, groups.end, batch, workers == 1);
+    pool().run(workers.saturating_sub(1), &work);
 }
 
 /// A number of workers; 0 is the machine's.
@@ -233,13 +251,14 @@ fn cores() -> usize {
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
 }
 
-fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, batch: u64, alone: bool) {
+/// Runs groups up to `end`.
+fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, end: u64, batch: u64, alone: bool) {
     let mut frame = None;
     'work: loop {
         let first = progress.next.fetch_add(batch, Ordering::Relaxed);
         launch.control.progress.begun.store(first, Ordering::Relaxed);
         for number in first..first + batch {
-            if number >= progress.end.load(Ordering::Relaxed) {
+            if number >= progress.end.load(Ordering::Relaxed).min(end) {
                 break 'work;
             }
             let frame = frame.get_or_insert_with(|| Frame::new(launch, alone));
@@ -295,8 +314,14 @@ fn cooperate(launch: &Launch<'_>, extents: &Extents, progress: &Progress) {
         }
         frames.push(frame);
     }
+    let count = frames.len();
     loop {
-        for (number, frame) in frames.iter_mut().enumerate().filter(|(_, f)| f.standing() == Standing::Ready) {
+        for k in 0..count {
+            let number = if launch.backward { count - 1 - k } else { k };
+            let frame = &mut frames[number];
+            if frame.standing() != Standing::Ready {
+                continue;
+            }
             if launch.control.stop.load(Ordering::Relaxed) {
                 interrupted(frame);
             } else {
@@ -318,7 +343,80 @@ fn cooperate(launch: &Launch<'_>, extents: &Extents, progress: &Progress) {
             return barrier_missed(&mut frames, waiting, extents, progress);
         }
         let time = frames.iter().map(Frame::time).max().unwrap_or(0) + 1;
+        let time = launch.watch.as_ref().map_or(time, |watch| watch.grid_met(time));
         frames.iter_mut().for_each(|frame| frame.grid_met(time));
+    }
+}
+
+/// Blocks that are alive at once when a launch runs backward: begun from the last on, and from the first on so that those
+/// who wait for earlier ones need not wait for ever.
+const ALIVE: usize = 24;
+/// Rounds that a block lets others go on without it while it waits, at most; and the turns for which it waits until it rests a
+/// round more.
+const REST: u64 = 64;
+const TURNS: u64 = 8;
+
+/// A block that has begun.
+struct Alive<'a> {
+    number: u64,
+    frame: Frame<'a>,
+    /// It has its next turn in this round.
+    round: u64,
+    /// Turns in which it only waited.
+    waited: u64,
+}
+
+/// The last block begins first. Those that wait for others have their turns between them, the longer they wait the more seldom.
+fn backward<'a>(launch: &'a Launch<'a>, extents: &Extents, progress: &Progress) {
+    let (mut first, mut last) = (0, launch.geometry.units);
+    let (mut late, mut early) = (0, 0);
+    let mut alive: Vec<Alive<'a>> = vec![];
+    let mut spare: Vec<Frame<'a>> = vec![];
+    let mut round = 0;
+    while first < last || !alive.is_empty() {
+        let mut begin = |alive: &mut Vec<Alive<'a>>, number: u64| {
+            let mut frame = spare.pop().unwrap_or_else(|| Frame::new(launch, true));
+            frame.start(number);
+            alive.push(Alive { number, frame, round, waited: 0 });
+        };
+        while first < last && late < ALIVE {
+            (last, late) = (last - 1, late + 1);
+            begin(&mut alive, last);
+        }
+        if first < last && early < ALIVE && alive.iter().all(|block| block.waited > 0) {
+            begin(&mut alive, first);
+            (first, early) = (first + 1, early + 1);
+        }
+        // On to whoever is next.
+        round = alive.iter().map(|block| block.round).min().unwrap_or(0).max(round);
+        // Whoever began first comes first.
+        let mut at = 0;
+        while at < alive.len() {
+            let block = &mut alive[at];
+            if block.round > round {
+                at += 1;
+                continue;
+            }
+            let looks = block.frame.looks();
+            block.frame.run();
+            collect(&mut block.frame, block.number, extents, progress);
+            if progress.end.load(Ordering::Relaxed) < launch.geometry.units {
+                return;
+            }
+            if block.frame.standing() == Standing::Ready {
+                block.waited = if block.frame.looks() == looks { 0 } else { block.waited + 1 };
+                block.round = round + (block.waited / TURNS).clamp(1, REST);
+                at += 1;
+                continue;
+            }
+            if block.number < first {
+                early -= 1
+            } else {
+                late -= 1
+            }
+            spare.push(alive.remove(at).frame);
+        }
+        round += 1;
     }
 }
 

@@ -11,6 +11,8 @@ does not), and nothing orders them: no `barrier()` for threads of a block, no `w
 warp, no `grid_barrier()`, and no fence with an atomic operation behind it for threads of different blocks. What the kernel computes \
 then depends on luck. The check does not look at which came first in this run; it finds the race on every run.
 
+A fence with an atomic operation behind it orders threads only where the other thread learns of it: its own atomic operation has to read what the first one changed, and what it reads has to decide where it goes or which elements it touches. A counter that nobody looks at orders nothing, nor does a compare-and-exchange whose result is ignored. Since such an order may depend on which block comes first, launches with fences are judged twice, in opposite orders of blocks; the race may be one of the second order.
+
 ```clk fails
 kernel reverse(x: [f32; N], out y: [f32; N]) grid(N / 64) block(64) {
     shared s: [f32; 64]

@@ -109,6 +109,8 @@ assert(first_half()[40] == 8)
         title: "threads that wait for each other for ever",
         text: "Every thread that is left waits for something that none of them can do any more. A thread may wait (by atomics) \
 for blocks that started before its own, never for later ones, unless the launch is cooperative; and never for a thread of its own warp.
+
+Two locks that one thread takes in one order and another in the opposite order are such a wait, if each has got its first one. Whether that happens depends on luck; the checks run such a launch a second time, in which threads that have taken a lock are interrupted by others.
 ",
     },
     Page {

@@ -83,6 +83,34 @@ impl Clock {
         }
     }
 
+    /// Whether there is no later time.
+    pub fn ends(&self) -> bool {
+        self.time + 1 >= self.last
+    }
+
+    /// Times of this block begin anew: of those so far only what is ordered before what matters. Returns what becomes of its words.
+    pub fn renew(&mut self) -> impl Fn(u64) -> u64 + use<> {
+        let (shift, base, block_base, warps) = (self.shift, self.base, self.block_base, self.warp_bases);
+        let (group, mask) = (self.group, self.group_mask);
+        let first = base >> shift;
+        self.block_base = (first + 1) << shift;
+        for warp in &mut self.warp_bases {
+            *warp = if *warp > block_base { (first + 2) << shift } else { 0 };
+        }
+        self.time = first + 2;
+        move |word| {
+            if word < base || (word ^ group) & mask != 0 || word & KIND == GRID << KIND_SHIFT {
+                return word;
+            }
+            let step = match word {
+                _ if word < block_base => 0,
+                _ if word < warps[super::word::lane(word) / 32 % WARPS] => 1,
+                _ => 2,
+            };
+            word & !(u64::MAX << shift) | (first + step) << shift
+        }
+    }
+
     pub fn warp_met(&mut self, warp: usize) {
         self.warp_bases[warp % WARPS] = self.time << self.shift;
     }
@@ -93,7 +121,7 @@ impl Clock {
         (self.base, self.block_base) = (self.time << self.shift, self.time << self.shift);
     }
 
-    pub fn now(&self, site: u8, listing: bool) -> Now {
+    pub fn now(&self, site: u8) -> Now {
         Now {
             own: self.time << self.shift | self.group | u64::from(site),
             base: self.base,
@@ -103,18 +131,7 @@ impl Clock {
             warp: WARP_OF_LANE | self.group_mask,
             group: self.group_mask,
             warp_bases: self.warp_bases.as_ptr(),
-            listing,
             modest: false,
         }
-    }
-
-    /// The bases of the block and of a warp, as times.
-    pub fn bases(&self, lane: usize) -> (u64, u64) {
-        (self.block_base >> self.shift, self.warp_bases[lane / 32 % WARPS] >> self.shift)
-    }
-
-    /// A word's time.
-    pub fn time_of(&self, word: u64) -> u64 {
-        word >> self.shift
     }
 }

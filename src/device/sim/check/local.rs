@@ -80,7 +80,13 @@ impl Checker<'_> {
                 addr.is_some_and(|addr| self.locals.written[number].get(column(addr, k) * lanes + lane) == Some(&0))
             };
             let others = (g.active().filter(unwritten).count() as u64).saturating_sub(1);
-            let place = super::race::local_text(g, access, lane, k);
+            // Of a vector that has no value at all the element is named.
+            let is_missing = |k: usize| {
+                let addr = unsafe { memory::address(g, access, lane) };
+                addr.is_some_and(|addr| self.locals.written[number].get(column(addr, k) * lanes + lane) == Some(&0))
+            };
+            let whole = note.components > 1 && (0..note.components as usize).all(is_missing);
+            let place = super::race::local_text(g, access, lane, (!whole).then_some(k));
             let kind = FaultKind::Unwritten { place, space: "local" };
             crate::device::sim::fault::stop_at(g, kind, access.span, lane, others);
         }

@@ -4,20 +4,36 @@
 //! All threads of a launch are concurrent but for what orders them: `barrier()` orders the threads of a block, `warp_barrier()`
 //! and the warp operations those of a warp, `grid_barrier()` all. What a thread did before a `fence()` (within its block,
 //! also a `fence_block()`) is ordered before what another thread does after it has read, by an atomic operation, what the first one
-//! wrote by an atomic operation after its fence ([`order`]). Atomic operations alone order nothing.
+//! wrote by an atomic operation after its fence, if what it read decides where it goes or what it touches ([`order`]). Atomic
+//! operations alone order nothing, nor do those that change nothing or whose old values decide nothing.
 //!
 //! Two accesses to one element by different threads that are not ordered race if one of them is a plain write, or if one is
 //! plain, the other atomic. Which of them happened first in this run does not matter: each element has a word
 //! ([`word`]) that says who wrote it last and when, one for its readers and one for atomics, and these are compared
 //! with what the running thread has been ordered behind ([`rows`]).
 //!
+//! # Two ways
+//! Words are fast: whole rows of them are compared at once, and all workers take part. But a word names one thread where there
+//! were several, and knows nothing of fences. So a kernel whose threads synchronize by fences and atomics is run with care, by one
+//! worker: each access is compared with all that its element has seen ([`exact`], [`trace`]), and each thread
+//! knows of others by a view that it shares with those it learned from ([`view`]). That costs in proportion to accesses, and memory in
+//! proportion to arrays and releases. And a launch in which the fast way finds a race is run again with care, so that those who took
+//! part are named as they are.
+//!
+//! What fences and atomics order in one run they may not order in another: whose turn comes first is up to the device. So where they
+//! decided that something is no race, the launch is run a second time with the opposite order of blocks, of the first and the last
+//! blocks' warps, and of the lanes in atomic operations ([`sched`](super::sched)), and judged the same way; the arrays are those of
+//! the first run. Two threads that race in one of all orders mostly do so in one of these two.
+//!
 //! - [`rows`]: the rules, element by element and in vectors; [`clock`]: times; [`shadow`]: where the words lie
 //! - [`pattern`], [`quick`]: accesses to shared arrays that can be judged without words
-//! - [`touch`]: from an access to its elements; [`race`]: what to say of a broken rule; [`order`]: fences and atomics
+//! - [`touch`]: from an access to its elements; [`race`]: what to say of a broken rule
+//! - [`exact`], [`trace`]: every access by itself; [`order`], [`view`]: fences and atomics
 //! - [`written`]: global arrays of which each element is one thread's; [`local`]: arrays of one thread; [`split`]: where threads parted; [`arithmetic`]: overflow and its kin
 
 pub mod arithmetic;
 mod clock;
+mod exact;
 mod local;
 mod order;
 mod pattern;
@@ -27,11 +43,13 @@ mod rows;
 mod shadow;
 mod split;
 mod touch;
+mod trace;
+mod view;
 mod watch;
 mod word;
 mod written;
 
-pub use watch::Watch;
+pub use watch::{Watch, keep};
 
 use super::code::{Code, MaskId, MemoryKind, WaitDef, Watched};
 use super::fault::stop_at;
@@ -69,7 +87,12 @@ pub struct Checker<'a> {
     quick: Vec<quick::Quick>,
     locals: local::Locals,
     splits: split::Splits,
+    /// Every access is looked at by itself.
+    careful: bool,
     order: order::Own,
+    /// By memory: what the careful way remembers of shared arrays, and the variables among their elements.
+    traces: Vec<Option<trace::Trace>>,
+    variables: order::Variables,
     polls: split::Polls,
     finding: Option<race::Finding>,
     number: u64,
@@ -87,21 +110,27 @@ impl<'a> Checker<'a> {
             quick: code.memories.iter().map(|_| quick::Quick::default()).collect(),
             locals: local::Locals::new(code, lanes),
             splits: split::Splits::new(lanes),
+            careful: watch.exact.is_some(),
             order: order::Own::default(),
+            traces: code.memories.iter().map(|_| None).collect(),
+            variables: order::Variables::default(),
             polls: split::Polls::default(),
             finding: None,
             number: 0,
         }
     }
 
-    /// Group `number` begins.
-    pub fn begin(&mut self, number: u64) {
+    /// Group `number` of so many threads begins.
+    pub fn begin(&mut self, number: u64, lanes: usize) {
         self.number = number;
+        if self.careful {
+            self.order.begin(number, lanes);
+            self.variables.clear();
+        }
         self.shared.begin_shared();
         self.global.begin_global(number, self.watch.globals.start);
         self.locals.begin();
         self.splits.begin();
-        self.order.begin();
         self.polls = split::Polls::default();
     }
 
@@ -109,18 +138,24 @@ impl<'a> Checker<'a> {
     pub fn grid_met(&mut self, time: u64) {
         self.shared.block_met();
         self.global.grid_met(time);
-        self.order.met();
+        if self.careful {
+            self.order.grid_met(time);
+            self.variables.clear();
+        }
     }
 
     /// The time of global memory.
     pub fn time(&self) -> u64 {
-        self.global.time
+        if self.careful { self.order.time } else { self.global.time }
     }
 
     /// The planes of a memory, and whether it is global.
     fn planes(&mut self, g: &Group, memory: usize, watched: &Watched) -> (Planes, bool) {
         if let MemoryKind::Global(_) = self.code.memories[memory].kind {
             return (self.watch.globals.planes(memory).unwrap_or(Planes::NONE), true);
+        }
+        if self.careful {
+            return (Planes::NONE, false);
         }
         // SAFETY: there is one for each memory of the code.
         let bytes = unsafe { (*g.memories.add(memory)).len };
@@ -158,13 +193,20 @@ impl Listener for Checker<'_> {
     }
 
     fn block_met(&mut self, _: &mut Group) {
+        if self.careful {
+            return self.order.block_met();
+        }
         self.shared.block_met();
         self.global.block_met();
-        self.order.met();
         self.seen();
     }
 
     fn warps_met(&mut self, g: &mut Group) {
+        if self.careful {
+            self.order.time += 1;
+            let warps = 0..g.lanes.div_ceil(32);
+            return warps.filter(|warp| g.is_active(warp * 32)).for_each(|warp| self.order.warp_met(warp));
+        }
         self.write_out();
         self.shared.tick();
         self.global.tick();
@@ -174,12 +216,14 @@ impl Listener for Checker<'_> {
                 self.global.warp_met(warp);
             }
         }
-        self.order.met();
         self.seen();
     }
 
     fn fenced(&mut self, g: &mut Group, scope: Scope) {
-        self.fence(g, scope);
+        // Fences order something only together with atomic operations that decide; such kernels are run with care.
+        if self.careful {
+            self.order.fence(g.active(), scope);
+        }
     }
 
     unsafe fn parted(&mut self, g: &mut Group, from: MaskId, span: u32, first: bool) {
@@ -217,7 +261,7 @@ impl Checker<'_> {
     /// What is kept of shared arrays becomes words.
     fn write_out(&mut self) {
         for (number, quick) in self.quick.iter_mut().enumerate() {
-            let now = self.shared.now(0, false);
+            let now = self.shared.now(0);
             if let (true, Some(store)) = (quick.holds(&now), &self.stores[number]) {
                 // SAFETY: the store is that of the memory.
                 unsafe { quick.write_out(&store.planes, &now, self.isa, self.code.warp_ops) };
@@ -227,6 +271,9 @@ impl Checker<'_> {
 
     /// Blocks begin their times anew, so that the largest one has to be kept.
     fn seen(&mut self) {
+        if self.global.ends() {
+            self.watch.globals.rewrite(self.global.renew());
+        }
         if self.global.time > self.watch.globals.last.load(std::sync::atomic::Ordering::Relaxed) {
             self.watch.globals.last.fetch_max(self.global.time, std::sync::atomic::Ordering::Relaxed);
         }

@@ -1,349 +1,316 @@
-//! Fences and atomics that order threads.
+//! Fences and atomics that order threads: what each thread of the running block knows of others.
 //!
-//! A thread's `fence()` and a later atomic operation of the same thread **release** to that atomic's element what the thread
-//! did before the fence, what its block did before the last barrier, and what had been acquired until then. A thread
-//! that touches the element by an atomic operation **acquires** what has been released to it, for itself at once, for its warp
-//! and its block from their next meeting on. (GPUs want a second fence there; its absence is not reported.) After a
-//! `fence_block()` only threads of the same block acquire it.
+//! Accesses are told by block, thread and **time**, which goes on within a block where its barriers, warp operations and fences
+//! stand. A thread **knows** what is ordered before it: of its own block by times (all before the last barrier, its
+//! warp's before the last meeting), of others, and of its block beyond that, by a [`View`].
+//!
+//! A `fence()` notes what the thread has done and knows. An atomic operation that changes its element **releases** to
+//! the element what was noted by the thread's last fence, or by fences of other threads that a barrier has ordered before it.
+//! One whose old value decides what the thread does (`Note::decides`) **acquires** what has been released to the element, for
+//! itself at once, for its warp and its block from their next meeting on. (GPUs want a second fence there; its
+//! absence is not reported.) All atomic operations read what the one before them wrote, so that they continue
+//! what C++ calls its release sequence. After a `fence_block()` only threads of the same block acquire.
 
-use std::sync::Arc;
+use std::cell::Cell;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::Checker;
-use super::touch::Event;
-use super::word;
-use crate::device::Deed;
-use crate::device::sim::group::Group;
-use crate::device::sim::memory;
+use super::trace::Entry;
+use super::view::{self, View};
 use crate::ir::def::Scope;
 
-/// An element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
-    memory: u32,
-    /// One more than the group, of a shared array; 0 of a global one.
-    group: u64,
-    cell: usize,
+/// Releases to threads of the same block, and to all.
+const SCOPES: usize = 2;
+const DEVICE: usize = 1;
+
+/// An element: its memory and its number.
+pub type Key = (u32, usize);
+
+/// An element by which threads synchronize.
+#[derive(Default)]
+pub struct Variable {
+    /// Among all of the launch; from 1.
+    pub id: u64,
+    /// How many operations have released to it.
+    pub version: u64,
+    /// What all threads acquire, and what those of some blocks do.
+    device: View,
+    blocks: Vec<(u64, View)>,
 }
 
-/// Moments by the clocks of global and of shared memory; 0 for never.
-#[derive(Clone, Copy, Debug, Default)]
-struct Times {
-    global: u64,
-    shared: u64,
+/// Those of a memory space.
+#[derive(Default)]
+pub struct Variables {
+    all: FxHashMap<Key, Variable>,
 }
 
-impl Times {
-    fn of(&self, global: bool) -> u64 {
-        if global { self.global } else { self.shared }
+impl Variables {
+    /// `ids` counts them.
+    pub fn get(&mut self, key: Key, ids: &mut u64) -> &mut Variable {
+        self.all.entry(key).or_insert_with(|| {
+            *ids += 1;
+            Variable { id: *ids, ..Variable::default() }
+        })
+    }
+
+    pub fn clear(&mut self) {
+        self.all.clear();
     }
 }
 
-/// What a group has acquired.
-#[derive(Clone, Debug)]
-struct Acquired {
-    from: Key,
-    /// The first so many of what was released to it.
-    until: usize,
-    lane: usize,
+/// The last fence of a thread: its own accesses before this time are behind it, its block's, its warp's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fence {
     time: u64,
+    block: u64,
+    warp: u64,
 }
 
-/// A point in the life of a thread: what is ordered before it within its block.
-#[derive(Clone, Copy, Debug)]
-struct Point {
-    lane: usize,
-    /// Times before are, of the whole block, of the warp.
-    block: Times,
-    warp: Times,
+/// What a thread, or all of those that have met, can say.
+#[derive(Clone, Debug, Default)]
+struct State {
+    known: View,
+    /// What was known at the last fence,
+    fenced: [View; SCOPES],
+    /// and what threads of the block had done at theirs.
+    own: [View; SCOPES],
 }
 
-impl Point {
-    fn orders(&self, lane: usize, time: u64, global: bool) -> bool {
-        time < self.block.of(global) || (lane / 32 == self.lane / 32 && time < self.warp.of(global))
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Release {
-    group: u64,
-    at: Point,
-    /// The thread's own plain accesses up to this time, for all and for its own block, and its atomics up to that.
-    fence: Fences,
-    time: Times,
-    acquired: Arc<Vec<Acquired>>,
-}
-
-/// The last fences of a thread.
-#[derive(Clone, Copy, Debug, Default)]
-struct Fences {
-    /// For all threads,
-    device: Times,
-    /// and for those of the block.
-    block: Times,
-}
-
-#[derive(Default)]
-struct Variable {
-    log: Vec<Release>,
-    by_group: FxHashMap<u64, Vec<usize>>,
-}
-
-/// What all groups of a launch have released; and the single threads that words of many stand for.
-#[derive(Default)]
-pub struct Releases {
-    variables: FxHashMap<Key, Variable>,
-    /// The last word of each thread, by thread.
-    readers: FxHashMap<Key, Vec<u64>>,
-    updaters: FxHashMap<Key, Vec<u64>>,
-}
-
-impl Releases {
-    pub fn listed(&self, key: Key, deed: Deed) -> &[u64] {
-        let lists = if deed == Deed::Updates { &self.updaters } else { &self.readers };
-        lists.get(&key).map_or(&[], Vec::as_slice)
-    }
-
-    pub fn list(&mut self, key: Key, deed: Deed, word: u64) {
-        let lists = if deed == Deed::Updates { &mut self.updaters } else { &mut self.readers };
-        let list = lists.entry(key).or_default();
-        let thread = |word: &u64| word & if key.group > 0 { word::LANE } else { word::GROUP | word::LANE };
-        match list.binary_search_by_key(&thread(&word), thread) {
-            // What orders a later access of a thread orders its earlier ones.
-            Ok(at) => list[at] = list[at].max(word),
-            Err(at) => list.insert(at, word),
+impl State {
+    fn join(&mut self, other: &State) {
+        self.known.join(&other.known);
+        for k in 0..SCOPES {
+            self.fenced[k].join(&other.fenced[k]);
+            self.own[k].join(&other.own[k]);
         }
     }
-
-    pub fn forget_one(&mut self, key: Key, deed: Deed) {
-        (if deed == Deed::Updates { &mut self.updaters } else { &mut self.readers }).remove(&key);
-    }
-
-    pub fn forget(&mut self, key: Key) {
-        self.forget_one(key, Deed::Reads);
-    }
 }
 
-/// What the running group has fenced and acquired.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    /// If it is another than its warp's.
+    state: Option<Box<State>>,
+    /// Since the last meeting.
+    fences: [Fence; SCOPES],
+    /// The variable and the version it acquired last.
+    last: (u64, u64),
+}
+
+/// What the running block has done, fenced and acquired.
 #[derive(Default)]
 pub struct Own {
+    group: u64,
+    pub time: u64,
+    /// All before is ordered before this block, before its threads,
+    base: u64,
+    block_base: u64,
+    /// of each warp before its own threads.
+    warp_bases: Vec<u64>,
     lanes: Vec<Lane>,
-    acquired: Arc<Vec<Acquired>>,
-    /// The last entry of `acquired` for an element and a lane.
-    latest: FxHashMap<(Key, usize), usize>,
-    /// The versions that lanes released to elements.
-    released: FxHashMap<(Key, usize), u32>,
-    /// Something was touched since the last tick of a fence.
-    pub touched: bool,
+    /// Where they are others than the block's.
+    warps: Vec<Option<Box<State>>>,
+    block: State,
+    /// Some thread has fenced, or knows more than its block, since the last barrier.
+    news: bool,
+    /// It was fences and atomics that ordered something.
+    pub decided: Cell<bool>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Lane {
-    fences: Fences,
-    /// Goes on with what the thread does or gets to know, so that it is known when there is nothing new to release: now, and at
-    /// the last fence.
-    version: u32,
-    fenced: u32,
-    /// The last fence was for the block only.
-    narrow: bool,
-    /// The element of its last atomic operation.
-    polled: Option<Key>,
-}
+const WARP: usize = 32;
 
 impl Own {
-    pub fn begin(&mut self) {
-        self.lanes.clear();
-        self.latest.clear();
-        self.released.clear();
-        if !self.acquired.is_empty() {
-            self.acquired = Arc::default();
-        }
+    /// Block `group` of so many threads begins; blocks before have ended or run beside it.
+    pub fn begin(&mut self, group: u64, lanes: usize) {
+        let decided = self.decided.get();
+        *self = Own { group, time: 1, warp_bases: vec![0; lanes.div_ceil(WARP)], ..Own::default() };
+        self.decided.set(decided);
+        self.lanes.resize_with(lanes, Lane::default);
+        self.warps.resize_with(lanes.div_ceil(WARP), || None);
     }
 
-    /// The active lanes do something that fences may have to order.
-    pub fn act(&mut self, g: &Group) {
-        self.lanes.resize(g.lanes, Lane::default());
-        for lane in g.active() {
-            self.lanes[lane].version += 1;
-        }
+    /// All blocks have met, at this time.
+    pub fn grid_met(&mut self, time: u64) {
+        let (group, lanes) = (self.group, self.lanes.len());
+        self.begin(group, lanes);
+        (self.time, self.base, self.block_base) = (time, time, time);
     }
 
-    /// What lanes did becomes known to others.
-    pub fn met(&mut self) {
-        self.lanes.iter_mut().for_each(|lane| lane.version += 1);
+    fn state(&self, lane: usize) -> &State {
+        let own = self.lanes.get(lane).and_then(|l| l.state.as_deref());
+        own.or_else(|| self.warps.get(lane / WARP)?.as_deref()).unwrap_or(&self.block)
     }
 
-    /// A lane learns of something from `key`, which is nothing new to those who ask there.
-    fn learn(&mut self, key: Key, lane: usize) {
-        let version = &mut self.lanes[lane].version;
-        if let Some(released) = self.released.get_mut(&(key, lane))
-            && *released == *version
-        {
-            *released += 1;
-        }
-        *version += 1;
-    }
-
-    /// A lane acquires the first so many releases to `key`; what it acquired after `shared` only it knows.
-    fn acquire(&mut self, key: Key, until: usize, lane: usize, time: u64, shared: u64) {
-        let new = Acquired { from: key, until, lane, time };
-        let known = self.latest.get(&(key, lane)).copied();
-        match known.and_then(|at| self.acquired.get(at).map(|old| (at, old.until, old.time))) {
-            Some((_, known, _)) if known == until => return,
-            Some((at, _, time)) if time >= shared => Arc::make_mut(&mut self.acquired)[at] = new,
-            _ => {
-                self.latest.insert((key, lane), self.acquired.len());
-                Arc::make_mut(&mut self.acquired).push(new);
-            }
-        }
-        self.learn(key, lane);
-    }
-}
-
-impl Checker<'_> {
-    pub(super) fn fence(&mut self, g: &Group, scope: Scope) {
-        let mut now = self.times();
-        if std::mem::take(&mut self.order.touched) {
-            self.write_out();
-            self.shared.tick();
-            self.global.tick();
-            self.seen();
-        } else {
-            // Nothing was done at this time yet.
-            now = Times { global: now.global - 1, shared: now.shared - 1 };
-        }
-        self.order.lanes.resize(g.lanes, Lane::default());
-        for lane in g.active() {
-            let lane = &mut self.order.lanes[lane];
-            // What only the block knew is news to others.
-            lane.version += u32::from(lane.narrow && scope == Scope::Device);
-            lane.narrow = scope == Scope::Block;
-            lane.fenced = lane.version;
-            lane.fences.block = now;
-            if scope == Scope::Device {
-                lane.fences.device = now;
-            }
-        }
-    }
-
-    fn times(&self) -> Times {
-        Times { global: self.global.time, shared: self.shared.time }
-    }
-
-    fn point(&self, lane: usize) -> Point {
-        let (global, shared) = (self.global.bases(lane), self.shared.bases(lane));
-        let block = Times { global: global.0, shared: shared.0 };
-        Point { lane, block, warp: Times { global: global.1, shared: shared.1 } }
-    }
-
-    /// The group as words have it.
-    fn own_group(&self) -> u64 {
-        self.number & (word::GROUP >> word::GROUP_SHIFT)
-    }
-
-    pub(super) fn key(&self, e: &Event<'_>, cell: usize) -> Key {
-        Key { memory: e.access.memory, group: if e.global { 0 } else { self.own_group() + 1 }, cell }
-    }
-
-    /// The active lanes acquire and release by an atomic operation.
-    pub(super) unsafe fn synchronised(&mut self, g: &Group, e: &Event<'_>) {
-        let watch = self.watch;
-        let mut releases = watch.releases.lock().unwrap_or_else(|e| e.into_inner());
-        let (group, time) = (self.own_group(), self.times());
-        self.order.lanes.resize(g.lanes, Lane::default());
-        for lane in g.active() {
-            // SAFETY: the access is one of the group's code.
-            let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { continue };
-            let (key, at) = (self.key(e, e.cell(addr)), self.point(lane));
-            let variable = releases.variables.entry(key).or_default();
-            let until = variable.log.len();
-            if until > 0 {
-                self.order.acquire(key, until, lane, time.global, at.block.global.max(at.warp.global));
-            }
-            if self.order.lanes[lane].polled.replace(key) != Some(key) {
-                self.order.learn(key, lane);
-            }
-            let Lane { fences, fenced, .. } = self.order.lanes[lane];
-            if fences.block.global == 0 || self.order.released.insert((key, lane), fenced) == Some(fenced) {
-                continue;
-            }
-            variable.by_group.entry(group).or_default().push(until);
-            variable.log.push(Release { group, at, fence: fences, time, acquired: self.order.acquired.clone() });
-        }
-    }
-
-    /// Whether fences and atomics order a word's thread before lane `lane` of the running group.
-    pub(super) fn released(&self, releases: &Releases, e: &Event<'_>, lane: usize, word: u64, deed: Deed) -> bool {
-        let own = self.own_group();
-        let mut search = Search {
-            releases,
-            global: e.global,
-            group: if e.global { word::group(word) } else { own },
-            lane: word::lane(word),
-            time: if e.global { self.global.time_of(word) } else { self.shared.time_of(word) },
-            atomic: deed == Deed::Updates,
-            seen: FxHashSet::default(),
+    fn state_mut(&mut self, lane: usize) -> &mut State {
+        self.news = true;
+        let copy = match self.lanes[lane].state {
+            None => Some(Box::new(self.state(lane).clone())),
+            Some(_) => None,
         };
-        search.reaches(&self.order.acquired, &self.point(lane), own)
+        self.lanes[lane].state.get_or_insert_with(|| copy.unwrap_or_default())
     }
-}
 
-struct Search<'a> {
-    releases: &'a Releases,
-    global: bool,
-    group: u64,
-    lane: usize,
-    time: u64,
-    atomic: bool,
-    seen: FxHashSet<(Key, usize, u64)>,
-}
+    /// All threads of the block have met.
+    pub fn block_met(&mut self) {
+        self.time += 1;
+        self.block_base = self.time;
+        if !std::mem::take(&mut self.news) {
+            return;
+        }
+        let mut all = std::mem::take(&mut self.block);
+        self.warps.iter_mut().filter_map(Option::take).for_each(|warp| all.join(&warp));
+        self.lanes.iter_mut().filter_map(|lane| lane.state.take()).for_each(|lane| all.join(&lane));
+        self.behind_fences(&mut all, 0..self.lanes.len(), view::block(self.group));
+        self.block = all;
+    }
 
-/// The first so many releases to an element, and the group that has acquired them.
-type Reach = (Key, usize, u64);
+    /// The threads of a warp have met; time has gone on.
+    pub fn warp_met(&mut self, warp: usize) {
+        let lanes = warp * WARP..((warp + 1) * WARP).min(self.lanes.len());
+        self.warp_bases[warp] = self.time;
+        if !self.news {
+            return;
+        }
+        let mut all = self.warps[warp].take().unwrap_or_else(|| Box::new(self.block.clone()));
+        self.lanes[lanes.clone()].iter_mut().filter_map(|lane| lane.state.take()).for_each(|lane| all.join(&lane));
+        self.behind_fences(&mut all, lanes, view::warp(self.group, warp));
+        self.warps[warp] = Some(all);
+    }
 
-/// What was acquired before a point in the life of a group.
-fn before(acquired: &[Acquired], at: &Point, group: u64, todo: &mut Vec<Reach>) {
-    let before = acquired.iter().filter(|a| a.lane == at.lane || at.orders(a.lane, a.time, true));
-    todo.extend(before.map(|a| (a.from, a.until, group)));
-}
-
-impl Search<'_> {
-    /// Whether what a group acquired before a point holds the word, or leads to it.
-    fn reaches(&mut self, acquired: &[Acquired], at: &Point, group: u64) -> bool {
-        let mut todo: Vec<Reach> = vec![];
-        before(acquired, at, group, &mut todo);
-        while let Some((key, until, reader)) = todo.pop() {
-            let Some(variable) = self.releases.variables.get(&key) else { continue };
-            let mut mine = variable.by_group.get(&self.group).into_iter().flatten().rev().filter(|&&n| n < until);
-            if mine.any(|&n| self.holds(&variable.log[n], reader)) {
-                return true;
+    /// What these lanes did before their fences is what all of them can say. `key` is what they are together.
+    fn behind_fences(&mut self, all: &mut State, lanes: std::ops::Range<usize>, key: u64) {
+        let group = self.group;
+        for k in 0..SCOPES {
+            let fences = || self.lanes[lanes.clone()].iter().map(|lane| lane.fences[k]);
+            let least = fences().map(|f| f.time).min().unwrap_or(0);
+            let block = fences().map(|f| f.block).max().unwrap_or(0);
+            all.own[k].raise(key, least);
+            all.own[k].raise(view::block(group), block);
+            for (lane, fence) in lanes.clone().zip(fences()).filter(|(_, f)| f.time > least.max(block)) {
+                all.own[k].raise(view::thread(group, lane), fence.time);
+                all.own[k].raise(view::warp(group, lane / WARP), fence.warp);
             }
-            for n in (0..until).rev() {
-                if !self.seen.insert((key, n, reader)) {
-                    // What lies before was looked at together with it.
-                    break;
-                }
-                let release = &variable.log[n];
-                if release.fence.reaches(release.group == reader).global > 0 {
-                    before(&release.acquired, &release.at, release.group, &mut todo);
+        }
+        self.lanes[lanes].iter_mut().for_each(|lane| lane.fences = Default::default());
+    }
+
+    /// These lanes fence.
+    pub fn fence(&mut self, lanes: impl Iterator<Item = usize>, scope: Scope) {
+        self.time += 1;
+        self.news = true;
+        let scopes = if scope == Scope::Device { 0..SCOPES } else { 0..DEVICE };
+        for lane in lanes {
+            let fence = Fence { time: self.time, block: self.block_base, warp: self.warp_bases[lane / WARP] };
+            for k in scopes.clone() {
+                self.lanes[lane].fences[k] = fence;
+                let state = self.state(lane);
+                if !state.fenced[k].is(&state.known) {
+                    let state = self.state_mut(lane);
+                    state.fenced[k] = state.known.clone();
                 }
             }
         }
-        false
     }
 
-    fn holds(&self, release: &Release, reader: u64) -> bool {
-        let fence = release.fence.reaches(release.group == reader);
-        let own = if self.atomic { release.time } else { fence };
-        let same = release.at.lane == self.lane && self.time <= own.of(self.global);
-        fence.global > 0 && (same || release.at.orders(self.lane, self.time, self.global))
+    /// A lane learns what has been released to a variable.
+    pub fn acquire(&mut self, lane: usize, variable: &Variable) {
+        let now = (variable.id, variable.version);
+        if variable.version == 0 || std::mem::replace(&mut self.lanes[lane].last, now) == now {
+            return;
+        }
+        let mut known = self.state(lane).known.clone();
+        let mut news = known.join(&variable.device);
+        if let Some((_, view)) = variable.blocks.iter().find(|(group, _)| *group == self.group) {
+            news |= known.join(view);
+        }
+        if news {
+            self.state_mut(lane).known = known;
+        }
     }
-}
 
-impl Fences {
-    /// The last one that threads of the same block, or others, are ordered behind.
-    fn reaches(&self, same_block: bool) -> Times {
-        if same_block { self.block } else { self.device }
+    /// A lane has changed a variable: tells what it can say. Whether that is anything.
+    pub fn release(&self, lane: usize, variable: &mut Variable) -> bool {
+        let (device, block) = (self.behind(lane, DEVICE), self.behind(lane, 0));
+        if device.is_none() && block.is_none() {
+            return false;
+        }
+        variable.version += 1;
+        let (id, version) = (variable.id, variable.version);
+        if let Some(view) = device {
+            variable.device.join(&view);
+            variable.device.raise_version(id, version);
+        }
+        if self.lanes[lane].fences[0].time > self.lanes[lane].fences[DEVICE].time || self.says_more(lane) {
+            let at = variable.blocks.iter().position(|(group, _)| *group == self.group).unwrap_or_else(|| {
+                variable.blocks.push((self.group, View::default()));
+                variable.blocks.len() - 1
+            });
+            let view = &mut variable.blocks[at].1;
+            block.iter().for_each(|more| {
+                view.join(more);
+            });
+            view.raise_version(id, version);
+        }
+        true
+    }
+
+    /// Whether a lane can say more to its block than to others.
+    fn says_more(&self, lane: usize) -> bool {
+        let state = self.state(lane);
+        !state.own[0].is(&state.own[DEVICE]) || !state.fenced[0].is(&state.fenced[DEVICE])
+    }
+
+    /// All that is behind the fences of a lane; none if there were none.
+    fn behind(&self, lane: usize, scope: usize) -> Option<View> {
+        let (state, fence) = (self.state(lane), self.lanes[lane].fences[scope]);
+        if fence.time == 0 && state.own[scope].is_empty() && state.fenced[scope].is_empty() {
+            return None;
+        }
+        let mut view = state.fenced[scope].clone();
+        view.join(&state.own[scope]);
+        view.raise(view::block(self.group), fence.block);
+        view.raise(view::warp(self.group, lane / WARP), fence.warp);
+        view.raise(view::thread(self.group, lane), fence.time);
+        Some(view)
+    }
+
+    /// The version of a variable that a lane knows.
+    pub fn version(&self, lane: usize, variable: u64) -> u64 {
+        self.state(lane).known.version(variable)
+    }
+
+    /// Of the lanes of an entry, the first one that is neither this lane nor ordered before it.
+    pub fn unordered(&self, entry: &Entry, lane: usize) -> Option<usize> {
+        if entry.time < self.base.max(1) {
+            return None;
+        }
+        let mut others = entry.mask;
+        if entry.group == self.group {
+            let same_warp = entry.warp == lane / WARP;
+            if entry.time < self.block_base || (same_warp && entry.time < self.warp_bases[entry.warp]) {
+                return None;
+            }
+            if same_warp {
+                others &= !(1 << (lane % WARP));
+            }
+        }
+        if others == 0 {
+            return None;
+        }
+        let known = &self.state(lane).known;
+        let knows = |key: u64| known.time(key) > entry.time;
+        if !known.is_empty() && !knows(view::block(entry.group)) && !knows(view::warp(entry.group, entry.warp)) {
+            while others != 0 && knows(view::thread(entry.group, entry.lane(others))) {
+                others &= others - 1;
+            }
+        } else if !known.is_empty() {
+            others = 0;
+        }
+        match others {
+            0 => {
+                self.decided.set(true);
+                None
+            }
+            _ => Some(entry.lane(others)),
+        }
     }
 }

@@ -327,7 +327,7 @@ mod tests {
                     clock.block_met();
                     epoch.clear();
                 }
-                let now = clock.now(step, false);
+                let now = clock.now(step);
                 let touch = [Touch::Load, Touch::Store, Touch::Store, Touch::Atomic][dice.below(4) as usize];
                 let event = (touch, dice.pattern());
                 let deed = Deed { touch, own: now.own, modest: false, overwrites: false };
@@ -364,10 +364,10 @@ mod tests {
         };
         let mut quick = Quick::default();
         let store = |now: &Now| Deed { touch: Touch::Store, own: now.own, modest: false, overwrites: false };
-        let now = clock.now(1, false);
+        let now = clock.now(1);
         assert!(quick.is_open(&now, clock.born) && quick.keep(&store(&now), &row(0, 32)));
         clock.block_met();
-        let now = clock.now(2, false);
+        let now = clock.now(2);
         assert!(quick.is_open(&now, clock.born) && quick.keep(&store(&now), &row(32, 32)));
         let load = Deed { touch: Touch::Load, ..store(&now) };
         // What others have just written.

@@ -3,18 +3,18 @@
 use rustc_hash::FxHashMap;
 
 use super::Checker;
-use super::order::Releases;
 use super::rows::Now;
 use super::touch::{Event, note_cell};
 use super::word::{self, KIND, LANE_SHIFT, ONE};
 use crate::device::sim::code::{Access, MemoryKind};
 use crate::device::sim::fault::{self, Stop, stop_at};
 use crate::device::sim::group::Group;
+use crate::device::sim::lanes::is_wide;
 use crate::device::sim::lanes::slow::read_value;
 use crate::device::sim::listen::Touch;
 use crate::device::sim::memory::{Axis, MemoryRt};
 use crate::device::{Deed, FaultKind, Race};
-use crate::ir::def::Layout;
+use crate::ir::def::{Layout, Leaf};
 use crate::lang::scalar::{Scalar, Value};
 
 /// The first thread's fault of an access, and how many others there are.
@@ -60,40 +60,64 @@ fn deed(touch: Touch) -> Deed {
     }
 }
 
+/// A thread that touched an element.
+#[derive(Clone, Copy)]
+pub struct Other {
+    pub group: u64,
+    pub lane: usize,
+    /// The number of its access among those of the memory.
+    pub site: u32,
+}
+
+/// Whom an access races with, what that one did, and what this access has written so far.
+pub struct Clash<'c> {
+    pub other: Other,
+    pub deed: Deed,
+    pub written: &'c Written,
+}
+
 impl Checker<'_> {
-    /// An element for which the fast rules do not hold, or that fences may have to do with.
+    /// An element for which the fast rules do not hold.
     pub(super) unsafe fn doubtful(&mut self, g: &Group, e: &Event<'_>, p: &Party, written: &mut Written) {
         let me = e.now.own | (p.lane as u64) << LANE_SHIFT;
         let words = unsafe { e.planes.words(p.cell) };
-        let wrong = self.wrong(e, p, me, words);
-        let Some(wrong) = wrong else { return unsafe { self.right(e, p, me, words, written) } };
-        let finding = match wrong {
-            Wrong::Unwritten => {
+        let finding = match self.wrong(e, p, me, words) {
+            None => {
+                // Two lanes of this access: the first one has been noted meanwhile.
+                // SAFETY: the cell is in the planes.
+                unsafe { note_cell(e, p.cell, me, p.lane, ONE) };
+                return;
+            }
+            Some(Wrong::Unwritten) => {
                 let place = place_text(g, e, p.addr, p.component);
                 let space = if e.global { "out" } else { "shared" };
                 Finding { kind: FaultKind::Unwritten { place, space }, lane: p.lane, others: 0, benign: false }
             }
-            Wrong::With(other, deed) => {
-                let race = self.race(g, e, p, (other, deed), written);
-                let benign = race.is_benign();
+            Some(Wrong::With(word, deed)) => {
+                let other = self.other(e, p, word);
+                let (finding, benign) = self.race(g, e, p, &Clash { other, deed, written });
                 if benign {
                     // SAFETY: the cell is in the planes.
-                    unsafe { *e.planes.w.add(p.cell) = me };
+                    unsafe { *e.planes.w.add(p.cell) = e.now.together(word, me) };
                     written.note(p.cell, p.lane);
                 }
-                Finding { kind: FaultKind::Race(Box::new(race)), lane: p.lane, others: 0, benign }
+                finding
             }
         };
-        match &mut self.finding {
-            None => self.finding = Some(finding),
-            Some(first) if first.benign && !finding.benign => *first = finding,
-            Some(first) => first.others += u64::from(first.benign == finding.benign),
-        }
+        self.find(finding);
     }
 
     /// The first rule that is broken.
     fn wrong(&self, e: &Event<'_>, p: &Party, me: u64, (w, r, a): (u64, u64, u64)) -> Option<Wrong> {
-        let broken = |word: u64, deed: Deed| self.unordered(e, p, me, word, deed).map(|word| Wrong::With(word, deed));
+        let now: &Now = &e.now;
+        let broken = |word: u64, deed: Deed| {
+            let same = (word ^ me) & (now.thread | KIND) == 0;
+            let ordered = match e.warps {
+                true => now.ordered::<true>(word, me, p.lane, ONE),
+                false => now.ordered::<false>(word, me, p.lane, ONE),
+            };
+            (!same && !ordered).then_some(Wrong::With(word, deed))
+        };
         let unwritten = || (e.note.touch != Touch::Store && w < e.now.born).then_some(Wrong::Unwritten);
         match e.note.touch {
             Touch::Load => unwritten().or_else(|| broken(w, Deed::Writes)).or_else(|| broken(a, Deed::Updates)),
@@ -104,116 +128,60 @@ impl Checker<'_> {
         }
     }
 
-    /// A thread of a word that is not this one and not ordered before it.
-    fn unordered(&self, e: &Event<'_>, p: &Party, me: u64, word: u64, deed: Deed) -> Option<u64> {
-        let now: &Now = &e.now;
-        let same = (word ^ me) & (now.thread | KIND) == 0;
-        let ordered = match e.warps {
-            true => now.ordered::<true>(word, me, p.lane, ONE),
-            false => now.ordered::<false>(word, me, p.lane, ONE),
-        };
-        if same || ordered {
-            return None;
-        }
-        if !now.listing {
-            return Some(word);
-        }
-        let key = self.key(e, p.cell);
-        let releases = self.watch.releases.lock().unwrap_or_else(|e| e.into_inner());
-        let listed = if word & KIND == ONE { &[] } else { releases.listed(key, deed) };
-        // The word's own thread stands for itself; the others are listed.
-        let own = word & !KIND;
-        let own = if listed.is_empty() { word } else { own };
-        std::iter::once(own).chain(listed.iter().copied()).find(|&w| !self.is_behind(&releases, e, p, me, w, deed))
-    }
-
-    /// Whether a word is this thread's own, or ordered before it, be it by fences and atomics.
-    fn is_behind(&self, releases: &Releases, e: &Event<'_>, p: &Party, me: u64, word: u64, deed: Deed) -> bool {
-        let same = (word ^ me) & (e.now.thread | KIND) == 0;
-        same || e.now.ordered::<true>(word, me, p.lane, ONE) || self.released(releases, e, p.lane, word, deed)
-    }
-
-    /// All is well after all: notes the access.
-    unsafe fn right(&mut self, e: &Event<'_>, p: &Party, me: u64, words: (u64, u64, u64), written: &mut Written) {
-        let (key, touch) = (self.key(e, p.cell), e.note.touch);
-        let joined = match touch {
-            Touch::Load => Some((words.1, e.planes.r, Deed::Reads)),
-            Touch::Atomic => Some((words.2, e.planes.a, Deed::Updates)),
-            Touch::Store => None,
-        };
-        let Some((old, plane, deed)) = joined else {
-            // SAFETY: the cell is in the planes.
-            unsafe { *e.planes.w.add(p.cell) = me };
-            if e.now.listing {
-                self.watch.releases.lock().unwrap_or_else(|e| e.into_inner()).forget(key);
-            }
-            return written.note(p.cell, p.lane);
-        };
-        if plane.is_null() {
-            return;
-        }
-        let (_, new) = match e.warps {
-            true => e.now.read::<true, true>((words.0, old, 0), me, p.lane, ONE),
-            false => e.now.read::<true, false>((words.0, old, 0), me, p.lane, ONE),
-        };
-        if e.now.listing && new & KIND != ONE {
-            let mut releases = self.watch.releases.lock().unwrap_or_else(|e| e.into_inner());
-            let behind = |&word: &u64| self.is_behind(&releases, e, p, me, word, deed);
-            // Those who poll are too many to ask each time.
-            if touch == Touch::Load && behind(&(old & !KIND)) && releases.listed(key, deed).iter().all(behind) {
-                // All of before is ordered before this one, which now stands for all.
-                releases.forget_one(key, deed);
-                // SAFETY: as above.
-                return unsafe { *plane.add(p.cell) = me };
-            }
-            releases.list(key, deed, old & !KIND);
-        }
-        // SAFETY: as above.
-        unsafe { *plane.add(p.cell) = new };
-        if touch == Touch::Atomic && e.note.overwrites && words.0 < e.born {
-            unsafe { note_cell(e, p.cell, me, p.lane, ONE) };
-        }
-    }
-
-    fn race(&self, g: &Group, e: &Event<'_>, p: &Party, (other, other_deed): (u64, Deed), written: &Written) -> Race {
-        let group = if e.global { word::group(other) } else { self.number };
-        let here = if e.global { word::group(e.now.own) } else { self.number };
-        let mut lane = word::lane(other);
-        if lane == p.lane && group == here {
-            // A word of several threads names the one that came last.
+    /// The thread of a word. One of several names the one that came last; where that is this one, another is likely to be its neighbor
+    /// (a careful run knows).
+    fn other(&self, e: &Event<'_>, p: &Party, word: u64) -> Other {
+        let window = word::GROUP >> word::GROUP_SHIFT;
+        let group = if e.global { self.number & !window | word::group(word) } else { self.number };
+        let mut lane = word::lane(word);
+        if lane == p.lane && group == self.number {
             lane = if lane == 0 { 1 } else { lane - 1 };
         }
-        let note = e.watched.sites.get(word::site(other)).map(|&n| &self.code.notes[n as usize]);
+        Other { group, lane, site: word::site(word) as u32 }
+    }
+
+    /// A race in words, and whether both write the same.
+    pub(super) fn race(&self, g: &Group, e: &Event<'_>, p: &Party, clash: &Clash<'_>) -> (Finding, bool) {
+        let Clash { other, deed: other_deed, written } = *clash;
+        let here = other.group == self.number;
+        let note = e.watched.sites.get(other.site as usize).map(|&n| &self.code.notes[n as usize]);
         let other_access = note.map(|n| &self.code.accesses[n.access as usize]);
         let span = other_access.map_or(e.access.span, |a| a.span);
         let scalar = e.access.scalar;
-        let element = p.addr.wrapping_add(p.component * scalar.size());
-        let in_place = in_memory(element, scalar);
-        let stored = |lane: usize| e.note.values.get(p.component).map(|&reg| read_value(g, reg, scalar, lane));
-        let value = match e.note.touch {
-            Touch::Store => stored(p.lane),
-            Touch::Load => Some(in_place),
-            Touch::Atomic => None,
+        let stored = |lane: usize, k: usize| e.note.values.get(k).map(|&reg| read_value(g, reg, scalar, lane));
+        let by_other = written.lanes.get(&p.cell).is_some_and(|&writer| writer == other.lane && here);
+        // Of component `k`: what this thread has to do with, and what the other one left.
+        let values = |k: usize| {
+            let in_place = in_memory(p.addr.wrapping_add(k * scalar.size()), scalar);
+            let value = match e.note.touch {
+                Touch::Store => stored(p.lane, k),
+                Touch::Load => Some(in_place),
+                Touch::Atomic => None,
+            };
+            let left = if by_other { stored(other.lane, k).unwrap_or(in_place) } else { in_place };
+            (value, (other_deed == Deed::Writes).then_some(left))
         };
-        let other_value = match other_deed {
-            Deed::Writes => Some(match written.lanes.get(&p.cell) {
-                Some(&writer) if writer == lane && group == here => stored(writer).unwrap_or(in_place),
-                _ => in_place,
-            }),
-            Deed::Reads | Deed::Updates => None,
-        };
-        Race {
-            place: place_text(g, e, p.addr, p.component),
+        // A word for all components of a vector: they are the same if all of them are.
+        let all = if e.watched.whole { 0..e.note.components.max(1) as usize } else { p.component..p.component + 1 };
+        let first = all.start;
+        let both = e.note.touch == Touch::Store && other_deed == Deed::Writes;
+        let differs = all.into_iter().find(|&k| both && !same(values(k)));
+        let component = differs.unwrap_or(first);
+        let (value, other_value) = values(component);
+        let race = Race {
+            place: element_path(g, e, p.addr, component, e.note.components == 1 || !e.watched.whole || component > 0),
             shared: !e.global,
             deed: deed(e.note.touch),
             value,
-            other: self.watch.who(group, lane),
+            other: self.watch.who(other.group, other.lane),
             other_deed,
             other_value,
             other_span: self.code.place(span).0,
-            same_block: group == here && self.code.threads.is_none(),
-            same_warp: group == here && lane / 32 == p.lane / 32 && self.code.threads.is_none(),
-        }
+            same_block: here && self.code.threads.is_none(),
+            same_warp: here && other.lane / 32 == p.lane / 32 && self.code.threads.is_none(),
+        };
+        let benign = race.is_benign();
+        (Finding { kind: FaultKind::Race(Box::new(race)), lane: p.lane, others: 0, benign }, benign)
     }
 
     /// Stops the group for what was found, or keeps a warning.
@@ -250,20 +218,29 @@ pub fn element_text(name: &str, axes: &[Axis], offset: usize) -> String {
     format!("{name}[{}]", indices.join(", "))
 }
 
+/// Whether both values are there and equal.
+fn same((value, other): (Option<Value>, Option<Value>)) -> bool {
+    value.is_some_and(|v| other.is_some_and(|o| v.ty == o.ty && v.bits == o.bits))
+}
+
 /// With the field and the component, where an element has such.
 pub fn place_text(g: &Group, e: &Event<'_>, addr: *const u8, component: usize) -> String {
+    element_path(g, e, addr, component, e.note.components == 1 || !e.watched.whole)
+}
+
+/// The same; of a vector the component if it is `one` of them.
+fn element_path(g: &Group, e: &Event<'_>, addr: *const u8, component: usize, one: bool) -> String {
     let number = e.access.memory as usize;
     // SAFETY: there is one for each memory of the code.
     let memory: &MemoryRt = unsafe { &*g.memories.add(number) };
     let def = &g.code().memories[number];
     let offset = addr as usize - memory.ptr as usize;
     let within = offset % def.layout.size.max(1) + component * e.access.scalar.size();
-    let one = e.note.components == 1 || !e.watched.whole;
     element_text(&def.name, &memory.axes, offset) + &path_text(&def.layout, within, one)
 }
 
 /// `.mass`, `.pos.x`
-fn path_text(layout: &Layout, within: usize, one: bool) -> String {
+pub fn path_text(layout: &Layout, within: usize, one: bool) -> String {
     let Some(leaf) = layout.leaves.iter().rfind(|l| l.offset <= within) else { return String::new() };
     let mut path = if leaf.path.is_empty() { String::new() } else { format!(".{}", leaf.path) };
     let component = (within - leaf.offset) / leaf.ty.scalar().size().max(1);
@@ -274,12 +251,27 @@ fn path_text(layout: &Layout, within: usize, one: bool) -> String {
     path
 }
 
-/// An element of a local array.
-pub fn local_text(g: &Group, access: &Access, lane: usize, _component: usize) -> String {
+/// An element of a local array; of a vector the component, if one is given.
+pub fn local_text(g: &Group, access: &Access, lane: usize, component: Option<usize>) -> String {
     let number = access.memory as usize;
-    debug_assert_eq!(g.code().memories[number].kind, MemoryKind::Local);
+    let def = &g.code().memories[number];
+    debug_assert_eq!(def.kind, MemoryKind::Local);
     // SAFETY: there is one for each memory of the code, and the access is one of the code's.
     let (memory, addr) = unsafe { (&*g.memories.add(number), crate::device::sim::memory::address(g, access, lane)) };
     let offset = addr.map_or(0, |a| a as usize - memory.ptr as usize);
-    element_text(&g.code().memories[number].name, &memory.axes, offset)
+    let width = |scalar: Scalar| if is_wide(scalar) { 2 } else { 1 };
+    let columns = |leaf: &Leaf| leaf.ty.lanes() as usize * width(leaf.ty.scalar());
+    let all: usize = def.layout.leaves.iter().map(columns).sum();
+    let column = offset / memory.unit.max(1) % all.max(1) + component.unwrap_or(0) * width(access.scalar);
+    let mut text = element_text(&def.name, &memory.axes, offset);
+    let mut start = 0;
+    for leaf in &def.layout.leaves {
+        if column < start + columns(leaf) {
+            let (c, one) = ((column - start) / width(leaf.ty.scalar()), component.is_some());
+            text += &path_text(&def.layout, leaf.offset + c * leaf.ty.scalar().size(), one);
+            break;
+        }
+        start += columns(leaf);
+    }
+    text
 }

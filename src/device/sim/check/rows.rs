@@ -23,8 +23,6 @@ pub struct Now {
     pub group: u64,
     /// Per warp of the group: words below are ordered before, if they are of the same warp.
     pub warp_bases: *const u64,
-    /// The threads of a word of several have to be listed one by one, because fences may order some of them.
-    pub listing: bool,
     /// Of several threads, a word names the first one instead of this one.
     pub modest: bool,
 }
@@ -49,9 +47,23 @@ pub struct Row {
 }
 
 impl Now {
+    /// Whether the word is of this one thread.
     #[inline(always)]
     fn same(&self, word: u64, me: u64) -> bool {
-        (word ^ me) & self.thread == 0
+        (word ^ me) & (self.thread | KIND) == 0
+    }
+
+    /// The word of writes of several threads that wrote the same: whoever comes next has to be ordered behind all of them.
+    pub fn together(&self, word: u64, me: u64) -> u64 {
+        let before = (word & KIND) >> KIND_SHIFT;
+        let many = if (word ^ me) & self.warp == 0 && before <= WARP {
+            WARP
+        } else if (word ^ me) & self.group == 0 && before != GRID {
+            BLOCK
+        } else {
+            GRID
+        };
+        me | many << KIND_SHIFT
     }
 
     #[inline(always)]

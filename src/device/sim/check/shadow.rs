@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::word::{GLOBAL_TIME_SHIFT, LAST_GLOBAL_TIME};
+use super::word::{GLOBAL_TIME_SHIFT, GRID, KIND_SHIFT, LAST_GLOBAL_TIME};
 use crate::base::room;
 use crate::device::sim::code::{Code, MemoryKind, Watched};
 use crate::device::sim::frame::Binding;
@@ -119,7 +119,8 @@ pub struct Globals {
 unsafe impl Sync for Globals {}
 
 impl Globals {
-    pub fn new(code: &Code, geometry: &Geometry, bindings: &[Binding], workers: usize) -> Globals {
+    /// Without `words`, only what there is in place of them.
+    pub fn new(code: &Code, geometry: &Geometry, bindings: &[Binding], workers: usize, words: bool) -> Globals {
         let mut pool = POOL.lock().unwrap_or_else(|e| e.into_inner());
         if pool.time > LAST_GLOBAL_TIME * 3 / 4 {
             (pool.free, pool.time, pool.age) = (vec![], 1, pool.age + 1);
@@ -137,7 +138,8 @@ impl Globals {
                 // Nobody else touches a thread's own element; if it has been written from the first, nothing can go wrong.
                 match geometry.tells(&watched.own, code) {
                     true => marks = watched.fresh.then(|| Own::new(take_marks(&mut pool.marks, len))),
-                    false => store = Some(Store::new(watched, len, |len| take(&mut pool.free, len))),
+                    false if words => store = Some(Store::new(watched, len, |len| take(&mut pool.free, len))),
+                    false => {}
                 }
             }
             stores.push(store);
@@ -165,6 +167,35 @@ impl Globals {
             return cell < own.len && unsafe { *own.bytes.add(cell) } != own.mark;
         }
         self.planes(memory).is_some_and(|planes| cell < planes.len && unsafe { *planes.w.add(cell) } < born)
+    }
+
+    /// Makes other words of all words.
+    pub fn rewrite(&self, f: impl Fn(u64) -> u64) {
+        for planes in self.stores.iter().flatten().map(|store| store.planes) {
+            for plane in [planes.w, planes.r, planes.a].into_iter().filter(|plane| !plane.is_null()) {
+                for page in (0..planes.len).step_by(1 << PAGE_SHIFT) {
+                    let cells = page..(page + (1 << PAGE_SHIFT)).min(planes.len);
+                    // SAFETY: the cells are in the plane, and nobody else touches them meanwhile.
+                    self.with_page(page, || cells.for_each(|cell| unsafe { *plane.add(cell) = f(*plane.add(cell)) }));
+                }
+            }
+        }
+    }
+
+    /// So many blocks have run as words can tell apart. From here on all of these are other ones to those that follow.
+    pub fn next_window(&self) {
+        let base = (self.start + 1) << GLOBAL_TIME_SHIFT;
+        self.rewrite(|word| if word < base { word } else { word | GRID << KIND_SHIFT });
+    }
+
+    /// All blocks have met, at this time; at an earlier one if words would not hold it.
+    pub fn grid_met(&self, time: u64) -> u64 {
+        if time < LAST_GLOBAL_TIME / 8 * 7 {
+            return time;
+        }
+        let (base, past) = ((self.start + 1) << GLOBAL_TIME_SHIFT, u64::MAX >> (64 - GLOBAL_TIME_SHIFT));
+        self.rewrite(|word| if word < base { word } else { base | word & past });
+        self.start + 2
     }
 
     /// Runs `f` while nobody else touches the words of this page.

@@ -168,10 +168,13 @@ impl<'a> Checker<'a> {
         let number = access.memory as usize;
         let watched = code.watched[number].as_ref()?;
         let (planes, global) = self.planes(g, number, watched);
-        let written = if planes.w.is_null() { Some(self.watch.globals.written(number)?) } else { None };
+        let own = if planes.w.is_null() && global { self.watch.globals.written(number) } else { None };
+        if planes.w.is_null() && own.is_none() && !self.careful {
+            return None;
+        }
         let clock = if global { &self.global } else { &self.shared };
         let born = clock.born;
-        let mut now = clock.now(note.site, code.fences && (global || code.takes));
+        let mut now = clock.now(note.site);
         if !watched.fresh || note.overwrites {
             now.born = 0;
         }
@@ -179,8 +182,8 @@ impl<'a> Checker<'a> {
         // SAFETY: there is one for each memory of the code.
         let start = unsafe { (*g.memories.add(number)).ptr };
         let locked = global && self.watch.globals.shared;
-        self.order.touched = true;
-        Some(Event { note, access, watched, planes, written, now, start, global, locked, warps: code.warp_ops, born })
+        let (written, warps) = (own, code.warp_ops);
+        Some(Event { note, access, watched, planes, written, now, start, global, locked, warps, born })
     }
 
     /// # Safety
@@ -193,12 +196,11 @@ impl<'a> Checker<'a> {
                 return self.touched_local(g, note, access);
             }
             let Some(event) = self.event(g, note) else { return };
-            if event.now.listing && note.touch != Touch::Atomic {
-                self.order.act(g);
-            }
             if let Some(written) = event.written {
                 self.own(g, &event, &written);
-            } else if event.global || event.now.listing || !self.kept(g, &event) {
+            } else if self.careful {
+                self.traced(g, &event);
+            } else if event.global || !self.kept(g, &event) {
                 self.looked_at(g, &event);
             }
             if code.polls {
@@ -212,17 +214,12 @@ impl<'a> Checker<'a> {
     unsafe fn looked_at(&mut self, g: &mut Group, e: &Event<'_>) {
         unsafe {
             let clean = match e.note.form {
-                // Fences order single threads: each is looked at by itself.
-                _ if e.now.listing => false,
                 Form::One => self.one(g, e),
                 Form::Rows => self.rows(g, e),
                 Form::Lanes => self.lanes(g, e),
             };
             if !clean {
                 self.lane_by_lane(g, e);
-            }
-            if e.now.listing && e.note.touch == Touch::Atomic {
-                self.synchronised(g, e);
             }
         }
     }
@@ -408,7 +405,7 @@ impl<'a> Checker<'a> {
     /// # Safety
     /// The notes are of the group's code, of one array of one axis, and twice the distance fits it.
     pub(super) unsafe fn touched_by_tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool {
-        if notes.iter().filter(|n| n.touch == Touch::Load && n.own).count() != 1 {
+        if self.careful || notes.iter().filter(|n| n.touch == Touch::Load && n.own).count() != 1 {
             return false;
         }
         for note in notes {
@@ -429,7 +426,7 @@ impl<'a> Checker<'a> {
     unsafe fn touched_by_branch(&mut self, g: &mut Group, note: &Note, first: usize, count: usize) -> bool {
         unsafe {
             let Some(e) = self.event(g, note) else { return false };
-            if e.global || e.now.listing || first + count > e.planes.len {
+            if e.global || first + count > e.planes.len {
                 return false;
             }
             let axes = [Axis { count, step: 1, lanes: 1 }, NO_AXIS, NO_AXIS, NO_AXIS, NO_AXIS];
@@ -474,7 +471,7 @@ impl<'a> Checker<'a> {
         }
         unsafe {
             let Some(e) = self.event(g, note) else { return true };
-            if e.written.is_some() || e.planes.r.is_null() || e.now.listing {
+            if e.written.is_some() || e.planes.r.is_null() {
                 return false;
             }
             let Some(mut pattern) = Pattern::over(run, e.watched.unit, turns, turn) else { return false };
@@ -494,12 +491,12 @@ impl<'a> Checker<'a> {
                 let Some(addr) = memory::address(g, e.access, lane) else { continue };
                 for k in 0..e.components() {
                     let cell = e.cell(addr) + k * e.pitch();
-                    if cell >= e.planes.len || (!e.now.listing && self.cell(e, cell, lane, 0)) {
+                    if cell >= e.planes.len || self.cell(e, cell, lane, 0) {
                         continue;
                     }
                     self.doubtful(g, e, &Party { lane, cell, component: k, addr }, &mut written);
                 }
-                if e.note.touch == Touch::Store && !e.now.listing {
+                if e.note.touch == Touch::Store {
                     written.note(e.cell(addr), lane);
                 }
             }

@@ -3,8 +3,9 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use super::order::Releases;
+use super::exact::Exact;
 use super::shadow::Globals;
+use super::word::WINDOW;
 use crate::base::stop;
 use crate::device::sim::code::{Code, MemoryKind};
 use crate::device::sim::fault;
@@ -15,7 +16,8 @@ use crate::device::{Extents, Fault, FaultKind, Larger, Who};
 
 pub struct Watch<'a> {
     pub globals: Globals,
-    pub(super) releases: Mutex<Releases>,
+    /// In place of words, if every access is looked at by itself.
+    pub(super) exact: Option<Mutex<Exact>>,
     /// Counts what blocks changed that others may wait for.
     pub(super) changes: AtomicU64,
     code: &'a Code,
@@ -27,6 +29,21 @@ pub struct Watch<'a> {
 /// Unwritten elements that a warning names.
 const NAMED: usize = 4;
 
+/// Keeps a warning; of those for one place in the source the first thread's.
+pub fn keep(kept: &mut Vec<Fault>, warning: Fault) {
+    let kind = std::mem::discriminant(&warning.kind);
+    match kept.iter_mut().find(|w| w.span == warning.span && std::mem::discriminant(&w.kind) == kind) {
+        Some(old) => {
+            let others = old.others + warning.others + 1;
+            if (warning.block, warning.thread, &warning.index) < (old.block, old.thread, &old.index) {
+                *old = warning;
+            }
+            old.others = others;
+        }
+        None => kept.push(warning),
+    }
+}
+
 impl<'a> Watch<'a> {
     pub fn new(
         code: &'a Code,
@@ -34,16 +51,50 @@ impl<'a> Watch<'a> {
         extents: &'a Extents,
         bindings: &[Binding],
         workers: usize,
+        careful: bool,
         warnings: Arc<Mutex<Vec<Fault>>>,
     ) -> Self {
         Watch {
-            globals: Globals::new(code, geometry, bindings, workers),
-            releases: Mutex::new(Releases::default()),
+            globals: Globals::new(code, geometry, bindings, workers, !careful),
+            exact: careful.then(|| Mutex::new(Exact::new(code, geometry, bindings))),
             changes: AtomicU64::new(0),
             code,
             geometry,
             extents,
             warnings,
+        }
+    }
+
+    /// Whether fences and atomics have ordered accesses that would else race: then another order of blocks may show a race.
+    pub fn decided(&self) -> bool {
+        self.exact.as_ref().is_some_and(|exact| exact.lock().unwrap_or_else(|e| e.into_inner()).decided)
+    }
+
+    /// All blocks have met, at this time or at the one returned.
+    pub fn grid_met(&self, time: u64) -> u64 {
+        match &self.exact {
+            Some(exact) => {
+                exact.lock().unwrap_or_else(|e| e.into_inner()).grid_met();
+                time
+            }
+            None => self.globals.grid_met(time),
+        }
+    }
+
+    /// So many blocks may run before [`Watch::next_window`].
+    pub fn window(&self) -> u64 {
+        if self.exact.is_some() { u64::MAX } else { WINDOW }
+    }
+
+    pub fn next_window(&self) {
+        self.globals.next_window();
+    }
+
+    fn is_unwritten(&self, memory: usize, cell: usize) -> bool {
+        let exact = self.exact.as_ref().map(|exact| exact.lock().unwrap_or_else(|e| e.into_inner()));
+        match exact.as_ref().and_then(|exact| exact.trace(memory)) {
+            Some(trace) => cell < trace.len && trace.is_unwritten(cell),
+            None => self.globals.is_unwritten(memory, cell),
         }
     }
 
@@ -60,20 +111,8 @@ impl<'a> Watch<'a> {
         Who { block, thread, index }
     }
 
-    /// Keeps a warning; of those for one place in the source the first thread's.
     pub(super) fn warn(&self, warning: Fault) {
-        let mut kept = self.warnings.lock().unwrap_or_else(|e| e.into_inner());
-        let kind = std::mem::discriminant(&warning.kind);
-        match kept.iter_mut().find(|w| w.span == warning.span && std::mem::discriminant(&w.kind) == kind) {
-            Some(old) => {
-                let others = old.others + warning.others + 1;
-                if (warning.block, warning.thread, &warning.index) < (old.block, old.thread, &old.index) {
-                    *old = warning;
-                }
-                old.others = others;
-            }
-            None => kept.push(warning),
-        }
+        keep(&mut self.warnings.lock().unwrap_or_else(|e| e.into_inner()), warning);
     }
 
     /// Says what a launch of this size cannot show, where there are larger ones.
@@ -101,18 +140,24 @@ impl<'a> Watch<'a> {
             }
             let Some(Binding::Array { len, shape, .. }) = bindings.get(param as usize) else { continue };
             let cells = watched.cells(&def.layout);
-            let unwritten = |offset: usize| {
-                cells.iter().any(|&(within, _)| self.globals.is_unwritten(number, (offset + within) / watched.unit))
-            };
             let size = def.layout.size.max(1);
-            let missing = stop::polled(0..*len / size).filter(|&i| unwritten(i * size));
             let axes = MemoryRt::axes(shape, size);
             let (mut places, mut count) = (vec![], 0);
-            for element in missing {
-                if places.len() < NAMED {
-                    places.push(super::race::element_text(&def.name, &axes, element * size));
-                }
+            for element in stop::polled(0..*len / size).map(|i| i * size) {
+                let unwritten =
+                    |&&(within, _): &&(usize, usize)| self.is_unwritten(number, (element + within) / watched.unit);
+                let missing: Vec<_> = cells.iter().filter(unwritten).collect();
+                let Some(&&(within, _)) = missing.first() else { continue };
                 count += 1;
+                if places.len() < NAMED {
+                    let place = super::race::element_text(&def.name, &axes, element);
+                    // Of an element that has some value the part that has none.
+                    let part = match missing.len() < cells.len() {
+                        true => super::race::path_text(&def.layout, within, true),
+                        false => String::new(),
+                    };
+                    places.push(place + &part);
+                }
             }
             if count > 0 {
                 let kind =

@@ -7,7 +7,9 @@
 //! **Time** counts what orders threads, within a block: barriers, warp operations. It never runs backwards, so that words of
 //! earlier blocks, epochs and launches are told by one comparison, and nothing has to be cleared. **Lane** is the thread
 //! within its group. **Kind** says how many threads a word of reads or atomics stands for: it is exact in that it
-//! tells for every thread whether another one is among them. **Site** is the access in the source.
+//! tells for every thread whether another one is among them; of writes it is one, unless several wrote the same. **Site** is the
+//! access in the source. Blocks that are told apart by more bits run one window after another: when one ends, all words become ones of
+//! several blocks ([`Globals::next_window`](super::shadow::Globals::next_window)).
 
 pub const KIND_SHIFT: u32 = 8;
 pub const LANE_SHIFT: u32 = 10;
@@ -22,7 +24,7 @@ pub const GROUP: u64 = 0x3f_ffff << GROUP_SHIFT;
 /// The lanes of a warp agree in these bits of the lane.
 pub const WARP_OF_LANE: u64 = 0x3e0 << LANE_SHIFT;
 
-/// The largest time of global memory; from there on it stands still.
+/// The largest time of global memory; from there on a block begins anew ([`Clock::renew`](super::clock::Clock::renew)).
 pub const LAST_GLOBAL_TIME: u64 = (1 << 22) - 1;
 
 /// Kinds.
@@ -41,6 +43,9 @@ pub fn site(word: u64) -> usize {
 pub fn lane(word: u64) -> usize {
     ((word & LANE) >> LANE_SHIFT) as usize
 }
+
+/// Blocks that words tell apart.
+pub const WINDOW: u64 = 1 << 22;
 
 /// Of a word of global memory.
 pub fn group(word: u64) -> u64 {

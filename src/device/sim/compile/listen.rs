@@ -1,5 +1,6 @@
 //! What is written for those who listen: the ops of `listen` and `check::arithmetic`, and the tables they need.
 
+use super::decide::deciding;
 use super::value::Affine;
 use super::*;
 use crate::device::sim::check::arithmetic::{self, Birth};
@@ -121,9 +122,15 @@ impl<'a> Compiler<'a> {
                 _ => false,
             };
         });
-        self.waits = waits;
+        if checks.memory {
+            self.deciding = deciding(f);
+        }
+        let mut fences = false;
+        each_stmt(&f.body, &mut |stmt| fences |= matches!(stmt.kind, StmtKind::Fence(_)));
+        self.syncs = fences && !self.deciding.is_empty();
+        // Warps of kernels whose threads synchronize are run by themselves, so that all barriers have to be there.
+        self.waits = waits || self.syncs;
         each_stmt(&f.body, &mut |stmt| match stmt.kind {
-            StmtKind::Fence(_) => self.fences = true,
             StmtKind::Atomic { op, ref place, result, .. } if f.memories[place.memory].space != Space::Shared => {
                 let float = f.memories[place.memory].layout.leaves[place.leaf as usize].ty.scalar().is_float();
                 let last = matches!(op, AtomicOp::Exchange | AtomicOp::CompareExchange);
@@ -134,19 +141,34 @@ impl<'a> Compiler<'a> {
         });
     }
 
-    /// The access that stands next, for listeners. `flag` is [`Note::overwrites`], of a load [`Note::own`].
-    pub fn tell_touch(&mut self, touch: Touch, access: u32, form: Form, values: Vec<Reg>, flag: bool) {
+    /// The access that stands next, for listeners. `flag` is [`Note::overwrites`], of a load [`Note::own`]; `decides` is of
+    /// atomics only.
+    pub fn tell_touch(&mut self, touch: Touch, access: u32, form: Form, values: Vec<Reg>, flag: bool, decides: bool) {
         let def = &self.accesses[access as usize];
         let (memory, scalar) = (def.memory as usize, def.scalar);
         let components = if touch == Touch::Atomic { 1 } else { def.regs.len() as u8 };
         let Some(watched) = self.watched.get_mut(memory).and_then(Option::as_mut) else { return };
-        let site = watched.sites.len().min(255) as u8;
-        let number = self.notes.len() as u32;
-        watched.sites.push(number);
+        let (number, atomic) = (watched.sites.len() as u32, self.atomics.len() as u32);
+        let site = number.min(255) as u8;
+        let x = self.notes.len() as u32;
+        watched.sites.push(x);
         let pitch = scalar.size();
         let (overwrites, own) = (flag && touch == Touch::Atomic, flag && touch == Touch::Load);
-        self.notes.push(Note { touch, access, site, form, components, pitch, values, overwrites, own });
-        self.emit(plain::<TellTouch>(), Op { x: number, ..nothing() });
+        self.notes.push(Note {
+            touch,
+            access,
+            number,
+            site,
+            form,
+            components,
+            pitch,
+            values,
+            overwrites,
+            decides,
+            atomic,
+            own,
+        });
+        self.emit(plain::<TellTouch>(), Op { x, ..nothing() });
     }
 
     /// Whether some store has the same place as this load.

@@ -20,6 +20,7 @@ use crate::ir::def::*;
 use crate::ir::{Checks, Prepared, ranges};
 
 mod analysis;
+mod decide;
 mod ends;
 mod expr;
 mod flow;
@@ -131,7 +132,9 @@ struct Compiler<'a> {
     /// The kernel has barriers or warp operations.
     meets: bool,
     warp_ops: bool,
-    fences: bool,
+    /// Results of atomic operations that decide something.
+    deciding: FxHashSet<ExprId>,
+    syncs: bool,
     ordered: bool,
     polls: bool,
     /// By memory: something is written to it.
@@ -202,7 +205,8 @@ impl<'a> Compiler<'a> {
             exact: FxHashSet::default(),
             meets: false,
             warp_ops: false,
-            fences: false,
+            deciding: FxHashSet::default(),
+            syncs: false,
             ordered: false,
             polls: false,
             changes: vec![],
@@ -318,8 +322,8 @@ impl<'a> Compiler<'a> {
             unseen: if self.checks.memory { unseen::unseen(self.f, self.kernel) } else { Unseen::default() },
             place: self.kernel.span,
             warp_ops: self.warp_ops,
-            fences: self.fences,
-            takes: listen::takes(&self.f.body),
+            syncs: self.syncs,
+            body: shift,
             ordered: self.ordered,
             calls: self.f.calls.clone(),
             polls: self.polls,

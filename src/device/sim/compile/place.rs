@@ -134,7 +134,7 @@ impl<'a> Compiler<'a> {
         let writes = access.regs.clone();
         let x = self.push_access(access);
         let own = self.is_stored(place);
-        self.tell_touch(Touch::Load, x, spread.into(), vec![], own);
+        self.tell_touch(Touch::Load, x, spread.into(), vec![], own, false);
         self.emit(run, Op { x, ..nothing() });
         if early {
             self.role(Role::Early { writes });
@@ -174,7 +174,7 @@ impl<'a> Compiler<'a> {
         };
         let values = access.regs.clone();
         let x = self.push_access(access);
-        self.tell_touch(Touch::Store, x, spread.into(), values, false);
+        self.tell_touch(Touch::Store, x, spread.into(), values, false, false);
         self.emit(run, Op { x, ..nothing() });
         self.role(role);
     }
@@ -202,7 +202,8 @@ impl<'a> Compiler<'a> {
         };
         let access = self.push_access(access);
         let overwrites = op == AtomicOp::Exchange && result.is_none();
-        self.tell_touch(Touch::Atomic, access, spread.into(), vec![value], overwrites);
+        let decides = result.is_some_and(|result| self.deciding.contains(&result));
+        self.tell_touch(Touch::Atomic, access, spread.into(), vec![value], overwrites, decides);
         let x = self.atomics.len() as u32;
         self.atomics.push(AtomicDef { op, access, value, compare, result: reg });
         let checked = self.checks.arithmetic && scalar.is_signed();

@@ -1,0 +1,256 @@
+//! The careful checker: every access by itself, against all that [`trace`](super::trace) remembers of its element.
+//!
+//! It checks kernels whose threads synchronize by fences and atomics ([`order`](super::order)), and runs again, by one worker, a launch
+//! in which the fast rules have found a race: it names those who took part and their lines, which the words of the fast rules
+//! do not always hold.
+
+use rustc_hash::FxHashMap;
+
+use super::Checker;
+use super::order::{Own, Variables};
+use super::race::{Clash, Finding, Other, Party, Written, place_text};
+use super::touch::Event;
+use super::trace::{Entry, Trace, Update};
+use crate::device::sim::code::{Code, MemoryKind, Watched};
+use crate::device::sim::frame::Binding;
+use crate::device::sim::geometry::Geometry;
+use crate::device::sim::group::Group;
+use crate::device::sim::lanes::slow::read_value;
+use crate::device::sim::listen::Touch;
+use crate::device::sim::memory;
+use crate::device::{Deed, FaultKind};
+use crate::lang::scalar::{Value, dynamic};
+
+/// What blocks of a launch share.
+pub struct Exact {
+    /// By memory, of global ones.
+    traces: Vec<Option<Trace>>,
+    variables: Variables,
+    /// How many variables there are.
+    ids: u64,
+    /// Fences and atomics have ordered accesses that would else race.
+    pub decided: bool,
+}
+
+impl Exact {
+    pub fn new(code: &Code, geometry: &Geometry, bindings: &[Binding]) -> Exact {
+        let trace = |(k, watched): (usize, &Option<Watched>)| {
+            let (MemoryKind::Global(param), Some(watched)) = (code.memories[k].kind, watched) else { return None };
+            let Some(Binding::Array { len, .. }) = bindings.get(param as usize) else { return None };
+            (!geometry.tells(&watched.own, code)).then(|| watched.trace(*len))
+        };
+        let traces = code.watched.iter().enumerate().map(trace).collect();
+        Exact { traces, variables: Variables::default(), ids: 0, decided: false }
+    }
+
+    /// What is remembered of a global array, if anything can go wrong with it.
+    pub fn trace(&self, memory: usize) -> Option<&Trace> {
+        self.traces.get(memory)?.as_ref()
+    }
+
+    /// All blocks have met, so that what was released before orders nothing beyond that.
+    pub fn grid_met(&mut self) {
+        self.variables.clear();
+    }
+}
+
+impl Watched {
+    fn trace(&self, bytes: usize) -> Trace {
+        let reads = self.loads && (self.stores || self.atomics);
+        Trace::new(bytes / self.unit.max(1), reads, self.mixed())
+    }
+
+    /// Whether there are plain accesses beside atomic ones.
+    fn mixed(&self) -> bool {
+        self.atomics && (self.loads || self.stores)
+    }
+}
+
+/// What one access of all lanes works with.
+struct Walk<'w> {
+    trace: &'w mut Trace,
+    written: Written,
+    /// What atomic operations of lanes before have left, by address: it is not in memory yet.
+    left: FxHashMap<usize, Value>,
+}
+
+impl Checker<'_> {
+    /// # Safety
+    /// The note of the event is one of the group's code.
+    pub(super) unsafe fn traced(&mut self, g: &mut Group, e: &Event<'_>) {
+        let watch = self.watch;
+        let Some(exact) = &watch.exact else { return };
+        let mut exact = exact.lock().unwrap_or_else(|e| e.into_inner());
+        let memory = e.access.memory as usize;
+        let trace = if e.global { exact.traces[memory].take() } else { self.shared_trace(g, e) };
+        let Some(mut trace) = trace else { return };
+        let mut walk = Walk { trace: &mut trace, written: Written::default(), left: FxHashMap::default() };
+        let atomic = e.note.touch == Touch::Atomic;
+        let mut lanes: Vec<usize> = g.active().collect();
+        if atomic && g.backward {
+            lanes.reverse();
+        }
+        for lane in lanes {
+            // SAFETY: the access is one of the group's code.
+            let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { continue };
+            for component in 0..e.components() {
+                let cell = e.cell(addr) + component * e.pitch();
+                if cell < walk.trace.len {
+                    let p = Party { lane, cell, component, addr };
+                    let right = self.judged(g, e, &p, &mut walk);
+                    if atomic {
+                        self.updated(g, e, &p, &mut walk, &mut exact, right);
+                    }
+                }
+            }
+        }
+        let place = if e.global { &mut exact.traces[memory] } else { &mut self.traces[memory] };
+        *place = Some(trace);
+        exact.decided |= self.order.decided.get();
+    }
+
+    /// What is remembered of a shared array of this block.
+    fn shared_trace(&mut self, g: &Group, e: &Event<'_>) -> Option<Trace> {
+        let memory = e.access.memory as usize;
+        // SAFETY: there is one for each memory of the code.
+        let bytes = unsafe { (*g.memories.add(memory)).len };
+        let fits = |trace: &Trace| trace.len == bytes / e.watched.unit.max(1);
+        let mut trace = match self.traces[memory].take() {
+            Some(trace) if fits(&trace) => trace,
+            _ => e.watched.trace(bytes),
+        };
+        if trace.group != Some(self.number) {
+            trace.clear(self.number);
+        }
+        Some(trace)
+    }
+
+    /// Compares an access with what is remembered, and remembers it; says what is wrong, if something is. Of an atomic operation,
+    /// whether all is well.
+    fn judged(&mut self, g: &Group, e: &Event<'_>, p: &Party, walk: &mut Walk<'_>) -> bool {
+        let touch = e.note.touch;
+        if touch == Touch::Atomic && !e.watched.mixed() && !e.watched.fresh {
+            return true;
+        }
+        let looks = touch != Touch::Store && !e.note.overwrites;
+        if looks && e.watched.fresh && walk.trace.is_unwritten(p.cell) {
+            let place = place_text(g, e, p.addr, p.component);
+            let space = if e.global { "out" } else { "shared" };
+            let kind = FaultKind::Unwritten { place, space };
+            self.find(Finding { kind, lane: p.lane, others: 0, benign: false });
+            return false;
+        }
+        if let Some((other, deed)) = clash(&self.order, e, p, walk.trace) {
+            let clash = Clash { other, deed, written: &walk.written };
+            let (finding, benign) = self.race(g, e, p, &clash);
+            self.find(finding);
+            if benign {
+                walk.trace.write_too(p.cell, &self.entry(e, p.lane));
+                walk.written.note(p.cell, p.lane);
+            }
+            return false;
+        }
+        match touch {
+            Touch::Load => {
+                let all = self.stands_for_readers(walk.trace, p);
+                walk.trace.read(p.cell, &self.entry(e, p.lane), all);
+            }
+            Touch::Store => {
+                walk.trace.write(p.cell, &self.entry(e, p.lane));
+                walk.written.note(p.cell, p.lane);
+            }
+            Touch::Atomic => {}
+        }
+        true
+    }
+
+    /// Whether the readers of an element, if they are few, are all ordered before this one.
+    fn stands_for_readers(&self, trace: &Trace, p: &Party) -> bool {
+        let decided = self.order.decided.get();
+        let mut readers = trace.reads(p.cell);
+        let few = readers.by_ref().take(FEW).all(|entry| self.order.unordered(&entry, p.lane).is_none());
+        let all = few && readers.next().is_none();
+        // Readers need no order.
+        self.order.decided.set(decided);
+        all
+    }
+
+    fn entry(&self, e: &Event<'_>, lane: usize) -> Entry {
+        let mask = 1 << (lane % 32);
+        Entry { time: self.order.time, group: self.number, warp: lane / 32, mask, site: e.note.number }
+    }
+
+    /// A lane's atomic operation acquires, releases and is remembered (if it was `right`).
+    fn updated(&mut self, g: &Group, e: &Event<'_>, p: &Party, walk: &mut Walk<'_>, exact: &mut Exact, right: bool) {
+        let changes = self.changes(g, e, p, walk);
+        let key = (e.access.memory, p.cell);
+        let Exact { variables, ids, .. } = exact;
+        let variable = if e.global { variables } else { &mut self.variables }.get(key, ids);
+        if e.note.decides {
+            self.order.acquire(p.lane, variable);
+        }
+        let version = if changes && self.order.release(p.lane, variable) { variable.version } else { 0 };
+        if !right {
+            return;
+        }
+        if e.note.overwrites && walk.trace.is_unwritten(p.cell) {
+            walk.trace.begin(p.cell);
+        }
+        if e.watched.mixed() {
+            let (id, order) = (variable.id, &self.order);
+            let known = order.version(p.lane, id);
+            let new = Update { entry: self.entry(e, p.lane), variable: id, version };
+            walk.trace.update(p.cell, new, |old| old.version > 0 && old.version <= known);
+        }
+    }
+
+    /// Whether a lane's operation makes another value of the element's. One that does not tells nobody anything.
+    fn changes(&self, g: &Group, e: &Event<'_>, p: &Party, walk: &mut Walk<'_>) -> bool {
+        let Some(def) = self.code.atomics.get(e.note.atomic as usize) else { return true };
+        let scalar = e.access.scalar;
+        let old = *walk.left.entry(p.addr as usize).or_insert_with(|| super::race::in_memory(p.addr, scalar));
+        let value = read_value(g, def.value, scalar, p.lane);
+        let compare = (def.compare != super::super::code::NONE).then(|| read_value(g, def.compare, scalar, p.lane));
+        let new = dynamic::atomic(def.op, old, value, compare).unwrap_or(old);
+        walk.left.insert(p.addr as usize, new);
+        new.bits != old.bits
+    }
+
+    /// Keeps the first that was found, and counts those like it.
+    pub(super) fn find(&mut self, finding: Finding) {
+        match &mut self.finding {
+            None => self.finding = Some(finding),
+            Some(first) if first.benign && !finding.benign => *first = finding,
+            Some(first) => first.others += u64::from(first.benign == finding.benign),
+        }
+    }
+}
+
+/// So many readers of an element are asked whether a later one stands for them.
+const FEW: usize = 4;
+
+/// A thread that touches the element, is not ordered before this one, and conflicts with it.
+fn clash(order: &Own, e: &Event<'_>, p: &Party, trace: &Trace) -> Option<(Other, Deed)> {
+    let unordered = |entry: Entry| {
+        let lane = order.unordered(&entry, p.lane)?;
+        Some(Other { group: entry.group, lane, site: entry.site })
+    };
+    let writers = || trace.writes(p.cell).find_map(unordered).map(|other| (other, Deed::Writes));
+    let readers = || trace.reads(p.cell).find_map(unordered).map(|other| (other, Deed::Reads));
+    let updaters = || {
+        let unknown = |u: &&Update| {
+            let known = u.version > 0 && order.version(p.lane, u.variable) >= u.version;
+            if known {
+                order.decided.set(true);
+            }
+            !known
+        };
+        let other = trace.updates(p.cell).iter().filter(unknown).find_map(|u| unordered(u.entry));
+        other.map(|other| (other, Deed::Updates))
+    };
+    match e.note.touch {
+        Touch::Load => writers().or_else(updaters),
+        Touch::Store => writers().or_else(readers).or_else(updaters),
+        Touch::Atomic => writers().or_else(readers),
+    }
+}

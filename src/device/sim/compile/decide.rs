@@ -1,0 +1,102 @@
+//! Which atomic operations order anything: those whose old values decide where threads go or which elements they touch.
+//!
+//! A thread that only stores what it found, or does not look at it, has learned nothing from it: it would have done the same
+//! whatever others did before. From conditions, bounds of loops and indices the analysis goes back through operators, locals and
+//! memories to the atomic operations they come from.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ir::def::*;
+use crate::ir::visit::each_stmt;
+
+/// The results of such operations.
+pub fn deciding(f: &Function) -> FxHashSet<ExprId> {
+    let mut flow = Flow::new(f);
+    each_stmt(&f.body, &mut |stmt| flow.see(&stmt.kind));
+    flow.run()
+}
+
+struct Flow<'a> {
+    f: &'a Function,
+    /// What becomes of locals and memories, and what results come from.
+    locals: FxHashMap<LocalId, Vec<ExprId>>,
+    memories: FxHashMap<MemId, Vec<ExprId>>,
+    results: FxHashMap<ExprId, Vec<ExprId>>,
+    /// The memory that an atomic operation's result was found in.
+    found: FxHashMap<ExprId, MemId>,
+    todo: Vec<ExprId>,
+}
+
+impl<'a> Flow<'a> {
+    fn new(f: &'a Function) -> Flow<'a> {
+        Flow {
+            f,
+            locals: FxHashMap::default(),
+            memories: FxHashMap::default(),
+            results: FxHashMap::default(),
+            found: FxHashMap::default(),
+            todo: vec![],
+        }
+    }
+
+    fn see(&mut self, kind: &StmtKind) {
+        match kind {
+            StmtKind::Let(e) => {
+                if let ExprKind::Load { place, .. } = &self.f.exprs[*e].kind {
+                    self.todo.extend(&place.indices);
+                }
+            }
+            StmtKind::Write { local, value } => self.locals.entry(*local).or_default().push(*value),
+            StmtKind::Store { place, value, .. } => {
+                self.todo.extend(&place.indices);
+                self.memories.entry(place.memory).or_default().push(*value);
+            }
+            StmtKind::Atomic { place, value, compare, result, .. } => {
+                self.todo.extend(&place.indices);
+                let memory = self.memories.entry(place.memory).or_default();
+                memory.push(*value);
+                memory.extend(compare);
+                self.found.extend(result.map(|result| (result, place.memory)));
+            }
+            StmtKind::If { cond, .. } | StmtKind::Assert { cond, .. } => self.todo.push(*cond),
+            StmtKind::For { local, start, end, step, .. } => {
+                self.todo.extend([start, end, step]);
+                self.locals.entry(*local).or_default().extend([start, step]);
+            }
+            other => {
+                let mut operands = vec![];
+                other.operands(|e| operands.push(e));
+                other.results(|result| {
+                    self.results.insert(result, operands.clone());
+                });
+            }
+        }
+    }
+
+    /// Everything that what is to do comes from.
+    fn run(mut self) -> FxHashSet<ExprId> {
+        let (mut seen, mut deciding) = (FxHashSet::default(), FxHashSet::default());
+        let none = vec![];
+        while let Some(e) = self.todo.pop() {
+            if !seen.insert(e) {
+                continue;
+            }
+            let kind = &self.f.exprs[e].kind;
+            kind.operands(|operand| self.todo.push(operand));
+            let from = match kind {
+                ExprKind::Read(local) => self.locals.get(local),
+                ExprKind::Load { place, .. } => self.memories.get(&place.memory),
+                ExprKind::Result => match self.found.get(&e) {
+                    Some(memory) => {
+                        deciding.insert(e);
+                        self.memories.get(memory)
+                    }
+                    None => self.results.get(&e),
+                },
+                _ => None,
+            };
+            self.todo.extend(from.unwrap_or(&none));
+        }
+        deciding
+    }
+}
