@@ -279,3 +279,20 @@ fn deterministic_runs_give_the_same_for_any_number_of_workers() {
         }
     }
 }
+
+/// Places are told apart however many there are: the line of the write before is named, not that of another.
+#[test]
+fn the_right_line_is_named_beyond_the_255th_access() {
+    let mut text =
+        String::from("//# many\nkernel many(inout x: [i32; 4]) grid(2) block(64) {\n    let t = global_idx.x\n");
+    for k in 0..300 {
+        let comment = if k == 299 { "    //~+ writes 299\n" } else { "" };
+        text += &format!("{comment}    if t == 0 {{ x[0] = {k} }}\n");
+    }
+    text += "    //~ E0610 `x[0]`\n    if t == 100 { x[0] = 1000 }\n}\nvar x = [0, 0, 0, 0]\nmany(x)\n";
+    let case = Case { file: "many".into(), title: "many".into(), text, nan: false, steps: 0 };
+    for workers in WORKERS {
+        let reported = run(&case, workers).expect("it compiles");
+        assert!(reported.len() == 1 && meets(&case.text, &reported[0], &announced(&case.text)), "{reported:#?}");
+    }
+}

@@ -117,7 +117,8 @@ pub struct Poll;
 impl Step for Poll {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         g.polled += 1;
-        if !g.polled.is_multiple_of(parts::SLICE) {
+        // Backward, where many blocks wait side by side, each looks once in its turn.
+        if !g.backward && !g.polled.is_multiple_of(parts::SLICE) {
             return unsafe { op.add(1) };
         }
         g.enter(unsafe { (*op).b });

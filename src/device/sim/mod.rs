@@ -71,6 +71,9 @@ impl Device for Simulator {
 /// to run.
 const KEPT: usize = 64 << 20;
 
+/// The same where only threads of a block can race, which one run shows; another one names them better.
+const KEPT_FOR_NAMES: usize = 1 << 20;
+
 struct Program {
     code: code::Code,
     isa: Isa,
@@ -169,7 +172,8 @@ impl Program {
         let workers = sched::machine(control.workers);
         let manner = Manner { workers, careful: false, backward: false };
         let size = |arg: &mut Arg<'_>| written(arg).map_or(0, |bytes| bytes.len());
-        if !check::may_race(&self.code, extents) || args.iter_mut().map(size).sum::<usize>() > KEPT {
+        let kept = if check::may_race(&self.code, extents) { KEPT } else { KEPT_FOR_NAMES };
+        if args.iter_mut().map(size).sum::<usize>() > kept {
             return self.run(extents, args, control, manner).result;
         }
         let before = copies(args);

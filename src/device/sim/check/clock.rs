@@ -135,3 +135,57 @@ impl Clock {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(clock: &Clock, lane: u64) -> u64 {
+        clock.now(7).own | lane << LANE_SHIFT
+    }
+
+    #[test]
+    fn what_was_ordered_stays_so_when_times_begin_anew() {
+        let mut clock = Clock::of_global(LAST_GLOBAL_TIME - 40);
+        let other = Clock::of_global(LAST_GLOBAL_TIME - 40);
+        clock.begin_global(9, LAST_GLOBAL_TIME - 40);
+        let mut words = vec![word(&clock, 3), word(&other, 3), clock.born, 0];
+        while !clock.ends() {
+            clock.tick();
+            words.push(word(&clock, 3));
+            words.push(word(&clock, 40));
+            match clock.time % 10 {
+                2 => clock.block_met(),
+                5 | 7 => {
+                    clock.tick();
+                    clock.warp_met(0);
+                }
+                _ => {}
+            }
+        }
+        words.extend([word(&clock, 3), word(&clock, 40)]);
+        let judge = |clock: &Clock, words: &[u64]| {
+            let now = clock.now(1);
+            let ask =
+                |lane: usize| words.iter().map(move |&w| now.ordered::<true>(w, word(clock, lane as u64), lane, ONE));
+            [ask(3), ask(40), ask(70)].map(|answers| answers.collect::<Vec<bool>>())
+        };
+        let before = judge(&clock, &words);
+        let renewed = clock.renew();
+        let after: Vec<u64> = words.iter().map(|&word| renewed(word)).collect();
+        assert!(!clock.ends() && before == judge(&clock, &after));
+        assert!(words.iter().zip(&after).all(|(a, b)| (a ^ b) & (GROUP | LANE | KIND | SITE) == 0));
+    }
+
+    #[test]
+    fn blocks_of_another_window_are_other_blocks() {
+        let mut clock = Clock::of_global(1);
+        clock.begin_global(5, 1);
+        let first = word(&clock, 0);
+        clock.begin_global(5 + WINDOW, 1);
+        let (now, me) = (clock.now(1), word(&clock, 0));
+        assert!(now.write::<false, false, false>((first, 0, 0), me, 0), "words do not tell them apart");
+        let marked = first | GRID << KIND_SHIFT;
+        assert!(!now.write::<false, false, false>((marked, 0, 0), me, 0));
+    }
+}

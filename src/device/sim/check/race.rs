@@ -1,6 +1,6 @@
 //! A broken rule in words: who, where, with which values.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 
 use super::Checker;
 use super::rows::Now;
@@ -36,12 +36,13 @@ pub struct Party {
 /// What lanes have written in this very access: it is not in memory yet.
 #[derive(Default)]
 pub struct Written {
-    lanes: FxHashMap<usize, usize>,
+    /// Elements and lanes.
+    by: FxHashSet<(usize, usize)>,
 }
 
 impl Written {
     pub fn note(&mut self, cell: usize, lane: usize) {
-        self.lanes.insert(cell, lane);
+        self.by.insert((cell, lane));
     }
 }
 
@@ -149,7 +150,7 @@ impl Checker<'_> {
         let span = other_access.map_or(e.access.span, |a| a.span);
         let scalar = e.access.scalar;
         let stored = |lane: usize, k: usize| e.note.values.get(k).map(|&reg| read_value(g, reg, scalar, lane));
-        let by_other = written.lanes.get(&p.cell).is_some_and(|&writer| writer == other.lane && here);
+        let by_other = here && written.by.contains(&(p.cell, other.lane));
         // Of component `k`: what this thread has to do with, and what the other one left.
         let values = |k: usize| {
             let in_place = in_memory(p.addr.wrapping_add(k * scalar.size()), scalar);
