@@ -147,7 +147,7 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for AddWord<NEGATE, CHECKED> 
             let access = &(&(*g.code).accesses)[def.access as usize];
             let memory = &*g.memories.add(access.memory as usize);
             if g.backward {
-                return Atomic::step(g, op);
+                return Atomic::<CHECKED>::step(g, op);
             }
             let (one_axis, result) = (access.axes.len() == 1, def.result);
             let varying = one_axis && !access.axes[0].wide && g.slot(access.axes[0].base).stride != 0;
@@ -206,7 +206,7 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for Count<NEGATE, CHECKED> {
             let access = &(&(*g.code).accesses)[def.access as usize];
             let memory = &*g.memories.add(access.memory as usize);
             if g.backward {
-                return Atomic::step(g, op);
+                return Atomic::<CHECKED>::step(g, op);
             }
             let [index] = access.axes.as_slice() else {
                 return AddWord::<NEGATE, CHECKED>::step(g, op);
@@ -260,7 +260,7 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for AddRows<NEGATE, CHECKED> 
             let access = &(&(*g.code).accesses)[def.access as usize];
             let alone = (*g.memories.add(access.memory as usize)).alone;
             if g.backward {
-                return Atomic::step(g, op);
+                return Atomic::<CHECKED>::step(g, op);
             }
             let Some(run) = resolve(g, access, def.access) else {
                 return AddWord::<NEGATE, CHECKED>::step(g, op);
