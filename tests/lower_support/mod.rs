@@ -143,7 +143,7 @@ pub fn for_(var: &Expr, iter: Expr, body: Block) -> StmtKind {
 }
 
 pub fn let_(local: &Expr, value: Expr) -> StmtKind {
-    StmtKind::Let { pattern: Pattern::Local(id(local)), value: Some(value) }
+    StmtKind::Let { pattern: Pattern::Local(id(local)), value: Some(value), declared: None }
 }
 
 /// The variable that an expression from [`Locals::add`] names.
@@ -208,6 +208,7 @@ pub fn function(
         module: ModuleId::new(0),
         sig: signature(&["N"], generics, locals.params),
         result,
+        result_span: span(8),
         body: Some(Arc::new(Body { locals: locals.arena, root })),
         world: World::Both,
         span: span(8),
