@@ -128,7 +128,7 @@ fn run() -> u8 {
             cli::main(arguments)
         });
         if let Ok(work) = work {
-            return work.join().unwrap_or_else(|payload| unwound(payload));
+            return work.join().unwrap_or_else(unwound);
         }
     }
     cli::main(arguments)

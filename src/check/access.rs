@@ -294,7 +294,7 @@ impl Cx<'_> {
         if i < 0 {
             let d =
                 Diagnostic::error("E0325", format!("the index {i} is negative")).at(index.span, "indices count from 0");
-            let d = self.from_the_end(d, index.span, -i, dim, of);
+            let d = self.counted_from_the_end(d, index.span, -i, dim, of);
             self.report(d);
         } else if let Dim::Known(n) = dim
             && i >= i128::from(*n)

@@ -70,7 +70,7 @@ impl Cx<'_> {
     }
 
     /// The help for an index that counts from the end.
-    pub fn from_the_end(
+    pub fn counted_from_the_end(
         &self,
         d: Diagnostic,
         span: Span,

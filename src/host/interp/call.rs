@@ -84,7 +84,7 @@ impl Machine<'_> {
         self.interp.depth -= 1;
         let (value, at) = match result {
             Err(Signal::Return(value, at)) => (value, at),
-            Err(Signal::Error(fault)) => return Err(Signal::Error(self.traced(fault, function, span))),
+            Err(Signal::Error(fault)) => return Err(Signal::Error(Box::new(self.traced(*fault, function, span)))),
             other => (other?, body.root.tail.as_ref().map_or(span, |tail| tail.span)),
         };
         self.result(function, inner, value, at)
@@ -122,12 +122,11 @@ impl Machine<'_> {
     }
 
     /// A fault with the call that it leaves: the innermost ones are shown, the others counted.
-    fn traced(&mut self, fault: Box<Diagnostic>, function: &Fn, call: Span) -> Box<Diagnostic> {
+    fn traced(&mut self, mut fault: Diagnostic, function: &Fn, call: Span) -> Diagnostic {
         const SHOWN: usize = 3;
         let says = format!("`{}` is called here", function.name);
         let shown = fault.labels.iter().filter(|label| label.text.ends_with("is called here")).count();
         let repeated = fault.labels.iter().any(|label| label.span == call);
-        let mut fault = *fault;
         if shown < SHOWN && !repeated {
             fault = fault.because(call, says);
         } else {
@@ -140,7 +139,7 @@ impl Machine<'_> {
                 n => fault = fault.note(format!("{n} more calls lead here")),
             }
         }
-        Box::new(fault)
+        fault
     }
 
     /// Hands `out` and `inout` parameters back to the places that were passed.
