@@ -22,11 +22,30 @@ pub fn clk(folder: &Path) -> Command {
     command.current_dir(folder).stdin(Stdio::null());
     // What a run prints must not depend on the machine having a GPU.
     command.env("CLK_DEVICE", "sim");
+    hear_signals(&mut command);
     for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "COLUMNS", "RUST_BACKTRACE"] {
         command.env_remove(name);
     }
     command
 }
+
+/// Tests that run in the background, or behind `nohup`, hand ignored signals down, which `clk` respects.
+#[cfg(unix)]
+fn hear_signals(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    let reset = || {
+        for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM] {
+            // SAFETY: the default action of a signal is set, in a process that has not begun.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // SAFETY: only `signal` is called, which is safe between fork and exec.
+    unsafe { command.pre_exec(reset) };
+}
+
+#[cfg(not(unix))]
+fn hear_signals(_: &mut Command) {}
 
 /// Runs the binary with these words in a folder.
 pub fn run(folder: &Path, words: &[&str]) -> Ran {
