@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(fit(drawn, &texts, 38), "   │      ╰──── one two three four\n   │            five six\n   │\n");
         // Bars of the labels below go on.
         let bars = "   │  ╰──── one two three four five six\n   │   │\n";
-        assert_eq!(fit(bars, &texts, 34), "   │  ╰──── one two three four\n   │   │     five six\n   │   │\n");
+        assert_eq!(fit(bars, &texts, 34), "   │  ╰──── one two three four\n   │   │    five six\n   │   │\n");
     }
 
     #[test]
