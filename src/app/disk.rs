@@ -1,4 +1,4 @@
-//! Files: reading sources and finding the file that was meant; [`open`](self::open), [`replace`] and [`temporary`] are the only
+//! Files: reading sources and finding the file that was meant; [`open()`], [`mod@replace`] and [`temporary`] are the only
 //! ways to a file that is read, written or short-lived.
 
 mod open;

@@ -65,7 +65,7 @@ pub fn vec<T>(capacity: usize) -> Vec<T> {
 /// So many copies of an item.
 ///
 /// # Unwinds
-/// as [`vec`] does.
+/// as [`vec()`] does.
 pub fn filled<T: Clone>(item: T, count: usize) -> Vec<T> {
     let mut items = vec(count);
     items.resize(count, item);
@@ -75,7 +75,7 @@ pub fn filled<T: Clone>(item: T, count: usize) -> Vec<T> {
 /// So many items of zeros, most of which may never be touched: the system gives their memory when they are.
 ///
 /// # Unwinds
-/// as [`vec`] does.
+/// as [`vec()`] does.
 pub fn zeros<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
     let bytes = count.saturating_mul(size_of::<T>());
     let layout = Layout::array::<T>(count).ok().filter(|layout| has(layout.size()));
@@ -95,7 +95,7 @@ pub fn zeros<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
 /// The items, of which there are at most `most`.
 ///
 /// # Unwinds
-/// as [`vec`] does.
+/// as [`vec()`] does.
 pub fn collect<T>(most: usize, from: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut items = vec(most);
     items.extend(stop::polled(from).take(most));
@@ -105,7 +105,7 @@ pub fn collect<T>(most: usize, from: impl IntoIterator<Item = T>) -> Vec<T> {
 /// A copy of the items.
 ///
 /// # Unwinds
-/// as [`vec`] does.
+/// as [`vec()`] does.
 pub fn copy<T: Copy>(from: &[T]) -> Vec<T> {
     let mut items = vec(from.len());
     append(&mut items, from);
@@ -115,7 +115,7 @@ pub fn copy<T: Copy>(from: &[T]) -> Vec<T> {
 /// Room for so many more items.
 ///
 /// # Unwinds
-/// as [`vec`] does.
+/// as [`vec()`] does.
 pub fn reserve<T>(items: &mut Vec<T>, more: usize) {
     let bytes = more.saturating_mul(size_of::<T>());
     if more > items.capacity() - items.len() && (!has(bytes) || items.try_reserve(more).is_err()) {
@@ -126,7 +126,7 @@ pub fn reserve<T>(items: &mut Vec<T>, more: usize) {
 /// Copies items behind others.
 ///
 /// # Unwinds
-/// as [`vec`] does.
+/// as [`vec()`] does.
 pub fn append<T: Copy>(items: &mut Vec<T>, from: &[T]) {
     reserve(items, from.len());
     for part in from.chunks((stop::MOVED / size_of::<T>().max(1)).max(1)) {
@@ -138,7 +138,7 @@ pub fn append<T: Copy>(items: &mut Vec<T>, from: &[T]) {
 /// Bytes to write to, as long as there is room.
 ///
 /// # Unwinds
-/// as [`vec`] does.
+/// as [`vec()`] does.
 #[derive(Debug, Default)]
 pub struct Sink(pub Vec<u8>);
 

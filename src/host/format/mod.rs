@@ -41,7 +41,7 @@ pub fn print(value: &Value) -> String {
     }
 }
 
-/// As [`print`], with arrays in lines of so many columns.
+/// As [`print()`], with arrays in lines of so many columns.
 pub fn print_in(value: &Value, columns: usize) -> String {
     match value {
         Value::Array(array) => print_array(array, columns),

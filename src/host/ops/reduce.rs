@@ -1,7 +1,7 @@
 //! Reductions over all elements or along one axis, running sums, and `close`.
 //!
 //! Sums of floats are taken pairwise and in `f64`, and rounded once; so they hardly depend on the order. Those of integers are
-//! exact: see [`totals`].
+//! exact: see [`mod@totals`].
 
 use crate::base::room;
 use crate::base::stop::{self, PART, Ticks};
