@@ -2,7 +2,6 @@
 
 use crate::base::diag::{Diagnostic, Severity};
 use crate::base::source::Span;
-use crate::device::both::Disagreement;
 use crate::device::error::{DeviceError, Loss, Verdict, size};
 use crate::device::{Deed, Fault, FaultKind, Race};
 use crate::lang::scalar::Value;
@@ -15,7 +14,7 @@ pub fn fault_diagnostic(fault: &Fault) -> Diagnostic {
     let who = thread_text(fault);
     let (code, title, label) = headline(fault, &who);
     let severity = match &fault.kind {
-        FaultKind::Unseen { .. } => Severity::Note,
+        FaultKind::Unseen { .. } | FaultKind::Variation(_) => Severity::Note,
         _ if code.starts_with('W') => Severity::Warning,
         _ => Severity::Error,
     };
@@ -146,6 +145,7 @@ fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
         }
         FaultKind::Device(error) => (device_code(error), error.to_string(), String::new()),
         FaultKind::Disagreement(difference) => ("E0623", difference.title(), String::new()),
+        FaultKind::Variation(variation) => ("W0604", variation.title(), String::new()),
     }
 }
 
@@ -308,7 +308,8 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
         }
         FaultKind::SharedSize { .. } => diagnostic.help("use smaller tiles, or let each block work on less at a time"),
         FaultKind::Device(error) => explain_device(error, diagnostic),
-        FaultKind::Disagreement(difference) => explain_disagreement(difference, diagnostic),
+        FaultKind::Disagreement(difference) => difference.notes().into_iter().fold(diagnostic, Diagnostic::note),
+        FaultKind::Variation(variation) => variation.notes().into_iter().fold(diagnostic, Diagnostic::note),
     }
 }
 
@@ -389,8 +390,4 @@ fn loss_diagnostic(loss: &Loss, span: Span) -> Diagnostic {
         )),
         Err(problem) => diagnostic.note(format!("the GPU's process could not be replaced: {problem}")),
     }
-}
-
-fn explain_disagreement(difference: &Disagreement, diagnostic: Diagnostic) -> Diagnostic {
-    difference.notes().into_iter().fold(diagnostic, Diagnostic::note)
 }

@@ -66,6 +66,8 @@ pub struct Control {
     pub checks: Checks,
     /// Sums of floats by atomics, and all else that depends on which block comes first, as if blocks ran one after the other.
     pub deterministic: bool,
+    /// What can come in any order comes in the opposite of the usual one; for devices that have a usual one.
+    pub backward: bool,
     /// The statement that launches, for faults that show later.
     pub launched: Span,
     /// Whether other launches of the kernel may have a larger grid or larger blocks, if the run wants to be told what this one cannot
@@ -209,6 +211,8 @@ pub enum FaultKind {
     Device(DeviceError),
     /// Two devices that ran the same launch do not agree.
     Disagreement(Box<both::Disagreement>),
+    /// A note: they need not.
+    Variation(Box<both::Variation>),
 }
 
 impl FaultKind {

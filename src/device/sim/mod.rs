@@ -85,7 +85,13 @@ impl Executable for Program {
         if self.code.checks.memory {
             return self.launch_checked(&extents, args, control);
         }
-        self.run(&extents, args, control, Manner { workers: control.workers, careful: false, backward: false }).result
+        self.run(
+            &extents,
+            args,
+            control,
+            Manner { workers: control.workers, careful: false, backward: control.backward },
+        )
+        .result
     }
 }
 

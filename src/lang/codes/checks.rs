@@ -221,4 +221,19 @@ assert(y[63] == 63)
 ```
 ",
     },
+    Page {
+        code: "W0604",
+        title: "what two devices need not agree on",
+        text: "`--device both` compares what a launch leaves on the simulator and on the GPU. Two kinds of difference are permitted, and only noted:
+
+- The result depends on which thread comes first: places in a queue that `atomic_add` hands out, who takes a lock last. It is believed where the kernel \
+has atomic operations and the simulator itself leaves another array when blocks, warps and lanes come in the opposite order. Such an array is not \
+compared at all: `assert` what the program needs of it. All other arrays are compared.
+- The kernel amplifies permitted errors: functions like `exp` are exact within some ULPs, and a difference of nearly equal numbers, a comparison or a long \
+iteration makes much of little. It is believed where the simulator itself, with the results of such functions moved by 4 ULPs, differs by about as much: \
+each element by at least an eighth, but for a few that differ by no more than others do.
+
+The simulator's result is the one that counts. A difference that neither explains is an error (`E0623`).
+",
+    },
 ];

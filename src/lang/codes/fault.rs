@@ -229,8 +229,9 @@ read.
         code: "E0623",
         title: "simulator and GPU do not agree",
         text: "`--device both` runs every launch on both and compares what they wrote: bit for bit, unless the kernel calls functions \
-whose result may differ by some ULPs or adds floats atomically. A kernel with a data race may give another result each time, on \
-either; otherwise this is a fault of Clk, worth a report.
+whose result may differ by some ULPs or adds floats atomically. Where they differ, the simulator runs the launch again, in the opposite order of \
+blocks and threads and with other roundings; what it then gives itself is no disagreement (`W0604`). A kernel with a data race may give \
+another result each time, on either; otherwise this is a fault of Clk, worth a report.
 ",
     },
 ];

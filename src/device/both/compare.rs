@@ -1,0 +1,254 @@
+//! Two runs' arrays and printed lines: whether they are the same, and if not, whether runs that differ in nothing but permitted
+//! rounding ("witnesses") differ as much.
+
+use crate::ir::def::Layout;
+use crate::lang::scalar::{Scalar, Value, format};
+
+/// The first element that differs, and how many do.
+#[derive(Debug)]
+pub struct Found {
+    pub element: usize,
+    /// `.pos.x` of a struct's field; else empty.
+    pub field: String,
+    pub values: [String; 2],
+    pub differing: u64,
+}
+
+/// A scalar of an element.
+struct Part {
+    ty: Scalar,
+    /// The first byte in the element.
+    at: usize,
+    field: String,
+    slack: Option<Slack>,
+}
+
+impl Part {
+    fn value(&self, element: &[u8]) -> Value {
+        Value::from_bytes(self.ty, element.get(self.at..self.at + self.ty.size()).unwrap_or(&[]))
+    }
+}
+
+/// The scalars of an element of the array `a`; with slack if small differences are allowed.
+fn parts(a: &[u8], layout: &Layout, approximate: bool) -> Vec<Part> {
+    let size = layout.size.max(1);
+    let mut parts = Vec::new();
+    for leaf in &layout.leaves {
+        let ty = leaf.ty.scalar();
+        let slack = approximate.then(|| slack(a, size, leaf.offset, leaf.ty.lanes(), ty));
+        for lane in 0..usize::from(leaf.ty.lanes()) {
+            let component = if leaf.ty.lanes() > 1 { [".x", ".y", ".z", ".w"][lane.min(3)] } else { "" };
+            let path = if leaf.path.is_empty() { String::new() } else { format!(".{}", leaf.path) };
+            parts.push(Part { ty, at: leaf.offset + lane * ty.size(), field: path + component, slack });
+        }
+    }
+    parts
+}
+
+/// The first element that differs, and how many do.
+pub fn compare(a: &[u8], b: &[u8], layout: &Layout, approximate: bool) -> Option<Found> {
+    let size = layout.size.max(1);
+    let parts = parts(a, layout, approximate);
+    let mut found: Option<Found> = None;
+    for (element, (a, b)) in a.chunks_exact(size).zip(b.chunks_exact(size)).enumerate() {
+        if a == b {
+            continue;
+        }
+        let Some(part) = parts.iter().find(|part| !same(part.value(a), part.value(b), part.slack)) else { continue };
+        let values = || [a, b].map(|element| format::plain(part.value(element)));
+        let first =
+            found.get_or_insert_with(|| Found { element, field: part.field.clone(), values: values(), differing: 0 });
+        first.differing += 1;
+    }
+    found
+}
+
+/// So many times the spread of the witnesses a difference may be: they are few, and the other device's errors are its own.
+const SPREAD: f64 = 8.0;
+
+/// For each element of which witnesses show that it turns on a rounding, so many others may that they do not show.
+const STRAYS: u64 = 4;
+
+/// Whether witnesses differ from `a` as much as `b` does: each element by about as much, but for few that differ by no more than
+/// others do.
+pub fn is_explained(a: &[u8], b: &[u8], witnesses: &[&[u8]], layout: &Layout) -> bool {
+    let size = layout.size.max(1);
+    parts(a, layout, true).iter().all(|part| {
+        let values = |bytes: &'_ [u8], k: usize| part.value(bytes.get(k * size..(k + 1) * size).unwrap_or(&[]));
+        let spread = |k: usize, own: Value| witnesses.iter().map(|w| distance(own, values(w, k))).fold(0.0, f64::max);
+        let (mut shown, mut most) = (0u64, 0.0f64);
+        for k in 0..a.len() / size {
+            let own = values(a, k);
+            shown += u64::from(witnesses.iter().any(|w| !same(own, values(w, k), part.slack)));
+            most = most.max(spread(k, own));
+        }
+        let mut strays = 0u64;
+        for k in 0..a.len() / size {
+            let (own, other) = (values(a, k), values(b, k));
+            if same(own, other, part.slack) || distance(own, other) <= SPREAD * spread(k, own) {
+                continue;
+            }
+            strays += 1;
+            if distance(own, other) > SPREAD * most || strays > STRAYS * shown {
+                return false;
+            }
+        }
+        true
+    })
+}
+
+/// How far two values are apart; infinitely, if one of them is no number.
+fn distance(a: Value, b: Value) -> f64 {
+    if a.bits == b.bits {
+        return 0.0;
+    }
+    let (x, y) = (a.as_f64(), b.as_f64());
+    match (x.is_nan(), y.is_nan()) {
+        (true, true) => 0.0,
+        (false, false) if x == y => 0.0,
+        (false, false) => (x - y).abs(),
+        _ => f64::INFINITY,
+    }
+}
+
+/// What two values may differ by in a kernel that is not exact: a share of the larger one, and of the array's largest, since
+/// differences of large numbers are small.
+#[derive(Clone, Copy)]
+struct Slack {
+    relative: f64,
+    absolute: f64,
+}
+
+fn slack(bytes: &[u8], size: usize, offset: usize, lanes: u8, ty: Scalar) -> Slack {
+    let relative = match ty {
+        Scalar::F64 => 1e-10,
+        Scalar::F32 => 1e-4,
+        Scalar::F16 => 1e-2,
+        Scalar::Bf16 => 5e-2,
+        // A float that was rounded to an integer may be rounded the other way.
+        _ => return Slack { relative: 0.0, absolute: 1.0 },
+    };
+    let values = bytes.chunks_exact(size).filter_map(|e| e.get(offset..offset + ty.size() * usize::from(lanes)));
+    let values = values.flat_map(|e| e.chunks_exact(ty.size()).map(|v| Value::from_bytes(ty, v).as_f64().abs()));
+    Slack { relative, absolute: relative * 0.1 * values.filter(|v| v.is_finite()).fold(0.0, f64::max) }
+}
+
+fn same(a: Value, b: Value, slack: Option<Slack>) -> bool {
+    if a.bits == b.bits {
+        return true;
+    }
+    if a.ty == Scalar::Bool {
+        return false;
+    }
+    let (x, y) = (a.as_f64(), b.as_f64());
+    // The bits of a NaN say nothing.
+    if a.ty.is_float() && x.is_nan() && y.is_nan() {
+        return true;
+    }
+    slack.is_some_and(|s| (x - y).abs() <= s.absolute.max(s.relative * x.abs().max(y.abs())))
+}
+
+/// The indices of the element at a row-major position.
+pub fn unravel(mut position: usize, shape: &[u32]) -> Vec<u32> {
+    let mut index = vec![0; shape.len()];
+    for (place, &extent) in index.iter_mut().zip(shape).rev() {
+        let extent = (extent as usize).max(1);
+        *place = (position % extent) as u32;
+        position /= extent;
+    }
+    index
+}
+
+/// The first two lines, one of each output, that are not the same; blocks print in no fixed order. Numbers in them may differ by
+/// little if `approximate`.
+pub fn different_lines(a: &str, b: &str, approximate: bool) -> Option<[String; 2]> {
+    if a == b {
+        return None;
+    }
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        lines.sort();
+        lines
+    };
+    let (a, b) = (sorted(a), sorted(b));
+    let shown = |line: Option<&String>| line.cloned().unwrap_or_else(|| "(nothing more)".into());
+    let same = |k: usize| match (a.get(k), b.get(k)) {
+        (Some(a), Some(b)) => a == b || (approximate && is_near(a, b)),
+        _ => false,
+    };
+    (0..a.len().max(b.len())).find(|&k| !same(k)).map(|k| [shown(a.get(k)), shown(b.get(k))])
+}
+
+/// Whether two lines have the same words, and numbers in them that are nearly the same.
+fn is_near(a: &str, b: &str) -> bool {
+    let words = |line: &str| -> Vec<String> {
+        line.split(|c: char| c.is_whitespace() || "()[]{},;:=".contains(c)).map(str::to_string).collect()
+    };
+    let (a, b) = (words(a), words(b));
+    a.len() == b.len()
+        && a.iter().zip(&b).all(|(a, b)| {
+            a == b
+                || match (a.parse::<f64>(), b.parse::<f64>()) {
+                    (Ok(x), Ok(y)) => (x - y).abs() <= 1e-4 * x.abs().max(y.abs()),
+                    _ => false,
+                }
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::def::Ty;
+
+    fn bytes(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn differences_are_found_counted_and_named() {
+        let layout = Layout::plain(Ty::Vector(Scalar::F32, 2));
+        let a = bytes(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let b = bytes(&[1.0, 2.0, 3.0, 4.5, 7.0, 6.0]);
+        assert!(compare(&a, &a, &layout, false).is_none());
+        let found = compare(&a, &b, &layout, false).expect("they differ");
+        assert_eq!((found.element, found.field.as_str(), found.differing), (1, ".y", 2));
+        assert_eq!(found.values, ["4.0", "4.5"]);
+        assert_eq!(unravel(5, &[2, 3]), [1, 2]);
+    }
+
+    #[test]
+    fn slack_is_small_and_only_for_kernels_that_need_it() {
+        let layout = Layout::plain(Ty::Scalar(Scalar::F32));
+        let (a, near, far) = (bytes(&[1.0, 1e-8]), bytes(&[1.00001, 1e-7]), bytes(&[1.01, 1e-8]));
+        assert!(compare(&a, &near, &layout, false).is_some());
+        assert!(compare(&a, &near, &layout, true).is_none());
+        assert!(compare(&a, &far, &layout, true).is_some());
+        let (nan, other_nan) = (bytes(&[f32::NAN, 0.0]), bytes(&[f32::from_bits(0xffff_ffff), 0.0]));
+        assert!(compare(&nan, &other_nan, &layout, false).is_none());
+        assert!(compare(&nan, &a, &layout, true).is_some());
+    }
+
+    #[test]
+    fn witnesses_explain_what_they_show_and_no_more() {
+        let layout = Layout::plain(Ty::Scalar(Scalar::F32));
+        let own = bytes(&[1.0, 10.0, 5.0, 7.0]);
+        let moved = bytes(&[1.0, 10.1, 5.0, 7.0]);
+        let explained = |other: &[f32]| is_explained(&own, &bytes(other), &[&moved], &layout);
+        assert!(explained(&[1.0, 9.5, 5.0, 7.0]), "within eight times the spread");
+        assert!(!explained(&[1.0, 8.0, 5.0, 7.0]), "far beyond it");
+        assert!(explained(&[1.4, 10.0, 5.0, 7.0]), "one that the witness missed, no farther off than another");
+        assert!(!explained(&[3.0, 10.0, 5.0, 7.0]), "farther than any");
+        assert!(!is_explained(&own, &bytes(&[1.4, 10.0, 5.0, 7.0]), &[&own], &layout), "a witness that shows nothing");
+        assert!(!explained(&[f32::NAN, 10.0, 5.0, 7.0]));
+    }
+
+    #[test]
+    fn printed_lines_may_come_in_any_order() {
+        assert_eq!(different_lines("a\nb\n", "b\na\n", false), None);
+        assert_eq!(different_lines("a\n", "a\nb\n", false), Some(["(nothing more)".into(), "b".into()]));
+        assert_eq!(different_lines("x = 1.00001\n", "x = 1.00002\n", true), None);
+        assert!(different_lines("x = 1.00001\n", "x = 1.00002\n", false).is_some());
+        assert!(different_lines("x = 1.1\n", "x = 1.2\n", true).is_some());
+        assert!(different_lines("x = 1.0\n", "y = 1.0\n", true).is_some());
+    }
+}

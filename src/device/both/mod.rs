@@ -1,0 +1,552 @@
+//! Every launch on two devices, the results compared: bit for bit, unless the kernel calls functions that are only exact within
+//! some ULPs, or adds floats in no fixed order.
+//!
+//! Two results may differ and both be right. Where they do, the first device runs the launch again in ways that the language
+//! leaves open (opposite order, other roundings); if these differ as much, that is a note and not a disagreement.
+
+mod compare;
+mod jitter;
+
+use std::sync::Arc;
+
+use self::compare::{Found, compare, different_lines, is_explained, unravel};
+use self::jitter::{FUNCTION_ULPS, is_approximate};
+pub use self::jitter::{Loose, jittered};
+use super::storage::Storage;
+use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
+use crate::base::aligned::AlignedBytes;
+use crate::base::source::{Sources, Span};
+use crate::ir::Prepared;
+use crate::ir::def::{Access, Kernel, KernelParam, Layout, Module, StmtKind};
+use crate::ir::visit;
+
+/// Two devices as one. The first one's results count.
+pub struct Both {
+    reference: Arc<dyn Device>,
+    other: Arc<dyn Device>,
+    exact: bool,
+}
+
+impl Both {
+    /// `exact` says that neither was told to trade bits for speed.
+    pub fn new(reference: Arc<dyn Device>, other: Arc<dyn Device>, exact: bool) -> Both {
+        Both { reference, other, exact }
+    }
+}
+
+impl Device for Both {
+    fn name(&self) -> String {
+        format!("{} and {}", self.reference.name(), self.other.name())
+    }
+
+    fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
+        self.load_named(kernel, &Sources::default())
+    }
+
+    fn load_named(&self, kernel: Arc<Prepared>, sources: &Sources) -> Arc<dyn Executable> {
+        Arc::new(Pair {
+            names: [self.reference.name(), self.other.name()],
+            reference: self.reference.load_named(kernel.clone(), sources),
+            other: self.other.load_named(kernel.clone(), sources),
+            device: self.reference.clone(),
+            loose: match self.exact {
+                true => is_approximate(&kernel.module).then_some(Loose::Functions),
+                false => Some(Loose::All),
+            },
+            meets: meets(&kernel.module),
+            kernel,
+        })
+    }
+
+    fn finish(&self) -> Result<(), DeviceError> {
+        self.other.finish()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.other.statistics()
+    }
+}
+
+/// An array that two devices leave differently: the first element that differs, and how many do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values {
+    pub array: String,
+    pub index: Vec<u32>,
+    /// `.pos.x` of a struct's field; else empty.
+    pub field: String,
+    pub values: [String; 2],
+    /// Elements that differ, and all there are.
+    pub differing: u64,
+    pub elements: u64,
+}
+
+impl Values {
+    fn name(&self) -> String {
+        let index: Vec<String> = self.index.iter().map(u32::to_string).collect();
+        format!("`{}[{}]{}`", self.array, index.join(", "), self.field)
+    }
+
+    fn notes(&self, devices: &[String; 2]) -> Vec<String> {
+        let mut notes = each(devices, &self.values);
+        notes.push(format!("{} of {} elements differ", self.differing, self.elements));
+        notes
+    }
+}
+
+/// How two devices differ about a launch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Disagreement {
+    Values {
+        devices: [String; 2],
+        values: Values,
+        /// Whether small differences were allowed.
+        approximate: bool,
+        /// The kernel has no atomic operation, and yet its result depends on the order of threads.
+        racy: bool,
+    },
+    /// One device reports a fault that the other does not, or another one.
+    Faults { devices: [String; 2], faults: [String; 2] },
+    /// The first line that only one of them printed.
+    Output { devices: [String; 2], lines: [String; 2] },
+}
+
+/// Why two devices may leave different results and both be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Which thread comes first.
+    Order,
+    /// What functions are off by within their bounds, and what the kernel's arithmetic makes of that.
+    Rounding,
+}
+
+/// A difference between two devices that the language permits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variation {
+    devices: [String; 2],
+    pub cause: Cause,
+    values: Option<Values>,
+    /// It is what the kernel printed.
+    lines: bool,
+}
+
+fn each(devices: &[String; 2], what: &[String; 2]) -> Vec<String> {
+    devices.iter().zip(what).map(|(device, what)| format!("{device}: {what}")).collect()
+}
+
+impl Variation {
+    pub fn title(&self) -> String {
+        let what = self.values.as_ref().map_or("what is printed".into(), |values| format!("`{}`", values.array));
+        match self.cause {
+            Cause::Order => format!("{what} depends on which thread comes first"),
+            Cause::Rounding => format!("{what} depends on how functions are rounded"),
+        }
+    }
+
+    pub fn notes(&self) -> Vec<String> {
+        let [first, other] = &self.devices;
+        let mut notes = Vec::new();
+        if let Some(values) = &self.values {
+            notes.push(format!("at {}:", values.name()));
+            notes.extend(values.notes(&self.devices));
+        }
+        notes.push(match self.cause {
+            Cause::Order => format!(
+                "`{first}` itself gives other results when blocks and threads come in the opposite order; so those of `{first}` and \
+                 `{other}` are not compared, and it is for the program to check what it needs of them"
+            ),
+            Cause::Rounding => format!(
+                "`{first}` itself gives results as far apart when functions like `exp` are off by {FUNCTION_ULPS} ULPs: this arithmetic \
+                 amplifies such errors"
+            ),
+        });
+        notes
+    }
+}
+
+impl Disagreement {
+    pub fn title(&self) -> String {
+        match self {
+            Disagreement::Values { values, devices: [a, b], .. } => {
+                format!("{} is not the same on `{a}` and `{b}`", values.name())
+            }
+            Disagreement::Faults { devices: [a, b], .. } => format!("`{a}` and `{b}` report different faults"),
+            Disagreement::Output { devices: [a, b], .. } => format!("`{a}` and `{b}` print different lines"),
+        }
+    }
+
+    pub fn notes(&self) -> Vec<String> {
+        match self {
+            Disagreement::Values { devices, values, approximate, racy } => {
+                let mut notes = values.notes(devices);
+                if *approximate {
+                    notes.push("beyond what functions with an error of some ULPs explain".into());
+                }
+                if *racy {
+                    notes.push(format!(
+                        "`{}` itself gives other results when threads come in the opposite order: `--check` finds the race",
+                        devices[0]
+                    ));
+                }
+                notes
+            }
+            Disagreement::Faults { devices, faults } => each(devices, faults),
+            Disagreement::Output { devices, lines } => each(devices, lines),
+        }
+    }
+}
+
+struct Pair {
+    names: [String; 2],
+    device: Arc<dyn Device>,
+    reference: Arc<dyn Executable>,
+    other: Arc<dyn Executable>,
+    /// What the two may round differently.
+    loose: Option<Loose>,
+    /// Threads meet in atomic operations, so that which comes first may show in the results.
+    meets: bool,
+    kernel: Arc<Prepared>,
+}
+
+/// Runs with other roundings, at most.
+const SEEDS: u32 = 4;
+
+/// What the kernel may write, as a run left it.
+type Copies = Vec<Option<Storage>>;
+
+/// A run: how it ended and what it left.
+struct Ran {
+    end: Result<Output, Box<Fault>>,
+    arrays: Copies,
+}
+
+/// How the ends of two runs differ.
+enum Ends {
+    Same,
+    Lines([String; 2]),
+    Faults,
+}
+
+impl Executable for Pair {
+    fn expect_blocks(&self, block: [u32; 3]) {
+        self.reference.expect_blocks(block);
+        self.other.expect_blocks(block);
+    }
+
+    fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+        let mut others = self.copies(args)?;
+        // What a launch began with is needed once more where two runs may differ and both be right.
+        let before = (self.meets || self.loose.is_some()).then(|| self.copies(args)).transpose()?;
+        // Whose fault it is has to be known before the other begins.
+        let control = &Control { wait: true, ..control.clone() };
+        let end = launch_on(&*self.other, extents, args, &mut others, control);
+        let others = Ran { end, arrays: others };
+        if let Err(fault) = &others.end
+            && matches!(fault.kind, FaultKind::Device(_))
+        {
+            return others.end;
+        }
+        let first = self.reference.launch(extents, args, control);
+        let differing = self.differing(args, &others)?;
+        if matches!(self.ends(&first, &others.end), Ends::Same) && (differing.is_empty() || first.is_err()) {
+            return first;
+        }
+        let witnesses = Witnesses { pair: self, extents, control, before: before.as_ref(), ran: [None, None] };
+        self.judge(first, &others, args, differing, witnesses)
+    }
+}
+
+impl Pair {
+    fn span(&self) -> Span {
+        self.kernel.module.kernel.span
+    }
+
+    /// What another run writes to.
+    fn copies(&self, args: &[Arg<'_>]) -> Result<Copies, Box<Fault>> {
+        let failed = |error| FaultKind::Device(error).of_launch(self.span());
+        args.iter().map(|arg| copy(arg).map_err(failed)).collect()
+    }
+
+    /// The arrays that two runs left differently: positions and what differs.
+    fn differing(&self, args: &[Arg<'_>], others: &Ran) -> Result<Vec<(usize, Found)>, Box<Fault>> {
+        let mut differing = Vec::new();
+        for (position, (arg, copy)) in args.iter().zip(&others.arrays).enumerate() {
+            let (Some(bytes), Some(copy)) = (written(arg), copy) else { continue };
+            let Some((_, layout)) = array(&self.kernel.module, position) else { continue };
+            let theirs = copy.fetch().map_err(|error| FaultKind::Device(error).of_launch(self.span()))?;
+            if bytes != theirs
+                && let Some(found) = compare(bytes, theirs, layout, self.loose.is_some())
+            {
+                differing.push((position, found));
+            }
+        }
+        Ok(differing)
+    }
+
+    fn ends(&self, first: &Result<Output, Box<Fault>>, other: &Result<Output, Box<Fault>>) -> Ends {
+        match (first, other) {
+            (Ok(a), Ok(b)) => different_lines(a, b, self.loose.is_some()).map_or(Ends::Same, Ends::Lines),
+            // Which of the threads at fault comes first is left open.
+            (Err(a), Err(b)) if place(a) == place(b) => Ends::Same,
+            _ => Ends::Faults,
+        }
+    }
+
+    /// Of two runs that differ: whether both are what the kernel may do.
+    fn judge(
+        &self,
+        first: Result<Output, Box<Fault>>,
+        others: &Ran,
+        args: &[Arg<'_>],
+        differing: Vec<(usize, Found)>,
+        mut witnesses: Witnesses<'_>,
+    ) -> Result<Output, Box<Fault>> {
+        match self.ends(&first, &others.end) {
+            Ends::Same => {}
+            Ends::Lines(lines) => match witnesses.print_otherwise(args, &first) {
+                Some(cause) => self.note(&witnesses, Variation { lines: true, ..self.variation(cause) }),
+                None => return Err(self.disagree(Disagreement::Output { devices: self.names.clone(), lines })),
+            },
+            // A fault that another order or rounding brings is the program's own, whoever met it.
+            Ends::Faults => {
+                return match witnesses.end_as(args, &others.end) {
+                    Some(Err(fault)) => Err(fault),
+                    Some(Ok(_)) => first,
+                    None => Err(self.different_faults(&first, &others.end)),
+                };
+            }
+        }
+        for (position, found) in differing {
+            let Some((name, layout)) = array(&self.kernel.module, position) else { continue };
+            let bytes = args.get(position).and_then(written).unwrap_or(&[]);
+            let theirs = others.arrays.get(position).and_then(Option::as_ref).map_or(&[][..], Storage::bytes);
+            let shape = args.get(position).and_then(Arg::shape).unwrap_or(&[]);
+            let values = Values {
+                array: name.to_string(),
+                index: unravel(found.element, shape),
+                field: found.field,
+                values: found.values,
+                differing: found.differing,
+                elements: shape.iter().map(|&n| u64::from(n)).product(),
+            };
+            match witnesses.explain(args, position, bytes, theirs, layout) {
+                Some(cause) => self.note(&witnesses, Variation { values: Some(values), ..self.variation(cause) }),
+                None => {
+                    let (devices, approximate) = (self.names.clone(), self.loose.is_some());
+                    let racy = !self.meets && witnesses.order_matters(args, position, layout);
+                    return Err(self.disagree(Disagreement::Values { devices, values, approximate, racy }));
+                }
+            }
+        }
+        first
+    }
+
+    fn variation(&self, cause: Cause) -> Variation {
+        Variation { devices: self.names.clone(), cause, values: None, lines: false }
+    }
+
+    fn note(&self, witnesses: &Witnesses<'_>, variation: Variation) {
+        let note = FaultKind::Variation(Box::new(variation)).of_launch(self.span());
+        if let Ok(mut warnings) = witnesses.control.warnings.lock() {
+            warnings.push(*note);
+        }
+    }
+
+    fn disagree(&self, difference: Disagreement) -> Box<Fault> {
+        disagreement(difference, self.span())
+    }
+
+    fn different_faults(&self, first: &Result<Output, Box<Fault>>, other: &Result<Output, Box<Fault>>) -> Box<Fault> {
+        let end = |result: &Result<Output, Box<Fault>>| match result {
+            Ok(_) => "no fault".to_string(),
+            Err(fault) => fault.to_string(),
+        };
+        let fault = [first, other].into_iter().find_map(|result| result.as_ref().err());
+        let difference = Disagreement::Faults { devices: self.names.clone(), faults: [end(first), end(other)] };
+        disagreement(difference, fault.map_or(self.span(), |fault| fault.span))
+    }
+}
+
+/// Further runs of the reference from where the launch began, in the ways that the language leaves open: in the opposite order, and
+/// with other roundings. Each is made when it is asked for.
+struct Witnesses<'a> {
+    pair: &'a Pair,
+    extents: Extents,
+    control: &'a Control,
+    before: Option<&'a Copies>,
+    /// In the opposite order; with other roundings.
+    ran: [Option<Vec<Ran>>; 2],
+}
+
+impl Witnesses<'_> {
+    /// The runs of a kind; none if the kernel has nothing of that kind.
+    fn of(&mut self, cause: Cause, args: &[Arg<'_>]) -> &[Ran] {
+        let place = match cause {
+            Cause::Order => 0,
+            Cause::Rounding => 1,
+        };
+        if self.ran[place].is_none() {
+            self.ran[place] = Some(match cause {
+                Cause::Order => self.backward(args).into_iter().collect(),
+                Cause::Rounding => (1..=SEEDS).filter_map(|seed| self.jittered(args, seed)).collect(),
+            });
+        }
+        self.ran[place].as_deref().unwrap_or(&[])
+    }
+
+    fn backward(&self, args: &[Arg<'_>]) -> Option<Ran> {
+        let control = Control { backward: true, ..self.control.clone() };
+        self.run(&*self.pair.reference, args, &control)
+    }
+
+    fn jittered(&self, args: &[Arg<'_>], seed: u32) -> Option<Ran> {
+        let kernel = jittered(&self.pair.kernel, self.pair.loose?, seed).ok()?;
+        self.run(&*self.pair.device.load(Arc::new(kernel)), args, self.control)
+    }
+
+    /// None if there is no room for it.
+    fn run(&self, executable: &dyn Executable, args: &[Arg<'_>], control: &Control) -> Option<Ran> {
+        let mut arrays = self.before?.iter().map(|copy| copy.as_ref().map(Storage::duplicate)).try_fold(
+            Vec::new(),
+            |mut arrays, copy| {
+                arrays.push(match copy {
+                    Some(copy) => Some(copy?),
+                    None => None,
+                });
+                Some(arrays)
+            },
+        )?;
+        let quiet = Control { warnings: Arc::default(), launches: Arc::default(), ..control.clone() };
+        let end = launch_on(executable, self.extents, args, &mut arrays, &quiet);
+        Some(Ran { end, arrays })
+    }
+
+    /// Whether the kernel may print other lines, and why.
+    fn print_otherwise(&mut self, args: &[Arg<'_>], first: &Result<Output, Box<Fault>>) -> Option<Cause> {
+        let pair = self.pair;
+        self.causes()
+            .into_iter()
+            .find(|&cause| self.of(cause, args).iter().any(|ran| matches!(pair.ends(first, &ran.end), Ends::Lines(_))))
+    }
+
+    /// The end of a run that ends as another device's did.
+    fn end_as(&mut self, args: &[Arg<'_>], other: &Result<Output, Box<Fault>>) -> Option<Result<Output, Box<Fault>>> {
+        let same = |ran: &&Ran| match (&ran.end, other) {
+            (Ok(_), Ok(_)) => true,
+            (Err(a), Err(b)) => place(a) == place(b),
+            _ => false,
+        };
+        self.causes().into_iter().find_map(|cause| self.of(cause, args).iter().find(same).map(|ran| ran.end.clone()))
+    }
+
+    /// Why an array may differ as much as it does.
+    fn explain(
+        &mut self,
+        args: &[Arg<'_>],
+        position: usize,
+        own: &[u8],
+        other: &[u8],
+        layout: &Layout,
+    ) -> Option<Cause> {
+        if self.pair.meets && self.order_matters(args, position, layout) {
+            return Some(Cause::Order);
+        }
+        let at = |ran: &'_ Ran| ran.arrays.get(position).and_then(Option::as_ref).map(|copy| copy.bytes().to_vec());
+        let witnesses: Vec<Vec<u8>> = self.of(Cause::Rounding, args).iter().filter_map(at).collect();
+        let witnesses: Vec<&[u8]> = witnesses.iter().map(Vec::as_slice).collect();
+        is_explained(own, other, &witnesses, layout).then_some(Cause::Rounding)
+    }
+
+    /// Whether a run in the opposite order leaves another array.
+    fn order_matters(&mut self, args: &[Arg<'_>], position: usize, layout: &Layout) -> bool {
+        let approximate = self.pair.loose.is_some();
+        let own = args.get(position).and_then(written).unwrap_or(&[]);
+        self.of(Cause::Order, args).iter().any(|ran| {
+            let theirs = ran.arrays.get(position).and_then(Option::as_ref).map_or(&[][..], Storage::bytes);
+            compare(own, theirs, layout, approximate).is_some()
+        })
+    }
+
+    fn causes(&self) -> Vec<Cause> {
+        let order = self.pair.meets.then_some(Cause::Order);
+        order.into_iter().chain(self.pair.loose.map(|_| Cause::Rounding)).collect()
+    }
+}
+
+/// Launches with the arrays that the kernel may write replaced.
+fn launch_on(
+    executable: &dyn Executable,
+    extents: Extents,
+    args: &[Arg<'_>],
+    arrays: &mut Copies,
+    control: &Control,
+) -> Result<Output, Box<Fault>> {
+    let mut given: Vec<Arg<'_>> = args.iter().zip(arrays).map(|(arg, copy)| again(arg, copy)).collect();
+    executable.launch(extents, &mut given, control)
+}
+
+/// The bytes of an array that the kernel may write.
+fn written<'b>(arg: &'b Arg<'_>) -> Option<&'b [u8]> {
+    match arg {
+        Arg::Write { bytes, .. } => Some(bytes),
+        Arg::ArrayMut { storage, .. } => Some(storage.bytes()),
+        Arg::Value(_) | Arg::Read { .. } | Arg::Array { .. } => None,
+    }
+}
+
+/// Whether threads meet in atomic operations.
+fn meets(module: &Module) -> bool {
+    module.functions.iter().any(|(_, function)| {
+        let mut found = false;
+        visit::each_stmt(&function.body, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Atomic { .. }));
+        found
+    })
+}
+
+fn disagreement(difference: Disagreement, span: Span) -> Box<Fault> {
+    FaultKind::Disagreement(Box::new(difference)).of_launch(span)
+}
+
+/// Where a fault is and of which kind.
+fn place(fault: &Fault) -> (Span, std::mem::Discriminant<FaultKind>) {
+    (fault.span, std::mem::discriminant(&fault.kind))
+}
+
+/// What the other device writes to.
+fn copy(arg: &Arg<'_>) -> Result<Option<Storage>, DeviceError> {
+    let copied = match arg {
+        Arg::Write { bytes, .. } => AlignedBytes::copy_of(bytes).map(Storage::of_bytes),
+        Arg::ArrayMut { storage, .. } => storage.duplicate(),
+        _ => return Ok(None),
+    };
+    let wanted = match arg {
+        Arg::Write { bytes, .. } => bytes.len(),
+        Arg::ArrayMut { storage, .. } => storage.len(),
+        _ => 0,
+    } as u64;
+    copied.map(Some).ok_or(DeviceError::NoHostMemory { wanted })
+}
+
+/// The argument for the other device.
+fn again<'a>(arg: &'a Arg<'_>, copy: &'a mut Option<Storage>) -> Arg<'a> {
+    match (arg, copy) {
+        (Arg::Value(values), _) => Arg::Value(values.clone()),
+        (Arg::Read { bytes, shape }, _) => Arg::Read { bytes, shape: shape.clone() },
+        (Arg::Array { storage, shape }, _) => Arg::Array { storage, shape: shape.clone() },
+        (Arg::Write { shape, .. } | Arg::ArrayMut { shape, .. }, Some(storage)) => {
+            Arg::ArrayMut { storage, shape: shape.clone() }
+        }
+        (Arg::Write { bytes, shape }, None) => Arg::Read { bytes, shape: shape.clone() },
+        (Arg::ArrayMut { storage, shape }, None) => Arg::Array { storage, shape: shape.clone() },
+    }
+}
+
+/// Name and element layout of the array parameter at a position.
+fn array(module: &Module, position: usize) -> Option<(&str, &Layout)> {
+    let Kernel { params, body, .. } = &module.kernel;
+    match params.get(position)? {
+        KernelParam::Array { name, memory, access: Access::Out | Access::InOut } => {
+            Some((name, &module.functions.get(*body)?.memories.get(*memory)?.layout))
+        }
+        _ => None,
+    }
+}
