@@ -115,7 +115,7 @@ assert(sum(queue) == 3 * 332 * 333 / 2)
 const LOCK: &str = "
 kernel last(inout lock: [i32; 1], inout owner: [i32; 1], inout sum: [i32; 1]) grid(37) block(32) {
     if thread_idx.x == 0 {
-        while atomic_cas(lock[0], 0, 1) != 0 { }
+        while atomic_compare_exchange(lock[0], 0, 1) != 0 { }
         fence()
         owner[0] = block_idx.x
         sum[0] = sum[0] + block_idx.x
@@ -174,7 +174,7 @@ const AMPLIFIED: [&str; 3] = [
     let y = slope()",
     "kernel chaos(out y: [f32; 500]) threads(i: 500) {
         var x = 0.1 + f32(i) * 0.001
-        for k in 0..60 { x = abs(sin(3.9 * x * (1.0 - x) + 0.1)) }
+        for k in 0..60 { x = fract(exp(3.0 * x)) }
         y[i] = x
     }
     let y = chaos()",
@@ -199,6 +199,9 @@ fn what_is_amplified_is_noted() {
         );
         assert_eq!(told(Way::Same, text), (vec![], ""));
     }
+    // An integer is not taken for nearly right.
+    let wrong = AMPLIFIED[1].replace("[f32; 500]", "[i32; 500]").replace("y[i] = x", "y[i] = i + i32(x * 0.0)");
+    assert_eq!(told(Way::Wrong, &wrong).1, "E0623");
     // Where nothing is amplified nothing is said.
     let text = "kernel f(out y: [f32; 4000]) threads(i: 4000) { y[i] = exp(f32(i) * 0.001) }\nlet y = f()";
     assert_eq!(told(Way::Rounded, text), (vec![], ""));

@@ -208,7 +208,7 @@ struct Pair {
 }
 
 /// Runs with other roundings, at most.
-const SEEDS: u32 = 4;
+const SEEDS: u32 = 8;
 
 /// What the kernel may write, as a run left it.
 type Copies = Vec<Option<Storage>>;
@@ -234,8 +234,8 @@ impl Executable for Pair {
 
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         let mut others = self.copies(args)?;
-        // What a launch began with is needed once more where two runs may differ and both be right.
-        let before = (self.meets || self.loose.is_some()).then(|| self.copies(args)).transpose()?;
+        // What the launch began with, for further runs.
+        let before = self.copies(args)?;
         // Whose fault it is has to be known before the other begins.
         let control = &Control { wait: true, ..control.clone() };
         let end = launch_on(&*self.other, extents, args, &mut others, control);
@@ -250,7 +250,7 @@ impl Executable for Pair {
         if matches!(self.ends(&first, &others.end), Ends::Same) && (differing.is_empty() || first.is_err()) {
             return first;
         }
-        let witnesses = Witnesses { pair: self, extents, control, before: before.as_ref(), ran: [None, None] };
+        let witnesses = Witnesses { pair: self, extents, control, before: &before, ran: [None, None] };
         self.judge(first, &others, args, differing, witnesses)
     }
 }
@@ -372,7 +372,7 @@ struct Witnesses<'a> {
     pair: &'a Pair,
     extents: Extents,
     control: &'a Control,
-    before: Option<&'a Copies>,
+    before: &'a Copies,
     /// In the opposite order; with other roundings.
     ran: [Option<Vec<Ran>>; 2],
 }
@@ -405,16 +405,11 @@ impl Witnesses<'_> {
 
     /// None if there is no room for it.
     fn run(&self, executable: &dyn Executable, args: &[Arg<'_>], control: &Control) -> Option<Ran> {
-        let mut arrays = self.before?.iter().map(|copy| copy.as_ref().map(Storage::duplicate)).try_fold(
-            Vec::new(),
-            |mut arrays, copy| {
-                arrays.push(match copy {
-                    Some(copy) => Some(copy?),
-                    None => None,
-                });
-                Some(arrays)
-            },
-        )?;
+        let again = |copy: &Option<Storage>| match copy {
+            Some(copy) => copy.duplicate().map(Some),
+            None => Some(None),
+        };
+        let mut arrays: Copies = self.before.iter().map(again).collect::<Option<_>>()?;
         let quiet = Control { warnings: Arc::default(), launches: Arc::default(), ..control.clone() };
         let end = launch_on(executable, self.extents, args, &mut arrays, &quiet);
         Some(Ran { end, arrays })
@@ -450,6 +445,7 @@ impl Witnesses<'_> {
         if self.pair.meets && self.order_matters(args, position, layout) {
             return Some(Cause::Order);
         }
+        self.pair.loose?;
         let at = |ran: &'_ Ran| ran.arrays.get(position).and_then(Option::as_ref).map(|copy| copy.bytes().to_vec());
         let witnesses: Vec<Vec<u8>> = self.of(Cause::Rounding, args).iter().filter_map(at).collect();
         let witnesses: Vec<&[u8]> = witnesses.iter().map(Vec::as_slice).collect();
