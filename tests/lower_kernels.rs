@@ -401,16 +401,7 @@ fn constants() {
         block(vec![assign(place, cut)], None)
     });
     let text = ir(&program, k, vec![]);
-    in_order(
-        &text,
-        &[
-            "local @WEIGHTS: f32[2]",
-            "store @WEIGHTS[0i32] = 0.5",
-            "store @WEIGHTS[1i32]",
-            "load @WEIGHTS[index0]",
-            "store @r",
-        ],
-    );
+    in_order(&text, &["constant @WEIGHTS: f32[2] = 0.5f32, 0.25f32", "load @WEIGHTS[index0]", "store @r"]);
     assert!(!text.contains("if "), "the condition is a constant:\n{text}");
     let k = over_r(&mut program, vec![], I32, |_, _, place| {
         block(vec![assign(place, expr(ExprKind::Const(bad), I32))], None)

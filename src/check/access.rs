@@ -227,13 +227,11 @@ impl Cx<'_> {
                 make(ExprKind::Index { base: Box::new(base), indices }, Type::Str, span)
             }
             Type::Unknown => self.unknown_element(base, args, span),
+            Type::Vector(s, n) => self.component_at(base, *s, *n, args, span),
             _ => {
                 let found = self.ty_text(&ty);
-                let mut d = Diagnostic::error("E0309", format!("`{found}` can't be indexed"))
+                let d = Diagnostic::error("E0309", format!("`{found}` can't be indexed"))
                     .at(base.span, format!("this is `{found}`"));
-                if matches!(ty, Type::Vector(..)) {
-                    d = d.help("the components of a vector are `.x .y .z .w`");
-                }
                 self.report(d);
                 for arg in args {
                     if !matches!(arg.kind, Ast::Range { .. }) {
@@ -243,6 +241,37 @@ impl Cx<'_> {
                 self.bad(span)
             }
         }
+    }
+
+    /// `v[i]` of a vector. A number for `i` names the component.
+    fn component_at(&mut self, base: Expr, s: Scalar, n: u8, args: &[ast::Expr], span: Span) -> Expr {
+        let [arg] = args else {
+            let d = Diagnostic::error("E0306", format!("{} for a vector", count(args.len(), "index", "indices")))
+                .at(span, "the components of a vector stand on one axis")
+                .help("write `v[i]`, or name the component: `.x .y .z .w`");
+            self.report(d);
+            return self.bad(span);
+        };
+        let index = if matches!(arg.kind, Ast::Range { .. }) { None } else { Some(self.expr(arg, Some(&I32))) };
+        let Some(index) = index.filter(|index| self.vars.shallow(&index.ty) != Type::Range) else {
+            let d = Diagnostic::error("E0309", "a vector can't be sliced")
+                .at(arg.span, "a range as an index")
+                .help("several components are named together: `v.xy`");
+            self.report(d);
+            return self.bad(span);
+        };
+        let index = self.index_kind(index);
+        let before = self.diagnostics.len();
+        self.check_bounds(&index, &Dim::Known(n.into()), None);
+        if index.ty == Type::Error || self.diagnostics.len() > before {
+            return self.bad(span);
+        }
+        let base = Box::new(base);
+        let kind = match index.kind {
+            ExprKind::Int(lane) => ExprKind::Swizzle { base, lanes: vec![lane as u8] },
+            _ => ExprKind::Index { base, indices: vec![index] },
+        };
+        make(kind, Type::Scalar(s), span)
     }
 
     fn unknown_element(&mut self, base: Expr, args: &[ast::Expr], span: Span) -> Expr {
@@ -406,25 +435,8 @@ impl Cx<'_> {
                 }
                 place
             }
-            Ast::Index { base, args } => {
-                let root_used = self.root_used(base);
-                let place = self.index(base, args, e.span, false);
-                self.restore_used(root_used);
-                place
-            }
-            Ast::Field { base, name } => {
-                let root_used = self.root_used(base);
-                let reads = self.early_reads.len();
-                let place = self.field(base, name, e.span);
-                if let (Some((Slot::Local(root), _)), false) = (root_used, also_read) {
-                    // `r[i].x = …` writes a part of the element and reads nothing of it.
-                    let mut kept = self.early_reads.split_off(reads);
-                    kept.retain(|read| read.local != root);
-                    self.early_reads.append(&mut kept);
-                }
-                self.restore_used(root_used);
-                place
-            }
+            Ast::Index { base, args } => self.part_of(base, also_read, |this| this.index(base, args, e.span, false)),
+            Ast::Field { base, name } => self.part_of(base, also_read, |this| this.field(base, name, e.span)),
             Ast::Call { .. } => {
                 let reads = self.early_reads.len();
                 let place = self.expr(e, None);
@@ -458,6 +470,21 @@ impl Cx<'_> {
             self.writes_in_loops.truncate(writes);
         }
         if writable { place } else { self.bad(place.span) }
+    }
+
+    /// A place inside of `base`: `r[i].x = …` writes a part of the element and reads nothing of it.
+    fn part_of(&mut self, base: &ast::Expr, also_read: bool, place: impl FnOnce(&mut Self) -> Expr) -> Expr {
+        let root_used = self.root_used(base);
+        let reads = self.early_reads.len();
+        let place = place(self);
+        if let (Some((Slot::Local(root), _)), false) = (root_used, also_read) {
+            let mut kept = self.early_reads.split_off(reads);
+            // Indices may read the variable as well.
+            kept.retain(|read| read.local != root || read.span.start != bare(base).span.start);
+            self.early_reads.append(&mut kept);
+        }
+        self.restore_used(root_used);
+        place
     }
 
     /// A variable that is only ever written is not used: remembers whether it was so far.

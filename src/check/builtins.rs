@@ -81,6 +81,7 @@ impl Cx<'_> {
                 call.make(values, Type::Unit)
             }
             Builtin::Dot => self.dot(call),
+            Builtin::Cross | Builtin::Length | Builtin::Normalize => self.geometric(call),
             Builtin::Barrier(kind) => self.barrier(call, kind),
             Builtin::Atomic(op) => self.atomic(call, op),
             Builtin::Warp(op) => self.warp(call, op),
@@ -414,6 +415,36 @@ impl Cx<'_> {
         call.make(args, Type::Unit)
     }
 
+    /// `cross`, `length` and `normalize`: of vectors of floats.
+    fn geometric(&mut self, call: BuiltinCall<'_>) -> Expr {
+        let (name, cross) = (call.entry.name, call.entry.builtin == Builtin::Cross);
+        let n = if cross { 2 } else { 1 };
+        let Some(given) = self.take(call, n, n) else { return self.after_error(call.args, call.span) };
+        let parts = self.operands(&given, None);
+        let types: Vec<Type> = parts.iter().map(|part| self.vars.shallow(&part.ty)).collect();
+        if types.contains(&Type::Error) {
+            return self.bad(call.span);
+        }
+        let lanes = |n: u8| !cross || n == 3;
+        let fits = |ty: &Type| matches!(ty, Type::Vector(s, n) if s.is_float() && lanes(*n)) || *ty == Type::Unknown;
+        let odd = types.iter().position(|ty| !fits(ty));
+        let ty = types.iter().find(|ty| **ty != Type::Unknown).cloned().unwrap_or(Type::Unknown);
+        let differs = types.iter().position(|other| *other != ty && *other != Type::Unknown);
+        if let Some(part) = odd.or(differs).and_then(|at| parts.get(at)) {
+            let found = self.ty_text(&part.ty);
+            let wanted = if cross { "two vectors of three floats of one type" } else { "a vector of floats" };
+            let mut d = Diagnostic::error("E0302", format!("`{name}` takes {wanted}, not `{found}`"))
+                .at(part.span, format!("this is `{found}`"));
+            if let (Type::Array(_), Builtin::Length) = (self.vars.shallow(&part.ty), call.entry.builtin) {
+                d = d.help("`len(x)` is the extent of an array");
+            }
+            self.report(d);
+            return self.bad(call.span);
+        }
+        let ty = if call.entry.builtin == Builtin::Length { scalar_of(&ty) } else { ty };
+        call.make(parts, ty)
+    }
+
     fn dot(&mut self, call: BuiltinCall<'_>) -> Expr {
         let Some(given) = self.take(call, 2, 2) else { return self.after_error(call.args, call.span) };
         let parts = self.operands(&given, None);
@@ -532,6 +563,15 @@ impl Cx<'_> {
         let is_place = matches!(&bare(first).kind, Ast::Index { .. } | Ast::Name(_) | Ast::Field { .. });
         let place = if is_place { self.place(first, op != AtomicOp::Exchange) } else { self.expr(first, None) };
         if place.ty == Type::Error {
+            return self.bad(call.span);
+        }
+        if let ExprKind::Index { base, .. } = &place.kind
+            && matches!(self.vars.shallow(&base.ty), Type::Vector(..))
+        {
+            let d = Diagnostic::error("E0414", format!("`{}` needs a component that is named", call.entry.name))
+                .at(place.span, "which one this is only shows at run time")
+                .help("branch on the index and name the component in each branch: `.x .y .z .w`");
+            self.report(d);
             return self.bad(call.span);
         }
         if !self.is_shared_place(&place) {

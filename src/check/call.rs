@@ -416,7 +416,8 @@ impl Cx<'_> {
                 let e = self.expr(value, Some(&hint));
                 if matches!(param.ty, Type::Array(_)) {
                     self.note_read(&e, e.span);
-                    if self.in_kernel() && !matches!(e.kind, ExprKind::Local(_) | ExprKind::Error) {
+                    if self.in_kernel() && !matches!(e.kind, ExprKind::Local(_) | ExprKind::Const(_) | ExprKind::Error)
+                    {
                         let d = Diagnostic::error("E0401", "a kernel can only pass on an array by its name")
                             .at(e.span, "this would make a new array");
                         self.report(d);

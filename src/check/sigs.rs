@@ -133,11 +133,15 @@ impl<'f> Constants<'f> {
         let Some(def) = self.defs.get(&id).copied() else { return };
         self.state.insert(id, State::Busy);
         let mut needs = Vec::new();
-        walk::names(&def.value, &mut |name, _| {
+        let mut need = |name: &ast::Name| {
             if let Some(Binding::Const(other)) = program.modules[module].names.get(&name.text) {
                 needs.push((*other, name.span));
             }
-        });
+        };
+        walk::names(&def.value, &mut |name, _| need(name));
+        if let Some(ty) = &def.ty {
+            walk::dims(ty, &mut |dim| walk::names(dim, &mut |name, _| need(name)));
+        }
         for (other, span) in needs {
             if self.state.get(&other) == Some(&State::Busy) || depth > MAX_CHAIN {
                 let d = Diagnostic::error("E0327", format!("the value of `{}` depends on itself", def.name.text))
@@ -161,15 +165,24 @@ fn constant(program: &Program, module: ModuleId, def: &ast::Const, found: &mut V
     let mut cx = Cx::new(program, module, None, Home::Const);
     let wanted = def.ty.as_ref().map(|t| cx.ty(t, &mut Dims::Free(&mut vec![])));
     let mut value = match &wanted {
-        Some(ty) => cx.expr_as(&def.value, ty),
+        Some(ty) => cx.declared_value(&def.value, ty),
         None => cx.expr(&def.value, None),
     };
     finish::expr(&mut cx, &mut value);
-    let ty = wanted.unwrap_or_else(|| value.ty.clone());
-    if matches!(ty, Type::Array(_) | Type::Unit | Type::Range | Type::Str) {
+    // An array is as large as its value, whatever its type leaves open.
+    let ty = wanted.filter(|ty| !matches!((ty, &value.ty), (Type::Array(_), Type::Array(_))));
+    let ty = ty.unwrap_or_else(|| value.ty.clone());
+    let refusal = match &ty {
+        Type::Array(array) if array.dims.iter().all(|dim| matches!(dim, Dim::Known(1..))) => None,
+        Type::Array(_) => Some("the extents of a constant array are numbers above 0"),
+        Type::Unit | Type::Range | Type::Str => {
+            Some("constants are scalars, vectors, structs, tuples or arrays of such")
+        }
+        _ => None,
+    };
+    if let Some(refusal) = refusal {
         let text = cx.ty_text(&ty);
-        let d = Diagnostic::error("E0316", format!("a constant can't be `{text}`"))
-            .at(def.value.span, "constants are scalars, vectors, structs or tuples");
+        let d = Diagnostic::error("E0316", format!("a constant can't be `{text}`")).at(def.value.span, refusal);
         cx.report(d);
     }
     found.append(&mut cx.diagnostics);

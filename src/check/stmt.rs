@@ -229,7 +229,10 @@ impl Cx<'_> {
         }
         let before = self.varying_reads;
         let value = match d.value {
-            Some(v) => self.declared_value(v, ty.as_ref()),
+            Some(v) => Some(match &ty {
+                Some(ty) => self.declared_value(v, ty),
+                None => self.expr(v, None),
+            }),
             None => {
                 if !d.mutable || matches!(ty, Some(Type::Array(_))) {
                     let m = Diagnostic::error("E0324", "this variable needs a value")
@@ -277,19 +280,19 @@ impl Cx<'_> {
         true
     }
 
-    fn declared_value(&mut self, value: &ast::Expr, ty: Option<&Type>) -> Option<Expr> {
-        let Some(ty) = ty else { return Some(self.expr(value, None)) };
+    /// The value of something that is declared with its type.
+    pub fn declared_value(&mut self, value: &ast::Expr, ty: &Type) -> Expr {
         let e = self.expr(value, Some(ty));
-        if let (Type::Array(a), true) = (ty, self.in_host()) {
+        if let (Type::Array(a), true) = (ty, self.in_host() || self.home == Home::Const) {
             let found = self.vars.shallow(&e.ty);
             if matches!(found, Type::Scalar(_) | Type::Param(_)) {
-                return Some(self.filled_array(a.clone(), e));
+                return self.filled_array(a.clone(), e);
             }
         }
         if e.ty != *ty {
             self.coerce(&e, ty, None);
         }
-        Some(e)
+        e
     }
 
     /// `var acc: [f32; 8] = 0.0` in a script is `full(8, 0.0)`.

@@ -138,7 +138,7 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
         "amin" => like("min"),
         "allclose" | "isclose" => same("close"),
         "concatenate" | "cat" => like("concat"),
-        "size" | "length" => like("len"),
+        "size" => like("len"),
         "np" | "numpy" | "cp" | "cupy" | "jnp" | "torch" => {
             other("Clk's array functions need no prefix: `zeros(3, 4)`, `sum(x, axis = 0)`, `a @ b`")
         }

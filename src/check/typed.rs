@@ -503,7 +503,8 @@ pub enum ExprKind {
         base: Box<Expr>,
         name: SmolStr,
     },
-    /// One element: one integer per axis. Of a `Strings` or an `Unknown` too (host).
+    /// One element: one integer per axis. A component of a vector, where it is only known at run time. Of a `Strings` or an
+    /// `Unknown` too (host).
     Index {
         base: Box<Expr>,
         indices: Vec<Expr>,

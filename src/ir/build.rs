@@ -150,7 +150,30 @@ impl FunctionBuilder {
     }
 
     pub fn memory(&mut self, name: impl Into<String>, space: Space, layout: Layout, extents: Vec<Extent>) -> MemId {
-        self.function.memories.push(Memory { name: name.into(), space, layout, extents, span: self.span })
+        self.memory_of(name, space, layout, extents, [])
+    }
+
+    /// An array of constants: its scalars in the order of [`Memory::values`].
+    pub fn constants(
+        &mut self,
+        name: impl Into<String>,
+        layout: Layout,
+        extents: Vec<Extent>,
+        values: impl IntoIterator<Item = u64>,
+    ) -> MemId {
+        self.memory_of(name, Space::Constant, layout, extents, values)
+    }
+
+    fn memory_of(
+        &mut self,
+        name: impl Into<String>,
+        space: Space,
+        layout: Layout,
+        extents: Vec<Extent>,
+        values: impl IntoIterator<Item = u64>,
+    ) -> MemId {
+        let values = values.into_iter().collect();
+        self.function.memories.push(Memory { name: name.into(), space, layout, extents, values, span: self.span })
     }
 
     pub fn local(&mut self, name: impl Into<String>, ty: Ty) -> LocalId {

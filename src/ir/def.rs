@@ -7,6 +7,8 @@
 //! - `Read` of a local and `Load` of memory are expressions whose `Let` fixes when they happen.
 //! - `verify` lists and checks all invariants; only [`crate::ir::verify::Verified`] modules reach a device.
 
+use std::sync::Arc;
+
 use crate::base::arena::{Arena, Id, Side};
 use crate::base::source::Span;
 use crate::ir::calls::Call;
@@ -79,6 +81,11 @@ pub struct Leaf {
 }
 
 impl Layout {
+    /// How many scalars an element holds.
+    pub fn scalars(&self) -> usize {
+        self.leaves.iter().map(|leaf| usize::from(leaf.ty.lanes())).sum()
+    }
+
     /// The layout of a plain scalar or vector element.
     pub fn plain(ty: Ty) -> Layout {
         let (size, align) = (ty.size(), ty.align());
@@ -176,7 +183,35 @@ pub struct Memory {
     pub layout: Layout,
     /// One per axis, outermost first.
     pub extents: Vec<Extent>,
+    /// What [`Space::Constant`] holds, as scalar bits: element by element, leaf by leaf, lane by lane. Empty elsewhere.
+    pub values: Arc<[u64]>,
     pub span: Span,
+}
+
+impl Memory {
+    /// How many elements it has, if its extents are known.
+    pub fn known_len(&self) -> Option<u64> {
+        self.extents.iter().try_fold(1_u64, |all, extent| match extent {
+            Extent::Known(n) => Some(all.saturating_mul(u64::from(*n))),
+            Extent::Dynamic(_) | Extent::Launch => None,
+        })
+    }
+
+    /// What [`Space::Constant`] holds, as it lies in memory.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; (self.known_len().unwrap_or(0) as usize).saturating_mul(self.layout.size)];
+        let mut values = self.values.iter();
+        for element in bytes.chunks_mut(self.layout.size.max(1)) {
+            for leaf in &self.layout.leaves {
+                let size = leaf.ty.scalar().size();
+                let lanes = element.get_mut(leaf.offset..leaf.offset + leaf.ty.size()).unwrap_or_default();
+                for (lane, value) in lanes.chunks_mut(size).zip(&mut values) {
+                    lane.copy_from_slice(&value.to_le_bytes()[..size]);
+                }
+            }
+        }
+        bytes
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -189,6 +224,8 @@ pub enum Space {
     Shared,
     /// Private to a thread.
     Local,
+    /// Known when the kernel is compiled, the same for all threads, and never written.
+    Constant,
     /// A function's array parameter at this position of the call's `memories`; what it is, the caller knows.
     Param {
         position: u32,

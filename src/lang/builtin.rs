@@ -17,6 +17,9 @@ pub enum Builtin {
     Assert,
     Print,
     Dot,
+    Cross,
+    Length,
+    Normalize,
     // Device variables
     ThreadIdx,
     BlockIdx,
@@ -223,6 +226,9 @@ pub static TABLE: &[Entry] = &[
     item(Builtin::Assert, "assert", Value, Both, "(cond: bool, message: str = \"\")", "Stops with a fault at this line unless `cond` holds. On the host an array of `bool` has to be true throughout; the first element that is not is shown."),
     item(Builtin::Print, "print", Value, Both, "(values…)", "Writes the values, separated by spaces, and a newline. From kernels: block by block, in block order."),
     item(Builtin::Dot, "dot", Value, Both, "(a: vector, b: vector) -> scalar", "The sum of the products of the lanes of two vectors; on the host also of two 1-d arrays (of integers as `sum`)."),
+    item(Builtin::Cross, "cross", Value, Both, "(a: vector, b: vector) -> vector", "The cross product of two vectors of three floats."),
+    item(Builtin::Length, "length", Value, Both, "(v: vector) -> scalar", "The Euclidean length of a vector of floats: `sqrt(dot(v, v))`. The extent of an array is `len`."),
+    item(Builtin::Normalize, "normalize", Value, Both, "(v: vector) -> vector", "The vector of floats divided by its length; NaN where that is 0."),
     // Where a thread is
     item(Builtin::ThreadIdx, "thread_idx", Index, Device, IDX3, "The thread's place in its block (`.x .y .z`; x varies fastest)."),
     item(Builtin::BlockIdx, "block_idx", Index, Device, IDX3, "The block's place in the grid."),

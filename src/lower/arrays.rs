@@ -1,16 +1,18 @@
-//! Arrays of a thread and of a block: their sizes, their first values, and constants kept as arrays.
+//! Arrays of a thread and of a block, and arrays of constants: their sizes and their first values.
 
 use super::error::{Fallible, internal};
 use super::types;
 use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{ArrayInit, Expr, LocalId, Type};
+use crate::check::typed::{ArrayInit, Dim, Expr, LocalId, Type};
 use crate::ir::def::{self, ExprId, Extent, Id3, Layout, MemId, Place, Space, StmtKind};
 use crate::lang::scalar::Value;
 
 /// What CUDA gives a thread at most.
 const LOCAL_BYTES: u64 = 512 * 1024;
+/// What an array of constants may take.
+const CONSTANT_BYTES: u64 = 512 * 1024;
 /// What a block can have on the devices with the most.
 const SHARED_BYTES: u64 = 227 * 1024;
 /// Arrays up to this many elements are filled without a loop.
@@ -26,7 +28,7 @@ impl Body<'_, '_> {
             known.push(self.known_size(value, &declared.name, extent)?);
         }
         let layout = types::layout(self.program, &element, span)?;
-        check_size(&declared.name, &known, &layout, "a thread", LOCAL_BYTES, declared.span)?;
+        check_size(&declared.name, &known, &layout, &LOCAL, declared.span)?;
         let memory = self.new_memory(&declared.name, Space::Local, layout, &known, declared.span);
         self.slots.insert(id, Slot::Array(memory));
         self.out.stmt(StmtKind::Declare(memory), span);
@@ -121,31 +123,24 @@ impl Body<'_, '_> {
         Ok(memory)
     }
 
-    /// A private array of constants. It is filled where the function begins, wherever it is used.
+    /// A `const` array: all that name it share one.
     pub fn constant_table(&mut self, name: &str, ty: &Type, values: &[Value], span: Span) -> Fallible<MemId> {
         let Type::Array(array) = ty else { return Err(internal(span, "an index into a constant that is no array")) };
         let element = self.mono.ty(&array.element, span)?;
         let layout = types::layout(self.program, &element, span)?;
-        let scalars: usize = layout.leaves.iter().map(|leaf| leaf.ty.lanes() as usize).sum();
         let mut extents = Vec::with_capacity(array.dims.len());
         for dim in &array.dims {
             match dim {
-                crate::check::typed::Dim::Known(n) => extents.push(size(i128::from(*n), name, span)?),
+                Dim::Known(n) => extents.push(size(i128::from(*n), name, span)?),
                 _ => return Err(internal(span, "a constant array of unknown size")),
             }
         }
-        check_size(name, &extents, &layout, "a thread", LOCAL_BYTES, span)?;
-        let memory = self.new_memory(name, Space::Local, layout, &extents, span);
-        self.out.open();
-        self.out.stmt(StmtKind::Declare(memory), span);
-        for (position, scalars) in values.chunks(scalars.max(1)).enumerate() {
-            let leaves = self.constants(&element, scalars, span)?;
-            let at = self.tuple_of(position as u64, &extents, span);
-            self.store_element(memory, &at, &leaves, span);
+        check_size(name, &extents, &layout, &CONSTANT, span)?;
+        if elements(&extents).saturating_mul(layout.scalars() as u64) != values.len() as u64 {
+            return Err(internal(span, "a constant array of another size"));
         }
-        let (block, _) = self.out.close();
-        self.prologue.extend(block);
-        Ok(memory)
+        let extents = extents.into_iter().map(Extent::Known).collect();
+        Ok(self.out.at(span).constants(name, layout, extents, values.iter().map(|value| value.bits)))
     }
 
     // Shared memory
@@ -166,7 +161,7 @@ impl Body<'_, '_> {
         let known: Option<Vec<u32>> =
             lowered.iter().map(|e| if let Extent::Known(n) = e { Some(*n) } else { None }).collect();
         if let Some(known) = known {
-            check_size(&declared.name, &known, &layout, "a block", SHARED_BYTES, declared.span)?;
+            check_size(&declared.name, &known, &layout, &SHARED, declared.span)?;
         }
         let memory = self.out.at(declared.span).memory(declared.name.as_str(), Space::Shared, layout, lowered);
         self.slots.insert(id, Slot::Array(memory));
@@ -205,21 +200,42 @@ fn size(known: i128, name: &str, span: Span) -> Fallible<u32> {
     }
 }
 
-fn check_size(name: &str, extents: &[u32], layout: &Layout, whose: &str, limit: u64, span: Span) -> Fallible<()> {
+/// Whose memory an array takes, and how much of it there is.
+struct Room {
+    code: &'static str,
+    whose: &'static str,
+    bytes: u64,
+    help: &'static str,
+}
+
+const LOCAL: Room = Room {
+    code: "E0482",
+    whose: "a thread has",
+    bytes: LOCAL_BYTES,
+    help: "let the threads of a block share it (`shared`), or pass an array to the kernel",
+};
+const CONSTANT: Room = Room {
+    code: "E0482",
+    whose: "constants of a kernel may take",
+    bytes: CONSTANT_BYTES,
+    help: "make it a variable of the script, and pass it to the kernel as an array",
+};
+const SHARED: Room = Room {
+    code: "E0483",
+    whose: "a block has",
+    bytes: SHARED_BYTES,
+    help: "make the tile smaller, or keep the data in an array of the kernel",
+};
+
+fn check_size(name: &str, extents: &[u32], layout: &Layout, room: &Room, span: Span) -> Fallible<()> {
     let bytes = elements(extents).saturating_mul(layout.size as u64);
-    if bytes <= limit {
+    if bytes <= room.bytes {
         return Ok(());
     }
-    let code = if limit == LOCAL_BYTES { "E0482" } else { "E0483" };
-    let help = if limit == LOCAL_BYTES {
-        "let the threads of a block share it (`shared`), or pass an array to the kernel"
-    } else {
-        "make the tile smaller, or keep the data in an array of the kernel"
-    };
     Err(Box::new(
-        Diagnostic::error(code, format!("`{name}` takes more memory than {whose} has"))
-            .at(span, format!("{bytes} bytes, of {limit} at most"))
-            .help(help),
+        Diagnostic::error(room.code, format!("`{name}` takes more memory than {}", room.whose))
+            .at(span, format!("{bytes} bytes, of {} at most", room.bytes))
+            .help(room.help),
     ))
 }
 

@@ -68,7 +68,13 @@ impl Body<'_, '_> {
         match (builtin, values.as_slice()) {
             (Builtin::Math(function), values) => Ok(vec![self.math(function, values, span)]),
             (Builtin::CeilDiv, &[x, y]) => Ok(vec![self.ceil_div(x, y, span)?]),
-            (Builtin::Dot, &[a, b]) => self.dot(a, b, span),
+            (Builtin::Dot, &[a, b]) => Ok(self.dot(a, b, span).into_iter().collect()),
+            (Builtin::Cross, &[a, b]) => Ok(vec![self.cross(a, b, span)]),
+            (Builtin::Length, &[v]) => Ok(self.length(v, span).into_iter().collect()),
+            (Builtin::Normalize, &[v]) => match self.length(v, span) {
+                Some(length) => Ok(vec![self.apply(BinaryOp::Div, v, length, span, span)?]),
+                None => Err(internal(span, "`normalize` of nothing")),
+            },
             _ => Err(internal(span, format!("`{}` with {} arguments in a kernel", builtin.name(), values.len()))),
         }
     }
@@ -100,7 +106,20 @@ impl Body<'_, '_> {
         self.apply(BinaryOp::Add, quotient, one, span, span)
     }
 
-    fn dot(&mut self, a: ExprId, b: ExprId, span: Span) -> Fallible<Vec<ExprId>> {
+    fn length(&mut self, v: ExprId, span: Span) -> Option<ExprId> {
+        let square = self.dot(v, v, span)?;
+        Some(self.math(MathFn::Sqrt, &[square], span))
+    }
+
+    fn cross(&mut self, a: ExprId, b: ExprId, span: Span) -> ExprId {
+        let (a, b) = (self.out.lanes(a, span), self.out.lanes(b, span));
+        let mut product = |i: usize, j: usize| self.out.binary(BinOp::Mul, a[i % a.len()], b[j % b.len()], span);
+        let terms: Vec<(ExprId, ExprId)> = (0..3).map(|k| (product(k + 1, k + 2), product(k + 2, k + 1))).collect();
+        let lanes = terms.into_iter().map(|(plus, minus)| self.out.binary(BinOp::Sub, plus, minus, span)).collect();
+        self.out.compose(lanes, span)
+    }
+
+    fn dot(&mut self, a: ExprId, b: ExprId, span: Span) -> Option<ExprId> {
         let (a, b) = (self.out.lanes(a, span), self.out.lanes(b, span));
         let mut sum: Option<ExprId> = None;
         for (&a, &b) in a.iter().zip(&b) {
@@ -110,7 +129,7 @@ impl Body<'_, '_> {
                 None => product,
             });
         }
-        Ok(sum.into_iter().collect())
+        sum
     }
 
     fn shape(&mut self, builtin: Builtin, args: &[Expr], expr: &Expr) -> Fallible<Vec<ExprId>> {

@@ -188,8 +188,5 @@ pub fn function<'a>(unit: &mut Unit<'a>, function: &'a typed::Fn, arguments: &[A
         },
     )?;
     body.function_body(typed)?;
-    let prologue = std::mem::take(&mut body.prologue);
-    let mut lowered = body.out.into_builder().finish();
-    lowered.body.splice(0..0, prologue);
-    Ok(lowered)
+    Ok(body.out.into_builder().finish())
 }

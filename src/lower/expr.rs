@@ -119,7 +119,7 @@ impl Body<'_, '_> {
                 parts.iter().try_for_each(|part| self.discard(part))
             }
             // Nothing of an array is read where only its name stands.
-            ExprKind::Local(_) if self.is_array(expr) => Ok(()),
+            ExprKind::Local(_) | ExprKind::Const(_) if self.is_array(expr) => Ok(()),
             _ => self.value(expr).map(drop),
         }
     }

@@ -25,11 +25,8 @@ pub fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instance: &Ins
     body.hidden(kernel, instance);
     let form = body.geometry(kernel);
     body.function_body(typed)?;
-    let prologue = std::mem::take(&mut body.prologue);
     let builder = body.out.into_builder();
     let mut module = module(std::mem::take(&mut unit.functions), builder, form);
-    let function = module.kernel.body;
-    module.functions[function].body.splice(0..0, prologue);
     module.kernel.cooperative |= kernel.cooperative || unit.cooperative;
     module.kernel.span = kernel.name_span;
     Ok(module)

@@ -9,6 +9,7 @@
 mod arrays;
 mod builtin;
 mod call;
+mod component;
 pub mod constant;
 mod describe;
 mod emit;

@@ -15,19 +15,23 @@ use crate::lang::builtin::Builtin;
 /// Some leaves of a variable, of an array's element, or of a value that is at hand.
 #[derive(Clone, Debug)]
 pub struct Target {
-    root: Root,
+    pub root: Root,
     /// The concrete type of the selected part, before `lanes`.
-    ty: Type,
-    leaves: Range<usize>,
+    pub ty: Type,
+    pub leaves: Range<usize>,
     /// The components of the one vector leaf that are meant; none means all.
-    lanes: Option<Vec<u8>>,
+    pub lanes: Option<Vec<u8>>,
+    /// Which one of those, where it is only known at run time.
+    pub lane: Option<ExprId>,
+    /// What messages call the vector of that component.
+    pub name: Option<String>,
     pub hint: Hint,
     /// What a fault points at.
-    span: Span,
+    pub span: Span,
 }
 
 #[derive(Clone, Debug)]
-enum Root {
+pub enum Root {
     Element { memory: MemId, indices: Vec<ExprId> },
     Variable(Vec<LocalId>),
     Value(Vec<ExprId>),
@@ -41,7 +45,10 @@ impl Body<'_, '_> {
                 let root = self.slot(*id, expr.span)?;
                 self.variable(root, expr)
             }
-            ExprKind::Index { base, indices } => self.element(base, indices, expr),
+            ExprKind::Index { base, indices } => match (self.type_of(base)?, indices.as_slice()) {
+                (Type::Vector(..), [index]) => self.component(base, index, expr.span),
+                _ => self.element(base, indices, expr),
+            },
             ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
                 let target = self.target(base)?;
                 let (range, ty) = types::part(self.program, &target.ty, *field, expr.span)?;
@@ -118,7 +125,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A `const` array becomes a private array that is filled when the function begins.
+    /// The memory of a `const` array, one in each function.
     fn table(&mut self, id: ConstId, base: &Expr) -> Fallible<MemId> {
         if let Some(&memory) = self.tables.get(&id) {
             return Ok(memory);
@@ -152,6 +159,9 @@ impl Body<'_, '_> {
 
     /// The selected leaves, read here.
     pub fn load(&mut self, target: &Target) -> Fallible<Vec<ExprId>> {
+        if let Some(lane) = target.lane {
+            return Ok(vec![self.load_lane(target, lane)?]);
+        }
         let span = target.span;
         if let (Root::Element { memory, indices }, Some([lane])) = (&target.root, target.lanes.as_deref()) {
             let place = place(*memory, indices, target.leaves.start, Some(*lane));
@@ -185,6 +195,9 @@ impl Body<'_, '_> {
 
     /// Writes the selected leaves.
     pub fn store(&mut self, target: &Target, values: &[ExprId], span: Span) -> Fallible<()> {
+        if let (Some(lane), &[value]) = (target.lane, values) {
+            return self.store_lane(target, lane, value, span);
+        }
         if let Some(lanes) = &target.lanes {
             return self.store_lanes(target, lanes, values, span);
         }
@@ -257,7 +270,7 @@ impl Body<'_, '_> {
         Ok((place(*memory, indices, target.leaves.start, component), Ty::Scalar(leaf.scalar())))
     }
 
-    fn leaf_type(&self, memory: MemId, leaf: usize, span: Span) -> Fallible<Ty> {
+    pub fn leaf_type(&self, memory: MemId, leaf: usize, span: Span) -> Fallible<Ty> {
         let layout = &self.out.function().memories[memory].layout;
         layout.leaves.get(leaf).map(|leaf| leaf.ty).ok_or_else(|| internal(span, "an element without this part"))
     }
@@ -272,7 +285,7 @@ impl Body<'_, '_> {
 
 impl Target {
     fn new(root: Root, ty: Type, leaves: usize, span: Span) -> Self {
-        Target { root, ty, leaves: 0..leaves, lanes: None, hint: Hint::None, span }
+        Target { root, ty, leaves: 0..leaves, lanes: None, lane: None, name: None, hint: Hint::None, span }
     }
 }
 
@@ -288,7 +301,14 @@ fn atomic_on_parts(span: Span) -> Box<Diagnostic> {
     )
 }
 
-fn out_of_bounds(name: &str, axis: Option<usize>, at: i128, extent: u32, index: Span, base: Span) -> Box<Diagnostic> {
+pub fn out_of_bounds(
+    name: &str,
+    axis: Option<usize>,
+    at: i128,
+    extent: u32,
+    index: Span,
+    base: Span,
+) -> Box<Diagnostic> {
     let diagnostic = Diagnostic::error("E0484", format!("the index {at} is outside of `{name}`"));
     Box::new(if at < 0 {
         diagnostic

@@ -172,9 +172,8 @@ pub struct Body<'a, 'u> {
     pub result: Type,
     /// The axes of array parameters whose extent the signature fixes.
     pub fixed: HashMap<(MemId, u8), u32>,
-    /// Arrays of constants, filled where the function begins.
+    /// Arrays of constants.
     pub tables: HashMap<ConstId, MemId>,
-    pub prologue: def::Block,
     /// Value parameters that are `inout`: their last values are handed back behind the result.
     pub handed_back: Vec<LocalId>,
 }
@@ -199,7 +198,6 @@ impl<'a, 'u> Body<'a, 'u> {
             loops: vec![],
             result: Type::Unit,
             tables: HashMap::new(),
-            prologue: vec![],
             handed_back: vec![],
             fixed: HashMap::new(),
         }

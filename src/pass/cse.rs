@@ -74,7 +74,7 @@ impl Effects {
 
     fn touches(&self, function: &Function, memory: MemId) -> bool {
         let private = match function.memories[memory].space {
-            Space::Local | Space::Global { access: Access::In, .. } => true,
+            Space::Local | Space::Constant | Space::Global { access: Access::In, .. } => true,
             Space::Global { .. } | Space::Shared | Space::Param { .. } => false,
         };
         self.stored.contains(&memory) || (self.synchronises && !private)

@@ -194,7 +194,7 @@ impl Analysis<'_> {
         match &expr.kind {
             ExprKind::Read(local) => self.facts.locals[*local],
             ExprKind::Load { place, .. } => match self.function.memories[place.memory].space {
-                Space::Global { access: Access::In, .. } => pure(join()),
+                Space::Global { access: Access::In, .. } | Space::Constant => pure(join()),
                 Space::Global { .. } | Space::Shared | Space::Local | Space::Param { .. } => Varying,
             },
             ExprKind::Binary { op: BinOp::Add | BinOp::Sub, .. } => linear(join()),

@@ -133,6 +133,18 @@ impl Inliner<'_> {
         }
     }
 
+    /// The caller's array of these constants, if it has one.
+    fn constants(&self, wanted: &Memory) -> Option<MemId> {
+        let same = |memory: &Memory| {
+            memory.space == Space::Constant
+                && memory.layout == wanted.layout
+                && memory.extents == wanted.extents
+                && memory.name == wanted.name
+                && memory.values == wanted.values
+        };
+        self.function.memories.iter().find(|(_, memory)| same(memory)).map(|(id, _)| id)
+    }
+
     /// Copies the callee's declarations and expressions into the caller.
     fn names(&mut self, callee: &Function, moved: Option<Moved>, args: &[ExprId], memories: &[MemId]) -> Names {
         let mut names = Names { labels: self.labels, ..Names::default() };
@@ -141,7 +153,9 @@ impl Inliner<'_> {
         for (_, memory) in callee.memories.iter() {
             names.memories.push(match memory.space {
                 Space::Param { position, .. } => memories[position as usize],
-                Space::Global { .. } | Space::Shared | Space::Local => {
+                // The functions of a kernel share their constants.
+                Space::Constant if let Some(known) = self.constants(memory) => known,
+                Space::Global { .. } | Space::Shared | Space::Local | Space::Constant => {
                     let id = self.function.memories.push(memory.clone());
                     extents.push(id);
                     id

@@ -166,8 +166,33 @@ fn simplified(function: &mut Function, id: ExprId) -> Option<Found> {
             _ => None,
         },
         ExprKind::Compose(parts) => recomposed(function, &parts, expr.ty).map(Operand),
+        ExprKind::Load { place, .. } => constants(function, &place),
         _ => None,
     }
+}
+
+/// What an array of constants holds at a place that is known.
+fn constants(function: &mut Function, place: &Place) -> Option<Found> {
+    let memory = &function.memories[place.memory];
+    if memory.space != Space::Constant || !edit::in_bounds(function, place) {
+        return None;
+    }
+    let mut at = 0;
+    for (extent, &index) in memory.extents.iter().zip(&place.indices) {
+        let Extent::Known(extent) = *extent else { return None };
+        at = at * extent as usize + usize::try_from(integer_of(function, index)?).ok()?;
+    }
+    let leaves = &memory.layout.leaves;
+    let leaf = leaves.get(place.leaf as usize)?.ty;
+    let before: usize = leaves[..place.leaf as usize].iter().map(|leaf| usize::from(leaf.ty.lanes())).sum();
+    let first = at * memory.layout.scalars() + before + usize::from(place.component.unwrap_or(0));
+    let count = if place.component.is_some() { 1 } else { usize::from(leaf.lanes()) };
+    let values: Vec<Value> =
+        memory.values.get(first..first + count)?.iter().map(|&bits| Value { ty: leaf.scalar(), bits }).collect();
+    Some(match values.as_slice() {
+        [one] => Constant(*one),
+        lanes => Kind(ExprKind::Compose(lanes.iter().map(|&lane| edit::constant(function, lane)).collect())),
+    })
 }
 
 /// The value of an operation on constants.

@@ -72,12 +72,13 @@ impl Unroller<'_> {
         (0..count as i128).map(|turn| Value::from_integer(scalar, start + turn * step)).collect()
     }
 
-    /// Whether an index into a local array is computed from the counter.
+    /// Whether an index into a local array, or into one of constants, is computed from the counter.
     fn indexes_local(&self, body: &Block, counter: LocalId) -> bool {
         let mut from: FxHashSet<ExprId> = FxHashSet::default();
         let mut found = false;
         let mut place = |place: &Place, from: &FxHashSet<ExprId>| {
-            let local = self.function.memories[place.memory].space == Space::Local;
+            let space = self.function.memories[place.memory].space;
+            let local = matches!(space, Space::Local | Space::Constant);
             found |= local && place.indices.iter().any(|index| from.contains(index));
         };
         each_stmt(body, &mut |stmt| match &stmt.kind {

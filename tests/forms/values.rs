@@ -30,6 +30,14 @@ const PERMUTED: &[(&str, &str, [&str; 3])] = &[
         "o = O { s: S { a: o.k, b: o.s.a, v: o.s.v.yx }, k: o.s.b }",
         ["o.k", "o.s.b", "o.s.v.y"],
     ),
+    ("var v = Tx3(X, T(2), T(3))", "v[x[i] % 3] = v[(x[i] + 1) % 3]", ["v.x", "v.y", "v[n % 3]"]),
+    (
+        "var v = Tx4(X, T(2), T(3), T(4))",
+        "let k = (x[i] + n) % 4\nlet h = v[k]\nv[k] = v.x\nv.x = h",
+        ["v.x", "v[x[i] % 4]", "v.w"],
+    ),
+    ("var v = Tx2(X, T(5))", "v.yx[x[i] % 2] = v[n % 2]\nv = v.yx", ["v.x", "v.y", "v[x[i] % 2]"]),
+    ("var v = Tx3(X, T(2), T(3))", "v = Tx3(C[x[i] % 3], v.x, C[n % 3])\nv.y = C[1]", ["v.x", "v.y", "v.z"]),
     ("var w: [T; 3] = [X, T(5), T(7)]", "let h = w[0]\nw[0] = w[1]\nw[1] = w[2]\nw[2] = h", ["w[0]", "w[1]", "w[2]"]),
     ("var w: [T; 3] = [X, T(5), T(7)]", "let h = w[x[i] % 3]\nw[x[i] % 3] = w[0]\nw[0] = h", ["w[0]", "w[1]", "w[2]"]),
     (
@@ -64,7 +72,8 @@ fn aggregates_are_permuted_into_themselves() {
             let body = body.replace('X', "T(x[i])");
             let [a, b, c] = looked_at;
             let text = format!(
-                "struct S {{ a: T, b: T, v: Tx2 }}
+                "const C: [T; 3] = [T(3), T(8), T(11)]
+                     struct S {{ a: T, b: T, v: Tx2 }}
                      struct O {{ s: S, k: T }}
                      fn turned(v: Tx3) -> Tx3 {{ v.zxy }}
                      fn two(p: T, q: T) -> (T, T) {{ (q, p) }}

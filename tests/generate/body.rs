@@ -233,6 +233,9 @@ impl Generator {
 
     /// A thread's own array, first filled, then written here and there.
     pub(super) fn local_array(&mut self) {
+        if self.random.one_in(4) {
+            return self.constants();
+        }
         let layout = if self.random.one_in(4) { self.layout() } else { Layout::plain(self.random.ty()) };
         let rank = self.random.between(1, 2);
         let shape: Vec<u32> = (0..rank).map(|_| self.random.between(1, 5) as u32).collect();
@@ -247,6 +250,24 @@ impl Generator {
         }
         if let Some(scope) = self.readable.last_mut() {
             scope.push(array);
+        }
+    }
+
+    /// An array of constants, to be read anywhere.
+    fn constants(&mut self) {
+        let layout = if self.random.one_in(4) { self.layout() } else { Layout::plain(self.random.ty()) };
+        let rank = self.random.between(1, 3);
+        let shape: Vec<u32> = (0..rank).map(|_| self.random.between(1, 5) as u32).collect();
+        let mut values = vec![];
+        for _ in 0..shape.iter().product() {
+            for leaf in &layout.leaves {
+                values.extend((0..leaf.ty.lanes()).map(|_| self.random.value(leaf.ty.scalar()).bits));
+            }
+        }
+        let extents = shape.iter().map(|&n| Extent::Known(n)).collect();
+        let memory = self.b.constants(format!("c{}", self.spans), layout.clone(), extents, values);
+        if let Some(scope) = self.readable.last_mut() {
+            scope.push(Readable { memory, layout, shape: shape.into_iter().map(Some).collect(), own: false });
         }
     }
 

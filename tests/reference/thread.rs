@@ -250,6 +250,11 @@ impl<'m> Thread<'m> {
                 self.local.push(vec![0; size]);
                 Store::Local(self.local.len() - 1)
             }
+            // Nothing is stored there, so a copy of its own is as good.
+            Space::Constant => {
+                self.local.push(memory.bytes());
+                Store::Local(self.local.len() - 1)
+            }
             Space::Param { .. } => panic!("parameters come from the caller"),
         };
         Ok(Array { name: &memory.name, store, layout: &memory.layout, extents })

@@ -20,6 +20,7 @@ pub fn text(program: &Program) -> Option<String> {
     for (id, function) in program.module.functions.iter() {
         let mut printer =
             Printer { program, function, structs: &mut structs, out: String::new(), depth: 1, inner: vec![] };
+        items.push_str(&printer.constants()?);
         items.push_str(&if id == program.module.kernel.body { printer.kernel()? } else { printer.function()? });
     }
     let declared = structs.iter().enumerate().map(|(i, layout)| declaration(&format!("S{i}"), layout));
@@ -44,6 +45,38 @@ fn declaration(name: &str, layout: &Layout) -> String {
         leaves = &leaves[count..];
     }
     format!("{before}struct {name} {{ {} }}\n", fields.join(", "))
+}
+
+/// A value of a struct, from the values of its leaves.
+fn record(name: &str, layout: &Layout, values: &[String]) -> String {
+    let mut fields = vec![];
+    let (mut leaves, mut values) = (layout.leaves.as_slice(), values);
+    while let ([leaf, ..], [value, ..]) = (leaves, values) {
+        let mut count = 1;
+        match leaf.path.split_once('.') {
+            None => fields.push(format!("{}: {value}", leaf.path)),
+            Some((field, _)) => {
+                let inside = |l: &&Leaf| l.path.split_once('.').is_some_and(|(f, _)| f == field);
+                count = leaves.iter().take_while(inside).count();
+                let inner = leaves[..count].iter().map(|l| (l.path[field.len() + 1..].to_string(), l.ty));
+                let inner = record(&format!("{name}_{field}"), &Layout::of(inner), &values[..count]);
+                fields.push(format!("{field}: {inner}"));
+            }
+        }
+        (leaves, values) = (&leaves[count..], &values[count..]);
+    }
+    format!("{name} {{ {} }}", fields.join(", "))
+}
+
+/// Elements in brackets, one pair for each row of each axis.
+fn rows(elements: &[String], extents: &[usize]) -> String {
+    match extents {
+        [] | [_] => format!("[{}]", elements.join(", ")),
+        [_, inner @ ..] => {
+            let rows = elements.chunks(inner.iter().product::<usize>().max(1));
+            format!("[{}]", list(rows.map(|row| self::rows(row, inner))))
+        }
+    }
 }
 
 struct Printer<'p> {
@@ -100,6 +133,35 @@ impl Printer<'_> {
                 Some(format!("S{number}"))
             }
         }
+    }
+
+    /// The function's arrays of constants, as items.
+    fn constants(&mut self) -> Option<String> {
+        let mut text = String::new();
+        let function = self.function;
+        for (id, memory) in function.memories.iter().filter(|(_, m)| m.space == Space::Constant) {
+            let known = |extent: &Extent| if let Extent::Known(n) = extent { Some(*n as usize) } else { None };
+            let extents = memory.extents.iter().map(known).collect::<Option<Vec<_>>>()?;
+            let element = self.element(&memory.layout)?;
+            let mut values = memory.values.iter();
+            let mut elements = vec![];
+            for _ in 0..extents.iter().product() {
+                let mut leaves = vec![];
+                for ty in memory.layout.leaves.iter().map(|leaf| leaf.ty) {
+                    let lanes = values.by_ref().take(ty.lanes() as usize);
+                    let lanes = list(lanes.map(|&bits| constant(Value { ty: ty.scalar(), bits })));
+                    leaves.push(if ty.lanes() == 1 { lanes } else { format!("{}({lanes})", type_name(ty)?) });
+                }
+                elements.push(match &memory.layout.leaves[..] {
+                    [leaf] if leaf.path.is_empty() => leaves.concat(),
+                    _ => record(&element, &memory.layout, &leaves),
+                });
+            }
+            let shape = list(extents.iter().map(usize::to_string));
+            let rows = rows(&elements, &extents);
+            let _ = writeln!(text, "const {}: [{element}; {shape}] = {rows}", self.memory(id));
+        }
+        Some(text)
     }
 
     fn kernel(&mut self) -> Option<String> {
@@ -169,7 +231,7 @@ impl Printer<'_> {
             let word = match memory.space {
                 Space::Shared => "shared",
                 Space::Local => "var",
-                Space::Global { .. } | Space::Param { .. } => continue,
+                Space::Global { .. } | Space::Param { .. } | Space::Constant => continue,
             };
             let element = self.element(&memory.layout)?;
             let extents = memory.extents.iter().map(|extent| match extent {

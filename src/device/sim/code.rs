@@ -98,6 +98,8 @@ pub struct MemoryDef {
     pub kind: MemoryKind,
     pub layout: Layout,
     pub extents: Vec<Extent>,
+    /// What an array of constants holds: all lanes of all groups read it here.
+    pub constants: Vec<u8>,
     /// For a `Dynamic` extent the uniform i32 register that holds it.
     pub extent_regs: Vec<Reg>,
     /// Nothing happens to it but atomic additions of 4-byte integers whose old values nobody sees.
@@ -165,6 +167,8 @@ pub enum MemoryKind {
     Global(u32),
     Shared,
     Local,
+    /// [`MemoryDef::constants`]
+    Constant,
 }
 
 /// What the launch writes into uniform registers before anything runs.

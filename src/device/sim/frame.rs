@@ -156,6 +156,11 @@ impl<'a> Frame<'a> {
                     local_ptr = local_ptr.wrapping_add(local_columns(def) * column);
                     memory
                 }
+                MemoryKind::Constant => {
+                    // Nothing writes there: the verifier lets no store, no atomic operation name it.
+                    let (ptr, len) = (def.constants.as_ptr().cast_mut(), def.constants.len());
+                    MemoryRt { ptr, len, axes: MemoryRt::axes(&known(def), def.layout.size), alone: true, unit: 1 }
+                }
                 MemoryKind::Shared => {
                     let (start, end) = shared::place(shared_used, def).unwrap_or_default();
                     shared_used = end;

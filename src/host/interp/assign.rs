@@ -2,7 +2,7 @@
 
 use crate::base::source::Span;
 use crate::check::typed::{ArrayInit, Expr, ExprKind, LocalId, SmolStr, Type};
-use crate::host::array::{Array, SliceSpec};
+use crate::host::array::{Array, SliceSpec, slice};
 use crate::host::ops::{self, overflow};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Record, Value, Vector};
@@ -183,6 +183,13 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
                 _ => Err(Problem::new("E0543", format!("a vector has no component `{name}`"))),
             }
         }
+        ([Step::Index(specs)], Value::Vector(vector)) => match specs.as_slice() {
+            [SliceSpec::At(at)] => match u8::try_from(*at).ok().filter(|lane| usize::from(*lane) < vector.lanes()) {
+                Some(lane) => write_lanes(vector, &[lane], &value),
+                None => Err(slice::out_of_range(*at, 0, vector.lanes(), 1)),
+            },
+            _ => Err(Problem::new("E0505", "a component of a vector has one index")),
+        },
         ([Step::Lanes(lanes)], Value::Vector(vector)) => write_lanes(vector, lanes, &value),
         // Deeper: take the part out, change it, put it back.
         ([Step::Index(specs), rest @ ..], Value::Array(array)) => {

@@ -6,6 +6,7 @@
 pub mod binary;
 pub mod convert;
 pub mod create;
+pub mod geometry;
 pub mod math;
 pub mod matmul;
 pub mod operand;
@@ -19,6 +20,7 @@ pub mod zip;
 pub use binary::{binary, unary};
 pub use convert::{bitcast, bitcast_array, convert, parse};
 pub use create::{arange, eye, full, linspace, ones, random, random_int, random_normal, zeros};
+pub use geometry::{cross, length, normalize};
 pub use math::{ceil_div, math, select};
 pub use matmul::{dot, dot_to, matmul};
 pub use parts::{assign, assign_field, compose, field, index, index_name, len, named_field, set_field, shape, swizzle};

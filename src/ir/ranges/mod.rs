@@ -90,6 +90,6 @@ pub fn analyse(module: &Module, setting: Setting) -> Ranges {
 pub(crate) fn parameter(function: &Function, memory: Id<Memory>) -> Option<u32> {
     match function.memories.get(memory)?.space {
         Space::Global { param, .. } => Some(param),
-        Space::Shared | Space::Local | Space::Param { .. } => None,
+        Space::Shared | Space::Local | Space::Constant | Space::Param { .. } => None,
     }
 }

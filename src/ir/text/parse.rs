@@ -354,6 +354,8 @@ impl Parser {
             Space::Shared
         } else if self.eat_word("local") {
             Space::Local
+        } else if self.eat_word("constant") {
+            Space::Constant
         } else if self.eat_word("global") {
             Space::Global { param: self.u32()?, access: self.access()? }
         } else if self.eat_word("param") {
@@ -367,10 +369,27 @@ impl Parser {
         let layout = self.layout()?;
         self.expect("[")?;
         let extents = self.list("]", |p| p.extent(scope))?;
+        let values = if self.eat("=") { self.several(Self::scalar)? } else { vec![] };
         let span = self.span()?;
-        let id = scope.function.memories.push(Memory { name: reference.0.clone(), space, layout, extents, span });
+        let (name, values) = (reference.0.clone(), values.into());
+        let id = scope.function.memories.push(Memory { name, space, layout, extents, values, span });
         scope.memories.push((reference, id));
         Ok(true)
+    }
+
+    /// The bits of a scalar constant.
+    fn scalar(&mut self) -> Parsed<u64> {
+        let negative = self.eat("-");
+        match self.next() {
+            Some(Token::Number(text)) => Ok(constant(&text, negative)?.0),
+            Some(Token::Word(word)) if word == "true" => Ok(1),
+            Some(Token::Word(word)) if word == "false" => Ok(0),
+            Some(Token::Word(word)) if Scalar::from_name(&word).is_some() => match self.next() {
+                Some(Token::Bits(bits)) => Ok(bits),
+                other => Err(format!("expected `#` and bits, found {other:?}")),
+            },
+            other => Err(format!("expected a constant, found {other:?}")),
+        }
     }
 
     fn layout(&mut self) -> Parsed<Layout> {

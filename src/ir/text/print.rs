@@ -184,14 +184,16 @@ impl Printer<'_> {
             Space::Global { param, access } => format!("global {param} {}", access_word(access)),
             Space::Shared => "shared".to_string(),
             Space::Local => "local".to_string(),
+            Space::Constant => "constant".to_string(),
             Space::Param { position, access } => format!("param {position} {}", access_word(access)),
         };
         let extents: Vec<String> = memory.extents.iter().map(|extent| self.extent(extent)).collect();
         let text = format!(
-            "{space} {}: {}[{}]{}",
+            "{space} {}: {}[{}]{}{}",
             memory_ref(self.function, id),
             layout(&memory.layout),
             extents.join(", "),
+            constants(memory),
             self.span(memory.span)
         );
         self.line(&text);
@@ -405,6 +407,17 @@ impl Printer<'_> {
         let parts: Vec<String> = parts.iter().map(one).collect();
         if parts.is_empty() { String::new() } else { format!("{lead}{}", parts.join(", ")) }
     }
+}
+
+/// ` = 1i32, 2i32`: what an array of constants holds.
+fn constants(memory: &Memory) -> String {
+    if memory.space != Space::Constant {
+        return String::new();
+    }
+    let lanes = |leaf: &Leaf| (0..leaf.ty.lanes()).map(|_| leaf.ty.scalar()).collect::<Vec<_>>();
+    let scalars: Vec<Scalar> = memory.layout.leaves.iter().flat_map(lanes).collect();
+    let values = memory.values.iter().zip(scalars.iter().cycle());
+    format!(" = {}", values.map(|(&bits, &scalar)| constant(bits, scalar)).collect::<Vec<_>>().join(", "))
 }
 
 fn layout(layout: &Layout) -> String {

@@ -200,6 +200,7 @@ pub(super) fn access(memory: &Memory) -> Access {
     match memory.space {
         Space::Global { access, .. } | Space::Param { access, .. } => access,
         Space::Shared | Space::Local => Access::InOut,
+        Space::Constant => Access::In,
     }
 }
 

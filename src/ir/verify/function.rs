@@ -106,9 +106,10 @@ impl Checker<'_> {
                 self.require(position == expected, || format!("memory `{name}` has position {position}"));
                 *positions += 1;
             }
-            Space::Local => {}
+            Space::Local | Space::Constant => {}
         }
         self.layout(memory);
+        self.values(memory);
         for extent in &memory.extents {
             let fits = match (memory.space, extent) {
                 (_, Extent::Known(_)) => true,
@@ -136,6 +137,17 @@ impl Checker<'_> {
         }
         fits &= end <= *size && size.is_multiple_of((*align).max(1));
         self.require(fits, || format!("memory `{name}` has a broken layout"));
+    }
+
+    /// An array of constants is whole, and nothing else has values.
+    fn values(&mut self, memory: &Memory) {
+        let scalars = match memory.space {
+            Space::Constant => memory.known_len().map(|len| len.saturating_mul(memory.layout.scalars() as u64)),
+            _ => Some(0),
+        };
+        self.require(scalars == Some(memory.values.len() as u64), || {
+            format!("memory `{}` holds {} constants", memory.name, memory.values.len())
+        });
     }
 
     fn dynamic(&mut self, name: &str, id: ExprId) {

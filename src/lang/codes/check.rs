@@ -177,10 +177,10 @@ if n != 0 { print("some") }
     ),
     page!(
         "E0309", "indexing something that is not an array",
-        r"Only arrays have elements. The components of a vector are `.x .y .z .w`, the parts of a tuple `.0 .1`.",
-r"fn first(v: f32x3) -> f32 { v[0] }
+        r"Arrays have elements, and `v[i]` is a component of a vector; a vector has no slices. The parts of a tuple are `.0 .1`, the fields of a struct have names.",
+r"fn first(t: (f32, i32)) -> f32 { t[0] }
 ",
-r"fn first(v: f32x3) -> f32 { v.x }
+r"fn first(t: (f32, i32)) -> f32 { t.0 }
 "
     ),
     page!(
@@ -249,7 +249,7 @@ let b = Body { mass: 1.0, pos: f32x3(0.0) }
     ),
     page!(
         "E0316", "a type that can't stand there",
-        r"Array elements and fields are plain values; several dimensions stand side by side in one array type. Only arrays can be `out` or `inout`. A dimension is from 0 to 2147483647.",
+        r"Array elements and fields are plain values; several dimensions stand side by side in one array type. Only arrays can be `out` or `inout`. A dimension is from 0 to 2147483647; those of a constant array are numbers above 0.",
 r"kernel total(x: [f32; N], out sum: f32) threads(i: N) { sum = x[i] }
 ",
 r"kernel total(x: [f32; N], inout sum: [f32; 1]) threads(i: N) { atomic_add(sum[0], x[i]) }

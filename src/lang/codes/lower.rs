@@ -23,9 +23,9 @@ pub static PAGES: &[Page] = &[
     },
     Page {
         code: "E0482",
-        title: "an array too large for a thread",
+        title: "an array too large for a thread, or for a constant",
         text: "A thread has 512 KiB of its own memory at most, and is slow long before that. Let the threads of a block share \
-               an array (`shared`), or pass one to the kernel.\n\n\
+               an array (`shared`), or pass one to the kernel. A constant array takes 512 KiB at most, too.\n\n\
                ```clk fails\nkernel k<const T: i32 = 1000000>(out r: [f32; N]) threads(i: N) {\n    var t: [f32; T] = 0.0\n    r[i] = t[0]\n}\n\
                let r = k(N = 8)\n```\n",
     },

@@ -24,6 +24,8 @@ use crate::lang::scalar::{Scalar, Value, dynamic};
 /// Turns of loops and calls in one constant; more is a mistake rather than a table worth computing when compiling.
 const MAX_STEPS: u64 = 50_000_000;
 const MAX_DEPTH: usize = 64;
+/// Elements of an array of constants.
+const MAX_ELEMENTS: i64 = 1 << 20;
 
 /// The one scalar of a constant expression, with the compile-time arguments of the item it stands in.
 pub fn constant(program: &Program, expr: &Expr, arguments: &[Argument]) -> Fallible<Value> {
@@ -208,6 +210,14 @@ impl<'a> Constants<'a> {
                 each(&values, |value| dynamic::bitcast(to, value), span)
             }
             (Builtin::WarpSize, _) => Ok(vec![Value::of(32_i32)]),
+            // Every element of a constant array has the value that comes last.
+            (Builtin::Full, [.., value]) => {
+                let count = self.extents(expr)?.iter().product::<i64>();
+                if count > MAX_ELEMENTS {
+                    return Err(failed(span, "an array of this size"));
+                }
+                Ok(self.leaves(value)?.repeat(count as usize))
+            }
             _ => {
                 let mut values = Vec::with_capacity(args.len());
                 for arg in args {
@@ -230,8 +240,11 @@ impl<'a> Constants<'a> {
             .ok_or_else(|| failed(span, "the array has no such axis"))
     }
 
-    /// The extents of an expression of array type.
+    /// The extents of an expression of array type; of a vector, how many components it has.
     fn extents(&mut self, array: &Expr) -> Fallible<Vec<i64>> {
+        if let Type::Vector(_, lanes) = array.ty {
+            return Ok(vec![lanes.into()]);
+        }
         if let ExprKind::Local(id) = &array.kind
             && let Some(stored) = self.locals.get(id)
         {
@@ -285,14 +298,26 @@ fn pure_builtin(builtin: Builtin, args: &[Vec<Value>], span: Span) -> Fallible<V
                 .collect()),
         },
         (Builtin::CeilDiv, [x, y]) => zip(x, y, ceil_div, span),
-        (Builtin::Dot, [a, b]) => {
-            let products = zip(a, b, |l, r| dynamic::binary(BinaryOp::Mul, l, r), span)?;
-            let (first, rest) = products.split_first().ok_or_else(|| internal(span, "`dot` of nothing"))?;
-            let sum = rest.iter().try_fold(*first, |sum, &next| dynamic::binary(BinaryOp::Add, sum, next));
-            Ok(vec![sum.map_err(|failure| failed(span, &failure.to_string()))?])
+        (Builtin::Dot, [a, b]) => Ok(vec![dot(a, b, span)?]),
+        (Builtin::Length, [v]) => math(MathFn::Sqrt, &[vec![dot(v, v, span)?]], span),
+        (Builtin::Normalize, [v]) => {
+            let length = math(MathFn::Sqrt, &[vec![dot(v, v, span)?]], span)?;
+            zip(v, &length, |l, r| dynamic::binary(BinaryOp::Div, l, r), span)
+        }
+        (Builtin::Cross, [a, b]) => {
+            let turned = |v: &[Value], by: usize| v.iter().cycle().skip(by).take(v.len()).copied().collect::<Vec<_>>();
+            let product = |i, j| zip(&turned(a, i), &turned(b, j), |l, r| dynamic::binary(BinaryOp::Mul, l, r), span);
+            zip(&product(1, 2)?, &product(2, 1)?, |l, r| dynamic::binary(BinaryOp::Sub, l, r), span)
         }
         _ => Err(not_constant(span, "this is only known when the program runs")),
     }
+}
+
+fn dot(a: &[Value], b: &[Value], span: Span) -> Fallible<Value> {
+    let products = zip(a, b, |l, r| dynamic::binary(BinaryOp::Mul, l, r), span)?;
+    let (first, rest) = products.split_first().ok_or_else(|| internal(span, "`dot` of nothing"))?;
+    let sum = rest.iter().try_fold(*first, |sum, &next| dynamic::binary(BinaryOp::Add, sum, next));
+    sum.map_err(|failure| failed(span, &failure.to_string()))
 }
 
 fn math(function: MathFn, args: &[Vec<Value>], span: Span) -> Fallible<Vec<Value>> {

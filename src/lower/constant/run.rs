@@ -2,7 +2,7 @@
 
 use super::super::Function;
 use super::super::error::{Fallible, internal};
-use super::{Constants, Stored, apply, failed, negative, not_constant, pure_builtin};
+use super::{Constants, MAX_ELEMENTS, Stored, apply, failed, negative, not_constant, pure_builtin};
 use crate::base::source::Span;
 use crate::check::typed::{ArrayInit, Block, Expr, ExprKind, FnRef, LocalId, Pattern, Stmt, StmtKind, Type};
 use crate::lang::ops::BinaryOp;
@@ -172,7 +172,7 @@ impl<'a> Constants<'a> {
             sizes.push(self.evaluate(extent)?.as_integer().and_then(|n| i64::try_from(n).ok()).unwrap_or(0));
         }
         let count: i64 = sizes.iter().product();
-        if !(1..=1 << 20).contains(&count) {
+        if !(1..=MAX_ELEMENTS).contains(&count) {
             return Err(failed(span, "an array of this size"));
         }
         let values = match init {

@@ -229,7 +229,7 @@ impl Search<'_> {
         match self.f.memories[memory].space {
             Space::Global { access, .. } | Space::Param { access, .. } => access != Access::In,
             Space::Shared => true,
-            Space::Local => false,
+            Space::Local | Space::Constant => false,
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Array {
 pub struct Element {
     pub ty: String,
     pub fields: Option<Vec<String>>,
+    /// Before which members there is padding of its own.
+    pub gaps: Vec<bool>,
 }
 
 impl Gen<'_> {
@@ -34,13 +36,14 @@ impl Gen<'_> {
             && leaf.path.is_empty()
             && layout.size == leaf.ty.size()
         {
-            return Element { ty: self.helpers.ty(leaf.ty), fields: None };
+            return Element { ty: self.helpers.ty(leaf.ty), fields: None, gaps: vec![] };
         }
         if let Some((_, known)) = self.elements.iter().find(|(known, _)| known == layout) {
             return known.clone();
         }
         let ty = self.names.fresh(&format!("{name}_element"));
         let mut fields: Vec<String> = vec![];
+        let mut gaps = vec![];
         let mut text = String::new();
         let mut end = 0;
         for leaf in &layout.leaves {
@@ -49,7 +52,8 @@ impl Gen<'_> {
             while fields.contains(&field) {
                 field.push('_');
             }
-            if leaf.offset > usize::next_multiple_of(end, leaf.ty.align()) {
+            gaps.push(leaf.offset > usize::next_multiple_of(end, leaf.ty.align()));
+            if gaps.last() == Some(&true) {
                 text.push_str(&format!(" unsigned char padding_{end}[{}];", leaf.offset - end));
             }
             text.push_str(&format!(" {} {field};", self.helpers.ty(leaf.ty)));
@@ -60,7 +64,7 @@ impl Gen<'_> {
             text.push_str(&format!(" unsigned char padding_{end}[{}];", layout.size - end));
         }
         self.helpers.add(&format!("struct alignas({}) {ty} {{{text} }};", layout.align));
-        let element = Element { ty, fields: Some(fields) };
+        let element = Element { ty, fields: Some(fields), gaps };
         self.elements.push((layout.clone(), element.clone()));
         element
     }
@@ -70,12 +74,13 @@ impl Gen<'_> {
         for (_, memory) in self.function.memories.iter() {
             let name = match memory.space {
                 Space::Global { param, .. } => self.params[param as usize].clone(),
-                Space::Shared | Space::Local | Space::Param { .. } => self.names.fresh(&memory.name),
+                Space::Shared | Space::Local | Space::Constant | Space::Param { .. } => self.names.fresh(&memory.name),
             };
             let element = self.element(&name, &memory.layout);
             let computed = vec![None; memory.extents.len()];
             self.memories.push(Array { name, element, by_axis: false, computed });
         }
+        self.constant_arrays();
     }
 
     /// Shared arrays: in C arrays, as far as static memory reaches and extents are known. Gives static bytes and what lies in

@@ -7,13 +7,14 @@
 //! | `plan` | which values get a name |
 //! | `kernel` | signature, prologue, index space |
 //! | `expr`, `scalar` | expressions; operations on scalars and vectors |
-//! | `memory` | elements, arrays, shared memory |
+//! | `memory`, `constants` | elements, arrays, shared memory; arrays of constants |
 //! | `stmt`, `flow`, `effects`, `atomics`, `warp` | statements |
 //! | `helpers` | what a text defines for itself |
 //! | `tree`, `print`, `names` | C++ |
 
 pub mod abi;
 mod atomics;
+mod constants;
 mod effects;
 mod expr;
 mod fences;
@@ -61,7 +62,7 @@ pub fn cuda_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>
     let threads = matches!(module.kernel.form, Form::Threads { .. });
     let block = if threads { None } else { options.block };
     let ranges = ranges::analyse(module, Setting { largest, block, assume: options.assume });
-    let mut generator = Gen::new(module, options, sources, ranges);
+    let mut generator = Gen::new(module, &kernel.facts, options, sources, ranges);
     generator.kernel()
 }
 
@@ -69,6 +70,7 @@ pub fn cuda_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>
 struct Gen<'a> {
     module: &'a Module,
     function: &'a Function,
+    facts: &'a Facts,
     options: &'a Options,
     sources: Option<&'a Sources>,
     ranges: Ranges,
@@ -111,13 +113,20 @@ struct Gen<'a> {
 }
 
 impl<'a> Gen<'a> {
-    fn new(module: &'a Module, options: &'a Options, sources: Option<&'a Sources>, ranges: Ranges) -> Self {
+    fn new(
+        module: &'a Module,
+        facts: &'a Facts,
+        options: &'a Options,
+        sources: Option<&'a Sources>,
+        ranges: Ranges,
+    ) -> Self {
         let function = &module.functions[module.kernel.body];
         let twice = if options.checked { twice(&ranges) } else { FxHashSet::default() };
         let plan = plan::plan(function, &twice);
         Gen {
             module,
             function,
+            facts,
             options,
             sources,
             ranges,

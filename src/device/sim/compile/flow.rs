@@ -209,7 +209,7 @@ impl<'a> Compiler<'a> {
     /// Whether the loaded elements stay as they are until the value was last used.
     fn stays(&self, e: ExprId, memory: MemId, rest: &[Stmt]) -> bool {
         let space = self.f.memories[memory].space;
-        if matches!(space, Space::Global { access: crate::ir::def::Access::In, .. }) {
+        if matches!(space, Space::Global { access: crate::ir::def::Access::In, .. } | Space::Constant) {
             return true;
         }
         let last = self.a.last_use[e.index()];

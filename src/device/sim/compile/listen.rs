@@ -57,6 +57,7 @@ impl Watched {
     fn of(memory: &Memory) -> Watched {
         let fresh = match memory.space {
             Space::Shared | Space::Local => true,
+            Space::Constant => false,
             Space::Global { access, .. } | Space::Param { access, .. } => access == crate::ir::def::Access::Out,
         };
         let smallest = memory.layout.leaves.iter().map(|l| l.ty.scalar().size()).min().unwrap_or(1);
@@ -77,7 +78,7 @@ impl Watched {
     /// ordered by them.
     fn matters(&self, space: Space, syncs: bool) -> bool {
         match space {
-            Space::Global { access: crate::ir::def::Access::In, .. } => false,
+            Space::Global { access: crate::ir::def::Access::In, .. } | Space::Constant => false,
             Space::Global { access: crate::ir::def::Access::Out, .. } => true,
             Space::Global { .. } | Space::Param { .. } => self.stores || (self.atomics && (self.loads || syncs)),
             Space::Shared => self.loads || self.stores || self.atomics,

@@ -224,6 +224,7 @@ impl<'a> Compiler<'a> {
                 Space::Global { param, .. } | Space::Param { position: param, .. } => MemoryKind::Global(param),
                 Space::Shared => MemoryKind::Shared,
                 Space::Local => MemoryKind::Local,
+                Space::Constant => MemoryKind::Constant,
             };
             let place = self.span(memory.span);
             self.memories.push(MemoryDef {
@@ -231,6 +232,7 @@ impl<'a> Compiler<'a> {
                 kind,
                 layout: memory.layout.clone(),
                 extents: memory.extents.clone(),
+                constants: if kind == MemoryKind::Constant { memory.bytes() } else { vec![] },
                 extent_regs: vec![NONE; memory.extents.len()],
                 // Sums that are kept apart would overflow unseen.
                 sums: sums[id.index()] && !(self.checks.arithmetic && memory.layout.leaves[0].ty.scalar().is_signed()),

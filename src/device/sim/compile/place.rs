@@ -111,7 +111,7 @@ impl<'a> Compiler<'a> {
         let (mut access, spread) = self.access(place, span, false);
         let is_local = self.f.memories[place.memory].space == Space::Local;
         access.view = spread == Spread::Affine && count == 1 && scalar.size() == 4 && !is_local && self.may_view;
-        access.ahead = access.view && self.f.memories[place.memory].space != Space::Shared;
+        access.ahead = access.view && matches!(self.f.memories[place.memory].space, Space::Global { .. });
         for _ in 0..count {
             let reg = match (access.view, count) {
                 (true, _) => self.alloc(Kind::View),

@@ -1,0 +1,155 @@
+//! Arrays of constants, as data of the module.
+//!
+//! In: the kernel's arrays of [`Space::Constant`]. Out: a C array with an initializer for each, in front of the kernel.
+//! Constant memory answers a warp at once only where all its lanes ask for one place, and there are 64 KiB of it. So an array lies
+//! there if every index into it is the same for a block, and in global memory, behind the read-only cache, otherwise.
+
+use super::Gen;
+use super::memory::Element;
+use super::print;
+use super::tree::{Expr, Stmt};
+use crate::ir::def::*;
+use crate::ir::visit::each_stmt;
+use crate::lang::scalar::Value;
+
+/// Bytes of constant memory that a kernel has.
+const CONSTANT_MEMORY: u64 = 64 * 1024;
+/// Columns of a line of values.
+const WIDTH: usize = 110;
+
+impl Gen<'_> {
+    /// Defines the arrays of constants.
+    pub fn constant_arrays(&mut self) {
+        let function = self.function;
+        let mut room = CONSTANT_MEMORY;
+        for (id, memory) in function.memories.iter().filter(|(_, memory)| memory.space == Space::Constant) {
+            let bytes = memory.known_len().unwrap_or(0).saturating_mul(memory.layout.size as u64).next_multiple_of(16);
+            let close = bytes <= room && self.is_asked_together(id);
+            if close {
+                room -= bytes;
+            }
+            let space = if close { "__constant__" } else { "__device__" };
+            if memory.values_are_plain() {
+                self.initialized(id, memory, space);
+            } else {
+                self.as_words(id, memory, space);
+            }
+        }
+    }
+
+    /// Whether the threads of a block always read the same element.
+    fn is_asked_together(&self, memory: MemId) -> bool {
+        let (function, mut together) = (self.function, true);
+        each_stmt(&function.body, &mut |stmt| {
+            if let StmtKind::Let(id) = stmt.kind
+                && let ExprKind::Load { place, .. } = &function.exprs[id].kind
+                && place.memory == memory
+            {
+                together &= place.indices.iter().all(|&index| self.facts.exprs[index] == Variance::Uniform);
+            }
+        });
+        together
+    }
+
+    fn initialized(&mut self, id: MemId, memory: &Memory, space: &str) {
+        let Element { ty, fields, gaps } = self.memories[id.index()].element.clone();
+        let values: Vec<String> = memory
+            .values
+            .chunks(memory.layout.scalars().max(1))
+            .map(|scalars| {
+                let leaves = self.leaves(&memory.layout, scalars);
+                match fields {
+                    Some(_) => {
+                        let padding = |&gap: &bool| if gap { "{}, " } else { "" };
+                        let parts: Vec<String> =
+                            leaves.iter().zip(&gaps).map(|(leaf, gap)| format!("{}{leaf}", padding(gap))).collect();
+                        format!("{{{}}}", parts.join(", "))
+                    }
+                    None => leaves.concat(),
+                }
+            })
+            .collect();
+        let extents: Vec<usize> =
+            memory.extents.iter().map(|extent| if let Extent::Known(n) = extent { *n as usize } else { 1 }).collect();
+        let suffix: String = extents.iter().map(|n| format!("[{n}]")).collect();
+        let name = self.memories[id.index()].name.clone();
+        self.memories[id.index()].by_axis = true;
+        self.helpers.add(&format!("{space} const {ty} {name}{suffix} = {};", nested(&values, &extents)));
+    }
+
+    /// The leaves of an element as C++ has them.
+    fn leaves(&mut self, layout: &Layout, scalars: &[u64]) -> Vec<String> {
+        let mut rest = scalars.iter();
+        let mut leaves = Vec::with_capacity(layout.leaves.len());
+        for leaf in &layout.leaves {
+            let lanes: Vec<Expr> = rest
+                .by_ref()
+                .take(usize::from(leaf.ty.lanes()))
+                .map(|&bits| self.helpers.literal(Value { ty: leaf.ty.scalar(), bits }))
+                .collect();
+            let lanes: Vec<String> = lanes.iter().map(print::expr).collect();
+            leaves.push(match leaf.ty {
+                Ty::Scalar(_) => lanes.concat(),
+                Ty::Vector(..) => format!("{{{}}}", lanes.join(", ")),
+            });
+        }
+        leaves
+    }
+
+    /// An infinity or a NaN takes a call, and data of a module takes none: the bits, read through a pointer.
+    fn as_words(&mut self, id: MemId, memory: &Memory, space: &str) {
+        let name = self.memories[id.index()].name.clone();
+        let (words, ty) = (self.names.fresh(&format!("{name}_bits")), self.memories[id.index()].element.ty.clone());
+        let mut bytes = memory.bytes();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        let values: Vec<String> =
+            bytes.chunks_exact(4).map(|b| format!("{:#x}", u32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect();
+        let count = values.len();
+        let list = nested(&values, &[count]);
+        self.helpers.add(&format!("{space} __align__(16) const unsigned {words}[{count}] = {list};"));
+        let value = Some(Expr::Call(format!("(const {ty} *)"), vec![Expr::Atom(words)]));
+        let ty = format!("const {ty} *const");
+        self.prologue.push(Stmt::Declare { ty, name, suffix: String::new(), value });
+    }
+}
+
+impl Memory {
+    /// Whether all values have literals in C++.
+    fn values_are_plain(&self) -> bool {
+        let scalars = self.layout.leaves.iter().flat_map(|leaf| (0..leaf.ty.lanes()).map(|_| leaf.ty.scalar()));
+        let scalars: Vec<Scalar> = scalars.collect();
+        let finite = |(&bits, &ty): (&u64, &Scalar)| {
+            !matches!(ty, Scalar::F32 | Scalar::F64) || Value { ty, bits }.as_f64().is_finite()
+        };
+        self.values.iter().zip(scalars.iter().cycle()).all(finite)
+    }
+}
+
+/// Values in braces, one pair for each row of each axis.
+fn nested(values: &[String], extents: &[usize]) -> String {
+    match extents {
+        [] => values.concat(),
+        [_] => {
+            let mut text = String::from("{");
+            let mut column = 1;
+            for (i, value) in values.iter().enumerate() {
+                let lead = if i == 0 { "" } else { ", " };
+                if column + value.len() > WIDTH {
+                    text.push_str(if i == 0 { "\n    " } else { ",\n    " });
+                    column = 4;
+                } else {
+                    text.push_str(lead);
+                }
+                text.push_str(value);
+                column += value.len() + 2;
+            }
+            text.push('}');
+            text
+        }
+        [_, inner @ ..] => {
+            let size = inner.iter().product::<usize>().max(1);
+            let rows: Vec<String> = values.chunks(size).map(|row| nested(row, inner)).collect();
+            format!("{{\n    {}}}", rows.join(",\n    "))
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! `v[i]`: a component of a vector by its number.
+//!
+//! A number that is known names the component. One that is only known at run time indexes an array of the thread, to which the
+//! components are copied: that gives every device the bounds check of arrays, and passes make registers of the array where the
+//! index turns out to be known after all.
+
+use super::error::{Fallible, internal};
+use super::place::{Root, Target, out_of_bounds};
+use super::types;
+use super::unit::Body;
+use crate::base::source::Span;
+use crate::check::typed::{Expr, ExprKind};
+use crate::ir::def::ExprKind as IrExpr;
+use crate::ir::def::{BinOp, ExprId, Extent, Hint, Layout, MemId, Place, Scalar, Space, StmtKind, Ty};
+use crate::lang::scalar::Value;
+
+impl Body<'_, '_> {
+    /// A component of a vector by its number.
+    pub fn component(&mut self, base: &Expr, index: &Expr, span: Span) -> Fallible<Target> {
+        let target = self.target(base)?;
+        let lane = self.scalar(index)?;
+        let count = match &target.lanes {
+            Some(lanes) => lanes.len(),
+            None => usize::from(types::single(&target.ty, base.span)?.lanes()),
+        };
+        let Some(known) = self.out.known(lane).and_then(Value::as_integer) else {
+            return Ok(Target { lane: Some(lane), name: Some(self.vector_name(base)), span, ..target });
+        };
+        let lane = usize::try_from(known).ok().filter(|&lane| lane < count);
+        let Some(lane) = lane else {
+            return Err(out_of_bounds(&self.vector_name(base), None, known, count as u32, index.span, base.span));
+        };
+        let lane = target.lanes.as_ref().and_then(|lanes| lanes.get(lane).copied()).unwrap_or(lane as u8);
+        Ok(Target { lanes: Some(vec![lane]), ..target })
+    }
+
+    /// What messages call the vector.
+    fn vector_name(&self, base: &Expr) -> String {
+        match &base.kind {
+            ExprKind::Local(id) => self.locals.get(*id).map_or(String::new(), |local| local.name.to_string()),
+            ExprKind::Field { base: of, field } => {
+                let parts = self.type_of(of).and_then(|ty| {
+                    let parts = types::parts(self.program, &ty, of.span)?;
+                    Ok(parts.into_iter().nth(*field as usize).map(|(name, _)| name))
+                });
+                parts.ok().flatten().unwrap_or_else(|| "vector".into())
+            }
+            ExprKind::Index { base, .. } | ExprKind::Swizzle { base, .. } => self.vector_name(base),
+            _ => "vector".into(),
+        }
+    }
+
+    pub fn load_lane(&mut self, target: &Target, lane: ExprId) -> Fallible<ExprId> {
+        let (memory, scalar) = self.spread(target)?;
+        Ok(self.component_of(memory, lane, scalar, target.span))
+    }
+
+    pub fn store_lane(&mut self, target: &Target, lane: ExprId, value: ExprId, span: Span) -> Fallible<()> {
+        if let Root::Element { memory, .. } = &target.root {
+            return self.store_in_memory(target, *memory, lane, value, span);
+        }
+        let (memory, scalar) = self.spread(target)?;
+        self.set_component(memory, lane, value, target.span);
+        let Extent::Known(count) = self.out.function().memories[memory].extents[0] else { return Ok(()) };
+        let mut lanes = Vec::with_capacity(count as usize);
+        for k in 0..count {
+            let at = self.out.i32(k as i32, span);
+            lanes.push(self.component_of(memory, at, scalar, span));
+        }
+        let vector = self.out.compose(lanes, span);
+        self.store(&Target { lane: None, ..target.clone() }, &[vector], span)
+    }
+
+    /// Of a vector in memory only that component is written: other threads may write the others.
+    fn store_in_memory(
+        &mut self,
+        target: &Target,
+        memory: MemId,
+        lane: ExprId,
+        value: ExprId,
+        span: Span,
+    ) -> Fallible<()> {
+        let leaf = self.leaf_type(memory, target.leaves.start, span)?;
+        let lanes: Vec<u8> = target.lanes.clone().unwrap_or_else(|| (0..leaf.lanes()).collect());
+        // Its only use is the bounds check.
+        let check = self.components(target, leaf.scalar(), lanes.len());
+        self.set_component(check, lane, value, target.span);
+        let index = self.out.ty(lane).scalar();
+        for (k, component) in lanes.into_iter().enumerate() {
+            let number = self.out.constant(Value::of(k as i32).to_type(index), span);
+            let cond = self.out.binary(BinOp::Eq, lane, number, span);
+            self.out.open();
+            let part = Target { lanes: Some(vec![component]), lane: None, ..target.clone() };
+            let stored = self.store(&part, &[value], span);
+            let (then, _) = self.out.close();
+            stored?;
+            self.out.stmt(StmtKind::If { cond, then, other: vec![] }, span);
+        }
+        Ok(())
+    }
+
+    /// A copy of the components in an array of the thread.
+    fn spread(&mut self, target: &Target) -> Fallible<(MemId, Scalar)> {
+        let span = target.span;
+        let whole = self.load(&Target { lane: None, ..target.clone() })?;
+        let &[vector] = whole.as_slice() else {
+            return Err(internal(span, "a component of something that is no vector"));
+        };
+        let (lanes, scalar) = (self.out.lanes(vector, span), self.out.ty(vector).scalar());
+        let memory = self.components(target, scalar, lanes.len());
+        for (k, value) in lanes.into_iter().enumerate() {
+            let at = self.out.i32(k as i32, span);
+            self.set_component(memory, at, value, span);
+        }
+        Ok((memory, scalar))
+    }
+
+    fn components(&mut self, target: &Target, scalar: Scalar, count: usize) -> MemId {
+        let name = target.name.clone().unwrap_or_default();
+        let (layout, extents) = (Layout::plain(Ty::Scalar(scalar)), vec![Extent::Known(count as u32)]);
+        let memory = self.out.at(target.span).memory(name, Space::Local, layout, extents);
+        self.out.stmt(StmtKind::Declare(memory), target.span);
+        memory
+    }
+
+    fn component_of(&mut self, memory: MemId, at: ExprId, scalar: Scalar, span: Span) -> ExprId {
+        let place = Place { memory, indices: vec![at], leaf: 0, component: None };
+        self.out.value(IrExpr::Load { place, hint: Hint::None }, Ty::Scalar(scalar), span)
+    }
+
+    fn set_component(&mut self, memory: MemId, at: ExprId, value: ExprId, span: Span) {
+        let place = Place { memory, indices: vec![at], leaf: 0, component: None };
+        self.out.stmt(StmtKind::Store { place, value, hint: Hint::None }, span);
+    }
+}
