@@ -207,6 +207,32 @@ fn a_script_runs_with_its_arguments() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_tilde_is_the_users_folder() {
+    let home = folder_with(&[("data/x.csv", "1,2\n3,4\n")]);
+    let elsewhere = folder_with(&[
+        (
+            "a.clk",
+            "let x = load(\"~/data/x.csv\")\nsave(\"~/data/y.npy\", x)\nprint(load(\"~/data/y.npy\"))\n\
+             image(\"~/z.png\", u8(zeros(4, 4)))\nsave(\"~x.npy\", [1])\nsave(\"./~/x.npy\", [1])\n\
+             test \"in a test\" { save(\"~/t.npy\", [1]) }\n",
+        ),
+        ("~/there.txt", ""),
+    ]);
+    let ran = finish(clk(elsewhere.path()).env("HOME", home.path()).args(["run", "a.clk"]));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "[[1. 2.]\n [3. 4.]]\n"), "{}", ran.err);
+    assert!(home.path().join("data/y.npy").is_file() && home.path().join("z.png").is_file());
+    // Only a `~` by itself is that folder.
+    assert!(elsewhere.path().join("~x.npy").is_file() && elsewhere.path().join("~/x.npy").is_file());
+    let tested = finish(clk(elsewhere.path()).env("HOME", home.path()).args(["test", "a.clk"]));
+    assert_eq!(tested.code, 0, "{}", tested.err);
+    assert!(home.path().join("t.npy").is_file());
+    // What a message names is what was written.
+    let missing = finish(clk(elsewhere.path()).env("HOME", home.path()).args(["-e", "load(\"~/none.npy\")"]));
+    assert!(missing.code == 1 && missing.err.contains("`~/none.npy`"), "{}", missing.err);
+}
+
+#[test]
 fn eval_prints_the_value() {
     assert_eq!(run(here(), &["-e", "1 + 2"]).out, "3\n");
     assert_eq!(run(here(), &["-e", "1 + 2;"]).out, "");

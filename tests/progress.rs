@@ -33,6 +33,42 @@ fn a_terminal_has_a_bar_while_a_launch_runs() {
     assert!(!message.contains("groups of threads"), "{shown:?}");
 }
 
+/// What is left of the bar at the end: whatever stands behind the last time a line was emptied.
+fn left(shown: &str) -> &str {
+    shown.rsplit("\x1b[2K").next().unwrap_or(shown)
+}
+
+#[test]
+fn the_bar_is_taken_away_however_the_process_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for signals in [vec![libc::SIGINT, libc::SIGINT], vec![libc::SIGTERM], vec![libc::SIGTERM, libc::SIGINT]] {
+        let mut session = Session::of(command(folder.path()), true);
+        session.wait_for("groups of threads");
+        signals.iter().for_each(|&signal| session.signal(signal));
+        let shown = session.rest();
+        assert!(shown.contains("\x1b[2K") && !left(shown).contains("groups of threads"), "{signals:?}: {shown:?}");
+    }
+}
+
+#[test]
+fn the_bar_fits_the_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for columns in [20, 40, 60, 80] {
+        let mut command = command(folder.path());
+        command.env_remove("COLUMNS");
+        let mut session = Session::in_columns(command, true, columns);
+        session.wait_for("%");
+        session.interrupt();
+        let shown = session.rest().to_string();
+        let bars = shown.split(['\r', '\n']).filter(|line| line.contains("##") || line.contains("--"));
+        for bar in bars.map(|line| line.split('\x1b').next().unwrap_or(line)) {
+            assert!(bar.chars().count() + 8 <= usize::from(columns), "{columns} columns: {bar:?}");
+        }
+        let (before, _) = shown.split_once("E0607").unwrap_or_else(|| panic!("no message of the end: {shown:?}"));
+        assert!(!left(before).contains('%'), "{shown:?}");
+    }
+}
+
 #[test]
 fn a_pipe_has_none() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -46,7 +46,7 @@ pub struct Console {
 impl Console {
     pub fn new(look: Look) -> Self {
         let out_is_terminal = io::stdout().is_terminal();
-        let width = width();
+        let width = text_width();
         let style = |color| Style { color, ascii: look.ascii, width };
         Console {
             out: BufWriter::with_capacity(1 << 16, io::stdout()),
@@ -125,7 +125,7 @@ impl Console {
 
     /// Asks again how wide the terminal is: a session's may have been resized.
     pub fn measure(&mut self) {
-        self.style.width = width();
+        self.style.width = text_width();
         self.error_style.width = self.style.width;
     }
 
@@ -166,10 +166,15 @@ fn colored(when: When, auto: anstream::ColorChoice) -> bool {
     }
 }
 
-/// Columns to write in: of the terminal, or as the shell says.
-fn width() -> usize {
+/// Columns to write text in.
+fn text_width() -> usize {
+    width().clamp(40, 120)
+}
+
+/// Columns of the terminal, or as the shell says.
+pub fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-    columns.or_else(terminal_width).unwrap_or(100).clamp(40, 120)
+    columns.or_else(terminal_width).unwrap_or(100)
 }
 
 /// Columns of the terminal that standard output or standard error is.

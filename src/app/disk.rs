@@ -50,6 +50,15 @@ pub fn source_text(mut bytes: Vec<u8>) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|e| format!("it is not UTF-8 (at byte {})", e.utf8_error().valid_up_to()))
 }
 
+/// A path as someone wrote it, perhaps with `~` for the user's own folder. `./~` is a folder of that name.
+pub fn path_of(written: &str) -> PathBuf {
+    let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    match written.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+        Some(rest) => home().map_or_else(|| PathBuf::from(written), |home| home.join(rest.trim_start_matches('/'))),
+        None => PathBuf::from(written),
+    }
+}
+
 /// An error of the system in the words of a message.
 pub fn reason(error: &io::Error) -> String {
     match error.kind() {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{exit, leftovers};
+use super::{exit, leftovers, progress};
 use crate::base::stop;
 
 /// The time that work has to heed the flag, before the process ends around it.
@@ -128,26 +128,40 @@ impl Interrupt {
     }
 }
 
-/// Writes to standard error if that can be done at once: what has to be stopped may be at work there.
-#[cfg(unix)]
+/// Writes to standard error if that can be done at once: what has to be stopped may be at work there, and hold its lock.
 fn say(text: &str) {
-    let mut asked = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one structure and a text, which live until the calls return.
-    unsafe {
-        if libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLOUT != 0 {
-            libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
-        }
+    if !takes_text() {
+        return;
     }
+    progress::try_clear();
+    #[cfg(unix)]
+    // SAFETY: a text that lives until the call returns.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+    }
+    #[cfg(not(unix))]
+    eprint!("{text}");
+}
+
+/// Whether standard error takes something at once.
+#[cfg(unix)]
+fn takes_text() -> bool {
+    let mut asked = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one structure, which lives until the call returns.
+    unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLOUT != 0 }
 }
 
 #[cfg(not(unix))]
-fn say(text: &str) {
-    eprint!("{text}");
+fn takes_text() -> bool {
+    true
 }
 
 /// Ends the process as it is, but tidily.
 fn end(code: u8) -> ! {
     leftovers::remove();
+    if takes_text() {
+        progress::leave();
+    }
     super::repl::leave_terminal();
     super::end(code)
 }

@@ -1,21 +1,31 @@
 //! A bar for launches that take long: on standard error, on a terminal only.
+//!
+//! Whatever else is written there takes the bar away first, and so does the end of the process, however it comes.
 
 use std::io::IsTerminal;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::console;
 use crate::device::Progress;
 
 /// Nothing is shown of what ends sooner.
 const LONG: Duration = Duration::from_millis(700);
 const TICK: Duration = Duration::from_millis(100);
 
+/// Columns that stay free behind the bar: the terminal writes `^C` there for each Ctrl-C, and a line that has wrapped could
+/// not be taken away.
+const MARGIN: usize = 8;
+
 /// The bar on the screen.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// The process is ending: no bar is drawn any more.
+static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Takes the bar off the screen, before anything else is written there.
 pub fn clear() {
@@ -23,6 +33,24 @@ pub fn clear() {
     if let Some(bar) = shown {
         bar.finish_and_clear();
     }
+}
+
+/// The same for who must not wait: while the bar is being drawn the terminal may take nothing.
+pub fn try_clear() {
+    const TRIES: u32 = 5;
+    for _ in 0..TRIES {
+        match SHOWN.try_lock() {
+            Ok(mut shown) => return shown.take().iter().for_each(ProgressBar::finish_and_clear),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+            Err(TryLockError::Poisoned(_)) => return,
+        }
+    }
+}
+
+/// Takes the bar off the screen for good, before the process ends.
+pub fn leave() {
+    ENDING.store(true, Ordering::SeqCst);
+    try_clear();
 }
 
 /// Watches the launches of a run until it is dropped.
@@ -75,7 +103,7 @@ fn follow(progress: &Progress, (ended, wake): &(Mutex<bool>, Condvar)) {
         if of > 1 && begun < of && since.elapsed() > LONG {
             let Ok(mut shown) = SHOWN.lock() else { return };
             // It may have ended while this was waiting.
-            if progress.of.load(Ordering::Relaxed) == of {
+            if progress.of.load(Ordering::Relaxed) == of && !ENDING.load(Ordering::SeqCst) {
                 shown.get_or_insert_with(|| new_bar(of, since)).set_position(begun);
             }
         }
@@ -84,9 +112,36 @@ fn follow(progress: &Progress, (ended, wake): &(Mutex<bool>, Condvar)) {
 }
 
 fn new_bar(of: u64, since: Instant) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3}% of {len} groups of threads, {eta} to go")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(&template(console::width())).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr_with_hz(10));
     bar.set_style(style.progress_chars("##-"));
     bar.with_elapsed(since.elapsed())
+}
+
+/// What the bar shows in a terminal of so many columns.
+fn template(columns: usize) -> String {
+    /// Of the longest line, without the bar itself.
+    const WORDS: usize = " 100% of 1234567890 groups of threads, 59m to go".len();
+    const PERCENT: usize = " 100%".len();
+    let room = columns.saturating_sub(MARGIN);
+    let (bar, words) = match room.checked_sub(WORDS) {
+        Some(bar) if bar >= 10 => (bar, " of {len} groups of threads, {eta} to go"),
+        _ => (room.saturating_sub(PERCENT).max(1), ""),
+    };
+    format!("{{bar:{}}} {{percent:>3}}%{words}", bar.min(30))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::template;
+
+    #[test]
+    fn the_bar_leaves_room_for_what_the_terminal_echoes() {
+        assert_eq!(template(120), "{bar:30} {percent:>3}% of {len} groups of threads, {eta} to go");
+        assert_eq!(template(80), "{bar:24} {percent:>3}% of {len} groups of threads, {eta} to go");
+        assert_eq!(template(60), "{bar:30} {percent:>3}%");
+        assert_eq!(template(30), "{bar:17} {percent:>3}%");
+        assert_eq!(template(5), "{bar:1} {percent:>3}%");
+    }
 }

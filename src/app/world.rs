@@ -1,7 +1,5 @@
 //! What scripts may do to the world: print, show pictures, read and write files.
 
-use std::path::Path;
-
 use super::console::Console;
 use super::{disk, picture};
 use crate::host::interp::{Shown, World};
@@ -22,13 +20,13 @@ impl World for Terminal<'_> {
     }
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
-        disk::read(Path::new(path))
+        disk::read(&disk::path_of(path))
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
         // What was printed before is out before the file is there.
         self.console.flush();
-        disk::write_whole(Path::new(path), bytes)
+        disk::write_whole(&disk::path_of(path), bytes)
     }
 }
 
@@ -48,10 +46,10 @@ impl World for Captured {
     }
 
     fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
-        disk::read(Path::new(path))
+        disk::read(&disk::path_of(path))
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
-        disk::write_whole(Path::new(path), bytes)
+        disk::write_whole(&disk::path_of(path), bytes)
     }
 }

@@ -24,9 +24,14 @@ impl Session {
     }
 
     /// A command at a pseudo-terminal of its own; its standard output too, or left as the command has it.
-    pub fn of(mut command: Command, with_output: bool) -> Session {
+    pub fn of(command: Command, with_output: bool) -> Session {
+        Session::in_columns(command, with_output, 120)
+    }
+
+    /// The same in a terminal of so many columns.
+    pub fn in_columns(mut command: Command, with_output: bool, columns: u16) -> Session {
         let (mut master, mut slave) = (0, 0);
-        let size = libc::winsize { ws_row: 50, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = libc::winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: two places for descriptors and a size, all of which live until the call returns.
         let opened = unsafe {
             libc::openpty(&raw mut master, &raw mut slave, std::ptr::null_mut(), std::ptr::null(), &raw const size)
@@ -45,8 +50,12 @@ impl Session {
 
     /// Asks the process to stop, as Ctrl-C does.
     pub fn interrupt(&self) {
+        self.signal(libc::SIGINT);
+    }
+
+    pub fn signal(&self, signal: libc::c_int) {
         // SAFETY: a signal is sent to a child that was not waited for yet.
-        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) }, 0);
+        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
     }
 
     /// Reads until the process has ended; everything that was shown.

@@ -107,14 +107,9 @@ impl Repl<'_> {
     }
 }
 
-/// A path as it was typed: perhaps in quotes, perhaps with `~` for the user's folder.
+/// A path as it was typed: perhaps in quotes.
 fn path_of(file: &str) -> PathBuf {
-    let file = file.strip_prefix('"').and_then(|f| f.strip_suffix('"')).unwrap_or(file);
-    let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    match file.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
-        Some(rest) => home().map_or_else(|| PathBuf::from(file), |home| home.join(rest.trim_start_matches('/'))),
-        None => PathBuf::from(file),
-    }
+    disk::path_of(file.strip_prefix('"').and_then(|f| f.strip_suffix('"')).unwrap_or(file))
 }
 
 /// What the user's editor makes of a text.
