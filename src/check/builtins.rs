@@ -83,7 +83,7 @@ impl Cx<'_> {
             Builtin::Dot => self.dot(call),
             Builtin::Cross | Builtin::Length | Builtin::Normalize => self.geometric(call),
             Builtin::Barrier(kind) => self.barrier(call, kind),
-            Builtin::Atomic(op) => self.atomic(call, op),
+            Builtin::Atomic(_) | Builtin::AtomicLoad | Builtin::AtomicStore => self.atomic(call),
             Builtin::Warp(op) => self.warp(call, op),
             Builtin::Fence | Builtin::FenceBlock => {
                 self.need_device(call.at, &format!("`{}`", entry.name), false);
@@ -553,15 +553,26 @@ impl Cx<'_> {
         call.make(args, ty)
     }
 
-    fn atomic(&mut self, call: BuiltinCall<'_>, op: AtomicOp) -> Expr {
+    fn atomic(&mut self, call: BuiltinCall<'_>) -> Expr {
+        let builtin = call.entry.builtin;
         if !self.need_device(call.at, &format!("`{}`", call.entry.name), false) {
             return self.after_error(call.args, call.span);
         }
-        let n = if op == AtomicOp::CompareExchange { 3 } else { 2 };
+        let n = match builtin {
+            Builtin::AtomicLoad => 1,
+            Builtin::Atomic(AtomicOp::CompareExchange) => 3,
+            _ => 2,
+        };
         let Some(given) = self.take(call, n, n) else { return self.after_error(call.args, call.span) };
         let Some((first, rest)) = given.split_first() else { return self.bad(call.span) };
         let is_place = matches!(&bare(first).kind, Ast::Index { .. } | Ast::Name(_) | Ast::Field { .. });
-        let place = if is_place { self.place(first, op != AtomicOp::Exchange) } else { self.expr(first, None) };
+        // An atomic load is a read; what overwrites a place does not need what was there.
+        let place = match builtin {
+            Builtin::AtomicLoad => self.expr(first, None),
+            _ if !is_place => self.expr(first, None),
+            Builtin::Atomic(AtomicOp::Exchange) | Builtin::AtomicStore => self.place(first, false),
+            _ => self.place(first, true),
+        };
         if place.ty == Type::Error {
             return self.bad(call.span);
         }
@@ -586,11 +597,20 @@ impl Cx<'_> {
         {
             self.local(id, base.span);
         }
+        if builtin == Builtin::AtomicLoad && self.is_read_only(&place) {
+            let d = Diagnostic::error("E0414", "`atomic_load` needs a place that threads change")
+                .at(place.span, "the array is read only: nobody changes it while the kernel runs")
+                .help("read it as it is, without `atomic_load`; or make the array `inout`");
+            self.report(d);
+            return self.bad(call.span);
+        }
         let ty = self.vars.shallow(&place.ty);
-        let kind = match op {
-            AtomicOp::Add | AtomicOp::Sub | AtomicOp::Min | AtomicOp::Max => Kind::Num,
-            AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => Kind::Int,
-            AtomicOp::Exchange | AtomicOp::CompareExchange => Kind::Any,
+        let bits = matches!(builtin, Builtin::Atomic(AtomicOp::And | AtomicOp::Or | AtomicOp::Xor));
+        let kind = match builtin {
+            _ if bits && ty == BOOL => Kind::Any,
+            Builtin::Atomic(AtomicOp::Add | AtomicOp::Sub | AtomicOp::Min | AtomicOp::Max) => Kind::Num,
+            Builtin::Atomic(AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) => Kind::Int,
+            _ => Kind::Any,
         };
         if !self.vars.require(&ty, kind)
             || matches!(ty, Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) | Type::Array(_))
@@ -601,7 +621,17 @@ impl Cx<'_> {
         let values: Vec<Expr> = rest.iter().map(|e| self.expr_as(e, &ty)).collect();
         let mut args = vec![place];
         args.extend(values);
-        call.make(args, ty)
+        call.make(args, if builtin == Builtin::AtomicStore { Type::Unit } else { ty })
+    }
+
+    fn is_read_only(&self, place: &Expr) -> bool {
+        match &place.kind {
+            ExprKind::Local(id) => self.locals.get(*id).is_some_and(|l| l.kind == LocalKind::Param(Access::In)),
+            ExprKind::Index { base, .. } | ExprKind::Field { base, .. } | ExprKind::Swizzle { base, .. } => {
+                self.is_read_only(base)
+            }
+            _ => false,
+        }
     }
 
     fn is_shared_place(&self, place: &Expr) -> bool {

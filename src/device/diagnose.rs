@@ -165,6 +165,7 @@ fn deed_text(deed: Deed, value: Option<Value>) -> String {
         (Deed::Writes, Some(value)) => format!("writes {value}"),
         (Deed::Writes, None) => "writes it".into(),
         (Deed::Updates, _) => "updates it by an atomic operation".into(),
+        (Deed::Looks, _) => "reads it by an atomic operation".into(),
     }
 }
 
@@ -182,7 +183,7 @@ fn advise_race(race: &Race, diagnostic: Diagnostic) -> Diagnostic {
             .note("the statement reads the place and writes it, and another thread can come in between")
             .help("`atomic_add(x[i], v)` does both at once; or let each thread write a place of its own");
     }
-    let mixed = (race.deed == Deed::Updates) != (race.other_deed == Deed::Updates);
+    let mixed = race.deed.is_atomic() != race.other_deed.is_atomic();
     let diagnostic = match mixed {
         true => diagnostic.note("an atomic operation does not order an access that is not atomic"),
         false => diagnostic,

@@ -247,6 +247,14 @@ pub enum Deed {
     Writes,
     /// By an atomic operation.
     Updates,
+    /// By an atomic load.
+    Looks,
+}
+
+impl Deed {
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Deed::Updates | Deed::Looks)
+    }
 }
 
 /// Two accesses to one place that nothing orders. The fault's own thread is the one whose access came second when it was found.

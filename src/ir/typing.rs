@@ -150,7 +150,7 @@ pub fn atomic(op: AtomicOp, place: Ty) -> Result<Ty, String> {
     let Ty::Scalar(s) = place else { return Err(format!("atomic {op:?} on {}", name(place))) };
     let fits = match op {
         Add | Sub | Min | Max => s.is_num(),
-        And | Or | Xor => s.is_int(),
+        And | Or | Xor => s.is_int() || s == Scalar::Bool,
         Exchange | CompareExchange => true,
     };
     need(fits, || format!("atomic {op:?} on {}", name(place)))?;

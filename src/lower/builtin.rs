@@ -23,6 +23,8 @@ impl Body<'_, '_> {
             Builtin::Print => self.print(args, span).map(|()| vec![]),
             Builtin::Barrier(kind) => self.barrier(kind, args, span),
             Builtin::Atomic(op) => self.atomic(op, args, expr, true),
+            Builtin::AtomicLoad => self.atomic_load(args, span),
+            Builtin::AtomicStore => self.atomic(AtomicOp::Exchange, args, expr, false),
             Builtin::Warp(op) => self.warp(op, args, span),
             Builtin::Fence => self.fence(Scope::Device, span),
             Builtin::FenceBlock => self.fence(Scope::Block, span),
@@ -229,6 +231,17 @@ impl Body<'_, '_> {
         let result = used.then(|| self.out.result(ty, span));
         self.out.stmt(StmtKind::Atomic { op, place, value, compare, result }, span);
         Ok(result.into_iter().collect())
+    }
+
+    /// A load is an exchange of a value for itself, whatever value: it changes nothing. Devices know it by that.
+    fn atomic_load(&mut self, args: &[Expr], span: Span) -> Fallible<Vec<ExprId>> {
+        let [at] = args else { return Err(internal(span, "an atomic load of several places")) };
+        let (place, ty) = self.atomic_place(at)?;
+        let any = self.out.constant(Value::from_bits(ty.scalar(), 0), span);
+        let result = self.out.result(ty, span);
+        let op = AtomicOp::CompareExchange;
+        self.out.stmt(StmtKind::Atomic { op, place, value: any, compare: Some(any), result: Some(result) }, span);
+        Ok(vec![result])
     }
 
     fn warp(&mut self, op: WarpOp, args: &[Expr], span: Span) -> Fallible<Vec<ExprId>> {

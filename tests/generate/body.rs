@@ -345,14 +345,21 @@ impl Generator {
     fn own_atomic(&mut self, place: Place, s: Scalar) {
         let ty = Ty::Scalar(s);
         let value = self.expr(ty, 2, false);
+        let bits = s.is_int() || s == Scalar::Bool;
         let op = match self.random.below(4) {
             0 => AtomicOp::Exchange,
+            1 => AtomicOp::CompareExchange,
+            2 if bits => self.random.pick(&[AtomicOp::And, AtomicOp::Or, AtomicOp::Xor]),
             _ if s == Scalar::Bool => AtomicOp::Exchange,
-            1 if s.is_int() => self.random.pick(&[AtomicOp::And, AtomicOp::Or, AtomicOp::Xor]),
-            2 if s.is_int() => AtomicOp::CompareExchange,
             _ => self.random.pick(&[AtomicOp::Add, AtomicOp::Sub, AtomicOp::Min, AtomicOp::Max]),
         };
-        let compare = (op == AtomicOp::CompareExchange).then(|| self.expr(ty, 1, false));
+        // An exchange of a value for itself is how a load is written.
+        let loads = op == AtomicOp::CompareExchange && self.random.one_in(3);
+        let compare = match op {
+            AtomicOp::CompareExchange if loads => Some(value),
+            AtomicOp::CompareExchange => Some(self.expr(ty, 1, false)),
+            _ => None,
+        };
         let old = self.b.atomic(op, place, value, compare);
         self.remember(old, false);
     }

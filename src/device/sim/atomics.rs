@@ -121,7 +121,9 @@ unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Value, compare:
                 // SAFETY: the buffer is aligned to 16 bytes, the element to its size.
                 let cell = unsafe { <$atomic>::from_ptr(ptr.cast()) };
                 let order = Ordering::SeqCst;
-                match cell.fetch_update(order, order, |old| Some(next(old.into()) as $int)) {
+                // What changes nothing need not be written: those that wait would be in each other's way.
+                let changed = |old: $int| Some(next(old.into()) as $int).filter(|new| *new != old);
+                match cell.fetch_update(order, order, changed) {
                     Ok(old) | Err(old) => old.into(),
                 }
             }

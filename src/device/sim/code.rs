@@ -239,6 +239,13 @@ pub struct AtomicDef {
     pub result: Reg,
 }
 
+impl AtomicDef {
+    /// An exchange of a value for itself is a load.
+    pub fn loads(&self) -> bool {
+        self.op == AtomicOp::CompareExchange && self.value == self.compare
+    }
+}
+
 /// A warp operation on one component.
 #[derive(Clone, Debug)]
 pub struct WarpDef {

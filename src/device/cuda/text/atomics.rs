@@ -61,7 +61,9 @@ impl Gen<'_> {
     ) {
         let s = self.function.exprs[value].ty.scalar();
         // Threads that wait for each other poll: a load is much faster than an update that changes nothing.
-        let loads = is_neutral(op, s, &self.function.exprs[value].kind);
+        let loads = compare == Some(value) || is_neutral(op, s, &self.function.exprs[value].kind);
+        // The half types are classes, which have no volatile form.
+        let plain = !matches!(s, Scalar::F16 | Scalar::Bf16);
         let stores = op == AtomicOp::Exchange && !result.is_some_and(|id| self.plan.is_used(id));
         let private = self.function.memories[place.memory].space == Space::Local;
         let (value, compare) = (self.value(value), compare.map(|id| self.value(id)));
@@ -71,11 +73,11 @@ impl Gen<'_> {
         }
         let address = Expr::address(place);
         let call = match native(op, s) {
-            Some(_) if loads => {
+            _ if loads && plain => {
                 self.helpers.need("atomic_load");
                 Expr::call("atomic_load", [address])
             }
-            Some(_) if stores => {
+            _ if stores && plain => {
                 self.helpers.need("atomic_store");
                 Expr::call("atomic_store", [address, self.constant(s, value)])
             }

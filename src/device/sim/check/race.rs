@@ -6,12 +6,12 @@ use super::Checker;
 use super::rows::Now;
 use super::touch::{Event, note_cell};
 use super::word::{self, KIND, LANE_SHIFT, ONE};
-use crate::device::sim::code::{Access, MemoryKind};
+use crate::device::sim::code::{Access, Code, MemoryKind};
 use crate::device::sim::fault::{self, Stop, stop_at};
 use crate::device::sim::group::Group;
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::lanes::slow::read_value;
-use crate::device::sim::listen::Touch;
+use crate::device::sim::listen::{Note, Touch};
 use crate::device::sim::memory::{Axis, MemoryRt};
 use crate::device::{Deed, FaultKind, Race};
 use crate::ir::def::{Layout, Leaf};
@@ -53,10 +53,11 @@ enum Wrong {
     With(u64, Deed),
 }
 
-fn deed(touch: Touch) -> Deed {
-    match touch {
+fn deed(code: &Code, note: &Note) -> Deed {
+    match note.touch {
         Touch::Load => Deed::Reads,
         Touch::Store => Deed::Writes,
+        Touch::Atomic if code.atomics[note.atomic as usize].loads() => Deed::Looks,
         Touch::Atomic => Deed::Updates,
     }
 }
@@ -146,6 +147,10 @@ impl Checker<'_> {
         let Clash { other, deed: other_deed, written } = *clash;
         let here = other.group == self.number;
         let note = e.watched.sites.get(other.site as usize).map(|&n| &self.code.notes[n as usize]);
+        let other_deed = match note {
+            Some(note) if note.touch == Touch::Atomic && other_deed == Deed::Updates => deed(self.code, note),
+            _ => other_deed,
+        };
         let other_access = note.map(|n| &self.code.accesses[n.access as usize]);
         let span = other_access.map_or(e.access.span, |a| a.span);
         let scalar = e.access.scalar;
@@ -172,7 +177,7 @@ impl Checker<'_> {
         let race = Race {
             place: element_path(g, e, p.addr, component, e.note.components == 1 || !e.watched.whole || component > 0),
             shared: !e.global,
-            deed: deed(e.note.touch),
+            deed: deed(self.code, e.note),
             value,
             other: self.watch.who(other.group, other.lane),
             other_deed,
