@@ -1,5 +1,7 @@
 //! Fields, swizzles, elements and slices, and the places that assignments write.
 
+use std::sync::Arc;
+
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::cx::{self, Cx, EarlyRead, Home, Meaning, Reported, Slot};
@@ -9,6 +11,11 @@ use crate::check::typed::*;
 use crate::check::{eval, suggest};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
+
+/// Words that other languages write behind a dot of an array.
+fn is_array_word(word: &str) -> bool {
+    matches!(word, "shape" | "size" | "length" | "len" | "T" | "to")
+}
 
 impl Cx<'_> {
     /// What a dotted path to a module's item means, if its base is a module.
@@ -130,8 +137,39 @@ impl Cx<'_> {
                     self.bad(span)
                 }
             },
+            Type::Array(a) => self.column(base, &a.clone(), name, span),
             _ => self.no_fields(&base, &ty, name),
         }
+    }
+
+    /// `p.x` of an array of structs, tuples or vectors: that part of every element.
+    fn column(&mut self, base: Expr, a: &ArrayType, name: &ast::Name, span: Span) -> Expr {
+        let element = self.vars.shallow(&a.element);
+        let has = match &element {
+            Type::Struct(id) => {
+                let fields = self.program.structs.get(*id).map_or(&[][..], |def| &def.fields);
+                !is_array_word(&name.text) || fields.iter().any(|f| f.name == name.text)
+            }
+            Type::Vector(..) | Type::Tuple(_) => !is_array_word(&name.text),
+            _ => false,
+        };
+        if !has || self.in_kernel() {
+            let ty = Type::Array(Arc::new(a.clone()));
+            return self.no_fields(&base, &ty, name);
+        }
+        if !self.need_host(span, "a column of an array") {
+            return self.bad(span);
+        }
+        let one = make(ExprKind::Error, element, base.span);
+        let part = self.field_of(one, name, span);
+        let base = Box::new(base);
+        let kind = match part.kind {
+            ExprKind::Field { field, .. } => ExprKind::Field { base, field },
+            ExprKind::TupleField { field, .. } => ExprKind::TupleField { base, field },
+            ExprKind::Swizzle { lanes, .. } => ExprKind::Swizzle { base, lanes },
+            _ => return self.bad(span),
+        };
+        make(kind, array(part.ty, a.dims.clone()), span)
     }
 
     fn no_fields(&mut self, base: &Expr, ty: &Type, name: &ast::Name) -> Expr {
@@ -139,9 +177,13 @@ impl Cx<'_> {
         let mut d = Diagnostic::error("E0205", format!("`{found}` has no field `{}`", name.text))
             .at(name.span, "unknown field")
             .because(base.span, format!("this is `{found}`"));
-        if matches!(ty, Type::Array(_)) {
+        if let Type::Array(a) = ty {
+            let parts = matches!(self.vars.shallow(&a.element), Type::Struct(_) | Type::Vector(..) | Type::Tuple(_));
             d =
                 match name.text.as_str() {
+                    word if parts && !is_array_word(word) => d.help(format!(
+                        "`.{word}` is a part of one element: `x[i].{word}`; whole columns belong to the host"
+                    )),
                     "shape" => d.help("write `shape(x)`, or `shape(x, 0)` for one extent"),
                     "size" | "length" | "len" => {
                         let rest = Span { start: base.span.end, ..name.span };

@@ -59,8 +59,8 @@ impl Cx<'_> {
         }
         let why = Some((place.span, format!("this is `{}`", self.ty_text(&want))));
         match (&want, &found) {
-            // One value, or a smaller shape, fills a slice.
-            (Type::Array(a), Type::Array(b)) if matches!(place.kind, ExprKind::Slice { .. }) => {
+            // One value, or a smaller shape, fills a slice or a column.
+            (Type::Array(a), Type::Array(b)) if place.is_part() => {
                 let element = make(ExprKind::Error, b.element.clone(), value.span);
                 self.coerce(&element, &a.element, why);
                 if b.dims.len() == a.dims.len() {
@@ -81,7 +81,7 @@ impl Cx<'_> {
                     }
                 }
             }
-            (Type::Array(a), _) if matches!(place.kind, ExprKind::Slice { .. }) => {
+            (Type::Array(a), _) if place.is_part() => {
                 self.coerce(value, &a.element.clone(), why);
             }
             _ => {

@@ -20,6 +20,7 @@ use crate::base::source::{FileId, Span};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
+use crate::syntax::ast;
 pub use crate::syntax::ast::{Access, Format, Unroll};
 
 pub type FnId = Id<Fn>;
@@ -204,7 +205,18 @@ pub struct Param {
     pub name: SmolStr,
     pub access: Access,
     pub ty: Type,
+    /// What stands for an argument that is left off.
+    pub default: Option<ParamDefault>,
     pub span: Span,
+}
+
+/// The default of a parameter.
+#[derive(Clone, Debug)]
+pub enum ParamDefault {
+    /// A constant that has no name.
+    Const(ConstId),
+    /// A number for a parameter whose type is a type parameter: it takes the type that the call gives this.
+    Literal(Arc<ast::Expr>),
 }
 
 #[derive(Clone, Debug)]
@@ -438,6 +450,19 @@ pub struct Expr {
     pub kind: ExprKind,
     pub ty: Type,
     pub span: Span,
+}
+
+impl Expr {
+    /// Whether it stands for some elements of an array, or for a part of each of them: what is assigned to it spreads.
+    pub fn is_part(&self) -> bool {
+        match &self.kind {
+            ExprKind::Slice { .. } => true,
+            ExprKind::Field { base, .. } | ExprKind::TupleField { base, .. } | ExprKind::Swizzle { base, .. } => {
+                matches!(base.ty, Type::Array(_))
+            }
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

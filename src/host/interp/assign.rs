@@ -3,7 +3,7 @@
 use crate::base::source::Span;
 use crate::check::typed::{ArrayInit, Expr, ExprKind, LocalId, SmolStr, Type};
 use crate::host::array::{Array, SliceSpec, slice};
-use crate::host::ops::{self, overflow};
+use crate::host::ops::{self, Column, overflow};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Record, Value, Vector};
 use crate::lang::ops::BinaryOp;
@@ -64,8 +64,8 @@ impl Machine<'_> {
     }
 
     fn put(&mut self, frame: &mut Frame, place: &Expr, (root, steps): (&Expr, &[Step]), mut value: Value) -> Eval<()> {
-        // What may be written to a slice, the array says.
-        if !matches!(place.kind, ExprKind::Slice { .. }) {
+        // What may be written to a slice or a column, the array says.
+        if !place.is_part() {
             let old = match root.kind {
                 ExprKind::Local(local) if steps.is_empty() => frame.get(local).cloned(),
                 ExprKind::Global(id) if steps.is_empty() => self.interp.globals.get(id.index()).cloned().flatten(),
@@ -191,6 +191,26 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
             _ => Err(Problem::new("E0505", "a component of a vector has one index")),
         },
         ([Step::Lanes(lanes)], Value::Vector(vector)) => write_lanes(vector, lanes, &value),
+        // A column, which is a copy: it is changed and put back.
+        ([step @ (Step::Field(_) | Step::Named(_) | Step::Lanes(_)), rest @ ..], Value::Array(array)) => {
+            let found = match step {
+                Step::Field(field) => Column::of_field(array, *field),
+                Step::Named(name) => Column::named(array, name),
+                Step::Lanes(lanes) => Column::of_lanes(array, lanes),
+                Step::Index(_) => None,
+            };
+            let none = || Problem::new("E0504", format!("an array of type {} has no such column", array.type_name()));
+            let column = found.ok_or_else(none)?;
+            let mut part = Value::Array(column.of(array)?);
+            match (rest, &mut part) {
+                ([], Value::Array(part)) => ops::assign(part, &[], &value)?,
+                (rest, part) => write(part, rest, value)?,
+            }
+            match &part {
+                Value::Array(part) => column.put(array, part),
+                _ => Err(Problem::new("E0504", "a column is no array any more")),
+            }
+        }
         // Deeper: take the part out, change it, put it back.
         ([Step::Index(specs), rest @ ..], Value::Array(array)) => {
             let mut part = ops::index(&Value::Array(array.clone()), specs)?;

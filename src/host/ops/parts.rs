@@ -1,10 +1,9 @@
 //! Parts of values: components of vectors, fields of records and tables, extents, elements.
 
-use std::sync::Arc;
-
 use smol_str::SmolStr;
 
-use crate::host::array::{Array, Element, RecordLayout, SliceSpec, leaf, slice};
+use crate::base::stop;
+use crate::host::array::{Array, Element, SliceSpec, leaf, slice};
 use crate::host::ops::operand::{self, adapt, array, common_scalar, undefined};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Value, Vector};
@@ -45,42 +44,85 @@ pub fn swizzle(value: &Value, lanes: &[u8]) -> Outcome<Value> {
                 many => Ok(Value::Vector(Vector::new(vector.ty(), many.iter().map(|lane| lane.bits)))),
             }
         }
-        Value::Array(array) => match array.element() {
-            Element::Vector(ty, width) if lanes.iter().all(|lane| lane < width) && !lanes.is_empty() => {
-                swizzle_array(array, *ty, lanes).map(Value::Array)
-            }
-            _ => Err(missing()),
-        },
+        Value::Array(array) => Column::of_lanes(array, lanes).ok_or_else(missing)?.of(array).map(Value::Array),
         _ => Err(missing()),
     }
 }
 
-fn swizzle_array(array: &Array, ty: Scalar, lanes: &[u8]) -> Outcome<Array> {
-    let element = match lanes.len() {
-        1 => Element::Scalar(ty),
-        n => Element::Vector(ty, n as u8),
-    };
-    let pieces: Vec<(usize, usize, usize)> = lanes
-        .iter()
-        .enumerate()
-        .map(|(to, &from)| (usize::from(from) * ty.size(), to * ty.size(), ty.size()))
-        .collect();
-    gather(array, element, &pieces)
+/// A part of every element of an array: its type, and where its pieces lie.
+pub struct Column {
+    element: Element,
+    /// Where in the array's element, where in the column's, and how many bytes.
+    pieces: Vec<(usize, usize, usize)>,
 }
 
-/// An array whose elements are pieces (from, to, length in bytes) of another's.
-fn gather(array: &Array, element: Element, pieces: &[(usize, usize, usize)]) -> Outcome<Array> {
-    let (from_size, to_size) = (array.element().size().max(1), element.size().max(1));
-    let mut result = Array::zeros(element, array.shape())?;
-    let places = result.bytes_mut()?.chunks_exact_mut(to_size);
-    for (place, source) in places.zip(array.bytes().chunks_exact(from_size)) {
-        for &(from, to, len) in pieces {
-            if let (Some(to), Some(from)) = (place.get_mut(to..to + len), source.get(from..from + len)) {
-                to.copy_from_slice(from);
+impl Column {
+    /// Components of an array of vectors.
+    pub fn of_lanes(array: &Array, lanes: &[u8]) -> Option<Column> {
+        let Element::Vector(ty, width) = *array.element() else { return None };
+        let element = match lanes.len() {
+            _ if lanes.iter().any(|&lane| lane >= width) => return None,
+            0 => return None,
+            1 => Element::Scalar(ty),
+            n => Element::Vector(ty, n as u8),
+        };
+        let piece = |(to, &from): (usize, &u8)| (usize::from(from) * ty.size(), to * ty.size(), ty.size());
+        Some(Column { element, pieces: lanes.iter().enumerate().map(piece).collect() })
+    }
+
+    /// A field of an array of structs or tuples.
+    pub fn of_field(array: &Array, field: usize) -> Option<Column> {
+        let Element::Record(layout) = array.element() else { return None };
+        let field = layout.fields.get(field)?;
+        let from = layout.layout.leaves.get(field.leaves.clone())?;
+        let to = field.element.layout();
+        let pieces = from.iter().zip(&to.leaves).map(|(a, b)| (a.offset, b.offset, a.ty.size())).collect();
+        Some(Column { element: field.element.clone(), pieces })
+    }
+
+    /// Either of them, by name.
+    pub fn named(array: &Array, name: &str) -> Option<Column> {
+        match array.element() {
+            Element::Record(layout) => Column::of_field(array, layout.position(name)?),
+            _ => {
+                let lanes: Option<Vec<u8>> = name.chars().map(|c| "xyzw".find(c).map(|lane| lane as u8)).collect();
+                Column::of_lanes(array, &lanes?)
             }
         }
     }
-    Ok(result)
+
+    /// The column as an array.
+    pub fn of(&self, array: &Array) -> Outcome<Array> {
+        let (from_size, to_size) = (array.element().size().max(1), self.element.size().max(1));
+        let mut column = Array::zeros(self.element.clone(), array.shape())?;
+        let places = column.bytes_mut()?.chunks_exact_mut(to_size);
+        for (place, source) in stop::polled(places.zip(array.bytes().chunks_exact(from_size))) {
+            for &(from, to, len) in &self.pieces {
+                if let (Some(to), Some(from)) = (place.get_mut(to..to + len), source.get(from..from + len)) {
+                    to.copy_from_slice(from);
+                }
+            }
+        }
+        Ok(column)
+    }
+
+    /// Puts it back, changed.
+    pub fn put(&self, array: &mut Array, column: &Array) -> Outcome<()> {
+        if *column.element() != self.element || column.shape() != array.shape() {
+            let (own, other) = (array.type_name(), column.type_name());
+            return Err(Problem::new("E0504", format!("a column of type {other} does not fit an array of type {own}")));
+        }
+        let (to_size, from_size) = (array.element().size().max(1), self.element.size().max(1));
+        let places = array.bytes_mut()?.chunks_exact_mut(to_size);
+        for (place, source) in stop::polled(places.zip(column.bytes().chunks_exact(from_size))) {
+            for &(to, from, len) in &self.pieces {
+                if let (Some(to), Some(from)) = (place.get_mut(to..to + len), source.get(from..from + len)) {
+                    to.copy_from_slice(from);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A field by position: of a record or a tuple, or of every element of an array of them.
@@ -90,20 +132,9 @@ pub fn field(value: &Value, field: usize) -> Outcome<Value> {
     match value {
         Value::Record(record) => record.fields.get(field).cloned().ok_or_else(missing),
         Value::Tuple(parts) => parts.get(field).cloned().ok_or_else(missing),
-        Value::Array(array) => match array.element() {
-            Element::Record(layout) => field_of_all(array, layout, field).ok_or_else(missing)?.map(Value::Array),
-            _ => Err(missing()),
-        },
+        Value::Array(array) => Column::of_field(array, field).ok_or_else(missing)?.of(array).map(Value::Array),
         _ => Err(missing()),
     }
-}
-
-fn field_of_all(array: &Array, layout: &Arc<RecordLayout>, field: usize) -> Option<Outcome<Array>> {
-    let field = layout.fields.get(field)?;
-    let from = layout.layout.leaves.get(field.leaves.clone())?;
-    let to = field.element.layout();
-    let pieces: Vec<_> = from.iter().zip(&to.leaves).map(|(a, b)| (a.offset, b.offset, a.ty.size())).collect();
-    Some(gather(array, field.element.clone(), &pieces))
 }
 
 /// A field by name: of a record, a timing, a table of arrays.
