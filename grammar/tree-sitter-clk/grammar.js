@@ -220,6 +220,7 @@ module.exports = grammar({
     parameters: $ => seq('(', listed($.parameter), ')'),
     parameter: $ => seq(
       optional(field('access', choice('out', 'inout'))), field('name', $._name), ':', field('type', $._type),
+      optional(seq('=', field('default', $._expression))),
     ),
 
     import_item: $ => seq(

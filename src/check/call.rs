@@ -1,5 +1,7 @@
 //! Calls: of functions, function parameters, types (conversions and vectors) and what only looks callable.
 
+use std::ops::RangeInclusive;
+
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::access::{count, list};
@@ -292,7 +294,8 @@ impl Cx<'_> {
         self.no_names(args, &name.text);
         if args.len() != ty.params.len() {
             let text = self.ty_text(&Type::Fn(ty.clone()));
-            let d = Diagnostic::error("E0304", wrong_count(&name.text, ty.params.len(), args.len()))
+            let n = ty.params.len();
+            let d = Diagnostic::error("E0304", wrong_count(&name.text, n..=n, args.len()))
                 .at(span, format!("{} given", args.len()))
                 .note(format!("`{}` is `{text}`", name.text));
             self.report(d);
@@ -308,12 +311,13 @@ impl Cx<'_> {
         let sig = &f.sig;
         let mut bind = self.start_binding(sig);
         let Some(given) = self.sort_args(&mut bind, args, &f.name, false) else { return self.after_error(args, span) };
-        if given.iter().any(Option::is_none) {
+        let lacks = |(param, given): (&Param, &Option<&ast::Expr>)| given.is_none() && param.default.is_none();
+        if sig.params.iter().zip(&given).any(lacks) {
             let text = Show { sig: Some(sig), ..self.show() }.signature("fn", &f.name, sig, Some(&f.result));
             let count = given.iter().flatten().count();
-            let missing = sig.params.iter().zip(&given).filter(|(_, given)| given.is_none()).map(|(param, _)| param);
+            let missing = sig.params.iter().zip(&given).filter(|pair| lacks(*pair)).map(|(param, _)| param);
             let names: Vec<&str> = missing.clone().map(|param| param.name.as_str()).collect();
-            let mut d = Diagnostic::error("E0304", wrong_count(&f.name, sig.params.len(), count))
+            let mut d = Diagnostic::error("E0304", wrong_count(&f.name, arity(&sig.params), count))
                 .at(span, format!("missing: {}", crate::check::access::list(&names)))
                 .note(format!("`{text}`"));
             if let Some(first) = missing.map(|param| param.span).next() {
@@ -326,8 +330,8 @@ impl Cx<'_> {
         let mut values = Vec::with_capacity(given.len());
         let mut lift: Vec<usize> = vec![];
         let mut unknown = false;
-        for (param, value) in sig.params.iter().zip(given.into_iter().flatten()) {
-            let e = self.argument(&bind, param, value);
+        for (param, value) in sig.params.iter().zip(given) {
+            let Some(e) = self.passed(&bind, param, value, span) else { continue };
             let ty = self.vars.shallow(&e.ty);
             let takes_one = !matches!(param.ty, Type::Array(_));
             match &ty {
@@ -403,6 +407,22 @@ impl Cx<'_> {
             self.dims_together(&arrays, span, "this call").map_or(Type::Error, |dims| array(result, dims))
         };
         make(ExprKind::Lift { callee, args }, ty, span)
+    }
+
+    /// What a parameter gets: its argument or its default. None of an `out` array that is left off.
+    pub fn passed(
+        &mut self,
+        bind: &crate::check::generics::Bind<'_>,
+        param: &Param,
+        given: Option<&ast::Expr>,
+        call: Span,
+    ) -> Option<Expr> {
+        match (given, &param.default) {
+            (Some(value), _) => Some(self.argument(bind, param, value)),
+            (None, Some(ParamDefault::Const(id))) => Some(make(ExprKind::Const(*id), param.ty.clone(), call)),
+            (None, Some(ParamDefault::Literal(literal))) => Some(self.argument(bind, param, literal)),
+            (None, None) => None,
+        }
     }
 
     /// Checks an argument against a parameter's type as far as that is known.
@@ -539,14 +559,21 @@ impl Cx<'_> {
     ) {
         let word = if launch { "kernel" } else { "fn" };
         let text = Show { sig: Some(bind.sig), ..self.show() }.signature(word, callee, bind.sig, None);
-        let d = Diagnostic::error("E0304", wrong_count(callee, bind.sig.params.len(), found))
+        let d = Diagnostic::error("E0304", wrong_count(callee, arity(&bind.sig.params), found))
             .at(span, "one too many")
             .note(format!("`{text}`"));
         self.report(d);
     }
 }
 
-pub fn wrong_count(callee: &str, wanted: usize, found: usize) -> String {
+/// How many arguments these parameters take.
+pub fn arity(params: &[Param]) -> RangeInclusive<usize> {
+    params.iter().filter(|param| param.default.is_none()).count()..=params.len()
+}
+
+pub fn wrong_count(callee: &str, wanted: RangeInclusive<usize>, found: usize) -> String {
     let verb = if found == 1 { "is" } else { "are" };
-    format!("`{callee}` takes {}, but {found} {verb} given", count(wanted, "argument", "arguments"))
+    let most = count(*wanted.end(), "argument", "arguments");
+    let wanted = if wanted.start() == wanted.end() { most } else { format!("{} to {most}", wanted.start()) };
+    format!("`{callee}` takes {wanted}, but {found} {verb} given")
 }

@@ -22,7 +22,7 @@ struct Pass<'f> {
     /// Names this file has defined, and where.
     defined: FxHashMap<SmolStr, Span>,
     structs: Vec<(StructId, &'f ast::Struct)>,
-    consts: FxHashMap<ConstId, &'f ast::Const>,
+    consts: FxHashMap<ConstId, sigs::Def<'f>>,
     jobs: Vec<Job<'f>>,
     used: FxHashSet<SmolStr>,
     script_names: ScriptNames,
@@ -184,7 +184,7 @@ impl<'f> Pass<'f> {
                         span: def.name.span,
                         doc: item.doc.clone(),
                     });
-                    self.consts.insert(id, def);
+                    self.consts.insert(id, sigs::Def::of(def));
                     self.define(program, &def.name.text, def.name.span, Binding::Const(id));
                 }
                 ItemKind::Fn(def) => {
@@ -254,13 +254,15 @@ impl<'f> Pass<'f> {
                         result: def.result.as_ref(),
                         kernel: false,
                     };
-                    let (sig, result) = sigs::signature(program, module, &src, &mut self.found);
+                    let (mut sig, result) = sigs::signature(program, module, &src, &mut self.found);
+                    sigs::defaults(program, module, &def.params, &mut sig, &mut consts, &mut self.found);
                     program.fns[*id].sig = sig;
                     program.fns[*id].result = result;
                 }
                 Job::Kernel(id, def) => {
                     let src = Source { generics: &def.generics, params: &def.params, result: None, kernel: true };
-                    let (sig, _) = sigs::signature(program, module, &src, &mut self.found);
+                    let (mut sig, _) = sigs::signature(program, module, &src, &mut self.found);
+                    sigs::defaults(program, module, &def.params, &mut sig, &mut consts, &mut self.found);
                     program.kernels[*id].sig = sig;
                 }
             }
@@ -399,7 +401,7 @@ impl<'f> Pass<'f> {
             }
         }
         for def in self.consts.values() {
-            expr_names(&def.value, &mut self.used);
+            expr_names(def.value, &mut self.used);
         }
         lints::imports(self.file, &self.used, &mut self.found);
         if program.modules[self.module].name.is_empty() {

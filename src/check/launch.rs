@@ -2,7 +2,7 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::call::wrong_count;
+use crate::check::call::{arity, wrong_count};
 use crate::check::cx::{Cx, Home, Meaning};
 use crate::check::expr::{I32, bare, make};
 use crate::check::generics::Bind;
@@ -82,11 +82,11 @@ impl Cx<'_> {
         let mut values = Vec::with_capacity(given.len());
         let mut fits = true;
         for (param, value) in kernel.sig.params.iter().zip(given) {
-            values.push(value.map(|value| {
-                let e = self.argument(&bind, param, value);
-                fits &= self.bind_arg(&mut bind, param, &e);
-                e
-            }));
+            let passed = self.passed(&bind, param, value, span);
+            if let Some(e) = &passed {
+                fits &= self.bind_arg(&mut bind, param, e);
+            }
+            values.push(passed);
         }
         if !fits {
             return self.bad(span);
@@ -108,27 +108,24 @@ impl Cx<'_> {
     }
 
     fn lacks_arguments(&mut self, kernel: &Kernel, given: &[Option<&ast::Expr>], span: Span) -> bool {
-        let lacks = kernel.sig.params.iter().zip(given).any(|(p, g)| g.is_none() && p.access != Access::Out);
-        if lacks {
+        let lacks =
+            |(p, g): &(&Param, &Option<&ast::Expr>)| g.is_none() && p.access != Access::Out && p.default.is_none();
+        let any = kernel.sig.params.iter().zip(given).any(|pair| lacks(&pair));
+        if any {
             let text =
                 Show { sig: Some(&kernel.sig), ..self.show() }.signature("kernel", &kernel.name, &kernel.sig, None);
-            let missing: Vec<&str> = kernel
-                .sig
-                .params
-                .iter()
-                .zip(given)
-                .filter(|(p, g)| g.is_none() && p.access != Access::Out)
-                .map(|(p, _)| p.name.as_str())
-                .collect();
-            let wanted = kernel.sig.params.iter().filter(|p| p.access != Access::Out).count();
-            let d = Diagnostic::error("E0304", wrong_count(&kernel.name, wanted, given.iter().flatten().count()))
+            let missing: Vec<&str> =
+                kernel.sig.params.iter().zip(given).filter(lacks).map(|(p, _)| p.name.as_str()).collect();
+            let inputs: Vec<Param> = kernel.sig.params.iter().filter(|p| p.access != Access::Out).cloned().collect();
+            let found = given.iter().flatten().count();
+            let d = Diagnostic::error("E0304", wrong_count(&kernel.name, arity(&inputs), found))
                 .at(span, format!("missing: {}", crate::check::access::list(&missing)))
                 .because(kernel.name_span, "defined here")
                 .note(format!("`{text}`"))
                 .note("`out` arguments may be left off; the launch then returns them.");
             self.report(d);
         }
-        lacks
+        any
     }
 
     /// A dimension that neither an array nor a name fixes leaves the result's shape open.

@@ -84,7 +84,8 @@ impl Show<'_> {
                 Access::Out => "out ",
                 Access::InOut => "inout ",
             };
-            format!("{access}{}: {}", p.name, me.ty(&p.ty))
+            let default = if p.default.is_some() { " = …" } else { "" };
+            format!("{access}{}: {}{default}", p.name, me.ty(&p.ty))
         });
         let params = params.collect::<Vec<_>>().join(", ");
         let generics = if generics.is_empty() { String::new() } else { format!("<{}>", generics.join(", ")) };

@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::cx::{Cx, Home, Slot};
+use crate::check::expr::is_literal;
 use crate::check::infer::Kind;
 use crate::check::typed::*;
 use crate::check::types::Dims;
@@ -69,9 +70,31 @@ pub fn endless_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<
     }
 }
 
+/// A constant as it is written.
+#[derive(Clone)]
+pub struct Def<'f> {
+    name: &'f ast::Name,
+    ty: Wanted<'f>,
+    pub value: &'f ast::Expr,
+}
+
+/// The type that a constant is to have.
+#[derive(Clone)]
+enum Wanted<'f> {
+    Any,
+    Written(&'f ast::Type),
+    Is(Type),
+}
+
+impl<'f> Def<'f> {
+    pub fn of(def: &'f ast::Const) -> Def<'f> {
+        Def { name: &def.name, ty: def.ty.as_ref().map_or(Wanted::Any, Wanted::Written), value: &def.value }
+    }
+}
+
 /// The constants of a file, each after those it names. `late` ones wait for the signatures of functions they call.
 pub struct Constants<'f> {
-    pub defs: FxHashMap<ConstId, &'f ast::Const>,
+    pub defs: FxHashMap<ConstId, Def<'f>>,
     state: FxHashMap<ConstId, State>,
     calls: FxHashMap<ConstId, bool>,
     depth: u32,
@@ -87,7 +110,7 @@ enum State {
 }
 
 impl<'f> Constants<'f> {
-    pub fn new(defs: FxHashMap<ConstId, &'f ast::Const>) -> Self {
+    pub fn new(defs: FxHashMap<ConstId, Def<'f>>) -> Self {
         Constants { defs, state: FxHashMap::default(), calls: FxHashMap::default(), depth: 0 }
     }
 
@@ -111,7 +134,7 @@ impl<'f> Constants<'f> {
         // One that needs itself is reported when its value is checked.
         self.calls.insert(id, false);
         let (mut calls, mut others) = (false, Vec::new());
-        walk::names(&def.value, &mut |name, _| match program.modules[module].names.get(&name.text) {
+        walk::names(def.value, &mut |name, _| match program.modules[module].names.get(&name.text) {
             Some(Binding::Fn(_) | Binding::Module(_)) => calls = true,
             Some(Binding::Const(other)) => others.push(*other),
             _ => {}
@@ -130,7 +153,7 @@ impl<'f> Constants<'f> {
         if self.state.contains_key(&id) {
             return;
         }
-        let Some(def) = self.defs.get(&id).copied() else { return };
+        let Some(def) = self.defs.get(&id).cloned() else { return };
         self.state.insert(id, State::Busy);
         let mut needs = Vec::new();
         let mut need = |name: &ast::Name| {
@@ -138,8 +161,8 @@ impl<'f> Constants<'f> {
                 needs.push((*other, name.span));
             }
         };
-        walk::names(&def.value, &mut |name, _| need(name));
-        if let Some(ty) = &def.ty {
+        walk::names(def.value, &mut |name, _| need(name));
+        if let Wanted::Written(ty) = &def.ty {
             walk::dims(ty, &mut |dim| walk::names(dim, &mut |name, _| need(name)));
         }
         for (other, span) in needs {
@@ -153,7 +176,7 @@ impl<'f> Constants<'f> {
             }
             self.one(program, module, other, found, depth + 1);
         }
-        let (ty, value) = constant(program, module, def, found);
+        let (ty, value) = constant(program, module, &def, found);
         program.consts[id].ty = ty;
         program.consts[id].known = eval::constant(program, &value);
         program.consts[id].value = Arc::new(value);
@@ -161,12 +184,16 @@ impl<'f> Constants<'f> {
     }
 }
 
-fn constant(program: &Program, module: ModuleId, def: &ast::Const, found: &mut Vec<Diagnostic>) -> (Type, Expr) {
+fn constant(program: &Program, module: ModuleId, def: &Def<'_>, found: &mut Vec<Diagnostic>) -> (Type, Expr) {
     let mut cx = Cx::new(program, module, None, Home::Const);
-    let wanted = def.ty.as_ref().map(|t| cx.ty(t, &mut Dims::Free(&mut vec![])));
+    let wanted = match &def.ty {
+        Wanted::Any => None,
+        Wanted::Written(ty) => Some(cx.ty(ty, &mut Dims::Free(&mut vec![]))),
+        Wanted::Is(ty) => Some(ty.clone()),
+    };
     let mut value = match &wanted {
-        Some(ty) => cx.declared_value(&def.value, ty),
-        None => cx.expr(&def.value, None),
+        Some(ty) => cx.declared_value(def.value, ty),
+        None => cx.expr(def.value, None),
     };
     finish::expr(&mut cx, &mut value);
     // An array is as large as its value, whatever its type leaves open.
@@ -214,7 +241,7 @@ pub fn signature(
         let ty = cx.ty(&p.ty, &mut Dims::Signature { dims: &mut dims, exprs: &mut exprs });
         let ty = param_type(&mut cx, p, ty, src.kernel);
         duplicate(&mut cx, &params, p);
-        params.push(Param { name: p.name.text.clone(), access: p.access, ty, span: p.span });
+        params.push(Param { name: p.name.text.clone(), access: p.access, ty, default: None, span: p.span });
     }
     let result = match src.result {
         Some(t) => cx.ty(t, &mut Dims::Signature { dims: &mut dims, exprs: &mut exprs }),
@@ -222,6 +249,115 @@ pub fn signature(
     };
     found.append(&mut cx.diagnostics);
     (Signature { dims, dim_exprs: exprs, params, ..partial }, result)
+}
+
+/// Reads the defaults of parameters. Each is a constant without a name, whose value is checked with those of the file; that of
+/// a parameter whose type is a type parameter is a number, which has a type in calls only.
+pub fn defaults<'f>(
+    program: &mut Program,
+    module: ModuleId,
+    written: &'f [ast::Param],
+    sig: &mut Signature,
+    consts: &mut Constants<'f>,
+    found: &mut Vec<Diagnostic>,
+) {
+    let mut first: Option<&ast::Param> = None;
+    for (i, p) in written.iter().enumerate() {
+        let Some(value) = &p.default else {
+            if let Some(first) = first.filter(|_| p.access != Access::Out) {
+                found.push(no_default_behind(p, first));
+            }
+            continue;
+        };
+        first = first.or(Some(p));
+        let Some(ty) = sig.params.get(i).map(|param| param.ty.clone()) else { continue };
+        let refused = refused_default(program, module, p, &ty, sig, found);
+        let literal = matches!(ty, Type::Param(_)) && !refused;
+        let default = if literal {
+            ParamDefault::Literal(Arc::new(value.clone()))
+        } else {
+            let none = Expr { kind: ExprKind::Error, ty: Type::Error, span: value.span };
+            let id = program.consts.push(Const {
+                name: p.name.text.clone(),
+                module,
+                ty: ty.clone(),
+                value: Arc::new(none),
+                known: None,
+                span: p.name.span,
+                doc: None,
+            });
+            if !refused {
+                consts.defs.insert(id, Def { name: &p.name, ty: Wanted::Is(ty), value });
+            }
+            ParamDefault::Const(id)
+        };
+        if let Some(param) = sig.params.get_mut(i) {
+            param.default = Some(default);
+        }
+    }
+}
+
+fn no_default_behind(p: &ast::Param, first: &ast::Param) -> Diagnostic {
+    let (name, before) = (&p.name.text, &first.name.text);
+    Diagnostic::error("E0330", format!("`{name}` has no default, but `{before}` before it has one"))
+        .at(p.span, "an argument for this one could not be told from one for the other")
+        .because(first.span, "this may be left off")
+        .help(format!("give `{name}` a default too, or let it stand before `{before}`"))
+}
+
+/// Whether a parameter cannot have the default that it has; then it was reported.
+fn refused_default(
+    program: &Program,
+    module: ModuleId,
+    p: &ast::Param,
+    ty: &Type,
+    sig: &Signature,
+    found: &mut Vec<Diagnostic>,
+) -> bool {
+    let Some(value) = &p.default else { return false };
+    let mut cx = Cx::new(program, module, Some(sig), Home::Signature);
+    let refused = |title: String, label: &str| Diagnostic::error("E0330", title).at(value.span, label);
+    let name = &p.name.text;
+    let mut other = None;
+    walk::names(value, &mut |used, _| {
+        let text = &used.text;
+        let param = sig.params.iter().any(|o| o.name == *text) || sig.dims.iter().any(|d| d.name == *text);
+        if param || sig.generics.iter().any(|g| g.name == *text) {
+            other = Some(used.span);
+        }
+    });
+    let d = match ty {
+        _ if p.access != Access::In => {
+            refused(format!("`{name}` is written, so it has no default"), "nobody would see what is written")
+                .help("an `out` array may be left off at a launch, which then returns it")
+        }
+        Type::Error => return true,
+        _ if other.is_some() => {
+            refused(format!("the default of `{name}` depends on what is passed"), "a default is a constant")
+                .because(other.unwrap_or(value.span), "this is known in a call only")
+        }
+        Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) => return false,
+        Type::Param(_) if is_literal(value) => {
+            let mut checked = cx.expr_as(value, ty);
+            finish::expr(&mut cx, &mut checked);
+            let refused = !cx.diagnostics.is_empty();
+            found.append(&mut cx.diagnostics);
+            return refused;
+        }
+        Type::Param(_) => refused(
+            format!("the default of `{name}` has to be a number"),
+            "the type of the parameter is known in a call only",
+        ),
+        _ => {
+            let text = cx.ty_text(ty);
+            refused(
+                format!("a parameter of type `{text}` has no default"),
+                "defaults are scalars, vectors, structs or tuples",
+            )
+        }
+    };
+    found.push(d);
+    true
 }
 
 /// Dimensions that are bare names are known to the expressions of the others, wherever they stand.

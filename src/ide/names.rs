@@ -378,6 +378,7 @@ impl Walk<'_> {
         for param in params {
             self.dimensions(&param.ty, item.start);
             self.ty(&param.ty);
+            param.default.iter().for_each(|e| self.expr(e));
         }
     }
 

@@ -115,6 +115,8 @@ pub struct Param {
     pub access: Access,
     pub name: Name,
     pub ty: Type,
+    /// What stands for an argument that is left off.
+    pub default: Option<Expr>,
     pub span: Span,
 }
 

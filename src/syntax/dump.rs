@@ -88,7 +88,9 @@ impl Printer {
                 Access::Out => "out ",
                 Access::InOut => "inout ",
             };
-            self.line(format_args!("param {access}{}: {}", param.name.text, ty(&param.ty)));
+            self.node(format_args!("param {access}{}: {}", param.name.text, ty(&param.ty)), |p| {
+                param.default.iter().for_each(|default| p.expr(default));
+            });
         }
     }
 

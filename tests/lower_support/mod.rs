@@ -163,7 +163,7 @@ pub struct Locals {
 
 impl Locals {
     pub fn param(&mut self, name: &str, access: Access, ty: Type) -> Expr {
-        self.params.push(Param { name: name.into(), access, ty: ty.clone(), span: span(4) });
+        self.params.push(Param { name: name.into(), access, ty: ty.clone(), default: None, span: span(4) });
         self.push(name, ty, false, LocalKind::Param(access))
     }
 

@@ -235,7 +235,8 @@ fn params(state: &State, kernel: &Kernel) -> String {
             Access::InOut => "inout",
         };
         let ty = check::show_type(&state.session.program, Some(&kernel.sig), &param.ty);
-        format!("{{\"name\": {}, \"type\": {}, \"access\": \"{access}\"}}", string(&param.name), string(&ty))
+        let default = if param.default.is_some() { ", \"optional\": true" } else { "" };
+        format!("{{\"name\": {}, \"type\": {}, \"access\": \"{access}\"{default}}}", string(&param.name), string(&ty))
     };
     let all: Vec<String> = kernel.sig.params.iter().map(param).collect();
     format!("[{}]", all.join(", "))

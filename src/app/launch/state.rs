@@ -327,7 +327,7 @@ impl State {
                 (Some(value), _) => arguments.push(self.argument(call, param, value, blocks)?),
                 (None, Some(array)) => arguments.push(Some(self.ready(call, param, array)?)),
                 (None, None) => {
-                    if param.access != Access::Out {
+                    if param.access != Access::Out && param.default.is_none() {
                         missing.push(param.name.as_str());
                     }
                     arguments.push(None);
@@ -338,7 +338,7 @@ impl State {
             return Ok(arguments);
         }
         Err(Refusal::new("E0802", format!("`{}` is not given {}", call.path, quoted(missing)))
-            .note("only `out` arrays may be left off"))
+            .note("only `out` arrays and parameters with a default may be left off"))
     }
 
     fn argument<'r>(
@@ -508,7 +508,8 @@ impl State {
             Ok(None) => vec![],
             Err(diagnostic) => return Err(vec![*diagnostic].into()),
         };
-        let left_off = kernel.sig.params.iter().zip(&form.params).filter(|(_, global)| global.is_none());
+        let made_here = |(param, global): &(&Param, &Option<GlobalId>)| param.access == Access::Out && global.is_none();
+        let left_off = kernel.sig.params.iter().zip(&form.params).filter(made_here);
         for ((param, _), value) in left_off.zip(made) {
             if let Value::Array(array) = value {
                 written.insert(param.name.clone(), array);

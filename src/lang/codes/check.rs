@@ -394,6 +394,15 @@ print(len(t))
 "
     ),
     page!(
+        "E0330", "a default that a parameter cannot have",
+        r"The default of a parameter is a constant: it depends on no other parameter, and is a scalar, a vector, a struct or a tuple; of a parameter whose type is a type parameter it is a number. What is changed for the caller has none. An argument for a parameter without a default could not be told from one for the parameter before it, so those with a default come last; only `out` arrays may follow them.",
+r"fn ease(x: f32, low: f32 = 0.0, high: f32 = low + 1.0) -> f32 { clamp((x - low) / (high - low), 0.0, 1.0) }
+",
+r"fn ease(x: f32, low: f32 = 0.0, extent: f32 = 1.0) -> f32 { clamp((x - low) / extent, 0.0, 1.0) }
+assert(ease(0.5) == 0.5 && ease(3.0, 2.0) == 1.0 && ease(1.0, extent = 4.0) == 0.25)
+"
+    ),
+    page!(
         "E0401", "something of the host in a kernel",
         r"Files, text, printing of whole arrays, whole-array operators, slices and the functions that make or reduce arrays run on the host. Kernels work on single elements. If the use is hidden in a function, the labels show the way to it.",
 r"kernel normalise(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] / sum(x) }

@@ -102,7 +102,7 @@ fn default(inp: &mut Input<'_, '_>) -> Parsed<Option<crate::syntax::ast::Expr>> 
     }
 }
 
-/// `(x: f32, out r: [f32; N])`
+/// `(x: f32, k: f32 = 2.0, out r: [f32; N])`
 pub fn params(inp: &mut Input<'_, '_>) -> Parsed<Vec<Param>> {
     inp.parse(list(Tok::LParen, param, Tok::RParen))
 }
@@ -118,5 +118,9 @@ fn param(inp: &mut Input<'_, '_>) -> Parsed<Param> {
         bump(inp);
     }
     let (name, ty) = inp.parse(custom(name).then_ignore(tok(Tok::Colon)).then(custom(ty)))?;
-    Ok(Param { access, name, ty, span: span_from(inp, start) })
+    let default = match eat(inp, Tok::Assign) {
+        Some(_) => Some(expression(inp)?),
+        None => None,
+    };
+    Ok(Param { access, name, ty, default, span: span_from(inp, start) })
 }
