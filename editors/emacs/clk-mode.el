@@ -67,12 +67,13 @@
     "saturating_sub" "select" "ceil_div" "bitcast" "len" "shape" "assert" "print" "dot" "cross"
     "length" "normalize" "barrier" "barrier_any" "barrier_all" "barrier_count" "warp_barrier"
     "grid_barrier" "fence" "fence_block" "atomic_add" "atomic_sub" "atomic_min" "atomic_max"
-    "atomic_and" "atomic_or" "atomic_xor" "atomic_exchange" "atomic_compare_exchange" "shuffle"
-    "shuffle_up" "shuffle_down" "shuffle_xor" "ballot" "warp_any" "warp_all" "warp_reduce_add"
-    "warp_reduce_min" "warp_reduce_max" "warp_reduce_and" "warp_reduce_or" "warp_reduce_xor"
-    "cached" "streaming" "linspace" "arange" "zeros" "ones" "full" "eye" "random" "random_normal"
-    "random_int" "sum" "prod" "mean" "argmin" "argmax" "all" "any" "close" "cumsum" "reshape"
-    "transpose" "concat" "stack" "sort" "flip" "load" "save" "image" "plot" "heat" "parse")
+    "atomic_and" "atomic_or" "atomic_xor" "atomic_exchange" "atomic_compare_exchange" "atomic_load"
+    "atomic_store" "shuffle" "shuffle_up" "shuffle_down" "shuffle_xor" "ballot" "warp_any"
+    "warp_all" "warp_reduce_add" "warp_reduce_min" "warp_reduce_max" "warp_reduce_and"
+    "warp_reduce_or" "warp_reduce_xor" "cached" "streaming" "linspace" "arange" "zeros" "ones"
+    "full" "eye" "random" "random_normal" "random_int" "sum" "prod" "mean" "argmin" "argmax" "all"
+    "any" "close" "cumsum" "reshape" "transpose" "concat" "stack" "sort" "flip" "load" "save"
+    "image" "plot" "heat" "parse")
   "Words of Clk: functions.")
 ;; generated end
 

@@ -50,10 +50,11 @@ syn keyword clkFunction wrapping_add wrapping_sub wrapping_mul wrapping_neg satu
 syn keyword clkFunction ceil_div bitcast len shape assert print dot cross length normalize barrier barrier_any
 syn keyword clkFunction barrier_all barrier_count warp_barrier grid_barrier fence fence_block atomic_add atomic_sub
 syn keyword clkFunction atomic_min atomic_max atomic_and atomic_or atomic_xor atomic_exchange atomic_compare_exchange
-syn keyword clkFunction shuffle shuffle_up shuffle_down shuffle_xor ballot warp_any warp_all warp_reduce_add
-syn keyword clkFunction warp_reduce_min warp_reduce_max warp_reduce_and warp_reduce_or warp_reduce_xor cached streaming
-syn keyword clkFunction linspace arange zeros ones full eye random random_normal random_int sum prod mean argmin argmax
-syn keyword clkFunction all any close cumsum reshape transpose concat stack sort flip load save image plot heat parse
+syn keyword clkFunction atomic_load atomic_store shuffle shuffle_up shuffle_down shuffle_xor ballot warp_any warp_all
+syn keyword clkFunction warp_reduce_add warp_reduce_min warp_reduce_max warp_reduce_and warp_reduce_or warp_reduce_xor
+syn keyword clkFunction cached streaming linspace arange zeros ones full eye random random_normal random_int sum prod
+syn keyword clkFunction mean argmin argmax all any close cumsum reshape transpose concat stack sort flip load save image
+syn keyword clkFunction plot heat parse
 " generated end
 
 " generated: variables
