@@ -646,7 +646,8 @@ impl Cx<'_> {
         let outer_loop = (self.loops > 0).then_some(self.loop_count);
         let Some(local) = self.locals.get(id) else { return true };
         let (kind, name, declared, mutable) = (local.kind, local.name.clone(), local.span, local.mutable);
-        let is_array = matches!(self.vars.shallow(&local.ty), Type::Array(_));
+        let ty = local.ty.clone();
+        let is_array = matches!(self.vars.shallow(&ty), Type::Array(_));
         let Some(info) = self.info.get_mut(id.index()) else { return true };
         info.assigned = true;
         info.written = true;
@@ -655,14 +656,16 @@ impl Cx<'_> {
             self.writes_in_loops.push((id, outer));
         }
         let whole = matches!(place.kind, ExprKind::Local(_));
-        if is_array && whole && (self.in_kernel() || matches!(kind, LocalKind::Param(_))) {
+        let lent = kind == LocalKind::Param(Access::InOut) && self.home == Home::Fn;
+        let own = (kind == LocalKind::Var || lent) && self.is_device_array(&ty);
+        if is_array && whole && !own && (self.in_kernel() || matches!(kind, LocalKind::Param(_))) {
             let d = Diagnostic::error("E0319", format!("the array `{name}` can't be assigned as a whole here"))
-                .at(span, "kernels write one element at a time")
+                .at(span, "only a thread's own array of constant extents is")
                 .help(format!("write `{name}[i] = …`"));
             self.report(d);
             return false;
         }
-        if is_array && whole {
+        if is_array && whole && !own {
             self.need_host(span, "assigning an array as a whole");
         }
         match kind {

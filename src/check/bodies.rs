@@ -89,8 +89,7 @@ fn function(program: &Program, module: ModuleId, names: &ScriptNames, f: &Fn, de
     cx.result = Some(f.result.clone());
     declare_params(&mut cx, &f.sig, &def.params);
     let span = def.result.as_ref().map_or(f.name_span, |r| r.span);
-    // Arrays go into functions of kernels by their names only.
-    if cx.vars.holds_array(&f.result) {
+    if cx.vars.holds_array(&f.result) && !cx.is_device_array(&f.result) {
         cx.need_host(span, "an array as a result");
     }
     for p in &f.sig.params {

@@ -436,10 +436,10 @@ impl Cx<'_> {
                 let e = self.expr(value, Some(&hint));
                 if matches!(param.ty, Type::Array(_)) {
                     self.note_read(&e, e.span);
-                    if self.in_kernel() && !matches!(e.kind, ExprKind::Local(_) | ExprKind::Const(_) | ExprKind::Error)
-                    {
+                    let named = matches!(e.kind, ExprKind::Local(_) | ExprKind::Const(_) | ExprKind::Error);
+                    if self.in_kernel() && !named && !self.is_device_array(&e.ty) {
                         let d = Diagnostic::error("E0401", "a kernel can only pass on an array by its name")
-                            .at(e.span, "this would make a new array");
+                            .at(e.span, "this would make a new array, whose extents are no constants");
                         self.report(d);
                     }
                 }

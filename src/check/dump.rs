@@ -157,6 +157,7 @@ impl Dumper<'_> {
                     match init {
                         ArrayInit::None => {}
                         ArrayInit::Fill(e) => d.expr("fill", e),
+                        ArrayInit::Copy(e) => d.expr("copy", e),
                         ArrayInit::Elements(es) => d.exprs("elements", es),
                     }
                 });

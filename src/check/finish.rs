@@ -65,7 +65,7 @@ impl Finish<'_> {
                 self.all(extents);
                 match init {
                     ArrayInit::None => {}
-                    ArrayInit::Fill(e) => self.expr(e),
+                    ArrayInit::Fill(e) | ArrayInit::Copy(e) => self.expr(e),
                     ArrayInit::Elements(es) => self.all(es),
                 }
             }

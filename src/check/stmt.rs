@@ -5,6 +5,7 @@ use crate::base::source::Span;
 use crate::check::cx::{Cx, Home, Info, Slot};
 use crate::check::eval;
 use crate::check::expr::{I32, MAX_DEPTH, bare, make};
+use crate::check::generics::is_constant;
 use crate::check::infer::{Kind, array};
 use crate::check::lints;
 use crate::check::typed::*;
@@ -248,14 +249,25 @@ impl Cx<'_> {
             }
         };
         let varying = self.varying_reads != before;
+        if let (Some(ty @ Type::Array(_)), Some(value), Some(name)) = (&ty, &value, d.name())
+            && matches!(self.vars.shallow(&value.ty), Type::Array(_))
+            && self.is_device_array(ty)
+        {
+            self.check_storable(value, ty);
+            let local = self.declare(name, ty.clone(), d.mutable, LocalKind::Var, Some(d.word()));
+            self.keep_extents(local, &extents);
+            return Some(StmtKind::LocalArray { local, extents, init: ArrayInit::Copy(value.clone()) });
+        }
         let declared = d.ty.zip(ty.clone()).filter(|_| !self.in_kernel()).map(|(t, ty)| {
             let extents = if in_device { extents.into_iter().map(Extent::Is).collect() } else { open };
             Box::new(Declared { ty, extents, span: t.span })
         });
         let value_ty = value.as_ref().map(|v| v.ty.clone());
         let mut ty = ty.or(value_ty).unwrap_or_default();
-        self.check_storable(&value, &ty);
-        if d.mutable && d.ty.is_none() {
+        if let Some(value) = &value {
+            self.check_storable(value, &ty);
+        }
+        if d.mutable && d.ty.is_none() && !self.is_device_array(&ty) {
             ty = self.open_dims(ty);
         }
         let known = value.as_ref().filter(|_| !d.mutable && d.name().is_some()).and_then(|v| eval::int(self, v));
@@ -316,23 +328,36 @@ impl Cx<'_> {
         make(ExprKind::Builtin { builtin: Builtin::Full, args, named: vec![] }, Type::Array(a), span)
     }
 
-    fn check_storable(&mut self, value: &Option<Expr>, ty: &Type) {
-        let Some(value) = value else { return };
+    fn check_storable(&mut self, value: &Expr, ty: &Type) {
         match self.vars.shallow(ty) {
             Type::Unit | Type::Never => {
                 let d = Diagnostic::error("E0301", "this gives no value to keep")
                     .at(value.span, "nothing comes back from here");
                 self.report(d);
             }
+            Type::Array(_) if self.is_device_array(ty) => self.note_read(value, value.span),
             Type::Array(_) if !self.in_host() => {
                 let before = self.diagnostics.len();
-                self.need_host(value.span, "an array as a value");
+                self.need_host(value.span, "a copy of an array whose extents are no constants");
                 if let Some(d) = self.diagnostics.get_mut(before) {
-                    d.help.push("a local array is written `var a: [f32; 8] = 0.0`".into());
+                    d.help.push("a thread's own array has constant extents: `var a: [f32; 8] = 0.0`".into());
                 }
             }
             _ => {}
         }
+    }
+
+    /// Whether an array can be a value on the device: its extents are constants. In a function that the host alone can run
+    /// for other reasons it need not be one.
+    pub fn is_device_array(&self, ty: &Type) -> bool {
+        let Type::Array(array) = self.vars.shallow(ty) else { return false };
+        let constant = |dim: &Dim| match dim {
+            Dim::Known(_) | Dim::Local(_) => true,
+            Dim::Expr(i) => self.sig.dim_exprs.get(*i as usize).is_some_and(|e| is_constant(e)),
+            Dim::Name(_) | Dim::Unknown => false,
+        };
+        let here = self.in_kernel() || self.home == Home::Fn && self.needs.host.is_none();
+        here && !array.dims.is_empty() && array.dims.iter().all(constant)
     }
 
     /// The shape of an array variable may change with its value.
@@ -366,7 +391,19 @@ impl Cx<'_> {
                         _ => ArrayInit::None,
                     }
                 }
-                _ => ArrayInit::Fill(self.expr_as(value, &a.element.clone())),
+                _ => {
+                    let e = self.expr(value, Some(&a.element));
+                    if matches!(self.vars.shallow(&e.ty), Type::Array(_)) {
+                        self.coerce(&e, &ty, None);
+                        self.check_storable(&e, &ty);
+                        ArrayInit::Copy(e)
+                    } else {
+                        if e.ty != a.element {
+                            self.coerce(&e, &a.element, None);
+                        }
+                        ArrayInit::Fill(e)
+                    }
+                }
             },
         };
         let local = self.declare(name, ty.clone(), d.mutable, LocalKind::Var, Some(d.word()));
@@ -390,7 +427,7 @@ impl Cx<'_> {
     }
 
     fn constant_extent(&mut self, e: &Expr) {
-        if !crate::check::generics::is_constant(e) {
+        if !is_constant(e) {
             let d = Diagnostic::error("E0314", "the size of a local array has to be a constant")
                 .at(e.span, "this is only known when the kernel runs")
                 .help("use a `const`, or a const parameter of the kernel: `<const T: i32 = 16>`");

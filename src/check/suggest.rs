@@ -219,7 +219,9 @@ pub fn in_kernels(what: &str) -> &'static str {
             "a loop adds up the products: `for k in 0..K { s += a[i, k] * b[k, j] }`; `std.linalg` has it done"
         }
         "a slice of an array" => "a kernel works on elements: `for k in a..b { … x[k] … }`",
-        "an array as a value" => "arrays are `out` and `inout` parameters here, or declared with their size",
+        "a copy of an array whose extents are no constants" => {
+            "arrays are `out` and `inout` parameters here, or declared with their size"
+        }
         "text as a value" => "`print` and `assert` take text in kernels; a kernel keeps no text",
         _ => "do it in the script, and pass the kernel what comes out",
     }

@@ -346,7 +346,7 @@ pub struct Stmt {
 
 #[derive(Clone, Debug)]
 pub enum StmtKind {
-    /// A `let` or `var` of a non-array value (device), or of any value (host). None: `var` without a value.
+    /// A `let` or `var` of any value; on the device the extents of an array are constants. None: `var` without a value.
     Let {
         pattern: Pattern,
         value: Option<Expr>,
@@ -417,6 +417,8 @@ pub enum ArrayInit {
     Fill(Expr),
     /// `= [a, b, c]`: row-major.
     Elements(Vec<Expr>),
+    /// `= other`: a copy of an array.
+    Copy(Expr),
 }
 
 /// A type as it stands beside a variable: what of it only shows when the script runs is asked then.
@@ -568,7 +570,7 @@ pub enum ExprKind {
     },
     Block(Block),
     Tuple(Vec<Expr>),
-    /// Host: an array literal, row-major, `ty` has its shape. Device: only as the iterated list of a `for` or an initialiser.
+    /// An array literal, row-major, `ty` has its shape.
     Array(Vec<Expr>),
     /// All fields, in the order of the definition.
     Struct {

@@ -73,7 +73,7 @@ pub fn exprs(b: &Block, visit: &mut dyn FnMut(&Expr)) {
                 extents.iter().for_each(|e| expr(e, visit));
                 match init {
                     ArrayInit::None => {}
-                    ArrayInit::Fill(e) => expr(e, visit),
+                    ArrayInit::Fill(e) | ArrayInit::Copy(e) => expr(e, visit),
                     ArrayInit::Elements(es) => es.iter().for_each(|e| expr(e, visit)),
                 }
             }

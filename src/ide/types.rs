@@ -162,7 +162,7 @@ impl<'p> Walk<'p> {
                 extents.iter().for_each(|e| self.expr(e));
                 match init {
                     ArrayInit::None => {}
-                    ArrayInit::Fill(e) => self.expr(e),
+                    ArrayInit::Fill(e) | ArrayInit::Copy(e) => self.expr(e),
                     ArrayInit::Elements(es) => es.iter().for_each(|e| self.expr(e)),
                 }
             }

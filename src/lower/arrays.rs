@@ -16,7 +16,7 @@ const CONSTANT_BYTES: u64 = 512 * 1024;
 /// What a block can have on the devices with the most.
 const SHARED_BYTES: u64 = 227 * 1024;
 /// Arrays up to this many elements are filled without a loop.
-const STRAIGHT: u64 = 8;
+pub const STRAIGHT: u64 = 8;
 
 impl Body<'_, '_> {
     pub fn local_array(&mut self, id: LocalId, extents: &[Expr], init: &ArrayInit, span: Span) -> Fallible<()> {
@@ -28,21 +28,33 @@ impl Body<'_, '_> {
             known.push(self.known_size(value, &declared.name, extent)?);
         }
         let layout = types::layout(self.program, &element, span)?;
-        check_size(&declared.name, &known, &layout, &LOCAL, declared.span)?;
-        let memory = self.new_memory(&declared.name, Space::Local, layout, &known, declared.span);
-        self.slots.insert(id, Slot::Array(memory));
+        let memory = self.local_memory(&declared.name, layout, &known, declared.span)?;
         self.out.stmt(StmtKind::Declare(memory), span);
+        // Its own value may name an outer variable that it hides.
+        let made = self.first_values(memory, &known, &element, init);
+        self.slots.insert(id, Slot::Array(memory));
+        made
+    }
+
+    /// An array of the thread.
+    pub fn local_memory(&mut self, name: &str, layout: Layout, extents: &[u32], span: Span) -> Fallible<MemId> {
+        check_size(name, extents, &layout, &LOCAL, span)?;
+        Ok(self.new_memory(name, Space::Local, layout, extents, span))
+    }
+
+    fn first_values(&mut self, memory: MemId, known: &[u32], element: &Type, init: &ArrayInit) -> Fallible<()> {
         match init {
             ArrayInit::None => Ok(()),
             ArrayInit::Fill(value) => {
-                let values = self.value_as(value, &element)?;
-                self.fill(memory, &known, &values, value.span)
+                let values = self.value_as(value, element)?;
+                self.fill(memory, known, &values, value.span)
             }
-            ArrayInit::Elements(elements) => self.store_elements(memory, &known, &element, elements),
+            ArrayInit::Elements(elements) => self.store_elements(memory, known, element, elements),
+            ArrayInit::Copy(value) => self.array_into(value, memory, true),
         }
     }
 
-    fn element_type(&self, ty: &Type, span: Span) -> Fallible<Type> {
+    pub fn element_type(&self, ty: &Type, span: Span) -> Fallible<Type> {
         match ty {
             Type::Array(array) => self.mono.ty(&array.element, span),
             // A shared scalar may be declared by the type of its value.
@@ -81,7 +93,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn store_elements(&mut self, memory: MemId, extents: &[u32], ty: &Type, values: &[Expr]) -> Fallible<()> {
+    pub fn store_elements(&mut self, memory: MemId, extents: &[u32], ty: &Type, values: &[Expr]) -> Fallible<()> {
         for (position, value) in values.iter().enumerate() {
             let leaves = self.value_as(value, ty)?;
             let at = self.tuple_of(position as u64, extents, value.span);
@@ -90,7 +102,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn store_element(&mut self, memory: MemId, at: &[ExprId], leaves: &[ExprId], span: Span) {
+    pub fn store_element(&mut self, memory: MemId, at: &[ExprId], leaves: &[ExprId], span: Span) {
         for (leaf, &value) in leaves.iter().enumerate() {
             let place = Place { memory, indices: at.to_vec(), leaf: leaf as u32, component: None };
             self.out.stmt(StmtKind::Store { place, value, hint: def::Hint::None }, span);
@@ -98,7 +110,7 @@ impl Body<'_, '_> {
     }
 
     /// The index tuple of a row-major position, as constants.
-    fn tuple_of(&mut self, position: u64, extents: &[u32], span: Span) -> Vec<ExprId> {
+    pub fn tuple_of(&mut self, position: u64, extents: &[u32], span: Span) -> Vec<ExprId> {
         let mut rest = position;
         let mut at: Vec<u64> = extents
             .iter()
@@ -183,11 +195,11 @@ impl Body<'_, '_> {
     }
 }
 
-fn elements(extents: &[u32]) -> u64 {
+pub fn elements(extents: &[u32]) -> u64 {
     extents.iter().fold(1, |all, &n| all.saturating_mul(u64::from(n)))
 }
 
-fn size(known: i128, name: &str, span: Span) -> Fallible<u32> {
+pub fn size(known: i128, name: &str, span: Span) -> Fallible<u32> {
     match u32::try_from(known) {
         Ok(n) if n > 0 && n <= i32::MAX as u32 => Ok(n),
         _ => {

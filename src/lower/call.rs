@@ -12,11 +12,20 @@ impl Body<'_, '_> {
     pub fn call(&mut self, callee: &FnRef, args: &[Expr], expr: &Expr) -> Fallible<Vec<ExprId>> {
         match self.mono.function(callee, expr.span)? {
             Function::Builtin(builtin) => self.builtin(builtin, args, expr),
-            Function::Fn { id, arguments } => self.call_instance(id, &arguments, args, expr.span),
+            Function::Fn { .. } if matches!(expr.ty, Type::Array(_)) => self.array(expr).map(|_| vec![]),
+            Function::Fn { id, arguments } => self.call_instance(id, &arguments, args, None, expr.span),
         }
     }
 
-    fn call_instance(&mut self, id: FnId, arguments: &[Argument], args: &[Expr], span: Span) -> Fallible<Vec<ExprId>> {
+    /// `result` is where an array goes that the function gives.
+    pub fn call_instance(
+        &mut self,
+        id: FnId,
+        arguments: &[Argument],
+        args: &[Expr],
+        result: Option<MemId>,
+        span: Span,
+    ) -> Fallible<Vec<ExprId>> {
         let function = self.unit.instance(id, arguments, span)?;
         let (mut values, mut memories, mut targets) = (Vec::new(), Vec::new(), Vec::new());
         for (position, arg) in args.iter().enumerate() {
@@ -30,6 +39,7 @@ impl Body<'_, '_> {
                 values.extend(self.value(arg)?);
             }
         }
+        memories.extend(result);
         let mut results = self.call_lowered(function, values, memories, span)?;
         for (target, arg) in targets.iter().rev() {
             let ty = self.type_of(arg)?;
@@ -137,6 +147,12 @@ impl Body<'_, '_> {
     /// Lowers the body's block, and what it hands back at its end.
     pub fn function_body(&mut self, body: &typed::Body) -> Fallible<()> {
         let span = body.root.tail.as_ref().map_or(body.root.span, |tail| tail.span);
+        if let Some(memory) = self.result_array {
+            self.block_into(&body.root, memory, true)?;
+            let values = self.values_back(span)?;
+            self.out.stmt(StmtKind::Return(values), span);
+            return Ok(());
+        }
         let result = self.result.clone();
         let plain = self.machine(&result, span)?.is_empty();
         if plain && self.handed_back.is_empty() {
@@ -166,13 +182,19 @@ pub fn access(access: typed::Access) -> def::Access {
 }
 
 /// One instance of a function, to be called by those that come after it.
-pub fn function<'a>(unit: &mut Unit<'a>, function: &'a typed::Fn, arguments: &[Argument]) -> Fallible<def::Function> {
+pub fn function<'a>(
+    unit: &mut Unit<'a>,
+    id: FnId,
+    function: &'a typed::Fn,
+    arguments: &[Argument],
+) -> Fallible<def::Function> {
     let span = function.name_span;
     let typed = function.body.as_deref().ok_or_else(|| internal(span, format!("`{}` has no body", function.name)))?;
     let name = format!("{}_{}", function.name, unit.functions.len());
     let mut body = Body::new(unit, arguments, function.sig.dims.len(), &typed.locals, Emitter::new(name, span));
     body.result = body.mono.ty(&function.result, span)?;
-    let mut results = body.machine(&body.result, span)?;
+    let is_array = matches!(body.result, Type::Array(_));
+    let mut results = if is_array { vec![] } else { body.machine(&body.result, span)? };
     for param in function.sig.params.iter().filter(|p| p.access != typed::Access::In) {
         let ty = body.mono.ty(&param.ty, param.span)?;
         if !matches!(ty, Type::Array(_)) {
@@ -187,6 +209,7 @@ pub fn function<'a>(unit: &mut Unit<'a>, function: &'a typed::Fn, arguments: &[A
             out.at(param.span).array_param(param.name.as_str(), access(param.access), layout, rank)
         },
     )?;
+    body.result_parameter(id, arguments, span)?;
     body.function_body(typed)?;
     Ok(body.out.into_builder().finish())
 }

@@ -93,7 +93,7 @@ impl Body<'_, '_> {
         let counter = self.out.local(format!("{}_at", declared.name), index, declared.span);
         self.counted(counter, bounds, unroll, span, |this| {
             let at = this.out.read(counter, declared.span);
-            let element = this.element_at(memory, at, iter.span)?;
+            let element = this.element_at(memory, &[at], iter.span)?;
             this.slots.insert(var, Slot::Value(element));
             this.effects(body)
         })

@@ -43,7 +43,7 @@ pub fn map(unit: &mut Unit<'_>, function: &Function, params: &[(Type, bool)]) ->
     let mut args = Vec::with_capacity(sources.len());
     for source in sources {
         args.push(match source {
-            Source::Each(memory) => body.element_at(memory, index, span)?,
+            Source::Each(memory) => body.element_at(memory, &[index], span)?,
             Source::Same(leaves) => leaves,
         });
     }

@@ -11,6 +11,7 @@ mod builtin;
 mod call;
 mod component;
 pub mod constant;
+mod copy;
 mod describe;
 mod emit;
 mod error;

@@ -7,7 +7,7 @@ use super::types;
 use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{ConstId, Expr, ExprKind, Type};
+use crate::check::typed::{Expr, ExprKind, Type};
 use crate::ir::def::ExprKind as IrExpr;
 use crate::ir::def::{ExprId, Hint, LocalId, MemId, Place, StmtKind, Ty};
 use crate::lang::builtin::Builtin;
@@ -111,31 +111,6 @@ impl Body<'_, '_> {
         };
         let count = self.machine(&ty, expr.span)?.len();
         Ok(Target::new(Root::Element { memory, indices: lowered }, ty, count, expr.span))
-    }
-
-    /// The memory behind an expression of array type.
-    pub fn array(&mut self, base: &Expr) -> Fallible<MemId> {
-        match &base.kind {
-            ExprKind::Local(id) => match self.slot(*id, base.span)? {
-                Slot::Array(memory) => Ok(memory),
-                _ => Err(internal(base.span, "an index into something that is no array")),
-            },
-            ExprKind::Const(id) => self.table(*id, base),
-            _ => Err(internal(base.span, "an index into something that is no array")),
-        }
-    }
-
-    /// The memory of a `const` array, one in each function.
-    fn table(&mut self, id: ConstId, base: &Expr) -> Fallible<MemId> {
-        if let Some(&memory) = self.tables.get(&id) {
-            return Ok(memory);
-        }
-        let constant =
-            self.program.consts.get(id).ok_or_else(|| internal(base.span, "a constant that is not there"))?;
-        let values = self.constant_values(id, base.span)?;
-        let memory = self.constant_table(&constant.name, &constant.ty, &values, constant.span)?;
-        self.tables.insert(id, memory);
-        Ok(memory)
     }
 
     fn check_constant_index(
@@ -275,10 +250,10 @@ impl Body<'_, '_> {
         layout.leaves.get(leaf).map(|leaf| leaf.ty).ok_or_else(|| internal(span, "an element without this part"))
     }
 
-    /// One element of a memory at an index that is at hand, for loops over arrays.
-    pub fn element_at(&mut self, memory: MemId, index: ExprId, span: Span) -> Fallible<Vec<ExprId>> {
+    /// One element of a memory at indices that are at hand.
+    pub fn element_at(&mut self, memory: MemId, indices: &[ExprId], span: Span) -> Fallible<Vec<ExprId>> {
         let count = self.out.function().memories[memory].layout.leaves.len();
-        let root = Root::Element { memory, indices: vec![index] };
+        let root = Root::Element { memory, indices: indices.to_vec() };
         self.load(&Target::new(root, Type::Unit, count, span))
     }
 }

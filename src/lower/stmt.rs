@@ -5,7 +5,7 @@ use super::types;
 use super::unit::{Body, Slot};
 use crate::base::source::Span;
 use crate::base::stop;
-use crate::check::typed::{Block, Expr, LocalId, Pattern, Stmt, StmtKind, Type};
+use crate::check::typed::{Block, Expr, ExprKind, LocalId, Pattern, Stmt, StmtKind, Type};
 use crate::ir::def::{self, ExprId};
 use crate::lang::ops::BinaryOp;
 
@@ -32,7 +32,7 @@ impl Body<'_, '_> {
         }
     }
 
-    fn stmts(&mut self, block: &Block) {
+    pub fn stmts(&mut self, block: &Block) {
         for stmt in &block.stmts {
             if self.out.is_done() {
                 break;
@@ -73,12 +73,16 @@ impl Body<'_, '_> {
     }
 
     fn return_(&mut self, value: Option<&Expr>, span: Span) -> Fallible<()> {
-        let mut values = match value {
-            Some(value) => {
+        let mut values = match (value, self.result_array) {
+            (Some(value), Some(memory)) => {
+                self.array_into(value, memory, true)?;
+                vec![]
+            }
+            (Some(value), None) => {
                 let ty = self.result.clone();
                 self.value_as(value, &ty)?
             }
-            None => vec![],
+            (None, _) => vec![],
         };
         values.extend(self.values_back(span)?);
         self.out.stmt(def::StmtKind::Return(values), span);
@@ -105,8 +109,30 @@ impl Body<'_, '_> {
             self.value(value)?;
             return self.bind_unreachable(pattern, span);
         }
+        if self.is_array(value) {
+            return self.let_array(pattern, value, span);
+        }
         let values = self.value(value)?;
         self.bind(pattern, &ty, values, span)
+    }
+
+    /// A variable that is an array has memory of its own; a constant that never changes needs none.
+    fn let_array(&mut self, pattern: &Pattern, value: &Expr, span: Span) -> Fallible<()> {
+        let memory = match pattern {
+            Pattern::Local(id) => {
+                let declared = self.local(*id, span)?;
+                match value.kind {
+                    ExprKind::Const(_) if !declared.mutable => self.array(value)?,
+                    _ => self.array_named(&declared.name, value)?,
+                }
+            }
+            Pattern::Discard => return self.array(value).map(drop),
+            Pattern::Global(_) | Pattern::Tuple(_) => return Err(internal(span, "an array that is no variable")),
+        };
+        if let Pattern::Local(id) = pattern {
+            self.slots.insert(*id, Slot::Array(memory));
+        }
+        Ok(())
     }
 
     fn bind(&mut self, pattern: &Pattern, ty: &Type, values: Vec<ExprId>, span: Span) -> Fallible<()> {
@@ -158,6 +184,10 @@ impl Body<'_, '_> {
 
     fn assign(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
         let Some(op) = op else {
+            if self.is_array(place) {
+                let to = self.array(place)?;
+                return self.array_into(value, to, false);
+            }
             let ty = self.type_of(place)?;
             let values = self.value_as(value, &ty)?;
             let target = self.target(place)?;

@@ -111,7 +111,7 @@ impl<'a> Unit<'a> {
             return Err(Box::new(parts::refusal("a type argument of this call", span)));
         }
         self.active.push(key.clone());
-        let lowered = super::call::function(self, function, arguments);
+        let lowered = super::call::function(self, id, function, arguments);
         let lowered = lowered.map_err(|error| self.annotated(error));
         self.active.pop();
         let lowered = self.functions.push(lowered?);
@@ -170,6 +170,8 @@ pub struct Body<'a, 'u> {
     pub loops: Vec<Label>,
     /// The concrete result type.
     pub result: Type,
+    /// Where the result goes, if it is an array.
+    pub result_array: Option<MemId>,
     /// The axes of array parameters whose extent the signature fixes.
     pub fixed: HashMap<(MemId, u8), u32>,
     /// Arrays of constants.
@@ -197,6 +199,7 @@ impl<'a, 'u> Body<'a, 'u> {
             out,
             loops: vec![],
             result: Type::Unit,
+            result_array: None,
             tables: HashMap::new(),
             handed_back: vec![],
             fixed: HashMap::new(),

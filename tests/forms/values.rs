@@ -38,6 +38,36 @@ const PERMUTED: &[(&str, &str, [&str; 3])] = &[
     ),
     ("var v = Tx2(X, T(5))", "v.yx[x[i] % 2] = v[n % 2]\nv = v.yx", ["v.x", "v.y", "v[x[i] % 2]"]),
     ("var v = Tx3(X, T(2), T(3))", "v = Tx3(C[x[i] % 3], v.x, C[n % 3])\nv.y = C[1]", ["v.x", "v.y", "v.z"]),
+    ("var w: [T; 3] = [X, T(5), T(7)]", "let h = w\nw = [h[2], h[0], h[1]]", ["w[0]", "w[1]", "w[2]"]),
+    ("var w: [T; 3] = [X, T(5), T(7)]", "w = [w[1], w[2], w[0]]", ["w[0]", "w[1]", "w[2]"]),
+    ("var w: [T; 3] = [X, T(5), T(7)]", "w = shifted(w)", ["w[0]", "w[1]", "w[2]"]),
+    ("var w: [T; 3] = [X, T(5), T(7)]", "let h = shifted(shifted(w))\nw[x[i] % 3] = h[0]", ["w[0]", "w[1]", "w[2]"]),
+    (
+        "var w: [T; 3] = [X, T(5), T(7)]",
+        "var u = w\nu[x[i] % 3] = T(9)\nw = if x[i] % 2 == 0 { u } else { shifted(u) }",
+        ["w[0]", "w[1]", "w[2]"],
+    ),
+    (
+        "var w: [T; 3] = [X, T(5), T(7)]",
+        "let h = table(w[0], x[i] % 11)\nw[n % 3] = h[x[i] % 9]",
+        ["w[0]", "w[1]", "w[2]"],
+    ),
+    ("var w: [T; 3] = [X, T(5), T(7)]", "var u: [T; 3] = [T(1), w[2], w[1]]\nturn(u)\nw = u", ["w[0]", "w[1]", "w[2]"]),
+    (
+        "var w: [T; 3] = [X, T(5), T(7)]",
+        "var u = table(w[1], 4)\nvar t = u\nt[x[i] % 9] = w[2]\nu = t\nw = [u[3], t[4], u[8]]",
+        ["w[0]", "w[1]", "w[2]"],
+    ),
+    (
+        "var w: [Tx2; 2] = [Tx2(X, T(1)), Tx2(T(2), X)]",
+        "let h = w\nw = [h[1].yx, h[0]]",
+        ["w[0].x", "w[1].x", "w[1].y"],
+    ),
+    (
+        "var w: [S; 2] = [S { a: X, b: T(1), v: Tx2(X, T(2)) }, S { a: T(3), b: X, v: Tx2(T(4), X) }]",
+        "let h = w\nw[0] = h[1]\nw[1] = h[0]",
+        ["w[0].a", "w[1].b", "w[0].v.y"],
+    ),
     ("var w: [T; 3] = [X, T(5), T(7)]", "let h = w[0]\nw[0] = w[1]\nw[1] = w[2]\nw[2] = h", ["w[0]", "w[1]", "w[2]"]),
     ("var w: [T; 3] = [X, T(5), T(7)]", "let h = w[x[i] % 3]\nw[x[i] % 3] = w[0]\nw[0] = h", ["w[0]", "w[1]", "w[2]"]),
     (
@@ -76,6 +106,16 @@ fn aggregates_are_permuted_into_themselves() {
                      struct S {{ a: T, b: T, v: Tx2 }}
                      struct O {{ s: S, k: T }}
                      fn turned(v: Tx3) -> Tx3 {{ v.zxy }}
+                     fn shifted(v: [T; 3]) -> [T; 3] {{ [v[1], v[2], v[0]] }}
+                     fn turn(inout v: [T; 3]) {{ v = [v[2], v[1], v[0]] }}
+                     fn table(v: T, k: i32) -> [T; 9] {{
+                         var t: [T; 9] = v
+                         for j in 0..9 {{
+                             if j == k {{ return t }}
+                             t[j] = T(j)
+                         }}
+                         t
+                     }}
                      fn two(p: T, q: T) -> (T, T) {{ (q, p) }}
                      kernel k(x: [i32; N], out a: [i32; N], out b: [i32; N], out c: [i32; N], n: i32) threads(i: N) {{
                          {body}

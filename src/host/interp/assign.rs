@@ -1,5 +1,6 @@
 //! Assignment to places: variables, elements, slices, fields.
 
+use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{ArrayInit, Expr, ExprKind, LocalId, SmolStr, Type};
 use crate::host::array::{Array, SliceSpec, slice};
@@ -134,6 +135,7 @@ impl Machine<'_> {
             shape.push(self.integer(frame, extent)?);
         }
         let array = match init {
+            ArrayInit::Copy(value) => return self.copied_array(frame, local, &shape, value),
             ArrayInit::Fill(value) => {
                 let value = self.eval(frame, value)?;
                 ops::full(&shape, &value)
@@ -153,6 +155,24 @@ impl Machine<'_> {
             }
         };
         array.map_err(|p| self.problem(p, span))
+    }
+}
+
+impl Machine<'_> {
+    /// The value of a variable whose type names its extents.
+    fn copied_array(&mut self, frame: &mut Frame, local: LocalId, shape: &[i64], value: &Expr) -> Eval {
+        let declared = frame.body.as_ref().and_then(|body| body.locals.get(local)).map(|local| local.name.clone());
+        let name = declared.unwrap_or_default();
+        let found = self.eval(frame, value)?;
+        match &found {
+            Value::Array(array) if array.shape().iter().map(|&n| n as i64).eq(shape.iter().copied()) => Ok(found),
+            other => {
+                let wanted = shape.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+                let title = format!("`{name}` is declared with the extents {wanted}");
+                let diagnostic = Diagnostic::error("E0524", title).at(value.span, format!("`{}`", other.type_name()));
+                Err(self.error(diagnostic))
+            }
+        }
     }
 }
 

@@ -178,6 +178,8 @@ impl<'a> Constants<'a> {
         let values = match init {
             ArrayInit::Fill(value) => self.leaves(value)?.repeat(count as usize),
             ArrayInit::Elements(elements) => self.all(elements)?,
+            ArrayInit::Copy(value) if self.extents(value)? == sizes => self.leaves(value)?,
+            ArrayInit::Copy(value) => return Err(failed(value.span, "an array of another size")),
             ArrayInit::None => return Err(not_constant(span, "a constant's variables start with a value")),
         };
         self.locals.insert(id, Stored { values, extents: sizes });

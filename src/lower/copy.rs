@@ -1,0 +1,232 @@
+//! Arrays as values: copies, literals, results of functions, branches.
+//!
+//! An array is the memory that holds it. An expression that names one gives that memory and copies nothing; any other is computed
+//! into memory of the thread. A function gives an array by writing to memory of its caller, its last array parameter.
+
+use super::arrays::{STRAIGHT, elements, size};
+use super::constant::Constants;
+use super::error::{Fallible, internal};
+use super::types;
+use super::unit::{Body, Slot};
+use super::{Argument, Function};
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::typed::{Block, ConstId, Dim, Expr, ExprKind, FnId, Type};
+use crate::ir::def::{self, ExprId, MemId, StmtKind};
+
+impl Body<'_, '_> {
+    /// The memory behind an expression of array type.
+    pub fn array(&mut self, expr: &Expr) -> Fallible<MemId> {
+        match &expr.kind {
+            ExprKind::Local(id) => match self.slot(*id, expr.span)? {
+                Slot::Array(memory) => Ok(memory),
+                _ => Err(internal(expr.span, "an index into something that is no array")),
+            },
+            ExprKind::Const(id) => self.table(*id, expr),
+            _ => self.array_named("array", expr),
+        }
+    }
+
+    /// The value of an expression of array type in memory of its own.
+    pub fn array_named(&mut self, name: &str, expr: &Expr) -> Fallible<MemId> {
+        let extents = self.extents_of(expr)?;
+        let element = self.element_type(&expr.ty, expr.span)?;
+        let layout = types::layout(self.program, &element, expr.span)?;
+        let memory = self.local_memory(name, layout, &extents, expr.span)?;
+        self.out.stmt(StmtKind::Declare(memory), expr.span);
+        self.array_into(expr, memory, true)?;
+        Ok(memory)
+    }
+
+    /// The memory of a `const` array, one in each function.
+    fn table(&mut self, id: ConstId, base: &Expr) -> Fallible<MemId> {
+        if let Some(&memory) = self.tables.get(&id) {
+            return Ok(memory);
+        }
+        let constant =
+            self.program.consts.get(id).ok_or_else(|| internal(base.span, "a constant that is not there"))?;
+        let values = self.constant_values(id, base.span)?;
+        let memory = self.constant_table(&constant.name, &constant.ty, &values, constant.span)?;
+        self.tables.insert(id, memory);
+        Ok(memory)
+    }
+
+    /// Computes an array into memory. `fresh`: nothing in the expression can name that memory.
+    pub fn array_into(&mut self, expr: &Expr, to: MemId, fresh: bool) -> Fallible<()> {
+        let span = expr.span;
+        match &expr.kind {
+            ExprKind::Array(parts) => {
+                let extents = self.sizes(to, span)?;
+                let element = self.element_type(&expr.ty, span)?;
+                if elements(&extents) != parts.len() as u64 {
+                    return Err(other_extents(span, &[parts.len() as u32], &extents));
+                }
+                if fresh {
+                    return self.store_elements(to, &extents, &element, parts);
+                }
+                let mut values = Vec::with_capacity(parts.len());
+                for part in parts {
+                    values.push(self.value_as(part, &element)?);
+                }
+                for (position, leaves) in values.iter().enumerate() {
+                    let at = self.tuple_of(position as u64, &extents, span);
+                    self.store_element(to, &at, leaves, span);
+                }
+                Ok(())
+            }
+            ExprKind::Call { callee, args } if fresh => match self.mono.function(callee, span)? {
+                Function::Fn { id, arguments } => self.call_instance(id, &arguments, args, Some(to), span).map(drop),
+                Function::Builtin(_) => Err(internal(span, "a builtin that gives an array in a kernel")),
+            },
+            ExprKind::If { cond, then, other: Some(other) } => {
+                let cond = self.scalar(cond)?;
+                if let Some(known) = self.out.known(cond) {
+                    return self.block_into(if known.bits != 0 { then } else { other }, to, fresh);
+                }
+                let (then, then_done) = self.branch_into(then, to, fresh)?;
+                let (other, other_done) = self.branch_into(other, to, fresh)?;
+                self.out.stmt(StmtKind::If { cond, then, other }, span);
+                if then_done && other_done {
+                    self.out.set_done();
+                }
+                Ok(())
+            }
+            ExprKind::Block(block) => self.block_into(block, to, fresh),
+            ExprKind::Local(_) | ExprKind::Const(_) | ExprKind::Call { .. } => {
+                let from = self.array(expr)?;
+                self.copy(from, to, span)
+            }
+            _ => Err(internal(span, "an array of the host's world in a kernel")),
+        }
+    }
+
+    /// The value of a block, whose tail is an array.
+    pub fn block_into(&mut self, block: &Block, to: MemId, fresh: bool) -> Fallible<()> {
+        self.stmts(block);
+        match &block.tail {
+            Some(tail) if !self.out.is_done() => self.array_into(tail, to, fresh),
+            _ => Ok(()),
+        }
+    }
+
+    fn branch_into(&mut self, block: &Block, to: MemId, fresh: bool) -> Fallible<(def::Block, bool)> {
+        self.out.open();
+        let made = self.block_into(block, to, fresh);
+        let closed = self.out.close();
+        made.map(|()| closed)
+    }
+
+    /// Copies all elements.
+    pub fn copy(&mut self, from: MemId, to: MemId, span: Span) -> Fallible<()> {
+        if from == to || self.out.is_done() {
+            return Ok(());
+        }
+        let (given, extents) = (self.sizes(from, span)?, self.sizes(to, span)?);
+        if given != extents {
+            return Err(other_extents(span, &given, &extents));
+        }
+        let count = elements(&extents);
+        if count > STRAIGHT {
+            return self.for_all(&extents, span, &mut |this, at| this.copy_element(from, to, at, span));
+        }
+        for position in 0..count {
+            let at = self.tuple_of(position, &extents, span);
+            self.copy_element(from, to, &at, span)?;
+        }
+        Ok(())
+    }
+
+    fn copy_element(&mut self, from: MemId, to: MemId, at: &[ExprId], span: Span) -> Fallible<()> {
+        let leaves = self.element_at(from, at, span)?;
+        self.store_element(to, at, &leaves, span);
+        Ok(())
+    }
+
+    /// The extents of an array that is copied: they are known when the kernel is compiled.
+    fn sizes(&self, memory: MemId, span: Span) -> Fallible<Vec<u32>> {
+        let array = &self.out.function().memories[memory];
+        let known = (0..array.extents.len()).map(|axis| self.known_extent(memory, axis as u8));
+        known.collect::<Option<Vec<u32>>>().ok_or_else(|| unknown_extents(&array.name, span))
+    }
+
+    fn extents_of(&mut self, expr: &Expr) -> Fallible<Vec<u32>> {
+        let Type::Array(array) = &expr.ty else { return Err(internal(expr.span, "the extents of what is no array")) };
+        let known = |dim: &Dim| if let Dim::Known(n) = dim { Some(i128::from(*n)) } else { None };
+        if let Some(known) = array.dims.iter().map(known).collect::<Option<Vec<i128>>>() {
+            return known.into_iter().map(|n| size(n, "array", expr.span)).collect();
+        }
+        match &expr.kind {
+            ExprKind::Local(_) | ExprKind::Const(_) => {
+                let memory = self.array(expr)?;
+                self.sizes(memory, expr.span)
+            }
+            ExprKind::Call { callee, .. } => match self.mono.function(callee, expr.span)? {
+                Function::Fn { id, arguments } => self.result_extents(id, &arguments, expr.span),
+                Function::Builtin(_) => Err(internal(expr.span, "a builtin that gives an array in a kernel")),
+            },
+            ExprKind::Block(block) => self.extents_of_block(block, expr.span),
+            ExprKind::If { then, other, .. } => match (&then.tail, other) {
+                (None, Some(other)) => self.extents_of_block(other, expr.span),
+                _ => self.extents_of_block(then, expr.span),
+            },
+            _ => Err(unknown_extents("this array", expr.span)),
+        }
+    }
+
+    fn extents_of_block(&mut self, block: &Block, span: Span) -> Fallible<Vec<u32>> {
+        match &block.tail {
+            Some(tail) => self.extents_of(tail),
+            None => Err(unknown_extents("this array", span)),
+        }
+    }
+
+    /// The extents of the array that a function gives.
+    pub fn result_extents(&self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<Vec<u32>> {
+        let function = self.program.fns.get(id).ok_or_else(|| internal(span, "a function that is not there"))?;
+        let Type::Array(array) = &function.result else { return Err(internal(span, "a result that is no array")) };
+        let mut extents = Vec::with_capacity(array.dims.len());
+        for dim in &array.dims {
+            let known = match dim {
+                Dim::Known(n) => Some(i128::from(*n)),
+                Dim::Expr(i) => match function.sig.dim_exprs.get(*i as usize) {
+                    Some(expr) => Constants::new(self.program, arguments).evaluate(expr)?.as_integer(),
+                    None => None,
+                },
+                Dim::Name(_) | Dim::Local(_) | Dim::Unknown => None,
+            };
+            let known = known.ok_or_else(|| unknown_extents(&format!("the result of `{}`", function.name), span))?;
+            extents.push(size(known, &function.name, span)?);
+        }
+        Ok(extents)
+    }
+
+    /// Makes room in the signature for an array that the function gives.
+    pub fn result_parameter(&mut self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<()> {
+        let Type::Array(_) = &self.result else { return Ok(()) };
+        let (extents, result) = (self.result_extents(id, arguments, span)?, self.result.clone());
+        let element = self.element_type(&result, span)?;
+        let layout = types::layout(self.program, &element, span)?;
+        let memory = self.out.at(span).array_param("result", def::Access::Out, layout, extents.len());
+        for (axis, extent) in extents.into_iter().enumerate() {
+            self.fixed.insert((memory, axis as u8), extent);
+        }
+        self.result_array = Some(memory);
+        Ok(())
+    }
+}
+
+fn unknown_extents(name: &str, span: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error("E0480", format!("the size of `{name}` is not known when the kernel is compiled"))
+            .at(span, "a thread's own array is needed here, which has constant extents")
+            .help("write the extents as numbers, constants or const parameters"),
+    )
+}
+
+fn other_extents(span: Span, given: &[u32], wanted: &[u32]) -> Box<Diagnostic> {
+    let text = |extents: &[u32]| extents.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    Box::new(
+        Diagnostic::error("E0305", format!("an array of {} does not fit one of {}", text(given), text(wanted)))
+            .at(span, "copied here"),
+    )
+}
