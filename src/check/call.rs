@@ -453,12 +453,19 @@ impl Cx<'_> {
     pub fn lent(&mut self, value: &ast::Expr, param: &Param) -> Expr {
         let word = if param.access == Access::Out { "out" } else { "inout" };
         let Ast::Name(name) = &bare(value).kind else {
+            let is_place = matches!(bare(value).kind, Ast::Index { .. } | Ast::Field { .. });
+            if is_place && !matches!(param.ty, Type::Array(_)) {
+                return self.lent_place(value);
+            }
             let e = self.expr(value, None);
             if e.ty != Type::Error {
                 let d = Diagnostic::error("E0319", format!("an `{word}` argument has to be a variable"))
-                    .at(e.span, "what is written here would be lost")
+                    .at(e.span, if is_place { "a part of one" } else { "what is written here would be lost" })
                     .because(param.span, "this parameter is written");
-                self.report(d.help("make a variable first: `var r = zeros(n)`"));
+                self.report(match is_place {
+                    true => d.help("copy it to a variable, pass that, and write it back behind the call"),
+                    false => d.help("make a variable first: `var r = zeros(n)`"),
+                });
             }
             return self.bad(value.span);
         };
@@ -482,6 +489,25 @@ impl Cx<'_> {
                     .at(e.span, "not a variable");
                 self.report(d);
             }
+        }
+        e
+    }
+
+    /// An element, a field or a component for an `inout` parameter: read before the call, written back behind it.
+    fn lent_place(&mut self, value: &ast::Expr) -> Expr {
+        let e = self.place(value, true);
+        match crate::check::lend::root(&e).kind {
+            ExprKind::Local(id) => {
+                if let Some(info) = self.local_info(id) {
+                    info.used = true;
+                }
+            }
+            ExprKind::Global(id) => {
+                if let Some(info) = self.global_info(id) {
+                    info.used = true;
+                }
+            }
+            _ => {}
         }
         e
     }

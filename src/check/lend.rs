@@ -3,6 +3,9 @@
 //! Host and device would disagree about it otherwise: parameters of the host are copied in and out, those of the device may
 //! be the variable itself. What a call has evaluated before it begins (numbers, elements, results) is no longer the variable,
 //! so it may stand beside it; and a launch reads a copy of an array that it also writes.
+//!
+//! An element or a field that is lent is read before the call and written back behind it, in the order of the parameters. So two
+//! elements whose indices turn out to be equal have a meaning; two places that are one as they are written are a mistake.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -27,19 +30,84 @@ impl Variable {
     }
 }
 
+/// What an expression is a part of.
+pub fn root(e: &Expr) -> &Expr {
+    match &e.kind {
+        ExprKind::Index { base, .. }
+        | ExprKind::Slice { base, .. }
+        | ExprKind::Field { base, .. }
+        | ExprKind::TupleField { base, .. }
+        | ExprKind::DynField { base, .. }
+        | ExprKind::Swizzle { base, .. } => root(base),
+        _ => e,
+    }
+}
+
+/// The steps from a variable to a place in it, outermost first.
+fn steps(e: &Expr) -> Vec<&Expr> {
+    let mut found = vec![];
+    let mut e = e;
+    while let ExprKind::Index { base, .. }
+    | ExprKind::Slice { base, .. }
+    | ExprKind::Field { base, .. }
+    | ExprKind::TupleField { base, .. }
+    | ExprKind::DynField { base, .. }
+    | ExprKind::Swizzle { base, .. } = &e.kind
+    {
+        found.push(e);
+        e = base;
+    }
+    found.reverse();
+    found
+}
+
+/// Whether two places of one variable are certainly the same, or one is inside the other.
+fn overlap(a: &Expr, b: &Expr) -> bool {
+    steps(a).into_iter().zip(steps(b)).all(|(a, b)| match (&a.kind, &b.kind) {
+        (ExprKind::Index { indices: a, .. }, ExprKind::Index { indices: b, .. }) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (ExprKind::Field { field: a, .. }, ExprKind::Field { field: b, .. })
+        | (ExprKind::TupleField { field: a, .. }, ExprKind::TupleField { field: b, .. }) => a == b,
+        (ExprKind::DynField { name: a, .. }, ExprKind::DynField { name: b, .. }) => a == b,
+        (ExprKind::Swizzle { lanes: a, .. }, ExprKind::Swizzle { lanes: b, .. }) => a.iter().any(|l| b.contains(l)),
+        _ => false,
+    })
+}
+
+/// Whether two indices are the same number whatever it is.
+fn same(a: &Expr, b: &Expr) -> bool {
+    match (&a.kind, &b.kind) {
+        (ExprKind::Int(a), ExprKind::Int(b)) => a == b,
+        (ExprKind::Local(a), ExprKind::Local(b)) => a == b,
+        (ExprKind::Global(a), ExprKind::Global(b)) => a == b,
+        (ExprKind::Const(a), ExprKind::Const(b)) => a == b,
+        (ExprKind::ConstParam(a), ExprKind::ConstParam(b)) | (ExprKind::Dim(a), ExprKind::Dim(b)) => a == b,
+        (ExprKind::Variable(a), ExprKind::Variable(b)) => a == b,
+        (ExprKind::Swizzle { base: a, lanes: l }, ExprKind::Swizzle { base: b, lanes: m }) => l == m && same(a, b),
+        (ExprKind::Unary { op: x, expr: a }, ExprKind::Unary { op: y, expr: b }) => x == y && same(a, b),
+        (ExprKind::Binary { op: x, left: a, right: c }, ExprKind::Binary { op: y, left: b, right: d }) => {
+            x == y && same(a, b) && same(c, d)
+        }
+        _ => false,
+    }
+}
+
 impl Cx<'_> {
     /// Reports a variable that one call is given twice, where one of the two changes it. False if there is one.
     pub fn lent_once(&mut self, name: &str, sig: &Signature, args: &[Option<&Expr>], launch: bool) -> bool {
         let given = || sig.params.iter().zip(args).filter_map(|(param, arg)| Some((param, (*arg)?)));
         for (i, (param, arg)) in given().enumerate() {
-            let Some(variable) = Variable::of(arg).filter(|_| param.access != Access::In) else { continue };
+            let Some(variable) = Variable::of(root(arg)).filter(|_| param.access != Access::In) else { continue };
+            let part = Variable::of(arg).is_none();
             for (k, (other, beside)) in given().enumerate() {
                 let second = other.access != Access::In;
                 if k == i || second && k < i {
                     continue;
                 }
                 let whole = Variable::of(beside) == Some(variable);
-                if whole && (second || !launch && matches!(other.ty, Type::Array(_))) {
+                let one = second && Variable::of(root(beside)) == Some(variable) && overlap(arg, beside);
+                if one || whole && !part && !launch && matches!(other.ty, Type::Array(_)) {
                     let how = if second { "changed" } else { "read" };
                     let at = (beside.span, format!("{how} as `{}`", other.name));
                     self.lent_twice(arg, &param.name, name, at, (other, param));
@@ -75,7 +143,7 @@ impl Cx<'_> {
     }
 
     fn variable_name(&self, e: &Expr) -> SmolStr {
-        match Variable::of(e) {
+        match Variable::of(root(e)) {
             Some(Variable::Local(id)) => self.locals.get(id).map(|l| l.name.clone()),
             Some(Variable::Global(id)) => self.global(id).map(|g| g.name.clone()),
             None => None,
@@ -88,7 +156,7 @@ impl Cx<'_> {
         let mut found = None;
         walk::expr(e, &mut |inner| {
             let lends = |params: &[Param], arg: usize, e: &Expr| {
-                params.get(arg).is_some_and(|p| p.access != Access::In) && Variable::of(e) == Some(variable)
+                params.get(arg).is_some_and(|p| p.access != Access::In) && Variable::of(root(e)) == Some(variable)
             };
             match &inner.kind {
                 ExprKind::Call { callee: FnRef::Fn { id, .. }, args } => {

@@ -250,6 +250,15 @@ impl Cx<'_> {
         };
         let varying = self.varying_reads != before;
         if let (Some(ty @ Type::Array(_)), Some(value), Some(name)) = (&ty, &value, d.name())
+            && self.home == Home::Fn
+            && self.fills(value)
+        {
+            extents.iter().for_each(|e| self.constant_extent(e));
+            let local = self.declare(name, ty.clone(), d.mutable, LocalKind::Var, Some(d.word()));
+            self.keep_extents(local, &extents);
+            return Some(StmtKind::LocalArray { local, extents, init: ArrayInit::Fill(value.clone()) });
+        }
+        if let (Some(ty @ Type::Array(_)), Some(value), Some(name)) = (&ty, &value, d.name())
             && matches!(self.vars.shallow(&value.ty), Type::Array(_))
             && self.is_device_array(ty)
         {
@@ -301,10 +310,20 @@ impl Cx<'_> {
                 return self.filled_array(a.clone(), e);
             }
         }
-        if e.ty != *ty {
-            self.coerce(&e, ty, None);
+        let want = match ty {
+            Type::Array(a) if self.home == Home::Fn && self.fills(&e) => a.element.clone(),
+            _ => ty.clone(),
+        };
+        if e.ty != want {
+            self.coerce(&e, &want, None);
         }
         e
+    }
+
+    /// Whether the value of something declared as an array is that of each element.
+    fn fills(&self, value: &Expr) -> bool {
+        let ty = self.vars.shallow(&value.ty);
+        matches!(ty, Type::Scalar(_) | Type::Param(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_))
     }
 
     /// `var acc: [f32; 8] = 0.0` in a script is `full(8, 0.0)`.

@@ -41,11 +41,15 @@ impl Body<'_, '_> {
         }
         memories.extend(result);
         let mut results = self.call_lowered(function, values, memories, span)?;
+        let mut changed = Vec::with_capacity(targets.len());
         for (target, arg) in targets.iter().rev() {
             let ty = self.type_of(arg)?;
             let count = self.machine(&ty, arg.span)?.len();
-            let last = results.split_off(results.len().saturating_sub(count));
-            self.store(target, &last, arg.span)?;
+            changed.push((target, results.split_off(results.len().saturating_sub(count)), arg.span));
+        }
+        // Of two parameters that were given one element, the last one's value stays.
+        for (target, values, span) in changed.into_iter().rev() {
+            self.store(target, &values, span)?;
         }
         Ok(results)
     }

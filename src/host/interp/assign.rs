@@ -14,7 +14,7 @@ use super::frame::Frame;
 use super::{Eval, Machine};
 
 /// One step from a variable to the place inside it.
-enum Step {
+pub(super) enum Step {
     Index(Vec<SliceSpec>),
     Field(usize),
     /// Of a value whose type only shows when the script runs.
@@ -42,7 +42,7 @@ impl Machine<'_> {
     }
 
     /// The variable that a place is in, and the steps from it to the place.
-    fn place<'e>(&mut self, frame: &mut Frame, place: &'e Expr) -> Eval<(&'e Expr, Vec<Step>)> {
+    pub(super) fn place<'e>(&mut self, frame: &mut Frame, place: &'e Expr) -> Eval<(&'e Expr, Vec<Step>)> {
         let mut steps = Vec::new();
         let root = self.walk(frame, place, &mut steps)?;
         steps.reverse();
@@ -50,7 +50,7 @@ impl Machine<'_> {
     }
 
     /// What a place holds.
-    fn read(&mut self, frame: &mut Frame, place: &Expr, root: &Expr, steps: &[Step]) -> Eval {
+    pub(super) fn read(&mut self, frame: &mut Frame, place: &Expr, root: &Expr, steps: &[Step]) -> Eval {
         let mut value = self.eval(frame, root)?;
         for step in steps {
             let part = match step {
@@ -64,7 +64,13 @@ impl Machine<'_> {
         Ok(value)
     }
 
-    fn put(&mut self, frame: &mut Frame, place: &Expr, (root, steps): (&Expr, &[Step]), mut value: Value) -> Eval<()> {
+    pub(super) fn put(
+        &mut self,
+        frame: &mut Frame,
+        place: &Expr,
+        (root, steps): (&Expr, &[Step]),
+        mut value: Value,
+    ) -> Eval<()> {
         // What may be written to a slice or a column, the array says.
         if !place.is_part() {
             let old = match root.kind {

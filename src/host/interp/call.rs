@@ -4,27 +4,36 @@ use std::sync::Arc;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::base::{room, stop};
 use crate::check::typed::{Access, Expr, Fn, FnRef, GenericArg, GenericKind, Param, Signature, Type};
 use crate::host::ops;
 use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
 use crate::lower::{Argument, Function};
 
+use super::assign::Step;
 use super::bind::{Binder, Given};
 use super::conform::{Misfit, Place};
 use super::frame::Frame;
 use super::{Eval, Machine, Signal};
+
+/// An argument that a call may change, as a place of the caller.
+struct Lent<'e> {
+    arg: &'e Expr,
+    root: &'e Expr,
+    steps: Vec<Step>,
+}
 
 impl Machine<'_> {
     pub(crate) fn call(&mut self, frame: &mut Frame, callee: &FnRef, args: &[Expr], span: Span) -> Eval {
         match callee {
             FnRef::Fn { id, generics } => {
                 let function = &self.program.fns[*id];
-                let values = self.values(frame, args)?;
+                let (values, places) = self.arguments(frame, &function.sig, args)?;
                 let spans: Vec<Span> = args.iter().map(|a| a.span).collect();
                 let mut inner = self.enter(frame, &function.sig, generics, &values, &spans)?;
                 let result = self.run_body(function, &mut inner, values, &spans, span)?;
-                self.copy_out(frame, function, args, &mut inner)?;
+                self.copy_out(frame, function, &places, &mut inner)?;
                 Ok(result)
             }
             FnRef::Param(_) | FnRef::Builtin(_) => {
@@ -142,14 +151,40 @@ impl Machine<'_> {
         fault
     }
 
-    /// Hands `out` and `inout` parameters back to the places that were passed.
-    fn copy_out(&mut self, frame: &mut Frame, function: &Fn, args: &[Expr], inner: &mut Frame) -> Eval<()> {
-        for (i, param) in function.sig.params.iter().enumerate() {
-            if param.access == Access::In {
+    /// The values of arguments, from left to right, and the places of those that the call may change: found once, as their indices
+    /// may change something themselves.
+    fn arguments<'e>(
+        &mut self,
+        frame: &mut Frame,
+        sig: &Signature,
+        args: &'e [Expr],
+    ) -> Eval<(Vec<Value>, Vec<Option<Lent<'e>>>)> {
+        let mut values = room::vec(args.len());
+        let mut places = Vec::with_capacity(args.len());
+        for (i, arg) in stop::polled(args).enumerate() {
+            if sig.params.get(i).is_none_or(|param| param.access == Access::In) {
+                values.push(self.eval(frame, arg)?);
+                places.push(None);
                 continue;
             }
-            if let (Some(arg), Some(value)) = (args.get(i), inner.locals.get_mut(i).and_then(Option::take)) {
-                self.store(frame, arg, value)?;
+            let (root, steps) = self.place(frame, arg)?;
+            values.push(self.read(frame, arg, root, &steps)?);
+            places.push(Some(Lent { arg, root, steps }));
+        }
+        Ok((values, places))
+    }
+
+    /// Hands `out` and `inout` parameters back to the places that were passed.
+    fn copy_out(
+        &mut self,
+        frame: &mut Frame,
+        function: &Fn,
+        places: &[Option<Lent<'_>>],
+        inner: &mut Frame,
+    ) -> Eval<()> {
+        for i in 0..function.sig.params.len() {
+            if let (Some(Some(place)), Some(value)) = (places.get(i), inner.locals.get_mut(i).and_then(Option::take)) {
+                self.put(frame, place.arg, (place.root, &place.steps), value)?;
             }
         }
         Ok(())

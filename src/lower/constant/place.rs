@@ -21,6 +21,10 @@ enum Base {
 impl Constants<'_> {
     pub(super) fn read(&mut self, expr: &Expr) -> Fallible<Vec<Value>> {
         let part = self.part(expr)?;
+        self.read_part(&part, expr)
+    }
+
+    pub(super) fn read_part(&self, part: &Part, expr: &Expr) -> Fallible<Vec<Value>> {
         let values = match &part.base {
             Base::Local(id) => match self.locals.get(id) {
                 Some(stored) => &stored.values,
@@ -34,6 +38,10 @@ impl Constants<'_> {
 
     pub(super) fn write(&mut self, place: &Expr, values: &[Value], span: Span) -> Fallible<()> {
         let part = self.part(place)?;
+        self.write_part(&part, values, span)
+    }
+
+    pub(super) fn write_part(&mut self, part: &Part, values: &[Value], span: Span) -> Fallible<()> {
         let Base::Local(id) = part.base else { return Err(internal(span, "an assignment to a value")) };
         let stored = self.locals.entry(id).or_default();
         for (&at, &value) in part.positions.iter().zip(values) {
@@ -45,7 +53,7 @@ impl Constants<'_> {
         Ok(())
     }
 
-    fn part(&mut self, expr: &Expr) -> Fallible<Part> {
+    pub(super) fn part(&mut self, expr: &Expr) -> Fallible<Part> {
         match &expr.kind {
             ExprKind::Local(id) => {
                 let count = self.locals.get(id).map_or(0, |stored| stored.values.len());

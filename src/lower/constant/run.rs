@@ -4,7 +4,7 @@ use super::super::Function;
 use super::super::error::{Fallible, internal};
 use super::{Constants, MAX_ELEMENTS, Stored, apply, failed, negative, not_constant, pure_builtin};
 use crate::base::source::Span;
-use crate::check::typed::{ArrayInit, Block, Expr, ExprKind, FnRef, LocalId, Pattern, Stmt, StmtKind, Type};
+use crate::check::typed::{Access, ArrayInit, Block, Expr, ExprKind, FnRef, LocalId, Pattern, Stmt, StmtKind, Type};
 use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{Value, dynamic};
 
@@ -18,12 +18,25 @@ enum Flow {
 
 impl<'a> Constants<'a> {
     pub(super) fn call(&mut self, callee: &FnRef, args: &[Expr], span: Span) -> Fallible<Vec<Value>> {
+        let callee = self.mono.function(callee, span)?;
+        let program = self.program;
+        let params = match &callee {
+            Function::Fn { id, .. } => program.fns.get(*id).map_or(&[][..], |function| &function.sig.params),
+            Function::Builtin(_) => &[],
+        };
         let mut values = Vec::with_capacity(args.len());
-        for arg in args {
+        let mut places = Vec::new();
+        for (position, arg) in args.iter().enumerate() {
             let extents = if matches!(arg.ty, Type::Array(_)) { self.extents(arg)? } else { vec![] };
-            values.push(Stored { values: self.leaves(arg)?, extents });
+            if params.get(position).is_none_or(|param| param.access == Access::In) {
+                values.push(Stored { values: self.leaves(arg)?, extents });
+                continue;
+            }
+            let place = self.part(arg)?;
+            values.push(Stored { values: self.read_part(&place, arg)?, extents });
+            places.push((position, place));
         }
-        match self.mono.function(callee, span)? {
+        match callee {
             Function::Builtin(builtin) => {
                 let values: Vec<Vec<Value>> = values.into_iter().map(|stored| stored.values).collect();
                 pure_builtin(builtin, &values, span)
@@ -37,10 +50,16 @@ impl<'a> Constants<'a> {
                 let mut inner = self.nested(&arguments).guarded(span)?;
                 inner.bind_dims(&function.sig, &values);
                 inner.locals = values.into_iter().enumerate().map(|(i, value)| (LocalId::new(i), value)).collect();
-                match inner.run_block(&body.root)? {
-                    (Flow::Return(values), _) => Ok(values),
-                    (_, values) => Ok(values),
+                let result = match inner.run_block(&body.root)? {
+                    (Flow::Return(values), _) => values,
+                    (_, values) => values,
+                };
+                for (position, place) in places {
+                    if let Some(changed) = inner.locals.get(&LocalId::new(position)) {
+                        self.write_part(&place, &changed.values, span)?;
+                    }
                 }
+                Ok(result)
             }
         }
     }
