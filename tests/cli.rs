@@ -391,3 +391,36 @@ fn options_of_clk_behind_the_script_are_pointed_at() {
     let ran = run(folder.path(), &["run", "asks.clk", "--seed=3"]);
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("--seed=3\n", ""));
 }
+
+/// `exit(code)` ends a script as its end does: what was printed is there, what ran on the device is over.
+#[test]
+fn scripts_end_with_the_code_they_say() {
+    let folder = folder_with(&[
+        ("well.clk", "print(1)\nwrite_text(\"w.txt\", \"x\")\nfor i in 0..9 { if i == 3 { exit() } }\nprint(2)\n"),
+        ("other.clk", "fn leave(n: i32) { exit(n + 40) }\nprint(1)\nleave(2)\n"),
+        ("most.clk", "exit(255)\n"),
+        (
+            "failed.clk",
+            "kernel k(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i + 1] }\nprint(1)\nk([1, 2])\nexit(7)\n",
+        ),
+        ("parts.clk", "exit(3)\nlet n = 1\ntest \"t\" { assert(n == 1) }\nbench \"b\" { print(n) }\n"),
+        ("own.clk", "test \"t\" { exit(0) }\nbench \"b\" { exit(0) }\n"),
+    ]);
+    let ends = |words: &[&str]| {
+        let ran = run(folder.path(), words);
+        (ran.code, ran.out, ran.err)
+    };
+    let well = |code: i32, out: &str| (code, out.to_string(), String::new());
+    assert_eq!(ends(&["run", "well.clk"]), well(0, "1\n"));
+    assert!(folder.path().join("w.txt").exists());
+    assert_eq!(ends(&["other.clk"]), well(42, "1\n"));
+    assert_eq!(ends(&["run", "--json", "most.clk"]), well(255, ""));
+    assert_eq!(ends(&["-e", "print(5); exit(9)"]), well(9, "5\n"));
+    let (code, out, err) = ends(&["run", "failed.clk"]);
+    assert_eq!((code, out.as_str(), err.contains("E0601")), (1, "1\n", true), "{err}");
+    // Tests, and benches, are more than the script.
+    for words in [["test", "parts.clk"], ["bench", "parts.clk"], ["test", "own.clk"], ["bench", "own.clk"]] {
+        let (code, _, err) = ends(&words);
+        assert_eq!((code, err.contains("E0547")), (1, true), "{words:?}: {err}");
+    }
+}

@@ -379,6 +379,21 @@ fn sessions_are_left_and_asked_as_elsewhere() {
     assert_eq!(session("fn exit() -> i32 { 3 }\nexit()\n").out, "3\n");
 }
 
+#[test]
+fn an_entry_ends_the_session_with_a_code() {
+    let ran = session("let x = 2\nprint(x); exit(x + 5)\nprint(1)\n");
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (7, "2\n", ""));
+    // Without an end of its line, too.
+    assert_eq!(session("exit(4)").code, 4);
+    // A code that is none ends nothing, and neither do files, measurements and tests.
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("a.clk"), "let a = 1\nexit(3)\n").expect("written");
+    let entries = "exit(256)\n:load a.clk\n:time exit(5)\ntest \"t\" { exit(6) }\nprint(12)\n";
+    let ran = run_with_input(folder.path(), &["repl", "--plain", "--ascii"], entries);
+    assert_eq!((ran.code, ran.out.lines().last()), (0, Some("12")), "{} {}", ran.out, ran.err);
+    assert_eq!((ran.err.matches("E0541").count(), ran.err.matches("E0547").count()), (1, 3), "{}", ran.err);
+}
+
 /// `clk doc`, `:doc`, `:help` and `?` give one text.
 #[test]
 fn documentation_is_the_same_everywhere() {

@@ -1,11 +1,15 @@
 //! Operations on host values: results, shapes, and what is said of mistakes.
 
+mod common;
+
 use clk_lang::host::array::{Array, Element, RecordLayout, SliceSpec};
 use clk_lang::host::ops::{self, Reduce};
 use clk_lang::host::problem::Problem;
 use clk_lang::host::value::{Record, Value, Vector};
-use clk_lang::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use clk_lang::lang::ops::{BinaryOp, MathFn, TextFn, UnaryOp};
 use clk_lang::lang::scalar::{Scalar, f16};
+use common::random::Random;
+use smol_str::SmolStr;
 
 fn array<T: clk_lang::host::array::Item>(items: &[T], shape: &[usize]) -> Value {
     Value::Array(Array::from_shaped(items, shape).unwrap())
@@ -116,8 +120,8 @@ fn conversions_follow_the_language() {
     assert_eq!(ops::convert(Scalar::U8, &Value::Int(257)).unwrap(), Value::of(1u8));
     assert_eq!(ops::bitcast(Scalar::U32, &row(&[1.0f32])).unwrap(), row(&[0x3f80_0000u32]));
     assert!(ops::bitcast(Scalar::U16, &row(&[1.0f32])).is_err());
-    assert_eq!(ops::parse(Scalar::I32, " 42 ").unwrap(), Value::i32(42));
-    assert_eq!(ops::parse(Scalar::I32, "4.5").unwrap_err().help, ["parse it as `f64` and convert"]);
+    assert_eq!(ops::parse(Scalar::I32, &Value::str(" 42 ")).unwrap(), Value::i32(42));
+    assert_eq!(ops::parse(Scalar::I32, &Value::str("4.5")).unwrap_err().help, ["parse it as `f64` and convert"]);
 }
 
 #[test]
@@ -253,4 +257,116 @@ fn arrays_of_structs() {
     assert_eq!(ops::named_field(&bodies, "mas").unwrap_err().help, ["there is one of a similar name: `mass`"]);
     let one = ops::index(&bodies, &[SliceSpec::At(0)]).unwrap();
     assert_eq!(ops::binary(BinaryOp::Eq, &one, &one).unwrap(), Value::bool(true));
+}
+
+/// Texts of few different characters, so that parts are found: some of one byte, some of more.
+fn some_text(random: &mut Random, most: usize) -> String {
+    let alphabet =
+        ["a", "b", "ß", "é", "漢", "🎈", " ", "\n", "\r\n", "\t", "\u{a0}", "I", "Σ", ",", "\u{0}", "\u{301}"];
+    (0..random.below(most)).map(|_| random.of(&alphabet)).collect()
+}
+
+fn text_call(f: TextFn, words: &[&str]) -> Value {
+    ops::text::call(f, &words.iter().copied().map(Value::str).collect::<Vec<_>>()).unwrap()
+}
+
+fn strings(items: impl IntoIterator<Item = impl Into<SmolStr>>) -> Value {
+    Value::Strings(items.into_iter().map(Into::into).collect())
+}
+
+/// Functions of text do what Rust's do, with characters for bytes.
+#[test]
+fn texts_follow_the_standard_library() {
+    let mut random = Random(7);
+    for _ in 0..4000 {
+        let (text, part, by) = (some_text(&mut random, 12), some_text(&mut random, 3), some_text(&mut random, 3));
+        let (text, part, by) = (text.as_str(), part.as_str(), by.as_str());
+        assert_eq!(text_call(TextFn::Trim, &[text]), Value::str(text.trim()));
+        assert_eq!(text_call(TextFn::Upper, &[text]), Value::str(text.to_uppercase()));
+        assert_eq!(text_call(TextFn::Lower, &[text]), Value::str(text.to_lowercase()));
+        assert_eq!(text_call(TextFn::Lines, &[text]), strings(text.lines()));
+        assert_eq!(text_call(TextFn::Split, &[text]), strings(text.split_whitespace()));
+        let place = text.find(part).map_or(-1, |byte| text[..byte].chars().count() as i32);
+        assert_eq!(text_call(TextFn::Find, &[text, part]), Value::of(place), "{text:?} {part:?}");
+        assert_eq!(text_call(TextFn::Contains, &[text, part]), Value::of(text.contains(part)));
+        assert_eq!(text_call(TextFn::StartsWith, &[text, part]), Value::of(text.starts_with(part)));
+        assert_eq!(text_call(TextFn::EndsWith, &[text, part]), Value::of(text.ends_with(part)));
+        if !part.is_empty() {
+            assert_eq!(text_call(TextFn::Split, &[text, part]), strings(text.split(part)));
+            assert_eq!(text_call(TextFn::Replace, &[text, part, by]), Value::str(text.replace(part, by)));
+            let parts = text_call(TextFn::Split, &[text, part]);
+            assert_eq!(ops::text::call(TextFn::Join, &[parts, Value::str(part)]).unwrap(), Value::str(text));
+        }
+        for symbol in ["==", "!=", "<", "<=", ">", ">="] {
+            let expected = match symbol {
+                "==" => text == part,
+                "!=" => text != part,
+                "<" => text < part,
+                "<=" => text <= part,
+                ">" => text > part,
+                _ => text >= part,
+            };
+            assert_eq!(op(symbol, &Value::str(text), &Value::str(part)), Value::of(expected));
+        }
+        assert_eq!(op("+", &Value::str(text), &Value::str(part)), Value::str(text.to_string() + part));
+    }
+}
+
+/// A slice of a text picks the characters that a slice of an array picks of as many elements.
+#[test]
+fn slices_of_texts_are_those_of_arrays() {
+    let mut random = Random(8);
+    let (mut well, mut wrong) = (0, 0);
+    for _ in 0..20_000 {
+        let text = some_text(&mut random, 8);
+        let characters: Vec<char> = text.chars().collect();
+        let codes: Vec<u32> = characters.iter().map(|&c| c.into()).collect();
+        let mut end = || Some(random.below(12) as i64 - 2).filter(|_| random.below(4) > 0);
+        let (start, last) = (end(), end());
+        let step = Some(random.below(7) as i64 - 3).filter(|step| *step != 1);
+        let spec = match random.below(4) {
+            0 => SliceSpec::At(random.below(12) as i64 - 2),
+            _ => SliceSpec::Range { start, end: last, inclusive: random.below(2) == 0, step },
+        };
+        let texts = strings(characters.iter().map(|c| c.to_string()));
+        let own = [&Value::str(text.as_str()), &texts, &row(&codes)].map(|value| ops::index(value, &[spec]));
+        let [of_text, of_texts, of_array] = own;
+        match of_array {
+            Ok(picked) => {
+                well += 1;
+                let codes: Vec<u32> = match &picked {
+                    Value::Array(array) => array.items::<u32>().unwrap().to_vec(),
+                    one => vec![one.as_int().unwrap() as u32],
+                };
+                let picked: String = codes.iter().filter_map(|&c| char::from_u32(c)).collect();
+                assert_eq!(of_text.unwrap(), Value::str(picked.as_str()), "{text:?} {spec:?}");
+                match of_texts.unwrap() {
+                    Value::Strings(texts) => assert_eq!(texts.concat(), picked),
+                    one => assert_eq!(one, Value::str(picked.as_str())),
+                }
+            }
+            Err(problem) => {
+                wrong += 1;
+                assert_eq!(of_texts.unwrap_err(), problem, "{text:?} {spec:?}");
+                let of_text = of_text.unwrap_err();
+                assert_eq!((of_text.code, of_text.label.contains("element")), (problem.code, false), "{of_text:?}");
+            }
+        }
+    }
+    assert!(well > 3000 && wrong > 3000, "{well} {wrong}");
+}
+
+#[test]
+fn texts_are_bounded_and_shown_in_lines() {
+    let long = Value::str("x".repeat(1 << 20));
+    let many = Value::Strings(vec![SmolStr::new("x".repeat(1 << 20)); 3000].into());
+    let joined = ops::text::call(TextFn::Join, &[many, Value::str("")]).unwrap_err();
+    assert_eq!(joined.title, "a text of 3145728000 bytes, and a text has at most 2147483647");
+    assert!(ops::parse(Scalar::I32, &long).unwrap_err().title.len() < 100);
+    let numbers = strings((0..40).map(|i| i.to_string()));
+    let shown = clk_lang::host::format::print(&numbers);
+    assert!(shown.lines().all(|line| line.len() <= 75) && shown.lines().count() == 4, "{shown}");
+    let thousands = strings((0..5000).map(|i| i.to_string()));
+    let shown = clk_lang::host::format::print(&thousands);
+    assert_eq!(shown, "[\"0\", \"1\", \"2\", ..., \"4997\", \"4998\", \"4999\"]");
 }

@@ -264,10 +264,7 @@ impl Cx<'_> {
                 }
                 self.bad(span)
             }
-            Type::Strings => {
-                let indices = args.iter().map(|a| self.expr_as(a, &I32)).collect();
-                make(ExprKind::Index { base: Box::new(base), indices }, Type::Str, span)
-            }
+            Type::Str | Type::Strings => self.text_element(base, args, span),
             Type::Unknown => self.unknown_element(base, args, span),
             Type::Vector(s, n) => self.component_at(base, *s, *n, args, span),
             _ => {
@@ -403,7 +400,7 @@ impl Cx<'_> {
         self.bad(span)
     }
 
-    fn slice_index(&mut self, arg: &ast::Expr, dim: &Dim, of: Option<(&Expr, usize)>) -> (SliceIndex, Option<Dim>) {
+    pub fn slice_index(&mut self, arg: &ast::Expr, dim: &Dim, of: Option<(&Expr, usize)>) -> (SliceIndex, Option<Dim>) {
         let Ast::Range { start, end, inclusive, step } = &arg.kind else {
             let index = self.expr(arg, Some(&I32));
             if self.vars.shallow(&index.ty) == Type::Range {
@@ -506,7 +503,7 @@ impl Cx<'_> {
             }
         }
         let writes = self.writes_in_loops.len();
-        let writable = self.check_writable(&place);
+        let writable = self.text_place(&place) && self.check_writable(&place);
         if also_read {
             // `acc += x` needs a value that was there before: it is never the first write of a loop.
             self.writes_in_loops.truncate(writes);

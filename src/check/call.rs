@@ -76,15 +76,14 @@ impl Cx<'_> {
             }
             Meaning::Type(Type::Scalar(s)) => self.convert(s, args, span),
             Meaning::Type(Type::Vector(s, n)) => self.vector(s, n, args, span),
+            Meaning::Type(Type::Str) => self.str_of(args, span),
             Meaning::Slot(_) | Meaning::Item(_) | Meaning::Builtin(_) => {
                 let e = self.name(name);
                 self.not_callable(&e, args, span)
             }
             Meaning::Type(_) => {
                 let d = Diagnostic::error("E0311", format!("`{}` does not convert", name.text))
-                    .at(name.span, "this is a type")
-                    .help("text with values in it is written `\"x = {x}\"`");
-                let d = self.as_text(d, args, span);
+                    .at(name.span, "this is a type");
                 self.report(d);
                 self.after_error(args, span)
             }
@@ -213,7 +212,7 @@ impl Cx<'_> {
         make(ExprKind::Convert { to, expr: Box::new(e) }, result, span)
     }
 
-    fn one_argument(&mut self, callee: &str, args: &[ast::Arg], span: Span) -> Expr {
+    pub fn one_argument(&mut self, callee: &str, args: &[ast::Arg], span: Span) -> Expr {
         let d = Diagnostic::error("E0304", format!("`{callee}` converts one value, but {} are given", args.len()))
             .at(span, "one argument is expected");
         self.report(d);
@@ -224,8 +223,15 @@ impl Cx<'_> {
         let found = self.ty_text(&e.ty);
         let mut d = Diagnostic::error("E0323", format!("`{found}` can't be converted to `{to}`"))
             .at(e.span, format!("this is `{found}`"));
-        if e.ty == Type::Str {
+        if super::text::is_text(&e.ty) {
+            let before = Span { end: e.span.start, ..span };
             d = d.help(format!("`parse({to}, text)` reads a number from text"));
+            d = d.fix(
+                format!("write `parse({to}, …)`"),
+                before,
+                format!("parse({to}, "),
+                Applicability::MaybeIncorrect,
+            );
         }
         self.report(d);
         self.bad(span)

@@ -433,6 +433,9 @@ impl Cx<'_> {
 
     /// `[a, b]`, nested for more axes; the typed tree holds the elements flat.
     pub fn array_literal(&mut self, parts: &[ast::Expr], span: Span, want: Option<&Type>) -> Expr {
+        if parts.is_empty() && want == Some(&Type::Strings) {
+            return make(ExprKind::Array(vec![]), Type::Strings, span);
+        }
         let want = match want {
             Some(Type::Array(a)) => Some(a.element.clone()),
             _ => None,
@@ -447,7 +450,12 @@ impl Cx<'_> {
             self.report(d.help("write `zeros(0)`, or give the variable a type"));
             return self.bad(span);
         }
-        let ty = if ok { array(element, dims.into_iter().map(Dim::Known).collect()) } else { Type::Error };
+        let ty = match ok {
+            false => Type::Error,
+            true => self
+                .text_literal(&flat, &dims, span)
+                .unwrap_or_else(|| array(element, dims.into_iter().map(Dim::Known).collect())),
+        };
         make(ExprKind::Array(flat), ty, span)
     }
 
@@ -500,12 +508,25 @@ impl Cx<'_> {
     fn array_element(&mut self, part: &ast::Expr, element: &Type, flat: &mut Vec<Expr>) -> Option<bool> {
         let hint = self.vars.shallow(element);
         let e = self.expr(part, Some(&hint));
-        if matches!(e.ty, Type::Str | Type::Strings) {
-            let d = Diagnostic::error("E0316", "text can't be an element of an array").at(e.span, "this is text");
-            self.report(
-                d.help("arrays hold numbers, `bool`, vectors, tuples and structs; a text has a variable of its own"),
-            );
+        if e.ty == Type::Str && self.in_kernel() {
             return None;
+        }
+        let texts = flat.first().is_none_or(|first| matches!(first.ty, Type::Str | Type::Unknown));
+        if e.ty == Type::Str && texts || e.ty == Type::Unknown && flat.iter().any(|e| e.ty == Type::Str) {
+            flat.push(e);
+            return Some(true);
+        }
+        if flat.iter().any(|before| before.ty == Type::Str) {
+            let first = flat.first().map(|f| (f.span, "the elements before are `str`".to_string()));
+            let d = self.mismatch(&e, &Type::Str, first).help("`str(x)` makes text of a value");
+            self.report(d);
+            return Some(false);
+        }
+        if e.ty == Type::Strings {
+            let d = Diagnostic::error("E0316", "an array of texts can't be an element of an array");
+            let d = d.at(e.span, "this is an array of texts");
+            self.report(d.help("`concat(a, b)` puts arrays of texts behind each other"));
+            return Some(false);
         }
         if matches!(self.vars.shallow(&e.ty), Type::Array(_)) {
             let d = Diagnostic::error("E0316", "an array can't be an element of an array literal")

@@ -41,7 +41,11 @@ impl Cx<'_> {
             Builtin::Reshape => self.reshape(call),
             Builtin::Concat => self.concat(call),
             Builtin::Stack => self.stack(call),
+            Builtin::Text(f) => self.text_call(call, f),
             Builtin::Parse => self.parse(call),
+            Builtin::ReadText => self.read_text(call),
+            Builtin::WriteText => self.write_text(call),
+            Builtin::Exit => self.exit(call),
             _ => self.bad(call.span),
         }
     }
@@ -276,13 +280,19 @@ impl Cx<'_> {
                 Some((e, Some(a)))
             }
             Type::Unknown => Some((e, None)),
+            Type::Strings if matches!(call.entry.builtin, Builtin::Sort | Builtin::Flip | Builtin::Concat) => {
+                Some((e, None))
+            }
             Type::Error => None,
             _ => {
                 let found = self.ty_text(&e.ty);
                 let d =
                     Diagnostic::error("E0301", format!("`{}` takes an array, but this is `{found}`", call.entry.name))
                         .at(e.span, format!("this is `{found}`"));
-                self.report(d);
+                self.report(match self.vars.shallow(&e.ty) {
+                    Type::Strings => d.help("`parse(f64, texts)` makes numbers of an array of texts"),
+                    _ => d,
+                });
                 None
             }
         }
@@ -351,8 +361,16 @@ impl Cx<'_> {
             self.report(d);
             return self.bad(call.span);
         }
-        let ty = a.map_or(Type::Unknown, |a| result(self, &a));
+        let ty = match a {
+            Some(a) => result(self, &a),
+            None => self.open_array(&x),
+        };
         call.make(vec![x], ty)
+    }
+
+    /// The type of an array of which nothing else is known: of texts, or whatever it turns out to be.
+    fn open_array(&self, x: &Expr) -> Type {
+        if self.vars.shallow(&x.ty) == Type::Strings { Type::Strings } else { Type::Unknown }
     }
 
     fn all_any(&mut self, call: BuiltinCall<'_>) -> Expr {
@@ -507,10 +525,26 @@ impl Cx<'_> {
             (Some(types), None) => {
                 types.first().map_or(Type::Error, |a| array(a.element.clone(), vec![Dim::Unknown; a.dims.len()]))
             }
-            (None, _) => Type::Unknown,
+            (None, _) => self.concat_texts(call, &args),
         };
         let named = axis.map(|(e, _)| ("axis".into(), e)).into_iter().collect();
         call.make_named(args, named, ty)
+    }
+
+    /// Arrays of which at least one is of texts, or is known only when the script runs.
+    fn concat_texts(&mut self, call: BuiltinCall<'_>, args: &[Expr]) -> Type {
+        let types: Vec<Type> = args.iter().map(|arg| self.vars.shallow(&arg.ty)).collect();
+        let texts = args.iter().zip(&types).find(|(_, ty)| **ty == Type::Strings);
+        let arrays = args.iter().zip(&types).find(|(_, ty)| matches!(ty, Type::Array(_)));
+        if let (Some((texts, _)), Some((other, ty))) = (texts, arrays) {
+            let found = self.ty_text(ty);
+            let d = Diagnostic::error("E0302", format!("`{}` can't combine `[str; _]` and `{found}`", call.entry.name))
+                .at(other.span, format!("this is `{found}`"))
+                .because(texts.span, "this is an array of texts");
+            self.report(d);
+            return Type::Error;
+        }
+        if types.iter().all(|ty| *ty == Type::Strings) { Type::Strings } else { Type::Unknown }
     }
 
     fn concat_type(&mut self, types: &[std::sync::Arc<ArrayType>], axis: usize, args: &[Expr]) -> Type {
@@ -566,16 +600,10 @@ impl Cx<'_> {
 
     // Files
 
-    fn path(&mut self, e: &ast::Expr) -> Expr {
-        let e = self.expr(e, Some(&Type::Str));
-        self.coerce(&e, &Type::Str, None);
-        e
-    }
-
     fn load(&mut self, call: BuiltinCall<'_>) -> Expr {
         self.allow(call, &[]);
         let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
-        let args = given.iter().map(|e| self.path(e)).collect();
+        let args = given.iter().map(|e| self.text_argument(e)).collect();
         call.make(args, Type::Unknown)
     }
 
@@ -597,7 +625,7 @@ impl Cx<'_> {
         let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
         let mut args = Vec::with_capacity(2);
         if let Some(path) = given.first() {
-            args.push(self.path(path));
+            args.push(self.text_argument(path));
         }
         if let Some(x) = given.get(1) {
             args.push(self.data(x, "save"));
@@ -626,7 +654,7 @@ impl Cx<'_> {
         let mut args = Vec::with_capacity(given.len());
         for e in given {
             let is_text = matches!(bare(e).kind, Ast::Str(_));
-            let e = if is_text { self.path(e) } else { self.expr(e, None) };
+            let e = if is_text { self.text_argument(e) } else { self.expr(e, None) };
             match self.vars.shallow(&e.ty) {
                 Type::Array(_) | Type::Unknown | Type::Error | Type::Str => {}
                 _ => {
@@ -643,21 +671,6 @@ impl Cx<'_> {
             args.push(e);
         }
         call.make(args, Type::Unit)
-    }
-
-    fn parse(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &[]);
-        let Some(given) = self.take_positional(call, 2, 2) else { return self.after_error(call.args, call.span) };
-        let [ty, text] = given.as_slice() else { return self.bad(call.span) };
-        let ty = self.type_argument(ty);
-        if !matches!(ty, Type::Scalar(_) | Type::Error) {
-            let found = self.ty_text(&ty);
-            let d = Diagnostic::error("E0323", format!("`parse` can't read a `{found}`"))
-                .at(call.span, "a scalar type is expected");
-            self.report(d);
-        }
-        let text = self.path(text);
-        call.make(vec![text], ty)
     }
 }
 

@@ -108,16 +108,14 @@ impl Cx<'_> {
         (right, r): (&ast::Expr, &Expr),
     ) -> bool {
         let is_text = |e: &Expr| e.ty == Type::Str;
-        let known = |e: &Expr| !matches!(e.ty, Type::Error | Type::Unknown);
-        if !(is_text(l) || is_text(r)) || !known(l) || !known(r) || op.is_comparison() {
+        let printed =
+            |e: &Expr| !matches!(e.ty, Type::Error | Type::Unknown | Type::Strings | Type::Unit | Type::Never);
+        if op != BinaryOp::Add || is_text(l) == is_text(r) || !printed(l) || !printed(r) {
             return false;
         }
-        let (lt, rt) = (self.ty_text(&l.ty), self.ty_text(&r.ty));
-        let d = Diagnostic::error("E0303", format!("`{}` does not work on text", op.symbol()))
-            .at(op_span, "this operator")
-            .because(l.span, format!("this is `{lt}`"))
-            .because(r.span, format!("this is `{rt}`"))
-            .help("values are put into a text between braces: `\"n = {n}\"`");
+        let d = self
+            .no_text_operator((op, op_span), l, r)
+            .help("values are put into a text between braces: `\"n = {n}\"`; `str(n)` is the text of one");
         let quoted = |e: &ast::Expr| matches!(e.kind, Ast::Str(_));
         let name = |e: &ast::Expr| matches!(e.kind, Ast::Name(_) | Ast::Int { .. });
         // The text ends one character before its quote, and begins one behind it.
@@ -126,10 +124,9 @@ impl Cx<'_> {
             Span { end: right.span.start + 1, ..right.span },
         );
         let edits = match (quoted(left), quoted(right)) {
-            (true, true) => vec![(Span { end: start.end, ..end }, "")],
             (true, false) => vec![(Span { end: right.span.start, ..end }, "{"), (right.span.after(), "}\"")],
             (false, true) => vec![(before(left.span), "\"{"), (Span { start: left.span.end, ..start }, "}")],
-            (false, false) => {
+            _ => {
                 vec![(before(left.span), "\"{"), (between(left.span, right.span), "}{"), (right.span.after(), "}\"")]
             }
         };
@@ -137,22 +134,8 @@ impl Cx<'_> {
         let sure =
             if plain(left) && plain(right) { Applicability::MachineApplicable } else { Applicability::MaybeIncorrect };
         let edits = edits.into_iter().map(|(span, text)| (span, text.to_owned())).collect();
-        self.report(match op {
-            BinaryOp::Add if quoted(left) && quoted(right) => d.fix_all("make it one text", edits, sure),
-            BinaryOp::Add => d.fix_all("put the value into the text", edits, sure),
-            _ => d,
-        });
+        self.report(d.fix_all("put the value into the text", edits, sure));
         true
-    }
-
-    /// `str(n)` is `"{n}"`.
-    pub fn as_text(&self, d: Diagnostic, args: &[ast::Arg], span: Span) -> Diagnostic {
-        let [ast::Arg { name: None, value }] = args else { return d };
-        let edits = vec![
-            (Span { end: value.span.start, ..span }, "\"{".to_owned()),
-            (Span { start: value.span.end, ..span }, "}\"".to_owned()),
-        ];
-        d.fix_all("put the value into a text", edits, Applicability::MaybeIncorrect)
     }
 
     // Launches

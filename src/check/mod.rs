@@ -36,6 +36,7 @@ mod show;
 mod sigs;
 mod stmt;
 mod suggest;
+mod text;
 pub mod typed;
 mod types;
 pub(crate) mod walk;

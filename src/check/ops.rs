@@ -5,6 +5,7 @@ use crate::base::source::Span;
 use crate::check::cx::Cx;
 use crate::check::expr::{BOOL, bare, is_literal, make};
 use crate::check::infer::{Kind, array};
+use crate::check::text::is_text;
 use crate::check::typed::*;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::syntax::ast;
@@ -146,6 +147,7 @@ impl Cx<'_> {
     /// The type of `l op r` for everything but `&&` and `||`; also of `place op= value`.
     pub fn binary_type(&mut self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr) -> Type {
         match op {
+            BinaryOp::MatMul | BinaryOp::Shl | BinaryOp::Shr if is_text(&l.ty) || is_text(&r.ty) => {}
             BinaryOp::MatMul => return self.matmul(op_span, l, r),
             BinaryOp::Shl | BinaryOp::Shr => return self.shift(op, op_span, l, r),
             _ => {}
@@ -158,9 +160,8 @@ impl Cx<'_> {
         {
             return if op.is_comparison() { BOOL } else { l.ty.clone() };
         }
-        let is_text = |e: &Expr| e.ty == Type::Str;
-        if matches!(op, BinaryOp::Eq | BinaryOp::Ne) && is_text(l) && (is_text(r) || r.ty == Type::Unknown) {
-            return BOOL;
+        if let Some(ty) = self.text_type(op, op_span, l, r) {
+            return ty;
         }
         let (lt, rt) = (self.vars.shallow(&l.ty), self.vars.shallow(&r.ty));
         if matches!(op, BinaryOp::Eq | BinaryOp::Ne)

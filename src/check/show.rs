@@ -46,7 +46,7 @@ impl Show<'_> {
             Type::Str => "str".into(),
             Type::Range => "range".into(),
             Type::Timing => "timing".into(),
-            Type::Strings => "[str]".into(),
+            Type::Strings => "[str; _]".into(),
             Type::Kernel(id) => self.program.kernels.get(*id).map_or("kernel".into(), |k| format!("kernel {}", k.name)),
             Type::Module(id) => self.program.modules.get(*id).map_or("module".into(), |m| format!("module {}", m.name)),
         }

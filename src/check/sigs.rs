@@ -202,7 +202,8 @@ fn constant(program: &Program, module: ModuleId, def: &Def<'_>, found: &mut Vec<
     let refusal = match &ty {
         Type::Array(array) if array.dims.iter().all(|dim| matches!(dim, Dim::Known(1..))) => None,
         Type::Array(_) => Some("the extents of a constant array are numbers above 0"),
-        Type::Unit | Type::Range | Type::Str => {
+        _ if super::text::is_text(&ty) && !cx.diagnostics.is_empty() => None,
+        Type::Unit | Type::Never | Type::Range | Type::Str | Type::Strings => {
             Some("constants are scalars, vectors, structs, tuples or arrays of such")
         }
         _ => None,
@@ -393,7 +394,7 @@ fn param_type(cx: &mut Cx<'_>, p: &ast::Param, ty: Type, kernel: bool) -> Type {
         | Type::Struct(_)
         | Type::Tuple(_)
         | Type::Error => true,
-        Type::Str => !kernel,
+        Type::Str | Type::Strings => !kernel,
         _ => false,
     };
     if !fits {

@@ -637,6 +637,8 @@ impl Cx<'_> {
                 let e = self.array_literal(parts, iter.span, None);
                 let ty = match &e.ty {
                     Type::Array(a) if a.dims.len() == 1 => a.element.clone(),
+                    Type::Strings => Type::Str,
+                    Type::Unknown => Type::Unknown,
                     Type::Error => Type::Error,
                     _ => self.not_iterable(&e),
                 };
@@ -648,7 +650,7 @@ impl Cx<'_> {
         let ty = match self.vars.shallow(&e.ty) {
             Type::Array(a) if a.dims.len() == 1 => a.element.clone(),
             Type::Range => I32,
-            Type::Strings => Type::Str,
+            Type::Strings | Type::Str => Type::Str,
             Type::Unknown => Type::Unknown,
             Type::Error => Type::Error,
             _ => self.not_iterable(&e),

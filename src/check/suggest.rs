@@ -153,7 +153,9 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
         "variance" => hint("the variance is `mean((x - mean(x)) ** 2)`"),
         "median" => hint("the median is in the middle of `sort(x)`"),
         "mix" => hint("`std.math` has it as `lerp(a, b, t)`: `import std.math.{lerp}`"),
-        "str" | "tostring" | "to_string" | "format" => hint("text with values in it is written `\"n = {n}\"`"),
+        "tostring" | "to_string" | "format" => {
+            hint("text with values in it is written `\"n = {n}\"`; `str(n)` is that of one")
+        }
         "numthreads" | "workgroup_size" | "local_size_x" | "launch_bounds" => other(
             "a kernel's head says how many threads a block has: `grid(ceil_div(N, 64)) block(64)`, or just `threads(i: N)`",
         ),
@@ -210,6 +212,8 @@ pub fn in_kernels(what: &str) -> &'static str {
             "elements are moved by their indices: `r[i] = x[N - 1 - i]` reverses; whole arrays are the script's"
         }
         "close" => "compare one element: `abs(a - b) < 1e-5`",
+        "exit" => "`return` ends a thread; `assert(false, \"why\")` stops the launch with a fault",
+        "read_text" => "pass what the text says as numbers, in parameters and arrays",
         "args" | "parse" => "pass the number as a parameter of the kernel",
         "time" => "`clk bench` and `time { … }` in the script measure a launch",
         "an operator on whole arrays" | "a conversion" | "a function applied to whole arrays" | "dot of arrays" => {

@@ -295,7 +295,7 @@ pub enum Type {
     Range,
     /// What `time { }` gives: fields `median min max` in seconds (f64), `runs` (i32).
     Timing,
-    /// `args`: `[str]`.
+    /// An array of texts, `[str; _]`: of one axis, whose extent is no part of the type.
     Strings,
     /// A kernel by name, as a value.
     Kernel(KernelId),
@@ -530,8 +530,8 @@ pub enum ExprKind {
         base: Box<Expr>,
         name: SmolStr,
     },
-    /// One element: one integer per axis. A component of a vector, where it is only known at run time. Of a `Strings` or an
-    /// `Unknown` too (host).
+    /// One element: one integer per axis. A component of a vector, where it is only known at run time. Of a `Str`, a `Strings`
+    /// or an `Unknown` too (host).
     Index {
         base: Box<Expr>,
         indices: Vec<Expr>,

@@ -34,6 +34,9 @@ impl Cx<'_> {
             TypeKind::Name(path) => self.named_type(path, t.span),
             TypeKind::Array { element, dims: extents } => {
                 let element = self.ty(element, dims);
+                if element == Type::Str {
+                    return self.texts_type(extents, t.span);
+                }
                 let element = self.element_type(element, t.span);
                 let axes: Vec<Dim> = extents.iter().map(|d| self.dim(d, dims)).collect();
                 if element == Type::Error { Type::Error } else { array(element, axes) }
@@ -54,6 +57,19 @@ impl Cx<'_> {
             }
             TypeKind::Error => Type::Error,
         }
+    }
+
+    /// `[str; _]`: how many texts there are is no part of the type.
+    fn texts_type(&mut self, extents: &[ast::Expr], span: Span) -> Type {
+        if let [ast::Expr { kind: ast::ExprKind::Name(name), .. }] = extents
+            && name.text == "_"
+        {
+            return Type::Strings;
+        }
+        let d = Diagnostic::error("E0316", "how many texts an array has is no part of its type")
+            .at(span, "an array of texts has one axis of any length");
+        self.report(d.fix("write `[str; _]`", span, "[str; _]", Applicability::MachineApplicable));
+        Type::Strings
     }
 
     /// The type by a path of names, or `Error` after a report.

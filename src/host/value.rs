@@ -28,7 +28,7 @@ pub enum Value {
     Range(Range),
     /// The named arrays of an .npz or .safetensors file, the columns of a .csv file.
     Table(Arc<IndexMap<SmolStr, Array>>),
-    /// `args`
+    /// An array of texts.
     Strings(Arc<[SmolStr]>),
     Timing(Timing),
     Kernel(KernelId),
@@ -198,7 +198,7 @@ impl Value {
             }
             Value::Range(_) => "range".into(),
             Value::Table(_) => "table of arrays".into(),
-            Value::Strings(_) => "[str]".into(),
+            Value::Strings(texts) => format!("[str; {}]", texts.len()),
             Value::Timing(_) => "timing".into(),
             Value::Kernel(_) => "kernel".into(),
         }

@@ -3,7 +3,7 @@
 //! Signatures use the language's own syntax: `T: Num` is a scalar type parameter; where [`Entry::elementwise`] is set every
 //! parameter of type `T` also takes vectors, and on the host arrays (elementwise, with broadcasting).
 
-use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, WarpOp};
+use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, TextFn, WarpOp};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Builtin {
@@ -71,7 +71,12 @@ pub enum Builtin {
     Stack,
     Sort,
     Flip,
+    Text(TextFn),
     Parse,
+    ReadText,
+    WriteText,
+    Keys,
+    Exit,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +101,7 @@ pub enum Group {
     Create,
     Reduce,
     Rearrange,
+    Text,
     Files,
     Script,
 }
@@ -131,6 +137,7 @@ impl Builtin {
 use Builtin::Math;
 use Group::*;
 use MathFn as F;
+use TextFn as T;
 use Worlds::*;
 
 const fn math(f: MathFn, name: &'static str, group: Group, signature: &'static str, doc: &'static str) -> Entry {
@@ -146,6 +153,10 @@ const fn item(
     doc: &'static str,
 ) -> Entry {
     Entry { builtin: b, name, group, worlds, elementwise: false, signature, doc }
+}
+
+const fn text(f: TextFn, name: &'static str, signature: &'static str, doc: &'static str) -> Entry {
+    item(Builtin::Text(f), name, Group::Text, Host, signature, doc)
 }
 
 const FLOAT: &str = "<T: Float>(x: T) -> T";
@@ -223,7 +234,7 @@ pub static TABLE: &[Entry] = &[
     Entry { builtin: Builtin::Select, name: "select", group: Value, worlds: Both, elementwise: true, signature: "<T: Any>(cond: bool, then: T, other: T) -> T", doc: "`then` where `cond` holds, else `other`; both are evaluated." },
     item(Builtin::CeilDiv, "ceil_div", Integer, Both, "<T: Int>(x: T, y: T) -> T", "`x / y` rounded up, for `x >= 0` and `y > 0`: how many blocks of `y` cover `x`."),
     item(Builtin::Bitcast, "bitcast", Value, Both, "<T>(type, x: T) -> type", "The same bits as another type of the same size: `bitcast(u32, 1.0)`. On the host the elements of a whole array may get another size: `bitcast(f32x4, x)` has a quarter of the last extent."),
-    item(Builtin::Len, "len", Value, Both, "(x: array) -> i32", "The extent of the first axis."),
+    item(Builtin::Len, "len", Value, Both, "(x: array) -> i32", "The extent of the first axis. On the host also the number of characters of a text, of texts in an array of them, and of columns of a table."),
     item(Builtin::Shape, "shape", Value, Both, "(x: array) -> (i32, …)", "The extents of all axes, outermost first, as a tuple. `shape(x, k)` is one of them."),
     item(Builtin::Assert, "assert", Value, Both, "(cond: bool, message: str = \"\")", "Stops with a fault at this line unless `cond` holds. On the host an array of `bool` has to be true throughout; the first element that is not is shown."),
     item(Builtin::Print, "print", Value, Both, "(values…)", "Writes the values, separated by spaces, and a newline. From kernels: block by block, in block order."),
@@ -303,15 +314,30 @@ pub static TABLE: &[Entry] = &[
     item(Builtin::Transpose, "transpose", Rearrange, Host, "(x: array) -> array", "The axes in reverse order."),
     item(Builtin::Concat, "concat", Rearrange, Host, "(a: array, b: array, …, axis = 0) -> array", "Arrays joined along an axis."),
     item(Builtin::Stack, "stack", Rearrange, Host, "(a: array, b: array, …) -> array", "Arrays of one shape along a new first axis."),
-    item(Builtin::Sort, "sort", Rearrange, Host, "<T: Num>(x: [T; N]) -> [T; N]", "In ascending order, NaN last."),
+    item(Builtin::Sort, "sort", Rearrange, Host, "<T: Num>(x: [T; N]) -> [T; N]", "In ascending order, NaN last. Texts go by their characters' numbers in Unicode."),
     item(Builtin::Flip, "flip", Rearrange, Host, "(x: array, axis = 0) -> array", "In reverse order along an axis."),
+    // Host: text
+    text(T::Split, "split", "(text: str, separator: str) -> [str; _]", "The parts of a text between its separators: `split(\"a,b\", \",\")` is `[\"a\", \"b\"]`. `split(text)` gives its words: what stands between white space."),
+    text(T::Lines, "lines", "(text: str) -> [str; _]", "The lines of a text, without their ends (`\\n` or `\\r\\n`)."),
+    text(T::Join, "join", "(parts: [str; _], separator: str) -> str", "One text of many, with the separator between each two."),
+    text(T::Trim, "trim", "(text: str) -> str", "The text without the white space at both ends. As all functions of text but `split`, `lines` and `join`, it works element by element on an array of texts."),
+    text(T::Find, "find", "(text: str, part: str) -> i32", "At which character the first `part` begins; -1 if there is none."),
+    text(T::Contains, "contains", "(text: str, part: str) -> bool", "Whether `part` is somewhere in the text. Whether a text is one of several is `any(names == \"Ann\")`."),
+    text(T::StartsWith, "starts_with", "(text: str, part: str) -> bool", "Whether the text begins with `part`."),
+    text(T::EndsWith, "ends_with", "(text: str, part: str) -> bool", "Whether the text ends with `part`."),
+    text(T::Replace, "replace", "(text: str, part: str, by: str) -> str", "The text with `by` for each `part`, from left to right."),
+    text(T::Upper, "upper", "(text: str) -> str", "The text in capital letters."),
+    text(T::Lower, "lower", "(text: str) -> str", "The text in small letters."),
+    item(Builtin::Parse, "parse", Group::Text, Host, "(type, text: str) -> type", "The number that a text spells: `parse(i32, args[0])`; an error shows the text. `parse(f64, parts)` reads each of an array of texts."),
     // Host: files and pictures
     item(Builtin::Load, "load", Files, Host, "(path: str) -> array", "Reads .npy, .npz, .safetensors, .csv or .png. Several arrays in one file become fields: `m.weight`, `m[\"weight\"]`. The element type is the file's; `let x: [f32; N] = load(…)` checks it."),
     item(Builtin::Save, "save", Files, Host, "(path: str, arrays…)", "Writes .npy, .csv or .png of one array, .npz or .safetensors of named ones: `save(\"out.npz\", y = y)`. The file appears whole or not at all."),
+    item(Builtin::ReadText, "read_text", Files, Host, "(path: str) -> str", "The text of a file in UTF-8, whatever its name ends in: `lines(read_text(\"notes.txt\"))` are its lines. A mark of the byte order at its start is left out."),
+    item(Builtin::WriteText, "write_text", Files, Host, "(path: str, text: str)", "Writes a text to a file as it is: `write_text(\"notes.txt\", join(parts, \"\\n\"))`. The file appears whole or not at all."),
     item(Builtin::Image, "image", Files, Host, "(path: str, x: array)", "Writes a picture: [H, W] grey or [H, W, 3 or 4] colour, u8 as it is or floats from 0 to 1, to a PNG or SVG file. `image(x)` shows it in the terminal."),
     item(Builtin::Plot, "plot", Files, Host, "(x: array, y: array, path: str)", "Draws a line to a PNG or SVG file; without a path in the terminal. `plot(y)` counts from 0."),
     item(Builtin::Heat, "heat", Files, Host, "(x: array, path: str)", "Shows a two-dimensional array of any numbers in colors, from the least element (dark) to the greatest (bright), in a PNG or SVG file; without a path in the terminal."),
     // Host: the script
-    item(Builtin::Args, "args", Script, Host, ": [str]", "The arguments behind the script's name: `args[0]`, `len(args)`."),
-    item(Builtin::Parse, "parse", Script, Host, "(type, text: str) -> type", "The number that a text spells: `parse(i32, args[0])`; an error shows the text."),
+    item(Builtin::Args, "args", Script, Host, ": [str; _]", "The arguments behind the script's name: `args[0]`, `len(args)`."),
+    item(Builtin::Exit, "exit", Script, Host, "(code: i32 = 0)", "Ends the script, with an exit code from 0 to 255 for whoever started it. What was printed is written, and launches that still run are waited for; one that failed is reported and the code is 1."),
 ];

@@ -236,3 +236,19 @@ pub enum BarrierKind {
     /// `grid_barrier()`, in a cooperative launch
     Grid,
 }
+
+/// A function of text, on the host. What it computes is in `host::ops::text`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TextFn {
+    Split,
+    Lines,
+    Join,
+    Trim,
+    Find,
+    Contains,
+    StartsWith,
+    EndsWith,
+    Replace,
+    Upper,
+    Lower,
+}

@@ -129,6 +129,7 @@ fn group_title(group: Group) -> &'static str {
         Group::Create => "Making arrays",
         Group::Reduce => "Reducing arrays",
         Group::Rearrange => "Rearranging arrays",
+        Group::Text => "Text",
         Group::Files => "Files and pictures",
         Group::Script => "The script",
     }

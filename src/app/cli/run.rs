@@ -78,6 +78,9 @@ fn finish(compiled: Option<Compiled>, args: Vec<String>, show_value: bool, conte
         let result = interpreter.run_chunk(&compiled.session, chunk, &mut Terminal { console: &mut context.console });
         drop(watch);
         context.console.report_all(&interpreter.take_warnings(), &compiled.session.sources);
+        if let Some(code) = interpreter.ended {
+            return code;
+        }
         match result {
             Ok(Some(value)) if show_value => context.console.line(&script::shown(&value)),
             Ok(_) => {}

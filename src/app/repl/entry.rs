@@ -138,6 +138,11 @@ impl Repl<'_> {
             self.report_all(&warnings);
             match result {
                 Ok(found) => last = found,
+                // A file that is loaded is over then, and its error says so; an entry ends the session.
+                Err(_) if show && self.interpreter.ended.is_some() => {
+                    self.ended = self.interpreter.ended;
+                    return None;
+                }
                 Err(diagnostic) => {
                     drop(watch);
                     if self.context.interrupt.is_set() && std::io::stderr().is_terminal() {

@@ -46,6 +46,8 @@ pub(super) struct Repl<'a> {
     reloading: bool,
     /// The code of the last error, for `:explain`.
     last_code: Option<&'static str>,
+    /// An entry has called for the end of the session, with this exit code.
+    ended: Option<u8>,
 }
 
 /// Reads entries until the end. Without a terminal, standard input is a script, unless `plain` says that it holds entries:
@@ -62,7 +64,7 @@ pub fn main(plain: bool, context: &mut Context) -> u8 {
     context.interrupt.be_patient(2);
     let mut repl = Repl::new(context);
     match terminal::read_all(&mut repl) {
-        Ok(()) => repl.context.interrupt.ending().unwrap_or(exit::OK),
+        Ok(()) => repl.context.interrupt.ending().or(repl.ended).unwrap_or(exit::OK),
         Err(error) => {
             repl.context.console.error_line(&format!("error: the terminal cannot be read: {error}"));
             exit::FAILURE
@@ -92,6 +94,7 @@ impl<'a> Repl<'a> {
             saved: HashMap::new(),
             reloading: false,
             last_code: None,
+            ended: None,
         }
     }
 
@@ -125,7 +128,7 @@ impl<'a> Repl<'a> {
                 continue;
             }
             if self.enter(&std::mem::take(&mut entry)).is_break() {
-                return exit::OK;
+                return self.ended.unwrap_or(exit::OK);
             }
             self.context.console.flush();
         }
@@ -133,13 +136,14 @@ impl<'a> Repl<'a> {
             // What the end of the input cut short is a mistake like any other.
             let _ = self.enter(&entry);
         }
-        exit::OK
+        self.ended.unwrap_or(exit::OK)
     }
 
     /// Does what an entry says.
     fn enter(&mut self, entry: &str) -> ControlFlow<()> {
         let flow = self.undone_if_unwound(|repl| repl.perform(entry)).unwrap_or(ControlFlow::Continue(()));
-        if self.context.interrupt.ending().is_some() { ControlFlow::Break(()) } else { flow }
+        let is_over = self.context.interrupt.ending().is_some() || self.ended.is_some();
+        if is_over { ControlFlow::Break(()) } else { flow }
     }
 
     /// A command or a piece of program.

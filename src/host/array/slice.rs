@@ -23,10 +23,10 @@ impl SliceSpec {
 
 /// The positions picked along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Picked {
-    start: usize,
-    count: usize,
-    step: i64,
+pub struct Picked {
+    pub start: usize,
+    pub count: usize,
+    pub step: i64,
     /// A single position, whose axis goes away.
     single: bool,
 }
@@ -40,6 +40,11 @@ impl Picked {
     /// The k-th position.
     fn at(&self, k: usize) -> usize {
         (self.start as i64 + self.step * k as i64) as usize
+    }
+
+    /// All of them, in order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..self.count).map(move |k| self.at(k))
     }
 }
 
@@ -114,6 +119,11 @@ fn runs(picked: &[Picked], axes: &[usize], size: usize) -> (Vec<(Picked, usize)>
     }
     outer.reverse();
     (outer, run)
+}
+
+/// The positions that are picked of so many in a row.
+pub fn positions(spec: SliceSpec, len: usize) -> Outcome<Picked> {
+    resolve(spec, 0, len, 1)
 }
 
 fn resolve(spec: SliceSpec, axis: usize, len: usize, rank: usize) -> Outcome<Picked> {

@@ -24,12 +24,7 @@ struct Sheet {
 }
 
 pub fn decode(file: &File) -> Outcome<Value> {
-    let bytes = file.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(file.bytes);
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let line = bytes.iter().take(error.valid_up_to()).filter(|&&b| b == b'\n').count() + 1;
-        Problem::new("E0714", format!("`{}` is not a text file in UTF-8", file.name))
-            .note(format!("line {line} is not text"))
-    })?;
+    let text = super::text(file.name, file.bytes)?;
     let sheet = read(file, text)?;
     let rows = sheet.numbers.len() / sheet.width.max(1);
     match (sheet.names, sheet.width) {

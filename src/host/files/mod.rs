@@ -67,7 +67,9 @@ fn unknown_format(name: &str, extension: &str) -> Problem {
     let hint = match extension.to_ascii_lowercase().as_str() {
         "jpg" | "jpeg" | "gif" | "bmp" | "webp" | "tif" | "tiff" => Some("convert the picture to .png"),
         "pt" | "pth" | "bin" | "ckpt" | "onnx" | "gguf" => Some("save the tensors as .safetensors"),
-        "txt" | "tsv" | "dat" => Some("text with numbers in columns is a .csv file: rename it"),
+        "txt" | "tsv" | "dat" | "md" | "log" | "json" => Some(
+            "`read_text(path)` and `write_text(path, text)` are for text; numbers in columns are a .csv file: rename it",
+        ),
         "h5" | "hdf5" | "mat" | "parquet" | "pkl" | "pickle" => Some("save the arrays with numpy as .npy or .npz"),
         _ => None,
     };
@@ -87,6 +89,21 @@ pub fn decode(name: &str, bytes: &[u8]) -> Outcome<Value> {
         Format::Csv => csv::decode(&file),
         Format::Png => png::decode(&file).map(Value::Array),
     }
+}
+
+/// The text that a file holds, without a mark of the byte order before it.
+pub fn text<'b>(name: &str, bytes: &'b [u8]) -> Outcome<&'b str> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    std::str::from_utf8(bytes).map_err(|error| {
+        let before = bytes.get(..error.valid_up_to()).unwrap_or(&[]);
+        let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+        let problem = Problem::new("E0718", format!("`{name}` is not a text file in UTF-8"));
+        let problem = problem.note(format!("line {line} is not text"));
+        match sniff::kind(bytes) {
+            Some(kind) => problem.note(format!("the file is {}", kind.name)),
+            None => problem,
+        }
+    })
 }
 
 /// The bytes that the content of a packed file has when it is unpacked; nothing for formats that do not pack.

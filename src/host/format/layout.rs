@@ -1,7 +1,7 @@
 //! Where the elements of an array stand: nested brackets, wrapped lines, edges of what is too large.
 
 /// Arrays of more elements are shown by their edges.
-const THRESHOLD: usize = 1000;
+pub const THRESHOLD: usize = 1000;
 /// So many elements at each edge of an axis.
 const EDGE: usize = 3;
 /// Columns of `print`, wherever a script runs.

@@ -3,6 +3,8 @@
 pub mod column;
 pub mod layout;
 
+use smol_str::SmolStr;
+
 use crate::base::escape;
 use crate::host::array::{Array, Element};
 use crate::host::format::column::Cells;
@@ -35,7 +37,7 @@ pub fn print(value: &Value) -> String {
                 table.iter().map(|(name, array)| format!("{}: {}", escape::name(name), array.type_name())).collect();
             lines.join("\n")
         }
-        Value::Strings(strings) => list("[", strings.iter().map(|text| format!("{text:?}")), "]"),
+        Value::Strings(texts) => print_texts(texts, layout::LINE),
         Value::Timing(timing) => print_timing(timing),
         Value::Kernel(_) => "kernel".into(),
     }
@@ -45,6 +47,7 @@ pub fn print(value: &Value) -> String {
 pub fn print_in(value: &Value, columns: usize) -> String {
     match value {
         Value::Array(array) => print_array(array, columns),
+        Value::Strings(texts) => print_texts(texts, columns),
         _ => print(value),
     }
 }
@@ -61,12 +64,55 @@ fn quoted(value: &Value) -> String {
     }
 }
 
+/// A value in a message: a text in quotes, and only its beginning if it is long.
+pub fn brief(value: &Value) -> String {
+    const SHOWN: usize = 60;
+    match value {
+        Value::Str(text) if text.chars().nth(SHOWN).is_some() => {
+            let shown: String = text.chars().take(SHOWN).collect();
+            format!("{shown:?} and so on")
+        }
+        _ => quoted(value),
+    }
+}
+
 /// NumPy's way: aligned columns, three elements at each edge of a large one.
 fn print_array(array: &Array, columns: usize) -> String {
     let layout = Layout::new(array.shape());
     let shown: Vec<Value> = layout.shown().into_iter().filter_map(|position| array.item(position)).collect();
     let texts = Cells::new(array.element(), &shown).texts();
     layout.render(texts, columns)
+}
+
+/// In quotes, with commas between, in lines of so many columns; of very many the first and the last.
+fn print_texts(texts: &[SmolStr], columns: usize) -> String {
+    const EDGE: usize = 3;
+    let quoted = |text: &SmolStr| format!("{text:?}");
+    let words: Vec<String> = match texts.len() > layout::THRESHOLD {
+        false => texts.iter().map(quoted).collect(),
+        true => {
+            let (first, last) = (&texts[..EDGE], &texts[texts.len() - EDGE..]);
+            first.iter().map(quoted).chain(["...".to_string()]).chain(last.iter().map(quoted)).collect()
+        }
+    };
+    let (mut out, mut column) = (String::from("["), 1);
+    for (i, word) in words.iter().enumerate() {
+        let width = word.chars().count() + 1;
+        match i {
+            0 => {}
+            _ if column + 1 + width > columns => {
+                out += ",\n ";
+                column = 1;
+            }
+            _ => {
+                out += ", ";
+                column += 2;
+            }
+        }
+        out += word;
+        column += width - 1;
+    }
+    out + "]"
 }
 
 fn print_range(range: &Range) -> String {

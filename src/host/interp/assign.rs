@@ -190,6 +190,7 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
             Ok(())
         }
         ([Step::Index(specs)], Value::Array(array)) => ops::assign(array, specs, &value),
+        ([Step::Index(specs)], Value::Strings(texts)) => ops::text::assign(texts, specs, value),
         ([Step::Field(i), rest @ ..], Value::Record(Record { fields, .. }) | Value::Tuple(fields)) => {
             match fields.get_mut(*i) {
                 Some(field) => write(field, rest, value),

@@ -58,11 +58,10 @@ impl Machine<'_> {
             Zeros | Ones | Full | Eye | Random | RandomNormal | RandomInt | Linspace | Arange => {
                 self.create(frame, builtin, args, more, expr)
             }
-            Parse => {
-                let to = self.scalar_of(frame, &expr.ty, span)?;
-                let text = self.text_argument(frame, args, span)?;
-                self.settle_problem(ops::parse(to, &text), span)
-            }
+            Parse => self.parse(frame, args, more, expr),
+            ReadText => self.read_text(frame, args, span),
+            WriteText => self.write_text(frame, args, span),
+            Exit => self.exit(frame, args, span),
             _ => {
                 let values = self.values(frame, args)?;
                 self.sound(span, || match (builtin, &values[..]) {
@@ -91,6 +90,7 @@ impl Machine<'_> {
         };
         Ok(match (builtin, values) {
             (Math(f), values) => ops::math(f, values),
+            (Text(f), values) => ops::text::call(f, values),
             (Select, [cond, then, other]) => ops::select(cond, then, other),
             (CeilDiv, [x, y]) => ops::ceil_div(x, y),
             (Cross, [a, b]) => ops::cross(a, b),
@@ -195,11 +195,12 @@ impl Machine<'_> {
             let Ok(value) = self.eval(frame, side) else { continue };
             let shown = match &value {
                 Value::Array(array) if array.shape() == shape => array.item(at),
-                Value::Array(_) => None,
+                Value::Strings(texts) if [texts.len()] == shape => texts.get(at).cloned().map(Value::Str),
+                Value::Array(_) | Value::Strings(_) => None,
                 other => Some(other.clone()),
             };
             if let Some(shown) = shown {
-                diagnostic = diagnostic.because(side.span, format!("this is {}", crate::host::format::print(&shown)));
+                diagnostic = diagnostic.because(side.span, format!("this is {}", crate::host::format::brief(&shown)));
             }
         }
         diagnostic
@@ -243,7 +244,7 @@ impl Machine<'_> {
         self.settle_problem(ops::reduce_to(how, value, axis, to), span)
     }
 
-    fn text_argument(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval<SmolStr> {
+    pub(super) fn text_argument(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval<SmolStr> {
         // A type as the first argument is in the expression's type already.
         for arg in args {
             if let Value::Str(text) = self.eval(frame, arg)? {
@@ -256,14 +257,15 @@ impl Machine<'_> {
     fn load_file(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
         let path = self.text_argument(frame, args, span)?;
         let place = args.first().map_or(span, |a| a.span);
-        let bytes = match self.world.read(&path) {
-            Ok(bytes) => bytes,
-            Err(reason) => {
-                let diagnostic = Diagnostic::error("E0701", format!("cannot read `{path}`: {reason}"));
-                return Err(self.error(diagnostic.at(place, "this file").note(PATHS)));
-            }
-        };
+        let bytes = self.read_file(&path, place)?;
         files::decode(&path, &bytes).map_err(|p| self.problem(p, place))
+    }
+
+    pub(super) fn read_file(&mut self, path: &str, place: Span) -> Eval<Vec<u8>> {
+        self.world.read(path).map_err(|reason| {
+            let diagnostic = Diagnostic::error("E0701", format!("cannot read `{path}`: {reason}"));
+            self.error(diagnostic.at(place, "this file").note(PATHS))
+        })
     }
 
     fn save_file(&mut self, frame: &mut Frame, args: &[Expr], more: Named<'_>, span: Span) -> Eval {
@@ -281,7 +283,7 @@ impl Machine<'_> {
         Ok(Value::Unit)
     }
 
-    fn write_file(&mut self, path: &str, bytes: &[u8], place: Span) -> Eval<()> {
+    pub(super) fn write_file(&mut self, path: &str, bytes: &[u8], place: Span) -> Eval<()> {
         self.world.write(path, bytes).map_err(|reason| {
             let diagnostic = Diagnostic::error("E0702", format!("cannot write `{path}`: {reason}"));
             self.error(diagnostic.at(place, "this file").note(PATHS))

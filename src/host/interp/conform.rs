@@ -100,6 +100,9 @@ impl Machine<'_> {
             },
             (Type::Vector(s, n), Value::Vector(v)) if v.ty() == *s && v.lanes() == usize::from(*n) => Ok(()),
             (Type::Array(wanted), Value::Array(array)) => self.fits_array(frame, extents, wanted, array),
+            (Type::Array(wanted), Value::Strings(_)) if wanted.element == Type::Unknown && wanted.dims.len() == 1 => {
+                Ok(())
+            }
             (Type::Struct(id), Value::Record(record)) => {
                 let layout = self.interp.layouts.of_struct(self.program, *id);
                 if layout == record.layout { Ok(()) } else { Err(Misfit::Type) }

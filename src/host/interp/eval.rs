@@ -47,7 +47,7 @@ impl Machine<'_> {
             ExprKind::Int(value) => self.int_literal(frame, *value, &expr.ty, expr.span),
             ExprKind::Float(value) => self.float_literal(frame, *value, &expr.ty, expr.span),
             ExprKind::Bool(value) => Ok(Value::bool(*value)),
-            ExprKind::Str(parts) => Ok(Value::str(self.string(frame, parts)?)),
+            ExprKind::Str(parts) => self.string(frame, parts),
             ExprKind::Local(local) => match frame.get(*local) {
                 Some(value) => Ok(value.clone()),
                 None => Err(self.unset(expr.span)),
@@ -305,7 +305,8 @@ impl Machine<'_> {
             return ops::named_field(&value, &text).map_err(|p| self.problem(p, span));
         }
         let at = self.positions(frame, indices)?;
-        ops::index(&value, &at).map_err(|p| self.index_problem(p, base, indices, span))
+        let what = if let Value::Str(_) = value { "the text" } else { "the array" };
+        ops::index(&value, &at).map_err(|p| self.index_problem(p, (base, what), indices, span))
     }
 
     fn slice(&mut self, frame: &mut Frame, base: &Expr, indices: &[SliceIndex], span: Span) -> Eval {
@@ -379,9 +380,8 @@ impl Machine<'_> {
 
     fn array_literal(&mut self, frame: &mut Frame, items: &[Expr], expr: &Expr) -> Eval {
         let values = self.values(frame, items)?;
-        if matches!(values.first(), Some(Value::Str(_))) {
-            let texts = values.into_iter().filter_map(|v| if let Value::Str(text) = v { Some(text) } else { None });
-            return Ok(Value::Strings(texts.collect()));
+        if expr.ty == Type::Strings || values.iter().any(|value| matches!(value, Value::Str(_))) {
+            return self.texts_literal(values, items, expr.span);
         }
         let element = match &expr.ty {
             Type::Array(array) => match self.concrete(frame, &array.element) {
@@ -414,9 +414,9 @@ impl Machine<'_> {
         self.error(problem.at(span))
     }
 
-    fn index_problem(&self, problem: Problem, base: &Expr, indices: &[Expr], span: Span) -> Signal {
+    fn index_problem(&self, problem: Problem, base: (&Expr, &str), indices: &[Expr], span: Span) -> Signal {
         let place = indices.first().map_or(span, |i| i.span.to(indices[indices.len() - 1].span));
-        self.error(problem.at(place).because(base.span, "the array"))
+        self.error(problem.at(place).because(base.0.span, base.1))
     }
 
     pub(crate) fn error(&self, diagnostic: Diagnostic) -> Signal {

@@ -145,6 +145,7 @@ impl Machine<'_> {
                 };
                 return self.count(frame, var, range, scalar, iter.span, body);
             }
+            Value::Str(text) => return self.characters(frame, var, &text, body),
             items => items,
         };
         for i in 0..self.items_of(&items, iter.span)? {
@@ -214,7 +215,7 @@ impl Machine<'_> {
     }
 
     /// One turn of a loop; true after `break`.
-    fn turn(&mut self, frame: &mut Frame, body: &Block) -> Eval<bool> {
+    pub(super) fn turn(&mut self, frame: &mut Frame, body: &Block) -> Eval<bool> {
         self.poll(body.span)?;
         match self.block(frame, body) {
             Ok(_) | Err(Signal::Continue) => Ok(false),

@@ -85,6 +85,8 @@ pub(crate) enum Signal {
     Return(Value, Span),
     Break,
     Continue,
+    /// The script is over, with this exit code, as is said there.
+    Exit(u8, Span),
 }
 
 pub(crate) type Eval<T = Value> = Result<T, Signal>;
@@ -129,6 +131,8 @@ pub struct Interpreter {
     pub(crate) left: usize,
     /// The statement that runs, for errors that have no place of their own.
     pub(crate) at: Span,
+    /// The exit code that what ran last has called for. Whoever ran it takes it, or reports the error that it ended with.
+    pub ended: Option<u8>,
 }
 
 /// The value of a chunk's last statement, if that is an expression with one.
@@ -178,6 +182,7 @@ impl Interpreter {
             stack_end: 0,
             left: 0,
             at: Span::default(),
+            ended: None,
         }
     }
 
@@ -209,11 +214,7 @@ impl Interpreter {
             last.iter().filter(|last| !last.quiet).for_each(|last| settle(&last.value));
             Ok(last)
         });
-        match ran {
-            Ok(last) => Ok(last),
-            Err(Signal::Error(diagnostic)) => Err(diagnostic),
-            Err(_) => Ok(None),
-        }
+        self.settled(ran, None)
     }
 
     /// Runs a `test` block.
@@ -225,10 +226,8 @@ impl Interpreter {
     ) -> Result<(), Box<Diagnostic>> {
         let body = session.program.tests[id].body.clone();
         let mut frame = Frame::of_body(&body);
-        match self.section(session, world, |machine| machine.block(&mut frame, &body.root)) {
-            Err(Signal::Error(diagnostic)) => Err(diagnostic),
-            _ => Ok(()),
-        }
+        let ran = self.section(session, world, |machine| machine.block(&mut frame, &body.root).map(drop));
+        self.settled(ran, ())
     }
 
     /// Times a `bench` block: warm-up, then samples.
@@ -239,11 +238,8 @@ impl Interpreter {
         world: &mut dyn World,
     ) -> Result<BenchResult, Box<Diagnostic>> {
         let section = session.program.benches[id].clone();
-        match self.section(session, world, |machine| machine.bench(&section)) {
-            Ok(result) => Ok(result),
-            Err(Signal::Error(diagnostic)) => Err(diagnostic),
-            Err(_) => Ok(BenchResult::default()),
-        }
+        let ran = self.section(session, world, |machine| machine.bench(&section));
+        self.settled(ran, BenchResult::default())
     }
 
     /// Runs a `bench` block `runs` times in a row and nothing else; seconds a run.
@@ -254,10 +250,24 @@ impl Interpreter {
         runs: u32,
         world: &mut dyn World,
     ) -> Result<f64, Box<Diagnostic>> {
-        match self.section(session, world, |machine| machine.repeat(&session.program.benches[id], runs)) {
-            Ok(seconds) => Ok(seconds),
+        let ran = self.section(session, world, |machine| machine.repeat(&session.program.benches[id], runs));
+        self.settled(ran, 0.0)
+    }
+
+    /// What came of a piece; `nothing` of one that jumped away.
+    fn settled<T>(&mut self, ran: Eval<T>, nothing: T) -> Result<T, Box<Diagnostic>> {
+        match ran {
+            Ok(result) => Ok(result),
             Err(Signal::Error(diagnostic)) => Err(diagnostic),
-            Err(_) => Ok(0.0),
+            Err(Signal::Exit(code, span)) => {
+                self.ended = Some(code);
+                let title = format!("`exit({code})` where there is more to do than the script");
+                let diagnostic = Diagnostic::error("E0547", title).at(span, "called here");
+                Err(Box::new(
+                    diagnostic.help("`exit` ends a script that `clk run` runs, or a session by an entry of its own"),
+                ))
+            }
+            Err(Signal::Return(..) | Signal::Break | Signal::Continue) => Ok(nothing),
         }
     }
 
@@ -335,6 +345,7 @@ impl Interpreter {
             self.globals.resize(wanted, None);
         }
         self.depth = 0;
+        self.ended = None;
         Machine { interp: self, program: &session.program, sources: &session.sources, world }
     }
 }
@@ -369,12 +380,13 @@ impl Machine<'_> {
     /// The end of a piece, once all its launches are over: one that has failed did so before anything else went wrong.
     fn confirmed<T>(&mut self, ended: Eval<T>) -> Eval<T> {
         let visited = std::mem::take(&mut self.interp.visited);
+        let is_over = matches!(ended, Ok(_) | Err(Signal::Exit(..)));
         let mut failure = None;
         for device in std::iter::once(&self.interp.options.device).chain(&visited) {
             match device.confirm() {
                 Ok(()) => {}
                 Err(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) => failure = Some(error),
-                Err(error) if ended.is_ok() => failure = failure.or(Some(error)),
+                Err(error) if is_over => failure = failure.or(Some(error)),
                 Err(_) => {}
             }
         }

@@ -1,27 +1,42 @@
-//! Interpolated strings and `print`.
+//! Text in scripts: strings with values in them, `print`, arrays of texts, files of text, and the end that a script calls for.
 
-use crate::check::typed::{Expr, StrPart};
-use crate::host::format;
+use smol_str::ToSmolStr;
 
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::base::{room, stop};
+use crate::check::typed::{Block, Expr, LocalId, StrPart};
+use crate::host::value::Value;
+use crate::host::{files, format, ops};
+
+use super::builtin::Named;
+use super::eval::named;
 use super::frame::Frame;
-use super::{Eval, Machine};
+use super::{Eval, Machine, Signal};
 
 impl Machine<'_> {
     /// A string literal with its values put in.
-    pub(crate) fn string(&mut self, frame: &mut Frame, parts: &[StrPart]) -> Eval<String> {
+    pub(crate) fn string(&mut self, frame: &mut Frame, parts: &[StrPart]) -> Eval {
         let mut text = String::new();
         for part in parts {
             match part {
-                StrPart::Text(piece) => text.push_str(piece),
+                StrPart::Text(piece) => ops::text::push(&mut text, piece),
                 StrPart::Value { expr, format } => {
                     let value = self.eval(frame, expr)?;
                     let spec = format.as_ref().map_or("", |f| f.text.as_str());
-                    let piece = format::with_spec(&value, spec).map_err(|p| self.problem(p, expr.span))?;
-                    text.push_str(&piece);
+                    match (&value, spec, parts) {
+                        // A text by itself is shared, however long it is.
+                        (Value::Str(_), "", [_]) => return Ok(value),
+                        (Value::Str(piece), "", _) => ops::text::push(&mut text, piece),
+                        _ => {
+                            let piece = format::with_spec(&value, spec).map_err(|p| self.problem(p, expr.span))?;
+                            ops::text::push(&mut text, &piece);
+                        }
+                    }
                 }
             }
         }
-        Ok(text)
+        ops::text::made(text).map(Value::Str).map_err(|p| self.problem(p, self.interp.at))
     }
 
     /// `print(a, b)`: the values with spaces between and a newline behind.
@@ -31,13 +46,85 @@ impl Machine<'_> {
             if i > 0 {
                 text.push(' ');
             }
-            let value = self.eval(frame, arg)?;
-            text.push_str(&format::print(&value));
+            match self.eval(frame, arg)? {
+                Value::Str(piece) => ops::text::push(&mut text, &piece),
+                value => ops::text::push(&mut text, &format::print(&value)),
+            }
         }
         text.push('\n');
         // A kernel that has failed comes before what the script says next.
         self.confirm(self.interp.at)?;
         self.world.print(&text);
         Ok(())
+    }
+
+    /// `["a", "b"]`
+    pub(super) fn texts_literal(&mut self, values: Vec<Value>, items: &[Expr], span: Span) -> Eval {
+        let mut texts = room::vec(values.len());
+        for (i, value) in stop::polled(values.into_iter().enumerate()) {
+            let Value::Str(text) = value else {
+                let found = value.type_name();
+                let diagnostic = Diagnostic::error("E0504", format!("an array of texts can't hold `{found}`"));
+                let place = items.get(i).map_or(span, |item| item.span);
+                let diagnostic = diagnostic.at(place, format!("this is `{found}`"));
+                return Err(self.error(diagnostic.help("`str(x)` makes text of a value")));
+            };
+            texts.push(text);
+        }
+        self.settle_problem(ops::text::texts(texts), span)
+    }
+
+    /// `for c in text`
+    pub(super) fn characters(&mut self, frame: &mut Frame, var: LocalId, text: &str, body: &Block) -> Eval<()> {
+        for character in text.chars() {
+            frame.set(var, Value::Str(character.to_smolstr()));
+            if self.turn(frame, body)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// `parse(f64, text)`: where it only shows now whether it is one text, the type stands among the named arguments.
+    pub(super) fn parse(&mut self, frame: &mut Frame, args: &[Expr], more: Named<'_>, expr: &Expr) -> Eval {
+        let ty = named(more, "type").map_or(&expr.ty, |ty| &ty.ty);
+        let to = self.scalar_of(frame, ty, expr.span)?;
+        let Some(text) = args.first() else { return Err(self.broken(expr.span, "`parse` of nothing")) };
+        let text = self.eval(frame, text)?;
+        self.settle_problem(ops::parse(to, &text), expr.span)
+    }
+
+    /// `read_text(path)`
+    pub(super) fn read_text(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
+        let path = self.text_argument(frame, args, span)?;
+        let place = args.first().map_or(span, |a| a.span);
+        let bytes = self.read_file(&path, place)?;
+        let text = files::text(&path, &bytes).and_then(|text| ops::text::of_pieces(std::iter::once(text)));
+        self.settle_problem(text.map(Value::Str), place)
+    }
+
+    /// `write_text(path, text)`
+    pub(super) fn write_text(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
+        let values = self.values(frame, args)?;
+        let [Value::Str(path), Value::Str(text)] = values.as_slice() else {
+            let diagnostic =
+                Diagnostic::error("E0504", "`write_text` takes a path and a text").at(span, "one is neither");
+            return Err(
+                self.error(diagnostic.help("`join(parts, \"\\n\")` makes one text of many, `str(x)` of a value"))
+            );
+        };
+        self.write_file(path, text.as_bytes(), args.first().map_or(span, |a| a.span))?;
+        Ok(Value::Unit)
+    }
+
+    /// `exit(code)`
+    pub(super) fn exit(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
+        let code = args.first().map_or(Ok(0), |code| self.integer(frame, code))?;
+        let Ok(code) = u8::try_from(code) else {
+            let place = args.first().map_or(span, |a| a.span);
+            let diagnostic = Diagnostic::error("E0541", format!("{code} is no exit code")).at(place, "from 0 to 255");
+            return Err(self.error(diagnostic.help("0 says that all is well, any other code that something is not")));
+        };
+        Err(Signal::Exit(code, span))
     }
 }

@@ -5,6 +5,7 @@ use crate::host::array::broadcast::common_shape;
 use crate::host::array::{Array, Item, shape_text};
 use crate::host::ops::matmul::matmul;
 use crate::host::ops::operand::{Operands, undefined};
+use crate::host::ops::text;
 use crate::host::ops::zip::Rows;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
@@ -17,6 +18,9 @@ pub fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
     match (op, left, right) {
         (BinaryOp::MatMul, _, _) => matmul(left, right),
         (_, Value::Scalar(a), Value::Scalar(b)) => scalars(op, *a, *b, left, right),
+        (_, Value::Str(_) | Value::Strings(_), _) | (_, _, Value::Str(_) | Value::Strings(_)) => {
+            text::binary(op, left, right)
+        }
         (_, Value::Int(a), Value::Int(b)) => int_literals(op, *a, *b, left, right),
         (_, Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => float_literals(op, left, right),
         (BinaryOp::Eq | BinaryOp::Ne, _, _) if is_whole(left) && is_whole(right) => equality(op, left, right),
@@ -80,9 +84,9 @@ fn float_literals(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
 /// Compared as a whole rather than elementwise.
 fn is_whole(value: &Value) -> bool {
     match value {
-        Value::Unit | Value::Str(_) | Value::Record(_) | Value::Tuple(_) | Value::Range(_) | Value::Kernel(_) => true,
+        Value::Unit | Value::Record(_) | Value::Tuple(_) | Value::Range(_) | Value::Kernel(_) => true,
         Value::Scalar(_) | Value::Int(_) | Value::Float(_) | Value::Vector(_) | Value::Array(_) => false,
-        Value::Table(_) | Value::Strings(_) | Value::Timing(_) => false,
+        Value::Str(_) | Value::Table(_) | Value::Strings(_) | Value::Timing(_) => false,
     }
 }
 
@@ -90,7 +94,6 @@ fn equality(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
     let equal = match (left, right) {
         (Value::Record(a), Value::Record(b)) if a.layout == b.layout => all_equal(&a.fields, &b.fields)?,
         (Value::Tuple(a), Value::Tuple(b)) if a.len() == b.len() => all_equal(a, b)?,
-        (Value::Str(a), Value::Str(b)) => a == b,
         (Value::Range(a), Value::Range(b)) => a == b,
         (Value::Kernel(a), Value::Kernel(b)) => a == b,
         (Value::Unit, Value::Unit) => true,

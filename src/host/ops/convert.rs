@@ -79,12 +79,17 @@ pub fn bitcast(to: Scalar, value: &Value) -> Outcome<Value> {
     }
 }
 
+/// So many characters of a text are shown.
+const SHOWN: usize = 40;
+
 /// `parse(i32, text)`: the number that a text spells.
 pub fn parse(ty: Scalar, text: &str) -> Outcome<Value> {
     match scalar::parse::parse(ty, text.trim()) {
         Some(number) => Ok(Value::Scalar(number)),
         None => {
-            let problem = Problem::new("E0544", format!("the text {text:?} is not a value of type {ty}"));
+            let shown: String = text.chars().take(SHOWN).collect();
+            let more = if shown.len() < text.len() { " and so on" } else { "" };
+            let problem = Problem::new("E0544", format!("the text {shown:?}{more} is not a value of type {ty}"));
             Err(match ty {
                 Scalar::Bool => problem.help("a bool is spelled `true` or `false`"),
                 _ if ty.is_int() && scalar::parse::parse(Scalar::F64, text.trim()).is_some() => problem

@@ -14,11 +14,12 @@ pub mod overflow;
 pub mod parts;
 pub mod rearrange;
 pub mod reduce;
+pub mod text;
 pub mod totals;
 pub mod zip;
 
 pub use binary::{binary, unary};
-pub use convert::{bitcast, bitcast_array, convert, parse};
+pub use convert::{bitcast, bitcast_array, convert};
 pub use create::{arange, eye, full, linspace, ones, random, random_int, random_normal, zeros};
 pub use geometry::{cross, length, normalize};
 pub use math::{ceil_div, math, select};
@@ -28,6 +29,7 @@ pub use parts::{
 };
 pub use rearrange::{concat, flip, literal, reshape, sort, stack, transpose};
 pub use reduce::{Reduce, close, cumsum, cumsum_to, reduce, reduce_to};
+pub use text::parse;
 
 use crate::host::array::broadcast::common_shape;
 use crate::host::array::{Array, Item};

@@ -5,6 +5,7 @@ use smol_str::SmolStr;
 use crate::base::stop;
 use crate::host::array::{Array, Element, SliceSpec, leaf, slice};
 use crate::host::ops::operand::{self, adapt, array, common_scalar, undefined};
+use crate::host::ops::text;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Value, Vector};
 use crate::lang::scalar::{self, Scalar};
@@ -202,12 +203,12 @@ fn list(names: &[&str]) -> String {
     if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
 }
 
-/// The extent of the first axis; the number of strings.
+/// The extent of the first axis; the number of texts, of characters, of columns.
 pub fn len(value: &Value) -> Outcome<Value> {
     let count = match value {
         Value::Strings(strings) => strings.len(),
         Value::Table(table) => table.len(),
-        Value::Str(text) => text.chars().count(),
+        Value::Str(text) => text::length(text),
         _ => match array(value, "`len`")?.shape() {
             [first, ..] => *first,
             [] => return Err(undefined("`len`", &[value])),
@@ -218,31 +219,34 @@ pub fn len(value: &Value) -> Outcome<Value> {
 
 /// The extents of all axes as a tuple, or of one.
 pub fn shape(value: &Value, axis: Option<i64>) -> Outcome<Value> {
-    let array = array(value, "`shape`")?;
+    let count;
+    let shape = match value {
+        Value::Strings(texts) => {
+            count = [texts.len()];
+            &count[..]
+        }
+        _ => array(value, "`shape`")?.shape(),
+    };
     let extent = |&n: &usize| Value::of(n as i32);
     match axis {
-        None => Ok(Value::Tuple(array.shape().iter().map(extent).collect())),
+        None => Ok(Value::Tuple(shape.iter().map(extent).collect())),
         Some(k) => {
-            let k = operand::axis(k, array.rank(), "`shape`")?;
-            array.shape().get(k).map(extent).ok_or_else(|| undefined("`shape`", &[value]))
+            let k = operand::axis(k, shape.len(), "`shape`")?;
+            shape.get(k).map(extent).ok_or_else(|| undefined("`shape`", &[value]))
         }
     }
 }
 
-/// `a[i, j]`, `a[0..4, ..]`; axes that no spec is given for are taken whole. Of a list of strings, one of them; of a
-/// vector, a component.
+/// `a[i, j]`, `a[0..4, ..]`; axes that no spec is given for are taken whole. Of an array of texts, one of them or some; of a
+/// text, its characters; of a vector, a component.
 pub fn index(value: &Value, specs: &[SliceSpec]) -> Outcome<Value> {
     match (value, specs) {
         (Value::Array(array), _) => array.pick(specs),
-        (Value::Strings(strings), [SliceSpec::At(at)]) => {
-            let found = usize::try_from(*at).ok().and_then(|i| strings.get(i));
-            found.cloned().map(Value::Str).ok_or_else(|| slice::out_of_range(*at, 0, strings.len(), 1))
-        }
-        (Value::Strings(strings), [SliceSpec::Range { .. }]) => {
-            let positions: Vec<i32> = (0..strings.len() as i32).collect();
-            let picked = Array::from_items(&positions)?.slice(specs)?;
-            let of = |&i: &i32| strings.get(i as usize).cloned();
-            Ok(Value::Strings(picked.items::<i32>().unwrap_or(&[]).iter().filter_map(of).collect()))
+        (Value::Strings(texts), [spec]) => text::pick_texts(texts, *spec),
+        (Value::Str(text), [spec]) => text::pick(text, *spec).map(Value::Str),
+        (Value::Strings(_) | Value::Str(_), specs) => {
+            let title = format!("{} indices are given to a value of type {}", specs.len(), value.type_name());
+            Err(Problem::new("E0503", title).help("it takes one: `x[i]`, or `x[a..b]`"))
         }
         (Value::Tuple(parts), [SliceSpec::At(at)]) => {
             let found = usize::try_from(*at).ok().and_then(|i| parts.get(i));

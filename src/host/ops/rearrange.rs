@@ -6,6 +6,7 @@ use crate::base::stop::{self, Ticks};
 use crate::host::array::broadcast::Walk;
 use crate::host::array::{Array, Element, Item, SliceSpec, shape_text};
 use crate::host::ops::operand::{self, array, undefined};
+use crate::host::ops::text;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::Number;
@@ -102,6 +103,10 @@ fn transpose_any(x: &Array, shape: &[usize], to: &mut [u8], size: usize) {
 
 /// Arrays joined along an axis; their other axes have to agree.
 pub fn concat(parts: &[Value], axis: i64) -> Outcome<Value> {
+    if let Some(texts) = text::concat(parts) {
+        operand::axis(axis, 1, "`concat`")?;
+        return texts;
+    }
     let arrays = same_elements(parts, "`concat`")?;
     let Some(first) = arrays.first() else { return Err(Problem::new("E0541", "`concat` of no arrays")) };
     let axis = operand::axis(axis, first.rank(), "`concat`")?;
@@ -178,6 +183,9 @@ fn unlike(what: &str, first: &Array, part: &Array, position: usize) -> Problem {
 
 /// In ascending order along the last axis, NaN last.
 pub fn sort(value: &Value) -> Outcome<Value> {
+    if let Value::Strings(texts) = value {
+        return text::sort(texts);
+    }
     let x = array(value, "`sort`")?;
     let no_order = || undefined("`sort`", &[value]);
     let scalar = x.scalar().filter(|_| x.element().lanes() == 1).ok_or_else(no_order)?;
@@ -213,10 +221,15 @@ fn order<T: Number>(a: &T, b: &T) -> Ordering {
 
 /// In reverse order along an axis.
 pub fn flip(value: &Value, axis: i64) -> Outcome<Value> {
+    let backward = SliceSpec::Range { start: None, end: None, inclusive: false, step: Some(-1) };
+    if let Value::Strings(texts) = value {
+        operand::axis(axis, 1, "`flip`")?;
+        return text::pick_texts(texts, backward);
+    }
     let x = array(value, "`flip`")?;
     let axis = operand::axis(axis, x.rank(), "`flip`")?;
     let mut specs = vec![SliceSpec::ALL; axis];
-    specs.push(SliceSpec::Range { start: None, end: None, inclusive: false, step: Some(-1) });
+    specs.push(backward);
     x.slice(&specs).map(Value::Array)
 }
 

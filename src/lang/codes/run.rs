@@ -294,10 +294,29 @@ print("{x:.2}")
 "#,
     },
     Page {
+        code: "E0547",
+        title: "an `exit` where there is more to do than the script",
+        text: r#"
+`exit(code)` ends a script that `clk run` runs, and a session in which it is an entry. A test or a bench is one of several, a file that a
+session loads is a part of it, and whoever launches kernels of a file waits for an answer: there it is an error.
+
+A test fails by an `assert`; a script that is to end early is left with a code that says why:
+
+```clk
+if len(args) > 3 {
+    print("too many arguments")
+    exit(2)
+}
+test "a part" { assert(1 + 1 == 2) }
+```
+"#,
+    },
+    Page {
         code: "E0710",
         title: "a file of no known format",
         text: r#"
-`load` and `save` choose the format by the ending of the name: `.npy`, `.npz`, `.safetensors`, `.csv` or `.png`.
+`load` and `save` choose the format by the ending of the name: `.npy`, `.npz`, `.safetensors`, `.csv` or `.png`. Text is for
+`read_text` and `write_text`, whatever the name is.
 
 ```clk fails
 save("result.txt", [1.0, 2.0])
@@ -382,6 +401,23 @@ image("grey.png", arange(6))
 
 ```clk
 image("grey.png", f32(reshape(arange(6), 2, 3)) / 5.0)
+```
+"#,
+    },
+    Page {
+        code: "E0718",
+        title: "a file that is not text in UTF-8",
+        text: r#"
+`read_text` reads text in UTF-8, and a .csv file is such a text. Others hold something else, or text in another encoding: save it as UTF-8.
+
+```clk fails
+save("x.npy", [1.0, 2.0])
+print(read_text("x.npy"))
+```
+
+```clk
+write_text("x.txt", "1.0\n2.0\n")
+print(parse(f64, lines(read_text("x.txt"))))
 ```
 "#,
     },

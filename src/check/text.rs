@@ -1,0 +1,265 @@
+//! Text of the host: its operators, its characters and parts, arrays of texts, and the builtins that take them.
+//!
+//! In: syntax, and operands that are checked already. Out: typed expressions of [`Type::Str`] and [`Type::Strings`], or reports. What
+//! is known only when the script runs ([`Type::Unknown`]) may be text, so it stays unknown beside text.
+
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::builtins::BuiltinCall;
+use crate::check::cx::Cx;
+use crate::check::expr::{BOOL, I32, make};
+use crate::check::infer::array;
+use crate::check::typed::*;
+use crate::lang::ops::{BinaryOp, TextFn};
+use crate::syntax::ast;
+
+/// Whether a type is text or an array of it.
+pub fn is_text(ty: &Type) -> bool {
+    matches!(ty, Type::Str | Type::Strings)
+}
+
+/// An array of one axis whose extent only shows when the script runs.
+fn list_of(element: Type) -> Type {
+    match element {
+        Type::Str => Type::Strings,
+        element => array(element, vec![Dim::Unknown]),
+    }
+}
+
+/// The least and the greatest number of arguments, and the result.
+fn signature(f: TextFn) -> (usize, usize, Type) {
+    match f {
+        TextFn::Split => (1, 2, Type::Strings),
+        TextFn::Lines => (1, 1, Type::Strings),
+        TextFn::Join => (2, 2, Type::Str),
+        TextFn::Trim | TextFn::Upper | TextFn::Lower => (1, 1, Type::Str),
+        TextFn::Replace => (3, 3, Type::Str),
+        TextFn::Find => (2, 2, I32),
+        TextFn::Contains | TextFn::StartsWith | TextFn::EndsWith => (2, 2, BOOL),
+    }
+}
+
+impl Cx<'_> {
+    /// The type of `l op r` where one side is text; none where neither is.
+    pub fn text_type(&mut self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr) -> Option<Type> {
+        let (lt, rt) = (self.vars.shallow(&l.ty), self.vars.shallow(&r.ty));
+        if !is_text(&lt) && !is_text(&rt) {
+            return None;
+        }
+        Some(match (op, &lt, &rt) {
+            (_, Type::Error, _) | (_, _, Type::Error) => Type::Error,
+            (_, Type::Unknown, _) | (_, _, Type::Unknown) => Type::Unknown,
+            (BinaryOp::Add, Type::Str, Type::Str) => Type::Str,
+            (_, Type::Str, Type::Str) if op.is_comparison() => BOOL,
+            (_, l, r) if op.is_comparison() && is_text(l) && is_text(r) => list_of(BOOL),
+            _ => {
+                let d = self.no_text_operator((op, op_span), l, r);
+                self.report(d);
+                Type::Error
+            }
+        })
+    }
+
+    /// The message on an operator that text does not have.
+    pub fn no_text_operator(&self, (op, op_span): (BinaryOp, Span), l: &Expr, r: &Expr) -> Diagnostic {
+        let (lt, rt) = (self.ty_text(&l.ty), self.ty_text(&r.ty));
+        let other = if self.vars.shallow(&l.ty) == Type::Str { &rt } else { &lt };
+        let many = [l, r].iter().any(|e| self.vars.shallow(&e.ty) == Type::Strings);
+        let title = match op {
+            BinaryOp::Add if !many => format!("`+` joins text with text, not with `{other}`"),
+            op if op.is_comparison() => format!("`{}` can't compare `{lt}` and `{rt}`", op.symbol()),
+            _ if many => format!("`{}` does not work on arrays of text", op.symbol()),
+            _ => format!("`{}` does not work on text", op.symbol()),
+        };
+        let d = Diagnostic::error("E0303", title)
+            .at(op_span, "this operator")
+            .because(l.span, format!("this is `{lt}`"))
+            .because(r.span, format!("this is `{rt}`"));
+        match op {
+            BinaryOp::Add if many => {
+                d.help("`concat(a, b)` puts arrays behind each other, `join(a, \", \")` makes one text of an array")
+            }
+            op if op.is_comparison() && !many => d.help("`parse(i32, text)` reads the number that a text spells"),
+            _ => d,
+        }
+    }
+
+    /// `str(x)`: what `print` shows of a value.
+    pub fn str_of(&mut self, args: &[ast::Arg], span: Span) -> Expr {
+        self.no_names(args, "str");
+        let [arg] = args else { return self.one_argument("str", args, span) };
+        self.need_host(span, "text as a value");
+        let value = self.printable(&arg.value);
+        match self.vars.shallow(&value.ty) {
+            Type::Error => return self.bad(span),
+            Type::Unit | Type::Never => {
+                let d = Diagnostic::error("E0323", "`str` makes text of a value, and this gives none");
+                self.report(d.at(value.span, "nothing comes back from here"));
+                return self.bad(span);
+            }
+            _ => {}
+        }
+        make(ExprKind::Str(vec![StrPart::Value { expr: value, format: None }]), Type::Str, span)
+    }
+
+    /// `s[i]`, `names[a..b]`
+    pub fn text_element(&mut self, base: Expr, args: &[ast::Expr], span: Span) -> Expr {
+        let whole = self.vars.shallow(&base.ty);
+        let [arg] = args else {
+            let title = format!("{} indices for `{}`, which takes one", args.len(), self.ty_text(&whole));
+            let d = Diagnostic::error("E0306", title).at(span, "one index, or a range");
+            self.report(d.because(base.span, format!("this is `{}`", self.ty_text(&whole))));
+            return self.bad(span);
+        };
+        let (index, kept) = self.slice_index(arg, &Dim::Unknown, Some((&base, 0)));
+        let base = Box::new(base);
+        match (index, kept) {
+            (SliceIndex::At(index), _) => make(ExprKind::Index { base, indices: vec![index] }, Type::Str, span),
+            (index, _) => make(ExprKind::Slice { base, indices: vec![index] }, whole, span),
+        }
+    }
+
+    /// Reports a part of text that is written to, if it can't be; false then.
+    pub fn text_place(&mut self, place: &Expr) -> bool {
+        let (base, slice) = match &place.kind {
+            ExprKind::Index { base, .. } => (base, false),
+            ExprKind::Slice { base, .. } => (base, true),
+            _ => return true,
+        };
+        let d = match self.vars.shallow(&base.ty) {
+            Type::Str => Diagnostic::error("E0319", "the characters of a text never change")
+                .at(place.span, "a part of a text")
+                .help("make a new text: `s = s[..i] + \"x\" + s[i + 1..]`, or `replace(s, \"a\", \"b\")`"),
+            Type::Strings if slice => Diagnostic::error("E0319", "a slice of an array of texts can't be assigned to")
+                .at(place.span, "several texts")
+                .help("write one at a time: `names[i] = …`, or make a new array with `concat`"),
+            _ => return true,
+        };
+        self.report(d);
+        false
+    }
+
+    /// The type of an array literal whose elements are text; none if they are not.
+    pub fn text_literal(&mut self, flat: &[Expr], dims: &[i64], span: Span) -> Option<Type> {
+        let text = flat.iter().any(|e| e.ty == Type::Str);
+        if !text {
+            return None;
+        }
+        if dims.len() != 1 {
+            let d = Diagnostic::error("E0316", "an array of texts has one axis");
+            let d = d.at(span, format!("this has {}", dims.len()));
+            self.report(d.help("keep the texts of a row in one text, or in an array of their own"));
+            return Some(Type::Error);
+        }
+        let open = flat.iter().any(|e| self.vars.shallow(&e.ty) == Type::Unknown);
+        Some(if open { Type::Unknown } else { Type::Strings })
+    }
+
+    // Builtins
+
+    pub fn text_call(&mut self, call: BuiltinCall<'_>, f: TextFn) -> Expr {
+        let (least, most, result) = signature(f);
+        let Some(given) = self.take(call, least, most) else { return self.after_error(call.args, call.span) };
+        let Some((first, more)) = given.split_first() else { return self.bad(call.span) };
+        let joins = f == TextFn::Join;
+        let first = self.expr(first, Some(if joins { &Type::Strings } else { &Type::Str }));
+        let ty = match (self.vars.shallow(&first.ty), f) {
+            (Type::Error, _) => Type::Error,
+            (Type::Unknown, TextFn::Split | TextFn::Lines | TextFn::Join) => result,
+            (Type::Unknown, _) => Type::Unknown,
+            (Type::Strings, TextFn::Join) => result,
+            (Type::Str, f) if f != TextFn::Join => result,
+            (Type::Strings, f) if !matches!(f, TextFn::Split | TextFn::Lines) => list_of(result),
+            (other, _) => {
+                let d = self.not_text(call, &first, &other, joins);
+                self.report(d);
+                Type::Error
+            }
+        };
+        let mut args = vec![first];
+        args.extend(more.iter().map(|e| self.text_argument(e)));
+        call.make(args, ty)
+    }
+
+    fn not_text(&self, call: BuiltinCall<'_>, e: &Expr, found: &Type, joins: bool) -> Diagnostic {
+        let (name, found_text) = (call.entry.name, self.ty_text(found));
+        let wanted = if joins { "an array of texts" } else { "text" };
+        let d = Diagnostic::error("E0301", format!("`{name}` takes {wanted}, but this is `{found_text}`"))
+            .at(e.span, format!("this is `{found_text}`"));
+        match found {
+            Type::Strings => d.help("do it to each of them in a loop: `for line in texts { … }`"),
+            Type::Str if joins => d.help("`a + b` joins two texts; `split(text, \",\")` makes an array of one"),
+            _ => d.help("`str(x)` makes text of a value"),
+        }
+    }
+
+    /// An argument that has to be one text.
+    pub fn text_argument(&mut self, e: &ast::Expr) -> Expr {
+        let e = self.expr(e, Some(&Type::Str));
+        self.coerce(&e, &Type::Str, None);
+        e
+    }
+
+    pub fn parse(&mut self, call: BuiltinCall<'_>) -> Expr {
+        let Some(given) = self.take(call, 2, 2) else { return self.after_error(call.args, call.span) };
+        let [ty, text] = given.as_slice() else { return self.bad(call.span) };
+        let ty = self.type_argument(ty);
+        if !matches!(ty, Type::Scalar(_) | Type::Error) {
+            let found = self.ty_text(&ty);
+            let d = Diagnostic::error("E0323", format!("`parse` can't read a `{found}`"))
+                .at(call.span, "a scalar type is expected");
+            self.report(d);
+            return self.after_error(&call.args[1..], call.span);
+        }
+        let text = self.expr(text, Some(&Type::Str));
+        match self.vars.shallow(&text.ty) {
+            Type::Strings => call.make(vec![text], list_of(ty)),
+            // Whether it is one text or many only shows when it runs; the type that is read has to be known then.
+            Type::Unknown => {
+                let read = make(ExprKind::Bool(false), ty, call.span);
+                call.make_named(vec![text], vec![("type".into(), read)], Type::Unknown)
+            }
+            _ => {
+                self.coerce(&text, &Type::Str, None);
+                call.make(vec![text], ty)
+            }
+        }
+    }
+
+    // Files and the script
+
+    pub fn read_text(&mut self, call: BuiltinCall<'_>) -> Expr {
+        let Some(given) = self.take(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let args = given.iter().map(|e| self.text_argument(e)).collect();
+        call.make(args, Type::Str)
+    }
+
+    pub fn write_text(&mut self, call: BuiltinCall<'_>) -> Expr {
+        let Some(given) = self.take(call, 2, 2) else { return self.after_error(call.args, call.span) };
+        let [path, text] = given.as_slice() else { return self.bad(call.span) };
+        let path = self.text_argument(path);
+        let text = self.expr(text, Some(&Type::Str));
+        if !self.vars.unify(&text.ty, &Type::Str) {
+            let found = self.ty_text(&text.ty);
+            let d = Diagnostic::error("E0301", format!("`write_text` writes text, but this is `{found}`"))
+                .at(text.span, format!("this is `{found}`"));
+            self.report(match self.vars.shallow(&text.ty) {
+                Type::Strings => d.help("`join(parts, \"\\n\")` makes one text of them"),
+                Type::Array(_) => d.help("`save` writes arrays; `str(x)` makes text of one as `print` shows it"),
+                _ => d.help("`str(x)` makes text of a value"),
+            });
+        }
+        call.make(vec![path, text], Type::Unit)
+    }
+
+    pub fn exit(&mut self, call: BuiltinCall<'_>) -> Expr {
+        let Some(given) = self.take(call, 0, 1) else { return self.after_error(call.args, call.span) };
+        let args: Vec<Expr> = given.iter().map(|code| self.expr_as(code, &I32)).collect();
+        let known = args.first().and_then(|code| crate::check::eval::int(self, code));
+        if let (Some(code), Some(at)) = (known.filter(|code| !(0..=255).contains(code)), args.first().map(|a| a.span)) {
+            let d = Diagnostic::error("E0541", format!("{code} is no exit code")).at(at, "from 0 to 255");
+            self.report(d.help("0 says that all is well, any other code that something is not"));
+        }
+        call.make(args, Type::Never)
+    }
+}

@@ -1,0 +1,346 @@
+//! Functions and operators of text. In: texts, arrays of texts, numbers. Out: the same, or what is wrong with them.
+//!
+//! A text is a sequence of characters (Unicode scalar values), which positions count; where in UTF-8 a character begins is
+//! found when it is needed, at once in texts of ASCII alone. Functions whose first parameter is one text work element by
+//! element on an array of them. Every buffer is asked for before it is filled.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use crate::base::room;
+use crate::base::stop;
+use crate::host::array::broadcast::common_shape;
+use crate::host::array::{Array, Element, Item, MAX_EXTENT, SliceSpec, slice};
+use crate::host::ops::operand::undefined;
+use crate::host::problem::{Outcome, Problem};
+use crate::host::value::Value;
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::{BinaryOp, TextFn};
+use crate::lang::scalar::{self, Scalar};
+
+/// A text has at most so many bytes, so that every position is an `i32`.
+const MAX_BYTES: usize = i32::MAX as usize;
+
+/// A text of pieces, one behind the other.
+pub fn of_pieces<'t>(pieces: impl Iterator<Item = &'t str> + Clone) -> Outcome<SmolStr> {
+    let bytes = stop::polled(pieces.clone()).fold(0usize, |bytes, piece| bytes.saturating_add(piece.len()));
+    if bytes > MAX_BYTES {
+        let title = format!("a text of {bytes} bytes, and a text has at most {MAX_BYTES}");
+        return Err(Problem::new("E0541", title));
+    }
+    let mut text = String::new();
+    if !room::has(bytes) || text.try_reserve_exact(bytes).is_err() {
+        room::lacking(bytes);
+    }
+    stop::polled(pieces).for_each(|piece| push(&mut text, piece));
+    made(text)
+}
+
+/// Puts a piece behind others.
+pub fn push(text: &mut String, piece: &str) {
+    if !room::has(piece.len()) || text.try_reserve(piece.len()).is_err() {
+        room::lacking(piece.len());
+    }
+    text.push_str(piece);
+}
+
+/// A text that was made elsewhere.
+pub fn made(text: String) -> Outcome<SmolStr> {
+    if text.len() > MAX_BYTES {
+        return of_pieces(std::iter::once(text.as_str()));
+    }
+    if !room::has(text.len()) {
+        room::lacking(text.len());
+    }
+    Ok(SmolStr::from(text))
+}
+
+/// An array of texts.
+pub fn texts(items: Vec<SmolStr>) -> Outcome<Value> {
+    if items.len() > MAX_EXTENT {
+        let title = format!("an array of {} texts, and an axis has at most {MAX_EXTENT} elements", items.len());
+        return Err(Problem::new("E0541", title));
+    }
+    let bytes = size_of_val(items.as_slice());
+    if !room::has(bytes) {
+        room::lacking(bytes);
+    }
+    Ok(Value::Strings(items.into()))
+}
+
+/// The pieces as an array of texts.
+fn collected<'t>(pieces: impl Iterator<Item = &'t str>) -> Outcome<Value> {
+    let mut items = Vec::new();
+    for piece in stop::polled(pieces) {
+        room::reserve(&mut items, 1);
+        items.push(SmolStr::new(piece));
+    }
+    texts(items)
+}
+
+/// What a function of text gives for its arguments.
+pub fn call(f: TextFn, values: &[Value]) -> Outcome<Value> {
+    let undefined = || undefined(&format!("`{}`", name(f)), &values.iter().collect::<Vec<_>>());
+    let str = |value: &Value| if let Value::Str(text) = value { Ok(text.clone()) } else { Err(undefined()) };
+    let Some((first, more)) = values.split_first() else { return Err(undefined()) };
+    let more = more.iter().map(str).collect::<Outcome<Vec<SmolStr>>>()?;
+    let more: Vec<&str> = more.iter().map(SmolStr::as_str).collect();
+    match (f, first, more.as_slice()) {
+        (TextFn::Join, Value::Strings(parts), [separator]) => {
+            let between = parts.iter().enumerate().flat_map(|(i, part)| {
+                let separator = if i == 0 { "" } else { separator };
+                [separator, part.as_str()]
+            });
+            of_pieces(between).map(Value::Str)
+        }
+        (TextFn::Split, Value::Str(text), []) => collected(text.split_whitespace()),
+        (TextFn::Split, Value::Str(text), [separator]) => collected(text.split(sought(f, separator)?)),
+        (TextFn::Lines, Value::Str(text), []) => collected(text.lines()),
+        (TextFn::Find, Value::Str(text), [part]) => Ok(Value::of(find(text, part))),
+        (TextFn::Find, Value::Strings(texts), [part]) => each(texts, |text| find(text, part)),
+        (TextFn::Contains | TextFn::StartsWith | TextFn::EndsWith, Value::Str(text), [part]) => {
+            Ok(Value::of(holds(f, text, part)))
+        }
+        (TextFn::Contains | TextFn::StartsWith | TextFn::EndsWith, Value::Strings(texts), [part]) => {
+            each(texts, |text| holds(f, text, part))
+        }
+        (TextFn::Trim | TextFn::Upper | TextFn::Lower | TextFn::Replace, Value::Str(text), more) => {
+            changed(f, text, more).ok_or_else(undefined)?.map(Value::Str)
+        }
+        (TextFn::Trim | TextFn::Upper | TextFn::Lower | TextFn::Replace, Value::Strings(from), more) => {
+            let mut items = room::vec(from.len());
+            for text in stop::polled(from.iter()) {
+                items.push(changed(f, text, more).ok_or_else(undefined)??);
+            }
+            texts(items)
+        }
+        _ => Err(undefined()),
+    }
+}
+
+fn name(f: TextFn) -> &'static str {
+    Builtin::Text(f).name()
+}
+
+/// What is looked for has to be something.
+fn sought(f: TextFn, part: &str) -> Outcome<&str> {
+    if part.is_empty() {
+        let problem = Problem::new("E0541", format!("`{}` is to look for a text of no characters", name(f)));
+        return Err(problem.help("one character of a text is `s[i]`, and a `for` goes through all of them"));
+    }
+    Ok(part)
+}
+
+/// A function of each of many texts whose result is a number or a truth.
+fn each<T: Item>(texts: &[SmolStr], f: impl Fn(&str) -> T) -> Outcome<Value> {
+    let array = Array::build(Element::Scalar(T::SCALAR), &[texts.len()], |places: &mut [T]| {
+        stop::polled(places.iter_mut().zip(texts)).for_each(|(place, text)| *place = f(text));
+    });
+    array.map(Value::Array)
+}
+
+/// At which character `part` begins first; -1 if it does nowhere.
+fn find(text: &str, part: &str) -> i32 {
+    text.find(part).map_or(-1, |byte| length(&text[..byte]) as i32)
+}
+
+fn holds(f: TextFn, text: &str, part: &str) -> bool {
+    match f {
+        TextFn::StartsWith => text.starts_with(part),
+        TextFn::EndsWith => text.ends_with(part),
+        _ => text.contains(part),
+    }
+}
+
+/// Another text instead; none for arguments that the function does not have.
+fn changed(f: TextFn, text: &str, more: &[&str]) -> Option<Outcome<SmolStr>> {
+    Some(match (f, more) {
+        (TextFn::Trim, []) => Ok(SmolStr::new(text.trim())),
+        (TextFn::Upper, []) => roomy(text).and_then(|text| made(text.to_uppercase())),
+        (TextFn::Lower, []) => roomy(text).and_then(|text| made(text.to_lowercase())),
+        (TextFn::Replace, [part, by]) => sought(f, part).and_then(|part| {
+            let parts = text.split(part).enumerate();
+            of_pieces(parts.flat_map(|(i, piece)| [if i == 0 { "" } else { by }, piece]))
+        }),
+        _ => return None,
+    })
+}
+
+/// A text of which a changed copy is about to be made; one may take three times its room.
+fn roomy(text: &str) -> Outcome<&str> {
+    let most = text.len().saturating_mul(3);
+    if !room::has(most) {
+        room::lacking(most);
+    }
+    stop::poll();
+    Ok(text)
+}
+
+/// `left op right`, one of which is a text or an array of texts.
+pub fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
+    match (op, left, right) {
+        (BinaryOp::Add, Value::Str(a), Value::Str(b)) => of_pieces([a.as_str(), b].into_iter()).map(Value::Str),
+        (_, Value::Str(a), Value::Str(b)) if op.is_comparison() => Ok(Value::of(compared(op, a, b))),
+        (_, Value::Strings(a), Value::Str(b)) if op.is_comparison() => each(a, |a| compared(op, a, b)),
+        (_, Value::Str(a), Value::Strings(b)) if op.is_comparison() => each(b, |b| compared(op, a, b)),
+        (_, Value::Strings(a), Value::Strings(b)) if op.is_comparison() => pairs(op, a, b),
+        _ => {
+            let problem = undefined(&format!("`{}`", op.symbol()), &[left, right]);
+            Err(match (op, left, right) {
+                (BinaryOp::Add, Value::Strings(_), _) | (BinaryOp::Add, _, Value::Strings(_)) => problem
+                    .help("`concat(a, b)` puts arrays of texts behind each other, `join(a, \", \")` makes one text"),
+                (BinaryOp::Add, ..) => {
+                    problem.help("`str(x)` makes text of a value; in a text it stands in braces: `\"{x}\"`")
+                }
+                _ => problem,
+            })
+        }
+    }
+}
+
+/// Characters compare by their numbers in Unicode, as their bytes in UTF-8 do.
+fn compared(op: BinaryOp, a: &str, b: &str) -> bool {
+    let order = a.cmp(b);
+    match op {
+        BinaryOp::Eq => order == Ordering::Equal,
+        BinaryOp::Ne => order != Ordering::Equal,
+        BinaryOp::Lt => order == Ordering::Less,
+        BinaryOp::Le => order != Ordering::Greater,
+        BinaryOp::Gt => order == Ordering::Greater,
+        _ => order != Ordering::Less,
+    }
+}
+
+/// Element by element; one element stands for many, as it does in arrays of numbers.
+fn pairs(op: BinaryOp, a: &[SmolStr], b: &[SmolStr]) -> Outcome<Value> {
+    let shape = common_shape(&[("the left side", &[a.len()][..]), ("the right side", &[b.len()])])?;
+    let at = |texts: &[SmolStr], i: usize| if texts.len() == 1 { texts[0].clone() } else { texts[i].clone() };
+    let array = Array::build(Element::Scalar(Scalar::Bool), &shape, |places: &mut [bool]| {
+        for (i, place) in stop::polled(places.iter_mut().enumerate()) {
+            *place = compared(op, &at(a, i), &at(b, i));
+        }
+    });
+    array.map(Value::Array)
+}
+
+/// How many characters a text has.
+pub fn length(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.chars().count() }
+}
+
+/// The byte at which a character begins; the text's end for the one behind the last.
+fn byte_of(text: &str, character: usize) -> usize {
+    text.char_indices().nth(character).map_or(text.len(), |(byte, _)| byte)
+}
+
+/// `s[i]`, `s[a..b step c]`: the characters at these positions.
+pub fn pick(text: &str, spec: SliceSpec) -> Outcome<SmolStr> {
+    let count = length(text);
+    let picked = slice::positions(spec, count).map_err(|problem| outside(problem, spec, count))?;
+    let ascii = text.len() == count;
+    if picked.step == 1 {
+        let start = if ascii { picked.start } else { byte_of(text, picked.start) };
+        let end = start + if ascii { picked.count } else { byte_of(&text[start..], picked.count) };
+        return Ok(SmolStr::new(&text[start..end]));
+    }
+    let mut characters: Vec<char> = room::vec(picked.count);
+    if ascii {
+        let bytes = text.as_bytes();
+        characters.extend(stop::polled(picked.iter()).map(|at| char::from(bytes[at])));
+    } else {
+        let all = room::collect(count, text.chars());
+        characters.extend(stop::polled(picked.iter()).map(|at| all[at]));
+    }
+    made(characters.into_iter().collect())
+}
+
+/// What is wrong with a position, in the words for a text.
+fn outside(problem: Problem, spec: SliceSpec, count: usize) -> Problem {
+    if problem.code != "E0502" {
+        return problem;
+    }
+    let has = match count {
+        0 => "the text has no characters".to_string(),
+        1 => "the text has 1 character".to_string(),
+        n => format!("the text has {n} characters"),
+    };
+    let title = if let SliceSpec::At(_) = spec { problem.title } else { problem.title.replace("its axis", "the text") };
+    let label = if let (SliceSpec::At(0..), 1..) = (spec, count) {
+        format!("{has}, so the last index is {}", count - 1)
+    } else {
+        has
+    };
+    Problem { title, label, ..problem }
+}
+
+/// Some of an array of texts.
+pub fn pick_texts(from: &[SmolStr], spec: SliceSpec) -> Outcome<Value> {
+    let picked = slice::positions(spec, from.len())?;
+    if let SliceSpec::At(_) = spec {
+        return Ok(Value::Str(from[picked.start].clone()));
+    }
+    texts(room::collect(picked.count, picked.iter().map(|at| from[at].clone())))
+}
+
+/// `names[i] = text`
+pub fn assign(texts: &mut Arc<[SmolStr]>, specs: &[SliceSpec], value: Value) -> Outcome<()> {
+    let ([SliceSpec::At(at)], Value::Str(text)) = (specs, &value) else {
+        let title =
+            format!("a value of type {} cannot be assigned to this part of an array of texts", value.type_name());
+        return Err(Problem::new("E0504", title).help("its elements are written one at a time, and are texts"));
+    };
+    let picked = slice::positions(SliceSpec::At(*at), texts.len())?;
+    if Arc::get_mut(texts).is_none() && !room::has(size_of_val(&**texts)) {
+        room::lacking(size_of_val(&**texts));
+    }
+    Arc::make_mut(texts)[picked.start] = text.clone();
+    Ok(())
+}
+
+/// Arrays of texts, one behind the other; none if they are no such arrays.
+pub fn concat(parts: &[Value]) -> Option<Outcome<Value>> {
+    let lists = parts.iter().map(|part| if let Value::Strings(texts) = part { Some(texts) } else { None });
+    let lists: Vec<&Arc<[SmolStr]>> = lists.collect::<Option<_>>().filter(|lists: &Vec<_>| !lists.is_empty())?;
+    let count = lists.iter().map(|texts| texts.len()).sum();
+    Some(texts(room::collect(count, lists.into_iter().flat_map(|texts| texts.iter().cloned()))))
+}
+
+/// In ascending order.
+pub fn sort(from: &[SmolStr]) -> Outcome<Value> {
+    let ticks = stop::Ticks::default();
+    let mut items = room::collect(from.len(), from.iter().cloned());
+    items.sort_unstable_by(|a, b| {
+        ticks.pass(1);
+        a.cmp(b)
+    });
+    texts(items)
+}
+
+/// The numbers that texts spell.
+pub fn parse(ty: Scalar, value: &Value) -> Outcome<Value> {
+    match value {
+        Value::Str(text) => super::convert::parse(ty, text),
+        Value::Strings(texts) => {
+            let mut numbers: Vec<scalar::Value> = room::vec(texts.len());
+            for (i, text) in stop::polled(texts.iter().enumerate()) {
+                let Some(number) = scalar::parse::parse(ty, text.trim()) else {
+                    let problem = super::convert::parse(ty, text).err();
+                    let problem = problem.unwrap_or_else(|| Problem::new("E0544", "a text that is no number"));
+                    return Err(problem.label(format!("element {i} of {}", texts.len())));
+                };
+                numbers.push(number);
+            }
+            crate::with_element!(ty, T => {
+                Array::build(Element::Scalar(ty), &[numbers.len()], |places: &mut [T]| {
+                    for (place, number) in stop::polled(places.iter_mut().zip(&numbers)) {
+                        *place = number.to::<T>();
+                    }
+                })
+            })
+            .map(Value::Array)
+        }
+        _ => Err(undefined("`parse`", &[value])),
+    }
+}
