@@ -151,7 +151,11 @@ fn range(start: i64, end: i64, step: i64, axis: usize, len: usize, rank: usize) 
     let last = len as i64;
     let fits = match step > 0 {
         true => (0..=last).contains(&start) && (start >= end || end <= last) && end >= 0,
-        false => (-1..last.max(1)).contains(&start) && (start <= end || end >= -1) && end <= last,
+        // From the first of no elements, nothing may be picked but nothing.
+        false => {
+            let starts = (-1..last).contains(&start) || (start == 0 && last == 0 && end >= 0);
+            starts && (start <= end || end >= -1) && end <= last
+        }
     };
     if !fits {
         return Err(slice_out_of_range(start, end, axis, len, rank));
