@@ -15,7 +15,7 @@ use clk_lang::host::ops::{self, Reduce};
 use clk_lang::host::unwind::{Unwound, caught};
 use clk_lang::host::value::Value;
 use clk_lang::host::{files, picture};
-use clk_lang::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use clk_lang::lang::ops::{BinaryOp, MathFn, TextFn, UnaryOp};
 use clk_lang::lang::scalar::Scalar;
 
 /// More elements than pass between two looks, of less bytes than are looked at when they are taken.
@@ -131,6 +131,36 @@ fn reductions_and_rearrangements() -> Vec<Work> {
     ] {
         work!(all, name, make());
     }
+    let words: String = "some words ".repeat(N / 2);
+    let texts = ops::text::call(TextFn::Split, &[Value::str(words.as_str())]).expect("texts");
+    let (words, comma) = (Value::str(words), Value::str(","));
+    for (f, more) in [
+        (TextFn::Split, vec![]),
+        (TextFn::Split, vec![Value::str(" ")]),
+        (TextFn::Replace, vec![Value::str("s"), comma.clone()]),
+        (TextFn::Upper, vec![]),
+    ] {
+        let values: Vec<Value> = [words.clone()].into_iter().chain(more).collect();
+        work!(all, "a function of text", ops::text::call(f, &values));
+    }
+    for f in [TextFn::Trim, TextFn::Find, TextFn::Join, TextFn::StartsWith] {
+        let more = if f == TextFn::Trim { vec![] } else { vec![comma.clone()] };
+        let values: Vec<Value> = [texts.clone()].into_iter().chain(more).collect();
+        work!(all, "a function of texts", ops::text::call(f, &values));
+    }
+    let lines = Value::str("line\n".repeat(N));
+    work!(all, "lines", ops::text::call(TextFn::Lines, std::slice::from_ref(&lines)));
+    let numbers = Value::Strings(vec!["1.5".into(); N].into());
+    work!(all, "parse of texts", ops::parse(Scalar::F64, &numbers));
+    let a = texts.clone();
+    work!(all, "sort of texts", ops::sort(&a));
+    let a = texts.clone();
+    work!(all, "concat of texts", ops::concat(&[a.clone(), a.clone()], 0));
+    let a = texts.clone();
+    work!(all, "flip of texts", ops::flip(&a, 0));
+    let a = texts.clone();
+    work!(all, "== of texts", ops::binary(BinaryOp::Eq, &a, &a));
+    work!(all, "< of texts and a text", ops::binary(BinaryOp::Lt, &texts, &comma));
     all
 }
 
@@ -144,6 +174,11 @@ fn files_and_pictures() -> Vec<Work> {
         work!(all, name, files::encode(name, &[(None, &a)]));
         work!(all, name, files::decode(name, &bytes));
     }
+    let texts = Value::Strings(vec!["a text".into(); N].into());
+    let bytes = files::encode("t.csv", &[(Some("name"), &texts)]).expect("a file");
+    let columns = texts.clone();
+    work!(all, "t.csv", files::encode("t.csv", &[(Some("name"), &columns)]));
+    work!(all, "t.csv", files::decode("t.csv", &bytes));
     let (x, y) = (floats(&[N]), floats(&[N]));
     for path in ["p.png", "p.svg"] {
         let (x, y) = (x.clone(), y.clone());

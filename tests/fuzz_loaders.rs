@@ -35,6 +35,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("x.npz", encode("x.npz", &several).unwrap()),
         ("x.safetensors", encode("x.safetensors", &several).unwrap()),
         ("x.csv", b"a,b\n1,2\n3.5,-4e2\n".to_vec()),
+        ("x.csv", "name,\"n, 1\",c\r\n\"A\"\"nn\",1,x\r\n# y\r\né,,\"\r\n\"\n".into()),
     ];
     for value in [&floats, &bytes, &flags, &vectors] {
         seeds.push(("x.npy", encode("x.npy", &[(None, value)]).unwrap()));
@@ -159,7 +160,13 @@ fn loaders_survive_mutants() {
 fn round_trip(name: &str, value: &Value) {
     let Ok(bytes) = encode(name, &[(None, value)]) else { return };
     let again = decode(name, &bytes);
-    if name != "x.csv" {
-        assert_eq!(again.as_ref(), Ok(value));
+    match (&again, value) {
+        // A table of text is the same text again.
+        (Ok(Value::Table(_)), Value::Table(_)) if name == "x.csv" => {
+            let twice = again.map(|again| encode(name, &[(None, &again)]));
+            assert_eq!(twice, Ok(Ok(bytes)));
+        }
+        _ if name == "x.csv" => {}
+        _ => assert_eq!(again.as_ref(), Ok(value)),
     }
 }

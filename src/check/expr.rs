@@ -520,7 +520,7 @@ impl Cx<'_> {
             let first = flat.first().map(|f| (f.span, "the elements before are `str`".to_string()));
             let d = self.mismatch(&e, &Type::Str, first).help("`str(x)` makes text of a value");
             self.report(d);
-            return Some(false);
+            return None;
         }
         if e.ty == Type::Strings {
             let d = Diagnostic::error("E0316", "an array of texts can't be an element of an array");

@@ -46,6 +46,7 @@ impl Cx<'_> {
             Builtin::ReadText => self.read_text(call),
             Builtin::WriteText => self.write_text(call),
             Builtin::Exit => self.exit(call),
+            Builtin::Keys => self.keys(call),
             _ => self.bad(call.span),
         }
     }
@@ -610,12 +611,15 @@ impl Cx<'_> {
     fn data(&mut self, e: &ast::Expr, callee: &str) -> Expr {
         let e = self.expr(e, None);
         match self.vars.shallow(&e.ty) {
-            Type::Array(_) | Type::Unknown | Type::Error => {}
-            _ => {
+            Type::Array(_) | Type::Strings | Type::Unknown | Type::Error => {}
+            ty => {
                 let found = self.ty_text(&e.ty);
                 let d = Diagnostic::error("E0301", format!("`{callee}` takes arrays, but this is `{found}`"))
                     .at(e.span, format!("this is `{found}`"));
-                self.report(d);
+                self.report(match ty {
+                    Type::Str => d.help("`write_text(path, text)` writes a text"),
+                    _ => d,
+                });
             }
         }
         e

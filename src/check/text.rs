@@ -228,6 +228,24 @@ impl Cx<'_> {
 
     // Files and the script
 
+    /// `keys(table)`
+    pub fn keys(&mut self, call: BuiltinCall<'_>) -> Expr {
+        let Some(given) = self.take(call, 1, 1) else { return self.after_error(call.args, call.span) };
+        let Some(table) = given.first().map(|e| self.expr(e, None)) else { return self.bad(call.span) };
+        match self.vars.shallow(&table.ty) {
+            Type::Unknown => {}
+            Type::Error => return self.bad(call.span),
+            other => {
+                let found = self.ty_text(&other);
+                let d = Diagnostic::error("E0301", format!("`keys` takes a table, but this is `{found}`"))
+                    .at(table.span, format!("this is `{found}`"));
+                self.report(d.help("a table is what `load` gives of a file with several arrays or columns"));
+                return self.bad(call.span);
+            }
+        }
+        call.make(vec![table], Type::Strings)
+    }
+
     pub fn read_text(&mut self, call: BuiltinCall<'_>) -> Expr {
         let Some(given) = self.take(call, 1, 1) else { return self.after_error(call.args, call.span) };
         let args = given.iter().map(|e| self.text_argument(e)).collect();

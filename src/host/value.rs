@@ -26,8 +26,9 @@ pub enum Value {
     Record(Record),
     Tuple(Vec<Value>),
     Range(Range),
-    /// The named arrays of an .npz or .safetensors file, the columns of a .csv file.
-    Table(Arc<IndexMap<SmolStr, Array>>),
+    /// The named arrays of an .npz or .safetensors file; the columns of a .csv file, some of which may be texts. Nothing but
+    /// [`Value::Array`] and [`Value::Strings`] is in it.
+    Table(Arc<IndexMap<SmolStr, Value>>),
     /// An array of texts.
     Strings(Arc<[SmolStr]>),
     Timing(Timing),

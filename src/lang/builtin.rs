@@ -330,8 +330,9 @@ pub static TABLE: &[Entry] = &[
     text(T::Lower, "lower", "(text: str) -> str", "The text in small letters."),
     item(Builtin::Parse, "parse", Group::Text, Host, "(type, text: str) -> type", "The number that a text spells: `parse(i32, args[0])`; an error shows the text. `parse(f64, parts)` reads each of an array of texts."),
     // Host: files and pictures
-    item(Builtin::Load, "load", Files, Host, "(path: str) -> array", "Reads .npy, .npz, .safetensors, .csv or .png. Several arrays in one file become fields: `m.weight`, `m[\"weight\"]`. The element type is the file's; `let x: [f32; N] = load(…)` checks it."),
-    item(Builtin::Save, "save", Files, Host, "(path: str, arrays…)", "Writes .npy, .csv or .png of one array, .npz or .safetensors of named ones: `save(\"out.npz\", y = y)`. The file appears whole or not at all."),
+    item(Builtin::Load, "load", Files, Host, "(path: str) -> array", "Reads .npy, .npz, .safetensors, .csv or .png. Several arrays in one file become fields: `m.weight`, `m[\"weight\"]`, and so do the columns of a .csv file whose first line names them; a column is an array of `f64`, or of texts. The element type is the file's; `let x: [f32; N] = load(…)` checks it."),
+    item(Builtin::Save, "save", Files, Host, "(path: str, arrays…)", "Writes .npy, .csv or .png of one array, .npz or .safetensors of named ones: `save(\"out.npz\", y = y)`; .csv of named columns, which may be texts, or of a table. The file appears whole or not at all."),
+    item(Builtin::Keys, "keys", Files, Host, "(table) -> [str; _]", "The names of a table's columns or arrays: `for name in keys(t) { print(name, t[name]) }`. A table is what `load` gives of a file with several."),
     item(Builtin::ReadText, "read_text", Files, Host, "(path: str) -> str", "The text of a file in UTF-8, whatever its name ends in: `lines(read_text(\"notes.txt\"))` are its lines. A mark of the byte order at its start is left out."),
     item(Builtin::WriteText, "write_text", Files, Host, "(path: str, text: str)", "Writes a text to a file as it is: `write_text(\"notes.txt\", join(parts, \"\\n\"))`. The file appears whole or not at all."),
     item(Builtin::Image, "image", Files, Host, "(path: str, x: array)", "Writes a picture: [H, W] grey or [H, W, 3 or 4] colour, u8 as it is or floats from 0 to 1, to a PNG or SVG file. `image(x)` shows it in the terminal."),

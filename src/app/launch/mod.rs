@@ -194,9 +194,18 @@ fn read_arrays(path: &Path, limit: u64) -> Result<state::Arrays> {
         return Err(too_many(unpacked));
     }
     match host::files::decode(&name, &bytes)? {
-        Value::Table(arrays) => {
+        Value::Table(columns) => {
+            let columns = std::sync::Arc::unwrap_or_clone(columns).into_iter();
+            let arrays = columns.map(|(name, column)| match column {
+                Value::Array(array) => Ok((name, array)),
+                _ => {
+                    let title = format!("the column `{}` of `{}` is text, which no kernel takes", name, path.display());
+                    Err(Refusal::new("E0804", title).help("leave it out of the file"))
+                }
+            });
+            let arrays = arrays.collect::<Result<state::Arrays>>()?;
             let held: u64 = arrays.values().map(|array| array.byte_len() as u64).sum();
-            if held > limit { Err(too_many(held)) } else { Ok(std::sync::Arc::unwrap_or_clone(arrays)) }
+            if held > limit { Err(too_many(held)) } else { Ok(arrays) }
         }
         other => {
             Err(Refusal::new("E0804", format!("`{}` holds a {} without a name", path.display(), other.type_name()))

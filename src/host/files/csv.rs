@@ -1,111 +1,108 @@
-//! .csv: numbers in columns.
+//! .csv: a table of text.
 //!
-//! A first line that has anything but numbers names the columns: then the file is a table of 1-d arrays. Without one it is
-//! a 2-d array, or a 1-d one if there is one column only. Numbers are `f64`, an empty field is a NaN. Fields are separated
-//! by commas, or by semicolons or tabs if the first line has no comma; lines that begin with `#` are left out.
+//! If the first line has anything but numbers, it names columns: then the file is a table of 1-d arrays, each of numbers or of
+//! texts. Without names it is a 2-d array of numbers, or a 1-d one if there is one column only. Numbers are `f64`, and a field
+//! that is empty is a NaN among them. A column is text if one of its fields stands in quotes, spells no number, or is an
+//! integer that an `f64` does not hold exactly; its fields then stay as they were written. Fields are separated by commas, or by
+//! semicolons or tabs if the first line has no comma.
 
-use ::csv::{ReaderBuilder, StringRecord, Trim, WriterBuilder};
+mod records;
+mod write;
+
 use indexmap::{IndexMap, IndexSet};
 use smol_str::SmolStr;
 
-use crate::base::room::{self, Sink};
+use crate::base::room;
 use crate::base::stop::{self, Ticks};
-use crate::host::array::{Array, Element};
-use crate::host::files::{File, Items, scalars_only, table};
+use crate::host::array::Array;
+use crate::host::files::{File, table};
+use crate::host::ops::text::texts;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
-use crate::lang::scalar::{self, Scalar};
 
-/// The columns' names, and the numbers row by row.
-struct Sheet {
-    names: Option<Vec<SmolStr>>,
-    width: usize,
-    numbers: Vec<f64>,
-}
+use records::{Field, Records};
+pub use write::encode;
 
 pub fn decode(file: &File) -> Outcome<Value> {
     let text = super::text(file.name, file.bytes)?;
-    let sheet = read(file, text)?;
-    let rows = sheet.numbers.len() / sheet.width.max(1);
-    match (sheet.names, sheet.width) {
-        (Some(names), width) => columns(file, names, &sheet.numbers, width, rows),
-        (None, 1) => Array::from_items(&sheet.numbers).map(Value::Array),
-        (None, width) => Array::from_shaped(&sheet.numbers, &[rows, width]).map(Value::Array),
+    let mut records = Records::new(file.name, text);
+    let (before, mut fields) = (records.clone(), Vec::new());
+    if records.next(&mut fields)?.is_none() {
+        return Array::from_shaped::<f64>(&[], &[0, 0]).map(Value::Array);
     }
+    let is_number = |field: &Field| field.text.is_empty() || number(&field.text).is_some();
+    if fields.iter().all(is_number) {
+        return matrix(file, before, fields.len());
+    }
+    let names = names(file, &fields)?;
+    columns(file, names, records)
 }
 
-fn separator(text: &str) -> u8 {
-    let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or("");
-    let found = [',', ';', '\t'].into_iter().find(|&c| first.contains(c));
-    found.map_or(b',', |c| c as u8)
-}
-
-fn read(file: &File, text: &str) -> Outcome<Sheet> {
-    let mut reader = ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .comment(Some(b'#'))
-        .delimiter(separator(text))
-        .trim(Trim::All)
-        .from_reader(text.as_bytes());
-    let mut sheet = Sheet { names: None, width: 0, numbers: Vec::new() };
-    let mut record = StringRecord::new();
-    let mut is_first = true;
-    let ticks = Ticks::default();
-    while reader.read_record(&mut record).map_err(|error| Problem::new("E0714", format!("`{}`: {error}", file.name)))? {
-        ticks.pass(record.len());
-        room::reserve(&mut sheet.numbers, record.len());
-        let line = record.position().map_or(0, |position| position.line());
-        if is_first {
-            is_first = false;
-            sheet.width = record.len();
-            if record.iter().any(|field| !field.is_empty() && number(field).is_none()) {
-                sheet.names = Some(names(file, &record)?);
-                continue;
-            }
+/// The next record, which has as many fields as the first.
+fn next<'t>(file: &File, records: &mut Records<'t>, fields: &mut Vec<Field<'t>>, width: usize) -> Outcome<Option<u64>> {
+    let line = records.next(fields)?;
+    match line {
+        Some(line) if fields.len() != width => {
+            let have = fields.len();
+            let title = format!("line {line} of `{}` has {have} fields, and the first line has {width}", file.name);
+            Err(Problem::new("E0714", title))
         }
-        if record.len() != sheet.width {
-            let (have, want) = (record.len(), sheet.width);
-            let title = format!("line {line} of `{}` has {have} fields, and the first line has {want}", file.name);
-            return Err(Problem::new("E0714", title));
-        }
-        for (column, field) in record.iter().enumerate() {
-            match number(field) {
-                Some(number) => sheet.numbers.push(number),
-                None if field.is_empty() => sheet.numbers.push(f64::NAN),
-                None => return Err(no_number(file, line, column, field, &sheet)),
-            }
-        }
+        line => Ok(line),
     }
-    Ok(sheet)
 }
 
 /// As in source, without `_` and without hexadecimals.
 fn number(field: &str) -> Option<f64> {
-    let plain = field.chars().all(|c| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E'));
-    match field.to_ascii_lowercase().as_str() {
-        "nan" | "inf" | "+inf" | "-inf" | "infinity" | "-infinity" => field.parse().ok(),
-        _ if plain => field.parse().ok(),
-        _ => None,
+    let words = ["nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"];
+    let plain = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');
+    let spelled = field.bytes().all(plain) || words.iter().any(|word| field.eq_ignore_ascii_case(word));
+    if spelled { field.parse().ok() } else { None }
+}
+
+/// Whether an integer has more digits than the number that stands for it.
+fn is_rounded(field: &str, number: f64) -> bool {
+    let digits = field.strip_prefix(['+', '-']).unwrap_or(field);
+    let long = digits.len() > 15 && digits.bytes().all(|b| b.is_ascii_digit());
+    long && field.parse::<i128>().ok() != Some(number as i128)
+}
+
+fn matrix(file: &File, mut records: Records<'_>, width: usize) -> Outcome<Value> {
+    let (mut fields, mut numbers) = (Vec::new(), Vec::new());
+    let ticks = Ticks::default();
+    while let Some(line) = next(file, &mut records, &mut fields, width)? {
+        ticks.pass(width);
+        room::reserve(&mut numbers, width);
+        for (column, field) in fields.iter().enumerate() {
+            match number(&field.text) {
+                Some(number) => numbers.push(number),
+                None if field.text.is_empty() => numbers.push(f64::NAN),
+                None => return Err(no_number(file, line, column, &field.text)),
+            }
+        }
+    }
+    match width {
+        1 => Array::from_items(&numbers).map(Value::Array),
+        _ => Array::from_shaped(&numbers, &[numbers.len() / width.max(1), width]).map(Value::Array),
     }
 }
 
-fn no_number(file: &File, line: u64, column: usize, field: &str, sheet: &Sheet) -> Problem {
-    let name =
-        sheet.names.as_ref().and_then(|names| names.get(column)).map_or(String::new(), |name| format!(" ({name})"));
+fn no_number(file: &File, line: u64, column: usize, field: &str) -> Problem {
     let shown: String = field.chars().take(40).collect();
-    let title = format!("`{}`, line {line}, column {}{name}: {shown:?} is not a number", file.name, column + 1);
-    let problem = Problem::new("E0714", title);
+    let title = format!("`{}`, line {line}, column {}: {shown:?} is not a number", file.name, column + 1);
+    let problem = Problem::new("E0714", title).note("the first line has numbers only, so all have to");
     match field.replace(',', ".").parse::<f64>() {
         Ok(_) if field.contains(',') => problem.help("write numbers with a point: 1.5"),
-        _ => problem,
+        _ => problem.help("name the columns in a first line, and columns may hold text"),
     }
 }
 
-fn names(file: &File, record: &StringRecord) -> Outcome<Vec<SmolStr>> {
-    let mut names: IndexSet<SmolStr> = IndexSet::with_capacity(record.len());
-    for (column, field) in record.iter().enumerate() {
-        let name = if field.is_empty() { SmolStr::new(format!("column_{}", column + 1)) } else { SmolStr::new(field) };
+fn names(file: &File, fields: &[Field<'_>]) -> Outcome<Vec<SmolStr>> {
+    let mut names: IndexSet<SmolStr> = IndexSet::with_capacity(fields.len());
+    for (column, field) in fields.iter().enumerate() {
+        let name = match field.text.is_empty() {
+            true => SmolStr::new(format!("column_{}", column + 1)),
+            false => SmolStr::new(&field.text),
+        };
         if !names.insert(name.clone()) {
             return Err(Problem::new("E0714", format!("`{}` has two columns called `{name}`", file.name)));
         }
@@ -113,96 +110,57 @@ fn names(file: &File, record: &StringRecord) -> Outcome<Vec<SmolStr>> {
     Ok(names.into_iter().collect())
 }
 
-fn columns(file: &File, names: Vec<SmolStr>, numbers: &[f64], width: usize, rows: usize) -> Outcome<Value> {
-    let mut arrays = IndexMap::new();
-    for (column, name) in names.into_iter().enumerate() {
-        stop::poll();
-        let items = numbers.iter().skip(column).step_by(width.max(1)).copied();
-        let array = Array::build(Element::Scalar(Scalar::F64), &[rows], |places: &mut [f64]| {
-            stop::polled(places.iter_mut().zip(items)).for_each(|(place, item)| *place = item);
-        })?;
-        if arrays.insert(name.clone(), array).is_some() {
-            return Err(Problem::new("E0714", format!("`{}` has two columns called `{name}`", file.name)));
+/// The columns, in two passes: which are numbers only shows at the end, and by then they are there; the others are read then.
+fn columns<'t>(file: &File, names: Vec<SmolStr>, records: Records<'t>) -> Outcome<Value> {
+    let width = names.len();
+    let (mut numbers, mut rows) = (vec![Some(Vec::new()); width], 0);
+    let (mut first, mut fields) = (records.clone(), Vec::new());
+    let ticks = Ticks::default();
+    while next(file, &mut first, &mut fields, width)?.is_some() {
+        ticks.pass(width);
+        rows += 1;
+        for (slot, field) in numbers.iter_mut().zip(&fields) {
+            let Some(column) = slot else { continue };
+            match number(&field.text) {
+                Some(number) if !field.quoted && !is_rounded(&field.text, number) => push(column, number),
+                None if !field.quoted && field.text.is_empty() => push(column, f64::NAN),
+                _ => *slot = None,
+            }
         }
+    }
+    let mut words = read_texts(file, records, &numbers, rows)?.into_iter();
+    let mut arrays = IndexMap::with_capacity(width);
+    for (name, column) in names.into_iter().zip(numbers) {
+        stop::poll();
+        let value = match column {
+            Some(numbers) => Array::from_items(&numbers).map(Value::Array)?,
+            None => texts(words.next().unwrap_or_default())?,
+        };
+        arrays.insert(name, value);
     }
     Ok(table(arrays))
 }
 
-/// One array of one or two axes, or columns by name.
-pub fn encode(items: &Items) -> Outcome<Vec<u8>> {
-    let mut lines = WriterBuilder::new().from_writer(Sink::default());
-    let failed = |error: ::csv::Error| Problem::new("E0715", format!("the file cannot be written: {error}"));
-    let (columns, rows) = match (items.has_names, items.named.first()) {
-        (false, Some((_, array))) if items.named.len() == 1 => whole(array)?,
-        _ => {
-            lines.write_record(items.named.keys().map(SmolStr::as_str)).map_err(failed)?;
-            by_name(&items.named)?
-        }
-    };
-    let ticks = Ticks::default();
-    for row in 0..rows {
-        ticks.pass(columns.len().max(1));
-        lines.write_record(columns.iter().map(|column| column.text(row))).map_err(failed)?;
-    }
-    let written = lines.into_inner().map(|lines| lines.0);
-    written.map_err(|error| Problem::new("E0715", format!("the file cannot be written: {error}")))
+fn push<T>(column: &mut Vec<T>, item: T) {
+    room::reserve(column, 1);
+    column.push(item);
 }
 
-/// Every `stride`-th scalar of an array, from `first` on.
-struct Column<'a> {
-    array: &'a Array,
-    scalar: Scalar,
-    first: usize,
-    stride: usize,
-}
-
-impl Column<'_> {
-    fn text(&self, row: usize) -> String {
-        let size = self.scalar.size();
-        let start = (self.first + row * self.stride) * size;
-        let bytes = self.array.bytes().get(start..start + size).unwrap_or(&[]);
-        let number = scalar::Value::from_bytes(self.scalar, bytes);
-        match self.scalar {
-            Scalar::Bool => u8::from(number.is_true()).to_string(),
-            _ => scalar::format::plain(number),
+/// The columns that are not of numbers.
+fn read_texts<'t>(
+    file: &File,
+    mut records: Records<'t>,
+    numbers: &[Option<Vec<f64>>],
+    rows: usize,
+) -> Outcome<Vec<Vec<SmolStr>>> {
+    let which: Vec<usize> = (0..numbers.len()).filter(|&column| numbers[column].is_none()).collect();
+    let mut columns: Vec<Vec<SmolStr>> = which.iter().map(|_| room::vec(rows)).collect();
+    let (ticks, mut fields) = (Ticks::default(), Vec::new());
+    while !which.is_empty() && next(file, &mut records, &mut fields, numbers.len())?.is_some() {
+        ticks.pass(numbers.len());
+        for (column, &at) in columns.iter_mut().zip(&which) {
+            column.push(SmolStr::new(&fields[at].text));
         }
     }
-}
-
-fn whole(array: &Array) -> Outcome<(Vec<Column<'_>>, usize)> {
-    let (scalar, shape) = scalars_only(array)?;
-    let (rows, width) = match shape.as_slice() {
-        [] => (1, 1),
-        [rows] => (*rows, 1),
-        [rows, width] => (*rows, *width),
-        _ => {
-            let title = format!("a .csv file has two axes, and the array has {}", shape.len());
-            return Err(Problem::new("E0715", title).help("save it as .npy, or reshape it"));
-        }
-    };
-    // Nothing is not written column by column: there may be very many of them, or rows.
-    let (width, rows) = if array.is_empty() { (0, 0) } else { (width, rows) };
-    let columns = (0..width).map(|first| Column { array, scalar, first, stride: width });
-    Ok((room::collect(width, columns), rows))
-}
-
-fn by_name(arrays: &IndexMap<SmolStr, Array>) -> Outcome<(Vec<Column<'_>>, usize)> {
-    let mut columns = Vec::with_capacity(arrays.len());
-    let rows = arrays.first().map_or(0, |(_, first)| first.count());
-    for (name, array) in arrays {
-        let (scalar, shape) = scalars_only(array)?;
-        if shape.len() != 1 {
-            let title = format!("a column of a .csv file has one axis, and `{name}` has {}", shape.len());
-            return Err(Problem::new("E0715", title));
-        }
-        if array.count() != rows {
-            let title = format!(
-                "the columns of a .csv file have to be equally long, and `{name}` has {} elements",
-                array.count()
-            );
-            return Err(Problem::new("E0715", title).note(format!("the first column has {rows}")));
-        }
-        columns.push(Column { array, scalar, first: 0, stride: 1 });
-    }
-    Ok((columns, rows))
+    Ok(columns)
 }

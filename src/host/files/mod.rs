@@ -121,8 +121,8 @@ pub fn encode(name: &str, values: &[(Option<&str>, &Value)]) -> Outcome<Vec<u8>>
     let items = Items::new(values)?;
     match format {
         Format::Npy => npy::encode(items.single(format)?),
-        Format::Npz => npz::encode(&items.named),
-        Format::SafeTensors => safetensors::encode(&items.named),
+        Format::Npz => npz::encode(&items.arrays(format)?),
+        Format::SafeTensors => safetensors::encode(&items.arrays(format)?),
         Format::Csv => csv::encode(&items),
         Format::Png => png::encode(items.single(format)?),
     }
@@ -130,7 +130,7 @@ pub fn encode(name: &str, values: &[(Option<&str>, &Value)]) -> Outcome<Vec<u8>>
 
 /// What is to be saved.
 pub struct Items {
-    pub named: IndexMap<SmolStr, Array>,
+    pub named: IndexMap<SmolStr, Value>,
     /// The names are the user's.
     pub has_names: bool,
 }
@@ -142,12 +142,12 @@ impl Items {
             items.has_names |= name.is_some() || matches!(value, Value::Table(_));
             match (name, value) {
                 (None, Value::Table(table)) => {
-                    for (name, array) in table.iter() {
-                        items.add(name.clone(), array.clone())?;
+                    for (name, column) in table.iter() {
+                        items.add(name.clone(), column.clone())?;
                     }
                 }
-                (Some(name), _) => items.add(SmolStr::new(name), to_array(value)?)?,
-                (None, _) => items.add(SmolStr::new(format!("arr_{position}")), to_array(value)?)?,
+                (Some(name), _) => items.add(SmolStr::new(name), to_arrays(value)?)?,
+                (None, _) => items.add(SmolStr::new(format!("arr_{position}")), to_arrays(value)?)?,
             }
         }
         if items.named.is_empty() {
@@ -156,16 +156,22 @@ impl Items {
         Ok(items)
     }
 
-    fn add(&mut self, name: SmolStr, array: Array) -> Outcome<()> {
-        match self.named.insert(name.clone(), array) {
+    fn add(&mut self, name: SmolStr, column: Value) -> Outcome<()> {
+        match self.named.insert(name.clone(), column) {
             None => Ok(()),
             Some(_) => Err(Problem::new("E0715", format!("two of the arrays to save are called `{name}`"))),
         }
     }
 
+    /// All of them, for a format that holds no text.
+    fn arrays(&self, format: Format) -> Outcome<IndexMap<SmolStr, Array>> {
+        let array = |(name, value): (&SmolStr, &Value)| Ok((name.clone(), numbers(value, format)?.clone()));
+        self.named.iter().map(array).collect()
+    }
+
     fn single(&self, format: Format) -> Outcome<&Array> {
         match (self.named.len(), self.named.first()) {
-            (1, Some((_, array))) => Ok(array),
+            (1, Some((_, array))) => numbers(array, format),
             (count, _) => {
                 let title = format!("a .{} file holds one array, not {count}", format.extension());
                 Err(Problem::new("E0715", title).help("save several as .npz: `save(\"out.npz\", x = x, y = y)`"))
@@ -174,14 +180,27 @@ impl Items {
     }
 }
 
-fn to_array(value: &Value) -> Outcome<Array> {
+/// The array for a format that holds no text.
+fn numbers(value: &Value, format: Format) -> Outcome<&Array> {
     match value {
-        Value::Array(array) => Ok(array.clone()),
+        Value::Array(array) => Ok(array),
+        _ => {
+            let title = format!("a .{} file holds no text", format.extension());
+            let help = "columns of text can be saved as .csv; `write_text(path, join(texts, \"\\n\"))` writes lines";
+            Err(Problem::new("E0715", title).help(help))
+        }
+    }
+}
+
+/// An array of numbers or of texts.
+fn to_arrays(value: &Value) -> Outcome<Value> {
+    match value {
+        Value::Array(_) | Value::Strings(_) => Ok(value.clone()),
         _ => {
             let name = value.type_name();
             let plain = crate::host::array::leaf::element_of(value).is_some();
             let refused = || Problem::new("E0715", format!("a value of type {name} cannot be saved"));
-            if plain { Array::full(&value.clone().settled(), &[]) } else { Err(refused()) }
+            if plain { Array::full(&value.clone().settled(), &[]).map(Value::Array) } else { Err(refused()) }
         }
     }
 }
@@ -194,9 +213,9 @@ fn scalar_or_array(array: Array) -> Value {
     }
 }
 
-/// A table of these arrays.
-fn table(arrays: IndexMap<SmolStr, Array>) -> Value {
-    Value::Table(Arc::new(arrays))
+/// A table of these arrays, of numbers or of texts.
+fn table(columns: IndexMap<SmolStr, Value>) -> Value {
+    Value::Table(Arc::new(columns))
 }
 
 /// Vectors as one more axis, for formats that know scalars only; nothing for records.

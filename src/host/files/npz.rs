@@ -26,7 +26,7 @@ pub fn decode(file: &File) -> Outcome<Value> {
     }
     match (arrays.is_empty(), entries.first()) {
         (true, Some(entry)) => Err(file.unsupported(format!("holds no arrays; its first entry is `{}`", entry.name))),
-        _ => Ok(table(arrays)),
+        _ => Ok(table(arrays.into_iter().map(|(name, array)| (name, Value::Array(array))).collect())),
     }
 }
 

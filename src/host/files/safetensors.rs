@@ -34,7 +34,7 @@ pub fn decode(file: &File) -> Outcome<Value> {
         }
         arrays.insert(SmolStr::new(name), array);
     }
-    Ok(table(arrays))
+    Ok(table(arrays.into_iter().map(|(name, array)| (name, Value::Array(array))).collect()))
 }
 
 /// What is wrong, with the numbers that show it.

@@ -2,6 +2,7 @@
 
 pub mod column;
 pub mod layout;
+mod table;
 
 use smol_str::SmolStr;
 
@@ -32,22 +33,19 @@ pub fn print(value: &Value) -> String {
         }
         Value::Tuple(parts) => list("(", parts.iter().map(quoted), ")"),
         Value::Range(range) => print_range(range),
-        Value::Table(table) => {
-            let lines: Vec<String> =
-                table.iter().map(|(name, array)| format!("{}: {}", escape::name(name), array.type_name())).collect();
-            lines.join("\n")
-        }
+        Value::Table(table) => table::print(table, layout::LINE),
         Value::Strings(texts) => print_texts(texts, layout::LINE),
         Value::Timing(timing) => print_timing(timing),
         Value::Kernel(_) => "kernel".into(),
     }
 }
 
-/// As [`print()`], with arrays in lines of so many columns.
+/// As [`print()`], with arrays and tables in lines of so many columns.
 pub fn print_in(value: &Value, columns: usize) -> String {
     match value {
         Value::Array(array) => print_array(array, columns),
         Value::Strings(texts) => print_texts(texts, columns),
+        Value::Table(table) => table::print(table, columns),
         _ => print(value),
     }
 }

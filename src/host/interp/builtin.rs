@@ -90,6 +90,7 @@ impl Machine<'_> {
         };
         Ok(match (builtin, values) {
             (Math(f), values) => ops::math(f, values),
+            (Keys, [x]) => ops::keys(x),
             (Text(f), values) => ops::text::call(f, values),
             (Select, [cond, then, other]) => ops::select(cond, then, other),
             (CeilDiv, [x, y]) => ops::ceil_div(x, y),

@@ -95,6 +95,9 @@ pub fn parse(ty: Scalar, text: &str) -> Outcome<Value> {
                 _ if ty.is_int() && scalar::parse::parse(Scalar::F64, text.trim()).is_some() => problem
                     .note("it is a number, but no integer that the type can hold")
                     .help("parse it as `f64` and convert"),
+                _ if text.contains(',') && scalar::parse::parse(ty, text.replace(',', ".").trim()).is_some() => {
+                    problem.help("numbers have a point: `replace(text, \",\", \".\")`")
+                }
                 _ => problem,
             })
         }

@@ -25,7 +25,7 @@ pub use geometry::{cross, length, normalize};
 pub use math::{ceil_div, math, select};
 pub use matmul::{dot, dot_to, matmul};
 pub use parts::{
-    Column, assign, assign_field, compose, field, index, index_name, len, named_field, set_field, shape, swizzle,
+    Column, assign, assign_field, compose, field, index, index_name, keys, len, named_field, set_field, shape, swizzle,
 };
 pub use rearrange::{concat, flip, literal, reshape, sort, stack, transpose};
 pub use reduce::{Reduce, close, cumsum, cumsum_to, reduce, reduce_to};

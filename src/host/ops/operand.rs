@@ -128,7 +128,15 @@ pub fn undefined(what: &str, values: &[&Value]) -> Problem {
         [one] => format!("{what} does not take {one}"),
         many => format!("{what} does not take {}", many.join(" and ")),
     };
-    Problem::new("E0505", title)
+    reads_numbers(Problem::new("E0505", title), values)
+}
+
+/// What helps where texts stand for numbers.
+fn reads_numbers(problem: Problem, values: &[&Value]) -> Problem {
+    match values.iter().any(|value| matches!(value, Value::Strings(_))) {
+        true => problem.help("`parse(f64, x)` reads the numbers of an array of texts, and says which is none"),
+        false => problem,
+    }
 }
 
 fn different_types(what: &str, values: &[&Value], scalar: Scalar, other: Option<Scalar>) -> Problem {
@@ -143,7 +151,10 @@ fn different_types(what: &str, values: &[&Value], scalar: Scalar, other: Option<
 pub fn array<'v>(value: &'v Value, what: &str) -> Outcome<&'v Array> {
     match value {
         Value::Array(array) => Ok(array),
-        _ => Err(Problem::new("E0505", format!("{what} takes an array, not `{}`", value.type_name()))),
+        _ => {
+            let problem = Problem::new("E0505", format!("{what} takes an array, not `{}`", value.type_name()));
+            Err(reads_numbers(problem, &[value]))
+        }
     }
 }
 
@@ -152,7 +163,7 @@ pub fn array_or_plain<'v>(value: &'v Value, what: &str) -> Outcome<Cow<'v, Array
     match value {
         Value::Array(array) => Ok(Cow::Borrowed(array)),
         _ if leaf::element_of(value).is_some() => Ok(Cow::Owned(Array::full(&value.clone().settled(), &[])?)),
-        _ => Err(Problem::new("E0505", format!("{what} does not take `{}`", value.type_name()))),
+        _ => Err(undefined(what, &[value])),
     }
 }
 

@@ -158,7 +158,8 @@ pub fn named_field(value: &Value, name: &str) -> Outcome<Value> {
             Err(_) => Err(no_name(value, name, (0..parts.len()).map(|_| ""))),
         },
         Value::Table(table) => match table.get(name) {
-            Some(array) => Ok(array.item(0).filter(|_| array.rank() == 0).unwrap_or(Value::Array(array.clone()))),
+            Some(Value::Array(array)) if array.rank() == 0 => Ok(array.item(0).unwrap_or(Value::Array(array.clone()))),
+            Some(column) => Ok(column.clone()),
             None => Err(no_name(value, name, table.keys().map(SmolStr::as_str))),
         },
         Value::Timing(timing) => match name {
@@ -234,6 +235,14 @@ pub fn shape(value: &Value, axis: Option<i64>) -> Outcome<Value> {
             let k = operand::axis(k, shape.len(), "`shape`")?;
             shape.get(k).map(extent).ok_or_else(|| undefined("`shape`", &[value]))
         }
+    }
+}
+
+/// The names of a table's arrays or columns.
+pub fn keys(value: &Value) -> Outcome<Value> {
+    match value {
+        Value::Table(table) => text::texts(table.keys().cloned().collect()),
+        _ => Err(undefined("`keys`", &[value])),
     }
 }
 

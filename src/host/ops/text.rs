@@ -187,7 +187,9 @@ pub fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
         (_, Value::Str(a), Value::Strings(b)) if op.is_comparison() => each(b, |b| compared(op, a, b)),
         (_, Value::Strings(a), Value::Strings(b)) if op.is_comparison() => pairs(op, a, b),
         _ => {
-            let problem = undefined(&format!("`{}`", op.symbol()), &[left, right]);
+            let types = (left.type_name(), right.type_name());
+            let problem =
+                Problem::new("E0505", format!("`{}` does not take `{}` and `{}`", op.symbol(), types.0, types.1));
             Err(match (op, left, right) {
                 (BinaryOp::Add, Value::Strings(_), _) | (BinaryOp::Add, _, Value::Strings(_)) => problem
                     .help("`concat(a, b)` puts arrays of texts behind each other, `join(a, \", \")` makes one text"),

@@ -364,10 +364,21 @@ encrypted, or packed in a way that Clk does not unpack. The message says how to 
     },
     Page {
         code: "E0714",
-        title: "a text file that is no table of numbers",
+        title: "a text file that is no table",
         text: r#"
-A .csv file has the same number of fields in every line, and all of them are numbers (an empty field is a NaN). Only the first
-line may hold names. Fields are separated by commas, semicolons or tabs, and numbers have a decimal point.
+A .csv file has the same number of fields in every line. If the first line names the columns, each is one of numbers or one of texts; if it
+has numbers only, all of the file is numbers. Fields are separated by commas, semicolons or tabs, and numbers have a decimal
+point. A field in quotes ends at a quote that is not doubled.
+
+```clk fails
+write_text("t.csv", "a,b\n1,2\n3\n")
+print(load("t.csv"))
+```
+
+```clk
+write_text("t.csv", "a,b\n1,2\n3,\"x, y\"\n")
+print(load("t.csv").b)
+```
 "#,
     },
     Page {

@@ -238,7 +238,8 @@ pub(super) fn bytes(value: &Value) -> usize {
         Value::Array(array) => array.byte_len(),
         Value::Tuple(parts) => parts.iter().map(bytes).sum(),
         Value::Record(record) => record.fields.iter().map(bytes).sum(),
-        Value::Table(table) => table.values().map(|array| array.byte_len()).sum(),
+        Value::Table(table) => table.values().map(bytes).sum(),
+        Value::Strings(texts) => texts.iter().map(|text| size_of_val(text) + text.len()).sum(),
         _ => 0,
     }
 }

@@ -1,0 +1,170 @@
+//! The records of a .csv file: which fields a line has. In: a text. Out: record by record its fields, each with whether it stood
+//! in quotes, which says that it is text and not a number; and what is wrong with quotes, with its line.
+//!
+//! Fields lie in the text itself; only one with a doubled quote in it is copied. A record ends at `\n`, `\r` or `\r\n` outside of
+//! quotes; lines that hold nothing, or begin with `#`, are no records. White space around a field is not part of it.
+
+use std::borrow::Cow;
+
+use crate::host::problem::{Outcome, Problem};
+
+pub struct Field<'t> {
+    pub text: Cow<'t, str>,
+    pub quoted: bool,
+}
+
+/// A place in a text, from which records are read.
+#[derive(Clone)]
+pub struct Records<'t> {
+    name: &'t str,
+    text: &'t str,
+    at: usize,
+    /// Of the place, counted from 1.
+    line: u64,
+    separator: u8,
+}
+
+impl<'t> Records<'t> {
+    /// Of a text without a mark of the byte order. `name` is the file's.
+    pub fn new(name: &'t str, text: &'t str) -> Self {
+        let mut records = Records { name, text, at: 0, line: 1, separator: b',' };
+        records.separator = separator(records.clone());
+        records
+    }
+
+    /// Reads the next record into `fields`; its line, or none at the end.
+    pub fn next(&mut self, fields: &mut Vec<Field<'t>>) -> Outcome<Option<u64>> {
+        fields.clear();
+        if !self.begin() {
+            return Ok(None);
+        }
+        let line = self.line;
+        loop {
+            self.blanks();
+            fields.push(if self.byte() == Some(b'"') { self.quoted()? } else { self.plain() });
+            match self.byte() {
+                Some(byte) if byte == self.separator => self.at += 1,
+                _ => break,
+            }
+        }
+        self.end_of_line();
+        Ok(Some(line))
+    }
+
+    fn byte(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Goes to the next line that has something; false if there is none.
+    fn begin(&mut self) -> bool {
+        loop {
+            let start = self.at;
+            if self.separator != b'\t' {
+                self.blanks();
+            }
+            match self.byte() {
+                None => return false,
+                Some(b'\n' | b'\r') => self.end_of_line(),
+                Some(b'#') if self.at == start => {
+                    self.skip_to(|byte| matches!(byte, b'\n' | b'\r'));
+                    self.end_of_line();
+                }
+                Some(_) => {
+                    self.at = start;
+                    return true;
+                }
+            }
+        }
+    }
+
+    fn skip_to(&mut self, is_end: impl Fn(u8) -> bool) {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or(&[]);
+        self.at += rest.iter().position(|&byte| is_end(byte)).unwrap_or(rest.len());
+    }
+
+    /// Spaces, and tabs where they separate nothing.
+    fn blanks(&mut self) {
+        let separator = self.separator;
+        self.skip_to(|byte| byte != b' ' && (byte != b'\t' || separator == b'\t'));
+    }
+
+    fn end_of_line(&mut self) {
+        match self.byte() {
+            Some(b'\r') if self.text.as_bytes().get(self.at + 1) == Some(&b'\n') => self.at += 2,
+            Some(b'\n' | b'\r') => self.at += 1,
+            _ => return,
+        }
+        self.line += 1;
+    }
+
+    fn plain(&mut self) -> Field<'t> {
+        let (start, separator) = (self.at, self.separator);
+        self.skip_to(|byte| byte == separator || matches!(byte, b'\n' | b'\r'));
+        Field { text: Cow::Borrowed(self.text[start..self.at].trim()), quoted: false }
+    }
+
+    /// A field in quotes; a quote in it is doubled.
+    fn quoted(&mut self) -> Outcome<Field<'t>> {
+        let line = self.line;
+        self.at += 1;
+        let mut text = Cow::Borrowed("");
+        loop {
+            let start = self.at;
+            self.skip_to(|byte| byte == b'"');
+            let piece = &self.text[start..self.at];
+            self.line += ends(piece);
+            if text.is_empty() {
+                text = Cow::Borrowed(piece);
+            } else {
+                text.to_mut().push_str(piece);
+            }
+            if self.byte().is_none() {
+                let title = format!("line {line} of `{}` has a quote that is not closed", self.name);
+                return Err(Problem::new("E0714", title).help("a quote inside of a field in quotes is doubled: `\"\"`"));
+            }
+            self.at += 1;
+            if self.byte() != Some(b'"') {
+                break;
+            }
+            text.to_mut().push('"');
+            self.at += 1;
+        }
+        self.blanks();
+        match self.byte() {
+            None | Some(b'\n' | b'\r') => {}
+            Some(byte) if byte == self.separator => {}
+            Some(_) => {
+                let title = format!("line {} of `{}` goes on behind a closing quote", self.line, self.name);
+                return Err(Problem::new("E0714", title).help("a quote inside of a field in quotes is doubled: `\"\"`"));
+            }
+        }
+        Ok(Field { text, quoted: true })
+    }
+}
+
+/// How many lines end in a piece of text.
+fn ends(piece: &str) -> u64 {
+    let bytes = piece.as_bytes();
+    let lone = |(i, &byte): (usize, &u8)| byte == b'\n' || byte == b'\r' && bytes.get(i + 1) != Some(&b'\n');
+    bytes.iter().enumerate().filter(|&(i, byte)| lone((i, byte))).count() as u64
+}
+
+/// A comma, or a semicolon or a tab if the first record has no comma outside of quotes.
+fn separator(mut records: Records<'_>) -> u8 {
+    if !records.begin() {
+        return b',';
+    }
+    let mut quoted = false;
+    let mut found = b',';
+    for &byte in records.text.as_bytes().iter().skip(records.at) {
+        match byte {
+            b'"' => quoted = !quoted,
+            b',' if !quoted => return b',',
+            b';' if !quoted => found = b';',
+            b'\t' if !quoted && found != b';' => found = b'\t',
+            b'\n' | b'\r' if !quoted => break,
+            _ => {}
+        }
+    }
+    found
+}

@@ -1,0 +1,102 @@
+//! Tables as text: columns of one length under their names and types, in as many as a line has room for; of many rows the
+//! first and the last. In: a table's columns and how wide a line is. Out: lines. Tables of anything else are lists of types.
+
+use smol_str::SmolStr;
+
+use crate::base::escape;
+use crate::host::value::Value;
+
+/// Tables of more rows are shown by their edges.
+const MOST_ROWS: usize = 20;
+/// So many rows at each edge.
+const EDGE: usize = 5;
+/// A name or a text takes no more columns of a line than this.
+const WIDEST: usize = 30;
+const GAP: &str = "...";
+const BETWEEN: &str = "  ";
+
+type Columns = indexmap::IndexMap<SmolStr, Value>;
+
+/// What `print` shows of a table, in lines of so many columns.
+pub fn print(table: &Columns, width: usize) -> String {
+    match rows(table) {
+        Some(rows) => grid(table, rows, width),
+        None => {
+            let line = |(name, column): (&SmolStr, &Value)| format!("{}: {}", escape::name(name), column.type_name());
+            table.iter().map(line).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// How many rows all columns have, if they are columns.
+fn rows(table: &Columns) -> Option<usize> {
+    let mut lengths = table.values().map(|column| match column {
+        Value::Strings(texts) => Some(texts.len()),
+        Value::Array(array) if array.rank() == 1 && array.element().scalar().is_some() => Some(array.count()),
+        _ => None,
+    });
+    let first = lengths.next()??;
+    lengths.all(|length| length == Some(first)).then_some(first)
+}
+
+fn grid(table: &Columns, rows: usize, width: usize) -> String {
+    let shown: Vec<usize> = match rows > MOST_ROWS {
+        false => (0..rows).collect(),
+        true => (0..EDGE).chain(rows - EDGE..rows).collect(),
+    };
+    let mut lines = vec![String::new(); shown.len() + 2 + usize::from(shown.len() < rows)];
+    let mut left_out = Vec::new();
+    for (name, column) in table {
+        let cells = cells(name, column, &shown, rows);
+        let wide = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
+        let used = lines[0].chars().count();
+        let before = if used == 0 { "" } else { BETWEEN };
+        if !left_out.is_empty() || used > 0 && used + before.len() + wide > width {
+            left_out.push(name);
+            continue;
+        }
+        let is_text = matches!(column, Value::Strings(_));
+        for (line, cell) in lines.iter_mut().zip(cells) {
+            let cell = if is_text { format!("{cell:<wide$}") } else { format!("{cell:>wide$}") };
+            *line += &format!("{before}{cell}");
+        }
+    }
+    let mut lines: Vec<String> = lines.into_iter().map(|line| line.trim_end().to_string()).collect();
+    if shown.len() < rows {
+        lines.push(format!("{rows} rows"));
+    }
+    if let [first, ..] = left_out[..] {
+        let last =
+            if left_out.len() > 1 { format!(" to {}", short(left_out[left_out.len() - 1])) } else { String::new() };
+        let count =
+            if left_out.len() == 1 { "1 more column".into() } else { format!("{} more columns", left_out.len()) };
+        lines.push(format!("and {count}: {}{last}", short(first)));
+    }
+    lines.join("\n")
+}
+
+/// What a column has in each line: its name, its type, and what is shown of it.
+fn cells(name: &str, column: &Value, shown: &[usize], rows: usize) -> Vec<String> {
+    let (ty, mut texts) = match column {
+        Value::Array(array) => {
+            let items = shown.iter().filter_map(|&row| array.item(row));
+            (array.element().to_string(), items.map(|item| super::print(&item)).collect())
+        }
+        Value::Strings(texts) => ("str".to_string(), shown.iter().map(|&row| short(&texts[row])).collect()),
+        _ => (String::new(), Vec::new()),
+    };
+    if shown.len() < rows {
+        texts.insert(EDGE, GAP.to_string());
+    }
+    [short(name), ty].into_iter().chain(texts).collect()
+}
+
+/// A text on one line, or its beginning.
+fn short(text: &str) -> String {
+    let shown: String = text.chars().take(WIDEST + 1).collect();
+    let spelled = escape::name(&shown);
+    match spelled.chars().count() > WIDEST {
+        true => spelled.chars().take(WIDEST - GAP.len()).collect::<String>() + GAP,
+        false => spelled.into_owned(),
+    }
+}
