@@ -91,6 +91,8 @@ fn fixes_mend_the_mistake() {
         ("let n = 5\nprint(\"n = \" + (n + 1))", "let n = 5\nprint(\"n = {(n + 1)}\")"),
         ("let n = 5\nprint(\"n = \" + n)", "let n = 5\nprint(\"n = {n}\")"),
         ("let n = 5\nlet s = \"a\"\nprint(s + n)", "let n = 5\nlet s = \"a\"\nprint(\"{s}{n}\")"),
+        ("let s = \"abc\"\nprint(s.length)", "let s = \"abc\"\nprint(len(s))"),
+        ("print(startswith(\"ab\", \"a\"))", "print(starts_with(\"ab\", \"a\"))"),
         ("print(i32(\"12\"))", "print(parse(i32, \"12\"))"),
         ("let n: [str; 2] = [\"a\", \"b\"]\nprint(n)", "let n: [str; _] = [\"a\", \"b\"]\nprint(n)"),
         ("let x = arange(6)\nprint(x[-1])", "let x = arange(6)\nprint(x[len(x) - 1])"),

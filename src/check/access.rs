@@ -179,23 +179,22 @@ impl Cx<'_> {
             .because(base.span, format!("this is `{found}`"));
         if let Type::Array(a) = ty {
             let parts = matches!(self.vars.shallow(&a.element), Type::Struct(_) | Type::Vector(..) | Type::Tuple(_));
-            d =
-                match name.text.as_str() {
-                    word if parts && !is_array_word(word) => d.help(format!(
-                        "`.{word}` is a part of one element: `x[i].{word}`; whole columns belong to the host"
-                    )),
-                    "shape" => d.help("write `shape(x)`, or `shape(x, 0)` for one extent"),
-                    "size" | "length" | "len" => {
-                        let rest = Span { start: base.span.end, ..name.span };
-                        let edits =
-                            vec![(Span { end: base.span.start, ..base.span }, "len(".into()), (rest, ")".into())];
-                        d.help("`len(x)` is the first extent; a kernel also has it by its name in the signature")
-                            .fix_all("write `len(x)`", edits, Applicability::MaybeIncorrect)
-                    }
-                    "T" => d.help("write `transpose(x)`"),
-                    "to" => d.help("arrays move to where they are used; nothing has to be moved by hand"),
-                    _ => d,
-                };
+            d = match name.text.as_str() {
+                word if parts && !is_array_word(word) => d.help(format!(
+                    "`.{word}` is a part of one element: `x[i].{word}`; whole columns belong to the host"
+                )),
+                "shape" => d.help("write `shape(x)`, or `shape(x, 0)` for one extent"),
+                "size" | "length" | "len" => as_len(
+                    d.help("`len(x)` is the first extent; a kernel also has it by its name in the signature"),
+                    base.span,
+                    name.span,
+                ),
+                "T" => d.help("write `transpose(x)`"),
+                "to" => d.help("arrays move to where they are used; nothing has to be moved by hand"),
+                _ => d,
+            };
+        } else if super::text::is_text(ty) && matches!(name.text.as_str(), "size" | "length" | "len") {
+            d = as_len(d, base.span, name.span);
         }
         self.report(d);
         self.bad(base.span)
@@ -744,6 +743,13 @@ impl Cx<'_> {
             self.report(d);
         }
     }
+}
+
+/// `x.len` is `len(x)`.
+fn as_len(d: Diagnostic, base: Span, name: Span) -> Diagnostic {
+    let rest = Span { start: base.end, ..name };
+    let edits = vec![(Span { end: base.start, ..base }, "len(".to_string()), (rest, ")".to_string())];
+    d.fix_all("write `len(x)`", edits, Applicability::MaybeIncorrect)
 }
 
 fn is_hint(b: crate::lang::builtin::Builtin) -> bool {

@@ -138,6 +138,16 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
         "amin" => like("min"),
         "allclose" | "isclose" => same("close"),
         "concatenate" | "cat" => like("concat"),
+        "strip" => like("trim"),
+        "startswith" | "startsWith" | "hasPrefix" => same("starts_with"),
+        "endswith" | "endsWith" | "hasSuffix" => same("ends_with"),
+        "splitlines" | "readlines" => like("lines"),
+        "indexOf" | "index_of" | "strstr" => like("find"),
+        "toupper" | "to_upper" | "toUpperCase" | "to_uppercase" | "uppercase" => same("upper"),
+        "tolower" | "to_lower" | "toLowerCase" | "to_lowercase" | "lowercase" => same("lower"),
+        "open" | "fopen" => hint("`read_text(path)` gives the text of a file, `write_text(path, text)` writes one"),
+        "read_csv" | "loadtxt" | "genfromtxt" => like("load"),
+        "to_csv" | "savetxt" => like("save"),
         "size" => like("len"),
         "np" | "numpy" | "cp" | "cupy" | "jnp" | "torch" => {
             other("Clk's array functions need no prefix: `zeros(3, 4)`, `sum(x, axis = 0)`, `a @ b`")

@@ -164,7 +164,11 @@ impl Repl<'_> {
     /// A value as a session shows it: an array with its type and size behind it.
     pub(super) fn show(&mut self, value: &Value) {
         let console = &mut self.context.console;
-        let mut text = host::format::print_in(value, console.style.width);
+        let mut text = match value {
+            // It may come from a file, and nobody has asked the terminal to obey it, as `print` does.
+            Value::Str(text) => escape::lines(text).into_owned(),
+            _ => host::format::print_in(value, console.style.width),
+        };
         if let Value::Array(array) = value {
             text += &format!("\n{}", paint(console.style, "2", &host::format::describe(array)));
         }

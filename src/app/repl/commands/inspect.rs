@@ -223,7 +223,7 @@ impl Repl<'_> {
 fn short(value: &Value) -> String {
     match value {
         Value::Scalar(_) | Value::Str(_) | Value::Vector(_) => {
-            let text = format::print(value);
+            let text = format::brief(value);
             let text = if text.chars().count() > 40 { text.chars().take(40).collect::<String>() + "…" } else { text };
             format!("{} = {text}", value.type_name())
         }
