@@ -409,6 +409,8 @@ impl Cx<'_> {
                     .at(span, "an array is given where one value is expected");
             self.report(d);
             Type::Error
+        } else if self.is_element(&result, span).is_err() {
+            Type::Error
         } else {
             self.dims_together(&arrays, span, "this call").map_or(Type::Error, |dims| array(result, dims))
         };

@@ -256,11 +256,13 @@ impl Cx<'_> {
             return self.text(parts, e.span);
         }
         let value = self.expr(e, None);
-        if !matches!(value.ty, Type::Array(_)) {
+        let whole = matches!(value.ty, Type::Array(_));
+        if !whole && !crate::check::parts::holds_array(self.program, &value.ty) {
             return value;
         }
         if self.in_kernel() {
-            let d = Diagnostic::error("E0401", "a kernel can't print a whole array").at(value.span, "this is an array");
+            let d = Diagnostic::error("E0401", "a kernel can't print a whole array")
+                .at(value.span, if whole { "this is an array" } else { "this holds an array" });
             self.report(d.help("print elements of it, or print it from the script"));
         } else {
             self.need_host(value.span, "printing a whole array");
@@ -533,6 +535,9 @@ impl Cx<'_> {
                 .at(e.span, "this is an array");
             self.report(d.help("`stack(a, b)` puts arrays of one shape along a new first axis"));
             return Some(false);
+        }
+        if self.is_element(&e.ty, e.span).is_err() {
+            return None;
         }
         if !self.vars.unify(&e.ty, element) {
             let first = flat.first().map(|f| (f.span, format!("the elements before are `{}`", self.ty_text(element))));

@@ -396,6 +396,16 @@ impl Cx<'_> {
         Err(self.refuse(d))
     }
 
+    /// What is true of any type need not be of one that holds arrays: it is no element of an array.
+    fn holds_array(&mut self, callee: &str, g: &Generic, ty: &Type, span: Span) {
+        let text = self.ty_text(ty);
+        let d = Diagnostic::error("E0312", format!("`{callee}` takes no `{text}`, which holds an array"))
+            .at(span, format!("`{}` would be `{text}`", g.name))
+            .because(g.span, "a type parameter stands for what can be an element of an array")
+            .help("write a function for this struct, or pass its fields");
+        self.report(d);
+    }
+
     /// The compile-time arguments of a call, when all is bound.
     pub fn generic_args(&mut self, bind: &Bind<'_>, span: Span, callee: &str) -> Vec<GenericArg> {
         let mut out = Vec::with_capacity(bind.sig.generics.len());
@@ -405,6 +415,9 @@ impl Cx<'_> {
                     let ty = bind.types.get(i).map_or(Type::Error, |t| self.vars.shallow(t));
                     if self.vars.kind(&ty) == Some(Kind::Any) && !self.failed() {
                         self.unbound(callee, g, span, "T = f32");
+                    }
+                    if crate::check::parts::holds_array(self.program, &ty) {
+                        self.holds_array(callee, g, &ty, span);
                     }
                     GenericArg::Type(ty)
                 }

@@ -120,6 +120,9 @@ impl Cx<'_> {
     fn element_of(&mut self, call: BuiltinCall<'_>, kind: Kind, want: Option<&Type>) -> Type {
         if let Some(e) = call.named("type") {
             let ty = self.type_argument(e);
+            if self.is_element(&ty, e.span).is_err() {
+                return Type::Error;
+            }
             // Zero bytes are a value of every plain type.
             let zeroed = call.entry.name == "zeros" && self.vars.require(&ty, Kind::Any);
             if !zeroed && !self.vars.require(&ty, kind) && ty != BOOL {
@@ -177,6 +180,7 @@ impl Cx<'_> {
                 self.report(d);
                 self.bad(call.span)
             }
+            element if self.is_element(&element, call.span).is_err() => self.bad(call.span),
             element => call.make(args, array(element, dims)),
         }
     }

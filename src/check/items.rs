@@ -236,14 +236,15 @@ impl<'f> Pass<'f> {
 
     fn signatures(&mut self, program: &mut Program) {
         let module = self.module;
+        let mut consts = Constants::new(std::mem::take(&mut self.consts));
         for (id, def) in &self.structs {
+            consts.check_extents(program, module, def, &mut self.found);
             let fields = sigs::fields(program, module, def, &mut self.found);
             program.structs[*id].fields = fields;
         }
         let ids: Vec<StructId> = self.structs.iter().map(|s| s.0).collect();
         sigs::endless_structs(program, &ids, &mut self.found);
         parts::large_structs(program, &ids, &mut self.found);
-        let mut consts = Constants::new(std::mem::take(&mut self.consts));
         consts.check(program, module, false, &mut self.found);
         for job in &self.jobs {
             match job {

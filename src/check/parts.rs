@@ -21,7 +21,7 @@ fn count(program: &Program, ty: &Type, room: &mut u32) -> bool {
     match ty {
         Type::Tuple(parts) => parts.iter().all(|part| count(program, part, room)),
         Type::Struct(id) => {
-            program.structs.get(*id).is_none_or(|s| s.fields.iter().all(|field| count(program, &field.ty, room)))
+            program.structs.get(*id).is_none_or(|s| s.fields.iter().all(|field| count_field(program, &field.ty, room)))
         }
         Type::Array(array) => count(program, &array.element, room),
         _ => {
@@ -32,6 +32,31 @@ fn count(program: &Program, ty: &Type, room: &mut u32) -> bool {
     }
 }
 
+/// Each element of an array that is a field is a part.
+fn count_field(program: &Program, ty: &Type, room: &mut u32) -> bool {
+    let Type::Array(array) = ty else { return count(program, ty, room) };
+    let known = |dim: &Dim| if let Dim::Known(n) = dim { u64::try_from(*n).unwrap_or(0) } else { 1 };
+    let elements = array.dims.iter().map(known).fold(1, u64::saturating_mul);
+    elements <= u64::from(MAX_PARTS) && (0..elements).all(|_| count(program, &array.element, room))
+}
+
+/// Whether a struct (or a tuple) has a field that is an array, or one that holds one.
+pub fn holds_array(program: &Program, ty: &Type) -> bool {
+    let inside = |ty: &Type| matches!(ty, Type::Array(_)) || holds_array(program, ty);
+    match ty {
+        Type::Tuple(parts) => parts.iter().any(inside),
+        Type::Struct(id) => program.structs.get(*id).is_some_and(|s| s.fields.iter().any(|field| inside(&field.ty))),
+        _ => false,
+    }
+}
+
+/// The message for an array of structs that hold arrays.
+pub fn no_element(ty: &str, span: Span) -> Diagnostic {
+    Diagnostic::error("E0316", format!("an array can't have elements of type `{ty}`"))
+        .at(span, "a struct that holds an array is a value of its own, and no element")
+        .help("give the array an axis of its own beside the others: `w: [f32; N, 4]` instead of `w: [f32; 4]` in each of N structs")
+}
+
 /// The message for something of such a type.
 pub fn refusal(what: &str, span: Span) -> Diagnostic {
     Diagnostic::error("E0329", format!("{what} has more than {MAX_PARTS} parts"))
@@ -40,6 +65,18 @@ pub fn refusal(what: &str, span: Span) -> Diagnostic {
 }
 
 impl Cx<'_> {
+    /// Refuses a type whose values hold arrays as that of elements.
+    pub fn is_element(&mut self, ty: &Type, span: Span) -> Result<(), Reported> {
+        let ty = self.vars.shallow(ty);
+        match holds_array(self.program, &ty) {
+            true => {
+                let text = self.ty_text(&ty);
+                Err(self.refuse(no_element(&text, span)))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Refuses a type of too many parts.
     pub fn bounded(&mut self, what: &str, ty: &Type, span: Span) -> Result<(), Reported> {
         match too_many(self.program, ty) {

@@ -9,9 +9,10 @@ use crate::base::source::Span;
 use crate::check::cx::{Cx, Home, Slot};
 use crate::check::expr::is_literal;
 use crate::check::infer::Kind;
+use crate::check::show::Show;
 use crate::check::typed::*;
 use crate::check::types::Dims;
-use crate::check::{eval, finish, suggest, walk};
+use crate::check::{eval, finish, parts, suggest, walk};
 use crate::syntax::ast;
 
 /// The fields of a struct.
@@ -20,10 +21,17 @@ pub fn fields(program: &Program, module: ModuleId, def: &ast::Struct, found: &mu
     let mut fields: Vec<Field> = Vec::with_capacity(def.fields.len());
     for f in &def.fields {
         let mut ty = cx.ty(&f.ty, &mut Dims::Free(&mut vec![]));
-        if !matches!(ty, Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) | Type::Error) {
+        let fits = match &ty {
+            Type::Array(array) => array.dims.iter().all(|dim| matches!(dim, Dim::Known(1..))),
+            Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) | Type::Error => true,
+            _ => false,
+        };
+        if !fits {
             let text = cx.ty_text(&ty);
-            let d = Diagnostic::error("E0316", format!("a field can't be `{text}`"))
-                .at(f.ty.span, "fields are scalars, vectors, structs or tuples");
+            let d = Diagnostic::error("E0316", format!("a field can't be `{text}`")).at(
+                f.ty.span,
+                "fields are scalars, vectors, structs, tuples, or arrays whose extents are numbers above 0",
+            );
             cx.report(d);
             ty = Type::Error;
         }
@@ -52,6 +60,7 @@ pub fn endless_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<
                         .is_some_and(|s| s.fields.iter().any(|f| reaches(program, &f.ty, goal, seen)))
             }
             Type::Tuple(parts) => parts.iter().any(|p| reaches(program, p, goal, seen)),
+            Type::Array(array) => reaches(program, &array.element, goal, seen),
             _ => false,
         }
     }
@@ -64,6 +73,18 @@ pub fn endless_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<
                         .at(f.span, "this field holds the struct again")
                         .help("keep an index into an array instead");
                 found.push(d);
+                program.structs[id].fields[i].ty = Type::Error;
+            }
+        }
+    }
+    // The structs that a field's type names may stand behind it.
+    for &id in ids {
+        for i in 0..program.structs[id].fields.len() {
+            let field = &program.structs[id].fields[i];
+            if let Type::Array(array) = &field.ty
+                && parts::holds_array(program, &array.element)
+            {
+                found.push(parts::no_element(&Show { program, sig: None, vars: None }.ty(&array.element), field.span));
                 program.structs[id].fields[i].ty = Type::Error;
             }
         }
@@ -112,6 +133,31 @@ enum State {
 impl<'f> Constants<'f> {
     pub fn new(defs: FxHashMap<ConstId, Def<'f>>) -> Self {
         Constants { defs, state: FxHashMap::default(), calls: FxHashMap::default(), depth: 0 }
+    }
+
+    /// Checks those that the extents of fields name: types come before all other constants.
+    pub fn check_extents(
+        &mut self,
+        program: &mut Program,
+        module: ModuleId,
+        def: &ast::Struct,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        let mut ids = Vec::new();
+        for field in &def.fields {
+            walk::dims(&field.ty, &mut |dim| {
+                walk::names(dim, &mut |name, _| {
+                    if let Some(Binding::Const(id)) = program.modules[module].names.get(&name.text) {
+                        ids.push(*id);
+                    }
+                });
+            });
+        }
+        for id in ids {
+            if !self.calls_functions(program, module, id) {
+                self.one(program, module, id, found, 0);
+            }
+        }
     }
 
     /// Checks those that call no function of Clk (`late` false), or all that are left.

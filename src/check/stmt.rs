@@ -546,7 +546,12 @@ impl Cx<'_> {
             self.uniform(e, "the size of a `shared` array", "E0409");
         }
         let ty = match ty {
-            Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) | Type::Param(_) => array(ty, vec![]),
+            ty @ (Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) | Type::Param(_)) => {
+                match self.is_element(&ty, span) {
+                    Ok(()) => array(ty, vec![]),
+                    Err(_) => Type::Error,
+                }
+            }
             other => other,
         };
         let local = self.declare(name, ty, true, LocalKind::Shared, None);

@@ -152,7 +152,10 @@ impl Cx<'_> {
     fn element_type(&mut self, element: Type, span: Span) -> Type {
         match element {
             Type::Scalar(_) | Type::Vector(..) | Type::Param(_) | Type::Struct(_) | Type::Tuple(_) | Type::Error => {
-                element
+                match self.is_element(&element, span) {
+                    Ok(()) => element,
+                    Err(_) => Type::Error,
+                }
             }
             other => {
                 let text = self.ty_text(&other);

@@ -1,15 +1,16 @@
-//! `v[i]`: a component of a vector by its number.
+//! `v[i]` and `s.w[i]`: a component of a vector, an element of an array that is a field, by its number.
 //!
 //! A number that is known names the component. One that is only known at run time indexes an array of the thread, to which the
-//! components are copied: that gives every device the bounds check of arrays, and passes make registers of the array where the
+//! components (the elements) are copied: that gives every device the bounds check of arrays, and passes make registers of the array where the
 //! index turns out to be known after all.
 
+use super::arrays::elements;
 use super::error::{Fallible, internal};
 use super::place::{Root, Target, out_of_bounds};
 use super::types;
 use super::unit::Body;
 use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind};
+use crate::check::typed::{Expr, ExprKind, Type};
 use crate::ir::def::ExprKind as IrExpr;
 use crate::ir::def::{BinOp, ExprId, Extent, Hint, Layout, MemId, Place, Scalar, Space, StmtKind, Ty};
 use crate::lang::scalar::Value;
@@ -34,8 +35,69 @@ impl Body<'_, '_> {
         Ok(Target { lanes: Some(vec![lane]), ..target })
     }
 
+    /// An element of an array that is a field of a struct. The leaves of the struct are values of their own.
+    pub fn element_of_field(&mut self, base: &Expr, indices: &[Expr], expr: &Expr) -> Fallible<Target> {
+        let home = self.target(base)?;
+        let Type::Array(array) = &home.ty else { return Err(internal(base.span, "a field that is no array")) };
+        let (extents, element) = (types::extents(array, base.span)?, array.element.clone());
+        let count = self.machine(&element, base.span)?.len();
+        let mut lowered = Vec::with_capacity(indices.len());
+        for index in indices {
+            lowered.push(self.scalar(index)?);
+        }
+        let mut flat = Some(0);
+        for (&index, &extent) in lowered.iter().zip(&extents) {
+            let at = self.out.known(index).and_then(Value::as_integer).and_then(|at| usize::try_from(at).ok());
+            let at = at.filter(|&at| at < extent as usize);
+            flat = flat.zip(at).map(|(flat, at)| flat * extent as usize + at);
+        }
+        if let Some(flat) = flat {
+            let start = home.leaves.start + flat * count;
+            return Ok(Target { ty: element, leaves: start..start + count, ..home });
+        }
+        let memory = self.array_at(&self.vector_name(base), &home, expr.span)?;
+        for (axis, (&value, index)) in lowered.iter().zip(indices).enumerate() {
+            self.check_constant_index(memory, axis, value, index, base)?;
+        }
+        let root = Root::Element { memory, indices: lowered };
+        let field = Some(Box::new((memory, home)));
+        Ok(Target { field, ..Target::new(root, element, count, expr.span) })
+    }
+
+    /// A copy of an array that is a field, in memory of the thread.
+    pub fn array_at(&mut self, name: &str, home: &Target, span: Span) -> Fallible<MemId> {
+        let Type::Array(array) = &home.ty else { return Err(internal(span, "a field that is no array")) };
+        let extents = types::extents(array, span)?;
+        let layout = types::layout(self.program, &array.element, span)?;
+        let leaves = self.load(home)?;
+        let memory = self.local_memory(name, layout, &extents, span)?;
+        self.out.stmt(StmtKind::Declare(memory), span);
+        self.set_all(memory, &extents, &leaves, span);
+        Ok(memory)
+    }
+
+    /// Stores all elements of an array.
+    pub fn set_all(&mut self, memory: MemId, extents: &[u32], leaves: &[ExprId], span: Span) {
+        let count = self.out.function().memories[memory].layout.leaves.len().max(1);
+        for (position, element) in leaves.chunks(count).enumerate() {
+            let at = self.tuple_of(position as u64, extents, span);
+            self.store_element(memory, &at, element, span);
+        }
+    }
+
+    /// Loads all elements of an array, leaf by leaf.
+    pub fn all_leaves(&mut self, memory: MemId, span: Span) -> Fallible<Vec<ExprId>> {
+        let extents = self.sizes(memory, span)?;
+        let mut leaves = Vec::new();
+        for position in 0..elements(&extents) {
+            let at = self.tuple_of(position, &extents, span);
+            leaves.extend(self.element_at(memory, &at, span)?);
+        }
+        Ok(leaves)
+    }
+
     /// What messages call the vector.
-    fn vector_name(&self, base: &Expr) -> String {
+    pub fn vector_name(&self, base: &Expr) -> String {
         match &base.kind {
             ExprKind::Local(id) => self.locals.get(*id).map_or(String::new(), |local| local.name.to_string()),
             ExprKind::Field { base: of, field } => {

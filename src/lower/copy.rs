@@ -23,8 +23,23 @@ impl Body<'_, '_> {
                 _ => Err(internal(expr.span, "an index into something that is no array")),
             },
             ExprKind::Const(id) => self.table(*id, expr),
+            ExprKind::Field { .. } | ExprKind::TupleField { .. } => {
+                let home = self.target(expr)?;
+                let name = self.vector_name(expr);
+                self.array_at(&name, &home, expr.span)
+            }
             _ => self.array_named("array", expr),
         }
+    }
+
+    /// The leaves of an array that becomes a field.
+    pub fn array_leaves(&mut self, expr: &Expr) -> Fallible<Vec<ExprId>> {
+        if let ExprKind::Field { .. } | ExprKind::TupleField { .. } = expr.kind {
+            let home = self.target(expr)?;
+            return self.load(&home);
+        }
+        let memory = self.array(expr)?;
+        self.all_leaves(memory, expr.span)
     }
 
     /// The value of an expression of array type in memory of its own.
@@ -92,7 +107,11 @@ impl Body<'_, '_> {
                 Ok(())
             }
             ExprKind::Block(block) => self.block_into(block, to, fresh),
-            ExprKind::Local(_) | ExprKind::Const(_) | ExprKind::Call { .. } => {
+            ExprKind::Local(_)
+            | ExprKind::Const(_)
+            | ExprKind::Call { .. }
+            | ExprKind::Field { .. }
+            | ExprKind::TupleField { .. } => {
                 let from = self.array(expr)?;
                 self.copy(from, to, span)
             }
@@ -143,7 +162,7 @@ impl Body<'_, '_> {
     }
 
     /// The extents of an array that is copied: they are known when the kernel is compiled.
-    fn sizes(&self, memory: MemId, span: Span) -> Fallible<Vec<u32>> {
+    pub fn sizes(&self, memory: MemId, span: Span) -> Fallible<Vec<u32>> {
         let array = &self.out.function().memories[memory];
         let known = (0..array.extents.len()).map(|axis| self.known_extent(memory, axis as u8));
         known.collect::<Option<Vec<u32>>>().ok_or_else(|| unknown_extents(&array.name, span))

@@ -3,6 +3,7 @@
 use super::error::{Fallible, internal};
 use super::types;
 use super::unit::{Body, Slot};
+use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Block, ConstId, Expr, ExprKind, Type};
 use crate::ir::def::{self, ExprId, StmtKind, Ty};
@@ -66,8 +67,10 @@ impl Body<'_, '_> {
             ExprKind::Tuple(parts) | ExprKind::Struct { fields: parts, .. } => {
                 let mut leaves = Vec::new();
                 for part in parts {
-                    leaves.extend(self.value(part)?);
+                    let array = matches!(part.ty, Type::Array(_)) && self.is_array(part);
+                    leaves.extend(if array { self.array_leaves(part)? } else { self.value(part)? });
                 }
+                self.fits_leaves(&leaves, expr)?;
                 Ok(leaves)
             }
             ExprKind::Call { callee, args } => self.call(callee, args, expr),
@@ -84,6 +87,18 @@ impl Body<'_, '_> {
             | ExprKind::Array(_)
             | ExprKind::Time(_) => Err(internal(span, "an expression of the host's world in a kernel")),
             ExprKind::Error => Err(internal(span, "an expression with an error was let through")),
+        }
+    }
+
+    /// An array of extents that only now are known may not be what its field holds.
+    fn fits_leaves(&self, leaves: &[ExprId], expr: &Expr) -> Fallible<()> {
+        let wanted = self.machine(&self.type_of(expr)?, expr.span)?.len();
+        match leaves.len() == wanted || self.out.is_done() {
+            true => Ok(()),
+            false => Err(Box::new(
+                Diagnostic::error("E0305", "an array does not fit its field")
+                    .at(expr.span, format!("{} parts are given, and {wanted} needed", leaves.len())),
+            )),
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Target {
     pub lanes: Option<Vec<u8>>,
     /// Which one of those, where it is only known at run time.
     pub lane: Option<ExprId>,
+    /// It is in a copy of an array that is a field: what is stored there goes back to the field.
+    pub field: Option<Box<(MemId, Target)>>,
     /// What messages call the vector of that component.
     pub name: Option<String>,
     pub hint: Hint,
@@ -97,6 +99,9 @@ impl Body<'_, '_> {
     }
 
     fn element(&mut self, base: &Expr, indices: &[Expr], expr: &Expr) -> Fallible<Target> {
+        if matches!(base.kind, ExprKind::Field { .. } | ExprKind::TupleField { .. }) {
+            return self.element_of_field(base, indices, expr);
+        }
         let memory = self.array(base)?;
         let mut lowered = Vec::with_capacity(indices.len());
         for (axis, index) in indices.iter().enumerate() {
@@ -113,7 +118,7 @@ impl Body<'_, '_> {
         Ok(Target::new(Root::Element { memory, indices: lowered }, ty, count, expr.span))
     }
 
-    fn check_constant_index(
+    pub fn check_constant_index(
         &mut self,
         memory: MemId,
         axis: usize,
@@ -170,6 +175,12 @@ impl Body<'_, '_> {
 
     /// Writes the selected leaves.
     pub fn store(&mut self, target: &Target, values: &[ExprId], span: Span) -> Fallible<()> {
+        if let Some(field) = &target.field {
+            let (memory, home) = &**field;
+            self.store(&Target { field: None, ..target.clone() }, values, span)?;
+            let leaves = self.all_leaves(*memory, span)?;
+            return self.store(home, &leaves, span);
+        }
         if let (Some(lane), &[value]) = (target.lane, values) {
             return self.store_lane(target, lane, value, span);
         }
@@ -259,8 +270,8 @@ impl Body<'_, '_> {
 }
 
 impl Target {
-    fn new(root: Root, ty: Type, leaves: usize, span: Span) -> Self {
-        Target { root, ty, leaves: 0..leaves, lanes: None, lane: None, name: None, hint: Hint::None, span }
+    pub fn new(root: Root, ty: Type, leaves: usize, span: Span) -> Self {
+        Target { root, ty, leaves: 0..leaves, lanes: None, lane: None, field: None, name: None, hint: Hint::None, span }
     }
 }
 

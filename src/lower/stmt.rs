@@ -184,9 +184,14 @@ impl Body<'_, '_> {
 
     fn assign(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
         let Some(op) = op else {
-            if self.is_array(place) {
+            if self.is_array(place) && matches!(place.kind, ExprKind::Local(_)) {
                 let to = self.array(place)?;
                 return self.array_into(value, to, false);
+            }
+            if self.is_array(place) {
+                let leaves = self.array_leaves(value)?;
+                let target = self.target(place)?;
+                return self.store(&target, &leaves, span);
             }
             let ty = self.type_of(place)?;
             let values = self.value_as(value, &ty)?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::error::{Fallible, internal};
 use crate::base::source::Span;
-use crate::check::typed::{Program, Type};
+use crate::check::typed::{ArrayType, Dim, Program, Type};
 use crate::ir::def::{Layout, Ty};
 
 /// The leaves of a concrete type in memory order, each with its path (`pos`, `inner.mass`, `0`); none for `()`.
@@ -43,9 +43,26 @@ fn collect(program: &Program, ty: &Type, span: Span, path: String, found: &mut V
                 collect(program, part, span, path, found)?;
             }
         }
+        // A field: its elements lie one behind the other.
+        Type::Array(array) => {
+            for position in 0..extents(array, span)?.iter().product() {
+                let path = if path.is_empty() { position.to_string() } else { format!("{path}.{position}") };
+                collect(program, &array.element, span, path, found)?;
+            }
+        }
         other => return Err(internal(span, format!("{other:?} is not a type of kernel values"))),
     }
     Ok(())
+}
+
+/// The extents of an array that is a field.
+pub fn extents(array: &ArrayType, span: Span) -> Fallible<Vec<u32>> {
+    let known = |dim: &Dim| match dim {
+        Dim::Known(n) => u32::try_from(*n).ok(),
+        _ => None,
+    };
+    let known: Option<Vec<u32>> = array.dims.iter().map(known).collect();
+    known.ok_or_else(|| internal(span, "an array of unknown size as a value"))
 }
 
 /// The fields of a struct or the parts of a tuple, in order.

@@ -68,6 +68,26 @@ const PERMUTED: &[(&str, &str, [&str; 3])] = &[
         "let h = w\nw[0] = h[1]\nw[1] = h[0]",
         ["w[0].a", "w[1].b", "w[0].v.y"],
     ),
+    (
+        "var s = A { w: [X, T(5), T(7)], v: Tx2(X, T(1)) }",
+        "let h = s\ns.w[x[i] % 3] = h.w[(x[i] + n) % 3]\ns.v = s.v.yx",
+        ["s.w[0]", "s.w[x[i] % 3]", "s.v.x"],
+    ),
+    (
+        "var s = A { w: [X, T(5), T(7)], v: Tx2(X, T(1)) }",
+        "s.w = [s.w[1], s.w[2], s.w[0]]\ns.v[x[i] % 2] = s.w[n % 3]",
+        ["s.w[0]", "s.w[2]", "s.v.y"],
+    ),
+    (
+        "var s = A { w: [X, T(5), T(7)], v: Tx2(X, T(1)) }",
+        "s = rolled(s, x[i] % 3)\nif x[i] > 3 { s.w[0] = s.v.x }",
+        ["s.w[0]", "s.w[1]", "s.w[2]"],
+    ),
+    (
+        "var s = A { w: [X, T(5), T(7)], v: Tx2(X, T(1)) }",
+        "var t = s\nt.w[n % 3] = s.w[x[i] % 3]\ns = if x[i] % 4 == 1 { rolled(t, 1) } else { t }",
+        ["s.w[0]", "s.w[1]", "s.w[2]"],
+    ),
     ("var w: [T; 3] = [X, T(5), T(7)]", "let h = w[0]\nw[0] = w[1]\nw[1] = w[2]\nw[2] = h", ["w[0]", "w[1]", "w[2]"]),
     ("var w: [T; 3] = [X, T(5), T(7)]", "let h = w[x[i] % 3]\nw[x[i] % 3] = w[0]\nw[0] = h", ["w[0]", "w[1]", "w[2]"]),
     (
@@ -105,6 +125,14 @@ fn aggregates_are_permuted_into_themselves() {
                 "const C: [T; 3] = [T(3), T(8), T(11)]
                      struct S {{ a: T, b: T, v: Tx2 }}
                      struct O {{ s: S, k: T }}
+                     struct A {{ w: [T; 3], v: Tx2 }}
+                     fn rolled(s: A, k: i32) -> A {{
+                         var t = s
+                         t.w[k] = s.w[0]
+                         t.w[0] = s.w[k]
+                         t.v = Tx2(s.w[k], s.v.x)
+                         t
+                     }}
                      fn turned(v: Tx3) -> Tx3 {{ v.zxy }}
                      fn shifted(v: [T; 3]) -> [T; 3] {{ [v[1], v[2], v[0]] }}
                      fn turn(inout v: [T; 3]) {{ v = [v[2], v[1], v[0]] }}

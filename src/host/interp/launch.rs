@@ -671,6 +671,9 @@ pub(super) fn push_value(args: &mut Vec<Arg<'_>>, value: &Value) {
         Value::Record(Record { fields: parts, .. }) | Value::Tuple(parts) => {
             parts.iter().for_each(|p| push_value(args, p))
         }
+        Value::Array(array) => {
+            (0..array.count()).filter_map(|at| array.item(at)).for_each(|item| push_value(args, &item));
+        }
         _ => {}
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::check::typed::{Program, Signature, StructId, Type};
+use crate::check::typed::{Dim, Program, Signature, StructId, Type};
 use crate::host::array::{Element, RecordLayout};
 use crate::host::value::Value;
 
@@ -36,6 +36,13 @@ impl Layouts {
             Type::Struct(id) => Element::Record(self.of_struct(program, *id)),
             Type::Tuple(parts) => {
                 let parts: Vec<Element> = parts.iter().map(|p| self.element(program, p)).collect();
+                Element::Record(Arc::new(RecordLayout::tuple(parts)))
+            }
+            // A field; what has one is no element of an array itself.
+            Type::Array(array) => {
+                let known = |dim: &Dim| if let Dim::Known(n) = dim { *n as usize } else { 1 };
+                let count = array.dims.iter().map(known).product();
+                let parts = vec![self.element(program, &array.element); count];
                 Element::Record(Arc::new(RecordLayout::tuple(parts)))
             }
             _ => Element::Scalar(Scalar::F32),

@@ -207,7 +207,7 @@ let total = sum(x)
     ),
     page!(
         "E0312", "a type that the bound does not allow",
-        r"Each type parameter has a bound: `Float` takes `f16 bf16 f32 f64`, `Int` the integers, `Num` both, `Any` every plain type.",
+        r"Each type parameter has a bound: `Float` takes `f16 bf16 f32 f64`, `Int` the integers, `Num` both, `Any` every plain type but structs that hold arrays.",
 r"fn root(n: i32) -> i32 { sqrt(n) }
 ",
 r"fn root(n: i32) -> i32 { i32(sqrt(f32(n))) }
@@ -249,7 +249,7 @@ let b = Body { mass: 1.0, pos: f32x3(0.0) }
     ),
     page!(
         "E0316", "a type that can't stand there",
-        r"Array elements and fields are plain values; several dimensions stand side by side in one array type. Only arrays can be `out` or `inout`. A dimension is from 0 to 2147483647; those of a constant array are numbers above 0.",
+        r"Array elements are plain values; several dimensions stand side by side in one array type. A field may be an array of constant extents, but then the struct is no element of an array. Only arrays can be `out` or `inout`. A dimension is from 0 to 2147483647; those of a constant array are numbers above 0.",
 r"kernel total(x: [f32; N], out sum: f32) threads(i: N) { sum = x[i] }
 ",
 r"kernel total(x: [f32; N], inout sum: [f32; 1]) threads(i: N) { atomic_add(sum[0], x[i]) }
