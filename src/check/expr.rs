@@ -134,6 +134,9 @@ impl Cx<'_> {
                 let name = self.sig.generics.get(*p as usize).map_or("T", |g| g.name.as_str());
                 d = self.conversion_fix(d, e.span, name);
             }
+            (from, _) if super::text::is_text(from) && self.vars.kind(&to) == Some(Kind::Any) => {
+                d = d.help("a type parameter stands for plain data; a function of text has a parameter of type `str`");
+            }
             (Type::Scalar(s), Type::Scalar(Scalar::Bool)) if s.is_num() => {
                 d = d.help("compare it with something: `x != 0`");
             }

@@ -291,12 +291,13 @@ impl Cx<'_> {
             Type::Error => None,
             _ => {
                 let found = self.ty_text(&e.ty);
-                let d =
-                    Diagnostic::error("E0301", format!("`{}` takes an array, but this is `{found}`", call.entry.name))
-                        .at(e.span, format!("this is `{found}`"));
-                self.report(match self.vars.shallow(&e.ty) {
-                    Type::Strings => d.help("`parse(f64, texts)` makes numbers of an array of texts"),
-                    _ => d,
+                let texts = self.vars.shallow(&e.ty) == Type::Strings;
+                let what = if texts { "an array of numbers" } else { "an array" };
+                let title = format!("`{}` takes {what}, but this is `{found}`", call.entry.name);
+                let d = Diagnostic::error("E0301", title).at(e.span, format!("this is `{found}`"));
+                self.report(match texts {
+                    true => d.help("`parse(f64, texts)` makes numbers of an array of texts"),
+                    false => d,
                 });
                 None
             }

@@ -141,7 +141,9 @@ pub fn only_gives(e: &Expr) -> bool {
         ExprKind::Tuple(parts) | ExprKind::Array(parts) | ExprKind::Struct { fields: parts, .. } => {
             e.ty != Type::Error && e.ty != Type::Unit && parts.iter().all(only_gives)
         }
-        ExprKind::Builtin { builtin, .. } => matches!(builtin, Builtin::Math(_)),
+        ExprKind::Builtin { builtin, .. } => {
+            matches!(builtin, Builtin::Math(_) | Builtin::Text(_)) && e.ty != Type::Error
+        }
         _ => false,
     }
 }

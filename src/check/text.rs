@@ -79,6 +79,7 @@ impl Cx<'_> {
             BinaryOp::Add if many => {
                 d.help("`concat(a, b)` puts arrays behind each other, `join(a, \", \")` makes one text of an array")
             }
+            BinaryOp::Mul if !many => d.help("a text is repeated in a loop: `for _ in 0..n { s += t }`"),
             op if op.is_comparison() && !many => d.help("`parse(i32, text)` reads the number that a text spells"),
             _ => d,
         }
