@@ -522,20 +522,25 @@ impl Cx<'_> {
         }
         let lanes = matches!(op, WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor);
         let n = if lanes { 2 } else { 1 };
-        let Some(given) = self.take(call, n, n) else { return self.after_error(call.args, call.span) };
+        for name in call.args.iter().filter_map(|arg| arg.name.as_ref()).filter(|name| name.text != "among") {
+            self.unknown_argument(name, call.entry.name, &["among"]);
+        }
+        let Some(given) = self.take_positional(call, n, n) else { return self.after_error(call.args, call.span) };
+        let among = call.named("among").map(|among| self.expr_as(among, &Type::Scalar(Scalar::U32)));
+        let named: Vec<(SmolStr, Expr)> = among.into_iter().map(|among| ("among".into(), among)).collect();
         let Some(first) = given.first() else { return self.bad(call.span) };
         let (ty, kind) = match op {
             WarpOp::Ballot => (Type::Scalar(Scalar::U32), None),
             WarpOp::Any | WarpOp::All => (BOOL, None),
             WarpOp::ReduceAdd | WarpOp::ReduceMin | WarpOp::ReduceMax => (Type::Error, Some(Kind::Num)),
             WarpOp::ReduceAnd | WarpOp::ReduceOr | WarpOp::ReduceXor => (Type::Error, Some(Kind::Int)),
-            WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
+            WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor | WarpOp::MatchAny => {
                 (Type::Error, Some(Kind::Any))
             }
         };
         let Some(kind) = kind else {
             let arg = self.expr_as(first, &BOOL);
-            return call.make(vec![arg], ty);
+            return call.make_named(vec![arg], named, ty);
         };
         let value = self.expr(first, None);
         let scalar = scalar_of(&self.vars.shallow(&value.ty));
@@ -543,14 +548,14 @@ impl Cx<'_> {
             self.wrong_kind(call, std::slice::from_ref(&value), &scalar, kind);
             return self.bad(call.span);
         }
-        let ty = value.ty.clone();
+        let ty = if op == WarpOp::MatchAny { Type::Scalar(Scalar::U32) } else { value.ty.clone() };
         let mut args = vec![value];
         if let Some(lane) = given.get(1) {
             let lane = self.expr(lane, Some(&I32));
             self.require_kind(&lane, Kind::Int, "a lane");
             args.push(lane);
         }
-        call.make(args, ty)
+        call.make_named(args, named, ty)
     }
 
     fn atomic(&mut self, call: BuiltinCall<'_>) -> Expr {

@@ -3,7 +3,7 @@
 use crate::base::diag::{Diagnostic, Severity};
 use crate::base::source::Span;
 use crate::device::error::{DeviceError, Loss, Verdict, size};
-use crate::device::{Deed, Fault, FaultKind, Race};
+use crate::device::{Among, Deed, Fault, FaultKind, Race};
 use crate::lang::scalar::Value;
 
 /// The message for a fault. The host adds where the kernel was launched.
@@ -115,6 +115,15 @@ fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
         FaultKind::ShiftAmount { amount, ty } => {
             let title = format!("a shift of `{}` by {amount}", ty.name());
             ("E0613", title, format!("{who} shifts by {amount}"))
+        }
+        FaultKind::Among { what, lane, wrong, .. } => {
+            let title = match *wrong {
+                Among::Own => format!("lane {lane} does a `{what}` among lanes that it is not one of"),
+                Among::Away(other) => format!("lane {other} is to take part in this `{what}`, and is not here"),
+                Among::Other(other, _) => format!("lanes {lane} and {other} do one `{what}` among different lanes"),
+                Among::Source(from) => format!("`{what}` from lane {from}, which does not take part"),
+            };
+            ("E0617", title, format!("{who} is lane {lane}"))
         }
         FaultKind::NoLane { what, lane, lanes } => {
             let title = match *what {
@@ -294,6 +303,15 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
         }),
         FaultKind::ShiftAmount { ty, .. } => {
             diagnostic.note(format!("the amount counts modulo {}, the width of `{}`", ty.bits(), ty.name()))
+        }
+        FaultKind::Among { mask, lane, wrong, .. } => {
+            let diagnostic = diagnostic.note(format!("for lane {lane}, `among` is {mask:#010x}"));
+            match *wrong {
+                Among::Other(other, theirs) => diagnostic.note(format!("for lane {other} it is {theirs:#010x}")),
+                Among::Source(_) => diagnostic.help("ask for a lane whose bit `among` has, as `ctz(m)`"),
+                _ => diagnostic,
+            }
+            .help("let all lanes say before the branch which of them go there: `let m = ballot(p)`, then `if p { … among = m … }`")
         }
         FaultKind::NoLane { lanes, .. } => diagnostic
             .note(format!("lanes are numbered from 0 to {}; a GPU takes the number modulo 32", lanes.saturating_sub(1)))

@@ -176,6 +176,14 @@ pub enum FaultKind {
         ty: Scalar,
     },
     /// `shuffle` from (`shuffle_xor` by) a lane that a warp of so many `lanes` does not have.
+    /// The lanes that an operation of a warp names in `among` are not those that do it.
+    Among {
+        what: &'static str,
+        /// The lane's mask, and the lane itself.
+        mask: u32,
+        lane: u32,
+        wrong: Among,
+    },
     NoLane {
         what: &'static str,
         lane: i64,
@@ -238,6 +246,19 @@ pub struct Who {
     pub thread: [u32; 3],
     /// `Form::Threads`: the index tuple instead of block and thread.
     pub index: Option<Vec<u32>>,
+}
+
+/// What is wrong with the lanes that a warp operation names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Among {
+    /// The lane itself is not among them.
+    Own,
+    /// This one is, and is not there.
+    Away(u32),
+    /// This one is, and names others.
+    Other(u32, u32),
+    /// A shuffle asks for a lane that is not among them.
+    Source(i64),
 }
 
 /// What a thread does to memory.

@@ -379,9 +379,20 @@ impl FunctionBuilder {
     }
 
     pub fn warp(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>) -> ExprId {
+        self.warp_among(op, value, lane, None)
+    }
+
+    /// Among the lanes whose bits `among` has.
+    pub fn warp_among(
+        &mut self,
+        op: WarpOp,
+        value: ExprId,
+        lane: Option<ExprId>,
+        among: Option<ExprId>,
+    ) -> ExprId {
         let ty = self.ty(value);
         let result = self.push(ExprKind::Result, typing::warp(op, ty).unwrap_or(ty));
-        self.stmt(StmtKind::Warp { op, value, lane, result });
+        self.stmt(StmtKind::Warp { op, value, lane, among, result });
         result
     }
 

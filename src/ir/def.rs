@@ -436,11 +436,13 @@ pub enum StmtKind {
         value: Option<ExprId>,
         result: Option<ExprId>,
     },
-    /// `lane` is the second argument of the shuffles (i32 or u32).
+    /// `lane` is the second argument of the shuffles (i32 or u32). `among` has the bits of the lanes that take part (u32); all
+    /// of the warp do without it.
     Warp {
         op: WarpOp,
         value: ExprId,
         lane: Option<ExprId>,
+        among: Option<ExprId>,
         result: ExprId,
     },
     Fence(Scope),

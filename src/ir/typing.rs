@@ -183,6 +183,7 @@ pub fn warp(op: WarpOp, value: Ty) -> Result<Ty, String> {
         Any | All => (value == BOOL, BOOL),
         ReduceAdd | ReduceMin | ReduceMax => (scalar && s.is_num(), value),
         ReduceAnd | ReduceOr | ReduceXor => (scalar && s.is_int(), value),
+        MatchAny => (scalar, U32),
     };
     need(fits, || format!("{op:?} of {}", name(value)))?;
     Ok(result)

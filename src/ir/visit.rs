@@ -56,9 +56,10 @@ macro_rules! stmt_operands {
                 compare.$each().for_each(&mut $f);
             }
             StmtKind::Barrier { value, .. } => value.$each().for_each(&mut $f),
-            StmtKind::Warp { value, lane, .. } => {
+            StmtKind::Warp { value, lane, among, .. } => {
                 $f(value);
                 lane.$each().for_each(&mut $f);
+                among.$each().for_each(&mut $f);
             }
             StmtKind::If { cond, .. } => $f(cond),
             StmtKind::For { start, end, step, .. } => {

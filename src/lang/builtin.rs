@@ -166,7 +166,10 @@ const INT2: &str = "<T: Int>(x: T, y: T) -> T";
 const IDX3: &str = ": i32x3";
 const ATOMIC_NUM: &str = "<T: Num>(place: T, value: T) -> T";
 const ATOMIC_INT: &str = "<T: Int>(place: T, value: T) -> T";
-const SHUFFLE: &str = "<T: Any>(v: T, lane: i32) -> T";
+const SHUFFLE: &str = "<T: Any>(v: T, lane: i32, among: u32 = all) -> T";
+const VOTE: &str = "(p: bool, among: u32 = all) -> bool";
+const REDUCE_NUM: &str = "<T: Num>(v: T, among: u32 = all) -> T";
+const REDUCE_INT: &str = "<T: Int>(v: T, among: u32 = all) -> T";
 
 #[rustfmt::skip]
 pub static TABLE: &[Entry] = &[
@@ -273,19 +276,20 @@ pub static TABLE: &[Entry] = &[
     item(Builtin::AtomicLoad, "atomic_load", Atomic, Device, "<T: Any>(place: T) -> T", "What a place holds that other threads change by atomic operations meanwhile: `while atomic_load(flag[0]) == 0 { }`. It does not order other memory."),
     item(Builtin::AtomicStore, "atomic_store", Atomic, Device, "<T: Any>(place: T, value: T)", "Stores a value at a place that other threads read or change by atomic operations meanwhile. It does not order other memory: a `fence()` before it does."),
     // Warps
-    item(Builtin::Warp(WarpOp::Shuffle), "shuffle", Warp, Device, SHUFFLE, "The value of `v` in lane `lane`."),
+    item(Builtin::Warp(WarpOp::Shuffle), "shuffle", Warp, Device, SHUFFLE, "The value of `v` in lane `lane`. `among` has the bits of the lanes that take part, which all come here; without it all lanes of the warp do."),
     item(Builtin::Warp(WarpOp::ShuffleUp), "shuffle_up", Warp, Device, SHUFFLE, "The value of `v` in the lane `lane` places below; the own one where there is none."),
     item(Builtin::Warp(WarpOp::ShuffleDown), "shuffle_down", Warp, Device, SHUFFLE, "The value of `v` in the lane `lane` places above; the own one where there is none."),
     item(Builtin::Warp(WarpOp::ShuffleXor), "shuffle_xor", Warp, Device, SHUFFLE, "The value of `v` in lane `lane_idx ^ lane`: a butterfly."),
-    item(Builtin::Warp(WarpOp::Ballot), "ballot", Warp, Device, "(p: bool) -> u32", "Bit l is set where `p` holds in lane l."),
-    item(Builtin::Warp(WarpOp::Any), "warp_any", Warp, Device, "(p: bool) -> bool", "Whether `p` holds in any lane."),
-    item(Builtin::Warp(WarpOp::All), "warp_all", Warp, Device, "(p: bool) -> bool", "Whether `p` holds in every lane."),
-    item(Builtin::Warp(WarpOp::ReduceAdd), "warp_reduce_add", Warp, Device, "<T: Num>(v: T) -> T", "The sum over the warp, in the order of a butterfly (xor 16, 8, 4, 2, 1), in every lane."),
-    item(Builtin::Warp(WarpOp::ReduceMin), "warp_reduce_min", Warp, Device, "<T: Num>(v: T) -> T", "The smallest over the warp, in every lane."),
-    item(Builtin::Warp(WarpOp::ReduceMax), "warp_reduce_max", Warp, Device, "<T: Num>(v: T) -> T", "The largest over the warp, in every lane."),
-    item(Builtin::Warp(WarpOp::ReduceAnd), "warp_reduce_and", Warp, Device, "<T: Int>(v: T) -> T", "Bitwise and over the warp."),
-    item(Builtin::Warp(WarpOp::ReduceOr), "warp_reduce_or", Warp, Device, "<T: Int>(v: T) -> T", "Bitwise or over the warp."),
-    item(Builtin::Warp(WarpOp::ReduceXor), "warp_reduce_xor", Warp, Device, "<T: Int>(v: T) -> T", "Bitwise exclusive or over the warp."),
+    item(Builtin::Warp(WarpOp::Ballot), "ballot", Warp, Device, "(p: bool, among: u32 = all) -> u32", "Bit l is set where `p` holds in lane l. `ballot(p)` before `if p { … }` says which lanes go there, for the `among` of warp operations inside."),
+    item(Builtin::Warp(WarpOp::Any), "warp_any", Warp, Device, VOTE, "Whether `p` holds in any lane."),
+    item(Builtin::Warp(WarpOp::All), "warp_all", Warp, Device, VOTE, "Whether `p` holds in every lane."),
+    item(Builtin::Warp(WarpOp::ReduceAdd), "warp_reduce_add", Warp, Device, REDUCE_NUM, "The sum over the warp, in the order of a butterfly (xor 16, 8, 4, 2, 1), in every lane; among some lanes in the order of their numbers."),
+    item(Builtin::Warp(WarpOp::ReduceMin), "warp_reduce_min", Warp, Device, REDUCE_NUM, "The smallest over the warp, in every lane."),
+    item(Builtin::Warp(WarpOp::ReduceMax), "warp_reduce_max", Warp, Device, REDUCE_NUM, "The largest over the warp, in every lane."),
+    item(Builtin::Warp(WarpOp::ReduceAnd), "warp_reduce_and", Warp, Device, REDUCE_INT, "Bitwise and over the warp."),
+    item(Builtin::Warp(WarpOp::ReduceOr), "warp_reduce_or", Warp, Device, REDUCE_INT, "Bitwise or over the warp."),
+    item(Builtin::Warp(WarpOp::ReduceXor), "warp_reduce_xor", Warp, Device, REDUCE_INT, "Bitwise exclusive or over the warp."),
+    item(Builtin::Warp(WarpOp::MatchAny), "match_any", Warp, Device, "<T: Any>(v: T, among: u32 = all) -> u32", "The bits of the lanes whose `v` is the same as this one's, bit for bit: the group that the lane belongs to, for the `among` of other warp operations."),
     // Memory hints
     item(Builtin::Cached, "cached", Memory, Device, "<T: Any>(place: T) -> T", "Loads (or stores, on the left of `=`) with the hint that the value will be used again soon."),
     item(Builtin::Streaming, "streaming", Memory, Device, "<T: Any>(place: T) -> T", "Loads (or stores) with the hint that the value will not be used again soon."),

@@ -218,6 +218,8 @@ pub enum WarpOp {
     ReduceAnd,
     ReduceOr,
     ReduceXor,
+    /// `match_any(v)`: a `u32` with the bits of the lanes that have the same value, bit for bit
+    MatchAny,
 }
 
 /// What a barrier hands back to every thread of the block.

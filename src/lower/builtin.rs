@@ -5,7 +5,7 @@ use super::types;
 use super::unit::Body;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Expr, Type};
+use crate::check::typed::{self, Expr, Type};
 use crate::ir::def::{Axis, BinOp, ExprId, ExprKind, Id3, Scalar, Scope, StmtKind, Ty};
 use crate::ir::typing;
 use crate::lang::builtin::Builtin;
@@ -25,7 +25,7 @@ impl Body<'_, '_> {
             Builtin::Atomic(op) => self.atomic(op, args, expr, true),
             Builtin::AtomicLoad => self.atomic_load(args, span),
             Builtin::AtomicStore => self.atomic(AtomicOp::Exchange, args, expr, false),
-            Builtin::Warp(op) => self.warp(op, args, span),
+            Builtin::Warp(op) => self.warp(op, args, expr),
             Builtin::Fence => self.fence(Scope::Device, span),
             Builtin::FenceBlock => self.fence(Scope::Block, span),
             Builtin::Bitcast => {
@@ -244,28 +244,55 @@ impl Body<'_, '_> {
         Ok(vec![result])
     }
 
-    fn warp(&mut self, op: WarpOp, args: &[Expr], span: Span) -> Fallible<Vec<ExprId>> {
+    fn warp(&mut self, op: WarpOp, args: &[Expr], expr: &Expr) -> Fallible<Vec<ExprId>> {
+        let span = expr.span;
         let value = args.first().ok_or_else(|| internal(span, "a warp operation on nothing"))?;
         let leaves = self.value(value)?;
         let lane = match args.get(1) {
             Some(lane) => Some(self.scalar(lane)?),
             None => None,
         };
-        Ok(leaves.into_iter().map(|leaf| self.warp_leaf(op, leaf, lane, span)).collect())
+        let named = match &expr.kind {
+            typed::ExprKind::Builtin { named, .. } => named.iter().find(|(name, _)| name == "among"),
+            _ => None,
+        };
+        let among = match named {
+            Some((_, among)) => Some(self.scalar(among)?),
+            None => None,
+        };
+        let at = WarpAt { lane, among, span };
+        let found = leaves.into_iter().map(|leaf| self.warp_leaf(op, leaf, &at)).collect();
+        Ok(if op == WarpOp::MatchAny { self.all_match(found, span) } else { found })
+    }
+
+    /// The lanes in which all parts of a value are the same.
+    fn all_match(&mut self, parts: Vec<ExprId>, span: Span) -> Vec<ExprId> {
+        let both = |a: ExprId, b: ExprId| self.out.binary(BinOp::And, a, b, span);
+        parts.into_iter().reduce(both).into_iter().collect()
     }
 
     /// Shuffles move whole vectors; the reductions are of scalars, so a vector goes lane by lane.
-    fn warp_leaf(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>, span: Span) -> ExprId {
-        let ty = self.out.ty(value);
+    fn warp_leaf(&mut self, op: WarpOp, value: ExprId, at: &WarpAt) -> ExprId {
+        let (ty, span) = (self.out.ty(value), at.span);
         if ty.lanes() > 1 && !typing::warp_has_lane(op) {
             let parts = self.out.lanes(value, span);
-            let parts = parts.into_iter().map(|part| self.warp_leaf(op, part, lane, span)).collect();
-            return self.out.compose(parts, span);
+            let parts: Vec<ExprId> = parts.into_iter().map(|part| self.warp_leaf(op, part, at)).collect();
+            return match op {
+                WarpOp::MatchAny => self.all_match(parts, span)[0],
+                _ => self.out.compose(parts, span),
+            };
         }
         let result = self.out.result(typing::warp(op, ty).unwrap_or(ty), span);
-        self.out.stmt(StmtKind::Warp { op, value, lane, result }, span);
+        self.out.stmt(StmtKind::Warp { op, value, lane: at.lane, among: at.among, result }, span);
         result
     }
+}
+
+/// The operands that the parts of a warp operation have in common.
+struct WarpAt {
+    lane: Option<ExprId>,
+    among: Option<ExprId>,
+    span: Span,
 }
 
 /// The type that a pure builtin gives for arguments of these types.

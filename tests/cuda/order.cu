@@ -40,31 +40,33 @@ extern "C" __global__ void __launch_bounds__(1024) fenced(int *lock, float *sum)
         atomic_store(&lock[0], t2);
     }
 }
-typedef unsigned long long u64;
-// The value of lane `from`; the own one if there is no such lane.
-template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
-    from = from < 0 || from >= lanes ? lane : from;
+// The value of lane `from`, which is one of the mask's.
+template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T value, int from) {
     T result;
     if constexpr (sizeof(T) % 4 != 0) {
         unsigned word = 0;
         static_assert(sizeof(T) < 4 || sizeof(T) % 2 == 0, "parts of 2 bytes");
         if constexpr (sizeof(T) < 4) {
             memcpy(&word, &value, sizeof(T));
-            word = __shfl_sync(~0u, word, from);
+            word = __shfl_sync(mask, word, from);
             memcpy(&result, &word, sizeof(T));
         } else {
             unsigned short parts[sizeof(T) / 2];
             memcpy(parts, &value, sizeof(T));
-            for (unsigned i = 0; i < sizeof(T) / 2; ++i) parts[i] = (unsigned short)__shfl_sync(~0u, unsigned(parts[i]), from);
+            for (unsigned i = 0; i < sizeof(T) / 2; ++i) parts[i] = (unsigned short)__shfl_sync(mask, unsigned(parts[i]), from);
             memcpy(&result, parts, sizeof(T));
         }
     } else {
         unsigned words[sizeof(T) / 4];
         memcpy(words, &value, sizeof(T));
-        for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_sync(~0u, words[i], from);
+        for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_sync(mask, words[i], from);
         memcpy(&result, words, sizeof(T));
     }
     return result;
+}
+// The value of lane `from`; the own one if there is no such lane.
+template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
+    return exchange(~0u, value, from < 0 || from >= lanes ? lane : from);
 }
 // All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has
 // seen all of them.
@@ -247,31 +249,33 @@ extern "C" __global__ void __launch_bounds__(1024) compact(
         y[t2] = t1;
     }
 }
-typedef unsigned long long u64;
-// The value of lane `from`; the own one if there is no such lane.
-template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
-    from = from < 0 || from >= lanes ? lane : from;
+// The value of lane `from`, which is one of the mask's.
+template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T value, int from) {
     T result;
     if constexpr (sizeof(T) % 4 != 0) {
         unsigned word = 0;
         static_assert(sizeof(T) < 4 || sizeof(T) % 2 == 0, "parts of 2 bytes");
         if constexpr (sizeof(T) < 4) {
             memcpy(&word, &value, sizeof(T));
-            word = __shfl_sync(~0u, word, from);
+            word = __shfl_sync(mask, word, from);
             memcpy(&result, &word, sizeof(T));
         } else {
             unsigned short parts[sizeof(T) / 2];
             memcpy(parts, &value, sizeof(T));
-            for (unsigned i = 0; i < sizeof(T) / 2; ++i) parts[i] = (unsigned short)__shfl_sync(~0u, unsigned(parts[i]), from);
+            for (unsigned i = 0; i < sizeof(T) / 2; ++i) parts[i] = (unsigned short)__shfl_sync(mask, unsigned(parts[i]), from);
             memcpy(&result, parts, sizeof(T));
         }
     } else {
         unsigned words[sizeof(T) / 4];
         memcpy(words, &value, sizeof(T));
-        for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_sync(~0u, words[i], from);
+        for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_sync(mask, words[i], from);
         memcpy(&result, words, sizeof(T));
     }
     return result;
+}
+// The value of lane `from`; the own one if there is no such lane.
+template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
+    return exchange(~0u, value, from < 0 || from >= lanes ? lane : from);
 }
 // All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has
 // seen all of them.
@@ -297,6 +301,7 @@ __device__ __forceinline__ int warp_size() {
     const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     return min(32, int(threads - (thread & ~31u)));
 }
+typedef unsigned long long u64;
 typedef long long i64;
 template <typename T> __device__ __forceinline__ u64 wide(T value) { return T(-1) < T(0) ? u64(i64(value)) : u64(value); }
 struct Faults {
@@ -351,31 +356,33 @@ extern "C" __global__ void __launch_bounds__(1024) exchange(
     }
     y[global_x] = chosen;
 }
-typedef unsigned long long u64;
-// The value of lane `from`; the own one if there is no such lane.
-template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
-    from = from < 0 || from >= lanes ? lane : from;
+// The value of lane `from`, which is one of the mask's.
+template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T value, int from) {
     T result;
     if constexpr (sizeof(T) % 4 != 0) {
         unsigned word = 0;
         static_assert(sizeof(T) < 4 || sizeof(T) % 2 == 0, "parts of 2 bytes");
         if constexpr (sizeof(T) < 4) {
             memcpy(&word, &value, sizeof(T));
-            word = __shfl_sync(~0u, word, from);
+            word = __shfl_sync(mask, word, from);
             memcpy(&result, &word, sizeof(T));
         } else {
             unsigned short parts[sizeof(T) / 2];
             memcpy(parts, &value, sizeof(T));
-            for (unsigned i = 0; i < sizeof(T) / 2; ++i) parts[i] = (unsigned short)__shfl_sync(~0u, unsigned(parts[i]), from);
+            for (unsigned i = 0; i < sizeof(T) / 2; ++i) parts[i] = (unsigned short)__shfl_sync(mask, unsigned(parts[i]), from);
             memcpy(&result, parts, sizeof(T));
         }
     } else {
         unsigned words[sizeof(T) / 4];
         memcpy(words, &value, sizeof(T));
-        for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_sync(~0u, words[i], from);
+        for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_sync(mask, words[i], from);
         memcpy(&result, words, sizeof(T));
     }
     return result;
+}
+// The value of lane `from`; the own one if there is no such lane.
+template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
+    return exchange(~0u, value, from < 0 || from >= lanes ? lane : from);
 }
 // All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has
 // seen all of them.
@@ -401,6 +408,7 @@ __device__ __forceinline__ int warp_size() {
     const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     return min(32, int(threads - (thread & ~31u)));
 }
+typedef unsigned long long u64;
 typedef long long i64;
 template <typename T> __device__ __forceinline__ u64 wide(T value) { return T(-1) < T(0) ? u64(i64(value)) : u64(value); }
 struct Faults {

@@ -642,9 +642,35 @@ impl Generator {
         self.barrier();
     }
 
+    /// Operations among the lanes that go into a branch, and among those of them that have the same value.
+    fn operations_of_some_lanes(&mut self) {
+        self.mark();
+        let goes = self.expr(BOOL, 2, false);
+        let lanes = self.b.warp(WarpOp::Ballot, goes, None);
+        let block = self.scope(Flow::Varying, |g| {
+            g.warp_operation_among(Some(lanes));
+            g.assign();
+            if g.random.one_in(2) {
+                let key = g.few(Scalar::I32, false);
+                g.mark();
+                let same = g.b.warp_among(WarpOp::MatchAny, key, None, Some(lanes));
+                g.warp_operation_among(Some(same));
+                g.assign();
+            }
+        });
+        self.b.if_(goes, block, vec![]);
+    }
+
     fn warp_operation(&mut self) {
+        if self.random.one_in(4) {
+            return self.operations_of_some_lanes();
+        }
+        self.warp_operation_among(None);
+    }
+
+    fn warp_operation_among(&mut self, among: Option<ExprId>) {
         use WarpOp::*;
-        if self.random.one_in(6) {
+        if among.is_none() && self.random.one_in(6) {
             self.mark();
             self.b.fence(Scope::Block);
             self.b.barrier(BarrierKind::Warp, None);
@@ -663,12 +689,14 @@ impl Generator {
             ReduceAnd,
             ReduceOr,
             ReduceXor,
+            MatchAny,
         ]);
         let ty = match op {
             Shuffle | ShuffleUp | ShuffleDown | ShuffleXor => self.random.ty(),
             Ballot | Any | All => BOOL,
             ReduceAdd | ReduceMin | ReduceMax => Ty::Scalar(self.random.number()),
             ReduceAnd | ReduceOr | ReduceXor => Ty::Scalar(self.random.integer()),
+            MatchAny => Ty::Scalar(self.random.integer()),
         };
         let value = self.expr(ty, 2, false);
         let lane = typing::warp_has_lane(op).then(|| {
@@ -681,7 +709,7 @@ impl Generator {
             self.b.binary(BinOp::And, any, mask)
         });
         self.mark();
-        let result = self.b.warp(op, value, lane);
+        let result = self.b.warp_among(op, value, lane, among);
         self.remember(result, false);
     }
 

@@ -195,14 +195,32 @@ fn meeting<'m>(threads: &[Thread<'m>]) -> Option<(&'m Stmt, Vec<Wait>)> {
     Some((place, threads.iter().map(wait).collect::<Option<Vec<Wait>>>()?))
 }
 
-/// A warp operation happens if all threads of the warp are at it.
+/// A warp operation happens if all threads of the warp are at it, or all that it is among.
 fn meet_warp(warp: &mut [Thread<'_>]) -> bool {
+    if let Some((op, lanes)) = group(warp) {
+        let brought: Vec<Option<(Val, i128)>> = (0..warp.len())
+            .map(|i| match warp[i].state {
+                State::Waiting(_, Wait::Warp { value, lane, .. }) if lanes.contains(&i) => {
+                    Some((value, lane.map_or(0, |l| l.integer())))
+                }
+                _ => None,
+            })
+            .collect();
+        for &lane in &lanes {
+            let result = group_result(op, &brought, lane);
+            warp[lane].resume(Some(result));
+        }
+        return true;
+    }
     let Some((place, waits)) = meeting(warp) else { return false };
+    if waits.iter().any(|wait| matches!(wait, Wait::Warp { among: Some(_), .. })) {
+        return false;
+    }
     let results = match place.kind {
         StmtKind::Barrier { kind: BarrierKind::Warp, .. } => vec![None; warp.len()],
         StmtKind::Warp { op, .. } => {
             let brought = |wait: &Wait| match *wait {
-                Wait::Warp { value, lane } => (value, lane.map_or(0, |l| l.integer())),
+                Wait::Warp { value, lane, .. } => (value, lane.map_or(0, |l| l.integer())),
                 Wait::Barrier { .. } => panic!("it is a warp operation"),
             };
             let lanes: Vec<_> = waits.iter().map(brought).collect();
@@ -212,6 +230,53 @@ fn meet_warp(warp: &mut [Thread<'_>]) -> bool {
     };
     warp.iter_mut().zip(results).for_each(|(thread, result)| thread.resume(result));
     true
+}
+
+/// Lanes that wait at one operation, are those that it is among for each of them, and so can go on.
+fn group(warp: &[Thread<'_>]) -> Option<(WarpOp, Vec<usize>)> {
+    let at = |lane: usize| match warp.get(lane)?.state {
+        State::Waiting(stmt, Wait::Warp { among: Some(mask), .. }) => Some((stmt, mask)),
+        _ => None,
+    };
+    (0..warp.len()).find_map(|lane| {
+        let (stmt, mask) = at(lane)?;
+        let lanes: Vec<usize> = (0..32).filter(|other| mask >> other & 1 != 0).collect();
+        let same = |&other: &usize| at(other).is_some_and(|(s, m)| std::ptr::eq(s, stmt) && m == mask);
+        let StmtKind::Warp { op, .. } = stmt.kind else { return None };
+        (lanes.contains(&lane) && lanes.iter().all(same)).then_some((op, lanes))
+    })
+}
+
+/// What a lane of a group gets; the group's lanes are those that brought something.
+fn group_result(op: WarpOp, brought: &[Option<(Val, i128)>], own: usize) -> Val {
+    let at = |lane: i128| usize::try_from(lane).ok().and_then(|l| brought.get(l).copied().flatten());
+    let (value, lane) = brought[own].expect("it is one of the group");
+    let own = own as i128;
+    let from = |lane: i128| at(lane).map_or(value, |(val, _)| val);
+    let holding = |holds: &dyn Fn(Val) -> bool| {
+        let one = |(i, b): (usize, &Option<(Val, i128)>)| b.is_some_and(|(val, _)| holds(val)).then_some(1u32 << i);
+        brought.iter().enumerate().filter_map(one).sum::<u32>()
+    };
+    let fold = |combine: &dyn Fn(Value, Value) -> Result<Value, dynamic::Failure>| {
+        let values = brought.iter().flatten().map(|(val, _)| val.lane(0));
+        Val::scalar(values.reduce(|a, b| combine(a, b).expect("a typed reduction")).expect("a lane"))
+    };
+    match op {
+        WarpOp::Shuffle => from(lane.rem_euclid(32)),
+        WarpOp::ShuffleUp => from(own - lane),
+        WarpOp::ShuffleDown => from(own + lane),
+        WarpOp::ShuffleXor => from(own ^ lane),
+        WarpOp::Ballot => Val::scalar(Value::of(holding(&|val: Val| val.is_true()))),
+        WarpOp::Any => Val::bool(holding(&|val: Val| val.is_true()) != 0),
+        WarpOp::All => Val::bool(brought.iter().flatten().all(|(val, _)| val.is_true())),
+        WarpOp::MatchAny => Val::scalar(Value::of(holding(&|val| val.lane(0).bits == value.lane(0).bits))),
+        WarpOp::ReduceAdd => fold(&|a, b| dynamic::binary(BinaryOp::Add, a, b)),
+        WarpOp::ReduceMin => fold(&|a, b| dynamic::math(MathFn::Min, &[a, b])),
+        WarpOp::ReduceMax => fold(&|a, b| dynamic::math(MathFn::Max, &[a, b])),
+        WarpOp::ReduceAnd => fold(&|a, b| dynamic::binary(BinaryOp::BitAnd, a, b)),
+        WarpOp::ReduceOr => fold(&|a, b| dynamic::binary(BinaryOp::BitOr, a, b)),
+        WarpOp::ReduceXor => fold(&|a, b| dynamic::binary(BinaryOp::BitXor, a, b)),
+    }
 }
 
 /// What each lane gets. Lanes that the block does not have are not asked.
@@ -229,6 +294,15 @@ fn warp_results(op: WarpOp, lanes: &[(Val, i128)]) -> Vec<Val> {
         WarpOp::Ballot => {
             let bits = lanes.iter().enumerate().fold(0u32, |bits, (i, (val, _))| bits | (val.is_true() as u32) << i);
             everyone(Val::scalar(Value::of(bits)))
+        }
+        WarpOp::MatchAny => {
+            let same = |own: Val| {
+                let equal = |(i, (val, _)): (usize, &(Val, i128))| {
+                    if val.lane(0).bits == own.lane(0).bits { 1u32 << i } else { 0 }
+                };
+                Val::scalar(Value::of(lanes.iter().enumerate().map(equal).sum::<u32>()))
+            };
+            lanes.iter().map(|&(own, _)| same(own)).collect()
         }
         WarpOp::Any => everyone(Val::bool(lanes.iter().any(|(val, _)| val.is_true()))),
         WarpOp::All => everyone(Val::bool(lanes.iter().all(|(val, _)| val.is_true()))),

@@ -36,7 +36,7 @@ pub enum Parameter {
 #[derive(Clone, Copy, Debug)]
 pub enum Wait {
     Barrier { value: Option<Val> },
-    Warp { value: Val, lane: Option<Val> },
+    Warp { value: Val, lane: Option<Val>, among: Option<u32> },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -357,10 +357,11 @@ impl<'m> Thread<'m> {
                 let value = value.map(|v| self.eval(world, v)).transpose()?;
                 self.wait(stmt, Wait::Barrier { value }, *result);
             }
-            StmtKind::Warp { value, lane, result, .. } => {
+            StmtKind::Warp { value, lane, among, result, .. } => {
                 let value = self.eval(world, *value)?;
                 let lane = lane.map(|v| self.eval(world, v)).transpose()?;
-                self.wait(stmt, Wait::Warp { value, lane }, Some(*result));
+                let among = among.map(|v| self.eval(world, v)).transpose()?.map(|m| m.integer() as u32);
+                self.wait(stmt, Wait::Warp { value, lane, among }, Some(*result));
             }
             StmtKind::Fence(_) => {}
             StmtKind::If { cond, then, other } => {

@@ -421,12 +421,16 @@ impl Printer<'_> {
                 let text = format!("{}({})", Builtin::Barrier(*kind).name(), self.operands(&args)?);
                 return self.result(*result, text);
             }
-            StmtKind::Warp { op, value, lane, result } => {
+            StmtKind::Warp { op, value, lane, among, result } => {
                 let lane = match lane {
                     Some(lane) => format!(", i32({})", self.operand(*lane)?),
                     None => String::new(),
                 };
-                let text = format!("{}({}{lane})", Builtin::Warp(*op).name(), self.operand(*value)?);
+                let among = match among {
+                    Some(among) => format!(", among = {}", self.operand(*among)?),
+                    None => String::new(),
+                };
+                let text = format!("{}({}{lane}{among})", Builtin::Warp(*op).name(), self.operand(*value)?);
                 return self.result(Some(*result), text);
             }
             StmtKind::Fence(Scope::Device) => "fence()".into(),

@@ -2,8 +2,9 @@
 
 use super::text::abi::{CudaKernel, FAULT_VALUES_AT, Geometry, MAX_FAULT_VALUES, Place, PlaceKind};
 use super::text::message;
-use crate::device::{Fault, FaultKind, Output};
+use crate::device::{Among, Fault, FaultKind, Output};
 use crate::ir::def::Ty;
+use crate::lang::builtin;
 use crate::lang::scalar::Value;
 
 /// The stop word's place in the record.
@@ -54,6 +55,11 @@ fn kind(place: &Place, values: &[u64]) -> FaultKind {
         }
         PlaceKind::Assert { message: pieces } => FaultKind::Assert { message: message(pieces, values.iter().copied()) },
         PlaceKind::ZeroStep => FaultKind::ZeroStep,
+        PlaceKind::Among { what } => {
+            let value = |k: usize| values.get(k).copied().unwrap_or(0) as u32;
+            let what = builtin::find(what).map_or("", |entry| entry.name);
+            FaultKind::Among { what, mask: value(0), lane: value(1), wrong: Among::Own }
+        }
         PlaceKind::Stopped => FaultKind::Interrupted,
     }
 }

@@ -253,6 +253,8 @@ pub struct WarpDef {
     pub scalar: Scalar,
     pub value: Reg,
     pub lane: Reg,
+    /// `NONE` if all lanes of the warp take part.
+    pub among: Reg,
     pub result: Reg,
     pub span: u32,
 }

@@ -1,11 +1,12 @@
-//! Operations among the 32 lanes of a warp. All of a warp's threads take part, or none.
+//! Operations among the 32 lanes of a warp. All of a warp's threads take part, or those that each of them names: these have to be
+//! here all together, and to name the same ones. Lanes that name others form a group of their own.
 
 use super::code::{NONE, Op, WarpDef};
 use super::fault::stop_at;
 use super::group::Group;
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Step, is_wide, lane_of_raw};
-use crate::device::FaultKind;
+use crate::device::{Among, FaultKind};
 use crate::lang::ops::{BinaryOp, MathFn, WarpOp};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
@@ -55,6 +56,12 @@ pub struct Warp;
 impl Step for Warp {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         let def = unsafe { &(&(*g.code).warps)[(*op).x as usize] };
+        if def.among != NONE {
+            return match among(g, def) {
+                Ok(()) => unsafe { op.add(1) },
+                Err((kind, lane)) => stop_at(g, kind, def.span, lane, 0),
+            };
+        }
         if !check(g, name(def.op), def.span) {
             return std::ptr::null();
         }
@@ -69,6 +76,7 @@ impl Step for Warp {
                     unsafe { shuffle(g, def, first, count) };
                 }
                 WarpOp::Ballot | WarpOp::Any | WarpOp::All => vote(g, def, first, count),
+                WarpOp::MatchAny => operate(g, def, first, u32::MAX >> (WARP - count), &(0..count).collect::<Vec<_>>()),
                 _ => reduce(g, def, first, count),
             }
         }
@@ -91,7 +99,106 @@ pub fn name(op: WarpOp) -> &'static str {
         WarpOp::ReduceAnd => "warp_reduce_and",
         WarpOp::ReduceOr => "warp_reduce_or",
         WarpOp::ReduceXor => "warp_reduce_xor",
+        WarpOp::MatchAny => "match_any",
     }
+}
+
+/// An operation whose lanes say which of them take part. What is wrong, and the lane to blame.
+fn among(g: &mut Group, def: &WarpDef) -> Result<(), (FaultKind, usize)> {
+    let warps: Vec<(usize, usize)> = warps(g).collect();
+    for (first, count) in warps {
+        let here = (0..count).filter(|&i| g.is_active(first + i)).fold(0u32, |bits, i| bits | 1 << i);
+        let masks: Vec<u32> = (0..count).map(|i| read_value(g, def.among, Scalar::U32, first + i).bits as u32).collect();
+        let mut left = here;
+        while left != 0 {
+            let lane = left.trailing_zeros() as usize;
+            let mask = masks[lane];
+            let fault = |wrong| (FaultKind::Among { what: name(def.op), mask, lane: lane as u32, wrong }, first + lane);
+            if mask >> lane & 1 == 0 {
+                return Err(fault(Among::Own));
+            }
+            if mask & !here != 0 {
+                return Err(fault(Among::Away((mask & !here).trailing_zeros())));
+            }
+            let group: Vec<usize> = (0..count).filter(|&i| mask >> i & 1 != 0).collect();
+            if let Some(&other) = group.iter().find(|&&i| masks[i] != mask) {
+                return Err(fault(Among::Other(other as u32, masks[other])));
+            }
+            if g.code().checks.arithmetic {
+                wrong_among(g, def, first, &group)?;
+            }
+            operate(g, def, first, mask, &group);
+            left &= !mask;
+        }
+    }
+    Ok(())
+}
+
+/// What checks find wrong with an operation of a group.
+fn wrong_among(g: &Group, def: &WarpDef, first: usize, group: &[usize]) -> Result<(), (FaultKind, usize)> {
+    let asked = |lane: usize| read_value(g, def.lane, Scalar::I32, first + lane).as_integer().unwrap_or(0) as i64;
+    match def.op {
+        WarpOp::Shuffle => {
+            let lane = group.iter().copied().find(|&lane| !group.iter().any(|&from| from as i64 == asked(lane)));
+            let Some(lane) = lane else { return Ok(()) };
+            let mask = read_value(g, def.among, Scalar::U32, first + lane).bits as u32;
+            let wrong = Among::Source(asked(lane));
+            Err((FaultKind::Among { what: name(def.op), mask, lane: lane as u32, wrong }, first + lane))
+        }
+        WarpOp::ReduceAdd if def.scalar.is_signed() => {
+            let values = group.iter().filter_map(|&i| read_value(g, def.value, def.scalar, first + i).as_integer());
+            match overflow(values, def.scalar) {
+                Some(kind) => Err((kind, first + group[0])),
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The operation of one group: lanes of a warp, in ascending order.
+fn operate(g: &Group, def: &WarpDef, first: usize, mask: u32, group: &[usize]) {
+    let value = |i: usize| read_value(g, def.value, def.scalar, first + i);
+    let holding = |holds: &dyn Fn(usize) -> bool| {
+        group.iter().filter(|&&i| holds(i)).fold(0u32, |bits, &i| bits | 1 << i)
+    };
+    let truth = |holds: bool| Value { ty: Scalar::Bool, bits: holds.into() };
+    let everyone = |value: Value| group.iter().for_each(|&i| write_value(g, def.result, first + i, value));
+    match def.op {
+        WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
+            let found: Vec<Value> = group
+                .iter()
+                .map(|&i| {
+                    let amount = read_value(g, def.lane, Scalar::I32, first + i).as_integer().unwrap_or(0) as i64;
+                    let from = source(def.op, i, amount, WARP);
+                    value(if mask >> from & 1 != 0 { from } else { i })
+                })
+                .collect();
+            group.iter().zip(found).for_each(|(&i, value)| write_value(g, def.result, first + i, value));
+        }
+        WarpOp::Ballot => everyone(Value { ty: Scalar::U32, bits: holding(&|i| value(i).bits != 0).into() }),
+        WarpOp::Any => everyone(truth(holding(&|i| value(i).bits != 0) != 0)),
+        WarpOp::All => everyone(truth(holding(&|i| value(i).bits != 0) == mask)),
+        WarpOp::MatchAny => {
+            let found: Vec<u32> = group.iter().map(|&i| holding(&|j| value(j).bits == value(i).bits)).collect();
+            for (&i, bits) in group.iter().zip(found) {
+                write_value(g, def.result, first + i, Value { ty: Scalar::U32, bits: bits.into() });
+            }
+        }
+        _ => {
+            let zero = Value { ty: def.scalar, bits: 0 };
+            let total = group.iter().map(|&i| value(i)).reduce(|a, b| combine(def.op, a, b).unwrap_or(zero));
+            everyone(total.unwrap_or(zero));
+        }
+    }
+}
+
+/// A sum that does not fit its type.
+fn overflow(values: impl Iterator<Item = i128>, ty: Scalar) -> Option<FaultKind> {
+    let (sum, bits) = (values.sum::<i128>(), ty.bits());
+    let fits = (-(1i128 << (bits - 1))..1i128 << (bits - 1)).contains(&sum);
+    let operation = format!("warp_reduce_add: the sum {sum}");
+    (!fits).then_some(FaultKind::Overflow { operation, ty })
 }
 
 /// Where lane `lane` takes its value from; itself if there is no such lane.
@@ -119,11 +226,7 @@ fn wrong(g: &Group, def: &WarpDef, first: usize, count: usize) -> Option<(FaultK
         }
         WarpOp::ReduceAdd if def.scalar.is_signed() => {
             let values = (first..first + count).filter_map(|l| read_value(g, def.value, def.scalar, l).as_integer());
-            let (sum, bits) = (values.sum::<i128>(), def.scalar.bits());
-            let fits = (-(1i128 << (bits - 1))..1i128 << (bits - 1)).contains(&sum);
-            let operation = format!("warp_reduce_add: the sum {sum}");
-            let kind = FaultKind::Overflow { operation, ty: def.scalar };
-            (!fits).then_some((kind, first, count as u64 - 1))
+            overflow(values, def.scalar).map(|kind| (kind, first, count as u64 - 1))
         }
         _ => None,
     }

@@ -373,9 +373,10 @@ impl Printer<'_> {
             StmtKind::Barrier { kind, value, result } => {
                 format!("{}{}{}", self.target(result.as_slice()), Builtin::Barrier(*kind).name(), optional(value))
             }
-            StmtKind::Warp { op, value, lane, result } => {
+            StmtKind::Warp { op, value, lane, among, result } => {
                 let lane = lane.map_or(String::new(), |l| format!(", {}", operand(l)));
-                format!("{}{} {}{lane}", self.target(&[*result]), Builtin::Warp(*op).name(), operand(*value))
+                let among = among.map_or(String::new(), |m| format!(" among {}", operand(m)));
+                format!("{}{} {}{lane}{among}", self.target(&[*result]), Builtin::Warp(*op).name(), operand(*value))
             }
             StmtKind::Fence(Scope::Device) => "fence".to_string(),
             StmtKind::Fence(Scope::Block) => "fence_block".to_string(),

@@ -68,7 +68,7 @@ impl Checker<'_> {
                 self.require(!extra, || format!("{kind:?} barrier gives no result"));
                 self.results(result.as_slice(), given.as_slice(), defined);
             }
-            StmtKind::Warp { op, value, lane, result } => {
+            StmtKind::Warp { op, value, lane, among, result } => {
                 let threads = self.is_threads();
                 self.require(!threads, || format!("{op:?} in a `threads` kernel"));
                 let given = self.operand(*value).map(|ty| typing::warp(*op, ty));
@@ -84,6 +84,9 @@ impl Checker<'_> {
                 self.require(lane.is_some() == wanted, || format!("{op:?} with the lane {lane:?}"));
                 if let Some(ty) = lane.and_then(|lane| self.operand(lane)) {
                     self.require(ty == I32 || ty == U32, || format!("a lane is {}", describe(ty)));
+                }
+                if let Some(ty) = among.and_then(|among| self.operand(among)) {
+                    self.require(ty == U32, || format!("the lanes that take part are {}", describe(ty)));
                 }
                 self.results(&[*result], given.as_slice(), defined);
             }

@@ -153,6 +153,38 @@ assert(next(arange(32))[31] == 0)
 ",
     },
     Page {
+        code: "E0617",
+        title: "a warp operation among other lanes than those that do it",
+        text: "With `among = m` a warp operation is done by the lanes whose bits `m` has. Each lane that comes has to be one of them, and all of \
+them have to come, to this operation and in the same iteration of the loops around it, with the same mask; lanes with other masks form groups of \
+their own. A GPU would wait for lanes that never come, or take values that nobody has given.
+
+Which lanes go into a branch, they say before it. In it nobody knows who else is there: a GPU may run them together, or one by one.
+
+```clk fails
+kernel count(x: [i32; N], inout n: [i32; 1]) grid(N / 32) block(32) {
+    if x[global_idx.x] > 0 {
+        let m = ballot(true, among = 0xffff_ffffu32)
+        if lane_idx == i32(ctz(m)) { atomic_add(n[0], i32(popcount(m))) }
+    }
+}
+var n = [0]
+count(arange(64), n)
+```
+
+```clk
+kernel count(x: [i32; N], inout n: [i32; 1]) grid(N / 32) block(32) {
+    let above = x[global_idx.x] > 0
+    let m = ballot(above)
+    if above && lane_idx == i32(ctz(m)) { atomic_add(n[0], i32(popcount(m))) }
+}
+var n = [0]
+count(arange(64), n)
+assert(n == [63])
+```
+",
+    },
+    Page {
         code: "W0601",
         title: "threads that write the same value to one place",
         text: "Nothing orders the writes, but as all of them write the same, the result does not depend on the order. One thread \

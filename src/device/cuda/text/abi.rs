@@ -160,6 +160,10 @@ pub enum PlaceKind {
         message: Vec<Piece>,
     },
     ZeroStep,
+    /// A warp operation among lanes that the thread's own is not one of. Values: the mask, the lane.
+    Among {
+        what: String,
+    },
     /// The stop word was seen.
     Stopped,
 }

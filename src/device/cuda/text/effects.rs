@@ -10,7 +10,8 @@ use super::tree::{Expr, Stmt as Out};
 use super::{Gen, Site};
 use crate::base::source::Span;
 use crate::ir::def::*;
-use crate::lang::ops::BarrierKind;
+use crate::lang::builtin::Builtin;
+use crate::lang::ops::{BarrierKind, WarpOp};
 
 impl Gen<'_> {
     /// Ends the thread with a report if `broken` holds.
@@ -83,6 +84,18 @@ impl Gen<'_> {
         values.extend(lanes);
         let values = self.raw(values);
         self.guard(broken, PlaceKind::DivisionByZero { ty }, span, values);
+    }
+
+    /// The thread's own lane is one of those that a warp operation is among. (Whether the others come, a GPU cannot tell.)
+    pub fn guard_among(&mut self, op: WarpOp, among: Option<ExprId>, span: Span) {
+        let Some(among) = among.filter(|_| self.options.checked) else { return };
+        self.helpers.need("wide");
+        let lane = Expr::Atom(self.identity(&ExprKind::LaneIdx));
+        let mask = self.value(among);
+        let bit = Expr::binary("&", Expr::binary(">>", mask.clone(), lane.clone()), Expr::int(1));
+        let values = vec![Expr::call("wide", [mask]), Expr::call("wide", [lane])];
+        let what = Builtin::Warp(op).name().to_string();
+        self.guard(Expr::binary("==", bit, Expr::int(0)), PlaceKind::Among { what }, span, values);
     }
 
     pub fn guard_step(&mut self, step: ExprId, span: Span) {

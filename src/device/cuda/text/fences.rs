@@ -114,7 +114,7 @@ pub fn fences(f: &Function, plan: &Plan) -> Fences {
         StmtKind::Fence(Scope::Block) => {
             scope.get_or_insert(Scope::Block);
         }
-        StmtKind::Warp { .. } => warps = true,
+        StmtKind::Warp { among: None, .. } => warps = true,
         _ => {}
     });
     if scope.is_none() && !warps {
@@ -155,6 +155,8 @@ impl Search<'_> {
                 self.settle(number, &mut state);
                 state.since.clear();
             }
+            // Some lanes do not wait for the others.
+            StmtKind::Warp { among: Some(_), .. } => self.settle(number, &mut state),
             StmtKind::Warp { .. } => {
                 self.settle(number, &mut state);
                 if self.fences.syncs(number) {

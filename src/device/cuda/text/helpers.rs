@@ -314,31 +314,57 @@ __device__ __forceinline__ int warp_size() {
     const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     return min(32, int(threads - (thread & ~31u)));
 }"#),
-    helper("shuffle", &["u64"], r#"
-// The value of lane `from`; the own one if there is no such lane.
-template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
-    from = from < 0 || from >= lanes ? lane : from;
+    helper("exchange", &[], r#"
+// The value of lane `from`, which is one of the mask's.
+template <typename T> __device__ __forceinline__ T exchange(unsigned mask, T value, int from) {
     T result;
     if constexpr (sizeof(T) % 4 != 0) {
         unsigned word = 0;
         static_assert(sizeof(T) < 4 || sizeof(T) % 2 == 0, "parts of 2 bytes");
         if constexpr (sizeof(T) < 4) {
             memcpy(&word, &value, sizeof(T));
-            word = __shfl_sync(~0u, word, from);
+            word = __shfl_sync(mask, word, from);
             memcpy(&result, &word, sizeof(T));
         } else {
             unsigned short parts[sizeof(T) / 2];
             memcpy(parts, &value, sizeof(T));
-            for (unsigned i = 0; i < sizeof(T) / 2; ++i) parts[i] = (unsigned short)__shfl_sync(~0u, unsigned(parts[i]), from);
+            for (unsigned i = 0; i < sizeof(T) / 2; ++i) parts[i] = (unsigned short)__shfl_sync(mask, unsigned(parts[i]), from);
             memcpy(&result, parts, sizeof(T));
         }
     } else {
         unsigned words[sizeof(T) / 4];
         memcpy(words, &value, sizeof(T));
-        for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_sync(~0u, words[i], from);
+        for (unsigned i = 0; i < sizeof(T) / 4; ++i) words[i] = __shfl_sync(mask, words[i], from);
         memcpy(&result, words, sizeof(T));
     }
     return result;
+}"#),
+    helper("shuffle", &["exchange"], r#"
+// The value of lane `from`; the own one if there is no such lane.
+template <typename T> __device__ __forceinline__ T shuffle(T value, int from, int lane, int lanes) {
+    return exchange(~0u, value, from < 0 || from >= lanes ? lane : from);
+}"#),
+    helper("shuffle_among", &["exchange"], r#"
+// The value of lane `from`; the own one if that lane does not take part.
+template <typename T> __device__ __forceinline__ T shuffle_among(T value, int from, int lane, unsigned mask) {
+    return exchange(mask, value, from >= 0 && from < 32 && (mask >> from & 1) ? from : lane);
+}"#),
+    helper("reduce_among", &["exchange"], r#"
+// The lanes of the mask, one behind the other.
+template <typename T, typename Combine> __device__ __forceinline__ T reduce_among(T value, unsigned mask, Combine combine) {
+    T total = exchange(mask, value, __ffs(mask) - 1);
+    for (unsigned rest = mask & (mask - 1); rest != 0; rest &= rest - 1) {
+        total = combine(total, exchange(mask, value, __ffs(rest) - 1));
+    }
+    return total;
+}"#),
+    helper("match_any", &["u64"], r#"
+// The lanes of the mask whose value has the same bits.
+template <typename T> __device__ __forceinline__ unsigned match_any(unsigned mask, T value) {
+    u64 bits = 0;
+    memcpy(&bits, &value, sizeof(T));
+    if constexpr (sizeof(T) == 8) return __match_any_sync(mask, bits);
+    else return __match_any_sync(mask, unsigned(bits));
 }"#),
     helper("butterfly", &["shuffle"], r#"
 // All lanes combine with the one 16, 8, 4, 2, 1 away. In a warp that is short, lanes without a partner wait, and lane 0 has

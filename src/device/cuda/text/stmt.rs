@@ -39,8 +39,9 @@ impl Gen<'_> {
                 self.atomic(*op, place, *value, *compare, *result);
             }
             StmtKind::Barrier { kind, value, result } => self.barrier(*kind, *value, *result),
-            StmtKind::Warp { op, value, lane, result } => {
-                self.warp(*op, *value, *lane, *result);
+            StmtKind::Warp { op, value, lane, among, result } => {
+                self.guard_among(*op, *among, stmt.span);
+                self.warp(*op, *value, (*lane, *among), *result);
                 if self.fences.syncs(number) {
                     self.push(Out::Do(Expr::call("__syncwarp", [])));
                 }

@@ -1,4 +1,5 @@
-//! Operations among the lanes of a warp. All of its threads take part, so the mask is full; a block's last warp may be short.
+//! Operations among the lanes of a warp. All of its threads take part, so the mask is full (a block's last warp may be short), or
+//! those that the program names: as CUDA wants it, they all come, and all name the same ones.
 
 use super::helpers::FUNCTION;
 use super::print;
@@ -8,7 +9,13 @@ use crate::ir::def::*;
 use crate::lang::ops::{MathFn, WarpOp};
 
 impl Gen<'_> {
-    pub fn warp(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>, result: ExprId) {
+    pub fn warp(
+        &mut self,
+        op: WarpOp,
+        value: ExprId,
+        (lane, among): (Option<ExprId>, Option<ExprId>),
+        result: ExprId,
+    ) {
         let ty = self.function.exprs[value].ty;
         let known_lane = lane.and_then(|lane| match self.function.exprs[lane].kind {
             ExprKind::Const(bits) => Some(bits),
@@ -16,16 +23,55 @@ impl Gen<'_> {
         });
         let value = self.value(value);
         let lane = lane.map(|lane| self.value(lane));
+        let among = among.map(|among| self.value(among));
+        let mask = among.clone().unwrap_or_else(all);
         let call = match op {
-            WarpOp::Ballot => Expr::call("__ballot_sync", [mask(), value]),
-            WarpOp::Any => Expr::binary("!=", Expr::call("__any_sync", [mask(), value]), Expr::int(0)),
-            WarpOp::All => Expr::binary("!=", Expr::call("__all_sync", [mask(), value]), Expr::int(0)),
-            WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
-                self.shuffle(op, ty, value, lane.unwrap_or(Expr::int(0)), known_lane)
+            WarpOp::Ballot => Expr::call("__ballot_sync", [mask, value]),
+            WarpOp::Any => Expr::binary("!=", Expr::call("__any_sync", [mask, value]), Expr::int(0)),
+            WarpOp::All => Expr::binary("!=", Expr::call("__all_sync", [mask, value]), Expr::int(0)),
+            WarpOp::MatchAny => {
+                self.helpers.need("match_any");
+                let value = self.of_own_type(ty.scalar(), value);
+                Expr::call("match_any", [mask, value])
             }
-            _ => self.reduce(op, ty.scalar(), value),
+            WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => {
+                let lane = lane.unwrap_or(Expr::int(0));
+                match among {
+                    Some(among) => self.shuffle_among(op, ty, value, lane, among),
+                    None => self.shuffle(op, ty, value, lane, known_lane),
+                }
+            }
+            _ => self.reduce(op, ty.scalar(), value, among),
         };
         self.result(Some(result), call);
+    }
+
+    /// A literal has another type than its value.
+    fn of_own_type(&mut self, s: Scalar, value: Expr) -> Expr {
+        let ty = self.helpers.scalar(s);
+        if matches!(value, Expr::Atom(_)) { Expr::call(ty, [value]) } else { value }
+    }
+
+    /// The lane that a shuffle asks for, as an `int`: it may be one that is not there.
+    fn source(&mut self, op: WarpOp, lane: Expr) -> Expr {
+        let own = Expr::Atom(self.identity(&ExprKind::LaneIdx));
+        let unsigned = |own| Expr::call("unsigned", [own]);
+        // Far lanes wrap to others that are not there.
+        let from = match op {
+            WarpOp::Shuffle => Expr::binary("&", lane, Expr::int(31)),
+            WarpOp::ShuffleUp => Expr::binary("-", unsigned(own), lane),
+            WarpOp::ShuffleDown => Expr::binary("+", unsigned(own), lane),
+            _ => Expr::binary("^", own, lane),
+        };
+        Expr::call("int", [from])
+    }
+
+    fn shuffle_among(&mut self, op: WarpOp, ty: Ty, value: Expr, lane: Expr, among: Expr) -> Expr {
+        self.helpers.need("shuffle_among");
+        let own = Expr::Atom(self.identity(&ExprKind::LaneIdx));
+        let from = self.source(op, lane);
+        let value = if ty.lanes() == 1 { self.of_own_type(ty.scalar(), value) } else { value };
+        Expr::call("shuffle_among", [value, from, own, among])
     }
 
     /// All warps have 32 lanes.
@@ -54,32 +100,17 @@ impl Gen<'_> {
             _ => None,
         };
         if let (Some(name), true) = (name, native) {
-            return Expr::call(name, [mask(), value, lane]);
+            return Expr::call(name, [all(), value, lane]);
         }
         self.helpers.need("shuffle");
         let own = Expr::Atom(self.identity(&ExprKind::LaneIdx));
-        let from = match op {
-            WarpOp::Shuffle => Expr::binary("&", lane, Expr::int(31)),
-            WarpOp::ShuffleUp => Expr::binary("-", own.clone(), lane),
-            WarpOp::ShuffleDown => Expr::binary("+", own.clone(), lane),
-            _ => Expr::binary("^", own.clone(), lane),
-        };
-        // Far lanes wrap to others that are not there.
-        let from = match op {
-            WarpOp::ShuffleUp | WarpOp::ShuffleDown => match from {
-                Expr::Binary(op, own, lane) => {
-                    Expr::call("int", [Expr::Binary(op, Box::new(Expr::call("unsigned", [*own])), lane)])
-                }
-                other => other,
-            },
-            _ => Expr::call("int", [from]),
-        };
+        let from = self.source(op, lane);
         let lanes = self.lanes();
         Expr::call("shuffle", [value, from, own, lanes])
     }
 
     /// Integers of 32 bits by one instruction, where there is one.
-    fn reduce(&mut self, op: WarpOp, s: Scalar, value: Expr) -> Expr {
+    fn reduce(&mut self, op: WarpOp, s: Scalar, value: Expr, among: Option<Expr>) -> Expr {
         let ty = self.helpers.scalar(s);
         let what = match op {
             WarpOp::ReduceAdd => "add",
@@ -89,9 +120,10 @@ impl Gen<'_> {
             WarpOp::ReduceOr => "or",
             _ => "xor",
         };
-        let name = format!("warp_{what}");
+        let suffix = if among.is_some() { "_among" } else { "" };
+        let name = format!("warp_{what}{suffix}");
         if self.helpers.is_new(&format!("{name} {ty}")) {
-            self.helpers.need("butterfly");
+            self.helpers.need(if among.is_some() { "reduce_among" } else { "butterfly" });
             let (a, b) = (Expr::atom("a"), Expr::atom("b"));
             let known = Known::default();
             let combined = match op {
@@ -103,11 +135,16 @@ impl Gen<'_> {
                 _ => self.helpers.binary(BinOp::Xor, s, a, b, known),
             };
             let combine = format!("[]({ty} a, {ty} b) -> {ty} {{ return {}; }}", print::expr(&combined));
-            let general = format!("    return butterfly(value, lane, lanes, {combine});\n");
+            let (general, mask, parameters) = match among {
+                Some(_) => (format!("    return reduce_among(value, mask, {combine});\n"), "mask", "unsigned mask"),
+                None => {
+                    (format!("    return butterfly(value, lane, lanes, {combine});\n"), "~0u", "int lane, int lanes")
+                }
+            };
             let bits = matches!(op, WarpOp::ReduceAnd | WarpOp::ReduceOr | WarpOp::ReduceXor);
             let direct = match (s, bits) {
-                (Scalar::I32, true) => Some(format!("int(__reduce_{what}_sync(~0u, unsigned(value)))")),
-                (Scalar::I32 | Scalar::U32, _) => Some(format!("__reduce_{what}_sync(~0u, value)")),
+                (Scalar::I32, true) => Some(format!("int(__reduce_{what}_sync({mask}, unsigned(value)))")),
+                (Scalar::I32 | Scalar::U32, _) => Some(format!("__reduce_{what}_sync({mask}, value)")),
                 _ => None,
             };
             let body = match direct {
@@ -116,16 +153,20 @@ impl Gen<'_> {
                 }
                 None => general,
             };
-            self.helpers.add(&format!("{FUNCTION} {ty} {name}({ty} value, int lane, int lanes) {{\n{body}}}"));
+            self.helpers.add(&format!("{FUNCTION} {ty} {name}({ty} value, {parameters}) {{\n{body}}}"));
+        }
+        // Literals have other types than their value.
+        let value = if matches!(value, Expr::Atom(_)) && s.size() < 4 { Expr::call(ty, [value]) } else { value };
+        if let Some(among) = among {
+            return Expr::call(name, [value, among]);
         }
         let own = Expr::Atom(self.identity(&ExprKind::LaneIdx));
         let lanes = self.lanes();
-        // Literals have other types than their value.
-        let value = if matches!(value, Expr::Atom(_)) && s.size() < 4 { Expr::call(ty, [value]) } else { value };
         Expr::call(name, [value, own, lanes])
     }
 }
 
-fn mask() -> Expr {
+/// The mask of all lanes.
+fn all() -> Expr {
     Expr::atom("~0u")
 }

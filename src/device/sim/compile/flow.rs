@@ -114,20 +114,24 @@ impl<'a> Compiler<'a> {
                 self.atomic(*op, place, *value, *compare, *result, stmt.span);
             }
             StmtKind::Barrier { kind, value, result } => self.barrier(*kind, *value, *result, stmt.span),
-            StmtKind::Warp { op, value, lane, result } => {
+            StmtKind::Warp { op, value, lane, among, result } => {
                 let scalar = self.f.exprs[*value].ty.scalar();
                 let lane = lane.map_or(NONE, |l| self.regs_of(l)[0]);
+                let among = among.map_or(NONE, |m| self.regs_of(m)[0]);
                 let span = self.span(stmt.span);
                 let out = self.f.exprs[*result].ty.scalar();
                 let mut vals = vec![];
                 for value in self.regs_of(*value) {
                     let result = self.alloc_for(false, out);
                     let x = self.warps.len() as u32;
-                    self.warps.push(WarpDef { op: *op, scalar, value, lane, result, span });
+                    self.warps.push(WarpDef { op: *op, scalar, value, lane, among, result, span });
                     self.emit(plain::<warp::Warp>(), Op { x, ..nothing() });
                     vals.push(Val::Reg(result));
                 }
-                self.tell_met(true);
+                // Only all lanes of a warp meet.
+                if among == NONE {
+                    self.tell_met(true);
+                }
                 self.bind(*result, vals);
             }
             StmtKind::Fence(scope) => {

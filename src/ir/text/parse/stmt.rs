@@ -160,7 +160,8 @@ impl Parser {
                 self.at += 1;
                 let value = self.operand(scope)?;
                 let lane = if self.eat(",") { Some(self.operand(scope)?) } else { None };
-                StmtKind::Warp { op, value, lane, result: Id::new(u32::MAX as usize) }
+                let among = if self.eat_word("among") { Some(self.operand(scope)?) } else { None };
+                StmtKind::Warp { op, value, lane, among, result: Id::new(u32::MAX as usize) }
             }
             _ => return Ok(None),
         };
