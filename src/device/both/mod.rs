@@ -10,8 +10,8 @@ mod jitter;
 use std::sync::Arc;
 
 use self::compare::{Found, compare, different_lines, is_explained, unravel};
-use self::jitter::{FUNCTION_ULPS, is_approximate};
-pub use self::jitter::{Loose, jittered};
+use self::jitter::FUNCTION_ULPS;
+pub use self::jitter::{Loose, is_approximate, jittered};
 use super::storage::Storage;
 use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output, Statistics};
 use crate::base::aligned::AlignedBytes;
