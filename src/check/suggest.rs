@@ -85,9 +85,13 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
         "atomicExch" => same("atomic_exchange"),
         "atomicCAS" => same("atomic_compare_exchange"),
         "__shfl" | "__shfl_sync" => other("Clk calls it `shuffle(v, lane)`; a mask is its argument `among`"),
-        "__shfl_xor" | "__shfl_xor_sync" => other("Clk calls it `shuffle_xor(v, lane)`; a mask is its argument `among`"),
+        "__shfl_xor" | "__shfl_xor_sync" => {
+            other("Clk calls it `shuffle_xor(v, lane)`; a mask is its argument `among`")
+        }
         "__shfl_up" | "__shfl_up_sync" => other("Clk calls it `shuffle_up(v, delta)`; a mask is its argument `among`"),
-        "__shfl_down" | "__shfl_down_sync" => other("Clk calls it `shuffle_down(v, delta)`; a mask is its argument `among`"),
+        "__shfl_down" | "__shfl_down_sync" => {
+            other("Clk calls it `shuffle_down(v, delta)`; a mask is its argument `among`")
+        }
         "__ballot" | "__ballot_sync" => other("Clk calls it `ballot(p)`; a mask is its argument `among`"),
         "__any_sync" => other("Clk calls it `warp_any(p)`; a mask is its argument `among`"),
         "__all_sync" => other("Clk calls it `warp_all(p)`; a mask is its argument `among`"),

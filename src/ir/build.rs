@@ -383,13 +383,7 @@ impl FunctionBuilder {
     }
 
     /// Among the lanes whose bits `among` has.
-    pub fn warp_among(
-        &mut self,
-        op: WarpOp,
-        value: ExprId,
-        lane: Option<ExprId>,
-        among: Option<ExprId>,
-    ) -> ExprId {
+    pub fn warp_among(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>, among: Option<ExprId>) -> ExprId {
         let ty = self.ty(value);
         let result = self.push(ExprKind::Result, typing::warp(op, ty).unwrap_or(ty));
         self.stmt(StmtKind::Warp { op, value, lane, among, result });

@@ -108,7 +108,8 @@ fn among(g: &mut Group, def: &WarpDef) -> Result<(), (FaultKind, usize)> {
     let warps: Vec<(usize, usize)> = warps(g).collect();
     for (first, count) in warps {
         let here = (0..count).filter(|&i| g.is_active(first + i)).fold(0u32, |bits, i| bits | 1 << i);
-        let masks: Vec<u32> = (0..count).map(|i| read_value(g, def.among, Scalar::U32, first + i).bits as u32).collect();
+        let masks: Vec<u32> =
+            (0..count).map(|i| read_value(g, def.among, Scalar::U32, first + i).bits as u32).collect();
         let mut left = here;
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
@@ -159,9 +160,8 @@ fn wrong_among(g: &Group, def: &WarpDef, first: usize, group: &[usize]) -> Resul
 /// The operation of one group: lanes of a warp, in ascending order.
 fn operate(g: &Group, def: &WarpDef, first: usize, mask: u32, group: &[usize]) {
     let value = |i: usize| read_value(g, def.value, def.scalar, first + i);
-    let holding = |holds: &dyn Fn(usize) -> bool| {
-        group.iter().filter(|&&i| holds(i)).fold(0u32, |bits, &i| bits | 1 << i)
-    };
+    let holding =
+        |holds: &dyn Fn(usize) -> bool| group.iter().filter(|&&i| holds(i)).fold(0u32, |bits, &i| bits | 1 << i);
     let truth = |holds: bool| Value { ty: Scalar::Bool, bits: holds.into() };
     let everyone = |value: Value| group.iter().for_each(|&i| write_value(g, def.result, first + i, value));
     match def.op {

@@ -9,13 +9,7 @@ use crate::ir::def::*;
 use crate::lang::ops::{MathFn, WarpOp};
 
 impl Gen<'_> {
-    pub fn warp(
-        &mut self,
-        op: WarpOp,
-        value: ExprId,
-        (lane, among): (Option<ExprId>, Option<ExprId>),
-        result: ExprId,
-    ) {
+    pub fn warp(&mut self, op: WarpOp, value: ExprId, (lane, among): (Option<ExprId>, Option<ExprId>), result: ExprId) {
         let ty = self.function.exprs[value].ty;
         let known_lane = lane.and_then(|lane| match self.function.exprs[lane].kind {
             ExprKind::Const(bits) => Some(bits),
