@@ -3,7 +3,7 @@
 use crate::base::diag::{Diagnostic, Severity};
 use crate::base::source::Span;
 use crate::device::error::{DeviceError, Loss, Verdict, size};
-use crate::device::{Among, Deed, Fault, FaultKind, Race};
+use crate::device::{Among, Deed, Fault, FaultKind, LockStep, Race, Who};
 use crate::lang::scalar::Value;
 
 /// The message for a fault. The host adds where the kernel was launched.
@@ -60,6 +60,9 @@ fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
+/// Other threads of a circle of locks that a message shows.
+const LOCK_STEPS: usize = 3;
+
 /// Code, title and what stands under the place.
 fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
     match &fault.kind {
@@ -86,6 +89,7 @@ fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
         FaultKind::Deadlock { detail } => {
             ("E0605", format!("these threads wait for ever: {detail}"), format!("{who} waits here"))
         }
+        FaultKind::LockOrder(step, others) => lock_headline(step, others),
         FaultKind::StepLimit { steps } => {
             let title = format!("the kernel was stopped after {steps} loop turns");
             ("E0606", title, format!("{who} was in this loop"))
@@ -156,6 +160,23 @@ fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
         FaultKind::Disagreement(difference) => ("E0623", difference.title(), String::new()),
         FaultKind::Variation(variation) => ("W0604", variation.title(), String::new()),
     }
+}
+
+fn lock_headline(step: &LockStep, others: &[LockStep]) -> (&'static str, String, String) {
+    let title = match others {
+        [_] => format!(
+            "threads can come to wait for each other: `{}` and `{}` are taken in both orders",
+            step.has, step.takes
+        ),
+        _ => format!("threads can come to wait for each other: {} locks are taken in a circle", others.len() + 1),
+    };
+    ("E0605", title, lock_text(step))
+}
+
+fn lock_text(step: &LockStep) -> String {
+    let Who { block, thread, index } = &step.who;
+    let who = who_text(index.as_deref(), *thread, *block);
+    format!("{who} takes `{}` here while it has `{}`", step.takes, step.has)
 }
 
 fn race_headline(race: &Race, who: &str) -> (&'static str, String, String) {
@@ -316,6 +337,13 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
         FaultKind::NoLane { lanes, .. } => diagnostic
             .note(format!("lanes are numbered from 0 to {}; a GPU takes the number modulo 32", lanes.saturating_sub(1)))
             .help("`shuffle_up` and `shuffle_down` give the own value where there is no such lane"),
+        FaultKind::LockOrder(_, others) => {
+            let diagnostic =
+                others.iter().take(LOCK_STEPS).fold(diagnostic, |d, step| d.because(step.span, lock_text(step)));
+            diagnostic
+                .note("in this run they did not meet; in another order of threads each has what the other waits for")
+                .help("take locks in one order everywhere, for example the one with the smaller index first")
+        }
         FaultKind::Conversion { .. } => diagnostic
             .note("it becomes the nearest number that fits, NaN becomes 0")
             .help("say that this is meant: `i32(clamp(x, low, high))`"),

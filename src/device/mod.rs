@@ -146,6 +146,9 @@ pub enum FaultKind {
     Deadlock {
         detail: String,
     },
+    /// Found by checks: a thread that has a lock takes another, and these others do so in another order. In this run they did not
+    /// meet.
+    LockOrder(Box<LockStep>, Vec<LockStep>),
     /// Found by checks. A warning if it is benign.
     Race(Box<Race>),
     /// `place` was read, and nobody had written it.
@@ -276,6 +279,16 @@ impl Deed {
     pub fn is_atomic(self) -> bool {
         matches!(self, Deed::Updates | Deed::Looks)
     }
+}
+
+/// A thread takes a lock while it has another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LockStep {
+    pub who: Who,
+    pub span: Span,
+    /// `lock[0]`
+    pub has: String,
+    pub takes: String,
 }
 
 /// Two accesses to one place that nothing orders. The fault's own thread is the one whose access came second when it was found.

@@ -44,12 +44,20 @@ pub struct Note {
     pub pitch: usize,
     /// What is stored, component by component.
     pub values: Vec<Reg>,
+    pub traits: Traits,
+    /// Of an atomic, its number among the code's.
+    pub atomic: u32,
+}
+
+/// What analysis knows of an access.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traits {
     /// An atomic whose old value nobody looks at and that does not depend on it.
     pub overwrites: bool,
     /// An atomic whose old value decides where its thread goes or what it touches.
     pub decides: bool,
-    /// Of an atomic, its number among the code's.
-    pub atomic: u32,
+    /// An atomic that stands alone in a loop, which waits until it may change its element.
+    pub takes: bool,
     /// A load of what the same thread stores somewhere: of several readers, it is the others that stores may race with.
     pub own: bool,
 }

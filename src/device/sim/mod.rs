@@ -130,7 +130,12 @@ impl Program {
         let watch = check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings);
         let watch = Some(watch);
         let launch = frame::Launch { code, geometry: &geometry, bindings, control, workers, watch, backward, isa };
-        let result = sched::run(&launch, extents);
+        let mut result = sched::run(&launch, extents);
+        if let (Ok(output), Some(watch)) = (&mut result, &launch.watch)
+            && let Some(fault) = watch.lock_order()
+        {
+            result = Err(Box::new(Fault { output: std::mem::take(output), ..*fault }));
+        }
         let decided = launch.watch.as_ref().is_some_and(|watch| watch.decided());
         if let (Ok(_), Some(watch)) = (&result, &launch.watch) {
             watch.finish(&launch.bindings, control.larger);
@@ -237,7 +242,8 @@ fn threads(extents: &Extents) -> u64 {
 
 /// What another order of blocks may bring to light. (Another fault may be the order's own, where the program counts on one.)
 fn is_of_order(kind: &FaultKind) -> bool {
-    matches!(kind, FaultKind::Race(_) | FaultKind::Unwritten { .. } | FaultKind::Deadlock { .. })
+    use FaultKind::*;
+    matches!(kind, Race(_) | Unwritten { .. } | Deadlock { .. } | LockOrder(..))
 }
 
 /// What the kernel may write, as it is now.

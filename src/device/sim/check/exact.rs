@@ -7,6 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::Checker;
+use super::locks::{Locks, Step};
 use super::order::{Own, Variables};
 use super::race::{Clash, Finding, Other, Party, Written, place_text};
 use super::touch::Event;
@@ -28,6 +29,7 @@ pub struct Exact {
     variables: Variables,
     /// How many variables there are.
     ids: u64,
+    pub locks: Locks,
     /// Fences and atomics have ordered accesses that would else race.
     pub decided: bool,
 }
@@ -40,7 +42,7 @@ impl Exact {
             (!geometry.tells(&watched.own, code)).then(|| watched.trace(*len))
         };
         let traces = code.watched.iter().enumerate().map(trace).collect();
-        Exact { traces, variables: Variables::default(), ids: 0, decided: false }
+        Exact { traces, variables: Variables::default(), ids: 0, locks: Locks::new(code), decided: false }
     }
 
     /// What is remembered of a global array, if anything can go wrong with it.
@@ -98,6 +100,11 @@ impl Checker<'_> {
                 if cell < walk.trace.len {
                     let p = Party { lane, cell, component, addr };
                     let right = self.judged(g, e, &p, &mut walk);
+                    let plain = e.note.touch == Touch::Store && exact.locks.are_in(e.access.memory);
+                    if plain {
+                        let element = self.element(e, &p);
+                        exact.locks.changed(&mut self.held, lane, element);
+                    }
                     if atomic {
                         self.updated(g, e, &p, &mut walk, &mut exact, right);
                     }
@@ -132,7 +139,7 @@ impl Checker<'_> {
         if touch == Touch::Atomic && !e.watched.mixed() && !e.watched.fresh {
             return true;
         }
-        let looks = touch != Touch::Store && !e.note.overwrites;
+        let looks = touch != Touch::Store && !e.note.traits.overwrites;
         if looks && e.watched.fresh && walk.trace.is_unwritten(p.cell) {
             let place = place_text(g, e, p.addr, p.component);
             let space = if e.global { "out" } else { "shared" };
@@ -183,17 +190,20 @@ impl Checker<'_> {
     /// A lane's atomic operation acquires, releases and is remembered (if it was `right`).
     fn updated(&mut self, g: &Group, e: &Event<'_>, p: &Party, walk: &mut Walk<'_>, exact: &mut Exact, right: bool) {
         let changes = self.changes(g, e, p, walk);
+        if changes && exact.locks.are_in(e.access.memory) {
+            self.locked(g, e, p, &mut exact.locks);
+        }
         let key = (e.access.memory, p.cell);
         let Exact { variables, ids, .. } = exact;
         let variable = if e.global { variables } else { &mut self.variables }.get(key, ids);
-        if e.note.decides {
+        if e.note.traits.decides {
             self.order.acquire(p.lane, variable);
         }
         let version = if changes && self.order.release(p.lane, variable) { variable.version } else { 0 };
         if !right {
             return;
         }
-        if e.note.overwrites && walk.trace.is_unwritten(p.cell) {
+        if e.note.traits.overwrites && walk.trace.is_unwritten(p.cell) {
             walk.trace.begin(p.cell);
         }
         if e.watched.mixed() {
@@ -202,6 +212,21 @@ impl Checker<'_> {
             let new = Update { entry: self.entry(e, p.lane), variable: id, version };
             walk.trace.update(p.cell, new, |old| old.version > 0 && old.version <= known);
         }
+    }
+
+    /// A lane's atomic operation has changed an element that may be a lock: takes it, or gives it back.
+    fn locked(&mut self, g: &Group, e: &Event<'_>, p: &Party, locks: &mut Locks) {
+        let element = self.element(e, p);
+        if !e.note.traits.takes {
+            return locks.changed(&mut self.held, p.lane, element);
+        }
+        let (phase, span) = (self.order.phase(), e.access.span);
+        let step = Step { group: self.number, lane: p.lane, phase, span };
+        locks.taken(&mut self.held, step, element, || place_text(g, e, p.addr, p.component));
+    }
+
+    fn element(&self, e: &Event<'_>, p: &Party) -> super::locks::Element {
+        (e.access.memory, (!e.global).then_some(self.number), p.cell)
     }
 
     /// Whether a lane's operation makes another value of the element's. One that does not tells nobody anything.

@@ -35,6 +35,7 @@ pub mod arithmetic;
 mod clock;
 mod exact;
 mod local;
+mod locks;
 mod order;
 mod pattern;
 mod quick;
@@ -93,6 +94,7 @@ pub struct Checker<'a> {
     /// By memory: what the careful way remembers of shared arrays, and the variables among their elements.
     traces: Vec<Option<trace::Trace>>,
     variables: order::Variables,
+    held: locks::Held,
     polls: split::Polls,
     finding: Option<race::Finding>,
     number: u64,
@@ -114,6 +116,7 @@ impl<'a> Checker<'a> {
             order: order::Own::default(),
             traces: code.memories.iter().map(|_| None).collect(),
             variables: order::Variables::default(),
+            held: locks::Held::default(),
             polls: split::Polls::default(),
             finding: None,
             number: 0,
@@ -126,6 +129,7 @@ impl<'a> Checker<'a> {
         if self.careful {
             self.order.begin(number, lanes);
             self.variables.clear();
+            self.held.begin(lanes);
         }
         self.shared.begin_shared();
         self.global.begin_global(number, self.watch.globals.start);

@@ -135,6 +135,11 @@ impl Own {
         (self.time, self.base, self.block_base) = (time, time, time);
     }
 
+    /// The last barriers of the grid and of the block.
+    pub fn phase(&self) -> (u64, u64) {
+        (self.base, self.block_base)
+    }
+
     fn state(&self, lane: usize) -> &State {
         let own = self.lanes.get(lane).and_then(|l| l.state.as_deref());
         own.or_else(|| self.warps.get(lane / WARP)?.as_deref()).unwrap_or(&self.block)
@@ -229,14 +234,14 @@ impl Own {
 
     /// A lane has changed a variable: tells what it can say. Whether that is anything.
     pub fn release(&self, lane: usize, variable: &mut Variable) -> bool {
-        let (device, block) = (self.behind(lane, DEVICE), self.behind(lane, 0));
-        if device.is_none() && block.is_none() {
+        let (to_all, to_block) = (self.can_say(lane, DEVICE), self.can_say(lane, 0));
+        if !to_all && !to_block {
             return false;
         }
         variable.version += 1;
         let (id, version) = (variable.id, variable.version);
-        if let Some(view) = device {
-            variable.device.join(&view);
+        if to_all {
+            self.tell(lane, DEVICE, &mut variable.device);
             variable.device.raise_version(id, version);
         }
         if self.lanes[lane].fences[0].time > self.lanes[lane].fences[DEVICE].time || self.says_more(lane) {
@@ -245,9 +250,9 @@ impl Own {
                 variable.blocks.len() - 1
             });
             let view = &mut variable.blocks[at].1;
-            block.iter().for_each(|more| {
-                view.join(more);
-            });
+            if to_block {
+                self.tell(lane, 0, view);
+            }
             view.raise_version(id, version);
         }
         true
@@ -259,18 +264,20 @@ impl Own {
         !state.own[0].is(&state.own[DEVICE]) || !state.fenced[0].is(&state.fenced[DEVICE])
     }
 
-    /// All that is behind the fences of a lane; none if there were none.
-    fn behind(&self, lane: usize, scope: usize) -> Option<View> {
+    /// Whether anything is behind the fences of a lane.
+    fn can_say(&self, lane: usize, scope: usize) -> bool {
         let (state, fence) = (self.state(lane), self.lanes[lane].fences[scope]);
-        if fence.time == 0 && state.own[scope].is_empty() && state.fenced[scope].is_empty() {
-            return None;
-        }
-        let mut view = state.fenced[scope].clone();
+        fence.time > 0 || !state.own[scope].is_empty() || !state.fenced[scope].is_empty()
+    }
+
+    /// All that is behind the fences of a lane is ordered before what a view stands for.
+    fn tell(&self, lane: usize, scope: usize, view: &mut View) {
+        let (state, fence) = (self.state(lane), self.lanes[lane].fences[scope]);
+        view.join(&state.fenced[scope]);
         view.join(&state.own[scope]);
         view.raise(view::block(self.group), fence.block);
         view.raise(view::warp(self.group, lane / WARP), fence.warp);
         view.raise(view::thread(self.group, lane), fence.time);
-        Some(view)
     }
 
     /// The version of a variable that a lane knows.

@@ -64,7 +64,7 @@ impl Event<'_> {
 
 impl Deed {
     fn of(e: &Event<'_>) -> Deed {
-        Deed { touch: e.note.touch, own: e.now.own, modest: e.now.modest, overwrites: e.note.overwrites }
+        Deed { touch: e.note.touch, own: e.now.own, modest: e.now.modest, overwrites: e.note.traits.overwrites }
     }
 }
 
@@ -175,10 +175,10 @@ impl<'a> Checker<'a> {
         let clock = if global { &self.global } else { &self.shared };
         let born = clock.born;
         let mut now = clock.now(note.site);
-        if !watched.fresh || note.overwrites {
+        if !watched.fresh || note.traits.overwrites {
             now.born = 0;
         }
-        now.modest = note.own;
+        now.modest = note.traits.own;
         // SAFETY: there is one for each memory of the code.
         let start = unsafe { (*g.memories.add(number)).ptr };
         let locked = global && self.watch.globals.shared;
@@ -405,12 +405,12 @@ impl<'a> Checker<'a> {
     /// # Safety
     /// The notes are of the group's code, of one array of one axis, and twice the distance fits it.
     pub(super) unsafe fn touched_by_tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool {
-        if self.careful || notes.iter().filter(|n| n.touch == Touch::Load && n.own).count() != 1 {
+        if self.careful || notes.iter().filter(|n| n.touch == Touch::Load && n.traits.own).count() != 1 {
             return false;
         }
         for note in notes {
             // The load that is not of the thread's own element is the far one.
-            let first = if note.touch == Touch::Load && !note.own { distance } else { 0 };
+            let first = if note.touch == Touch::Load && !note.traits.own { distance } else { 0 };
             // SAFETY: the elements are in the planes.
             if !unsafe { self.touched_by_branch(g, note, first, distance) } {
                 return false;
@@ -571,7 +571,7 @@ unsafe fn noted<const TOUCH: u8, const WARPS: bool>(
                 if ok && !e.planes.a.is_null() {
                     *e.planes.a.add(cell) = joined;
                 }
-                if ok && e.note.overwrites && words.0 < e.born {
+                if ok && e.note.traits.overwrites && words.0 < e.born {
                     *e.planes.w.add(cell) = e.born | (me & !(u64::MAX << 20));
                 }
                 ok

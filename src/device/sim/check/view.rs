@@ -110,10 +110,13 @@ impl Map {
             other.grow();
         }
         let (Some(a), Some(b)) = (&self.root, &other.root) else { return false };
-        let joined = join(a, b);
-        let changed = !Arc::ptr_eq(a, &joined);
+        let joined = match join(a, b) {
+            Joined::First => return false,
+            Joined::Second => b.clone(),
+            Joined::New(both) => both,
+        };
         self.root = Some(joined);
-        changed
+        true
     }
 }
 
@@ -130,38 +133,66 @@ fn raise(node: &mut Arc<Node>, level: u32, key: u64, time: u64) {
     }
 }
 
-/// Both, of one level: `a` itself if `b` brings nothing, and the other way round.
-fn join(a: &Arc<Node>, b: &Arc<Node>) -> Arc<Node> {
+/// What joining two nodes gives.
+enum Joined {
+    /// The first itself, to which the second brings nothing,
+    First,
+    /// or the other way round.
+    Second,
+    New(Arc<Node>),
+}
+
+/// Both, of one level. Nothing is copied where one of them has all that the other has.
+fn join(a: &Arc<Node>, b: &Arc<Node>) -> Joined {
     if Arc::ptr_eq(a, b) {
-        return a.clone();
+        return Joined::First;
     }
-    let (mut is_a, mut is_b) = (true, true);
-    let node = match (&**a, &**b) {
+    match (&**a, &**b) {
         (Node::Leaf(x), Node::Leaf(y)) => {
             let times: [u64; FAN] = std::array::from_fn(|i| x[i].max(y[i]));
-            (is_a, is_b) = (times == *x, times == *y);
-            Node::Leaf(times)
+            match (times == *x, times == *y) {
+                (true, _) => Joined::First,
+                (_, true) => Joined::Second,
+                _ => Joined::New(Arc::new(Node::Leaf(times))),
+            }
         }
-        (Node::Inner(x), Node::Inner(y)) => Node::Inner(std::array::from_fn(|i| match (&x[i], &y[i]) {
-            (Some(p), Some(q)) => {
-                let both = join(p, q);
-                is_a &= Arc::ptr_eq(p, &both);
-                is_b &= Arc::ptr_eq(q, &both);
-                Some(both)
-            }
-            (p, q) => {
-                is_a &= q.is_none();
-                is_b &= p.is_none();
-                p.as_ref().or(q.as_ref()).cloned()
-            }
-        })),
+        (Node::Inner(x), Node::Inner(y)) => join_inner(x, y),
         // Nodes of one level are of one kind.
-        _ => return a.clone(),
-    };
-    match (is_a, is_b) {
-        (true, _) => a.clone(),
-        (_, true) => b.clone(),
-        _ => Arc::new(node),
+        _ => Joined::First,
+    }
+}
+
+type Children = [Option<Arc<Node>>; FAN];
+
+fn join_inner(x: &Children, y: &Children) -> Joined {
+    let mut new: Option<Children> = None;
+    let mut is_second = true;
+    for (i, (p, q)) in x.iter().zip(y).enumerate() {
+        let child = match (p, q) {
+            (_, None) => {
+                is_second &= p.is_none();
+                continue;
+            }
+            (None, Some(q)) => q.clone(),
+            (Some(p), Some(q)) if Arc::ptr_eq(p, q) => continue,
+            (Some(p), Some(q)) => match join(p, q) {
+                Joined::First => {
+                    is_second = false;
+                    continue;
+                }
+                Joined::Second => q.clone(),
+                Joined::New(both) => {
+                    is_second = false;
+                    both
+                }
+            },
+        };
+        new.get_or_insert_with(|| x.clone())[i] = Some(child);
+    }
+    match new {
+        None => Joined::First,
+        Some(_) if is_second => Joined::Second,
+        Some(children) => Joined::New(Arc::new(Node::Inner(children))),
     }
 }
 

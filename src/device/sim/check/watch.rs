@@ -12,7 +12,7 @@ use crate::device::sim::fault;
 use crate::device::sim::frame::Binding;
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::memory::MemoryRt;
-use crate::device::{Extents, Fault, FaultKind, Larger, Who};
+use crate::device::{Extents, Fault, FaultKind, Larger, LockStep, Who};
 
 pub struct Watch<'a> {
     pub globals: Globals,
@@ -68,6 +68,19 @@ impl<'a> Watch<'a> {
     /// Whether fences and atomics have ordered accesses that would else race: then another order of blocks may show a race.
     pub fn decided(&self) -> bool {
         self.exact.as_ref().is_some_and(|exact| exact.lock().unwrap_or_else(|e| e.into_inner()).decided)
+    }
+
+    /// The threads that can come to wait for each other in another order, told of the one that comes last.
+    pub fn lock_order(&self) -> Option<Box<Fault>> {
+        let exact = self.exact.as_ref()?.lock().unwrap_or_else(|e| e.into_inner());
+        let mut parts = exact.locks.circle()?.into_iter().map(|part| {
+            let who = self.who(part.step.group, part.step.lane);
+            LockStep { who, span: self.code.place(part.step.span).0, has: part.has, takes: part.takes }
+        });
+        let last = parts.next()?;
+        let span = last.span;
+        let fault = FaultKind::LockOrder(Box::new(last), parts.collect()).of_launch(span);
+        Some(fault)
     }
 
     /// All blocks have met, at this time or at the one returned.

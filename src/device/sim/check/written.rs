@@ -19,9 +19,9 @@ impl Checker<'_> {
             let Some(pattern) = pattern_of(g, e) else { return self.own_by_lane(g, e, written) };
             let clean = pattern.walk(std::ptr::null()).each(pattern.first, |row, cell| match e.note.touch {
                 Touch::Store => written.mark_row(cell, row.step, row.count),
-                _ => e.note.overwrites || written.is_marked(cell, row.step, row.count),
+                _ => e.note.traits.overwrites || written.is_marked(cell, row.step, row.count),
             });
-            if e.note.overwrites {
+            if e.note.traits.overwrites {
                 pattern.rows(|cell, step, count| written.mark_row(cell, step, count));
             }
             if !clean {
@@ -42,7 +42,7 @@ impl Checker<'_> {
                 }
                 // SAFETY: the cell is inside, and no other thread has to do with it.
                 let byte = unsafe { &mut *written.bytes.add(cell) };
-                if e.note.touch == Touch::Store || e.note.overwrites {
+                if e.note.touch == Touch::Store || e.note.traits.overwrites {
                     *byte = written.mark;
                 } else if *byte != written.mark {
                     match &mut self.finding {

@@ -16,6 +16,33 @@ pub fn deciding(f: &Function) -> FxHashSet<ExprId> {
     flow.run()
 }
 
+/// The results of atomic operations that stand alone in a loop: it does nothing else that others could see, and goes on until they
+/// have found what they wait for.
+pub fn taking(f: &Function) -> FxHashSet<ExprId> {
+    let mut found = FxHashSet::default();
+    each_stmt(&f.body, &mut |stmt| {
+        if let StmtKind::Loop { body, .. } = &stmt.kind {
+            found.extend(alone(body));
+        }
+    });
+    found
+}
+
+/// The only thing that a loop's body does, if it is an atomic operation whose result is used.
+fn alone(body: &Block) -> Option<ExprId> {
+    let (mut results, mut acts) = (vec![], false);
+    each_stmt(body, &mut |stmt| match &stmt.kind {
+        StmtKind::Atomic { result: Some(result), .. } => results.push(*result),
+        StmtKind::Let(_) | StmtKind::Write { .. } | StmtKind::If { .. } | StmtKind::Block { .. } => {}
+        StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Fence(_) => {}
+        _ => acts = true,
+    });
+    match results[..] {
+        [result] if !acts => Some(result),
+        _ => None,
+    }
+}
+
 struct Flow<'a> {
     f: &'a Function,
     /// What becomes of locals and memories, and what results come from.

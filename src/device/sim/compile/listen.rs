@@ -1,13 +1,13 @@
 //! What is written for those who listen: the ops of `listen` and `check::arithmetic`, and the tables they need.
 
-use super::decide::deciding;
+use super::decide::{deciding, taking};
 use super::value::Affine;
 use super::*;
 use crate::device::sim::check::arithmetic::{self, Birth};
 use crate::device::sim::code::{Owner, WaitDef};
 use crate::device::sim::listen::{
     Form, Note, TellBlockMet, TellDeclared, TellFenced, TellGathered, TellLeft, TellParted, TellPolls, TellTouch,
-    TellWarpsMet, Touch,
+    TellWarpsMet, Touch, Traits,
 };
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::{AtomicOp, BarrierKind};
@@ -125,6 +125,7 @@ impl<'a> Compiler<'a> {
         });
         if checks.memory {
             self.deciding = deciding(f);
+            self.taking = taking(f);
         }
         let mut fences = false;
         each_stmt(&f.body, &mut |stmt| fences |= matches!(stmt.kind, StmtKind::Fence(_)));
@@ -142,9 +143,8 @@ impl<'a> Compiler<'a> {
         });
     }
 
-    /// The access that stands next, for listeners. `flag` is [`Note::overwrites`], of a load [`Note::own`]; `decides` is of
-    /// atomics only.
-    pub fn tell_touch(&mut self, touch: Touch, access: u32, form: Form, values: Vec<Reg>, flag: bool, decides: bool) {
+    /// The access that stands next, for listeners.
+    pub fn tell_touch(&mut self, touch: Touch, access: u32, form: Form, values: Vec<Reg>, traits: Traits) {
         let def = &self.accesses[access as usize];
         let (memory, scalar) = (def.memory as usize, def.scalar);
         let components = if touch == Touch::Atomic { 1 } else { def.regs.len() as u8 };
@@ -154,21 +154,7 @@ impl<'a> Compiler<'a> {
         let x = self.notes.len() as u32;
         watched.sites.push(x);
         let pitch = scalar.size();
-        let (overwrites, own) = (flag && touch == Touch::Atomic, flag && touch == Touch::Load);
-        self.notes.push(Note {
-            touch,
-            access,
-            number,
-            site,
-            form,
-            components,
-            pitch,
-            values,
-            overwrites,
-            decides,
-            atomic,
-            own,
-        });
+        self.notes.push(Note { touch, access, number, site, form, components, pitch, values, traits, atomic });
         self.emit(plain::<TellTouch>(), Op { x, ..nothing() });
     }
 

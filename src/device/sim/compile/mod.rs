@@ -134,6 +134,8 @@ struct Compiler<'a> {
     warp_ops: bool,
     /// Results of atomic operations that decide something.
     deciding: FxHashSet<ExprId>,
+    /// Of those that wait until they may change an element.
+    taking: FxHashSet<ExprId>,
     syncs: bool,
     ordered: bool,
     polls: bool,
@@ -206,6 +208,7 @@ impl<'a> Compiler<'a> {
             meets: false,
             warp_ops: false,
             deciding: FxHashSet::default(),
+            taking: FxHashSet::default(),
             syncs: false,
             ordered: false,
             polls: false,
