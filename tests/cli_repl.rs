@@ -380,6 +380,21 @@ fn sessions_are_left_and_asked_as_elsewhere() {
 }
 
 #[test]
+fn texts_and_tables_in_a_session() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("t.csv"), "name,n\n\"a\u{1b}[2J\",1\n").expect("written");
+    let entries =
+        "let t = load(\"t.csv\")\nt\nlet s = t.name[0]\ns\n:vars\n:info t\n:info s\nt.name\n:type split(\"a\")\n";
+    let ran = run_with_input(folder.path(), &["repl", "--plain", "--ascii"], entries);
+    let table = "name          n\nstr         f64\na\\u{1b}[2J  1.0\n";
+    let expected = format!(
+        "{table}a\\u{{1b}}[2J\nlet t: table of arrays\nlet s: str = \"a\\u{{1b}}[2J\"\nlet t: table of arrays\n{table}\
+         let s: str = \"a\\u{{1b}}[2J\"\n[\"a\\u{{1b}}[2J\"]\n[str; _]\n"
+    );
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), (expected.as_str(), ""));
+}
+
+#[test]
 fn an_entry_ends_the_session_with_a_code() {
     let ran = session("let x = 2\nprint(x); exit(x + 5)\nprint(1)\n");
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (7, "2\n", ""));

@@ -219,7 +219,7 @@ pub fn documentation(name: &str) -> Option<String> {
         let scalar = crate::lang::scalar::Scalar::from_name(name);
         let what = match scalar {
             Some(s) => format!("A scalar of {} bytes. `{name}(x)` converts.", s.size()),
-            None if name == "str" => "Text, on the host only.".into(),
+            None if name == "str" => "Text, on the host only: `len(s)`, `s[i]`, `s[a..b]`, `a + b`, `a < b`. `str(x)` is what `print` shows of a value; `[str; _]` is an array of texts.".into(),
             None => format!("A short vector: `{name}(…)` makes one, `.x .y .z .w` are its parts."),
         };
         return Some(Description::new(name, what).markdown());

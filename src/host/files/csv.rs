@@ -16,7 +16,7 @@ use crate::base::room;
 use crate::base::stop::{self, Ticks};
 use crate::host::array::Array;
 use crate::host::files::{File, table};
-use crate::host::ops::text::texts;
+use crate::host::ops::text::{room_for, texts};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 
@@ -154,6 +154,9 @@ fn read_texts<'t>(
     rows: usize,
 ) -> Outcome<Vec<Vec<SmolStr>>> {
     let which: Vec<usize> = (0..numbers.len()).filter(|&column| numbers[column].is_none()).collect();
+    if !which.is_empty() {
+        room_for(records.rest());
+    }
     let mut columns: Vec<Vec<SmolStr>> = which.iter().map(|_| room::vec(rows)).collect();
     let (ticks, mut fields) = (Ticks::default(), Vec::new());
     while !which.is_empty() && next(file, &mut records, &mut fields, numbers.len())?.is_some() {

@@ -70,8 +70,19 @@ pub fn texts(items: Vec<SmolStr>) -> Outcome<Value> {
     Ok(Value::Strings(items.into()))
 }
 
-/// The pieces as an array of texts.
-fn collected<'t>(pieces: impl Iterator<Item = &'t str>) -> Outcome<Value> {
+/// Makes sure that a text can be copied in pieces, each of which is small.
+///
+/// # Unwinds
+/// if there is no room for it.
+pub fn room_for(text: &str) {
+    if !room::has(text.len()) {
+        room::lacking(text.len());
+    }
+}
+
+/// The pieces of a text as an array of texts.
+fn collected<'t>(text: &str, pieces: impl Iterator<Item = &'t str>) -> Outcome<Value> {
+    room_for(text);
     let mut items = Vec::new();
     for piece in stop::polled(pieces) {
         room::reserve(&mut items, 1);
@@ -95,9 +106,9 @@ pub fn call(f: TextFn, values: &[Value]) -> Outcome<Value> {
             });
             of_pieces(between).map(Value::Str)
         }
-        (TextFn::Split, Value::Str(text), []) => collected(text.split_whitespace()),
-        (TextFn::Split, Value::Str(text), [separator]) => collected(text.split(sought(f, separator)?)),
-        (TextFn::Lines, Value::Str(text), []) => collected(text.lines()),
+        (TextFn::Split, Value::Str(text), []) => collected(text, text.split_whitespace()),
+        (TextFn::Split, Value::Str(text), [separator]) => collected(text, text.split(sought(f, separator)?)),
+        (TextFn::Lines, Value::Str(text), []) => collected(text, text.lines()),
         (TextFn::Find, Value::Str(text), [part]) => Ok(Value::of(find(text, part))),
         (TextFn::Find, Value::Strings(texts), [part]) => each(texts, |text| find(text, part)),
         (TextFn::Contains | TextFn::StartsWith | TextFn::EndsWith, Value::Str(text), [part]) => {

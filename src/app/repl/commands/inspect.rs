@@ -139,7 +139,11 @@ impl Repl<'_> {
         let word = if global.mutable { "var" } else { "let" };
         let Some(value) = self.value(id) else { return format!("{word} {}: no value yet\n", global.name) };
         let Value::Array(array) = value else {
-            return format!("{word} {}: {} = {}\n", global.name, value.type_name(), format::print(value));
+            let shown = match value {
+                Value::Table(_) => format!("\n{}", format::print(value)),
+                _ => format!(" = {}", format::brief(value)),
+            };
+            return format!("{word} {}: {}{shown}\n", global.name, value.type_name());
         };
         let mut text = format!("{word} {}: {}\n", global.name, format::describe(array));
         let numbers = [("min", Reduce::Min), ("max", Reduce::Max), ("mean", Reduce::Mean)];

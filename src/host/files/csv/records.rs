@@ -51,6 +51,11 @@ impl<'t> Records<'t> {
         Ok(Some(line))
     }
 
+    /// The text that was not read yet.
+    pub fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
     fn byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
