@@ -217,6 +217,10 @@ fn signatures() {
     let (analysis, offset) = at("let x = clamp(1.0, §");
     let found = analysis.signature(offset).expect("a signature");
     assert_eq!(found.active.map(|a| &found.label[found.parameters[a].clone()]), Some("low: T"));
+    let (analysis, offset) = at("fn f(x: f32, k: f32 = 2.0) -> f32 { k * x }\nlet y = f(1.0, k = §3.0)");
+    let found = analysis.signature(offset).expect("a signature");
+    assert_eq!(found.label, "fn f(x: f32, k: f32 = 2.0) -> f32");
+    assert_eq!(found.active.map(|a| &found.label[found.parameters[a].clone()]), Some("k: f32 = 2.0"));
     let (analysis, offset) = at("let x = zeros(3, type = §)");
     let found = analysis.signature(offset).expect("a signature");
     assert_eq!(found.active.map(|a| &found.label[found.parameters[a].clone()]), Some("type = f32"));

@@ -332,3 +332,17 @@ fn the_protocol_is_shown_and_checks_are_on_when_asked_for() {
     let checked = launch_in(folder.path(), &["racy", "--check"], "");
     assert!(checked.code == 1 && checked.out.contains("E0610"), "{}", checked.out);
 }
+
+#[test]
+fn parameters_with_a_default_may_be_left_off() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "const A: f32 = 3.0\nkernel scale(x: [f32; N], a: f32 = A, out y: [f32; N]) threads(i: N) { y[i] = a * x[i] }\n";
+    fs::write(folder.path().join("scale.clk"), text).expect("written");
+    let scaled = |request: &str| {
+        let ran = common::run_with_input(folder.path(), &["launch", "scale.clk", "scale"], request);
+        serde_json::from_str::<Value>(&ran.out).expect("JSON")
+    };
+    assert_eq!(scaled(r#"{"arrays": {"x": [1, 2]}}"#)["arrays"]["y"]["data"], json!([3.0, 6.0]));
+    assert_eq!(scaled(r#"{"scalars": {"a": 0.5}, "arrays": {"x": [1, 2]}}"#)["arrays"]["y"]["data"], json!([0.5, 1.0]));
+    assert_eq!(codes(&scaled("{}")), ["E0802"]);
+}

@@ -109,7 +109,7 @@ impl Analysis {
         None
     }
 
-    /// Names that a call may give by name: compile-time parameters and dimensions.
+    /// Names that a call may give by name: compile-time parameters, dimensions, and parameters with a default.
     pub(super) fn argument_names(&self, offset: usize) -> Vec<(String, String)> {
         let Some((callee, _, _)) = self.call_around(offset) else { return vec![] };
         let Some(meaning) = self.meaning_of(callee) else { return vec![] };
@@ -133,7 +133,9 @@ impl Analysis {
         let Some(sig) = sig else { return vec![] };
         let generics = sig.generics.iter().map(|g| (g.name.to_string(), self.session.sources.slice(g.span).to_owned()));
         let dims = sig.dims.iter().map(|d| (d.name.to_string(), "dimension".to_owned()));
-        generics.chain(dims).collect()
+        let optional = sig.params.iter().filter(|p| p.default.is_some());
+        let optional = optional.map(|p| (p.name.to_string(), self.session.sources.slice(p.span).to_owned()));
+        generics.chain(dims).chain(optional).collect()
     }
 }
 

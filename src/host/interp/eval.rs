@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Dim, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
+use crate::check::typed::{ConstId, Dim, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
 use crate::host::array::SliceSpec;
 use crate::host::ops::{self, overflow};
 use crate::host::problem::Problem;
@@ -60,8 +60,14 @@ impl Machine<'_> {
                 {
                     return Ok(value.clone());
                 }
+                if self.interp.computing.contains(id) {
+                    return Err(self.circular(*id, expr.span));
+                }
                 let source = source.clone();
-                let value = self.eval(&mut Frame::empty(), &source)?;
+                self.interp.computing.push(*id);
+                let value = self.eval(&mut Frame::empty(), &source);
+                self.interp.computing.pop();
+                let value = value?;
                 self.interp.constants.insert(*id, (source, value.clone()));
                 Ok(value)
             }
@@ -244,6 +250,15 @@ impl Machine<'_> {
             Some(Some(value)) => Ok(value.clone()),
             _ => Err(self.unset(span)),
         }
+    }
+
+    /// A constant whose value takes itself, by way of functions: the check sees those that name each other.
+    fn circular(&self, id: ConstId, span: Span) -> Signal {
+        let constant = &self.program.consts[id];
+        let diagnostic = Diagnostic::error("E0489", "a constant cannot be computed")
+            .at(span, format!("this needs the value of `{}`, which is just being computed", constant.name))
+            .because(constant.value.span, "computed from this");
+        self.error(diagnostic)
     }
 
     fn unset(&self, span: Span) -> Signal {

@@ -124,6 +124,8 @@ pub struct Interpreter {
     pub(crate) layouts: Layouts,
     /// The values of constants that were needed, each with the expression it came from.
     pub(crate) constants: FxHashMap<ConstId, (Arc<Expr>, Value)>,
+    /// Those whose values are being computed.
+    pub(crate) computing: Vec<ConstId>,
     pub(crate) depth: usize,
     /// Where the stack of the thread that runs this must not go below; 0 if nobody knows.
     pub stack_end: usize,
@@ -178,6 +180,7 @@ impl Interpreter {
             visited: Vec::new(),
             layouts: Layouts::default(),
             constants: FxHashMap::default(),
+            computing: Vec::new(),
             depth: 0,
             stack_end: 0,
             left: 0,
@@ -345,6 +348,7 @@ impl Interpreter {
             self.globals.resize(wanted, None);
         }
         self.depth = 0;
+        self.computing.clear();
         self.ended = None;
         Machine { interp: self, program: &session.program, sources: &session.sources, world }
     }
