@@ -324,7 +324,8 @@ impl Cx<'_> {
     fn element(&mut self, base: Expr, a: &ArrayType, args: &[ast::Expr], span: Span) -> Expr {
         let rank = a.dims.len();
         let sliced = args.iter().any(|a| matches!(a.kind, Ast::Range { .. })) || args.len() < rank;
-        if args.len() > rank || args.is_empty() || (sliced && self.in_kernel()) {
+        let row = sliced && self.is_row(a, args);
+        if args.len() > rank || args.is_empty() || (sliced && !row && self.in_kernel()) {
             return self.wrong_rank(&base, a, args, span);
         }
         let mut dims = Vec::new();
@@ -339,10 +340,24 @@ impl Cx<'_> {
             let indices = indices.into_iter().filter_map(at).collect();
             return make(ExprKind::Index { base: Box::new(base), indices }, a.element.clone(), span);
         }
-        self.need_host(span, "a slice of an array");
+        if !row {
+            self.need_host(span, "a slice of an array");
+        }
         dims.extend(a.dims.iter().skip(args.len()).cloned());
         let ty = array(a.element.clone(), dims);
         make(ExprKind::Slice { base: Box::new(base), indices }, ty, span)
+    }
+
+    /// `m[i, ..]` in a kernel or a function: whole axes whose extents are numbers, all axes written.
+    fn is_row(&self, a: &ArrayType, args: &[ast::Expr]) -> bool {
+        let whole = |arg: &ast::Expr| match &arg.kind {
+            Ast::Range { start, end, step, .. } => Some(start.is_none() && end.is_none() && step.is_none()),
+            _ => None,
+        };
+        let device = self.in_kernel() || self.home == Home::Fn;
+        device
+            && args.len() == a.dims.len()
+            && args.iter().zip(&a.dims).all(|(arg, dim)| whole(arg).is_none_or(|w| w && matches!(dim, Dim::Known(1..))))
     }
 
     fn index_kind(&mut self, index: Expr) -> Expr {

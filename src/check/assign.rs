@@ -23,6 +23,9 @@ impl Cx<'_> {
         let hint = self.place_hint(place);
         let value = self.expr(value, hint.as_ref());
         let place = self.place(place, op.is_some());
+        if matches!(place.kind, ExprKind::Slice { .. }) {
+            self.need_host(place.span, "assigning to a part of an array");
+        }
         let varying = self.varying_reads != before;
         if let (ExprKind::Local(id), true) =
             (&place.kind, varying || self.divergent.iter().any(|d| *d != Span::default()))

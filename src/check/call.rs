@@ -462,18 +462,15 @@ impl Cx<'_> {
         let word = if param.access == Access::Out { "out" } else { "inout" };
         let Ast::Name(name) = &bare(value).kind else {
             let is_place = matches!(bare(value).kind, Ast::Index { .. } | Ast::Field { .. });
-            if is_place && !matches!(param.ty, Type::Array(_)) {
-                return self.lent_place(value);
+            if is_place {
+                return self.lent_place(value, param);
             }
             let e = self.expr(value, None);
             if e.ty != Type::Error {
                 let d = Diagnostic::error("E0319", format!("an `{word}` argument has to be a variable"))
-                    .at(e.span, if is_place { "a part of one" } else { "what is written here would be lost" })
+                    .at(e.span, "what is written here would be lost")
                     .because(param.span, "this parameter is written");
-                self.report(match is_place {
-                    true => d.help("copy it to a variable, pass that, and write it back behind the call"),
-                    false => d.help("make a variable first: `var r = zeros(n)`"),
-                });
+                self.report(d.help("make a variable first: `var r = zeros(n)`"));
             }
             return self.bad(value.span);
         };
@@ -502,8 +499,19 @@ impl Cx<'_> {
     }
 
     /// An element, a field or a component for an `inout` parameter: read before the call, written back behind it.
-    fn lent_place(&mut self, value: &ast::Expr) -> Expr {
+    fn lent_place(&mut self, value: &ast::Expr, param: &Param) -> Expr {
         let e = self.place(value, true);
+        let named = |base: &Expr| matches!(base.kind, ExprKind::Local(_) | ExprKind::Global(_));
+        if let ExprKind::Slice { base, .. } = &e.kind
+            && !self.in_host()
+            && !named(base)
+        {
+            let d = Diagnostic::error("E0319", "a row of a part can't be changed by a function here")
+                .at(e.span, "the array is a part of something else")
+                .because(param.span, "this parameter is written");
+            self.report(d.help("copy it to a variable, pass that, and write it back behind the call"));
+            return self.bad(e.span);
+        }
         match crate::check::lend::root(&e).kind {
             ExprKind::Local(id) => {
                 if let Some(info) = self.local_info(id) {

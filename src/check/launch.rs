@@ -84,7 +84,7 @@ impl Cx<'_> {
         for (param, value) in kernel.sig.params.iter().zip(given) {
             let passed = self.passed(&bind, param, value, span);
             if let Some(e) = &passed {
-                fits &= self.bind_arg(&mut bind, param, e);
+                fits &= self.writes_whole(param, e) && self.bind_arg(&mut bind, param, e);
             }
             values.push(passed);
         }
@@ -105,6 +105,19 @@ impl Cx<'_> {
         };
         let launch = Launch { kernel: id, generics, args: values, dims: bind.named_dims, grid, block };
         make(ExprKind::Launch(Box::new(launch)), ty, span)
+    }
+
+    /// Whether what a launch changes is a variable; reports a part of one.
+    fn writes_whole(&mut self, param: &Param, e: &Expr) -> bool {
+        let whole = matches!(e.kind, ExprKind::Local(_) | ExprKind::Global(_) | ExprKind::Error);
+        if param.access == Access::In || whole {
+            return true;
+        }
+        let d = Diagnostic::error("E0319", "a launch writes to whole variables")
+            .at(e.span, "a part of one")
+            .because(param.span, "this parameter is written");
+        self.report(d.help("copy it to a variable, launch with that, and write it back behind the launch"));
+        false
     }
 
     fn lacks_arguments(&mut self, kernel: &Kernel, given: &[Option<&ast::Expr>], span: Span) -> bool {

@@ -67,12 +67,29 @@ fn overlap(a: &Expr, b: &Expr) -> bool {
         (ExprKind::Index { indices: a, .. }, ExprKind::Index { indices: b, .. }) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
         }
+        (ExprKind::Slice { indices: a, .. }, ExprKind::Slice { indices: b, .. }) => {
+            a.iter().zip(b).all(|(a, b)| match (a, b) {
+                (SliceIndex::At(a), SliceIndex::At(b)) => same(a, b),
+                (a, b) => is_whole(a) || is_whole(b),
+            })
+        }
+        (ExprKind::Slice { indices: row, .. }, ExprKind::Index { indices: at, .. })
+        | (ExprKind::Index { indices: at, .. }, ExprKind::Slice { indices: row, .. }) => {
+            row.iter().zip(at).all(|(row, at)| match row {
+                SliceIndex::At(row) => same(row, at),
+                row => is_whole(row),
+            })
+        }
         (ExprKind::Field { field: a, .. }, ExprKind::Field { field: b, .. })
         | (ExprKind::TupleField { field: a, .. }, ExprKind::TupleField { field: b, .. }) => a == b,
         (ExprKind::DynField { name: a, .. }, ExprKind::DynField { name: b, .. }) => a == b,
         (ExprKind::Swizzle { lanes: a, .. }, ExprKind::Swizzle { lanes: b, .. }) => a.iter().any(|l| b.contains(l)),
         _ => false,
     })
+}
+
+fn is_whole(index: &SliceIndex) -> bool {
+    matches!(index, SliceIndex::Range { start: None, end: None, step: None, .. })
 }
 
 /// Whether two indices are the same number whatever it is.

@@ -21,12 +21,7 @@ pub fn fields(program: &Program, module: ModuleId, def: &ast::Struct, found: &mu
     let mut fields: Vec<Field> = Vec::with_capacity(def.fields.len());
     for f in &def.fields {
         let mut ty = cx.ty(&f.ty, &mut Dims::Free(&mut vec![]));
-        let fits = match &ty {
-            Type::Array(array) => array.dims.iter().all(|dim| matches!(dim, Dim::Known(1..))),
-            Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_) | Type::Error => true,
-            _ => false,
-        };
-        if !fits {
+        if !is_field(&ty) {
             let text = cx.ty_text(&ty);
             let d = Diagnostic::error("E0316", format!("a field can't be `{text}`")).at(
                 f.ty.span,
@@ -45,6 +40,15 @@ pub fn fields(program: &Program, module: ModuleId, def: &ast::Struct, found: &mu
     }
     found.append(&mut cx.diagnostics);
     fields
+}
+
+fn is_field(ty: &Type) -> bool {
+    match ty {
+        Type::Array(array) => array.dims.iter().all(|dim| matches!(dim, Dim::Known(1..))),
+        Type::Tuple(parts) => parts.iter().all(is_field),
+        Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) | Type::Error => true,
+        _ => false,
+    }
 }
 
 /// Reports structs that hold themselves.

@@ -1,12 +1,23 @@
 //! Calls of functions, and functions themselves: one DeviceIR function per instance.
 
+use super::copy::Row;
 use super::emit::Emitter;
 use super::error::{Fallible, internal};
+use super::place::Target;
 use super::unit::{Body, DimSource, Slot, Unit};
 use super::{Argument, Function, constant::Constants, types};
 use crate::base::source::Span;
-use crate::check::typed::{self, ArrayType, Dim, Expr, FnId, FnRef, LocalId, Signature, Type};
+use crate::check::typed::{self, ArrayType, Dim, Expr, ExprKind, FnId, FnRef, LocalId, Signature, Type};
 use crate::ir::def::{self, ExprId, MemId, StmtKind};
+
+/// Where what a function changed goes back to.
+enum Lent {
+    Value(Target),
+    /// An array that is a field, from its copy.
+    Field(Target, MemId),
+    /// A row of an array, from its copy.
+    Row(Row, MemId),
+}
 
 impl Body<'_, '_> {
     pub fn call(&mut self, callee: &FnRef, args: &[Expr], expr: &Expr) -> Fallible<Vec<ExprId>> {
@@ -27,31 +38,61 @@ impl Body<'_, '_> {
         span: Span,
     ) -> Fallible<Vec<ExprId>> {
         let function = self.unit.instance(id, arguments, span)?;
-        let (mut values, mut memories, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut values, mut memories, mut lent) = (Vec::new(), Vec::new(), Vec::new());
         for (position, arg) in args.iter().enumerate() {
-            if self.is_array(arg) {
-                memories.push(self.array(arg)?);
-            } else if self.hands_back(id, position) {
-                let target = self.target(arg)?;
-                values.extend(self.load(&target)?);
-                targets.push((target, arg));
-            } else {
-                values.extend(self.value(arg)?);
+            match (self.is_array(arg), self.hands_back(id, position)) {
+                (true, true) => memories.push(self.lend_array(arg, &mut lent)?),
+                (true, false) => memories.push(self.array(arg)?),
+                (false, true) => {
+                    let target = self.target(arg)?;
+                    values.extend(self.load(&target)?);
+                    lent.push((Lent::Value(target), arg));
+                }
+                (false, false) => values.extend(self.value(arg)?),
             }
         }
         memories.extend(result);
         let mut results = self.call_lowered(function, values, memories, span)?;
-        let mut changed = Vec::with_capacity(targets.len());
-        for (target, arg) in targets.iter().rev() {
-            let ty = self.type_of(arg)?;
-            let count = self.machine(&ty, arg.span)?.len();
-            changed.push((target, results.split_off(results.len().saturating_sub(count)), arg.span));
+        let mut changed = Vec::with_capacity(lent.len());
+        for (place, arg) in lent.into_iter().rev() {
+            let count = match &place {
+                Lent::Value(_) => self.machine(&self.type_of(arg)?, arg.span)?.len(),
+                Lent::Field(..) | Lent::Row(..) => 0,
+            };
+            changed.push((place, results.split_off(results.len().saturating_sub(count)), arg.span));
         }
         // Of two parameters that were given one element, the last one's value stays.
-        for (target, values, span) in changed.into_iter().rev() {
-            self.store(target, &values, span)?;
+        for (place, values, span) in changed.into_iter().rev() {
+            match place {
+                Lent::Value(target) => self.store(&target, &values, span)?,
+                Lent::Field(target, memory) => {
+                    let leaves = self.all_leaves(memory, span)?;
+                    self.store(&target, &leaves, span)?;
+                }
+                Lent::Row(row, memory) => self.row_back(&row, memory, span)?,
+            }
         }
         Ok(results)
+    }
+
+    /// An array for a parameter that changes it: a variable's own memory, or a copy that goes back.
+    fn lend_array<'e>(&mut self, arg: &'e Expr, lent: &mut Vec<(Lent, &'e Expr)>) -> Fallible<MemId> {
+        match &arg.kind {
+            ExprKind::Slice { base, indices } => {
+                let row = self.row(base, indices, arg)?;
+                let memory = self.row_copy(&row, arg)?;
+                lent.push((Lent::Row(row, memory), arg));
+                Ok(memory)
+            }
+            ExprKind::Field { .. } | ExprKind::TupleField { .. } => {
+                let home = self.target(arg)?;
+                let name = self.vector_name(arg);
+                let memory = self.array_at(&name, &home, arg.span)?;
+                lent.push((Lent::Field(home, memory), arg));
+                Ok(memory)
+            }
+            _ => self.array(arg),
+        }
     }
 
     /// Whether a function's parameter is a value that the caller gets back.

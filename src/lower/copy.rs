@@ -11,8 +11,25 @@ use super::unit::{Body, Slot};
 use super::{Argument, Function};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Block, ConstId, Dim, Expr, ExprKind, FnId, Type};
+use crate::check::typed::{Block, ConstId, Dim, Expr, ExprKind, FnId, SliceIndex, Type};
 use crate::ir::def::{self, ExprId, MemId, StmtKind};
+
+/// Some whole axes of an array, at indices along the others.
+pub struct Row {
+    memory: MemId,
+    /// By axis of the array; none for a whole one.
+    axes: Vec<Option<ExprId>>,
+    /// Of the whole axes.
+    extents: Vec<u32>,
+}
+
+impl Row {
+    /// The indices into the array of an element of the row.
+    fn at(&self, of_row: &[ExprId]) -> Vec<ExprId> {
+        let mut rest = of_row.iter().copied();
+        self.axes.iter().filter_map(|axis| axis.or_else(|| rest.next())).collect()
+    }
+}
 
 impl Body<'_, '_> {
     /// The memory behind an expression of array type.
@@ -115,8 +132,77 @@ impl Body<'_, '_> {
                 let from = self.array(expr)?;
                 self.copy(from, to, span)
             }
+            ExprKind::Slice { base, indices } => {
+                let row = self.row(base, indices, expr)?;
+                self.row_into(&row, to, span)
+            }
             _ => Err(internal(span, "an array of the host's world in a kernel")),
         }
+    }
+
+    /// What `m[i, ..]` selects; indices are evaluated here.
+    pub fn row(&mut self, base: &Expr, indices: &[SliceIndex], expr: &Expr) -> Fallible<Row> {
+        let memory = self.array(base)?;
+        let Type::Array(array) = &expr.ty else { return Err(internal(expr.span, "a row that is no array")) };
+        let extents = types::extents(array, expr.span)?;
+        let mut axes = Vec::with_capacity(indices.len());
+        for (axis, index) in indices.iter().enumerate() {
+            axes.push(match index {
+                SliceIndex::At(index) => {
+                    let value = self.scalar(index)?;
+                    self.check_constant_index(memory, axis, value, index, base)?;
+                    Some(value)
+                }
+                SliceIndex::Range { start: None, end: None, step: None, .. } => None,
+                _ => return Err(internal(expr.span, "a slice of the host's world in a kernel")),
+            });
+        }
+        Ok(Row { memory, axes, extents })
+    }
+
+    /// A copy of a row in memory of the thread.
+    pub fn row_copy(&mut self, row: &Row, expr: &Expr) -> Fallible<MemId> {
+        let array = &self.out.function().memories[row.memory];
+        let (name, layout) = (array.name.clone(), array.layout.clone());
+        let memory = self.local_memory(&name, layout, &row.extents, expr.span)?;
+        self.out.stmt(StmtKind::Declare(memory), expr.span);
+        self.row_into(row, memory, expr.span)?;
+        Ok(memory)
+    }
+
+    fn row_into(&mut self, row: &Row, to: MemId, span: Span) -> Fallible<()> {
+        self.each_of(&row.extents, span, &mut |this, at| {
+            let leaves = this.element_at(row.memory, &row.at(at), span)?;
+            this.store_element(to, at, &leaves, span);
+            Ok(())
+        })
+    }
+
+    /// Writes a changed copy back.
+    pub fn row_back(&mut self, row: &Row, from: MemId, span: Span) -> Fallible<()> {
+        self.each_of(&row.extents, span, &mut |this, at| {
+            let leaves = this.element_at(from, at, span)?;
+            this.store_element(row.memory, &row.at(at), &leaves, span);
+            Ok(())
+        })
+    }
+
+    /// All index tuples, in a loop if they are many.
+    fn each_of(
+        &mut self,
+        extents: &[u32],
+        span: Span,
+        each: &mut dyn FnMut(&mut Self, &[ExprId]) -> Fallible<()>,
+    ) -> Fallible<()> {
+        let count = elements(extents);
+        if count > STRAIGHT {
+            return self.for_all(extents, span, each);
+        }
+        for position in 0..count {
+            let at = self.tuple_of(position, extents, span);
+            each(self, &at)?;
+        }
+        Ok(())
     }
 
     /// The value of a block, whose tail is an array.
@@ -144,21 +230,11 @@ impl Body<'_, '_> {
         if given != extents {
             return Err(other_extents(span, &given, &extents));
         }
-        let count = elements(&extents);
-        if count > STRAIGHT {
-            return self.for_all(&extents, span, &mut |this, at| this.copy_element(from, to, at, span));
-        }
-        for position in 0..count {
-            let at = self.tuple_of(position, &extents, span);
-            self.copy_element(from, to, &at, span)?;
-        }
-        Ok(())
-    }
-
-    fn copy_element(&mut self, from: MemId, to: MemId, at: &[ExprId], span: Span) -> Fallible<()> {
-        let leaves = self.element_at(from, at, span)?;
-        self.store_element(to, at, &leaves, span);
-        Ok(())
+        self.each_of(&extents, span, &mut |this, at| {
+            let leaves = this.element_at(from, at, span)?;
+            this.store_element(to, at, &leaves, span);
+            Ok(())
+        })
     }
 
     /// The extents of an array that is copied: they are known when the kernel is compiled.

@@ -135,6 +135,7 @@ impl Body<'_, '_> {
             }
             // Nothing of an array is read where only its name stands.
             ExprKind::Local(_) | ExprKind::Const(_) if self.is_array(expr) => Ok(()),
+            ExprKind::Slice { .. } => self.array(expr).map(drop),
             _ => self.value(expr).map(drop),
         }
     }

@@ -88,6 +88,21 @@ const PERMUTED: &[(&str, &str, [&str; 3])] = &[
         "var t = s\nt.w[n % 3] = s.w[x[i] % 3]\ns = if x[i] % 4 == 1 { rolled(t, 1) } else { t }",
         ["s.w[0]", "s.w[1]", "s.w[2]"],
     ),
+    (
+        "var m: [T; 2, 3] = [[X, T(5), T(7)], [T(1), X, T(2)]]",
+        "turn(m[x[i] % 2, ..])\nlet r = m[.., n % 3]\nm[0, 0] = r[1]",
+        ["m[0, 0]", "m[1, 1]", "m[x[i] % 2, 2]"],
+    ),
+    (
+        "var m: [T; 2, 3] = [[X, T(5), T(7)], [T(1), X, T(2)]]",
+        "if x[i] % 3 == 1 { turn(m[1, ..]) }\nlet u = shifted(m[(x[i] + n) % 2, ..])\nm[1, x[i] % 3] = u[2]",
+        ["m[1, 0]", "m[1, 1]", "m[1, 2]"],
+    ),
+    (
+        "var s = A { w: [X, T(5), T(7)], v: Tx2(X, T(1)) }",
+        "turn(s.w)\nif x[i] % 2 == 1 { turn(s.w)\ns.w = shifted(s.w) }",
+        ["s.w[0]", "s.w[1]", "s.w[2]"],
+    ),
     ("var w: [T; 3] = [X, T(5), T(7)]", "let h = w[0]\nw[0] = w[1]\nw[1] = w[2]\nw[2] = h", ["w[0]", "w[1]", "w[2]"]),
     ("var w: [T; 3] = [X, T(5), T(7)]", "let h = w[x[i] % 3]\nw[x[i] % 3] = w[0]\nw[0] = h", ["w[0]", "w[1]", "w[2]"]),
     (
