@@ -62,6 +62,13 @@ fn constants_are_computed_once() {
 }
 
 #[test]
+fn constants_may_need_those_that_come_later() {
+    let chain: String = (0..20_000).map(|k| format!("const C{k} = C{} + 1\n", k + 1)).collect();
+    let first = within(move || found(format!("{chain}const C20000 = 1\nconst CIRCLE = CIRCLE\nprint(C0)")));
+    assert_eq!(codes(&first), ["E0327"], "{first:#?}");
+}
+
+#[test]
 fn tuples_and_structs_have_a_bound() {
     for count in [13, 24, 60, 150] {
         let tuples = levels("t", "let t0 = (1.0, 2.0)", "let {b} = ({a}, {a})", count);

@@ -289,6 +289,16 @@ impl Cx<'_> {
         }
     }
 
+    /// A dimension that follows from what a function returns, read before that.
+    fn of_result(&mut self, dim: &DimName, span: Span) -> Expr {
+        let d = Diagnostic::error("E0412", format!("nothing fixes the dimension `{}`", dim.name))
+            .at(span, "it is known when the function has returned")
+            .because(dim.span, "no parameter has it")
+            .help("compute the number here, or take it as a parameter");
+        self.report(d);
+        self.bad(span)
+    }
+
     fn slot(&mut self, slot: Slot, name: &ast::Name) -> Expr {
         let span = name.span;
         match slot {
@@ -298,7 +308,12 @@ impl Cx<'_> {
                 if no_axes { self.shared_scalar(e) } else { e }
             }
             Slot::Global(id) => self.read_global(id, name),
-            Slot::Dim(i) => make(ExprKind::Dim(i), I32, span),
+            Slot::Dim(i) => {
+                if let Some(dim) = self.sig.dims.get(i as usize).filter(|dim| dim.of_result).cloned() {
+                    return self.of_result(&dim, span);
+                }
+                make(ExprKind::Dim(i), I32, span)
+            }
             Slot::ConstParam(i) => {
                 let ty = match self.sig.generics.get(i as usize).map(|g| &g.kind) {
                     Some(GenericKind::Const { ty, .. }) => ty.clone(),

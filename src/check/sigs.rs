@@ -122,11 +122,7 @@ pub struct Constants<'f> {
     pub defs: FxHashMap<ConstId, Def<'f>>,
     state: FxHashMap<ConstId, State>,
     calls: FxHashMap<ConstId, bool>,
-    depth: u32,
 }
-
-/// Constants that need each other in a chain.
-const MAX_CHAIN: u32 = 200;
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
@@ -136,7 +132,7 @@ enum State {
 
 impl<'f> Constants<'f> {
     pub fn new(defs: FxHashMap<ConstId, Def<'f>>) -> Self {
-        Constants { defs, state: FxHashMap::default(), calls: FxHashMap::default(), depth: 0 }
+        Constants { defs, state: FxHashMap::default(), calls: FxHashMap::default() }
     }
 
     /// Checks those that the extents of fields name: types come before all other constants.
@@ -159,7 +155,7 @@ impl<'f> Constants<'f> {
         }
         for id in ids {
             if !self.calls_functions(program, module, id) {
-                self.one(program, module, id, found, 0);
+                self.one(program, module, id, found);
             }
         }
     }
@@ -170,40 +166,85 @@ impl<'f> Constants<'f> {
         ids.sort();
         for id in ids {
             if late || !self.calls_functions(program, module, id) {
-                self.one(program, module, id, found, 0);
+                self.one(program, module, id, found);
             }
         }
     }
 
     /// Whether a constant, or one that it needs, calls a function. Each constant is read once.
     fn calls_functions(&mut self, program: &Program, module: ModuleId, id: ConstId) -> bool {
-        if let Some(known) = self.calls.get(&id) {
-            return *known;
+        let mut open: Vec<Reading> = self.reading(program, module, id).into_iter().collect();
+        while let Some(top) = open.last_mut() {
+            match top.needs.pop() {
+                Some(need) => match self.calls.get(&need) {
+                    Some(&known) => top.calls |= known,
+                    None => open.extend(self.reading(program, module, need)),
+                },
+                None => {
+                    let (id, calls) = (top.id, top.calls);
+                    open.pop();
+                    self.calls.insert(id, calls);
+                    if let Some(outer) = open.last_mut() {
+                        outer.calls |= calls;
+                    }
+                }
+            }
         }
-        let Some(def) = self.defs.get(&id) else { return false };
-        // One that needs itself is reported when its value is checked.
-        self.calls.insert(id, false);
-        let (mut calls, mut others) = (false, Vec::new());
-        walk::names(def.value, &mut |name, _| match program.modules[module].names.get(&name.text) {
-            Some(Binding::Fn(_) | Binding::Module(_)) => calls = true,
-            Some(Binding::Const(other)) => others.push(*other),
-            _ => {}
-        });
-        let depth = self.depth + 1;
-        for other in others {
-            self.depth = depth;
-            calls = calls || depth < MAX_CHAIN && self.calls_functions(program, module, other);
-        }
-        self.depth = depth - 1;
-        self.calls.insert(id, calls);
-        calls
+        self.calls.get(&id).is_some_and(|&calls| calls)
     }
 
-    fn one(&mut self, program: &mut Program, module: ModuleId, id: ConstId, found: &mut Vec<Diagnostic>, depth: u32) {
-        if self.state.contains_key(&id) {
-            return;
+    /// What stands in a constant's value, if it has not been read.
+    fn reading(&mut self, program: &Program, module: ModuleId, id: ConstId) -> Option<Reading> {
+        let def = self.defs.get(&id)?;
+        if self.calls.contains_key(&id) {
+            return None;
         }
-        let Some(def) = self.defs.get(&id).cloned() else { return };
+        // One that needs itself is reported when its value is checked.
+        self.calls.insert(id, false);
+        let mut reading = Reading { id, needs: vec![], calls: false };
+        walk::names(def.value, &mut |name, _| match program.modules[module].names.get(&name.text) {
+            Some(Binding::Fn(_) | Binding::Module(_)) => reading.calls = true,
+            Some(Binding::Const(other)) => reading.needs.push(*other),
+            _ => {}
+        });
+        Some(reading)
+    }
+
+    /// Checks a constant, after those that it needs.
+    fn one(&mut self, program: &mut Program, module: ModuleId, id: ConstId, found: &mut Vec<Diagnostic>) {
+        let mut open: Vec<Pending<'_>> = self.pending(program, module, id).into_iter().collect();
+        while let Some(top) = open.last_mut() {
+            let id = top.id;
+            match top.needs.pop() {
+                Some((need, span)) if self.state.get(&need) == Some(&State::Busy) => {
+                    let name = &top.def.name;
+                    let d = Diagnostic::error("E0327", format!("the value of `{}` depends on itself", name.text))
+                        .at(span, "the circle closes here")
+                        .because(name.span, "this constant");
+                    found.push(d);
+                }
+                Some((need, _)) => {
+                    open.extend(self.pending(program, module, need));
+                    continue;
+                }
+                None => {
+                    let (ty, value) = constant(program, module, &top.def, found);
+                    program.consts[id].ty = ty;
+                    program.consts[id].known = eval::constant(program, &value);
+                    program.consts[id].value = Arc::new(value);
+                }
+            }
+            self.state.insert(id, State::Done);
+            open.pop();
+        }
+    }
+
+    /// A constant that is begun, if it is not already.
+    fn pending(&mut self, program: &Program, module: ModuleId, id: ConstId) -> Option<Pending<'f>> {
+        if self.state.contains_key(&id) {
+            return None;
+        }
+        let def = self.defs.get(&id)?.clone();
         self.state.insert(id, State::Busy);
         let mut needs = Vec::new();
         let mut need = |name: &ast::Name| {
@@ -215,23 +256,23 @@ impl<'f> Constants<'f> {
         if let Wanted::Written(ty) = &def.ty {
             walk::dims(ty, &mut |dim| walk::names(dim, &mut |name, _| need(name)));
         }
-        for (other, span) in needs {
-            if self.state.get(&other) == Some(&State::Busy) || depth > MAX_CHAIN {
-                let d = Diagnostic::error("E0327", format!("the value of `{}` depends on itself", def.name.text))
-                    .at(span, "the circle closes here")
-                    .because(def.name.span, "this constant");
-                found.push(d);
-                self.state.insert(id, State::Done);
-                return;
-            }
-            self.one(program, module, other, found, depth + 1);
-        }
-        let (ty, value) = constant(program, module, &def, found);
-        program.consts[id].ty = ty;
-        program.consts[id].known = eval::constant(program, &value);
-        program.consts[id].value = Arc::new(value);
-        self.state.insert(id, State::Done);
+        needs.reverse();
+        Some(Pending { id, def, needs })
     }
+}
+
+/// A constant whose value is being read: what it needs and was not looked at, and whether a function was called.
+struct Reading {
+    id: ConstId,
+    needs: Vec<ConstId>,
+    calls: bool,
+}
+
+/// A constant that waits for those that it needs, the next one last.
+struct Pending<'f> {
+    id: ConstId,
+    def: Def<'f>,
+    needs: Vec<(ConstId, Span)>,
 }
 
 fn constant(program: &Program, module: ModuleId, def: &Def<'_>, found: &mut Vec<Diagnostic>) -> (Type, Expr) {
@@ -286,7 +327,10 @@ pub fn signature(
     let partial = Signature { generics, ..Signature::default() };
     let mut cx = Cx::new(program, module, Some(&partial), Home::Signature);
     let (mut dims, mut exprs) = (Vec::new(), Vec::new());
-    name_dims(&mut cx, src, &mut dims);
+    name_dims(&mut cx, src.params.iter().map(|p| &p.ty), &mut dims);
+    let of_params = dims.len();
+    name_dims(&mut cx, src.result.into_iter(), &mut dims);
+    dims[of_params..].iter_mut().for_each(|dim| dim.of_result = true);
     let mut params: Vec<Param> = Vec::with_capacity(src.params.len());
     for p in src.params {
         let ty = cx.ty(&p.ty, &mut Dims::Signature { dims: &mut dims, exprs: &mut exprs });
@@ -412,14 +456,13 @@ fn refused_default(
 }
 
 /// Dimensions that are bare names are known to the expressions of the others, wherever they stand.
-fn name_dims(cx: &mut Cx<'_>, src: &Source<'_>, dims: &mut Vec<DimName>) {
-    let types = src.params.iter().map(|p| &p.ty).chain(src.result);
+fn name_dims<'t>(cx: &mut Cx<'_>, types: impl Iterator<Item = &'t ast::Type>, dims: &mut Vec<DimName>) {
     for ty in types {
         walk::dims(ty, &mut |e| {
             let ast::ExprKind::Name(name) = &e.kind else { return };
             let is_const = matches!(cx.module.names.get(&name.text), Some(Binding::Const(_) | Binding::Error));
             if name.text != "_" && !is_const && !cx.names.contains_key(&name.text) {
-                dims.push(DimName { name: name.text.clone(), span: name.span });
+                dims.push(DimName { name: name.text.clone(), span: name.span, of_result: false });
                 cx.bind(name.text.clone(), Slot::Dim(dims.len() as u32 - 1));
             }
         });

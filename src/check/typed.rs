@@ -164,6 +164,8 @@ pub struct DimName {
     pub name: SmolStr,
     /// Where it first stands.
     pub span: Span,
+    /// It stands in the type of a function's result only.
+    pub of_result: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -224,11 +224,11 @@ impl Cx<'_> {
             (Dims::Signature { .. }, Some(Slot::Dim(i))) => Some(Dim::Name(i)),
             (Dims::Signature { .. }, Some(_)) => None,
             (Dims::Signature { dims, .. }, None) if name.text == "_" => {
-                dims.push(DimName { name: name.text.clone(), span: name.span });
+                dims.push(DimName { name: name.text.clone(), span: name.span, of_result: false });
                 Some(Dim::Name(dims.len() as u32 - 1))
             }
             (Dims::Signature { dims, .. }, None) if !is_const => {
-                dims.push(DimName { name: name.text.clone(), span: name.span });
+                dims.push(DimName { name: name.text.clone(), span: name.span, of_result: false });
                 let i = dims.len() as u32 - 1;
                 self.bind(name.text.clone(), Slot::Dim(i));
                 Some(Dim::Name(i))

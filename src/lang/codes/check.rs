@@ -529,7 +529,8 @@ r"let x: [f32; 4] = zeros(4)
     ),
     page!(
         "E0412", "a dimension that nothing fixes",
-        r"A dimension that occurs only in results follows from no argument, so the launch gives it by name.",
+        r"A dimension that occurs only in results follows from no argument, so the launch gives it by name. In the body of a
+function such a dimension has no value yet: it follows from what the function returns.",
 r"kernel ramp(out r: [f32; N]) threads(i: N) { r[i] = f32(i) }
 let r = ramp()
 ",
