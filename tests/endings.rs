@@ -401,6 +401,22 @@ mod processes {
         drop(input);
     }
 
+    #[test]
+    fn an_editor_leaves_nothing_when_the_session_is_ended() {
+        use std::fs;
+        use std::os::unix::fs::PermissionsExt;
+        let (folder, temporary) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let editor = folder.path().join("editor");
+        fs::write(&editor, "#!/bin/sh\ntest -s \"$1\" && kill -TERM $PPID && exec sleep 60 >/dev/null 2>&1\n")
+            .expect("written");
+        fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).expect("runs");
+        let mut command = clk(folder.path());
+        command.args(["repl", "--plain"]).env("EDITOR", &editor).env_remove("VISUAL").env("TMPDIR", temporary.path());
+        let ran = crate::common::finish_with_input(&mut command, "let x = 1\n:edit\n");
+        assert_eq!(ran.code, 143, "{}{}", ran.out, ran.err);
+        assert_eq!(fs::read_dir(temporary.path()).expect("listed").count(), 0);
+    }
+
     /// A command with less of something than it needs.
     fn limited(folder: &Path, words: &[&str], limits: &'static [(libc::__rlimit_resource_t, u64)]) -> Command {
         use std::os::unix::process::CommandExt;

@@ -1,12 +1,12 @@
-//! Files that are there only while something is done: parts of files that are being written, sockets. In: their names. Out: none of
-//! them is left, however the process ends that has a say in it.
+//! Files that are there only while something is done: parts of files that are being written, sockets, private folders. In: their
+//! names. Out: none of them is left, however the process ends that has a say in it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file that is there as long as this is; whoever holds it removes the file.
+/// A file or folder that is there as long as this is; whoever holds it removes it.
 #[derive(Debug)]
 pub struct Leftover(PathBuf);
 
@@ -41,6 +41,9 @@ pub fn remove_if_free() {
 
 fn remove_these(names: &[PathBuf]) {
     for name in names {
-        let _ = std::fs::remove_file(name);
+        // Links in a folder are removed and not followed.
+        if std::fs::remove_file(name).is_err() {
+            let _ = std::fs::remove_dir_all(name);
+        }
     }
 }

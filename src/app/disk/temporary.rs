@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::reason;
+use crate::app::leftovers::Leftover;
 
-/// A private folder.
-pub struct Folder(TempDir);
+/// A private folder. It goes away also where a signal ends the process.
+pub struct Folder(TempDir, #[expect(dead_code, reason = "kept for as long as the folder is there")] Leftover);
 
 impl Folder {
     /// Makes one in the system's folder for temporary files; `Err` says why it cannot.
@@ -27,7 +28,10 @@ impl Folder {
         builder.prefix("clk-").rand_bytes(12);
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-        builder.tempdir_in(parent).map(Folder).map_err(|error| format!("in `{}`, {}", parent.display(), reason(&error)))
+        let made = builder.tempdir_in(parent);
+        let folder = made.map_err(|error| format!("in `{}`, {}", parent.display(), reason(&error)))?;
+        let leftover = Leftover::new(folder.path());
+        Ok(Folder(folder, leftover))
     }
 
     /// A new file in it with this content, for its owner alone.
