@@ -11,16 +11,15 @@ use super::libraries;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;
 use crate::check::typed::{Bound, ExprKind, FnRef, Generic, GenericKind, KernelId, Type};
-use crate::compile::Session;
+use crate::compile::{self, Session};
 use crate::device::cuda::cubin::{self, Resources};
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::nvrtc::{self, Nvrtc};
 use crate::device::cuda::text::{CudaKernel, Options, cuda_text};
 use crate::host::interp::constant_block;
-use crate::ir::Prepared;
+use crate::ir::{self, Checks, Prepared};
 use crate::lang::scalar::{Scalar, Value};
 use crate::lower::{Argument, Function, Instance};
-use crate::{ir, lower, pass};
 
 /// How far on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +66,7 @@ impl Generator {
         let kernel = &session.program.kernels[id];
         let arguments: Option<Vec<Argument>> = kernel.sig.generics.iter().map(stand_in).collect();
         let instance = Instance { kernel: id, arguments: arguments.ok_or(Failure::Open)? };
-        let module = lower::lower(&session.program, &instance).map_err(Failure::Program)?;
-        let prepared = pass::prepare(module).map_err(|fault| Failure::Internal(fault.to_string()))?;
+        let prepared = compile::kernel(&session.program, &instance, Checks::default()).map_err(Failure::Program)?;
         let named = lines.then_some(&session.sources);
         match level {
             Level::Ir => Ok(ir::text::print(&prepared.module)),

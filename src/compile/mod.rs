@@ -1,13 +1,12 @@
 //! Layer 5: sources to a checked program and to DeviceIR that is ready to run. Pure: files come through [`Files`].
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Sources, Span};
-use crate::check::typed::{GenericKind, KernelId, Module, ModuleId, Program};
-use crate::ir::Prepared;
-use crate::lower::{Argument, Constants, Instance, lower};
+use crate::check::typed::{GenericKind, KernelId, Module, ModuleId, Program, Type};
+use crate::ir::{self, Checks, Prepared};
+use crate::lower::{Argument, Constants, Function, Instance, lower_for, lower_map};
 use crate::syntax::ast;
 use crate::{check, pass, syntax};
 
@@ -172,12 +171,26 @@ pub fn default_instance(program: &Program, kernel: KernelId) -> Option<Instance>
     Some(Instance { kernel, arguments })
 }
 
-/// A kernel ready for a device. Whoever launches keeps it by its instance: ids are never reused for something else.
-pub fn kernel(program: &Program, instance: &Instance) -> Result<Arc<Prepared>, Vec<Diagnostic>> {
-    let module = lower(program, instance)?;
-    pass::prepare(module).map(Arc::new).map_err(|broken| {
-        let span = program.kernels.get(instance.kernel).map_or_else(Default::default, |kernel| kernel.name_span);
+/// A kernel ready for a device that is to run with these checks.
+pub fn kernel(program: &Program, instance: &Instance, checks: Checks) -> Result<Prepared, Vec<Diagnostic>> {
+    let place = program.kernels.get(instance.kernel).map_or_else(Default::default, |kernel| kernel.name_span);
+    ready(lower_for(program, instance, checks)?, checks, place)
+}
+
+/// A function that is applied to all elements of arrays, ready for a device: see [`lower_map`]. `place` asks for it.
+pub fn map(
+    program: &Program,
+    function: &Function,
+    params: &[(Type, bool)],
+    checks: Checks,
+    place: Span,
+) -> Result<Prepared, Vec<Diagnostic>> {
+    ready(lower_map(program, function, params, checks)?, checks, place)
+}
+
+fn ready(module: ir::def::Module, checks: Checks, place: Span) -> Result<Prepared, Vec<Diagnostic>> {
+    pass::prepare_for(module, checks).map_err(|broken| {
         let diagnostic = Diagnostic::error("E0999", "internal error: a compiler pass broke a kernel");
-        vec![diagnostic.at(span, "this kernel").note(broken)]
+        vec![diagnostic.at(place, "this kernel").note(broken).help("please report this as a bug of Clk")]
     })
 }

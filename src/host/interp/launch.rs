@@ -10,16 +10,16 @@ use crate::check::typed::{
     Access, ArrayType, Body, Dim, Expr, ExprKind, FnRef, Geometry, Kernel, KernelId, Launch, ModuleId, Program, Type,
 };
 use crate::check::walk;
+use crate::compile;
 use crate::device::{
     Arg, DeviceError, Executable, Extents, Fault, FaultKind, Larger, device_diagnostic, fault_diagnostic,
 };
 use crate::host::array::{Array, Element, byte_count};
 use crate::host::format;
 use crate::host::value::{Record, Value};
-use crate::ir::Checks;
+use crate::ir::{Checks, Prepared};
 use crate::lang::builtin::Builtin;
 use crate::lower::{self, Argument, Instance};
-use crate::pass;
 
 use super::bind::{Binder, Given, Origin, Source};
 use super::conform::{Misfit, Place};
@@ -398,9 +398,8 @@ impl Machine<'_> {
         if let Some(found) = self.interp.kernels.loaded.get(instance) {
             return Ok(found.clone());
         }
-        let checks = self.checks();
-        let module = lower::lower_for(self.program, instance, checks).map_err(|d| self.first_of(d, span))?;
-        let executable = self.load(module, span)?;
+        let prepared = compile::kernel(self.program, instance, self.checks()).map_err(|d| self.first_of(d, span))?;
+        let executable = self.load(prepared);
         self.interp.kernels.loaded.insert(instance.clone(), executable.clone());
         Ok(executable)
     }
@@ -435,13 +434,9 @@ impl Machine<'_> {
         if checks.any() && options.device.is_watchful() { checks } else { Checks::default() }
     }
 
-    /// Prepares IR and hands it to the device.
-    pub(crate) fn load(&mut self, module: crate::ir::def::Module, span: Span) -> Eval<Arc<dyn Executable>> {
-        let prepared = pass::prepare_for(module, self.checks()).map_err(|text| {
-            let diagnostic = Diagnostic::error("E0999", "internal error: a compiler pass broke a kernel");
-            self.error(diagnostic.at(span, "this launch").note(text).help("please report this as a bug of Clk"))
-        })?;
-        Ok(self.interp.options.device.load_named(Arc::new(prepared), self.sources))
+    /// Hands a kernel to the device in use.
+    pub(crate) fn load(&mut self, prepared: Prepared) -> Arc<dyn Executable> {
+        self.interp.options.device.load_named(Arc::new(prepared), self.sources)
     }
 
     /// The first of a compilation's errors, with the launch that asked for it.

@@ -3,10 +3,11 @@
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Expr, FnRef, Type};
+use crate::compile;
 use crate::device::{Arg, Extents};
 use crate::host::array::broadcast::{broadcast_to, common_shape};
 use crate::host::value::Value;
-use crate::lower::{self, Argument, Function};
+use crate::lower::{Argument, Function};
 
 use super::conform::{Misfit, Place};
 use super::frame::Frame;
@@ -48,10 +49,9 @@ impl Machine<'_> {
         let executable = match self.interp.kernels.maps.get(&key) {
             Some(found) => found.clone(),
             None => {
-                let checks = self.checks();
-                let module =
-                    lower::lower_map(self.program, &key.0, &key.1, checks).map_err(|d| self.first_of(d, expr.span))?;
-                let loaded = self.load(module, expr.span)?;
+                let prepared = compile::map(self.program, &key.0, &key.1, self.checks(), expr.span);
+                let prepared = prepared.map_err(|d| self.first_of(d, expr.span))?;
+                let loaded = self.load(prepared);
                 self.interp.kernels.maps.insert(key.clone(), loaded.clone());
                 loaded
             }

@@ -1,8 +1,7 @@
 //! The trigonometric functions of `f32` and their inverses, made as those of `math32`.
 //!
 //! Angles are reduced by multiples of pi/2: up to 2^26 with a pi/2 in two parts, beyond with as many digits of 2/pi as the
-//! exponent asks for, in integers. Both are computed and one is selected; a loop that knows its angles to be
-//! [`in_range`] may call the `…_in_range` functions, which give the same bits for half the work.
+//! exponent asks for, in integers. Both are computed and one is selected.
 
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
 
@@ -15,9 +14,9 @@ struct Reduced {
     rest: f64,
 }
 
-/// Whether an angle is small enough for the `…_in_range` functions.
+/// Whether an angle is small enough for [`reduce_small`].
 #[inline(always)]
-pub fn in_range(x: f32) -> bool {
+fn in_range(x: f32) -> bool {
     x.abs() < 67108864.0
 }
 
@@ -118,34 +117,16 @@ pub fn sin(x: f32) -> f32 {
     sin_shifted(reduce(x), 0)
 }
 
-/// [`sin`] of an angle [`in_range`].
-#[inline(always)]
-pub fn sin_in_range(x: f32) -> f32 {
-    sin_shifted(reduce_small(x), 0)
-}
-
 /// The cosine of an angle in radians: below 0.6 ULP, of any angle.
 #[inline(always)]
 pub fn cos(x: f32) -> f32 {
     sin_shifted(reduce(x), 1)
 }
 
-/// [`cos`] of an angle [`in_range`].
-#[inline(always)]
-pub fn cos_in_range(x: f32) -> f32 {
-    sin_shifted(reduce_small(x), 1)
-}
-
 /// The tangent of an angle in radians: below 0.6 ULP, of any angle.
 #[inline(always)]
 pub fn tan(x: f32) -> f32 {
     tan_reduced(reduce(x))
-}
-
-/// [`tan`] of an angle [`in_range`].
-#[inline(always)]
-pub fn tan_in_range(x: f32) -> f32 {
-    tan_reduced(reduce_small(x))
 }
 
 /// `asin(s)` where `z` is `s * s`, for `0 <= s <= 1/2`.

@@ -66,18 +66,6 @@ impl<'a> Constants<'a> {
         }
     }
 
-    /// Dimensions by position, where they are known.
-    pub fn with_dims(mut self, dims: Vec<Option<i64>>) -> Self {
-        self.dims = dims;
-        self
-    }
-
-    /// The value of a parameter: its scalars in order.
-    pub fn with_local(mut self, local: LocalId, values: Vec<Value>) -> Self {
-        self.locals.insert(local, Stored { values, extents: vec![] });
-        self
-    }
-
     /// The scalar value of an expression.
     pub fn evaluate(&mut self, expr: &Expr) -> Fallible<Value> {
         match self.leaves(expr)?.as_slice() {
