@@ -191,7 +191,7 @@ pub fn generic_fn(name: &str, params: Vec<Type>, result: Type) -> Generic {
 }
 
 pub fn signature(dims: &[&str], generics: Vec<Generic>, params: Vec<Param>) -> Signature {
-    let dims = dims.iter().map(|name| DimName { name: (*name).into(), span: span(7) }).collect();
+    let dims = dims.iter().map(|name| DimName { name: (*name).into(), span: span(7), of_result: false }).collect();
     Signature { generics, dims, params, dim_exprs: vec![] }
 }
 
