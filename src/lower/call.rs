@@ -64,7 +64,10 @@ impl Body<'_, '_> {
         // Of two parameters that were given one element, the last one's value stays.
         for (place, values, span) in changed.into_iter().rev() {
             match place {
-                Lent::Value(target) => self.store(&target, &values, span)?,
+                Lent::Value(target) => {
+                    self.refresh(&target)?;
+                    self.store(&target, &values, span)?;
+                }
                 Lent::Field(target, memory) => {
                     let leaves = self.all_leaves(memory, span)?;
                     self.store(&target, &leaves, span)?;

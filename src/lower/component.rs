@@ -76,6 +76,16 @@ impl Body<'_, '_> {
         Ok(memory)
     }
 
+    /// A place in a copy of a field, where other elements of the field may have changed since: copies them again.
+    pub fn refresh(&mut self, target: &Target) -> Fallible<()> {
+        let Some(field) = &target.field else { return Ok(()) };
+        let (memory, home) = &**field;
+        let extents = self.sizes(*memory, target.span)?;
+        let leaves = self.load(home)?;
+        self.set_all(*memory, &extents, &leaves, target.span);
+        Ok(())
+    }
+
     /// Stores all elements of an array.
     pub fn set_all(&mut self, memory: MemId, extents: &[u32], leaves: &[ExprId], span: Span) {
         let count = self.out.function().memories[memory].layout.leaves.len().max(1);

@@ -198,8 +198,8 @@ impl Body<'_, '_> {
             let target = self.target(place)?;
             return self.store(&target, &values, span);
         };
-        let target = self.target(place)?;
         let right = self.scalar(value)?;
+        let target = self.target(place)?;
         let left = match self.load(&target)?.as_slice() {
             [one] => *one,
             _ => return Err(internal(span, "an operator on values of several parts")),
