@@ -9,9 +9,9 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::check::changes;
 use crate::check::cx::{Cx, Reported};
 use crate::check::typed::*;
-use crate::check::walk;
 
 /// The variable that an argument is.
 #[derive(Clone, Copy, PartialEq)]
@@ -130,8 +130,8 @@ impl Cx<'_> {
                     self.lent_twice(arg, &param.name, name, at, (other, param));
                     return false;
                 }
-                if let Some(inner) = self.lent_inside(beside, variable) {
-                    let at = (inner, "changed here too, by a call that comes first".to_string());
+                if let Some(inner) = changes::of_expr(self.program, beside, &|e| Variable::of(e) == Some(variable)) {
+                    let at = (inner, "changed here too, before the call begins".to_string());
                     self.lent_twice(arg, &param.name, name, at, (param, param));
                     return false;
                 }
@@ -166,31 +166,6 @@ impl Cx<'_> {
             None => None,
         }
         .unwrap_or_default()
-    }
-
-    /// Where a call or launch inside an expression is lent the variable.
-    fn lent_inside(&self, e: &Expr, variable: Variable) -> Option<Span> {
-        let mut found = None;
-        walk::expr(e, &mut |inner| {
-            let lends = |params: &[Param], arg: usize, e: &Expr| {
-                params.get(arg).is_some_and(|p| p.access != Access::In) && Variable::of(root(e)) == Some(variable)
-            };
-            match &inner.kind {
-                ExprKind::Call { callee: FnRef::Fn { id, .. }, args } => {
-                    let Some(callee) = self.program.fns.get(*id) else { return };
-                    let lent = args.iter().enumerate().find(|(i, e)| lends(&callee.sig.params, *i, e));
-                    found = found.or(lent.map(|(_, e)| e.span));
-                }
-                ExprKind::Launch(launch) => {
-                    let Some(kernel) = self.program.kernels.get(launch.kernel) else { return };
-                    let args = launch.args.iter().enumerate().filter_map(|(i, e)| Some((i, e.as_ref()?)));
-                    let lent = args.into_iter().find(|(i, e)| lends(&kernel.sig.params, *i, e));
-                    found = found.or(lent.map(|(_, e)| e.span));
-                }
-                _ => {}
-            }
-        });
-        found
     }
 
     /// A function that changes its arguments is no value: nothing would bring the change back to the caller.

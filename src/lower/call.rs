@@ -41,8 +41,12 @@ impl Body<'_, '_> {
         let (mut values, mut memories, mut lent) = (Vec::new(), Vec::new(), Vec::new());
         for (position, arg) in args.iter().enumerate() {
             match (self.is_array(arg), self.hands_back(id, position)) {
-                (true, true) => memories.push(self.lend_array(arg, &mut lent)?),
-                (true, false) => memories.push(self.array(arg)?),
+                (true, true) => {
+                    let memory = self.lend_array(arg, &mut lent)?;
+                    self.check_shared(memory, arg, function, memories.len())?;
+                    memories.push(memory);
+                }
+                (true, false) => memories.push(self.array_before(arg, &args[position + 1..])?),
                 (false, true) => {
                     let target = self.target(arg)?;
                     values.extend(self.load(&target)?);

@@ -141,6 +141,7 @@ impl Body<'_, '_> {
     }
 
     fn read(&mut self, expr: &Expr) -> Fallible<Vec<ExprId>> {
+        self.check_steady(expr)?;
         let target = self.target(expr)?;
         self.load(&target)
     }

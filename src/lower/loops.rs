@@ -32,7 +32,7 @@ impl Body<'_, '_> {
                 self.for_elements(var, memory, iter, body, unroll, span)
             }
             _ => {
-                let memory = self.array(iter)?;
+                let memory = self.array_during(iter, body)?;
                 self.for_elements(var, memory, iter, body, unroll, span)
             }
         }

@@ -25,6 +25,7 @@ mod operator;
 mod place;
 mod purity;
 mod size;
+mod steady;
 mod stmt;
 mod types;
 mod unit;

@@ -341,7 +341,7 @@ print(x[len(x) - 1])
     ),
     page!(
         "E0326", "one variable for two parameters",
-        r"What an `out` or `inout` parameter is given belongs to that parameter until the call ends. A second parameter that is given the same variable would overwrite it, or read it while it changes, and host and device would not agree about the result. Values are another matter: `f(x[0], x)` and `f(sum(x), x)` are computed before the call begins. A launch may be given an array both to read and to change; it reads a copy of what the array was before.",
+        r"What an `out` or `inout` parameter is given belongs to that parameter until the call ends. A second parameter that is given the same variable would overwrite it, or read it while it changes, and host and device would not agree about the result. Values are another matter: `f(x[0], x)` and `f(sum(x), x)` are computed before the call begins. A launch may be given an array both to read and to change; it reads a copy of what the array was before. In device code, neither an index nor the body of a `for` may change the array that is indexed or run over, where its value from before can't be copied.",
 r"fn move_to(inout from: i32, inout to: i32, n: i32) {
     from -= n
     to += n
@@ -548,7 +548,7 @@ r"on sim { print(1) }
     ),
     page!(
         "E0414", "an atomic operation on a private place",
-        r"Atomics are for memory that threads share: elements of `inout` and `shared` arrays.",
+        r"Atomics are for memory that threads share: elements of `inout` and `shared` arrays. A function with atomic operations on its array parameter is given such an array as a whole: a row and a field are copied for the call, so other threads would not see the changes.",
 r"kernel count(x: [i32; N], out r: [i32; N]) threads(i: N) {
     var n = 0
     atomic_add(n, x[i])

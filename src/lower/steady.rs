@@ -1,0 +1,127 @@
+//! Arrays whose value is in use while something may change them.
+//!
+//! An array is the memory that holds it, but what a program names is its value at that point. Where the two differ (an argument that a later
+//! argument changes, an array that the body of a `for` over it changes), the value is copied; where its extents are not known, the
+//! program is refused. And an array that a call gets as a copy is nothing that threads share: atomic operations on it are refused.
+
+use super::error::Fallible;
+use super::unit::Body;
+use crate::base::arena::Arena;
+use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
+use crate::check::changes;
+use crate::check::lend::root;
+use crate::check::typed::{Block, Expr, ExprKind, LocalId};
+use crate::ir::def::{self, FunctionId, MemId, Space, StmtKind};
+use crate::ir::visit::each_stmt;
+
+impl Body<'_, '_> {
+    /// An array argument that is read, and has the value from before `later` arguments.
+    pub fn array_before(&mut self, expr: &Expr, later: &[Expr]) -> Fallible<MemId> {
+        let memory = self.array(expr)?;
+        let ExprKind::Local(id) = expr.kind else { return Ok(memory) };
+        let program = self.program;
+        match later.iter().find_map(|arg| changes::of_expr(program, arg, &|place| is_local(place, id))) {
+            Some(at) => self.snapshot(memory, expr, at),
+            None => Ok(memory),
+        }
+    }
+
+    /// An array that a `for` runs over, whatever the body does to it. What other threads change too is read as it is.
+    pub fn array_during(&mut self, expr: &Expr, body: &Block) -> Fallible<MemId> {
+        let memory = self.array(expr)?;
+        let ExprKind::Local(id) = expr.kind else { return Ok(memory) };
+        if matches!(self.out.function().memories[memory].space, Space::Global { .. } | Space::Shared) {
+            return Ok(memory);
+        }
+        match changes::of_block(self.program, body, &|place| is_local(place, id)) {
+            Some(at) => self.snapshot(memory, expr, at),
+            None => Ok(memory),
+        }
+    }
+
+    fn snapshot(&mut self, memory: MemId, expr: &Expr, at: Span) -> Fallible<MemId> {
+        let array = &self.out.function().memories[memory];
+        let (name, layout) = (array.name.clone(), array.layout.clone());
+        let Ok(extents) = self.sizes(memory, expr.span) else { return Err(in_use(&name, expr.span, at)) };
+        let copy = self.local_memory(&name, layout, &extents, expr.span)?;
+        self.out.stmt(StmtKind::Declare(copy), expr.span);
+        self.copy(memory, copy, expr.span)?;
+        Ok(copy)
+    }
+
+    /// An index must not change what it is an index into: the part of the value from before would be meant.
+    pub fn check_steady(&self, expr: &Expr) -> Fallible<()> {
+        let ExprKind::Local(id) = root(expr).kind else { return Ok(()) };
+        let mut part = expr;
+        loop {
+            part = match &part.kind {
+                ExprKind::Index { base, indices } => {
+                    let is = |place: &Expr| is_local(place, id);
+                    if let Some(at) = indices.iter().find_map(|index| changes::of_expr(self.program, index, &is)) {
+                        let name = self.locals.get(id).map_or("it", |local| local.name.as_str());
+                        return Err(in_use(name, base.span, at));
+                    }
+                    base
+                }
+                ExprKind::Field { base, .. } | ExprKind::TupleField { base, .. } | ExprKind::Swizzle { base, .. } => {
+                    base
+                }
+                _ => return Ok(()),
+            };
+        }
+    }
+
+    /// Refuses an array of the thread for a parameter with atomic operations.
+    pub fn check_shared(&self, memory: MemId, arg: &Expr, function: FunctionId, position: usize) -> Fallible<()> {
+        if !matches!(self.out.function().memories[memory].space, Space::Local) {
+            return Ok(());
+        }
+        let Some(at) = atomic_on(&self.unit.functions, function, position) else { return Ok(()) };
+        let (what, help) = match arg.kind {
+            ExprKind::Slice { .. } => (
+                "the call works on a copy of this row, which only one thread has",
+                "pass the whole array, and the index of the row as a parameter of its own",
+            ),
+            _ => ("only one thread has this array", "give it a whole `inout` or `shared` array"),
+        };
+        Err(Box::new(
+            Diagnostic::error("E0414", "an atomic operation needs an array that threads share")
+                .at(arg.span, what)
+                .because(at, "the atomic operation")
+                .help(help),
+        ))
+    }
+}
+
+fn is_local(place: &Expr, id: LocalId) -> bool {
+    matches!(place.kind, ExprKind::Local(local) if local == id)
+}
+
+/// Where a function has an atomic operation on an array parameter.
+fn atomic_on(functions: &Arena<def::Function>, function: FunctionId, position: usize) -> Option<Span> {
+    let function = &functions[function];
+    let mine = |memory: MemId| {
+        let space = &function.memories[memory].space;
+        matches!(space, Space::Param { position: own, .. } if *own as usize == position)
+    };
+    let mut found = None;
+    each_stmt(&function.body, &mut |stmt| match &stmt.kind {
+        StmtKind::Atomic { place, .. } if mine(place.memory) => found = found.or(Some(stmt.span)),
+        StmtKind::Call { function, memories, .. } => {
+            let mut inner = memories.iter().enumerate().filter(|(_, memory)| mine(**memory));
+            found = found.or_else(|| inner.find_map(|(position, _)| atomic_on(functions, *function, position)));
+        }
+        _ => {}
+    });
+    found
+}
+
+fn in_use(name: &str, used: Span, changed: Span) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error("E0326", format!("`{name}` changes while its value is in use"))
+            .at(used, "the value that it has here")
+            .because(changed, "changed here")
+            .help("change it in a statement of its own, before this one or behind it"),
+    )
+}
