@@ -81,7 +81,7 @@ impl Machine<'_> {
             value = self.assignable(frame, &place.ty, old.as_ref(), value, place.span)?;
         }
         let slot = match root.kind {
-            ExprKind::Local(local) => frame.locals.get_mut(local.index()),
+            ExprKind::Local(local) => Some(frame.slot(local)),
             ExprKind::Global(global) => self.interp.globals.get_mut(global.index()),
             _ => None,
         };

@@ -23,15 +23,22 @@ impl Frame {
         Frame { locals: vec![None; body.locals.len()], generics: Arc::new([]), dims: Vec::new(), body: None }
     }
 
-    /// A frame for constants, which name nothing of a body.
+    /// A frame for constants, which name nothing of a body; blocks in them declare variables as they are reached.
     pub fn empty() -> Frame {
         Frame { locals: Vec::new(), generics: Arc::new([]), dims: Vec::new(), body: None }
     }
 
     pub fn set(&mut self, local: LocalId, value: Value) {
-        if let Some(slot) = self.locals.get_mut(local.index()) {
-            *slot = Some(value);
+        *self.slot(local) = Some(value);
+    }
+
+    /// The place of a variable, made where there is none yet.
+    pub fn slot(&mut self, local: LocalId) -> &mut Option<Value> {
+        let at = local.index();
+        if at >= self.locals.len() {
+            self.locals.resize(at + 1, None);
         }
+        &mut self.locals[at]
     }
 
     pub fn get(&self, local: LocalId) -> Option<&Value> {
