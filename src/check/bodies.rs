@@ -96,9 +96,20 @@ fn function(program: &Program, module: ModuleId, names: &ScriptNames, f: &Fn, de
         if matches!(p.ty, Type::Tuple(_)) && cx.vars.holds_array(&p.ty) {
             cx.need_host(p.span, "a tuple with an array");
         }
+        if holds_text(&p.ty) {
+            cx.need_host(p.span, "text as a value");
+        }
     }
     let root = cx.function_body(&def.body, &f.result, span);
     done(cx, root, None)
+}
+
+fn holds_text(ty: &Type) -> bool {
+    match ty {
+        Type::Str | Type::Strings => true,
+        Type::Tuple(parts) => parts.iter().any(holds_text),
+        _ => false,
+    }
 }
 
 fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, def: &ast::Kernel) -> Checked {

@@ -396,6 +396,13 @@ impl Cx<'_> {
         if !self.need_host(span, "a function applied to whole arrays") {
             return self.bad(span);
         }
+        if let (FnRef::Fn { id, generics }, false) = (&callee, lift.is_empty()) {
+            self.needs.lifts.push((*id, span));
+            self.needs.lifts.extend(generics.iter().filter_map(|generic| match generic {
+                GenericArg::Fn(FnRef::Fn { id, .. }) => Some((*id, span)),
+                _ => None,
+            }));
+        }
         let arrays: Vec<&Expr> = lift.iter().filter_map(|&i| args.get(i)).collect();
         let ty = if unknown {
             Type::Unknown

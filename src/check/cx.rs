@@ -86,6 +86,8 @@ pub struct Needs {
     pub block: Option<Use>,
     pub grid_barrier: bool,
     pub calls: Vec<(FnId, Span)>,
+    /// Functions applied element by element, which run as kernels, and those passed to them.
+    pub lifts: Vec<(FnId, Span)>,
 }
 
 /// A read of an `out` parameter, or of a variable declared without a value, above any write.

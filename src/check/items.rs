@@ -364,6 +364,9 @@ impl<'f> Pass<'f> {
                 cooperative.push(*id);
             }
         }
+        for needs in fns.iter().map(|f| f.1).chain(host.iter().copied()) {
+            worlds.lifts(needs, &mut self.found);
+        }
         for needs in host {
             worlds.host(needs, &mut self.found);
         }

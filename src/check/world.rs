@@ -312,6 +312,18 @@ impl<'p> Worlds<'p> {
         grid
     }
 
+    /// Reports functions of the host that are applied element by element: that runs as a kernel.
+    pub fn lifts(&self, needs: &Needs, found: &mut Vec<Diagnostic>) {
+        for (id, span) in &needs.lifts {
+            let Some(reason) = self.all.get(id).and_then(|all| all.host.as_ref()) else { continue };
+            let d = Diagnostic::error("E0401", format!("`{}` can't be applied to whole arrays", self.name(*id)))
+                .at(*span, "applied element by element here, which runs as a kernel")
+                .note(format!("It uses {}, which belongs to the host.", reason.what))
+                .help("call it in a loop over the elements");
+            found.push(self.trace(d, *id, FIELDS[0]));
+        }
+    }
+
     fn reaches_cycle(&self, id: FnId) -> Option<FnId> {
         let mut seen = FxHashSet::default();
         let mut todo = vec![id];

@@ -2,7 +2,7 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Expr, FnRef, Type};
+use crate::check::typed::{Expr, FnRef, Type, World};
 use crate::compile;
 use crate::device::{Arg, Extents};
 use crate::host::array::broadcast::{broadcast_to, common_shape};
@@ -50,7 +50,13 @@ impl Machine<'_> {
             Some(found) => found.clone(),
             None => {
                 let prepared = compile::map(self.program, &key.0, &key.1, self.checks(), expr.span);
-                let prepared = prepared.map_err(|d| self.first_of(d, expr.span))?;
+                let prepared = prepared.map_err(|d| {
+                    match d.first().map(|first| first.code) {
+                        Some("E0999") => self.host_only(&key.0, expr.span).map(|why| self.error(why)),
+                        _ => None,
+                    }
+                    .unwrap_or_else(|| self.first_of(d, expr.span))
+                })?;
                 let loaded = self.load(prepared);
                 self.interp.kernels.maps.insert(key.clone(), loaded.clone());
                 loaded
@@ -79,6 +85,26 @@ impl Machine<'_> {
             }
             Err(fault) => Err(self.fault(&fault, expr.span)),
         }
+    }
+
+    /// Why a function runs in no kernel, if it, or a function passed to it, belongs to the host. The check says so where it
+    /// knows of the arrays; here are those that it took for values of unknown type.
+    fn host_only(&self, function: &Function, span: Span) -> Option<Diagnostic> {
+        let Function::Fn { id, arguments } = function else { return None };
+        let callee = &self.program.fns[*id];
+        if callee.world == World::Host {
+            let title = format!("`{}` can't be applied to whole arrays: it belongs to the host", callee.name);
+            let diagnostic = Diagnostic::error("E0505", title).at(span, "one value is needed, and an array is given");
+            return Some(
+                diagnostic
+                    .because(callee.name_span, "it calls itself, or uses something that kernels have not")
+                    .help("call it in a loop over the elements"),
+            );
+        }
+        arguments.iter().find_map(|argument| match argument {
+            Argument::Fn(passed) => self.host_only(passed, span),
+            _ => None,
+        })
     }
 
     /// All array arguments broadcast to one shape; scalars stay.
