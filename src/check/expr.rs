@@ -472,6 +472,8 @@ impl Cx<'_> {
         }
         let ty = match ok {
             false => Type::Error,
+            // Elements of unknown type may be arrays, which add axes of theirs.
+            true if dims.len() == 1 && flat.iter().any(|e| self.vars.shallow(&e.ty) == Type::Unknown) => Type::Unknown,
             true => self
                 .text_literal(&flat, &dims, span)
                 .unwrap_or_else(|| array(element, dims.into_iter().map(Dim::Known).collect())),

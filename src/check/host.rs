@@ -420,7 +420,7 @@ impl Cx<'_> {
         for (name, position) in [("rtol", 0), ("atol", 1)] {
             if let Some(e) = call.named(name).or(tolerances.get(position).copied()) {
                 let e = self.expr(e, Some(&f64));
-                self.vars.require(&e.ty, Kind::Float);
+                self.require_kind(&e, Kind::Float, &format!("`{name}`"));
                 named.push((name.into(), e));
             }
         }

@@ -14,7 +14,7 @@ use crate::lang::scalar::Scalar;
 
 use super::eval::named;
 use super::frame::Frame;
-use super::{Eval, Machine, Shown};
+use super::{Eval, Machine, Shown, Signal};
 
 /// The named arguments of a call as they were written.
 pub(super) type Named<'e> = &'e [(SmolStr, Expr)];
@@ -69,7 +69,7 @@ impl Machine<'_> {
                     (CeilDiv, [x, y]) => overflow::of_binary(BinaryOp::Div, x, y),
                     _ => None,
                 })?;
-                let result = self.plain(frame, builtin, &values, more)?;
+                let result = self.plain(frame, builtin, &values, more, span)?;
                 self.settle_problem(result, span)
             }
         }
@@ -82,6 +82,7 @@ impl Machine<'_> {
         builtin: Builtin,
         values: &[Value],
         more: Named<'_>,
+        span: Span,
     ) -> Eval<Outcome<Value>> {
         use Builtin::*;
         let axis = match named(more, "axis") {
@@ -102,8 +103,11 @@ impl Machine<'_> {
             (Shape, [x, axis]) => ops::shape(x, axis.as_int().and_then(|a| i64::try_from(a).ok())),
             (Close, [a, b, tolerances @ ..]) => {
                 let mut tolerance = |i: usize, name: &str, default: f64| match (tolerances.get(i), named(more, name)) {
-                    (Some(given), _) => Ok(number(given).unwrap_or(default)),
-                    (None, Some(given)) => Ok(number(&self.eval(frame, given)?).unwrap_or(default)),
+                    (Some(given), _) => self.tolerance(name, given, span),
+                    (None, Some(given)) => {
+                        let value = self.eval(frame, given)?;
+                        self.tolerance(name, &value, given.span)
+                    }
                     (None, None) => Ok(default),
                 };
                 let (rtol, atol) = (tolerance(0, "rtol", 1e-5)?, tolerance(1, "atol", 1e-8)?);
@@ -246,13 +250,37 @@ impl Machine<'_> {
     }
 
     pub(super) fn text_argument(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval<SmolStr> {
-        // A type as the first argument is in the expression's type already.
-        for arg in args {
-            if let Value::Str(text) = self.eval(frame, arg)? {
-                return Ok(text);
+        let Some(first) = args.first() else { return Err(self.broken(span, "a text was expected")) };
+        match self.eval(frame, first)? {
+            Value::Str(text) => Ok(text),
+            other => {
+                let found = other.type_name();
+                let diagnostic = Diagnostic::error("E0505", format!("a text is needed here, not `{found}`"));
+                let diagnostic = diagnostic.at(first.span, format!("this is `{found}`"));
+                Err(self.error(match other {
+                    Value::Strings(_) => diagnostic.help("do it for each of them in a loop: `for name in names { … }`"),
+                    _ => diagnostic.help("`str(x)` makes text of a value"),
+                }))
             }
         }
-        Err(self.broken(span, "a text was expected"))
+    }
+
+    /// What a builtin for pictures and files does not take; the check knew nothing of the values.
+    fn not_data(&self, name: &str, values: &[Value], span: Span) -> Signal {
+        let values: Vec<&Value> = values.iter().collect();
+        let problem = ops::operand::undefined(&format!("`{name}`"), &values);
+        self.problem(problem.help("it takes arrays of numbers, and a path as text"), span)
+    }
+
+    /// A tolerance of `close`.
+    fn tolerance(&self, name: &str, value: &Value, span: Span) -> Eval<f64> {
+        let is_number = !matches!(value, Value::Scalar(v) if v.ty == Scalar::Bool);
+        number(value).filter(|_| is_number).ok_or_else(|| {
+            let found = value.type_name();
+            let diagnostic = Diagnostic::error("E0505", format!("`{name}` has to be a number, but this is `{found}`"));
+            let diagnostic = diagnostic.at(span, format!("this is `{found}`"));
+            self.error(diagnostic.help("`close` has one tolerance for all elements"))
+        })
     }
 
     fn load_file(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
@@ -303,7 +331,7 @@ impl Machine<'_> {
                 self.write_file(path, &bytes, span)?;
                 Ok(Value::Unit)
             }
-            _ => Err(self.broken(span, "`image` takes a path and an array")),
+            values => Err(self.not_data("image", values, span)),
         }
     }
 
@@ -326,7 +354,7 @@ impl Machine<'_> {
                 }
             }
             [Value::Array(x), Value::Array(y)] => (x.clone(), y.clone()),
-            _ => return Err(self.broken(span, "`plot` takes arrays")),
+            values => return Err(self.not_data("plot", values, span)),
         };
         match path {
             Some(path) => {
@@ -351,7 +379,7 @@ impl Machine<'_> {
                 let bytes = picture::heat_file(path, array).map_err(|p| self.problem(p, span))?;
                 self.write_file(path, &bytes, span)?;
             }
-            _ => return Err(self.broken(span, "`heat` takes an array and a path")),
+            values => return Err(self.not_data("heat", values, span)),
         }
         Ok(Value::Unit)
     }

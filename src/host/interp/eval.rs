@@ -314,14 +314,29 @@ impl Machine<'_> {
     fn index(&mut self, frame: &mut Frame, base: &Expr, indices: &[Expr], span: Span) -> Eval {
         let value = self.eval(frame, base)?;
         if let (Value::Table(_), [name]) = (&value, indices) {
-            let Value::Str(text) = self.eval(frame, name)? else {
-                return Err(self.broken(span, "a table is indexed by a name"));
+            return match self.eval(frame, name)? {
+                Value::Str(text) => ops::named_field(&value, &text).map_err(|p| self.problem(p, span)),
+                other => Err(self.no_name(&value, &other, name.span)),
             };
-            return ops::named_field(&value, &text).map_err(|p| self.problem(p, span));
         }
         let at = self.positions(frame, indices)?;
         let what = if let Value::Str(_) = value { "the text" } else { "the array" };
         ops::index(&value, &at).map_err(|p| self.index_problem(p, (base, what), indices, span))
+    }
+
+    /// What stands where a table is given the name of one of its columns.
+    fn no_name(&self, table: &Value, given: &Value, place: Span) -> Signal {
+        let found = given.type_name();
+        let diagnostic = Diagnostic::error("E0505", format!("a table is indexed by a name, not by `{found}`"));
+        let diagnostic = diagnostic.at(place, format!("this is `{found}`"));
+        let first = match ops::keys(table) {
+            Ok(Value::Strings(names)) => names.first().cloned(),
+            _ => None,
+        };
+        self.error(match first {
+            Some(name) => diagnostic.help(format!("`t[{name:?}]` is an array of it, `t[{name:?}][0]` one element")),
+            None => diagnostic.help("`keys(t)` gives its names"),
+        })
     }
 
     fn slice(&mut self, frame: &mut Frame, base: &Expr, indices: &[SliceIndex], span: Span) -> Eval {
