@@ -74,6 +74,9 @@ fn matrix(file: &File, mut records: Records<'_>, width: usize) -> Outcome<Value>
         room::reserve(&mut numbers, width);
         for (column, field) in fields.iter().enumerate() {
             match number(&field.text) {
+                Some(number) if is_rounded(&field.text, number) => {
+                    return Err(rounded(file, line, column, &field.text));
+                }
                 Some(number) => numbers.push(number),
                 None if field.text.is_empty() => numbers.push(f64::NAN),
                 None => return Err(no_number(file, line, column, &field.text)),
@@ -84,6 +87,13 @@ fn matrix(file: &File, mut records: Records<'_>, width: usize) -> Outcome<Value>
         1 => Array::from_items(&numbers).map(Value::Array),
         _ => Array::from_shaped(&numbers, &[numbers.len() / width.max(1), width]).map(Value::Array),
     }
+}
+
+fn rounded(file: &File, line: u64, column: usize, field: &str) -> Problem {
+    let title = format!("`{}`, line {line}, column {}: no `f64` is exactly {field}", file.name, column + 1);
+    Problem::new("E0714", title)
+        .note("a file without names is an array of `f64`, which would round it")
+        .help("name the columns in a first line: this one is text then, and `parse(i64, t.name)` reads it")
 }
 
 fn no_number(file: &File, line: u64, column: usize, field: &str) -> Problem {

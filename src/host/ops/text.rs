@@ -354,6 +354,54 @@ pub fn parse(ty: Scalar, value: &Value) -> Outcome<Value> {
             })
             .map(Value::Array)
         }
+        // A column of a file is text or numbers, as its fields are: what reads it takes both.
+        Value::Array(array) => match array.element() {
+            Element::Scalar(from) => {
+                crate::with_element!(*from, T => numbers(ty, array, array.items::<T>().unwrap_or(&[])))
+            }
+            _ => Err(undefined("`parse`", &[value])),
+        },
+        Value::Scalar(number) => match exactly(ty, *number) {
+            Some(number) => Ok(Value::Scalar(number)),
+            None => Err(inexact(ty, *number)),
+        },
         _ => Err(undefined("`parse`", &[value])),
     }
+}
+
+/// Numbers as those of another type, none of them another number than before.
+fn numbers<S: Item>(ty: Scalar, array: &Array, items: &[S]) -> Outcome<Value> {
+    let mut read: Vec<scalar::Value> = room::vec(items.len());
+    for (i, item) in stop::polled(items.iter().enumerate()) {
+        let number = scalar::Value::of(*item);
+        let refused = || inexact(ty, number).label(format!("element {i} of {}", items.len()));
+        read.push(exactly(ty, number).ok_or_else(refused)?);
+    }
+    crate::with_element!(ty, T => {
+        Array::build(Element::Scalar(ty), array.shape(), |places: &mut [T]| {
+            for (place, number) in stop::polled(places.iter_mut().zip(&read)) {
+                *place = number.to::<T>();
+            }
+        })
+    })
+    .map(Value::Array)
+}
+
+/// The same number of another type, if that has it. Floats take the nearest, as they do of a text.
+fn exactly(to: Scalar, number: scalar::Value) -> Option<scalar::Value> {
+    match (number.ty, to) {
+        (from, to) if from == to => Some(number),
+        (Scalar::Bool, _) | (_, Scalar::Bool) => None,
+        (_, to) if to.is_float() => Some(number.to_type(to)),
+        (from, _) if from.is_int() => scalar::Value::from_integer(to, number.as_integer()?),
+        _ => {
+            let x = number.to::<f64>();
+            if x.fract() == 0.0 { scalar::Value::from_integer(to, x as i128) } else { None }
+        }
+    }
+}
+
+fn inexact(to: Scalar, number: scalar::Value) -> Problem {
+    Problem::new("E0544", format!("the number {number} is not a value of type {to}"))
+        .help(format!("`{to}(x)` converts, and rounds: what is NaN has to be replaced before"))
 }

@@ -108,6 +108,18 @@ impl<'t> Records<'t> {
         Field { text: Cow::Borrowed(self.text[start..self.at].trim()), quoted: false }
     }
 
+    /// Goes to the quote that closes the field that begins here.
+    fn skip_quoted(&mut self) {
+        loop {
+            self.at += 1;
+            self.skip_to(|byte| byte == b'"');
+            match self.text.as_bytes().get(self.at + 1) {
+                Some(b'"') => self.at += 1,
+                _ => return,
+            }
+        }
+    }
+
     /// A field in quotes; a quote in it is doubled.
     fn quoted(&mut self) -> Outcome<Field<'t>> {
         let line = self.line;
@@ -159,17 +171,20 @@ fn separator(mut records: Records<'_>) -> u8 {
     if !records.begin() {
         return b',';
     }
-    let mut quoted = false;
     let mut found = b',';
-    for &byte in records.text.as_bytes().iter().skip(records.at) {
+    // Whether a field begins here: only there does a quote mean anything.
+    let mut begins = true;
+    while let Some(byte) = records.byte() {
         match byte {
-            b'"' => quoted = !quoted,
-            b',' if !quoted => return b',',
-            b';' if !quoted => found = b';',
-            b'\t' if !quoted && found != b';' => found = b'\t',
-            b'\n' | b'\r' if !quoted => break,
+            b'"' if begins => records.skip_quoted(),
+            b',' => return b',',
+            b'\n' | b'\r' => break,
+            b';' => found = b';',
+            b'\t' if found != b';' => found = b'\t',
             _ => {}
         }
+        begins = matches!(byte, b';' | b'\t') || begins && byte == b' ';
+        records.at += 1;
     }
     found
 }
