@@ -6,7 +6,7 @@
 
 use super::arrays::elements;
 use super::error::{Fallible, internal};
-use super::place::{Root, Target, out_of_bounds};
+use super::place::{Root, Target, by_axis, out_of_bounds};
 use super::types;
 use super::unit::Body;
 use crate::base::source::Span;
@@ -36,15 +36,13 @@ impl Body<'_, '_> {
     }
 
     /// An element of an array that is a field of a struct. The leaves of the struct are values of their own.
-    pub fn element_of_field(&mut self, base: &Expr, indices: &[Expr], expr: &Expr) -> Fallible<Target> {
+    pub fn element_of_field(&mut self, base: &Expr, indices: &[(usize, &Expr)], expr: &Expr) -> Fallible<Target> {
         let home = self.target(base)?;
         let Type::Array(array) = &home.ty else { return Err(internal(base.span, "a field that is no array")) };
         let (extents, element) = (types::extents(array, base.span)?, array.element.clone());
         let count = self.machine(&element, base.span)?.len();
-        let mut lowered = Vec::with_capacity(indices.len());
-        for index in indices {
-            lowered.push(self.scalar(index)?);
-        }
+        let values = self.indices(indices)?;
+        let lowered = by_axis(values.clone());
         let mut flat = Some(0);
         for (&index, &extent) in lowered.iter().zip(&extents) {
             let at = self.out.known(index).and_then(Value::as_integer).and_then(|at| usize::try_from(at).ok());
@@ -56,7 +54,7 @@ impl Body<'_, '_> {
             return Ok(Target { ty: element, leaves: start..start + count, ..home });
         }
         let memory = self.array_at(&self.vector_name(base), &home, expr.span)?;
-        for (axis, (&value, index)) in lowered.iter().zip(indices).enumerate() {
+        for (&(axis, index), &(_, value)) in indices.iter().zip(&values) {
             self.check_constant_index(memory, axis, value, index, base)?;
         }
         let root = Root::Element { memory, indices: lowered };

@@ -142,6 +142,7 @@ impl Body<'_, '_> {
 
     /// What `m[i, ..]` selects; indices are evaluated here.
     pub fn row(&mut self, base: &Expr, indices: &[SliceIndex], expr: &Expr) -> Fallible<Row> {
+        self.check_steady(expr)?;
         let memory = self.array(base)?;
         let Type::Array(array) = &expr.ty else { return Err(internal(expr.span, "a row that is no array")) };
         let extents = types::extents(array, expr.span)?;

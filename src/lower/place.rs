@@ -7,7 +7,7 @@ use super::types;
 use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, Type};
+use crate::check::typed::{Expr, ExprKind, SliceIndex, Type};
 use crate::ir::def::ExprKind as IrExpr;
 use crate::ir::def::{ExprId, Hint, LocalId, MemId, Place, StmtKind, Ty};
 use crate::lang::builtin::Builtin;
@@ -99,16 +99,16 @@ impl Body<'_, '_> {
     }
 
     fn element(&mut self, base: &Expr, indices: &[Expr], expr: &Expr) -> Fallible<Target> {
+        let (base, indices) = through_rows(base, indices);
         if matches!(base.kind, ExprKind::Field { .. } | ExprKind::TupleField { .. }) {
-            return self.element_of_field(base, indices, expr);
+            return self.element_of_field(base, &indices, expr);
         }
         let memory = self.array(base)?;
-        let mut lowered = Vec::with_capacity(indices.len());
-        for (axis, index) in indices.iter().enumerate() {
-            let value = self.scalar(index)?;
+        let lowered = self.indices(&indices)?;
+        for (&(axis, index), &(_, value)) in indices.iter().zip(&lowered) {
             self.check_constant_index(memory, axis, value, index, base)?;
-            lowered.push(value);
         }
+        let lowered = by_axis(lowered);
         let ty = self.type_of(expr)?;
         let ty = match ty {
             Type::Array(array) if array.dims.is_empty() => self.mono.ty(&array.element, expr.span)?,
@@ -116,6 +116,11 @@ impl Body<'_, '_> {
         };
         let count = self.machine(&ty, expr.span)?.len();
         Ok(Target::new(Root::Element { memory, indices: lowered }, ty, count, expr.span))
+    }
+
+    /// The values of indices, in the order in which they are written, with the axes that they are for.
+    pub fn indices(&mut self, indices: &[(usize, &Expr)]) -> Fallible<Vec<(usize, ExprId)>> {
+        indices.iter().map(|&(axis, index)| Ok((axis, self.scalar(index)?))).collect()
     }
 
     pub fn check_constant_index(
@@ -273,6 +278,33 @@ impl Target {
     pub fn new(root: Root, ty: Type, leaves: usize, span: Span) -> Self {
         Target { root, ty, leaves: 0..leaves, lanes: None, lane: None, field: None, name: None, hint: Hint::None, span }
     }
+}
+
+/// An element of a row is an element of the array: what is written there must not end in a copy. The indices with their axes, in the order in
+/// which they are evaluated.
+fn through_rows<'e>(mut base: &'e Expr, indices: &'e [Expr]) -> (&'e Expr, Vec<(usize, &'e Expr)>) {
+    let mut found: Vec<(usize, &Expr)> = indices.iter().enumerate().collect();
+    while let ExprKind::Slice { base: of, indices: row } = &base.kind {
+        let at = |(axis, index): (usize, &'e SliceIndex)| match index {
+            SliceIndex::At(index) => Some((axis, index)),
+            _ => None,
+        };
+        let whole: Vec<usize> = row
+            .iter()
+            .enumerate()
+            .filter(|(_, index)| !matches!(index, SliceIndex::At(_)))
+            .map(|(axis, _)| axis)
+            .collect();
+        let inner = found.into_iter().filter_map(|(axis, index)| Some((*whole.get(axis)?, index)));
+        found = row.iter().enumerate().filter_map(at).chain(inner).collect();
+        base = of;
+    }
+    (base, found)
+}
+
+pub fn by_axis(mut indices: Vec<(usize, ExprId)>) -> Vec<ExprId> {
+    indices.sort_by_key(|&(axis, _)| axis);
+    indices.into_iter().map(|(_, value)| value).collect()
 }
 
 fn place(memory: MemId, indices: &[ExprId], leaf: usize, component: Option<u8>) -> Place {

@@ -11,7 +11,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::changes;
 use crate::check::lend::root;
-use crate::check::typed::{Block, Expr, ExprKind, LocalId};
+use crate::check::typed::{Block, Expr, ExprKind, LocalId, SliceIndex};
 use crate::ir::def::{self, FunctionId, MemId, Space, StmtKind};
 use crate::ir::visit::each_stmt;
 
@@ -59,8 +59,18 @@ impl Body<'_, '_> {
                 ExprKind::Index { base, indices } => {
                     let is = |place: &Expr| is_local(place, id);
                     if let Some(at) = indices.iter().find_map(|index| changes::of_expr(self.program, index, &is)) {
-                        let name = self.locals.get(id).map_or("it", |local| local.name.as_str());
-                        return Err(in_use(name, base.span, at));
+                        return Err(in_use(self.name_of(id), base.span, at));
+                    }
+                    base
+                }
+                ExprKind::Slice { base, indices } => {
+                    let is = |place: &Expr| is_local(place, id);
+                    let at = |index: &SliceIndex| match index {
+                        SliceIndex::At(index) => changes::of_expr(self.program, index, &is),
+                        _ => None,
+                    };
+                    if let Some(at) = indices.iter().find_map(at) {
+                        return Err(in_use(self.name_of(id), base.span, at));
                     }
                     base
                 }
@@ -70,6 +80,10 @@ impl Body<'_, '_> {
                 _ => return Ok(()),
             };
         }
+    }
+
+    fn name_of(&self, id: LocalId) -> &str {
+        self.locals.get(id).map_or("it", |local| local.name.as_str())
     }
 
     /// Refuses an array of the thread for a parameter with atomic operations.

@@ -45,7 +45,6 @@ impl Machine<'_> {
     pub(super) fn place<'e>(&mut self, frame: &mut Frame, place: &'e Expr) -> Eval<(&'e Expr, Vec<Step>)> {
         let mut steps = Vec::new();
         let root = self.walk(frame, place, &mut steps)?;
-        steps.reverse();
         Ok((root, steps))
     }
 
@@ -97,34 +96,24 @@ impl Machine<'_> {
         result.map_err(|p| self.problem(p, place.span))
     }
 
-    /// The variable that a place is in; `steps` lead from the place to it.
+    /// The variable that a place is in; `steps` lead from it to the place. Indices are evaluated from left to right.
     fn walk<'e>(&mut self, frame: &mut Frame, place: &'e Expr, steps: &mut Vec<Step>) -> Eval<&'e Expr> {
-        let base = match &place.kind {
+        let (root, step) = match &place.kind {
             ExprKind::Index { base, indices } => {
-                let at = self.positions(frame, indices)?;
-                steps.push(Step::Index(at));
-                base
+                (self.walk(frame, base, steps)?, Step::Index(self.positions(frame, indices)?))
             }
             ExprKind::Slice { base, indices } => {
-                let specs = self.slice_specs(frame, indices)?;
-                steps.push(Step::Index(specs));
-                base
+                (self.walk(frame, base, steps)?, Step::Index(self.slice_specs(frame, indices)?))
             }
             ExprKind::Field { base, field } | ExprKind::TupleField { base, field } => {
-                steps.push(Step::Field(*field as usize));
-                base
+                (self.walk(frame, base, steps)?, Step::Field(*field as usize))
             }
-            ExprKind::DynField { base, name } => {
-                steps.push(Step::Named(name.clone()));
-                base
-            }
-            ExprKind::Swizzle { base, lanes } => {
-                steps.push(Step::Lanes(lanes.clone()));
-                base
-            }
+            ExprKind::DynField { base, name } => (self.walk(frame, base, steps)?, Step::Named(name.clone())),
+            ExprKind::Swizzle { base, lanes } => (self.walk(frame, base, steps)?, Step::Lanes(lanes.clone())),
             _ => return Ok(place),
         };
-        self.walk(frame, base, steps)
+        steps.push(step);
+        Ok(root)
     }
 
     /// A fixed-size array of a host function.

@@ -36,11 +36,6 @@ impl Constants<'_> {
         selected.ok_or_else(|| internal(expr.span, "a part that is not there"))
     }
 
-    pub(super) fn write(&mut self, place: &Expr, values: &[Value], span: Span) -> Fallible<()> {
-        let part = self.part(place)?;
-        self.write_part(&part, values, span)
-    }
-
     pub(super) fn write_part(&mut self, part: &Part, values: &[Value], span: Span) -> Fallible<()> {
         let Base::Local(id) = part.base else { return Err(internal(span, "an assignment to a value")) };
         let stored = self.locals.entry(id).or_default();

@@ -207,14 +207,16 @@ impl<'a> Constants<'a> {
 
     fn assign(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
         let right = self.leaves(value)?;
+        // Once, as its indices may change something.
+        let part = self.part(place)?;
         let values = match op {
             None => right,
             Some(op) => {
-                let left = self.read(place)?;
+                let left = self.read_part(&part, place)?;
                 apply(op, &left, &right, value.span)?
             }
         };
-        self.write(place, &values, span)
+        self.write_part(&part, &values, span)
     }
 
     fn run_for(&mut self, var: LocalId, iter: &Expr, body: &Block, span: Span) -> Fallible<Flow> {
