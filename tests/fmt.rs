@@ -51,6 +51,9 @@ fn blanks() {
     check("#unroll( 4 )\nfor i in 0..4 { }", "#unroll(4)\nfor i in 0..4 {}\n");
     check("let z: [f32; N] @gpu = x @ y", "let z: [f32; N] @gpu = x @ y\n");
     check("let u = f(..)(..2)", "let u = f(..)(..2)\n");
+    check("t . 0 . 0 [ 1 ]", "t.0 .0[1]\n");
+    check("t.0 .0.1+t.0.0 .1", "t.0 .0.1 + t.0.0.1\n");
+    check("a.0 [1] + b.0.1 [2] + [1 , 2]", "a.0[1] + b.0.1[2] + [1, 2]\n");
 }
 
 #[test]

@@ -507,7 +507,7 @@ impl Cx<'_> {
                 return self.no_place(place);
             }
         };
-        if also_read && let ExprKind::Index { base, .. } = &place.kind {
+        if also_read && let ExprKind::Index { base, .. } | ExprKind::Slice { base, .. } = &place.kind {
             let base = (**base).clone();
             self.note_read(&base, place.span);
             if let ExprKind::Local(id) = base.kind

@@ -305,8 +305,7 @@ impl Cx<'_> {
     pub fn declared_value(&mut self, value: &ast::Expr, ty: &Type) -> Expr {
         let e = self.expr(value, Some(ty));
         if let (Type::Array(a), true) = (ty, self.in_host() || self.home == Home::Const) {
-            let found = self.vars.shallow(&e.ty);
-            if matches!(found, Type::Scalar(_) | Type::Param(_)) {
+            if self.fills(&e) {
                 return self.filled_array(a.clone(), e);
             }
         }

@@ -26,6 +26,8 @@ pub enum Role {
     Binary(u8),
     /// `@` of `[f32; N] @gpu`.
     Placed,
+    /// `.` between two numbers of fields: `t.0 .1` where `0.1` would be one number.
+    Apart,
 }
 
 /// An open bracket and what is known of the statement around it.
@@ -118,6 +120,7 @@ impl Around<'_> {
             Tok::Minus | Tok::Bang if !self.follows_value() => Role::Prefix,
             Tok::At if self.is_placement() => Role::Placed,
             Tok::Name => self.word(level),
+            Tok::Dot if self.between_numbers() => Role::Apart,
             _ => strength(tok).map_or(Role::Plain, Role::Binary),
         }
     }
@@ -143,8 +146,15 @@ impl Around<'_> {
             Some(Tok::Name) => before.role != Role::Word,
             Some(Tok::RParen | Tok::RBracket | Tok::StrEnd | Tok::LaunchClose | Tok::Fn | Tok::Unroll) => true,
             Some(Tok::Gt) => before.closes,
+            // `t.0[i]`
+            Some(Tok::Int | Tok::Float) => self.element(self.before_that).is_some_and(|e| e.is(Tok::Dot)),
             _ => false,
         }
+    }
+
+    fn between_numbers(&self) -> bool {
+        let number = |e: &Element| e.is(Tok::Int) || e.is(Tok::Float);
+        self.element(self.before).is_some_and(|e| e.is(Tok::Int)) && self.next(0).is_some_and(number)
     }
 
     fn opens_generics(&self) -> bool {

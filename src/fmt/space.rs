@@ -16,6 +16,7 @@ pub fn between(before: &Element, next: &Element) -> bool {
     }
     match (a, b) {
         (LBrace, RBrace) => false,
+        (_, Dot) if next.role == Role::Apart => true,
         (_, RParen | RBracket | Comma | Semi | Colon) => false,
         (LParen | LBracket | LaunchOpen | Dot, _) => false,
         (_, Dot | LaunchOpen | LaunchClose) => false,

@@ -12,7 +12,7 @@ use super::unit::Body;
 use crate::base::source::Span;
 use crate::check::typed::{Expr, ExprKind, Type};
 use crate::ir::def::ExprKind as IrExpr;
-use crate::ir::def::{BinOp, ExprId, Extent, Hint, Layout, MemId, Place, Scalar, Space, StmtKind, Ty};
+use crate::ir::def::{Access, BinOp, ExprId, Extent, Hint, Layout, MemId, Place, Scalar, Space, StmtKind, Ty};
 use crate::lang::scalar::Value;
 
 impl Body<'_, '_> {
@@ -121,6 +121,11 @@ impl Body<'_, '_> {
     }
 
     pub fn load_lane(&mut self, target: &Target, lane: ExprId) -> Fallible<ExprId> {
+        if let Root::Element { memory, .. } = &target.root
+            && self.others_write(*memory)
+        {
+            return self.load_from_memory(target, *memory, lane);
+        }
         let (memory, scalar) = self.spread(target)?;
         Ok(self.component_of(memory, lane, scalar, target.span))
     }
@@ -141,6 +146,52 @@ impl Body<'_, '_> {
         self.store(&Target { lane: None, ..target.clone() }, &[vector], span)
     }
 
+    /// Whether other threads may write to a memory while this one reads it.
+    fn others_write(&self, memory: MemId) -> bool {
+        match self.out.function().memories[memory].space {
+            Space::Local | Space::Constant | Space::Global { access: Access::In, .. } => false,
+            Space::Global { .. } | Space::Shared | Space::Param { .. } => true,
+        }
+    }
+
+    /// Of a vector in memory only that component is read: other threads may write the others. The thread's array gets that one
+    /// alone, and reading it there is the bounds check.
+    fn load_from_memory(&mut self, target: &Target, memory: MemId, lane: ExprId) -> Fallible<ExprId> {
+        let span = target.span;
+        let leaf = self.leaf_type(memory, target.leaves.start, span)?;
+        let lanes: Vec<u8> = target.lanes.clone().unwrap_or_else(|| (0..leaf.lanes()).collect());
+        let copy = self.components(target, leaf.scalar(), lanes.len());
+        self.for_lane(lane, &lanes, span, |this, k, component| {
+            let part = Target { lanes: Some(vec![component]), lane: None, ..target.clone() };
+            let loaded = this.load(&part)?;
+            let at = this.out.i32(k as i32, span);
+            loaded.into_iter().for_each(|value| this.set_component(copy, at, value, span));
+            Ok(())
+        })?;
+        Ok(self.component_of(copy, lane, leaf.scalar(), span))
+    }
+
+    /// `if lane == 0 { … } if lane == 1 { … }`, with the position of each component and its number in the vector.
+    fn for_lane(
+        &mut self,
+        lane: ExprId,
+        lanes: &[u8],
+        span: Span,
+        mut act: impl FnMut(&mut Self, usize, u8) -> Fallible<()>,
+    ) -> Fallible<()> {
+        let index = self.out.ty(lane).scalar();
+        for (k, &component) in lanes.iter().enumerate() {
+            let number = self.out.constant(Value::of(k as i32).to_type(index), span);
+            let cond = self.out.binary(BinOp::Eq, lane, number, span);
+            self.out.open();
+            let acted = act(self, k, component);
+            let (then, _) = self.out.close();
+            acted?;
+            self.out.stmt(StmtKind::If { cond, then, other: vec![] }, span);
+        }
+        Ok(())
+    }
+
     /// Of a vector in memory only that component is written: other threads may write the others.
     fn store_in_memory(
         &mut self,
@@ -155,18 +206,10 @@ impl Body<'_, '_> {
         // Its only use is the bounds check.
         let check = self.components(target, leaf.scalar(), lanes.len());
         self.set_component(check, lane, value, target.span);
-        let index = self.out.ty(lane).scalar();
-        for (k, component) in lanes.into_iter().enumerate() {
-            let number = self.out.constant(Value::of(k as i32).to_type(index), span);
-            let cond = self.out.binary(BinOp::Eq, lane, number, span);
-            self.out.open();
+        self.for_lane(lane, &lanes, span, |this, _, component| {
             let part = Target { lanes: Some(vec![component]), lane: None, ..target.clone() };
-            let stored = self.store(&part, &[value], span);
-            let (then, _) = self.out.close();
-            stored?;
-            self.out.stmt(StmtKind::If { cond, then, other: vec![] }, span);
-        }
-        Ok(())
+            this.store(&part, &[value], span)
+        })
     }
 
     /// A copy of the components in an array of the thread.

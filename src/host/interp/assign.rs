@@ -192,10 +192,10 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
                 None => Err(Problem::new("E0543", format!("there is no field `{name}` in a `{}`", layout.name))),
             }
         }
-        ([Step::Named(name)], Value::Vector(vector)) => {
+        ([Step::Named(name), rest @ ..], Value::Vector(vector)) => {
             let lane = |c: char| "xyzw".find(c).map(|lane| lane as u8);
             match name.chars().map(lane).collect::<Option<Vec<u8>>>() {
-                Some(lanes) if (1..=4).contains(&lanes.len()) => write_lanes(vector, &lanes, &value),
+                Some(lanes) if (1..=4).contains(&lanes.len()) => write_inside_lanes(vector, &lanes, rest, value),
                 _ => Err(Problem::new("E0543", format!("a vector has no component `{name}`"))),
             }
         }
@@ -206,7 +206,7 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
             },
             _ => Err(Problem::new("E0505", "a component of a vector has one index")),
         },
-        ([Step::Lanes(lanes)], Value::Vector(vector)) => write_lanes(vector, lanes, &value),
+        ([Step::Lanes(lanes), rest @ ..], Value::Vector(vector)) => write_inside_lanes(vector, lanes, rest, value),
         // A column, which is a copy: it is changed and put back.
         ([step @ (Step::Field(_) | Step::Named(_) | Step::Lanes(_)), rest @ ..], Value::Array(array)) => {
             let found = match step {
@@ -237,6 +237,16 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
             Err(Problem::new("E0504", format!("no part of a value of type {} can be written", target.type_name())))
         }
     }
+}
+
+/// `v.xy = w`, and `v.xy[i] = s`, for which the components are taken out, changed and put back.
+fn write_inside_lanes(vector: &mut Vector, lanes: &[u8], rest: &[Step], value: Value) -> Outcome<()> {
+    if rest.is_empty() {
+        return write_lanes(vector, lanes, &value);
+    }
+    let mut part = ops::swizzle(&Value::Vector(vector.clone()), lanes)?;
+    write(&mut part, rest, value)?;
+    write_lanes(vector, lanes, &part)
 }
 
 /// `v.xy = w`
