@@ -304,10 +304,10 @@ impl Cx<'_> {
     /// The value of something that is declared with its type.
     pub fn declared_value(&mut self, value: &ast::Expr, ty: &Type) -> Expr {
         let e = self.expr(value, Some(ty));
-        if let (Type::Array(a), true) = (ty, self.in_host() || self.home == Home::Const) {
-            if self.fills(&e) {
-                return self.filled_array(a.clone(), e);
-            }
+        if let (Type::Array(a), true) = (ty, self.in_host() || self.home == Home::Const)
+            && self.fills(&e)
+        {
+            return self.filled_array(a.clone(), e);
         }
         let want = match ty {
             Type::Array(a) if self.home == Home::Fn && self.fills(&e) => a.element.clone(),

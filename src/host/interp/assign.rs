@@ -244,7 +244,7 @@ fn write_inside_lanes(vector: &mut Vector, lanes: &[u8], rest: &[Step], value: V
     if rest.is_empty() {
         return write_lanes(vector, lanes, &value);
     }
-    let mut part = ops::swizzle(&Value::Vector(vector.clone()), lanes)?;
+    let mut part = ops::swizzle(&Value::Vector(*vector), lanes)?;
     write(&mut part, rest, value)?;
     write_lanes(vector, lanes, &part)
 }
