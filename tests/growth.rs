@@ -62,6 +62,13 @@ fn constants_are_computed_once() {
 }
 
 #[test]
+fn literals_of_many_elements() {
+    let text = format!("let x = [{}1.5]\nprint(x[0])", "1.5, ".repeat(200_000));
+    let first = within(move || found(text));
+    assert_eq!(codes(&first), [""; 0], "{first:#?}");
+}
+
+#[test]
 fn constants_may_need_those_that_come_later() {
     let chain: String = (0..20_000).map(|k| format!("const C{k} = C{} + 1\n", k + 1)).collect();
     let first = within(move || found(format!("{chain}const C20000 = 1\nconst CIRCLE = CIRCLE\nprint(C0)")));

@@ -534,11 +534,13 @@ impl Cx<'_> {
             return None;
         }
         let texts = flat.first().is_none_or(|first| matches!(first.ty, Type::Str | Type::Unknown));
-        if e.ty == Type::Str && texts || e.ty == Type::Unknown && flat.iter().any(|e| e.ty == Type::Str) {
+        // The first whose type is known tells, so that long literals take linear time.
+        let of_texts = flat.iter().find(|e| e.ty != Type::Unknown).is_some_and(|e| e.ty == Type::Str);
+        if e.ty == Type::Str && texts || e.ty == Type::Unknown && of_texts {
             flat.push(e);
             return Some(true);
         }
-        if flat.iter().any(|before| before.ty == Type::Str) {
+        if of_texts {
             let first = flat.first().map(|f| (f.span, "the elements before are `str`".to_string()));
             let d = self.mismatch(&e, &Type::Str, first).help("`str(x)` makes text of a value");
             self.report(d);
