@@ -77,6 +77,9 @@ fn vscode() {
     compare(VSCODE, &renew(&read(VSCODE), line));
 }
 
+/// Words that `syn keyword` takes for its own options.
+const VIM_OPTIONS: [&str; 4] = ["contains", "contained", "display", "fold"];
+
 #[test]
 fn vim() {
     let group = |name: &str| match name {
@@ -87,7 +90,16 @@ fn vim() {
         "functions" => "clkFunction",
         _ => "clkVariable",
     };
-    compare(VIM, &renew(&read(VIM), |name| lines(&list(name), &format!("syn keyword {} ", group(name)), 120)));
+    let render = |name: &str| {
+        let (options, words): (Vec<String>, _) =
+            list(name).into_iter().partition(|word| VIM_OPTIONS.contains(&word.as_str()));
+        let mut text = lines(&words, &format!("syn keyword {} ", group(name)), 120);
+        if !options.is_empty() {
+            text += &format!("\nsyn match {} \"\\<\\%({}\\)\\>\"", group(name), options.join("\\|"));
+        }
+        text
+    };
+    compare(VIM, &renew(&read(VIM), render));
 }
 
 #[test]
