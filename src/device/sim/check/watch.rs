@@ -103,14 +103,6 @@ impl<'a> Watch<'a> {
         self.globals.next_window();
     }
 
-    fn is_unwritten(&self, memory: usize, cell: usize) -> bool {
-        let exact = self.exact.as_ref().map(|exact| exact.lock().unwrap_or_else(|e| e.into_inner()));
-        match exact.as_ref().and_then(|exact| exact.trace(memory)) {
-            Some(trace) => cell < trace.len && trace.is_unwritten(cell),
-            None => self.globals.is_unwritten(memory, cell),
-        }
-    }
-
     pub(super) fn extents(&self) -> &Extents {
         self.extents
     }
@@ -145,6 +137,7 @@ impl<'a> Watch<'a> {
         if let Some(larger) = larger {
             self.admit(larger);
         }
+        let exact = self.exact.as_ref().map(|exact| exact.lock().unwrap_or_else(|e| e.into_inner()));
         for (number, watched) in self.code.watched.iter().enumerate() {
             let def = &self.code.memories[number];
             let (MemoryKind::Global(param), Some(watched)) = (def.kind, watched) else { continue };
@@ -155,19 +148,25 @@ impl<'a> Watch<'a> {
             let cells = watched.cells(&def.layout);
             let size = def.layout.size.max(1);
             let axes = MemoryRt::axes(shape, size);
+            let trace = exact.as_ref().and_then(|exact| exact.trace(number));
             let (mut places, mut count) = (vec![], 0);
+            // Every element passes here, and mostly nothing is missing.
             for element in stop::polled(0..*len / size).map(|i| i * size) {
-                let unwritten =
-                    |&&(within, _): &&(usize, usize)| self.is_unwritten(number, (element + within) / watched.unit);
-                let missing: Vec<_> = cells.iter().filter(unwritten).collect();
-                let Some(&&(within, _)) = missing.first() else { continue };
+                let unwritten = |&&(within, _): &&(usize, usize)| {
+                    let cell = (element + within) / watched.unit;
+                    match trace {
+                        Some(trace) => cell < trace.len && trace.is_unwritten(cell),
+                        None => self.globals.is_unwritten(number, cell),
+                    }
+                };
+                let Some(&(within, _)) = cells.iter().find(unwritten) else { continue };
                 count += 1;
                 if places.len() < NAMED {
                     let place = super::race::element_text(&def.name, &axes, element);
                     // Of an element that has some value the part that has none.
-                    let part = match missing.len() < cells.len() {
-                        true => super::race::path_text(&def.layout, within, true),
-                        false => String::new(),
+                    let part = match cells.iter().all(|cell| unwritten(&cell)) {
+                        true => String::new(),
+                        false => super::race::path_text(&def.layout, within, true),
                     };
                     places.push(place + &part);
                 }
