@@ -219,6 +219,13 @@ struct Ran {
     arrays: Copies,
 }
 
+impl Ran {
+    /// What it left of the array at a position; nothing, if it does not write that one.
+    fn array(&self, position: usize) -> &[u8] {
+        self.arrays.get(position).and_then(Option::as_ref).map_or(&[], Storage::bytes)
+    }
+}
+
 /// How the ends of two runs differ.
 enum Ends {
     Same,
@@ -318,7 +325,7 @@ impl Pair {
         for (position, found) in differing {
             let Some((name, layout)) = array(&self.kernel.module, position) else { continue };
             let bytes = args.get(position).and_then(written).unwrap_or(&[]);
-            let theirs = others.arrays.get(position).and_then(Option::as_ref).map_or(&[][..], Storage::bytes);
+            let theirs = others.array(position);
             let shape = args.get(position).and_then(Arg::shape).unwrap_or(&[]);
             let values = Values {
                 array: name.to_string(),
@@ -446,9 +453,7 @@ impl Witnesses<'_> {
             return Some(Cause::Order);
         }
         self.pair.loose?;
-        let at = |ran: &'_ Ran| ran.arrays.get(position).and_then(Option::as_ref).map(|copy| copy.bytes().to_vec());
-        let witnesses: Vec<Vec<u8>> = self.of(Cause::Rounding, args).iter().filter_map(at).collect();
-        let witnesses: Vec<&[u8]> = witnesses.iter().map(Vec::as_slice).collect();
+        let witnesses: Vec<&[u8]> = self.of(Cause::Rounding, args).iter().map(|ran| ran.array(position)).collect();
         is_explained(own, other, &witnesses, layout).then_some(Cause::Rounding)
     }
 
@@ -456,10 +461,7 @@ impl Witnesses<'_> {
     fn order_matters(&mut self, args: &[Arg<'_>], position: usize, layout: &Layout) -> bool {
         let approximate = self.pair.loose.is_some();
         let own = args.get(position).and_then(written).unwrap_or(&[]);
-        self.of(Cause::Order, args).iter().any(|ran| {
-            let theirs = ran.arrays.get(position).and_then(Option::as_ref).map_or(&[][..], Storage::bytes);
-            compare(own, theirs, layout, approximate).is_some()
-        })
+        self.of(Cause::Order, args).iter().any(|ran| compare(own, ran.array(position), layout, approximate).is_some())
     }
 
     fn causes(&self) -> Vec<Cause> {
