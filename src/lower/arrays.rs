@@ -37,9 +37,16 @@ impl Body<'_, '_> {
     }
 
     /// An array of the thread.
-    pub fn local_memory(&mut self, name: &str, layout: Layout, extents: &[u32], span: Span) -> Fallible<MemId> {
+    fn local_memory(&mut self, name: &str, layout: Layout, extents: &[u32], span: Span) -> Fallible<MemId> {
         check_size(name, extents, &layout, &LOCAL, span)?;
         Ok(self.new_memory(name, Space::Local, layout, extents, span))
+    }
+
+    /// The same, of which nothing is written yet.
+    pub fn fresh_memory(&mut self, name: &str, layout: Layout, extents: &[u32], span: Span) -> Fallible<MemId> {
+        let memory = self.local_memory(name, layout, extents, span)?;
+        self.out.stmt(StmtKind::Declare(memory), span);
+        Ok(memory)
     }
 
     fn first_values(&mut self, memory: MemId, known: &[u32], element: &Type, init: &ArrayInit) -> Fallible<()> {

@@ -87,7 +87,7 @@ impl Body<'_, '_> {
         match &arg.kind {
             ExprKind::Slice { base, indices } => {
                 let row = self.row(base, indices, arg)?;
-                let memory = self.row_copy(&row, arg)?;
+                let memory = self.row_copy(&row, arg.span)?;
                 lent.push((Lent::Row(row, memory), arg));
                 Ok(memory)
             }

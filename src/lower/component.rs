@@ -68,8 +68,7 @@ impl Body<'_, '_> {
         let extents = types::extents(array, span)?;
         let layout = types::layout(self.program, &array.element, span)?;
         let leaves = self.load(home)?;
-        let memory = self.local_memory(name, layout, &extents, span)?;
-        self.out.stmt(StmtKind::Declare(memory), span);
+        let memory = self.fresh_memory(name, layout, &extents, span)?;
         self.set_all(memory, &extents, &leaves, span);
         Ok(memory)
     }

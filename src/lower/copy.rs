@@ -24,6 +24,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// All of an array with these extents.
+    pub fn whole(memory: MemId, extents: Vec<u32>) -> Row {
+        Row { memory, axes: vec![None; extents.len()], extents }
+    }
+
     /// The indices into the array of an element of the row.
     fn at(&self, of_row: &[ExprId]) -> Vec<ExprId> {
         let mut rest = of_row.iter().copied();
@@ -64,8 +69,7 @@ impl Body<'_, '_> {
         let extents = self.extents_of(expr)?;
         let element = self.element_type(&expr.ty, expr.span)?;
         let layout = types::layout(self.program, &element, expr.span)?;
-        let memory = self.local_memory(name, layout, &extents, expr.span)?;
-        self.out.stmt(StmtKind::Declare(memory), expr.span);
+        let memory = self.fresh_memory(name, layout, &extents, expr.span)?;
         self.array_into(expr, memory, true)?;
         Ok(memory)
     }
@@ -134,7 +138,7 @@ impl Body<'_, '_> {
             }
             ExprKind::Slice { base, indices } => {
                 let row = self.row(base, indices, expr)?;
-                self.row_into(&row, to, span)
+                self.transfer(&row, &Row::whole(to, row.extents.clone()), span)
             }
             _ => Err(internal(span, "an array of the host's world in a kernel")),
         }
@@ -162,28 +166,27 @@ impl Body<'_, '_> {
     }
 
     /// A copy of a row in memory of the thread.
-    pub fn row_copy(&mut self, row: &Row, expr: &Expr) -> Fallible<MemId> {
+    pub fn row_copy(&mut self, row: &Row, span: Span) -> Fallible<MemId> {
         let array = &self.out.function().memories[row.memory];
         let (name, layout) = (array.name.clone(), array.layout.clone());
-        let memory = self.local_memory(&name, layout, &row.extents, expr.span)?;
-        self.out.stmt(StmtKind::Declare(memory), expr.span);
-        self.row_into(row, memory, expr.span)?;
+        let memory = self.fresh_memory(&name, layout, &row.extents, span)?;
+        self.transfer(row, &Row::whole(memory, row.extents.clone()), span)?;
         Ok(memory)
-    }
-
-    fn row_into(&mut self, row: &Row, to: MemId, span: Span) -> Fallible<()> {
-        self.each_of(&row.extents, span, &mut |this, at| {
-            let leaves = this.element_at(row.memory, &row.at(at), span)?;
-            this.store_element(to, at, &leaves, span);
-            Ok(())
-        })
     }
 
     /// Writes a changed copy back.
     pub fn row_back(&mut self, row: &Row, from: MemId, span: Span) -> Fallible<()> {
-        self.each_of(&row.extents, span, &mut |this, at| {
-            let leaves = this.element_at(from, at, span)?;
-            this.store_element(row.memory, &row.at(at), &leaves, span);
+        self.transfer(&Row::whole(from, row.extents.clone()), row, span)
+    }
+
+    /// Copies all elements of a row to another one of the same extents.
+    fn transfer(&mut self, from: &Row, to: &Row, span: Span) -> Fallible<()> {
+        if self.out.is_done() {
+            return Ok(());
+        }
+        self.each_of(&from.extents, span, &mut |this, at| {
+            let leaves = this.element_at(from.memory, &from.at(at), span)?;
+            this.store_element(to.memory, &to.at(at), &leaves, span);
             Ok(())
         })
     }
@@ -231,11 +234,7 @@ impl Body<'_, '_> {
         if given != extents {
             return Err(other_extents(span, &given, &extents));
         }
-        self.each_of(&extents, span, &mut |this, at| {
-            let leaves = this.element_at(from, at, span)?;
-            this.store_element(to, at, &leaves, span);
-            Ok(())
-        })
+        self.transfer(&Row::whole(from, given), &Row::whole(to, extents), span)
     }
 
     /// The extents of an array that is copied: they are known when the kernel is compiled.

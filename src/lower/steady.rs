@@ -4,6 +4,7 @@
 //! argument changes, an array that the body of a `for` over it changes), the value is copied; where its extents are not known, the
 //! program is refused. And an array that a call gets as a copy is nothing that threads share: atomic operations on it are refused.
 
+use super::copy::Row;
 use super::error::Fallible;
 use super::unit::Body;
 use crate::base::arena::Arena;
@@ -41,13 +42,10 @@ impl Body<'_, '_> {
     }
 
     fn snapshot(&mut self, memory: MemId, expr: &Expr, at: Span) -> Fallible<MemId> {
-        let array = &self.out.function().memories[memory];
-        let (name, layout) = (array.name.clone(), array.layout.clone());
-        let Ok(extents) = self.sizes(memory, expr.span) else { return Err(in_use(&name, expr.span, at)) };
-        let copy = self.local_memory(&name, layout, &extents, expr.span)?;
-        self.out.stmt(StmtKind::Declare(copy), expr.span);
-        self.copy(memory, copy, expr.span)?;
-        Ok(copy)
+        let Ok(extents) = self.sizes(memory, expr.span) else {
+            return Err(in_use(&self.out.function().memories[memory].name, expr.span, at));
+        };
+        self.row_copy(&Row::whole(memory, extents), expr.span)
     }
 
     /// An index must not change what it is an index into: the part of the value from before would be meant.
