@@ -1,5 +1,8 @@
 //! `--device both`, with a second device that is right in another way (opposite order, other roundings) or wrong.
 
+#[path = "common/world.rs"]
+mod world;
+
 use std::sync::Arc;
 
 use clk_lang::base::diag::Diagnostic;
@@ -7,8 +10,9 @@ use clk_lang::compile::{NoFiles, Session};
 use clk_lang::device::both::{Both, Loose, jittered};
 use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Arg, Control, Device, Executable, Extents, Fault, Output};
-use clk_lang::host::interp::{Interpreter, Options, Shown, World};
+use clk_lang::host::interp::{Interpreter, Options};
 use clk_lang::ir::Prepared;
+use world::Paper;
 
 /// What the second device does otherwise than the simulator.
 #[derive(Clone, Copy, PartialEq)]
@@ -59,22 +63,6 @@ impl Executable for Kernel {
             }
         }
         end
-    }
-}
-
-#[derive(Default)]
-struct Paper(String);
-
-impl World for Paper {
-    fn print(&mut self, text: &str) {
-        self.0 += text;
-    }
-    fn show(&mut self, _: Shown) {}
-    fn read(&mut self, _: &str) -> Result<Vec<u8>, String> {
-        Err("no files".into())
-    }
-    fn write(&mut self, _: &str, _: &[u8]) -> Result<(), String> {
-        Ok(())
     }
 }
 

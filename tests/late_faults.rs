@@ -1,5 +1,8 @@
 //! Faults of launches that had returned when they failed: where a script hears of them, and what it shows.
 
+#[path = "common/world.rs"]
+mod world;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -9,8 +12,9 @@ use clk_lang::device::sim::Simulator;
 use clk_lang::device::{
     Arg, Control, Device, DeviceError, Devices, Earlier, Executable, Extents, Fault, Output, Wanted,
 };
-use clk_lang::host::interp::{Interpreter, Options, Shown, World};
+use clk_lang::host::interp::{Interpreter, Options};
 use clk_lang::ir::Prepared;
+use world::Paper;
 
 /// The simulator behind a queue: the first fault waits for somebody to wait, launches behind it do nothing.
 #[derive(Default)]
@@ -71,22 +75,6 @@ impl Devices for Same {
             Wanted::Sim => Ok(Arc::new(Simulator::default())),
             Wanted::Gpu(_) => Ok(self.0.clone()),
         }
-    }
-}
-
-#[derive(Default)]
-struct Paper(String);
-
-impl World for Paper {
-    fn print(&mut self, text: &str) {
-        self.0 += text;
-    }
-    fn show(&mut self, _: Shown) {}
-    fn read(&mut self, _: &str) -> Result<Vec<u8>, String> {
-        Err("no files".into())
-    }
-    fn write(&mut self, _: &str, _: &[u8]) -> Result<(), String> {
-        Ok(())
     }
 }
 

@@ -8,6 +8,8 @@
 //! Each case runs on 1, 2 and 7 workers, and has to give the same every time. A sound case gives nothing.
 
 mod common;
+#[path = "common/world.rs"]
+mod world;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,8 +21,9 @@ use clk_lang::base::source::Span;
 use clk_lang::compile::{NoFiles, Session};
 use clk_lang::device::Control;
 use clk_lang::device::sim::Simulator;
-use clk_lang::host::interp::{Interpreter, Options, Shown, World};
+use clk_lang::host::interp::{Interpreter, Options};
 use clk_lang::ir::Checks;
+use world::Paper;
 
 /// One program of a corpus file.
 struct Case {
@@ -38,19 +41,6 @@ struct Announced {
     line: usize,
     code: Option<String>,
     text: String,
-}
-
-struct Quiet;
-
-impl World for Quiet {
-    fn print(&mut self, _: &str) {}
-    fn show(&mut self, _: Shown) {}
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
-        Err(format!("{path} is not there"))
-    }
-    fn write(&mut self, _: &str, _: &[u8]) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 fn corpus(folder: &str) -> Vec<Case> {
@@ -130,7 +120,7 @@ fn compile_and_run(case: &Case, workers: usize) -> Result<Vec<Diagnostic>, Strin
     interpreter.hints = true;
     let mut reported = vec![];
     for chunk in outcome.chunks {
-        let result = interpreter.run_chunk(&session, chunk, &mut Quiet);
+        let result = interpreter.run_chunk(&session, chunk, &mut Paper::default());
         reported.extend(interpreter.take_warnings());
         if let Err(error) = result {
             reported.push(*error);

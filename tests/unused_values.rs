@@ -1,27 +1,18 @@
 //! Statements whose value nobody uses, in kernels, in functions of both worlds and in scripts: what the check accepts runs, what
 //! cannot run is refused, and nothing is ever an internal error.
 
+#[path = "common/world.rs"]
+mod world;
+
 use std::sync::Arc;
 
 use clk_lang::base::diag::Diagnostic;
 use clk_lang::compile::{NoFiles, Session};
 use clk_lang::device::Control;
 use clk_lang::device::sim::Simulator;
-use clk_lang::host::interp::{Interpreter, Options, Shown, World};
+use clk_lang::host::interp::{Interpreter, Options};
 use clk_lang::ir::Checks;
-
-struct Quiet;
-
-impl World for Quiet {
-    fn print(&mut self, _: &str) {}
-    fn show(&mut self, _: Shown) {}
-    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
-        Err(format!("{path} is not there"))
-    }
-    fn write(&mut self, _: &str, _: &[u8]) -> Result<(), String> {
-        Ok(())
-    }
-}
+use world::Paper;
 
 const ITEMS: &str = "struct P { a: i32, v: f32x2 }
 const C: i32 = 3
@@ -302,7 +293,7 @@ fn outcome(text: &str) -> (Vec<Diagnostic>, Option<Diagnostic>) {
         let device = Arc::new(Simulator::default());
         let mut interpreter = Interpreter::new(Options { args: vec![], control, seed: None, device });
         for chunk in outcome.chunks.clone() {
-            if let Err(error) = interpreter.run_chunk(&session, chunk, &mut Quiet) {
+            if let Err(error) = interpreter.run_chunk(&session, chunk, &mut Paper::default()) {
                 return (outcome.diagnostics, Some(*error));
             }
         }
