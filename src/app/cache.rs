@@ -16,7 +16,7 @@ use crate::base::diag::Diagnostic;
 use crate::device::cuda::cache::Store;
 
 /// Names the folder.
-pub const VARIABLE: &str = "CLK_CACHE_DIR";
+pub(crate) const VARIABLE: &str = "CLK_CACHE_DIR";
 
 /// Bytes that all entries together may have; the ones that were not used for longest go first.
 const LIMIT: u64 = 512 << 20;
@@ -41,7 +41,7 @@ const LIBRARY: &str = "std-";
 
 /// The folder as a store.
 #[derive(Debug)]
-pub struct Cache {
+pub(crate) struct Cache {
     folder: PathBuf,
     limit: u64,
     left: u64,
@@ -51,7 +51,7 @@ pub struct Cache {
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// An entry as it lies in the folder.
-pub struct Entry {
+pub(crate) struct Entry {
     pub path: PathBuf,
     pub bytes: u64,
     pub used: SystemTime,
@@ -59,7 +59,7 @@ pub struct Entry {
 
 /// Why a folder is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// It is not Clk's: something else lies there, or it is open to others.
     Foreign(String),
     /// It cannot be made or read.
@@ -86,7 +86,7 @@ impl Refusal {
 }
 
 /// The folder that [`VARIABLE`] names, else the user's for caches.
-pub fn folder() -> Option<PathBuf> {
+pub(crate) fn folder() -> Option<PathBuf> {
     folder_of(&folders::environment)
 }
 
@@ -95,7 +95,7 @@ fn folder_of(variable: folders::Variable<'_>) -> Option<PathBuf> {
 }
 
 /// A folder in the cache for a copy of the standard library of this version.
-pub fn library_folder() -> Option<PathBuf> {
+pub(crate) fn library_folder() -> Option<PathBuf> {
     let cache = Cache::open(&folder()?).ok()?;
     let folder = cache.folder.join(format!("{LIBRARY}{}", env!("CARGO_PKG_VERSION")));
     private::folder(&folder).ok()?;

@@ -11,7 +11,7 @@ use crate::base::source::Sources;
 
 /// When to use color.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum When {
+pub(crate) enum When {
     #[default]
     Auto,
     Always,
@@ -20,14 +20,14 @@ pub enum When {
 
 /// How the user wants to be spoken to.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Look {
+pub(crate) struct Look {
     pub color: When,
     pub ascii: bool,
     /// Diagnostics, test and bench results as JSON lines.
     pub json: bool,
 }
 
-pub struct Console {
+pub(crate) struct Console {
     out: BufWriter<io::Stdout>,
     out_is_terminal: bool,
     /// Of standard output.
@@ -154,7 +154,7 @@ impl Console {
 }
 
 /// A text in an ANSI color, where the style has color.
-pub fn paint(style: Style, color: &str, text: &str) -> String {
+pub(crate) fn paint(style: Style, color: &str, text: &str) -> String {
     if style.color { format!("\x1b[{color}m{text}\x1b[0m") } else { text.to_string() }
 }
 
@@ -172,7 +172,7 @@ fn text_width() -> usize {
 }
 
 /// Columns of the terminal, or as the shell says.
-pub fn width() -> usize {
+pub(crate) fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     columns.or_else(terminal_width).unwrap_or(100)
 }

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use crate::base::diag::Diagnostic;
 
 /// The code of an internal error, for `clk explain`.
-pub const CODE: &str = "E0999";
+pub(crate) const CODE: &str = "E0999";
 
 thread_local! {
     /// The work of this thread is a request of many: a fault costs its answer and no more.
@@ -18,7 +18,7 @@ thread_local! {
 }
 
 /// Replaces the standard panic message, which speaks to Clk's developers, by one that speaks to its users.
-pub fn install() {
+pub(crate) fn install() {
     std::panic::set_hook(Box::new(|info| {
         let mut stderr = std::io::stderr().lock();
         // Standard error may be closed; there is nobody left to tell then.
@@ -36,7 +36,7 @@ pub fn install() {
 }
 
 /// Does one request of many. A fault of Clk's own is told on standard error and is the request's error.
-pub fn survived<T>(work: impl FnOnce() -> T) -> Result<T, Box<Diagnostic>> {
+pub(crate) fn survived<T>(work: impl FnOnce() -> T) -> Result<T, Box<Diagnostic>> {
     let outer = SURVIVES.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
     SURVIVES.set(outer);

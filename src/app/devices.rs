@@ -20,14 +20,14 @@ use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, 
 use crate::ir::Prepared;
 
 /// Says where kernels run unless the command line does.
-pub const VARIABLE: &str = "CLK_DEVICE";
+pub(crate) const VARIABLE: &str = "CLK_DEVICE";
 
 /// Says which instruction set the simulator uses, for tests and measurements; else the best that the machine has.
-pub const ISA: &str = "CLK_SIM_ISA";
+pub(crate) const ISA: &str = "CLK_SIM_ISA";
 
 /// Where kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
+pub(crate) enum Choice {
     /// The first GPU, or the simulator.
     #[default]
     Auto,
@@ -63,7 +63,7 @@ impl std::str::FromStr for Choice {
 
 /// Whether kernels run on GPUs in a process of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isolate {
+pub(crate) enum Isolate {
     #[default]
     No,
     /// Where that cannot be, it is said and they run in this one.
@@ -73,7 +73,7 @@ pub enum Isolate {
 
 /// How GPUs are used, as the command line says.
 #[derive(Clone, Debug, Default)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Takes the time of launches.
     pub timed: bool,
     /// Machine code names lines.
@@ -85,7 +85,7 @@ pub struct Usage {
 }
 
 /// All devices, each opened when it is first asked for.
-pub struct Machine {
+pub(crate) struct Machine {
     simulator: Arc<Simulator>,
     usage: Usage,
     isolate: Mutex<Isolate>,
@@ -187,7 +187,7 @@ impl Devices for Machine {
 }
 
 /// Every device by its name, with what it is; of GPUs that are not there, why.
-pub fn list() -> Vec<(String, String)> {
+pub(crate) fn list() -> Vec<(String, String)> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let mut found = vec![("sim".to_string(), format!("{threads} threads"))];
     match nvidia::count() {

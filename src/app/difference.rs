@@ -18,7 +18,7 @@ enum Side {
 }
 
 /// The difference in the unified form; empty if there is none.
-pub fn show(name: &str, old: &str, new: &str, style: Style) -> String {
+pub(crate) fn show(name: &str, old: &str, new: &str, style: Style) -> String {
     if old == new {
         return String::new();
     }

@@ -3,7 +3,7 @@
 
 mod open;
 mod replace;
-pub mod temporary;
+pub(crate) mod temporary;
 
 use std::fs;
 use std::io;
@@ -13,17 +13,17 @@ use super::names;
 use crate::base::diag::Diagnostic;
 use crate::compile::Files;
 
-pub use self::open::{contents, open, read};
-pub use self::replace::write_whole;
+pub(crate) use self::open::{contents, open, read};
+pub(crate) use self::replace::write_whole;
 
 /// The code of a source file that cannot be read.
-pub const CODE: &str = "E0701";
+pub(crate) const CODE: &str = "E0701";
 
 /// A source file larger than this is refused: it is data, and a program takes a hundred times its size of memory.
-pub const MAX_SOURCE: u64 = 16 << 20;
+pub(crate) const MAX_SOURCE: u64 = 16 << 20;
 
 /// The machine's own files.
-pub struct Disk;
+pub(crate) struct Disk;
 
 impl Files for Disk {
     fn read(&self, path: &Path) -> Result<String, String> {
@@ -32,12 +32,12 @@ impl Files for Disk {
 }
 
 /// The text of a source file, or why there is none.
-pub fn read_source(path: &Path) -> Result<String, String> {
+pub(crate) fn read_source(path: &Path) -> Result<String, String> {
     source_text(contents(open(path)?, MAX_SOURCE + 1)?)
 }
 
 /// Bytes as the text of a program.
-pub fn source_text(mut bytes: Vec<u8>) -> Result<String, String> {
+pub(crate) fn source_text(mut bytes: Vec<u8>) -> Result<String, String> {
     if bytes.len() as u64 > MAX_SOURCE {
         let most = MAX_SOURCE >> 20;
         return Err(format!(
@@ -51,7 +51,7 @@ pub fn source_text(mut bytes: Vec<u8>) -> Result<String, String> {
 }
 
 /// A path as someone wrote it, perhaps with `~` for the user's own folder. `./~` is a folder of that name.
-pub fn path_of(written: &str) -> PathBuf {
+pub(crate) fn path_of(written: &str) -> PathBuf {
     let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     match written.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
         Some(rest) => home().map_or_else(|| PathBuf::from(written), |home| home.join(rest.trim_start_matches('/'))),
@@ -60,7 +60,7 @@ pub fn path_of(written: &str) -> PathBuf {
 }
 
 /// An error of the system in the words of a message.
-pub fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".into(),
         io::ErrorKind::PermissionDenied => "permission denied".into(),
@@ -74,7 +74,7 @@ pub fn reason(error: &io::Error) -> String {
 }
 
 /// The message about a source file that cannot be read, with what was probably meant.
-pub fn unreadable(path: &Path, why: &str) -> Diagnostic {
+pub(crate) fn unreadable(path: &Path, why: &str) -> Diagnostic {
     let mut diagnostic = Diagnostic::error(CODE, format!("`{}` cannot be read: {why}", path.display()));
     if path.is_dir() {
         return diagnostic
@@ -109,13 +109,13 @@ pub fn unreadable(path: &Path, why: &str) -> Diagnostic {
 }
 
 /// The message about a folder that cannot be listed.
-pub fn unlisted(folder: &Path, why: &str) -> Diagnostic {
+pub(crate) fn unlisted(folder: &Path, why: &str) -> Diagnostic {
     Diagnostic::error(CODE, format!("the folder `{}` cannot be read: {why}", folder.display()))
         .note("the programs in it are left out")
 }
 
 /// The message about a file that cannot be written.
-pub fn unwritable(path: &Path, why: &str) -> Diagnostic {
+pub(crate) fn unwritable(path: &Path, why: &str) -> Diagnostic {
     Diagnostic::error("E0702", format!("`{}` cannot be written: {why}", path.display()))
 }
 
@@ -133,7 +133,7 @@ fn sources_in(folder: &Path) -> Vec<String> {
 
 /// What is in a folder and the folders in it.
 #[derive(Debug, Default)]
-pub struct Found {
+pub(crate) struct Found {
     /// The `.clk` files, in order.
     pub programs: Vec<PathBuf>,
     /// Folders that could not be listed, and why.
@@ -141,7 +141,7 @@ pub struct Found {
 }
 
 /// All `.clk` files of a folder and the folders in it; hidden folders and `target` are left out.
-pub fn programs(folder: &Path) -> Found {
+pub(crate) fn programs(folder: &Path) -> Found {
     let mut found = Found::default();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {

@@ -4,7 +4,7 @@ use crate::base::diag::{Applicability, Diagnostic, Fix};
 use crate::base::source::FileId;
 
 /// The sure fixes of one file that do not touch each other, in the order of the diagnostics.
-pub fn together(diagnostics: &[Diagnostic], file: FileId) -> Vec<&Fix> {
+pub(crate) fn together(diagnostics: &[Diagnostic], file: FileId) -> Vec<&Fix> {
     let mut taken: Vec<(u32, u32)> = Vec::new();
     let mut found = Vec::new();
     // One diagnostic's fixes are alternatives: the first sure one counts.
@@ -22,7 +22,7 @@ pub fn together(diagnostics: &[Diagnostic], file: FileId) -> Vec<&Fix> {
 }
 
 /// A text after fixes of [`together`].
-pub fn apply(text: &str, fixes: &[&Fix]) -> String {
+pub(crate) fn apply(text: &str, fixes: &[&Fix]) -> String {
     let mut edits: Vec<_> = fixes.iter().flat_map(|f| &f.edits).collect();
     edits.sort_by_key(|(span, _)| std::cmp::Reverse((span.start, span.end)));
     let mut out = text.to_owned();

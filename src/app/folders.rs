@@ -4,20 +4,20 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Looks a variable of the environment up.
-pub type Variable<'v> = &'v dyn Fn(&str) -> Option<OsString>;
+pub(crate) type Variable<'v> = &'v dyn Fn(&str) -> Option<OsString>;
 
 /// A variable of this process that is not empty.
-pub fn environment(name: &str) -> Option<OsString> {
+pub(crate) fn environment(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// The folder for what can be made anew: `XDG_CACHE_HOME/clk` if that is absolute, else `~/.cache/clk`.
-pub fn cache(variable: Variable<'_>) -> Option<PathBuf> {
+pub(crate) fn cache(variable: Variable<'_>) -> Option<PathBuf> {
     of(variable, "XDG_CACHE_HOME", ".cache/clk", "clk/cache")
 }
 
 /// The folder for state such as a history: `XDG_STATE_HOME/clk` if that is absolute, else `~/.local/state/clk`.
-pub fn state(variable: Variable<'_>) -> Option<PathBuf> {
+pub(crate) fn state(variable: Variable<'_>) -> Option<PathBuf> {
     of(variable, "XDG_STATE_HOME", ".local/state/clk", "clk")
 }
 

@@ -23,7 +23,7 @@ use crate::lower::{Argument, Function, Instance};
 
 /// How far on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub(crate) enum Level {
     Ir,
     Cuda,
     Ptx,
@@ -33,7 +33,7 @@ pub enum Level {
 
 /// Why there is nothing to show.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// Mistakes in the program.
     Program(Vec<Diagnostic>),
     /// The kernel has a compile-time parameter without a default, so nothing says what it is to be compiled for.
@@ -48,7 +48,7 @@ pub enum Failure {
 const USUAL_ARCHITECTURE: u32 = 90;
 
 /// Makes texts of kernels; opens the compiler when it is first needed.
-pub struct Generator {
+pub(crate) struct Generator {
     options: Options,
     /// 90 for `sm_90`; else that of the first GPU.
     architecture: Option<u32>,

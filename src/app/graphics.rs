@@ -9,7 +9,7 @@ use crate::host::picture::base64;
 use crate::host::picture::raster::Raster;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub(crate) enum Protocol {
     Kitty,
     ITerm,
     Sixel,
@@ -42,12 +42,12 @@ fn by_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Option<Pr
 }
 
 /// The way this terminal takes pictures, if it does. Standard output is a terminal.
-pub fn detect() -> Option<Protocol> {
+pub(crate) fn detect() -> Option<Protocol> {
     by_environment(|name| std::env::var(name).ok()).unwrap_or_else(|| query::has_sixel().then_some(Protocol::Sixel))
 }
 
 /// A picture in the terminal's own way, with a newline behind.
-pub fn draw(raster: &Raster, protocol: Protocol) -> Option<String> {
+pub(crate) fn draw(raster: &Raster, protocol: Protocol) -> Option<String> {
     let mut text = match protocol {
         Protocol::Kitty => kitty(&raster.png().ok()?),
         Protocol::ITerm => iterm(&raster.png().ok()?),
@@ -148,7 +148,7 @@ mod query {
     /// A terminal that does not answer in this time has no sixel.
     const PATIENCE: Duration = Duration::from_millis(200);
 
-    pub fn has_sixel() -> bool {
+    pub(crate) fn has_sixel() -> bool {
         if !std::io::stdin().is_terminal() || is_typing(Duration::ZERO) {
             return false;
         }
@@ -161,7 +161,7 @@ mod query {
     }
 
     /// `ESC [ ? 62 ; 4 ; 22 c`: 4 is sixel.
-    pub fn lists_sixel(answer: &[u8]) -> bool {
+    pub(crate) fn lists_sixel(answer: &[u8]) -> bool {
         let text = String::from_utf8_lossy(answer);
         let attributes = text.split_once("\x1b[?").and_then(|(_, rest)| rest.split_once('c'));
         attributes.is_some_and(|(list, _)| list.split(';').skip(1).any(|attribute| attribute == "4"))
@@ -223,7 +223,7 @@ mod query {
 
 #[cfg(not(unix))]
 mod query {
-    pub fn has_sixel() -> bool {
+    pub(crate) fn has_sixel() -> bool {
         false
     }
 }

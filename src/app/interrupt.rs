@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// The flag that a running program watches.
 #[derive(Clone, Default)]
-pub struct Interrupt {
+pub(crate) struct Interrupt {
     stop: stop::Flag,
     /// Ctrl-C since the last run began.
     pressed: Arc<AtomicU32>,
@@ -201,7 +201,7 @@ mod signals {
         Some(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
     }
 
-    pub fn listen(interrupt: Interrupt) {
+    pub(crate) fn listen(interrupt: Interrupt) {
         let Some((read, write)) = pipe() else { return };
         PIPE.store(write.as_raw_fd(), Ordering::SeqCst);
         let wait = move || {
@@ -270,7 +270,7 @@ mod signals {
 mod signals {
     use super::{Interrupt, Wish};
 
-    pub fn listen(interrupt: Interrupt) {
+    pub(crate) fn listen(interrupt: Interrupt) {
         let _ = ctrlc::set_handler(move || {
             if let Some(until) = interrupt.take(Wish::Stop) {
                 let (interrupt, since) = (interrupt.clone(), std::time::Instant::now());

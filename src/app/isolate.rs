@@ -17,12 +17,12 @@ use crate::device::cuda::driver::nvidia::Numbered;
 use crate::device::cuda::isolate::{self, Child, Process, Role, Segment, Starter};
 
 /// The hidden commands, by role.
-pub const KEEPER: &str = "gpu-keeper";
-pub const WORKER: &str = "gpu-worker";
+pub(crate) const KEEPER: &str = "gpu-keeper";
+pub(crate) const WORKER: &str = "gpu-worker";
 
 /// All workers of this process.
 #[derive(Default)]
-pub struct Children {
+pub(crate) struct Children {
     workers: Mutex<Vec<Weak<Started>>>,
 }
 
@@ -123,7 +123,7 @@ fn end(status: ExitStatus) -> String {
 }
 
 /// What a child does, if this process was started as one. Returns when the program is gone.
-pub fn as_child(arguments: &[OsString]) -> Option<u8> {
+pub(crate) fn as_child(arguments: &[OsString]) -> Option<u8> {
     let role = match arguments.get(1)?.to_str()? {
         KEEPER => Role::Keeper,
         WORKER => Role::Worker,

@@ -8,7 +8,7 @@ static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A file or folder that is there as long as this is; whoever holds it removes it.
 #[derive(Debug)]
-pub struct Leftover(PathBuf);
+pub(crate) struct Leftover(PathBuf);
 
 impl Leftover {
     pub fn new(path: &Path) -> Leftover {
@@ -28,12 +28,12 @@ impl Drop for Leftover {
 }
 
 /// Removes all of them, before the process ends.
-pub fn remove() {
+pub(crate) fn remove() {
     remove_these(&NAMES.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
 /// The same where nothing can be waited for.
-pub fn remove_if_free() {
+pub(crate) fn remove_if_free() {
     if let Ok(names) = NAMES.try_lock() {
         remove_these(&names);
     }

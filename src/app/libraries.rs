@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::device::cuda::nvrtc::Place;
 
 /// Names a library, or a folder that has it.
-pub const VARIABLE: &str = "CLK_NVRTC";
+pub(crate) const VARIABLE: &str = "CLK_NVRTC";
 
 /// Versions of the library by name, the newest first.
 const NAMES: &[&str] = &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];

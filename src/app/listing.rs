@@ -12,7 +12,7 @@ const SPECIAL: &str = "36";
 
 /// What a text is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
+pub(crate) enum Language {
     Ir,
     Cuda,
     /// PTX and SASS: opcodes with dots in them, registers, directives.
@@ -20,7 +20,7 @@ pub enum Language {
 }
 
 /// The text with colors where the style has them; the characters stay as they are.
-pub fn render(text: &str, language: Language, style: Style) -> String {
+pub(crate) fn render(text: &str, language: Language, style: Style) -> String {
     if !style.color {
         return text.to_string();
     }

@@ -9,7 +9,7 @@ const BOLD: &str = "1";
 const CODE: &str = "36";
 
 /// The text folded to the terminal's width; code blocks stay as they are, indented.
-pub fn render(markdown: &str, style: Style) -> String {
+pub(crate) fn render(markdown: &str, style: Style) -> String {
     let mut out = String::new();
     let mut paragraph = String::new();
     let mut in_code = false;

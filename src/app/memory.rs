@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Memory {
 /// Has an abort of the process (for lack of memory, of a library, of a stack) end it as a fault of Clk's own does: with a message
 /// and the exit code of such, and no core file.
 #[cfg(unix)]
-pub fn at_abort() {
+pub(crate) fn at_abort() {
     extern "C" fn aborted(_: libc::c_int) {
         // `abort` is called by the thread that cannot go on, so this is an ordinary call, but nothing may be allocated.
         let mut text = [0u8; 256];
@@ -76,22 +76,22 @@ pub fn at_abort() {
 }
 
 #[cfg(not(unix))]
-pub fn at_abort() {}
+pub(crate) fn at_abort() {}
 
 /// Has a file that would become larger than the system allows be an error of writing, and not the end of the process.
 #[cfg(unix)]
-pub fn survive_file_limits() {
+pub(crate) fn survive_file_limits() {
     // SAFETY: it only sets what a signal does.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 #[cfg(not(unix))]
-pub fn survive_file_limits() {}
+pub(crate) fn survive_file_limits() {}
 
 /// Lets the heap grow in large steps and keeps what was freed: trees of large programs and arrays of scripts otherwise cost
 /// one system call for every 128 KiB, and a page fault for every page of every array, again and again.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn prepare() {
+pub(crate) fn prepare() {
     const MIB: libc::c_int = 1 << 20;
     for (setting, value) in
         [(libc::M_TOP_PAD, 16 * MIB), (libc::M_TRIM_THRESHOLD, 512 * MIB), (libc::M_MMAP_THRESHOLD, 32 * MIB)]
@@ -102,11 +102,11 @@ pub fn prepare() {
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn prepare() {}
+pub(crate) fn prepare() {}
 
 /// Bytes that can be taken before the system ends somebody for it, if it tells.
 #[cfg(target_os = "linux")]
-pub fn available() -> Option<u64> {
+pub(crate) fn available() -> Option<u64> {
     let read = |path: &str| text(path.into());
     let machine = read("/proc/meminfo").map(|text| {
         let bytes = |name: &str| number(&text, name).map_or(0, |kib| kib.saturating_mul(1024));
@@ -128,7 +128,7 @@ pub fn available() -> Option<u64> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn available() -> Option<u64> {
+pub(crate) fn available() -> Option<u64> {
     None
 }
 

@@ -9,7 +9,7 @@ mod difference;
 mod disk;
 mod fixes;
 mod folders;
-pub mod generated;
+pub(crate) mod generated;
 mod graphics;
 mod interrupt;
 #[cfg(target_os = "linux")]
@@ -37,20 +37,20 @@ use crate::base::room;
 use crate::host::unwind::Unwound;
 
 /// How `clk` ends.
-pub mod exit {
-    pub const OK: u8 = 0;
+pub(crate) mod exit {
+    pub(crate) const OK: u8 = 0;
     /// The program, a check or a test failed.
-    pub const FAILURE: u8 = 1;
+    pub(crate) const FAILURE: u8 = 1;
     /// The command line was not understood.
-    pub const USAGE: u8 = 2;
+    pub(crate) const USAGE: u8 = 2;
     /// The device that was asked for is not there.
-    pub const NO_DEVICE: u8 = 3;
+    pub(crate) const NO_DEVICE: u8 = 3;
     /// A fault of Clk's own.
-    pub const INTERNAL: u8 = 70;
+    pub(crate) const INTERNAL: u8 = 70;
     /// Ctrl-C
-    pub const INTERRUPTED: u8 = 130;
+    pub(crate) const INTERRUPTED: u8 = 130;
     /// To which the number of the signal is added by which the system asked for the end.
-    pub const SIGNAL: u8 = 128;
+    pub(crate) const SIGNAL: u8 = 128;
 }
 
 /// Stack of the thread that does the work: deep expressions and calls are walked recursively. It is only address space until

@@ -1,7 +1,7 @@
 //! "Did you mean": the nearest of some names.
 
 /// Names near enough to `name` to be what was meant, nearest first, at most three.
-pub fn near<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub(crate) fn near<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let lower = name.to_lowercase();
     let limit = (name.chars().count() / 3).max(1);
     let mut found: Vec<(usize, &str)> = candidates
@@ -15,7 +15,7 @@ pub fn near<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Ve
 }
 
 /// "did you mean `a`?", or none.
-pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let found = near(name, candidates);
     let quoted: Vec<String> = found.iter().map(|n| format!("`{n}`")).collect();
     (!quoted.is_empty()).then(|| format!("did you mean {}?", quoted.join(" or ")))

@@ -12,7 +12,7 @@ use crate::lang::scalar::{Scalar, Value};
 /// Rows of the terminal that a picture takes at most.
 const ROWS: usize = 24;
 
-pub fn draw(shown: &Shown, style: Style, protocol: Option<Protocol>) -> String {
+pub(crate) fn draw(shown: &Shown, style: Style, protocol: Option<Protocol>) -> String {
     let pixels = protocol.and_then(|protocol| graphics::draw(&raster(shown)?, protocol));
     let mut text = match (pixels, shown) {
         (Some(pixels), _) => pixels,

@@ -6,7 +6,7 @@ use std::path::Path;
 /// Makes a folder with access for its owner alone, unless it is there; one of another user, or one that others may write, is
 /// refused. `Err` says why.
 #[cfg(unix)]
-pub fn folder(folder: &Path) -> Result<(), String> {
+pub(crate) fn folder(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     let why = |error: std::io::Error| super::disk::reason(&error);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(why)?;
@@ -24,32 +24,32 @@ pub fn folder(folder: &Path) -> Result<(), String> {
 }
 
 #[cfg(not(unix))]
-pub fn folder(folder: &Path) -> Result<(), String> {
+pub(crate) fn folder(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| super::disk::reason(&error))
 }
 
 /// The user that this process acts as.
 #[cfg(unix)]
-pub fn own_user() -> u32 {
+pub(crate) fn own_user() -> u32 {
     // SAFETY: it only asks.
     unsafe { libc::geteuid() }
 }
 
 /// A plain file of this user that nobody else may write.
 #[cfg(unix)]
-pub fn is_own(data: &fs::Metadata) -> bool {
+pub(crate) fn is_own(data: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     data.is_file() && data.uid() == own_user() && data.mode() & 0o022 == 0
 }
 
 #[cfg(not(unix))]
-pub fn is_own(data: &fs::Metadata) -> bool {
+pub(crate) fn is_own(data: &fs::Metadata) -> bool {
     data.is_file()
 }
 
 /// The user at the other end of a connection, as the system saw it when it was made.
 #[cfg(target_os = "linux")]
-pub fn peer(stream: &std::os::unix::net::UnixStream) -> std::io::Result<u32> {
+pub(crate) fn peer(stream: &std::os::unix::net::UnixStream) -> std::io::Result<u32> {
     use std::os::fd::AsRawFd;
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
@@ -62,7 +62,7 @@ pub fn peer(stream: &std::os::unix::net::UnixStream) -> std::io::Result<u32> {
 
 /// The user at the other end of a connection, as the system saw it when it was made.
 #[cfg(all(unix, not(target_os = "linux")))]
-pub fn peer(stream: &std::os::unix::net::UnixStream) -> std::io::Result<u32> {
+pub(crate) fn peer(stream: &std::os::unix::net::UnixStream) -> std::io::Result<u32> {
     use std::os::fd::AsRawFd;
     let (mut user, mut group) = (0, 0);
     // SAFETY: the call fills two numbers that live until it returns.
@@ -72,7 +72,7 @@ pub fn peer(stream: &std::os::unix::net::UnixStream) -> std::io::Result<u32> {
 
 /// Waits until something can be read, or for so long.
 #[cfg(unix)]
-pub fn wait_readable(descriptor: std::os::fd::RawFd, most: std::time::Duration) {
+pub(crate) fn wait_readable(descriptor: std::os::fd::RawFd, most: std::time::Duration) {
     let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     // SAFETY: the call reads and writes one structure that lives until it returns. Whatever it says, who asked looks again.
     unsafe { libc::poll(&raw mut asked, 1, most.as_millis() as libc::c_int) };

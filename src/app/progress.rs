@@ -28,7 +28,7 @@ static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Takes the bar off the screen, before anything else is written there.
-pub fn clear() {
+pub(crate) fn clear() {
     let shown = SHOWN.lock().ok().and_then(|mut shown| shown.take());
     if let Some(bar) = shown {
         bar.finish_and_clear();
@@ -36,7 +36,7 @@ pub fn clear() {
 }
 
 /// The same for who must not wait: while the bar is being drawn the terminal may take nothing.
-pub fn try_clear() {
+pub(crate) fn try_clear() {
     const TRIES: u32 = 5;
     for _ in 0..TRIES {
         match SHOWN.try_lock() {
@@ -48,19 +48,19 @@ pub fn try_clear() {
 }
 
 /// Takes the bar off the screen for good, before the process ends.
-pub fn leave() {
+pub(crate) fn leave() {
     ENDING.store(true, Ordering::SeqCst);
     try_clear();
 }
 
 /// Watches the launches of a run until it is dropped.
-pub struct Watch {
+pub(crate) struct Watch {
     ended: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Begins to watch; `None` where nobody would see it.
-pub fn watch(progress: &Arc<Progress>) -> Option<Watch> {
+pub(crate) fn watch(progress: &Arc<Progress>) -> Option<Watch> {
     if !std::io::stderr().is_terminal() {
         return None;
     }

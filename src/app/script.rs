@@ -20,7 +20,7 @@ use crate::ir::Checks;
 
 /// How programs run, as the command line says.
 #[derive(Clone, Debug, Default)]
-pub struct Limits {
+pub(crate) struct Limits {
     pub max_steps: u64,
     pub workers: usize,
     pub seed: Option<u64>,
@@ -35,7 +35,7 @@ pub struct Limits {
 
 /// Where programs run: the simulator if nobody said anything.
 #[derive(Clone, Default)]
-pub struct Places {
+pub(crate) struct Places {
     pub device: Option<Arc<dyn Device>>,
     /// What `on … { }` finds.
     pub all: Option<Arc<dyn Devices>>,
@@ -70,13 +70,13 @@ impl Limits {
 }
 
 /// A program that was compiled, and the chunks to run.
-pub struct Compiled {
+pub(crate) struct Compiled {
     pub session: Session,
     pub chunks: Range<usize>,
 }
 
 /// Reads and compiles a file; `None` after what is wrong with it was reported.
-pub fn compile_file(path: &Path, console: &mut Console) -> Option<Compiled> {
+pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compiled> {
     match disk::read_source(path) {
         Ok(text) => compile_text(&path.display().to_string(), &text, folder_of(path), console),
         Err(why) => {
@@ -88,7 +88,7 @@ pub fn compile_file(path: &Path, console: &mut Console) -> Option<Compiled> {
 }
 
 /// Compiles a text as the main script; `None` after what is wrong with it was reported.
-pub fn compile_text(name: &str, text: &str, folder: &Path, console: &mut Console) -> Option<Compiled> {
+pub(crate) fn compile_text(name: &str, text: &str, folder: &Path, console: &mut Console) -> Option<Compiled> {
     let mut session = Session { folder: folder.to_path_buf(), ..Session::default() };
     let mut outcome = session.add(name, text, &Disk);
     if !outcome.failed() {
@@ -104,7 +104,7 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// Runs chunks in order, up to the first failure.
-pub fn run_chunks(
+pub(crate) fn run_chunks(
     compiled: &Compiled,
     interpreter: &mut Interpreter,
     world: &mut dyn World,
@@ -116,11 +116,11 @@ pub fn run_chunks(
 }
 
 /// A value as a session shows it.
-pub fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     host::format::print(value)
 }
 
 /// The exit code of a run that ended with a diagnostic.
-pub fn failure_code(interrupt: &Interrupt) -> u8 {
+pub(crate) fn failure_code(interrupt: &Interrupt) -> u8 {
     interrupt.exit_code().unwrap_or(exit::FAILURE)
 }

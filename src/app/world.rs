@@ -5,7 +5,7 @@ use super::{disk, picture};
 use crate::host::interp::{Shown, World};
 
 /// The terminal and the disk.
-pub struct Terminal<'a> {
+pub(crate) struct Terminal<'a> {
     pub console: &'a mut Console,
 }
 
@@ -32,7 +32,7 @@ impl World for Terminal<'_> {
 
 /// The disk, with what is printed kept aside: tests show it only when they fail.
 #[derive(Default)]
-pub struct Captured {
+pub(crate) struct Captured {
     pub printed: String,
 }
 

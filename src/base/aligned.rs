@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use super::{room, stop};
 
 /// The alignment of every buffer: a cache line and a 512-bit register.
-pub const ALIGN: usize = 64;
+pub(crate) const ALIGN: usize = 64;
 
 /// Bytes from which on a buffer is worth large pages: several of them fit in.
 const LARGE: usize = 4 << 20;
@@ -31,7 +31,7 @@ unsafe fn ask_for_large_pages(start: NonNull<u8>, len: usize) {
 unsafe fn ask_for_large_pages(_start: NonNull<u8>, _len: usize) {}
 
 /// A fixed number of bytes at an address that is a multiple of [`ALIGN`].
-pub struct AlignedBytes {
+pub(crate) struct AlignedBytes {
     start: NonNull<u8>,
     len: usize,
 }

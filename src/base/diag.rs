@@ -3,7 +3,7 @@
 use crate::base::source::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
+pub(crate) enum Severity {
     Error,
     Warning,
     Note,
@@ -38,7 +38,7 @@ pub struct Fix {
 pub struct Diagnostic {
     /// A stable code from `lang::codes`: `E0123`, `W0004`.
     pub code: &'static str,
-    pub severity: Severity,
+    pub(crate) severity: Severity,
     /// What is wrong, in one sentence without a full stop.
     pub title: String,
     pub labels: Vec<Label>,
@@ -61,7 +61,7 @@ pub struct Misspelt {
 }
 
 impl Diagnostic {
-    pub fn new(severity: Severity, code: &'static str, title: impl Into<String>) -> Self {
+    pub(crate) fn new(severity: Severity, code: &'static str, title: impl Into<String>) -> Self {
         let title = title.into();
         Diagnostic { code, severity, title, labels: vec![], notes: vec![], help: vec![], fixes: vec![], misspelt: None }
     }
@@ -128,7 +128,7 @@ impl Diagnostic {
 }
 
 /// What is said of errors that are not shown.
-pub fn and_more(count: usize) -> Option<String> {
+pub(crate) fn and_more(count: usize) -> Option<String> {
     match count {
         0 => None,
         1 => Some("one more error is not shown".into()),

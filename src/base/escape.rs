@@ -6,19 +6,19 @@ use std::fmt::Write as _;
 
 /// Whether a terminal may obey a character, or be misled by it, and not show it: control characters and marks that change
 /// the direction of writing.
-pub fn is_obeyed(c: char) -> bool {
+pub(crate) fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c,
         '\u{061c}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A name: on one line, nothing in it is obeyed.
-pub fn name(text: &str) -> Cow<'_, str> {
+pub(crate) fn name(text: &str) -> Cow<'_, str> {
     spelled(text, is_obeyed)
 }
 
 /// A text of several lines: line ends and tabs stay, nothing else in it is obeyed.
-pub fn lines(text: &str) -> Cow<'_, str> {
+pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     spelled(text, |c| is_obeyed(c) && !matches!(c, '\n' | '\t'))
 }
 
@@ -42,7 +42,7 @@ fn spelled(text: &str, is_wrong: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// A JSON text with the same meaning that may be shown, too: JSON itself escapes only the first 32 characters.
-pub fn json(text: String) -> String {
+pub(crate) fn json(text: String) -> String {
     let is_wrong = |c: char| c != '\n' && is_obeyed(c);
     if !text.contains(is_wrong) {
         return text;

@@ -17,7 +17,7 @@ const LONGEST: Duration = Duration::from_millis(4);
 type Make<T> = Box<dyn FnOnce() -> T + Send>;
 
 /// Made once, by a thread of its own where the system gives one; who asks for it waits.
-pub struct Late<T> {
+pub(crate) struct Late<T> {
     value: Arc<OnceLock<T>>,
     make: Arc<Mutex<Option<Make<T>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -31,11 +31,6 @@ impl<T: Send + Sync + 'static> Late<T> {
         // Without a thread the value is made where it is asked for.
         let thread = Builder::new().name(name.to_string()).stack_size(STACK).spawn(move || fill(&slot, &maker)).ok();
         Late { value, make, thread: Mutex::new(thread) }
-    }
-
-    /// A value that is there.
-    pub fn ready(value: T) -> Self {
-        Late { value: Arc::new(OnceLock::from(value)), make: Arc::default(), thread: Mutex::default() }
     }
 
     /// The value, once it is made.
@@ -97,7 +92,6 @@ mod tests {
                 scope.spawn(|| assert_eq!(*late.get(), [1, 2, 3]));
             }
         });
-        assert_eq!(*Late::ready(7).get(), 7);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Layer 0: ground that knows nothing of Clk.
-pub mod aligned;
+pub(crate) mod aligned;
 pub mod arena;
 pub mod diag;
-pub mod escape;
-pub mod late;
-pub mod render;
+pub(crate) mod escape;
+pub(crate) mod late;
+pub(crate) mod render;
 pub mod room;
-pub mod shared;
+pub(crate) mod shared;
 pub mod source;
 pub mod stop;

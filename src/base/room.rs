@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use super::stop;
 
 /// The payload with which work unwinds for whose data there is no room.
-pub struct Lacking {
+pub(crate) struct Lacking {
     /// Bytes that were wanted.
     pub wanted: u64,
 }
@@ -30,13 +30,13 @@ type Available = fn() -> Option<u64>;
 static AVAILABLE: OnceLock<Available> = OnceLock::new();
 
 /// How to find out how much the system has. Without it, everything is taken that the system promises.
-pub fn ask(available: Available) {
+pub(crate) fn ask(available: Available) {
     // The first stays.
     let _ = AVAILABLE.set(available);
 }
 
 /// Whether the machine has so many bytes, as far as it tells.
-pub fn has(bytes: usize) -> bool {
+pub(crate) fn has(bytes: usize) -> bool {
     let available = || AVAILABLE.get().and_then(|ask| ask());
     bytes < MUCH || available().is_none_or(|most| bytes as u64 <= most.saturating_sub(RESERVE))
 }
@@ -45,7 +45,7 @@ pub fn has(bytes: usize) -> bool {
 ///
 /// # Unwinds
 /// with [`Lacking`].
-pub fn lacking(bytes: usize) -> ! {
+pub(crate) fn lacking(bytes: usize) -> ! {
     resume_unwind(Box::new(Lacking { wanted: bytes as u64 }))
 }
 
@@ -53,7 +53,7 @@ pub fn lacking(bytes: usize) -> ! {
 ///
 /// # Unwinds
 /// with [`Lacking`] if there is none.
-pub fn vec<T>(capacity: usize) -> Vec<T> {
+pub(crate) fn vec<T>(capacity: usize) -> Vec<T> {
     let bytes = capacity.saturating_mul(size_of::<T>());
     let mut items = Vec::new();
     if !has(bytes) || items.try_reserve_exact(capacity).is_err() {
@@ -66,7 +66,7 @@ pub fn vec<T>(capacity: usize) -> Vec<T> {
 ///
 /// # Unwinds
 /// as [`vec()`] does.
-pub fn filled<T: Clone>(item: T, count: usize) -> Vec<T> {
+pub(crate) fn filled<T: Clone>(item: T, count: usize) -> Vec<T> {
     let mut items = vec(count);
     items.resize(count, item);
     items
@@ -76,7 +76,7 @@ pub fn filled<T: Clone>(item: T, count: usize) -> Vec<T> {
 ///
 /// # Unwinds
 /// as [`vec()`] does.
-pub fn zeros<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
+pub(crate) fn zeros<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
     let bytes = count.saturating_mul(size_of::<T>());
     let layout = Layout::array::<T>(count).ok().filter(|layout| has(layout.size()));
     let Some(layout) = layout else { lacking(bytes) };
@@ -96,7 +96,7 @@ pub fn zeros<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
 ///
 /// # Unwinds
 /// as [`vec()`] does.
-pub fn collect<T>(most: usize, from: impl IntoIterator<Item = T>) -> Vec<T> {
+pub(crate) fn collect<T>(most: usize, from: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut items = vec(most);
     items.extend(stop::polled(from).take(most));
     items
@@ -116,7 +116,7 @@ pub fn copy<T: Copy>(from: &[T]) -> Vec<T> {
 ///
 /// # Unwinds
 /// as [`vec()`] does.
-pub fn reserve<T>(items: &mut Vec<T>, more: usize) {
+pub(crate) fn reserve<T>(items: &mut Vec<T>, more: usize) {
     let bytes = more.saturating_mul(size_of::<T>());
     if more > items.capacity() - items.len() && (!has(bytes) || items.try_reserve(more).is_err()) {
         lacking(bytes);
@@ -127,7 +127,7 @@ pub fn reserve<T>(items: &mut Vec<T>, more: usize) {
 ///
 /// # Unwinds
 /// as [`vec()`] does.
-pub fn append<T: Copy>(items: &mut Vec<T>, from: &[T]) {
+pub(crate) fn append<T: Copy>(items: &mut Vec<T>, from: &[T]) {
     reserve(items, from.len());
     for part in from.chunks((stop::MOVED / size_of::<T>().max(1)).max(1)) {
         stop::poll();
@@ -140,7 +140,7 @@ pub fn append<T: Copy>(items: &mut Vec<T>, from: &[T]) {
 /// # Unwinds
 /// as [`vec()`] does.
 #[derive(Debug, Default)]
-pub struct Sink(pub Vec<u8>);
+pub(crate) struct Sink(pub Vec<u8>);
 
 impl io::Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

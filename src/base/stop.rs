@@ -5,7 +5,7 @@
 //! none has to pass it on. It is no panic: no hook runs and nothing is printed.
 
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub type Flag = Arc<AtomicBool>;
 
 /// The payload with which work unwinds that was asked to stop.
-pub struct Stopped;
+pub(crate) struct Stopped;
 
 /// So many elements pass between two looks at the flag: a moment, whatever is done to each.
 pub const PART: usize = 1 << 16;
@@ -26,7 +26,7 @@ thread_local! {
 static HEEDED: AtomicBool = AtomicBool::new(false);
 
 /// Unwinds if this thread's work was asked to stop.
-pub fn poll() {
+pub(crate) fn poll() {
     let asked = FLAG.with_borrow(|flag| flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)));
     // What is done while another unwinding is under way is cleaning up.
     if asked && !std::thread::panicking() {
@@ -36,26 +36,26 @@ pub fn poll() {
 }
 
 /// Says that whoever was asked to stop does.
-pub fn heed() {
+pub(crate) fn heed() {
     HEEDED.store(true, Ordering::SeqCst);
 }
 
-pub fn is_heeded() -> bool {
+pub(crate) fn is_heeded() -> bool {
     HEEDED.load(Ordering::SeqCst)
 }
 
 /// Before the next run that can be asked to stop.
-pub fn forget() {
+pub(crate) fn forget() {
     HEEDED.store(false, Ordering::SeqCst);
 }
 
 /// What this thread's work is asked by; for threads that help with it.
-pub fn flag() -> Option<Flag> {
+pub(crate) fn flag() -> Option<Flag> {
     FLAG.with_borrow(Clone::clone)
 }
 
 /// Does work that looks at this flag.
-pub fn watched<T>(flag: Option<Flag>, work: impl FnOnce() -> T) -> T {
+pub(crate) fn watched<T>(flag: Option<Flag>, work: impl FnOnce() -> T) -> T {
     struct Outer(Option<Flag>);
     impl Drop for Outer {
         fn drop(&mut self) {
@@ -67,7 +67,9 @@ pub fn watched<T>(flag: Option<Flag>, work: impl FnOnce() -> T) -> T {
 }
 
 /// Does work that looks at this flag, up to its end or until it is asked to stop.
-pub fn until_stopped<T>(flag: &Flag, work: impl FnOnce() -> T) -> Result<T, Stopped> {
+#[cfg(test)]
+pub(crate) fn until_stopped<T>(flag: &Flag, work: impl FnOnce() -> T) -> Result<T, Stopped> {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     match catch_unwind(AssertUnwindSafe(|| watched(Some(flag.clone()), work))) {
         Ok(result) => Ok(result),
         Err(payload) => match payload.downcast::<Stopped>() {
@@ -79,7 +81,7 @@ pub fn until_stopped<T>(flag: &Flag, work: impl FnOnce() -> T) -> Result<T, Stop
 
 /// Counts what passes, and looks at the flag every so often.
 #[derive(Debug, Default)]
-pub struct Ticks(Cell<usize>);
+pub(crate) struct Ticks(Cell<usize>);
 
 impl Ticks {
     /// `count` elements have passed.
@@ -100,13 +102,13 @@ impl Ticks {
 }
 
 /// The same items, with a look at the flag every so often.
-pub fn polled<I: IntoIterator>(items: I) -> impl Iterator<Item = I::Item> {
+pub(crate) fn polled<I: IntoIterator>(items: I) -> impl Iterator<Item = I::Item> {
     let ticks = Ticks::default();
     items.into_iter().inspect(move |_| ticks.pass(1))
 }
 
 /// Items in parts, each with its start, and a look at the flag before each: for loops that are to become vector code.
-pub fn parts<T>(items: &[T]) -> impl Iterator<Item = (usize, &[T])> {
+pub(crate) fn parts<T>(items: &[T]) -> impl Iterator<Item = (usize, &[T])> {
     items.chunks(PART).enumerate().map(|(number, part)| {
         poll();
         (number * PART, part)
@@ -114,7 +116,7 @@ pub fn parts<T>(items: &[T]) -> impl Iterator<Item = (usize, &[T])> {
 }
 
 /// As [`parts`], to be written.
-pub fn parts_mut<T>(items: &mut [T]) -> impl Iterator<Item = (usize, &mut [T])> {
+pub(crate) fn parts_mut<T>(items: &mut [T]) -> impl Iterator<Item = (usize, &mut [T])> {
     items.chunks_mut(PART).enumerate().map(|(number, part)| {
         poll();
         (number * PART, part)
@@ -128,7 +130,7 @@ pub const MOVED: usize = 16 << 20;
 ///
 /// # Panics
 /// if they are not as many, as [`slice::copy_from_slice`] does.
-pub fn copy(to: &mut [u8], from: &[u8]) {
+pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
     if to.len() <= MOVED {
         return to.copy_from_slice(from);
     }

@@ -773,12 +773,12 @@ fn is_hint(b: crate::lang::builtin::Builtin) -> bool {
 }
 
 /// `1 index`, `2 indices`
-pub fn count(n: usize, one: &str, many: &str) -> String {
+pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
 /// `` `a`, `b` and `c` ``
-pub fn list(names: &[&str]) -> String {
+pub(crate) fn list(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
     match quoted.split_last() {
         None => "none".into(),

@@ -14,13 +14,13 @@ use crate::syntax::ast;
 
 /// A function or kernel whose body waits to be checked.
 #[derive(Clone, Copy)]
-pub enum Job<'f> {
+pub(crate) enum Job<'f> {
     Fn(FnId, &'f ast::Fn),
     Kernel(KernelId, &'f ast::Kernel),
 }
 
 /// What became of a body.
-pub struct Checked {
+pub(crate) struct Checked {
     pub body: Body,
     pub geometry: Option<Geometry>,
     pub diagnostics: Vec<Diagnostic>,
@@ -37,7 +37,7 @@ pub struct Checked {
 const PARALLEL: usize = 256;
 
 /// Checks all bodies; the results stand in the order of the jobs.
-pub fn check_all(program: &Program, module: ModuleId, names: &ScriptNames, jobs: &[Job<'_>]) -> Vec<Checked> {
+pub(crate) fn check_all(program: &Program, module: ModuleId, names: &ScriptNames, jobs: &[Job<'_>]) -> Vec<Checked> {
     let alone = || jobs.iter().map(|j| check_one(program, module, names, *j)).collect();
     if jobs.len() < PARALLEL {
         return alone();
@@ -132,7 +132,7 @@ fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, 
 }
 
 /// The statements of a script, in order.
-pub fn script(program: &Program, module: ModuleId, names: &ScriptNames, stmts: &[&ast::Stmt]) -> Checked {
+pub(crate) fn script(program: &Program, module: ModuleId, names: &ScriptNames, stmts: &[&ast::Stmt]) -> Checked {
     let mut cx = Cx::new(program, module, None, Home::Script);
     cx.script_names = Some(names);
     let mut out = Vec::with_capacity(stmts.len());
@@ -144,7 +144,7 @@ pub fn script(program: &Program, module: ModuleId, names: &ScriptNames, stmts: &
 }
 
 /// A test or bench.
-pub fn section(program: &Program, module: ModuleId, def: &ast::Section, bench: bool) -> Checked {
+pub(crate) fn section(program: &Program, module: ModuleId, def: &ast::Section, bench: bool) -> Checked {
     let mut cx = Cx::new(program, module, None, Home::Section);
     let mut rates = Vec::new();
     for (name, value) in &def.rates {
@@ -186,7 +186,7 @@ fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> Checked 
 }
 
 /// A section as the program keeps it.
-pub fn as_section(
+pub(crate) fn as_section(
     module: ModuleId,
     def: &ast::Section,
     span: crate::base::source::Span,

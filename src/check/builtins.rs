@@ -14,7 +14,7 @@ use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
 /// How many arguments a mathematical function takes, and of what.
-pub fn math_shape(entry: &Entry) -> (usize, Kind, bool) {
+pub(crate) fn math_shape(entry: &Entry) -> (usize, Kind, bool) {
     let signature = entry.signature;
     let kind = if signature.starts_with("<T: Float>") {
         Kind::Float
@@ -29,7 +29,7 @@ pub fn math_shape(entry: &Entry) -> (usize, Kind, bool) {
 
 /// A builtin call being checked.
 #[derive(Clone, Copy)]
-pub struct BuiltinCall<'c> {
+pub(crate) struct BuiltinCall<'c> {
     pub entry: &'static Entry,
     pub args: &'c [ast::Arg],
     pub at: Span,

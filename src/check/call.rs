@@ -616,11 +616,11 @@ impl Cx<'_> {
 }
 
 /// How many arguments these parameters take.
-pub fn arity(params: &[Param]) -> RangeInclusive<usize> {
+pub(crate) fn arity(params: &[Param]) -> RangeInclusive<usize> {
     params.iter().filter(|param| param.default.is_none()).count()..=params.len()
 }
 
-pub fn wrong_count(callee: &str, wanted: RangeInclusive<usize>, found: usize) -> String {
+pub(crate) fn wrong_count(callee: &str, wanted: RangeInclusive<usize>, found: usize) -> String {
     let verb = if found == 1 { "is" } else { "are" };
     let most = count(*wanted.end(), "argument", "arguments");
     let wanted = if wanted.start() == wanted.end() { most } else { format!("{} to {most}", wanted.start()) };

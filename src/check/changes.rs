@@ -9,14 +9,14 @@ use crate::check::walk;
 use crate::lang::builtin::Builtin;
 
 /// In an expression, with all that is inside.
-pub fn of_expr(program: &Program, e: &Expr, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
+pub(crate) fn of_expr(program: &Program, e: &Expr, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
     let mut found = None;
     walk::expr(e, &mut |inner| found = found.or_else(|| by_expr(program, inner, is)));
     found
 }
 
 /// In a block, with all that is inside.
-pub fn of_block(program: &Program, block: &Block, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
+pub(crate) fn of_block(program: &Program, block: &Block, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
     let mut found = assigned(block, is);
     walk::exprs(block, &mut |inner| found = found.or_else(|| by_expr(program, inner, is)));
     found

@@ -17,7 +17,7 @@ use crate::syntax::ast;
 
 /// Which body is being checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub(crate) enum Home {
     /// A kernel; `threads` is geometry form 1.
     Kernel {
         threads: bool,
@@ -34,7 +34,7 @@ pub enum Home {
 
 /// What a name inside a body stands for.
 #[derive(Clone, Copy, Debug)]
-pub enum Slot {
+pub(crate) enum Slot {
     Local(LocalId),
     Global(GlobalId),
     Dim(u32),
@@ -45,7 +45,7 @@ pub enum Slot {
 
 /// What a name means after all scopes have been asked.
 #[derive(Clone)]
-pub enum Meaning {
+pub(crate) enum Meaning {
     Slot(Slot),
     Item(Binding),
     Builtin(&'static Entry),
@@ -54,7 +54,7 @@ pub enum Meaning {
 
 /// What the checker remembers of a local or global beyond its type.
 #[derive(Clone, Debug, Default)]
-pub struct Info {
+pub(crate) struct Info {
     pub used: bool,
     /// Assigned after its declaration, or lent to an `out` parameter.
     pub assigned: bool,
@@ -72,14 +72,14 @@ pub struct Info {
 
 /// The first use of something that only one world has.
 #[derive(Clone, Debug)]
-pub struct Use {
+pub(crate) struct Use {
     pub span: Span,
     pub what: SmolStr,
 }
 
 /// What a body needs of the world, for the pass over the call graph.
 #[derive(Clone, Debug, Default)]
-pub struct Needs {
+pub(crate) struct Needs {
     pub host: Option<Use>,
     pub device: Option<Use>,
     /// Block and warp operations, thread indices: what `threads(…)` kernels have not.
@@ -91,14 +91,14 @@ pub struct Needs {
 }
 
 /// A read of an `out` parameter, or of a variable declared without a value, above any write.
-pub struct EarlyRead {
+pub(crate) struct EarlyRead {
     pub local: LocalId,
     pub span: Span,
     pub outer_loop: Option<u32>,
 }
 
 /// The variables that a script's outermost statements declare, with their places.
-pub type ScriptNames = FxHashMap<SmolStr, Span>;
+pub(crate) type ScriptNames = FxHashMap<SmolStr, Span>;
 
 /// Names every module has: builtins and types.
 static PRELUDE: LazyLock<FxHashMap<&'static str, Prelude>> = LazyLock::new(|| {
@@ -124,18 +124,18 @@ enum Prelude {
     Type(Type),
 }
 
-pub fn prelude_names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn prelude_names() -> impl Iterator<Item = &'static str> {
     PRELUDE.keys().copied()
 }
 
-pub fn prelude(name: &str) -> Option<Meaning> {
+pub(crate) fn prelude(name: &str) -> Option<Meaning> {
     PRELUDE.get(name).map(|p| match p {
         Prelude::Builtin(e) => Meaning::Builtin(e),
         Prelude::Type(t) => Meaning::Type(t.clone()),
     })
 }
 
-pub struct Cx<'a> {
+pub(crate) struct Cx<'a> {
     pub program: &'a Program,
     pub module: &'a Module,
     pub sig: &'a Signature,
@@ -183,7 +183,7 @@ pub struct Cx<'a> {
 /// A mistake was reported, so the program does not run: what stands for a value that could not be found. Only a report makes one
 /// (or what a report left behind), so nothing that is wrong can pass for something else without a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reported(());
+pub(crate) struct Reported(());
 
 impl Reported {
     /// For [`Binding::Error`], whose definition had the mistake.
@@ -456,7 +456,7 @@ impl<'a> Cx<'a> {
 }
 
 /// Adds what Clk calls a foreign word.
-pub fn with_foreign(d: Diagnostic, span: Span, foreign: &suggest::Foreign) -> Diagnostic {
+pub(crate) fn with_foreign(d: Diagnostic, span: Span, foreign: &suggest::Foreign) -> Diagnostic {
     match foreign.word {
         Some(word) => {
             let sure = if foreign.plain { Applicability::MaybeIncorrect } else { Applicability::MachineApplicable };

@@ -7,7 +7,7 @@ use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::exact;
 
 /// What an evaluation may ask for beyond the program's constants.
-pub struct Scope<'s> {
+pub(crate) struct Scope<'s> {
     pub program: &'s Program,
     pub dim: &'s dyn std::ops::Fn(u32) -> Option<i64>,
     pub const_param: &'s dyn std::ops::Fn(u32) -> Option<i64>,
@@ -16,7 +16,7 @@ pub struct Scope<'s> {
 }
 
 /// The integer that an expression of a body is known to have.
-pub fn int(cx: &Cx<'_>, e: &Expr) -> Option<i64> {
+pub(crate) fn int(cx: &Cx<'_>, e: &Expr) -> Option<i64> {
     let first = cx.program.globals.len();
     let scope = Scope {
         program: cx.program,
@@ -29,12 +29,12 @@ pub fn int(cx: &Cx<'_>, e: &Expr) -> Option<i64> {
 }
 
 /// The integer that a constant's expression has; of the constants in it that is known already.
-pub fn constant(program: &Program, e: &Expr) -> Option<i64> {
+pub(crate) fn constant(program: &Program, e: &Expr) -> Option<i64> {
     let scope = Scope { program, dim: &|_| None, const_param: &|_| None, local: &|_| None, global: &|_| None };
     eval(&scope, e, 0)
 }
 
-pub fn eval(scope: &Scope<'_>, e: &Expr, depth: u32) -> Option<i64> {
+pub(crate) fn eval(scope: &Scope<'_>, e: &Expr, depth: u32) -> Option<i64> {
     if depth > 100 {
         return None;
     }

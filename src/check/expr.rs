@@ -13,18 +13,18 @@ use crate::lang::ops::UnaryOp;
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
-pub const BOOL: Type = Type::Scalar(Scalar::Bool);
-pub const I32: Type = Type::Scalar(Scalar::I32);
+pub(crate) const BOOL: Type = Type::Scalar(Scalar::Bool);
+pub(crate) const I32: Type = Type::Scalar(Scalar::I32);
 
 /// Deeper trees than this are refused rather than risk the stack; the parser refuses them much earlier.
-pub const MAX_DEPTH: u32 = 1500;
+pub(crate) const MAX_DEPTH: u32 = 1500;
 
-pub fn make(kind: ExprKind, ty: Type, span: Span) -> Expr {
+pub(crate) fn make(kind: ExprKind, ty: Type, span: Span) -> Expr {
     Expr { kind, ty, span }
 }
 
 /// The expression inside any parentheses.
-pub fn bare(e: &ast::Expr) -> &ast::Expr {
+pub(crate) fn bare(e: &ast::Expr) -> &ast::Expr {
     let mut e = e;
     while let Ast::Paren(inner) = &e.kind {
         e = inner;
@@ -33,7 +33,7 @@ pub fn bare(e: &ast::Expr) -> &ast::Expr {
 }
 
 /// A number as written, perhaps with a sign: its type is open.
-pub fn is_literal(e: &ast::Expr) -> bool {
+pub(crate) fn is_literal(e: &ast::Expr) -> bool {
     match &bare(e).kind {
         Ast::Int { suffix, .. } | Ast::Float { suffix, .. } => suffix.is_none(),
         Ast::Unary { op: UnaryOp::Neg, expr, .. } => is_literal(expr),

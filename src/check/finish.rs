@@ -18,7 +18,7 @@ struct Finish<'v> {
 }
 
 /// Finishes a lone expression.
-pub fn expr(cx: &mut Cx<'_>, e: &mut Expr) {
+pub(crate) fn expr(cx: &mut Cx<'_>, e: &mut Expr) {
     let mut f = Finish { vars: &cx.vars, program: cx.program, diagnostics: vec![], hole: None };
     f.expr(e);
     let (found, hole) = (f.diagnostics, f.hole);
@@ -27,7 +27,7 @@ pub fn expr(cx: &mut Cx<'_>, e: &mut Expr) {
 }
 
 /// Finishes the statements of a body together with its locals and new globals.
-pub fn body(cx: &mut Cx<'_>, root: &mut Block) {
+pub(crate) fn body(cx: &mut Cx<'_>, root: &mut Block) {
     let mut f = Finish { vars: &cx.vars, program: cx.program, diagnostics: vec![], hole: None };
     f.block(root);
     for (_, local) in cx.locals.iter_mut() {

@@ -28,7 +28,7 @@ fn value(program: &Program, e: &Expr, depth: u32) -> Option<i128> {
 }
 
 /// The message on an operation of constants whose result is none of its type.
-pub fn overflow(program: &Program, e: &Expr) -> Option<Diagnostic> {
+pub(crate) fn overflow(program: &Program, e: &Expr) -> Option<Diagnostic> {
     let Type::Scalar(ty) = e.ty else { return None };
     if !ty.is_int() || !ty.is_signed() && !matches!(e.kind, ExprKind::Binary { op: BinaryOp::Shl | BinaryOp::Shr, .. })
     {

@@ -11,7 +11,7 @@ use crate::check::infer::{Kind, array, same_dim};
 use crate::check::typed::*;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
-pub struct Bind<'s> {
+pub(crate) struct Bind<'s> {
     pub sig: &'s Signature,
     /// A variable for each type parameter (`Error` for the others).
     pub types: Vec<Type>,
@@ -465,7 +465,7 @@ impl Cx<'_> {
 }
 
 /// Whether an expression is fixed when a kernel is compiled.
-pub fn is_constant(e: &Expr) -> bool {
+pub(crate) fn is_constant(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Const(_) | ExprKind::ConstParam(_) => {
             true

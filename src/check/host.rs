@@ -684,7 +684,7 @@ impl Cx<'_> {
 }
 
 /// The element type of totals: those of 8- and 16-bit integers are wide.
-pub fn summed(element: &Type) -> Type {
+pub(crate) fn summed(element: &Type) -> Type {
     let wide = |s: Scalar| match s {
         Scalar::I8 | Scalar::I16 => Scalar::I64,
         Scalar::U8 | Scalar::U16 => Scalar::U64,

@@ -13,7 +13,7 @@ const FIRST: u32 = 1 << 31;
 
 /// What a variable may become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Any plain data: what a type parameter without a bound takes.
     Any,
     /// An integer literal: any number, `i32` if nothing asks for another.
@@ -83,7 +83,7 @@ enum Slot {
 
 /// The variables of one body, and the bounds of the type parameters it may name.
 #[derive(Clone, Debug, Default)]
-pub struct Vars {
+pub(crate) struct Vars {
     slots: Vec<Slot>,
     bounds: Vec<Bound>,
 }
@@ -279,7 +279,7 @@ impl Vars {
 }
 
 /// Whether two dimensions could be one, as far as is known before anything runs.
-pub fn same_dim(a: &Dim, b: &Dim) -> bool {
+pub(crate) fn same_dim(a: &Dim, b: &Dim) -> bool {
     match (a, b) {
         (Dim::Unknown | Dim::Local(_) | Dim::Expr(_), _) | (_, Dim::Unknown | Dim::Local(_) | Dim::Expr(_)) => true,
         (Dim::Known(a), Dim::Known(b)) => a == b,
@@ -288,7 +288,7 @@ pub fn same_dim(a: &Dim, b: &Dim) -> bool {
     }
 }
 
-pub fn array(element: Type, dims: Vec<Dim>) -> Type {
+pub(crate) fn array(element: Type, dims: Vec<Dim>) -> Type {
     Type::Array(Arc::new(ArrayType { element, dims }))
 }
 

@@ -30,7 +30,12 @@ struct Pass<'f> {
     hole: Option<Span>,
 }
 
-pub fn check_file(program: &mut Program, module: ModuleId, file: &ast::File, imports: &Imports) -> Vec<Diagnostic> {
+pub(crate) fn check_file(
+    program: &mut Program,
+    module: ModuleId,
+    file: &ast::File,
+    imports: &Imports,
+) -> Vec<Diagnostic> {
     let mut pass = Pass {
         module,
         file,
@@ -84,7 +89,7 @@ fn script_names(file: &ast::File) -> ScriptNames {
 }
 
 /// The name under which `import` makes a module known.
-pub fn module_alias(import: &ast::Import) -> Option<SmolStr> {
+pub(crate) fn module_alias(import: &ast::Import) -> Option<SmolStr> {
     match (&import.what, &import.source) {
         (ast::ImportWhat::Module { alias: Some(alias) }, _) => Some(alias.text.clone()),
         (ast::ImportWhat::Module { alias: None }, ast::ImportSource::Path(path)) => path.last().map(|n| n.text.clone()),
@@ -428,7 +433,6 @@ fn type_names(ty: &ast::Type, used: &mut FxHashSet<SmolStr>) {
             result.iter().for_each(|r| type_names(r, used));
         }
         ast::TypeKind::Placed { ty, .. } => type_names(ty, used),
-        ast::TypeKind::Error => {}
     }
 }
 

@@ -31,7 +31,7 @@ impl Variable {
 }
 
 /// What an expression is a part of.
-pub fn root(e: &Expr) -> &Expr {
+pub(crate) fn root(e: &Expr) -> &Expr {
     match &e.kind {
         ExprKind::Index { base, .. }
         | ExprKind::Slice { base, .. }

@@ -10,7 +10,7 @@ use crate::lang::builtin::Builtin;
 use crate::syntax::ast::{self, ItemKind};
 
 /// Locals that nobody reads, and `var`s that never change.
-pub fn body(cx: &mut Cx<'_>) {
+pub(crate) fn body(cx: &mut Cx<'_>) {
     let mut found = Vec::new();
     for ((_, local), info) in cx.locals.iter().zip(&cx.info) {
         if local.name.starts_with('_') {
@@ -65,7 +65,7 @@ fn twice(cx: &Cx<'_>, name: &str) -> bool {
 }
 
 /// Imports that nothing in a file uses. A text of imports only (an entry of the REPL) is left alone.
-pub fn imports(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn imports(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagnostic>) {
     let only_imports = file.items.iter().all(|i| matches!(i.kind, ItemKind::Import(_) | ItemKind::Error(_)));
     if only_imports {
         return;
@@ -96,7 +96,7 @@ pub fn imports(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diag
 }
 
 /// Constants of a whole script that nothing in it uses.
-pub fn consts(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn consts(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagnostic>) {
     let has_stmts = file.items.iter().any(|i| matches!(i.kind, ItemKind::Stmt(_)));
     let has_bodies = file.items.iter().any(|i| matches!(i.kind, ItemKind::Kernel(_)));
     if !(has_stmts && has_bodies) {
@@ -114,7 +114,7 @@ pub fn consts(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagn
 }
 
 /// An expression that does nothing but give a value.
-pub fn only_gives(e: &Expr) -> bool {
+pub(crate) fn only_gives(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Int(_)
         | ExprKind::Float(_)

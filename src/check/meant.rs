@@ -184,7 +184,7 @@ fn dims_of(ty: &Type) -> Vec<u32> {
 }
 
 /// A module that has an unknown name.
-pub enum OfModule {
+pub(crate) enum OfModule {
     /// Imported under this name.
     Imported(SmolStr),
     /// One of the standard library, which is not imported.

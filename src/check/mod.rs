@@ -16,7 +16,7 @@ mod assign;
 mod bodies;
 mod builtins;
 mod call;
-pub mod changes;
+pub(crate) mod changes;
 mod cx;
 mod dump;
 mod eval;
@@ -28,11 +28,11 @@ mod host;
 mod infer;
 mod items;
 mod launch;
-pub mod lend;
+pub(crate) mod lend;
 mod lints;
 mod meant;
 mod ops;
-pub mod parts;
+pub(crate) mod parts;
 mod show;
 mod sigs;
 mod stmt;
@@ -44,7 +44,7 @@ pub(crate) mod walk;
 mod world;
 
 pub use dump::dump;
-pub use items::module_alias;
+pub(crate) use items::module_alias;
 pub use walk::exprs;
 
 /// More errors than these are not shown: the first ones explain the others.
@@ -52,10 +52,10 @@ const MAX_ERRORS: usize = 20;
 const MAX_WARNINGS: usize = 50;
 
 /// The code of a hole in a tree that no diagnostic explains.
-pub const UNREPORTED: &str = "E0999";
+pub(crate) const UNREPORTED: &str = "E0999";
 
 /// The modules behind a file's imports, by the span of `Import::span`. A missing entry was reported by the caller.
-pub type Imports = HashMap<Span, ModuleId>;
+pub(crate) type Imports = HashMap<Span, ModuleId>;
 
 /// Checks a file (or a REPL entry) and adds its items to `module`, which exists already; a name defined again replaces the
 /// old one. If the file has script statements, a chunk is added to `program.chunks`.
@@ -111,6 +111,6 @@ fn tidy(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
 }
 
 /// The type as a message spells it, for tools that show types.
-pub fn show_type(program: &Program, sig: Option<&typed::Signature>, ty: &typed::Type) -> String {
+pub(crate) fn show_type(program: &Program, sig: Option<&typed::Signature>, ty: &typed::Type) -> String {
     show::Show { program, sig, vars: None }.ty(ty)
 }

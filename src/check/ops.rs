@@ -11,7 +11,7 @@ use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::syntax::ast;
 
 /// What operands become together, element by element.
-pub enum Joined {
+pub(crate) enum Joined {
     /// A mistake was reported.
     Bad,
     /// Only known when it runs.
@@ -31,7 +31,7 @@ impl Joined {
 }
 
 /// The scalar inside vectors and arrays.
-pub fn scalar_of(ty: &Type) -> Type {
+pub(crate) fn scalar_of(ty: &Type) -> Type {
     match ty {
         Type::Array(a) => scalar_of(&a.element),
         Type::Vector(s, _) => Type::Scalar(*s),
@@ -40,7 +40,7 @@ pub fn scalar_of(ty: &Type) -> Type {
 }
 
 /// The type with another scalar inside.
-pub fn with_scalar(ty: &Type, scalar: &Type) -> Type {
+pub(crate) fn with_scalar(ty: &Type, scalar: &Type) -> Type {
     match (ty, scalar) {
         (Type::Array(a), _) => array(with_scalar(&a.element, scalar), a.dims.clone()),
         (Type::Vector(_, n), Type::Scalar(s)) => Type::Vector(*s, *n),

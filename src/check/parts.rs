@@ -9,10 +9,10 @@ use crate::check::cx::{Cx, Reported};
 use crate::check::typed::*;
 
 /// Parts that a value may have.
-pub const MAX_PARTS: u32 = 4096;
+pub(crate) const MAX_PARTS: u32 = 4096;
 
 /// Whether a type has more parts than a value may have.
-pub fn too_many(program: &Program, ty: &Type) -> bool {
+pub(crate) fn too_many(program: &Program, ty: &Type) -> bool {
     let mut room = MAX_PARTS;
     !count(program, ty, &mut room)
 }
@@ -41,7 +41,7 @@ fn count_field(program: &Program, ty: &Type, room: &mut u32) -> bool {
 }
 
 /// Whether a struct (or a tuple) has a field that is an array, or one that holds one.
-pub fn holds_array(program: &Program, ty: &Type) -> bool {
+pub(crate) fn holds_array(program: &Program, ty: &Type) -> bool {
     let inside = |ty: &Type| matches!(ty, Type::Array(_)) || holds_array(program, ty);
     match ty {
         Type::Tuple(parts) => parts.iter().any(inside),
@@ -51,14 +51,14 @@ pub fn holds_array(program: &Program, ty: &Type) -> bool {
 }
 
 /// The message for an array of structs that hold arrays.
-pub fn no_element(ty: &str, span: Span) -> Diagnostic {
+pub(crate) fn no_element(ty: &str, span: Span) -> Diagnostic {
     Diagnostic::error("E0316", format!("an array can't have elements of type `{ty}`"))
         .at(span, "a struct that holds an array is a value of its own, and no element")
         .help("give the array an axis of its own beside the others: `w: [f32; N, 4]` instead of `w: [f32; 4]` in each of N structs")
 }
 
 /// The message for something of such a type.
-pub fn refusal(what: &str, span: Span) -> Diagnostic {
+pub(crate) fn refusal(what: &str, span: Span) -> Diagnostic {
     Diagnostic::error("E0329", format!("{what} has more than {MAX_PARTS} parts"))
         .at(span, "each part is a value of its own")
         .help("keep many values of one kind in an array")
@@ -88,7 +88,7 @@ impl Cx<'_> {
 
 /// Reports the first struct that is too large because of what it holds itself, not because a field alone is. All that are too
 /// large lose the types of their fields, so nothing has to walk over them.
-pub fn large_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<Diagnostic>) {
+pub(crate) fn large_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<Diagnostic>) {
     let mut reported = false;
     for &id in ids {
         let of = &program.structs[id];

@@ -5,7 +5,7 @@ use crate::check::typed::{Access, Bound, Dim, Generic, GenericKind, Program, Sig
 
 /// What the names in a type refer to.
 #[derive(Clone, Copy)]
-pub struct Show<'a> {
+pub(crate) struct Show<'a> {
     pub program: &'a Program,
     pub sig: Option<&'a Signature>,
     pub vars: Option<&'a Vars>,

@@ -16,7 +16,12 @@ use crate::check::{eval, finish, parts, suggest, walk};
 use crate::syntax::ast;
 
 /// The fields of a struct.
-pub fn fields(program: &Program, module: ModuleId, def: &ast::Struct, found: &mut Vec<Diagnostic>) -> Vec<Field> {
+pub(crate) fn fields(
+    program: &Program,
+    module: ModuleId,
+    def: &ast::Struct,
+    found: &mut Vec<Diagnostic>,
+) -> Vec<Field> {
     let mut cx = Cx::new(program, module, None, Home::Signature);
     let mut fields: Vec<Field> = Vec::with_capacity(def.fields.len());
     for f in &def.fields {
@@ -52,7 +57,7 @@ fn is_field(ty: &Type) -> bool {
 }
 
 /// Reports structs that hold themselves.
-pub fn endless_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<Diagnostic>) {
+pub(crate) fn endless_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<Diagnostic>) {
     fn reaches(program: &Program, ty: &Type, goal: StructId, seen: &mut FxHashSet<StructId>) -> bool {
         match ty {
             Type::Struct(id) if *id == goal => true,
@@ -97,7 +102,7 @@ pub fn endless_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<
 
 /// A constant as it is written.
 #[derive(Clone)]
-pub struct Def<'f> {
+pub(crate) struct Def<'f> {
     name: &'f ast::Name,
     ty: Wanted<'f>,
     pub value: &'f ast::Expr,
@@ -118,7 +123,7 @@ impl<'f> Def<'f> {
 }
 
 /// The constants of a file, each after those it names. `late` ones wait for the signatures of functions they call.
-pub struct Constants<'f> {
+pub(crate) struct Constants<'f> {
     pub defs: FxHashMap<ConstId, Def<'f>>,
     state: FxHashMap<ConstId, State>,
     calls: FxHashMap<ConstId, bool>,
@@ -309,7 +314,7 @@ fn constant(program: &Program, module: ModuleId, def: &Def<'_>, found: &mut Vec<
 }
 
 /// What a signature is read from.
-pub struct Source<'f> {
+pub(crate) struct Source<'f> {
     pub generics: &'f [ast::Generic],
     pub params: &'f [ast::Param],
     pub result: Option<&'f ast::Type>,
@@ -317,7 +322,7 @@ pub struct Source<'f> {
 }
 
 /// The signature and the result type.
-pub fn signature(
+pub(crate) fn signature(
     program: &Program,
     module: ModuleId,
     src: &Source<'_>,
@@ -348,7 +353,7 @@ pub fn signature(
 
 /// Reads the defaults of parameters. Each is a constant without a name, whose value is checked with those of the file; that of
 /// a parameter whose type is a type parameter is a number, which has a type in calls only.
-pub fn defaults<'f>(
+pub(crate) fn defaults<'f>(
     program: &mut Program,
     module: ModuleId,
     written: &'f [ast::Param],
@@ -595,7 +600,7 @@ fn bound_named(cx: &mut Cx<'_>, bound: Option<&ast::Name>) -> Bound {
 }
 
 /// Checks `threads(…)` or `grid(…) block(…)` inside the kernel's own scope.
-pub fn geometry(cx: &mut Cx<'_>, g: &ast::Geometry) -> Geometry {
+pub(crate) fn geometry(cx: &mut Cx<'_>, g: &ast::Geometry) -> Geometry {
     match g {
         ast::Geometry::Threads { indices, block, span } => {
             too_many(cx, indices.len(), "indices", *span);

@@ -4,7 +4,7 @@
 const LONGEST: usize = 80;
 
 /// The nearest of the candidates, if it is near enough to be a slip of the finger.
-pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // The distance costs the product of the lengths, and nobody types a name of this length.
     if word.len() > LONGEST {
         return None;
@@ -30,7 +30,7 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
 }
 
 /// What Clk calls a word of another language.
-pub struct Foreign {
+pub(crate) struct Foreign {
     /// Clk's word, where one can simply stand in its place.
     pub word: Option<&'static str>,
     pub help: &'static str,
@@ -57,7 +57,7 @@ const fn hint(help: &'static str) -> Option<Foreign> {
 }
 
 /// A foreign name that stands where a value or a function does.
-pub fn foreign_value(name: &str) -> Option<Foreign> {
+pub(crate) fn foreign_value(name: &str) -> Option<Foreign> {
     match name {
         "threadIdx" => same("thread_idx"),
         "blockIdx" => same("block_idx"),
@@ -206,7 +206,7 @@ pub fn foreign_value(name: &str) -> Option<Foreign> {
 }
 
 /// What a kernel has instead of something of the host (a builtin stands in backticks).
-pub fn in_kernels(what: &str) -> &'static str {
+pub(crate) fn in_kernels(what: &str) -> &'static str {
     match what.trim_end_matches(" of a whole array").trim_matches('`') {
         "arange" | "linspace" => "`threads(i: N)` names a thread's index; with `grid(…) block(…)` it is `global_idx.x`",
         "load" => "`x[i]` reads an element; a mask is an `if`: `if i < N { x[i] } else { 0.0 }`",
@@ -251,7 +251,7 @@ pub fn in_kernels(what: &str) -> &'static str {
 }
 
 /// A member of a module of another language: `np.sqrt`, `cuda.grid`, `tl.load`.
-pub fn foreign_member(module: &str, member: &str) -> Option<Foreign> {
+pub(crate) fn foreign_member(module: &str, member: &str) -> Option<Foreign> {
     let specific = match (module, member) {
         ("cuda", "grid") => {
             other("`cuda.grid(1)` is `global_idx.x`; a kernel with `threads(i: N)` needs neither it nor a guard")
@@ -309,7 +309,7 @@ pub fn foreign_member(module: &str, member: &str) -> Option<Foreign> {
 }
 
 /// A foreign name that stands where a type does.
-pub fn foreign_type(name: &str) -> Option<Foreign> {
+pub(crate) fn foreign_type(name: &str) -> Option<Foreign> {
     match name {
         "float" | "float32" | "float32_t" => same("f32"),
         "double" | "float64" => same("f64"),

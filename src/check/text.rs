@@ -14,7 +14,7 @@ use crate::lang::ops::{BinaryOp, TextFn};
 use crate::syntax::ast;
 
 /// Whether a type is text or an array of it.
-pub fn is_text(ty: &Type) -> bool {
+pub(crate) fn is_text(ty: &Type) -> bool {
     matches!(ty, Type::Str | Type::Strings)
 }
 

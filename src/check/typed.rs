@@ -25,9 +25,9 @@ pub use crate::syntax::ast::{Access, Format, Unroll};
 
 pub type FnId = Id<Fn>;
 pub type KernelId = Id<Kernel>;
-pub type StructId = Id<Struct>;
-pub type ConstId = Id<Const>;
-pub type GlobalId = Id<Global>;
+pub(crate) type StructId = Id<Struct>;
+pub(crate) type ConstId = Id<Const>;
+pub(crate) type GlobalId = Id<Global>;
 pub type LocalId = Id<Local>;
 pub type ModuleId = Id<Module>;
 
@@ -43,7 +43,7 @@ pub struct Program {
     pub kernels: Shared<Arena<Kernel>>,
     pub globals: Arena<Global>,
     pub tests: Arena<Section>,
-    pub benches: Arena<Section>,
+    pub(crate) benches: Arena<Section>,
     /// The chunk of script statements of each file or REPL entry, imported modules first.
     pub chunks: Vec<Arc<Chunk>>,
     /// Which module of the standard library has a name, for messages about names that mean nothing.
@@ -428,13 +428,13 @@ pub enum ArrayInit {
 pub struct Declared {
     /// A `Dim::Local(i)` in it is `extents[i]`.
     pub ty: Type,
-    pub extents: Vec<Extent>,
+    pub(crate) extents: Vec<Extent>,
     pub span: Span,
 }
 
 /// An extent that is no number before the script runs.
 #[derive(Clone, Debug)]
-pub enum Extent {
+pub(crate) enum Extent {
     /// An expression.
     Is(Expr),
     /// A name that nothing else has: the value says what it is, the same on every axis.
@@ -633,7 +633,7 @@ pub enum GenericArg {
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub kernel: KernelId,
-    pub generics: Vec<GenericArg>,
+    pub(crate) generics: Vec<GenericArg>,
     /// One per parameter. None: an `out` argument that the launch allocates and returns.
     pub args: Vec<Option<Expr>>,
     /// Dimensions given by name: position in `dims` and value.

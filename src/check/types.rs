@@ -12,7 +12,7 @@ use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, TypeKind};
 
 /// What a dimension of an array type may be.
-pub enum Dims<'m> {
+pub(crate) enum Dims<'m> {
     /// A signature: names become dimensions, expressions are kept.
     Signature { dims: &'m mut Vec<DimName>, exprs: &'m mut Vec<Arc<Expr>> },
     /// A `shared` or local array: every extent is kept as an expression.
@@ -55,7 +55,6 @@ impl Cx<'_> {
                 self.report(d);
                 self.ty(ty, dims)
             }
-            TypeKind::Error => Type::Error,
         }
     }
 

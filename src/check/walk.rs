@@ -4,7 +4,7 @@ use crate::check::typed::*;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
 /// Every name that an expression of the syntax tree uses, blocks left out; `call` says that it is called.
-pub fn names<'e>(e: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Name, bool)) {
+pub(crate) fn names<'e>(e: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Name, bool)) {
     match &e.kind {
         Ast::Name(n) => visit(n, false),
         Ast::Call { callee, args } => {
@@ -45,7 +45,7 @@ pub fn names<'e>(e: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Name, bool)) {
 }
 
 /// Every dimension that an array type of a signature has, in the order of the text.
-pub fn dims<'t>(t: &'t ast::Type, visit: &mut dyn FnMut(&'t ast::Expr)) {
+pub(crate) fn dims<'t>(t: &'t ast::Type, visit: &mut dyn FnMut(&'t ast::Expr)) {
     match &t.kind {
         ast::TypeKind::Array { element, dims: extents } => {
             dims(element, visit);
@@ -53,7 +53,7 @@ pub fn dims<'t>(t: &'t ast::Type, visit: &mut dyn FnMut(&'t ast::Expr)) {
         }
         ast::TypeKind::Tuple(parts) => parts.iter().for_each(|p| dims(p, visit)),
         ast::TypeKind::Placed { ty, .. } => dims(ty, visit),
-        ast::TypeKind::Name(_) | ast::TypeKind::Fn { .. } | ast::TypeKind::Error => {}
+        ast::TypeKind::Name(_) | ast::TypeKind::Fn { .. } => {}
     }
 }
 
@@ -101,7 +101,7 @@ pub fn exprs(b: &Block, visit: &mut dyn FnMut(&Expr)) {
     }
 }
 
-pub fn expr(e: &Expr, visit: &mut dyn FnMut(&Expr)) {
+pub(crate) fn expr(e: &Expr, visit: &mut dyn FnMut(&Expr)) {
     visit(e);
     let opt = |e: &Option<Box<Expr>>, visit: &mut dyn FnMut(&Expr)| {
         if let Some(e) = e {

@@ -37,7 +37,7 @@ struct All {
 }
 
 /// The functions of a file with what each needs and calls.
-pub struct Worlds<'p> {
+pub(crate) struct Worlds<'p> {
     program: &'p Program,
     calls: FxHashMap<FnId, Vec<(FnId, Span)>>,
     all: FxHashMap<FnId, All>,

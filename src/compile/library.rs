@@ -16,21 +16,19 @@ pub static MODULES: &[(&str, &str)] = &[
 ];
 
 /// The text of `std.<name>`.
-pub fn text(name: &str) -> Option<&'static str> {
+pub(crate) fn text(name: &str) -> Option<&'static str> {
     MODULES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
 /// A public name of a module: one that is documented with an example, or a documented struct.
-pub struct Member {
-    /// `fn`, `kernel`, `const` or `struct`.
-    pub keyword: &'static str,
+pub(crate) struct Member {
     pub name: &'static str,
     /// Its documentation up to the example.
     pub about: String,
 }
 
 /// The public names of a module, in the order of its text.
-pub fn members(module: &str) -> Vec<Member> {
+pub(crate) fn members(module: &str) -> Vec<Member> {
     let mut members = Vec::new();
     let mut doc: Vec<&str> = Vec::new();
     for line in text(module).unwrap_or("").lines() {
@@ -47,7 +45,7 @@ pub fn members(module: &str) -> Vec<Member> {
             && (example.is_some() || keyword == "struct" && !doc.is_empty())
         {
             let about = doc.iter().take(example.unwrap_or(doc.len())).filter(|line| !line.is_empty());
-            members.push(Member { keyword, name, about: about.copied().collect::<Vec<_>>().join(" ") });
+            members.push(Member { name, about: about.copied().collect::<Vec<_>>().join(" ") });
         }
         doc.clear();
     }
@@ -55,18 +53,18 @@ pub fn members(module: &str) -> Vec<Member> {
 }
 
 /// What a module is about: the first line of its documentation.
-pub fn about(module: &str) -> &'static str {
+pub(crate) fn about(module: &str) -> &'static str {
     text(module).and_then(|text| text.lines().next()).and_then(|line| line.strip_prefix("///")).unwrap_or("").trim()
 }
 
 /// The modules that have a public name.
-pub fn homes(name: &str) -> Vec<&'static str> {
+pub(crate) fn homes(name: &str) -> Vec<&'static str> {
     let has = |module: &&str| members(module).iter().any(|member| member.name == name);
     MODULES.iter().map(|(module, _)| *module).filter(has).collect()
 }
 
 /// The module that has a public name. None if several have it.
-pub fn home(name: &str) -> Option<&'static str> {
+pub(crate) fn home(name: &str) -> Option<&'static str> {
     match homes(name).as_slice() {
         [one] => Some(one),
         _ => None,

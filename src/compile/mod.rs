@@ -15,8 +15,8 @@ mod examine;
 mod import;
 pub mod library;
 
-pub use entry::{Definitions, Entered};
-pub use import::Modules;
+pub(crate) use entry::{Definitions, Entered};
+pub(crate) use import::Modules;
 
 /// Where imported files come from.
 pub trait Files {
@@ -90,7 +90,7 @@ impl Session {
 
     /// As [`Session::add`], but what could be understood of a text with mistakes stays in the program, which must not run
     /// then: for tools that show it. The tree comes along.
-    pub fn read(&mut self, name: &str, text: &str, files: &dyn Files) -> (ast::File, Outcome) {
+    pub(crate) fn read(&mut self, name: &str, text: &str, files: &dyn Files) -> (ast::File, Outcome) {
         let first = self.program.chunks.len();
         let file = self.sources.add(name, text);
         let (tree, mut diagnostics) = syntax::parse(file, text);
@@ -172,13 +172,13 @@ pub fn default_instance(program: &Program, kernel: KernelId) -> Option<Instance>
 }
 
 /// A kernel ready for a device that is to run with these checks.
-pub fn kernel(program: &Program, instance: &Instance, checks: Checks) -> Result<Prepared, Vec<Diagnostic>> {
+pub(crate) fn kernel(program: &Program, instance: &Instance, checks: Checks) -> Result<Prepared, Vec<Diagnostic>> {
     let place = program.kernels.get(instance.kernel).map_or_else(Default::default, |kernel| kernel.name_span);
     ready(lower_for(program, instance, checks)?, checks, place)
 }
 
 /// A function that is applied to all elements of arrays, ready for a device: see [`lower_map`]. `place` asks for it.
-pub fn map(
+pub(crate) fn map(
     program: &Program,
     function: &Function,
     params: &[(Type, bool)],

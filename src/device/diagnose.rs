@@ -7,7 +7,7 @@ use crate::device::{Among, Deed, Fault, FaultKind, LockStep, Race, Who};
 use crate::lang::scalar::Value;
 
 /// The message for a fault. The host adds where the kernel was launched.
-pub fn fault_diagnostic(fault: &Fault) -> Diagnostic {
+pub(crate) fn fault_diagnostic(fault: &Fault) -> Diagnostic {
     if let FaultKind::Device(error @ DeviceError::Lost(_)) = &fault.kind {
         return device_diagnostic(error, fault.span);
     }
@@ -361,7 +361,7 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
 }
 
 /// The message for a device's failure outside of any launch.
-pub fn device_diagnostic(error: &DeviceError, span: Span) -> Diagnostic {
+pub(crate) fn device_diagnostic(error: &DeviceError, span: Span) -> Diagnostic {
     if let DeviceError::Earlier(earlier) = error {
         return fault_diagnostic(&earlier.fault).because(earlier.launched, "launched here");
     }

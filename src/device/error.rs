@@ -52,12 +52,12 @@ pub struct Loss {
     /// Seconds until another process had taken its place, or why none has.
     pub replaced: Result<f64, String>,
     /// What the launch does on the simulator.
-    pub verdict: Verdict,
+    pub(crate) verdict: Verdict,
 }
 
 /// What came of running a launch again with its arrays as the lost process left them.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It has this fault there.
     Fault(Box<Fault>),
     /// After so many seconds it was here.
@@ -96,7 +96,7 @@ impl fmt::Display for DeviceError {
 }
 
 /// A number of bytes as people say it: `1.5 GiB`.
-pub fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let (scale, unit) = match bytes {
         b if b >= 1 << 30 => ((1u64 << 30) as f64, "GiB"),
         b if b >= 1 << 20 => ((1u64 << 20) as f64, "MiB"),

@@ -13,10 +13,11 @@ pub mod cuda;
 mod diagnose;
 mod error;
 pub mod sim;
-pub mod storage;
+pub(crate) mod storage;
 
-pub use diagnose::{device_diagnostic, fault_diagnostic};
-pub use error::{DeviceError, Earlier, Loss, Verdict, size};
+pub(crate) use diagnose::{device_diagnostic, fault_diagnostic};
+pub use error::{DeviceError, Earlier};
+pub(crate) use error::{Loss, Verdict, size};
 use storage::Storage;
 
 /// The extents of a launch.
@@ -244,7 +245,7 @@ impl FaultKind {
 
 /// A thread of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub(crate) struct Who {
     pub block: [u32; 3],
     pub thread: [u32; 3],
     /// `Form::Threads`: the index tuple instead of block and thread.
@@ -266,7 +267,7 @@ pub enum Among {
 
 /// What a thread does to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub(crate) enum Deed {
     Reads,
     Writes,
     /// By an atomic operation.
@@ -284,7 +285,7 @@ impl Deed {
 /// A thread takes a lock while it has another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LockStep {
-    pub who: Who,
+    pub(crate) who: Who,
     pub span: Span,
     /// `lock[0]`
     pub has: String,
@@ -298,11 +299,11 @@ pub struct Race {
     pub place: String,
     /// In shared memory; else in global.
     pub shared: bool,
-    pub deed: Deed,
+    pub(crate) deed: Deed,
     /// What the thread writes or finds, where known.
     pub value: Option<Value>,
-    pub other: Who,
-    pub other_deed: Deed,
+    pub(crate) other: Who,
+    pub(crate) other_deed: Deed,
     pub other_value: Option<Value>,
     pub other_span: Span,
     /// The two are in one block, in one warp.
@@ -389,7 +390,7 @@ pub trait Moment {
     fn as_any(&self) -> &dyn std::any::Any;
 }
 
-pub type Mark = Box<dyn Moment>;
+pub(crate) type Mark = Box<dyn Moment>;
 
 /// What a device did: counts, bytes and seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -12,7 +12,7 @@ use super::error::DeviceError;
 use crate::base::aligned::AlignedBytes;
 
 /// Bytes in a device's memory. Several storages may share them; who wants to write while others share takes a copy.
-pub trait Remote: Send + Sync {
+pub(crate) trait Remote: Send + Sync {
     /// Copies bytes from `offset` on here, after everything that is under way to change them.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError>;
 
@@ -21,7 +21,7 @@ pub trait Remote: Send + Sync {
 }
 
 /// The copy on a device.
-pub type RemoteCopy = Option<Arc<dyn Remote>>;
+pub(crate) type RemoteCopy = Option<Arc<dyn Remote>>;
 
 /// A fixed number of bytes.
 #[derive(Default)]
@@ -40,7 +40,7 @@ const MOST_PEEKED: usize = 64 * PEEK;
 
 /// The payload with which [`Storage::bytes`] unwinds when a device cannot give back what it has. Whoever runs scripts catches
 /// it: there is no result that could be shown instead.
-pub struct Lost(pub DeviceError);
+pub(crate) struct Lost(pub DeviceError);
 
 fn lost(error: DeviceError) -> ! {
     // Not a panic: no hook runs and nothing is printed.
@@ -53,7 +53,7 @@ impl Storage {
         Storage { len, ..Storage::default() }
     }
 
-    pub fn of_bytes(bytes: AlignedBytes) -> Storage {
+    pub(crate) fn of_bytes(bytes: AlignedBytes) -> Storage {
         Storage { len: bytes.len(), host: OnceLock::from(bytes), ..Storage::default() }
     }
 
@@ -133,12 +133,12 @@ impl Storage {
     }
 
     /// The copy on a device, for that device to use and to set.
-    pub fn remote(&self) -> MutexGuard<'_, RemoteCopy> {
+    pub(crate) fn remote(&self) -> MutexGuard<'_, RemoteCopy> {
         self.remote.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says that a kernel writes the copy on a device, which is the only one from now on.
-    pub fn written_remotely(&mut self, copy: Arc<dyn Remote>) {
+    pub(crate) fn written_remotely(&mut self, copy: Arc<dyn Remote>) {
         *self.remote.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(copy);
         self.host.take();
     }

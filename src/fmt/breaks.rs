@@ -5,7 +5,7 @@ use super::roles::{self, Role};
 use crate::syntax::token::Tok;
 
 /// Settles the line breaks, and the commas and semicolons beside them.
-pub fn settle(text: &str, elements: &mut Vec<Element>) {
+pub(crate) fn settle(text: &str, elements: &mut Vec<Element>) {
     move_breaks(elements);
     if semicolons(elements) {
         elements.retain(|e| !e.deleted);
@@ -24,7 +24,7 @@ pub fn settle(text: &str, elements: &mut Vec<Element>) {
 /// Puts a break before an element of a line that is too long; says whether there is one now that was not there before.
 ///
 /// It refuses where `move_breaks` would take the break away again, and where it would end a statement.
-pub fn add(elements: &mut [Element], index: usize) -> bool {
+pub(crate) fn add(elements: &mut [Element], index: usize) -> bool {
     let new = index > 0
         && elements.get(index).is_some_and(|e| e.breaks == 0)
         && !refuses_break(elements, index)
@@ -220,7 +220,7 @@ fn brackets(elements: &mut [Element]) {
 }
 
 /// Puts the two ends of a bracket on lines of their own; says whether there is a break now that was not there before.
-pub fn break_ends(elements: &mut [Element], open: usize) -> bool {
+pub(crate) fn break_ends(elements: &mut [Element], open: usize) -> bool {
     let close = elements[open].mate as usize;
     if close <= open + 1 || elements[open].is(Tok::LaunchOpen) {
         return false;
@@ -236,7 +236,7 @@ pub fn break_ends(elements: &mut [Element], open: usize) -> bool {
 }
 
 /// The elements directly in a bracket; of a bracket in it only the opening one.
-pub fn inside(elements: &[Element], open: usize) -> impl Iterator<Item = usize> + '_ {
+pub(crate) fn inside(elements: &[Element], open: usize) -> impl Iterator<Item = usize> + '_ {
     let close = elements[open].mate as usize;
     let mut at = open + 1;
     std::iter::from_fn(move || {
@@ -248,7 +248,7 @@ pub fn inside(elements: &[Element], open: usize) -> impl Iterator<Item = usize> 
 }
 
 /// A comma behind the last element if the closing bracket begins a line, else none.
-pub fn trailing_comma(elements: &mut [Element], open: usize) {
+pub(crate) fn trailing_comma(elements: &mut [Element], open: usize) {
     let Element { role, mate, .. } = elements[open];
     let close = mate as usize;
     if role == Role::Block || elements[open].is(Tok::LaunchOpen) {
@@ -299,7 +299,7 @@ fn separate_fields(elements: &mut [Element], open: usize) {
 }
 
 /// The `{` of a header (`kernel`, `if`, …) that spans lines stands on a line of its own.
-pub fn headers(elements: &mut [Element], from: usize, to: usize) {
+pub(crate) fn headers(elements: &mut [Element], from: usize, to: usize) {
     // Of each open bracket: none, or a header and whether it was broken.
     let mut levels: Vec<Option<bool>> = vec![None];
     for (index, element) in elements.iter_mut().enumerate().take(to).skip(from) {
@@ -337,6 +337,6 @@ fn begins_header(element: &Element) -> bool {
 }
 
 /// An element that goes on with the statement whose block ended before it.
-pub fn continues(element: &Element) -> bool {
+pub(crate) fn continues(element: &Element) -> bool {
     matches!(element.role, Role::Binary(_) | Role::Word) || element.tok().is_some_and(Tok::continues_line)
 }

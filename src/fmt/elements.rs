@@ -4,10 +4,10 @@ use super::roles::Role;
 use crate::syntax::token::{Tok, Token};
 
 /// No partner.
-pub const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Strings are one element, of kind [`Tok::StrEnd`].
     Token(Tok),
     LineComment,
@@ -15,7 +15,7 @@ pub enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Element {
+pub(crate) struct Element {
     pub kind: Kind,
     pub start: u32,
     /// Without blanks at its end.
@@ -62,7 +62,7 @@ impl Element {
 }
 
 /// All tokens and comments of a text.
-pub fn read(text: &str, tokens: &[Token]) -> Vec<Element> {
+pub(crate) fn read(text: &str, tokens: &[Token]) -> Vec<Element> {
     let mut reader = Reader { text, out: Vec::with_capacity(tokens.len()), at: 0, breaks: 0, boundary: false };
     let mut index = 0;
     while let Some(token) = tokens.get(index) {

@@ -7,7 +7,7 @@ use crate::syntax::token::Tok;
 
 /// What stands before an element.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Gap {
+pub(crate) struct Gap {
     pub newlines: u8,
     pub blanks: u32,
 }
@@ -22,7 +22,7 @@ struct Level {
 }
 
 /// The gap before every element, deleted ones included.
-pub fn lay_out(text: &str, elements: &mut [Element], limit: usize) -> Vec<Gap> {
+pub(crate) fn lay_out(text: &str, elements: &mut [Element], limit: usize) -> Vec<Gap> {
     let mut gaps = vec![Gap::default(); elements.len()];
     let mut levels = vec![Level { content: 0, end: 0, list: false }];
     let mut start = 0;
@@ -77,7 +77,7 @@ fn line_end(elements: &[Element], start: usize) -> usize {
 }
 
 /// Characters of the elements from `start` to before `end`, comments at the end left out.
-pub fn width(elements: &[Element], start: usize, end: usize) -> usize {
+pub(crate) fn width(elements: &[Element], start: usize, end: usize) -> usize {
     let mut total = 0;
     let mut neighbour: Option<usize> = None;
     let end = (start..end).rev().find(|&i| elements[i].kind != Kind::LineComment).map_or(start, |last| last + 1);

@@ -41,7 +41,7 @@ use elements::Element;
 pub const WIDTH: usize = 120;
 
 /// Blanks of one level.
-pub const INDENT: usize = 4;
+pub(crate) const INDENT: usize = 4;
 
 /// A replacement in the text: a range of bytes and what stands there afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]

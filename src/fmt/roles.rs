@@ -4,7 +4,7 @@ use super::elements::{Element, NONE};
 use crate::syntax::token::Tok;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     Plain,
     /// `(` or `[` that groups, `<` of type parameters, `<<<`.
     Open,
@@ -44,7 +44,7 @@ struct Level {
 }
 
 /// Gives every element its role and every bracket its partner.
-pub fn assign(text: &str, elements: &mut [Element]) {
+pub(crate) fn assign(text: &str, elements: &mut [Element]) {
     let mut levels: Vec<Level> = vec![Level { opener: NONE, ..Level::default() }];
     // The last two tokens.
     let (mut before, mut before_that): (Option<usize>, Option<usize>) = (None, None);
@@ -202,7 +202,7 @@ impl Around<'_> {
 }
 
 /// A value can end with this token.
-pub fn ends_value(element: &Element) -> bool {
+pub(crate) fn ends_value(element: &Element) -> bool {
     use Tok::*;
     match element.tok() {
         Some(Name) => element.role != Role::Word,

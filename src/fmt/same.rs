@@ -7,7 +7,7 @@ use crate::syntax::token::Tok;
 use crate::syntax::{self, ast, dump};
 
 /// Compares a text (with its tree) with another; an error says where they part.
-pub fn check(old: (&Laid, &ast::File), new: &Laid) -> Result<Vec<Edit>, String> {
+pub(crate) fn check(old: (&Laid, &ast::File), new: &Laid) -> Result<Vec<Edit>, String> {
     let (old, tree) = old;
     let edits = edits(old, new)?;
     let (other, diagnostics) = syntax::parse(new.file, new.text);

@@ -4,7 +4,7 @@ use super::elements::{Element, Kind};
 use super::roles::{Role, ends_value};
 use crate::syntax::token::Tok;
 
-pub fn between(before: &Element, next: &Element) -> bool {
+pub(crate) fn between(before: &Element, next: &Element) -> bool {
     let (Kind::Token(a), Kind::Token(b)) = (before.kind, next.kind) else {
         // Beside a comment there is a blank, but not where a bracket holds it.
         return !matches!(before.kind, Kind::Token(Tok::LParen | Tok::LBracket))

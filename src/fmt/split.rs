@@ -10,7 +10,7 @@ use super::roles::Role;
 use crate::syntax::token::Tok;
 
 /// A line that is too long: the elements from `start` to before `end`.
-pub struct Line {
+pub(crate) struct Line {
     pub start: usize,
     pub end: usize,
     pub indent: usize,

@@ -3,7 +3,7 @@
 use super::elements::Element;
 use super::layout::Gap;
 
-pub fn write(text: &str, elements: &[Element], gaps: &[Gap]) -> String {
+pub(crate) fn write(text: &str, elements: &[Element], gaps: &[Gap]) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16);
     for (element, gap) in elements.iter().zip(gaps).filter(|(element, _)| !element.deleted) {
         out.extend(std::iter::repeat_n('\n', usize::from(gap.newlines)));

@@ -17,10 +17,10 @@ pub struct Problem {
 }
 
 /// The result of an operation on values.
-pub type Outcome<T> = Result<T, Problem>;
+pub(crate) type Outcome<T> = Result<T, Problem>;
 
 /// Data for which there is no memory.
-pub fn no_room(bytes: u64) -> Problem {
+pub(crate) fn no_room(bytes: u64) -> Problem {
     let size = crate::device::size(bytes);
     Problem::new("E0509", format!("there is not enough memory: {size} were asked for at once"))
 }

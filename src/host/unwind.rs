@@ -65,7 +65,7 @@ impl Unwound {
 }
 
 /// A script that was asked to stop.
-pub fn interrupted(at: Span) -> Diagnostic {
+pub(crate) fn interrupted(at: Span) -> Diagnostic {
     Diagnostic::error("E0599", "interrupted").at(at, "the script was here")
 }
 

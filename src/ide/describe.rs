@@ -11,7 +11,7 @@ use crate::syntax::{self, token::Tok};
 
 /// What is said of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
+pub(crate) struct Description {
     /// A line or a few of Clk.
     pub code: String,
     /// Markdown.
@@ -211,7 +211,7 @@ pub(super) fn builtin(entry: &Entry) -> Description {
 }
 
 /// What is known of a word without looking at any program: a builtin, a type or a keyword, as Markdown.
-pub fn documentation(name: &str) -> Option<String> {
+pub(crate) fn documentation(name: &str) -> Option<String> {
     if let Some(entry) = builtin::find(name) {
         return Some(builtin(entry).markdown());
     }
@@ -228,7 +228,7 @@ pub fn documentation(name: &str) -> Option<String> {
 }
 
 /// What a keyword is for.
-pub fn keyword(word: &str) -> Option<&'static str> {
+pub(crate) fn keyword(word: &str) -> Option<&'static str> {
     let known = KEYWORDS.iter().any(|(k, _)| *k == word) || CONTEXTUAL.contains(&word);
     known.then_some(match word {
         "kernel" => {

@@ -26,13 +26,14 @@ use crate::compile::{Files, Session};
 use crate::syntax::ast;
 
 pub use complete::{Completion, CompletionKind};
-pub use describe::{documentation, keyword};
-pub use highlight::{Class, Highlight, highlight};
-pub use hints::{Hint, Lens, LensKind};
-pub use hover::Hover;
-pub use names::{DefKind, Meaning};
-pub use outline::{Fold, Symbol, SymbolKind};
-pub use signature::Signature;
+pub(crate) use describe::{documentation, keyword};
+pub(crate) use highlight::Highlight;
+pub use highlight::{Class, highlight};
+pub use hints::LensKind;
+pub(crate) use hints::{Hint, Lens};
+pub(crate) use names::{DefKind, Meaning};
+pub use outline::SymbolKind;
+pub(crate) use outline::{Fold, Symbol};
 
 /// A place in a text: what [`crate::base::source::Source::name`] calls the text, and bytes in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ pub struct Analysis {
     before: Session,
     pub file: FileId,
     pub text: String,
-    pub tree: ast::File,
+    pub(crate) tree: ast::File,
     pub diagnostics: Vec<Diagnostic>,
     types: OnceCell<types::Types>,
     names: OnceCell<names::Names>,

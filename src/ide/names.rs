@@ -13,7 +13,7 @@ use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, *};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefKind {
+pub(crate) enum DefKind {
     Fn,
     Kernel,
     Struct,
@@ -35,7 +35,7 @@ pub enum DefKind {
 
 /// A name's definition in the file.
 #[derive(Clone, Debug)]
-pub struct Def {
+pub(crate) struct Def {
     pub name: SmolStr,
     pub span: Span,
     pub kind: DefKind,
@@ -47,7 +47,7 @@ pub struct Def {
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Meaning {
+pub(crate) enum Meaning {
     Def(usize),
     /// Something of the module's scope that the text itself does not define, or of another module.
     Bound(Binding),
@@ -60,7 +60,7 @@ pub enum Meaning {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Use {
+pub(crate) struct Use {
     pub span: Span,
     pub meaning: Meaning,
     /// It is called, or launched.
@@ -70,7 +70,7 @@ pub struct Use {
 }
 
 #[derive(Default)]
-pub struct Names {
+pub(crate) struct Names {
     pub defs: Vec<Def>,
     /// In the order of the text.
     pub uses: Vec<Use>,
@@ -128,7 +128,7 @@ impl Names {
 }
 
 /// The name of a type that every module has.
-pub fn is_prelude_type(name: &str) -> bool {
+pub(crate) fn is_prelude_type(name: &str) -> bool {
     let scalar = |text: &str| Scalar::from_name(text);
     let vector = || {
         let (element, lanes) = name.rsplit_once('x')?;
@@ -391,7 +391,7 @@ impl Walk<'_> {
             }
             TypeKind::Tuple(parts) => parts.iter().for_each(|p| self.dimensions(p, from)),
             TypeKind::Placed { ty, .. } => self.dimensions(ty, from),
-            TypeKind::Name(_) | TypeKind::Fn { .. } | TypeKind::Error => {}
+            TypeKind::Name(_) | TypeKind::Fn { .. } => {}
         }
     }
 
@@ -437,7 +437,6 @@ impl Walk<'_> {
                 result.iter().for_each(|r| self.ty(r));
             }
             TypeKind::Placed { ty, .. } => self.ty(ty),
-            TypeKind::Error => {}
         }
     }
 

@@ -8,7 +8,7 @@ use crate::lower::{self, Constants};
 
 /// Whose dimension and type names a type speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub(crate) enum Owner {
     Fn(FnId),
     Kernel(KernelId),
     None,
@@ -25,14 +25,14 @@ impl Owner {
 }
 
 /// A `shared` array: where it stands and its extents, where they are constants.
-pub struct Shared {
+pub(crate) struct Shared {
     pub span: Span,
     pub element: Type,
     pub extents: Vec<Option<i64>>,
 }
 
 #[derive(Default)]
-pub struct Types {
+pub(crate) struct Types {
     /// Of expressions, and of variables at their declarations. The last one of a place wins: the outermost.
     places: FxHashMap<(u32, u32), (Type, OwnerIndex)>,
     owners: Vec<Owner>,
@@ -64,7 +64,7 @@ impl Types {
 }
 
 /// A type as messages spell it.
-pub fn shown(program: &Program, ty: &Type, owner: Owner) -> String {
+pub(crate) fn shown(program: &Program, ty: &Type, owner: Owner) -> String {
     check::show_type(program, owner.signature(program), ty)
 }
 
@@ -288,7 +288,7 @@ fn constant(program: &Program, e: &Expr) -> Option<i64> {
 }
 
 /// Bytes of a value in an array; none where that depends on more than the type.
-pub fn bytes(program: &Program, ty: &Type) -> Option<u64> {
+pub(crate) fn bytes(program: &Program, ty: &Type) -> Option<u64> {
     let layout = lower::layout(program, ty).ok()?;
     Some(layout.size as u64)
 }

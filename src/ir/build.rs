@@ -193,7 +193,7 @@ impl FunctionBuilder {
     }
 
     /// A free expression; equal ones are one.
-    pub fn free(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
+    pub(crate) fn free(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
         let expr = Expr { kind, ty };
         if let Some(&id) = self.free.get(&expr) {
             return id;
@@ -204,7 +204,7 @@ impl FunctionBuilder {
     }
 
     /// An expression of this kind and type; evaluated here unless it is free.
-    pub fn expr(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
+    pub(crate) fn expr(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
         if kind.is_free() {
             return self.free(kind, ty);
         }
@@ -330,11 +330,6 @@ impl FunctionBuilder {
         if let Some(block) = self.open.last_mut() {
             block.push(Stmt { kind, span });
         }
-    }
-
-    /// Evaluates an expression that was made [`detached`](Self::detached).
-    pub fn let_(&mut self, expr: ExprId) {
-        self.stmt(StmtKind::Let(expr));
     }
 
     pub fn write(&mut self, local: LocalId, value: ExprId) {

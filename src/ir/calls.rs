@@ -7,7 +7,7 @@ use crate::base::source::{FileId, Span};
 
 /// A call whose body was inlined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub(crate) struct Call {
     /// The file of the called function.
     pub file: FileId,
     /// The call itself, which may stand in an inlined body.
@@ -24,7 +24,7 @@ fn call_of(span: Span) -> Option<usize> {
 
 /// A span of a called function once its body stands in the caller, for call number `call`; calls of its own are numbered from
 /// `first` on.
-pub fn inlined(span: Span, callee: FileId, call: usize, first: usize) -> Span {
+pub(crate) fn inlined(span: Span, callee: FileId, call: usize, first: usize) -> Span {
     let name = |number: usize| Span { file: FileId(INLINED | number as u32), ..span };
     match call_of(span) {
         Some(inner) => name(first + inner),
@@ -34,7 +34,7 @@ pub fn inlined(span: Span, callee: FileId, call: usize, first: usize) -> Span {
 }
 
 /// The place that a span stands for, and the calls that led there, innermost first.
-pub fn resolve(calls: &[Call], mut span: Span) -> (Span, Vec<Span>) {
+pub(crate) fn resolve(calls: &[Call], mut span: Span) -> (Span, Vec<Span>) {
     let mut found: Option<Span> = None;
     let mut trace = vec![];
     while let Some(call) = call_of(span).and_then(|number| calls.get(number)) {

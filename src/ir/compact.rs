@@ -10,13 +10,13 @@ use crate::ir::def::*;
 use crate::ir::visit::{each_stmt, each_stmt_mut};
 
 /// Renumbers every function. Ids out of range stay as they are for the verifier to find.
-pub fn compact(module: &mut Module) {
+pub(crate) fn compact(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         compact_function(function);
     }
 }
 
-pub fn compact_function(function: &mut Function) {
+pub(crate) fn compact_function(function: &mut Function) {
     let mut order = Order { function, evaluated: vec![], free: vec![], seen: FxHashMap::default() };
     each_stmt(&function.body, &mut |stmt| order.stmt(stmt));
     for (_, memory) in function.memories.iter() {
@@ -33,7 +33,7 @@ pub fn compact_function(function: &mut Function) {
 }
 
 /// Larger trees of a dynamic extent are left alone (the verifier refuses them).
-pub const TREE_SIZE: usize = 500;
+pub(crate) const TREE_SIZE: usize = 500;
 
 struct Order<'a> {
     function: &'a Function,
@@ -163,7 +163,7 @@ fn stray(id: ExprId, len: usize) -> ExprId {
 }
 
 /// How many expressions `id` is computed from, counted as a tree; none if more than [`TREE_SIZE`].
-pub fn tree_size(function: &Function, id: ExprId) -> Option<usize> {
+pub(crate) fn tree_size(function: &Function, id: ExprId) -> Option<usize> {
     fn count(function: &Function, id: ExprId, left: &mut usize) -> Option<()> {
         *left = left.checked_sub(1)?;
         let mut fits = Some(());

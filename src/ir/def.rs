@@ -13,7 +13,7 @@ use crate::base::arena::{Arena, Id, Side};
 use crate::base::source::Span;
 use crate::ir::calls::Call;
 use crate::lang::ops::{AtomicOp, BarrierKind, BinaryOp, MathFn, UnaryOp, WarpOp};
-pub use crate::lang::scalar::Scalar;
+pub(crate) use crate::lang::scalar::Scalar;
 
 pub type ExprId = Id<Expr>;
 pub type LocalId = Id<Local>;
@@ -164,7 +164,7 @@ pub struct Function {
     pub body: Block,
     pub span: Span,
     /// What was inlined, in runs with checks.
-    pub calls: Vec<Call>,
+    pub(crate) calls: Vec<Call>,
 }
 
 /// A mutable variable of one thread, or a parameter copied into one.
@@ -524,7 +524,7 @@ pub enum Part {
 /// What can be affine, all of it `i32` or `u32` and modulo 2^32: `Id(Thread | Global)`, `Index`, a `Read` of an affine local,
 /// the sum, difference and negation of such, their product with a uniform value, `Convert` and `Bitcast` between the two types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Variance {
+pub(crate) enum Variance {
     /// The same for all threads of a block that reach it together.
     Uniform,
     /// Uniform plus fixed multiples of the thread's x, y and z (or of the `threads` indices).
@@ -535,7 +535,7 @@ pub enum Variance {
 /// What analysis found about the kernel's body function (after inlining), kept beside the module. Devices demand it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    pub exprs: Side<Expr, Variance>,
+    pub(crate) exprs: Side<Expr, Variance>,
     /// The join over all writes, control dependence included.
-    pub locals: Side<Local, Variance>,
+    pub(crate) locals: Side<Local, Variance>,
 }

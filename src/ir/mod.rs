@@ -1,9 +1,9 @@
 //! Layer 2: DeviceIR, the one form that every device runs.
 pub mod build;
-pub mod calls;
-pub mod compact;
+pub(crate) mod calls;
+pub(crate) mod compact;
 pub mod def;
-pub mod ranges;
+pub(crate) mod ranges;
 pub mod text;
 pub mod typing;
 pub mod verify;

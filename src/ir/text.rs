@@ -25,7 +25,8 @@ mod parse;
 mod print;
 
 pub use parse::parse;
-pub use print::{print, print_spans};
+pub use print::print;
+pub use print::print_spans;
 
 use crate::ir::def::{Axis, BinOp, Id3};
 

@@ -20,7 +20,7 @@ pub fn name(ty: Ty) -> String {
 }
 
 /// The inverse of [`name`].
-pub fn from_name(text: &str) -> Option<Ty> {
+pub(crate) fn from_name(text: &str) -> Option<Ty> {
     if let Some(s) = Scalar::from_name(text) {
         return Some(Ty::Scalar(s));
     }
@@ -33,7 +33,7 @@ fn need(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-pub fn unary(op: UnaryOp, value: Ty) -> Result<Ty, String> {
+pub(crate) fn unary(op: UnaryOp, value: Ty) -> Result<Ty, String> {
     let s = value.scalar();
     let fits = match op {
         UnaryOp::Neg => s.is_num(),
@@ -43,7 +43,7 @@ pub fn unary(op: UnaryOp, value: Ty) -> Result<Ty, String> {
     Ok(value)
 }
 
-pub fn binary(op: BinOp, left: Ty, right: Ty) -> Result<Ty, String> {
+pub(crate) fn binary(op: BinOp, left: Ty, right: Ty) -> Result<Ty, String> {
     use BinOp::*;
     let s = left.scalar();
     let describe = || format!("{op:?} of {} and {}", name(left), name(right));
@@ -72,7 +72,7 @@ fn math_takes(function: MathFn, s: Scalar) -> bool {
     }
 }
 
-pub fn math(function: MathFn, args: &[Ty]) -> Result<Ty, String> {
+pub(crate) fn math(function: MathFn, args: &[Ty]) -> Result<Ty, String> {
     let called = Builtin::Math(function).name();
     let arity = dynamic::arity(function);
     need(args.len() == arity, || format!("{called} takes {arity} arguments, not {}", args.len()))?;
@@ -86,7 +86,7 @@ pub fn math(function: MathFn, args: &[Ty]) -> Result<Ty, String> {
     })
 }
 
-pub fn select(cond: Ty, then: Ty, other: Ty) -> Result<Ty, String> {
+pub(crate) fn select(cond: Ty, then: Ty, other: Ty) -> Result<Ty, String> {
     let lanes = cond.lanes() == 1 || cond.lanes() == then.lanes();
     need(cond.scalar() == Scalar::Bool && lanes && then == other, || {
         format!("select by {} of {} and {}", name(cond), name(then), name(other))
@@ -94,12 +94,12 @@ pub fn select(cond: Ty, then: Ty, other: Ty) -> Result<Ty, String> {
     Ok(then)
 }
 
-pub fn convert(from: Ty, to: Ty) -> Result<Ty, String> {
+pub(crate) fn convert(from: Ty, to: Ty) -> Result<Ty, String> {
     need(from.lanes() == to.lanes(), || format!("convert of {} to {}", name(from), name(to)))?;
     Ok(to)
 }
 
-pub fn bitcast(from: Ty, to: Ty) -> Result<Ty, String> {
+pub(crate) fn bitcast(from: Ty, to: Ty) -> Result<Ty, String> {
     let fits = from.lanes() == to.lanes()
         && from.scalar().size() == to.scalar().size()
         && from.scalar().is_num()
@@ -108,7 +108,7 @@ pub fn bitcast(from: Ty, to: Ty) -> Result<Ty, String> {
     Ok(to)
 }
 
-pub fn compose(parts: &[Ty]) -> Result<Ty, String> {
+pub(crate) fn compose(parts: &[Ty]) -> Result<Ty, String> {
     let first = parts.first().copied();
     match first {
         Some(Ty::Scalar(s)) if (2..=4).contains(&parts.len()) && parts.iter().all(|&p| Some(p) == first) => {
@@ -118,7 +118,7 @@ pub fn compose(parts: &[Ty]) -> Result<Ty, String> {
     }
 }
 
-pub fn extract(value: Ty, lane: u8) -> Result<Ty, String> {
+pub(crate) fn extract(value: Ty, lane: u8) -> Result<Ty, String> {
     match value {
         Ty::Vector(s, n) if lane < n => Ok(Ty::Scalar(s)),
         _ => Err(format!("extract of lane {lane} of {}", name(value))),
@@ -126,7 +126,7 @@ pub fn extract(value: Ty, lane: u8) -> Result<Ty, String> {
 }
 
 /// The type of what a leaf and component of an element hold.
-pub fn leaf(layout: &Layout, leaf: u32, component: Option<u8>) -> Result<Ty, String> {
+pub(crate) fn leaf(layout: &Layout, leaf: u32, component: Option<u8>) -> Result<Ty, String> {
     let Some(found) = layout.leaves.get(leaf as usize) else {
         return Err(format!("leaf {leaf} of a layout of {}", layout.leaves.len()));
     };
@@ -137,7 +137,7 @@ pub fn leaf(layout: &Layout, leaf: u32, component: Option<u8>) -> Result<Ty, Str
 }
 
 /// The type of a place; its indices are not looked at.
-pub fn place(function: &Function, place: &Place) -> Result<Ty, String> {
+pub(crate) fn place(function: &Function, place: &Place) -> Result<Ty, String> {
     match function.memories.get(place.memory) {
         Some(memory) => leaf(&memory.layout, place.leaf, place.component),
         None => Err(format!("memory {:?} does not exist", place.memory)),
@@ -145,7 +145,7 @@ pub fn place(function: &Function, place: &Place) -> Result<Ty, String> {
 }
 
 /// An atomic on a place of this type; gives the type of the old value.
-pub fn atomic(op: AtomicOp, place: Ty) -> Result<Ty, String> {
+pub(crate) fn atomic(op: AtomicOp, place: Ty) -> Result<Ty, String> {
     use AtomicOp::*;
     let Ty::Scalar(s) = place else { return Err(format!("atomic {op:?} on {}", name(place))) };
     let fits = match op {
@@ -158,7 +158,7 @@ pub fn atomic(op: AtomicOp, place: Ty) -> Result<Ty, String> {
 }
 
 /// What a barrier takes, and what it gives.
-pub fn barrier(kind: BarrierKind) -> (Option<Ty>, Option<Ty>) {
+pub(crate) fn barrier(kind: BarrierKind) -> (Option<Ty>, Option<Ty>) {
     use BarrierKind::*;
     match kind {
         Block | Warp | Grid => (None, None),
@@ -173,7 +173,7 @@ pub fn warp_has_lane(op: WarpOp) -> bool {
     matches!(op, Shuffle | ShuffleUp | ShuffleDown | ShuffleXor)
 }
 
-pub fn warp(op: WarpOp, value: Ty) -> Result<Ty, String> {
+pub(crate) fn warp(op: WarpOp, value: Ty) -> Result<Ty, String> {
     use WarpOp::*;
     let s = value.scalar();
     let scalar = value.lanes() == 1;

@@ -57,7 +57,7 @@ impl Verified {
 }
 
 /// A broken invariant, in words that name the function and the expression.
-pub type Violation = String;
+pub(crate) type Violation = String;
 
 /// Checks a module.
 pub fn verify(module: Module) -> Result<Verified, Vec<Violation>> {
@@ -65,7 +65,7 @@ pub fn verify(module: Module) -> Result<Verified, Vec<Violation>> {
 }
 
 /// Checks a module, and hands it back if it is broken.
-pub fn checked(module: Module) -> Result<Verified, (Box<Module>, Vec<Violation>)> {
+pub(crate) fn checked(module: Module) -> Result<Verified, (Box<Module>, Vec<Violation>)> {
     let violations = violations(&module);
     if violations.is_empty() { Ok(Verified(module)) } else { Err((Box::new(module), violations)) }
 }

@@ -127,22 +127,22 @@ impl ExprKind {
 
 impl StmtKind {
     /// Calls `f` with each expression the statement itself uses (not its blocks, not its results; not what a `Let` evaluates).
-    pub fn operands(&self, mut f: impl FnMut(ExprId)) {
+    pub(crate) fn operands(&self, mut f: impl FnMut(ExprId)) {
         let mut f = |id: &ExprId| f(*id);
         stmt_operands!(self, f, iter);
     }
 
-    pub fn operands_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
+    pub(crate) fn operands_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
         stmt_operands!(self, f, iter_mut);
     }
 
     /// Calls `f` with each `ExprKind::Result` that the statement gives a value.
-    pub fn results(&self, mut f: impl FnMut(ExprId)) {
+    pub(crate) fn results(&self, mut f: impl FnMut(ExprId)) {
         let mut f = |id: &ExprId| f(*id);
         stmt_results!(self, f, iter);
     }
 
-    pub fn results_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
+    pub(crate) fn results_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
         stmt_results!(self, f, iter_mut);
     }
 
@@ -180,7 +180,7 @@ impl StmtKind {
     }
 
     /// The local it sets: of a `Write` or a `For`.
-    pub fn local_mut(&mut self) -> Option<&mut LocalId> {
+    pub(crate) fn local_mut(&mut self) -> Option<&mut LocalId> {
         match self {
             StmtKind::Write { local, .. } | StmtKind::For { local, .. } => Some(local),
             _ => None,
@@ -188,7 +188,7 @@ impl StmtKind {
     }
 
     /// The label it defines.
-    pub fn label(&self) -> Option<Label> {
+    pub(crate) fn label(&self) -> Option<Label> {
         match self {
             StmtKind::For { label, .. } | StmtKind::Loop { label, .. } | StmtKind::Block { label, .. } => Some(*label),
             _ => None,
@@ -211,7 +211,7 @@ pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
     }
 }
 
-pub fn each_stmt_mut(block: &mut Block, f: &mut impl FnMut(&mut Stmt)) {
+pub(crate) fn each_stmt_mut(block: &mut Block, f: &mut impl FnMut(&mut Stmt)) {
     for stmt in block {
         f(stmt);
         for inner in stmt.kind.blocks_mut() {

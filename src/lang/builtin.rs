@@ -80,7 +80,7 @@ pub enum Builtin {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Worlds {
+pub(crate) enum Worlds {
     Both,
     Device,
     Host,
@@ -88,7 +88,7 @@ pub enum Worlds {
 
 /// The chapters of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+pub(crate) enum Group {
     Arithmetic,
     Float,
     Integer,
@@ -109,8 +109,8 @@ pub enum Group {
 pub struct Entry {
     pub builtin: Builtin,
     pub name: &'static str,
-    pub group: Group,
-    pub worlds: Worlds,
+    pub(crate) group: Group,
+    pub(crate) worlds: Worlds,
     /// Its parameters of type `T` take vectors and host arrays too.
     pub elementwise: bool,
     /// Behind the name; for a variable `: type`.
@@ -125,7 +125,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 }
 
 impl Builtin {
-    pub fn entry(self) -> &'static Entry {
+    pub(crate) fn entry(self) -> &'static Entry {
         TABLE.iter().find(|e| e.builtin == self).expect("every builtin is in the table")
     }
 

@@ -7,7 +7,7 @@ const ROUNDS: usize = 10;
 
 /// The four words at a counter under a key (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3).
 #[inline]
-pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+pub(crate) fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let (mut counter, mut key) = (counter, key);
     for _ in 0..ROUNDS {
         let [a, b, c, d] = counter;
@@ -106,13 +106,13 @@ impl Philox {
 
 /// From the top 24 bits of a word: in [0, 1).
 #[inline]
-pub fn uniform_f32(word: u32) -> f32 {
+pub(crate) fn uniform_f32(word: u32) -> f32 {
     (word >> 8) as f32 * (1.0 / 16777216.0)
 }
 
 /// From the top 53 bits: in [0, 1).
 #[inline]
-pub fn uniform_f64(long: u64) -> f64 {
+pub(crate) fn uniform_f64(long: u64) -> f64 {
     (long >> 11) as f64 * (1.0 / 9007199254740992.0)
 }
 

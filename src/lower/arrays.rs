@@ -16,7 +16,7 @@ const CONSTANT_BYTES: u64 = 512 * 1024;
 /// What a block can have on the devices with the most.
 const SHARED_BYTES: u64 = 227 * 1024;
 /// Arrays up to this many elements are filled without a loop.
-pub const STRAIGHT: u64 = 8;
+pub(crate) const STRAIGHT: u64 = 8;
 
 impl Body<'_, '_> {
     pub fn local_array(&mut self, id: LocalId, extents: &[Expr], init: &ArrayInit, span: Span) -> Fallible<()> {
@@ -202,11 +202,11 @@ impl Body<'_, '_> {
     }
 }
 
-pub fn elements(extents: &[u32]) -> u64 {
+pub(crate) fn elements(extents: &[u32]) -> u64 {
     extents.iter().fold(1, |all, &n| all.saturating_mul(u64::from(n)))
 }
 
-pub fn size(known: i128, name: &str, span: Span) -> Fallible<u32> {
+pub(crate) fn size(known: i128, name: &str, span: Span) -> Fallible<u32> {
     match u32::try_from(known) {
         Ok(n) if n > 0 && n <= i32::MAX as u32 => Ok(n),
         _ => {

@@ -296,7 +296,7 @@ struct WarpAt {
 }
 
 /// The type that a pure builtin gives for arguments of these types.
-pub fn result_type(builtin: Builtin, args: &[Type]) -> Option<Type> {
+pub(crate) fn result_type(builtin: Builtin, args: &[Type]) -> Option<Type> {
     let widest = || args.iter().find(|ty| matches!(ty, Type::Vector(..))).or(args.first()).cloned();
     match builtin {
         Builtin::Math(MathFn::IsNan | MathFn::IsInf | MathFn::IsFinite) => match args.first()? {

@@ -225,7 +225,7 @@ impl Body<'_, '_> {
     }
 }
 
-pub fn access(access: typed::Access) -> def::Access {
+pub(crate) fn access(access: typed::Access) -> def::Access {
     match access {
         typed::Access::In => def::Access::In,
         typed::Access::Out => def::Access::Out,
@@ -234,7 +234,7 @@ pub fn access(access: typed::Access) -> def::Access {
 }
 
 /// One instance of a function, to be called by those that come after it.
-pub fn function<'a>(
+pub(crate) fn function<'a>(
     unit: &mut Unit<'a>,
     id: FnId,
     function: &'a typed::Fn,

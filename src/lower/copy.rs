@@ -15,7 +15,7 @@ use crate::check::typed::{Block, ConstId, Dim, Expr, ExprKind, FnId, SliceIndex,
 use crate::ir::def::{self, ExprId, MemId, StmtKind};
 
 /// Some whole axes of an array, at indices along the others.
-pub struct Row {
+pub(crate) struct Row {
     memory: MemId,
     /// By axis of the array; none for a whole one.
     axes: Vec<Option<ExprId>>,

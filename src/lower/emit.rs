@@ -6,7 +6,7 @@ use crate::ir::build::FunctionBuilder;
 use crate::ir::def::*;
 use crate::lang::scalar::Value;
 
-pub struct Emitter {
+pub(crate) struct Emitter {
     builder: FunctionBuilder,
     /// For each open block, whether its end is unreachable by now.
     done: Vec<bool>,

@@ -3,10 +3,10 @@
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 
-pub type Fallible<T> = Result<T, Box<Diagnostic>>;
+pub(crate) type Fallible<T> = Result<T, Box<Diagnostic>>;
 
 /// A state that the checker should have made impossible. It is reported, never a panic, so that a session survives it.
-pub fn internal(span: Span, what: impl Into<String>) -> Box<Diagnostic> {
+pub(crate) fn internal(span: Span, what: impl Into<String>) -> Box<Diagnostic> {
     let text = what.into();
     Box::new(
         Diagnostic::error("E0999", format!("internal error: {text}"))
@@ -16,6 +16,6 @@ pub fn internal(span: Span, what: impl Into<String>) -> Box<Diagnostic> {
 }
 
 /// Whether this is a follow-on of an error that was reported elsewhere, as far as one can tell.
-pub fn is_internal(diagnostic: &Diagnostic) -> bool {
+pub(crate) fn is_internal(diagnostic: &Diagnostic) -> bool {
     diagnostic.code == "E0999"
 }

@@ -316,7 +316,7 @@ impl Body<'_, '_> {
 
 /// A number as written.
 #[derive(Clone, Copy)]
-pub enum Literal {
+pub(crate) enum Literal {
     Int(i128),
     Float(f64),
 }

@@ -12,7 +12,7 @@ use crate::ir::def::{ExprKind, Form, Module, Scalar, Ty};
 const I32: Ty = Ty::Scalar(Scalar::I32);
 
 /// The kernel's module, functions and all.
-pub fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instance: &Instance) -> Fallible<Module> {
+pub(crate) fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instance: &Instance) -> Fallible<Module> {
     let span = kernel.name_span;
     let typed = kernel.body.as_deref().ok_or_else(|| internal(span, format!("`{}` has no body", kernel.name)))?;
     let out = Emitter::new(kernel.name.as_str(), kernel.span);

@@ -23,7 +23,7 @@ enum Source {
 }
 
 /// The map's module; see [`super::lower_map`].
-pub fn map(unit: &mut Unit<'_>, function: &Function, params: &[(Type, bool)]) -> Fallible<Module> {
+pub(crate) fn map(unit: &mut Unit<'_>, function: &Function, params: &[(Type, bool)]) -> Fallible<Module> {
     let (name, span) = describe(unit.program, function);
     let result = result_type(unit.program, function, params, span)?;
     let callee = match function {

@@ -10,7 +10,7 @@ mod arrays;
 mod builtin;
 mod call;
 mod component;
-pub mod constant;
+pub(crate) mod constant;
 mod copy;
 mod describe;
 mod emit;
@@ -34,12 +34,12 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Dim, FnId, FnRef, KernelId, Program, Type};
 use crate::ir::Checks;
-use crate::ir::def::{Layout, Module, Ty};
+use crate::ir::def::{Layout, Module};
 use crate::lang::builtin::Builtin;
 use crate::lang::scalar::Value;
 
-pub use constant::{Constants, constant};
-pub use error::Fallible;
+pub(crate) use constant::Constants;
+pub(crate) use error::Fallible;
 
 /// A compile-time argument, fully known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -71,7 +71,7 @@ pub fn lower(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagn
 }
 
 /// The same for a run with checks, which must not compute what the program does not compute.
-pub fn lower_for(program: &Program, instance: &Instance, checks: Checks) -> Result<Module, Vec<Diagnostic>> {
+pub(crate) fn lower_for(program: &Program, instance: &Instance, checks: Checks) -> Result<Module, Vec<Diagnostic>> {
     let mut unit = unit::Unit::of_kernel(program, instance);
     unit.careful = checks.any();
     let lowered = match program.kernels.get(instance.kernel) {
@@ -123,16 +123,11 @@ pub fn hidden_params(program: &Program, kernel: KernelId) -> Vec<u32> {
 }
 
 /// The function that a reference names, seen from an item with these compile-time arguments.
-pub fn function(program: &Program, callee: &FnRef, arguments: &[Argument]) -> Fallible<Function> {
+pub(crate) fn function(program: &Program, callee: &FnRef, arguments: &[Argument]) -> Fallible<Function> {
     mono::Mono::new(program, arguments).function(callee, Span::default())
 }
 
 /// How an element of a concrete type lies in memory; the host's arrays follow it.
-pub fn layout(program: &Program, ty: &Type) -> Fallible<Layout> {
+pub(crate) fn layout(program: &Program, ty: &Type) -> Fallible<Layout> {
     types::layout(program, ty, Span::default())
-}
-
-/// The leaves of a concrete type, each with its path: what a struct or tuple by value becomes at a launch.
-pub fn leaves(program: &Program, ty: &Type) -> Fallible<Vec<(String, Ty)>> {
-    types::leaves(program, ty, Span::default())
 }

@@ -11,7 +11,7 @@ use crate::lang::scalar::{Scalar, Value};
 
 /// The arguments of one instance of a function or kernel.
 #[derive(Clone)]
-pub struct Mono<'a> {
+pub(crate) struct Mono<'a> {
     pub program: &'a Program,
     pub arguments: Rc<[Argument]>,
 }

@@ -134,7 +134,7 @@ impl Body<'_, '_> {
 }
 
 /// The operator of DeviceIR, if it has one.
-pub fn strict(op: BinaryOp) -> Option<BinOp> {
+pub(crate) fn strict(op: BinaryOp) -> Option<BinOp> {
     Some(match op {
         BinaryOp::Add => BinOp::Add,
         BinaryOp::Sub => BinOp::Sub,
@@ -166,7 +166,7 @@ fn of_another_size(from: Scalar, to: Scalar, span: Span) -> Box<Diagnostic> {
     )
 }
 
-pub fn division_by_zero(span: Span) -> Box<Diagnostic> {
+pub(crate) fn division_by_zero(span: Span) -> Box<Diagnostic> {
     Box::new(
         Diagnostic::error("E0485", "an integer is divided by a constant zero")
             .at(span, "this is always 0")

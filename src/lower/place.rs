@@ -14,7 +14,7 @@ use crate::lang::builtin::Builtin;
 
 /// Some leaves of a variable, of an array's element, or of a value that is at hand.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub(crate) struct Target {
     pub root: Root,
     /// The concrete type of the selected part, before `lanes`.
     pub ty: Type,
@@ -33,7 +33,7 @@ pub struct Target {
 }
 
 #[derive(Clone, Debug)]
-pub enum Root {
+pub(crate) enum Root {
     Element { memory: MemId, indices: Vec<ExprId> },
     Variable(Vec<LocalId>),
     Value(Vec<ExprId>),
@@ -302,7 +302,7 @@ fn through_rows<'e>(mut base: &'e Expr, indices: &'e [Expr]) -> (&'e Expr, Vec<(
     (base, found)
 }
 
-pub fn by_axis(mut indices: Vec<(usize, ExprId)>) -> Vec<ExprId> {
+pub(crate) fn by_axis(mut indices: Vec<(usize, ExprId)>) -> Vec<ExprId> {
     indices.sort_by_key(|&(axis, _)| axis);
     indices.into_iter().map(|(_, value)| value).collect()
 }
@@ -319,7 +319,7 @@ fn atomic_on_parts(span: Span) -> Box<Diagnostic> {
     )
 }
 
-pub fn out_of_bounds(
+pub(crate) fn out_of_bounds(
     name: &str,
     axis: Option<usize>,
     at: i128,

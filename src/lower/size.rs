@@ -13,7 +13,7 @@ use crate::ir::visit::each_stmt;
 const MAX_SIZE: u64 = 500_000;
 
 /// Refuses a kernel that would be too large, with the calls that make it so.
-pub fn check(module: &Module) -> Fallible<()> {
+pub(crate) fn check(module: &Module) -> Fallible<()> {
     let mut sizes: Vec<u64> = Vec::with_capacity(module.functions.len());
     for (_, function) in module.functions.iter() {
         let mut size = function.exprs.len() as u64;

@@ -8,24 +8,24 @@ use crate::check::typed::{ArrayType, Dim, Program, Type};
 use crate::ir::def::{Layout, Ty};
 
 /// The leaves of a concrete type in memory order, each with its path (`pos`, `inner.mass`, `0`); none for `()`.
-pub fn leaves(program: &Program, ty: &Type, span: Span) -> Fallible<Vec<(String, Ty)>> {
+pub(crate) fn leaves(program: &Program, ty: &Type, span: Span) -> Fallible<Vec<(String, Ty)>> {
     let mut found = Vec::new();
     collect(program, ty, span, String::new(), &mut found)?;
     Ok(found)
 }
 
 /// How an element of this type lies in memory.
-pub fn layout(program: &Program, ty: &Type, span: Span) -> Fallible<Layout> {
+pub(crate) fn layout(program: &Program, ty: &Type, span: Span) -> Fallible<Layout> {
     Ok(Layout::of(leaves(program, ty, span)?))
 }
 
 /// The machine types of the leaves, without their paths.
-pub fn machine(program: &Program, ty: &Type, span: Span) -> Fallible<Vec<Ty>> {
+pub(crate) fn machine(program: &Program, ty: &Type, span: Span) -> Fallible<Vec<Ty>> {
     Ok(leaves(program, ty, span)?.into_iter().map(|(_, ty)| ty).collect())
 }
 
 /// The type of a scalar or vector, which has exactly one leaf.
-pub fn single(ty: &Type, span: Span) -> Fallible<Ty> {
+pub(crate) fn single(ty: &Type, span: Span) -> Fallible<Ty> {
     match ty {
         Type::Scalar(s) => Ok(Ty::Scalar(*s)),
         Type::Vector(s, n) => Ok(Ty::Vector(*s, *n)),
@@ -56,7 +56,7 @@ fn collect(program: &Program, ty: &Type, span: Span, path: String, found: &mut V
 }
 
 /// The extents of an array that is a field.
-pub fn extents(array: &ArrayType, span: Span) -> Fallible<Vec<u32>> {
+pub(crate) fn extents(array: &ArrayType, span: Span) -> Fallible<Vec<u32>> {
     let known = |dim: &Dim| match dim {
         Dim::Known(n) => u32::try_from(*n).ok(),
         _ => None,
@@ -66,7 +66,7 @@ pub fn extents(array: &ArrayType, span: Span) -> Fallible<Vec<u32>> {
 }
 
 /// The fields of a struct or the parts of a tuple, in order.
-pub fn parts<'a>(program: &'a Program, ty: &'a Type, span: Span) -> Fallible<Vec<(String, &'a Type)>> {
+pub(crate) fn parts<'a>(program: &'a Program, ty: &'a Type, span: Span) -> Fallible<Vec<(String, &'a Type)>> {
     match ty {
         Type::Struct(id) => {
             let definition = program.structs.get(*id).ok_or_else(|| internal(span, "a struct without definition"))?;
@@ -78,7 +78,7 @@ pub fn parts<'a>(program: &'a Program, ty: &'a Type, span: Span) -> Fallible<Vec
 }
 
 /// Which leaves of a struct or tuple belong to its part number `part`, and that part's type.
-pub fn part(program: &Program, ty: &Type, part: u32, span: Span) -> Fallible<(Range<usize>, Type)> {
+pub(crate) fn part(program: &Program, ty: &Type, part: u32, span: Span) -> Fallible<(Range<usize>, Type)> {
     let mut start = 0;
     for (position, (_, field)) in parts(program, ty, span)?.into_iter().enumerate() {
         let length = leaves(program, field, span)?.len();
@@ -91,6 +91,6 @@ pub fn part(program: &Program, ty: &Type, part: u32, span: Span) -> Fallible<(Ra
 }
 
 /// `a.b` from a variable's name and a leaf's path.
-pub fn leaf_name(name: &str, path: &str) -> String {
+pub(crate) fn leaf_name(name: &str, path: &str) -> String {
     if path.is_empty() { name.to_string() } else { format!("{name}.{path}") }
 }

@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 128;
 const INSTANCE: &str = "this is";
 
 /// What all functions of a module share.
-pub struct Unit<'a> {
+pub(crate) struct Unit<'a> {
     pub program: &'a Program,
     pub functions: Arena<def::Function>,
     pub cooperative: bool,
@@ -142,7 +142,7 @@ impl<'a> Unit<'a> {
 
 /// What a local of the typed tree has become.
 #[derive(Clone, Debug)]
-pub enum Slot {
+pub(crate) enum Slot {
     /// A `let`: one value per leaf.
     Value(Vec<ExprId>),
     /// A `var`: one mutable local per leaf.
@@ -152,7 +152,7 @@ pub enum Slot {
 
 /// Where the value of a dimension name is found.
 #[derive(Clone, Copy, Debug)]
-pub enum DimSource {
+pub(crate) enum DimSource {
     Extent(MemId, u8),
     /// A value parameter of its own.
     Param(u32),

@@ -15,12 +15,12 @@ use crate::lang::ops::MathFn;
 const MAX_OPERATIONS: usize = 12;
 const MAX_WRITES: usize = 4;
 
-pub fn run(module: &mut Module) {
+pub(crate) fn run(module: &mut Module) {
     run_with(module, may_fault);
 }
 
 /// For runs with checks, which have more faults.
-pub fn run_checked(module: &mut Module) {
+pub(crate) fn run_checked(module: &mut Module) {
     run_with(module, may_fault_checked);
 }
 

@@ -12,7 +12,7 @@ use crate::base::stop;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
-pub fn run(module: &mut Module) {
+pub(crate) fn run(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         intern_free(function);
         let body = std::mem::take(&mut function.body);

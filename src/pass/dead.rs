@@ -10,7 +10,7 @@ use crate::base::stop;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
-pub fn run(module: &mut Module) {
+pub(crate) fn run(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         // Each round may uncover more: a dropped write was the last use of an expression.
         loop {
@@ -209,7 +209,13 @@ impl Dead<'_> {
 }
 
 /// How often a `For` with constant bounds runs; none if they are not, or if its step is zero.
-pub fn trip_count(function: &Function, start: ExprId, end: ExprId, step: ExprId, inclusive: bool) -> Option<i128> {
+pub(crate) fn trip_count(
+    function: &Function,
+    start: ExprId,
+    end: ExprId,
+    step: ExprId,
+    inclusive: bool,
+) -> Option<i128> {
     let start = integer_of(function, start)?;
     let (end, step) = (integer_of(function, end)?, integer_of(function, step)?);
     let span = if step > 0 { end - start } else { start - end } + i128::from(inclusive);

@@ -9,18 +9,18 @@ use crate::lang::ops::MathFn;
 use crate::lang::scalar::Value;
 
 /// A new expression; the caller sees to its `Let`.
-pub fn push(function: &mut Function, kind: ExprKind, ty: Ty, span: Span) -> ExprId {
+pub(crate) fn push(function: &mut Function, kind: ExprKind, ty: Ty, span: Span) -> ExprId {
     let id = function.exprs.push(Expr { kind, ty });
     function.spans.push(span);
     id
 }
 
-pub fn constant(function: &mut Function, value: Value) -> ExprId {
+pub(crate) fn constant(function: &mut Function, value: Value) -> ExprId {
     push(function, ExprKind::Const(value.bits), Ty::Scalar(value.ty), Span::default())
 }
 
 /// The value of a constant.
-pub fn value_of(function: &Function, id: ExprId) -> Option<Value> {
+pub(crate) fn value_of(function: &Function, id: ExprId) -> Option<Value> {
     let expr = &function.exprs[id];
     match (&expr.kind, expr.ty) {
         (ExprKind::Const(bits), Ty::Scalar(scalar)) => Some(Value { ty: scalar, bits: *bits }),
@@ -28,17 +28,17 @@ pub fn value_of(function: &Function, id: ExprId) -> Option<Value> {
     }
 }
 
-pub fn integer_of(function: &Function, id: ExprId) -> Option<i128> {
+pub(crate) fn integer_of(function: &Function, id: ExprId) -> Option<i128> {
     value_of(function, id).and_then(Value::as_integer)
 }
 
-pub fn let_stmt(function: &Function, id: ExprId) -> Stmt {
+pub(crate) fn let_stmt(function: &Function, id: ExprId) -> Stmt {
     Stmt { kind: StmtKind::Let(id), span: function.spans[id] }
 }
 
 /// Which expressions stand for which: uses of the one become uses of the other.
 #[derive(Default)]
-pub struct Renames {
+pub(crate) struct Renames {
     map: FxHashMap<ExprId, ExprId>,
 }
 
@@ -71,7 +71,7 @@ impl Renames {
 }
 
 /// Renames everything in a function's body.
-pub fn rename_all(function: &mut Function, renames: &Renames) {
+pub(crate) fn rename_all(function: &mut Function, renames: &Renames) {
     if renames.is_empty() {
         return;
     }
@@ -81,7 +81,7 @@ pub fn rename_all(function: &mut Function, renames: &Renames) {
 }
 
 /// The locals that a block writes, counters included.
-pub fn written(block: &[Stmt]) -> FxHashSet<LocalId> {
+pub(crate) fn written(block: &[Stmt]) -> FxHashSet<LocalId> {
     let mut out = FxHashSet::default();
     each_stmt(block, &mut |stmt| match &stmt.kind {
         StmtKind::Write { local, .. } | StmtKind::For { local, .. } => {
@@ -93,7 +93,7 @@ pub fn written(block: &[Stmt]) -> FxHashSet<LocalId> {
 }
 
 /// Whether a block breaks to a label or continues it.
-pub fn mentions(block: &Block, label: Label) -> bool {
+pub(crate) fn mentions(block: &Block, label: Label) -> bool {
     let mut found = false;
     each_stmt(block, &mut |stmt| {
         found |= matches!(&stmt.kind, StmtKind::Break(l) | StmtKind::Continue(l) if *l == label);
@@ -101,14 +101,14 @@ pub fn mentions(block: &Block, label: Label) -> bool {
     found
 }
 
-pub fn breaks(block: &Block, label: Label) -> bool {
+pub(crate) fn breaks(block: &Block, label: Label) -> bool {
     let mut found = false;
     each_stmt(block, &mut |stmt| found |= stmt.kind == StmtKind::Break(label));
     found
 }
 
 /// Nothing behind the block runs when it has run: all its ways leave.
-pub fn never_completes(block: &Block) -> bool {
+pub(crate) fn never_completes(block: &Block) -> bool {
     block.last().is_some_and(|last| match &last.kind {
         StmtKind::If { then, other, .. } => never_completes(then) && never_completes(other),
         kind => kind.leaves(),
@@ -116,14 +116,14 @@ pub fn never_completes(block: &Block) -> bool {
 }
 
 /// How many statements a block holds, nested ones included.
-pub fn size(block: &Block) -> usize {
+pub(crate) fn size(block: &Block) -> usize {
     let mut count = 0;
     each_stmt(block, &mut |_| count += 1);
     count
 }
 
 /// A label that no statement has yet.
-pub fn next_label(block: &Block) -> u32 {
+pub(crate) fn next_label(block: &Block) -> u32 {
     let mut next = 0;
     each_stmt(block, &mut |stmt| {
         if let Some(label) = stmt.kind.label() {
@@ -134,10 +134,10 @@ pub fn next_label(block: &Block) -> u32 {
 }
 
 /// Says whether evaluating an expression may end the launch.
-pub type Faults = fn(&Function, ExprId) -> bool;
+pub(crate) type Faults = fn(&Function, ExprId) -> bool;
 
 /// Whether evaluating it may end the launch: a load out of bounds, an integer division by zero.
-pub fn may_fault(function: &Function, id: ExprId) -> bool {
+pub(crate) fn may_fault(function: &Function, id: ExprId) -> bool {
     match &function.exprs[id].kind {
         ExprKind::Load { place, .. } => !in_bounds(function, place),
         ExprKind::Binary { op: BinOp::Div | BinOp::Rem, right, .. } => {
@@ -149,7 +149,7 @@ pub fn may_fault(function: &Function, id: ExprId) -> bool {
 }
 
 /// As [`may_fault`], in a run with checks: signed arithmetic, shifts and conversions of floats to integers as well.
-pub fn may_fault_checked(function: &Function, id: ExprId) -> bool {
+pub(crate) fn may_fault_checked(function: &Function, id: ExprId) -> bool {
     let expr = &function.exprs[id];
     let signed = expr.ty.scalar().is_int() && !expr.ty.scalar().is_unsigned();
     let checked = match &expr.kind {
@@ -164,7 +164,7 @@ pub fn may_fault_checked(function: &Function, id: ExprId) -> bool {
 }
 
 /// Whether a place is known to be inside its memory.
-pub fn in_bounds(function: &Function, place: &Place) -> bool {
+pub(crate) fn in_bounds(function: &Function, place: &Place) -> bool {
     let extents = &function.memories[place.memory].extents;
     extents.len() == place.indices.len()
         && extents.iter().zip(&place.indices).all(|(extent, &index)| match (extent, integer_of(function, index)) {

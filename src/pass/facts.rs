@@ -19,7 +19,7 @@ use crate::lang::scalar::Scalar;
 use Variance::*;
 
 /// The facts of the kernel's body, which calls nothing.
-pub fn analyse(module: &Module) -> Facts {
+pub(crate) fn analyse(module: &Module) -> Facts {
     let Some(function) = module.functions.get(module.kernel.body) else { return Facts::default() };
     let (homes, escaping) = homes(function);
     let mut analysis = Analysis {

@@ -9,7 +9,7 @@ use super::edit::{Renames, breaks, never_completes, rename_all, written};
 use crate::base::stop;
 use crate::ir::def::*;
 
-pub fn run(module: &mut Module) {
+pub(crate) fn run(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         let body = std::mem::take(&mut function.body);
         let mut forward = Forward { function, renames: Renames::default(), visible: vec![] };

@@ -10,12 +10,12 @@ use crate::base::stop;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
-pub fn run(module: &mut Module) {
+pub(crate) fn run(module: &mut Module) {
     run_with(module, may_fault);
 }
 
 /// For runs with checks, which have more faults.
-pub fn run_checked(module: &mut Module) {
+pub(crate) fn run_checked(module: &mut Module) {
     run_with(module, may_fault_checked);
 }
 

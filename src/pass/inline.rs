@@ -13,12 +13,12 @@ use crate::ir::calls::{self, Call};
 use crate::ir::def::*;
 use crate::ir::visit::{each_stmt, each_stmt_mut};
 
-pub fn run(module: &mut Module) {
+pub(crate) fn run(module: &mut Module) {
     run_with(module, false);
 }
 
 /// For runs with checks: spans say which call they were inlined for.
-pub fn run_traced(module: &mut Module) {
+pub(crate) fn run_traced(module: &mut Module) {
     run_with(module, true);
 }
 

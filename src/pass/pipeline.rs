@@ -5,37 +5,49 @@ use crate::ir::def::Module;
 use crate::ir::{Checks, compact};
 
 /// A transformation of a valid module into a valid module that does the same.
-pub struct Pass {
+pub(crate) struct Pass {
     pub name: &'static str,
-    pub about: &'static str,
     pub run: fn(&mut Module),
 }
 
-const fn pass(name: &'static str, about: &'static str, run: fn(&mut Module)) -> Pass {
-    Pass { name, about, run }
+const fn pass(name: &'static str, run: fn(&mut Module)) -> Pass {
+    Pass { name, run }
 }
 
-const INLINE: Pass = pass("inline", "calls become the bodies they call", inline::run);
-const INLINE_TRACED: Pass = pass("inline", "the same, and spans say what called them", inline::run_traced);
-const COMPACT: Pass =
-    pass("compact", "number expressions in order, each dynamic extent with its own", compact::compact);
-const STRUCTURE: Pass = pass("structure", "jumps to where control goes anyway become branches", structure::run);
-const FORWARD: Pass = pass("forward", "reads of locals become the value that is known", forward::run);
-const SIMPLIFY: Pass = pass("simplify", "fold constants, drop operations that do nothing", simplify::run);
-const DEAD: Pass = pass("dead", "drop what nothing needs", dead::run);
-const UNROLL: Pass = pass("unroll", "small loops become their turns", unroll::run);
-const SCALARISE: Pass = pass("scalarise", "local arrays with constant indices become locals", scalarise::run);
-const CSE: Pass = pass("cse", "compute and load nothing twice", cse::run);
-const CHOOSE: Pass = pass("choose", "small branches become selections", choose::run);
-const HOIST: Pass = pass("hoist", "what a loop does not change is computed before it", hoist::run);
-const CHOOSE_SAFE: Pass =
-    pass("choose", "small branches that no check looks at become selections", choose::run_checked);
-const HOIST_SAFE: Pass = pass("hoist", "the same, of what no check looks at", hoist::run_checked);
-const TIDY: Pass = pass("tidy", "drop unused locals and memories, number the rest in order", tidy::run);
+/// Calls become the bodies they call.
+const INLINE: Pass = pass("inline", inline::run);
+/// The same, and spans say what called them.
+const INLINE_TRACED: Pass = pass("inline", inline::run_traced);
+/// Number expressions in order, each dynamic extent with its own.
+const COMPACT: Pass = pass("compact", compact::compact);
+/// Jumps to where control goes anyway become branches.
+const STRUCTURE: Pass = pass("structure", structure::run);
+/// Reads of locals become the value that is known.
+const FORWARD: Pass = pass("forward", forward::run);
+/// Fold constants, drop operations that do nothing.
+const SIMPLIFY: Pass = pass("simplify", simplify::run);
+/// Drop what nothing needs.
+const DEAD: Pass = pass("dead", dead::run);
+/// Small loops become their turns.
+const UNROLL: Pass = pass("unroll", unroll::run);
+/// Local arrays with constant indices become locals.
+const SCALARISE: Pass = pass("scalarise", scalarise::run);
+/// Compute and load nothing twice.
+const CSE: Pass = pass("cse", cse::run);
+/// Small branches become selections.
+const CHOOSE: Pass = pass("choose", choose::run);
+/// What a loop does not change is computed before it.
+const HOIST: Pass = pass("hoist", hoist::run);
+/// Small branches that no check looks at become selections.
+const CHOOSE_SAFE: Pass = pass("choose", choose::run_checked);
+/// The same, of what no check looks at.
+const HOIST_SAFE: Pass = pass("hoist", hoist::run_checked);
+/// Drop unused locals and memories, number the rest in order.
+const TIDY: Pass = pass("tidy", tidy::run);
 
 /// What every kernel goes through.
 #[rustfmt::skip]
-pub static STANDARD: &[Pass] = &[
+pub(crate) static STANDARD: &[Pass] = &[
     INLINE, COMPACT, STRUCTURE,
     FORWARD, SIMPLIFY, DEAD,
     // Local arrays become registers.
@@ -47,13 +59,13 @@ pub static STANDARD: &[Pass] = &[
 
 /// For runs that look for the first NaN: every operation is computed where the program computes it, and nowhere else.
 #[rustfmt::skip]
-pub static TRAPPING: &[Pass] = &[
+pub(crate) static TRAPPING: &[Pass] = &[
     INLINE_TRACED, COMPACT, STRUCTURE,
     FORWARD, SIMPLIFY, DEAD, CSE, DEAD, TIDY,
 ];
 
 /// The passes for these checks.
-pub fn passes(checks: Checks) -> &'static [Pass] {
+pub(crate) fn passes(checks: Checks) -> &'static [Pass] {
     match (checks.nan, checks.any()) {
         (true, _) => TRAPPING,
         (false, true) => CHECKED,
@@ -64,7 +76,7 @@ pub fn passes(checks: Checks) -> &'static [Pass] {
 /// For runs with checks: local arrays stay arrays, whose elements may be unwritten, and nothing that a check could stop at is
 /// computed where the program does not compute it.
 #[rustfmt::skip]
-pub static CHECKED: &[Pass] = &[
+pub(crate) static CHECKED: &[Pass] = &[
     INLINE_TRACED, COMPACT, STRUCTURE,
     FORWARD, SIMPLIFY, DEAD, CSE,
     CHOOSE_SAFE, FORWARD, SIMPLIFY, DEAD, CHOOSE_SAFE, FORWARD, SIMPLIFY, CSE, DEAD,

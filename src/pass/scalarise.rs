@@ -12,7 +12,7 @@ use crate::ir::visit::each_stmt;
 /// Elements (times leaves) that an array may have.
 const MAX_ELEMENTS: u64 = 256;
 
-pub fn run(module: &mut Module) {
+pub(crate) fn run(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         let arrays = candidates(function);
         if arrays.is_empty() {

@@ -12,7 +12,7 @@ use crate::ir::def::*;
 use crate::lang::ops::UnaryOp;
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
-pub fn run(module: &mut Module) {
+pub(crate) fn run(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         known_extents(function);
         let body = std::mem::take(&mut function.body);

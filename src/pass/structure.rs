@@ -9,7 +9,7 @@ use crate::ir::def::*;
 /// `rest` moves into branches up to this depth of nesting.
 const MAX_DEPTH: usize = 40;
 
-pub fn run(module: &mut Module) {
+pub(crate) fn run(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         let body = std::mem::take(&mut function.body);
         let mut ends = Ends::default();

@@ -6,7 +6,7 @@ use crate::ir::compact::compact;
 use crate::ir::def::*;
 use crate::ir::visit::{each_stmt, each_stmt_mut};
 
-pub fn run(module: &mut Module) {
+pub(crate) fn run(module: &mut Module) {
     compact(module);
     for (_, function) in module.functions.iter_mut() {
         tidy(function);

@@ -17,7 +17,7 @@ const MAX_TOTAL: usize = 16_384;
 /// A loop that nobody asked to unroll, and that indexes no local array, stays unless it is tiny.
 const TINY: usize = 32;
 
-pub fn run(module: &mut Module) {
+pub(crate) fn run(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         let body = std::mem::take(&mut function.body);
         let labels = edit::next_label(&body);

@@ -2,7 +2,7 @@
 
 use crate::base::source::{FileId, Span};
 use crate::lang::ops::{BinaryOp, UnaryOp};
-pub use smol_str::SmolStr;
+pub(crate) use smol_str::SmolStr;
 
 /// An identifier and where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,29 +48,29 @@ pub struct Section {
     pub title: SmolStr,
     pub title_span: Span,
     /// `bench` only: `bytes = expr`, `flops = expr`, `items = expr`.
-    pub rates: Vec<(Name, Expr)>,
-    pub body: Block,
+    pub(crate) rates: Vec<(Name, Expr)>,
+    pub(crate) body: Block,
 }
 
 /// `const NAME: type = value`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Const {
     pub name: Name,
-    pub ty: Option<Type>,
-    pub value: Expr,
+    pub(crate) ty: Option<Type>,
+    pub(crate) value: Expr,
 }
 
 /// `struct Name { field: type, … }`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Struct {
     pub name: Name,
-    pub fields: Vec<Field>,
+    pub(crate) fields: Vec<Field>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     pub name: Name,
-    pub ty: Type,
+    pub(crate) ty: Type,
     pub doc: Option<String>,
 }
 
@@ -96,10 +96,10 @@ pub enum GenericKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fn {
     pub name: Name,
-    pub generics: Vec<Generic>,
-    pub params: Vec<Param>,
-    pub result: Option<Type>,
-    pub body: Block,
+    pub(crate) generics: Vec<Generic>,
+    pub(crate) params: Vec<Param>,
+    pub(crate) result: Option<Type>,
+    pub(crate) body: Block,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,9 +114,9 @@ pub enum Access {
 pub struct Param {
     pub access: Access,
     pub name: Name,
-    pub ty: Type,
+    pub(crate) ty: Type,
     /// What stands for an argument that is left off.
-    pub default: Option<Expr>,
+    pub(crate) default: Option<Expr>,
     pub span: Span,
 }
 
@@ -124,10 +124,10 @@ pub struct Param {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     pub name: Name,
-    pub generics: Vec<Generic>,
-    pub params: Vec<Param>,
-    pub geometry: Geometry,
-    pub body: Block,
+    pub(crate) generics: Vec<Generic>,
+    pub(crate) params: Vec<Param>,
+    pub(crate) geometry: Geometry,
+    pub(crate) body: Block,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -142,13 +142,13 @@ pub enum Geometry {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Import {
-    pub source: ImportSource,
+    pub(crate) source: ImportSource,
     pub span: Span,
-    pub what: ImportWhat,
+    pub(crate) what: ImportWhat,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum ImportSource {
+pub(crate) enum ImportSource {
     /// `std.linalg`
     Path(Vec<Name>),
     /// `"./shapes.clk"`
@@ -156,7 +156,7 @@ pub enum ImportSource {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum ImportWhat {
+pub(crate) enum ImportWhat {
     /// The module itself, under its last name or the one after `as`.
     Module { alias: Option<Name> },
     /// `.{a, b as c}`
@@ -165,12 +165,12 @@ pub enum ImportWhat {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Type {
-    pub kind: TypeKind,
+    pub(crate) kind: TypeKind,
     pub span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum TypeKind {
+pub(crate) enum TypeKind {
     /// `f32`, `f32x4`, `Body`, `T`, `shapes.Circle`
     Name(Vec<Name>),
     /// `[T; D0, D1]`; a dimension is an expression over constants and dimension names, or `_` (kept as the name `_`).
@@ -188,20 +188,19 @@ pub enum TypeKind {
         ty: Box<Type>,
         place: Name,
     },
-    Error,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
     pub stmts: Vec<Stmt>,
     /// The value of the block: its last expression, if nothing but a newline follows it.
-    pub tail: Option<Box<Expr>>,
+    pub(crate) tail: Option<Box<Expr>>,
     pub span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stmt {
-    pub kind: StmtKind,
+    pub(crate) kind: StmtKind,
     pub span: Span,
 }
 
@@ -280,12 +279,12 @@ pub enum Pattern {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    pub kind: ExprKind,
+    pub(crate) kind: ExprKind,
     pub span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum ExprKind {
+pub(crate) enum ExprKind {
     /// The value of an integer literal (saturated to u128 is not needed: a literal over u64::MAX is reported by the lexer) and its suffix.
     Int {
         value: u64,
@@ -360,14 +359,14 @@ pub enum ExprKind {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Arg {
+pub(crate) struct Arg {
     pub name: Option<Name>,
     pub value: Expr,
 }
 
 /// A piece of a string literal, escapes resolved.
 #[derive(Clone, Debug, PartialEq)]
-pub enum StrPart {
+pub(crate) enum StrPart {
     Text(SmolStr),
     /// `{expr}` or `{expr:.3}`
     Value {

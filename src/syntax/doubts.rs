@@ -12,7 +12,7 @@ use crate::syntax::token::{Tok, Token};
 const MAX: usize = 20;
 
 /// What is doubtful in a text.
-pub fn find(file: FileId, text: &str, tokens: &[Token]) -> Vec<Diagnostic> {
+pub(crate) fn find(file: FileId, text: &str, tokens: &[Token]) -> Vec<Diagnostic> {
     let reader = Reader { file, text, tokens };
     let doubts = (0..tokens.len()).filter_map(|at| match tokens[at].kind {
         Tok::Caret => reader.power(at),

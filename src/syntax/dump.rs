@@ -5,7 +5,7 @@ use crate::syntax::ast::*;
 use std::fmt::Write;
 
 /// The tree of a file.
-pub fn dump(file: &File) -> String {
+pub(crate) fn dump(file: &File) -> String {
     let mut out = Printer::default();
     if let Some(doc) = &file.doc {
         out.line(format_args!("doc {doc:?}"));
@@ -323,7 +323,6 @@ fn ty(of: &Type) -> String {
             format!("fn({}){result}", all(params))
         }
         TypeKind::Placed { ty: inner, place } => format!("{} @{}", ty(inner), place.text),
-        TypeKind::Error => "error".into(),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::syntax::lex::lex;
 use crate::syntax::token::{Tok, Token};
 
 /// An open bracket or comment, an operator at the end, or a header whose body has not come.
-pub fn is_incomplete(text: &str) -> bool {
+pub(crate) fn is_incomplete(text: &str) -> bool {
     let lexed = lex(FileId(0), text);
     if lexed.open_at_end {
         return true;

@@ -5,7 +5,7 @@ use smol_str::SmolStr;
 
 /// The parts of a number literal.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Number<'t> {
+pub(crate) struct Number<'t> {
     pub radix: u32,
     /// Without `0x` and suffix, with underscores.
     pub digits: &'t str,
@@ -16,7 +16,7 @@ pub struct Number<'t> {
 }
 
 /// Splits a number into its parts. It never fails; [`problem`] says what is wrong.
-pub fn split(text: &str) -> Number<'_> {
+pub(crate) fn split(text: &str) -> Number<'_> {
     let radix = match text.as_bytes() {
         [b'0', b'x' | b'X', ..] => 16,
         [b'0', b'b' | b'B', ..] => 2,
@@ -56,7 +56,7 @@ fn decimal_end(bytes: &[u8]) -> usize {
 }
 
 /// The value of an integer literal; a wrong one counts as 0, too large a one as the largest.
-pub fn integer(number: Number<'_>) -> u64 {
+pub(crate) fn integer(number: Number<'_>) -> u64 {
     let mut value: u64 = 0;
     for digit in number.digits.chars().filter_map(|c| c.to_digit(number.radix)) {
         match value.checked_mul(number.radix.into()).and_then(|v| v.checked_add(digit.into())) {
@@ -68,13 +68,13 @@ pub fn integer(number: Number<'_>) -> u64 {
 }
 
 /// The digits of a float without underscores.
-pub fn float_text(number: Number<'_>) -> SmolStr {
+pub(crate) fn float_text(number: Number<'_>) -> SmolStr {
     if number.digits.contains('_') { number.digits.replace('_', "").into() } else { number.digits.into() }
 }
 
 /// What is wrong with a number literal.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Problem {
+pub(crate) enum Problem {
     /// `0x`, `0b`
     NoDigits,
     /// It does not fit in 64 bits.
@@ -86,7 +86,7 @@ pub enum Problem {
 }
 
 /// Checks a number literal.
-pub fn problem(text: &str) -> Option<Problem> {
+pub(crate) fn problem(text: &str) -> Option<Problem> {
     if text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
@@ -132,7 +132,7 @@ fn meant_suffix(suffix: &str) -> Option<&'static str> {
 }
 
 /// One escape at the start of `text` (which starts with a backslash): its length and the character, if it is one.
-pub fn escape(text: &str) -> (usize, Option<char>) {
+pub(crate) fn escape(text: &str) -> (usize, Option<char>) {
     let mut chars = text.chars();
     chars.next();
     let Some(c) = chars.next() else { return (text.len(), None) };
@@ -159,7 +159,7 @@ pub fn escape(text: &str) -> (usize, Option<char>) {
 }
 
 /// The text of a piece of a string, escapes and doubled braces resolved.
-pub fn unescape(text: &str) -> SmolStr {
+pub(crate) fn unescape(text: &str) -> SmolStr {
     if !text.contains(['\\', '{', '}']) {
         return text.into();
     }

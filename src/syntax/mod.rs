@@ -13,12 +13,12 @@ mod doubts;
 mod dump;
 mod incomplete;
 mod lex;
-pub mod literal;
+pub(crate) mod literal;
 mod mistakes;
 mod parse;
 pub mod token;
 
-pub use lex::{Lexed, lex};
+pub use lex::lex;
 
 /// Reads a file. The tree is whole even after mistakes.
 pub fn parse(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>) {

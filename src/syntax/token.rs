@@ -428,7 +428,7 @@ impl Token {
 }
 
 /// Jumps behind the end of a nested comment whose `/*` was just read; false if it has none.
-pub fn skip_block_comment(lexer: &mut Lexer<'_, Tok>) -> bool {
+pub(crate) fn skip_block_comment(lexer: &mut Lexer<'_, Tok>) -> bool {
     let bytes = lexer.remainder().as_bytes();
     let (mut at, mut depth) = (0, 1);
     while depth > 0 {

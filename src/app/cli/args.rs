@@ -17,7 +17,7 @@ use crate::device::cuda::text::Options;
 
 /// What is to be done.
 #[derive(Debug)]
-pub enum Task {
+pub(crate) enum Task {
     Run { file: PathBuf, args: Vec<String> },
     Eval { text: String },
     Check { files: Vec<PathBuf> },
@@ -50,14 +50,14 @@ impl Task {
 
 /// What is to be done with the folder of compiled kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheAction {
+pub(crate) enum CacheAction {
     Dir,
     List,
     Clean,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(crate) enum Stage {
     Ast,
     Typed,
     Kernels(Level),
@@ -65,7 +65,7 @@ pub enum Stage {
 
 /// A whole command line.
 #[derive(Debug)]
-pub struct Cli {
+pub(crate) struct Cli {
     pub task: Task,
     pub look: Look,
     pub limits: Limits,
@@ -78,7 +78,7 @@ pub struct Cli {
 }
 
 /// Reads the command line; `Err` is clap's answer (help and version included).
-pub fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
+pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     let matches = command().try_get_matches_from(with_run(arguments))?;
     let look = Look {
         color: match matches.get_one::<String>("color").map(String::as_str) {
@@ -416,7 +416,7 @@ fn doc() -> Command {
 }
 
 /// The option of Clk that a word is, if it is one: for those that stand behind the script's name.
-pub fn option_named(word: &str) -> Option<String> {
+pub(crate) fn option_named(word: &str) -> Option<String> {
     let name = word.strip_prefix("--")?.split('=').next()?;
     let known = global_options().into_iter().any(|arg| arg.get_long() == Some(name));
     known.then(|| format!("--{name}"))

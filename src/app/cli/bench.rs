@@ -15,7 +15,7 @@ use crate::base::render::Style;
 use crate::check::typed::Section;
 use crate::host::interp::{BenchResult, Interpreter};
 
-pub fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
+pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
     let here = [PathBuf::from(".")];
     let mut failed = false;
     let files = check::programs(if paths.is_empty() { &here } else { paths }, context, &mut failed);
@@ -76,7 +76,7 @@ fn prepare(
 
 /// Lets another program say when samples are taken: it writes how many runs one shall have, and reads the seconds a run. So two
 /// programs can be measured in turns, in the same minute, with both of them warm.
-pub fn on_demand(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
+pub(crate) fn on_demand(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
     let [path] = paths else {
         context.console.error_line("error: `--on-demand` times one bench of one file: name the file");
         return exit::USAGE;
@@ -156,7 +156,7 @@ fn show(path: &Path, title: &str, result: &BenchResult, context: &mut Context) {
 }
 
 /// Median, spread and rates of a bench in one line.
-pub fn summary(title: &str, result: &BenchResult, style: Style) -> String {
+pub(crate) fn summary(title: &str, result: &BenchResult, style: Style) -> String {
     let mut samples = result.samples.clone();
     samples.sort_by(f64::total_cmp);
     let (low, median, high) = (quantile(&samples, 0.25), quantile(&samples, 0.5), quantile(&samples, 0.75));

@@ -7,7 +7,7 @@ use crate::app::exit;
 use crate::base::source::Sources;
 use crate::device::size;
 
-pub fn perform(action: CacheAction, context: &mut Context) -> u8 {
+pub(crate) fn perform(action: CacheAction, context: &mut Context) -> u8 {
     let Some(folder) = folder() else {
         context.console.error_line("error: there is no folder for a cache: set `CLK_CACHE_DIR`, or `HOME`");
         return exit::FAILURE;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::Context;
 use crate::app::{disk, exit, script};
 
-pub fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
+pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
     let mut failed = false;
     let mut checked = 0;
     for path in programs(paths, context, &mut failed) {
@@ -23,7 +23,7 @@ pub fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
 }
 
 /// The program files of files and folders. What cannot be listed is reported and sets `failed`.
-pub fn programs(paths: &[PathBuf], context: &mut Context, failed: &mut bool) -> Vec<PathBuf> {
+pub(crate) fn programs(paths: &[PathBuf], context: &mut Context, failed: &mut bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in paths {
         if !path.is_dir() {

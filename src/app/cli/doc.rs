@@ -14,7 +14,7 @@ use crate::ide;
 use crate::lang::builtin::{self, Entry, Group, Worlds};
 use crate::syntax::token::{CONTEXTUAL, KEYWORDS};
 
-pub fn name(name: Option<&str>, context: &mut Context) -> u8 {
+pub(crate) fn name(name: Option<&str>, context: &mut Context) -> u8 {
     match lookup(name, context.console.style) {
         Ok(text) => {
             context.console.print(&text);
@@ -29,7 +29,7 @@ pub fn name(name: Option<&str>, context: &mut Context) -> u8 {
 
 /// The documentation of a name (or the list of what there is) as text, or why there is none. A word that is no name is looked
 /// for in all of it.
-pub fn lookup(name: Option<&str>, style: Style) -> Result<String, String> {
+pub(crate) fn lookup(name: Option<&str>, style: Style) -> Result<String, String> {
     let Some(name) = name.map(str::trim).filter(|name| !name.is_empty()) else { return Ok(overview(style)) };
     if let Some(entry) = builtin::find(name) {
         return Ok(builtin_page(entry, style));
@@ -248,7 +248,7 @@ fn is_own(binding: Binding, program: &Program, module: &Module) -> bool {
 }
 
 /// One item as Markdown: how it was written up to its body, and its documentation.
-pub fn item(name: &str, binding: Binding, session: &Session) -> Option<String> {
+pub(crate) fn item(name: &str, binding: Binding, session: &Session) -> Option<String> {
     let program = &session.program;
     let (span, doc) = match binding {
         Binding::Fn(id) => (program.fns[id].span, &program.fns[id].doc),

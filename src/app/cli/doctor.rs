@@ -8,7 +8,7 @@ use crate::device::cuda::nvrtc::Nvrtc;
 use crate::device::sim::Isa;
 use crate::device::size;
 
-pub fn report(context: &mut Context) -> u8 {
+pub(crate) fn report(context: &mut Context) -> u8 {
     let isa = context.isa;
     let console = &mut context.console;
     console.fact(&format!("clk       {}", env!("CARGO_PKG_VERSION")));

@@ -14,7 +14,7 @@ use crate::compile::Session;
 use crate::{check, syntax};
 
 /// What of a program is to be shown, beside the stage.
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// All kernels if left off.
     pub kernel: Option<&'a str>,
     /// 90 for `sm_90`.
@@ -22,7 +22,7 @@ pub struct Wanted<'a> {
     pub lines: bool,
 }
 
-pub fn file(path: &Path, stage: Stage, wanted: &Wanted<'_>, context: &mut Context) -> u8 {
+pub(crate) fn file(path: &Path, stage: Stage, wanted: &Wanted<'_>, context: &mut Context) -> u8 {
     let done = match stage {
         Stage::Ast => ast(path, context),
         Stage::Typed => typed(path, context),

@@ -5,7 +5,7 @@ use crate::app::{exit, markdown, names};
 use crate::base::render::Style;
 use crate::lang::codes;
 
-pub fn code(code: Option<&str>, context: &mut Context) -> u8 {
+pub(crate) fn code(code: Option<&str>, context: &mut Context) -> u8 {
     let Some(code) = code else {
         let list: String = codes::pages().map(|page| format!("{}  {}\n", page.code, page.title)).collect();
         context.console.print(&list);
@@ -24,7 +24,7 @@ pub fn code(code: Option<&str>, context: &mut Context) -> u8 {
 }
 
 /// The page of a code as text, or why there is none.
-pub fn page(code: &str, style: Style) -> Result<String, String> {
+pub(crate) fn page(code: &str, style: Style) -> Result<String, String> {
     if let Some(page) = codes::find(code.trim()) {
         let heading = format!("# {}: {}\n\n", page.code, page.title);
         return Ok(markdown::render(&(heading + page.text.trim()), style));

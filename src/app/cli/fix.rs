@@ -13,7 +13,7 @@ use crate::compile::{Outcome, Session};
 /// A fix may uncover the next mistake; more rounds than these would be a circle.
 const MAX_ROUNDS: usize = 16;
 
-pub fn paths(paths: &[PathBuf], dry_run: bool, context: &mut Context) -> u8 {
+pub(crate) fn paths(paths: &[PathBuf], dry_run: bool, context: &mut Context) -> u8 {
     let here = [PathBuf::from(".")];
     let paths = if paths.is_empty() { &here } else { paths };
     let mut failed = false;

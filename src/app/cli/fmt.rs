@@ -18,7 +18,7 @@ struct Count {
     failed: bool,
 }
 
-pub fn paths(paths: &[PathBuf], check: bool, lines: Option<(usize, usize)>, context: &mut Context) -> u8 {
+pub(crate) fn paths(paths: &[PathBuf], check: bool, lines: Option<(usize, usize)>, context: &mut Context) -> u8 {
     if paths == [Path::new("-")] {
         return standard_input(check, lines, context);
     }

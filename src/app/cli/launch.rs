@@ -9,7 +9,7 @@ use crate::app::launch::Job;
 /// Unless `--max-bytes` says otherwise.
 const MAX_BYTES: u64 = 8 << 30;
 
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let pair = |id: &'static str, value: &'static str, help: &'static str| {
         Arg::new(id).long(id).value_name(value).action(ArgAction::Append).value_parser(pair).help(help)
     };
@@ -91,7 +91,7 @@ pub fn command() -> Command {
         )
 }
 
-pub fn job(sub: &ArgMatches) -> Job {
+pub(crate) fn job(sub: &ArgMatches) -> Job {
     let pairs = |id: &str| sub.get_many::<(String, String)>(id).unwrap_or_default().cloned().collect::<Vec<_>>();
     Job {
         file: sub.get_one::<PathBuf>("file").cloned().unwrap_or_default(),

@@ -27,17 +27,17 @@ use super::{exit, lsp, repl};
 use crate::device::cuda::text::Options;
 use crate::device::sim::Isa;
 
-pub use self::bench::summary as bench_summary;
-pub use self::doc::{item as documented_item, lookup as documentation};
-pub use self::explain::page as explanation;
+pub(crate) use self::bench::summary as bench_summary;
+pub(crate) use self::doc::{item as documented_item, lookup as documentation};
+pub(crate) use self::explain::page as explanation;
 
 /// Runs all of standard input as a script.
-pub fn run_stdin(context: &mut Context) -> u8 {
+pub(crate) fn run_stdin(context: &mut Context) -> u8 {
     run::stdin(vec![], context)
 }
 
 /// What every command has at hand.
-pub struct Context {
+pub(crate) struct Context {
     pub console: Console,
     pub interrupt: Interrupt,
     pub limits: Limits,
@@ -51,7 +51,7 @@ pub struct Context {
 }
 
 /// Reads the command line and does what it says.
-pub fn main(arguments: Vec<OsString>) -> u8 {
+pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
     #[cfg(target_os = "linux")]
     if let Some(code) = super::isolate::as_child(&arguments) {
         return code;

@@ -12,7 +12,7 @@ use crate::compile::Session;
 use crate::syntax::{self, token::Tok};
 
 /// Runs a script file; `-` is standard input.
-pub fn file(path: &Path, args: Vec<String>, context: &mut Context) -> u8 {
+pub(crate) fn file(path: &Path, args: Vec<String>, context: &mut Context) -> u8 {
     if path == Path::new("-") {
         return stdin(args, context);
     }
@@ -41,7 +41,7 @@ fn misplaced(path: &Path, words: &[String], compiled: &Compiled, context: &mut C
 }
 
 /// Runs all of standard input as a script.
-pub fn stdin(args: Vec<String>, context: &mut Context) -> u8 {
+pub(crate) fn stdin(args: Vec<String>, context: &mut Context) -> u8 {
     let mut bytes = Vec::new();
     let text = match std::io::stdin().lock().take(disk::MAX_SOURCE + 1).read_to_end(&mut bytes) {
         Ok(_) => disk::source_text(bytes),
@@ -62,7 +62,7 @@ pub fn stdin(args: Vec<String>, context: &mut Context) -> u8 {
 }
 
 /// Runs a text and prints the value of its last expression.
-pub fn eval(text: &str, context: &mut Context) -> u8 {
+pub(crate) fn eval(text: &str, context: &mut Context) -> u8 {
     let compiled = script::compile_text("<text>", text, Path::new(""), &mut context.console);
     finish(compiled, vec![], true, context)
 }

@@ -3,7 +3,7 @@
 use super::test::duration;
 use crate::device::{Device, size};
 
-pub fn line(device: &dyn Device) -> String {
+pub(crate) fn line(device: &dyn Device) -> String {
     let s = device.statistics();
     format!(
         "{}: {} launches begun in {}, {} in kernels; {} copies to the device ({}), {} back ({}); {} kernels compiled in {}, {} from the cache in {}, loaded in {}; {} of {} accesses and divisions guarded; arrays hold {}, at most {}",

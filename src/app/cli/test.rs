@@ -22,7 +22,7 @@ struct Count {
     skipped: usize,
 }
 
-pub fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
+pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
     let here = [PathBuf::from(".")];
     let mut unlisted = false;
     let files = check::programs(if paths.is_empty() { &here } else { paths }, context, &mut unlisted);
@@ -121,7 +121,7 @@ fn explain(diagnostic: &Diagnostic, world: &Captured, compiled: &Compiled, conte
 }
 
 /// A time as people say it.
-pub fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let (scale, unit) = match seconds {
         s if s < 1e-6 => (1e9, "ns"),
         s if s < 1e-3 => (1e6, "us"),

@@ -12,7 +12,7 @@ use super::reason;
 use crate::base::{room, stop};
 
 /// Opens a regular file for reading.
-pub fn open(path: &Path) -> Result<File, String> {
+pub(crate) fn open(path: &Path) -> Result<File, String> {
     let regular = |data: Metadata| if data.is_file() { Ok(()) } else { Err(kind(data.file_type()).to_string()) };
     regular(std::fs::metadata(path).map_err(|error| reason(&error))?)?;
     let mut options = File::options();
@@ -25,7 +25,7 @@ pub fn open(path: &Path) -> Result<File, String> {
 }
 
 /// The bytes of a regular file.
-pub fn read(path: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     contents(open(path)?, u64::MAX)
 }
 
@@ -33,7 +33,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, String> {
 ///
 /// # Unwinds
 /// if there is no room for them, or if it was asked to stop.
-pub fn contents(file: File, most: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn contents(file: File, most: u64) -> Result<Vec<u8>, String> {
     // What the system says is only a guess: files of /proc have no length, others grow.
     let length = file.metadata().map_or(0, |data| data.len()).min(most);
     let mut bytes = room::vec(usize::try_from(length).unwrap_or(usize::MAX));

@@ -15,7 +15,7 @@ use crate::app::leftovers::Leftover;
 use crate::base::stop;
 
 /// Writes a file whole or not at all: `Err` says why not, and the old one is unchanged then.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
     if path.is_dir() {
         return Err("it is a folder".into());
     }

@@ -14,7 +14,7 @@ use super::reason;
 use crate::app::leftovers::Leftover;
 
 /// A private folder. It goes away also where a signal ends the process.
-pub struct Folder(TempDir, #[expect(dead_code, reason = "kept for as long as the folder is there")] Leftover);
+pub(crate) struct Folder(TempDir, #[expect(dead_code, reason = "kept for as long as the folder is there")] Leftover);
 
 impl Folder {
     /// Makes one in the system's folder for temporary files; `Err` says why it cannot.

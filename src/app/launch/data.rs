@@ -14,7 +14,7 @@ use crate::ir::def::{Leaf, Ty};
 use crate::lang::scalar::{self, Scalar};
 
 /// What data is read with.
-pub struct Input<'a> {
+pub(crate) struct Input<'a> {
     /// The most bytes that an array may have.
     pub limit: u64,
     /// The raw blocks that came with the request; each is taken once.
@@ -23,13 +23,13 @@ pub struct Input<'a> {
 
 /// The type of an array's elements and the number of its axes, where they are known.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     pub element: Option<Element>,
     pub rank: Option<usize>,
 }
 
 /// The fields of an object: none twice, none but the known ones.
-pub fn fields<'a>(value: Raw<'a>, what: &str, known: &[&str]) -> Result<Vec<(Cow<'a, str>, Raw<'a>)>> {
+pub(crate) fn fields<'a>(value: Raw<'a>, what: &str, known: &[&str]) -> Result<Vec<(Cow<'a, str>, Raw<'a>)>> {
     if value.kind() != Kind::Object {
         return Err(Refusal::at("E0802", format!("{what} is an object, not {}", value.kind().words()), value));
     }
@@ -49,26 +49,26 @@ pub fn fields<'a>(value: Raw<'a>, what: &str, known: &[&str]) -> Result<Vec<(Cow
 }
 
 /// A name of the request's, cut if it is long.
-pub fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     let cut: String = name.chars().take(60).collect();
     if cut.len() < name.len() { format!("{cut}…") } else { cut }
 }
 
 /// "`a`, `b`, `c`", not more than a dozen.
-pub fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let all: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     let more = if all.len() > 12 { ", …" } else { "" };
     format!("{}{more}", all[..all.len().min(12)].join(", "))
 }
 
 /// A string of the request.
-pub fn text<'a>(value: Raw<'a>, what: &str) -> Result<Cow<'a, str>> {
+pub(crate) fn text<'a>(value: Raw<'a>, what: &str) -> Result<Cow<'a, str>> {
     let wrong = || Refusal::at("E0802", format!("{what} is a string, not {}", value.kind().words()), value);
     value.string().ok_or_else(wrong)
 }
 
 /// An integer of the request that is at least 0.
-pub fn size(value: Raw<'_>, what: &str) -> Result<u64> {
+pub(crate) fn size(value: Raw<'_>, what: &str) -> Result<u64> {
     value.text().parse().map_err(|_| {
         let found = if value.kind() == Kind::Number { shown(value.text()) } else { value.kind().words().to_string() };
         Refusal::at("E0802", format!("{what} is an integer of 0 or more, not {found}"), value)
@@ -131,7 +131,7 @@ fn misfit(ty: Scalar, value: Raw<'_>) -> Refusal {
 }
 
 /// Writes what a value spells over the bytes of an element.
-pub fn fill(element: &Element, value: Raw<'_>, bytes: &mut [u8]) -> Result<()> {
+pub(crate) fn fill(element: &Element, value: Raw<'_>, bytes: &mut [u8]) -> Result<()> {
     match element {
         Element::Scalar(ty) => put(*ty, scalar(*ty, value)?, bytes),
         Element::Vector(ty, lanes) => fill_vector(*ty, *lanes, value, bytes)?,
@@ -204,14 +204,14 @@ fn parts<'a>(record: &RecordLayout, value: Raw<'a>) -> Result<Vec<Raw<'a>>> {
 }
 
 /// A value by itself.
-pub fn value(element: &Element, raw: Raw<'_>) -> Result<Value> {
+pub(crate) fn value(element: &Element, raw: Raw<'_>) -> Result<Value> {
     let mut bytes = vec![0; element.size()];
     fill(element, raw, &mut bytes)?;
     Ok(leaf::read(element, &bytes))
 }
 
 /// The type that a value has if nothing else says so, as in a script: `i32`, `f32` or `bool`.
-pub fn settled(value: Raw<'_>) -> Option<Scalar> {
+pub(crate) fn settled(value: Raw<'_>) -> Option<Scalar> {
     match value.kind() {
         Kind::Bool => Some(Scalar::Bool),
         Kind::Number if value.text().trim_start_matches('-').bytes().all(|b| b.is_ascii_digit()) => Some(Scalar::I32),
@@ -226,7 +226,7 @@ pub fn settled(value: Raw<'_>) -> Option<Scalar> {
 }
 
 /// The element type that a text names: `f32`, `u8x4`, a struct, `(f32, i32)`.
-pub fn element_named(name: &str, find: &mut dyn FnMut(&str) -> Option<Element>) -> Option<Element> {
+pub(crate) fn element_named(name: &str, find: &mut dyn FnMut(&str) -> Option<Element>) -> Option<Element> {
     if name.len() > LONGEST_TYPE { None } else { nested_element(name, TYPE_DEPTH, find) }
 }
 
@@ -260,7 +260,7 @@ fn nested_element(name: &str, depth: usize, find: &mut dyn FnMut(&str) -> Option
 const ARRAY: [&str; 5] = ["type", "shape", "data", "data64", "block"];
 
 /// The array that a value describes: nested lists, or an object with `shape` and one of `data`, `data64` and `block`.
-pub fn array(
+pub(crate) fn array(
     value: Raw<'_>,
     wanted: &Wanted,
     input: &mut Input<'_>,

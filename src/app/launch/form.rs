@@ -22,7 +22,7 @@ const MOST: usize = 4096;
 
 /// What has to be compiled anew if it changes.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Key {
+pub(crate) struct Key {
     pub kernel: KernelId,
     /// As the request names it: `saxpy`, `linalg.matmul`.
     pub path: SmolStr,
@@ -38,7 +38,7 @@ pub struct Key {
 
 /// A compiled launch, and the variables that its arguments go into.
 #[derive(Clone, Debug)]
-pub struct Form {
+pub(crate) struct Form {
     pub chunk: usize,
     /// By parameter.
     pub params: Vec<Option<GlobalId>>,
@@ -50,7 +50,7 @@ pub struct Form {
 
 /// The forms of a program.
 #[derive(Default)]
-pub struct Forms(FxHashMap<Key, Form>);
+pub(crate) struct Forms(FxHashMap<Key, Form>);
 
 impl Forms {
     /// The form for such a launch.
@@ -155,6 +155,6 @@ fn write(scope: &mut Scope<'_>, key: &Key, sig: &Signature) -> (String, Form) {
 }
 
 /// The type of an array argument.
-pub fn array_type(element: Type, rank: usize) -> Type {
+pub(crate) fn array_type(element: Type, rank: usize) -> Type {
     Type::Array(ArrayType { element, dims: vec![Dim::Unknown; rank] }.into())
 }

@@ -13,16 +13,16 @@ use super::request::block_lengths;
 use crate::base::aligned::AlignedBytes;
 
 /// What frames begin with: no JSON does.
-pub const MAGIC: [u8; 4] = *b"CLK\x01";
+pub(crate) const MAGIC: [u8; 4] = *b"CLK\x01";
 
 const BUFFER: usize = 1 << 18;
 
 /// The raw blocks of a frame; each is taken once.
-pub type Blocks = Vec<Option<AlignedBytes>>;
+pub(crate) type Blocks = Vec<Option<AlignedBytes>>;
 
 /// What was read.
 #[derive(Debug)]
-pub struct Message {
+pub(crate) struct Message {
     /// The line, or the frame's header.
     pub text: String,
     pub blocks: Blocks,
@@ -37,7 +37,7 @@ pub struct Message {
 }
 
 /// Reads messages one after the other.
-pub struct Reader<R> {
+pub(crate) struct Reader<R> {
     input: BufReader<R>,
     /// The most bytes of a message.
     limit: u64,
@@ -194,7 +194,7 @@ fn lengths(prefix: &[u8; 16]) -> [u64; 2] {
 }
 
 /// What stands before a frame's header.
-pub fn prefix(header: usize, payload: u64) -> io::Result<[u8; 16]> {
+pub(crate) fn prefix(header: usize, payload: u64) -> io::Result<[u8; 16]> {
     let header = u32::try_from(header).map_err(|_| io::Error::other("the header of an answer is too long"))?;
     let mut prefix = [0; 16];
     prefix[..4].copy_from_slice(&MAGIC);

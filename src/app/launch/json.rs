@@ -11,11 +11,11 @@ use std::ops::Range;
 const MAX_DEPTH: usize = 64;
 
 /// The numbers that JSON has no digits for.
-pub const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
+pub(crate) const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Null,
     Bool,
     Number,
@@ -40,14 +40,14 @@ impl Kind {
 
 /// Where a text stops to be JSON, in bytes, and why.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub(crate) struct Malformed {
     pub at: usize,
     pub why: String,
 }
 
 /// A value in a text that is JSON.
 #[derive(Clone, Copy, Debug)]
-pub struct Raw<'a> {
+pub(crate) struct Raw<'a> {
     text: &'a str,
     at: usize,
 }
@@ -124,7 +124,7 @@ impl<'a> Raw<'a> {
 
 /// The values of a list, one after the other.
 #[derive(Clone)]
-pub struct Items<'a> {
+pub(crate) struct Items<'a> {
     /// What is left between the brackets.
     rest: &'a str,
     at: usize,

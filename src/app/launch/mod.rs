@@ -46,7 +46,7 @@ use crate::host::value::Value;
 
 /// `clk launch`, as the command line has it.
 #[derive(Debug, Default)]
-pub struct Job {
+pub(crate) struct Job {
     pub file: PathBuf,
     pub kernel: Option<String>,
     /// x, y, z.
@@ -116,7 +116,7 @@ fn widen_pipes() {
 }
 
 /// Does what the command line says.
-pub fn main(job: &Job, context: &mut Context) -> u8 {
+pub(crate) fn main(job: &Job, context: &mut Context) -> u8 {
     widen_pipes();
     match (job.serve, &job.socket) {
         (true, Some(path)) => socket::serve(job, path, context),

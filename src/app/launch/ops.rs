@@ -20,7 +20,7 @@ use crate::host::unwind;
 
 /// What happens after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     Go,
     /// The connection ends.
     Close,
@@ -44,7 +44,7 @@ const OPERATIONS: [(&str, &[&str]); 8] = [
 ];
 
 /// Does what a message asks for.
-pub fn answer(state: &mut State, message: Message) -> (Reply, Next) {
+pub(crate) fn answer(state: &mut State, message: Message) -> (Reply, Next) {
     let Message { text, mut blocks, framed, refused, last, .. } = message;
     let id = id_of(&text);
     let done = match (refused, &id) {

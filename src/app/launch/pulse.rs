@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Of one client. Times are milliseconds since the first question for one, and 0 is none.
 #[derive(Debug)]
-pub struct Pulse {
+pub(crate) struct Pulse {
     connected: u64,
     /// When the last byte of a request came that is not complete.
     reading: AtomicU64,
@@ -58,7 +58,7 @@ impl Pulse {
 }
 
 /// A stream whose reads and writes beat the pulse.
-pub struct Watched<S> {
+pub(crate) struct Watched<S> {
     stream: S,
     pub pulse: Arc<Pulse>,
 }

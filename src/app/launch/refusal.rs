@@ -15,7 +15,7 @@ const LONGEST: usize = 1 << 20;
 
 /// Why a request is not done.
 #[derive(Debug)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// Of the request; the place is in its text.
     Request(Box<Problem>, Option<Range<usize>>),
     /// Of the program and its run.
@@ -24,7 +24,7 @@ pub enum Refusal {
     Compilation(Vec<Diagnostic>, Box<Sources>),
 }
 
-pub type Result<T> = std::result::Result<T, Refusal>;
+pub(crate) type Result<T> = std::result::Result<T, Refusal>;
 
 impl Refusal {
     /// Of the request as a whole.
@@ -96,7 +96,7 @@ impl From<Vec<Diagnostic>> for Refusal {
 }
 
 /// Diagnostics as a JSON list, each as `--json` writes it.
-pub fn list(diagnostics: &[Diagnostic], sources: &Sources) -> String {
+pub(crate) fn list(diagnostics: &[Diagnostic], sources: &Sources) -> String {
     let each: Vec<String> = diagnostics.iter().map(|d| render::json(d, sources)).collect();
     format!("[{}]", each.join(", "))
 }

@@ -11,7 +11,7 @@ use crate::base::source::Sources;
 
 /// An answer as it is put together.
 #[derive(Default)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// As the request wrote it.
     id: Option<String>,
     framed: bool,

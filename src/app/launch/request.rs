@@ -10,7 +10,7 @@ use super::write::Encoding;
 
 /// A launch: what the request gives, by name.
 #[derive(Default)]
-pub struct Launch<'a> {
+pub(crate) struct Launch<'a> {
     pub kernel: Option<(Cow<'a, str>, Option<Raw<'a>>)>,
     pub scalars: Vec<(Cow<'a, str>, Raw<'a>)>,
     pub arrays: Vec<(Cow<'a, str>, Raw<'a>)>,
@@ -25,7 +25,7 @@ pub struct Launch<'a> {
 }
 
 /// The fields of a launch.
-pub const LAUNCH: [&str; 8] = ["kernel", "scalars", "arrays", "generics", "dims", "grid", "block", "as"];
+pub(crate) const LAUNCH: [&str; 8] = ["kernel", "scalars", "arrays", "generics", "dims", "grid", "block", "as"];
 
 impl<'a> Launch<'a> {
     /// Takes a field. Arguments add to those that are there already.
@@ -54,7 +54,7 @@ impl<'a> Launch<'a> {
 }
 
 /// `list`, `base64` or `block`.
-pub fn encoding(value: Raw<'_>) -> Result<Encoding> {
+pub(crate) fn encoding(value: Raw<'_>) -> Result<Encoding> {
     match text(value, "`as`")?.as_ref() {
         "list" => Ok(Encoding::List),
         "base64" => Ok(Encoding::Base64),
@@ -79,7 +79,7 @@ fn generic<'a>(value: Raw<'a>) -> Result<Cow<'a, str>> {
 }
 
 /// Nothing that could be more than one argument.
-pub fn is_word(text: &str) -> bool {
+pub(crate) fn is_word(text: &str) -> bool {
     let number = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '+');
     !text.is_empty() && text.len() <= 200 && text.chars().all(number)
 }
@@ -110,7 +110,7 @@ fn triple(value: Raw<'_>, what: &str) -> Result<[i64; 3]> {
 }
 
 /// The lengths of the blocks behind a frame's header, in bytes.
-pub fn block_lengths(value: Raw<'_>) -> Result<Vec<u64>> {
+pub(crate) fn block_lengths(value: Raw<'_>) -> Result<Vec<u64>> {
     match value.kind() {
         Kind::List => value.items().map(|item| size(item, "the length of a block")).collect(),
         other => Err(Refusal::at("E0802", format!("`blocks` is a list, not {}", other.words()), value)),

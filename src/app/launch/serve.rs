@@ -44,7 +44,7 @@ impl Waiting {
 }
 
 /// Serves standard input and standard output.
-pub fn standard(job: &Job, context: &mut Context) -> u8 {
+pub(crate) fn standard(job: &Job, context: &mut Context) -> u8 {
     let Some(session) = program(job, context) else { return exit::FAILURE };
     let ending = Ending::of(&context.interrupt);
     let interpreter = context.limits.interpreter(&context.interrupt, vec![]);
@@ -55,7 +55,7 @@ pub fn standard(job: &Job, context: &mut Context) -> u8 {
 }
 
 /// The program that every client begins with; none after what is wrong with it was reported.
-pub fn program(job: &Job, context: &mut Context) -> Option<Session> {
+pub(crate) fn program(job: &Job, context: &mut Context) -> Option<Session> {
     let compiled = script::compile_file(&job.file, &mut context.console);
     if compiled.is_none() {
         context.console.summary();
@@ -64,7 +64,7 @@ pub fn program(job: &Job, context: &mut Context) -> Option<Session> {
 }
 
 /// Answers requests until their stream ends, the client is gone or the server ends.
-pub fn converse(
+pub(crate) fn converse(
     input: impl Read + Send + 'static,
     output: impl Write,
     state: &mut State,

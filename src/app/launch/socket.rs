@@ -4,11 +4,11 @@
 //! asked for its user besides. Each connection is a conversation with its own program and arrays.
 
 #[cfg(unix)]
-pub use unix::serve;
+pub(crate) use unix::serve;
 
 /// Sockets of this kind are Unix's.
 #[cfg(not(unix))]
-pub fn serve(_: &super::Job, _: &std::path::Path, context: &mut crate::app::cli::Context) -> u8 {
+pub(crate) fn serve(_: &super::Job, _: &std::path::Path, context: &mut crate::app::cli::Context) -> u8 {
     context.console.error_line("error: `--socket` needs a Unix system\n  Help: `--serve` alone serves standard input");
     crate::app::exit::USAGE
 }
@@ -50,7 +50,7 @@ mod unix {
     const STACK: usize = 64 << 20;
 
     /// Serves the socket at this path until a client says `stop`, or Ctrl-C.
-    pub fn serve(job: &Job, path: &Path, context: &mut Context) -> u8 {
+    pub(crate) fn serve(job: &Job, path: &Path, context: &mut Context) -> u8 {
         let Some(session) = program(job, context) else { return exit::FAILURE };
         let socket = match Socket::bind(path) {
             Ok(socket) => socket,

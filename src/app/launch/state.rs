@@ -24,17 +24,17 @@ use crate::host::interp::Interpreter;
 use crate::host::value::Value;
 
 /// Arrays by name, in order.
-pub type Arrays = IndexMap<SmolStr, Array>;
+pub(crate) type Arrays = IndexMap<SmolStr, Array>;
 
 /// A fault of one client's launch that showed when it was another's turn.
 #[derive(Default)]
-pub struct Late(Mutex<Option<DeviceError>>);
+pub(crate) struct Late(Mutex<Option<DeviceError>>);
 
 /// Whose launches may be under way on the device that clients share; held while a request is done.
-pub type Turn = Arc<Mutex<Option<Arc<Late>>>>;
+pub(crate) type Turn = Arc<Mutex<Option<Arc<Late>>>>;
 
 /// A client's program and arrays.
-pub struct State {
+pub(crate) struct State {
     pub session: Session,
     pub interpreter: Interpreter,
     /// What lives from one request to the next.

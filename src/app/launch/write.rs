@@ -10,7 +10,7 @@ use crate::lang::scalar::{self, Scalar, format};
 
 /// How a reply holds the elements of an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// Lists in lists.
     #[default]
     List,
@@ -21,12 +21,12 @@ pub enum Encoding {
 }
 
 /// A string of JSON's.
-pub fn string(text: &str) -> String {
+pub(crate) fn string(text: &str) -> String {
     escape::json(serde_json::Value::from(text).to_string())
 }
 
 /// `{"type": …, "shape": …, "data": …}`. A block has a number, by which its bytes are found behind the reply.
-pub fn array(out: &mut dyn Write, array: &Array, encoding: Encoding, block: usize) -> io::Result<()> {
+pub(crate) fn array(out: &mut dyn Write, array: &Array, encoding: Encoding, block: usize) -> io::Result<()> {
     write!(out, "{{\"type\": {}, \"shape\": {:?}, ", string(&array.element().to_string()), array.shape())?;
     match encoding {
         Encoding::Block => write!(out, "\"block\": {block}")?,

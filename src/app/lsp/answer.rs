@@ -2,20 +2,20 @@
 
 use serde_json::{Value, json};
 
-pub const PARSE_ERROR: i64 = -32700;
-pub const INVALID_REQUEST: i64 = -32600;
-pub const METHOD_NOT_FOUND: i64 = -32601;
-pub const INVALID_PARAMS: i64 = -32602;
-pub const INTERNAL_ERROR: i64 = -32603;
-pub const NOT_INITIALIZED: i64 = -32002;
+pub(crate) const PARSE_ERROR: i64 = -32700;
+pub(crate) const INVALID_REQUEST: i64 = -32600;
+pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
+pub(crate) const INVALID_PARAMS: i64 = -32602;
+pub(crate) const INTERNAL_ERROR: i64 = -32603;
+pub(crate) const NOT_INITIALIZED: i64 = -32002;
 /// The request was sound and has no answer, for a reason to show.
-pub const REQUEST_FAILED: i64 = -32803;
+pub(crate) const REQUEST_FAILED: i64 = -32803;
 /// The client took it back.
-pub const REQUEST_CANCELLED: i64 = -32800;
+pub(crate) const REQUEST_CANCELLED: i64 = -32800;
 
 /// Why a request has no result.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     pub code: i64,
     pub message: String,
 }
@@ -26,14 +26,14 @@ impl Failure {
     }
 }
 
-pub fn result(id: &Value, result: Value) -> Value {
+pub(crate) fn result(id: &Value, result: Value) -> Value {
     json!({ "id": id, "result": result })
 }
 
-pub fn error(id: &Value, code: i64, message: &str) -> Value {
+pub(crate) fn error(id: &Value, code: i64, message: &str) -> Value {
     json!({ "id": id, "error": { "code": code, "message": message } })
 }
 
-pub fn notification(method: &str, params: Value) -> Value {
+pub(crate) fn notification(method: &str, params: Value) -> Value {
     json!({ "method": method, "params": params })
 }

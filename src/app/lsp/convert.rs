@@ -27,7 +27,7 @@ const TOKEN_TYPES: &[&str] = &[
 ];
 const TOKEN_MODIFIERS: &[&str] = &["declaration", "readonly", "defaultLibrary", "kernel"];
 
-pub fn capabilities(encoding: Encoding) -> Value {
+pub(crate) fn capabilities(encoding: Encoding) -> Value {
     json!({
         "capabilities": {
             "positionEncoding": if encoding == Encoding::Utf8 { "utf-8" } else { "utf-16" },
@@ -57,7 +57,7 @@ pub fn capabilities(encoding: Encoding) -> Value {
     })
 }
 
-pub fn publish(address: &str, version: Option<i64>, diagnostics: Vec<Value>) -> Value {
+pub(crate) fn publish(address: &str, version: Option<i64>, diagnostics: Vec<Value>) -> Value {
     let mut params = json!({ "uri": address, "diagnostics": diagnostics });
     if let Some(version) = version {
         params["version"] = json!(version);
@@ -65,7 +65,7 @@ pub fn publish(address: &str, version: Option<i64>, diagnostics: Vec<Value>) -> 
     answer::notification("textDocument/publishDiagnostics", params)
 }
 
-pub fn diagnostics(analysis: &Analysis, text: &Text, address: &str) -> Vec<Value> {
+pub(crate) fn diagnostics(analysis: &Analysis, text: &Text, address: &str) -> Vec<Value> {
     analysis.diagnostics.iter().map(|d| diagnostic(analysis, text, address, d)).collect()
 }
 
@@ -124,7 +124,7 @@ fn blamed_import(analysis: &Analysis, found: &Diagnostic) -> std::ops::Range<usi
 }
 
 /// A place in this text or another one.
-pub fn location(analysis: &Analysis, text: &Text, address: &str, place: &Place) -> Value {
+pub(crate) fn location(analysis: &Analysis, text: &Text, address: &str, place: &Place) -> Value {
     let own = analysis.session.sources.name(analysis.file);
     if place.file == own {
         return json!({ "uri": address, "range": text.json_range(&place.range) });
@@ -135,7 +135,7 @@ pub fn location(analysis: &Analysis, text: &Text, address: &str, place: &Place) 
     json!({ "uri": super::workspace::address_of(&place.file), "range": other.json_range(&place.range) })
 }
 
-pub fn completion(text: &Text, found: &Completion, order: usize) -> Value {
+pub(crate) fn completion(text: &Text, found: &Completion, order: usize) -> Value {
     let kind = match found.kind {
         CompletionKind::Variable => 6,
         CompletionKind::Parameter | CompletionKind::Argument => 6,
@@ -159,7 +159,7 @@ pub fn completion(text: &Text, found: &Completion, order: usize) -> Value {
     })
 }
 
-pub fn symbol_kind(kind: SymbolKind) -> u32 {
+pub(crate) fn symbol_kind(kind: SymbolKind) -> u32 {
     match kind {
         SymbolKind::Fn | SymbolKind::Kernel => 12,
         SymbolKind::Struct => 23,
@@ -171,7 +171,7 @@ pub fn symbol_kind(kind: SymbolKind) -> u32 {
     }
 }
 
-pub fn symbol(text: &Text, found: &Symbol) -> Value {
+pub(crate) fn symbol(text: &Text, found: &Symbol) -> Value {
     let children: Vec<Value> = found.children.iter().map(|c| symbol(text, c)).collect();
     json!({
         "name": found.name,
@@ -184,7 +184,7 @@ pub fn symbol(text: &Text, found: &Symbol) -> Value {
 }
 
 /// The numbers of semantic tokens, each relative to the one before.
-pub fn semantic_tokens(text: &Text, found: &[Highlight]) -> Vec<usize> {
+pub(crate) fn semantic_tokens(text: &Text, found: &[Highlight]) -> Vec<usize> {
     let mut data = Vec::with_capacity(found.len() * 5);
     let (mut line, mut column) = (0, 0);
     for token in found {
@@ -222,7 +222,7 @@ fn semantic(token: &Highlight) -> Option<(usize, usize)> {
 }
 
 /// A fix as an edit of the workspace; none if it reaches into a file that is not the user's.
-pub fn fix(analysis: &Analysis, text: &Text, address: &str, fixes: &[&Fix]) -> Option<Value> {
+pub(crate) fn fix(analysis: &Analysis, text: &Text, address: &str, fixes: &[&Fix]) -> Option<Value> {
     let mut edits = Vec::new();
     for (span, new) in fixes.iter().flat_map(|f| &f.edits) {
         if span.file != analysis.file {
@@ -233,11 +233,11 @@ pub fn fix(analysis: &Analysis, text: &Text, address: &str, fixes: &[&Fix]) -> O
     Some(json!({ "changes": { address: edits } }))
 }
 
-pub fn is_sure(fix: &Fix) -> bool {
+pub(crate) fn is_sure(fix: &Fix) -> bool {
     fix.applicability == Applicability::MachineApplicable
 }
 
 /// The address of a source by its name, for files.
-pub fn address_of_path(path: &str) -> String {
+pub(crate) fn address_of_path(path: &str) -> String {
     uri::from_path(std::path::Path::new(path))
 }

@@ -10,7 +10,7 @@ use crate::app::disk::Disk;
 use crate::compile::Files;
 use crate::ide::Analysis;
 
-pub struct Document {
+pub(crate) struct Document {
     pub text: Text,
     pub version: i64,
     /// What the compiler calls it: its path, or the address in angle brackets if it is no file.
@@ -28,10 +28,10 @@ impl Document {
 }
 
 /// The open texts, by address.
-pub type Documents = BTreeMap<String, Document>;
+pub(crate) type Documents = BTreeMap<String, Document>;
 
 /// Files as the editor has them: an open text hides what the disk has.
-pub struct Overlay<'d>(pub &'d Documents);
+pub(crate) struct Overlay<'d>(pub &'d Documents);
 
 impl Files for Overlay<'_> {
     fn read(&self, path: &Path) -> Result<String, String> {

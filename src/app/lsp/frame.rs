@@ -11,14 +11,14 @@ const MAX_LENGTH: usize = 256 << 20;
 
 /// What was read.
 #[derive(Debug, PartialEq)]
-pub enum Frame {
+pub(crate) enum Frame {
     Message(Value),
     /// Something that is no message, and why.
     Garbage(String),
 }
 
 /// The next frame and its bytes; none at the end of the stream.
-pub fn read(input: &mut impl BufRead) -> io::Result<Option<(Frame, usize)>> {
+pub(crate) fn read(input: &mut impl BufRead) -> io::Result<Option<(Frame, usize)>> {
     let garbage = |why: String| Ok(Some((Frame::Garbage(why), 0)));
     let mut length: Option<usize> = None;
     let mut stray = false;
@@ -61,7 +61,7 @@ fn body(input: &mut impl BufRead, length: usize) -> io::Result<Frame> {
     })
 }
 
-pub fn write(output: &mut impl Write, message: &Value) -> io::Result<()> {
+pub(crate) fn write(output: &mut impl Write, message: &Value) -> io::Result<()> {
     let text = message.to_string();
     write!(output, "Content-Length: {}\r\n\r\n{text}", text.len())?;
     output.flush()

@@ -26,7 +26,7 @@ use self::server::Server;
 use super::exit;
 
 /// Serves until the client says `exit` or closes the stream.
-pub fn main() -> u8 {
+pub(crate) fn main() -> u8 {
     let queue = Arc::new(Queue::default());
     let reader = queue.clone();
     std::thread::spawn(move || {

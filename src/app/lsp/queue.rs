@@ -16,7 +16,7 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// What the server takes out.
 #[derive(Debug, PartialEq)]
-pub enum Taken {
+pub(crate) enum Taken {
     Frame(Frame),
     /// A request that was taken back: its id.
     Cancelled(Value),
@@ -27,7 +27,7 @@ pub enum Taken {
 }
 
 #[derive(Default)]
-pub struct Queue {
+pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
 }

@@ -30,7 +30,7 @@ impl Target {
     }
 }
 
-pub fn answer(server: &mut Server, method: &str, params: &Value) -> Answer {
+pub(crate) fn answer(server: &mut Server, method: &str, params: &Value) -> Answer {
     if method == "workspace/symbol" {
         return workspace_symbols(server, params);
     }

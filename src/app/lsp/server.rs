@@ -23,7 +23,7 @@ enum State {
 }
 
 #[derive(Default)]
-pub struct Server {
+pub(crate) struct Server {
     state: State,
     pub encoding: Encoding,
     pub documents: Documents,

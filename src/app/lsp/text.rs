@@ -5,14 +5,14 @@ use std::ops::Range;
 
 /// What a column counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     Utf8,
     #[default]
     Utf16,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Text {
+pub(crate) struct Text {
     text: String,
     /// Where each line starts.
     starts: Vec<usize>,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// The path of a `file:` address.
-pub fn to_path(uri: &str) -> Option<PathBuf> {
+pub(crate) fn to_path(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file://")?;
     // An empty host, or this one.
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
@@ -23,7 +23,7 @@ pub fn to_path(uri: &str) -> Option<PathBuf> {
     Some(PathBuf::from(if drive { path.trim_start_matches('/').to_owned() } else { path }))
 }
 
-pub fn from_path(path: &Path) -> String {
+pub(crate) fn from_path(path: &Path) -> String {
     let text = path.to_string_lossy().replace('\\', "/");
     let mut uri = String::from(if text.starts_with('/') { "file://" } else { "file:///" });
     for byte in text.bytes() {

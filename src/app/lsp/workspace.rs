@@ -20,7 +20,7 @@ use crate::ide::Analysis;
 const MAX_FILES: usize = 2000;
 
 /// The address of a source by its name: a file's, or that of a copy of a module of the standard library.
-pub fn address_of(name: &str) -> String {
+pub(crate) fn address_of(name: &str) -> String {
     match name.strip_prefix("std/").and_then(|file| library_file(file.strip_suffix(".clk")?)) {
         Some(path) => uri::from_path(&path),
         None => convert::address_of_path(name),
@@ -39,14 +39,14 @@ fn library_file(module: &str) -> Option<PathBuf> {
 }
 
 /// A text that was looked at, open or not.
-pub struct Seen {
+pub(crate) struct Seen {
     pub address: String,
     pub text: Text,
     pub analysis: Rc<Analysis>,
 }
 
 /// What a search found.
-pub struct Search {
+pub(crate) struct Search {
     pub seen: Vec<Seen>,
     /// Why the search is not complete, if it is not: a folder or a file that cannot be read, too many files.
     pub missing: Option<String>,

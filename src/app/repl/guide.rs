@@ -5,10 +5,10 @@
 const TOPICS: &[(&str, &str)] = &[("kernel", KERNEL), ("blocks", BLOCKS), ("arrays", ARRAYS)];
 
 /// The names of the topics, for completion.
-pub const NAMES: &[&str] = &["kernel", "blocks", "arrays"];
+pub(crate) const NAMES: &[&str] = &["kernel", "blocks", "arrays"];
 
 /// The text about a topic.
-pub fn find(topic: &str) -> Option<&'static str> {
+pub(crate) fn find(topic: &str) -> Option<&'static str> {
     TOPICS.iter().find(|(name, _)| *name == topic).map(|(_, text)| *text)
 }
 

@@ -24,7 +24,7 @@ use crate::lang::codes;
 /// Completions are shown with their types if there are no more than these.
 const FEW: usize = 12;
 
-pub struct Entry {
+pub(crate) struct Entry {
     /// The session that the entry will be added to.
     pub session: Session,
     pub settings: Settings,
@@ -38,7 +38,7 @@ pub struct Entry {
 }
 
 /// Grey text behind the cursor.
-pub struct Hint {
+pub(crate) struct Hint {
     shown: String,
     /// What the right arrow takes over.
     taken: Option<String>,

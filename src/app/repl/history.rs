@@ -13,11 +13,11 @@ use std::time::Duration;
 use crate::app::{disk, folders};
 
 /// Entries that a session begins with, at most.
-pub const LIMIT: usize = 10_000;
+pub(crate) const LIMIT: usize = 10_000;
 const FORM: &str = "#V2";
 
 /// The history file.
-pub struct History {
+pub(crate) struct History {
     path: PathBuf,
     limit: usize,
 }

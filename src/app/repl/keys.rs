@@ -10,10 +10,10 @@ const INDENT: usize = 4;
 
 /// Enter: runs a whole entry, continues an unfinished one with the indentation that it has come to. Where lines follow the
 /// cursor, as in an entry that was recalled to be changed, it makes a new one.
-pub struct Enter;
+pub(crate) struct Enter;
 
 /// Alt-Enter: a new line in any case.
-pub struct NewLine;
+pub(crate) struct NewLine;
 
 impl ConditionalEventHandler for Enter {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
@@ -39,12 +39,12 @@ fn new_line(context: &EventContext) -> Cmd {
 ///
 /// No single command of rustyline takes blanks away and puts a character in with the cursor behind it, but a completion does: the
 /// key asks for one, and what the completer finds here is the way back out.
-pub struct Close {
+pub(crate) struct Close {
     pub steps_back: StepsBack,
 }
 
 /// How many blanks the next completion replaces by `}`; 0 if it is an ordinary one.
-pub type StepsBack = Arc<AtomicUsize>;
+pub(crate) type StepsBack = Arc<AtomicUsize>;
 
 impl ConditionalEventHandler for Close {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {

@@ -21,7 +21,7 @@ use crate::compile::Session;
 use crate::host::interp::Interpreter;
 use crate::syntax;
 use settings::Settings;
-pub use terminal::leave as leave_terminal;
+pub(crate) use terminal::leave as leave_terminal;
 use transcript::Kept;
 
 /// The state of a session.
@@ -52,7 +52,7 @@ pub(super) struct Repl<'a> {
 
 /// Reads entries until the end. Without a terminal, standard input is a script, unless `plain` says that it holds entries:
 /// then they are read without line editing, and nothing but their results is written.
-pub fn main(plain: bool, context: &mut Context) -> u8 {
+pub(crate) fn main(plain: bool, context: &mut Context) -> u8 {
     if plain {
         context.interrupt.be_patient(1);
         let code = Repl::new(context).read_plain();

@@ -5,7 +5,7 @@ use crate::app::devices::Isolate;
 
 /// How the session behaves at the keyboard. What concerns runs is in the interpreter's options.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Keys as in vi.
     pub vi: bool,
     /// Grey text that says how the line could go on.
@@ -23,10 +23,11 @@ impl Default for Settings {
 }
 
 /// All settings.
-pub const NAMES: &[&str] = &["vi", "hints", "highlight", "ascii", "seed", "max-steps", "workers", "width", "isolate"];
+pub(crate) const NAMES: &[&str] =
+    &["vi", "hints", "highlight", "ascii", "seed", "max-steps", "workers", "width", "isolate"];
 
 /// The words that a setting may be set to, if it is words.
-pub fn values(name: &str) -> &'static [&'static str] {
+pub(crate) fn values(name: &str) -> &'static [&'static str] {
     match name {
         "vi" | "hints" | "highlight" | "ascii" | "isolate" => &["on", "off"],
         "max-steps" => &["none"],

@@ -69,7 +69,7 @@ fn remember() {
 
 /// Gives the terminal back as it was found, before the process ends in the midst of a line.
 #[cfg(unix)]
-pub fn leave() {
+pub(crate) fn leave() {
     if let Some(settings) = FOUND.get() {
         // SAFETY: what the terminal had before.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, settings) };
@@ -86,10 +86,10 @@ fn forget_typed() {}
 fn remember() {}
 
 #[cfg(not(unix))]
-pub fn leave() {}
+pub(crate) fn leave() {}
 
 /// Reads and runs entries until the user ends the session.
-pub fn read_all(repl: &mut Repl<'_>) -> rustyline::Result<()> {
+pub(crate) fn read_all(repl: &mut Repl<'_>) -> rustyline::Result<()> {
     remember();
     let mut editor = editor(repl.context.console.style.color)?;
     let history = History::open();

@@ -16,7 +16,7 @@ use crate::syntax::ast::{self, ItemKind, StmtKind};
 use crate::syntax::token::{Tok, Token};
 
 /// An entry that succeeded.
-pub struct Kept {
+pub(crate) struct Kept {
     pub text: String,
     /// Where its imports of files start from.
     pub folder: PathBuf,
@@ -48,7 +48,7 @@ impl Kept {
 }
 
 /// The imports of files among the entries: where they start from, and their texts.
-pub fn file_imports(log: &[Kept]) -> Vec<(PathBuf, String)> {
+pub(crate) fn file_imports(log: &[Kept]) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for kept in log {
         let (tree, _) = syntax::parse(FileId(0), &kept.text);
@@ -100,7 +100,7 @@ struct Script {
 }
 
 /// The entries as one script, to be written to this path.
-pub fn script(log: &[Kept], path: &Path) -> String {
+pub(crate) fn script(log: &[Kept], path: &Path) -> String {
     let mut script = Script { wanted: wanted(log), ..Script::default() };
     for kept in log {
         script.entry(kept, path.parent().unwrap_or(Path::new("")));

@@ -9,7 +9,7 @@ use crate::base::source::{Sources, Span};
 
 /// The diagnostic as JSON, without a line end. Lines and columns count from 1, columns in characters; `start` and `end` are
 /// bytes from the beginning of the file.
-pub fn json(diagnostic: &Diagnostic, sources: &Sources) -> String {
+pub(crate) fn json(diagnostic: &Diagnostic, sources: &Sources) -> String {
     let labels: Vec<Value> = diagnostic
         .labels
         .iter()

@@ -8,7 +8,7 @@ mod excerpt;
 mod json;
 mod labels;
 mod suggest;
-pub mod wrap;
+pub(crate) mod wrap;
 
 use std::fmt::Write as _;
 
@@ -18,11 +18,11 @@ use crate::base::diag::{Diagnostic, Label, Severity};
 use crate::base::source::{FileId, Sources};
 use excerpt::Excerpts;
 
-pub use json::json;
+pub(crate) use json::json;
 
 /// How a rendered diagnostic looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
+pub(crate) struct Style {
     pub color: bool,
     /// Draw with ASCII characters only.
     pub ascii: bool,
@@ -40,7 +40,7 @@ impl Default for Style {
 const MAX_LABELS: usize = 12;
 
 /// One diagnostic as text that ends with a newline.
-pub fn text(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
+pub(crate) fn text(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
     let drawn = match diagnostic.primary() {
         Some(_) => framed(diagnostic, sources, style),
         None => bare(diagnostic, sources, style),
@@ -198,7 +198,7 @@ fn trim_lines(text: &str) -> String {
 
 /// How many errors and warnings there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub(crate) struct Tally {
     pub errors: usize,
     pub warnings: usize,
 }

@@ -2,7 +2,7 @@
 
 /// The lines of a text, each at most `width` columns where words allow. Line ends of the text stay, and so does the
 /// indentation of a line (which its continuation repeats).
-pub fn fold(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
     text.lines().flat_map(|line| fold_line(line, width)).collect()
 }
 

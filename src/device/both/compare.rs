@@ -6,7 +6,7 @@ use crate::lang::scalar::{Scalar, Value, format};
 
 /// The first element that differs, and how many do.
 #[derive(Debug)]
-pub struct Found {
+pub(crate) struct Found {
     pub element: usize,
     /// `.pos.x` of a struct's field; else empty.
     pub field: String,
@@ -46,7 +46,7 @@ fn parts(a: &[u8], layout: &Layout, approximate: bool) -> Vec<Part> {
 }
 
 /// The first element that differs, and how many do.
-pub fn compare(a: &[u8], b: &[u8], layout: &Layout, approximate: bool) -> Option<Found> {
+pub(crate) fn compare(a: &[u8], b: &[u8], layout: &Layout, approximate: bool) -> Option<Found> {
     let size = layout.size.max(1);
     let parts = parts(a, layout, approximate);
     let mut found: Option<Found> = None;
@@ -71,7 +71,7 @@ const STRAYS: u64 = 4;
 
 /// Whether witnesses differ from `a` as much as `b` does: each element by about as much, but for few that differ by no more than
 /// others do.
-pub fn is_explained(a: &[u8], b: &[u8], witnesses: &[&[u8]], layout: &Layout) -> bool {
+pub(crate) fn is_explained(a: &[u8], b: &[u8], witnesses: &[&[u8]], layout: &Layout) -> bool {
     let size = layout.size.max(1);
     parts(a, layout, true).iter().all(|part| {
         let values = |bytes: &'_ [u8], k: usize| part.value(bytes.get(k * size..(k + 1) * size).unwrap_or(&[]));
@@ -149,7 +149,7 @@ fn same(a: Value, b: Value, slack: Option<Slack>) -> bool {
 }
 
 /// The indices of the element at a row-major position.
-pub fn unravel(mut position: usize, shape: &[u32]) -> Vec<u32> {
+pub(crate) fn unravel(mut position: usize, shape: &[u32]) -> Vec<u32> {
     let mut index = vec![0; shape.len()];
     for (place, &extent) in index.iter_mut().zip(shape).rev() {
         let extent = (extent as usize).max(1);
@@ -161,7 +161,7 @@ pub fn unravel(mut position: usize, shape: &[u32]) -> Vec<u32> {
 
 /// The first two lines, one of each output, that are not the same; blocks print in no fixed order. Numbers in them may differ by
 /// little if `approximate`.
-pub fn different_lines(a: &str, b: &str, approximate: bool) -> Option<[String; 2]> {
+pub(crate) fn different_lines(a: &str, b: &str, approximate: bool) -> Option<[String; 2]> {
     if a == b {
         return None;
     }

@@ -12,7 +12,7 @@ use crate::lang::ops::{AtomicOp, MathFn, WarpOp};
 use crate::lang::scalar::Scalar;
 
 /// By what the results of inexact functions are moved: CUDA's largest error of those in single precision, but for a few.
-pub const FUNCTION_ULPS: u64 = 4;
+pub(crate) const FUNCTION_ULPS: u64 = 4;
 
 /// The same for `+ - * /` and `sqrt` where a device was told to trade bits for speed, and for what is summed in no fixed order.
 const OPERATION_ULPS: u64 = 2;

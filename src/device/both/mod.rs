@@ -112,7 +112,7 @@ pub enum Disagreement {
 
 /// Why two devices may leave different results and both be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub(crate) enum Cause {
     /// Which thread comes first.
     Order,
     /// What functions are off by within their bounds, and what the kernel's arithmetic makes of that.
@@ -123,7 +123,7 @@ pub enum Cause {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variation {
     devices: [String; 2],
-    pub cause: Cause,
+    pub(crate) cause: Cause,
     values: Option<Values>,
     /// It is what the kernel printed.
     lines: bool,

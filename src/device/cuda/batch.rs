@@ -22,7 +22,7 @@ const MOST: usize = 4096;
 const KEPT: usize = 16;
 
 /// A launch that is ready to be made.
-pub struct Issue<'a> {
+pub(crate) struct Issue<'a> {
     pub launch: Launch,
     /// Which argument is the address of a fault record, if one is, and what to note with the record.
     pub fault: Option<(usize, Pending)>,
@@ -56,7 +56,7 @@ struct Chain {
 
 /// The batch of a context.
 #[derive(Default)]
-pub struct Batch {
+pub(crate) struct Batch {
     /// How many `batch { }` are open, one within the other.
     depth: usize,
     /// The run that is under way: its functions, and the launches of it that were not made yet.

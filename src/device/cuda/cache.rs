@@ -18,7 +18,7 @@ pub trait Store: Send + Sync {
 
 /// All that machine code depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Key<'a> {
+pub(crate) struct Key<'a> {
     pub source: &'a str,
     pub options: &'a [String],
     pub architecture: u32,
@@ -49,7 +49,7 @@ const MAGIC: &[u8; 8] = b"clkbin1\n";
 const HASH: usize = blake3::OUT_LEN;
 
 /// An entry: magic, checksum, machine code.
-pub fn seal(cubin: &[u8]) -> Vec<u8> {
+pub(crate) fn seal(cubin: &[u8]) -> Vec<u8> {
     let mut entry = Vec::with_capacity(MAGIC.len() + HASH + cubin.len());
     entry.extend_from_slice(MAGIC);
     entry.extend_from_slice(blake3::hash(cubin).as_bytes());
@@ -58,13 +58,13 @@ pub fn seal(cubin: &[u8]) -> Vec<u8> {
 }
 
 /// The machine code of an entry, if nothing happened to it.
-pub fn open(entry: &[u8]) -> Option<&[u8]> {
+pub(crate) fn open(entry: &[u8]) -> Option<&[u8]> {
     let (hash, cubin) = entry.strip_prefix(MAGIC)?.split_at_checked(HASH)?;
     (blake3::hash(cubin).as_bytes() == hash).then_some(cubin)
 }
 
 /// The machine code for a key from the store, or newly made and then kept. Says whether it was made.
-pub fn fetch<E>(
+pub(crate) fn fetch<E>(
     store: Option<&Arc<dyn Store>>,
     key: &Key<'_>,
     make: impl FnOnce() -> Result<Vec<u8>, E>,

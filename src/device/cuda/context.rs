@@ -46,7 +46,7 @@ pub struct Isolation {
 }
 
 /// The one of a GPU.
-pub struct Context {
+pub(crate) struct Context {
     pub name: String,
     pub properties: Properties,
     pub settings: Settings,
@@ -335,7 +335,7 @@ fn rejected(kernel: &str, failure: Failure) -> DeviceError {
 }
 
 /// Why there is no compiler, in one sentence.
-pub fn no_nvrtc(complaints: &[String]) -> String {
+pub(crate) fn no_nvrtc(complaints: &[String]) -> String {
     let tried = match complaints {
         [] => String::new(),
         [first, ..] => format!(" ({first})"),

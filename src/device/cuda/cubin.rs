@@ -2,7 +2,7 @@
 
 /// What each block or thread of a kernel takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resources {
+pub(crate) struct Resources {
     pub kernel: String,
     /// Of each thread.
     pub registers: u32,
@@ -32,7 +32,7 @@ struct Section<'a> {
 }
 
 /// The resources of each kernel in a file for an architecture, in the file's order; of a file that is none, nothing.
-pub fn resources(file: &[u8], architecture: u32) -> Vec<Resources> {
+pub(crate) fn resources(file: &[u8], architecture: u32) -> Vec<Resources> {
     read(file, architecture).unwrap_or_default()
 }
 

@@ -8,10 +8,10 @@ use crate::lang::builtin;
 use crate::lang::scalar::Value;
 
 /// The stop word's place in the record.
-pub const STOP_WORD: u64 = 4;
+pub(crate) const STOP_WORD: u64 = 4;
 
 /// The fault in a record, if a thread met one.
-pub fn read(kernel: &CudaKernel, buffer: &[u8], output: &str) -> Option<Box<Fault>> {
+pub(crate) fn read(kernel: &CudaKernel, buffer: &[u8], output: &str) -> Option<Box<Fault>> {
     let word = |at: usize| {
         let bytes = buffer.get(4 * at..4 * at + 4).and_then(|b| b.try_into().ok()).unwrap_or([0; 4]);
         u32::from_le_bytes(bytes)

@@ -16,7 +16,7 @@ use crate::ir::Prepared;
 use crate::ir::def::{Form, Kernel as Definition};
 
 /// A kernel with all texts of it that launches asked for.
-pub struct Kernel {
+pub(crate) struct Kernel {
     pub context: Arc<Context>,
     pub prepared: Arc<Prepared>,
     /// Where its lines are, if machine code is to name them.
@@ -29,7 +29,7 @@ pub struct Kernel {
 }
 
 /// One text, compiled by a thread of its own.
-pub struct Variant {
+pub(crate) struct Variant {
     pub kernel: Arc<CudaKernel>,
     /// Which argument is the address of a fault record, if it may report a fault.
     pub reports: Option<usize>,
@@ -43,7 +43,7 @@ pub struct Variant {
 }
 
 /// What the driver made of it.
-pub struct Loaded {
+pub(crate) struct Loaded {
     context: Arc<Context>,
     module: Module,
     pub function: Function,
@@ -63,7 +63,7 @@ impl Drop for Loaded {
 }
 
 /// Dynamic shared memory that a function has without asking.
-pub const USUAL_SHARED: u32 = 48 << 10;
+pub(crate) const USUAL_SHARED: u32 = 48 << 10;
 
 impl Kernel {
     /// Starts to compile what most launches need.

@@ -37,7 +37,7 @@ impl Executable for Kernel {
 }
 
 /// Why a launch ended early.
-pub enum End {
+pub(crate) enum End {
     Fault(Box<Fault>),
     Device(DeviceError),
 }

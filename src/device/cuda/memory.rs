@@ -9,7 +9,7 @@ use crate::device::DeviceError;
 use crate::device::storage::{Remote, RemoteCopy, Storage};
 
 /// Memory of one array, given back when nobody has it any more.
-pub struct Buffer {
+pub(crate) struct Buffer {
     context: Arc<Context>,
     address: Address,
     bytes: u64,
@@ -106,7 +106,7 @@ fn own(remote: &RemoteCopy, context: &Arc<Context>) -> Option<Arc<Buffer>> {
 }
 
 /// The array in this GPU's memory, brought there if need be; the copies elsewhere stay good.
-pub fn for_reading(storage: &Storage, context: &Arc<Context>) -> Result<Arc<Buffer>, DeviceError> {
+pub(crate) fn for_reading(storage: &Storage, context: &Arc<Context>) -> Result<Arc<Buffer>, DeviceError> {
     let mut remote = storage.remote();
     if let Some(buffer) = own(&remote, context) {
         return Ok(buffer);
@@ -118,7 +118,11 @@ pub fn for_reading(storage: &Storage, context: &Arc<Context>) -> Result<Arc<Buff
 
 /// The array in this GPU's memory and nowhere else, for a kernel that writes it. `whole` says that the kernel writes every
 /// element and reads none.
-pub fn for_writing(storage: &mut Storage, context: &Arc<Context>, whole: bool) -> Result<Arc<Buffer>, DeviceError> {
+pub(crate) fn for_writing(
+    storage: &mut Storage,
+    context: &Arc<Context>,
+    whole: bool,
+) -> Result<Arc<Buffer>, DeviceError> {
     let found = own(&storage.remote(), context);
     // One count is this, the other the storage's; more are arrays that share the memory.
     let buffer = match found {

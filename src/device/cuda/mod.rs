@@ -10,10 +10,10 @@
 //! then runs the launch again elsewhere to find the reason.
 
 mod batch;
-pub mod cache;
+pub(crate) mod cache;
 mod context;
 pub mod cover;
-pub mod cubin;
+pub(crate) mod cubin;
 pub mod driver;
 mod fault;
 #[cfg(target_os = "linux")]
@@ -41,7 +41,8 @@ use crate::ir::Prepared;
 
 #[cfg(target_os = "linux")]
 pub use context::Isolation;
-pub use context::{Settings, no_nvrtc};
+pub use context::Settings;
+pub(crate) use context::no_nvrtc;
 
 /// One GPU.
 pub struct Gpu {

@@ -20,7 +20,7 @@ use crate::lang::scalar::Value;
 const KEPT: usize = 4;
 
 /// What texts ask about a launch.
-pub struct Facts<'a, 'b> {
+pub(crate) struct Facts<'a, 'b> {
     pub args: &'a [Arg<'b>],
     pub extents: Extents,
 }
@@ -47,7 +47,7 @@ impl LaunchFacts for Facts<'_, '_> {
 }
 
 /// A text and its geometry.
-pub struct Plan {
+pub(crate) struct Plan {
     pub variant: Arc<Variant>,
     pub shape: Shape,
     /// By argument: whether the launch writes all of the array, whatever was in it.
@@ -55,7 +55,7 @@ pub struct Plan {
 }
 
 /// A plan and the launches it is for.
-pub struct Kept {
+pub(crate) struct Kept {
     extents: Extents,
     /// Of all arrays, one after the other; a kernel's arrays have fixed ranks.
     shapes: Vec<u32>,

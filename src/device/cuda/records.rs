@@ -28,7 +28,7 @@ const HALF: usize = RING / 2;
 const BEHIND: usize = 200;
 
 /// What is needed to tell of a launch's fault later.
-pub struct Pending {
+pub(crate) struct Pending {
     pub kernel: Arc<CudaKernel>,
     /// The statement that launched it.
     pub launched: Span,
@@ -78,7 +78,7 @@ impl Block {
 
 /// The records of a context.
 #[derive(Default)]
-pub struct Records {
+pub(crate) struct Records {
     /// The word that takes the number of the first launch that failed.
     first: Option<Address>,
     ring: Option<Block>,
@@ -389,7 +389,7 @@ impl Context {
 }
 
 /// Waits until something is done, and writes stop words when the user wants an end; says whether they were written.
-pub fn stoppable(
+pub(crate) fn stoppable(
     driver: &dyn Driver,
     stop: &AtomicBool,
     words: &[Words],

@@ -17,7 +17,7 @@ use crate::ir::Prepared;
 use crate::lang::scalar::Value;
 
 /// One launch.
-pub struct Record {
+pub(crate) struct Record {
     pub kernel: Arc<Prepared>,
     /// The statement that launches.
     pub launched: Span,
@@ -26,7 +26,7 @@ pub struct Record {
 }
 
 /// One of its arguments.
-pub enum Kept {
+pub(crate) enum Kept {
     Value(Vec<Value>),
     /// Memory that nobody has written since the process was lost.
     Array {
@@ -39,7 +39,7 @@ pub enum Kept {
 
 /// The last launches, with the numbers that the driver gives them. Those of a graph have one number.
 #[derive(Default)]
-pub struct Replays(Mutex<VecDeque<(u64, Arc<Record>)>>);
+pub(crate) struct Replays(Mutex<VecDeque<(u64, Arc<Record>)>>);
 
 /// A driver has no more launches under way.
 const MOST: usize = 4096;

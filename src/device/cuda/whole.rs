@@ -5,7 +5,7 @@ use crate::ir::def::{ExprKind, Form, Function, KernelParam, MemId, Module, Stmt,
 use crate::ir::visit;
 
 /// By parameter: whether every thread of a `threads` kernel writes its own element of the array, in full, and none reads any.
-pub fn own_elements(module: &Module) -> Vec<bool> {
+pub(crate) fn own_elements(module: &Module) -> Vec<bool> {
     let params = &module.kernel.params;
     let (Form::Threads { rank }, Some(body)) = (module.kernel.form, module.functions.get(module.kernel.body)) else {
         return vec![false; params.len()];
@@ -23,7 +23,7 @@ pub fn own_elements(module: &Module) -> Vec<bool> {
 }
 
 /// Whether an array of this shape has no other elements than the threads' own.
-pub fn covers(shape: &[u32], extents: &Extents) -> bool {
+pub(crate) fn covers(shape: &[u32], extents: &Extents) -> bool {
     match extents {
         Extents::Threads(sizes) => sizes.get(..shape.len()) == Some(shape),
         Extents::Grid { .. } => false,
@@ -31,7 +31,7 @@ pub fn covers(shape: &[u32], extents: &Extents) -> bool {
 }
 
 /// Whether a kernel's body looks at what is in an array.
-pub fn is_read(body: &Function, memory: MemId) -> bool {
+pub(crate) fn is_read(body: &Function, memory: MemId) -> bool {
     let mut read =
         body.exprs.iter().any(|(_, e)| matches!(&e.kind, ExprKind::Load { place, .. } if place.memory == memory));
     visit::each_stmt(&body.body, &mut |stmt: &Stmt| {

@@ -21,7 +21,7 @@ unsafe fn def<'a>(g: &Group, op: *const Op) -> &'a AtomicDef {
 }
 
 /// Any operation on any type.
-pub struct Atomic<const CHECKED: bool>;
+pub(crate) struct Atomic<const CHECKED: bool>;
 
 impl<const CHECKED: bool> Step for Atomic<CHECKED> {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -139,7 +139,7 @@ unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Value, compare:
 }
 
 /// `+` or `-` on 4-byte integers.
-pub struct AddWord<const NEGATE: bool, const CHECKED: bool>;
+pub(crate) struct AddWord<const NEGATE: bool, const CHECKED: bool>;
 
 impl<const NEGATE: bool, const CHECKED: bool> Step for AddWord<NEGATE, CHECKED> {
     #[inline(always)]
@@ -198,7 +198,7 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for AddWord<NEGATE, CHECKED> 
 
 /// The same where nobody looks at the old values and each lane has an index of its own: what the lanes add may be added in any
 /// order, and the bounds of a chunk are checked at once.
-pub struct Count<const NEGATE: bool, const CHECKED: bool>;
+pub(crate) struct Count<const NEGATE: bool, const CHECKED: bool>;
 
 impl<const NEGATE: bool, const CHECKED: bool> Step for Count<NEGATE, CHECKED> {
     #[inline(always)]
@@ -252,7 +252,7 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for Count<NEGATE, CHECKED> {
 }
 
 /// The same where the indices are affine: rows of elements, or one element that takes the sum of all.
-pub struct AddRows<const NEGATE: bool, const CHECKED: bool>;
+pub(crate) struct AddRows<const NEGATE: bool, const CHECKED: bool>;
 
 impl<const NEGATE: bool, const CHECKED: bool> Step for AddRows<NEGATE, CHECKED> {
     #[inline(always)]
@@ -379,6 +379,6 @@ unsafe fn add_word<const NEGATE: bool>(
 }
 
 /// Whether the fast form fits.
-pub fn is_word_add(op: AtomicOp, scalar: Scalar) -> bool {
+pub(crate) fn is_word_add(op: AtomicOp, scalar: Scalar) -> bool {
     matches!(op, AtomicOp::Add | AtomicOp::Sub) && matches!(scalar, Scalar::I32 | Scalar::U32)
 }

@@ -18,19 +18,19 @@ use super::strip::StripDef;
 use crate::lang::ops::{AtomicOp, WarpOp};
 
 /// An index into a group's slots.
-pub type Reg = u16;
+pub(crate) type Reg = u16;
 /// An index into a group's masks.
-pub type MaskId = u16;
+pub(crate) type MaskId = u16;
 /// No register, no mask.
-pub const NONE: u16 = u16::MAX;
+pub(crate) const NONE: u16 = u16::MAX;
 
 /// Runs an op and returns the one to run next; null ends the run.
-pub type OpFn = unsafe fn(&mut Group, *const Op) -> *const Op;
+pub(crate) type OpFn = unsafe fn(&mut Group, *const Op) -> *const Op;
 
 /// One instruction. What the fields mean is up to `run`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Op {
+pub(crate) struct Op {
     pub run: OpFn,
     pub d: Reg,
     pub a: Reg,
@@ -42,7 +42,7 @@ pub struct Op {
 
 /// What a register is backed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegDef {
+pub(crate) enum RegDef {
     /// Bytes from the start of the uniform area.
     Uniform { offset: u32 },
     /// The first of its 4-byte lane columns (an 8-byte register has two).
@@ -51,7 +51,7 @@ pub enum RegDef {
 
 /// How far an affine index moves per step along one axis of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coef {
+pub(crate) enum Coef {
     Zero,
     Const(i32),
     /// A uniform i32.
@@ -59,11 +59,11 @@ pub enum Coef {
 }
 
 /// x, y, z of the group, and the block within a batch of blocks.
-pub const AXES: usize = 4;
+pub(crate) const AXES: usize = 4;
 
 /// One index of a place: `base + Σ coef·coordinate`, or lanes without further terms.
 #[derive(Clone, Copy, Debug)]
-pub struct Index {
+pub(crate) struct Index {
     pub base: Reg,
     /// 8 bytes per lane.
     pub wide: bool,
@@ -93,7 +93,7 @@ pub struct Access {
 
 /// An array the code can name.
 #[derive(Clone, Debug)]
-pub struct MemoryDef {
+pub(crate) struct MemoryDef {
     pub name: String,
     pub kind: MemoryKind,
     pub layout: Layout,
@@ -111,7 +111,7 @@ pub struct MemoryDef {
 
 /// How a kernel uses a memory, as far as checks want to know.
 #[derive(Clone, Debug)]
-pub struct Watched {
+pub(crate) struct Watched {
     pub loads: bool,
     pub stores: bool,
     pub atomics: bool,
@@ -129,7 +129,7 @@ pub struct Watched {
 
 /// How far indices tell whose an element is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Owner {
+pub(crate) struct Owner {
     /// The axes along which they tell threads apart ([`Owner::thread`]) and blocks ([`Owner::block`]). For a `threads` kernel, an axis is an
     /// index, by position.
     pub axes: u8,
@@ -162,7 +162,7 @@ impl Watched {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryKind {
+pub(crate) enum MemoryKind {
     /// The kernel parameter at this position.
     Global(u32),
     Shared,
@@ -173,7 +173,7 @@ pub enum MemoryKind {
 
 /// What the launch writes into uniform registers before anything runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Special {
+pub(crate) enum Special {
     /// Lane bits of a scalar.
     Const(Scalar, u64),
     /// Parameter and component.
@@ -185,7 +185,7 @@ pub enum Special {
 
 /// A `For` loop. Its turns are counted down in the group's counter of the same number.
 #[derive(Clone, Debug)]
-pub struct ForDef {
+pub(crate) struct ForDef {
     pub scalar: Scalar,
     pub inclusive: bool,
     pub start: Reg,
@@ -203,12 +203,12 @@ pub struct ForDef {
 
 /// A message with values in registers.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub(crate) struct Message {
     pub parts: Vec<MessagePart>,
 }
 
 #[derive(Clone, Debug)]
-pub enum MessagePart {
+pub(crate) enum MessagePart {
     Text(String),
     /// One register per component; a vector prints in parentheses.
     Value(Vec<Reg>, Scalar, String),
@@ -230,7 +230,7 @@ impl Message {
 
 /// An atomic read-modify-write; its place is in an [`Access`] without registers.
 #[derive(Clone, Debug)]
-pub struct AtomicDef {
+pub(crate) struct AtomicDef {
     pub op: AtomicOp,
     pub access: u32,
     pub value: Reg,
@@ -248,7 +248,7 @@ impl AtomicDef {
 
 /// A warp operation on one component.
 #[derive(Clone, Debug)]
-pub struct WarpDef {
+pub(crate) struct WarpDef {
     pub op: WarpOp,
     pub scalar: Scalar,
     pub value: Reg,
@@ -261,7 +261,7 @@ pub struct WarpDef {
 
 /// A loop that may wait for what other threads do.
 #[derive(Clone, Debug)]
-pub struct WaitDef {
+pub(crate) struct WaitDef {
     /// The lanes that have entered it.
     pub from: MaskId,
     pub span: u32,
@@ -273,13 +273,13 @@ pub struct WaitDef {
 
 /// Why launches of one block, or of blocks of one warp, cannot show all that may go wrong, as notes say it.
 #[derive(Clone, Debug, Default)]
-pub struct Unseen {
+pub(crate) struct Unseen {
     pub blocks: Option<String>,
     pub warps: Option<String>,
 }
 
 /// A compiled kernel.
-pub struct Code {
+pub(crate) struct Code {
     pub ops: Vec<Op>,
     /// Where the body begins.
     pub body: u32,

@@ -12,7 +12,7 @@ use crate::lang::scalar::{Number, Scalar};
 
 /// `d = left F right` of the two indices of access `x`. `d` may lie elsewhere than at home; `a` and `b` are registers of
 /// constants that hold nowhere and everywhere.
-pub struct Compare<T, F>(PhantomData<(T, F)>);
+pub(crate) struct Compare<T, F>(PhantomData<(T, F)>);
 
 /// What an affine value comes to: a base and a step per axis.
 struct Form {
@@ -116,7 +116,7 @@ unsafe fn lanes<T: Lane<Repr = T> + Number, F: Fn2<T, Out = bool>>(g: &Group, to
 /// [`Compare`] of the indices of access `y`, and the active lanes where it holds as mask `b`, which becomes the current one:
 /// jumps to `x` if there are none. In one row those are the lanes of a stretch, mostly. `d` has room for the lanes where the
 /// stretch is not known; `a` and `c` are constants that hold nowhere and everywhere.
-pub struct CompareKeep<V, T, F>(PhantomData<(V, T, F)>);
+pub(crate) struct CompareKeep<V, T, F>(PhantomData<(V, T, F)>);
 
 impl<V: Wide, T: Lane<Repr = T> + Number, F: Relation + Fn2<T, Out = bool> + Fn2<i64, Out = bool>> Step
     for CompareKeep<V, T, F>
@@ -144,7 +144,7 @@ impl<V: Wide, T: Lane<Repr = T> + Number, F: Relation + Fn2<T, Out = bool> + Fn2
 }
 
 /// A comparison that goes by a name.
-pub trait Relation {
+pub(crate) trait Relation {
     const OP: BinOp;
 }
 
@@ -234,7 +234,7 @@ fn zero_at(base: i64, step: i64) -> Option<i64> {
 }
 
 /// The op of a comparison whose lanes become a mask.
-pub fn compare_keep(op: BinOp, scalar: Scalar, isa: Isa) -> OpFn {
+pub(crate) fn compare_keep(op: BinOp, scalar: Scalar, isa: Isa) -> OpFn {
     if scalar == Scalar::U32 { keep_of::<u32>(op, isa) } else { keep_of::<i32>(op, isa) }
 }
 
@@ -250,7 +250,7 @@ fn keep_of<T: Lane<Repr = T> + Number>(op: BinOp, isa: Isa) -> OpFn {
 }
 
 /// The comparison that holds where this one does not.
-pub fn opposite(op: BinOp) -> BinOp {
+pub(crate) fn opposite(op: BinOp) -> BinOp {
     match op {
         BinOp::Lt => BinOp::Ge,
         BinOp::Le => BinOp::Gt,
@@ -262,7 +262,7 @@ pub fn opposite(op: BinOp) -> BinOp {
 }
 
 /// The op of a comparison, and whether it is an order.
-pub fn compare(op: BinOp, scalar: Scalar, isa: Isa) -> Option<(OpFn, bool)> {
+pub(crate) fn compare(op: BinOp, scalar: Scalar, isa: Isa) -> Option<(OpFn, bool)> {
     match scalar {
         Scalar::I32 => compare_of::<i32>(op, isa),
         Scalar::U32 => compare_of::<u32>(op, isa),

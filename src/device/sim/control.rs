@@ -15,7 +15,7 @@ use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::{Number, Scalar, Value};
 
 /// The group is done.
-pub struct End;
+pub(crate) struct End;
 
 impl Step for End {
     unsafe fn step(_: &mut Group, _: *const Op) -> *const Op {
@@ -24,7 +24,7 @@ impl Step for End {
 }
 
 /// To `x`.
-pub struct Jump;
+pub(crate) struct Jump;
 
 impl Step for Jump {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -33,7 +33,7 @@ impl Step for Jump {
 }
 
 /// To `x` unless the uniform `a` holds.
-pub struct JumpUnless;
+pub(crate) struct JumpUnless;
 
 impl Step for JumpUnless {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -42,7 +42,7 @@ impl Step for JumpUnless {
 }
 
 /// To `x` if the uniform `a` holds.
-pub struct JumpIf;
+pub(crate) struct JumpIf;
 
 impl Step for JumpIf {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -51,7 +51,7 @@ impl Step for JumpIf {
 }
 
 /// To `x` unless (`NEGATE`: if) a comparison of uniforms holds.
-pub struct CompareJump<T, F, const NEGATE: bool>(PhantomData<(T, F)>);
+pub(crate) struct CompareJump<T, F, const NEGATE: bool>(PhantomData<(T, F)>);
 
 impl<T: Lane, F: Fn2<T, Out = bool>, const NEGATE: bool> Step for CompareJump<T, F, NEGATE> {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -64,7 +64,7 @@ impl<T: Lane, F: Fn2<T, Out = bool>, const NEGATE: bool> Step for CompareJump<T,
 }
 
 /// The op that compares two 4-byte uniforms and jumps unless (`negate`: if) the comparison holds.
-pub fn compare_jump(op: BinOp, scalar: Scalar, negate: bool) -> OpFn {
+pub(crate) fn compare_jump(op: BinOp, scalar: Scalar, negate: bool) -> OpFn {
     match scalar {
         Scalar::F32 => compare_jump_of::<f32>(op, negate),
         Scalar::U32 => compare_jump_of::<u32>(op, negate),
@@ -87,7 +87,7 @@ fn compare_jump_of<T: Lane + Number>(op: BinOp, negate: bool) -> OpFn {
 }
 
 /// Back to `x`, unless something outside wants the launch to stop.
-pub struct Again;
+pub(crate) struct Again;
 
 impl Step for Again {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -97,7 +97,7 @@ impl Step for Again {
 }
 
 /// Mask `b` becomes current and, if it has lanes, the loop goes back to `x`; else on to the next op.
-pub struct AgainIf;
+pub(crate) struct AgainIf;
 
 impl Step for AgainIf {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -112,7 +112,7 @@ impl Step for AgainIf {
 
 /// At the end of a turn of a loop that polls, before mask `b` takes the next one: from time to time others have to have their
 /// turn. `x` is behind the loop.
-pub struct Poll;
+pub(crate) struct Poll;
 
 impl Step for Poll {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -127,7 +127,7 @@ impl Step for Poll {
 }
 
 #[cold]
-pub fn interrupted(g: &mut Group, span: u32) -> *const Op {
+pub(crate) fn interrupted(g: &mut Group, span: u32) -> *const Op {
     let limit = g.max_steps > 0 && g.steps >= g.max_steps;
     // SAFETY: the frame owns the listener for as long as the group runs, and nobody else uses it meanwhile.
     let waits = || g.listener.and_then(|listener| unsafe { listener.as_ref() }.waits(g));
@@ -251,7 +251,7 @@ unsafe fn word_trips(g: &Group, def: &ForDef, step: i32) -> (u64, u64) {
 }
 
 /// A loop with the same bounds in all lanes: its local becomes the start; jumps to `x` if there is no turn.
-pub struct ForUniform;
+pub(crate) struct ForUniform;
 
 impl Step for ForUniform {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -289,7 +289,7 @@ fn fast_trips(g: &Group, def: &ForDef) -> Option<u64> {
 }
 
 /// The next turn of such a loop, at `x`.
-pub struct NextUniform;
+pub(crate) struct NextUniform;
 
 impl Step for NextUniform {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -322,7 +322,7 @@ fn zero_step(g: &mut Group, def: &ForDef) -> *const Op {
 
 /// A loop whose number of turns differs between lanes. Its mask starts as the current one without the lanes that take none;
 /// jumps to `x` if that leaves nobody. `c` is 1 if the local is a lane register (else it is, or is based on, a uniform).
-pub struct ForLanes;
+pub(crate) struct ForLanes;
 
 impl Step for ForLanes {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -353,7 +353,7 @@ impl Step for ForLanes {
 }
 
 /// The next turn of such a loop, at `x`.
-pub struct NextLanes;
+pub(crate) struct NextLanes;
 
 impl Step for NextLanes {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -385,7 +385,7 @@ impl Step for NextLanes {
 }
 
 /// An affine value's lanes: `d = base + Σ coef·coordinate` by the index of access `x`.
-pub struct Spread;
+pub(crate) struct Spread;
 
 impl Step for Spread {
     #[inline(always)]
@@ -421,7 +421,7 @@ impl Step for Spread {
 }
 
 /// `lane_idx` (`x` is 0) or `warp_idx`.
-pub struct WarpIds;
+pub(crate) struct WarpIds;
 
 impl Step for WarpIds {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -438,7 +438,7 @@ impl Step for WarpIds {
 }
 
 /// A block barrier: every thread has to be here. `x` is the kind; `a` the condition and `d` the uniform result, if any.
-pub struct Barrier;
+pub(crate) struct Barrier;
 
 impl Step for Barrier {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -463,12 +463,12 @@ fn wait(g: &mut Group, op: *const Op, pause: Pause) -> *const Op {
 }
 
 /// In how many of the active lanes the condition of a barrier holds.
-pub fn holding(g: &Group, o: &Op) -> usize {
+pub(crate) fn holding(g: &Group, o: &Op) -> usize {
     if o.a == super::code::NONE { 0 } else { mask::count(g, o.a) }
 }
 
 /// The group takes the result of a barrier whose condition holds in so many of the block's lanes.
-pub fn meet(g: &mut Group, o: &Op, holding: usize) {
+pub(crate) fn meet(g: &mut Group, o: &Op, holding: usize) {
     let flag = |b: bool| if b { !0u32 } else { 0 };
     let result = match o.x {
         1 => flag(holding > 0),
@@ -481,7 +481,7 @@ pub fn meet(g: &mut Group, o: &Op, holding: usize) {
     }
 }
 
-pub fn barrier_code(kind: BarrierKind) -> u32 {
+pub(crate) fn barrier_code(kind: BarrierKind) -> u32 {
     match kind {
         BarrierKind::Block => 0,
         BarrierKind::BlockAny => 1,
@@ -492,7 +492,7 @@ pub fn barrier_code(kind: BarrierKind) -> u32 {
     }
 }
 
-pub fn barrier_name(code: u32) -> &'static str {
+pub(crate) fn barrier_name(code: u32) -> &'static str {
     ["barrier", "barrier_any", "barrier_all", "barrier_count", "warp_barrier", "grid_barrier"]
         .get(code as usize)
         .copied()
@@ -500,7 +500,7 @@ pub fn barrier_name(code: u32) -> &'static str {
 }
 
 #[cold]
-pub fn diverged(g: &mut Group, what: &'static str, span: u32) -> *const Op {
+pub(crate) fn diverged(g: &mut Group, what: &'static str, span: u32) -> *const Op {
     let lane = g.active().next().unwrap_or(0);
     let arrived = g.active_count() as u32;
     let elsewhere = parted_at(g, 0..g.lanes);
@@ -509,7 +509,7 @@ pub fn diverged(g: &mut Group, what: &'static str, span: u32) -> *const Op {
 }
 
 /// Where the first of these lanes that is not here went another way, if somebody has listened.
-pub fn parted_at(g: &Group, mut lanes: std::ops::Range<usize>) -> Option<crate::base::source::Span> {
+pub(crate) fn parted_at(g: &Group, mut lanes: std::ops::Range<usize>) -> Option<crate::base::source::Span> {
     let missing = lanes.find(|&l| !g.is_active(l))?;
     // SAFETY: the frame owns the listener for as long as the group runs.
     let span = unsafe { g.listener?.as_ref() }.parted_at(missing)?;
@@ -517,7 +517,7 @@ pub fn parted_at(g: &Group, mut lanes: std::ops::Range<usize>) -> Option<crate::
 }
 
 /// Waits for all blocks: the group pauses here and goes on at the next op.
-pub struct GridBarrier;
+pub(crate) struct GridBarrier;
 
 impl Step for GridBarrier {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -530,7 +530,7 @@ impl Step for GridBarrier {
 }
 
 /// A fence between ordinary accesses of different workers.
-pub struct Fence;
+pub(crate) struct Fence;
 
 impl Step for Fence {
     unsafe fn step(_: &mut Group, op: *const Op) -> *const Op {
@@ -540,7 +540,7 @@ impl Step for Fence {
 }
 
 /// Every active lane holds `a`, or the message `x` is the fault.
-pub struct Assert;
+pub(crate) struct Assert;
 
 impl Step for Assert {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -560,7 +560,7 @@ impl Step for Assert {
 }
 
 /// One line for each active lane.
-pub struct Print;
+pub(crate) struct Print;
 
 impl Step for Print {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {

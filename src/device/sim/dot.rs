@@ -31,7 +31,7 @@ impl Stream {
 
 /// In front of the loop of counter `y`, whose accesses are `a` and `b` (numbers), whose sum is `d` and whose end is `x`. If the
 /// accesses are not of the kind that this is good for, the loop itself follows.
-pub struct Dot<V>(PhantomData<V>);
+pub(crate) struct Dot<V>(PhantomData<V>);
 
 impl<V: Wide> Step for Dot<V> {
     #[inline(always)]
@@ -83,7 +83,7 @@ unsafe fn stream(g: &mut Group, access: u16, op: &Op, turns: u64) -> Option<Stre
 /// # Safety
 /// Access and loop are of the group's code, and the loop is about to begin.
 #[inline(always)]
-pub unsafe fn over_turns(g: &mut Group, access: u32, number: u32, turns: u64) -> Option<(Run, isize)> {
+pub(crate) unsafe fn over_turns(g: &mut Group, access: u32, number: u32, turns: u64) -> Option<(Run, isize)> {
     unsafe {
         let code = &*g.code;
         let number_of_access = access;

@@ -8,7 +8,7 @@ use crate::lang::scalar::format;
 
 /// Why a group stopped.
 #[derive(Debug)]
-pub struct Stop {
+pub(crate) struct Stop {
     pub kind: FaultKind,
     /// Into the code's spans.
     pub span: u32,
@@ -18,13 +18,13 @@ pub struct Stop {
 
 /// Stops the group; the first fault stays.
 #[cold]
-pub fn stop_at(g: &mut Group, kind: FaultKind, span: u32, lane: usize, others: u64) -> *const Op {
+pub(crate) fn stop_at(g: &mut Group, kind: FaultKind, span: u32, lane: usize, others: u64) -> *const Op {
     g.stopped.get_or_insert_with(|| Box::new(Stop { kind, span, lane, others }));
     std::ptr::null()
 }
 
 /// The text of a message for one lane.
-pub fn message(g: &Group, message: &Message, lane: usize) -> String {
+pub(crate) fn message(g: &Group, message: &Message, lane: usize) -> String {
     let mut text = String::new();
     for part in &message.parts {
         match part {
@@ -49,7 +49,7 @@ pub fn message(g: &Group, message: &Message, lane: usize) -> String {
 }
 
 /// The fault of a stopped group in the terms of the launch.
-pub fn fault(g: &Group, stop: Stop, extents: &Extents) -> Fault {
+pub(crate) fn fault(g: &Group, stop: Stop, extents: &Extents) -> Fault {
     let (span, trace) = g.code().place(stop.span);
     let [x, y, z, batch] = g.coordinates(stop.lane).map(|c| c as u32);
     let (block, thread, index) = terms(g.code(), extents, g.block, g.first_index, [x, y, z], batch);
@@ -57,7 +57,7 @@ pub fn fault(g: &Group, stop: Stop, extents: &Extents) -> Fault {
 }
 
 /// Block, thread and index tuple of a place in a group.
-pub fn terms(
+pub(crate) fn terms(
     code: &Code,
     extents: &Extents,
     mut block: [u32; 3],

@@ -22,13 +22,13 @@ use crate::ir::def::{Extent, Id3};
 use crate::lang::scalar::{Scalar, Value};
 
 /// An argument as the workers see it.
-pub enum Binding {
+pub(crate) enum Binding {
     Value(Vec<Value>),
     Array { ptr: *mut u8, len: usize, shape: Vec<u32> },
 }
 
 /// Everything that groups of one launch share.
-pub struct Launch<'a> {
+pub(crate) struct Launch<'a> {
     pub code: &'a Code,
     pub geometry: &'a Geometry,
     pub bindings: Vec<Binding>,
@@ -82,7 +82,7 @@ impl Drop for Area {
     }
 }
 
-pub struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     pub group: Group,
     /// Parts of the block that run by themselves, besides `group`.
     pub(super) parts: Vec<Frame<'a>>,
@@ -429,7 +429,7 @@ fn keep_sums(memory: &mut MemoryRt, sums: &mut Vec<(*mut u8, Vec<u32>)>) {
 }
 
 /// 4-byte lane columns of a local array.
-pub fn local_columns(def: &super::code::MemoryDef) -> usize {
+pub(crate) fn local_columns(def: &super::code::MemoryDef) -> usize {
     if def.kind != MemoryKind::Local {
         return 0;
     }

@@ -16,7 +16,7 @@ pub struct Geometry {
 }
 
 /// One group.
-pub struct Unit {
+pub(crate) struct Unit {
     pub block: [u32; 3],
     pub first_index: [u32; 3],
     pub shape: [usize; AXES],

@@ -13,15 +13,15 @@ use super::listen::Listener;
 use super::memory::{MemoryRt, Plan};
 
 /// Lanes per chunk: the unit of every loop over lanes.
-pub const CHUNK: usize = 16;
+pub(crate) const CHUNK: usize = 16;
 /// The largest group: that of a block, and any in which lanes may part.
-pub const MAX_LANES: usize = 1024;
+pub(crate) const MAX_LANES: usize = 1024;
 /// The largest group whose lanes do everything together.
-pub const MAX_ROW: usize = 4096;
+pub(crate) const MAX_ROW: usize = 4096;
 
 /// Where a register lies.
 #[derive(Clone, Copy)]
-pub struct Slot {
+pub(crate) struct Slot {
     pub ptr: *mut u8,
     /// Bytes from chunk to chunk; 0 for a uniform.
     pub stride: usize,
@@ -29,7 +29,7 @@ pub struct Slot {
 
 /// Which chunks of a mask hold active lanes, and whether all lanes are active.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct MaskInfo {
+pub(crate) struct MaskInfo {
     pub lo: u32,
     pub hi: u32,
     pub full: bool,
@@ -41,13 +41,13 @@ pub struct MaskInfo {
 
 /// Ranges of chunks, ascending.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stretches {
+pub(crate) struct Stretches {
     pub count: u32,
     pub at: [(u16, u16); STRETCHES],
 }
 
 /// What lies further apart than this many stretches is covered together.
-pub const STRETCHES: usize = 6;
+pub(crate) const STRETCHES: usize = 6;
 
 impl Stretches {
     pub const NONE: Stretches = Stretches { count: 0, at: [(0, 0); STRETCHES] };
@@ -78,7 +78,7 @@ impl Stretches {
 
 /// The turns of a running `For` loop.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counter {
+pub(crate) struct Counter {
     pub turn: u64,
     /// All lanes take this many turns,
     pub least: u64,
@@ -88,7 +88,7 @@ pub struct Counter {
 
 /// Why a group does not go on by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pause {
+pub(crate) enum Pause {
     /// It runs or is done.
     #[default]
     None,
@@ -103,7 +103,7 @@ pub enum Pause {
     Grid,
 }
 
-pub struct Group {
+pub(crate) struct Group {
     pub slots: *mut Slot,
     /// Chunks of the current mask.
     pub lo: usize,
@@ -171,7 +171,7 @@ pub struct Group {
 }
 
 /// Loop turns between two looks at the stop flag.
-pub const TICKS: u32 = 256;
+pub(crate) const TICKS: u32 = 256;
 
 impl Group {
     /// # Safety

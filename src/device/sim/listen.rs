@@ -12,7 +12,7 @@ use crate::ir::def::Scope;
 
 /// What happens to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
+pub(crate) enum Touch {
     Load,
     Store,
     Atomic,
@@ -20,7 +20,7 @@ pub enum Touch {
 
 /// Where the lanes of an access find their indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// All lanes have the same.
     One,
     /// In rows, mostly: see `memory::resolve`.
@@ -31,7 +31,7 @@ pub enum Form {
 
 /// An access as listeners hear of it.
 #[derive(Clone, Debug)]
-pub struct Note {
+pub(crate) struct Note {
     pub touch: Touch,
     /// Into the code's accesses: memory, indices, source place.
     pub access: u32,
@@ -51,7 +51,7 @@ pub struct Note {
 
 /// What analysis knows of an access.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Traits {
+pub(crate) struct Traits {
     /// An atomic whose old value nobody looks at and that does not depend on it.
     pub overwrites: bool,
     /// An atomic whose old value decides where its thread goes or what it touches.
@@ -66,7 +66,7 @@ pub struct Traits {
 ///
 /// # Safety
 /// The methods are called by ops of the group's code only, with notes of that code.
-pub trait Listener {
+pub(crate) trait Listener {
     /// The active lanes are about to touch memory.
     unsafe fn touches(&mut self, g: &mut Group, note: &Note);
     /// The lanes of a full group are about to load in all turns of a loop: the first turn's elements, the number of turns, and
@@ -108,7 +108,7 @@ unsafe fn tell(g: &mut Group, op: *const Op, event: impl FnOnce(&mut dyn Listene
 }
 
 /// The access of note `x`.
-pub struct TellTouch;
+pub(crate) struct TellTouch;
 
 impl Step for TellTouch {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -120,7 +120,7 @@ impl Step for TellTouch {
 }
 
 /// In front of a [`Dot`](super::dot::Dot) of loop `y`: `c` notes from `x` on, for all turns, if it can do the loop.
-pub struct TellDot;
+pub(crate) struct TellDot;
 
 impl Step for TellDot {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -145,7 +145,7 @@ impl Step for TellDot {
 }
 
 /// In front of a [`Tree`](super::tree::Tree): its three notes from `x` on, if it can do the loop.
-pub struct TellTree;
+pub(crate) struct TellTree;
 
 impl Step for TellTree {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -164,7 +164,7 @@ impl Step for TellTree {
 }
 
 /// Local array `x` starts afresh.
-pub struct TellDeclared;
+pub(crate) struct TellDeclared;
 
 impl Step for TellDeclared {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -172,7 +172,7 @@ impl Step for TellDeclared {
     }
 }
 
-pub struct TellBlockMet;
+pub(crate) struct TellBlockMet;
 
 impl Step for TellBlockMet {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -181,7 +181,7 @@ impl Step for TellBlockMet {
     }
 }
 
-pub struct TellWarpsMet;
+pub(crate) struct TellWarpsMet;
 
 impl Step for TellWarpsMet {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -190,7 +190,7 @@ impl Step for TellWarpsMet {
 }
 
 /// A fence, of the block only if `x` is 1.
-pub struct TellFenced;
+pub(crate) struct TellFenced;
 
 impl Step for TellFenced {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -202,7 +202,7 @@ impl Step for TellFenced {
 }
 
 /// Lanes of mask `b` went another way at `y`; `x` is 1 if what was told before holds.
-pub struct TellParted;
+pub(crate) struct TellParted;
 
 impl Step for TellParted {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -211,7 +211,7 @@ impl Step for TellParted {
 }
 
 /// The active lanes leave at `y`.
-pub struct TellLeft;
+pub(crate) struct TellLeft;
 
 impl Step for TellLeft {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -219,7 +219,7 @@ impl Step for TellLeft {
     }
 }
 
-pub struct TellGathered;
+pub(crate) struct TellGathered;
 
 impl Step for TellGathered {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -228,7 +228,7 @@ impl Step for TellGathered {
 }
 
 /// Another turn of the loop that number `x` of the code's waits describes.
-pub struct TellPolls;
+pub(crate) struct TellPolls;
 
 impl Step for TellPolls {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {

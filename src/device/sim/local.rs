@@ -20,7 +20,7 @@ unsafe fn column(g: &Group, access: &Access) -> Option<*mut u8> {
     unsafe { memory::uniform_address(g, access) }
 }
 
-pub struct LoadColumn<T>(PhantomData<T>);
+pub(crate) struct LoadColumn<T>(PhantomData<T>);
 
 impl<T: Copy> Step for LoadColumn<T> {
     #[inline(always)]
@@ -43,7 +43,7 @@ impl<T: Copy> Step for LoadColumn<T> {
     }
 }
 
-pub struct StoreColumn<T>(PhantomData<T>);
+pub(crate) struct StoreColumn<T>(PhantomData<T>);
 
 impl<T: Copy> Step for StoreColumn<T> {
     #[inline(always)]
@@ -76,7 +76,7 @@ impl<T: Copy> Step for StoreColumn<T> {
 }
 
 /// With an index of its own in each lane. `WRITE` stores.
-pub struct Lanewise<T, const WRITE: bool>(PhantomData<T>);
+pub(crate) struct Lanewise<T, const WRITE: bool>(PhantomData<T>);
 
 impl<T: Copy, const WRITE: bool> Step for Lanewise<T, WRITE> {
     #[inline(always)]
@@ -106,7 +106,7 @@ impl<T: Copy, const WRITE: bool> Step for Lanewise<T, WRITE> {
 }
 
 /// The elements of local memory `x` become zero in the active lanes.
-pub struct Declare;
+pub(crate) struct Declare;
 
 impl Step for Declare {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {

@@ -20,7 +20,7 @@ use crate::device::FaultKind;
 
 /// An array as the running group sees it.
 #[derive(Clone, Debug)]
-pub struct MemoryRt {
+pub(crate) struct MemoryRt {
     pub ptr: *mut u8,
     /// Bytes.
     pub len: usize,
@@ -33,7 +33,7 @@ pub struct MemoryRt {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Axis {
+pub(crate) struct Axis {
     pub extent: i64,
     pub pitch: i64,
 }
@@ -57,7 +57,7 @@ impl MemoryRt {
 }
 
 /// A scalar's form in memory and the way to its form in a register.
-pub trait Elem: 'static {
+pub(crate) trait Elem: 'static {
     type Repr: Copy + Default;
     const SIZE: usize;
     /// Memory and register hold the same bytes.
@@ -103,7 +103,7 @@ elem! {
 }
 
 /// The bytes that an affine access of a range of lanes touches.
-pub struct Run {
+pub(crate) struct Run {
     /// Of the first lane.
     pub addr: *mut u8,
     pub lane: usize,
@@ -141,7 +141,7 @@ impl Run {
 }
 
 #[inline(always)]
-pub unsafe fn coef(g: &Group, c: Coef) -> i64 {
+pub(crate) unsafe fn coef(g: &Group, c: Coef) -> i64 {
     match c {
         Coef::Zero => 0,
         Coef::Const(v) => v.into(),
@@ -194,7 +194,7 @@ fn partial_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
 
 /// What can be known of an affine access before its bases are: for one shape of the group and one arrangement of memory.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     epoch: u32,
     kind: PlanKind,
     count: [usize; AXES],
@@ -288,7 +288,7 @@ fn collapse(count: [usize; AXES], stride: [i64; AXES]) -> ([usize; AXES], [isize
 /// # Safety
 /// The access is number `number` of the group's code, and its bases are uniform.
 #[inline(always)]
-pub unsafe fn resolve(g: &mut Group, access: &Access, number: u32) -> Option<Run> {
+pub(crate) unsafe fn resolve(g: &mut Group, access: &Access, number: u32) -> Option<Run> {
     unsafe {
         let plan = &mut *g.plans.add(number as usize);
         if plan.epoch != g.epoch {
@@ -385,7 +385,7 @@ unsafe fn index_of_lane(g: &Group, index: &Index, lane: usize) -> i64 {
 }
 
 /// The address of a lane's element, if it is in bounds.
-pub unsafe fn address(g: &Group, access: &Access, lane: usize) -> Option<*mut u8> {
+pub(crate) unsafe fn address(g: &Group, access: &Access, lane: usize) -> Option<*mut u8> {
     unsafe {
         let memory = &*g.memories.add(access.memory as usize);
         let mut offset = i64::from(access.offset) * memory.unit as i64;
@@ -405,7 +405,7 @@ pub unsafe fn address(g: &Group, access: &Access, lane: usize) -> Option<*mut u8
 /// # Safety
 /// The access is one of the group's code, without lane indices.
 #[inline(always)]
-pub unsafe fn uniform_address(g: &Group, access: &Access) -> Option<*mut u8> {
+pub(crate) unsafe fn uniform_address(g: &Group, access: &Access) -> Option<*mut u8> {
     unsafe {
         let memory = &*g.memories.add(access.memory as usize);
         let mut offset = access.offset as usize * memory.unit;
@@ -424,14 +424,14 @@ pub unsafe fn uniform_address(g: &Group, access: &Access) -> Option<*mut u8> {
 ///
 /// # Safety
 /// The access is one of the group's code.
-pub unsafe fn place(g: &Group, access: &Access, lane: usize) -> Option<*mut u8> {
+pub(crate) unsafe fn place(g: &Group, access: &Access, lane: usize) -> Option<*mut u8> {
     unsafe { address(g, access, lane) }
 }
 
 /// Some active lane is out of bounds: says which and stops.
 #[cold]
 #[inline(never)]
-pub fn out_of_bounds(g: &mut Group, access: &Access) -> *const Op {
+pub(crate) fn out_of_bounds(g: &mut Group, access: &Access) -> *const Op {
     // SAFETY: the access is one of the group's code.
     unsafe {
         let mut bad = g.active().filter(|&l| address(g, access, l).is_none());
@@ -449,13 +449,13 @@ pub fn out_of_bounds(g: &mut Group, access: &Access) -> *const Op {
 }
 
 #[inline(always)]
-pub unsafe fn access<'a>(g: &Group, op: *const Op) -> &'a Access {
+pub(crate) unsafe fn access<'a>(g: &Group, op: *const Op) -> &'a Access {
     // SAFETY: the code outlives the run of its ops.
     unsafe { (&(*g.code).accesses).get_unchecked((*op).x as usize) }
 }
 
 /// A load with the same indices in all lanes.
-pub struct LoadUniform<E>(PhantomData<E>);
+pub(crate) struct LoadUniform<E>(PhantomData<E>);
 
 impl<E: Elem> Step for LoadUniform<E> {
     #[inline(always)]
@@ -474,7 +474,7 @@ impl<E: Elem> Step for LoadUniform<E> {
 }
 
 /// A load whose rows lie at fixed strides.
-pub struct LoadAffine<E>(PhantomData<E>);
+pub(crate) struct LoadAffine<E>(PhantomData<E>);
 
 impl<E: Elem> Step for LoadAffine<E> {
     #[inline(always)]
@@ -593,7 +593,7 @@ unsafe fn view<E: Elem>(g: &mut Group, access: &Access, run: &Run) -> bool {
 }
 
 /// A load with indices of its own in each lane.
-pub struct LoadGather<E>(PhantomData<E>);
+pub(crate) struct LoadGather<E>(PhantomData<E>);
 
 impl<E: Elem> Step for LoadGather<E> {
     #[inline(always)]
@@ -630,7 +630,7 @@ impl<E: Elem> Step for LoadGather<E> {
 
 /// The byte offsets of a chunk's lanes, and whether all (active or not) are in bounds.
 #[inline(always)]
-pub unsafe fn offsets(g: &Group, access: &Access, memory: &MemoryRt, chunk: usize) -> ([i64; CHUNK], bool) {
+pub(crate) unsafe fn offsets(g: &Group, access: &Access, memory: &MemoryRt, chunk: usize) -> ([i64; CHUNK], bool) {
     unsafe {
         let mut offsets = [i64::from(access.offset); CHUNK];
         let mut outside = 0u32;
@@ -658,7 +658,7 @@ pub unsafe fn offsets(g: &Group, access: &Access, memory: &MemoryRt, chunk: usiz
 }
 
 #[inline(never)]
-pub unsafe fn active_in_bounds(g: &Group, access: &Access, chunk: usize) -> bool {
+pub(crate) unsafe fn active_in_bounds(g: &Group, access: &Access, chunk: usize) -> bool {
     let mut lanes = (chunk * CHUNK..(chunk + 1) * CHUNK).filter(|&l| g.is_active(l));
     lanes.all(|lane| unsafe { address(g, access, lane) }.is_some())
 }

@@ -18,17 +18,17 @@ use super::warp::WARP;
 use crate::device::FaultKind;
 
 /// Turns of polling loops after which others have their turn.
-pub const SLICE: u32 = 16;
+pub(crate) const SLICE: u32 = 16;
 /// Slices in which only some of the warps poll, before the block comes apart.
 const LONELY: u32 = 16;
 /// Slices before warps that all poll come apart.
 const LONG: u32 = 4096;
 /// In a launch that runs backward, so many blocks at either end have each warp by itself from the first.
-pub const ENDS: u64 = 4;
+pub(crate) const ENDS: u64 = 4;
 
 /// How far a frame has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// It may go on.
     Ready,
     /// It waits at a grid barrier.
@@ -37,7 +37,7 @@ pub enum Standing {
 }
 
 /// The warps of so many lanes, a bit each.
-pub fn warps(lanes: usize) -> u32 {
+pub(crate) fn warps(lanes: usize) -> u32 {
     u32::MAX.checked_shr(32 - lanes.div_ceil(WARP).min(32) as u32).unwrap_or(0)
 }
 
@@ -49,7 +49,7 @@ fn polling(g: &Group) -> u32 {
 /// The group is at the end `op` of a turn of a polling loop, whose mask is the current one. Where to go on, if others need
 /// not have their turn before.
 #[cold]
-pub fn pause(g: &mut Group, op: *const Op) -> *const Op {
+pub(crate) fn pause(g: &mut Group, op: *const Op) -> *const Op {
     let next = op.wrapping_add(1);
     let polling = polling(g);
     if polling == 0 {

@@ -174,7 +174,7 @@ struct Progress {
 }
 
 /// Runs all groups of a launch.
-pub fn run(launch: &Launch<'_>, extents: &Extents) -> Result<Output, Box<Fault>> {
+pub(crate) fn run(launch: &Launch<'_>, extents: &Extents) -> Result<Output, Box<Fault>> {
     let units = launch.geometry.units;
     let progress =
         Progress { next: AtomicU64::new(0), end: AtomicU64::new(units), results: Mutex::new(Results::default()) };
@@ -214,7 +214,7 @@ fn forward(launch: &Launch<'_>, extents: &Extents, progress: &Progress, groups: 
 }
 
 /// A number of workers; 0 is the machine's.
-pub fn machine(workers: usize) -> usize {
+pub(crate) fn machine(workers: usize) -> usize {
     match workers {
         0 => cores(),
         n => n,

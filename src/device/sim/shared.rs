@@ -9,10 +9,10 @@ use crate::device::FaultKind;
 use crate::ir::def::Extent;
 
 /// What a block may have, as on current GPUs.
-pub const LIMIT: usize = 227 * 1024;
+pub(crate) const LIMIT: usize = 227 * 1024;
 
 /// Clears shared arrays that the frame has laid out: `x` bytes.
-pub struct Clear;
+pub(crate) struct Clear;
 
 impl Step for Clear {
     #[inline(always)]
@@ -26,7 +26,7 @@ impl Step for Clear {
 }
 
 /// Where an array of known extents lies behind `used` bytes, and where it ends.
-pub fn place(used: u64, def: &MemoryDef) -> Option<(u64, u64)> {
+pub(crate) fn place(used: u64, def: &MemoryDef) -> Option<(u64, u64)> {
     let start = used.next_multiple_of(16);
     let bytes = def.extents.iter().try_fold(def.layout.size as u64, |size, extent| match extent {
         Extent::Known(n) => size.checked_mul(u64::from(*n)),
@@ -36,13 +36,13 @@ pub fn place(used: u64, def: &MemoryDef) -> Option<(u64, u64)> {
 }
 
 /// Bytes that the shared arrays of a block may come to.
-pub fn room(memories: &[MemoryDef]) -> usize {
+pub(crate) fn room(memories: &[MemoryDef]) -> usize {
     let mut arrays = memories.iter().filter(|m| m.kind == MemoryKind::Shared);
     arrays.try_fold(0, |used, def| Some(place(used, def)?.1)).map_or(LIMIT, |bytes| bytes as usize)
 }
 
 /// Lays out the shared arrays of a block and clears them.
-pub struct Arrange;
+pub(crate) struct Arrange;
 
 impl Step for Arrange {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {

@@ -9,7 +9,7 @@ use super::lanes::{Step, each_chunk};
 use super::memory::{Elem, W4, access, active_in_bounds, address, offsets, out_of_bounds, resolve};
 
 /// A store whose rows lie at fixed strides (or in one place: the last lane wins).
-pub struct StoreAffine<E>(PhantomData<E>);
+pub(crate) struct StoreAffine<E>(PhantomData<E>);
 
 impl<E: Elem> Step for StoreAffine<E> {
     #[inline(always)]
@@ -107,7 +107,7 @@ unsafe fn store_masked<E: Elem>(g: &Group, slot: Slot, lane: usize, to: *mut u8,
 }
 
 /// An affine store of 4-byte elements: rows of the active lanes go by masked vector stores.
-pub struct StoreWords<V>(PhantomData<V>);
+pub(crate) struct StoreWords<V>(PhantomData<V>);
 
 impl<V: Wide> Step for StoreWords<V> {
     #[inline(always)]
@@ -142,7 +142,7 @@ impl<V: Wide> Step for StoreWords<V> {
 
 /// Points the register that access `x` stores at the elements themselves if their chunks lie at a fixed stride, so that whoever
 /// writes it (active lanes only) stores them; else at its home.
-pub struct Aim;
+pub(crate) struct Aim;
 
 impl Step for Aim {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -168,7 +168,7 @@ impl Step for Aim {
 }
 
 /// Behind [`Aim`] and who writes the register: stores it if it lies at its home.
-pub struct StoreUnlessAimed<V>(PhantomData<V>);
+pub(crate) struct StoreUnlessAimed<V>(PhantomData<V>);
 
 impl<V: Wide> Step for StoreUnlessAimed<V> {
     #[inline(always)]
@@ -189,7 +189,7 @@ unsafe fn is_solid(g: &Group, lane: usize) -> bool {
 }
 
 /// A store with indices of its own in each lane, ascending.
-pub struct StoreScatter<E>(PhantomData<E>);
+pub(crate) struct StoreScatter<E>(PhantomData<E>);
 
 impl<E: Elem> Step for StoreScatter<E> {
     #[inline(always)]

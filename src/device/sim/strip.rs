@@ -15,7 +15,7 @@ use super::lanes::{Isa, Step, mask, pick_vectors};
 
 /// Where an operand lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     Reg(Reg),
     /// A strip's own room for a value.
     Scratch(u8),
@@ -29,7 +29,7 @@ pub enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[rustfmt::skip]
-pub enum Code {
+pub(crate) enum Code {
     /// `a = m`
     Load, LoadB,
     /// `m = a`
@@ -71,7 +71,7 @@ pub enum Code {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Micro {
+pub(crate) struct Micro {
     pub code: Code,
     pub m: u8,
     pub n: u8,
@@ -80,7 +80,7 @@ pub struct Micro {
 
 /// A strip's program.
 #[derive(Clone, Debug, Default)]
-pub struct StripDef {
+pub(crate) struct StripDef {
     pub places: Vec<Place>,
     pub micros: Vec<Micro>,
     /// The mask that it makes.
@@ -98,8 +98,8 @@ impl StripDef {
 }
 
 /// The most places of a strip, and of them in its own room.
-pub const PLACES: usize = 96;
-pub const SCRATCH: usize = 24;
+pub(crate) const PLACES: usize = 96;
+pub(crate) const SCRATCH: usize = 24;
 
 /// A place as the loops see it.
 #[derive(Clone, Copy)]
@@ -292,10 +292,10 @@ fn next_chunk(g: &Group, from: usize) -> Option<usize> {
 ///
 /// If `c` is [`TURNS`], the strip and the ops from `x` to here are the body of the loop whose [`NextUniform`] follows: all turns are
 /// taken here.
-pub struct Strip<V, const K: usize>(PhantomData<V>);
+pub(crate) struct Strip<V, const K: usize>(PhantomData<V>);
 
 /// See [`Strip`].
-pub const TURNS: u16 = 1;
+pub(crate) const TURNS: u16 = 1;
 
 impl<V: Wide, const K: usize> Step for Strip<V, K> {
     #[inline(always)]
@@ -354,7 +354,7 @@ impl<V: Wide, const K: usize> Step for Strip<V, K> {
 
 /// A loop whose body is one strip that keeps the mask of the lanes in the loop: where a chunk has no lanes left, another takes its
 /// place in the accumulators, so that they stay full until the end. In front of the op that would go back; goes on at `x`.
-pub struct StripLoop<V, const K: usize>(PhantomData<V>);
+pub(crate) struct StripLoop<V, const K: usize>(PhantomData<V>);
 
 /// The chunks in the accumulators of a loop.
 struct Seats<const K: usize> {
@@ -606,7 +606,7 @@ fn fetch_to_write(at: *const u8) {
 const MOST_CHUNKS: usize = 8;
 
 /// The op of a strip, and of a loop around one. Two accumulators and what an act needs besides fill the vector registers.
-pub fn strip(isa: Isa) -> (OpFn, OpFn) {
+pub(crate) fn strip(isa: Isa) -> (OpFn, OpFn) {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => (pick_vectors::<Strip<wide::V512, 8>>(isa), pick_vectors::<StripLoop<wide::V512, 8>>(isa)),

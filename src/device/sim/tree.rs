@@ -13,7 +13,7 @@ use crate::lang::scalar::Scalar;
 
 /// In front of the loop, which ends at `x`: `a` is the uniform d, `y` the array of 4-byte elements. If a turn could go out of
 /// bounds, or not all lanes are here in one row, the loop itself follows.
-pub struct Tree<T, F>(PhantomData<(T, F)>);
+pub(crate) struct Tree<T, F>(PhantomData<(T, F)>);
 
 impl<T: Lane, F: Fn2<T, Out = T>> Step for Tree<T, F> {
     #[inline(always)]
@@ -36,7 +36,7 @@ impl<T: Lane, F: Fn2<T, Out = T>> Step for Tree<T, F> {
 /// # Safety
 /// The op is a [`Tree`] of the group's code.
 #[inline(always)]
-pub unsafe fn distance(g: &Group, tree: &Op) -> Option<usize> {
+pub(crate) unsafe fn distance(g: &Group, tree: &Op) -> Option<usize> {
     unsafe {
         let memory = &*g.memories.add(tree.y as usize);
         let distance = i64::from(g.first::<i32>(tree.a));
@@ -97,13 +97,13 @@ fn halve<T: Lane, F: Fn2<T, Out = T>, const N: usize>(r: &mut [T::Repr; CHUNK]) 
 
 /// What combines two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Joint {
+pub(crate) enum Joint {
     Binary(BinOp),
     Math(MathFn),
 }
 
 /// The op of a tree over elements of a type.
-pub fn tree(joint: Joint, scalar: Scalar, isa: Isa) -> Option<OpFn> {
+pub(crate) fn tree(joint: Joint, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     use arith::{Add, Max, Min, Mul};
     Some(match (joint, scalar) {
         (Joint::Binary(BinOp::Add), Scalar::F32) => pick::<Tree<f32, Add>>(isa),

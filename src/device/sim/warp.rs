@@ -10,7 +10,7 @@ use crate::device::{Among, FaultKind};
 use crate::lang::ops::{BinaryOp, MathFn, WarpOp};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
-pub const WARP: usize = 32;
+pub(crate) const WARP: usize = 32;
 
 /// The first lane and the number of lanes of each warp, block by block.
 fn warps(g: &Group) -> impl Iterator<Item = (usize, usize)> + use<> {
@@ -42,7 +42,7 @@ fn check(g: &mut Group, what: &'static str, span: u32) -> bool {
 }
 
 /// `warp_barrier()`
-pub struct WarpBarrier;
+pub(crate) struct WarpBarrier;
 
 impl Step for WarpBarrier {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -51,7 +51,7 @@ impl Step for WarpBarrier {
 }
 
 /// The operation `x` of the code's warp operations.
-pub struct Warp;
+pub(crate) struct Warp;
 
 impl Step for Warp {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
@@ -84,7 +84,7 @@ impl Step for Warp {
     }
 }
 
-pub fn name(op: WarpOp) -> &'static str {
+pub(crate) fn name(op: WarpOp) -> &'static str {
     match op {
         WarpOp::Shuffle => "shuffle",
         WarpOp::ShuffleUp => "shuffle_up",

@@ -5,7 +5,7 @@ use crate::host::array::{Array, shape_text};
 use crate::host::problem::{Outcome, Problem};
 
 /// The shape that operands of these shapes meet in; an error names the first axis where they do not.
-pub fn common_shape(operands: &[(&str, &[usize])]) -> Outcome<Vec<usize>> {
+pub(crate) fn common_shape(operands: &[(&str, &[usize])]) -> Outcome<Vec<usize>> {
     let rank = operands.iter().map(|(_, shape)| shape.len()).max().unwrap_or(0);
     let mut result = vec![1; rank];
     for (position, (_, shape)) in operands.iter().enumerate() {
@@ -38,7 +38,7 @@ fn mismatch(operands: &[(&str, &[usize])], position: usize, axis: usize, rank: u
 }
 
 /// For each axis of `shape` how far (in elements) a step along it moves in an array of `own` shape: 0 where it repeats.
-pub fn strides(own: &[usize], shape: &[usize]) -> Vec<usize> {
+pub(crate) fn strides(own: &[usize], shape: &[usize]) -> Vec<usize> {
     let mut result = vec![0; shape.len()];
     let mut stride = 1;
     for (place, &len) in result.iter_mut().rev().zip(own.iter().rev()) {
@@ -49,7 +49,7 @@ pub fn strides(own: &[usize], shape: &[usize]) -> Vec<usize> {
 }
 
 /// The array repeated to a shape; nothing if it does not fit.
-pub fn broadcast_to(array: &Array, shape: &[usize]) -> Option<Outcome<Array>> {
+pub(crate) fn broadcast_to(array: &Array, shape: &[usize]) -> Option<Outcome<Array>> {
     if array.shape() == shape {
         return Some(Ok(array.clone()));
     }
@@ -75,7 +75,7 @@ fn repeat(array: &Array, shape: &[usize]) -> Outcome<Array> {
 }
 
 /// Walks a shape in row-major order and keeps the offsets of `N` operands.
-pub struct Walk<const N: usize> {
+pub(crate) struct Walk<const N: usize> {
     shape: Vec<usize>,
     strides: [Vec<usize>; N],
     indices: Vec<usize>,

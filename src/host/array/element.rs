@@ -25,14 +25,14 @@ pub enum Element {
 pub struct RecordLayout {
     /// Empty for a tuple.
     pub name: SmolStr,
-    pub fields: Vec<FieldLayout>,
+    pub(crate) fields: Vec<FieldLayout>,
     /// All leaves of all fields, in order.
     pub layout: Layout,
 }
 
 /// One field of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct FieldLayout {
+pub(crate) struct FieldLayout {
     /// `0`, `1`, … in a tuple.
     pub name: SmolStr,
     pub element: Element,

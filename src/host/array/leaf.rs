@@ -6,7 +6,7 @@ use crate::base::stop;
 use crate::host::array::{Array, Element, RecordLayout, shape_text};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Record, Value, Vector};
-use crate::ir::def::{Leaf, Ty};
+use crate::ir::def::Leaf;
 use crate::lang::scalar::{self, Scalar};
 
 /// Writes a scalar's bits as its bytes.
@@ -15,7 +15,7 @@ fn write_bits(bytes: &mut [u8], bits: u64) {
 }
 
 /// The element whose bytes these are.
-pub fn read(element: &Element, bytes: &[u8]) -> Value {
+pub(crate) fn read(element: &Element, bytes: &[u8]) -> Value {
     match element {
         Element::Scalar(ty) => Value::Scalar(scalar::Value::from_bytes(*ty, bytes)),
         Element::Vector(ty, lanes) => Value::Vector(read_vector(*ty, *lanes, bytes)),
@@ -46,7 +46,7 @@ fn read_record(record: &Arc<RecordLayout>, leaves: &[Leaf], bytes: &[u8]) -> Val
 }
 
 /// Writes a value over an element. Its type has to be the element's; literals adapt.
-pub fn write(element: &Element, bytes: &mut [u8], value: &Value) -> Outcome<()> {
+pub(crate) fn write(element: &Element, bytes: &mut [u8], value: &Value) -> Outcome<()> {
     let mut flat = Vec::new();
     flatten(element, value, &mut flat)?;
     let layout = element.layout();
@@ -87,7 +87,7 @@ fn flatten(element: &Element, value: &Value, into: &mut Vec<[u64; 4]>) -> Outcom
 }
 
 /// The element type that holds such values; nothing for what cannot be an element.
-pub fn element_of(value: &Value) -> Option<Element> {
+pub(crate) fn element_of(value: &Value) -> Option<Element> {
     match value {
         Value::Scalar(number) => Some(Element::Scalar(number.ty)),
         Value::Int(_) => Some(Element::Scalar(Scalar::I32)),
@@ -107,20 +107,6 @@ pub fn element_of(value: &Value) -> Option<Element> {
         | Value::Timing(_)
         | Value::Kernel(_) => None,
     }
-}
-
-/// The leaves of a plain value, as a launch passes it: each with the bits of its lanes.
-pub fn leaves(value: &Value) -> Outcome<Vec<(Ty, Vec<scalar::Value>)>> {
-    let Some(element) = element_of(value) else {
-        return Err(Problem::new("E0504", format!("a value of type {} is not plain data", value.type_name())));
-    };
-    let mut flat = Vec::new();
-    flatten(&element, value, &mut flat)?;
-    let lanes = |ty: Ty, bits: [u64; 4]| {
-        let ty_lanes = bits.into_iter().take(usize::from(ty.lanes()));
-        ty_lanes.map(|bits| scalar::Value { ty: ty.scalar(), bits }).collect()
-    };
-    Ok(element.layout().leaves.iter().zip(flat).map(|(leaf, bits)| (leaf.ty, lanes(leaf.ty, bits))).collect())
 }
 
 impl Array {

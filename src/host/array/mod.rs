@@ -3,17 +3,18 @@
 //! Elements lie in row-major order without gaps. Cloning an array shares its bytes; the first write to a shared array
 //! takes a private copy, so no two variables are ever seen to change together.
 
-pub mod broadcast;
-pub mod element;
-pub mod item;
-pub mod leaf;
-pub mod slice;
+pub(crate) mod broadcast;
+pub(crate) mod element;
+pub(crate) mod item;
+pub(crate) mod leaf;
+pub(crate) mod slice;
 
 use std::sync::Arc;
 
-pub use crate::base::aligned::AlignedBytes;
+pub(crate) use crate::base::aligned::AlignedBytes;
 use crate::base::stop;
-pub use element::{Element, FieldLayout, RecordLayout};
+pub(crate) use element::FieldLayout;
+pub use element::{Element, RecordLayout};
 pub use item::Item;
 pub use slice::SliceSpec;
 
@@ -22,7 +23,7 @@ use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::Scalar;
 
 /// The largest extent of an axis: dimensions are `i32` in kernels.
-pub const MAX_EXTENT: usize = i32::MAX as usize;
+pub(crate) const MAX_EXTENT: usize = i32::MAX as usize;
 
 /// An n-d array.
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ impl Array {
     }
 
     /// The array that these bytes are: they are not copied. They have to be as many as the shape asks for.
-    pub fn of_aligned(element: impl Into<Element>, shape: &[usize], bytes: AlignedBytes) -> Outcome<Array> {
+    pub(crate) fn of_aligned(element: impl Into<Element>, shape: &[usize], bytes: AlignedBytes) -> Outcome<Array> {
         let element = element.into();
         let (need, have) = (byte_count(&element, shape)?, bytes.len());
         if need != have {
@@ -139,12 +140,12 @@ impl Array {
     }
 
     /// Where the bytes are.
-    pub fn storage(&self) -> &Storage {
+    pub(crate) fn storage(&self) -> &Storage {
         &self.data
     }
 
     /// The same for writing; a shared one is copied first.
-    pub fn storage_mut(&mut self) -> Outcome<&mut Storage> {
+    pub(crate) fn storage_mut(&mut self) -> Outcome<&mut Storage> {
         if Arc::get_mut(&mut self.data).is_none() {
             let copy = self.data.duplicate().ok_or_else(|| no_memory(&self.element, &self.shape))?;
             self.data = Arc::new(copy);
@@ -236,7 +237,7 @@ impl PartialEq for Array {
 }
 
 /// A shape as messages show it: `(3, 4)`, `(5,)`, `()`.
-pub fn shape_text(shape: &[usize]) -> String {
+pub(crate) fn shape_text(shape: &[usize]) -> String {
     match shape {
         [n] => format!("({n},)"),
         _ => format!("({})", shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
@@ -244,7 +245,7 @@ pub fn shape_text(shape: &[usize]) -> String {
 }
 
 /// How many bytes an array takes; an error if an axis is too long or the whole cannot be addressed.
-pub fn byte_count(element: &Element, shape: &[usize]) -> Outcome<usize> {
+pub(crate) fn byte_count(element: &Element, shape: &[usize]) -> Outcome<usize> {
     if let Some(axis) = shape.iter().position(|&n| n > MAX_EXTENT) {
         let title = format!("axis {axis} of an array would have {} elements", shape[axis]);
         let problem = Problem::new("E0509", title).note(format!("an axis has at most {MAX_EXTENT} elements"));

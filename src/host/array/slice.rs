@@ -23,7 +23,7 @@ impl SliceSpec {
 
 /// The positions picked along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Picked {
+pub(crate) struct Picked {
     pub start: usize,
     pub count: usize,
     pub step: i64,
@@ -122,7 +122,7 @@ fn runs(picked: &[Picked], axes: &[usize], size: usize) -> (Vec<(Picked, usize)>
 }
 
 /// The positions that are picked of so many in a row.
-pub fn positions(spec: SliceSpec, len: usize) -> Outcome<Picked> {
+pub(crate) fn positions(spec: SliceSpec, len: usize) -> Outcome<Picked> {
     resolve(spec, 0, len, 1)
 }
 
@@ -180,7 +180,7 @@ fn length_source(axis: usize) -> String {
 }
 
 /// An index that its axis does not have.
-pub fn out_of_range(index: i64, axis: usize, len: usize, rank: usize) -> Problem {
+pub(crate) fn out_of_range(index: i64, axis: usize, len: usize, rank: usize) -> Problem {
     let place = axis_name(axis, rank);
     if index < 0 {
         let title = format!("the index {index} is negative");

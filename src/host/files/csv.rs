@@ -21,9 +21,9 @@ use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 
 use records::{Field, Records};
-pub use write::encode;
+pub(crate) use write::encode;
 
-pub fn decode(file: &File) -> Outcome<Value> {
+pub(crate) fn decode(file: &File) -> Outcome<Value> {
     let text = super::text(file.name, file.bytes)?;
     let mut records = Records::new(file.name, text);
     let (before, mut fields) = (records.clone(), Vec::new());

@@ -3,14 +3,14 @@
 //! Files are not trusted. Every size in a header is checked against the length of the file before anything is allocated,
 //! and what is wrong is said with the numbers that show it.
 
-pub mod csv;
-pub mod npy;
-pub mod npz;
-pub mod png;
-pub mod python;
-pub mod safetensors;
+pub(crate) mod csv;
+pub(crate) mod npy;
+pub(crate) mod npz;
+pub(crate) mod png;
+pub(crate) mod python;
+pub(crate) mod safetensors;
 mod sniff;
-pub mod zip;
+pub(crate) mod zip;
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::lang::scalar::Scalar;
 
 /// The formats that `load` and `save` know, by the ending of a file's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     Npy,
     Npz,
     SafeTensors,
@@ -92,7 +92,7 @@ pub fn decode(name: &str, bytes: &[u8]) -> Outcome<Value> {
 }
 
 /// The text that a file holds, without a mark of the byte order before it.
-pub fn text<'b>(name: &str, bytes: &'b [u8]) -> Outcome<&'b str> {
+pub(crate) fn text<'b>(name: &str, bytes: &'b [u8]) -> Outcome<&'b str> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     std::str::from_utf8(bytes).map_err(|error| {
         let before = bytes.get(..error.valid_up_to()).unwrap_or(&[]);
@@ -107,7 +107,7 @@ pub fn text<'b>(name: &str, bytes: &'b [u8]) -> Outcome<&'b str> {
 }
 
 /// The bytes that the content of a packed file has when it is unpacked; nothing for formats that do not pack.
-pub fn unpacked(name: &str, bytes: &[u8]) -> Outcome<Option<u64>> {
+pub(crate) fn unpacked(name: &str, bytes: &[u8]) -> Outcome<Option<u64>> {
     let format = Format::of(name)?;
     let file = File { name, bytes };
     file.check_kind(format)?;
@@ -129,7 +129,7 @@ pub fn encode(name: &str, values: &[(Option<&str>, &Value)]) -> Outcome<Vec<u8>>
 }
 
 /// What is to be saved.
-pub struct Items {
+pub(crate) struct Items {
     pub named: IndexMap<SmolStr, Value>,
     /// The names are the user's.
     pub has_names: bool,
@@ -240,7 +240,7 @@ fn scalars_only(array: &Array) -> Outcome<(Scalar, Vec<usize>)> {
 
 /// A file as it was read.
 #[derive(Clone, Copy)]
-pub struct File<'a> {
+pub(crate) struct File<'a> {
     pub name: &'a str,
     pub bytes: &'a [u8],
 }

@@ -31,7 +31,7 @@ struct FileElement {
 }
 
 /// The array of a file.
-pub fn decode(file: &File) -> Outcome<Array> {
+pub(crate) fn decode(file: &File) -> Outcome<Array> {
     let (header, data) = split(file)?;
     let entries = dictionary(header).ok_or_else(|| file.damaged("its header is not a Python dictionary"))?;
     let entry = |name: &str| {
@@ -233,7 +233,7 @@ fn copy(to: &mut [u8], from: &[u8], piece: Piece) {
 }
 
 /// The file of an array. Vectors become one more axis; structs become a structured type.
-pub fn encode(array: &Array) -> Outcome<Vec<u8>> {
+pub(crate) fn encode(array: &Array) -> Outcome<Vec<u8>> {
     let mut shape = array.shape().to_vec();
     let descr = match array.element() {
         Element::Vector(scalar, lanes) => {

@@ -12,7 +12,7 @@ use crate::host::value::Value;
 const LONGEST_NAME: usize = 65_000;
 
 /// The arrays of an archive; entries that are no .npy files are left out, as NumPy does.
-pub fn decode(file: &File) -> Outcome<Value> {
+pub(crate) fn decode(file: &File) -> Outcome<Value> {
     let mut arrays = IndexMap::new();
     let entries = zip::entries(file)?;
     for entry in &entries {
@@ -32,11 +32,11 @@ pub fn decode(file: &File) -> Outcome<Value> {
 
 /// The bytes that all arrays of an archive have when they are unpacked, as its directory says: reading an entry that has more
 /// fails.
-pub fn unpacked(file: &File) -> Outcome<u64> {
+pub(crate) fn unpacked(file: &File) -> Outcome<u64> {
     Ok(zip::entries(file)?.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.unpacked)))
 }
 
-pub fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
+pub(crate) fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
     let mut archive = zip::Writer::default();
     for (name, array) in arrays {
         if name.len() > LONGEST_NAME {

@@ -17,7 +17,7 @@ fn largest_content(file_len: usize) -> usize {
     file_len.saturating_mul(1040).saturating_add(65_536)
 }
 
-pub fn decode(file: &File) -> Outcome<Array> {
+pub(crate) fn decode(file: &File) -> Outcome<Array> {
     if !file.bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
         return Err(file.damaged("it does not begin as a PNG picture does"));
     }
@@ -94,7 +94,7 @@ fn damaged(file: &File, error: DecodingError) -> Problem {
 }
 
 /// The file of a picture: `u8` and `u16` as they are, floats from 0 to 1.
-pub fn encode(array: &Array) -> Outcome<Vec<u8>> {
+pub(crate) fn encode(array: &Array) -> Outcome<Vec<u8>> {
     match array.element() {
         Element::Scalar(Scalar::U16) => {
             let (height, width, color) = picture::image::extents(array)?;

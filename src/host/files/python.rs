@@ -2,7 +2,7 @@
 
 /// A literal; a tuple is a list.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Literal {
+pub(crate) enum Literal {
     Text(String),
     Int(u64),
     Bool(bool),
@@ -13,7 +13,7 @@ pub enum Literal {
 const DEPTH: usize = 8;
 
 /// The entries of a dictionary; nothing if the text is not one.
-pub fn dictionary(text: &str) -> Option<Vec<(String, Literal)>> {
+pub(crate) fn dictionary(text: &str) -> Option<Vec<(String, Literal)>> {
     let mut reader = Reader { rest: text };
     let mut entries = Vec::new();
     reader.expect('{')?;

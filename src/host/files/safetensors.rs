@@ -16,7 +16,7 @@ use crate::lang::scalar::Scalar;
 const MOST_HEADER: usize = 100_000_000;
 
 /// The tensors of a file, in the order in which they lie.
-pub fn decode(file: &File) -> Outcome<Value> {
+pub(crate) fn decode(file: &File) -> Outcome<Value> {
     let tensors = SafeTensors::deserialize(file.bytes).map_err(|error| damaged(file, error))?;
     let mut views = tensors.tensors();
     // Empty ones share their place, so the name decides between them.
@@ -100,7 +100,7 @@ fn dtype(scalar: Scalar) -> Dtype {
 }
 
 /// Vectors become one more axis.
-pub fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
+pub(crate) fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
     let failed = |error: SafeTensorError| Problem::new("E0715", format!("the file cannot be written: {error}"));
     let mut tensors = Vec::with_capacity(arrays.len());
     for (name, array) in arrays {

@@ -2,7 +2,7 @@
 
 use crate::host::files::Format;
 
-pub struct Kind {
+pub(crate) struct Kind {
     /// With its article.
     pub name: &'static str,
     /// The endings under which Clk reads it.
@@ -41,7 +41,7 @@ const KINDS: &[(&[u8], Kind)] = &[
 ];
 
 /// What the bytes are, if they begin as something known.
-pub fn kind(bytes: &[u8]) -> Option<&'static Kind> {
+pub(crate) fn kind(bytes: &[u8]) -> Option<&'static Kind> {
     // The length of a safetensors header stands first and may look like anything; `{` follows it.
     let is_safetensors = bytes.get(8) == Some(&b'{') && bytes.get(6..8) == Some(&[0, 0]);
     if is_safetensors {

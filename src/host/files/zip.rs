@@ -9,7 +9,7 @@ use crate::host::files::{File, bytes_text};
 use crate::host::problem::{Outcome, Problem};
 
 /// One entry of the directory.
-pub struct Entry {
+pub(crate) struct Entry {
     pub name: String,
     method: u16,
     flags: u16,
@@ -60,7 +60,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The entries of an archive.
-pub fn entries(file: &File) -> Outcome<Vec<Entry>> {
+pub(crate) fn entries(file: &File) -> Outcome<Vec<Entry>> {
     let no_end = || file.damaged("it has no directory at its end, so it was cut off or is no zip archive");
     let (count, offset) = directory(file.bytes).ok_or_else(no_end)?;
     let broken = || file.damaged("its directory does not lie where its end says");
@@ -215,7 +215,7 @@ fn checksum(content: &[u8]) -> u32 {
 
 /// An archive with these entries, stored as they are (as `np.savez` does).
 #[derive(Default)]
-pub struct Writer {
+pub(crate) struct Writer {
     bytes: Vec<u8>,
     central: Vec<u8>,
     count: u64,

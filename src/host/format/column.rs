@@ -16,7 +16,7 @@ const SMALL: f64 = 1e-4;
 const SPREAD: f64 = 1e3;
 
 /// The elements of an array that are shown.
-pub struct Cells<'a> {
+pub(crate) struct Cells<'a> {
     element: &'a Element,
     values: &'a [Value],
 }
@@ -80,7 +80,7 @@ fn column(floats: bool, numbers: &[scalar::Value]) -> Vec<String> {
 }
 
 /// All as wide as the widest.
-pub fn right_aligned(texts: Vec<String>) -> Vec<String> {
+pub(crate) fn right_aligned(texts: Vec<String>) -> Vec<String> {
     let width = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0);
     texts.into_iter().map(|text| format!("{text:>width$}")).collect()
 }

@@ -1,15 +1,15 @@
 //! Where the elements of an array stand: nested brackets, wrapped lines, edges of what is too large.
 
 /// Arrays of more elements are shown by their edges.
-pub const THRESHOLD: usize = 1000;
+pub(crate) const THRESHOLD: usize = 1000;
 /// So many elements at each edge of an axis.
 const EDGE: usize = 3;
 /// Columns of `print`, wherever a script runs.
-pub const LINE: usize = 75;
+pub(crate) const LINE: usize = 75;
 const GAP: &str = "...";
 
 /// What of an array is shown, and in which order.
-pub struct Layout {
+pub(crate) struct Layout {
     shape: Vec<usize>,
     summarised: bool,
 }

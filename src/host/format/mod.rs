@@ -1,7 +1,7 @@
 //! Values as text: what `print` shows. Arrays look as NumPy's do.
 
-pub mod column;
-pub mod layout;
+pub(crate) mod column;
+pub(crate) mod layout;
 mod table;
 
 use smol_str::SmolStr;
@@ -41,7 +41,7 @@ pub fn print(value: &Value) -> String {
 }
 
 /// As [`print()`], with arrays and tables in lines of so many columns.
-pub fn print_in(value: &Value, columns: usize) -> String {
+pub(crate) fn print_in(value: &Value, columns: usize) -> String {
     match value {
         Value::Array(array) => print_array(array, columns),
         Value::Strings(texts) => print_texts(texts, columns),
@@ -63,7 +63,7 @@ fn quoted(value: &Value) -> String {
 }
 
 /// A value in a message: a text in quotes, and only its beginning if it is long.
-pub fn brief(value: &Value) -> String {
+pub(crate) fn brief(value: &Value) -> String {
     const SHOWN: usize = 60;
     match value {
         Value::Str(text) if text.chars().nth(SHOWN).is_some() => {
@@ -129,7 +129,7 @@ fn print_timing(timing: &Timing) -> String {
 }
 
 /// A duration with three digits and a fitting unit.
-pub fn seconds(seconds: f64) -> String {
+pub(crate) fn seconds(seconds: f64) -> String {
     let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
     let fitting = units.into_iter().find(|(unit, _)| seconds >= unit * 0.9995);
     let (unit, name) = fitting.unwrap_or((1e-9, "ns"));
@@ -139,7 +139,7 @@ pub fn seconds(seconds: f64) -> String {
 }
 
 /// `"{value:spec}"`: the specification applies to every number in an array, vector, tuple or record; text is padded.
-pub fn with_spec(value: &Value, spec: &str) -> Outcome<String> {
+pub(crate) fn with_spec(value: &Value, spec: &str) -> Outcome<String> {
     if spec.is_empty() {
         return Ok(print(value));
     }
@@ -207,7 +207,7 @@ fn bad_spec(spec: &str, reason: &str) -> Problem {
 }
 
 /// Type, shape and size of an array: the line that a session puts under it.
-pub fn describe(array: &Array) -> String {
+pub(crate) fn describe(array: &Array) -> String {
     match array.byte_len() {
         0..1024 => array.type_name(),
         bytes => format!("{}, {}", array.type_name(), size(bytes)),
@@ -215,7 +215,7 @@ pub fn describe(array: &Array) -> String {
 }
 
 /// An amount of memory in words.
-pub fn size(bytes: usize) -> String {
+pub(crate) fn size(bytes: usize) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),
         1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),

@@ -18,7 +18,7 @@ const BETWEEN: &str = "  ";
 type Columns = indexmap::IndexMap<SmolStr, Value>;
 
 /// What `print` shows of a table, in lines of so many columns.
-pub fn print(table: &Columns, width: usize) -> String {
+pub(crate) fn print(table: &Columns, width: usize) -> String {
     match rows(table) {
         Some(rows) => grid(table, rows, width),
         None => {

@@ -606,7 +606,7 @@ impl Machine<'_> {
 }
 
 /// The block of a `grid` kernel, where literals and constants say what it is.
-pub fn constant_block(program: &Program, kernel: &Kernel) -> Option<[u32; 3]> {
+pub(crate) fn constant_block(program: &Program, kernel: &Kernel) -> Option<[u32; 3]> {
     match &kernel.geometry {
         Geometry::Grid { block, .. } => extents_of(program, block),
         Geometry::Threads { .. } => None,

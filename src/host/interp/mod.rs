@@ -38,9 +38,9 @@ use crate::ir::Checks;
 
 use frame::Frame;
 use launch::Kernels;
-pub use launch::constant_block;
+pub(crate) use launch::constant_block;
 use layout::Layouts;
-pub use timing::BenchResult;
+pub(crate) use timing::BenchResult;
 
 /// What a script does to the world outside. The app room provides it; tests provide a recording one.
 pub trait World {
@@ -234,7 +234,7 @@ impl Interpreter {
     }
 
     /// Times a `bench` block: warm-up, then samples.
-    pub fn run_bench(
+    pub(crate) fn run_bench(
         &mut self,
         session: &Session,
         id: crate::base::arena::Id<Section>,
@@ -246,7 +246,7 @@ impl Interpreter {
     }
 
     /// Runs a `bench` block `runs` times in a row and nothing else; seconds a run.
-    pub fn repeat_bench(
+    pub(crate) fn repeat_bench(
         &mut self,
         session: &Session,
         id: crate::base::arena::Id<Section>,
@@ -326,12 +326,12 @@ impl Interpreter {
     }
 
     /// How values of a type lie in arrays. What cannot be an element is taken for `f32`.
-    pub fn element(&mut self, program: &Program, ty: &Type) -> Element {
+    pub(crate) fn element(&mut self, program: &Program, ty: &Type) -> Element {
         self.layouts.element(program, ty)
     }
 
     /// The type that elements of arrays have in the program. A struct's layout has to come from [`Interpreter::element`].
-    pub fn element_type(&self, element: &Element) -> Type {
+    pub(crate) fn element_type(&self, element: &Element) -> Type {
         self.layouts.element_type(element)
     }
 

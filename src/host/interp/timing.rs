@@ -13,7 +13,7 @@ use super::{Eval, Machine};
 
 /// What a bench measured.
 #[derive(Clone, Debug, Default)]
-pub struct BenchResult {
+pub(crate) struct BenchResult {
     /// Seconds a run, in the order they were taken.
     pub samples: Vec<f64>,
     /// Per run, where the bench states them.

@@ -247,7 +247,7 @@ fn division_by_zero(op: BinaryOp, place: Option<(&Array, usize)>) -> Problem {
 }
 
 /// The indices of a row-major position, as in source: `[1, 2]`.
-pub fn index_text(shape: &[usize], position: usize) -> String {
+pub(crate) fn index_text(shape: &[usize], position: usize) -> String {
     let mut rest = position;
     let mut indices: Vec<usize> = Vec::with_capacity(shape.len());
     for &len in shape.iter().rev() {
@@ -281,7 +281,7 @@ pub fn unary(op: UnaryOp, value: &Value) -> Outcome<Value> {
 }
 
 /// `f` of every scalar of an array.
-pub fn map<T: Item, R: Item>(array: &Array, f: impl Fn(T) -> R) -> Outcome<Array> {
+pub(crate) fn map<T: Item, R: Item>(array: &Array, f: impl Fn(T) -> R) -> Outcome<Array> {
     let items = array.items::<T>().unwrap_or(&[]);
     Array::build(array.element().with_scalar(R::SCALAR), array.shape(), |result: &mut [R]| {
         for (start, places) in stop::parts_mut(result) {

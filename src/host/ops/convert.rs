@@ -83,7 +83,7 @@ pub fn bitcast(to: Scalar, value: &Value) -> Outcome<Value> {
 const SHOWN: usize = 40;
 
 /// `parse(i32, text)`: the number that a text spells.
-pub fn parse(ty: Scalar, text: &str) -> Outcome<Value> {
+pub(crate) fn parse(ty: Scalar, text: &str) -> Outcome<Value> {
     match scalar::parse::parse(ty, text.trim()) {
         Some(number) => Ok(Value::Scalar(number)),
         None => {

@@ -10,7 +10,7 @@ use crate::lang::scalar::{self, Element as _, Scalar, bf16, f16};
 use crate::{with_float, with_integer, with_number};
 
 /// The extents of a new array.
-pub fn shape(dims: &[i64]) -> Outcome<Vec<usize>> {
+pub(crate) fn shape(dims: &[i64]) -> Outcome<Vec<usize>> {
     let extent =
         |&d: &i64| usize::try_from(d).map_err(|_| Problem::new("E0541", format!("an axis cannot have {d} elements")));
     dims.iter().map(extent).collect()

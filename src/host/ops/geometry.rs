@@ -7,17 +7,17 @@ use crate::host::problem::Outcome;
 use crate::host::value::{Value, Vector};
 use crate::lang::ops::{BinaryOp, MathFn};
 
-pub fn length(v: &Value) -> Outcome<Value> {
+pub(crate) fn length(v: &Value) -> Outcome<Value> {
     floats("`length`", &[v])?;
     math(MathFn::Sqrt, &[dot(v, v)?])
 }
 
-pub fn normalize(v: &Value) -> Outcome<Value> {
+pub(crate) fn normalize(v: &Value) -> Outcome<Value> {
     floats("`normalize`", &[v])?;
     binary(BinaryOp::Div, v, &length(v)?)
 }
 
-pub fn cross(a: &Value, b: &Value) -> Outcome<Value> {
+pub(crate) fn cross(a: &Value, b: &Value) -> Outcome<Value> {
     floats("`cross`", &[a, b])?;
     let turned = |v: &Value, by: usize| match v {
         Value::Vector(v) => {

@@ -3,32 +3,33 @@
 //! All arithmetic is that of `lang::scalar`; here are the loops around it. Operands have to be of one element type, but a
 //! literal whose type nobody has asked for yet ([`Value::Int`], [`Value::Float`]) takes the other operand's.
 
-pub mod binary;
-pub mod convert;
-pub mod create;
-pub mod geometry;
-pub mod math;
-pub mod matmul;
-pub mod operand;
-pub mod overflow;
-pub mod parts;
-pub mod rearrange;
-pub mod reduce;
+pub(crate) mod binary;
+pub(crate) mod convert;
+pub(crate) mod create;
+pub(crate) mod geometry;
+pub(crate) mod math;
+pub(crate) mod matmul;
+pub(crate) mod operand;
+pub(crate) mod overflow;
+pub(crate) mod parts;
+pub(crate) mod rearrange;
+pub(crate) mod reduce;
 pub mod text;
-pub mod totals;
-pub mod zip;
+pub(crate) mod totals;
+pub(crate) mod zip;
 
 pub use binary::{binary, unary};
 pub use convert::{bitcast, bitcast_array, convert};
 pub use create::{arange, eye, full, linspace, ones, random, random_int, random_normal, zeros};
-pub use geometry::{cross, length, normalize};
+pub(crate) use geometry::{cross, length, normalize};
 pub use math::{ceil_div, math, select};
 pub use matmul::{dot, dot_to, matmul};
 pub use parts::{
     Column, assign, assign_field, compose, field, index, index_name, keys, len, named_field, set_field, shape, swizzle,
 };
 pub use rearrange::{concat, flip, literal, reshape, sort, stack, transpose};
-pub use reduce::{Reduce, close, cumsum, cumsum_to, reduce, reduce_to};
+pub use reduce::Reduce;
+pub use reduce::{close, cumsum, cumsum_to, reduce, reduce_to};
 pub use text::parse;
 
 use crate::host::array::broadcast::common_shape;

@@ -8,7 +8,7 @@ use crate::host::value::Value;
 use crate::lang::scalar::Scalar;
 
 /// The operands of one operation, all of one scalar type.
-pub struct Operands<'v> {
+pub(crate) struct Operands<'v> {
     pub arrays: Vec<Cow<'v, Array>>,
     pub scalar: Scalar,
     /// 1, or the vectors' width.
@@ -18,7 +18,7 @@ pub struct Operands<'v> {
 }
 
 /// The scalar type that literals among the values adapt to: that of the first operand that has one.
-pub fn common_scalar(values: &[&Value]) -> Option<Scalar> {
+pub(crate) fn common_scalar(values: &[&Value]) -> Option<Scalar> {
     values.iter().find_map(|value| match value {
         Value::Scalar(number) => Some(number.ty),
         Value::Vector(vector) => Some(vector.ty()),
@@ -28,7 +28,7 @@ pub fn common_scalar(values: &[&Value]) -> Option<Scalar> {
 }
 
 /// A literal as a value of this scalar type; everything else as it is. `what` names the operation in messages.
-pub fn adapt(value: &Value, scalar: Scalar, what: &str) -> Outcome<Value> {
+pub(crate) fn adapt(value: &Value, scalar: Scalar, what: &str) -> Outcome<Value> {
     match value {
         Value::Int(_) | Value::Float(_) => match value.adapt(scalar) {
             Some(number) => Ok(Value::Scalar(number)),
@@ -122,7 +122,7 @@ fn as_array<'v>(value: &'v Value, scalar: Scalar, what: &str) -> Result<Cow<'v, 
 }
 
 /// The operation does not exist for operands of these types.
-pub fn undefined(what: &str, values: &[&Value]) -> Problem {
+pub(crate) fn undefined(what: &str, values: &[&Value]) -> Problem {
     let types: Vec<String> = values.iter().map(|v| format!("`{}`", v.type_name())).collect();
     let title = match types.as_slice() {
         [one] => format!("{what} does not take {one}"),
@@ -148,7 +148,7 @@ fn different_types(what: &str, values: &[&Value], scalar: Scalar, other: Option<
 }
 
 /// The array that an operation on arrays is given.
-pub fn array<'v>(value: &'v Value, what: &str) -> Outcome<&'v Array> {
+pub(crate) fn array<'v>(value: &'v Value, what: &str) -> Outcome<&'v Array> {
     match value {
         Value::Array(array) => Ok(array),
         _ => {
@@ -159,7 +159,7 @@ pub fn array<'v>(value: &'v Value, what: &str) -> Outcome<&'v Array> {
 }
 
 /// An array of one axis or more; scalars and vectors are arrays of no axes.
-pub fn array_or_plain<'v>(value: &'v Value, what: &str) -> Outcome<Cow<'v, Array>> {
+pub(crate) fn array_or_plain<'v>(value: &'v Value, what: &str) -> Outcome<Cow<'v, Array>> {
     match value {
         Value::Array(array) => Ok(Cow::Borrowed(array)),
         _ if leaf::element_of(value).is_some() => Ok(Cow::Owned(Array::full(&value.clone().settled(), &[])?)),
@@ -168,7 +168,7 @@ pub fn array_or_plain<'v>(value: &'v Value, what: &str) -> Outcome<Cow<'v, Array
 }
 
 /// The position that an `axis = k` names; negative ones are a mistake.
-pub fn axis(axis: i64, rank: usize, what: &str) -> Outcome<usize> {
+pub(crate) fn axis(axis: i64, rank: usize, what: &str) -> Outcome<usize> {
     match usize::try_from(axis) {
         Ok(axis) if axis < rank => Ok(axis),
         _ => {

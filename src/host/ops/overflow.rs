@@ -19,7 +19,7 @@ use crate::lang::scalar::{self, Integer, Scalar};
 use crate::{with_float, with_integer};
 
 /// `left op right`
-pub fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Option<Problem> {
+pub(crate) fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Option<Problem> {
     use BinaryOp::{Add, Div, Mul, Pow, Rem, Shl, Shr, Sub};
     let ty = common_scalar(&[left, right]).filter(|ty| ty.is_int())?;
     // Loops of scripts compute with lone numbers, which need no arrays to be looked at.
@@ -39,7 +39,7 @@ pub fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Option<Problem> {
 }
 
 /// `-x`
-pub fn of_unary(op: UnaryOp, value: &Value) -> Option<Problem> {
+pub(crate) fn of_unary(op: UnaryOp, value: &Value) -> Option<Problem> {
     let ty = common_scalar(&[value]).filter(|ty| ty.is_signed() && ty.is_int())?;
     match op {
         UnaryOp::Neg => least(value, ty, |x| format!("-({x})")),
@@ -48,7 +48,7 @@ pub fn of_unary(op: UnaryOp, value: &Value) -> Option<Problem> {
 }
 
 /// Functions of the table that compute with integers.
-pub fn of_math(function: MathFn, args: &[Value]) -> Option<Problem> {
+pub(crate) fn of_math(function: MathFn, args: &[Value]) -> Option<Problem> {
     match (function, args) {
         (MathFn::Pow, [base, exponent]) => of_binary(BinaryOp::Pow, base, exponent),
         (MathFn::Abs, [x]) => {
@@ -60,7 +60,7 @@ pub fn of_math(function: MathFn, args: &[Value]) -> Option<Problem> {
 }
 
 /// `i32(x)` of a float.
-pub fn of_conversion(to: Scalar, value: &Value) -> Option<Problem> {
+pub(crate) fn of_conversion(to: Scalar, value: &Value) -> Option<Problem> {
     if !to.is_int() {
         return None;
     }

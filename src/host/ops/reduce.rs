@@ -47,7 +47,7 @@ impl Reduce {
 
 /// An array seen as `outer` blocks of `len` rows of `inner` scalars; the rows of a block become one.
 #[derive(Clone, Copy)]
-pub struct Grid {
+pub(crate) struct Grid {
     pub outer: usize,
     pub len: usize,
     pub inner: usize,

@@ -24,7 +24,7 @@ use crate::lang::scalar::{self, Scalar};
 const MAX_BYTES: usize = i32::MAX as usize;
 
 /// A text of pieces, one behind the other.
-pub fn of_pieces<'t>(pieces: impl Iterator<Item = &'t str> + Clone) -> Outcome<SmolStr> {
+pub(crate) fn of_pieces<'t>(pieces: impl Iterator<Item = &'t str> + Clone) -> Outcome<SmolStr> {
     let bytes = stop::polled(pieces.clone()).fold(0usize, |bytes, piece| bytes.saturating_add(piece.len()));
     if bytes > MAX_BYTES {
         let title = format!("a text of {bytes} bytes, and a text has at most {MAX_BYTES}");
@@ -39,7 +39,7 @@ pub fn of_pieces<'t>(pieces: impl Iterator<Item = &'t str> + Clone) -> Outcome<S
 }
 
 /// Puts a piece behind others.
-pub fn push(text: &mut String, piece: &str) {
+pub(crate) fn push(text: &mut String, piece: &str) {
     if !room::has(piece.len()) || text.try_reserve(piece.len()).is_err() {
         room::lacking(piece.len());
     }
@@ -47,7 +47,7 @@ pub fn push(text: &mut String, piece: &str) {
 }
 
 /// A text that was made elsewhere.
-pub fn made(text: String) -> Outcome<SmolStr> {
+pub(crate) fn made(text: String) -> Outcome<SmolStr> {
     if text.len() > MAX_BYTES {
         return of_pieces(std::iter::once(text.as_str()));
     }
@@ -58,7 +58,7 @@ pub fn made(text: String) -> Outcome<SmolStr> {
 }
 
 /// An array of texts.
-pub fn texts(items: Vec<SmolStr>) -> Outcome<Value> {
+pub(crate) fn texts(items: Vec<SmolStr>) -> Outcome<Value> {
     if items.len() > MAX_EXTENT {
         let title = format!("an array of {} texts, and an axis has at most {MAX_EXTENT} elements", items.len());
         return Err(Problem::new("E0541", title));
@@ -74,7 +74,7 @@ pub fn texts(items: Vec<SmolStr>) -> Outcome<Value> {
 ///
 /// # Unwinds
 /// if there is no room for it.
-pub fn room_for(text: &str) {
+pub(crate) fn room_for(text: &str) {
     if !room::has(text.len()) {
         room::lacking(text.len());
     }
@@ -190,7 +190,7 @@ fn roomy(text: &str) -> Outcome<&str> {
 }
 
 /// `left op right`, one of which is a text or an array of texts.
-pub fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
+pub(crate) fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
     match (op, left, right) {
         (BinaryOp::Add, Value::Str(a), Value::Str(b)) => of_pieces([a.as_str(), b].into_iter()).map(Value::Str),
         (_, Value::Str(a), Value::Str(b)) if op.is_comparison() => Ok(Value::of(compared(op, a, b))),
@@ -239,7 +239,7 @@ fn pairs(op: BinaryOp, a: &[SmolStr], b: &[SmolStr]) -> Outcome<Value> {
 }
 
 /// How many characters a text has.
-pub fn length(text: &str) -> usize {
+pub(crate) fn length(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
@@ -249,7 +249,7 @@ fn byte_of(text: &str, character: usize) -> usize {
 }
 
 /// `s[i]`, `s[a..b step c]`: the characters at these positions.
-pub fn pick(text: &str, spec: SliceSpec) -> Outcome<SmolStr> {
+pub(crate) fn pick(text: &str, spec: SliceSpec) -> Outcome<SmolStr> {
     let count = length(text);
     let picked = slice::positions(spec, count).map_err(|problem| outside(problem, spec, count))?;
     let ascii = text.len() == count;
@@ -289,7 +289,7 @@ fn outside(problem: Problem, spec: SliceSpec, count: usize) -> Problem {
 }
 
 /// Some of an array of texts.
-pub fn pick_texts(from: &[SmolStr], spec: SliceSpec) -> Outcome<Value> {
+pub(crate) fn pick_texts(from: &[SmolStr], spec: SliceSpec) -> Outcome<Value> {
     let picked = slice::positions(spec, from.len())?;
     if let SliceSpec::At(_) = spec {
         return Ok(Value::Str(from[picked.start].clone()));
@@ -298,7 +298,7 @@ pub fn pick_texts(from: &[SmolStr], spec: SliceSpec) -> Outcome<Value> {
 }
 
 /// `names[i] = text`
-pub fn assign(texts: &mut Arc<[SmolStr]>, specs: &[SliceSpec], value: Value) -> Outcome<()> {
+pub(crate) fn assign(texts: &mut Arc<[SmolStr]>, specs: &[SliceSpec], value: Value) -> Outcome<()> {
     let ([SliceSpec::At(at)], Value::Str(text)) = (specs, &value) else {
         let title =
             format!("a value of type {} cannot be assigned to this part of an array of texts", value.type_name());
@@ -313,7 +313,7 @@ pub fn assign(texts: &mut Arc<[SmolStr]>, specs: &[SliceSpec], value: Value) -> 
 }
 
 /// Arrays of texts, one behind the other; none if they are no such arrays.
-pub fn concat(parts: &[Value]) -> Option<Outcome<Value>> {
+pub(crate) fn concat(parts: &[Value]) -> Option<Outcome<Value>> {
     let lists = parts.iter().map(|part| if let Value::Strings(texts) = part { Some(texts) } else { None });
     let lists: Vec<&Arc<[SmolStr]>> = lists.collect::<Option<_>>().filter(|lists: &Vec<_>| !lists.is_empty())?;
     let count = lists.iter().map(|texts| texts.len()).sum();
@@ -321,7 +321,7 @@ pub fn concat(parts: &[Value]) -> Option<Outcome<Value>> {
 }
 
 /// In ascending order.
-pub fn sort(from: &[SmolStr]) -> Outcome<Value> {
+pub(crate) fn sort(from: &[SmolStr]) -> Outcome<Value> {
     let ticks = stop::Ticks::default();
     let mut items = room::collect(from.len(), from.iter().cloned());
     items.sort_unstable_by(|a, b| {

@@ -12,7 +12,7 @@ use crate::with_integer;
 use super::reduce::Grid;
 
 /// The type of a total where nothing asks for another.
-pub fn total_type(of: Scalar) -> Scalar {
+pub(crate) fn total_type(of: Scalar) -> Scalar {
     match of {
         Scalar::I8 | Scalar::I16 => Scalar::I64,
         Scalar::U8 | Scalar::U16 => Scalar::U64,
@@ -22,7 +22,7 @@ pub fn total_type(of: Scalar) -> Scalar {
 
 /// How totals come about.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Total {
+pub(crate) enum Total {
     Sum,
     Product,
 }
@@ -53,7 +53,13 @@ impl Total {
 }
 
 /// The totals along the middle of a grid, as numbers of type `to`.
-pub fn totals<T: Item + Integer>(how: Total, array: &Array, grid: Grid, shape: &[usize], to: Scalar) -> Outcome<Array> {
+pub(crate) fn totals<T: Item + Integer>(
+    how: Total,
+    array: &Array,
+    grid: Grid,
+    shape: &[usize],
+    to: Scalar,
+) -> Outcome<Array> {
     let Grid { outer, len, inner } = grid;
     let items = array.items::<T>().unwrap_or(&[]);
     let mut found = room::filled(how.start(), outer * inner);
@@ -74,7 +80,7 @@ pub fn totals<T: Item + Integer>(how: Total, array: &Array, grid: Grid, shape: &
 }
 
 /// Running totals, as numbers of type `to`.
-pub fn running<T: Item + Integer>(array: &Array, lanes: usize, to: Scalar) -> Outcome<Array> {
+pub(crate) fn running<T: Item + Integer>(array: &Array, lanes: usize, to: Scalar) -> Outcome<Array> {
     let mut sums = vec![0i128; lanes];
     let mut found = room::vec(array.count() * lanes);
     for row in stop::polled(array.items::<T>().unwrap_or(&[]).chunks_exact(lanes.max(1))) {
@@ -86,7 +92,7 @@ pub fn running<T: Item + Integer>(array: &Array, lanes: usize, to: Scalar) -> Ou
     fitted("cumsum", array, &found, array.shape(), to)
 }
 
-pub fn wide<T: Item + Integer>(x: T) -> i128 {
+pub(crate) fn wide<T: Item + Integer>(x: T) -> i128 {
     match T::SCALAR {
         Scalar::U64 => i128::from(x.to_raw()),
         _ => i128::from(scalar::Element::to::<i64>(x)),
@@ -103,7 +109,7 @@ fn sum<T: Item + Integer>(run: &[T]) -> i128 {
 }
 
 /// The numbers as an array, if all of them fit.
-pub fn fitted(what: &str, of: &Array, numbers: &[Exact], shape: &[usize], to: Scalar) -> Outcome<Array> {
+pub(crate) fn fitted(what: &str, of: &Array, numbers: &[Exact], shape: &[usize], to: Scalar) -> Outcome<Array> {
     let bits = |number: &Exact| number.and_then(|n| scalar::Value::from_integer(to, n)).map(|v| v.bits);
     if let Some(wrong) = stop::polled(numbers).find(|number| bits(number).is_none()) {
         return Err(too_large(what, *wrong, to));

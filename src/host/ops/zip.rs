@@ -5,7 +5,7 @@ use crate::base::stop::{self, PART, Ticks};
 use crate::host::array::broadcast::{Walk, strides};
 
 /// A loop over rows. Axes of 1 are dropped and axes that both operands walk alike are joined.
-pub struct Rows {
+pub(crate) struct Rows {
     outer: Vec<usize>,
     strides: [Vec<usize>; 2],
     inner: usize,

@@ -6,17 +6,17 @@ use crate::base::stop::{self, Ticks};
 /// A segment may cross many pixels.
 const COSTLY: usize = 1 << 10;
 
-pub type Color = [u8; 3];
+pub(crate) type Color = [u8; 3];
 
 /// A picture of red, green and blue bytes.
-pub struct Canvas {
+pub(crate) struct Canvas {
     width: usize,
     height: usize,
     pixels: Vec<u8>,
 }
 
 /// A point in pixels, from the top left.
-pub type Point = (f64, f64);
+pub(crate) type Point = (f64, f64);
 
 impl Canvas {
     pub fn new(width: usize, height: usize, paper: Color) -> Canvas {

@@ -1,10 +1,10 @@
 //! The characters of axis labels, five columns by seven rows.
 
-pub const WIDTH: usize = 5;
-pub const HEIGHT: usize = 7;
+pub(crate) const WIDTH: usize = 5;
+pub(crate) const HEIGHT: usize = 7;
 
 /// The rows of a character from the top, the leftmost column in bit 4.
-pub fn rows(c: char) -> [u8; HEIGHT] {
+pub(crate) fn rows(c: char) -> [u8; HEIGHT] {
     match c {
         '0' => [0b01110, 0b10001, 0b10011, 0b10101, 0b11001, 0b10001, 0b01110],
         '1' => [0b00100, 0b01100, 0b00100, 0b00100, 0b00100, 0b00100, 0b01110],

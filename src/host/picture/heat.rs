@@ -28,7 +28,7 @@ const NAN: [u8; 3] = [128, 128, 128];
 /// An array in colors.
 #[derive(Clone, Debug)]
 pub struct Heat {
-    pub raster: Raster,
+    pub(crate) raster: Raster,
     /// The finite numbers at the ends of the colors.
     pub low: f64,
     pub high: f64,

@@ -12,7 +12,7 @@ use crate::lang::scalar::{Element as _, Scalar};
 use crate::with_float;
 
 /// The height, the width and the kind of a picture's samples.
-pub fn extents(array: &Array) -> Outcome<(u32, u32, ColorType)> {
+pub(crate) fn extents(array: &Array) -> Outcome<(u32, u32, ColorType)> {
     let mut shape = array.shape().to_vec();
     if let Element::Vector(_, lanes) = array.element() {
         shape.push(usize::from(*lanes));
@@ -42,7 +42,7 @@ fn no_picture(array: &Array) -> Problem {
 }
 
 /// 8-bit samples: `u8` as they are, floats from 0 to 1 (clamped; NaN is 0), `bool` black and white.
-pub fn samples(array: &Array) -> Outcome<Vec<u8>> {
+pub(crate) fn samples(array: &Array) -> Outcome<Vec<u8>> {
     let none = || {
         let element = array.element();
         Problem::new("E0716", format!("a picture's samples are u8 or floats from 0 to 1, not {element}"))
@@ -70,13 +70,13 @@ fn level(x: f64) -> u8 {
 }
 
 /// The picture as a PNG file.
-pub fn png(array: &Array) -> Outcome<Vec<u8>> {
+pub(crate) fn png(array: &Array) -> Outcome<Vec<u8>> {
     let (height, width, color) = extents(array)?;
     write(width, height, color, BitDepth::Eight, &samples(array)?)
 }
 
 /// A PNG file of these samples, row by row.
-pub fn write(width: u32, height: u32, color: ColorType, depth: BitDepth, samples: &[u8]) -> Outcome<Vec<u8>> {
+pub(crate) fn write(width: u32, height: u32, color: ColorType, depth: BitDepth, samples: &[u8]) -> Outcome<Vec<u8>> {
     let failed = |error: png::EncodingError| Problem::new("E0715", format!("the picture cannot be written: {error}"));
     let mut bytes = Sink::default();
     let mut encoder = Encoder::new(&mut bytes, width, height);

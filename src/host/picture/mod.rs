@@ -1,15 +1,12 @@
 //! Arrays as pictures, in files and in the terminal. Pure functions: bytes and text come back.
 
-pub mod base64;
+pub(crate) mod base64;
 mod canvas;
 mod font;
-pub mod heat;
-pub mod image;
-pub mod plot;
-pub mod raster;
-
-pub use image::png as image_png;
-pub use plot::png as plot_png;
+pub(crate) mod heat;
+pub(crate) mod image;
+pub(crate) mod plot;
+pub(crate) mod raster;
 
 use crate::host::array::Array;
 use crate::host::problem::Outcome;
@@ -45,6 +42,6 @@ pub fn heat_file(path: &str, array: &Array) -> Outcome<Vec<u8>> {
 }
 
 /// The factor by which a small picture comes near to `size` pixels in its longer direction.
-pub fn enlargement(raster: &Raster, size: usize) -> usize {
+pub(crate) fn enlargement(raster: &Raster, size: usize) -> usize {
     (size / raster.width.max(raster.height).max(1)).clamp(1, 64)
 }

@@ -22,7 +22,7 @@ const INK: Color = [36, 41, 47];
 const LINE: Color = [9, 105, 218];
 
 /// The chart as a PNG file.
-pub fn png(x: &Array, y: &Array) -> Outcome<Vec<u8>> {
+pub(crate) fn png(x: &Array, y: &Array) -> Outcome<Vec<u8>> {
     raster(x, y)?.png()
 }
 
@@ -43,7 +43,7 @@ fn runs(points: &[Point]) -> Vec<&[Point]> {
 }
 
 /// The chart as pixels.
-pub fn raster(x: &Array, y: &Array) -> Outcome<Raster> {
+pub(crate) fn raster(x: &Array, y: &Array) -> Outcome<Raster> {
     let points = points(x, y)?;
     let canvas = Chart::new(&points)?.draw(&points);
     let (width, height) = canvas.size();
@@ -51,7 +51,7 @@ pub fn raster(x: &Array, y: &Array) -> Outcome<Raster> {
 }
 
 /// The chart as an SVG file.
-pub fn svg(x: &Array, y: &Array) -> Outcome<String> {
+pub(crate) fn svg(x: &Array, y: &Array) -> Outcome<String> {
     let points = points(x, y)?;
     Ok(Chart::new(&points)?.svg(&points))
 }

@@ -9,7 +9,7 @@ use crate::host::array::Array;
 use crate::host::problem::Outcome;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Raster {
+pub(crate) struct Raster {
     pub width: usize,
     pub height: usize,
     /// Row by row, three bytes a pixel.
@@ -63,7 +63,7 @@ impl Raster {
 }
 
 /// An SVG file that holds a PNG file.
-pub fn svg(width: usize, height: usize, png: &[u8]) -> String {
+pub(crate) fn svg(width: usize, height: usize, png: &[u8]) -> String {
     let data = base64::encode(png);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\

@@ -13,11 +13,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::arena::Id;
 use crate::ir::def::*;
-pub use fact::{Fact, Symbol};
+pub(crate) use fact::Symbol;
 
 /// What is known of the launches that are asked about.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Setting {
+pub(crate) struct Setting {
     /// No extent, no index and no number of threads along an axis is larger; 0 stands for the type's own limit.
     pub largest: u64,
     /// Threads of a block along x, y, z.
@@ -36,7 +36,7 @@ pub struct Bound {
 
 /// How much was proved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// Loads, stores and atomics.
     pub accesses: u32,
     /// Those in bounds under an assumption about the launch.
@@ -50,14 +50,14 @@ pub struct Summary {
 
 /// A place in a body: the load itself, or the statement, counted from 0 outer before inner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Site {
+pub(crate) enum Site {
     Load(ExprId),
     Stmt(u32),
 }
 
 /// What the analysis found.
 #[derive(Clone, Debug, Default)]
-pub struct Ranges {
+pub(crate) struct Ranges {
     /// The axes whose index may be out of bounds.
     pub guards: FxHashMap<Site, Vec<u8>>,
     /// `+ - *`, negations, left shifts and absolute values of signed integers that do not overflow.
@@ -75,7 +75,7 @@ pub struct Ranges {
 }
 
 /// The analysis of the kernel's body, which calls nothing.
-pub fn analyse(module: &Module, setting: Setting) -> Ranges {
+pub(crate) fn analyse(module: &Module, setting: Setting) -> Ranges {
     let Some(function) = module.functions.get(module.kernel.body) else { return Ranges::default() };
     let mut walk = walk::Walk::new(function, setting);
     walk.run();

@@ -6,7 +6,7 @@ use crate::lang::ops::MathFn;
 use crate::lang::scalar::Scalar;
 
 /// The exact result of an operation before it wraps; `None` where nothing better than the type is known.
-pub fn binary(op: BinOp, a: &Fact, b: &Fact, scalar: Scalar) -> Option<Fact> {
+pub(crate) fn binary(op: BinOp, a: &Fact, b: &Fact, scalar: Scalar) -> Option<Fact> {
     use BinOp::*;
     Some(match op {
         Add => sum(a, b),
@@ -113,7 +113,7 @@ fn right_shift(a: &Fact, b: &Fact, scalar: Scalar) -> Option<Fact> {
     Some(fact)
 }
 
-pub fn math(function: MathFn, args: &[Fact], scalar: Scalar) -> Option<Fact> {
+pub(crate) fn math(function: MathFn, args: &[Fact], scalar: Scalar) -> Option<Fact> {
     let bits = i128::from(scalar.bits());
     Some(match (function, args) {
         (MathFn::Min, [a, b]) => min(a, b),

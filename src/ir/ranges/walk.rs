@@ -27,7 +27,7 @@ struct Target {
     continues: State,
 }
 
-pub struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     function: &'a Function,
     setting: Setting,
     pub found: Ranges,

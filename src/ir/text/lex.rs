@@ -2,7 +2,7 @@
 
 /// A token; names and numbers keep their text.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Token {
+pub(crate) enum Token {
     Word(String),
     /// Digits with what follows them: `12`, `1.5e-3f32`.
     Number(String),
@@ -20,7 +20,7 @@ const PUNCTUATION: [&str; 36] = [
 ];
 
 /// The tokens with their lines, which count from 1.
-pub fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
+pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
     let mut out = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let mut rest = line.trim_start();

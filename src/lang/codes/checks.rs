@@ -2,7 +2,7 @@
 
 use super::Page;
 
-pub static PAGES: &[Page] = &[
+pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0610",
         title: "a data race",

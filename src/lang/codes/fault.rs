@@ -2,7 +2,7 @@
 
 use super::Page;
 
-pub static PAGES: &[Page] = &[
+pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0601",
         title: "an index outside of its array",

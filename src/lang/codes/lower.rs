@@ -2,7 +2,7 @@
 
 use super::Page;
 
-pub static PAGES: &[Page] = &[
+pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0480",
         title: "the size of a thread's array is not a constant",

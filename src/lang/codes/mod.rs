@@ -1,13 +1,13 @@
 //! Every diagnostic code with its page for `clk explain`. Each chapter belongs to the stage that reports its codes.
 
 pub mod check;
-pub mod checks;
-pub mod fault;
-pub mod imports;
-pub mod launch;
-pub mod lower;
-pub mod run;
-pub mod script;
+pub(crate) mod checks;
+pub(crate) mod fault;
+pub(crate) mod imports;
+pub(crate) mod launch;
+pub(crate) mod lower;
+pub(crate) mod run;
+pub(crate) mod script;
 pub mod syntax;
 
 /// One code.

@@ -3,7 +3,7 @@
 use super::Page;
 
 /// The pages of this chapter, by code.
-pub static PAGES: &[Page] = &[
+pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0501",
         title: "shapes that do not fit together",

@@ -2,7 +2,7 @@
 
 use super::Page;
 
-pub static PAGES: &[Page] = &[
+pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0510",
         title: "two arguments disagree about a dimension",

@@ -4,7 +4,7 @@ use super::Scalar;
 use crate::lang::ops::BinaryOp;
 
 /// The exact result of an operation on integers; none where it has none, or one of more than 128 bits.
-pub fn exact(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
+pub(crate) fn exact(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
     match op {
         BinaryOp::Add => a.checked_add(b),
         BinaryOp::Sub => a.checked_sub(b),
@@ -27,7 +27,7 @@ fn power(base: i128, exponent: i128) -> Option<i128> {
 }
 
 /// The least and the greatest number of an integer type.
-pub fn limits(ty: Scalar) -> (i128, i128) {
+pub(crate) fn limits(ty: Scalar) -> (i128, i128) {
     match ty.is_signed() {
         true => (-(1 << (ty.bits() - 1)), (1 << (ty.bits() - 1)) - 1),
         false => (0, (1 << ty.bits()) - 1),
@@ -35,13 +35,13 @@ pub fn limits(ty: Scalar) -> (i128, i128) {
 }
 
 /// Whether an integer type has this number.
-pub fn holds(ty: Scalar, number: i128) -> bool {
+pub(crate) fn holds(ty: Scalar, number: i128) -> bool {
     let (low, high) = limits(ty);
     (low..=high).contains(&number)
 }
 
 /// The number of an integer type that has the same low bits.
-pub fn wrapped(ty: Scalar, number: i128) -> i128 {
+pub(crate) fn wrapped(ty: Scalar, number: i128) -> i128 {
     let bits = ty.bits();
     let low = number & ((1 << bits) - 1);
     if ty.is_signed() && low >> (bits - 1) != 0 { low - (1 << bits) } else { low }

@@ -4,7 +4,7 @@ use super::{Scalar, Value, bf16, f16};
 
 /// What stands behind the colon: `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spec {
+pub(crate) struct Spec {
     pub fill: char,
     /// Numbers go to the right without one, text to the left.
     pub align: Option<Align>,
@@ -17,14 +17,14 @@ pub struct Spec {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
+pub(crate) enum Align {
     Left,
     Center,
     Right,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub(crate) enum Style {
     Plain,
     LowerHex,
     UpperHex,
@@ -34,7 +34,7 @@ pub enum Style {
 }
 
 /// What messages say about specifications.
-pub const SYNTAX: &str = "a format is `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`, as in `{x:>10.3}`";
+pub(crate) const SYNTAX: &str = "a format is `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`, as in `{x:>10.3}`";
 
 /// More would only exhaust memory.
 const LARGEST: usize = 1000;
@@ -118,7 +118,7 @@ pub fn format(value: Value, spec: &str) -> Result<String, String> {
 }
 
 /// A value by a parsed specification.
-pub fn with_spec(value: Value, spec: &Spec) -> Result<String, String> {
+pub(crate) fn with_spec(value: Value, spec: &Spec) -> Result<String, String> {
     let text = match value.as_integer() {
         _ if value.ty == Scalar::Bool => {
             return match (spec.precision, spec.style) {
@@ -172,7 +172,7 @@ fn float_text(value: Value, spec: &Spec) -> Result<String, String> {
 
 /// As `print` shows it: floats with the fewest digits that read back as the same value, and always with a point or an
 /// exponent, `nan`, `inf`.
-pub fn plain(value: Value) -> String {
+pub(crate) fn plain(value: Value) -> String {
     match value.as_integer() {
         _ if value.ty == Scalar::Bool => value.is_true().to_string(),
         Some(integer) => integer.to_string(),

@@ -51,7 +51,7 @@ pub fn bf16_to_f32(value: bf16) -> f32 {
 /// Rounds to odd: towards zero, then sets the last bit if that lost anything. A later rounding to fewer bits is then the
 /// same as if it were the only one.
 #[inline(always)]
-pub fn f64_to_odd_f32(value: f64) -> f32 {
+pub(crate) fn f64_to_odd_f32(value: f64) -> f32 {
     let nearest = value as f32;
     let back = nearest as f64;
     let bits = nearest.to_bits();
@@ -62,7 +62,7 @@ pub fn f64_to_odd_f32(value: f64) -> f32 {
 
 /// `value` as `f64`, rounded to odd if it has too many digits.
 #[inline(always)]
-pub fn i64_to_odd_f64(value: i64) -> f64 {
+pub(crate) fn i64_to_odd_f64(value: i64) -> f64 {
     let fits = value.unsigned_abs() < 1 << 53;
     let sticky = ((value & 0x7ff != 0) as i64) << 11;
     (if fits { value } else { value & !0x7ff | sticky }) as f64
@@ -70,7 +70,7 @@ pub fn i64_to_odd_f64(value: i64) -> f64 {
 
 /// `value` as `f64`, rounded to odd if it has too many digits.
 #[inline(always)]
-pub fn u64_to_odd_f64(value: u64) -> f64 {
+pub(crate) fn u64_to_odd_f64(value: u64) -> f64 {
     let fits = value < 1 << 53;
     let sticky = ((value & 0x7ff != 0) as u64) << 11;
     (if fits { value } else { value & !0x7ff | sticky }) as f64

@@ -139,13 +139,13 @@ fn log1p_64(x: f64) -> f64 {
 
 /// `1 / sqrt(x)`: below 0.51 ULP.
 #[inline(always)]
-pub fn rsqrt(x: f32) -> f32 {
+pub(crate) fn rsqrt(x: f32) -> f32 {
     (1.0 / (x as f64).sqrt()) as f32
 }
 
 /// The cube root: below 0.51 ULP.
 #[inline(always)]
-pub fn cbrt(x: f32) -> f32 {
+pub(crate) fn cbrt(x: f32) -> f32 {
     let wide = x as f64;
     let a = wide.abs();
     // A third of the exponent and of the leading digits is a guess within 5 percent; each step of Halley's triples its digits.
@@ -163,38 +163,38 @@ pub fn cbrt(x: f32) -> f32 {
 
 /// e to the power of x: below 0.51 ULP.
 #[inline(always)]
-pub fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     exp64(x as f64) as f32
 }
 
 /// 2 to the power of x: below 0.51 ULP; exact for integers.
 #[inline(always)]
-pub fn exp2(x: f32) -> f32 {
+pub(crate) fn exp2(x: f32) -> f32 {
     exp2_64(x as f64) as f32
 }
 
 /// 10 to the power of x: below 0.51 ULP.
 #[inline(always)]
-pub fn exp10(x: f32) -> f32 {
+pub(crate) fn exp10(x: f32) -> f32 {
     exp64(x as f64 * std::f64::consts::LN_10) as f32
 }
 
 /// `exp(x) - 1`: below 0.51 ULP.
 #[inline(always)]
-pub fn expm1(x: f32) -> f32 {
+pub(crate) fn expm1(x: f32) -> f32 {
     // A zero keeps its sign.
     select(x == 0.0, x as f64, expm1_64(x as f64)) as f32
 }
 
 /// The natural logarithm: below 0.51 ULP.
 #[inline(always)]
-pub fn log(x: f32) -> f32 {
+pub(crate) fn log(x: f32) -> f32 {
     log64(x as f64) as f32
 }
 
 /// The logarithm to base 2: below 0.51 ULP; exact for powers of two.
 #[inline(always)]
-pub fn log2(x: f32) -> f32 {
+pub(crate) fn log2(x: f32) -> f32 {
     let x = x as f64;
     let (e, l) = log_parts(x);
     log_special(x, e + l * LOG2_E) as f32
@@ -202,7 +202,7 @@ pub fn log2(x: f32) -> f32 {
 
 /// The logarithm to base 10: below 0.51 ULP.
 #[inline(always)]
-pub fn log10(x: f32) -> f32 {
+pub(crate) fn log10(x: f32) -> f32 {
     let x = x as f64;
     let (e, l) = log_parts(x);
     log_special(x, e * std::f64::consts::LOG10_2 + l * std::f64::consts::LOG10_E) as f32
@@ -210,34 +210,34 @@ pub fn log10(x: f32) -> f32 {
 
 /// `log(1 + x)`: below 0.51 ULP.
 #[inline(always)]
-pub fn log1p(x: f32) -> f32 {
+pub(crate) fn log1p(x: f32) -> f32 {
     select(x == 0.0, x as f64, log1p_64(x as f64)) as f32
 }
 
 /// The hyperbolic sine: below 0.51 ULP.
 #[inline(always)]
-pub fn sinh(x: f32) -> f32 {
+pub(crate) fn sinh(x: f32) -> f32 {
     let t = expm1_64((x as f64).abs());
     (0.5 * (t + t / (t + 1.0))).copysign(x as f64) as f32
 }
 
 /// The hyperbolic cosine: below 0.51 ULP.
 #[inline(always)]
-pub fn cosh(x: f32) -> f32 {
+pub(crate) fn cosh(x: f32) -> f32 {
     let e = exp64((x as f64).abs());
     (0.5 * (e + 1.0 / e)) as f32
 }
 
 /// The hyperbolic tangent: below 0.51 ULP.
 #[inline(always)]
-pub fn tanh(x: f32) -> f32 {
+pub(crate) fn tanh(x: f32) -> f32 {
     let t = expm1_64(2.0 * (x as f64).abs());
     (t / (t + 2.0)).copysign(x as f64) as f32
 }
 
 /// The inverse of `sinh`: below 0.51 ULP.
 #[inline(always)]
-pub fn asinh(x: f32) -> f32 {
+pub(crate) fn asinh(x: f32) -> f32 {
     let a = (x as f64).abs();
     let square = a * a;
     let near = log1p_64(a + square / (1.0 + (square + 1.0).sqrt()));
@@ -246,21 +246,21 @@ pub fn asinh(x: f32) -> f32 {
 
 /// The inverse of `cosh`: below 0.51 ULP.
 #[inline(always)]
-pub fn acosh(x: f32) -> f32 {
+pub(crate) fn acosh(x: f32) -> f32 {
     let d = x as f64 - 1.0;
     select(d < 0.0, f64::NAN, log1p_64(d + (d * (d + 2.0)).sqrt())) as f32
 }
 
 /// The inverse of `tanh`: below 0.51 ULP.
 #[inline(always)]
-pub fn atanh(x: f32) -> f32 {
+pub(crate) fn atanh(x: f32) -> f32 {
     let a = (x as f64).abs();
     (0.5 * log1p_64((a + a) / (1.0 - a))).copysign(x as f64) as f32
 }
 
 /// `sqrt(x*x + y*y)`: below 0.51 ULP; infinite if either is, even beside a NaN.
 #[inline(always)]
-pub fn hypot(x: f32, y: f32) -> f32 {
+pub(crate) fn hypot(x: f32, y: f32) -> f32 {
     let (x, y) = ((x as f64).abs(), (y as f64).abs());
     let infinite = (x == f64::INFINITY) | (y == f64::INFINITY);
     select(infinite, f64::INFINITY, (x * x + y * y).sqrt()) as f32
@@ -268,7 +268,7 @@ pub fn hypot(x: f32, y: f32) -> f32 {
 
 /// `x` to the power of `y`: below 0.51 ULP. Special cases as in C.
 #[inline(always)]
-pub fn pow(x: f32, y: f32) -> f32 {
+pub(crate) fn pow(x: f32, y: f32) -> f32 {
     let (base, exponent) = (x as f64, y as f64);
     let a = base.abs();
     let (e, l) = log_parts(a);
@@ -333,7 +333,7 @@ fn erf_argument(x: f64) -> f64 {
 
 /// The error function: below 0.51 ULP.
 #[inline(always)]
-pub fn erf(x: f32) -> f32 {
+pub(crate) fn erf(x: f32) -> f32 {
     let x = erf_argument(x as f64);
     let far = (1.0 - erfc_tail(x.abs())).copysign(x);
     select(x.abs() < 1.0, erf_near(x), far) as f32
@@ -341,7 +341,7 @@ pub fn erf(x: f32) -> f32 {
 
 /// `1 - erf(x)`: below 0.51 ULP.
 #[inline(always)]
-pub fn erfc(x: f32) -> f32 {
+pub(crate) fn erfc(x: f32) -> f32 {
     let x = erf_argument(x as f64);
     let tail = erfc_tail(x.abs());
     let far = select(x < 0.0, 2.0 - tail, tail);
@@ -350,12 +350,12 @@ pub fn erfc(x: f32) -> f32 {
 
 /// The logarithm of the absolute value of the gamma function: that of `f64`, rounded.
 #[inline]
-pub fn lgamma(x: f32) -> f32 {
+pub(crate) fn lgamma(x: f32) -> f32 {
     libm::lgamma(x as f64) as f32
 }
 
 /// The gamma function: that of `f64`, rounded.
 #[inline]
-pub fn tgamma(x: f32) -> f32 {
+pub(crate) fn tgamma(x: f32) -> f32 {
     libm::tgamma(x as f64) as f32
 }

@@ -2,7 +2,7 @@
 
 /// `1 / sqrt(x)`, within 1 ULP.
 #[inline(always)]
-pub fn rsqrt(x: f64) -> f64 {
+pub(crate) fn rsqrt(x: f64) -> f64 {
     1.0 / x.sqrt()
 }
 

@@ -10,23 +10,24 @@
 
 mod convert;
 pub mod dynamic;
-pub mod element;
-pub mod exact;
+pub(crate) mod element;
+pub(crate) mod exact;
 mod float;
 pub mod format;
 pub mod half;
 mod int;
-pub mod math32;
+pub(crate) mod math32;
 pub mod math64;
 pub mod parse;
-pub mod trig32;
+pub(crate) mod trig32;
 mod value;
 
 use std::fmt;
 
 pub use ::half::{bf16, f16};
-pub use convert::Convert;
-pub use element::{Element, Float, Integer, Logic, Number};
+pub(crate) use convert::Convert;
+pub(crate) use element::Logic;
+pub use element::{Element, Float, Integer, Number};
 pub use value::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

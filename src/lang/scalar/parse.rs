@@ -17,7 +17,7 @@ pub fn parse(ty: Scalar, text: &str) -> Option<Value> {
 }
 
 /// An integer of any size up to 127 bits.
-pub fn integer(text: &str) -> Option<i128> {
+pub(crate) fn integer(text: &str) -> Option<i128> {
     let (negative, digits) = sign(text);
     let (radix, digits) = match digits.get(..2) {
         Some("0x" | "0X") => (16, &digits[2..]),

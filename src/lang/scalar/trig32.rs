@@ -113,19 +113,19 @@ fn tan_reduced(angle: Reduced) -> f32 {
 
 /// The sine of an angle in radians: below 0.6 ULP, of any angle.
 #[inline(always)]
-pub fn sin(x: f32) -> f32 {
+pub(crate) fn sin(x: f32) -> f32 {
     sin_shifted(reduce(x), 0)
 }
 
 /// The cosine of an angle in radians: below 0.6 ULP, of any angle.
 #[inline(always)]
-pub fn cos(x: f32) -> f32 {
+pub(crate) fn cos(x: f32) -> f32 {
     sin_shifted(reduce(x), 1)
 }
 
 /// The tangent of an angle in radians: below 0.6 ULP, of any angle.
 #[inline(always)]
-pub fn tan(x: f32) -> f32 {
+pub(crate) fn tan(x: f32) -> f32 {
     tan_reduced(reduce(x))
 }
 
@@ -158,14 +158,14 @@ fn asin_acos(a: f64) -> (f64, f64) {
 
 /// The angle whose sine is `x`: below 0.51 ULP.
 #[inline(always)]
-pub fn asin(x: f32) -> f32 {
+pub(crate) fn asin(x: f32) -> f32 {
     let x = x as f64;
     asin_acos(x.abs()).0.copysign(x) as f32
 }
 
 /// The angle whose cosine is `x`: below 0.51 ULP.
 #[inline(always)]
-pub fn acos(x: f32) -> f32 {
+pub(crate) fn acos(x: f32) -> f32 {
     let x = x as f64;
     let angle = asin_acos(x.abs()).1;
     select(x < 0.0, PI - angle, angle) as f32
@@ -194,7 +194,7 @@ fn atan_core(small: f64, large: f64) -> f64 {
 
 /// The angle whose tangent is `x`: below 0.51 ULP.
 #[inline(always)]
-pub fn atan(x: f32) -> f32 {
+pub(crate) fn atan(x: f32) -> f32 {
     let a = (x as f64).abs();
     let steep = a > 1.0;
     // The quotient of an infinite angle's tangent is taken as a very small one.
@@ -205,7 +205,7 @@ pub fn atan(x: f32) -> f32 {
 
 /// The angle of the point (x, y), from -pi to pi: below 0.51 ULP. Signed zeros and infinities as in C.
 #[inline(always)]
-pub fn atan2(y: f32, x: f32) -> f32 {
+pub(crate) fn atan2(y: f32, x: f32) -> f32 {
     let (wide_y, wide_x) = (y as f64, x as f64);
     let (a, b) = (wide_y.abs(), wide_x.abs());
     // Of two infinities the angle is that of (1, 1); of one, as if the other were zero.

@@ -27,14 +27,9 @@ const MAX_DEPTH: usize = 64;
 /// Elements of an array of constants.
 const MAX_ELEMENTS: i64 = 1 << 20;
 
-/// The one scalar of a constant expression, with the compile-time arguments of the item it stands in.
-pub fn constant(program: &Program, expr: &Expr, arguments: &[Argument]) -> Fallible<Value> {
-    Constants::new(program, arguments).evaluate(expr)
-}
-
 /// What is known while a constant is computed: compile-time arguments, and for a launch also dimensions and parameters.
 #[derive(Clone)]
-pub struct Constants<'a> {
+pub(crate) struct Constants<'a> {
     program: &'a Program,
     mono: Mono<'a>,
     dims: Vec<Option<i64>>,

@@ -5,7 +5,7 @@ use crate::base::diag::{Applicability, Diagnostic};
 use crate::syntax::token::{Tok, Token};
 
 /// The mark that closes an opener.
-pub fn closer_of(open: Tok) -> Tok {
+pub(crate) fn closer_of(open: Tok) -> Tok {
     match open {
         Tok::LParen => Tok::RParen,
         Tok::LBracket => Tok::RBracket,

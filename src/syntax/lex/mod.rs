@@ -21,10 +21,10 @@ use crate::syntax::token::{Tok, Token, skip_block_comment};
 use logos::{Lexer, Logos};
 
 /// Brackets may be nested this deep.
-pub const MAX_DEPTH: usize = 200;
+pub(crate) const MAX_DEPTH: usize = 200;
 
 /// Messages kept of one file; the first ones matter.
-pub const MAX_ERRORS: usize = 20;
+pub(crate) const MAX_ERRORS: usize = 20;
 
 /// The tokens of a file.
 #[derive(Debug, Default)]

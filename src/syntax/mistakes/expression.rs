@@ -7,7 +7,7 @@ use crate::base::source::Span;
 use crate::syntax::parse::Label;
 use crate::syntax::token::Tok;
 
-pub fn explain(here: &Here<'_>) -> Option<Diagnostic> {
+pub(crate) fn explain(here: &Here<'_>) -> Option<Diagnostic> {
     prefixed_string(here)
         .or_else(|| array_type(here))
         .or_else(|| slice(here))

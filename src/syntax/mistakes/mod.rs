@@ -14,7 +14,7 @@ use crate::syntax::parse::{Label, Miss, Mistake};
 use crate::syntax::token::{KEYWORDS, OPERATORS, Tok, Token};
 
 /// The message for a mistake.
-pub fn explain(file: FileId, text: &str, tokens: &[Token], mistake: Mistake) -> Diagnostic {
+pub(crate) fn explain(file: FileId, text: &str, tokens: &[Token], mistake: Mistake) -> Diagnostic {
     match mistake {
         Mistake::Said(diagnostic) => *diagnostic,
         Mistake::Miss { miss, statement } => {

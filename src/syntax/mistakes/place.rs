@@ -6,7 +6,7 @@ use crate::lang::scalar::Scalar;
 use crate::syntax::parse::Label;
 use crate::syntax::token::Tok;
 
-pub fn explain(here: &Here<'_>) -> Option<Diagnostic> {
+pub(crate) fn explain(here: &Here<'_>) -> Option<Diagnostic> {
     increment(here)
         .or_else(|| word_operator(here))
         .or_else(|| foreign_mark(here))

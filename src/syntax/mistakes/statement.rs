@@ -5,7 +5,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::syntax::token::Tok;
 
-pub fn explain(here: &Here<'_>) -> Option<Diagnostic> {
+pub(crate) fn explain(here: &Here<'_>) -> Option<Diagnostic> {
     match here.kind(here.start) {
         Tok::Name => named(here),
         Tok::At if here.miss.at == here.start => Some(

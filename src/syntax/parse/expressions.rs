@@ -46,7 +46,7 @@ fn infix(kind: Tok) -> Option<(BinaryOp, u8)> {
 }
 
 /// Any expression, ranges included.
-pub fn expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+pub(crate) fn expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     enter(inp)?;
     let start = here(inp);
     let expr = match peek(inp) {
@@ -61,7 +61,7 @@ pub fn expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
 }
 
 /// The head of `if`, `while` or `for`: a struct literal needs parentheses here.
-pub fn head(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+pub(crate) fn head(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     let outer = std::mem::replace(&mut inp.state().in_head, true);
     let expr = expression(inp)?;
     inp.state().in_head = outer;
@@ -69,7 +69,7 @@ pub fn head(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
 }
 
 /// An expression without comparisons, for places where `>` has a meaning of its own.
-pub fn above_comparison(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+pub(crate) fn above_comparison(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     binary(inp, COMPARISON + 1)
 }
 
@@ -82,14 +82,14 @@ fn inside<T>(inp: &mut Input<'_, '_>, parse: impl FnOnce(&mut Input<'_, '_>) -> 
 }
 
 /// Continues a statement that began with an `if` or a block as an expression: `if a { b } else { c }.x + 1`.
-pub fn continued(inp: &mut Input<'_, '_>, start: usize, first: Expr) -> Parsed<Expr> {
+pub(crate) fn continued(inp: &mut Input<'_, '_>, start: usize, first: Expr) -> Parsed<Expr> {
     let base = postfix(inp, start, first)?;
     let left = climb(inp, start, base, OR)?;
     or_range(inp, start, left)
 }
 
 /// Whether an expression goes on here although it could be over.
-pub fn goes_on(kind: Tok) -> bool {
+pub(crate) fn goes_on(kind: Tok) -> bool {
     kind == Tok::Dot || kind != Tok::Minus && infix(kind).is_some()
 }
 
@@ -470,7 +470,7 @@ fn parenthesised(inp: &mut Input<'_, '_>) -> Parsed<ExprKind> {
 }
 
 /// `if a { … } else if b { … } else { … }`; read in a loop, since chains may be long.
-pub fn if_expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+pub(crate) fn if_expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     let mut arms: Vec<(usize, Expr, Block)> = Vec::new();
     let mut other = None;
     loop {

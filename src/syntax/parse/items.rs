@@ -16,7 +16,7 @@ use chumsky::Parser;
 use chumsky::primitive::custom;
 
 /// What stands between two statement ends at the top of a file: usually one item.
-pub fn piece(inp: &mut Input<'_, '_>, quiet: bool) -> Parsed<Vec<Item>> {
+pub(crate) fn piece(inp: &mut Input<'_, '_>, quiet: bool) -> Parsed<Vec<Item>> {
     let mut items = Vec::with_capacity(1);
     while peek(inp) != Tok::Eof {
         let doc = doc(inp);
@@ -105,7 +105,7 @@ fn item(inp: &mut Input<'_, '_>) -> Parsed<(ItemKind, Span)> {
 }
 
 /// The documentation of a file, `///` lines at its top with a blank line behind them, and the number of the first token after it.
-pub fn file_doc(tokens: &[Token], text: &str) -> (Option<String>, usize) {
+pub(crate) fn file_doc(tokens: &[Token], text: &str) -> (Option<String>, usize) {
     let docs = tokens.iter().take_while(|t| t.kind == Tok::Doc).count();
     let blank_behind = |index: usize| {
         let end = tokens.get(index).map_or(0, |t| t.end as usize);

@@ -14,8 +14,8 @@ mod statements;
 mod strings;
 mod types;
 
-pub use primitive::{Label, Miss};
-pub use statements::several_places;
+pub(crate) use primitive::{Label, Miss};
+pub(crate) use statements::several_places;
 
 use crate::base::diag::{self, Diagnostic};
 use crate::base::source::FileId;
@@ -39,7 +39,7 @@ const STACK: usize = 64 << 20;
 const LARGE: usize = 60_000;
 
 /// Reads a file: its tree, what is wrong with it, its tokens.
-pub fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>, Vec<Token>) {
+pub(crate) fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>, Vec<Token>) {
     if text.len() >= u32::MAX as usize {
         let error = Diagnostic::error("E0111", "a source text is larger than 4 GiB");
         return (ast::File { file, doc: None, items: vec![] }, vec![error], vec![]);
@@ -88,7 +88,7 @@ fn one_per_place(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
 
 /// A mistake that the parser met.
 #[derive(Clone, Debug)]
-pub enum Mistake {
+pub(crate) enum Mistake {
     /// Parsing stopped: the miss, and the tokens of the statement it happened in.
     Miss { miss: Miss, statement: Range<usize> },
     /// The parser understood what was meant.

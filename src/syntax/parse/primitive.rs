@@ -12,16 +12,16 @@ use chumsky::input::{Checkpoint, Cursor, InputRef};
 use chumsky::inspector::Inspector;
 use chumsky::prelude::*;
 
-pub type Extra<'t> = extra::Full<EmptyErr, State<'t>, ()>;
-pub type Input<'t, 'p> = InputRef<'t, 'p, &'t [Token], Extra<'t>>;
-pub type Parsed<T> = Result<T, EmptyErr>;
+pub(crate) type Extra<'t> = extra::Full<EmptyErr, State<'t>, ()>;
+pub(crate) type Input<'t, 'p> = InputRef<'t, 'p, &'t [Token], Extra<'t>>;
+pub(crate) type Parsed<T> = Result<T, EmptyErr>;
 
 /// Trees are at most this high, counting operators, calls and fields: what walks them recurses.
-pub const MAX_HEIGHT: u32 = 400;
+pub(crate) const MAX_HEIGHT: u32 = 400;
 
 /// A thing that was expected, where it is more than one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Label {
+pub(crate) enum Label {
     Expression,
     Type,
     Name,
@@ -49,7 +49,7 @@ impl Label {
 
 /// The furthest token that could not be taken, and what was expected in its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Miss {
+pub(crate) struct Miss {
     /// Number of the token in the file.
     pub at: usize,
     tokens: u128,
@@ -84,7 +84,7 @@ impl Miss {
 }
 
 /// What a parse carries along.
-pub struct State<'t> {
+pub(crate) struct State<'t> {
     pub file: FileId,
     pub text: &'t str,
     /// All tokens of the file; the input is a piece of them.
@@ -159,27 +159,27 @@ impl<'t> Inspector<'t, &'t [Token]> for State<'t> {
 
 /// The number of the next token in the file.
 #[inline]
-pub fn here(inp: &mut Input<'_, '_>) -> usize {
+pub(crate) fn here(inp: &mut Input<'_, '_>) -> usize {
     let offset = *inp.cursor().inner();
     inp.state().base + offset
 }
 
 /// The kind of the next token; [`Tok::Eof`] at the end of the piece.
 #[inline]
-pub fn peek(inp: &mut Input<'_, '_>) -> Tok {
+pub(crate) fn peek(inp: &mut Input<'_, '_>) -> Tok {
     inp.peek().map_or(Tok::Eof, |t| t.kind)
 }
 
 /// The kind of the token `n` places behind the next one.
 #[inline]
-pub fn peek_at(inp: &mut Input<'_, '_>, n: usize) -> Tok {
+pub(crate) fn peek_at(inp: &mut Input<'_, '_>, n: usize) -> Tok {
     let at = here(inp) + n;
     inp.state().tokens.get(at).map_or(Tok::Eof, |t| t.kind)
 }
 
 /// The source text of the next token.
 #[inline]
-pub fn peek_text<'t>(inp: &mut Input<'t, '_>) -> &'t str {
+pub(crate) fn peek_text<'t>(inp: &mut Input<'t, '_>) -> &'t str {
     match inp.peek() {
         Some(token) => inp.state().text_of(token),
         None => "",
@@ -188,13 +188,13 @@ pub fn peek_text<'t>(inp: &mut Input<'t, '_>) -> &'t str {
 
 /// The next token is the contextual keyword `word`.
 #[inline]
-pub fn at_word(inp: &mut Input<'_, '_>, word: &str) -> bool {
+pub(crate) fn at_word(inp: &mut Input<'_, '_>, word: &str) -> bool {
     peek(inp) == Tok::Name && peek_text(inp) == word
 }
 
 /// Takes the next token, whatever it is.
 #[inline]
-pub fn bump(inp: &mut Input<'_, '_>) -> Token {
+pub(crate) fn bump(inp: &mut Input<'_, '_>) -> Token {
     stop::poll();
     match inp.next() {
         Some(token) => token,
@@ -207,7 +207,7 @@ pub fn bump(inp: &mut Input<'_, '_>) -> Token {
 
 /// Takes the next token if it is of this kind.
 #[inline]
-pub fn eat(inp: &mut Input<'_, '_>, kind: Tok) -> Option<Token> {
+pub(crate) fn eat(inp: &mut Input<'_, '_>, kind: Tok) -> Option<Token> {
     if peek(inp) == kind {
         return Some(bump(inp));
     }
@@ -221,18 +221,18 @@ pub fn eat(inp: &mut Input<'_, '_>, kind: Tok) -> Option<Token> {
 
 /// Takes a token of this kind or fails.
 #[inline]
-pub fn expect(inp: &mut Input<'_, '_>, kind: Tok) -> Parsed<Token> {
+pub(crate) fn expect(inp: &mut Input<'_, '_>, kind: Tok) -> Parsed<Token> {
     eat(inp, kind).ok_or_else(EmptyErr::default)
 }
 
 /// [`expect`] as a chumsky parser.
 #[inline]
-pub fn tok<'t>(kind: Tok) -> impl Parser<'t, &'t [Token], Token, Extra<'t>> + Copy {
+pub(crate) fn tok<'t>(kind: Tok) -> impl Parser<'t, &'t [Token], Token, Extra<'t>> + Copy {
     custom(move |inp| expect(inp, kind))
 }
 
 /// Notes that `label` was expected here.
-pub fn wanted(inp: &mut Input<'_, '_>, label: Label) {
+pub(crate) fn wanted(inp: &mut Input<'_, '_>, label: Label) {
     let at = here(inp);
     let miss = &mut inp.state().miss;
     if miss.move_to(at) {
@@ -241,13 +241,13 @@ pub fn wanted(inp: &mut Input<'_, '_>, label: Label) {
 }
 
 /// Fails because `label` was expected here.
-pub fn missing<T>(inp: &mut Input<'_, '_>, label: Label) -> Parsed<T> {
+pub(crate) fn missing<T>(inp: &mut Input<'_, '_>, label: Label) -> Parsed<T> {
     wanted(inp, label);
     Err(EmptyErr::default())
 }
 
 /// Any identifier.
-pub fn name(inp: &mut Input<'_, '_>) -> Parsed<Name> {
+pub(crate) fn name(inp: &mut Input<'_, '_>) -> Parsed<Name> {
     if peek(inp) != Tok::Name {
         return missing(inp, Label::Name);
     }
@@ -256,7 +256,7 @@ pub fn name(inp: &mut Input<'_, '_>) -> Parsed<Name> {
 }
 
 /// Items with commas between them, a trailing one allowed, inside brackets.
-pub fn list<'t, T>(
+pub(crate) fn list<'t, T>(
     open: Tok,
     item: impl Fn(&mut Input<'t, '_>) -> Parsed<T> + Copy,
     close: Tok,
@@ -266,7 +266,7 @@ pub fn list<'t, T>(
 
 /// The bytes from token number `start` to the one taken last.
 #[inline]
-pub fn span_from(inp: &mut Input<'_, '_>, start: usize) -> Span {
+pub(crate) fn span_from(inp: &mut Input<'_, '_>, start: usize) -> Span {
     let end = here(inp);
     let state = inp.state();
     let first = state.token(start);
@@ -275,7 +275,7 @@ pub fn span_from(inp: &mut Input<'_, '_>, start: usize) -> Span {
 }
 
 /// Says something without failing.
-pub fn say(inp: &mut Input<'_, '_>, diagnostic: Diagnostic) {
+pub(crate) fn say(inp: &mut Input<'_, '_>, diagnostic: Diagnostic) {
     let errors = &mut inp.state().errors;
     if errors.len() < 4 * MAX_ERRORS {
         errors.push(Mistake::Said(Box::new(diagnostic)));
@@ -283,7 +283,7 @@ pub fn say(inp: &mut Input<'_, '_>, diagnostic: Diagnostic) {
 }
 
 /// Goes one level down; fails with a message when that is too deep.
-pub fn enter(inp: &mut Input<'_, '_>) -> Parsed<()> {
+pub(crate) fn enter(inp: &mut Input<'_, '_>) -> Parsed<()> {
     let at = here(inp);
     let state = inp.state();
     state.depth += 1;
@@ -294,13 +294,13 @@ pub fn enter(inp: &mut Input<'_, '_>) -> Parsed<()> {
     too_deep(inp, at)
 }
 
-pub fn leave(inp: &mut Input<'_, '_>) {
+pub(crate) fn leave(inp: &mut Input<'_, '_>) {
     let state = inp.state();
     state.depth = state.depth.saturating_sub(1);
 }
 
 /// The tree just parsed became one higher.
-pub fn grow(inp: &mut Input<'_, '_>) -> Parsed<()> {
+pub(crate) fn grow(inp: &mut Input<'_, '_>) -> Parsed<()> {
     let at = here(inp);
     let state = inp.state();
     state.height += 1;
@@ -322,7 +322,7 @@ fn too_deep<T>(inp: &mut Input<'_, '_>, at: usize) -> Parsed<T> {
 }
 
 /// Where a statement began, to come back to when it fails.
-pub struct Mark {
+pub(crate) struct Mark {
     depth: u32,
     height: u32,
     in_head: bool,
@@ -332,7 +332,7 @@ pub struct Mark {
 }
 
 /// Begins a statement that may fail.
-pub fn mark(inp: &mut Input<'_, '_>) -> Mark {
+pub(crate) fn mark(inp: &mut Input<'_, '_>) -> Mark {
     let start = here(inp);
     let state = inp.state();
     state.miss = Miss::default();
@@ -341,7 +341,11 @@ pub fn mark(inp: &mut Input<'_, '_>) -> Mark {
 
 /// Recovers from a failed statement: notes the mistake and skips to the statement's end, which is not taken. `from` is where the
 /// statement began; its span comes back.
-pub fn recover<'t, 'p>(inp: &mut Input<'t, 'p>, mark: &Mark, from: Checkpoint<'t, 'p, &'t [Token], usize>) -> Span {
+pub(crate) fn recover<'t, 'p>(
+    inp: &mut Input<'t, 'p>,
+    mark: &Mark,
+    from: Checkpoint<'t, 'p, &'t [Token], usize>,
+) -> Span {
     let errors = std::mem::take(&mut inp.state().errors);
     inp.rewind(from);
     let state = inp.state();

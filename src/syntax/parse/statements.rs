@@ -13,7 +13,7 @@ use chumsky::Parser;
 use chumsky::primitive::custom;
 
 /// `{ … }`
-pub fn block(inp: &mut Input<'_, '_>) -> Parsed<Block> {
+pub(crate) fn block(inp: &mut Input<'_, '_>) -> Parsed<Block> {
     enter(inp)?;
     let outer = std::mem::take(&mut inp.state().in_head);
     let start = here(inp);
@@ -109,7 +109,7 @@ fn ended(inp: &mut Input<'_, '_>, mut stmt: Stmt) -> Parsed<Stmt> {
 }
 
 /// A statement that ends with its `}` and needs no newline behind it.
-pub fn ends_with_block(stmt: &Stmt) -> bool {
+pub(crate) fn ends_with_block(stmt: &Stmt) -> bool {
     match &stmt.kind {
         StmtKind::For { .. }
         | StmtKind::While { .. }
@@ -122,7 +122,7 @@ pub fn ends_with_block(stmt: &Stmt) -> bool {
 }
 
 /// One statement, without its end.
-pub fn statement(inp: &mut Input<'_, '_>) -> Parsed<Stmt> {
+pub(crate) fn statement(inp: &mut Input<'_, '_>) -> Parsed<Stmt> {
     let start = here(inp);
     let kind = match peek(inp) {
         Tok::Let => binding(inp, false)?,
@@ -227,7 +227,7 @@ fn check_place(inp: &mut Input<'_, '_>, place: &Expr, operator: Span) -> bool {
 }
 
 /// `(a, b) = …` and `a, b = …`
-pub fn several_places(places: Span, operator: Span) -> Diagnostic {
+pub(crate) fn several_places(places: Span, operator: Span) -> Diagnostic {
     Diagnostic::error("E0135", "variables are assigned one by one")
         .at(places, "several at once")
         .because(operator, "assigned here")

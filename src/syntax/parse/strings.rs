@@ -9,7 +9,7 @@ use crate::syntax::literal::unescape;
 use crate::syntax::token::Tok;
 
 /// `"text {value:.3}"`
-pub fn string(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
+pub(crate) fn string(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     let start = here(inp);
     expect(inp, Tok::StrStart)?;
     let outer = std::mem::take(&mut inp.state().in_head);
@@ -42,7 +42,7 @@ fn value(inp: &mut Input<'_, '_>) -> Parsed<StrPart> {
 }
 
 /// A string that must be plain text: a title, a path.
-pub fn plain(inp: &mut Input<'_, '_>) -> Parsed<(SmolStr, Span)> {
+pub(crate) fn plain(inp: &mut Input<'_, '_>) -> Parsed<(SmolStr, Span)> {
     if peek(inp) != Tok::StrStart {
         return missing(inp, Label::Text);
     }

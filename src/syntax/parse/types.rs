@@ -8,7 +8,7 @@ use chumsky::primitive::custom;
 use chumsky::{IterParser, Parser};
 
 /// `f32`, `[f32; N]`, `(A, B)`, `fn(A) -> B`, `[f32; N] @gpu`
-pub fn ty(inp: &mut Input<'_, '_>) -> Parsed<Type> {
+pub(crate) fn ty(inp: &mut Input<'_, '_>) -> Parsed<Type> {
     enter(inp)?;
     let start = here(inp);
     let kind = match peek(inp) {
@@ -33,7 +33,7 @@ pub fn ty(inp: &mut Input<'_, '_>) -> Parsed<Type> {
 }
 
 /// `a.b.c`
-pub fn path(inp: &mut Input<'_, '_>) -> Parsed<Vec<Name>> {
+pub(crate) fn path(inp: &mut Input<'_, '_>) -> Parsed<Vec<Name>> {
     inp.parse(custom(name).separated_by(tok(Tok::Dot)).at_least(1).collect())
 }
 
@@ -51,7 +51,7 @@ fn function(inp: &mut Input<'_, '_>) -> Parsed<TypeKind> {
 }
 
 /// `-> type`, if it is there.
-pub fn result(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
+pub(crate) fn result(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
     match eat(inp, Tok::Arrow) {
         Some(_) => Ok(Some(ty(inp)?)),
         None => Ok(None),
@@ -59,7 +59,7 @@ pub fn result(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
 }
 
 /// `: type`, if it is there.
-pub fn annotation(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
+pub(crate) fn annotation(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
     match eat(inp, Tok::Colon) {
         Some(_) => Ok(Some(ty(inp)?)),
         None => Ok(None),
@@ -67,7 +67,7 @@ pub fn annotation(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
 }
 
 /// `<T: Float, const N: i32 = 4>`, if it is there.
-pub fn generics(inp: &mut Input<'_, '_>) -> Parsed<Vec<Generic>> {
+pub(crate) fn generics(inp: &mut Input<'_, '_>) -> Parsed<Vec<Generic>> {
     match peek(inp) {
         Tok::Lt => inp.parse(list(Tok::Lt, generic, Tok::Gt)),
         _ => {
@@ -103,7 +103,7 @@ fn default(inp: &mut Input<'_, '_>) -> Parsed<Option<crate::syntax::ast::Expr>> 
 }
 
 /// `(x: f32, k: f32 = 2.0, out r: [f32; N])`
-pub fn params(inp: &mut Input<'_, '_>) -> Parsed<Vec<Param>> {
+pub(crate) fn params(inp: &mut Input<'_, '_>) -> Parsed<Vec<Param>> {
     inp.parse(list(Tok::LParen, param, Tok::RParen))
 }
 

@@ -10,9 +10,9 @@ use crate::app::devices::{self, Choice};
 use crate::ir::Checks;
 
 /// What `:device` takes.
-pub const CHOICES: &[&str] = &["auto", "sim", "gpu", "both"];
+pub(crate) const CHOICES: &[&str] = &["auto", "sim", "gpu", "both"];
 /// What `:check` takes besides an entry.
-pub const SWITCHES: &[&str] = &["on", "off"];
+pub(crate) const SWITCHES: &[&str] = &["on", "off"];
 
 impl Repl<'_> {
     pub(super) fn device(&mut self, name: &str) -> Answer {

@@ -15,7 +15,7 @@ use crate::app::{cli, names};
 
 /// What a command wants behind its name, for completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wants {
+pub(crate) enum Wants {
     Nothing,
     /// An expression or a name.
     Program,
@@ -35,7 +35,7 @@ pub enum Wants {
     WordOrProgram(&'static [&'static str]),
 }
 
-pub struct Command {
+pub(crate) struct Command {
     pub name: &'static str,
     pub usage: &'static str,
     about: &'static str,
@@ -50,7 +50,7 @@ use Wants::{Code, Doc, File, Kernel, Nothing, Program, Setting, Topic, Word, Wor
 use device::{CHOICES, SWITCHES};
 
 #[rustfmt::skip]
-pub const COMMANDS: &[Command] = &[
+pub(crate) const COMMANDS: &[Command] = &[
     Command { name: "help", usage: ":help [TOPIC]", about: "this list; or `kernel`, `blocks`, `arrays`, a command", wants: Topic, run: help },
     Command { name: "doc", usage: ":doc [NAME], ?NAME", about: "all builtins and modules; what a name means; or a search", wants: Doc, run: |repl, rest| repl.doc(rest) },
     Command { name: "type", usage: ":type EXPRESSION", about: "the type of an expression, without running it", wants: Program, run: |repl, rest| repl.type_of(rest) },
@@ -77,7 +77,7 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 /// The command that a word means, with or without a `!`, or why it means none.
-pub fn find(word: &str) -> Result<&'static Command, String> {
+pub(crate) fn find(word: &str) -> Result<&'static Command, String> {
     let word = word.strip_suffix('!').unwrap_or(word);
     if let Some(exact) = COMMANDS.iter().find(|c| c.name == word) {
         return Ok(exact);

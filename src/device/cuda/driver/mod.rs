@@ -2,8 +2,8 @@
 //!
 //! The real driver is [`nvidia`]; tests have one whose memory is the host's.
 
-pub mod nvidia;
-pub mod pieces;
+pub(crate) mod nvidia;
+pub(crate) mod pieces;
 
 use std::borrow::Cow;
 

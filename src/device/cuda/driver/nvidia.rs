@@ -3,7 +3,7 @@
 #[cfg(target_os = "linux")]
 mod shared;
 #[cfg(target_os = "linux")]
-pub use shared::Numbered;
+pub(crate) use shared::Numbered;
 
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
@@ -26,7 +26,7 @@ thread_local! {
 
 /// Why there is no GPU here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Absent {
+pub(crate) enum Absent {
     /// No driver is installed.
     NoDriver,
     /// The driver is there and finds nothing.
@@ -74,14 +74,14 @@ fn start() -> Result<u32, Absent> {
 }
 
 /// How many GPUs there are.
-pub fn count() -> Result<u32, Absent> {
+pub(crate) fn count() -> Result<u32, Absent> {
     start()?;
     let count = said("cuDeviceGetCount", cu::device::get_count()).map_err(Absent::Refused)?;
     if count <= 0 { Err(Absent::NoDevice) } else { Ok(count as u32) }
 }
 
 /// What the GPU of this number is, without a context on it.
-pub fn probe(ordinal: u32) -> Result<Properties, Absent> {
+pub(crate) fn probe(ordinal: u32) -> Result<Properties, Absent> {
     let driver = start()?;
     let count = count()?;
     if ordinal >= count {
@@ -117,7 +117,7 @@ fn properties(ordinal: u32, driver: u32) -> Answer<Properties> {
 }
 
 /// A GPU with its context, one stream and the memory pool of that stream.
-pub struct Nvidia {
+pub(crate) struct Nvidia {
     properties: Properties,
     context: sys::CUcontext,
     stream: sys::CUstream,

@@ -2,7 +2,7 @@
 
 /// The address of bytes that scoped threads share; no two of them use the same part.
 #[derive(Clone, Copy)]
-pub struct Shared(pub *mut u8);
+pub(crate) struct Shared(pub *mut u8);
 // SAFETY: whoever makes one gives each piece to one thread.
 unsafe impl Send for Shared {}
 // SAFETY: as above.

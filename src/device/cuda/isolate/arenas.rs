@@ -21,20 +21,20 @@ const PAGE: u64 = 2 << 20;
 const WITHIN: u32 = 44;
 
 /// The address of an arena's first byte.
-pub fn first(arena: u32) -> Address {
+pub(crate) fn first(arena: u32) -> Address {
     Address(u64::from(arena) << WITHIN)
 }
 
 /// The arena that an address lies in, and how far.
-pub fn split(address: Address) -> (u32, u64) {
+pub(crate) fn split(address: Address) -> (u32, u64) {
     ((address.0 >> WITHIN) as u32, address.0 & ((1 << WITHIN) - 1))
 }
 
 /// The number of the control page.
-pub const CONTROL: u32 = 1;
+pub(crate) const CONTROL: u32 = 1;
 
 #[derive(Debug, Default)]
-pub struct Arenas {
+pub(crate) struct Arenas {
     arenas: BTreeMap<u32, Arena>,
     next: u32,
 }

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 
 /// The worker counts the operations too, and has the GPU write the number of each that is done into the segment.
 #[derive(Debug, Default)]
-pub struct Journal {
+pub(crate) struct Journal {
     /// Of the last operation.
     number: u32,
     pending: VecDeque<(u32, Operation)>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// The message that changes memory.
     Memory(Vec<u8>),
     /// The launch of this number, counted by itself.
@@ -21,7 +21,7 @@ pub enum Operation {
 
 /// What a lost worker leaves.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub(crate) struct Left {
     /// The launch that was running.
     pub running: Option<u64>,
     /// Launches that did not begin.

@@ -25,7 +25,8 @@ use std::sync::Arc;
 
 use super::driver::{Address, Answer, Driver, Event, Properties};
 
-pub use remote::{Remote, Starting, start};
+pub use remote::Remote;
+pub use remote::{Starting, start};
 pub use segment::Segment;
 pub use serve::{keep, watch, work};
 
@@ -113,7 +114,7 @@ pub trait Opener {
 /// Codes of refusals that do not come from the driver.
 pub mod code {
     /// The worker ended.
-    pub const ENDED: u32 = 0x1_0000;
+    pub(crate) const ENDED: u32 = 0x1_0000;
     /// The worker was ended because the user asked for it.
     pub const STOPPED: u32 = 0x1_0001;
     /// There is no worker, and none could be started; or the keeper ended.

@@ -5,20 +5,20 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes of the control page.
-pub const CONTROL_BYTES: usize = 4096;
+pub(crate) const CONTROL_BYTES: usize = 4096;
 /// Bytes of one slot.
-pub const SLOT_BYTES: usize = 4 << 20;
+pub(crate) const SLOT_BYTES: usize = 4 << 20;
 /// Slots of a segment.
-pub const SLOTS: usize = 8;
+pub(crate) const SLOTS: usize = 8;
 /// Bytes of all.
-pub const SEGMENT_BYTES: usize = CONTROL_BYTES + SLOTS * SLOT_BYTES;
+pub(crate) const SEGMENT_BYTES: usize = CONTROL_BYTES + SLOTS * SLOT_BYTES;
 
 /// Where in the control page the GPU writes the number of the last operation that is done.
-pub const DONE: usize = 0;
+pub(crate) const DONE: usize = 0;
 /// Where the worker says that an operation has failed which nobody was told of.
-pub const FAILED: usize = 128;
+pub(crate) const FAILED: usize = 128;
 /// Where kernels raise the flag.
-pub const FLAG: usize = 64;
+pub(crate) const FLAG: usize = 64;
 
 /// A mapping of the shared memory. It has no name in the file system: nobody gets at it but who is handed its descriptor.
 pub struct Segment {

@@ -14,7 +14,7 @@ use super::wire::{self, Malformed, Reply, Request};
 use super::{Opener, Shareable};
 
 /// The most that one reply brings back.
-pub const INLINE: usize = 64 << 10;
+pub(crate) const INLINE: usize = 64 << 10;
 
 /// Says what GPU there is, opens it, says that it is open.
 fn open(opener: &dyn Opener, socket: &mut UnixStream) -> io::Result<Option<Arc<dyn Shareable>>> {

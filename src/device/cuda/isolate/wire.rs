@@ -9,13 +9,13 @@ use super::super::driver::{Address, Argument, Launch, Properties, Refusal, Shape
 use super::Handle;
 
 /// The longest request: machine code is the largest thing that is sent whole.
-pub const MAX_REQUEST: usize = 256 << 20;
+pub(crate) const MAX_REQUEST: usize = 256 << 20;
 /// The longest reply.
-pub const MAX_REPLY: usize = 1 << 20;
+pub(crate) const MAX_REPLY: usize = 1 << 20;
 
 /// What the program asks. Modules, functions, graphs and events have numbers that the program gives them.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Request<'a> {
+pub(crate) enum Request<'a> {
     /// Of the keeper: memory for so many bytes, by a number. Answered by [`Reply::Handle`].
     Keep {
         arena: u32,
@@ -158,7 +158,7 @@ pub enum Reply {
 
 /// A message that says nothing.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub(crate) struct Malformed;
 
 type Read_<T> = Result<T, Malformed>;
 
@@ -417,7 +417,7 @@ impl Reply {
     }
 
     /// From a message without its length.
-    pub fn decode(message: &[u8]) -> Result<Reply, Malformed> {
+    pub(crate) fn decode(message: &[u8]) -> Result<Reply, Malformed> {
         let (&tag, fields) = message.split_first().ok_or(Malformed)?;
         let mut f = In(fields);
         let reply = match tag {
@@ -451,7 +451,7 @@ impl Reply {
 }
 
 /// Reads one message into `message`, without its length; false at the end of the stream.
-pub fn read(stream: &mut impl Read, longest: usize, message: &mut Vec<u8>) -> io::Result<bool> {
+pub(crate) fn read(stream: &mut impl Read, longest: usize, message: &mut Vec<u8>) -> io::Result<bool> {
     let mut length = [0; 4];
     match stream.read_exact(&mut length) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),

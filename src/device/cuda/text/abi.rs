@@ -84,7 +84,7 @@ impl Options {
 
 /// A parameter of the CUDA function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KernelArgument {
+pub(crate) enum KernelArgument {
     /// The value parameter at this position of `ir::def::Kernel::params`.
     Value { param: usize, ty: Ty },
     /// The address of the first element of the array parameter at this position.
@@ -116,20 +116,20 @@ pub enum Geometry {
 }
 
 /// The largest grid along x, y, z.
-pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+pub(crate) const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 
 /// In a narrow launch no extent and no index is larger.
-pub const NARROW: u64 = 1 << 30;
+pub(crate) const NARROW: u64 = 1 << 30;
 
-pub const MAX_FAULT_VALUES: usize = 32;
-pub const FAULT_VALUES_AT: usize = 40;
+pub(crate) const MAX_FAULT_VALUES: usize = 32;
+pub(crate) const FAULT_VALUES_AT: usize = 40;
 /// Where a record says who is to be told.
-pub const FAULT_NOTICE_AT: usize = FAULT_VALUES_AT + 8 * MAX_FAULT_VALUES;
-pub const FAULT_BYTES: usize = FAULT_NOTICE_AT + 24;
+pub(crate) const FAULT_NOTICE_AT: usize = FAULT_VALUES_AT + 8 * MAX_FAULT_VALUES;
+pub(crate) const FAULT_BYTES: usize = FAULT_NOTICE_AT + 24;
 
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub(crate) enum Piece {
     Text(String),
     /// As many values as the type has lanes, and the format behind the colon.
     Value(Ty, String),
@@ -137,14 +137,14 @@ pub enum Piece {
 
 /// Where a thread may report a fault.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub(crate) struct Place {
     pub span: Span,
     pub kind: PlaceKind,
 }
 
 /// What may go wrong at a place, and what the values in the fault buffer are.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PlaceKind {
+pub(crate) enum PlaceKind {
     /// Values: the index of each axis (`i64`), then the extent of each axis.
     OutOfBounds {
         array: String,
@@ -170,7 +170,7 @@ pub enum PlaceKind {
 
 /// A shared array that is part of dynamic shared memory; each starts at the next multiple of 16 bytes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SharedArray {
+pub(crate) struct SharedArray {
     pub name: String,
     pub element: usize,
     pub extents: Vec<Size>,
@@ -179,7 +179,7 @@ pub struct SharedArray {
 
 /// An extent that the launch decides.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Size {
+pub(crate) enum Size {
     Known(u32),
     /// The value of this expression of the kernel's body.
     Computed(ExprId),
@@ -192,22 +192,22 @@ pub struct CudaKernel {
     /// The name of the function.
     pub entry: String,
     pub options: Options,
-    pub params: Vec<KernelArgument>,
-    pub geometry: Geometry,
+    pub(crate) params: Vec<KernelArgument>,
+    pub(crate) geometry: Geometry,
     /// The most threads that a block may have.
     pub max_block: u32,
     /// Bytes of shared memory that the text declares itself.
     pub static_shared: u32,
     /// What dynamic shared memory holds, in order.
-    pub dynamic_shared: Vec<SharedArray>,
+    pub(crate) dynamic_shared: Vec<SharedArray>,
     /// The launch has to be cooperative.
     pub cooperative: bool,
-    pub places: Vec<Place>,
-    pub prints: Vec<Vec<Piece>>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) prints: Vec<Vec<Piece>>,
     /// What the text relies on.
-    pub assumptions: Vec<Bound>,
+    pub(crate) assumptions: Vec<Bound>,
     /// How many accesses and divisions there are, and how many of them are guarded.
-    pub guards: Summary,
+    pub(crate) guards: Summary,
     /// What was decided for this kernel, in sentences.
     pub notes: Vec<String>,
 }
@@ -224,7 +224,7 @@ pub trait LaunchFacts {
 }
 
 /// The value of a symbol in a launch.
-pub fn symbol(facts: &dyn LaunchFacts, symbol: Symbol) -> Option<i128> {
+pub(crate) fn symbol(facts: &dyn LaunchFacts, symbol: Symbol) -> Option<i128> {
     use crate::device::Extents;
     match (symbol, facts.extents()) {
         (Symbol::Extent { param, axis }, _) => facts.extent(param as usize, axis as usize).map(i128::from),

@@ -241,6 +241,6 @@ impl Gen<'_> {
 }
 
 /// Whether `__ldcs` and `__stcs` take this type.
-pub fn streams(ty: Ty) -> bool {
+pub(crate) fn streams(ty: Ty) -> bool {
     matches!(ty, Ty::Scalar(s) if !matches!(s, Scalar::Bool | Scalar::F16 | Scalar::Bf16))
 }

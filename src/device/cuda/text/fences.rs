@@ -19,7 +19,7 @@ use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
 #[derive(Default)]
-pub struct Fences {
+pub(crate) struct Fences {
     /// By the number of the statement.
     before: FxHashMap<u32, Scope>,
     /// Warp operations.
@@ -107,7 +107,7 @@ struct Search<'a> {
     fences: Fences,
 }
 
-pub fn fences(f: &Function, plan: &Plan) -> Fences {
+pub(crate) fn fences(f: &Function, plan: &Plan) -> Fences {
     let (mut scope, mut warps) = (None, false);
     each_stmt(&f.body, &mut |stmt| match stmt.kind {
         StmtKind::Fence(Scope::Device) => scope = Some(Scope::Device),

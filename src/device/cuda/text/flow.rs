@@ -16,7 +16,7 @@ const POLL: i128 = 1024;
 const SMALL_BODY: usize = 32;
 
 /// What a `Break` or `Continue` may name.
-pub struct Target {
+pub(crate) struct Target {
     label: Label,
     /// It is the innermost loop of C for what stands directly in it.
     breaks: bool,

@@ -7,11 +7,11 @@ use rustc_hash::FxHashSet;
 use crate::ir::def::{Scalar, Ty};
 
 /// How device functions begin.
-pub const FUNCTION: &str = "__device__ __forceinline__";
+pub(crate) const FUNCTION: &str = "__device__ __forceinline__";
 
 /// What one kernel's text needs, in the order of definition.
 #[derive(Default)]
-pub struct Helpers {
+pub(crate) struct Helpers {
     seen: FxHashSet<String>,
     text: String,
 }
@@ -82,7 +82,7 @@ impl Helpers {
     }
 }
 
-pub const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
+pub(crate) const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
 
 /// f32 and wider types are C's own; conversions to f16 and bf16 round once, as `lang::scalar` has it: what is wider than f32
 /// is rounded to odd first.

@@ -10,21 +10,21 @@ use crate::lang::scalar::{Value, dynamic, format};
 
 /// What a CUDA launch is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
+pub(crate) struct Grid {
     pub grid: [u32; 3],
     pub block: [u32; 3],
 }
 
 /// Why shared memory cannot be had: of the array at this place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedFault {
+pub(crate) struct SharedFault {
     pub why: SharedRefusal,
     pub span: Span,
 }
 
 /// Why a block cannot have its shared memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SharedRefusal {
+pub(crate) enum SharedRefusal {
     /// It is so many bytes.
     Bytes(u64),
     /// An array of this name would have so many elements.
@@ -32,10 +32,10 @@ pub enum SharedRefusal {
 }
 
 /// The most shared memory that a block may have, as the simulator has it.
-pub const SHARED_LIMIT: u64 = 227 * 1024;
+pub(crate) const SHARED_LIMIT: u64 = 227 * 1024;
 
 /// Whether a narrow text will do: 32 bits hold every offset, and no index comes near their end.
-pub fn is_narrow(module: &Module, facts: &dyn LaunchFacts) -> bool {
+pub(crate) fn is_narrow(module: &Module, facts: &dyn LaunchFacts) -> bool {
     let fits = |n: u64| n <= NARROW;
     let arrays = (0..module.kernel.params.len()).all(|param| {
         let rank = facts.rank(param).unwrap_or(0);
@@ -66,7 +66,7 @@ impl CudaKernel {
     }
 
     /// Grid and block. `None` if there is nothing to run.
-    pub fn grid(&self, extents: Extents) -> Option<Grid> {
+    pub(crate) fn grid(&self, extents: Extents) -> Option<Grid> {
         match (self.geometry, extents) {
             (Geometry::Threads { rank, block, covers }, Extents::Threads(sizes)) => {
                 let mut grid = [1; 3];
@@ -84,7 +84,7 @@ impl CudaKernel {
     }
 
     /// Bytes of dynamic shared memory.
-    pub fn shared_bytes(&self, module: &Module, facts: &dyn LaunchFacts) -> Result<u32, SharedFault> {
+    pub(crate) fn shared_bytes(&self, module: &Module, facts: &dyn LaunchFacts) -> Result<u32, SharedFault> {
         let function = &module.functions[module.kernel.body];
         let mut used = 0u64;
         for array in &self.dynamic_shared {
@@ -142,7 +142,7 @@ impl CudaKernel {
 }
 
 /// A message with its values.
-pub fn message(pieces: &[Piece], values: impl IntoIterator<Item = u64>) -> String {
+pub(crate) fn message(pieces: &[Piece], values: impl IntoIterator<Item = u64>) -> String {
     let mut values = values.into_iter();
     let mut text = String::new();
     for piece in pieces {

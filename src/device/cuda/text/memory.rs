@@ -11,7 +11,7 @@ use crate::ir::def::*;
 const STATIC_LIMIT: u64 = 48 * 1024;
 
 /// How the text sees an array.
-pub struct Array {
+pub(crate) struct Array {
     pub name: String,
     pub element: Element,
     /// A C array with an index for each axis, rather than a pointer with one offset.
@@ -22,7 +22,7 @@ pub struct Array {
 
 /// A C++ type, and its members if it is a struct: one per leaf.
 #[derive(Clone)]
-pub struct Element {
+pub(crate) struct Element {
     pub ty: String,
     pub fields: Option<Vec<String>>,
     /// Before which members there is padding of its own.

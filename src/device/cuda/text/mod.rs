@@ -12,7 +12,7 @@
 //! | `helpers` | what a text defines for itself |
 //! | `tree`, `print`, `names` | C++ |
 
-pub mod abi;
+pub(crate) mod abi;
 mod atomics;
 mod constants;
 mod effects;
@@ -37,9 +37,10 @@ use crate::base::source::{Sources, Span};
 use crate::ir::Prepared;
 use crate::ir::def::*;
 use crate::ir::ranges::{self, Ranges, Setting, Site};
-pub use abi::{CudaKernel, Geometry, KernelArgument, LaunchFacts, Options, Piece, Place as FaultPlace, PlaceKind};
+pub(crate) use abi::{CudaKernel, Piece};
+pub use abi::{LaunchFacts, Options};
 use helpers::Helpers;
-pub use launch::{Grid, SHARED_LIMIT, SharedFault, SharedRefusal, is_narrow, message};
+pub(crate) use launch::{SharedRefusal, is_narrow, message};
 use names::Names;
 use plan::Plan;
 use tree::{Expr, Stmt};

@@ -22,7 +22,7 @@ jn y0 y1 yn norm rnorm rhypot ldexp frexp modf remquo nextafter logb ilogb";
 
 /// The names in use.
 #[derive(Default)]
-pub struct Names {
+pub(crate) struct Names {
     used: FxHashSet<String>,
 }
 
@@ -50,7 +50,7 @@ impl Names {
 }
 
 /// Letters, digits and single underlines; two of them, or one before a capital, belong to the compiler.
-pub fn sanitized(name: &str) -> String {
+pub(crate) fn sanitized(name: &str) -> String {
     let mut text = String::new();
     for c in name.chars() {
         let c = if c.is_ascii_alphanumeric() { c } else { '_' };

@@ -35,7 +35,7 @@ struct Use {
     lazy: bool,
 }
 
-pub struct Plan {
+pub(crate) struct Plan {
     inline: FxHashSet<ExprId>,
     /// Values that something uses.
     used: FxHashSet<ExprId>,
@@ -63,7 +63,7 @@ struct Planner<'a> {
 }
 
 /// The plan for a body. What is written `twice` has operands with names.
-pub fn plan(function: &Function, twice: &FxHashSet<Site>) -> Plan {
+pub(crate) fn plan(function: &Function, twice: &FxHashSet<Site>) -> Plan {
     let mut planner = Planner {
         function,
         nodes: vec![],

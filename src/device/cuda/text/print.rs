@@ -32,7 +32,7 @@ fn mixed(outer: &str, inner: &str) -> bool {
     (bits(outer) || bits(inner)) && outer != inner && !logic(outer) || (outer == "||" && inner == "&&")
 }
 
-pub fn expr(e: &Expr) -> String {
+pub(crate) fn expr(e: &Expr) -> String {
     let mut out = String::new();
     put(e, 0, &mut out);
     out
@@ -118,7 +118,7 @@ fn list(open: char, items: &[Expr], close: char, out: &mut String) {
 }
 
 /// Statements, one level in.
-pub fn block(stmts: &[Stmt], level: usize, out: &mut String) {
+pub(crate) fn block(stmts: &[Stmt], level: usize, out: &mut String) {
     stmts.iter().for_each(|s| stmt(s, level, out));
 }
 

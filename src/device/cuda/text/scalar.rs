@@ -456,7 +456,7 @@ impl Helpers {
 }
 
 /// The opposite of a condition.
-pub fn not(cond: Expr) -> Expr {
+pub(crate) fn not(cond: Expr) -> Expr {
     match cond {
         Expr::Unary("!", value) => *value,
         Expr::Atom(text) if text == "true" => Expr::atom("false"),
@@ -466,7 +466,7 @@ pub fn not(cond: Expr) -> Expr {
 }
 
 /// The operator of C++, for those that are one.
-pub fn symbol(op: BinOp) -> &'static str {
+pub(crate) fn symbol(op: BinOp) -> &'static str {
     match op {
         BinOp::Add => "+",
         BinOp::Sub => "-",

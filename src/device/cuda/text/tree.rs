@@ -2,7 +2,7 @@
 
 /// An expression. Types are the generator's business; the tree knows what needs parentheses.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Expr {
+pub(crate) enum Expr {
     /// A name or a literal.
     Atom(String),
     Unary(&'static str, Box<Expr>),

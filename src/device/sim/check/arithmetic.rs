@@ -15,15 +15,15 @@ use crate::ir::def::BinOp;
 use crate::lang::scalar::{Scalar, Value};
 
 /// Says whether a pair of operands is wrong.
-pub trait Wrong<T> {
+pub(crate) trait Wrong<T> {
     fn wrong(a: T, b: T) -> bool;
 }
 
-pub struct Add;
-pub struct Sub;
-pub struct Mul;
-pub struct Div;
-pub struct Pow;
+pub(crate) struct Add;
+pub(crate) struct Sub;
+pub(crate) struct Mul;
+pub(crate) struct Div;
+pub(crate) struct Pow;
 
 macro_rules! overflows {
     ($($ty:ty),*) => {$(
@@ -110,7 +110,7 @@ impl<T: Lane, F: Wrong<T> + Symbol> Step for Overflow<T, F> {
 }
 
 /// An operator's sign.
-pub trait Symbol {
+pub(crate) trait Symbol {
     const SYMBOL: &'static str;
 }
 
@@ -208,7 +208,7 @@ impl Step for AffineOverflow {
 }
 
 /// The check of a signed operator, if it can overflow.
-pub fn overflow(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
+pub(crate) fn overflow(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     fn of<F: Wrong<i8> + Wrong<i16> + Wrong<i32> + Wrong<i64> + Symbol>(scalar: Scalar, isa: Isa) -> Option<OpFn> {
         Some(match scalar {
             Scalar::I8 => pick::<Overflow<i8, F>>(isa),
@@ -229,7 +229,7 @@ pub fn overflow(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
 }
 
 /// The same for affine operands, and its `a`.
-pub fn affine_overflow(op: BinOp) -> Option<(OpFn, u16)> {
+pub(crate) fn affine_overflow(op: BinOp) -> Option<(OpFn, u16)> {
     let which = match op {
         BinOp::Add => 0,
         BinOp::Sub => 1,
@@ -262,7 +262,7 @@ impl<T: Lane + Into<i128>> Step for Shift<T> {
 }
 
 /// The check of a shift by amounts of this type.
-pub fn shift(by: Scalar, isa: Isa) -> Option<OpFn> {
+pub(crate) fn shift(by: Scalar, isa: Isa) -> Option<OpFn> {
     Some(match by {
         Scalar::I8 => pick::<Shift<i8>>(isa),
         Scalar::I16 => pick::<Shift<i16>>(isa),
@@ -313,18 +313,18 @@ impl Step for Conversion {
     }
 }
 
-pub fn conversion() -> OpFn {
+pub(crate) fn conversion() -> OpFn {
     plain::<Conversion>()
 }
 
 /// The number of a scalar for the ops of this file.
-pub fn number(scalar: Scalar) -> u32 {
+pub(crate) fn number(scalar: Scalar) -> u32 {
     Scalar::ALL.iter().position(|&s| s == scalar).unwrap_or(0) as u32
 }
 
 /// The operands of an operation whose result `--trap-nan` looks at.
 #[derive(Clone, Debug)]
-pub struct Birth {
+pub(crate) struct Birth {
     /// How the operation is written: `+`, `sqrt`.
     pub name: String,
     pub infix: bool,
@@ -367,6 +367,6 @@ impl Step for Finite {
     }
 }
 
-pub fn finite() -> OpFn {
+pub(crate) fn finite() -> OpFn {
     plain::<Finite>()
 }

@@ -6,7 +6,7 @@ use super::word::*;
 /// Warps of a group, at most.
 const WARPS: usize = 32;
 
-pub struct Clock {
+pub(crate) struct Clock {
     pub time: u64,
     shift: u32,
     last: u64,

@@ -23,7 +23,7 @@ use crate::device::{Deed, FaultKind};
 use crate::lang::scalar::{Value, dynamic};
 
 /// What blocks of a launch share.
-pub struct Exact {
+pub(crate) struct Exact {
     /// By memory, of global ones.
     traces: Vec<Option<Trace>>,
     variables: Variables,

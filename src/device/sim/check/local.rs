@@ -10,7 +10,7 @@ use crate::device::sim::listen::{Form, Note, Touch};
 use crate::device::sim::memory;
 
 /// Per local array, 4-byte column of its elements and lane: 0 or 1.
-pub struct Locals {
+pub(crate) struct Locals {
     written: Vec<Vec<u8>>,
     lanes: usize,
 }

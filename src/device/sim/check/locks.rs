@@ -11,11 +11,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::device::sim::code::Code;
 
 /// An element: its memory, the block it is shared by, its number.
-pub type Element = (u32, Option<u64>, usize);
+pub(crate) type Element = (u32, Option<u64>, usize);
 
 /// By lane, the locks it has.
 #[derive(Default)]
-pub struct Held(Vec<Vec<u32>>);
+pub(crate) struct Held(Vec<Vec<u32>>);
 
 impl Held {
     pub fn begin(&mut self, lanes: usize) {
@@ -26,7 +26,7 @@ impl Held {
 
 /// Which thread goes from one lock to another, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub(crate) struct Step {
     pub group: u64,
     pub lane: usize,
     /// The last barriers of the grid and of the block before.
@@ -42,7 +42,7 @@ struct Arrow {
 
 /// A part of a circle: a thread that has one lock takes another.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Part {
+pub(crate) struct Part {
     pub step: Step,
     pub has: String,
     pub takes: String,
@@ -50,7 +50,7 @@ pub struct Part {
 
 /// What is known of the locks of a launch.
 #[derive(Default)]
-pub struct Locks {
+pub(crate) struct Locks {
     /// By memory: whether some operation takes elements of it.
     memories: Vec<bool>,
     ids: FxHashMap<Element, u32>,

@@ -31,7 +31,7 @@
 //! - [`exact`], [`trace`]: every access by itself; [`order`], [`view`]: fences and atomics
 //! - [`written`]: global arrays of which each element is one thread's; [`local`]: arrays of one thread; [`split`]: where threads parted; [`arithmetic`]: overflow and its kin
 
-pub mod arithmetic;
+pub(crate) mod arithmetic;
 mod clock;
 mod exact;
 mod local;
@@ -50,7 +50,7 @@ mod watch;
 mod word;
 mod written;
 
-pub use watch::{Watch, keep};
+pub(crate) use watch::{Watch, keep};
 
 use super::code::{Code, MaskId, MemoryKind, WaitDef, Watched};
 use super::fault::stop_at;
@@ -66,7 +66,7 @@ use clock::Clock;
 use shadow::{Planes, Store};
 
 /// Whether blocks of this launch may race in global memory, as far as its indices tell.
-pub fn may_race(code: &Code, extents: &Extents) -> bool {
+pub(crate) fn may_race(code: &Code, extents: &Extents) -> bool {
     let geometry = Geometry::new(extents, code);
     let global = |k: usize| matches!(code.memories[k].kind, MemoryKind::Global(_));
     let tracked = |(k, watched): (usize, &Option<Watched>)| {
@@ -76,7 +76,7 @@ pub fn may_race(code: &Code, extents: &Extents) -> bool {
 }
 
 /// Listens to one group at a time.
-pub struct Checker<'a> {
+pub(crate) struct Checker<'a> {
     watch: &'a Watch<'a>,
     code: &'a Code,
     isa: Isa,

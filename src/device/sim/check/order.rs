@@ -24,11 +24,11 @@ const SCOPES: usize = 2;
 const DEVICE: usize = 1;
 
 /// An element: its memory and its number.
-pub type Key = (u32, usize);
+pub(crate) type Key = (u32, usize);
 
 /// An element by which threads synchronize.
 #[derive(Default)]
-pub struct Variable {
+pub(crate) struct Variable {
     /// Among all of the launch; from 1.
     pub id: u64,
     /// How many operations have released to it.
@@ -40,7 +40,7 @@ pub struct Variable {
 
 /// Those of a memory space.
 #[derive(Default)]
-pub struct Variables {
+pub(crate) struct Variables {
     all: FxHashMap<Key, Variable>,
 }
 
@@ -98,7 +98,7 @@ struct Lane {
 
 /// What the running block has done, fenced and acquired.
 #[derive(Default)]
-pub struct Own {
+pub(crate) struct Own {
     group: u64,
     pub time: u64,
     /// All before is ordered before this block, before its threads,

@@ -5,13 +5,13 @@ use crate::device::sim::memory::Run;
 
 /// Elements along one axis: how many, how far apart, and how many lanes further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Axis {
+pub(crate) struct Axis {
     pub count: usize,
     pub step: isize,
     pub lanes: usize,
 }
 
-pub const NO_AXIS: Axis = Axis { count: 1, step: 0, lanes: 0 };
+pub(crate) const NO_AXIS: Axis = Axis { count: 1, step: 0, lanes: 0 };
 
 /// Elements with the lanes that touch them: along each axis `step` elements and `lanes` lanes further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -176,7 +176,7 @@ impl Pattern {
 }
 
 /// Rows, and the axes around them.
-pub struct Walk {
+pub(crate) struct Walk {
     pub row: Row,
     outer: [Axis; 4],
 }
@@ -206,20 +206,20 @@ impl Walk {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Numbers that look random, for patterns of all kinds.
-    pub struct Dice(pub u64);
+    pub(crate) struct Dice(pub u64);
 
     impl Dice {
-        pub fn below(&mut self, n: u64) -> u64 {
+        pub(crate) fn below(&mut self, n: u64) -> u64 {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (self.0 >> 33) % n
         }
 
         /// A small pattern, mostly of the kinds that kernels have.
-        pub fn pattern(&mut self) -> Pattern {
+        pub(crate) fn pattern(&mut self) -> Pattern {
             let mut axes = [NO_AXIS; 5];
             let mut lanes = 1;
             for axis in axes.iter_mut().take(1 + self.below(2) as usize) {
@@ -240,7 +240,7 @@ pub mod tests {
     }
 
     /// Elements with their lanes; of several, the first and the last.
-    pub fn touched(pattern: &Pattern) -> Vec<(usize, usize)> {
+    pub(crate) fn touched(pattern: &Pattern) -> Vec<(usize, usize)> {
         let mut all = vec![];
         pattern.walk(std::ptr::null()).each(pattern.first, |row, cell| {
             for i in 0..row.count {

@@ -18,7 +18,7 @@ use crate::ir::def::{Layout, Leaf};
 use crate::lang::scalar::{Scalar, Value};
 
 /// The first thread's fault of an access, and how many others there are.
-pub struct Finding {
+pub(crate) struct Finding {
     pub kind: FaultKind,
     pub lane: usize,
     pub others: u64,
@@ -26,7 +26,7 @@ pub struct Finding {
 }
 
 /// One lane's part in an access.
-pub struct Party {
+pub(crate) struct Party {
     pub lane: usize,
     pub cell: usize,
     pub component: usize,
@@ -35,7 +35,7 @@ pub struct Party {
 
 /// What lanes have written in this very access: it is not in memory yet.
 #[derive(Default)]
-pub struct Written {
+pub(crate) struct Written {
     /// Elements and lanes.
     by: FxHashSet<(usize, usize)>,
 }
@@ -64,7 +64,7 @@ fn deed(code: &Code, note: &Note) -> Deed {
 
 /// A thread that touched an element.
 #[derive(Clone, Copy)]
-pub struct Other {
+pub(crate) struct Other {
     pub group: u64,
     pub lane: usize,
     /// The number of its access among those of the memory.
@@ -72,7 +72,7 @@ pub struct Other {
 }
 
 /// Whom an access races with, what that one did, and what this access has written so far.
-pub struct Clash<'c> {
+pub(crate) struct Clash<'c> {
     pub other: Other,
     pub deed: Deed,
     pub written: &'c Written,
@@ -203,14 +203,14 @@ impl Checker<'_> {
 }
 
 /// What an element holds.
-pub fn in_memory(addr: *const u8, scalar: Scalar) -> Value {
+pub(crate) fn in_memory(addr: *const u8, scalar: Scalar) -> Value {
     // SAFETY: the address was checked against the memory's extents. Bytes that others write at the same time are some bytes.
     let bytes = unsafe { std::slice::from_raw_parts(addr, scalar.size()) };
     Value::from_bytes(scalar, bytes)
 }
 
 /// `s[3, 4]` for the element at a byte offset.
-pub fn element_text(name: &str, axes: &[Axis], offset: usize) -> String {
+pub(crate) fn element_text(name: &str, axes: &[Axis], offset: usize) -> String {
     if axes.is_empty() {
         return name.to_string();
     }
@@ -230,7 +230,7 @@ fn same((value, other): (Option<Value>, Option<Value>)) -> bool {
 }
 
 /// With the field and the component, where an element has such.
-pub fn place_text(g: &Group, e: &Event<'_>, addr: *const u8, component: usize) -> String {
+pub(crate) fn place_text(g: &Group, e: &Event<'_>, addr: *const u8, component: usize) -> String {
     element_path(g, e, addr, component, e.note.components == 1 || !e.watched.whole)
 }
 
@@ -246,7 +246,7 @@ fn element_path(g: &Group, e: &Event<'_>, addr: *const u8, component: usize, one
 }
 
 /// `.mass`, `.pos.x`
-pub fn path_text(layout: &Layout, within: usize, one: bool) -> String {
+pub(crate) fn path_text(layout: &Layout, within: usize, one: bool) -> String {
     let Some(leaf) = layout.leaves.iter().rfind(|l| l.offset <= within) else { return String::new() };
     let mut path = if leaf.path.is_empty() { String::new() } else { format!(".{}", leaf.path) };
     let component = (within - leaf.offset) / leaf.ty.scalar().size().max(1);
@@ -258,7 +258,7 @@ pub fn path_text(layout: &Layout, within: usize, one: bool) -> String {
 }
 
 /// An element of a local array; of a vector the component, if one is given.
-pub fn local_text(g: &Group, access: &Access, lane: usize, component: Option<usize>) -> String {
+pub(crate) fn local_text(g: &Group, access: &Access, lane: usize, component: Option<usize>) -> String {
     let number = access.memory as usize;
     let def = &g.code().memories[number];
     debug_assert_eq!(def.kind, MemoryKind::Local);

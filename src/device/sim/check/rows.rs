@@ -8,7 +8,7 @@ use crate::device::sim::lanes::Isa;
 
 /// Who accesses, and what is ordered before.
 #[derive(Clone, Copy)]
-pub struct Now {
+pub(crate) struct Now {
     /// Time, group and site of a word, without the lane.
     pub own: u64,
     /// Words below are ordered before, whoever they are of.
@@ -29,7 +29,7 @@ pub struct Now {
 
 /// Elements with the lanes that touch them.
 #[derive(Clone, Copy)]
-pub struct Row {
+pub(crate) struct Row {
     /// The words of the first element: writes, reads (or null), atomics (or null).
     pub w: *mut u64,
     pub r: *mut u64,
@@ -168,7 +168,7 @@ impl Now {
 
 /// How many threads of which company touch an element, from its first lane and the distance to its last.
 #[inline(always)]
-pub fn company(lane: usize, spread: usize) -> u64 {
+pub(crate) fn company(lane: usize, spread: usize) -> u64 {
     if spread == 0 {
         ONE
     } else if lane % 32 + spread < 32 {
@@ -179,7 +179,7 @@ pub fn company(lane: usize, spread: usize) -> u64 {
 }
 
 /// Notes a row; false if something is wrong with some element. Then writes are not noted at all.
-pub type RowFn = unsafe fn(&Now, &Row) -> bool;
+pub(crate) type RowFn = unsafe fn(&Now, &Row) -> bool;
 
 trait Rows {
     unsafe fn run(now: &Now, row: &Row) -> bool;
@@ -291,7 +291,7 @@ fn pick<S: Rows>(isa: Isa) -> RowFn {
 
 /// What is known of a memory and a kernel when a row is to be noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variant {
+pub(crate) struct Variant {
     /// There are words of reads, of atomics.
     pub reads: bool,
     pub atomics: bool,
@@ -301,7 +301,7 @@ pub struct Variant {
     pub mask: bool,
 }
 
-pub fn reader(isa: Isa, v: Variant) -> RowFn {
+pub(crate) fn reader(isa: Isa, v: Variant) -> RowFn {
     match (v.atomics, v.warps, v.mask) {
         (false, false, false) => pick::<Reads<false, false, false>>(isa),
         (false, false, true) => pick::<Reads<false, false, true>>(isa),
@@ -314,7 +314,7 @@ pub fn reader(isa: Isa, v: Variant) -> RowFn {
     }
 }
 
-pub fn writer(isa: Isa, v: Variant) -> RowFn {
+pub(crate) fn writer(isa: Isa, v: Variant) -> RowFn {
     fn with<const R: bool, const A: bool>(isa: Isa, v: Variant) -> RowFn {
         match (v.warps, v.mask) {
             (false, false) => pick::<Writes<R, A, false, false>>(isa),

@@ -11,7 +11,7 @@ use crate::device::sim::geometry::Geometry;
 
 /// The words of a memory's elements. Planes that are not needed are null.
 #[derive(Clone, Copy)]
-pub struct Planes {
+pub(crate) struct Planes {
     pub w: *mut u64,
     pub r: *mut u64,
     pub a: *mut u64,
@@ -35,7 +35,7 @@ impl Planes {
 }
 
 /// Planes with what they lie in.
-pub struct Store {
+pub(crate) struct Store {
     /// Kept for what the planes point to.
     _words: [Vec<u64>; 3],
     pub planes: Planes,
@@ -55,7 +55,7 @@ impl Store {
 /// Which elements of an array have been written, where each is touched by one thread only: no more has to be known of them. One
 /// byte per element, which is `mark` if it has been.
 #[derive(Clone, Copy)]
-pub struct Written {
+pub(crate) struct Written {
     pub bytes: *mut u8,
     pub len: usize,
     pub mark: u8,
@@ -96,11 +96,11 @@ static POOL: Mutex<Pool> = Mutex::new(Pool { free: vec![], marks: vec![], time: 
 const KEPT: usize = 1 << 26;
 
 /// Elements that share a lock.
-pub const PAGE_SHIFT: u32 = 10;
+pub(crate) const PAGE_SHIFT: u32 = 10;
 const LOCKS: usize = 256;
 
 /// The words of a launch's global memory.
-pub struct Globals {
+pub(crate) struct Globals {
     /// By memory of the code.
     stores: Vec<Option<Store>>,
     /// By memory, in place of words.

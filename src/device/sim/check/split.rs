@@ -11,7 +11,7 @@ use crate::device::sim::memory;
 use crate::lang::scalar::Scalar;
 
 /// Per lane, one more than the span at which it was last seen to leave; 0 if it was not.
-pub struct Splits {
+pub(crate) struct Splits {
     at: Vec<u32>,
 }
 
@@ -56,7 +56,7 @@ const DOUBT: u32 = 1_000;
 
 /// What the loops of a block poll.
 #[derive(Default)]
-pub struct Polls {
+pub(crate) struct Polls {
     /// By part of the block.
     parts: Vec<Polled>,
     /// Changes that this block has made, of which others know `told`.

@@ -6,7 +6,7 @@
 
 /// Threads of a warp that touched an element at one time, from one place in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     pub time: u64,
     pub group: u64,
     pub warp: usize,
@@ -48,7 +48,7 @@ fn unpack([time, group, mask, rest]: Word) -> Entry {
 
 /// An atomic operation, and which version of its variable it made; 0 if it released nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct Update {
+pub(crate) struct Update {
     pub entry: Entry,
     pub variable: u64,
     pub version: u64,
@@ -133,7 +133,7 @@ const NEAR: usize = 64;
 
 /// All that is remembered of a memory.
 #[derive(Default)]
-pub struct Trace {
+pub(crate) struct Trace {
     writes: Plane,
     reads: Plane,
     /// By element, one more than the number of a list.

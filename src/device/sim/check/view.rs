@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// From keys to times; absent ones are 0. Times only grow.
 #[derive(Clone, Debug, Default)]
-pub struct Map {
+pub(crate) struct Map {
     root: Option<Arc<Node>>,
     /// The root holds keys that begin with this and go on with `level + 1` digits.
     prefix: u64,
@@ -198,7 +198,7 @@ fn join_inner(x: &Children, y: &Children) -> Joined {
 
 /// What is ordered before a point in the life of a thread, beside what its block's barriers order.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub(crate) struct View {
     /// By [`block`], [`warp`] and [`thread`]: what they did at times below.
     times: Map,
     /// By variable: atomic operations on it up to this version.
@@ -208,15 +208,15 @@ pub struct View {
 /// Keys of one block lie side by side: the block, its threads, its warps.
 const KEYS: u64 = 2048;
 
-pub fn block(group: u64) -> u64 {
+pub(crate) fn block(group: u64) -> u64 {
     group * KEYS
 }
 
-pub fn thread(group: u64, lane: usize) -> u64 {
+pub(crate) fn thread(group: u64, lane: usize) -> u64 {
     group * KEYS + 1 + lane as u64
 }
 
-pub fn warp(group: u64, warp: usize) -> u64 {
+pub(crate) fn warp(group: u64, warp: usize) -> u64 {
     group * KEYS + 1056 + warp as u64
 }
 

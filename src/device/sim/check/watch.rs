@@ -14,7 +14,7 @@ use crate::device::sim::geometry::Geometry;
 use crate::device::sim::memory::MemoryRt;
 use crate::device::{Extents, Fault, FaultKind, Larger, LockStep, Who};
 
-pub struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     pub globals: Globals,
     /// In place of words, if every access is looked at by itself.
     pub(super) exact: Option<Mutex<Exact>>,
@@ -30,7 +30,7 @@ pub struct Watch<'a> {
 const NAMED: usize = 4;
 
 /// Keeps a warning; of those for one place in the source the first thread's.
-pub fn keep(kept: &mut Vec<Fault>, warning: Fault) {
+pub(crate) fn keep(kept: &mut Vec<Fault>, warning: Fault) {
     let kind = std::mem::discriminant(&warning.kind);
     match kept.iter_mut().find(|w| w.span == warning.span && std::mem::discriminant(&w.kind) == kind) {
         Some(old) => {

@@ -11,43 +11,43 @@
 //! access in the source. Blocks that are told apart by more bits run one window after another: when one ends, all words become ones of
 //! several blocks ([`Globals::next_window`](super::shadow::Globals::next_window)).
 
-pub const KIND_SHIFT: u32 = 8;
-pub const LANE_SHIFT: u32 = 10;
-pub const GROUP_SHIFT: u32 = 20;
-pub const GLOBAL_TIME_SHIFT: u32 = 42;
-pub const SHARED_TIME_SHIFT: u32 = 20;
+pub(crate) const KIND_SHIFT: u32 = 8;
+pub(crate) const LANE_SHIFT: u32 = 10;
+pub(crate) const GROUP_SHIFT: u32 = 20;
+pub(crate) const GLOBAL_TIME_SHIFT: u32 = 42;
+pub(crate) const SHARED_TIME_SHIFT: u32 = 20;
 
-pub const SITE: u64 = 0xff;
-pub const KIND: u64 = 3 << KIND_SHIFT;
-pub const LANE: u64 = 0x3ff << LANE_SHIFT;
-pub const GROUP: u64 = 0x3f_ffff << GROUP_SHIFT;
+pub(crate) const SITE: u64 = 0xff;
+pub(crate) const KIND: u64 = 3 << KIND_SHIFT;
+pub(crate) const LANE: u64 = 0x3ff << LANE_SHIFT;
+pub(crate) const GROUP: u64 = 0x3f_ffff << GROUP_SHIFT;
 /// The lanes of a warp agree in these bits of the lane.
-pub const WARP_OF_LANE: u64 = 0x3e0 << LANE_SHIFT;
+pub(crate) const WARP_OF_LANE: u64 = 0x3e0 << LANE_SHIFT;
 
 /// The largest time of global memory; from there on a block begins anew ([`Clock::renew`](super::clock::Clock::renew)).
-pub const LAST_GLOBAL_TIME: u64 = (1 << 22) - 1;
+pub(crate) const LAST_GLOBAL_TIME: u64 = (1 << 22) - 1;
 
 /// Kinds.
-pub const ONE: u64 = 0;
+pub(crate) const ONE: u64 = 0;
 /// Several threads of one warp.
-pub const WARP: u64 = 1;
+pub(crate) const WARP: u64 = 1;
 /// Several warps of one block.
-pub const BLOCK: u64 = 2;
+pub(crate) const BLOCK: u64 = 2;
 /// Several blocks.
-pub const GRID: u64 = 3;
+pub(crate) const GRID: u64 = 3;
 
-pub fn site(word: u64) -> usize {
+pub(crate) fn site(word: u64) -> usize {
     (word & SITE) as usize
 }
 
-pub fn lane(word: u64) -> usize {
+pub(crate) fn lane(word: u64) -> usize {
     ((word & LANE) >> LANE_SHIFT) as usize
 }
 
 /// Blocks that words tell apart.
-pub const WINDOW: u64 = 1 << 22;
+pub(crate) const WINDOW: u64 = 1 << 22;
 
 /// Of a word of global memory.
-pub fn group(word: u64) -> u64 {
+pub(crate) fn group(word: u64) -> u64 {
     (word & GROUP) >> GROUP_SHIFT
 }

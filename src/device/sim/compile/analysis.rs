@@ -13,7 +13,7 @@ use crate::lang::scalar::Scalar;
 
 /// How a value differs between the lanes of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+pub(crate) enum Class {
     Uniform,
     /// A uniform base plus uniform multiples of the coordinates.
     Affine,
@@ -21,9 +21,9 @@ pub enum Class {
 }
 
 /// The number of a statement, counted outer before inner, in order.
-pub type Number = u32;
+pub(crate) type Number = u32;
 
-pub struct Analysis {
+pub(crate) struct Analysis {
     pub class: Vec<Class>,
     pub locals: Vec<Class>,
     /// Of each expression, the last statement that uses it, and how many do.
@@ -74,7 +74,7 @@ struct Walk<'a> {
     changed: bool,
 }
 
-pub fn analyse(f: &Function) -> Analysis {
+pub(crate) fn analyse(f: &Function) -> Analysis {
     let count = f.exprs.len();
     let a = Analysis {
         class: vec![Class::Uniform; count],
@@ -244,7 +244,7 @@ impl Walk<'_> {
     }
 }
 
-pub fn is_word(ty: Ty) -> bool {
+pub(crate) fn is_word(ty: Ty) -> bool {
     matches!(ty, Ty::Scalar(Scalar::I32 | Scalar::U32))
 }
 
@@ -287,7 +287,7 @@ fn uses(f: &Function, a: &mut Analysis) {
 }
 
 /// Whether a value may lie in registers of its operands: the bits are the same. (Affine values share them as well.)
-pub fn may_share(kind: &ExprKind) -> bool {
+pub(crate) fn may_share(kind: &ExprKind) -> bool {
     use ExprKind::*;
     matches!(kind, Extract { .. } | Compose(_) | Bitcast(_) | Convert(_))
 }
@@ -310,7 +310,7 @@ fn outlive(f: &Function, a: &mut Analysis) {
 }
 
 /// Of each memory, whether nothing happens to it but atomic additions of 4-byte integers whose old values nobody sees.
-pub fn sums(f: &Function) -> Vec<bool> {
+pub(crate) fn sums(f: &Function) -> Vec<bool> {
     let mut sums = vec![true; f.memories.len()];
     for (_, expr) in f.exprs.iter() {
         if let ExprKind::Load { place, .. } = &expr.kind {

@@ -10,7 +10,7 @@ use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
 /// The results of such operations.
-pub fn deciding(f: &Function) -> FxHashSet<ExprId> {
+pub(crate) fn deciding(f: &Function) -> FxHashSet<ExprId> {
     let mut flow = Flow::new(f);
     each_stmt(&f.body, &mut |stmt| flow.see(&stmt.kind));
     flow.run()
@@ -18,7 +18,7 @@ pub fn deciding(f: &Function) -> FxHashSet<ExprId> {
 
 /// The results of atomic operations that stand alone in a loop: it does nothing else that others could see, and goes on until they
 /// have found what they wait for.
-pub fn taking(f: &Function) -> FxHashSet<ExprId> {
+pub(crate) fn taking(f: &Function) -> FxHashSet<ExprId> {
     let mut found = FxHashSet::default();
     each_stmt(&f.body, &mut |stmt| {
         if let StmtKind::Loop { body, .. } = &stmt.kind {

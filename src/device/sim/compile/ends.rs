@@ -13,7 +13,7 @@ use crate::lang::ops::UnaryOp;
 
 /// How a loop ends that counts.
 #[derive(Default)]
-pub struct Ends {
+pub(crate) struct Ends {
     /// Locals that decide alone.
     pub alone: Vec<LocalId>,
     /// Those that decide along with other things.
@@ -23,7 +23,7 @@ pub struct Ends {
 /// Expressions nested deeper are not looked into.
 const DEEP: u32 = 16;
 
-pub fn ends(f: &Function, label: Label, body: &Block) -> Ends {
+pub(crate) fn ends(f: &Function, label: Label, body: &Block) -> Ends {
     let mut search =
         Search { f, body, inner: FxHashSet::default(), writes: FxHashMap::default(), found: Ends::default() };
     each_stmt(body, &mut |stmt| match &stmt.kind {

@@ -13,7 +13,7 @@ use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::Scalar;
 
 /// A stretch of code that lanes enter together.
-pub struct Region {
+pub(crate) struct Region {
     /// What `Break` (or, for the turns of a loop, `Continue`) calls it.
     label: Option<Label>,
     kind: RegionKind,

@@ -16,7 +16,7 @@ use crate::lang::scalar::Scalar;
 
 /// What the op written last was.
 #[derive(Clone, Debug)]
-pub struct Last {
+pub(crate) struct Last {
     /// Where it stands: it is still the last one if nothing stands behind it.
     at: usize,
     d: Reg,
@@ -82,7 +82,7 @@ fn act_of_masked(function: Maskable) -> Act {
 }
 
 /// Whether an op only tells of an access.
-pub fn is_touch(op: &Op) -> bool {
+pub(crate) fn is_touch(op: &Op) -> bool {
     std::ptr::fn_addr_eq(op.run, plain::<TellTouch>())
 }
 

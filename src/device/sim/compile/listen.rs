@@ -14,7 +14,7 @@ use crate::lang::ops::{AtomicOp, BarrierKind};
 use crate::lang::scalar::Scalar;
 
 /// What checks have to know of each memory; `None` where nothing can go wrong.
-pub fn watched(f: &Function) -> Vec<Option<Watched>> {
+pub(crate) fn watched(f: &Function) -> Vec<Option<Watched>> {
     let mut tables: Vec<Watched> = f.memories.iter().map(|(_, memory)| Watched::of(memory)).collect();
     each_stmt(&f.body, &mut |stmt| {
         let mut see = |place: &Place, touch: Touch| {
@@ -97,7 +97,7 @@ fn meets(block: &Block) -> bool {
 }
 
 /// Whether it has an atomic operation whose result somebody looks at.
-pub fn takes(block: &Block) -> bool {
+pub(crate) fn takes(block: &Block) -> bool {
     let mut found = false;
     each_stmt(block, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Atomic { result: Some(_), .. }));
     found

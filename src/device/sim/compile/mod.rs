@@ -39,7 +39,7 @@ use flow::Region;
 use value::Val;
 
 /// Translates a kernel for an instruction set.
-pub fn compile(kernel: &Prepared, isa: Isa) -> Code {
+pub(crate) fn compile(kernel: &Prepared, isa: Isa) -> Code {
     let module: &Module = &kernel.module;
     let f = order::reorder(&module.functions[module.kernel.body]);
     let mut c = Compiler::new(&f, &module.kernel, isa);

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use crate::ir::def::*;
 
 /// The function with its `Let`s in a better order.
-pub fn reorder(f: &Function) -> Function {
+pub(crate) fn reorder(f: &Function) -> Function {
     let mut uses: FxHashMap<ExprId, u32> = FxHashMap::default();
     crate::ir::visit::each_stmt(&f.body, &mut |stmt| {
         let mut count = |e| *uses.entry(e).or_default() += 1;

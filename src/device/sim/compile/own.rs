@@ -37,7 +37,7 @@ struct Search<'a> {
 }
 
 /// By memory; the default where nothing is known.
-pub fn owners(f: &Function) -> Vec<Owner> {
+pub(crate) fn owners(f: &Function) -> Vec<Owner> {
     let mut loops = Loops::default();
     let mut places: Vec<&Place> = vec![];
     each_stmt(&f.body, &mut |stmt| match &stmt.kind {

@@ -246,6 +246,6 @@ impl Compiler<'_> {
 }
 
 /// 4-byte lane columns of a leaf.
-pub fn columns(ty: Ty) -> usize {
+pub(crate) fn columns(ty: Ty) -> usize {
     usize::from(ty.lanes()) * if is_wide(ty.scalar()) { 2 } else { 1 }
 }

@@ -15,7 +15,7 @@ use crate::lang::scalar::Scalar;
 
 /// What an op is to a strip.
 #[derive(Clone, Debug, Default)]
-pub enum Role {
+pub(crate) enum Role {
     /// Strips end before it.
     #[default]
     Other,
@@ -35,7 +35,7 @@ pub enum Role {
 
 /// What lanes are computed from.
 #[derive(Clone, Debug)]
-pub enum Tree {
+pub(crate) enum Tree {
     Reg(Reg),
     /// The act that takes the first operand in an accumulator and the others in memory.
     Act(Act, Vec<Tree>),
@@ -43,7 +43,7 @@ pub enum Tree {
 
 /// An op of the body beside its code.
 #[derive(Clone, Debug, Default)]
-pub struct Mark {
+pub(crate) struct Mark {
     pub role: Role,
     /// The statements begun when it was written.
     pub number: Number,
@@ -52,7 +52,7 @@ pub struct Mark {
 
 /// Until when the result of an op is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dies {
+pub(crate) enum Dies {
     #[default]
     Unknown,
     Never,
@@ -61,7 +61,7 @@ pub enum Dies {
 }
 
 /// The act of a binary operator, if strips have it.
-pub fn act_of(op: BinOp, scalar: Scalar) -> Option<Act> {
+pub(crate) fn act_of(op: BinOp, scalar: Scalar) -> Option<Act> {
     Some(match (op, scalar) {
         (BinOp::Add, Scalar::F32) => Act::Add,
         (BinOp::Sub, Scalar::F32) => Act::Sub,
@@ -93,7 +93,7 @@ pub fn act_of(op: BinOp, scalar: Scalar) -> Option<Act> {
     })
 }
 
-pub fn act_of_unary(op: UnaryOp, scalar: Scalar) -> Option<Act> {
+pub(crate) fn act_of_unary(op: UnaryOp, scalar: Scalar) -> Option<Act> {
     match (op, scalar) {
         (UnaryOp::Neg, Scalar::F32) => Some(Act::Neg),
         (UnaryOp::Neg, Scalar::I32 | Scalar::U32) => Some(Act::NegI),
@@ -102,7 +102,7 @@ pub fn act_of_unary(op: UnaryOp, scalar: Scalar) -> Option<Act> {
     }
 }
 
-pub fn act_of_math(function: MathFn, scalar: Scalar) -> Option<Act> {
+pub(crate) fn act_of_math(function: MathFn, scalar: Scalar) -> Option<Act> {
     match (function, scalar) {
         (MathFn::Min, Scalar::F32) => Some(Act::Min),
         (MathFn::Max, Scalar::F32) => Some(Act::Max),
@@ -114,7 +114,7 @@ pub fn act_of_math(function: MathFn, scalar: Scalar) -> Option<Act> {
     }
 }
 
-pub fn act_of_conversion(from: Scalar, to: Scalar) -> Option<Act> {
+pub(crate) fn act_of_conversion(from: Scalar, to: Scalar) -> Option<Act> {
     match (from, to) {
         (Scalar::I32, Scalar::F32) => Some(Act::FromI),
         (Scalar::U32, Scalar::F32) => Some(Act::FromU),

@@ -17,7 +17,7 @@ use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::BarrierKind;
 
-pub fn unseen(f: &Function, kernel: &Kernel) -> Unseen {
+pub(crate) fn unseen(f: &Function, kernel: &Kernel) -> Unseen {
     if kernel.form != Form::Grid {
         return Unseen::default();
     }

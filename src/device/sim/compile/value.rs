@@ -7,7 +7,7 @@ use crate::lang::scalar::{Scalar, Value, dynamic};
 
 /// One component of an expression's value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Val {
+pub(crate) enum Val {
     /// Lane bits.
     Const(u64),
     Reg(Reg),
@@ -16,17 +16,17 @@ pub enum Val {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Affine {
+pub(crate) struct Affine {
     /// A constant or a uniform register, as are the coefficients.
     pub base: Val,
     pub coef: [Val; AXES],
 }
 
-pub const ZERO: Val = Val::Const(0);
+pub(crate) const ZERO: Val = Val::Const(0);
 
 /// Kinds of registers that can stand in for one another.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Uniform,
     UniformWide,
     Lanes,

@@ -101,7 +101,7 @@ functions! {
 }
 
 /// The loop of a binary operator (not integer division, which can fault).
-pub fn binary(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
+pub(crate) fn binary(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     match scalar {
         Scalar::F32 => number::<f32>(op, isa).or_else(|| float_binary::<f32>(op, isa)),
         Scalar::F64 => number::<f64>(op, isa).or_else(|| float_binary::<f64>(op, isa)),
@@ -165,7 +165,7 @@ fn integer<T: Integer + Lane>(op: BinOp, isa: Isa) -> Option<OpFn> {
     })
 }
 
-pub fn unary(op: UnaryOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
+pub(crate) fn unary(op: UnaryOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     Some(match (op, scalar) {
         (UnaryOp::Neg, Scalar::F32) => pick::<Map1<f32, Neg>>(isa),
         (UnaryOp::Neg, Scalar::F64) => pick::<Map1<f64, Neg>>(isa),
@@ -179,7 +179,7 @@ pub fn unary(op: UnaryOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     })
 }
 
-pub fn math(function: MathFn, scalar: Scalar, isa: Isa) -> Option<OpFn> {
+pub(crate) fn math(function: MathFn, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     match scalar {
         Scalar::F32 => number_math::<f32>(function, isa)
             .or_else(|| float_math::<f32>(function, isa))

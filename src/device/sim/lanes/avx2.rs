@@ -7,7 +7,7 @@ use crate::device::sim::group::CHUNK;
 
 /// Two AVX registers.
 #[derive(Clone, Copy)]
-pub struct V256(__m256i, __m256i);
+pub(crate) struct V256(__m256i, __m256i);
 
 /// An operation of both halves, by an intrinsic of integers or (`ps`) of floats.
 macro_rules! halves {

@@ -8,7 +8,7 @@ use crate::device::sim::group::{CHUNK, Group};
 use crate::lang::scalar::Scalar;
 
 /// Conversion to `T`.
-pub struct To<T>(PhantomData<T>);
+pub(crate) struct To<T>(PhantomData<T>);
 
 impl<A: Lane, T: Lane> Fn1<A> for To<T> {
     type Out = T;
@@ -19,7 +19,7 @@ impl<A: Lane, T: Lane> Fn1<A> for To<T> {
 }
 
 /// `f32` and `f64` to `i32`, saturating, in a form that becomes vector code.
-pub struct ToI32;
+pub(crate) struct ToI32;
 
 impl Fn1<f32> for ToI32 {
     type Out = i32;
@@ -40,7 +40,7 @@ impl Fn1<f32> for ToI32 {
 }
 
 /// The loop of a conversion.
-pub fn convert(from: Scalar, to: Scalar, isa: Isa) -> Option<OpFn> {
+pub(crate) fn convert(from: Scalar, to: Scalar, isa: Isa) -> Option<OpFn> {
     use Scalar::*;
     Some(match (from, to) {
         (I32 | I16 | I8, F32) => pick::<Map1<i32, To<f32>>>(isa),
@@ -72,7 +72,7 @@ pub fn convert(from: Scalar, to: Scalar, isa: Isa) -> Option<OpFn> {
 }
 
 /// Whether a conversion leaves the lanes' bits as they are.
-pub fn is_free(from: Scalar, to: Scalar) -> bool {
+pub(crate) fn is_free(from: Scalar, to: Scalar) -> bool {
     use Scalar::*;
     let same = |a: &[Scalar]| a.contains(&from) && a.contains(&to);
     from == to
@@ -82,7 +82,7 @@ pub fn is_free(from: Scalar, to: Scalar) -> bool {
 }
 
 /// `d = a`, 4 or 8 bytes a lane.
-pub struct Copy<T>(PhantomData<T>);
+pub(crate) struct Copy<T>(PhantomData<T>);
 
 impl<T: std::marker::Copy> Step for Copy<T> {
     #[inline(always)]
@@ -99,7 +99,7 @@ impl<T: std::marker::Copy> Step for Copy<T> {
 }
 
 /// `d = a` in the active lanes.
-pub struct Blend<T>(PhantomData<T>);
+pub(crate) struct Blend<T>(PhantomData<T>);
 
 impl<T: std::marker::Copy + Default> Step for Blend<T> {
     #[inline(always)]
@@ -129,7 +129,7 @@ impl<T: std::marker::Copy + Default> Step for Blend<T> {
 }
 
 /// `d = if a { b } else { c }`
-pub struct Select<T>(PhantomData<T>);
+pub(crate) struct Select<T>(PhantomData<T>);
 
 impl<T: std::marker::Copy + Default> Step for Select<T> {
     #[inline(always)]
@@ -152,14 +152,14 @@ impl<T: std::marker::Copy + Default> Step for Select<T> {
     }
 }
 
-pub fn copy(wide: bool, isa: Isa) -> OpFn {
+pub(crate) fn copy(wide: bool, isa: Isa) -> OpFn {
     if wide { pick::<Copy<u64>>(isa) } else { pick::<Copy<u32>>(isa) }
 }
 
-pub fn blend(wide: bool, isa: Isa) -> OpFn {
+pub(crate) fn blend(wide: bool, isa: Isa) -> OpFn {
     if wide { pick::<Blend<u64>>(isa) } else { pick::<Blend<u32>>(isa) }
 }
 
-pub fn select(wide: bool, isa: Isa) -> OpFn {
+pub(crate) fn select(wide: bool, isa: Isa) -> OpFn {
     if wide { pick::<Select<u64>>(isa) } else { pick::<Select<u32>>(isa) }
 }

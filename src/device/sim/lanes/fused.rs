@@ -12,14 +12,14 @@ use crate::ir::def::BinOp;
 
 /// A step of a chain: what the value so far meets, and from which side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub(crate) struct Link {
     pub op: BinOp,
     /// The value so far is the right operand.
     pub reversed: bool,
 }
 
 /// `b - a`
-pub struct SubFrom;
+pub(crate) struct SubFrom;
 
 impl Fn2<f32> for SubFrom {
     type Out = f32;
@@ -30,7 +30,7 @@ impl Fn2<f32> for SubFrom {
 }
 
 /// `(a P b) Q c`
-pub struct Two<P, Q>(PhantomData<(P, Q)>);
+pub(crate) struct Two<P, Q>(PhantomData<(P, Q)>);
 
 impl<P: Fn2<f32, Out = f32>, Q: Fn2<f32>> Fn3<f32> for Two<P, Q> {
     type Out = Q::Out;
@@ -41,7 +41,7 @@ impl<P: Fn2<f32, Out = f32>, Q: Fn2<f32>> Fn3<f32> for Two<P, Q> {
 }
 
 /// `d = ((a P b) Q c) R e`, where `e` is the register in `x`.
-pub struct Three<P, Q, R>(PhantomData<(P, Q, R)>);
+pub(crate) struct Three<P, Q, R>(PhantomData<(P, Q, R)>);
 
 impl<P, Q, R> Step for Three<P, Q, R>
 where
@@ -71,7 +71,7 @@ where
 }
 
 /// `d = a F b` in the active lanes.
-pub struct Masked<V, A, F>(PhantomData<(V, A, F)>);
+pub(crate) struct Masked<V, A, F>(PhantomData<(V, A, F)>);
 
 impl<V: Wide, A: Lane, F: Fn2<A, Out = A>> Step for Masked<V, A, F> {
     #[inline(always)]
@@ -96,7 +96,7 @@ impl<V: Wide, A: Lane, F: Fn2<A, Out = A>> Step for Masked<V, A, F> {
 }
 
 /// Operators that a chain can begin with.
-pub fn starts(op: BinOp) -> bool {
+pub(crate) fn starts(op: BinOp) -> bool {
     matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul)
 }
 
@@ -114,7 +114,7 @@ macro_rules! with_link {
 }
 
 /// The loop of `(a op b) link c`.
-pub fn two(op: BinOp, link: Link, isa: Isa) -> Option<OpFn> {
+pub(crate) fn two(op: BinOp, link: Link, isa: Isa) -> Option<OpFn> {
     match op {
         BinOp::Add => two_from::<Add>(link, isa),
         BinOp::Sub => two_from::<Sub>(link, isa),
@@ -141,7 +141,7 @@ fn two_from<P: Fn2<f32, Out = f32>>(link: Link, isa: Isa) -> Option<OpFn> {
 }
 
 /// The loop of `((a op b) link c) last d`.
-pub fn three(op: BinOp, link: Link, last: Link, isa: Isa) -> Option<OpFn> {
+pub(crate) fn three(op: BinOp, link: Link, last: Link, isa: Isa) -> Option<OpFn> {
     match op {
         BinOp::Add => three_from::<Add>(link, last, isa),
         BinOp::Sub => three_from::<Sub>(link, last, isa),
@@ -169,7 +169,7 @@ fn three_to<P: Fn2<f32, Out = f32>, Q: Fn2<f32, Out = f32>>(last: Link, isa: Isa
 }
 
 /// The loop of a binary operator whose result only the active lanes take.
-pub fn masked(function: Maskable, isa: Isa) -> OpFn {
+pub(crate) fn masked(function: Maskable, isa: Isa) -> OpFn {
     match function {
         Maskable::AddF => pick_wide!(isa, V => Masked<V, f32, Add>),
         Maskable::SubF => pick_wide!(isa, V => Masked<V, f32, Sub>),
@@ -182,7 +182,7 @@ pub fn masked(function: Maskable, isa: Isa) -> OpFn {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maskable {
+pub(crate) enum Maskable {
     AddF,
     SubF,
     MulF,

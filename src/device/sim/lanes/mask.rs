@@ -17,7 +17,7 @@ fn any(lanes: [u32; CHUNK]) -> bool {
 
 /// The chunks that turned out to have active lanes, one bit each; the last bit stands for all from there on.
 #[derive(Clone, Copy, Default)]
-pub struct Found(u64);
+pub(crate) struct Found(u64);
 
 impl Found {
     #[inline(always)]
@@ -61,7 +61,7 @@ impl Found {
 /// # Safety
 /// `mask` is one of the code's.
 #[inline(always)]
-pub unsafe fn mask_ptr(g: &Group, mask: u16) -> *mut u8 {
+pub(crate) unsafe fn mask_ptr(g: &Group, mask: u16) -> *mut u8 {
     unsafe { g.slot(*g.code().masks.get_unchecked(mask as usize)).ptr }
 }
 
@@ -90,7 +90,7 @@ fn set(g: &mut Group, mask: u16, info: MaskInfo) {
 
 /// Splits the active lanes by the condition `a`: where it holds they go to mask `b`, which becomes the current one, the others
 /// to mask `c`. Jumps to `x` if none hold.
-pub struct Split<V>(PhantomData<V>);
+pub(crate) struct Split<V>(PhantomData<V>);
 
 impl<V: Wide> Step for Split<V> {
     #[inline(always)]
@@ -125,7 +125,7 @@ impl<V: Wide> Step for Split<V> {
 
 /// Keeps in mask `b` the active lanes where the condition `a` holds (`NEGATE`: does not), and makes it the current one.
 /// Jumps to `x` if none are left. `b` may be the current mask.
-pub struct Keep<V, const NEGATE: bool>(PhantomData<V>);
+pub(crate) struct Keep<V, const NEGATE: bool>(PhantomData<V>);
 
 impl<V: Wide, const NEGATE: bool> Step for Keep<V, NEGATE> {
     #[inline(always)]
@@ -151,7 +151,7 @@ impl<V: Wide, const NEGATE: bool> Step for Keep<V, NEGATE> {
 
 /// Keeps in mask `b` the active lanes where both conditions `a` and `c` hold, and makes it the current one; jumps to `x` if
 /// none are left.
-pub struct KeepBoth<V>(PhantomData<V>);
+pub(crate) struct KeepBoth<V>(PhantomData<V>);
 
 impl<V: Wide> Step for KeepBoth<V> {
     #[inline(always)]
@@ -180,7 +180,7 @@ impl<V: Wide> Step for KeepBoth<V> {
 /// # Safety
 /// `mask` is one of the code's.
 #[inline(always)]
-pub unsafe fn keep_found(g: &mut Group, mask: u16, found: Found, lost: bool) -> bool {
+pub(crate) unsafe fn keep_found(g: &mut Group, mask: u16, found: Found, lost: bool) -> bool {
     unsafe {
         clear_gaps(g, mask_ptr(g, mask));
         let full = g.full && !lost;
@@ -191,7 +191,7 @@ pub unsafe fn keep_found(g: &mut Group, mask: u16, found: Found, lost: bool) -> 
 }
 
 /// Makes mask `b` a copy of the current one and enters it.
-pub struct CopyMask;
+pub(crate) struct CopyMask;
 
 impl Step for CopyMask {
     #[inline(always)]
@@ -211,7 +211,7 @@ impl Step for CopyMask {
 }
 
 /// The active lanes leave all masks of list `y`; jumps to `x`.
-pub struct Leave;
+pub(crate) struct Leave;
 
 impl Step for Leave {
     #[inline(always)]
@@ -252,7 +252,7 @@ unsafe fn leave(g: &mut Group, mask: u16) {
 }
 
 /// Makes mask `b` the current one; jumps to `x` if it is empty.
-pub struct Resume;
+pub(crate) struct Resume;
 
 impl Step for Resume {
     #[inline(always)]
@@ -266,7 +266,7 @@ impl Step for Resume {
 }
 
 /// The lanes that exist, as mask 0.
-pub fn all_lanes(g: &mut Group) {
+pub(crate) fn all_lanes(g: &mut Group) {
     let chunks = g.lanes.div_ceil(CHUNK);
     // SAFETY: mask 0 has room for the padded lanes.
     unsafe {
@@ -283,7 +283,7 @@ pub fn all_lanes(g: &mut Group) {
 ///
 /// # Safety
 /// The group's masks are those of its code.
-pub unsafe fn restrict(g: &mut Group, warps: u32) {
+pub(crate) unsafe fn restrict(g: &mut Group, warps: u32) {
     for mask in 0..g.masks.len() as u16 {
         let info = g.masks[mask as usize];
         let mut left = Found::default();
@@ -307,7 +307,7 @@ pub unsafe fn restrict(g: &mut Group, warps: u32) {
 ///
 /// # Safety
 /// `mask` is one of the code's, and the lanes exist.
-pub unsafe fn keep_row(g: &mut Group, mask: u16, from: usize, to: usize) -> bool {
+pub(crate) unsafe fn keep_row(g: &mut Group, mask: u16, from: usize, to: usize) -> bool {
     let (lo, hi) = (from / CHUNK, to.div_ceil(CHUNK));
     if from >= to {
         set(g, mask, MaskInfo::default());
@@ -333,7 +333,7 @@ pub unsafe fn keep_row(g: &mut Group, mask: u16, from: usize, to: usize) -> bool
 ///
 /// # Safety
 /// `mask` is one of the code's, and `trips` a lane register.
-pub unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, turn: u64) {
+pub(crate) unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, turn: u64) {
     unsafe {
         g.enter(mask);
         let (lanes, trips) = (mask_ptr(g, mask), g.slot(trips).ptr);
@@ -360,7 +360,7 @@ pub unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, turn: u64) {
 }
 
 /// In how many of the active lanes a condition holds.
-pub fn count(g: &Group, cond: u16) -> usize {
+pub(crate) fn count(g: &Group, cond: u16) -> usize {
     // SAFETY: conditions are 4-byte registers.
     unsafe {
         let slot = g.slot(cond);

@@ -7,20 +7,20 @@ use std::marker::PhantomData;
 
 use super::code::{Op, OpFn};
 use super::group::{CHUNK, Group};
-pub use crate::device::sim::isa::Isa;
+pub(crate) use crate::device::sim::isa::Isa;
 use crate::lang::scalar::{Element, Scalar};
 
-pub mod arith;
+pub(crate) mod arith;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-pub mod convert;
-pub mod fused;
-pub mod mask;
-pub mod slow;
-pub mod wide;
+pub(crate) mod convert;
+pub(crate) mod fused;
+pub(crate) mod mask;
+pub(crate) mod slow;
+pub(crate) mod wide;
 
 /// What an op does.
-pub trait Step {
+pub(crate) trait Step {
     /// # Safety
     /// `op` is in the group's code, and its registers fit what the step expects.
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op;
@@ -44,7 +44,7 @@ unsafe fn avx512<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
 
 /// The step compiled for an instruction set. Without optimisation there is only one: what the compiler makes of a loop differs
 /// little then, and takes its time.
-pub fn pick<S: Step>(isa: Isa) -> OpFn {
+pub(crate) fn pick<S: Step>(isa: Isa) -> OpFn {
     #[cfg(debug_assertions)]
     {
         let _ = isa;
@@ -55,7 +55,7 @@ pub fn pick<S: Step>(isa: Isa) -> OpFn {
 }
 
 /// A step that is written for the vectors of an instruction set.
-pub fn pick_vectors<S: Step>(isa: Isa) -> OpFn {
+pub(crate) fn pick_vectors<S: Step>(isa: Isa) -> OpFn {
     match isa {
         Isa::Base => base::<S>,
         #[cfg(target_arch = "x86_64")]
@@ -89,12 +89,12 @@ macro_rules! pick_wide {
 pub(crate) use pick_wide;
 
 /// The step compiled once, for ops that no wider vectors make faster.
-pub fn plain<S: Step>() -> OpFn {
+pub(crate) fn plain<S: Step>() -> OpFn {
     base::<S>
 }
 
 /// A scalar with its form in a register: 4 or 8 bytes, small integers extended by their sign, a `bool` 0 or !0.
-pub trait Lane: Element {
+pub(crate) trait Lane: Element {
     type Repr: Copy + Default;
     fn get(repr: Self::Repr) -> Self;
     fn put(self) -> Self::Repr;
@@ -136,12 +136,12 @@ lane! {
 }
 
 /// Whether registers of this type take 8 bytes a lane.
-pub fn is_wide(scalar: Scalar) -> bool {
+pub(crate) fn is_wide(scalar: Scalar) -> bool {
     scalar.size() == 8
 }
 
 /// A scalar's raw bits (zero-extended) from its lane bits.
-pub fn raw_of_lane(scalar: Scalar, lane: u64) -> u64 {
+pub(crate) fn raw_of_lane(scalar: Scalar, lane: u64) -> u64 {
     match scalar {
         Scalar::Bool => (lane != 0).into(),
         _ => lane & (u64::MAX >> (64 - scalar.bits())),
@@ -149,7 +149,7 @@ pub fn raw_of_lane(scalar: Scalar, lane: u64) -> u64 {
 }
 
 /// Lane bits (4 or 8 bytes) from a scalar's raw bits.
-pub fn lane_of_raw(scalar: Scalar, raw: u64) -> u64 {
+pub(crate) fn lane_of_raw(scalar: Scalar, raw: u64) -> u64 {
     match scalar {
         Scalar::Bool if raw != 0 => u32::MAX.into(),
         Scalar::I8 => (raw as i8 as i32 as u32).into(),
@@ -158,30 +158,30 @@ pub fn lane_of_raw(scalar: Scalar, raw: u64) -> u64 {
     }
 }
 
-pub trait Fn1<A: Lane> {
+pub(crate) trait Fn1<A: Lane> {
     type Out: Lane;
     fn call(a: A) -> Self::Out;
 }
 
-pub trait Fn2<A: Lane, B: Lane = A> {
+pub(crate) trait Fn2<A: Lane, B: Lane = A> {
     type Out: Lane;
     fn call(a: A, b: B) -> Self::Out;
 }
 
-pub trait Fn3<A: Lane> {
+pub(crate) trait Fn3<A: Lane> {
     type Out: Lane;
     fn call(a: A, b: A, c: A) -> Self::Out;
 }
 
 /// The chunks an op runs over: one for a uniform destination.
 #[inline(always)]
-pub fn chunks(g: &Group, stride: usize) -> std::ops::Range<usize> {
+pub(crate) fn chunks(g: &Group, stride: usize) -> std::ops::Range<usize> {
     if stride == 0 { 0..1 } else { g.lo..g.hi }
 }
 
 /// Calls `f` with each chunk that an op runs over.
 #[inline(always)]
-pub fn each_chunk(g: &Group, stride: usize, mut f: impl FnMut(usize)) {
+pub(crate) fn each_chunk(g: &Group, stride: usize, mut f: impl FnMut(usize)) {
     let one = [(0, 1)];
     for &(lo, hi) in if stride == 0 { &one } else { g.stretches.list() } {
         for chunk in lo as usize..hi as usize {
@@ -193,23 +193,23 @@ pub fn each_chunk(g: &Group, stride: usize, mut f: impl FnMut(usize)) {
 /// # Safety
 /// `ptr` is a register's and the chunk is within the group.
 #[inline(always)]
-pub unsafe fn load<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize) -> [T; CHUNK] {
+pub(crate) unsafe fn load<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize) -> [T; CHUNK] {
     unsafe { ptr.add(chunk * stride).cast::<[T; CHUNK]>().read_unaligned() }
 }
 
 /// # Safety
 /// As [`load`].
 #[inline(always)]
-pub unsafe fn store<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize, value: [T; CHUNK]) {
+pub(crate) unsafe fn store<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize, value: [T; CHUNK]) {
     unsafe { ptr.add(chunk * stride).cast::<[T; CHUNK]>().write_unaligned(value) }
 }
 
 /// `d = f(a)`
-pub struct Map1<A, F>(PhantomData<(A, F)>);
+pub(crate) struct Map1<A, F>(PhantomData<(A, F)>);
 /// `d = f(a, b)`
-pub struct Map2<A, B, F>(PhantomData<(A, B, F)>);
+pub(crate) struct Map2<A, B, F>(PhantomData<(A, B, F)>);
 /// `d = f(a, b, c)`
-pub struct Map3<A, F>(PhantomData<(A, F)>);
+pub(crate) struct Map3<A, F>(PhantomData<(A, F)>);
 
 impl<A: Lane, F: Fn1<A>> Step for Map1<A, F> {
     #[inline(always)]

@@ -13,7 +13,7 @@ use crate::lang::scalar::{Integer, Scalar, Value, dynamic};
 
 /// An operation by name.
 #[derive(Clone, Copy, Debug)]
-pub enum Function {
+pub(crate) enum Function {
     Unary(UnaryOp),
     Binary(BinaryOp),
     Math(MathFn),
@@ -23,14 +23,14 @@ pub enum Function {
 
 /// An operation with its operands.
 #[derive(Clone, Debug)]
-pub struct SlowDef {
+pub(crate) struct SlowDef {
     pub function: Function,
     pub args: Vec<(Reg, Scalar)>,
     pub out: Scalar,
 }
 
 /// The bits of a lane as a value.
-pub fn read_value(g: &Group, reg: Reg, scalar: Scalar, lane: usize) -> Value {
+pub(crate) fn read_value(g: &Group, reg: Reg, scalar: Scalar, lane: usize) -> Value {
     // SAFETY: registers are as wide as their scalars.
     let bits =
         unsafe { if super::is_wide(scalar) { g.lane::<u64>(reg, lane) } else { g.lane::<u32>(reg, lane).into() } };
@@ -38,7 +38,7 @@ pub fn read_value(g: &Group, reg: Reg, scalar: Scalar, lane: usize) -> Value {
 }
 
 /// Writes a value's bits to a lane.
-pub fn write_value(g: &Group, reg: Reg, lane: usize, value: Value) {
+pub(crate) fn write_value(g: &Group, reg: Reg, lane: usize, value: Value) {
     let bits = lane_of_raw(value.ty, value.bits);
     // SAFETY: registers are as wide as their scalars.
     unsafe {
@@ -50,7 +50,7 @@ pub fn write_value(g: &Group, reg: Reg, lane: usize, value: Value) {
     }
 }
 
-pub fn binary_op(op: BinOp) -> BinaryOp {
+pub(crate) fn binary_op(op: BinOp) -> BinaryOp {
     match op {
         BinOp::Add => BinaryOp::Add,
         BinOp::Sub => BinaryOp::Sub,
@@ -73,7 +73,7 @@ pub fn binary_op(op: BinOp) -> BinaryOp {
 }
 
 /// Nothing but the operation; a failure gives zero (division is checked where it can fault).
-pub fn evaluate(def: &SlowDef, args: &[Value]) -> Value {
+pub(crate) fn evaluate(def: &SlowDef, args: &[Value]) -> Value {
     let zero = Value { ty: def.out, bits: 0 };
     let first = args.first().copied().unwrap_or(zero);
     let second = args.get(1).copied().unwrap_or(zero);
@@ -128,8 +128,8 @@ fn division_stop(g: &mut Group, span: u32, uniform: bool, lane: usize, count: u6
 /// Integer `/` and `%` of 4-byte types by way of `f64`, whose quotient is exact enough to truncate right.
 struct Divide<T, F>(PhantomData<(T, F)>);
 
-pub struct Quotient;
-pub struct Remainder;
+pub(crate) struct Quotient;
+pub(crate) struct Remainder;
 
 impl Fn2<i32> for Quotient {
     type Out = i32;
@@ -169,9 +169,9 @@ impl Fn2<u32> for Remainder {
 }
 
 /// `a / 2^k`, rounding to zero.
-pub struct Halved;
+pub(crate) struct Halved;
 /// `a % 2^k`, with the sign of `a`.
-pub struct HalvedRest;
+pub(crate) struct HalvedRest;
 
 impl Fn2<i32, u32> for Halved {
     type Out = i32;
@@ -237,7 +237,7 @@ unsafe fn zero_divisor<T: Lane>(g: &mut Group, op: *const Op) -> *const Op {
 }
 
 /// The loop of an integer division or remainder.
-pub fn divide(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
+pub(crate) fn divide(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     Some(match (op, scalar) {
         (BinOp::Div, Scalar::I32) => pick::<Divide<i32, Quotient>>(isa),
         (BinOp::Rem, Scalar::I32) => pick::<Divide<i32, Remainder>>(isa),
@@ -247,6 +247,6 @@ pub fn divide(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     })
 }
 
-pub fn slow() -> OpFn {
+pub(crate) fn slow() -> OpFn {
     plain::<Slow>()
 }

@@ -7,7 +7,7 @@ use crate::device::sim::group::CHUNK;
 
 /// 16 lanes of 4 bytes. The implementations for x86 must only be called where their instruction set is enabled: the step
 /// that is picked for it sees to that.
-pub trait Wide: Copy + 'static {
+pub(crate) trait Wide: Copy + 'static {
     /// Twenty values and more fit in registers at once.
     const ROOMY: bool;
     /// # Safety
@@ -194,7 +194,7 @@ fn bits<A: Lane>(value: A) -> u32 {
 
 /// Arrays, for any machine.
 #[derive(Clone, Copy)]
-pub struct Portable([u32; CHUNK]);
+pub(crate) struct Portable([u32; CHUNK]);
 
 impl Portable {
     #[inline(always)]
@@ -269,9 +269,9 @@ impl Wide for Portable {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub use super::avx2::V256;
+pub(crate) use super::avx2::V256;
 #[cfg(target_arch = "x86_64")]
-pub use x86::V512;
+pub(crate) use x86::V512;
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -281,7 +281,7 @@ mod x86 {
 
     /// One AVX-512 register.
     #[derive(Clone, Copy)]
-    pub struct V512(__m512i);
+    pub(crate) struct V512(__m512i);
 
     // SAFETY (all): the trait asks that AVX-512 is enabled.
     impl Wide for V512 {

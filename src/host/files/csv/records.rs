@@ -15,7 +15,7 @@ pub struct Field<'t> {
 
 /// A place in a text, from which records are read.
 #[derive(Clone)]
-pub struct Records<'t> {
+pub(crate) struct Records<'t> {
     name: &'t str,
     text: &'t str,
     at: usize,

@@ -16,7 +16,7 @@ use crate::host::value::Value;
 use crate::lang::scalar::{self, Scalar};
 
 /// One array of one or two axes, or columns by name.
-pub fn encode(items: &Items) -> Outcome<Vec<u8>> {
+pub(crate) fn encode(items: &Items) -> Outcome<Vec<u8>> {
     let mut out = Sink::default();
     let (columns, rows) = match (items.has_names, items.named.first()) {
         (false, Some((_, Value::Array(array)))) if items.named.len() == 1 => whole(array)?,

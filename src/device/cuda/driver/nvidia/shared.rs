@@ -95,7 +95,7 @@ impl Shareable for Nvidia {
 }
 
 /// NVIDIA's GPU of this number, for a child to open.
-pub struct Numbered(pub u32);
+pub(crate) struct Numbered(pub u32);
 
 impl Opener for Numbered {
     fn probe(&self) -> Result<Properties, String> {
