@@ -155,6 +155,36 @@ fn imports_go_down() {
     assert!(wrong.is_empty(), "imports that go up or sideways:\n{}", wrong.join("\n"));
 }
 
+/// The function or constant that a line makes public. Types may stand in the signatures of such, so the compiler looks after them.
+fn published(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("pub ")?;
+    let rest =
+        ["const fn ", "unsafe fn ", "fn ", "const ", "static "].iter().find_map(|word| rest.strip_prefix(word))?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+#[test]
+fn what_nobody_outside_uses_is_for_the_crate_only() {
+    let outside: String = texts()
+        .into_iter()
+        .filter(|(p, _)| p.ends_with(".rs") && (p.starts_with("tests/") || p == "src/main.rs"))
+        .map(|(_, text)| text)
+        .collect();
+    let used: BTreeSet<&str> = outside.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        let names = text.lines().enumerate().filter_map(|(at, line)| Some((at + 1, published(line)?)));
+        wrong.extend(
+            names.filter(|(_, name)| !used.contains(name)).map(|(line, name)| format!("{path}:{line}: {name}")),
+        );
+    }
+    assert!(
+        wrong.is_empty(),
+        "`pub(crate)` is enough for these, and the compiler then says when nobody uses them:\n{}",
+        wrong.join("\n")
+    );
+}
+
 #[test]
 fn devices_do_not_know_each_other() {
     for (path, text) in sources() {

@@ -81,7 +81,7 @@ impl Diagnostic {
     }
 
     /// Adds a label that explains why.
-    pub fn because(mut self, span: Span, text: impl Into<String>) -> Self {
+    pub(crate) fn because(mut self, span: Span, text: impl Into<String>) -> Self {
         self.labels.push(Label { span, text: text.into(), primary: false });
         self
     }
@@ -107,7 +107,7 @@ impl Diagnostic {
         self.fix_all(title, vec![(span, text.into())], applicability)
     }
 
-    pub fn fix_all(
+    pub(crate) fn fix_all(
         mut self,
         title: impl Into<String>,
         edits: Vec<(Span, String)>,

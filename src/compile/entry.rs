@@ -60,7 +60,7 @@ impl Definitions {
     }
 
     /// The names of what is set aside, and why.
-    pub fn set_aside(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn set_aside(&self) -> impl Iterator<Item = (&str, &str)> {
         self.aside.iter().map(|(name, (_, why))| (name.as_str(), why.as_str()))
     }
 

@@ -35,7 +35,7 @@ pub struct Modules {
 
 impl Session {
     /// Files are read anew when they are next imported.
-    pub fn forget_files(&mut self) {
+    pub(crate) fn forget_files(&mut self) {
         self.modules.known.retain(|key, _| matches!(key, Key::Library(_)));
     }
 }

@@ -229,7 +229,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// As the end of a launch that no thread is to blame for; `span` is the kernel's.
-    pub fn of_launch(self, span: Span) -> Box<Fault> {
+    pub(crate) fn of_launch(self, span: Span) -> Box<Fault> {
         Box::new(Fault {
             kind: self,
             span,
@@ -313,7 +313,7 @@ pub struct Race {
 
 impl Race {
     /// Both write the same: nothing depends on who comes first.
-    pub fn is_benign(&self) -> bool {
+    pub(crate) fn is_benign(&self) -> bool {
         self.deed == Deed::Writes
             && self.other_deed == Deed::Writes
             && self.value.is_some_and(|v| self.other_value.is_some_and(|o| v.ty == o.ty && v.bits == o.bits))

@@ -78,7 +78,7 @@ impl Storage {
     }
 
     /// As [`Storage::bytes`], with the error as a value.
-    pub fn fetch(&self) -> Result<&[u8], DeviceError> {
+    pub(crate) fn fetch(&self) -> Result<&[u8], DeviceError> {
         // Held throughout, so that two threads do not bring the same bytes.
         let remote = self.remote();
         if self.host.get().is_none() {
@@ -145,7 +145,7 @@ impl Storage {
 
     /// The same bytes on their own: a copy on a device is shared until one of both is written, bytes here are copied.
     /// Nothing if there is no room.
-    pub fn duplicate(&self) -> Option<Storage> {
+    pub(crate) fn duplicate(&self) -> Option<Storage> {
         let remote = self.remote().clone();
         if remote.is_some() {
             return Some(Storage { len: self.len, remote: Mutex::new(remote), ..Storage::default() });

@@ -45,14 +45,14 @@ impl Element {
         self.kind == Kind::Token(tok)
     }
 
-    pub fn tok(&self) -> Option<Tok> {
+    pub(crate) fn tok(&self) -> Option<Tok> {
         match self.kind {
             Kind::Token(tok) => Some(tok),
             Kind::LineComment | Kind::BlockComment => None,
         }
     }
 
-    pub fn is_comment(&self) -> bool {
+    pub(crate) fn is_comment(&self) -> bool {
         self.tok().is_none()
     }
 

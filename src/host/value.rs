@@ -74,7 +74,7 @@ impl Vector {
     }
 
     /// The bits of four lanes; those it does not have are 0.
-    pub fn all_bits(&self) -> [u64; 4] {
+    pub(crate) fn all_bits(&self) -> [u64; 4] {
         self.bits
     }
 }
@@ -143,7 +143,7 @@ impl Value {
     }
 
     /// The number of a scalar of known type.
-    pub fn as_scalar(&self) -> Option<scalar::Value> {
+    pub(crate) fn as_scalar(&self) -> Option<scalar::Value> {
         match self {
             Value::Scalar(number) => Some(*number),
             _ => None,
@@ -161,7 +161,7 @@ impl Value {
 
     /// A literal becomes a number of the type its use asks for, if it can (`1` any number, `1.5` any float); other scalars
     /// stay what they are, whatever is asked.
-    pub fn adapt(&self, to: Scalar) -> Option<scalar::Value> {
+    pub(crate) fn adapt(&self, to: Scalar) -> Option<scalar::Value> {
         match self {
             Value::Scalar(number) => Some(*number),
             Value::Int(n) => number_literal(*n, to),

@@ -54,7 +54,7 @@ impl Analysis {
     }
 
     /// The type of an expression that covers exactly this range, as messages spell it.
-    pub fn type_of(&self, range: Range<usize>) -> Option<String> {
+    pub(crate) fn type_of(&self, range: Range<usize>) -> Option<String> {
         let span = Span::new(self.file, range.start, range.end);
         let (ty, owner) = self.types().of(span)?;
         Some(types::shown(&self.session.program, ty, owner))

@@ -83,7 +83,7 @@ impl FunctionBuilder {
     }
 
     /// The span of the whole function.
-    pub fn function_span(&mut self, span: Span) {
+    pub(crate) fn function_span(&mut self, span: Span) {
         self.function.span = span;
     }
 

@@ -190,7 +190,7 @@ pub struct Memory {
 
 impl Memory {
     /// How many elements it has, if its extents are known.
-    pub fn known_len(&self) -> Option<u64> {
+    pub(crate) fn known_len(&self) -> Option<u64> {
         self.extents.iter().try_fold(1_u64, |all, extent| match extent {
             Extent::Known(n) => Some(all.saturating_mul(u64::from(*n))),
             Extent::Dynamic(_) | Extent::Launch => None,
@@ -340,7 +340,7 @@ pub enum ExprKind {
 
 impl ExprKind {
     /// The same throughout a thread's life, so usable anywhere without a `Let`.
-    pub fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         use ExprKind::*;
         matches!(self, Const(_) | Param(_) | Id(..) | Index(_) | LaneIdx | WarpIdx | Extent(..))
     }

@@ -51,7 +51,7 @@ impl std::ops::Deref for Verified {
 }
 
 impl Verified {
-    pub fn into_module(self) -> Module {
+    pub(crate) fn into_module(self) -> Module {
         self.0
     }
 }

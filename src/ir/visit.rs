@@ -106,12 +106,12 @@ impl ExprKind {
         expr_operands!(self, f, iter);
     }
 
-    pub fn operands_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
+    pub(crate) fn operands_mut(&mut self, mut f: impl FnMut(&mut ExprId)) {
         expr_operands!(self, f, iter_mut);
     }
 
     /// The memory it names.
-    pub fn memory_mut(&mut self) -> Option<&mut MemId> {
+    pub(crate) fn memory_mut(&mut self) -> Option<&mut MemId> {
         match self {
             ExprKind::Extent(memory, _) => Some(memory),
             ExprKind::Load { place, .. } => Some(&mut place.memory),
@@ -120,7 +120,7 @@ impl ExprKind {
     }
 
     /// Whether it is computed from operands alone, so that equal operands give equal values anywhere in a thread.
-    pub fn is_pure(&self) -> bool {
+    pub(crate) fn is_pure(&self) -> bool {
         !matches!(self, ExprKind::Read(_) | ExprKind::Load { .. } | ExprKind::Result)
     }
 }
@@ -158,7 +158,7 @@ impl StmtKind {
         first.into_iter().chain(second)
     }
 
-    pub fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
+    pub(crate) fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
         let (first, second) = match self {
             StmtKind::If { then, other, .. } => (Some(then), Some(other)),
             StmtKind::For { body, .. } | StmtKind::Loop { body, .. } | StmtKind::Block { body, .. } => {
@@ -170,7 +170,7 @@ impl StmtKind {
     }
 
     /// Calls `f` with each memory the statement itself names.
-    pub fn memories_mut(&mut self, mut f: impl FnMut(&mut MemId)) {
+    pub(crate) fn memories_mut(&mut self, mut f: impl FnMut(&mut MemId)) {
         match self {
             StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => f(&mut place.memory),
             StmtKind::Call { memories, .. } => memories.iter_mut().for_each(f),

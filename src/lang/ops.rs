@@ -62,11 +62,11 @@ impl BinaryOp {
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
     }
 
-    pub fn is_logical(self) -> bool {
+    pub(crate) fn is_logical(self) -> bool {
         matches!(self, BinaryOp::And | BinaryOp::Or)
     }
 
-    pub fn is_bitwise(self) -> bool {
+    pub(crate) fn is_bitwise(self) -> bool {
         use BinaryOp::*;
         matches!(self, BitAnd | BitOr | BitXor | Shl | Shr)
     }
@@ -148,7 +148,7 @@ pub enum MathFn {
 
 impl MathFn {
     /// Correctly rounded everywhere, or no rounding at all; of the others devices may differ by some ULPs.
-    pub fn is_exact(self) -> bool {
+    pub(crate) fn is_exact(self) -> bool {
         use MathFn::*;
         !matches!(
             self,

@@ -66,21 +66,15 @@ impl Philox {
         words[at] as u64 | (words[at + 1] as u64) << 32
     }
 
-    /// The i-th uniform `f32` in [0, 1), of 24 bits.
-    #[inline]
-    pub fn uniform_f32(self, i: u64) -> f32 {
-        uniform_f32(self.word(i))
-    }
-
     /// The i-th uniform `f64` in [0, 1), of 53 bits.
     #[inline]
-    pub fn uniform_f64(self, i: u64) -> f64 {
+    pub(crate) fn uniform_f64(self, i: u64) -> f64 {
         uniform_f64(self.long(i))
     }
 
     /// The i-th normal `f32` of mean 0 and deviation 1.
     #[inline]
-    pub fn normal_f32(self, i: u64) -> f32 {
+    pub(crate) fn normal_f32(self, i: u64) -> f32 {
         let words = self.block(i / 4);
         let at = (i % 4 / 2 * 2) as usize;
         let pair = box_muller(1.0 - uniform_f32(words[at]), uniform_f32(words[at + 1]), std::f32::consts::TAU);
@@ -89,7 +83,7 @@ impl Philox {
 
     /// The i-th normal `f64` of mean 0 and deviation 1.
     #[inline]
-    pub fn normal_f64(self, i: u64) -> f64 {
+    pub(crate) fn normal_f64(self, i: u64) -> f64 {
         let pair = i / 2 * 2;
         let radius = 1.0 - self.uniform_f64(pair);
         let pair = box_muller(radius, self.uniform_f64(pair + 1), std::f64::consts::TAU);
@@ -155,12 +149,12 @@ mod tests {
         let p = Philox::new(7);
         let n = 100_000;
         let mean = |f: &dyn Fn(u64) -> f64| (0..n).map(f).sum::<f64>() / n as f64;
-        assert!((mean(&|i| p.uniform_f32(i).into()) - 0.5).abs() < 0.005);
+        assert!((mean(&|i| uniform_f32(p.word(i)).into()) - 0.5).abs() < 0.005);
         assert!((mean(&|i| p.uniform_f64(i)) - 0.5).abs() < 0.005);
         assert!(mean(&|i| p.normal_f32(i).into()).abs() < 0.01);
         assert!((mean(&|i| (p.normal_f32(i) as f64).powi(2)) - 1.0).abs() < 0.02);
         assert!((mean(&|i| p.normal_f64(i).powi(2)) - 1.0).abs() < 0.02);
         assert!((mean(&|i| p.below(i, 10) as f64) - 4.5).abs() < 0.05);
-        assert!((0..n).all(|i| p.below(i, 10) < 10 && p.uniform_f32(i) < 1.0));
+        assert!((0..n).all(|i| p.below(i, 10) < 10 && uniform_f32(p.word(i)) < 1.0));
     }
 }

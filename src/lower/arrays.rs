@@ -43,7 +43,7 @@ impl Body<'_, '_> {
     }
 
     /// The same, of which nothing is written yet.
-    pub fn fresh_memory(&mut self, name: &str, layout: Layout, extents: &[u32], span: Span) -> Fallible<MemId> {
+    pub(crate) fn fresh_memory(&mut self, name: &str, layout: Layout, extents: &[u32], span: Span) -> Fallible<MemId> {
         let memory = self.local_memory(name, layout, extents, span)?;
         self.out.stmt(StmtKind::Declare(memory), span);
         Ok(memory)
@@ -61,7 +61,7 @@ impl Body<'_, '_> {
         }
     }
 
-    pub fn element_type(&self, ty: &Type, span: Span) -> Fallible<Type> {
+    pub(crate) fn element_type(&self, ty: &Type, span: Span) -> Fallible<Type> {
         match ty {
             Type::Array(array) => self.mono.ty(&array.element, span),
             // A shared scalar may be declared by the type of its value.
@@ -100,7 +100,13 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    pub fn store_elements(&mut self, memory: MemId, extents: &[u32], ty: &Type, values: &[Expr]) -> Fallible<()> {
+    pub(crate) fn store_elements(
+        &mut self,
+        memory: MemId,
+        extents: &[u32],
+        ty: &Type,
+        values: &[Expr],
+    ) -> Fallible<()> {
         for (position, value) in values.iter().enumerate() {
             let leaves = self.value_as(value, ty)?;
             let at = self.tuple_of(position as u64, extents, value.span);
@@ -109,7 +115,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    pub fn store_element(&mut self, memory: MemId, at: &[ExprId], leaves: &[ExprId], span: Span) {
+    pub(crate) fn store_element(&mut self, memory: MemId, at: &[ExprId], leaves: &[ExprId], span: Span) {
         for (leaf, &value) in leaves.iter().enumerate() {
             let place = Place { memory, indices: at.to_vec(), leaf: leaf as u32, component: None };
             self.out.stmt(StmtKind::Store { place, value, hint: def::Hint::None }, span);
@@ -117,7 +123,7 @@ impl Body<'_, '_> {
     }
 
     /// The index tuple of a row-major position, as constants.
-    pub fn tuple_of(&mut self, position: u64, extents: &[u32], span: Span) -> Vec<ExprId> {
+    pub(crate) fn tuple_of(&mut self, position: u64, extents: &[u32], span: Span) -> Vec<ExprId> {
         let mut rest = position;
         let mut at: Vec<u64> = extents
             .iter()
@@ -133,7 +139,7 @@ impl Body<'_, '_> {
     }
 
     /// A private array of these elements, for a `for` over a list.
-    pub fn filled_array(&mut self, name: &str, element: &Type, values: &[Expr], span: Span) -> Fallible<MemId> {
+    pub(crate) fn filled_array(&mut self, name: &str, element: &Type, values: &[Expr], span: Span) -> Fallible<MemId> {
         let extents = [values.len() as u32];
         let layout = types::layout(self.program, element, span)?;
         let memory = self.new_memory(name, Space::Local, layout, &extents, span);
@@ -143,7 +149,7 @@ impl Body<'_, '_> {
     }
 
     /// A `const` array: all that name it share one.
-    pub fn constant_table(&mut self, name: &str, ty: &Type, values: &[Value], span: Span) -> Fallible<MemId> {
+    pub(crate) fn constant_table(&mut self, name: &str, ty: &Type, values: &[Value], span: Span) -> Fallible<MemId> {
         let Type::Array(array) = ty else { return Err(internal(span, "an index into a constant that is no array")) };
         let element = self.mono.ty(&array.element, span)?;
         let layout = types::layout(self.program, &element, span)?;

@@ -58,7 +58,7 @@ impl Body<'_, '_> {
     }
 
     /// A builtin that only computes, on the leaves of its arguments.
-    pub fn pure_builtin(&mut self, builtin: Builtin, args: &[Vec<ExprId>], span: Span) -> Fallible<Vec<ExprId>> {
+    pub(crate) fn pure_builtin(&mut self, builtin: Builtin, args: &[Vec<ExprId>], span: Span) -> Fallible<Vec<ExprId>> {
         if let (Builtin::Select, [cond, then, other]) = (builtin, args) {
             let &[cond] = cond.as_slice() else { return Err(internal(span, "a condition of several parts")) };
             return self.select_leaves(cond, then, other, span);
@@ -162,7 +162,7 @@ impl Body<'_, '_> {
     // Where a thread is
 
     /// A whole thread variable: a vector of three, or a number.
-    pub fn variable_builtin(&mut self, builtin: Builtin, span: Span) -> Fallible<ExprId> {
+    pub(crate) fn variable_builtin(&mut self, builtin: Builtin, span: Span) -> Fallible<ExprId> {
         match builtin {
             Builtin::LaneIdx => Ok(self.out.value(ExprKind::LaneIdx, I32, span)),
             Builtin::WarpIdx => Ok(self.out.value(ExprKind::WarpIdx, I32, span)),
@@ -178,7 +178,7 @@ impl Body<'_, '_> {
     }
 
     /// One component of a thread variable.
-    pub fn thread_index(&mut self, builtin: Builtin, lane: u8, span: Span) -> Fallible<ExprId> {
+    pub(crate) fn thread_index(&mut self, builtin: Builtin, lane: u8, span: Span) -> Fallible<ExprId> {
         let id = match builtin {
             Builtin::ThreadIdx => Id3::Thread,
             Builtin::BlockIdx => Id3::Block,

@@ -29,7 +29,7 @@ impl Body<'_, '_> {
     }
 
     /// `result` is where an array goes that the function gives.
-    pub fn call_instance(
+    pub(crate) fn call_instance(
         &mut self,
         id: FnId,
         arguments: &[Argument],
@@ -109,7 +109,7 @@ impl Body<'_, '_> {
     }
 
     /// The last values of `inout` parameters, in order.
-    pub fn values_back(&mut self, span: Span) -> Fallible<Vec<ExprId>> {
+    pub(crate) fn values_back(&mut self, span: Span) -> Fallible<Vec<ExprId>> {
         let mut values = Vec::new();
         for id in self.handed_back.clone() {
             let Slot::Variable(locals) = self.slot(id, span)? else {
@@ -120,7 +120,7 @@ impl Body<'_, '_> {
         Ok(values)
     }
 
-    pub fn call_lowered(
+    pub(crate) fn call_lowered(
         &mut self,
         function: def::FunctionId,
         args: Vec<ExprId>,
@@ -197,7 +197,7 @@ impl Body<'_, '_> {
     }
 
     /// Lowers the body's block, and what it hands back at its end.
-    pub fn function_body(&mut self, body: &typed::Body) -> Fallible<()> {
+    pub(crate) fn function_body(&mut self, body: &typed::Body) -> Fallible<()> {
         let span = body.root.tail.as_ref().map_or(body.root.span, |tail| tail.span);
         if let Some(memory) = self.result_array {
             self.block_into(&body.root, memory, true)?;

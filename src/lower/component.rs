@@ -36,7 +36,12 @@ impl Body<'_, '_> {
     }
 
     /// An element of an array that is a field of a struct. The leaves of the struct are values of their own.
-    pub fn element_of_field(&mut self, base: &Expr, indices: &[(usize, &Expr)], expr: &Expr) -> Fallible<Target> {
+    pub(crate) fn element_of_field(
+        &mut self,
+        base: &Expr,
+        indices: &[(usize, &Expr)],
+        expr: &Expr,
+    ) -> Fallible<Target> {
         let home = self.target(base)?;
         let Type::Array(array) = &home.ty else { return Err(internal(base.span, "a field that is no array")) };
         let (extents, element) = (types::extents(array, base.span)?, array.element.clone());
@@ -63,7 +68,7 @@ impl Body<'_, '_> {
     }
 
     /// A copy of an array that is a field, in memory of the thread.
-    pub fn array_at(&mut self, name: &str, home: &Target, span: Span) -> Fallible<MemId> {
+    pub(crate) fn array_at(&mut self, name: &str, home: &Target, span: Span) -> Fallible<MemId> {
         let Type::Array(array) = &home.ty else { return Err(internal(span, "a field that is no array")) };
         let extents = types::extents(array, span)?;
         let layout = types::layout(self.program, &array.element, span)?;
@@ -74,7 +79,7 @@ impl Body<'_, '_> {
     }
 
     /// A place in a copy of a field, where other elements of the field may have changed since: copies them again.
-    pub fn refresh(&mut self, target: &Target) -> Fallible<()> {
+    pub(crate) fn refresh(&mut self, target: &Target) -> Fallible<()> {
         let Some(field) = &target.field else { return Ok(()) };
         let (memory, home) = &**field;
         let extents = self.sizes(*memory, target.span)?;
@@ -84,7 +89,7 @@ impl Body<'_, '_> {
     }
 
     /// Stores all elements of an array.
-    pub fn set_all(&mut self, memory: MemId, extents: &[u32], leaves: &[ExprId], span: Span) {
+    pub(crate) fn set_all(&mut self, memory: MemId, extents: &[u32], leaves: &[ExprId], span: Span) {
         let count = self.out.function().memories[memory].layout.leaves.len().max(1);
         for (position, element) in leaves.chunks(count).enumerate() {
             let at = self.tuple_of(position as u64, extents, span);
@@ -93,7 +98,7 @@ impl Body<'_, '_> {
     }
 
     /// Loads all elements of an array, leaf by leaf.
-    pub fn all_leaves(&mut self, memory: MemId, span: Span) -> Fallible<Vec<ExprId>> {
+    pub(crate) fn all_leaves(&mut self, memory: MemId, span: Span) -> Fallible<Vec<ExprId>> {
         let extents = self.sizes(memory, span)?;
         let mut leaves = Vec::new();
         for position in 0..elements(&extents) {
@@ -104,7 +109,7 @@ impl Body<'_, '_> {
     }
 
     /// What messages call the vector.
-    pub fn vector_name(&self, base: &Expr) -> String {
+    pub(crate) fn vector_name(&self, base: &Expr) -> String {
         match &base.kind {
             ExprKind::Local(id) => self.locals.get(*id).map_or(String::new(), |local| local.name.to_string()),
             ExprKind::Field { base: of, field } => {
@@ -119,7 +124,7 @@ impl Body<'_, '_> {
         }
     }
 
-    pub fn load_lane(&mut self, target: &Target, lane: ExprId) -> Fallible<ExprId> {
+    pub(crate) fn load_lane(&mut self, target: &Target, lane: ExprId) -> Fallible<ExprId> {
         if let Root::Element { memory, .. } = &target.root
             && self.others_write(*memory)
         {
@@ -129,7 +134,7 @@ impl Body<'_, '_> {
         Ok(self.component_of(memory, lane, scalar, target.span))
     }
 
-    pub fn store_lane(&mut self, target: &Target, lane: ExprId, value: ExprId, span: Span) -> Fallible<()> {
+    pub(crate) fn store_lane(&mut self, target: &Target, lane: ExprId, value: ExprId, span: Span) -> Fallible<()> {
         if let Root::Element { memory, .. } = &target.root {
             return self.store_in_memory(target, *memory, lane, value, span);
         }

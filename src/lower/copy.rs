@@ -55,7 +55,7 @@ impl Body<'_, '_> {
     }
 
     /// The leaves of an array that becomes a field.
-    pub fn array_leaves(&mut self, expr: &Expr) -> Fallible<Vec<ExprId>> {
+    pub(crate) fn array_leaves(&mut self, expr: &Expr) -> Fallible<Vec<ExprId>> {
         if let ExprKind::Field { .. } | ExprKind::TupleField { .. } = expr.kind {
             let home = self.target(expr)?;
             return self.load(&home);
@@ -65,7 +65,7 @@ impl Body<'_, '_> {
     }
 
     /// The value of an expression of array type in memory of its own.
-    pub fn array_named(&mut self, name: &str, expr: &Expr) -> Fallible<MemId> {
+    pub(crate) fn array_named(&mut self, name: &str, expr: &Expr) -> Fallible<MemId> {
         let extents = self.extents_of(expr)?;
         let element = self.element_type(&expr.ty, expr.span)?;
         let layout = types::layout(self.program, &element, expr.span)?;
@@ -88,7 +88,7 @@ impl Body<'_, '_> {
     }
 
     /// Computes an array into memory. `fresh`: nothing in the expression can name that memory.
-    pub fn array_into(&mut self, expr: &Expr, to: MemId, fresh: bool) -> Fallible<()> {
+    pub(crate) fn array_into(&mut self, expr: &Expr, to: MemId, fresh: bool) -> Fallible<()> {
         let span = expr.span;
         match &expr.kind {
             ExprKind::Array(parts) => {
@@ -166,7 +166,7 @@ impl Body<'_, '_> {
     }
 
     /// A copy of a row in memory of the thread.
-    pub fn row_copy(&mut self, row: &Row, span: Span) -> Fallible<MemId> {
+    pub(crate) fn row_copy(&mut self, row: &Row, span: Span) -> Fallible<MemId> {
         let array = &self.out.function().memories[row.memory];
         let (name, layout) = (array.name.clone(), array.layout.clone());
         let memory = self.fresh_memory(&name, layout, &row.extents, span)?;
@@ -175,7 +175,7 @@ impl Body<'_, '_> {
     }
 
     /// Writes a changed copy back.
-    pub fn row_back(&mut self, row: &Row, from: MemId, span: Span) -> Fallible<()> {
+    pub(crate) fn row_back(&mut self, row: &Row, from: MemId, span: Span) -> Fallible<()> {
         self.transfer(&Row::whole(from, row.extents.clone()), row, span)
     }
 
@@ -210,7 +210,7 @@ impl Body<'_, '_> {
     }
 
     /// The value of a block, whose tail is an array.
-    pub fn block_into(&mut self, block: &Block, to: MemId, fresh: bool) -> Fallible<()> {
+    pub(crate) fn block_into(&mut self, block: &Block, to: MemId, fresh: bool) -> Fallible<()> {
         self.stmts(block);
         match &block.tail {
             Some(tail) if !self.out.is_done() => self.array_into(tail, to, fresh),
@@ -276,7 +276,7 @@ impl Body<'_, '_> {
     }
 
     /// The extents of the array that a function gives.
-    pub fn result_extents(&self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<Vec<u32>> {
+    pub(crate) fn result_extents(&self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<Vec<u32>> {
         let function = self.program.fns.get(id).ok_or_else(|| internal(span, "a function that is not there"))?;
         let Type::Array(array) = &function.result else { return Err(internal(span, "a result that is no array")) };
         let mut extents = Vec::with_capacity(array.dims.len());
@@ -296,7 +296,7 @@ impl Body<'_, '_> {
     }
 
     /// Makes room in the signature for an array that the function gives.
-    pub fn result_parameter(&mut self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<()> {
+    pub(crate) fn result_parameter(&mut self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<()> {
         let Type::Array(_) = &self.result else { return Ok(()) };
         let (extents, result) = (self.result_extents(id, arguments, span)?, self.result.clone());
         let element = self.element_type(&result, span)?;

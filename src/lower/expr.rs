@@ -113,7 +113,7 @@ impl Body<'_, '_> {
     }
 
     /// The leaves of an expression that stands where a type is asked for; zeros if it never gives a value.
-    pub fn value_as(&mut self, expr: &Expr, ty: &Type) -> Fallible<Vec<ExprId>> {
+    pub(crate) fn value_as(&mut self, expr: &Expr, ty: &Type) -> Fallible<Vec<ExprId>> {
         let values = self.value(expr)?;
         if self.out.is_done() {
             return self.unreachable(ty, expr.span);
@@ -122,7 +122,7 @@ impl Body<'_, '_> {
     }
 
     /// Runs an expression for its effects.
-    pub fn discard(&mut self, expr: &Expr) -> Fallible<()> {
+    pub(crate) fn discard(&mut self, expr: &Expr) -> Fallible<()> {
         match &expr.kind {
             ExprKind::If { cond, then, other } => self.if_stmt(cond, then, other.as_deref(), expr.span),
             ExprKind::Builtin { builtin: Builtin::Atomic(op), args, .. } => {
@@ -159,7 +159,7 @@ impl Body<'_, '_> {
     }
 
     /// The scalars of a constant, evaluated once per module.
-    pub fn constant_values(&mut self, id: ConstId, span: Span) -> Fallible<Vec<Value>> {
+    pub(crate) fn constant_values(&mut self, id: ConstId, span: Span) -> Fallible<Vec<Value>> {
         if let Some(known) = self.unit.constants.get(&id) {
             return Ok(known.clone());
         }
@@ -245,7 +245,7 @@ impl Body<'_, '_> {
         Ok(closed)
     }
 
-    pub fn if_stmt(&mut self, cond: &Expr, then: &Block, other: Option<&Block>, span: Span) -> Fallible<()> {
+    pub(crate) fn if_stmt(&mut self, cond: &Expr, then: &Block, other: Option<&Block>, span: Span) -> Fallible<()> {
         let cond = self.scalar(cond)?;
         match (self.out.known(cond).map(|known| known.bits != 0), other) {
             (Some(true), _) => self.effects(then),
@@ -275,7 +275,7 @@ impl Body<'_, '_> {
     }
 
     /// Picks leaf by leaf.
-    pub fn select_leaves(
+    pub(crate) fn select_leaves(
         &mut self,
         cond: ExprId,
         then: &[ExprId],

@@ -125,7 +125,7 @@ impl Body<'_, '_> {
         filled.map(|()| body)
     }
 
-    pub fn while_(&mut self, cond: &Expr, body: &Block, unroll: Unroll, span: Span) -> Fallible<()> {
+    pub(crate) fn while_(&mut self, cond: &Expr, body: &Block, unroll: Unroll, span: Span) -> Fallible<()> {
         let label = self.out.label();
         let block = self.turn(label, |this| {
             let holds = this.scalar(cond)?;
@@ -155,7 +155,7 @@ impl Body<'_, '_> {
     }
 
     /// Nested counting loops over all index tuples of `extents`, for what the language does to whole arrays.
-    pub fn for_all(
+    pub(crate) fn for_all(
         &mut self,
         extents: &[u32],
         span: Span,

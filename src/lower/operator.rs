@@ -18,7 +18,7 @@ impl Body<'_, '_> {
         Ok(vec![self.unary_value(op, value, span)])
     }
 
-    pub fn unary_value(&mut self, op: UnaryOp, value: ExprId, span: Span) -> ExprId {
+    pub(crate) fn unary_value(&mut self, op: UnaryOp, value: ExprId, span: Span) -> ExprId {
         if let Some(folded) = self.out.known(value).and_then(|known| dynamic::unary(op, known).ok()) {
             return self.out.constant(folded, span);
         }

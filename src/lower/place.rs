@@ -123,7 +123,7 @@ impl Body<'_, '_> {
         indices.iter().map(|&(axis, index)| Ok((axis, self.scalar(index)?))).collect()
     }
 
-    pub fn check_constant_index(
+    pub(crate) fn check_constant_index(
         &mut self,
         memory: MemId,
         axis: usize,
@@ -241,7 +241,7 @@ impl Body<'_, '_> {
     }
 
     /// The place of an atomic operation: one scalar in memory.
-    pub fn atomic_place(&mut self, expr: &Expr) -> Fallible<(Place, Ty)> {
+    pub(crate) fn atomic_place(&mut self, expr: &Expr) -> Fallible<(Place, Ty)> {
         let target = self.target(expr)?;
         let Root::Element { memory, indices } = &target.root else {
             return Err(internal(expr.span, "an atomic operation on something that is not in an array"));
@@ -261,13 +261,13 @@ impl Body<'_, '_> {
         Ok((place(*memory, indices, target.leaves.start, component), Ty::Scalar(leaf.scalar())))
     }
 
-    pub fn leaf_type(&self, memory: MemId, leaf: usize, span: Span) -> Fallible<Ty> {
+    pub(crate) fn leaf_type(&self, memory: MemId, leaf: usize, span: Span) -> Fallible<Ty> {
         let layout = &self.out.function().memories[memory].layout;
         layout.leaves.get(leaf).map(|leaf| leaf.ty).ok_or_else(|| internal(span, "an element without this part"))
     }
 
     /// One element of a memory at indices that are at hand.
-    pub fn element_at(&mut self, memory: MemId, indices: &[ExprId], span: Span) -> Fallible<Vec<ExprId>> {
+    pub(crate) fn element_at(&mut self, memory: MemId, indices: &[ExprId], span: Span) -> Fallible<Vec<ExprId>> {
         let count = self.out.function().memories[memory].layout.leaves.len();
         let root = Root::Element { memory, indices: indices.to_vec() };
         self.load(&Target::new(root, Type::Unit, count, span))

@@ -7,12 +7,12 @@ use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 
 impl Body<'_, '_> {
     /// Whether the block is nothing but a simple value.
-    pub fn simple_block(&self, block: &Block, budget: u32) -> bool {
+    pub(crate) fn simple_block(&self, block: &Block, budget: u32) -> bool {
         block.stmts.is_empty() && block.tail.as_ref().is_some_and(|tail| self.simple(tail, &mut budget.clone()))
     }
 
     /// Whether the expression can always be computed; takes its work off the budget.
-    pub fn simple(&self, expr: &Expr, budget: &mut u32) -> bool {
+    pub(crate) fn simple(&self, expr: &Expr, budget: &mut u32) -> bool {
         match &expr.kind {
             ExprKind::Int(_)
             | ExprKind::Float(_)

@@ -18,7 +18,7 @@ use crate::ir::visit::each_stmt;
 
 impl Body<'_, '_> {
     /// An array argument that is read, and has the value from before `later` arguments.
-    pub fn array_before(&mut self, expr: &Expr, later: &[Expr]) -> Fallible<MemId> {
+    pub(crate) fn array_before(&mut self, expr: &Expr, later: &[Expr]) -> Fallible<MemId> {
         let memory = self.array(expr)?;
         let ExprKind::Local(id) = expr.kind else { return Ok(memory) };
         let program = self.program;
@@ -29,7 +29,7 @@ impl Body<'_, '_> {
     }
 
     /// An array that a `for` runs over, whatever the body does to it. What other threads change too is read as it is.
-    pub fn array_during(&mut self, expr: &Expr, body: &Block) -> Fallible<MemId> {
+    pub(crate) fn array_during(&mut self, expr: &Expr, body: &Block) -> Fallible<MemId> {
         let memory = self.array(expr)?;
         let ExprKind::Local(id) = expr.kind else { return Ok(memory) };
         if matches!(self.out.function().memories[memory].space, Space::Global { .. } | Space::Shared) {
@@ -49,7 +49,7 @@ impl Body<'_, '_> {
     }
 
     /// An index must not change what it is an index into: the part of the value from before would be meant.
-    pub fn check_steady(&self, expr: &Expr) -> Fallible<()> {
+    pub(crate) fn check_steady(&self, expr: &Expr) -> Fallible<()> {
         let ExprKind::Local(id) = root(expr).kind else { return Ok(()) };
         let mut part = expr;
         loop {
@@ -85,7 +85,13 @@ impl Body<'_, '_> {
     }
 
     /// Refuses an array of the thread for a parameter with atomic operations.
-    pub fn check_shared(&self, memory: MemId, arg: &Expr, function: FunctionId, position: usize) -> Fallible<()> {
+    pub(crate) fn check_shared(
+        &self,
+        memory: MemId,
+        arg: &Expr,
+        function: FunctionId,
+        position: usize,
+    ) -> Fallible<()> {
         if !matches!(self.out.function().memories[memory].space, Space::Local) {
             return Ok(());
         }

@@ -24,7 +24,7 @@ impl Body<'_, '_> {
     }
 
     /// A block whose value nobody wants.
-    pub fn effects(&mut self, block: &Block) -> Fallible<()> {
+    pub(crate) fn effects(&mut self, block: &Block) -> Fallible<()> {
         self.stmts(block);
         match &block.tail {
             Some(tail) if !self.out.is_done() => self.discard(tail),
@@ -168,7 +168,7 @@ impl Body<'_, '_> {
         }
     }
 
-    pub fn variable_slot(&mut self, id: LocalId, ty: &Type, values: Vec<ExprId>, span: Span) -> Fallible<()> {
+    pub(crate) fn variable_slot(&mut self, id: LocalId, ty: &Type, values: Vec<ExprId>, span: Span) -> Fallible<()> {
         let declared = self.local(id, span)?;
         let mut locals = Vec::with_capacity(values.len());
         for ((path, machine), value) in types::leaves(self.program, ty, span)?.into_iter().zip(values) {

@@ -211,7 +211,7 @@ impl<'a, 'u> Body<'a, 'u> {
     }
 
     /// The concrete type of an expression.
-    pub fn type_of(&self, expr: &typed::Expr) -> Fallible<Type> {
+    pub(crate) fn type_of(&self, expr: &typed::Expr) -> Fallible<Type> {
         self.mono.ty(&expr.ty, expr.span)
     }
 
@@ -219,7 +219,7 @@ impl<'a, 'u> Body<'a, 'u> {
         self.locals.get(id).ok_or_else(|| internal(span, "a variable that is not there"))
     }
 
-    pub fn slot(&self, id: LocalId, span: Span) -> Fallible<Slot> {
+    pub(crate) fn slot(&self, id: LocalId, span: Span) -> Fallible<Slot> {
         self.slots.get(&id).cloned().ok_or_else(|| {
             let name = self.locals.get(id).map_or("?", |local| local.name.as_str());
             internal(span, format!("`{name}` is used where it has no value"))
@@ -227,7 +227,7 @@ impl<'a, 'u> Body<'a, 'u> {
     }
 
     /// Zeros that stand for a value that is never reached.
-    pub fn unreachable(&mut self, ty: &Type, span: Span) -> Fallible<Vec<ExprId>> {
+    pub(crate) fn unreachable(&mut self, ty: &Type, span: Span) -> Fallible<Vec<ExprId>> {
         let machine = self.machine(ty, span)?;
         Ok(machine.into_iter().map(|ty| self.out.zero(ty, span)).collect())
     }
@@ -249,7 +249,7 @@ impl<'a, 'u> Body<'a, 'u> {
         }
     }
 
-    pub fn known_extent(&self, memory: MemId, axis: u8) -> Option<u32> {
+    pub(crate) fn known_extent(&self, memory: MemId, axis: u8) -> Option<u32> {
         match self.out.function().memories[memory].extents.get(axis as usize) {
             Some(def::Extent::Known(n)) => Some(*n),
             _ => self.fixed.get(&(memory, axis)).copied(),

@@ -302,19 +302,19 @@ impl Tok {
         KEYWORDS.iter().chain(OPERATORS).find(|(_, tok)| *tok == self).map(|(text, _)| *text)
     }
 
-    pub fn is_keyword(self) -> bool {
+    pub(crate) fn is_keyword(self) -> bool {
         (self as u8) <= (Tok::False as u8)
     }
 
     /// `=`, `+=` and their kind.
-    pub fn is_assignment(self) -> bool {
+    pub(crate) fn is_assignment(self) -> bool {
         use Tok::*;
         matches!(self, Assign | PlusAssign | MinusAssign | StarAssign | SlashAssign | PercentAssign | StarStarAssign)
             || matches!(self, AtAssign | AndAssign | PipeAssign | CaretAssign | ShlAssign | ShrAssign)
     }
 
     /// A newline behind this token ends the statement.
-    pub fn can_end_line(self) -> bool {
+    pub(crate) fn can_end_line(self) -> bool {
         use Tok::*;
         matches!(
             self,
@@ -335,13 +335,13 @@ impl Tok {
     }
 
     /// A statement keyword on the line behind this token begins another statement, whatever this one still waits for.
-    pub fn needs_statement_end(self) -> bool {
+    pub(crate) fn needs_statement_end(self) -> bool {
         use Tok::*;
         !matches!(self, Doc | Unroll | NoUnroll | Newline | Semi | LBrace)
     }
 
     /// A line that starts with this token continues the one before: no statement starts with it.
-    pub fn continues_line(self) -> bool {
+    pub(crate) fn continues_line(self) -> bool {
         use Tok::*;
         matches!(
             self,
@@ -396,7 +396,7 @@ impl Tok {
     }
 
     /// An expression may start with this token.
-    pub fn starts_expression(self) -> bool {
+    pub(crate) fn starts_expression(self) -> bool {
         use Tok::*;
         matches!(
             self,

@@ -49,7 +49,7 @@ impl Reply {
     }
 
     /// Says why a request was not done.
-    pub fn refuse(self, refusal: Refusal, request: &str, sources: &Sources) -> Reply {
+    pub(crate) fn refuse(self, refusal: Refusal, request: &str, sources: &Sources) -> Reply {
         let (diagnostics, sources) = refusal.diagnostics(request, sources);
         self.field("errors", refusal::list(&diagnostics, &sources))
     }

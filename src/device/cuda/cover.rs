@@ -142,7 +142,7 @@ pub fn covers(module: &Module, block: [u32; 3]) -> Vec<Option<Cover>> {
 
 impl Cover {
     /// Whether it depends on the values of parameters.
-    pub fn asks_for_values(&self) -> bool {
+    pub(crate) fn asks_for_values(&self) -> bool {
         self.needs.iter().any(|need| matches!(need, Need::Within { limit: Symbol::Param(_), .. }))
     }
 

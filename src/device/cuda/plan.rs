@@ -87,7 +87,7 @@ fn same_values(known: &[Value], facts: &Facts<'_, '_>) -> bool {
 
 impl Kernel {
     /// How to make this launch; nothing if there is nothing to run.
-    pub fn plan(&self, facts: &Facts<'_, '_>) -> Result<Option<Arc<Plan>>, End> {
+    pub(crate) fn plan(&self, facts: &Facts<'_, '_>) -> Result<Option<Arc<Plan>>, End> {
         {
             let mut kept = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(at) = kept.iter().position(|kept| kept.is_for(facts)) {

@@ -46,7 +46,7 @@ impl Geometry {
     }
 
     /// Whether all groups have one shape.
-    pub fn is_even(&self) -> bool {
+    pub(crate) fn is_even(&self) -> bool {
         self.extent.is_none()
     }
 

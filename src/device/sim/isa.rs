@@ -25,7 +25,7 @@ impl Isa {
     pub const ALL: &[Isa] = &[Isa::Base];
 
     /// The best one that this machine has.
-    pub fn detect() -> Isa {
+    pub(crate) fn detect() -> Isa {
         Isa::ALL.iter().rev().copied().find(|isa| isa.is_here()).unwrap_or(Isa::Base)
     }
 

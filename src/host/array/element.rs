@@ -123,7 +123,7 @@ impl RecordLayout {
         Self::new("", parts.into_iter().enumerate().map(|(i, part)| (SmolStr::new(i.to_string()), part)))
     }
 
-    pub fn is_tuple(&self) -> bool {
+    pub(crate) fn is_tuple(&self) -> bool {
         self.name.is_empty()
     }
 

@@ -124,7 +124,7 @@ impl Array {
     }
 
     /// Writes the element at a row-major position.
-    pub fn set_item(&mut self, position: usize, value: &Value) -> Outcome<()> {
+    pub(crate) fn set_item(&mut self, position: usize, value: &Value) -> Outcome<()> {
         let element = self.element().clone();
         let (size, shape) = (element.size(), shape_text(self.shape()));
         let place = self.bytes_mut()?.chunks_exact_mut(size.max(1)).nth(position);
@@ -141,7 +141,7 @@ impl Array {
     }
 
     /// An array of one value, which adapts to the element type.
-    pub fn full_of(element: Element, value: &Value, shape: &[usize]) -> Outcome<Array> {
+    pub(crate) fn full_of(element: Element, value: &Value, shape: &[usize]) -> Outcome<Array> {
         let mut one = vec![0; element.size()];
         write(&element, &mut one, value)?;
         let mut array = Array::zeros(element, shape)?;

@@ -43,7 +43,7 @@ impl Array {
     }
 
     /// An array of zeros that takes memory where it is first used: on a device, or here.
-    pub fn unplaced(element: impl Into<Element>, shape: &[usize]) -> Outcome<Array> {
+    pub(crate) fn unplaced(element: impl Into<Element>, shape: &[usize]) -> Outcome<Array> {
         let element = element.into();
         let bytes = byte_count(&element, shape)?;
         Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::zeros(bytes)) })
@@ -130,7 +130,7 @@ impl Array {
     }
 
     /// How many bytes there are, wherever.
-    pub fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.data.len()
     }
 
@@ -157,7 +157,7 @@ impl Array {
     }
 
     /// Whether both share their bytes (and so are equal without a look).
-    pub fn shares_bytes_with(&self, other: &Array) -> bool {
+    pub(crate) fn shares_bytes_with(&self, other: &Array) -> bool {
         Arc::ptr_eq(&self.data, &other.data)
     }
 
@@ -170,7 +170,7 @@ impl Array {
     }
 
     /// The scalars for writing.
-    pub fn items_mut<T: Item>(&mut self) -> Outcome<Option<&mut [T]>> {
+    pub(crate) fn items_mut<T: Item>(&mut self) -> Outcome<Option<&mut [T]>> {
         if self.scalar() != Some(T::SCALAR) {
             return Ok(None);
         }
@@ -179,7 +179,7 @@ impl Array {
 
     /// The same bytes as elements of another type. If those have another size, the last extent changes: `[u8; 8, 32]` is
     /// `[f32x4; 8, 2]`. Nothing if a row's bytes do not make whole elements.
-    pub fn reinterpret(&self, element: Element) -> Option<Array> {
+    pub(crate) fn reinterpret(&self, element: Element) -> Option<Array> {
         let (from, to) = (self.element.size(), element.size());
         let mut shape = self.shape.clone();
         if from != to {
@@ -192,7 +192,7 @@ impl Array {
 
     /// The same bytes as what another program means by them: numbers along a last axis of two to four as vectors, a struct as
     /// one with the same fields. Nothing if they do not lie so.
-    pub fn recast(&self, element: &Element) -> Option<Array> {
+    pub(crate) fn recast(&self, element: &Element) -> Option<Array> {
         let shape = match (&self.element, element, self.shape.split_last()) {
             (own, other, _) if own == other => self.shape.clone(),
             (Element::Scalar(own), Element::Vector(scalar, lanes), Some((last, rest)))
@@ -207,7 +207,7 @@ impl Array {
     }
 
     /// The same elements in another shape of as many.
-    pub fn with_shape(&self, shape: &[usize]) -> Outcome<Array> {
+    pub(crate) fn with_shape(&self, shape: &[usize]) -> Outcome<Array> {
         if byte_count(&self.element, shape)? != self.byte_len() {
             let (from, to) = (shape_text(&self.shape), shape_text(shape));
             let title = format!("an array of shape {from} cannot take the shape {to}");

@@ -252,7 +252,7 @@ impl<'a> File<'a> {
     }
 
     /// The file is well, but Clk has no type for what it holds.
-    pub fn unsupported(&self, reason: impl std::fmt::Display) -> Problem {
+    pub(crate) fn unsupported(&self, reason: impl std::fmt::Display) -> Problem {
         Problem::new("E0713", format!("`{}` {reason}", self.name))
     }
 

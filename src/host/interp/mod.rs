@@ -304,7 +304,7 @@ impl Interpreter {
     }
 
     /// Launches go to this device from now on; its kernels are kept while others are in use. Returns the one before.
-    pub fn use_device(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+    pub(crate) fn use_device(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
         let name = device.name();
         let outer = std::mem::replace(&mut self.options.device, device);
         if outer.name() != name {
@@ -317,7 +317,7 @@ impl Interpreter {
     }
 
     /// What launches look for from now on. Kernels are prepared for their checks, so they are compiled anew.
-    pub fn use_checks(&mut self, checks: Checks) {
+    pub(crate) fn use_checks(&mut self, checks: Checks) {
         if self.options.control.checks != checks {
             self.options.control.checks = checks;
             self.kernels = Kernels::default();
@@ -336,7 +336,7 @@ impl Interpreter {
     }
 
     /// Forgets compiled kernels, for a program whose numbering has changed.
-    pub fn forget_kernels(&mut self) {
+    pub(crate) fn forget_kernels(&mut self) {
         self.kernels = Kernels::default();
         self.parked.clear();
         self.layouts = Layouts::default();

@@ -35,7 +35,7 @@ fn convert_array<S: Item>(to: Scalar, array: &Array) -> Outcome<Array> {
 }
 
 /// `bitcast(f32x4, x)` of an array: its bytes as elements of another type.
-pub fn bitcast_array(to: Element, array: &Array) -> Outcome<Value> {
+pub(crate) fn bitcast_array(to: Element, array: &Array) -> Outcome<Value> {
     let from = array.element();
     if [from, &to].iter().any(|element| matches!(element.scalar(), None | Some(Scalar::Bool))) && *from != to {
         return Err(undefined(&format!("`bitcast({to}, …)`"), &[&Value::Array(array.clone())]));

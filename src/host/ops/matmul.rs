@@ -194,7 +194,7 @@ pub fn dot(a: &Value, b: &Value) -> Outcome<Value> {
 }
 
 /// As [`dot`]; of arrays of integers, exactly and of the type `to`, if one is asked for.
-pub fn dot_to(a: &Value, b: &Value, to: Option<Scalar>) -> Outcome<Value> {
+pub(crate) fn dot_to(a: &Value, b: &Value, to: Option<Scalar>) -> Outcome<Value> {
     if let (Value::Array(x), Value::Array(y)) = (a, b)
         && let Some(scalar) = x.scalar().filter(|s| s.is_int() && x.element() == y.element())
         && x.element().lanes() == 1

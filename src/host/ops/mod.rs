@@ -19,17 +19,18 @@ pub(crate) mod totals;
 pub(crate) mod zip;
 
 pub use binary::{binary, unary};
-pub use convert::{bitcast, bitcast_array, convert};
+pub(crate) use convert::bitcast_array;
+pub use convert::{bitcast, convert};
 pub use create::{arange, eye, full, linspace, ones, random, random_int, random_normal, zeros};
 pub(crate) use geometry::{cross, length, normalize};
 pub use math::{ceil_div, math, select};
-pub use matmul::{dot, dot_to, matmul};
-pub use parts::{
-    Column, assign, assign_field, compose, field, index, index_name, keys, len, named_field, set_field, shape, swizzle,
-};
+pub(crate) use matmul::dot_to;
+pub use matmul::{dot, matmul};
+pub(crate) use parts::{Column, assign, shape};
+pub use parts::{assign_field, compose, field, index, keys, len, named_field, swizzle};
 pub use rearrange::{concat, flip, literal, reshape, sort, stack, transpose};
-pub use reduce::Reduce;
-pub use reduce::{close, cumsum, cumsum_to, reduce, reduce_to};
+pub use reduce::{Reduce, close, cumsum, reduce};
+pub(crate) use reduce::{cumsum_to, reduce_to};
 pub use text::parse;
 
 use crate::host::array::broadcast::common_shape;

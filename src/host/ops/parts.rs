@@ -59,7 +59,7 @@ pub struct Column {
 
 impl Column {
     /// Components of an array of vectors.
-    pub fn of_lanes(array: &Array, lanes: &[u8]) -> Option<Column> {
+    pub(crate) fn of_lanes(array: &Array, lanes: &[u8]) -> Option<Column> {
         let Element::Vector(ty, width) = *array.element() else { return None };
         let element = match lanes.len() {
             _ if lanes.iter().any(|&lane| lane >= width) => return None,
@@ -72,7 +72,7 @@ impl Column {
     }
 
     /// A field of an array of structs or tuples.
-    pub fn of_field(array: &Array, field: usize) -> Option<Column> {
+    pub(crate) fn of_field(array: &Array, field: usize) -> Option<Column> {
         let Element::Record(layout) = array.element() else { return None };
         let field = layout.fields.get(field)?;
         let from = layout.layout.leaves.get(field.leaves.clone())?;
@@ -269,14 +269,6 @@ pub fn index(value: &Value, specs: &[SliceSpec]) -> Outcome<Value> {
     }
 }
 
-/// `m["weight"]`
-pub fn index_name(value: &Value, name: &str) -> Outcome<Value> {
-    match value {
-        Value::Table(_) => named_field(value, name),
-        _ => Err(Problem::new("E0505", format!("a value of type {} has no elements by name", value.type_name()))),
-    }
-}
-
 /// `a[i, j] = value`, `a[0..4, ..] = value`.
 pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<()> {
     let at = |spec: &SliceSpec| match spec {
@@ -298,7 +290,7 @@ pub fn assign_field(array: &mut Array, indices: &[i64], path: &[usize], value: &
 }
 
 /// `body.pos = value` along a path of field positions; the last may be a lane of a vector.
-pub fn set_field(target: &mut Value, path: &[usize], value: &Value) -> Outcome<()> {
+pub(crate) fn set_field(target: &mut Value, path: &[usize], value: &Value) -> Outcome<()> {
     let Some((&first, rest)) = path.split_first() else {
         return replace(target, value);
     };

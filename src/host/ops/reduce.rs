@@ -59,7 +59,7 @@ pub fn reduce(how: Reduce, value: &Value, axis: Option<i64>) -> Outcome<Value> {
 }
 
 /// As [`reduce`]; sums and products of integers are of the type `to`, if one is asked for.
-pub fn reduce_to(how: Reduce, value: &Value, axis: Option<i64>, to: Option<Scalar>) -> Outcome<Value> {
+pub(crate) fn reduce_to(how: Reduce, value: &Value, axis: Option<i64>, to: Option<Scalar>) -> Outcome<Value> {
     let what = format!("`{}`", how.name());
     let array = array_or_plain(value, &what)?;
     let undefined = || undefined(&what, &[value]);
@@ -291,7 +291,7 @@ pub fn cumsum(value: &Value) -> Outcome<Value> {
 }
 
 /// As [`cumsum`]; of integers, sums of the type `to`, if one is asked for.
-pub fn cumsum_to(value: &Value, to: Option<Scalar>) -> Outcome<Value> {
+pub(crate) fn cumsum_to(value: &Value, to: Option<Scalar>) -> Outcome<Value> {
     let array = operand::array(value, "`cumsum`")?;
     if array.rank() != 1 {
         let title = format!("`cumsum` of an array with {} axes", array.rank());

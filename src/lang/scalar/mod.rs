@@ -72,7 +72,7 @@ impl Scalar {
         }
     }
 
-    pub fn from_name(name: &str) -> Option<Scalar> {
+    pub(crate) fn from_name(name: &str) -> Option<Scalar> {
         Self::ALL.into_iter().find(|s| s.name() == name)
     }
 

@@ -92,15 +92,15 @@ impl Segment {
         self.word(DONE).load(Ordering::Acquire)
     }
 
-    pub fn set_done(&self, number: u32) {
+    pub(crate) fn set_done(&self, number: u32) {
         self.word(DONE).store(number, Ordering::Release);
     }
 
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.word(FAILED).load(Ordering::Acquire) != 0
     }
 
-    pub fn set_failed(&self, failed: bool) {
+    pub(crate) fn set_failed(&self, failed: bool) {
         self.word(FAILED).store(failed.into(), Ordering::Release);
     }
 
@@ -118,12 +118,12 @@ impl Segment {
     }
 
     /// The slots, one after the other.
-    pub fn slots(&self) -> *mut u8 {
+    pub(crate) fn slots(&self) -> *mut u8 {
         self.base.wrapping_add(CONTROL_BYTES)
     }
 
     /// The first byte of a slot; nothing if there is none of this number.
-    pub fn slot(&self, slot: u32) -> Option<*mut u8> {
+    pub(crate) fn slot(&self, slot: u32) -> Option<*mut u8> {
         let slot = slot as usize;
         (slot < SLOTS).then(|| self.slots().wrapping_add(slot * SLOT_BYTES))
     }

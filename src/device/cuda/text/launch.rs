@@ -61,7 +61,7 @@ pub(crate) fn is_narrow(module: &Module, facts: &dyn LaunchFacts) -> bool {
 
 impl CudaKernel {
     /// Whether a launch is one that the text was made for.
-    pub fn assumptions_hold(&self, facts: &dyn LaunchFacts) -> bool {
+    pub(crate) fn assumptions_hold(&self, facts: &dyn LaunchFacts) -> bool {
         self.assumptions.iter().all(|bound| holds(bound, facts) == Some(true))
     }
 

@@ -19,7 +19,7 @@ pub(crate) enum Expr {
 }
 
 impl Expr {
-    pub fn atom(text: impl Into<String>) -> Expr {
+    pub(crate) fn atom(text: impl Into<String>) -> Expr {
         Expr::Atom(text.into())
     }
 
@@ -35,7 +35,7 @@ impl Expr {
         Expr::Binary(op, Box::new(left), Box::new(right))
     }
 
-    pub fn choose(cond: Expr, then: Expr, other: Expr) -> Expr {
+    pub(crate) fn choose(cond: Expr, then: Expr, other: Expr) -> Expr {
         Expr::Choose(Box::new(cond), Box::new(then), Box::new(other))
     }
 

@@ -59,7 +59,7 @@ impl Pattern {
     }
 
     /// The least and the greatest element.
-    pub fn hull(&self) -> (isize, isize) {
+    pub(crate) fn hull(&self) -> (isize, isize) {
         let mut hull = (self.first as isize, self.first as isize);
         for axis in &self.axes {
             let span = axis.step * (axis.count as isize - 1);
@@ -85,7 +85,7 @@ impl Pattern {
     }
 
     /// It is one element.
-    pub fn is_point(&self) -> bool {
+    pub(crate) fn is_point(&self) -> bool {
         self.axes.iter().all(|a| a.count == 1)
     }
 
@@ -102,7 +102,7 @@ impl Pattern {
     }
 
     /// Whether its elements are all from the least to the greatest, each once.
-    pub fn is_dense(&self) -> bool {
+    pub(crate) fn is_dense(&self) -> bool {
         let (axes, used) = self.sorted();
         let mut next = 1;
         axes[..used].iter().all(|a| {
@@ -113,7 +113,7 @@ impl Pattern {
     }
 
     /// Whether every element comes once, by one lane.
-    pub fn is_single(&self) -> bool {
+    pub(crate) fn is_single(&self) -> bool {
         let (axes, used) = self.sorted();
         let mut span = 0;
         let apart = |a: &Axis| {
@@ -139,7 +139,7 @@ impl Pattern {
 
     /// Whether both stay with one lane wherever they meet, as far as can be told: they are the same, or lane for lane as far
     /// apart, with all that a lane touches between its first element and the next lane's.
-    pub fn agrees(&self, other: &Pattern) -> bool {
+    pub(crate) fn agrees(&self, other: &Pattern) -> bool {
         if self.spread + other.spread > 0 {
             return false;
         }

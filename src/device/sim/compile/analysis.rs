@@ -44,7 +44,7 @@ pub(crate) struct Analysis {
 
 impl Analysis {
     /// Whether the local may be read before it is written, as far as can be told.
-    pub fn starts_unwritten(&self, local: LocalId) -> bool {
+    pub(crate) fn starts_unwritten(&self, local: LocalId) -> bool {
         !self.homes[local.index()].set_first
     }
 }

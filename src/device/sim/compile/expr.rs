@@ -441,7 +441,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Registers for locals.
-    pub fn make_locals(&mut self) {
+    pub(crate) fn make_locals(&mut self) {
         for (id, local) in self.f.locals.iter() {
             let uniform = self.a.locals[id.index()] == analysis::Class::Uniform;
             let scalar = local.ty.scalar();
@@ -468,7 +468,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// A mask register.
-    pub fn new_mask(&mut self) -> MaskId {
+    pub(crate) fn new_mask(&mut self) -> MaskId {
         if let Some(mask) = self.free_masks.pop() {
             return mask;
         }

@@ -360,7 +360,7 @@ impl<'a> Compiler<'a> {
     // Flow
 
     /// The current lanes in a mask of their own.
-    pub fn copy_mask(&mut self) -> MaskId {
+    pub(crate) fn copy_mask(&mut self) -> MaskId {
         let b = self.new_mask();
         let run = self.pick::<CopyMask>();
         self.emit(run, Op { b, ..nothing() });
@@ -384,7 +384,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Jumps to the end of the innermost region come here.
-    pub fn close_region(&mut self) {
+    pub(crate) fn close_region(&mut self) {
         if let Some(region) = self.regions.pop() {
             for jump in region.ends {
                 self.patch(jump);

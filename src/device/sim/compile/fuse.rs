@@ -98,7 +98,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Remembers a binary operator that was just written.
-    pub fn note_binary(&mut self, op: BinOp, scalar: Scalar, d: Reg, a: Reg, b: Reg) {
+    pub(crate) fn note_binary(&mut self, op: BinOp, scalar: Scalar, d: Reg, a: Reg, b: Reg) {
         let uniform = self.is_uniform_reg(d);
         let what = match scalar {
             Scalar::F32 if fused::starts(op) => What::Chain { op, links: vec![], regs: vec![a, b] },
@@ -113,15 +113,15 @@ impl<'a> Compiler<'a> {
         self.note(d, what);
     }
 
-    pub fn note_not(&mut self, d: Reg, a: Reg) {
+    pub(crate) fn note_not(&mut self, d: Reg, a: Reg) {
         self.note(d, What::Not { a });
     }
 
-    pub fn note_affine_compare(&mut self, op: BinOp, scalar: Scalar, d: Reg, x: u32) {
+    pub(crate) fn note_affine_compare(&mut self, op: BinOp, scalar: Scalar, d: Reg, x: u32) {
         self.note(d, What::Affine { op, scalar, x });
     }
 
-    pub fn note_math(&mut self, function: MathFn, d: Reg, regs: &[Reg]) {
+    pub(crate) fn note_math(&mut self, function: MathFn, d: Reg, regs: &[Reg]) {
         let function = match function {
             MathFn::Min => Maskable::MinF,
             MathFn::Max => Maskable::MaxF,
@@ -188,7 +188,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// A write under a mask of what was just computed for it.
-    pub fn masked_write(&mut self, value: ExprId, d: Reg, a: Reg) -> bool {
+    pub(crate) fn masked_write(&mut self, value: ExprId, d: Reg, a: Reg) -> bool {
         let Some(last) = self.last_op().filter(|l| l.d == a) else {
             return false;
         };
@@ -216,7 +216,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Jumps unless (`negate`: if) the uniform condition holds.
-    pub fn jump_unless(&mut self, cond: ExprId, a: Reg, negate: bool) -> usize {
+    pub(crate) fn jump_unless(&mut self, cond: ExprId, a: Reg, negate: bool) -> usize {
         let last = self.last_op().filter(|l| l.d == a && self.is_temporary(cond, a)).cloned();
         match last.map(|l| l.what) {
             Some(What::Compare { op, scalar, a, b }) => {
@@ -279,7 +279,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Room for a [`Dot`] in front of a loop's body; until it is one, it does nothing.
-    pub fn reserve_dot(&mut self, n: u32) -> usize {
+    pub(crate) fn reserve_dot(&mut self, n: u32) -> usize {
         if self.listens() {
             self.emit(plain::<TellDot>(), Op { y: n, ..nothing() });
         }
@@ -288,7 +288,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// If the body that was just written is `acc = acc + a[…] * b[…]`, the op in front of it does the whole loop.
-    pub fn try_dot(&mut self, dot: usize, def: &ForDef) {
+    pub(crate) fn try_dot(&mut self, dot: usize, def: &ForDef) {
         let tells = self.listens();
         let body: Vec<Op> = self.ops[dot + 1..].iter().filter(|o| !tells || !is_touch(o)).copied().collect();
         let told = self.ops.len() - dot - 1 - body.len();
@@ -337,7 +337,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Whether `f32` operators of this kind may join a chain.
-    pub fn joins(op: BinOp, scalar: Scalar) -> bool {
+    pub(crate) fn joins(op: BinOp, scalar: Scalar) -> bool {
         scalar == Scalar::F32 && (fused::starts(op) || matches!(op, BinOp::Lt | BinOp::Le | BinOp::Gt | BinOp::Ge))
     }
 }

@@ -104,7 +104,7 @@ pub(crate) fn takes(block: &Block) -> bool {
 }
 
 impl<'a> Compiler<'a> {
-    pub fn listen_for(&mut self, checks: Checks) {
+    pub(crate) fn listen_for(&mut self, checks: Checks) {
         self.checks = checks;
         let f = self.f;
         self.watched = if checks.memory { watched(f) } else { f.memories.iter().map(|_| None).collect() };
@@ -144,7 +144,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The access that stands next, for listeners.
-    pub fn tell_touch(&mut self, touch: Touch, access: u32, form: Form, values: Vec<Reg>, traits: Traits) {
+    pub(crate) fn tell_touch(&mut self, touch: Touch, access: u32, form: Form, values: Vec<Reg>, traits: Traits) {
         let def = &self.accesses[access as usize];
         let (memory, scalar) = (def.memory as usize, def.scalar);
         let components = if touch == Touch::Atomic { 1 } else { def.regs.len() as u8 };
@@ -159,7 +159,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Whether some store has the same place as this load.
-    pub fn is_stored(&self, place: &Place) -> bool {
+    pub(crate) fn is_stored(&self, place: &Place) -> bool {
         let mut found = false;
         if self.listens() {
             each_stmt(&self.f.body, &mut |stmt| {
@@ -175,28 +175,28 @@ impl<'a> Compiler<'a> {
     }
 
     /// All threads of the block, or the active ones warp by warp, have met.
-    pub fn tell_met(&mut self, warps: bool) {
+    pub(crate) fn tell_met(&mut self, warps: bool) {
         if self.listens() {
             let run = if warps { plain::<TellWarpsMet>() } else { plain::<TellBlockMet>() };
             self.emit(run, nothing());
         }
     }
 
-    pub fn tell_fenced(&mut self, scope: Scope) {
+    pub(crate) fn tell_fenced(&mut self, scope: Scope) {
         if self.listens() {
             let x = u32::from(scope == Scope::Block);
             self.emit(plain::<TellFenced>(), Op { x, ..nothing() });
         }
     }
 
-    pub fn tell_declared(&mut self, memory: MemId) {
+    pub(crate) fn tell_declared(&mut self, memory: MemId) {
         if self.listens() {
             self.emit(plain::<TellDeclared>(), Op { x: memory.index() as u32, ..nothing() });
         }
     }
 
     /// At the start of a block that holds a barrier: lanes of the mask `from` that did not come.
-    pub fn tell_parted(&mut self, from: MaskId, span: Span, body: &Block, first: bool) {
+    pub(crate) fn tell_parted(&mut self, from: MaskId, span: Span, body: &Block, first: bool) {
         if self.listens() && meets(body) {
             let (x, y) = (u32::from(first), self.span(span));
             self.emit(plain::<TellParted>(), Op { b: from, x, y, ..nothing() });
@@ -204,7 +204,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// In front of a jump that not all lanes take.
-    pub fn tell_left(&mut self, span: Span) {
+    pub(crate) fn tell_left(&mut self, span: Span) {
         if self.listens() && self.meets {
             let y = self.span(span);
             self.emit(plain::<TellLeft>(), Op { y, ..nothing() });
@@ -212,14 +212,14 @@ impl<'a> Compiler<'a> {
     }
 
     /// In front of a loop that holds a barrier.
-    pub fn tell_gathered(&mut self, body: &Block) {
+    pub(crate) fn tell_gathered(&mut self, body: &Block) {
         if self.listens() && meets(body) {
             self.emit(plain::<TellGathered>(), nothing());
         }
     }
 
     /// At the end of a turn of a loop that polls. The lanes of the mask `from` have entered it.
-    pub fn tell_polls(&mut self, from: MaskId, label: Label, body: &Block, span: Span) {
+    pub(crate) fn tell_polls(&mut self, from: MaskId, label: Label, body: &Block, span: Span) {
         if !self.listens() {
             return;
         }
@@ -237,7 +237,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Whether a loop with this body may wait for what other threads do.
-    pub fn polls(&self, body: &Block) -> bool {
+    pub(crate) fn polls(&self, body: &Block) -> bool {
         takes(body) || self.idles(body)
     }
 
@@ -263,7 +263,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// In front of a signed operator of registers.
-    pub fn check_overflow(&mut self, op: BinOp, scalar: Scalar, a: Reg, b: Reg, span: u32) {
+    pub(crate) fn check_overflow(&mut self, op: BinOp, scalar: Scalar, a: Reg, b: Reg, span: u32) {
         if self.checks.arithmetic
             && let Some(run) = arithmetic::overflow(op, scalar, self.isa)
         {
@@ -272,7 +272,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// In front of an operation that may take the negative of a signed number.
-    pub fn check_negative(&mut self, scalar: Scalar, a: Reg, span: u32) {
+    pub(crate) fn check_negative(&mut self, scalar: Scalar, a: Reg, span: u32) {
         if scalar.is_int() && scalar.is_signed() && self.checks.arithmetic {
             let zero = self.const_reg(crate::device::sim::lanes::is_wide(scalar), 0);
             self.check_overflow(BinOp::Sub, scalar, zero, a, span);
@@ -280,7 +280,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// In front of one of affine values.
-    pub fn check_affine(&mut self, op: BinOp, a: &Affine, b: &Affine, span: u32) {
+    pub(crate) fn check_affine(&mut self, op: BinOp, a: &Affine, b: &Affine, span: u32) {
         if let Some((run, which)) = arithmetic::affine_overflow(op) {
             let axes = vec![self.affine_index(a), self.affine_index(b)];
             let y = self.push_index(axes);
@@ -289,7 +289,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// In front of a shift.
-    pub fn check_shift(&mut self, scalar: Scalar, by: Scalar, amount: &Val, span: u32) {
+    pub(crate) fn check_shift(&mut self, scalar: Scalar, by: Scalar, amount: &Val, span: u32) {
         if !self.checks.arithmetic {
             return;
         }
@@ -305,7 +305,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// In front of a conversion of a float to an integer.
-    pub fn check_conversion(&mut self, from: Scalar, to: Scalar, a: Reg, span: u32) {
+    pub(crate) fn check_conversion(&mut self, from: Scalar, to: Scalar, a: Reg, span: u32) {
         if self.checks.arithmetic && from.is_float() && to.is_int() {
             let op = Op { a, c: arithmetic::number(from) as u16, x: span, y: arithmetic::number(to), ..nothing() };
             self.emit(arithmetic::conversion(), op);
@@ -313,7 +313,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Behind an operation on floats.
-    pub fn check_finite(
+    pub(crate) fn check_finite(
         &mut self,
         name: &str,
         infix: bool,

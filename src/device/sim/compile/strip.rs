@@ -153,14 +153,14 @@ impl<'a> Compiler<'a> {
     }
 
     /// Of what the op written last computes only the active lanes are taken.
-    pub fn only_active(&mut self) {
+    pub(crate) fn only_active(&mut self) {
         if let Some(Mark { role: Role::Lanes { masked, .. }, .. }) = self.marks.last_mut() {
             *masked = true;
         }
     }
 
     /// A statement is complete: until when its results are wanted is known.
-    pub fn settle(&mut self, stmt: &StmtKind, number: Number) {
+    pub(crate) fn settle(&mut self, stmt: &StmtKind, number: Number) {
         let last = match stmt {
             StmtKind::Let(e) => Some(self.a.last_use[e.index()].max(number)),
             StmtKind::Write { .. } => Some(number),
@@ -176,7 +176,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Rewrites the body with strips.
-    pub fn make_strips(&mut self) {
+    pub(crate) fn make_strips(&mut self) {
         let ops = std::mem::take(&mut self.ops);
         let marks = std::mem::take(&mut self.marks);
         let mut is_target = vec![false; ops.len() + 1];

@@ -41,7 +41,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The loop behind the op at `tree` has been written: the op in front of it has to know what it would tell.
-    pub fn tell_tree(&mut self, tree: usize) {
+    pub(crate) fn tell_tree(&mut self, tree: usize) {
         if !self.listens() {
             return;
         }

@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 }
 
 impl<'a> Compiler<'a> {
-    pub fn alloc(&mut self, kind: Kind) -> Reg {
+    pub(crate) fn alloc(&mut self, kind: Kind) -> Reg {
         let reg = match self.free[kind as usize].pop() {
             Some(reg) => reg,
             None => self.new_reg(kind),
@@ -44,7 +44,7 @@ impl<'a> Compiler<'a> {
         reg
     }
 
-    pub fn alloc_for(&mut self, uniform: bool, scalar: Scalar) -> Reg {
+    pub(crate) fn alloc_for(&mut self, uniform: bool, scalar: Scalar) -> Reg {
         self.alloc(match (uniform, is_wide(scalar)) {
             (true, false) => Kind::Uniform,
             (true, true) => Kind::UniformWide,
@@ -54,7 +54,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// A register that is never handed out again.
-    pub fn alloc_permanent(&mut self, uniform: bool, scalar: Scalar) -> Reg {
+    pub(crate) fn alloc_permanent(&mut self, uniform: bool, scalar: Scalar) -> Reg {
         let reg = self.new_reg(match (uniform, is_wide(scalar)) {
             (true, false) => Kind::Uniform,
             (true, true) => Kind::UniformWide,
@@ -65,7 +65,7 @@ impl<'a> Compiler<'a> {
         reg
     }
 
-    pub fn new_reg(&mut self, kind: Kind) -> Reg {
+    pub(crate) fn new_reg(&mut self, kind: Kind) -> Reg {
         let def = match kind {
             Kind::Uniform | Kind::UniformWide => {
                 let offset = self.uniform_bytes;
@@ -85,11 +85,11 @@ impl<'a> Compiler<'a> {
         reg
     }
 
-    pub fn is_uniform_reg(&self, reg: Reg) -> bool {
+    pub(crate) fn is_uniform_reg(&self, reg: Reg) -> bool {
         matches!(self.regs[reg as usize], RegDef::Uniform { .. })
     }
 
-    pub fn is_uniform(&self, val: &Val) -> bool {
+    pub(crate) fn is_uniform(&self, val: &Val) -> bool {
         match val {
             Val::Const(_) => true,
             Val::Reg(reg) => self.is_uniform_reg(*reg),
@@ -135,7 +135,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Whether nobody asks for a value that lies in these registers behind a statement.
-    pub fn is_unread(&self, regs: &[Val], number: Number) -> bool {
+    pub(crate) fn is_unread(&self, regs: &[Val], number: Number) -> bool {
         let mut unread = true;
         for (e, vals) in &self.vals {
             if self.a.last_use[e.index()] > number {
@@ -146,7 +146,7 @@ impl<'a> Compiler<'a> {
         unread
     }
 
-    pub fn give_back(&mut self, reg: Reg) {
+    pub(crate) fn give_back(&mut self, reg: Reg) {
         let kind = self.kinds[reg as usize];
         if !self.free[kind as usize].contains(&reg) {
             self.free[kind as usize].push(reg);
@@ -154,7 +154,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Registers of this statement that nothing came to hold.
-    pub fn drop_fresh(&mut self, mut fresh: Vec<Reg>) {
+    pub(crate) fn drop_fresh(&mut self, mut fresh: Vec<Reg>) {
         fresh.sort_unstable();
         fresh.dedup();
         for reg in fresh {
@@ -164,7 +164,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    pub fn const_reg(&mut self, wide: bool, bits: u64) -> Reg {
+    pub(crate) fn const_reg(&mut self, wide: bool, bits: u64) -> Reg {
         if let Some(&reg) = self.consts.get(&(wide, bits)) {
             return reg;
         }
@@ -194,11 +194,11 @@ impl<'a> Compiler<'a> {
     }
 
     /// A value of 4 bytes as a register of either kind.
-    pub fn reg(&mut self, val: &Val) -> Reg {
+    pub(crate) fn reg(&mut self, val: &Val) -> Reg {
         self.reg_as(val, false)
     }
 
-    pub fn reg_as(&mut self, val: &Val, wide: bool) -> Reg {
+    pub(crate) fn reg_as(&mut self, val: &Val, wide: bool) -> Reg {
         match val {
             Val::Const(bits) => self.const_reg(wide, *bits),
             Val::Reg(reg) => *reg,
@@ -212,7 +212,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The components of an expression as registers.
-    pub fn regs_of(&mut self, e: ExprId) -> Vec<Reg> {
+    pub(crate) fn regs_of(&mut self, e: ExprId) -> Vec<Reg> {
         let wide = is_wide(self.f.exprs[e].ty.scalar());
         let vals = self.value(e);
         if let ([Val::Affine(_)], Some(&reg)) = (vals.as_slice(), self.spread.get(&e)) {
@@ -235,7 +235,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Makes the lanes of an affine value that was just computed, if they will be wanted.
-    pub fn spread_if_wanted(&mut self, e: ExprId) {
+    pub(crate) fn spread_if_wanted(&mut self, e: ExprId) {
         if !self.a.spread[e.index()] {
             return;
         }
@@ -257,7 +257,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Affine forms for an op that is not an access.
-    pub fn push_index(&mut self, axes: Vec<Index>) -> u32 {
+    pub(crate) fn push_index(&mut self, axes: Vec<Index>) -> u32 {
         let (scalar, span) = (Scalar::I32, 0);
         self.accesses.push(Access {
             memory: 0,
@@ -273,7 +273,7 @@ impl<'a> Compiler<'a> {
         self.accesses.len() as u32 - 1
     }
 
-    pub fn affine_index(&mut self, affine: &Affine) -> Index {
+    pub(crate) fn affine_index(&mut self, affine: &Affine) -> Index {
         let base = self.reg(&affine.base);
         let coef = std::array::from_fn(|k| match &affine.coef[k] {
             Val::Const(0) => Coef::Zero,
@@ -285,7 +285,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The form of a value that has one: itself as a base.
-    pub fn as_affine(&self, val: &Val) -> Option<Affine> {
+    pub(crate) fn as_affine(&self, val: &Val) -> Option<Affine> {
         match val {
             Val::Affine(affine) => Some((**affine).clone()),
             _ if self.is_uniform(val) => Some(Affine { base: val.clone(), coef: [ZERO; AXES] }),
@@ -306,7 +306,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// `a op b` in affine form, if it has one.
-    pub fn affine_binary(&mut self, op: BinOp, a: &Val, b: &Val) -> Option<Val> {
+    pub(crate) fn affine_binary(&mut self, op: BinOp, a: &Val, b: &Val) -> Option<Val> {
         if self.is_uniform(a) && self.is_uniform(b) {
             return None;
         }
