@@ -1,9 +1,9 @@
-//! What the compiler has to know before it writes the first op: which values differ between lanes, where lanes part ways,
-//! when values are last used, and which writes must spare the inactive lanes.
+//! Facts that code generation needs before the first op: how each value varies between lanes, where lanes diverge, live ranges,
+//! and the writes that must preserve inactive lanes.
 //!
-//! Regions are the function, the branches of `if`s, loops and labelled blocks. A region is *partial* from where some
-//! of the lanes that entered it may have gone elsewhere. A local belongs to the block that all its uses lie in (its owner):
-//! lanes outside that block never look at it, so that only partial regions inside the owner matter to it.
+//! A *region* is the function, a branch of an `if`, a loop or a labeled block. A region is *partial* from the point where some of
+//! the lanes that entered it may have left. A local is owned by the innermost block that contains all its uses: lanes outside of
+//! that block never read it, so that only partial regions inside of the owner matter to its writes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,50 +11,50 @@ use crate::ir::def::*;
 use crate::lang::ops::{AtomicOp, UnaryOp};
 use crate::lang::scalar::Scalar;
 
-/// How a value differs between the lanes of a group.
+/// How a value varies between the lanes of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     Uniform,
-    /// A uniform base plus uniform multiples of the coordinates.
+    /// A uniform base plus uniform multiples of the lane's coordinates.
     Affine,
     Lanes,
 }
 
-/// The number of a statement, counted outer before inner, in order.
+/// The number of a statement in pre-order (an outer statement before the statements inside of it).
 pub(crate) type Number = u32;
 
 pub(crate) struct Analysis {
     pub class: Vec<Class>,
     pub locals: Vec<Class>,
-    /// Of each expression, the last statement that uses it, and how many do.
+    /// By expression: the last statement that uses it, and the number of uses.
     pub last_use: Vec<Number>,
     pub uses: Vec<u32>,
-    /// Affine values that someone wants lane by lane.
+    /// By expression: affine and used by some consumer that needs one value per lane.
     pub spread: Vec<bool>,
-    /// Statements labelled so lose lanes before they end.
+    /// Labeled statements that some lanes leave before they end.
     pub leaky: FxHashSet<Label>,
-    /// Loops in which some lanes skip the rest of a turn.
+    /// Loops in which some lanes `continue`, that is, skip the rest of an iteration.
     pub turn_leaky: FxHashSet<Label>,
-    /// Some lanes return before others.
+    /// Some lanes return while others go on.
     pub returns: bool,
-    /// Writes that must leave inactive lanes alone.
+    /// Writes of locals that must preserve the inactive lanes.
     pub blend: FxHashSet<Number>,
     homes: Vec<Home>,
 }
 
 impl Analysis {
-    /// Whether the local may be read before it is written, as far as can be told.
+    /// Returns whether the local may be read before it is written (conservative).
     pub(crate) fn starts_unwritten(&self, local: LocalId) -> bool {
         !self.homes[local.index()].set_first
     }
 }
 
-/// Where a local lives.
+/// The scope of a local.
 #[derive(Clone, Copy, Debug, Default)]
 struct Home {
-    /// The statement whose block owns the local; `None` is the function.
+    /// The statement whose block owns the local; `None` is the function body.
     owner: Option<Number>,
-    /// A loop directly in that block that holds all reads.
+    /// The loop directly in that block that contains all reads, if there is one.
     only_loop: Option<Number>,
     set_first: bool,
 }
@@ -163,13 +163,13 @@ impl Walk<'_> {
         self.regions.pop();
     }
 
-    /// The active lanes go to the end of the labelled statement (of the function without a label).
+    /// The active lanes jump to the end of the labeled statement (`None`: of the function; `turn`: of the current iteration).
     fn leave(&mut self, label: Option<Label>, turn: bool) {
         let target = match label {
             Some(_) => self.regions.iter().rposition(|r| r.label == label).unwrap_or(0),
             None => 0,
         };
-        // Blocks on the way that some lanes leave early have masks of their own, even where all lanes are still there.
+        // Blocks in between that some lanes leave early have masks of their own, even where all lanes are still active.
         let masked = |r: &Region| r.label.is_some_and(|l| self.a.leaky.contains(&l));
         let inner = self.regions.get(target + 1..).unwrap_or_default();
         if !self.regions[target..].iter().any(|r| r.partial) && !inner.iter().any(masked) {
@@ -248,7 +248,7 @@ pub(crate) fn is_word(ty: Ty) -> bool {
     matches!(ty, Ty::Scalar(Scalar::I32 | Scalar::U32))
 }
 
-/// Uses of expressions, and which affine ones are wanted as lanes.
+/// Counts uses of expressions, and marks affine values that are needed per lane.
 fn uses(f: &Function, a: &mut Analysis) {
     let mut number = 0;
     crate::ir::visit::each_stmt(&f.body, &mut |stmt| {
@@ -286,13 +286,14 @@ fn uses(f: &Function, a: &mut Analysis) {
     outlive(f, a);
 }
 
-/// Whether a value may lie in registers of its operands: the bits are the same. (Affine values share them as well.)
+/// Returns whether the value may share the registers of its operands because the bits are the same. (Affine values share
+/// registers with their operands too.)
 pub(crate) fn may_share(kind: &ExprKind) -> bool {
     use ExprKind::*;
     matches!(kind, Extract { .. } | Compose(_) | Bitcast(_) | Convert(_))
 }
 
-/// What may lie in the registers of what it is computed from keeps those in use as long as itself.
+/// Extends the live range of operands whose registers a result may share to the end of the result's live range.
 fn outlive(f: &Function, a: &mut Analysis) {
     let mut lets = vec![];
     crate::ir::visit::each_stmt(&f.body, &mut |stmt| {
@@ -309,7 +310,7 @@ fn outlive(f: &Function, a: &mut Analysis) {
     }
 }
 
-/// Of each memory, whether nothing happens to it but atomic additions of 4-byte integers whose old values nobody sees.
+/// Returns, by memory, whether its only accesses are atomic additions of 4-byte integers whose results are unused.
 pub(crate) fn sums(f: &Function) -> Vec<bool> {
     let mut sums = vec![true; f.memories.len()];
     for (_, expr) in f.exprs.iter() {
@@ -330,14 +331,14 @@ pub(crate) fn sums(f: &Function) -> Vec<bool> {
     sums
 }
 
-/// The owners of locals.
+/// Finds the owner of each local.
 fn homes(f: &Function) -> Vec<Home> {
     let mut finder = Finder { f, number: 0, path: vec![], uses: FxHashMap::default() };
     finder.block(&f.body, None);
     f.locals.ids().map(|l| finder.uses.remove(&l.index()).map_or(Home::default(), |u| u.home())).collect()
 }
 
-/// A place in the tree: (statement that holds the block, statement in the block) from the outside in.
+/// A position in the statement tree, outermost first: (statement that holds the block, statement in that block).
 type Path = Vec<(Option<Number>, Number)>;
 
 struct Use {
@@ -356,7 +357,8 @@ impl Uses {
         };
         let shared = |n: usize| self.0.iter().all(|u| u.path.len() > n && u.path[n].0 == first.path[n].0);
         let depth = (0..first.path.len()).take_while(|&n| shared(n)).count().saturating_sub(1);
-        // The first use has to set it, for all lanes, in that very block: then no value comes in from a turn before.
+        // The first use must be a write by all lanes directly in that block: then no value is carried over from an earlier
+        // iteration.
         if !first.write || first.is_for || first.path.len() != depth + 1 {
             return Home::default();
         }
@@ -375,7 +377,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// `holder` is the statement whose block this is; the two branches of an `if` get different ones by a flag bit.
+    /// `holder` is the statement whose block this is; the two branches of an `if` differ in the bit [`ELSE`].
     fn block(&mut self, block: &Block, holder: Option<Number>) {
         for stmt in block {
             let number = self.number;
@@ -404,5 +406,5 @@ impl Finder<'_> {
     }
 }
 
-/// Tells an `else` branch from its `then`.
+/// Distinguishes the `else` branch of an `if` from its `then` branch.
 const ELSE: Number = 1 << 31;

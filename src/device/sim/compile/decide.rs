@@ -1,23 +1,23 @@
-//! Which atomic operations order anything: those whose old values decide where threads go or which elements they touch.
+//! Finds the atomic operations that can order threads: those whose results influence control flow or addresses.
 //!
-//! A thread that only stores what it found, or does not look at it, has learned nothing from it: it would have done the same
-//! whatever others did before. From conditions, bounds of loops and indices the analysis goes back through operators, locals and
-//! memories to the atomic operations they come from.
+//! A thread that only stores the result of an atomic, or ignores it, behaves the same whatever the other threads did before; such
+//! an atomic establishes no happens-before edge worth tracking. The analysis is a backward slice: from conditions, loop bounds
+//! and indices through operators, locals and memories to atomic operations.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
-/// The results of such operations.
+/// Returns the results of such operations.
 pub(crate) fn deciding(f: &Function) -> FxHashSet<ExprId> {
     let mut flow = Flow::new(f);
     each_stmt(&f.body, &mut |stmt| flow.see(&stmt.kind));
     flow.run()
 }
 
-/// The results of atomic operations that stand alone in a loop: it does nothing else that others could see, and goes on until they
-/// have found what they wait for.
+/// Returns the results of atomic operations that are the only effect of a loop's body: spin loops that retry until the operation
+/// succeeds, as when a lock is taken.
 pub(crate) fn taking(f: &Function) -> FxHashSet<ExprId> {
     let mut found = FxHashSet::default();
     each_stmt(&f.body, &mut |stmt| {
@@ -28,7 +28,7 @@ pub(crate) fn taking(f: &Function) -> FxHashSet<ExprId> {
     found
 }
 
-/// The only thing that a loop's body does, if it is an atomic operation whose result is used.
+/// Returns the result of the only effect of a loop's body, if that is an atomic operation whose result is used.
 fn alone(body: &Block) -> Option<ExprId> {
     let (mut results, mut acts) = (vec![], false);
     each_stmt(body, &mut |stmt| match &stmt.kind {
@@ -45,11 +45,11 @@ fn alone(body: &Block) -> Option<ExprId> {
 
 struct Flow<'a> {
     f: &'a Function,
-    /// What becomes of locals and memories, and what results come from.
+    /// Values written to locals and to memories, and the operands of statements with results.
     locals: FxHashMap<LocalId, Vec<ExprId>>,
     memories: FxHashMap<MemId, Vec<ExprId>>,
     results: FxHashMap<ExprId, Vec<ExprId>>,
-    /// The memory that an atomic operation's result was found in.
+    /// The memory that an atomic operation's result was read from.
     found: FxHashMap<ExprId, MemId>,
     todo: Vec<ExprId>,
 }
@@ -100,7 +100,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Everything that what is to do comes from.
+    /// Follows the work list to all values that it depends on; returns the atomic results among them.
     fn run(mut self) -> FxHashSet<ExprId> {
         let (mut seen, mut deciding) = (FxHashSet::default(), FxHashSet::default());
         let none = vec![];

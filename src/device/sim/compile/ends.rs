@@ -1,9 +1,9 @@
-//! By what a loop ends on its own: counts and timeouts of loops that also wait for other threads.
+//! Finds how a polling loop can end without other threads: counters and timeouts.
 //!
-//! In: a loop's body. Out: locals that go on by themselves (`n += 1`) and that a condition compares on which alone the loop is left;
-//! as long as one of them changes, the loop is on its way to its end. A condition of which no other value can come, since the
-//! local goes the other way (`n < limit` leaves, and `n` grows), does not count. Where such a condition leaves the loop together with
-//! others only (`n > limit && flag == 0`), that is said too, but nothing follows from it for certain.
+//! Input: the body of a loop. Output: the locals that advance by themselves (`n += 1`) and are compared by a condition that alone
+//! decides whether the loop is left; while one of them changes, the loop makes progress toward its end. A comparison that the
+//! local moves away from (`n < limit` leaves, and `n` grows) does not count. Conditions that leave the loop only together with
+//! others (`n > limit && flag == 0`) are listed separately, since they guarantee nothing.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,16 +11,16 @@ use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::UnaryOp;
 
-/// How a loop ends that counts.
+/// The counters that can end a loop.
 #[derive(Default)]
 pub(crate) struct Ends {
-    /// Locals that decide alone.
+    /// Locals that end the loop by themselves.
     pub alone: Vec<LocalId>,
-    /// Those that decide along with other things.
+    /// Locals that end it only together with other conditions.
     pub along: Vec<LocalId>,
 }
 
-/// Expressions nested deeper are not looked into.
+/// The deepest nesting of expressions that is searched.
 const DEEP: u32 = 16;
 
 pub(crate) fn ends(f: &Function, label: Label, body: &Block) -> Ends {
@@ -46,16 +46,16 @@ pub(crate) fn ends(f: &Function, label: Label, body: &Block) -> Ends {
 struct Search<'a> {
     f: &'a Function,
     body: &'a Block,
-    /// Labels of what stands inside of the loop.
+    /// Labels of the loops and blocks inside of the loop.
     inner: FxHashSet<Label>,
-    /// What the loop writes to each local.
+    /// The values that the loop writes to each local.
     writes: FxHashMap<LocalId, Vec<ExprId>>,
     found: Ends,
 }
 
 impl Search<'_> {
-    /// Conditions in a block of the loop. `alone`: nothing else decides whether the block is reached, or the loop is left anyway
-    /// where it is not.
+    /// Searches a block of the loop for conditions. `alone`: nothing else decides whether the block is reached, or the loop is
+    /// left as well where it is not.
     fn block(&mut self, block: &[Stmt], alone: bool) {
         for stmt in block {
             match &stmt.kind {
@@ -74,7 +74,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a block ends by leaving the loop.
+    /// Returns whether a block ends by leaving the loop.
     fn leaves(&self, block: &[Stmt]) -> bool {
         block.last().is_some_and(|stmt| match &stmt.kind {
             StmtKind::Break(label) => !self.inner.contains(label),
@@ -84,7 +84,7 @@ impl Search<'_> {
         })
     }
 
-    /// The loop is left where this expression is `holds`.
+    /// Records a condition: the loop is left where this expression equals `holds`.
     fn condition(&mut self, cond: ExprId, holds: bool, alone: bool, depth: u32) {
         if depth == 0 {
             return;
@@ -95,7 +95,7 @@ impl Search<'_> {
         match &f.exprs[cond].kind {
             ExprKind::Unary { op: UnaryOp::Not, value } => self.condition(*value, !holds, alone, deeper),
             ExprKind::Binary { op: op @ (BinOp::And | BinOp::Or), left, right } => {
-                // Of `a || b` one is enough; of `a && b` one is enough not to hold.
+                // For `a || b` to be true one operand suffices, and for `a && b` to be false one does.
                 let alone = alone && (*op == BinOp::Or) == holds;
                 self.condition(*left, holds, alone, deeper);
                 self.condition(*right, holds, alone, deeper);
@@ -122,7 +122,8 @@ impl Search<'_> {
         }
     }
 
-    /// The loop is left where a local `bool` is `holds`: by what is written to it, and the conditions under which.
+    /// Records a condition on a local `bool`, which leaves the loop where it equals `holds`: follows the values written to it and
+    /// the conditions that guard those writes.
     fn flag(&mut self, flag: LocalId, holds: bool, alone: bool, depth: u32) {
         for value in self.writes.get(&flag).cloned().unwrap_or_default() {
             self.condition(value, holds, alone, depth);
@@ -150,7 +151,8 @@ impl Search<'_> {
         }
     }
 
-    /// One side of a comparison that leaves the loop once that side has fallen (has grown) far enough.
+    /// Records the locals of one side of a comparison that leaves the loop once that side has fallen (`falls`) or grown (`grows`)
+    /// far enough.
     fn side(&mut self, side: ExprId, falls: bool, grows: bool, alone: bool) {
         for local in self.behind(side) {
             if !self.behind_local(local).contains(&local) {
@@ -172,12 +174,13 @@ impl Search<'_> {
         }
     }
 
-    /// Whether it is a local's next value, as it is written.
+    /// Returns whether `value` is one of the values written to the local, that is, the local's next value.
     fn is_next(&self, value: ExprId, local: LocalId) -> bool {
         self.writes.get(&local).is_some_and(|writes| writes.contains(&value))
     }
 
-    /// Whether a local only ever grows (`true`) or falls, if its steps are constants.
+    /// Returns whether a local only grows (`true`) or only falls (`false`); `None` unless all its steps are constants of one
+    /// sign.
     fn direction(&self, local: LocalId) -> Option<bool> {
         let kind = |id: ExprId| &self.f.exprs[id].kind;
         let step = |id: ExprId| match kind(id) {
@@ -201,7 +204,7 @@ impl Search<'_> {
         (same && first != 0).then_some(first > 0)
     }
 
-    /// The locals that a value is computed from, those written in the loop by way of what is written to them.
+    /// Returns the locals that a value is computed from, including indirectly by way of values that the loop writes to locals.
     fn behind(&self, value: ExprId) -> FxHashSet<LocalId> {
         let (mut found, mut seen) = (FxHashSet::default(), FxHashSet::default());
         let mut open = vec![value];
@@ -220,7 +223,7 @@ impl Search<'_> {
         found
     }
 
-    /// The same for what is written to a local.
+    /// As [`Search::behind`], for all values written to a local.
     fn behind_local(&self, local: LocalId) -> FxHashSet<LocalId> {
         let writes = self.writes.get(&local).into_iter().flatten();
         writes.flat_map(|&value| self.behind(value)).collect()

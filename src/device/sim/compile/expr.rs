@@ -1,4 +1,4 @@
-//! Expressions to ops.
+//! Code generation for expressions.
 
 use super::strip::Role;
 use super::value::{Affine, Kind, ZERO};
@@ -10,11 +10,11 @@ use crate::device::sim::strip::Code as Act;
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
 
-/// Of operations that the compiler makes up itself, modulo 2^32.
+/// Span of operations that the compiler itself introduces (all modulo 2^32).
 const NO_SPAN: u32 = u32::MAX;
 
 impl<'a> Compiler<'a> {
-    /// An expression's components; free ones are made on demand.
+    /// Returns an expression's components; free expressions (constants, parameters, thread coordinates) are computed on demand.
     pub fn value(&mut self, e: ExprId) -> Vec<Val> {
         if let Some(vals) = self.vals.get(&e) {
             return vals.clone();
@@ -26,7 +26,7 @@ impl<'a> Compiler<'a> {
         vals
     }
 
-    /// Computes an expression here.
+    /// Emits the computation of an expression at this point.
     pub fn expr(&mut self, e: ExprId) -> Vec<Val> {
         let f = self.f;
         let expr = &f.exprs[e];
@@ -72,7 +72,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Components for an op that takes registers: affine ones as the lanes that were made for them.
+    /// Returns components for an op that takes registers: affine values as the lane register that was made for them.
     fn operands(&mut self, e: ExprId) -> Vec<Val> {
         let vals = self.value(e);
         match vals.as_slice() {
@@ -98,7 +98,7 @@ impl<'a> Compiler<'a> {
         Val::Affine(Box::new(Affine { base, coef }))
     }
 
-    /// The last index is x.
+    /// Returns index `k` of a `threads` kernel; the last index is x.
     fn thread_index(&mut self, k: u8) -> Val {
         let rank = match self.kernel.form {
             Form::Threads { rank } => rank,
@@ -123,7 +123,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The register a result goes to.
+    /// Returns the destination register of a result.
     pub fn result(&mut self, uniform: bool, scalar: Scalar) -> Reg {
         match self.target.take() {
             Some(reg) if self.is_uniform_reg(reg) == uniform => reg,
@@ -142,7 +142,7 @@ impl<'a> Compiler<'a> {
         Val::Reg(d)
     }
 
-    /// An operation without a loop of its own.
+    /// Emits an operation without a specialized loop, which is evaluated lane by lane.
     fn slow(&mut self, function: Function, out: Scalar, args: &[(Reg, Scalar)], y: u32) -> Val {
         let regs: Vec<Reg> = args.iter().map(|a| a.0).collect();
         let d = self.result(self.all_uniform(&regs), out);
@@ -183,7 +183,7 @@ impl<'a> Compiler<'a> {
         let f = self.f;
         let ty = f.exprs[left].ty;
         let right_ty = f.exprs[right].ty;
-        // Only values that the analysis knows as affine share registers with their operands.
+        // Only values that the analysis classifies as affine share registers with their operands.
         let affine = self.a.class[e.index()] == analysis::Class::Affine;
         if affine && analysis::is_word(ty) && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul) {
             let (a, b) = (self.value(left), self.value(right));
@@ -236,7 +236,7 @@ impl<'a> Compiler<'a> {
             .collect()
     }
 
-    /// A comparison of affine values, at least one of which is not uniform.
+    /// Emits a comparison of affine values, at least one of which is not uniform.
     fn affine_compare(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val) -> Option<Val> {
         if self.is_uniform(a) && self.is_uniform(b) {
             return None;
@@ -255,7 +255,7 @@ impl<'a> Compiler<'a> {
         Some(Val::Reg(d))
     }
 
-    /// As [`Compiler::chain`] where one side is a constant.
+    /// As [`Compiler::chain`] where one operand is a constant.
     fn chain_with_const(&mut self, op: BinOp, left: (ExprId, &Val), right: (ExprId, &Val)) -> Option<Val> {
         match (left.1, right.1) {
             (&Val::Reg(p), &Val::Const(bits)) => {
@@ -270,7 +270,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// One component of a binary operator that cannot fault.
+    /// Emits one component of a binary operator that cannot fault.
     pub fn binary(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val) -> Val {
         self.binary_at(op, scalar, a, b, NO_SPAN, false)
     }
@@ -289,12 +289,12 @@ impl<'a> Compiler<'a> {
             self.check_overflow(op, scalar, a, b, span);
         }
         if self.checks.nan {
-            // The operands have to be there when the result is looked at.
+            // The check reads the operands after the result is written, so that the result must not overwrite one of them.
             self.target = None;
         }
         let division = scalar.is_int() && matches!(op, BinOp::Div | BinOp::Rem);
         if division {
-            // The message shows the dividend, which a result in its place would have overwritten.
+            // The message shows the dividend, which a result in the same register would have overwritten.
             self.target = None;
         }
         let run = if division { slow::divide(op, scalar, self.isa) } else { arith::binary(op, scalar, self.isa) };
@@ -314,7 +314,7 @@ impl<'a> Compiler<'a> {
         val
     }
 
-    /// `/` and `%` of 4-byte integers by a constant power of two.
+    /// Emits `/` and `%` of 4-byte integers by a constant power of two as shifts and masks.
     fn divide_by_power(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val) -> Option<Val> {
         let &Val::Const(divisor) = b else {
             return None;
@@ -340,7 +340,7 @@ impl<'a> Compiler<'a> {
         }
         let (a, b) = (self.reg_as(a, is_wide(scalar)), self.reg_as(b, is_wide(by)));
         match arith::binary(op, scalar, self.isa) {
-            // The amount counts modulo the width, so that its upper half does not matter.
+            // Shift amounts count modulo the width, so that the upper half of a wide amount does not matter.
             Some(run) if !is_wide(by) => self.op(run, scalar, &[a, b], 0),
             _ => self.slow(Function::Binary(slow::binary_op(op)), scalar, &[(a, scalar), (b, by)], 0),
         }
@@ -434,13 +434,13 @@ impl<'a> Compiler<'a> {
 
     fn lanes_of(&mut self, val: &Val, scalar: Scalar, e: ExprId) -> Reg {
         match val {
-            // A component of a vector has no lanes of its own yet.
+            // A component of a vector has no lane register of its own yet.
             Val::Affine(_) if self.f.exprs[e].ty.lanes() == 1 => self.regs_of(e)[0],
             _ => self.reg_as(val, is_wide(scalar)),
         }
     }
 
-    /// Registers for locals.
+    /// Allocates the registers of locals.
     pub(crate) fn make_locals(&mut self) {
         for (id, local) in self.f.locals.iter() {
             let uniform = self.a.locals[id.index()] == analysis::Class::Uniform;
@@ -456,7 +456,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Nobody should see what an unwritten local holds; if someone does, it is zero each time.
+    /// Zeroes a local that may be read before it is written, so that such reads are deterministic.
     fn clear(&mut self, val: &Val, scalar: Scalar) {
         if let Val::Reg(d) = *val {
             let wide = is_wide(scalar);
@@ -467,7 +467,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A mask register.
+    /// Allocates a mask register.
     pub(crate) fn new_mask(&mut self) -> MaskId {
         if let Some(mask) = self.free_masks.pop() {
             return mask;

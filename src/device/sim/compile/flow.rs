@@ -1,4 +1,4 @@
-//! Statements to ops: masks for lanes that part ways, jumps for those that do not.
+//! Code generation for statements: masks where lanes diverge, jumps where they do not.
 
 use super::analysis::Class;
 use super::listen::takes;
@@ -12,23 +12,23 @@ use crate::device::sim::warp;
 use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::Scalar;
 
-/// A stretch of code that lanes enter together.
+/// A single-entry range of code with the mask of the lanes inside of it.
 pub(crate) struct Region {
-    /// What `Break` (or, for the turns of a loop, `Continue`) calls it.
+    /// The label that `Break` (or, for an iteration of a loop, `Continue`) names.
     label: Option<Label>,
     kind: RegionKind,
-    /// The lanes inside.
+    /// The mask of the lanes inside.
     mask: MaskId,
-    /// The mask is its own, not the surrounding region's.
+    /// The mask belongs to this region, not to a surrounding one.
     owns: bool,
-    /// Jumps to its end.
+    /// Jumps to the end of the region, to be patched.
     pub ends: Vec<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RegionKind {
     Plain,
-    /// One turn of a loop.
+    /// One iteration of a loop.
     Turn,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Compiler<'a> {
         self.aliases.truncate(aliases);
     }
 
-    /// Statements that cannot be reached still have numbers.
+    /// Skips unreachable statements, which still count in the numbering.
     fn skip(&mut self, stmts: &[Stmt]) {
         for stmt in stmts {
             crate::ir::visit::each_stmt(std::slice::from_ref(stmt), &mut |_| self.number += 1);
@@ -85,18 +85,18 @@ impl<'a> Compiler<'a> {
         stmt.kind.results(|e| defined.push(e));
     }
 
-    /// After a statement that lanes may have left for good, those that remain go on.
+    /// After a statement that lanes may have left for good, continues with the lanes that remain.
     fn resume_after(&mut self, stmt: &Stmt) {
         if stmt.kind.blocks().next().is_some() && self.leaked.remove(&self.mask) {
             let mask = self.mask;
             let run = self.pick::<Resume>();
             let jump = self.emit_jump(run, Op { b: mask, ..nothing() });
             self.end_of_mask(jump);
-            // The region's own mask has lost lanes, and so has what surrounds it, where it was told.
+            // Lanes that left have been removed from the region's own mask, and from those of surrounding regions where recorded.
         }
     }
 
-    /// The jump goes to the end of the region that the current mask belongs to.
+    /// Patches the jump to the end of the region that owns the current mask.
     fn end_of_mask(&mut self, jump: usize) {
         let mask = self.mask;
         if let Some(region) = self.regions.iter_mut().rfind(|r| r.owns && r.mask == mask) {
@@ -128,7 +128,7 @@ impl<'a> Compiler<'a> {
                     self.emit(plain::<warp::Warp>(), Op { x, ..nothing() });
                     vals.push(Val::Reg(result));
                 }
-                // Only all lanes of a warp meet.
+                // Only operations of all lanes of a warp synchronize it.
                 if among == NONE {
                     self.tell_met(true);
                 }
@@ -169,7 +169,7 @@ impl<'a> Compiler<'a> {
                 self.leave(stmt.span, |r| r.label == Some(*label) && r.kind == RegionKind::Turn)
             }
             StmtKind::Return(_) => self.leave_to(0, stmt.span),
-            // Prepared kernels have no calls.
+            // Prepared kernels contain no calls: all are inlined.
             StmtKind::Call { .. } => {}
             StmtKind::Assert { cond, message } => {
                 let a = self.regs_of(*cond)[0];
@@ -210,7 +210,7 @@ impl<'a> Compiler<'a> {
         self.spread_if_wanted(e);
     }
 
-    /// Whether the loaded elements stay as they are until the value was last used.
+    /// Returns whether the loaded elements stay unchanged until the last use of the value.
     fn stays(&self, e: ExprId, memory: MemId, rest: &[Stmt]) -> bool {
         let space = self.f.memories[memory].space;
         if matches!(space, Space::Global { access: crate::ir::def::Access::In, .. } | Space::Constant) {
@@ -232,7 +232,7 @@ impl<'a> Compiler<'a> {
         number > last
     }
 
-    /// A read is the local's own register if nothing writes it before the last use.
+    /// Emits the read of a local: an alias of its register unless the local is written before the last use.
     fn read(&mut self, e: ExprId, local: LocalId, rest: &[Stmt]) {
         let vals = self.locals[local.index()].clone();
         let last = self.a.last_use[e.index()];
@@ -249,7 +249,7 @@ impl<'a> Compiler<'a> {
                 written |=
                     matches!(&s.kind, StmtKind::Write { local: l, .. } | StmtKind::For { local: l, .. } if *l == local);
             });
-            // The last user may be the write itself: it reads before it writes.
+            // The last use may be the write itself: it reads before it writes.
             let is_last_write = number == last && matches!(stmt.kind, StmtKind::Write { .. });
             if written && !is_last_write {
                 alias = false;
@@ -271,7 +271,7 @@ impl<'a> Compiler<'a> {
     fn copy(&mut self, val: &Val, scalar: Scalar) -> Val {
         match val {
             Val::Const(_) => val.clone(),
-            // The base moves on with the loop.
+            // The base of an affine local advances with the loop.
             Val::Affine(affine) => {
                 let mut affine = affine.clone();
                 affine.base = self.copy(&affine.base, Scalar::I32);
@@ -286,7 +286,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// If the value is only there to be written to a local soon, it can be computed in the local's register.
+    /// Returns the register of the local that the value is about to be written to, if the value has no other use and can be
+    /// computed there directly.
     fn target_of(&self, e: ExprId, number: Number, rest: &[Stmt]) -> Option<Reg> {
         if self.a.uses[e.index()] != 1 || self.f.exprs[e].ty.lanes() != 1 {
             return None;
@@ -320,7 +321,8 @@ impl<'a> Compiler<'a> {
         None
     }
 
-    /// The components of a local are written at once: each is read, as far as it is a source, before it is overwritten.
+    /// Writes all components of a local at once, as a parallel move: each register is read, where it is a source, before it is
+    /// overwritten.
     fn write(&mut self, local: LocalId, value: ExprId, number: Number) {
         let scalar = self.f.locals[local].ty.scalar();
         let blend = self.a.blend.contains(&number);
@@ -338,7 +340,7 @@ impl<'a> Compiler<'a> {
                 let (d, a) = moves.remove(at);
                 self.write_component(value, scalar, (d, a), blend);
             } else if let Val::Reg(saved) = self.copy(&Val::Reg(first), scalar) {
-                // They form cycles: what the first one held is read from elsewhere.
+                // The remaining moves form cycles: the value of the first register is saved and read from there.
                 moves.iter_mut().filter(|(_, a)| *a == first).for_each(|(_, a)| *a = saved);
             }
         }
@@ -359,7 +361,7 @@ impl<'a> Compiler<'a> {
 
     // Flow
 
-    /// The current lanes in a mask of their own.
+    /// Copies the current mask into a new one and makes that current.
     pub(crate) fn copy_mask(&mut self) -> MaskId {
         let b = self.new_mask();
         let run = self.pick::<CopyMask>();
@@ -383,7 +385,7 @@ impl<'a> Compiler<'a> {
         self.mask = mask;
     }
 
-    /// Jumps to the end of the innermost region come here.
+    /// Ends the innermost region: its pending jumps are patched to this position.
     pub(crate) fn close_region(&mut self) {
         if let Some(region) = self.regions.pop() {
             for jump in region.ends {
@@ -393,7 +395,7 @@ impl<'a> Compiler<'a> {
         self.mask = self.regions.last().map_or(0, |r| r.mask);
     }
 
-    /// As [`Compiler::close_region`], and the lanes of the region around it go on.
+    /// As [`Compiler::close_region`], and makes the surrounding region's mask current.
     fn close(&mut self, own: Option<MaskId>) {
         self.close_region();
         if let Some(mask) = own {
@@ -403,7 +405,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Makes the surrounding region's mask current; if lanes have left it for good, `resume_after` follows.
+    /// Makes the surrounding region's mask current; if lanes have left that for good, `resume_after` follows.
     fn enter_current(&mut self) {
         let b = self.mask;
         if self.leaked.contains(&b) {
@@ -414,17 +416,17 @@ impl<'a> Compiler<'a> {
         self.patch(jump);
     }
 
-    /// All current lanes go to the end of a region.
+    /// Sends all active lanes to the end of the innermost region for which `is_target` holds.
     fn leave(&mut self, span: Span, is_target: impl Fn(&Region) -> bool) {
         if let Some(target) = self.regions.iter().rposition(is_target) {
             self.leave_to(target, span);
         }
     }
 
-    /// All current lanes go to the end of the region at this position; the function is at 0.
+    /// Sends all active lanes to the end of the region at this position; the function is at 0.
     fn leave_to(&mut self, target: usize, span: Span) {
         let mask = self.mask;
-        // Masks of the regions that are left, from the inside out, the target's among them.
+        // Masks of the regions that are left, innermost first, up to and including the target's.
         let mut masks: Vec<MaskId> = vec![];
         for region in self.regions[target..].iter().rev() {
             if region.mask != mask && !masks.contains(&region.mask) {
@@ -436,7 +438,7 @@ impl<'a> Compiler<'a> {
             self.regions[target].ends.push(jump);
             return;
         }
-        // What surrounds the target and has the same mask as it is not left.
+        // Regions around the target that share its mask are not left.
         self.tell_left(span);
         let surrounding: Vec<MaskId> = self.regions[..target].iter().map(|r| r.mask).collect();
         masks.retain(|m| !surrounding.contains(m));
@@ -448,7 +450,7 @@ impl<'a> Compiler<'a> {
         self.end_of_mask(jump);
     }
 
-    /// The region that a `break` leaves by a jump alone, because all its lanes are here.
+    /// Returns the region that a `break` can leave by a mere jump because all its lanes are active here.
     fn plain_exit(&self, label: Label) -> Option<usize> {
         let target = self.regions.iter().rposition(|r| r.label == Some(label) && r.kind == RegionKind::Plain)?;
         self.regions[target..].iter().all(|r| r.mask == self.mask).then_some(target)
@@ -525,10 +527,10 @@ impl<'a> Compiler<'a> {
         self.free_masks.push(yes);
     }
 
-    /// `if cond { break }` out of the region that owns the current mask: one op.
+    /// Emits `if cond { break }` out of the region that owns the current mask as one op.
     fn leave_where(&mut self, cond: ExprId, a: Reg, then: &Block, other: &Block) -> bool {
         if self.listens() && self.meets {
-            // Those who leave are told of, so that they have to be the current lanes for a moment.
+            // The lanes that leave are reported as an event and therefore have to be the active ones for a moment.
             return false;
         }
         let (leaver, negate) = match (then.as_slice(), other.as_slice()) {
@@ -589,7 +591,7 @@ impl<'a> Compiler<'a> {
         self.close(own);
     }
 
-    /// At the end of a turn of a loop that may wait for other threads (if it `polls`): now and then these have to have their turn.
+    /// At the end of an iteration of a loop that may wait for other threads (if it `polls`): yields to these from time to time.
     fn poll(&mut self, polls: bool) {
         if !polls {
             return;
@@ -599,11 +601,11 @@ impl<'a> Compiler<'a> {
         if let Some(region) = self.regions.last_mut() {
             region.ends.push(jump);
         }
-        // Where some warps go on without the others, there may be none left in what surrounds the loop.
+        // Once the warps of a block run separately, the surrounding regions may have no lanes left.
         self.leaked.extend(self.regions.iter().rev().skip(1).map(|r| r.mask));
     }
 
-    /// One turn of a loop; after it the lanes of the loop's mask are to be made current again if the turn had its own.
+    /// Emits one iteration of a loop; the caller makes the loop's mask current again afterwards if the iteration had its own.
     fn turn(&mut self, label: Label, body: &'a Block) {
         let own = self.own_mask(self.a.turn_leaky.contains(&label));
         self.open(Some(label), own, RegionKind::Turn);
@@ -621,7 +623,7 @@ impl<'a> Compiler<'a> {
         let all_uniform = [def.start, def.end, def.step].iter().all(|&r| self.is_uniform_reg(r));
         let narrow = u16::from(!is_wide(def.scalar) && def.scalar.size() == 4);
         let n = self.loops.len() as u32;
-        // An affine local is a uniform base that moves, with the coefficients of the start.
+        // An affine local is a uniform base that advances, with the coefficients of the start value.
         let mut base = def.start;
         if class == Class::Affine
             && let [Val::Affine(affine)] = self.value(start).as_slice()
@@ -699,7 +701,7 @@ impl<'a> Compiler<'a> {
     fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>, result: Option<ExprId>, span: Span) {
         let y = self.span(span);
         if kind == BarrierKind::Block && self.mask == 0 && !self.waits {
-            // All threads of the block are here.
+            // All threads of the block are synchronized here.
             return self.tell_met(false);
         }
         match kind {

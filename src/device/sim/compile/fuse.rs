@@ -1,5 +1,5 @@
-//! Frequent neighbours become one op. Each function looks at the op written last; it may be taken back if its result has no
-//! other user.
+//! Peephole fusion: frequent sequences of ops become one op. Each function looks at the last op written and replaces it if its
+//! result has no other use.
 
 use super::strip::{Role, Tree};
 use super::*;
@@ -14,10 +14,10 @@ use crate::device::sim::strip::Code as Act;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Scalar;
 
-/// What the op written last was.
+/// A description of the op that was written last.
 #[derive(Clone, Debug)]
 pub(crate) struct Last {
-    /// Where it stands: it is still the last one if nothing stands behind it.
+    /// Its position; it still is the last op if nothing follows.
     at: usize,
     d: Reg,
     what: What,
@@ -50,7 +50,7 @@ enum What {
         a: Reg,
         b: Reg,
     },
-    /// A comparison of the affine indices of access `x`.
+    /// A comparison of the two affine indices of access `x`.
     Affine {
         op: BinOp,
         scalar: Scalar,
@@ -58,7 +58,7 @@ enum What {
     },
 }
 
-/// A chain as a tree.
+/// Returns a chain as an expression tree for a strip.
 fn chain_tree(first: BinOp, links: &[Link], regs: &[Reg]) -> Option<Tree> {
     let mut tree = Tree::of(strip::act_of(first, Scalar::F32)?, regs.get(..2)?);
     for (link, &reg) in links.iter().zip(regs.get(2..)?) {
@@ -81,7 +81,7 @@ fn act_of_masked(function: Maskable) -> Act {
     }
 }
 
-/// Whether an op only tells of an access.
+/// Returns whether an op only reports an access to the sanitizer.
 pub(crate) fn is_touch(op: &Op) -> bool {
     std::ptr::fn_addr_eq(op.run, plain::<TellTouch>())
 }
@@ -97,7 +97,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Remembers a binary operator that was just written.
+    /// Remembers the binary operator that was just written.
     pub(crate) fn note_binary(&mut self, op: BinOp, scalar: Scalar, d: Reg, a: Reg, b: Reg) {
         let uniform = self.is_uniform_reg(d);
         let what = match scalar {
@@ -132,8 +132,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Whether what lies in a register is wanted here only: as the value of an expression that has no other use, nor has one
-    /// that it is a part of, or that is a part of it.
+    /// Returns whether the value in a register is used only here: the expression has one use, and no expression that shares the
+    /// register (an operand or a consumer of the same bits) has another.
     fn is_temporary(&self, e: ExprId, reg: Reg) -> bool {
         if self.a.uses[e.index()] != 1 || self.held[reg as usize] >= PERMANENT {
             return false;
@@ -151,7 +151,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// `left op right` where one of them is the chain written last: the chain gets longer.
+    /// Fuses `left op right` into the chain written last, if that is one of the operands.
     pub fn chain(&mut self, op: BinOp, left: (ExprId, Reg), right: (ExprId, Reg)) -> Option<Val> {
         let last = self.last_op()?;
         let What::Chain { op: first, links, regs } = &last.what else {
@@ -187,7 +187,7 @@ impl<'a> Compiler<'a> {
         Some(Val::Reg(d))
     }
 
-    /// A write under a mask of what was just computed for it.
+    /// Fuses a masked write with the op that just computed its value.
     pub(crate) fn masked_write(&mut self, value: ExprId, d: Reg, a: Reg) -> bool {
         let Some(last) = self.last_op().filter(|l| l.d == a) else {
             return false;
@@ -215,7 +215,7 @@ impl<'a> Compiler<'a> {
         true
     }
 
-    /// Jumps unless (`negate`: if) the uniform condition holds.
+    /// Emits a jump unless (`negate`: if) the uniform condition holds.
     pub(crate) fn jump_unless(&mut self, cond: ExprId, a: Reg, negate: bool) -> usize {
         let last = self.last_op().filter(|l| l.d == a && self.is_temporary(cond, a)).cloned();
         match last.map(|l| l.what) {
@@ -232,7 +232,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Writes the op that keeps the lanes where a condition holds (`negate`: does not) in mask `b`.
+    /// Emits the op that keeps in mask `b` the lanes where a condition holds (`negate`: does not hold).
     pub fn keep(&mut self, cond: ExprId, mut a: Reg, mut negate: bool, b: MaskId) -> usize {
         let mut once = self.is_temporary(cond, a);
         if let Some(Last { what: What::Not { a: inner }, d, .. }) = self.last_op().cloned()
@@ -278,7 +278,7 @@ impl<'a> Compiler<'a> {
         at
     }
 
-    /// Room for a [`Dot`] in front of a loop's body; until it is one, it does nothing.
+    /// Reserves an op for a [`Dot`] in front of a loop's body; it has no effect unless [`Compiler::try_dot`] fills it in.
     pub(crate) fn reserve_dot(&mut self, n: u32) -> usize {
         if self.listens() {
             self.emit(plain::<TellDot>(), Op { y: n, ..nothing() });
@@ -287,7 +287,7 @@ impl<'a> Compiler<'a> {
         self.emit_jump(run, Op { y: n, ..nothing() })
     }
 
-    /// If the body that was just written is `acc = acc + a[…] * b[…]`, the op in front of it does the whole loop.
+    /// If the body that was just written is `acc = acc + a[…] * b[…]`, turns the reserved op into one that runs the whole loop.
     pub(crate) fn try_dot(&mut self, dot: usize, def: &ForDef) {
         let tells = self.listens();
         let body: Vec<Op> = self.ops[dot + 1..].iter().filter(|o| !tells || !is_touch(o)).copied().collect();
@@ -314,7 +314,7 @@ impl<'a> Compiler<'a> {
                 let op = &mut self.ops[dot];
                 (op.a, op.b, op.c, op.d) = (a, b, 0, d);
                 if tells {
-                    // Loads of memory where nothing can go wrong are not told of.
+                    // Loads of memory that needs no checks have no events.
                     let notes: Vec<u32> = self.ops[dot + 1..].iter().filter(|o| is_touch(o)).map(|o| o.x).collect();
                     self.ops[dot - 1].x = notes.first().copied().unwrap_or(0);
                     self.ops[dot - 1].c = told as u16;
@@ -328,7 +328,7 @@ impl<'a> Compiler<'a> {
         self.drop_dot(dot);
     }
 
-    /// The loop is something else: the room in front of it becomes a jump to what follows.
+    /// The loop has another form: the reserved op becomes a jump to the next op.
     fn drop_dot(&mut self, dot: usize) {
         if self.listens() {
             self.ops[dot - 1].c = 0;
@@ -336,7 +336,7 @@ impl<'a> Compiler<'a> {
         self.ops[dot] = Op { run: plain::<control::Jump>(), x: dot as u32 + 1, ..nothing() };
     }
 
-    /// Whether `f32` operators of this kind may join a chain.
+    /// Returns whether `f32` operators of this kind may join a chain.
     pub(crate) fn joins(op: BinOp, scalar: Scalar) -> bool {
         scalar == Scalar::F32 && (fused::starts(op) || matches!(op, BinOp::Lt | BinOp::Le | BinOp::Gt | BinOp::Ge))
     }

@@ -1,4 +1,4 @@
-//! What is written for those who listen: the ops of `listen` and `check::arithmetic`, and the tables they need.
+//! Code generation for checks: the event ops of `listen` and `check::arithmetic`, and the tables that they refer to.
 
 use super::decide::{deciding, taking};
 use super::value::Affine;
@@ -13,7 +13,7 @@ use crate::ir::visit::each_stmt;
 use crate::lang::ops::{AtomicOp, BarrierKind};
 use crate::lang::scalar::Scalar;
 
-/// What checks have to know of each memory; `None` where nothing can go wrong.
+/// Returns what checks need to know of each memory; `None` where no access can be wrong.
 pub(crate) fn watched(f: &Function) -> Vec<Option<Watched>> {
     let mut tables: Vec<Watched> = f.memories.iter().map(|(_, memory)| Watched::of(memory)).collect();
     each_stmt(&f.body, &mut |stmt| {
@@ -74,8 +74,7 @@ impl Watched {
         }
     }
 
-    /// Whether anything can go wrong with it; `syncs` if threads may wait for what its elements become, or be
-    /// ordered by them.
+    /// Returns whether any access can be wrong; `syncs` if threads may wait for values of its elements or be ordered by them.
     fn matters(&self, space: Space, syncs: bool) -> bool {
         match space {
             Space::Global { access: crate::ir::def::Access::In, .. } | Space::Constant => false,
@@ -87,7 +86,7 @@ impl Watched {
     }
 }
 
-/// Whether a block, its inner blocks included, has a barrier or a warp operation.
+/// Returns whether a block, including nested blocks, contains a barrier or a warp operation.
 fn meets(block: &Block) -> bool {
     let mut found = false;
     each_stmt(block, &mut |stmt| {
@@ -96,7 +95,7 @@ fn meets(block: &Block) -> bool {
     found
 }
 
-/// Whether it has an atomic operation whose result somebody looks at.
+/// Returns whether it contains an atomic operation whose result is used.
 pub(crate) fn takes(block: &Block) -> bool {
     let mut found = false;
     each_stmt(block, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Atomic { result: Some(_), .. }));
@@ -130,7 +129,7 @@ impl<'a> Compiler<'a> {
         let mut fences = false;
         each_stmt(&f.body, &mut |stmt| fences |= matches!(stmt.kind, StmtKind::Fence(_)));
         self.syncs = fences && !self.deciding.is_empty();
-        // Warps of kernels whose threads synchronize are run by themselves, so that all barriers have to be there.
+        // Warps of kernels whose threads synchronize may run separately, so that all barriers have to be emitted.
         self.waits = waits || self.syncs;
         each_stmt(&f.body, &mut |stmt| match stmt.kind {
             StmtKind::Atomic { op, ref place, result, .. } if f.memories[place.memory].space != Space::Shared => {
@@ -143,7 +142,7 @@ impl<'a> Compiler<'a> {
         });
     }
 
-    /// The access that stands next, for listeners.
+    /// Emits the event of the access that follows.
     pub(crate) fn tell_touch(&mut self, touch: Touch, access: u32, form: Form, values: Vec<Reg>, traits: Traits) {
         let def = &self.accesses[access as usize];
         let (memory, scalar) = (def.memory as usize, def.scalar);
@@ -158,7 +157,7 @@ impl<'a> Compiler<'a> {
         self.emit(plain::<TellTouch>(), Op { x, ..nothing() });
     }
 
-    /// Whether some store has the same place as this load.
+    /// Returns whether some store has the same location expression as this load.
     pub(crate) fn is_stored(&self, place: &Place) -> bool {
         let mut found = false;
         if self.listens() {
@@ -174,7 +173,7 @@ impl<'a> Compiler<'a> {
         self.checks.memory
     }
 
-    /// All threads of the block, or the active ones warp by warp, have met.
+    /// Emits the event that all threads of the block, or (`warps`) the active ones warp by warp, have synchronized.
     pub(crate) fn tell_met(&mut self, warps: bool) {
         if self.listens() {
             let run = if warps { plain::<TellWarpsMet>() } else { plain::<TellBlockMet>() };
@@ -195,7 +194,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// At the start of a block that holds a barrier: lanes of the mask `from` that did not come.
+    /// At the start of a block that contains a barrier: emits an event for the lanes of mask `from` that are not active here.
     pub(crate) fn tell_parted(&mut self, from: MaskId, span: Span, body: &Block, first: bool) {
         if self.listens() && meets(body) {
             let (x, y) = (u32::from(first), self.span(span));
@@ -203,7 +202,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// In front of a jump that not all lanes take.
+    /// In front of a jump that only some lanes take: emits the event that the active lanes leave.
     pub(crate) fn tell_left(&mut self, span: Span) {
         if self.listens() && self.meets {
             let y = self.span(span);
@@ -211,14 +210,15 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// In front of a loop that holds a barrier.
+    /// In front of a loop that contains a barrier: emits the event that all active lanes enter it.
     pub(crate) fn tell_gathered(&mut self, body: &Block) {
         if self.listens() && meets(body) {
             self.emit(plain::<TellGathered>(), nothing());
         }
     }
 
-    /// At the end of a turn of a loop that polls. The lanes of the mask `from` have entered it.
+    /// At the end of an iteration of a polling loop, which the lanes of mask `from` have entered: emits the event of another
+    /// iteration.
     pub(crate) fn tell_polls(&mut self, from: MaskId, label: Label, body: &Block, span: Span) {
         if !self.listens() {
             return;
@@ -236,12 +236,13 @@ impl<'a> Compiler<'a> {
         self.emit(plain::<TellPolls>(), Op { x, ..nothing() });
     }
 
-    /// Whether a loop with this body may wait for what other threads do.
+    /// Returns whether a loop with this body may wait for other threads.
     pub(crate) fn polls(&self, body: &Block) -> bool {
         takes(body) || self.idles(body)
     }
 
-    /// Whether a turn does nothing but look at memory that somebody may write, so that the next one is like it until somebody does.
+    /// Returns whether an iteration only reads memory that other threads may write, so that iterations repeat identically until
+    /// one of them does.
     fn idles(&self, body: &Block) -> bool {
         let (mut looks, mut acts) = (false, false);
         let (mut written, mut read) = (vec![], vec![]);
@@ -262,7 +263,7 @@ impl<'a> Compiler<'a> {
         looks && !acts && !written.iter().any(|local| read.contains(local))
     }
 
-    /// In front of a signed operator of registers.
+    /// Emits an overflow check in front of a signed operator on registers.
     pub(crate) fn check_overflow(&mut self, op: BinOp, scalar: Scalar, a: Reg, b: Reg, span: u32) {
         if self.checks.arithmetic
             && let Some(run) = arithmetic::overflow(op, scalar, self.isa)
@@ -271,7 +272,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// In front of an operation that may take the negative of a signed number.
+    /// Emits an overflow check in front of a negation of a signed number.
     pub(crate) fn check_negative(&mut self, scalar: Scalar, a: Reg, span: u32) {
         if scalar.is_int() && scalar.is_signed() && self.checks.arithmetic {
             let zero = self.const_reg(crate::device::sim::lanes::is_wide(scalar), 0);
@@ -279,7 +280,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// In front of one of affine values.
+    /// Emits an overflow check in front of an operator on affine values.
     pub(crate) fn check_affine(&mut self, op: BinOp, a: &Affine, b: &Affine, span: u32) {
         if let Some((run, which)) = arithmetic::affine_overflow(op) {
             let axes = vec![self.affine_index(a), self.affine_index(b)];
@@ -288,7 +289,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// In front of a shift.
+    /// Emits a range check of the amount in front of a shift.
     pub(crate) fn check_shift(&mut self, scalar: Scalar, by: Scalar, amount: &Val, span: u32) {
         if !self.checks.arithmetic {
             return;
@@ -304,7 +305,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// In front of a conversion of a float to an integer.
+    /// Emits a range check in front of a conversion from float to integer.
     pub(crate) fn check_conversion(&mut self, from: Scalar, to: Scalar, a: Reg, span: u32) {
         if self.checks.arithmetic && from.is_float() && to.is_int() {
             let op = Op { a, c: arithmetic::number(from) as u16, x: span, y: arithmetic::number(to), ..nothing() };
@@ -312,7 +313,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Behind an operation on floats.
+    /// Emits, after an operation on floats, the check that finite operands gave a finite result (`--trap-nan`).
     pub(crate) fn check_finite(
         &mut self,
         name: &str,

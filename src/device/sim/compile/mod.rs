@@ -1,8 +1,8 @@
-//! Prepared DeviceIR to flat code.
+//! Code generation of the simulator: prepared DeviceIR to flat code.
 //!
-//! - `analysis` finds what differs between lanes, `value` keeps values in registers, `expr` and `place` write the ops of
-//!   expressions and memory accesses, `flow` those of statements; `fuse` joins neighbours, `strip` whole runs of arithmetic.
-//! - The code has two parts: a prologue, which computes what is the same for the whole run of a group (lanes of the thread's
+//! - `analysis` classifies how values vary between lanes, `value` allocates registers, `expr` and `place` emit expressions and
+//!   memory accesses, `flow` emits statements; `fuse` is a peephole pass, and `strip` combines whole runs of arithmetic.
+//! - The code has two sections: a prologue, which computes what does not change during the run of a group (lanes of the thread's
 //!   coordinates, extents of shared memory), and the body.
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -38,7 +38,7 @@ use analysis::{Analysis, Number};
 use flow::Region;
 use value::Val;
 
-/// Translates a kernel for an instruction set.
+/// Compiles a kernel for an instruction set.
 pub(crate) fn compile(kernel: &Prepared, isa: Isa) -> Code {
     let module: &Module = &kernel.module;
     let f = order::reorder(&module.functions[module.kernel.body]);
@@ -52,7 +52,7 @@ pub(crate) fn compile(kernel: &Prepared, isa: Isa) -> Code {
     c.finish()
 }
 
-/// Which part ops are written to.
+/// The section that ops are appended to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
     Prologue,
@@ -69,11 +69,11 @@ struct Compiler<'a> {
     ops: Vec<Op>,
     /// One for each op of the body.
     marks: Vec<strip::Mark>,
-    /// Ops of the body whose `x` is a position.
+    /// Ops of the body whose `x` is a code position.
     jumps: Vec<usize>,
     // Registers
     regs: Vec<RegDef>,
-    /// Values that hold each register; permanent ones are held for ever.
+    /// By register: the number of values that live in it; [`PERMANENT`] registers are never freed.
     held: Vec<u32>,
     free: Vec<Vec<Reg>>,
     fresh: Vec<Reg>,
@@ -85,11 +85,11 @@ struct Compiler<'a> {
     locals: Vec<Vec<Val>>,
     consts: FxHashMap<(bool, u64), Reg>,
     specials: FxHashMap<Special, Reg>,
-    /// Lanes of free affine values, made in the prologue.
+    /// Lane registers of free affine values, computed in the prologue.
     spread: FxHashMap<ExprId, Reg>,
-    /// Reads that stand for their local's own register.
+    /// Reads of locals that alias the local's own register.
     aliases: Vec<(ExprId, LocalId)>,
-    /// Where the next result of an expression should go.
+    /// The preferred destination of the next result.
     target: Option<Reg>,
     // Flow
     number: Number,
@@ -113,39 +113,39 @@ struct Compiler<'a> {
     lists: Vec<Vec<MaskId>>,
     straight: bool,
     may_view: bool,
-    /// Registers that may view a memory.
+    /// Registers that may alias ("view") elements of a memory, and that memory.
     views: Vec<(Reg, u32)>,
-    /// Views what strips store to.
+    /// The register that views the elements that strips store to.
     aim: Option<Reg>,
     touched_columns: usize,
     last: Option<fuse::Last>,
-    /// What `last` was before a negation.
+    /// The value of `last` before a negation was written.
     before_not: Option<fuse::Last>,
-    // For those who listen
+    // Tables of checks
     checks: Checks,
     notes: Vec<Note>,
     watched: Vec<Option<Watched>>,
     births: Vec<Birth>,
     wait_defs: Vec<WaitDef>,
-    /// Operations that cannot overflow.
+    /// Operations that range analysis proved free of overflow.
     exact: FxHashSet<ExprId>,
     /// The kernel has barriers or warp operations.
     meets: bool,
     warp_ops: bool,
-    /// Results of atomic operations that decide something.
+    /// Results of atomic operations that influence control flow or addresses.
     deciding: FxHashSet<ExprId>,
-    /// Of those that wait until they may change an element.
+    /// Results of atomic operations that a spin loop retries until they succeed.
     taking: FxHashSet<ExprId>,
     syncs: bool,
     ordered: bool,
     polls: bool,
-    /// By memory: something is written to it.
+    /// By memory: the kernel stores to it or updates it atomically.
     changes: Vec<bool>,
-    /// Some loop may wait for what other threads do, so that warps of a block may have to run by themselves.
+    /// Some loop may wait for other threads, so that the warps of a block may have to run separately.
     waits: bool,
 }
 
-/// Held for ever.
+/// The use count of registers that are never freed.
 const PERMANENT: u32 = u32::MAX / 2;
 
 impl<'a> Compiler<'a> {
@@ -237,7 +237,7 @@ impl<'a> Compiler<'a> {
                 extents: memory.extents.clone(),
                 constants: if kind == MemoryKind::Constant { memory.bytes() } else { vec![] },
                 extent_regs: vec![NONE; memory.extents.len()],
-                // Sums that are kept apart would overflow unseen.
+                // Per-worker partial sums would hide a signed overflow of the total.
                 sums: sums[id.index()] && !(self.checks.arithmetic && memory.layout.leaves[0].ty.scalar().is_signed()),
                 span: memory.span,
                 place,
@@ -282,7 +282,7 @@ impl<'a> Compiler<'a> {
         self.emit(plain::<control::End>(), nothing());
     }
 
-    /// Joins the parts.
+    /// Joins prologue and body.
     fn finish(mut self) -> Code {
         self.make_strips();
         let span = self.span(self.kernel.span);
@@ -339,7 +339,7 @@ impl<'a> Compiler<'a> {
         let ops = match self.part {
             Section::Prologue => &mut self.prologue,
             Section::Body => {
-                // An op that stands for others, which were taken back, reads what those did: it counts from the first of them.
+                // A fused op replaces earlier ones and reads what they read: it gets the number of the first of them.
                 let replaced = self.marks.drain(self.ops.len().min(self.marks.len())..).map(|mark| mark.number).min();
                 let number = replaced.map_or(self.number, |first| first.min(self.number));
                 self.marks.push(strip::Mark { number, ..strip::Mark::default() });
@@ -350,14 +350,14 @@ impl<'a> Compiler<'a> {
         ops.len() - 1
     }
 
-    /// An op of the body that jumps; its target is set later.
+    /// Emits an op of the body that jumps; its target is patched later.
     fn emit_jump(&mut self, run: OpFn, op: Op) -> usize {
         let at = self.emit(run, op);
         self.jumps.push(at);
         at
     }
 
-    /// A place that is jumped to. What stands before it is not always what ran before, so that nothing is fused across it.
+    /// Marks this position as a jump target. The op in front is not always the one that ran before, so nothing is fused across.
     fn target(&mut self) -> u32 {
         (self.last, self.before_not) = (None, None);
         self.ops.len() as u32
@@ -379,7 +379,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// An op without operands.
+/// An op without operands, as a base for struct updates.
 fn nothing() -> Op {
     Op { run: plain::<control::End>(), d: NONE, a: NONE, b: NONE, c: NONE, x: 0, y: 0 }
 }

@@ -1,11 +1,11 @@
-//! The order of evaluation: pure arithmetic with one user moves down to that user, past other `Let`s only, so that chains of
-//! operators stand together and can become one op, and temporaries live briefly. Nothing that reads, loads or faults is moved.
+//! Schedules expressions: pure arithmetic with a single use moves down to that use, past other `Let`s only, so that chains of
+//! operators become adjacent and can be fused, and live ranges are short. Reads, loads and ops that can fault are not moved.
 
 use rustc_hash::FxHashMap;
 
 use crate::ir::def::*;
 
-/// The function with its `Let`s in a better order.
+/// Returns the function with its `Let`s rescheduled.
 pub(crate) fn reorder(f: &Function) -> Function {
     let mut uses: FxHashMap<ExprId, u32> = FxHashMap::default();
     crate::ir::visit::each_stmt(&f.body, &mut |stmt| {
@@ -42,7 +42,7 @@ impl Order<'_> {
                     self.release_operands(e, &mut waiting, &mut done);
                 }
                 kind => {
-                    // What this statement uses comes last.
+                    // Operands of this statement are evaluated last.
                     let mut used = vec![];
                     kind.operands(|o| used.push(o));
                     let (later, now): (Vec<_>, Vec<_>) =
@@ -82,7 +82,7 @@ impl Order<'_> {
         pure && self.uses.get(&e) == Some(&1)
     }
 
-    /// Evaluates what an expression needs of what waits.
+    /// Emits the pending operands of an expression, recursively.
     fn release_operands(&self, e: ExprId, waiting: &mut Vec<(ExprId, Stmt)>, done: &mut Block) {
         let mut operands = vec![];
         self.f.exprs[e].kind.operands(|o| operands.push(o));

@@ -1,9 +1,9 @@
-//! Whose an element is: arrays whose indices tell that no two threads ever touch one element.
+//! Ownership of elements: arrays whose indices prove that no two threads touch the same element.
 //!
-//! An index tells its thread along an axis if it is `global_idx` or a `threads` index, a block if it is `block_idx`, a thread within its
-//! block if it is `thread_idx`; each with a launch constant added or not. The variable of a loop that begins at one of them and goes
-//! on by as many as there are threads (`for i in thread_idx.x..N step block_dim.x`) tells no less: whatever its turn, it is congruent to
-//! where it began.
+//! An index identifies its thread along an axis if it is `global_idx` or an index of a `threads` kernel, its block if it is
+//! `block_idx`, the thread within the block if it is `thread_idx`; each plus or minus a launch constant. The variable of a loop
+//! that starts at one of them and advances by the number of threads (`for i in thread_idx.x..N step block_dim.x`) identifies the
+//! thread as well: in each iteration it is congruent to its start.
 
 use rustc_hash::FxHashMap;
 
@@ -11,23 +11,23 @@ use crate::device::sim::code::Owner;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
-/// One index of a place, as far as it is a coordinate of the thread plus what is the same for all.
+/// One index of an access, as far as it is a coordinate of the thread plus a launch constant.
 #[derive(Clone, PartialEq)]
 enum Coordinate {
     Own(Origin, u8, Option<(BinOp, ExprKind)>),
     Fixed(ExprKind),
 }
 
-/// What a coordinate begins with.
+/// The coordinate that an index is based on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Thread,
     Block,
-    /// Both at once. (Of a `threads` kernel, the index of this position.)
+    /// Block and thread at once. (For a `threads` kernel: the index at this position.)
     Global,
 }
 
-/// Where loops begin, and by which steps they go on.
+/// Start and step of the `for` loops whose variable nothing else writes.
 type Loops = FxHashMap<LocalId, Option<(ExprId, ExprId)>>;
 
 struct Search<'a> {
@@ -36,7 +36,7 @@ struct Search<'a> {
     steps: Vec<(u8, u32)>,
 }
 
-/// By memory; the default where nothing is known.
+/// Returns the ownership by memory; the default where nothing is known.
 pub(crate) fn owners(f: &Function) -> Vec<Owner> {
     let mut loops = Loops::default();
     let mut places: Vec<&Place> = vec![];
@@ -67,7 +67,7 @@ pub(crate) fn owners(f: &Function) -> Vec<Owner> {
 }
 
 impl Search<'_> {
-    /// All places are of one form.
+    /// Returns the ownership if the indices of all accesses have the same form.
     fn owner<'p>(&mut self, mut places: impl Iterator<Item = &'p Place>) -> Option<Owner> {
         let first = self.form(places.next()?)?;
         for place in places {
@@ -101,7 +101,7 @@ impl Search<'_> {
         self.begin(e)
     }
 
-    /// An index that is no loop's.
+    /// Returns the form of an index that is not a loop variable.
     fn begin(&self, e: ExprId) -> Option<Coordinate> {
         if let Some((origin, axis)) = self.origin(e) {
             return Some(Coordinate::Own(origin, axis, None));
@@ -120,13 +120,13 @@ impl Search<'_> {
             ExprKind::Id(Id3::Global, axis) => Some((Origin::Global, *axis as u8)),
             ExprKind::Id(Id3::Thread, axis) => Some((Origin::Thread, *axis as u8)),
             ExprKind::Id(Id3::Block, axis) => Some((Origin::Block, *axis as u8)),
-            // By its position, for the time being: which axis that is, the rank tells.
+            // By position at first; the axis follows from the rank of the kernel.
             ExprKind::Index(k) => Some((Origin::Global, *k)),
             _ => None,
         }
     }
 
-    /// The same for all threads of a launch.
+    /// Returns the expression if it is the same for all threads of a launch.
     fn fixed(&self, e: ExprId) -> Option<ExprKind> {
         match &self.f.exprs[e].kind {
             kind @ (ExprKind::Const(_) | ExprKind::Param(_) | ExprKind::Extent(..)) => Some(kind.clone()),
@@ -135,7 +135,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a loop's step leads from a thread's element to one that is its own again.
+    /// Returns whether a loop's step leads from one element of a thread to another that is its own as well.
     fn is_stride(&mut self, step: ExprId, origin: Origin, axis: u8) -> bool {
         let f = self.f;
         let is = |e: ExprId, id: Id3| matches!(f.exprs[e].kind, ExprKind::Id(i, a) if i == id && a as u8 == axis);

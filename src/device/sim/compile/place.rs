@@ -1,4 +1,4 @@
-//! Loads, stores and atomics.
+//! Code generation for loads, stores and atomics.
 
 use super::strip::Role;
 use super::value::Kind;
@@ -11,7 +11,7 @@ use crate::device::sim::{atomics, local};
 use crate::lang::ops::AtomicOp;
 use crate::lang::scalar::Scalar;
 
-/// How the indices of a place differ between lanes.
+/// How the indices of an access vary between lanes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Spread {
     Uniform,
@@ -29,7 +29,7 @@ impl From<Spread> for Form {
     }
 }
 
-/// The op of an access by the form its elements have in memory.
+/// Selects the op of an access by the representation of its elements in memory.
 macro_rules! by_form {
     ($self:ident, $scalar:expr, $step:ident) => {
         match $scalar {
@@ -45,7 +45,7 @@ macro_rules! by_form {
 }
 
 impl<'a> Compiler<'a> {
-    /// The components of a place: their type and number.
+    /// Returns the scalar type and the number of the components that an access touches.
     fn components(&self, place: &Place) -> (Scalar, u8) {
         let leaf = &self.f.memories[place.memory].layout.leaves[place.leaf as usize];
         (leaf.ty.scalar(), if place.component.is_some() { 1 } else { leaf.ty.lanes() })
@@ -57,7 +57,7 @@ impl<'a> Compiler<'a> {
         let leaf = &memory.layout.leaves[place.leaf as usize];
         let component = usize::from(place.component.unwrap_or(0));
         let offset = match memory.space {
-            // In columns of lanes.
+            // Offsets count lane columns.
             Space::Local => {
                 let before = &memory.layout.leaves[..place.leaf as usize];
                 before.iter().map(|l| columns(l.ty)).sum::<usize>() + component * columns(Ty::Scalar(scalar))
@@ -232,7 +232,7 @@ impl<'a> Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// The op of an atomic addition (`negate`: subtraction) on 4-byte integers, whose old values are `unseen` or not.
+    /// Returns the op of an atomic addition (`negate`: subtraction) on 4-byte integers; `unseen` if the old values are unused.
     fn add_word<const C: bool>(&self, negate: bool, spread: Spread, unseen: bool) -> OpFn {
         match (unseen, spread, negate) {
             (false, _, false) => self.pick::<atomics::AddWord<false, C>>(),
@@ -245,7 +245,7 @@ impl Compiler<'_> {
     }
 }
 
-/// 4-byte lane columns of a leaf.
+/// Returns the number of 4-byte lane columns that a leaf (a scalar or vector component of an element) takes.
 pub(crate) fn columns(ty: Ty) -> usize {
     usize::from(ty.lanes()) * if is_wide(ty.scalar()) { 2 } else { 1 }
 }

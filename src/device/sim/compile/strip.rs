@@ -1,9 +1,9 @@
-//! Runs of ops that only compute become strips (`sim::strip`): a small program for two accumulators, in which only what is
-//! wanted again is stored.
+//! Combines runs of pure arithmetic ops into strips (`sim::strip`): small programs for two accumulators that store only values
+//! with later uses.
 //!
-//! The compiler says of each op of the body what it is to a strip ([`Role`]). When the body is complete, neighbouring ops are
-//! taken together as far as nothing jumps in between; values are followed from op to op, so that a temporary which nobody
-//! wants behind the strip needs no register.
+//! Each op of the body carries its [`Role`] with regard to strips. When the body is complete, adjacent ops are combined as far as
+//! no jump targets lie in between; a data flow analysis of the run finds temporaries that are dead after it, which need no
+//! register.
 
 use super::analysis::Number;
 use super::*;
@@ -13,54 +13,54 @@ use crate::device::sim::strip::{self, Code as Act, Micro, PLACES, Place, SCRATCH
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
 
-/// What an op is to a strip.
+/// The role of an op with regard to strips.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Role {
-    /// Strips end before it.
+    /// Ends a strip.
     #[default]
     Other,
-    /// Computes lanes of `d`; `masked`: the active ones only.
+    /// Computes lanes of `d`; if `masked`, only the active ones.
     Lanes { d: Reg, tree: Tree, masked: bool },
-    /// Makes mask `mask` of the lanes where all conditions hold (`negate`: the only one does not).
+    /// Makes mask `mask` of the lanes where all conditions hold (`negate`: where the only condition does not hold).
     Keep { conditions: Vec<Reg>, negate: bool, mask: MaskId },
-    /// Goes back to the start of a loop that all lanes take as often.
+    /// Jumps back to the start of a loop with the same trip count in all lanes.
     Next,
     /// Stores a register to rows of 4-byte elements.
     Store { value: Reg, memory: u32 },
-    /// Goes back to the start of a loop while its mask has lanes.
+    /// Jumps back to the start of a loop while its mask has lanes.
     Again { mask: MaskId },
-    /// Reads nothing that ops of strips write, so that it may as well happen before them.
+    /// Reads nothing that ops of strips write, so that it can be hoisted above the strip.
     Early { writes: Vec<Reg> },
 }
 
-/// What lanes are computed from.
+/// The expression that computes lanes.
 #[derive(Clone, Debug)]
 pub(crate) enum Tree {
     Reg(Reg),
-    /// The act that takes the first operand in an accumulator and the others in memory.
+    /// An operation; it takes the first operand in an accumulator and the others in memory.
     Act(Act, Vec<Tree>),
 }
 
-/// An op of the body beside its code.
+/// Annotation of an op of the body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mark {
     pub role: Role,
-    /// The statements begun when it was written.
+    /// The number of statements begun when the op was written.
     pub number: Number,
     pub dies: Dies,
 }
 
-/// Until when the result of an op is wanted.
+/// The end of the live range of an op's result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Dies {
     #[default]
     Unknown,
     Never,
-    /// With this statement.
+    /// Last used by this statement.
     After(Number),
 }
 
-/// The act of a binary operator, if strips have it.
+/// Returns the strip operation of a binary operator, if there is one.
 pub(crate) fn act_of(op: BinOp, scalar: Scalar) -> Option<Act> {
     Some(match (op, scalar) {
         (BinOp::Add, Scalar::F32) => Act::Add,
@@ -122,11 +122,11 @@ pub(crate) fn act_of_conversion(from: Scalar, to: Scalar) -> Option<Act> {
     }
 }
 
-/// Most values of a strip.
+/// The largest weight of a strip, in values.
 const LIMIT: usize = 32;
 
 impl<'a> Compiler<'a> {
-    /// Says what the op written last is.
+    /// Sets the role of the op written last.
     pub fn role(&mut self, role: Role) {
         if self.part == Section::Body
             && let Some(mark) = self.marks.last_mut()
@@ -135,7 +135,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The op written last computes `d` of 4 bytes and nothing else.
+    /// Declares that the only effect of the op written last is to compute the 4-byte register `d`.
     pub fn computes(&mut self, d: Reg, tree: Option<Tree>) {
         let role = match tree {
             _ if self.is_uniform_reg(d) => Role::Early { writes: vec![d] },
@@ -145,21 +145,21 @@ impl<'a> Compiler<'a> {
         self.role(role);
     }
 
-    /// As [`Compiler::computes`]: an act of registers.
+    /// As [`Compiler::computes`], for one operation on registers.
     pub fn computed(&mut self, val: &Val, act: Option<Act>, regs: &[Reg]) {
         if let Val::Reg(d) = *val {
             self.computes(d, act.map(|act| Tree::of(act, regs)));
         }
     }
 
-    /// Of what the op written last computes only the active lanes are taken.
+    /// Declares that only active lanes of the result of the op written last are stored.
     pub(crate) fn only_active(&mut self) {
         if let Some(Mark { role: Role::Lanes { masked, .. }, .. }) = self.marks.last_mut() {
             *masked = true;
         }
     }
 
-    /// A statement is complete: until when its results are wanted is known.
+    /// Completes a statement: records the ends of the live ranges of its results.
     pub(crate) fn settle(&mut self, stmt: &StmtKind, number: Number) {
         let last = match stmt {
             StmtKind::Let(e) => Some(self.a.last_use[e.index()].max(number)),
@@ -175,7 +175,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Rewrites the body with strips.
+    /// Rewrites the body, with strips in place of runs of arithmetic.
     pub(crate) fn make_strips(&mut self) {
         let ops = std::mem::take(&mut self.ops);
         let marks = std::mem::take(&mut self.marks);
@@ -185,7 +185,7 @@ impl<'a> Compiler<'a> {
             is_target[ops[jump].x as usize] = true;
             jumps[jump] = true;
         }
-        // Where each op has gone, or what stands for it.
+        // The new position of each op, or of the op that replaces it.
         let mut moved = vec![0; ops.len() + 1];
         let mut done: Vec<Op> = Vec::with_capacity(ops.len());
         let mut new_jumps = vec![];
@@ -241,7 +241,7 @@ impl<'a> Compiler<'a> {
         self.touched_columns = self.count_touched();
     }
 
-    /// Whether no op moves what the strip works on.
+    /// Returns whether the registers of the strip stay at their addresses, that is, none of them is a view.
     fn stays_put(&self, def: &StripDef) -> bool {
         let moves = |p: &Place| matches!(p, Place::Reg(reg) if self.kinds[*reg as usize] == value::Kind::View);
         !def.places.iter().any(moves)
@@ -252,7 +252,7 @@ impl<'a> Compiler<'a> {
         self.strips.len() as u32 - 1
     }
 
-    /// The strip of a run that a store of its result follows, which goes to memory without a register between.
+    /// Builds the strip of a run whose result the next op stores, which writes memory directly instead of a register.
     fn strip_with_store(&mut self, marks: &[Mark], is_target: &[bool], start: usize, end: usize) -> Option<StripDef> {
         let Role::Store { value, memory } = marks.get(end)?.role else {
             return None;
@@ -267,17 +267,17 @@ impl<'a> Compiler<'a> {
         };
         self.aim = Some(aim);
         let mut def = self.strip_of(marks, start, end, Some((value, aim)))?;
-        // What lies behind a block's rows is other workers'.
+        // Memory beyond a block's rows belongs to other workers.
         let global = matches!(self.memories[memory as usize].kind, MemoryKind::Global(_));
         if global && matches!(self.kernel.form, Form::Threads { .. }) {
             def.fetch_ahead(Place::Reg(aim));
         }
-        // Chunks are stored while others are still to be loaded.
+        // The strip stores some chunks while others are still to be loaded.
         let overlaps = |place: &Place| self.views.iter().any(|&(reg, m)| m == memory && *place == Place::Reg(reg));
         (!def.places.iter().any(overlaps)).then_some(def)
     }
 
-    /// Columns of registers that ops or strips name. (Whatever else looks like one counts as well.)
+    /// Counts the lane columns of registers that ops or strips name. (Fields that only look like registers are counted as well.)
     fn count_touched(&self) -> usize {
         let mut touched: FxHashSet<Reg> = FxHashSet::default();
         for op in self.ops.iter().chain(&self.prologue) {
@@ -298,7 +298,7 @@ impl<'a> Compiler<'a> {
         touched.iter().map(columns).sum()
     }
 
-    /// The program of a run of ops, if it is worth it. A result that is stored by the op behind them goes to another register.
+    /// Builds the program of a run of ops, if it pays. A result that the op behind the run stores goes to another register.
     fn strip_of(&self, marks: &[Mark], start: usize, end: usize, stored: Option<(Reg, Reg)>) -> Option<StripDef> {
         let next = marks.get(end + usize::from(stored.is_some())).map_or(Number::MAX, |n| n.number);
         let mut writer = Writer::default();
@@ -324,12 +324,12 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The ops of a run that go before its strip.
+/// Returns the ops of a run that are hoisted above its strip.
 fn early(marks: &[Mark], start: usize, end: usize) -> impl Iterator<Item = usize> + '_ {
     (start..end).filter(|&k| matches!(marks[k].role, Role::Early { .. }))
 }
 
-/// The end of the run of ops that starts here: itself if there is none.
+/// Returns the end of the run of ops that starts here; `start` if there is none.
 fn run_end(marks: &[Mark], is_target: &[bool], start: usize) -> usize {
     let mut touched: Vec<Reg> = vec![];
     let (mut end, mut weight, mut kept) = (start, 0, false);
@@ -384,19 +384,19 @@ impl Tree {
 
 type ValueId = usize;
 
-/// A value of a strip.
+/// A value in a strip.
 struct Value {
     /// `None`: it lies in a register from the start.
     act: Option<Act>,
     args: Vec<ValueId>,
-    /// Uses that have not been written yet.
+    /// Uses whose code has not been written yet.
     uses: u32,
-    /// Where it can be loaded from, once this many events have passed.
+    /// The operand that it can be loaded from, once `since` events have been written.
     place: Option<Place>,
     since: usize,
 }
 
-/// What has to happen, in order.
+/// An effect of the strip; effects are written in order.
 enum Event {
     Write { reg: Reg, value: ValueId, masked: bool },
     Keep { conditions: Vec<ValueId>, negate: bool, mask: MaskId },
@@ -408,20 +408,20 @@ enum Acc {
     B,
 }
 
-/// Writes the program of one strip.
+/// The code generator of one strip.
 #[derive(Default)]
 struct Writer {
     values: Vec<Value>,
-    /// What registers hold.
+    /// The values that registers hold.
     current: FxHashMap<Reg, ValueId>,
     events: Vec<Event>,
     def: StripDef,
     scratch_free: Vec<u8>,
     scratch_used: u8,
-    /// The value that an accumulator still holds.
+    /// The value that each accumulator still holds.
     holds: [Option<ValueId>; 2],
     mask: Option<MaskId>,
-    /// Events written so far.
+    /// Number of events written so far.
     passed: usize,
     too_large: bool,
 }
@@ -459,7 +459,7 @@ impl Writer {
             self.values[value].uses += 1;
             self.events.push(Event::Write { reg, value, masked });
         }
-        // Behind a masked write the register holds a mixture.
+        // After a masked write the register holds old and new lanes.
         let mut now = value;
         if masked {
             now = self.value(None, vec![], Some(Place::Reg(reg)));
@@ -475,7 +475,7 @@ impl Writer {
     }
 
     fn weight(&self) -> usize {
-        // An `rsqrt` alone is worth it: strips have a faster one.
+        // A single `rsqrt` already pays: strips have a faster one.
         let of = |v: &Value| usize::from(v.act.is_some()) + usize::from(v.act == Some(Act::Rsqrt));
         self.values.iter().map(of).sum::<usize>() + self.events.len() / 2
     }
@@ -513,7 +513,7 @@ impl Writer {
         }
     }
 
-    /// What is still wanted of a register that is about to be written moves away.
+    /// Spills values that are still live in a register that is about to be overwritten.
     fn rescue(&mut self, here: Place) {
         for v in 0..self.values.len() {
             let value = &self.values[v];

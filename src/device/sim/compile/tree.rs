@@ -1,4 +1,4 @@
-//! Finds loops that combine shared arrays by trees.
+//! Recognizes tree reductions of shared arrays.
 
 use super::fuse::is_touch;
 use super::*;
@@ -15,7 +15,8 @@ struct Found {
 }
 
 impl<'a> Compiler<'a> {
-    /// In front of such a loop the op that does all its turns, whose jump past the loop is to be set.
+    /// Emits, in front of such a loop, the op that runs all its iterations; returns the position of its jump past the loop, to be
+    /// patched.
     pub fn tree(&mut self, label: Label, body: &[Stmt]) -> Option<usize> {
         let found = self.find_tree(label, body)?;
         let [Val::Reg(a)] = *self.locals[found.distance.index()].as_slice() else {
@@ -40,7 +41,7 @@ impl<'a> Compiler<'a> {
         Some(self.emit_jump(run, Op { a, y: found.memory.index() as u32, ..nothing() }))
     }
 
-    /// The loop behind the op at `tree` has been written: the op in front of it has to know what it would tell.
+    /// After the loop behind the op at `tree` has been written: gives the event op in front of it the loop's access events.
     pub(crate) fn tell_tree(&mut self, tree: usize) {
         if !self.listens() {
             return;
@@ -92,7 +93,7 @@ impl<'a> Compiler<'a> {
         Some(Found { distance, memory, joint })
     }
 
-    /// `s[t] = s[t] joint s[t + d]` and nothing else.
+    /// Matches `s[t] = s[t] joint s[t + d]` and nothing else.
     fn find_step(&mut self, body: &[Stmt], d: ExprId) -> Option<(MemId, Joint)> {
         let f = self.f;
         let [lets @ .., Stmt { kind: StmtKind::Store { place, value, .. }, .. }] = body else {
@@ -132,7 +133,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// `d > 0`
+    /// Matches `d > 0`.
     fn is_positive(&self, e: ExprId, d: ExprId) -> bool {
         match self.f.exprs[e].kind {
             ExprKind::Binary { op: BinOp::Gt, left, right } => left == d && self.constant(right) == Some(0),
@@ -141,7 +142,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// `d / 2` or `d >> 1`
+    /// Matches `d / 2` or `d >> 1`.
     fn is_half(&self, e: ExprId, d: ExprId) -> bool {
         match self.f.exprs[e].kind {
             ExprKind::Binary { op: BinOp::Div, left, right } => left == d && self.constant(right) == Some(2),
@@ -150,7 +151,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Whether a value is the number of the thread along x.
+    /// Returns whether a value is the thread's index along x.
     fn is_thread(&mut self, e: ExprId) -> bool {
         let known = self.f.exprs[e].kind.is_free() || self.vals.contains_key(&e);
         let first = |affine: &value::Affine| {

@@ -1,14 +1,16 @@
-//! What a launch of one block, or of blocks of one warp, cannot show of a kernel: conflicts that take a second one.
+//! Finds hazards of a kernel that a launch of one block, or of blocks of one warp, cannot show.
 //!
-//! In: a kernel's body. Out: for each of the two a reason, if there is one. Checks judge all orders of the threads that a launch has; of
-//! threads that it does not have they know nothing. Between blocks, something is there to go wrong where
+//! Input: a kernel's body. Output: a reason for each of the two, if there is one. The checks cover all interleavings of the
+//! threads of a launch, but know nothing of threads that it does not have. Between blocks there is a potential conflict where
 //!
-//! - a store's index does not depend on the block, so that each block stores there (unless a condition on the block is around it),
-//! - a store's index comes out of memory or of an atomic operation, and may be that of another block,
-//! - an element that one access names is stored under another name elsewhere in the kernel: `x[i] = x[i - 1]`,
-//! - blocks talk to each other by a `fence()` and what atomic operations tell them.
+//! - the index of a store does not depend on the block, so that each block stores to the same element (unless a condition on the
+//!   block guards it),
+//! - the index of a store comes from memory or from an atomic operation and may equal another block's,
+//! - an element that one access names is stored to under another name elsewhere in the kernel: `x[i] = x[i - 1]`,
+//! - blocks communicate by `fence()` and the results of atomic operations.
 //!
-//! Between warps, where the threads of one are ordered by warp operations or `warp_barrier()` and share memory that they write.
+//! Between warps there is one where threads of a warp are ordered by warp operations or `warp_barrier()` and share memory that
+//! they write.
 
 use rustc_hash::FxHashSet;
 
@@ -33,13 +35,13 @@ struct Search<'a> {
     f: &'a Function,
     /// Values that depend on the block.
     on_block: FxHashSet<ExprId>,
-    /// Values that come out of memory that the kernel may write, or of an atomic operation, or of other threads.
+    /// Values that come from memory that the kernel may write, from an atomic operation or from other threads.
     loaded: FxHashSet<ExprId>,
     reason: Option<String>,
 }
 
 impl Search<'_> {
-    /// Fills the sets, by way of locals too.
+    /// Fills the sets, also by way of locals.
     fn depend(&mut self) {
         let f = self.f;
         let (mut blocks, mut loads) = (FxHashSet::default(), FxHashSet::default());
@@ -92,7 +94,7 @@ impl Search<'_> {
         self.reason.get_or_insert(reason);
     }
 
-    /// Stores that two blocks may both do. `told`: only some blocks get here.
+    /// Finds stores that two blocks may both execute. `told`: a condition on the block guards this code.
     fn block(&mut self, block: &[Stmt], told: bool) {
         for stmt in block {
             if let StmtKind::Store { place, .. } = &stmt.kind
@@ -112,7 +114,7 @@ impl Search<'_> {
         }
     }
 
-    /// Elements that are stored to under one name and touched under another.
+    /// Finds elements that are stored to under one name and accessed under another.
     fn renamed(&mut self) {
         let f = self.f;
         let mut places: Vec<(&Place, bool)> = vec![];
@@ -138,7 +140,7 @@ impl Search<'_> {
         }
     }
 
-    /// A fence for all, and atomic operations that tell something.
+    /// Finds communication between blocks: a device-wide fence and atomic operations whose results are used.
     fn protocol(&mut self) {
         let (mut fence, mut takes) = (false, None);
         each_stmt(&self.f.body, &mut |stmt| match &stmt.kind {

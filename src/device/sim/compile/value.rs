@@ -1,4 +1,4 @@
-//! Values on the way through the compiler: constants, registers, affine forms; and who holds which register.
+//! Values during code generation (constants, registers, affine forms), and register allocation by use counts.
 
 use super::*;
 use crate::device::sim::lanes::{is_wide, lane_of_raw, raw_of_lane};
@@ -8,10 +8,10 @@ use crate::lang::scalar::{Scalar, Value, dynamic};
 /// One component of an expression's value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Val {
-    /// Lane bits.
+    /// The bits of a lane, the same in all lanes.
     Const(u64),
     Reg(Reg),
-    /// An i32 or u32.
+    /// An `i32` or `u32`.
     Affine(Box<Affine>),
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Affine {
 
 pub(crate) const ZERO: Val = Val::Const(0);
 
-/// Kinds of registers that can stand in for one another.
+/// Register classes: registers of a class can replace one another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Uniform,
@@ -53,7 +53,7 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    /// A register that is never handed out again.
+    /// Allocates a register that is never freed.
     pub(crate) fn alloc_permanent(&mut self, uniform: bool, scalar: Scalar) -> Reg {
         let reg = self.new_reg(match (uniform, is_wide(scalar)) {
             (true, false) => Kind::Uniform,
@@ -97,7 +97,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The registers a value is made of.
+    /// Calls `f` with each register that a value consists of.
     fn each_reg(val: &Val, f: &mut impl FnMut(Reg)) {
         match val {
             Val::Const(_) => {}
@@ -109,7 +109,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The expression's value is this from now on.
+    /// Binds an expression to its value from here on.
     pub fn bind(&mut self, e: ExprId, vals: Vec<Val>) {
         for val in &vals {
             Self::each_reg(val, &mut |reg| self.held[reg as usize] += 1);
@@ -117,7 +117,7 @@ impl<'a> Compiler<'a> {
         self.vals.insert(e, vals);
     }
 
-    /// Nobody asks for the expression any more.
+    /// Ends the live range of an expression.
     pub fn release(&mut self, e: ExprId) {
         let mut dropped = vec![];
         for val in self.vals.remove(&e).unwrap_or_default() {
@@ -134,7 +134,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Whether nobody asks for a value that lies in these registers behind a statement.
+    /// Returns whether none of these registers holds a value that is used after a statement.
     pub(crate) fn is_unread(&self, regs: &[Val], number: Number) -> bool {
         let mut unread = true;
         for (e, vals) in &self.vals {
@@ -153,7 +153,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Registers of this statement that nothing came to hold.
+    /// Frees the registers allocated during this statement that hold no bound value.
     pub(crate) fn drop_fresh(&mut self, mut fresh: Vec<Reg>) {
         fresh.sort_unstable();
         fresh.dedup();
@@ -175,7 +175,7 @@ impl<'a> Compiler<'a> {
         reg
     }
 
-    /// A uniform that the launch or the block sets.
+    /// Returns the uniform register of a value that the launch or the block sets.
     pub fn special(&mut self, special: Special) -> Reg {
         if let Some(&reg) = self.specials.get(&special) {
             return reg;
@@ -193,7 +193,7 @@ impl<'a> Compiler<'a> {
         reg
     }
 
-    /// A value of 4 bytes as a register of either kind.
+    /// Returns a 4-byte value as a register, uniform or lane.
     pub(crate) fn reg(&mut self, val: &Val) -> Reg {
         self.reg_as(val, false)
     }
@@ -211,7 +211,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The components of an expression as registers.
+    /// Returns the components of an expression as registers.
     pub(crate) fn regs_of(&mut self, e: ExprId) -> Vec<Reg> {
         let wide = is_wide(self.f.exprs[e].ty.scalar());
         let vals = self.value(e);
@@ -224,7 +224,7 @@ impl<'a> Compiler<'a> {
         vals.iter().map(|v| self.reg_as(v, wide)).collect()
     }
 
-    /// A free affine value's lanes are made once, before the body.
+    /// Computes the lanes of a free affine value once, in the prologue.
     fn spread_in_prologue(&mut self, e: ExprId, affine: &Affine) -> Reg {
         let part = std::mem::replace(&mut self.part, Section::Prologue);
         let reg = self.alloc_permanent(false, Scalar::I32);
@@ -234,7 +234,7 @@ impl<'a> Compiler<'a> {
         reg
     }
 
-    /// Makes the lanes of an affine value that was just computed, if they will be wanted.
+    /// Computes the lanes of an affine value that was just computed, if a later use needs them.
     pub(crate) fn spread_if_wanted(&mut self, e: ExprId) {
         if !self.a.spread[e.index()] {
             return;
@@ -256,7 +256,7 @@ impl<'a> Compiler<'a> {
         self.role(strip::Role::Early { writes: vec![reg] });
     }
 
-    /// Affine forms for an op that is not an access.
+    /// Adds an entry to the table of accesses for affine forms of an op that is not an access.
     pub(crate) fn push_index(&mut self, axes: Vec<Index>) -> u32 {
         let (scalar, span) = (Scalar::I32, 0);
         self.accesses.push(Access {
@@ -284,7 +284,7 @@ impl<'a> Compiler<'a> {
         Index { base, wide: false, unsigned: false, coef }
     }
 
-    /// The form of a value that has one: itself as a base.
+    /// Returns the affine form of a value that has one; a uniform is its own base.
     pub(crate) fn as_affine(&self, val: &Val) -> Option<Affine> {
         match val {
             Val::Affine(affine) => Some((**affine).clone()),
@@ -293,7 +293,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A uniform i32 operation of an affine form, folded where it can be.
+    /// Emits a uniform i32 operation on parts of affine forms, constant-folded where possible.
     fn term(&mut self, op: BinOp, a: &Val, b: &Val) -> Val {
         match (op, a, b) {
             (BinOp::Add | BinOp::Sub, a, &ZERO) => a.clone(),
@@ -305,7 +305,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// `a op b` in affine form, if it has one.
+    /// Emits `a op b` in affine form, if it has one.
     pub(crate) fn affine_binary(&mut self, op: BinOp, a: &Val, b: &Val) -> Option<Val> {
         if self.is_uniform(a) && self.is_uniform(b) {
             return None;
@@ -332,7 +332,7 @@ impl<'a> Compiler<'a> {
         Some(Val::Affine(Box::new(affine)))
     }
 
-    /// Constants are folded, but for divisions that fault.
+    /// Folds constants, except divisions that fault.
     pub fn fold(op: BinaryOp, scalar: Scalar, right_scalar: Scalar, a: &Val, b: &Val) -> Option<Val> {
         let (Val::Const(a), Val::Const(b)) = (a, b) else {
             return None;

@@ -1,8 +1,8 @@
-//! The micro-ops of a strip: values into accumulators, by way of as little memory as can be.
+//! Instruction selection for a strip: computes values in the accumulators with as few memory operands as possible.
 
 use super::{Acc, Act, Micro, Place, SCRATCH, Value, ValueId, Writer};
 
-/// The act with its operands exchanged.
+/// Returns the operation with its operands exchanged.
 fn exchanged(act: Act) -> Option<Act> {
     Some(match act {
         Act::Add | Act::Mul | Act::Min | Act::Max | Act::Eq | Act::Ne => act,
@@ -26,7 +26,7 @@ fn exchanged(act: Act) -> Option<Act> {
     })
 }
 
-/// The act in accumulator B.
+/// Returns the operation on accumulator B.
 fn in_b(act: Act) -> Option<Act> {
     Some(match act {
         Act::Add => Act::AddB,
@@ -37,7 +37,7 @@ fn in_b(act: Act) -> Option<Act> {
     })
 }
 
-/// The act whose second operand is accumulator B.
+/// Returns the operation whose second operand is accumulator B.
 fn with_b(act: Act) -> Option<Act> {
     Some(match act {
         Act::Add => Act::AddAB,
@@ -48,7 +48,7 @@ fn with_b(act: Act) -> Option<Act> {
     })
 }
 
-/// The act of an accumulator with itself.
+/// Returns the operation of an accumulator with itself.
 fn doubled(act: Act, acc: Acc) -> Option<Act> {
     Some(match (act, acc) {
         (Act::Mul, Acc::A) => Act::Square,
@@ -59,7 +59,7 @@ fn doubled(act: Act, acc: Acc) -> Option<Act> {
     })
 }
 
-/// Two acts as one, if there is such: the places of the first, then of the second.
+/// Returns two operations fused into one, if there is such: memory operands of the first, then of the second.
 fn joined(first: Act, second: Act) -> Option<Act> {
     Some(match (first, second) {
         (Act::Load, Act::Add) => Act::LoadAdd,
@@ -97,7 +97,7 @@ impl Writer {
         })
     }
 
-    /// Writes an act and forgets what the accumulator that it changes held.
+    /// Appends an operation; the accumulator that it changes no longer holds its value.
     pub fn emit(&mut self, act: Act, places: &[Place]) {
         let at: Vec<u8> = places.iter().map(|&p| self.place(p)).collect();
         let at = |k: usize| at.get(k).copied().unwrap_or(0);
@@ -113,7 +113,7 @@ impl Writer {
                 *last = Micro { code: both, m: last.m, n: at(0), q: 0 };
                 return;
             }
-            // A load that is taken from something, or that meets itself.
+            // A load that is subtracted from an operand, or multiplied by itself.
             let turned = match (last.code, act) {
                 (Act::Load, Act::SubFrom) => Some((Act::LoadSub, at(0))),
                 (Act::LoadB, Act::SubFromB) => Some((Act::LoadSubB, at(0))),
@@ -129,7 +129,7 @@ impl Writer {
         self.def.micros.push(Micro { code: act, m: at(0), n: at(1), q: at(2) });
     }
 
-    /// Room for a value.
+    /// Allocates a scratch slot.
     pub fn scratch(&mut self) -> Place {
         let at = self.scratch_free.pop().unwrap_or_else(|| {
             self.scratch_used += 1;
@@ -139,7 +139,7 @@ impl Writer {
         Place::Scratch(at)
     }
 
-    /// The room of a value is somebody else's from now on.
+    /// Frees the scratch slot of a value.
     pub fn free(&mut self, value: ValueId) {
         if let Some(Place::Scratch(at)) = self.values[value].place.take() {
             self.scratch_free.push(at);
@@ -162,7 +162,7 @@ impl Writer {
         self.emit(if acc == Acc::A { Act::Store } else { Act::StoreB }, &[place]);
     }
 
-    /// A value that is wanted again is stored.
+    /// Stores a value that has further uses.
     pub fn store_if_wanted(&mut self, value: ValueId, acc: Acc) {
         if self.values[value].uses > 0 && self.values[value].place.is_none() {
             let place = self.scratch();
@@ -176,7 +176,7 @@ impl Writer {
         self.values[value].place.is_some()
     }
 
-    /// A use of a value in memory.
+    /// Consumes one use of a value as a memory operand.
     pub fn spend(&mut self, value: ValueId) -> Place {
         self.values[value].uses -= 1;
         let place = self.values[value].place.unwrap_or(Place::Mask);
@@ -186,7 +186,7 @@ impl Writer {
         place
     }
 
-    /// A value that is not in memory goes there.
+    /// Computes a value that is not in memory yet and stores it.
     pub fn settle(&mut self, value: ValueId) {
         if !self.in_memory(value) {
             self.bring(value, Acc::A);
@@ -194,7 +194,7 @@ impl Writer {
         }
     }
 
-    /// A use of a value: into an accumulator.
+    /// Consumes one use of a value by computing or loading it into an accumulator.
     pub fn take(&mut self, value: ValueId, acc: Acc) {
         self.bring(value, acc);
         self.values[value].uses -= 1;
@@ -205,7 +205,7 @@ impl Writer {
         }
     }
 
-    /// A value into an accumulator; its uses stay as they are.
+    /// Computes or loads a value into an accumulator; the number of its uses stays the same.
     pub fn bring(&mut self, value: ValueId, acc: Acc) {
         if self.holds[acc as usize] == Some(value) {
             return;
@@ -258,7 +258,7 @@ impl Writer {
                     && self.fits_b(second)
                 {
                     self.take(first, Acc::A);
-                    // The first may have needed the second.
+                    // Computing the first operand may have stored the second.
                     if self.in_memory(second) {
                         let place = self.spend(second);
                         return self.emit(act, &[place]);
@@ -279,7 +279,7 @@ impl Writer {
         self.emit(act, &[place]);
     }
 
-    /// Whether accumulator B is enough for a value.
+    /// Returns whether a value can be computed with accumulator B alone.
     fn fits_b(&self, value: ValueId) -> bool {
         let v = &self.values[value];
         match (v.place, v.act, v.args.as_slice()) {
