@@ -1,7 +1,7 @@
-//! Atomic read-modify-writes, lane by lane in ascending order (or the opposite one, of a launch that runs backward): in plain steps on memory that one worker owns, and else with the
-//! machine's atomic instructions.
+//! Atomic read-modify-writes, lane by lane in ascending order (descending in a backward launch): plain reads and writes on memory
+//! that one worker owns, else the machine's atomic instructions.
 //!
-//! Those that are `CHECKED` stop where a signed sum does not fit.
+//! The `CHECKED` ones stop where a signed sum overflows.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -53,7 +53,7 @@ impl<const CHECKED: bool> Step for Atomic<CHECKED> {
                 changed |= g.backward && changes(def.op, old, value, compare);
             }
             if changed {
-                // Others have their turn, while this one may hold a lock or go on to what it should not.
+                // Yields to other blocks while this one may hold a lock or may be about to run ahead of its synchronization.
                 (g.resume, g.pause) = (op.add(1), Pause::Turn);
                 return std::ptr::null();
             }
@@ -62,7 +62,7 @@ impl<const CHECKED: bool> Step for Atomic<CHECKED> {
     }
 }
 
-/// Whether a sum or a difference does not fit its signed type.
+/// Returns whether a sum or a difference overflows its signed type.
 fn overflows(op: AtomicOp, old: Value, value: Value) -> bool {
     let (bits, Some(a), Some(b)) = (old.ty.bits(), old.as_integer(), value.as_integer()) else { return false };
     let exact = match op {
@@ -85,13 +85,13 @@ fn overflowed(g: &mut Group, op: *const Op, lane: usize, old: Value, value: Valu
     stop_at(g, kind, span, lane, 0)
 }
 
-/// The same of 4-byte words.
+/// As [`overflowed`], for 4-byte words.
 #[cold]
 fn word_overflowed(g: &mut Group, op: *const Op, lane: usize, old: u32, value: u32) -> *const Op {
     overflowed(g, op, lane, Value::of(old as i32), Value::of(value as i32))
 }
 
-/// What a word becomes, and whether it does not fit an `i32`.
+/// Returns the new value of a word, and whether it overflows an `i32`.
 #[inline(always)]
 fn next<const NEGATE: bool>(old: u32, value: u32) -> (u32, bool) {
     let (old, value) = (old as i32, value as i32);
@@ -99,12 +99,12 @@ fn next<const NEGATE: bool>(old: u32, value: u32) -> (u32, bool) {
     (next as u32, over)
 }
 
-/// Whether an operation makes another value of an old one.
+/// Returns whether an operation changes the value.
 fn changes(op: AtomicOp, old: Value, value: Value, compare: Option<Value>) -> bool {
     dynamic::atomic(op, old, value, compare).is_ok_and(|new| new.bits != old.bits)
 }
 
-/// One update; returns the old value.
+/// Performs one update; returns the old value.
 unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Value, compare: Option<Value>) -> Value {
     let ty = value.ty;
     let next = |bits: u64| dynamic::atomic(op, Value { ty, bits }, value, compare).map_or(bits, |v| v.bits);
@@ -121,7 +121,7 @@ unsafe fn update(ptr: *mut u8, alone: bool, op: AtomicOp, value: Value, compare:
                 // SAFETY: the buffer is aligned to 16 bytes, the element to its size.
                 let cell = unsafe { <$atomic>::from_ptr(ptr.cast()) };
                 let order = Ordering::SeqCst;
-                // What changes nothing need not be written: those that wait would be in each other's way.
+                // An update without effect is not written, so that spinning threads do not contend for the cache line.
                 let changed = |old: $int| Some(next(old.into()) as $int).filter(|new| *new != old);
                 match cell.fetch_update(order, order, changed) {
                     Ok(old) | Err(old) => old.into(),
@@ -196,8 +196,8 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for AddWord<NEGATE, CHECKED> 
     }
 }
 
-/// The same where nobody looks at the old values and each lane has an index of its own: what the lanes add may be added in any
-/// order, and the bounds of a chunk are checked at once.
+/// As [`AddWord`] where the old values are unused and each lane has a separate index: the order of additions does not matter, and
+/// the bounds of a chunk are checked at once.
 pub(crate) struct Count<const NEGATE: bool, const CHECKED: bool>;
 
 impl<const NEGATE: bool, const CHECKED: bool> Step for Count<NEGATE, CHECKED> {
@@ -251,7 +251,8 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for Count<NEGATE, CHECKED> {
     }
 }
 
-/// The same where the indices are affine: rows of elements, or one element that takes the sum of all.
+/// As [`AddWord`] where the old values are unused and the indices affine: rows of elements, or one element that takes the sum of
+/// all lanes.
 pub(crate) struct AddRows<const NEGATE: bool, const CHECKED: bool>;
 
 impl<const NEGATE: bool, const CHECKED: bool> Step for AddRows<NEGATE, CHECKED> {
@@ -310,8 +311,8 @@ impl<const NEGATE: bool, const CHECKED: bool> Step for AddRows<NEGATE, CHECKED> 
     }
 }
 
-/// Whether values can be added to (subtracted from) a place in any order, and no sum on the way leaves `i32`. Where others add to it
-/// at the same time, there is to be room for these as well: as much again.
+/// Returns whether the values can be added to (`NEGATE`: subtracted from) a word in any order without an intermediate overflow of
+/// `i32`. Where others may add to it concurrently, half of the range is reserved for these.
 #[inline(always)]
 unsafe fn has_room<const NEGATE: bool>(ptr: *mut u8, alone: bool, values: impl Iterator<Item = u32>) -> bool {
     let (mut low, mut high) = (0i64, 0i64);
@@ -335,7 +336,7 @@ fn signed<const NEGATE: bool>(value: u32) -> u32 {
     if NEGATE { value.wrapping_neg() } else { value }
 }
 
-/// Adding nothing leaves no trace. Returns what was there.
+/// Adds to a word, without a write if `value` is 0. Returns the old value (0 if `value` is 0).
 #[inline(always)]
 unsafe fn add_one(ptr: *mut u8, alone: bool, value: u32) -> u32 {
     unsafe {
@@ -378,7 +379,7 @@ unsafe fn add_word<const NEGATE: bool>(
     }
 }
 
-/// Whether the fast form fits.
+/// Returns whether the specialized ops for 4-byte additions apply.
 pub(crate) fn is_word_add(op: AtomicOp, scalar: Scalar) -> bool {
     matches!(op, AtomicOp::Add | AtomicOp::Sub) && matches!(scalar, Scalar::I32 | Scalar::U32)
 }

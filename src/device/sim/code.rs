@@ -1,8 +1,8 @@
-//! The flat form that lane groups run: ops on registers, with the tables the ops point into.
+//! The flat code that lane groups execute: ops on registers, and the tables that ops refer to.
 //!
-//! A register is an index into the group's table of slots (pointer and stride). A **uniform** register holds one chunk of
-//! equal lanes and has stride 0; a **lane** register holds one value per lane. Ops read operands chunk by chunk through the
-//! stride, so that one loop serves both; an op whose destination is uniform runs for one chunk only.
+//! A register is an index into the group's table of slots (pointer and stride). A **uniform** register holds one chunk of equal
+//! lanes and has stride 0; a **lane** register holds one value per lane. Ops read operands chunk by chunk through the stride, so
+//! that one loop serves both; an op with a uniform destination runs for one chunk only.
 
 use crate::base::source::Span;
 use crate::ir::Checks;
@@ -21,13 +21,13 @@ use crate::lang::ops::{AtomicOp, WarpOp};
 pub(crate) type Reg = u16;
 /// An index into a group's masks.
 pub(crate) type MaskId = u16;
-/// No register, no mask.
+/// The absence of a register or mask.
 pub(crate) const NONE: u16 = u16::MAX;
 
-/// Runs an op and returns the one to run next; null ends the run.
+/// Executes an op and returns the next one; null ends the run.
 pub(crate) type OpFn = unsafe fn(&mut Group, *const Op) -> *const Op;
 
-/// One instruction. What the fields mean is up to `run`.
+/// One instruction. The meaning of the fields depends on `run`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Op {
@@ -40,28 +40,28 @@ pub(crate) struct Op {
     pub y: u32,
 }
 
-/// What a register is backed by.
+/// The storage of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegDef {
-    /// Bytes from the start of the uniform area.
+    /// Byte offset in the uniform area.
     Uniform { offset: u32 },
     /// The first of its 4-byte lane columns (an 8-byte register has two).
     Lanes { column: u32, wide: bool },
 }
 
-/// How far an affine index moves per step along one axis of the group.
+/// The coefficient of an affine index along one axis of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coef {
     Zero,
     Const(i32),
-    /// A uniform i32.
+    /// A uniform `i32`.
     Reg(Reg),
 }
 
-/// x, y, z of the group, and the block within a batch of blocks.
+/// Axes of a group: x, y, z, and the block within a batch of blocks.
 pub(crate) const AXES: usize = 4;
 
-/// One index of a place: `base + Σ coef·coordinate`, or lanes without further terms.
+/// One index of an access: `base + Σ coef·coordinate`, or a lane register without further terms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Index {
     pub base: Reg,
@@ -69,71 +69,72 @@ pub(crate) struct Index {
     pub wide: bool,
     /// A `u32`, to be zero-extended.
     pub unsigned: bool,
-    /// Along x, y, z, and from block to block of a batch.
+    /// Coefficients along x, y, z, and from block to block of a batch.
     pub coef: [Coef; AXES],
 }
 
-/// A load, a store or an atomic.
+/// The operands of a load, a store or an atomic operation.
 #[derive(Clone, Debug)]
 pub struct Access {
     pub memory: u32,
     pub axes: Vec<Index>,
-    /// Of the first component, in the element.
+    /// Byte offset of the first component in the element (in local memory: lane columns).
     pub offset: u32,
     pub scalar: Scalar,
-    /// One per component that is loaded or stored.
+    /// One register per component that is loaded or stored.
     pub regs: Vec<Reg>,
     pub span: u32,
     pub write: bool,
-    /// Where an affine load may point its register at the memory itself.
+    /// An affine load may alias its register with the memory itself instead of copying.
     pub view: bool,
-    /// Of global memory: what lies behind a row is likely to be wanted next.
+    /// Global memory: elements behind a row are likely to be used next and are prefetched.
     pub ahead: bool,
 }
 
-/// An array the code can name.
+/// An array that the code accesses.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryDef {
     pub name: String,
     pub kind: MemoryKind,
     pub layout: Layout,
     pub extents: Vec<Extent>,
-    /// What an array of constants holds: all lanes of all groups read it here.
+    /// The contents of an array of constants, which all lanes of all groups read here.
     pub constants: Vec<u8>,
-    /// For a `Dynamic` extent the uniform i32 register that holds it.
+    /// The uniform i32 register that holds the extent, for each `Dynamic` extent.
     pub extent_regs: Vec<Reg>,
-    /// Nothing happens to it but atomic additions of 4-byte integers whose old values nobody sees.
+    /// The only accesses are atomic additions of 4-byte integers whose results are unused.
     pub sums: bool,
     pub span: Span,
-    /// The same, among the code's.
+    /// The index of `span` in [`Code::spans`].
     pub place: u32,
 }
 
-/// How a kernel uses a memory, as far as checks want to know.
+/// How a kernel uses a memory, as far as checks need to know.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     pub loads: bool,
     pub stores: bool,
     pub atomics: bool,
-    /// Nobody has written it when the kernel (the block, the thread) begins.
+    /// Unwritten when the kernel (for shared memory: the block, for local memory: the thread) begins.
     pub fresh: bool,
-    /// Bytes for which there is one word.
+    /// Bytes of an element that one shadow word covers.
     pub unit: usize,
-    /// Elements are one leaf that is never touched in part, so that a word stands for all of it.
+    /// An element is a single leaf (a scalar or vector component of its type) that is only accessed as a whole, so that one
+    /// shadow word covers it.
     pub whole: bool,
-    /// How far the elements that a thread touches are its own.
+    /// How far elements are private to the thread that accesses them.
     pub own: Owner,
-    /// The notes of the accesses, by site.
+    /// The notes of its accesses, by site.
     pub sites: Vec<u32>,
 }
 
-/// How far indices tell whose an element is.
+/// Proof that the threads of a launch access different elements, as far as indices give one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// The axes along which they tell threads apart ([`Owner::thread`]) and blocks ([`Owner::block`]). For a `threads` kernel, an axis is an
-    /// index, by position.
+    /// The axes along which indices identify threads ([`Owner::thread`]) and blocks ([`Owner::block`]). For a `threads` kernel,
+    /// an axis is the position of an index.
     pub axes: u8,
-    /// If these (axis and number) are multiples of the block's extents.
+    /// Further condition: these steps (axis, number) have to be multiples of the block's extents.
     pub steps: Vec<(u8, u32)>,
 }
 
@@ -148,7 +149,7 @@ impl Owner {
 }
 
 impl Watched {
-    /// Where in an element there are words of their own: bytes from its start, and the leaf.
+    /// Returns the parts of an element that have shadow words of their own: byte offset and leaf.
     pub fn cells(&self, layout: &Layout) -> Vec<(usize, usize)> {
         if self.whole {
             return vec![(0, 0)];
@@ -167,23 +168,23 @@ pub(crate) enum MemoryKind {
     Global(u32),
     Shared,
     Local,
-    /// [`MemoryDef::constants`]
+    /// Constants, see [`MemoryDef::constants`].
     Constant,
 }
 
-/// What the launch writes into uniform registers before anything runs.
+/// A value that the launch writes to a uniform register before anything runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Special {
-    /// Lane bits of a scalar.
+    /// A constant: type and lane bits.
     Const(Scalar, u64),
-    /// Parameter and component.
+    /// Parameter, component and type.
     Param(u32, u8, Scalar),
     Extent(u32, u8),
-    /// `Block`, `BlockDim`, `GridDim`; for `Global` the first of the block's (group's) indices. The number is the axis.
+    /// `Block`, `BlockDim`, `GridDim`; for `Global` the first index of the block (group). The number is the axis.
     Id(Id3, u8),
 }
 
-/// A `For` loop. Its turns are counted down in the group's counter of the same number.
+/// A `For` loop. The group's counter of the same number holds the iteration and the trip count.
 #[derive(Clone, Debug)]
 pub(crate) struct ForDef {
     pub scalar: Scalar,
@@ -193,9 +194,9 @@ pub(crate) struct ForDef {
     pub step: Reg,
     /// The affine form of the start, if it has one.
     pub form: Option<Index>,
-    /// Takes `start` and then `step` each turn: the local, or the base of an affine one.
+    /// Set to `start` and then advanced by `step` in each iteration: the local, or the base of an affine one.
     pub local: Reg,
-    /// Where lanes take different numbers of turns: those numbers, and the mask of lanes still in the loop.
+    /// Where trip counts differ between lanes: the register of the counts, and the mask of the lanes still in the loop.
     pub trips: Reg,
     pub mask: MaskId,
     pub span: u32,
@@ -210,12 +211,12 @@ pub(crate) struct Message {
 #[derive(Clone, Debug)]
 pub(crate) enum MessagePart {
     Text(String),
-    /// One register per component; a vector prints in parentheses.
+    /// One register per component, type and format; a vector prints in parentheses.
     Value(Vec<Reg>, Scalar, String),
 }
 
 impl Message {
-    /// The parts with their values' registers.
+    /// Returns the message; `value` gives the registers and the type of an expression.
     pub fn new(parts: &[Part], mut value: impl FnMut(crate::ir::def::ExprId) -> (Vec<Reg>, Scalar)) -> Message {
         let part = |p: &Part| match p {
             Part::Text(text) => MessagePart::Text(text.clone()),
@@ -228,19 +229,19 @@ impl Message {
     }
 }
 
-/// An atomic read-modify-write; its place is in an [`Access`] without registers.
+/// An atomic read-modify-write; its memory location is an [`Access`] without registers.
 #[derive(Clone, Debug)]
 pub(crate) struct AtomicDef {
     pub op: AtomicOp,
     pub access: u32,
     pub value: Reg,
     pub compare: Reg,
-    /// Lanes, or `NONE` if nobody looks at the old value.
+    /// A lane register, or `NONE` if the old value is unused.
     pub result: Reg,
 }
 
 impl AtomicDef {
-    /// An exchange of a value for itself is a load.
+    /// Returns whether the operation is a load: a compare-exchange of a value for itself.
     pub fn loads(&self) -> bool {
         self.op == AtomicOp::CompareExchange && self.value == self.compare
     }
@@ -259,19 +260,19 @@ pub(crate) struct WarpDef {
     pub span: u32,
 }
 
-/// A loop that may wait for what other threads do.
+/// A loop that may wait for other threads.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitDef {
-    /// The lanes that have entered it.
+    /// The mask of the lanes that entered it.
     pub from: MaskId,
     pub span: u32,
-    /// Locals by which it ends on its own: an iteration that changes one of them is not like the one before.
+    /// Locals that end the loop by themselves: an iteration that changes one of them makes progress.
     pub counts: Vec<(Reg, Scalar)>,
-    /// Locals that take part in when it ends, along with what others do.
+    /// Locals that end the loop only together with other conditions.
     pub weak: Vec<(Reg, Scalar)>,
 }
 
-/// Why launches of one block, or of blocks of one warp, cannot show all that may go wrong, as notes say it.
+/// Why launches of one block, or of blocks of one warp, cannot show all hazards of a kernel, as text for notes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unseen {
     pub blocks: Option<String>,
@@ -281,23 +282,23 @@ pub(crate) struct Unseen {
 /// A compiled kernel.
 pub(crate) struct Code {
     pub ops: Vec<Op>,
-    /// Where the body begins.
+    /// The position of the first op of the body; the prologue is before it.
     pub body: u32,
     pub regs: Vec<RegDef>,
     pub uniform_bytes: usize,
     pub columns: usize,
-    /// Without those that nothing is ever stored to.
+    /// Only columns that are ever stored to.
     pub touched_columns: usize,
-    /// The register of each mask; number 0 is all lanes of the group.
+    /// The register of each mask; mask 0 holds all lanes of the group.
     pub masks: Vec<Reg>,
-    /// Written once a launch.
+    /// Written once per launch.
     pub launch: Vec<(Reg, Special)>,
-    /// Written once a block.
+    /// Written once per block.
     pub block: Vec<(Reg, Special)>,
     pub memories: Vec<MemoryDef>,
     pub accesses: Vec<Access>,
     pub spans: Vec<Span>,
-    /// The kernel's own, among them.
+    /// The index of the kernel's own span in `spans`.
     pub span: u32,
     pub messages: Vec<Message>,
     pub slow: Vec<SlowDef>,
@@ -307,35 +308,35 @@ pub(crate) struct Code {
     pub strips: Vec<StripDef>,
     /// Lists of masks, for lanes that leave several regions at once.
     pub lists: Vec<Vec<MaskId>>,
-    /// `Form::Threads` with this rank.
+    /// The rank, for `Form::Threads`.
     pub threads: Option<u8>,
     pub cooperative: bool,
-    /// No loops.
+    /// Contains no loops.
     pub straight: bool,
-    // For those who listen
+    // Tables of checks
     pub checks: Checks,
     pub notes: Vec<Note>,
-    /// By memory; `None` where nothing can go wrong.
+    /// By memory; `None` where no access can be wrong.
     pub watched: Vec<Option<Watched>>,
     pub births: Vec<Birth>,
     pub waits: Vec<WaitDef>,
-    /// What small launches cannot show.
+    /// Hazards that small launches cannot show.
     pub unseen: Unseen,
-    /// Of the kernel.
+    /// The span of the kernel.
     pub place: Span,
     pub warp_ops: bool,
-    /// Threads synchronize by fences and atomic operations that decide something.
+    /// Threads synchronize by fences and by atomic operations whose results influence them.
     pub syncs: bool,
-    /// What it computes depends on the order of blocks: atomics on floats, or whose results somebody looks at.
+    /// Results depend on the order of blocks: atomics on floats, or atomics whose results are used.
     pub ordered: bool,
-    /// What was inlined, for places.
+    /// Inlined calls, to resolve locations in the source.
     pub calls: Vec<Call>,
-    /// Some loop polls by atomics.
+    /// Some loop polls by atomic operations.
     pub polls: bool,
 }
 
 impl Code {
-    /// The place in the source of number `span`, and the calls that led there.
+    /// Returns the location in the source of span number `span`, and the calls that led there.
     pub fn place(&self, span: u32) -> (Span, Vec<Span>) {
         resolve(&self.calls, self.spans.get(span as usize).copied().unwrap_or_default())
     }

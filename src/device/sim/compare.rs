@@ -1,5 +1,5 @@
-//! Comparisons of affine integers. Which lanes they hold for is mostly known from the corners of the group alone: an index
-//! against an extent holds for all lanes but at the edges. Then the result is a constant, and no lane is looked at.
+//! Comparisons of affine integers. The lanes for which they hold are mostly known from the corners of the group alone: an index
+//! against an extent holds for all lanes but at the edges. Then the result is a constant, and no lane is computed.
 
 use std::marker::PhantomData;
 
@@ -10,11 +10,11 @@ use super::lanes::{Fn2, Isa, Lane, Step, arith, mask, pick, pick_wide};
 use crate::ir::def::BinOp;
 use crate::lang::scalar::{Number, Scalar};
 
-/// `d = left F right` of the two indices of access `x`. `d` may lie elsewhere than at home; `a` and `b` are registers of
-/// constants that hold nowhere and everywhere.
+/// `d = left F right` of the two indices of access `x`. The slot of `d` may be redirected; `a` and `b` are constant registers
+/// that are false and true in all lanes.
 pub(crate) struct Compare<T, F>(PhantomData<(T, F)>);
 
-/// What an affine value comes to: a base and a step per axis.
+/// The value of an affine index: a base and a step per axis.
 struct Form {
     base: i64,
     step: [i64; AXES],
@@ -33,14 +33,14 @@ unsafe fn form(g: &Group, index: &Index) -> Form {
 }
 
 impl Form {
-    /// The smallest and the largest value in the group.
+    /// Returns the smallest and the largest value in the group.
     fn bounds(&self, g: &Group) -> (i64, i64) {
         let spans = (0..AXES).map(|d| self.step[d] * (g.shape[d] as i64 - 1));
         spans.fold((self.base, self.base), |(low, high), span| (low + span.min(0), high + span.max(0)))
     }
 }
 
-/// Whether values between these do not wrap in a type.
+/// Returns whether no value in this range wraps in a type.
 fn fits(scalar: Scalar, (low, high): (i64, i64)) -> bool {
     let range = if scalar == Scalar::U32 { 0..=u32::MAX.into() } else { i32::MIN.into()..=i64::from(i32::MAX) };
     range.contains(&low) && range.contains(&high)
@@ -65,7 +65,7 @@ impl<T: Lane<Repr = T> + Number, F: Fn2<T, Out = bool> + Fn2<i64, Out = bool>> S
     }
 }
 
-/// The result if it is the same in all lanes, as far as the corners tell.
+/// Returns the result if it is the same in all lanes, as far as the corners prove that.
 #[inline(always)]
 fn decide<F: Fn2<i64, Out = bool>>(
     g: &Group,
@@ -80,12 +80,13 @@ fn decide<F: Fn2<i64, Out = bool>>(
     let step = std::array::from_fn(|d| left.step[d] - right.step[d]);
     let (low, high) = Form { base: left.base - right.base, step }.bounds(g);
     let (at_low, at_high) = (F::call(low, 0), F::call(high, 0));
-    // An order holds between two places where it holds; equality does so only if they are one, or have no zero between.
+    // An order relation that holds at both ends holds in between; equality does so only if both ends are equal, and inequality
+    // only if there is no zero in between.
     let settled = at_low == at_high && (ordered || low == high || low > 0 || high < 0);
     settled.then_some(at_low)
 }
 
-/// The comparison lane by lane, wrapping as the type does.
+/// Computes the comparison lane by lane, wrapping as the type does.
 #[inline(always)]
 unsafe fn lanes<T: Lane<Repr = T> + Number, F: Fn2<T, Out = bool>>(g: &Group, to: Slot, left: &Form, right: &Form) {
     let to = to.ptr.cast::<u32>();
@@ -107,15 +108,15 @@ unsafe fn lanes<T: Lane<Repr = T> + Number, F: Fn2<T, Out = bool>>(g: &Group, to
             }
         }
     }
-    // Lanes that do not exist hold nothing.
+    // Padding lanes are false.
     for lane in lane..lane.next_multiple_of(CHUNK) {
         unsafe { to.add(lane).write(0) };
     }
 }
 
-/// [`Compare`] of the indices of access `y`, and the active lanes where it holds as mask `b`, which becomes the current one:
-/// jumps to `x` if there are none. In one row those are the lanes of a stretch, mostly. `d` has room for the lanes where the
-/// stretch is not known; `a` and `c` are constants that hold nowhere and everywhere.
+/// [`Compare`] of the indices of access `y`, fused with [`mask::Keep`]: the active lanes where it holds become mask `b`, which
+/// becomes the current one; jumps to `x` if there are none. In one row these lanes mostly are a contiguous range. `d` is a
+/// temporary for the case that the range is not known; `a` and `c` are constant registers that are false and true in all lanes.
 pub(crate) struct CompareKeep<V, T, F>(PhantomData<(V, T, F)>);
 
 impl<V: Wide, T: Lane<Repr = T> + Number, F: Relation + Fn2<T, Out = bool> + Fn2<i64, Out = bool>> Step
@@ -143,7 +144,7 @@ impl<V: Wide, T: Lane<Repr = T> + Number, F: Relation + Fn2<T, Out = bool> + Fn2
     }
 }
 
-/// A comparison that goes by a name.
+/// A comparison with its operator.
 pub(crate) trait Relation {
     const OP: BinOp;
 }
@@ -186,7 +187,7 @@ impl Line {
     }
 }
 
-/// The lanes of a row where `left op right` holds, if they are one stretch and nothing wraps.
+/// Returns the lanes of a row where `left op right` holds, if they are one contiguous range and nothing wraps.
 #[inline(always)]
 fn stretch(op: BinOp, scalar: Scalar, left: Line, right: Line, lanes: i64) -> Option<(i64, i64)> {
     if !left.fits(scalar, lanes) || !right.fits(scalar, lanes) {
@@ -211,7 +212,7 @@ fn stretch(op: BinOp, scalar: Scalar, left: Line, right: Line, lanes: i64) -> Op
     }
 }
 
-/// Where `base + step * x` is below zero, for x from 0 up to `lanes`.
+/// Returns where `base + step * x` is below zero, for x from 0 up to `lanes`.
 #[inline(always)]
 fn below(base: i64, step: i64, lanes: i64) -> (i64, i64) {
     match step {
@@ -223,7 +224,7 @@ fn below(base: i64, step: i64, lanes: i64) -> (i64, i64) {
     }
 }
 
-/// The x for which `base + step * x` is zero.
+/// Returns the x for which `base + step * x` is zero.
 #[inline(always)]
 fn zero_at(base: i64, step: i64) -> Option<i64> {
     match step {
@@ -233,7 +234,7 @@ fn zero_at(base: i64, step: i64) -> Option<i64> {
     }
 }
 
-/// The op of a comparison whose lanes become a mask.
+/// Returns the op of a comparison whose lanes become a mask.
 pub(crate) fn compare_keep(op: BinOp, scalar: Scalar, isa: Isa) -> OpFn {
     if scalar == Scalar::U32 { keep_of::<u32>(op, isa) } else { keep_of::<i32>(op, isa) }
 }
@@ -249,7 +250,7 @@ fn keep_of<T: Lane<Repr = T> + Number>(op: BinOp, isa: Isa) -> OpFn {
     }
 }
 
-/// The comparison that holds where this one does not.
+/// Returns the negation of a comparison.
 pub(crate) fn opposite(op: BinOp) -> BinOp {
     match op {
         BinOp::Lt => BinOp::Ge,
@@ -261,7 +262,7 @@ pub(crate) fn opposite(op: BinOp) -> BinOp {
     }
 }
 
-/// The op of a comparison, and whether it is an order.
+/// Returns the op of a comparison, and whether it is an order relation.
 pub(crate) fn compare(op: BinOp, scalar: Scalar, isa: Isa) -> Option<(OpFn, bool)> {
     match scalar {
         Scalar::I32 => compare_of::<i32>(op, isa),

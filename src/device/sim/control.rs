@@ -14,7 +14,7 @@ use crate::ir::def::BinOp;
 use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::{Number, Scalar, Value};
 
-/// The group is done.
+/// Ends the run of the group.
 pub(crate) struct End;
 
 impl Step for End {
@@ -23,7 +23,7 @@ impl Step for End {
     }
 }
 
-/// To `x`.
+/// Jumps to `x`.
 pub(crate) struct Jump;
 
 impl Step for Jump {
@@ -32,7 +32,7 @@ impl Step for Jump {
     }
 }
 
-/// To `x` unless the uniform `a` holds.
+/// Jumps to `x` unless the uniform `a` is true.
 pub(crate) struct JumpUnless;
 
 impl Step for JumpUnless {
@@ -41,7 +41,7 @@ impl Step for JumpUnless {
     }
 }
 
-/// To `x` if the uniform `a` holds.
+/// Jumps to `x` if the uniform `a` is true.
 pub(crate) struct JumpIf;
 
 impl Step for JumpIf {
@@ -50,7 +50,7 @@ impl Step for JumpIf {
     }
 }
 
-/// To `x` unless (`NEGATE`: if) a comparison of uniforms holds.
+/// Jumps to `x` unless (`NEGATE`: if) a comparison of uniforms holds.
 pub(crate) struct CompareJump<T, F, const NEGATE: bool>(PhantomData<(T, F)>);
 
 impl<T: Lane, F: Fn2<T, Out = bool>, const NEGATE: bool> Step for CompareJump<T, F, NEGATE> {
@@ -63,7 +63,7 @@ impl<T: Lane, F: Fn2<T, Out = bool>, const NEGATE: bool> Step for CompareJump<T,
     }
 }
 
-/// The op that compares two 4-byte uniforms and jumps unless (`negate`: if) the comparison holds.
+/// Returns the op that compares two 4-byte uniforms and jumps unless (`negate`: if) the comparison holds.
 pub(crate) fn compare_jump(op: BinOp, scalar: Scalar, negate: bool) -> OpFn {
     match scalar {
         Scalar::F32 => compare_jump_of::<f32>(op, negate),
@@ -86,7 +86,7 @@ fn compare_jump_of<T: Lane + Number>(op: BinOp, negate: bool) -> OpFn {
     }
 }
 
-/// Back to `x`, unless something outside wants the launch to stop.
+/// Jumps back to `x`, unless the launch has been asked to stop.
 pub(crate) struct Again;
 
 impl Step for Again {
@@ -96,7 +96,7 @@ impl Step for Again {
     }
 }
 
-/// Mask `b` becomes current and, if it has lanes, the loop goes back to `x`; else on to the next op.
+/// Makes mask `b` current and, if it has lanes, jumps back to `x`; else continues with the next op.
 pub(crate) struct AgainIf;
 
 impl Step for AgainIf {
@@ -110,14 +110,14 @@ impl Step for AgainIf {
     }
 }
 
-/// At the end of a turn of a loop that polls, before mask `b` takes the next one: from time to time others have to have their
-/// turn. `x` is behind the loop.
+/// At the end of an iteration of a polling loop, before mask `b` starts the next one: yields from time to time. `x` is behind the
+/// loop.
 pub(crate) struct Poll;
 
 impl Step for Poll {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         g.polled += 1;
-        // Backward, where many blocks wait side by side, each looks once in its turn.
+        // In a backward launch, where many blocks wait side by side, each polls once per time slice.
         if !g.backward && !g.polled.is_multiple_of(parts::SLICE) {
             return unsafe { op.add(1) };
         }
@@ -129,7 +129,7 @@ impl Step for Poll {
 #[cold]
 pub(crate) fn interrupted(g: &mut Group, span: u32) -> *const Op {
     let limit = g.max_steps > 0 && g.steps >= g.max_steps;
-    // SAFETY: the frame owns the listener for as long as the group runs, and nobody else uses it meanwhile.
+    // SAFETY: the frame owns the listener for as long as the group runs, and nothing else uses it meanwhile.
     let waits = || g.listener.and_then(|listener| unsafe { listener.as_ref() }.waits(g));
     let kind = match limit {
         true => waits().map_or(FaultKind::StepLimit { steps: g.steps }, |detail| FaultKind::Deadlock { detail }),
@@ -146,7 +146,7 @@ unsafe fn loop_def<'a>(g: &Group, op: *const Op) -> (&'a ForDef, usize) {
     (unsafe { &(&(*g.code).loops)[n] }, n)
 }
 
-/// How many turns `for i in start..end step` takes; `None` for a zero step.
+/// Returns the trip count of `for i in start..end step`; `None` for a zero step.
 fn trips(def: &ForDef, start: Value, end: Value, step: Value) -> Option<u64> {
     let (start, end) = (start.as_integer()?, end.as_integer()?);
     let step = step.as_integer().filter(|&s| s != 0)?;
@@ -166,7 +166,7 @@ fn add_value(g: &Group, def: &ForDef, local: u16, lane: usize, step: u16) {
     write_value(g, local, lane, Value { ty: def.scalar, bits });
 }
 
-/// A uniform local takes the value of `from`.
+/// Copies the value of register `from` to the uniform local.
 unsafe fn copy_uniform(g: &Group, def: &ForDef, from: u16) {
     unsafe {
         if is_wide(def.scalar) {
@@ -186,7 +186,7 @@ unsafe fn advance_uniform(g: &Group, def: &ForDef, local: u16, step: u16) {
     }
 }
 
-/// The turns of each active lane into `trips`; returns the least and the most. `None` for a zero step.
+/// Writes the trip count of each active lane to `trips`; returns the smallest and the largest. `None` for a zero step.
 unsafe fn lane_trips(g: &Group, def: &ForDef) -> Option<(u64, u64)> {
     unsafe {
         if let Some(turns) = even_trips(g, def) {
@@ -205,7 +205,8 @@ unsafe fn lane_trips(g: &Group, def: &ForDef) -> Option<(u64, u64)> {
     }
 }
 
-/// The turns of all lanes of a full row, if its first and last lane take as many: starts that are affine lie between theirs.
+/// Returns the trip count of all lanes of a full row if it is the same for the first and the last lane: affine starts lie between
+/// theirs.
 unsafe fn even_trips(g: &Group, def: &ForDef) -> Option<u64> {
     let form = def.form.as_ref().filter(|_| g.full && g.shape[0] == g.lanes && def.scalar == Scalar::I32)?;
     let Coef::Const(across) = form.coef[0] else {
@@ -225,7 +226,7 @@ unsafe fn even_trips(g: &Group, def: &ForDef) -> Option<u64> {
     }
 }
 
-/// The same for i32 with one step: distances are below 2^33, so that quotients of `f64` truncate right.
+/// As [`lane_trips`] for i32 with a uniform step: distances are below 2^33, so that `f64` quotients truncate correctly.
 unsafe fn word_trips(g: &Group, def: &ForDef, step: i32) -> (u64, u64) {
     unsafe {
         let (start, end, trips) = (g.slot(def.start), g.slot(def.end), g.slot(def.trips));
@@ -250,7 +251,7 @@ unsafe fn word_trips(g: &Group, def: &ForDef, step: i32) -> (u64, u64) {
     }
 }
 
-/// A loop with the same bounds in all lanes: its local becomes the start; jumps to `x` if there is no turn.
+/// Starts a loop with the same bounds in all lanes: its local becomes the start; jumps to `x` if the trip count is zero.
 pub(crate) struct ForUniform;
 
 impl Step for ForUniform {
@@ -274,7 +275,7 @@ impl Step for ForUniform {
     }
 }
 
-/// The common case: i32 and a step of one.
+/// Returns the trip count in the common case: i32 and a positive step.
 fn fast_trips(g: &Group, def: &ForDef) -> Option<u64> {
     if def.scalar != Scalar::I32 {
         return None;
@@ -288,7 +289,7 @@ fn fast_trips(g: &Group, def: &ForDef) -> Option<u64> {
     }
 }
 
-/// The next turn of such a loop, at `x`.
+/// Starts the next iteration of such a loop, at `x`.
 pub(crate) struct NextUniform;
 
 impl Step for NextUniform {
@@ -300,7 +301,7 @@ impl Step for NextUniform {
             if counter.turn >= counter.most {
                 return op.add(1);
             }
-            // `c` tells the common case of a 4-byte local.
+            // `c` is 1 in the common case of a 4-byte local.
             if o.c == 1 {
                 let next = g.first::<i32>(o.d).wrapping_add(g.first::<i32>(o.a));
                 g.splat(o.d, next);
@@ -320,8 +321,8 @@ fn zero_step(g: &mut Group, def: &ForDef) -> *const Op {
     stop_at(g, FaultKind::ZeroStep, def.span, lane, others)
 }
 
-/// A loop whose number of turns differs between lanes. Its mask starts as the current one without the lanes that take none;
-/// jumps to `x` if that leaves nobody. `c` is 1 if the local is a lane register (else it is, or is based on, a uniform).
+/// Starts a loop whose trip count differs between lanes. Its mask starts as the current one without the lanes whose trip count is
+/// zero; jumps to `x` if that leaves none. `c` is 1 if the local is a lane register (else it is, or is based on, a uniform).
 pub(crate) struct ForLanes;
 
 impl Step for ForLanes {
@@ -340,7 +341,7 @@ impl Step for ForLanes {
                 let lanes = g.lo * CHUNK..g.hi * CHUNK;
                 lanes.for_each(|lane| write_value(g, def.local, lane, read_value(g, def.start, def.scalar, lane)));
             } else {
-                // `a` is the base that `start` adds multiples of the coordinates to.
+                // `a` is the base, to which `start` adds multiples of the coordinates.
                 copy_uniform(g, def, o.a);
             }
             mask::CopyMask::step(g, &Op { b: def.mask, ..*op });
@@ -352,7 +353,7 @@ impl Step for ForLanes {
     }
 }
 
-/// The next turn of such a loop, at `x`.
+/// Starts the next iteration of such a loop, at `x`.
 pub(crate) struct NextLanes;
 
 impl Step for NextLanes {
@@ -384,7 +385,7 @@ impl Step for NextLanes {
     }
 }
 
-/// An affine value's lanes: `d = base + Σ coef·coordinate` by the index of access `x`.
+/// Computes the lanes of an affine value: `d = base + Σ coef·coordinate` by the index of access `x`.
 pub(crate) struct Spread;
 
 impl Step for Spread {
@@ -420,7 +421,7 @@ impl Step for Spread {
     }
 }
 
-/// `lane_idx` (`x` is 0) or `warp_idx`.
+/// Computes `lane_idx` (`x` is 0) or `warp_idx`.
 pub(crate) struct WarpIds;
 
 impl Step for WarpIds {
@@ -437,7 +438,7 @@ impl Step for WarpIds {
     }
 }
 
-/// A block barrier: every thread has to be here. `x` is the kind; `a` the condition and `d` the uniform result, if any.
+/// A block barrier, which every thread has to reach. `x` is the kind; `a` the condition and `d` the uniform result, if any.
 pub(crate) struct Barrier;
 
 impl Step for Barrier {
@@ -456,18 +457,18 @@ impl Step for Barrier {
     }
 }
 
-/// The group waits behind `op` for others.
+/// Pauses the group behind `op`.
 fn wait(g: &mut Group, op: *const Op, pause: Pause) -> *const Op {
     (g.resume, g.pause) = (op.wrapping_add(1), pause);
     std::ptr::null()
 }
 
-/// In how many of the active lanes the condition of a barrier holds.
+/// Counts the active lanes in which the condition of a barrier holds.
 pub(crate) fn holding(g: &Group, o: &Op) -> usize {
     if o.a == super::code::NONE { 0 } else { mask::count(g, o.a) }
 }
 
-/// The group takes the result of a barrier whose condition holds in so many of the block's lanes.
+/// Writes the result of a barrier whose condition holds in `holding` of the block's lanes.
 pub(crate) fn meet(g: &mut Group, o: &Op, holding: usize) {
     let flag = |b: bool| if b { !0u32 } else { 0 };
     let result = match o.x {
@@ -508,7 +509,7 @@ pub(crate) fn diverged(g: &mut Group, what: &'static str, span: u32) -> *const O
     stop_at(g, kind, span, lane, u64::from(arrived).saturating_sub(1))
 }
 
-/// Where the first of these lanes that is not here went another way, if somebody has listened.
+/// Returns where the first of these lanes that is not active diverged, if a listener recorded it.
 pub(crate) fn parted_at(g: &Group, mut lanes: std::ops::Range<usize>) -> Option<crate::base::source::Span> {
     let missing = lanes.find(|&l| !g.is_active(l))?;
     // SAFETY: the frame owns the listener for as long as the group runs.
@@ -516,7 +517,7 @@ pub(crate) fn parted_at(g: &Group, mut lanes: std::ops::Range<usize>) -> Option<
     Some(g.code().place(span).0)
 }
 
-/// Waits for all blocks: the group pauses here and goes on at the next op.
+/// Waits for all blocks: the group pauses here and continues with the next op.
 pub(crate) struct GridBarrier;
 
 impl Step for GridBarrier {
@@ -539,7 +540,7 @@ impl Step for Fence {
     }
 }
 
-/// Every active lane holds `a`, or the message `x` is the fault.
+/// Stops with message `x` unless `a` is true in every active lane.
 pub(crate) struct Assert;
 
 impl Step for Assert {
@@ -559,7 +560,7 @@ impl Step for Assert {
     }
 }
 
-/// One line for each active lane.
+/// Prints one line for each active lane.
 pub(crate) struct Print;
 
 impl Step for Print {

@@ -1,5 +1,5 @@
-//! Sums of products: a loop whose body is `acc = acc + a[…] * b[…]` runs chunk by chunk with the sum in vector registers,
-//! instead of turn by turn. Every lane adds the same products in the same order.
+//! Dot products: a loop whose body is `acc = acc + a[…] * b[…]` runs chunk by chunk with the sum in vector registers, instead of
+//! one iteration at a time. Every lane adds the same products in the same order.
 
 use std::marker::PhantomData;
 
@@ -9,16 +9,16 @@ use super::lanes::Step;
 use super::lanes::wide::Wide;
 use super::memory::{Run, resolve};
 
-/// Where the operands of a chunk lie.
+/// The addresses of an operand, by chunk and iteration.
 #[derive(Clone, Copy)]
 struct Stream {
     addr: *const u8,
-    /// All lanes of a chunk take the same element.
+    /// All lanes of a chunk load the same element.
     broadcast: bool,
-    /// Chunks in a row, and the bytes from row to row.
+    /// Chunks per row, and the bytes from row to row.
     row: usize,
     pitch: isize,
-    /// Bytes from turn to turn.
+    /// Bytes from iteration to iteration.
     turn: isize,
 }
 
@@ -29,8 +29,8 @@ impl Stream {
     }
 }
 
-/// In front of the loop of counter `y`, whose accesses are `a` and `b` (numbers), whose sum is `d` and whose end is `x`. If the
-/// accesses are not of the kind that this is good for, the loop itself follows.
+/// Stands in front of the loop of counter `y`, whose accesses are `a` and `b` (numbers), whose sum is `d` and whose end is `x`.
+/// If the accesses have another form, the loop itself follows.
 pub(crate) struct Dot<V>(PhantomData<V>);
 
 impl<V: Wide> Step for Dot<V> {
@@ -71,14 +71,15 @@ impl<V: Wide> Step for Dot<V> {
     }
 }
 
-/// The operands of an access over all turns, if they are in bounds and lie in rows of chunks.
+/// Returns the operands of an access over all iterations, if they are in bounds and lie in rows of chunks.
 #[inline(always)]
 unsafe fn stream(g: &mut Group, access: u16, op: &Op, turns: u64) -> Option<Stream> {
     let (first, turn) = unsafe { over_turns(g, access.into(), op.y, turns) }?;
     layout(&first, turn)
 }
 
-/// Where an access of loop `number` begins, and the bytes from turn to turn, if all turns are in bounds.
+/// Returns the first iteration of an access of loop `number`, and the bytes from iteration to iteration, if all iterations are in
+/// bounds.
 ///
 /// # Safety
 /// Access and loop are of the group's code, and the loop is about to begin.
@@ -90,7 +91,7 @@ pub(crate) unsafe fn over_turns(g: &mut Group, access: u32, number: u32, turns: 
         let access: &Access = &code.accesses[access as usize];
         let def = &code.loops[number as usize];
         let first = resolve(g, access, number_of_access)?;
-        // Indices are linear in the turn: if the last turn fits as well, so do those between.
+        // Indices are linear in the iteration: if the last one is in bounds as well, so are those in between.
         let start = g.first::<i32>(def.local);
         let last_turn = i32::try_from(turns.checked_sub(1)?).ok()?;
         let last = start.checked_add(g.first::<i32>(def.step).checked_mul(last_turn)?)?;
@@ -108,14 +109,14 @@ fn layout(run: &Run, turn: isize) -> Option<Stream> {
     fits.then(|| Stream { addr: run.addr, broadcast: stride[0] == 0, row: count[0] / CHUNK, pitch: stride[1], turn })
 }
 
-/// Where every chunk has a factor of its own and all have the same row: the factors and the row.
+/// Returns the factors and the row, where every chunk has a factor of its own and all share one row.
 fn common_row(a: Stream, b: Stream) -> Option<(Stream, Stream)> {
     let (factors, row) = if a.broadcast { (a, b) } else { (b, a) };
     let fits = factors.broadcast && !row.broadcast && factors.row == 1 && row.row == 1 && row.pitch == 0;
     fits.then_some((factors, row))
 }
 
-/// The sums of `N` chunks that meet one row, which is loaded once a turn.
+/// Sums the products of `N` chunks with one row, which is loaded once per iteration.
 #[inline(always)]
 unsafe fn sum_rows<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, factors: Stream, row: Stream, turns: u64) {
     unsafe {

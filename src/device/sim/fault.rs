@@ -1,4 +1,4 @@
-//! From a lane that cannot go on to a [`Fault`].
+//! Translation of a stopped lane into a [`Fault`].
 
 use super::code::{Code, Message, MessagePart, Op};
 use super::group::Group;
@@ -10,20 +10,20 @@ use crate::lang::scalar::format;
 #[derive(Debug)]
 pub(crate) struct Stop {
     pub kind: FaultKind,
-    /// Into the code's spans.
+    /// Index into the code's spans.
     pub span: u32,
     pub lane: usize,
     pub others: u64,
 }
 
-/// Stops the group; the first fault stays.
+/// Stops the group; the first fault is kept.
 #[cold]
 pub(crate) fn stop_at(g: &mut Group, kind: FaultKind, span: u32, lane: usize, others: u64) -> *const Op {
     g.stopped.get_or_insert_with(|| Box::new(Stop { kind, span, lane, others }));
     std::ptr::null()
 }
 
-/// The text of a message for one lane.
+/// Returns the text of a message for one lane.
 pub(crate) fn message(g: &Group, message: &Message, lane: usize) -> String {
     let mut text = String::new();
     for part in &message.parts {
@@ -48,7 +48,7 @@ pub(crate) fn message(g: &Group, message: &Message, lane: usize) -> String {
     text
 }
 
-/// The fault of a stopped group in the terms of the launch.
+/// Returns the fault of a stopped group in terms of the launch.
 pub(crate) fn fault(g: &Group, stop: Stop, extents: &Extents) -> Fault {
     let (span, trace) = g.code().place(stop.span);
     let [x, y, z, batch] = g.coordinates(stop.lane).map(|c| c as u32);
@@ -56,7 +56,7 @@ pub(crate) fn fault(g: &Group, stop: Stop, extents: &Extents) -> Fault {
     Fault { kind: stop.kind, span, trace, block, thread, index, others: stop.others, output: String::new() }
 }
 
-/// Block, thread and index tuple of a place in a group.
+/// Returns block, thread and index tuple of a lane of a group.
 pub(crate) fn terms(
     code: &Code,
     extents: &Extents,

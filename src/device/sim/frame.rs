@@ -1,5 +1,5 @@
-//! The memory of one group: registers, local and shared arrays, and the tables that point to them. A worker reuses one frame
-//! for all groups it runs; a cooperative launch has one frame per block.
+//! The memory of one group: registers, local and shared arrays, and the tables that point to them. A worker reuses one frame for
+//! all groups that it runs; a cooperative launch has one frame per block.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::RefCell;
@@ -21,41 +21,41 @@ use crate::device::Control;
 use crate::ir::def::{Extent, Id3};
 use crate::lang::scalar::{Scalar, Value};
 
-/// An argument as the workers see it.
+/// An argument in the form that workers use.
 pub(crate) enum Binding {
     Value(Vec<Value>),
     Array { ptr: *mut u8, len: usize, shape: Vec<u32> },
 }
 
-/// Everything that groups of one launch share.
+/// State shared by all groups of a launch.
 pub(crate) struct Launch<'a> {
     pub code: &'a Code,
     pub geometry: &'a Geometry,
     pub bindings: Vec<Binding>,
     pub control: &'a Control,
     pub workers: usize,
-    /// For code with checks.
+    /// Shared state of the checks, for code with checks.
     pub watch: Option<Watch<'a>>,
-    /// The last block comes first, and so on.
+    /// Blocks run in reverse order, the last one first.
     pub backward: bool,
     pub isa: Isa,
 }
 
-// SAFETY: the pointers are to buffers that the launch borrows mutably; what workers do with them, `memory` explains.
+// SAFETY: the pointers are to buffers that the launch borrows mutably; `memory` explains the accesses of workers.
 unsafe impl Sync for Launch<'_> {}
 
-/// Bytes at 64.
+/// An allocation aligned to 64 bytes.
 struct Area {
     ptr: *mut u8,
     layout: Layout,
 }
 
 thread_local! {
-    /// The area of the frame that this thread dropped last, for the next one.
+    /// The area of the frame that this thread dropped last, for reuse by the next one.
     static SPARE: RefCell<Option<Area>> = const { RefCell::new(None) };
 }
 
-/// No larger area is kept.
+/// The largest area that is kept for reuse.
 const SPARE_BYTES: usize = 1 << 20;
 
 impl Area {
@@ -84,29 +84,29 @@ impl Drop for Area {
 
 pub(crate) struct Frame<'a> {
     pub group: Group,
-    /// Parts of the block that run by themselves, besides `group`.
+    /// The warp splits of the block besides `group`.
     pub(super) parts: Vec<Frame<'a>>,
     pub(super) launch: &'a Launch<'a>,
     area: Option<Area>,
-    /// Bytes of registers and local arrays, which the area begins with.
+    /// Bytes of registers and local arrays, at the start of the area.
     own_bytes: usize,
     slots: Vec<Slot>,
     homes: Vec<Slot>,
     memories: Vec<MemoryRt>,
     _plans: Vec<Plan>,
-    /// Sums that are kept here until the end, and where they go.
+    /// Per-worker partial sums of global arrays: destination and sums.
     sums: Vec<(*mut u8, Vec<u32>)>,
     pub(super) checker: Option<Box<Checker<'a>>>,
 }
 
-/// Bytes of an array that may have a copy for each worker.
+/// The largest array, in bytes, of which each worker may have a copy.
 const SUMS: usize = 64 * 1024;
 
 /// Bytes of padding between the columns of lanes, so that equal lanes of different registers lie in different cache sets.
 const GAP: usize = 64;
 
 impl<'a> Frame<'a> {
-    /// `alone` says that no other frame of the launch runs at the same time.
+    /// Creates a frame; `alone`: no other frame of the launch runs at the same time.
     pub fn new(launch: &'a Launch<'a>, alone: bool) -> Frame<'a> {
         let mut frame = Frame::unheard(launch, alone);
         let lanes = CHUNK * frame.group.column_chunks;
@@ -117,7 +117,7 @@ impl<'a> Frame<'a> {
         frame
     }
 
-    /// Nobody listens to it.
+    /// Creates a frame without a listener.
     fn unheard(launch: &'a Launch<'a>, alone: bool) -> Frame<'a> {
         let code = launch.code;
         let lanes = launch.geometry.max_lanes.next_multiple_of(CHUNK);
@@ -157,7 +157,7 @@ impl<'a> Frame<'a> {
                     memory
                 }
                 MemoryKind::Constant => {
-                    // Nothing writes there: the verifier lets no store, no atomic operation name it.
+                    // Constants are never written: the verifier rejects stores and atomic operations on them.
                     let (ptr, len) = (def.constants.as_ptr().cast_mut(), def.constants.len());
                     MemoryRt { ptr, len, axes: MemoryRt::axes(&known(def), def.layout.size), alone: true, unit: 1 }
                 }
@@ -230,16 +230,16 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Another frame in the same state, which shares all but registers and local arrays with this one, and has to be dropped
-    /// before it.
+    /// Clones the frame in its current state. The clone shares all but registers and local arrays with this one, and has to be
+    /// dropped before it.
     pub(super) fn copy(&self) -> Frame<'a> {
         let (mut copy, g) = (Frame::unheard(self.launch, true), &self.group);
         let start = |frame: &Frame<'_>| frame.area.as_ref().map_or(std::ptr::null_mut(), |area| area.ptr);
         let (from, to) = (start(self), start(&copy));
-        // SAFETY: both areas begin with these.
+        // SAFETY: both areas begin with `own_bytes` bytes of registers and local arrays.
         unsafe { std::ptr::copy_nonoverlapping(from, to, copy.own_bytes) };
         for (k, old) in self.slots.iter().enumerate() {
-            // A register that views memory goes on to do so.
+            // A register that views memory keeps viewing it.
             copy.slots[k] = if old.ptr == self.homes[k].ptr { copy.homes[k] } else { *old };
         }
         for (k, def) in self.launch.code.memories.iter().enumerate() {
@@ -279,7 +279,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Gets ready to run a group from its first op.
+    /// Prepares to run group `number` from its first op.
     pub fn start(&mut self, number: u64) {
         let geometry = self.launch.geometry;
         let unit = geometry.unit(number);
@@ -316,7 +316,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Runs to the end, a grid barrier or a fault; a block of a cooperative launch also until others have to have their turn.
+    /// Runs to the end, a grid barrier or a fault; a block of a cooperative launch also until it yields to other blocks.
     pub fn run(&mut self) {
         if self.parts.is_empty() {
             self.go();
@@ -342,7 +342,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Runs so far, if nothing stops it before.
+    /// Runs up to op `end`, unless something stops it before.
     fn go_to(&mut self, end: *const Op) {
         let g = &mut self.group;
         g.pause = Pause::None;
@@ -358,7 +358,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Adds the sums that were kept here to where they belong. Call it when the last group is done.
+    /// Adds the partial sums to their destinations. To be called when the last group is done.
     pub fn add_sums(&mut self) {
         for (to, sums) in self.sums.drain(..) {
             for (k, &sum) in sums.iter().enumerate().filter(|(_, sum)| **sum != 0) {
@@ -368,12 +368,12 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The time that its checker has come to, if it has one.
+    /// Returns the logical time of its checker, 0 without one.
     pub fn time(&self) -> u64 {
         self.checker.as_ref().map_or(0, |c| c.time())
     }
 
-    /// All blocks have come to the grid barrier, at this time.
+    /// Continues after a grid barrier, which all blocks reached at this logical time.
     pub fn grid_met(&mut self, time: u64) {
         if let Some(checker) = &mut self.checker {
             checker.grid_met(time);
@@ -386,7 +386,7 @@ impl<'a> Frame<'a> {
 impl Drop for Frame<'_> {
     fn drop(&mut self) {
         let area = self.area.take().filter(|area| area.layout.size() <= SPARE_BYTES);
-        // A thread that ends has nowhere to keep it.
+        // A thread that is ending has no thread-local storage left.
         let _ = SPARE.try_with(|spare| {
             if let (Ok(mut spare), Some(area)) = (spare.try_borrow_mut(), area)
                 && spare.as_ref().is_none_or(|old| old.layout.size() < area.layout.size())
@@ -397,10 +397,10 @@ impl Drop for Frame<'_> {
     }
 }
 
-/// As the group sees it. The frame owns both, so that the checker outlives the group's runs.
+/// Returns the checker as the group's listener. The frame owns both, so that the checker outlives the group's runs.
 fn listener<'a>(checker: &mut Checker<'a>) -> NonNull<dyn Listener> {
     let wide: NonNull<dyn Listener + 'a> = NonNull::from(checker as &mut (dyn Listener + 'a));
-    // SAFETY: only the lifetime is forgotten.
+    // SAFETY: only erases the lifetime.
     unsafe { std::mem::transmute::<NonNull<dyn Listener + 'a>, NonNull<dyn Listener + 'static>>(wide) }
 }
 
@@ -420,7 +420,7 @@ fn global(bindings: &[Binding], param: u32, size: usize) -> MemoryRt {
     }
 }
 
-/// Points an array that is only added to at a copy of its own, which starts at zero: workers do not get in each other's way.
+/// Redirects an array that is only added to at a zeroed copy, so that workers do not contend for it.
 fn keep_sums(memory: &mut MemoryRt, sums: &mut Vec<(*mut u8, Vec<u32>)>) {
     let mut copy = vec![0u32; memory.len.div_ceil(4)];
     let place = std::mem::replace(&mut memory.ptr, copy.as_mut_ptr().cast());
@@ -428,7 +428,7 @@ fn keep_sums(memory: &mut MemoryRt, sums: &mut Vec<(*mut u8, Vec<u32>)>) {
     sums.push((place, copy));
 }
 
-/// 4-byte lane columns of a local array.
+/// Returns the number of 4-byte lane columns of a local array.
 pub(crate) fn local_columns(def: &super::code::MemoryDef) -> usize {
     if def.kind != MemoryKind::Local {
         return 0;

@@ -1,4 +1,4 @@
-//! How a launch is cut into lane groups.
+//! The division of a launch into lane groups.
 
 use super::code::{AXES, Code, Owner};
 use super::group::{CHUNK, MAX_LANES, MAX_ROW};
@@ -9,7 +9,7 @@ pub struct Geometry {
     /// As kernels see them: `block_dim` and `grid_dim`; for `threads` the group's own shape.
     pub block: [u32; 3],
     pub grid: [u32; 3],
-    /// All indices of a `threads` launch, x first; blocks of a `grid` launch are never cut.
+    /// The extents of a `threads` launch, x first; blocks of a `grid` launch are never divided.
     extent: Option<[u32; 3]>,
     pub max_lanes: usize,
     pub units: u64,
@@ -45,12 +45,12 @@ impl Geometry {
         }
     }
 
-    /// Whether all groups have one shape.
+    /// Returns whether all groups have the same shape.
     pub(crate) fn is_even(&self) -> bool {
         self.extent.is_none()
     }
 
-    /// Whether an element that indices tell so much of is touched by one thread only.
+    /// Returns whether this ownership proves that each element is accessed by one thread only.
     pub fn tells(&self, owner: &Owner, code: &Code) -> bool {
         let rank = usize::from(code.threads.unwrap_or(3)).clamp(1, 3);
         let told = |bits: u8| owner.axes & bits == bits;
@@ -67,7 +67,7 @@ impl Geometry {
 
     pub fn unit(&self, number: u64) -> Unit {
         let [gx, gy, _] = self.grid.map(|n| n.max(1));
-        // Long numbers take longer to divide.
+        // 64-bit divisions are slower.
         let block = match u32::try_from(number) {
             Ok(number) if number < gx => [number, 0, 0],
             Ok(number) => [number % gx, number / gx % gy, number / gx / gy],
@@ -86,8 +86,8 @@ impl Geometry {
     }
 }
 
-/// As many lanes as keep the registers within the first-level cache; and more in one row where each op runs once and for all
-/// lanes, if enough groups are left for many workers: what starting a group costs is then paid less often.
+/// Returns the sizes of groups: as many lanes as keep the registers within the first-level cache; more in one row where each op
+/// runs once and for all lanes, if enough groups remain for many workers, which amortizes the cost of starting a group.
 fn lanes_for(code: &Code, extent: [u32; 3]) -> Lanes {
     let budget = 24 * 1024 / (4 * code.touched_columns.max(1));
     let most = (budget / 64 * 64).clamp(256, MAX_LANES);
@@ -98,18 +98,18 @@ fn lanes_for(code: &Code, extent: [u32; 3]) -> Lanes {
     Lanes { most, row: if undivided && many { long } else { most } }
 }
 
-/// The groups that keep many workers busy to the end.
+/// The number of groups that keeps many workers busy to the end.
 const GROUPS: u64 = 512;
 
-/// The lanes of a group, at most.
+/// The largest number of lanes of a group.
 struct Lanes {
     most: usize,
-    /// If it is one row.
+    /// If the group is one row.
     row: usize,
 }
 
-/// What a longer row is cut into. Groups of one shape follow one another faster than of two; where rows are of whole chunks,
-/// so are the pieces.
+/// Returns the length of the pieces that a longer row is divided into. Groups of one shape are faster in succession than groups
+/// of two; where rows consist of whole chunks, so do the pieces.
 fn piece(x: usize, lanes: usize) -> usize {
     let fewest = x.div_ceil(lanes);
     let whole = |piece: usize| !x.is_multiple_of(CHUNK) || piece.is_multiple_of(CHUNK);
@@ -117,7 +117,7 @@ fn piece(x: usize, lanes: usize) -> usize {
     even.map_or(lanes, |n| x / n)
 }
 
-/// A box of whole rows, or a piece of a row.
+/// Returns the shape of a group: a box of whole rows, or a piece of a row.
 fn row_shape(extent: [u32; 3], lanes: Lanes) -> [u32; 3] {
     let [x, y, z] = extent.map(|n| n as usize);
     let bx = if x <= lanes.row { x } else { piece(x, lanes.row) };

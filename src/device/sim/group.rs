@@ -1,8 +1,8 @@
-//! The state of one lane group: the lanes of a block (or a row of a `threads` launch) that run in lockstep.
+//! The execution state of one lane group: the lanes of a block (or a row of a `threads` launch) that run in lockstep.
 //!
 //! # Safety
-//! Ops work on raw pointers into areas that the group owns (registers, shared and local memory) and into the launch's
-//! buffers. The compiler guarantees that an op's register numbers are in range and that 8-byte ops get 8-byte registers.
+//! Ops work on raw pointers into areas that the group owns (registers, shared and local memory) and into the launch's buffers.
+//! The compiler guarantees that an op's register numbers are in range and that 8-byte ops get 8-byte registers.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +14,12 @@ use super::memory::{MemoryRt, Plan};
 
 /// Lanes per chunk: the unit of every loop over lanes.
 pub(crate) const CHUNK: usize = 16;
-/// The largest group: that of a block, and any in which lanes may part.
+/// The largest group whose lanes may diverge, and of a block.
 pub(crate) const MAX_LANES: usize = 1024;
-/// The largest group whose lanes do everything together.
+/// The largest group without divergence.
 pub(crate) const MAX_ROW: usize = 4096;
 
-/// Where a register lies.
+/// The address of a register.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     pub ptr: *mut u8,
@@ -27,15 +27,15 @@ pub(crate) struct Slot {
     pub stride: usize,
 }
 
-/// Which chunks of a mask hold active lanes, and whether all lanes are active.
+/// A summary of a mask: which chunks hold active lanes, and whether all lanes are active.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MaskInfo {
     pub lo: u32,
     pub hi: u32,
     pub full: bool,
-    /// The active lanes, if they are known to be all from one lane up to, not including, another.
+    /// The active lanes, if they are known to be the contiguous range from one lane up to, not including, another.
     pub row: Option<(u32, u32)>,
-    /// The chunks with active lanes, as stretches; short gaps may be covered too.
+    /// The chunks with active lanes, as ranges; short gaps may be covered too.
     pub stretches: Stretches,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Stretches {
     pub at: [(u16, u16); STRETCHES],
 }
 
-/// What lies further apart than this many stretches is covered together.
+/// The largest number of ranges; the last one covers all that follows.
 pub(crate) const STRETCHES: usize = 6;
 
 impl Stretches {
@@ -63,7 +63,7 @@ impl Stretches {
         self.at.get(..self.count as usize).unwrap_or(&self.at)
     }
 
-    /// Takes in chunks behind all so far.
+    /// Appends a range of chunks behind all others.
     #[inline(always)]
     pub fn add(&mut self, lo: usize, hi: usize) {
         let count = self.count as usize;
@@ -76,101 +76,101 @@ impl Stretches {
     }
 }
 
-/// The turns of a running `For` loop.
+/// The iteration state of a running `For` loop.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counter {
     pub turn: u64,
-    /// All lanes take this many turns,
+    /// The smallest trip count of any lane.
     pub least: u64,
-    /// and none more than this.
+    /// The largest trip count of any lane.
     pub most: u64,
 }
 
-/// Why a group does not go on by itself.
+/// Why a group does not continue by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// It runs or is done.
+    /// It runs or has finished.
     #[default]
     None,
-    /// It may go on: others had to have their turn.
+    /// It is ready: it yielded to other groups.
     Turn,
-    /// Some of its warps wait in a loop for what others may do, which have to run by themselves for that. It waits behind the
-    /// [`Poll`](super::control::Poll).
+    /// Some of its warps poll for the result of others of its warps, which therefore have to run separately. It is paused behind
+    /// the [`Poll`](super::control::Poll).
     Fork,
-    /// It waits for the other parts of its block, at a barrier.
+    /// It waits at a barrier for the other warp splits of its block.
     Barrier,
-    /// It waits for all blocks.
+    /// It waits for all blocks at a grid barrier.
     Grid,
 }
 
 pub(crate) struct Group {
     pub slots: *mut Slot,
-    /// Chunks of the current mask.
+    /// The chunks of the current mask, from `lo` up to `hi`.
     pub lo: usize,
     pub hi: usize,
     pub stretches: Stretches,
-    /// Plans of accesses, good if they are of this epoch: the shape and the arrangement of memory are as they were.
+    /// Cached plans of accesses, valid if of this epoch: neither the shape nor the layout of memory has changed since.
     pub plans: *mut Plan,
     pub epoch: u32,
     /// The first and the last active lane.
     pub first_lane: usize,
     pub last_lane: usize,
-    /// Whether they have been looked for since the mask became current.
+    /// Whether these are valid for the current mask.
     pub ends_known: bool,
     /// All lanes from the first to the last active one are known to be active.
     pub solid: bool,
     /// Lanes of the current mask: `u32`s of 0 or !0.
     pub mask: *const u32,
-    /// All lanes that exist are active.
+    /// All existing lanes are active.
     pub full: bool,
     pub lanes: usize,
-    /// Chunks that a register has room for.
+    /// Chunks that a register has memory for.
     pub column_chunks: usize,
     /// Extents along x, y, z, and blocks.
     pub shape: [usize; AXES],
     pub memories: *mut MemoryRt,
-    /// Where registers lie when they do not view memory.
+    /// The slots of registers where they do not view memory.
     pub homes: *const Slot,
     pub masks: Vec<MaskInfo>,
     pub counters: Vec<Counter>,
     pub ops: *const Op,
     pub shared: *mut u8,
     pub code: *const Code,
-    /// Loop turns until the next look at the outside.
+    /// Loop iterations until the next check of the stop flag.
     pub ticks: u32,
     pub granted: u32,
     pub steps: u64,
     pub max_steps: u64,
     pub stop: *const AtomicBool,
-    /// The block, the first one of a batch.
+    /// The block; of a batch, the first one.
     pub block: [u32; 3],
-    /// x, y, z of the first lane, over the whole launch.
+    /// x, y, z of the first lane over the whole launch.
     pub first_index: [u32; 3],
     pub stopped: Option<Box<Stop>>,
     pub printed: String,
-    /// Where to go on after a pause.
+    /// The op to continue with after a pause.
     pub resume: *const Op,
     pub pause: Pause,
-    /// The lanes of mask 0 are not all of the block's: other warps run by themselves ([`parts`](super::parts)).
+    /// Mask 0 does not hold all lanes of the block: other warps run separately ([`parts`](super::parts)).
     pub apart: bool,
-    /// Others have to have their turn when it waits: blocks beside it, not only its own warps.
+    /// The group yields while it polls, because other blocks run beside it and not only its own warps.
     pub shares: bool,
-    /// What can come in any order comes in the opposite of the usual one.
+    /// Whatever may happen in any order happens in the reverse of the usual one.
     pub backward: bool,
-    /// Its number among these parts.
+    /// The number of this warp split in its block.
     pub part: usize,
-    /// The warps of mask 0, a bit each.
+    /// The warps of mask 0, one bit each.
     pub warps: u32,
-    /// Turns of loops that poll.
+    /// Iterations of polling loops.
     pub polled: u32,
-    /// How often in a row, every so many turns, only some of the warps polled; and how often there was a look at all.
+    /// Consecutive time slices in which only some of the warps polled; and the number of all slices with polling.
     pub lonely: u32,
     pub looks: u32,
-    /// Who hears what the group does, if the code tells.
+    /// The receiver of sanitizer events, if the code has any.
     pub listener: Option<NonNull<dyn Listener>>,
 }
 
-/// Loop turns between two looks at the stop flag.
+/// Loop iterations between two checks of the stop flag.
 pub(crate) const TICKS: u32 = 256;
 
 impl Group {
@@ -186,7 +186,7 @@ impl Group {
         unsafe { &*self.code }
     }
 
-    /// The first lane of a register.
+    /// Reads the first lane of a register.
     ///
     /// # Safety
     /// The register holds lanes of `T`'s size.
@@ -195,7 +195,7 @@ impl Group {
         unsafe { self.slot(reg).ptr.cast::<T>().read() }
     }
 
-    /// Sets all lanes of a uniform register.
+    /// Broadcasts a value to all lanes of a uniform register.
     ///
     /// # Safety
     /// The register is uniform and holds lanes of `T`'s size.
@@ -204,7 +204,7 @@ impl Group {
         unsafe { self.slot(reg).ptr.cast::<[T; CHUNK]>().write_unaligned([value; CHUNK]) }
     }
 
-    /// One lane of a register (uniform or not).
+    /// Reads one lane of a register (uniform or not).
     ///
     /// # Safety
     /// As [`Group::first`]; `lane` is below the padded lane count.
@@ -226,7 +226,7 @@ impl Group {
         }
     }
 
-    /// The op at a position, to jump to.
+    /// Returns the op at a position of the code.
     #[inline(always)]
     pub fn at(&self, position: u32) -> *const Op {
         self.ops.wrapping_add(position as usize)
@@ -234,13 +234,13 @@ impl Group {
 
     #[inline(always)]
     pub fn is_active(&self, lane: usize) -> bool {
-        // Outside its range of chunks a mask holds what an earlier one left there.
+        // Outside its range of chunks a mask's memory is stale.
         let in_range = (self.lo..self.hi).contains(&(lane / CHUNK));
         // SAFETY: masks have room for the padded lanes.
         lane < self.lanes && (self.full || in_range && unsafe { *self.mask.add(lane) != 0 })
     }
 
-    /// Whether a lane is one of a mask's.
+    /// Returns whether a mask contains a lane.
     pub fn has(&self, mask: MaskId, lane: usize) -> bool {
         let info = self.masks[mask as usize];
         let in_range = (info.lo as usize..info.hi as usize).contains(&(lane / CHUNK));
@@ -249,7 +249,7 @@ impl Group {
         lane < self.lanes && (info.full || in_range && unsafe { *lanes.add(lane) != 0 })
     }
 
-    /// The active lanes, ascending.
+    /// Returns the active lanes in ascending order.
     pub fn active(&self) -> impl Iterator<Item = usize> + '_ {
         (self.lo * CHUNK..(self.hi * CHUNK).min(self.lanes)).filter(|&l| self.is_active(l))
     }
@@ -258,7 +258,7 @@ impl Group {
         self.active().count()
     }
 
-    /// x, y, z of a lane in its group.
+    /// Returns x, y, z and block of a lane in its group.
     pub fn coordinates(&self, lane: usize) -> [usize; AXES] {
         let [x, y, z, _] = self.shape;
         [lane % x, lane / x % y, lane / x / y % z, lane / x / y / z]
@@ -269,7 +269,7 @@ impl Group {
     pub fn enter(&mut self, mask: u16) {
         let info = &self.masks[mask as usize];
         (self.lo, self.hi, self.full) = (info.lo as usize, info.hi as usize, info.full);
-        // Mostly there is one: what was written in parts a moment ago is slow to read as a whole.
+        // Usually there is one range; reading all of an array of which parts were just written would stall on store forwarding.
         self.stretches.count = info.stretches.count;
         self.stretches.at[0] = info.stretches.at[0];
         if info.stretches.count > 1 {
@@ -301,14 +301,14 @@ impl Group {
         self.last_lane = ends(self.hi - 1).1;
     }
 
-    /// The first and the last active lane.
+    /// Returns the first and the last active lane.
     #[inline(always)]
     pub fn ends(&mut self) -> (usize, usize) {
         self.find_ends();
         (self.first_lane, self.last_lane)
     }
 
-    /// Counts a loop turn; false if the run has to stop.
+    /// Counts a loop iteration; returns false if the run has to stop.
     #[inline(always)]
     pub fn turn(&mut self) -> bool {
         self.ticks -= 1;
@@ -325,7 +325,7 @@ impl Group {
         self.ticks > 0 && !stopped
     }
 
-    /// Sets when to look outside next.
+    /// Schedules the next check of the stop flag.
     pub fn grant_turns(&mut self) {
         let left = if self.max_steps == 0 { u64::MAX } else { self.max_steps.saturating_sub(self.steps) };
         self.granted = left.min(u64::from(TICKS)) as u32;

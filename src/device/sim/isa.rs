@@ -1,12 +1,12 @@
-//! The instruction sets that the loops over lanes are compiled for.
+//! The instruction sets that the lane loops are compiled for.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An instruction set. All give the same results; wider vectors give them sooner.
+/// An instruction set. All give the same results; wider vectors are faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
-    /// What every machine of this architecture has.
+    /// The baseline of the architecture.
     Base,
     /// AVX2 with fused multiply-add.
     #[cfg(target_arch = "x86_64")]
@@ -17,19 +17,19 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// All there are for this architecture, the plainest first.
+    /// All instruction sets of this architecture, the baseline first.
     #[cfg(target_arch = "x86_64")]
     pub const ALL: &[Isa] = &[Isa::Base, Isa::Avx2, Isa::Avx512];
-    /// All there are for this architecture.
+    /// All instruction sets of this architecture.
     #[cfg(not(target_arch = "x86_64"))]
     pub const ALL: &[Isa] = &[Isa::Base];
 
-    /// The best one that this machine has.
+    /// Returns the best one that this machine supports.
     pub(crate) fn detect() -> Isa {
         Isa::ALL.iter().rev().copied().find(|isa| isa.is_here()).unwrap_or(Isa::Base)
     }
 
-    /// Whether this machine has it.
+    /// Returns whether this machine supports it.
     pub fn is_here(self) -> bool {
         match self {
             Isa::Base => true,
@@ -43,7 +43,7 @@ impl Isa {
         }
     }
 
-    /// As it is written.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Base => "baseline",
@@ -63,7 +63,7 @@ fn has_avx2() -> bool {
 }
 
 impl Default for Isa {
-    /// The best one that this machine has.
+    /// Returns the best one that this machine supports.
     fn default() -> Self {
         Isa::detect()
     }
@@ -78,7 +78,7 @@ impl fmt::Display for Isa {
 impl FromStr for Isa {
     type Err = String;
 
-    /// By its name; an error if this machine has not got it.
+    /// Parses a name; an error if this machine does not support it.
     fn from_str(text: &str) -> Result<Isa, String> {
         let names = |list: &mut dyn Iterator<Item = Isa>| list.map(Isa::name).collect::<Vec<_>>().join(", ");
         match Isa::ALL.iter().find(|isa| isa.name() == text) {

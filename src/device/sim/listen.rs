@@ -1,8 +1,8 @@
-//! Events: what a running group tells those who listen, and the ops that tell.
+//! Sanitizer events: the interface between a running group and its checker, and the ops that report events.
 //!
-//! The ops of this file stand in the code only if somebody listens ([`Checks`](crate::ir::Checks)); otherwise events cost
-//! nothing, because they are not there. An event is told once for all lanes that take part, before what it announces happens
-//! (an access, a split) or after it (a barrier). The group says which lanes are active; `memory` finds the addresses of an access.
+//! These ops are part of the code only if checks are on ([`Checks`](crate::ir::Checks)); otherwise events cost nothing. An event
+//! is reported once for all lanes that take part, before what it announces happens (an access, a divergence) or after it (a
+//! barrier). The group gives the active lanes; `memory` finds the addresses of an access.
 
 use super::code::{MaskId, Op, Reg, WaitDef};
 use super::group::Group;
@@ -10,7 +10,7 @@ use super::lanes::Step;
 use super::memory::Run;
 use crate::ir::def::Scope;
 
-/// What happens to memory.
+/// The kind of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touch {
     Load,
@@ -18,96 +18,97 @@ pub(crate) enum Touch {
     Atomic,
 }
 
-/// Where the lanes of an access find their indices.
+/// How the indices of an access vary between lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// All lanes have the same.
     One,
-    /// In rows, mostly: see `memory::resolve`.
+    /// Mostly contiguous rows: see `memory::resolve`.
     Rows,
     /// Each lane has its own.
     Lanes,
 }
 
-/// An access as listeners hear of it.
+/// The static description of an access in events.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
     pub touch: Touch,
-    /// Into the code's accesses: memory, indices, source place.
+    /// Number of the code's access: memory, indices, location in the source.
     pub access: u32,
-    /// A number among the accesses of its memory; and the same for words, where those from 255 on share one.
+    /// A number among the accesses of its memory; `site` is the same for shadow words, where those from 255 on share one.
     pub number: u32,
     pub site: u8,
     pub form: Form,
-    /// Scalars of the element that it touches, one behind the other, and the bytes of one.
+    /// The number of adjacent scalars that it accesses in the element, and the bytes of one.
     pub components: u8,
     pub pitch: usize,
-    /// What is stored, component by component.
+    /// The stored registers, by component.
     pub values: Vec<Reg>,
     pub traits: Traits,
-    /// Of an atomic, its number among the code's.
+    /// The number of the code's atomic operation, for an atomic.
     pub atomic: u32,
 }
 
-/// What analysis knows of an access.
+/// Facts that the analysis of the kernel found about an access.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traits {
-    /// An atomic whose old value nobody looks at and that does not depend on it.
+    /// An atomic whose old value is unused and does not influence the new one.
     pub overwrites: bool,
-    /// An atomic whose old value decides where its thread goes or what it touches.
+    /// An atomic whose old value influences control flow or addresses.
     pub decides: bool,
-    /// An atomic that stands alone in a loop, which waits until it may change its element.
+    /// An atomic that is the only effect of a loop, which retries until it succeeds.
     pub takes: bool,
-    /// A load of what the same thread stores somewhere: of several readers, it is the others that stores may race with.
+    /// A load of an element that the same thread stores to somewhere: of several readers, stores may race with the others.
     pub own: bool,
 }
 
-/// Hears what a group does. An event that finds a fault stops the group (`fault::stop_at`).
+/// Receives the events of a group. A handler that finds a fault stops the group (`fault::stop_at`).
 ///
 /// # Safety
 /// The methods are called by ops of the group's code only, with notes of that code.
 pub(crate) trait Listener {
-    /// The active lanes are about to touch memory.
+    /// The active lanes are about to access memory.
     unsafe fn touches(&mut self, g: &mut Group, note: &Note);
-    /// The lanes of a full group are about to load in all turns of a loop: the first turn's elements, the number of turns, and
-    /// the bytes from one to the next. If this is false, the loop has to tell of its loads turn by turn.
+    /// The lanes of a full group are about to load in all iterations of a loop: the elements of the first iteration, the trip
+    /// count, and the bytes from one iteration to the next. Returns false if the loop has to report its loads one iteration at a
+    /// time.
     unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, turns: usize, turn: isize) -> bool;
-    /// All threads of a block combine a shared array by a tree, in the loop whose accesses these are: `distance` of them in the
-    /// first turn, half as many in the next, with barriers in between. If this is false, the loop has to tell turn by turn.
+    /// All threads of a block are about to reduce a shared array by a tree, in the loop with these accesses: `distance` of them
+    /// in the first iteration, half as many in the next, with barriers in between. Returns false if the loop has to report one
+    /// iteration at a time.
     unsafe fn tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool;
-    /// The active lanes have begun local array `memory` anew.
+    /// The active lanes have (re)declared local array `memory`.
     unsafe fn declared(&mut self, g: &mut Group, memory: u32);
-    /// All threads of the block have met.
+    /// All threads of the block have synchronized.
     fn block_met(&mut self, g: &mut Group);
-    /// The active lanes have met warp by warp.
+    /// The active lanes have synchronized warp by warp.
     fn warps_met(&mut self, g: &mut Group);
     fn fenced(&mut self, g: &mut Group, scope: Scope);
-    /// Lanes of the mask `from` that are not active went another way at `span`; with `first`, only those nobody has told
-    /// about.
+    /// The lanes of mask `from` that are not active diverged at `span`; with `first`, only those without an earlier record.
     unsafe fn parted(&mut self, g: &mut Group, from: MaskId, span: u32, first: bool);
     /// The active lanes leave for good, at `span`.
     fn left(&mut self, g: &mut Group, span: u32);
-    /// The active lanes enter a loop, so that none has left it.
+    /// The active lanes enter a loop: none of them has left it yet.
     fn gathered(&mut self, g: &mut Group);
-    /// A loop that polls takes another turn.
+    /// A polling loop starts another iteration.
     fn polls(&mut self, g: &mut Group, wait: &WaitDef);
-    /// What the loop in which the group is waits for, if nothing has changed for a while.
+    /// Describes what the loop that the group is in waits for, if nothing has changed for a while.
     fn waits(&self, g: &Group) -> Option<String>;
-    /// Where thread `lane` went another way, if anybody has told.
+    /// Returns where thread `lane` diverged, if that was recorded.
     fn parted_at(&self, lane: usize) -> Option<u32>;
 }
 
-/// Calls the listener, then goes on unless that stopped the group.
+/// Reports an event; continues unless the listener stopped the group.
 #[inline(always)]
 unsafe fn tell(g: &mut Group, op: *const Op, event: impl FnOnce(&mut dyn Listener, &mut Group)) -> *const Op {
     if let Some(mut listener) = g.listener {
-        // SAFETY: the frame owns the listener for as long as the group runs, and nobody else uses it meanwhile.
+        // SAFETY: the frame owns the listener for as long as the group runs, and nothing else uses it meanwhile.
         event(unsafe { listener.as_mut() }, g);
     }
     if g.stopped.is_some() { std::ptr::null() } else { unsafe { op.add(1) } }
 }
 
-/// The access of note `x`.
+/// Reports the access of note `x`.
 pub(crate) struct TellTouch;
 
 impl Step for TellTouch {
@@ -119,7 +120,8 @@ impl Step for TellTouch {
     }
 }
 
-/// In front of a [`Dot`](super::dot::Dot) of loop `y`: `c` notes from `x` on, for all turns, if it can do the loop.
+/// In front of a [`Dot`](super::dot::Dot) of loop `y`: reports `c` notes from `x` on for all iterations, if the `Dot` can run the
+/// loop.
 pub(crate) struct TellDot;
 
 impl Step for TellDot {
@@ -135,7 +137,7 @@ impl Step for TellDot {
                 let mut all = true;
                 tell(g, op, |l, g| all = l.loads(g, note, &run, turns as usize, turn));
                 if !all {
-                    // Not by way of the `Dot`.
+                    // Skips the `Dot`.
                     return op.add(2);
                 }
             }
@@ -144,7 +146,7 @@ impl Step for TellDot {
     }
 }
 
-/// In front of a [`Tree`](super::tree::Tree): its three notes from `x` on, if it can do the loop.
+/// In front of a [`Tree`](super::tree::Tree): reports its three notes from `x` on, if the `Tree` can run the loop.
 pub(crate) struct TellTree;
 
 impl Step for TellTree {
@@ -163,7 +165,7 @@ impl Step for TellTree {
     }
 }
 
-/// Local array `x` starts afresh.
+/// Reports the declaration of local array `x`.
 pub(crate) struct TellDeclared;
 
 impl Step for TellDeclared {
@@ -176,7 +178,7 @@ pub(crate) struct TellBlockMet;
 
 impl Step for TellBlockMet {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        // Parts of a block meet when the last of them has come.
+        // Warp splits of a block synchronize when the last of them arrives; `parts` reports that.
         unsafe { if g.apart { op.add(1) } else { tell(g, op, |l, g| l.block_met(g)) } }
     }
 }
@@ -189,7 +191,7 @@ impl Step for TellWarpsMet {
     }
 }
 
-/// A fence, of the block only if `x` is 1.
+/// Reports a fence, of block scope only if `x` is 1.
 pub(crate) struct TellFenced;
 
 impl Step for TellFenced {
@@ -201,7 +203,7 @@ impl Step for TellFenced {
     }
 }
 
-/// Lanes of mask `b` went another way at `y`; `x` is 1 if what was told before holds.
+/// Reports that lanes of mask `b` diverged at `y`; with `x` = 1 earlier records stay.
 pub(crate) struct TellParted;
 
 impl Step for TellParted {
@@ -210,7 +212,7 @@ impl Step for TellParted {
     }
 }
 
-/// The active lanes leave at `y`.
+/// Reports that the active lanes leave at `y`.
 pub(crate) struct TellLeft;
 
 impl Step for TellLeft {
@@ -227,7 +229,7 @@ impl Step for TellGathered {
     }
 }
 
-/// Another turn of the loop that number `x` of the code's waits describes.
+/// Reports another iteration of the loop that entry `x` of the code's waits describes.
 pub(crate) struct TellPolls;
 
 impl Step for TellPolls {

@@ -1,6 +1,7 @@
-//! Local arrays: each element is a column of lanes, so that an index which all lanes share reads and writes whole columns.
+//! Local arrays: each element is a column of lanes, so that an access with the same index in all lanes reads or writes whole
+//! columns.
 //!
-//! A local memory's pitches count bytes of columns; a lane's own place is its number times the size of a lane.
+//! Pitches of a local memory count bytes of columns; a lane lies in the column at its number times the size of a lane.
 
 use std::marker::PhantomData;
 
@@ -14,7 +15,7 @@ unsafe fn access<'a>(g: &Group, op: *const Op) -> &'a Access {
     unsafe { (&(*g.code).accesses).get_unchecked((*op).x as usize) }
 }
 
-/// The column of a uniform access, if it is in bounds.
+/// Returns the column of a uniform access, if it is in bounds.
 #[inline(always)]
 unsafe fn column(g: &Group, access: &Access) -> Option<*mut u8> {
     unsafe { memory::uniform_address(g, access) }
@@ -75,7 +76,7 @@ impl<T: Copy> Step for StoreColumn<T> {
     }
 }
 
-/// With an index of its own in each lane. `WRITE` stores.
+/// An access with a separate index in each lane; a store if `WRITE`.
 pub(crate) struct Lanewise<T, const WRITE: bool>(PhantomData<T>);
 
 impl<T: Copy, const WRITE: bool> Step for Lanewise<T, WRITE> {
@@ -105,7 +106,7 @@ impl<T: Copy, const WRITE: bool> Step for Lanewise<T, WRITE> {
     }
 }
 
-/// The elements of local memory `x` become zero in the active lanes.
+/// Zeroes the elements of local memory `x` in the active lanes.
 pub(crate) struct Declare;
 
 impl Step for Declare {

@@ -1,13 +1,13 @@
-//! Loads and stores.
+//! Loads, and the address computation of all accesses.
 //!
-//! How an access is carried out depends on its indices: **uniform** ones read a single element for all lanes, **affine** ones
-//! copy rows after one bounds check of the whole group, others **gather** lane by lane.
+//! The indices of an access select the method: **uniform** ones read a single element for all lanes, **affine** ones copy rows
+//! after one bounds check for the whole group, others **gather** lane by lane.
 //!
 //! # Races
-//! A kernel of the user may race: two blocks on two workers may write one location. Element accesses are plain unaligned
-//! pointer reads and writes of at most 8 bytes or row copies, through raw pointers that no Rust reference overlaps while a
-//! launch runs. Nothing is ever assumed about a value that was read (any bit pattern of an element is valid, indices are checked
-//! after they were loaded), so that on the machines Clk runs on a race yields some mixture of the written bytes, as on a GPU, and
+//! A kernel may contain data races: two blocks on two workers may write one memory location. Element accesses are plain unaligned
+//! pointer reads and writes of at most 8 bytes or row copies, through raw pointers that no Rust reference overlaps while a launch
+//! runs. Nothing is ever assumed about a value that was read (any bit pattern of an element is valid, indices are checked after
+//! they were loaded), so that on the machines Clk runs on a race yields some mixture of the written bytes, as on a GPU, and
 //! nothing worse. Atomic operations of kernels are atomic instructions.
 
 use std::marker::PhantomData;
@@ -18,17 +18,17 @@ use super::group::{CHUNK, Group};
 use super::lanes::Step;
 use crate::device::FaultKind;
 
-/// An array as the running group sees it.
+/// An array during the run of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryRt {
     pub ptr: *mut u8,
-    /// Bytes.
+    /// Size in bytes.
     pub len: usize,
-    /// Per axis its extent and the bytes from one index to the next (for local memory: lane columns).
+    /// Per axis the extent and the bytes from one index to the next (for local memory: lane columns).
     pub axes: Vec<Axis>,
-    /// No other worker touches it while this group runs, so that atomic operations need no atomic instructions.
+    /// No other worker accesses it while this group runs, so that atomic operations need no atomic instructions.
     pub alone: bool,
-    /// What offsets within an element count: bytes, or in local memory columns of lanes.
+    /// The unit of offsets within an element in bytes: 1, or in local memory a lane column.
     pub unit: usize,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Axis {
 }
 
 impl MemoryRt {
-    /// Axes of extents over elements of `size`, outermost first.
+    /// Returns the axes of an array with these extents and elements of `size`, outermost first.
     pub fn axes(extents: &[u32], size: usize) -> Vec<Axis> {
         let mut pitch = size as i64;
         let mut axes: Vec<Axis> = extents
@@ -56,7 +56,7 @@ impl MemoryRt {
     }
 }
 
-/// A scalar's form in memory and the way to its form in a register.
+/// The representation of a scalar in memory and its conversion to and from the one in a register.
 pub(crate) trait Elem: 'static {
     type Repr: Copy + Default;
     const SIZE: usize;
@@ -102,19 +102,19 @@ elem! {
     I2: i16 => i32, false, m => m.into(), r => r as i16;
 }
 
-/// The bytes that an affine access of a range of lanes touches.
+/// The addresses of an affine access for a range of lanes: a grid of up to four dimensions.
 pub(crate) struct Run {
-    /// Of the first lane.
+    /// Address of the first lane.
     pub addr: *mut u8,
     pub lane: usize,
-    /// Innermost first; what lies in one line is one extent.
+    /// Innermost first; contiguous dimensions are merged.
     pub count: [usize; AXES],
     pub stride: [isize; AXES],
 }
 
 impl Run {
-    /// Whether its lanes are those from the first to the last active one, in one row. A box may take in lanes around them, of which
-    /// the mask says nothing outside its chunks.
+    /// Returns whether its lanes are exactly those from the first to the last active one, in one row. A box may include lanes
+    /// around them, for which the mask is undefined outside of its chunks.
     #[inline(always)]
     pub fn is_exact(&self, g: &Group) -> bool {
         self.count[1..] == [1; 3] && self.lane == g.first_lane && self.count[0] == g.last_lane + 1 - g.first_lane
@@ -149,7 +149,7 @@ pub(crate) unsafe fn coef(g: &Group, c: Coef) -> i64 {
     }
 }
 
-/// The value of an index at its base.
+/// Returns the value of an index's base.
 #[inline(always)]
 unsafe fn base(g: &Group, index: &Index) -> i64 {
     unsafe {
@@ -163,7 +163,7 @@ unsafe fn base(g: &Group, index: &Index) -> i64 {
     }
 }
 
-/// The box of coordinates that covers the active lanes: first and count per axis.
+/// Returns the box of coordinates that covers the active lanes: first and count per axis, and its first lane.
 #[inline(always)]
 fn active_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
     if g.full {
@@ -192,7 +192,8 @@ fn partial_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
     (start, count, lane)
 }
 
-/// What can be known of an affine access before its bases are: for one shape of the group and one arrangement of memory.
+/// The part of an affine access's address computation that does not depend on the bases: valid for one shape of the group and one
+/// layout of memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Plan {
     epoch: u32,
@@ -205,12 +206,12 @@ pub(crate) struct Plan {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PlanKind {
-    /// Coefficients are registers, or there are more axes than fit.
+    /// Not usable: coefficients are registers, or there are too many axes.
     #[default]
     None,
-    /// Good for the full group.
+    /// Valid for the full group.
     Full,
-    /// The group is one row: good for any part of it.
+    /// The group is one row: valid for any range of it.
     Row,
 }
 
@@ -222,7 +223,7 @@ struct PlanAxis {
     /// Added to the base: the smallest and the largest index of the full group.
     low: i64,
     high: i64,
-    /// Along x.
+    /// The coefficient along x.
     step: i64,
     pitch: i64,
     extent: i64,
@@ -268,7 +269,7 @@ unsafe fn make_plan(g: &Group, access: &Access) -> Plan {
     plan
 }
 
-/// Axes that continue one another become one.
+/// Merges dimensions that are contiguous with one another.
 fn collapse(count: [usize; AXES], stride: [i64; AXES]) -> ([usize; AXES], [isize; AXES]) {
     let (mut counts, mut strides) = ([1; AXES], [0; AXES]);
     let mut dims = 0;
@@ -283,7 +284,7 @@ fn collapse(count: [usize; AXES], stride: [i64; AXES]) -> ([usize; AXES], [isize
     (counts, strides)
 }
 
-/// Checks an affine access for all active lanes at once. `None` if some lane might not fit.
+/// Checks the bounds of an affine access for all active lanes at once. Returns `None` if some lane might be out of bounds.
 ///
 /// # Safety
 /// The access is number `number` of the group's code, and its bases are uniform.
@@ -335,7 +336,7 @@ impl PlanAxis {
     }
 }
 
-/// The same for the box of coordinates that covers the active lanes, without a plan.
+/// As [`resolve`], without a plan, for the box of coordinates that covers the active lanes.
 #[inline(never)]
 unsafe fn resolve_box(g: &Group, access: &Access) -> Option<Run> {
     unsafe {
@@ -369,7 +370,7 @@ unsafe fn resolve_box(g: &Group, access: &Access) -> Option<Run> {
     }
 }
 
-/// The index of one lane along one axis.
+/// Returns the index of one lane along one axis.
 unsafe fn index_of_lane(g: &Group, index: &Index, lane: usize) -> i64 {
     unsafe {
         if index.wide {
@@ -384,7 +385,7 @@ unsafe fn index_of_lane(g: &Group, index: &Index, lane: usize) -> i64 {
     }
 }
 
-/// The address of a lane's element, if it is in bounds.
+/// Returns the address of a lane's element, if it is in bounds.
 pub(crate) unsafe fn address(g: &Group, access: &Access, lane: usize) -> Option<*mut u8> {
     unsafe {
         let memory = &*g.memories.add(access.memory as usize);
@@ -400,7 +401,7 @@ pub(crate) unsafe fn address(g: &Group, access: &Access, lane: usize) -> Option<
     }
 }
 
-/// The address of an access with the same indices in all lanes, if it is in bounds.
+/// Returns the address of an access with the same indices in all lanes, if it is in bounds.
 ///
 /// # Safety
 /// The access is one of the group's code, without lane indices.
@@ -428,7 +429,7 @@ pub(crate) unsafe fn place(g: &Group, access: &Access, lane: usize) -> Option<*m
     unsafe { address(g, access, lane) }
 }
 
-/// Some active lane is out of bounds: says which and stops.
+/// Stops at an access of which some active lane is out of bounds, and reports the first such lane.
 #[cold]
 #[inline(never)]
 pub(crate) fn out_of_bounds(g: &mut Group, access: &Access) -> *const Op {
@@ -500,7 +501,7 @@ impl<E: Elem> Step for LoadAffine<E> {
     }
 }
 
-/// Where a loaded register's lanes go: a register that may view memory comes home.
+/// Returns the memory of a destination register; a register that viewed memory gets its own memory back.
 #[inline(always)]
 unsafe fn home(g: &Group, access: &Access, reg: u16) -> *mut u8 {
     unsafe {
@@ -541,13 +542,13 @@ unsafe fn copy_row<E: Elem>(to: *mut E::Repr, from: *mut u8, stride: isize, coun
     }
 }
 
-/// Lanes of a row behind which the next one is fetched: longer rows the machine foresees by itself.
+/// Longest row, in lanes, behind which the next one is prefetched: on longer rows the hardware prefetcher does that.
 const AHEAD: usize = 512;
 
-/// Asks for the cache line at an address, which need not be one.
+/// Prefetches the cache line at an address, which need not be valid.
 #[inline(always)]
 fn fetch(at: *const u8) {
-    // SAFETY: a hint, which does nothing where there is nothing.
+    // SAFETY: a hint, which has no effect on invalid addresses.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
@@ -556,7 +557,7 @@ fn fetch(at: *const u8) {
     let _ = at;
 }
 
-/// Points the register at the memory itself if its chunks lie at a fixed stride.
+/// Makes the register a view of the memory itself if its chunks lie at a fixed stride.
 #[inline(always)]
 unsafe fn view<E: Elem>(g: &mut Group, access: &Access, run: &Run) -> bool {
     unsafe {
@@ -572,7 +573,7 @@ unsafe fn view<E: Elem>(g: &mut Group, access: &Access, run: &Run) -> bool {
         } else {
             return false;
         };
-        // Whole chunks are read, and counted from lane 0.
+        // Views are read in whole chunks and addressed from lane 0.
         let memory = &*g.memories.add(access.memory as usize);
         let first = run.lane / CHUNK;
         let begin = (run.addr as usize).wrapping_sub(run.lane % CHUNK * E::SIZE);
@@ -592,7 +593,7 @@ unsafe fn view<E: Elem>(g: &mut Group, access: &Access, run: &Run) -> bool {
     }
 }
 
-/// A load with indices of its own in each lane.
+/// A load with separate indices in each lane.
 pub(crate) struct LoadGather<E>(PhantomData<E>);
 
 impl<E: Elem> Step for LoadGather<E> {
@@ -628,7 +629,7 @@ impl<E: Elem> Step for LoadGather<E> {
     }
 }
 
-/// The byte offsets of a chunk's lanes, and whether all (active or not) are in bounds.
+/// Returns the byte offsets of a chunk's lanes, and whether all (active or not) are in bounds.
 #[inline(always)]
 pub(crate) unsafe fn offsets(g: &Group, access: &Access, memory: &MemoryRt, chunk: usize) -> ([i64; CHUNK], bool) {
     unsafe {
@@ -644,7 +645,7 @@ pub(crate) unsafe fn offsets(g: &Group, access: &Access, memory: &MemoryRt, chun
                     offsets[i] = offsets[i].wrapping_add(lanes[i].wrapping_mul(axis.pitch));
                 }
             } else {
-                // Extents are below 2^31, so that a negative index is too large as an unsigned one.
+                // Extents are below 2^31, so that a negative index is too large when read as unsigned.
                 let lanes = ptr.cast::<[u32; CHUNK]>().read_unaligned();
                 let extent = axis.extent as u32;
                 for i in 0..CHUNK {
@@ -663,7 +664,7 @@ pub(crate) unsafe fn active_in_bounds(g: &Group, access: &Access, chunk: usize) 
     lanes.all(|lane| unsafe { address(g, access, lane) }.is_some())
 }
 
-/// An affine load some of whose lanes might not fit, lane by lane.
+/// Performs an affine load some of whose lanes might be out of bounds, lane by lane.
 #[inline(never)]
 unsafe fn gather<E: Elem>(g: &mut Group, op: *const Op) -> *const Op {
     unsafe {

@@ -1,11 +1,10 @@
-//! The lane-vectorised simulator: runs DeviceIR on the CPU, defines what kernels mean, and reports their faults.
+//! The lane-vectorized simulator: runs DeviceIR on the CPU, defines the semantics of kernels, and reports their faults.
 //!
-//! `compile` turns a kernel into flat [`code`]; a [`frame`] holds the registers of one lane group and runs it; `lanes`,
-//! `strip`, `memory`, `local`, `shared`, `atomics`, `warp` and `control` are what its ops do; `geometry` cuts a launch into groups and
-//! `sched` spreads them over workers.
+//! `compile` turns a kernel into flat [`code`]; a [`frame`] holds the registers of one lane group and runs it; `lanes`, `strip`,
+//! `memory`, `local`, `shared`, `atomics`, `warp` and `control` implement its ops; `geometry` divides a launch into groups and
+//! `sched` distributes them to workers; `check` is the sanitizer.
 
-// Lane loops count through several arrays at once, and a reference into code that a raw pointer leads to is taken where it
-// can be seen.
+// Lane loops count through several arrays at once, and references derived from raw pointers to the code are taken explicitly.
 #![allow(clippy::needless_range_loop, clippy::needless_borrow, clippy::explicit_counter_loop)]
 
 use std::sync::Arc;
@@ -40,14 +39,14 @@ mod warp;
 
 pub use isa::Isa;
 
-/// The simulator. By default with the best instruction set that this machine has.
+/// The simulator. By default with the best instruction set that this machine supports.
 #[derive(Clone, Debug, Default)]
 pub struct Simulator {
     isa: Isa,
 }
 
 impl Simulator {
-    /// With this instruction set, or the baseline where the machine has not got it.
+    /// Creates a simulator for this instruction set, or for the baseline where the machine does not support it.
     pub fn with(isa: Isa) -> Simulator {
         Simulator { isa: if isa.is_here() { isa } else { Isa::Base } }
     }
@@ -67,11 +66,11 @@ impl Device for Simulator {
     }
 }
 
-/// Bytes of arrays that a checked launch keeps as they were, at most. With more, the first thread of a report may differ from run
-/// to run.
+/// Bytes of writable arrays that a checked launch saves in order to run again, at most. With more, the thread that a report names
+/// first may differ from run to run.
 const KEPT: usize = 64 << 20;
 
-/// The same where only threads of a block can race, which one run shows; another one names them better.
+/// The same limit where only threads of one block can race: one run finds that, and the second one only names the threads better.
 const KEPT_FOR_NAMES: usize = 1 << 20;
 
 struct Program {
@@ -95,17 +94,17 @@ impl Executable for Program {
     }
 }
 
-/// How a launch is run.
+/// Parameters of one run of a launch.
 #[derive(Clone, Copy)]
 struct Manner {
     workers: usize,
-    /// With checks, every access is looked at by itself.
+    /// With checks: every access is tracked individually, without shortcuts.
     careful: bool,
-    /// What can come in any order comes in the opposite of the usual one.
+    /// Whatever may happen in any order happens in the reverse of the usual one.
     backward: bool,
 }
 
-/// What a run says, and whether fences and atomics decided that something is no race.
+/// The outcome of a run, and whether it relied on fences and atomics to rule out a race.
 struct Ran {
     result: Result<Output, Box<Fault>>,
     decided: bool,
@@ -123,8 +122,8 @@ impl Program {
                 frame::Launch { code, geometry: &geometry, bindings, control, workers, watch: None, backward, isa };
             return Ran { result: sched::run(&launch, extents), decided: false };
         }
-        // Who waits for a later block waits for ever if blocks run one after the other; so that this is found on every run. And what
-        // fences order is known for certain only if an atomic operation and its event are one.
+        // If blocks ran one after the other, a block that waits for a later one would wait forever; one worker finds that in
+        // every run. And the order that fences establish is exact only if an atomic operation and its event are indivisible.
         let workers = if code.polls || manner.careful { 1 } else { sched::machine(workers) };
         let warnings = control.warnings.clone();
         let watch = check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings);
@@ -150,8 +149,8 @@ impl Program {
         }
     }
 
-    /// A launch whose threads synchronize by fences and atomics. Where these decided that something is no race, they may decide
-    /// otherwise in another order of blocks.
+    /// Runs a launch whose threads synchronize by fences and atomics. Where these ruled out a race, they may not do so in another
+    /// order of blocks; the launch then runs again backward.
     fn launch_both_ways(
         &self,
         extents: &Extents,
@@ -177,8 +176,9 @@ impl Program {
         }
     }
 
-    /// Several workers find what is wrong fast, but which thread is the first depends on them. So what they found is looked for
-    /// again by one worker, from where the launch began; a race with care, so that the right threads are named.
+    /// Runs on several workers, which find faults quickly, but which thread is reported first depends on timing. If there is a
+    /// report, one worker runs the launch again from its initial state; with individual tracking if it was a race, so that the
+    /// right threads are named.
     fn launch_fast(&self, extents: &Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         let workers = sched::machine(control.workers);
         let manner = Manner { workers, careful: false, backward: false };
@@ -202,7 +202,7 @@ impl Program {
         let second = unheard(control);
         let manner = Manner { workers: 1, careful: races || few, backward: false };
         let again = self.run(extents, args, &second, manner).result;
-        // What both write may not have been in memory yet when several workers ran.
+        // Equal values written by both threads of a race may not have been in memory yet when several workers ran.
         let benign = second.warnings.lock().is_ok_and(|w| w.iter().any(is_race));
         hear(control, &second, &again);
         match result {
@@ -212,12 +212,12 @@ impl Program {
     }
 }
 
-/// As this one, but for warnings, which it keeps to itself.
+/// Returns a control like this one with a warning list of its own.
 fn unheard(control: &Control) -> Control {
     Control { warnings: Arc::default(), ..control.clone() }
 }
 
-/// Passes on what a run warned of. Who write the same to an element are not worth a word where others write something else.
+/// Forwards the warnings of a run. Races of equal values are dropped for an element that also has a race of different values.
 fn hear(control: &Control, run: &Control, result: &Result<Output, Box<Fault>>) {
     let place = |fault: &Fault| match &fault.kind {
         FaultKind::Race(race) => Some(race.place.clone()),
@@ -229,7 +229,7 @@ fn hear(control: &Control, run: &Control, result: &Result<Output, Box<Fault>>) {
     from.drain(..).filter(said).for_each(|warning| check::keep(&mut to, warning));
 }
 
-/// Threads of a launch that is run again with care because of a warning.
+/// Up to this many threads, a launch with only warnings is run again with individual tracking.
 const CAREFUL: u64 = 1 << 16;
 
 fn threads(extents: &Extents) -> u64 {
@@ -240,13 +240,14 @@ fn threads(extents: &Extents) -> u64 {
     }
 }
 
-/// What another order of blocks may bring to light. (Another fault may be the order's own, where the program counts on one.)
+/// Returns whether another order of blocks may reveal this kind of fault. (Other faults may be artifacts of the order, where the
+/// program relies on one.)
 fn is_of_order(kind: &FaultKind) -> bool {
     use FaultKind::*;
     matches!(kind, Race(_) | Unwritten { .. } | Deadlock { .. } | LockOrder(..))
 }
 
-/// What the kernel may write, as it is now.
+/// Copies the arrays that the kernel may write, in their current state.
 fn copies(args: &mut [Arg<'_>]) -> Vec<Option<Vec<u8>>> {
     args.iter_mut().map(|arg| written(arg).map(|bytes| bytes.to_vec())).collect()
 }
@@ -259,7 +260,7 @@ fn restore(args: &mut [Arg<'_>], copies: &[Option<Vec<u8>>]) {
     }
 }
 
-/// The bytes of an array that the kernel may write.
+/// Returns the bytes of an array that the kernel may write.
 fn written<'b>(arg: &'b mut Arg<'_>) -> Option<&'b mut [u8]> {
     match arg {
         Arg::Write { bytes, .. } => Some(bytes),
@@ -271,7 +272,7 @@ fn written<'b>(arg: &'b mut Arg<'_>) -> Option<&'b mut [u8]> {
 fn bind(arg: &mut Arg<'_>) -> frame::Binding {
     match arg {
         Arg::Value(values) => frame::Binding::Value(values.clone()),
-        // Read-only arrays are never written: the verifier sees to it.
+        // Read-only arrays are never written: the verifier ensures it.
         Arg::Read { bytes, shape } => {
             frame::Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.clone() }
         }

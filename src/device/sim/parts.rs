@@ -1,11 +1,10 @@
-//! Warps of a block that run by themselves.
+//! Warp splits: warps of a block that run separately from the others.
 //!
-//! A group runs in lockstep: lanes that have left a loop wait behind it for those that have not. That is wrong where these
-//! wait for something the others are going to do, such as to open a lock. So when some warps poll for a while and others do
-//! not, the block comes **apart** into these two: the latter get a frame of their own, a copy of the first with complementary
-//! masks. From there on the parts take turns, whose length is counted in turns of polling loops, and meet at barriers. Where all
-//! warps poll for long, each in the way of the others, one of them goes on by itself. Within a warp lanes still wait for
-//! each other.
+//! A group runs in lockstep: lanes that have left a loop wait behind it for those that have not. That deadlocks where the latter
+//! wait for an action of the former, such as to unlock a lock. So when some warps poll for a while and others do not, the block
+//! is **split** in two: the others get a frame of their own, a copy of the first with complementary masks. From there on the
+//! splits are scheduled round-robin, in time slices counted in iterations of polling loops, and meet at barriers. Where all warps
+//! poll for long, each blocking the others, one of them continues by itself. Within a warp lanes still wait for each other.
 
 use super::code::Op;
 use super::control::{barrier_name, holding, meet};
@@ -17,37 +16,37 @@ use super::listen::Listener;
 use super::warp::WARP;
 use crate::device::FaultKind;
 
-/// Turns of polling loops after which others have their turn.
+/// Iterations of polling loops in a time slice.
 pub(crate) const SLICE: u32 = 16;
-/// Slices in which only some of the warps poll, before the block comes apart.
+/// Consecutive slices in which only some of the warps poll, before the block is split.
 const LONELY: u32 = 16;
-/// Slices before warps that all poll come apart.
+/// Slices of polling before warps that all poll are split.
 const LONG: u32 = 4096;
-/// In a launch that runs backward, so many blocks at either end have each warp by itself from the first.
+/// In a backward launch, this many blocks at either end run each warp separately from the start.
 pub(crate) const ENDS: u64 = 4;
 
-/// How far a frame has come.
+/// The state of a frame with regard to scheduling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It may go on.
+    /// Ready to run.
     Ready,
-    /// It waits at a grid barrier.
+    /// Waiting at a grid barrier.
     Waits,
     Done,
 }
 
-/// The warps of so many lanes, a bit each.
+/// Returns the warps of this many lanes, one bit each.
 pub(crate) fn warps(lanes: usize) -> u32 {
     u32::MAX.checked_shr(32 - lanes.div_ceil(WARP).min(32) as u32).unwrap_or(0)
 }
 
-/// The warps with active lanes.
+/// Returns the warps with active lanes.
 fn polling(g: &Group) -> u32 {
     g.active().fold(0, |warps, lane| warps | 1 << (lane / WARP))
 }
 
-/// The group is at the end `op` of a turn of a polling loop, whose mask is the current one. Where to go on, if others need
-/// not have their turn before.
+/// Called at `op`, the end of an iteration of a polling loop whose mask is the current one. Returns the op to continue with, or
+/// null if the group yields.
 #[cold]
 pub(crate) fn pause(g: &mut Group, op: *const Op) -> *const Op {
     let next = op.wrapping_add(1);
@@ -70,7 +69,7 @@ impl<'a> Frame<'a> {
         if k == 0 { self } else { &mut self.parts[k - 1] }
     }
 
-    /// Runs all parts until none can go on by itself, or one stops.
+    /// Runs all splits until none can continue by itself, or one stops.
     pub(super) fn run_parts(&mut self) {
         loop {
             let parts = self.parts.len() + 1;
@@ -99,7 +98,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// What a part printed and what stopped it becomes the block's.
+    /// Moves the output and the fault of a split to the block.
     fn take_from(&mut self, k: usize) {
         if k > 0 {
             let part = &mut self.parts[k - 1].group;
@@ -109,13 +108,13 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// No part goes on.
+    /// Discards all splits.
     fn end(&mut self) {
         self.parts.clear();
         self.group.pause = Pause::None;
     }
 
-    /// How often its parts have looked whether others have done what they wait for.
+    /// Returns how often its splits have polled.
     pub fn looks(&self) -> u64 {
         std::iter::once(self).chain(&self.parts).map(|part| u64::from(part.group.looks)).sum()
     }
@@ -147,14 +146,14 @@ impl<'a> Frame<'a> {
         }
         ahead.group.part = number;
         if polling != all {
-            // Behind the loop, as if the others had left it.
+            // Continues behind the loop, as if the others had left it.
             // SAFETY: as above.
             ahead.group.resume = ahead.group.at(unsafe { (*op).x });
         }
         ahead
     }
 
-    /// Each warp is to run by itself from here on.
+    /// Makes each warp run separately from here on.
     pub(super) fn split(&mut self) {
         if self.group.pause != Pause::Turn {
             return;
@@ -163,19 +162,20 @@ impl<'a> Frame<'a> {
         self.parts = (1..warps).map(|_| self.copy()).collect();
         for k in 0..warps {
             let g = &mut self.part(k).group;
-            // SAFETY: nothing but the masks of the code.
+            // SAFETY: only masks of the code are used.
             unsafe { mask::restrict(g, 1 << k) };
             g.enter(0);
             (g.warps, g.apart, g.part) = (1 << k, true, k);
         }
     }
 
-    /// All parts wait or are done. If they wait at one barrier, they have met there; whether they go on at once.
+    /// Handles that all splits wait or have finished. If they wait at one barrier, that is complete; returns whether they
+    /// continue at once.
     fn come_together(&mut self) -> bool {
         let here = |part: &&Frame<'_>| matches!(part.group.pause, Pause::Barrier | Pause::Grid);
         let all: Vec<&Frame<'_>> = std::iter::once(&*self).chain(&self.parts).filter(here).collect();
         let Some(first) = all.first() else { return false };
-        // SAFETY: who waits does so behind a barrier's op.
+        // SAFETY: a waiting split is paused behind a barrier's op.
         let (op, o) = (first.group.resume, unsafe { &*first.group.resume.wrapping_sub(1) });
         let there: Vec<&Frame<'_>> = all.iter().copied().filter(|part| part.group.resume == op).collect();
         let arrived: usize = there.iter().map(|part| part.group.active_count()).sum();
@@ -204,14 +204,14 @@ impl<'a> Frame<'a> {
         true
     }
 
-    /// Of all parts that wait, so many lanes are `there`, and others are not.
+    /// Returns the fault of a barrier that only `arrived` lanes, those of the splits `there`, have reached.
     fn missed(&self, what: &'static str, arrived: usize, there: &[&Frame<'_>], all: &[&Frame<'_>]) -> FaultKind {
         let came = |lane: &usize| there.iter().any(|part| part.group.is_active(*lane));
         let missing = (0..self.group.lanes).find(|lane| !came(lane));
         // SAFETY: the listener is this frame's.
         let parted = missing.and_then(|lane| unsafe { self.group.listener?.as_ref() }.parted_at(lane));
         let other = all.iter().find(|part| part.group.resume != there[0].group.resume);
-        // SAFETY: who waits does so behind a barrier's op.
+        // SAFETY: a waiting split is paused behind a barrier's op.
         let other = other.map(|part| unsafe { (*part.group.resume.wrapping_sub(1)).y });
         let elsewhere = parted.or(other).map(|span| self.group.code().place(span).0);
         FaultKind::Divergence { what, arrived: arrived as u32, expected: self.group.lanes as u32, elsewhere }

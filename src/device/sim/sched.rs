@@ -1,4 +1,5 @@
-//! Groups to workers: a pool of threads that lives as long as the program, and the order in which blocks start and report.
+//! Scheduling of groups to workers: a thread pool that lives as long as the process, and the order in which blocks start and
+//! report.
 
 use std::any::Any;
 use std::ops::Range;
@@ -13,14 +14,14 @@ use super::parts::Standing;
 use crate::base::room;
 use crate::device::{Extents, Fault, FaultKind, Output};
 
-/// A launch that helpers may join. The pointer is good while `state` admits them.
+/// A launch that helper threads may join. The pointer is valid while `state` admits helpers.
 struct Job {
     work: *const (dyn Fn() + Sync),
-    /// Helpers inside, or `CLOSED` plus those that have not left yet.
+    /// The number of helpers inside; with the bit `CLOSED`, no more may enter.
     state: AtomicUsize,
-    /// Helpers that may still come in.
+    /// The number of helpers that may still enter.
     places: AtomicUsize,
-    /// With what a helper's work unwound, which goes on where the work was begun.
+    /// The payload of a panic in a helper, which resumes on the thread that started the work.
     unwound: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -65,7 +66,7 @@ impl Job {
 struct Pool {
     state: Mutex<PoolState>,
     wake: Condvar,
-    /// Counts jobs, to be looked at without the lock.
+    /// Counts jobs, so that helpers can see a new one without the lock.
     epoch: AtomicU64,
 }
 
@@ -75,7 +76,7 @@ struct PoolState {
     threads: usize,
 }
 
-/// How often a helper looks for more work before it sleeps.
+/// How often a helper polls for more work before it sleeps.
 const SPINS: u32 = 2000;
 
 fn pool() -> &'static Pool {
@@ -110,12 +111,12 @@ impl Pool {
         }
     }
 
-    /// Runs `work` on this thread and up to `helpers` others; returns when all are done with it.
+    /// Runs `work` on this thread and up to `helpers` others; returns when all of them have finished it.
     fn run(&'static self, helpers: usize, work: &(dyn Fn() + Sync)) {
         if helpers == 0 {
             return work();
         }
-        // SAFETY: only the lifetime is forgotten; `run` does not return before all helpers have left.
+        // SAFETY: only erases the lifetime; `run` does not return before all helpers have left.
         let work_ptr: *const (dyn Fn() + Sync) = unsafe { std::mem::transmute(std::ptr::from_ref(work)) };
         let job = Arc::new(Job {
             work: work_ptr,
@@ -145,7 +146,7 @@ impl Pool {
     }
 }
 
-/// Waits for the helpers, also when the work panics.
+/// Waits for the helpers when dropped, also when the work panics.
 struct Closing<'a>(&'a Job);
 
 impl Drop for Closing<'_> {
@@ -159,7 +160,7 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// What blocks leave behind.
+/// Output and faults of blocks.
 #[derive(Default)]
 struct Results {
     printed: Vec<(u64, String)>,
@@ -168,7 +169,7 @@ struct Results {
 
 struct Progress {
     next: AtomicU64,
-    /// Groups from here on need not run: a group before them has stopped.
+    /// Groups from here on need not run: a group before them has faulted.
     end: AtomicU64,
     results: Mutex<Results>,
 }
@@ -199,12 +200,12 @@ pub(crate) fn run(launch: &Launch<'_>, extents: &Extents) -> Result<Output, Box<
     finish(results)
 }
 
-/// Runs some of the groups, spread over workers.
+/// Runs some of the groups in order, spread over workers.
 fn forward(launch: &Launch<'_>, extents: &Extents, progress: &Progress, groups: Range<u64>) {
     progress.next.store(groups.start, Ordering::Relaxed);
     let units = groups.end - groups.start;
     let mut workers = workers(launch).min(units) as usize;
-    // A group that waits for others has to run beside them.
+    // A group that waits for others has to run concurrently with them.
     if workers > 1 && launch.code.atomics.is_empty() && is_short(launch, extents, progress) {
         workers = 1;
     }
@@ -213,7 +214,7 @@ fn forward(launch: &Launch<'_>, extents: &Extents, progress: &Progress, groups: 
     pool().run(workers.saturating_sub(1), &work);
 }
 
-/// A number of workers; 0 is the machine's.
+/// Returns a number of workers, where 0 means as many as the machine runs at once.
 pub(crate) fn machine(workers: usize) -> usize {
     match workers {
         0 => cores(),
@@ -221,19 +222,19 @@ pub(crate) fn machine(workers: usize) -> usize {
     }
 }
 
-/// How many workers the launch is worth.
+/// Returns the number of workers that pay for the launch.
 fn workers(launch: &Launch<'_>) -> u64 {
     let wanted = machine(launch.workers) as u64;
-    // A loop can make any amount of work of little code, so that only loopless launches count as small.
+    // A loop can do any amount of work in little code, so that only loop-free launches count as small.
     let lanes = launch.geometry.units * launch.geometry.max_lanes as u64;
     let work = lanes * launch.code.ops.len() as u64;
     if launch.code.straight && work < 200_000 { 1 } else { wanted }
 }
 
-/// What it takes to wake helpers.
+/// The cost of waking helpers.
 const WAKING: Duration = Duration::from_micros(20);
 
-/// Runs the first group. Whether the others, if they are like it, are done before helpers would be awake.
+/// Runs the first group; returns whether the others, if they take as long, are done before helpers would be awake.
 fn is_short(launch: &Launch<'_>, extents: &Extents, progress: &Progress) -> bool {
     let start = Instant::now();
     let mut frame = Frame::new(launch, true);
@@ -245,13 +246,13 @@ fn is_short(launch: &Launch<'_>, extents: &Extents, progress: &Progress) -> bool
     start.elapsed() * groups < WAKING
 }
 
-/// The threads that this machine runs at once. The answer takes longer to find than a small launch to run.
+/// Returns the number of threads that this machine runs at once, cached because the query takes longer than a small launch.
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
 }
 
-/// Runs groups up to `end`.
+/// Runs batches of groups up to `end`.
 fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, end: u64, batch: u64, alone: bool) {
     let mut frame = None;
     'work: loop {
@@ -263,7 +264,7 @@ fn worker(launch: &Launch<'_>, extents: &Extents, progress: &Progress, end: u64,
             }
             let frame = frame.get_or_insert_with(|| Frame::new(launch, alone));
             frame.start(number);
-            // A kernel may have no loop in which it is asked, and a launch very many groups.
+            // A kernel may have no loop that checks the stop flag, and a launch very many groups.
             if launch.control.stop.load(Ordering::Relaxed) {
                 interrupted(frame);
             } else {
@@ -284,7 +285,7 @@ fn interrupted(frame: &mut Frame<'_>) {
     fault::stop_at(&mut frame.group, FaultKind::Interrupted, span, 0, 0);
 }
 
-/// Takes what a group printed and what stopped it.
+/// Collects the output and the fault of a group.
 fn collect(frame: &mut Frame<'_>, number: u64, extents: &Extents, progress: &Progress) {
     let g = &mut frame.group;
     if g.printed.is_empty() && g.stopped.is_none() {
@@ -302,7 +303,7 @@ fn collect(frame: &mut Frame<'_>, number: u64, extents: &Extents, progress: &Pro
     }
 }
 
-/// All blocks are alive at once and take turns between grid barriers.
+/// Runs a cooperative launch: all blocks are alive at once and are scheduled round-robin between grid barriers.
 fn cooperate(launch: &Launch<'_>, extents: &Extents, progress: &Progress) {
     let mut frames: Vec<Frame<'_>> = room::vec(usize::try_from(launch.geometry.units).unwrap_or(usize::MAX));
     for number in 0..launch.geometry.units {
@@ -348,25 +349,25 @@ fn cooperate(launch: &Launch<'_>, extents: &Extents, progress: &Progress) {
     }
 }
 
-/// Blocks that are alive at once when a launch runs backward: begun from the last on, and from the first on so that those
-/// who wait for earlier ones need not wait for ever.
+/// Blocks that are alive at once, at most, when a launch runs backward: started from the last one on, and from the first one on
+/// so that blocks that wait for earlier ones make progress.
 const ALIVE: usize = 24;
-/// Rounds that a block lets others go on without it while it waits, at most; and the turns for which it waits until it rests a
-/// round more.
+/// Back-off of a waiting block: the most rounds that it sits out at a time, and the number of time slices spent waiting that add
+/// one more round.
 const REST: u64 = 64;
 const TURNS: u64 = 8;
 
-/// A block that has begun.
+/// A block that has started.
 struct Alive<'a> {
     number: u64,
     frame: Frame<'a>,
-    /// It has its next turn in this round.
+    /// The round in which it runs next.
     round: u64,
-    /// Turns in which it only waited.
+    /// Time slices in which it only waited.
     waited: u64,
 }
 
-/// The last block begins first. Those that wait for others have their turns between them, the longer they wait the more seldom.
+/// Starts the last block first. Blocks that wait for others are scheduled in between, less often the longer they wait.
 fn backward<'a>(launch: &'a Launch<'a>, extents: &Extents, progress: &Progress) {
     let (mut first, mut last) = (0, launch.geometry.units);
     let (mut late, mut early) = (0, 0);
@@ -387,9 +388,9 @@ fn backward<'a>(launch: &'a Launch<'a>, extents: &Extents, progress: &Progress) 
             begin(&mut alive, first);
             (first, early) = (first + 1, early + 1);
         }
-        // On to whoever is next.
+        // Advances to the next round in which a block is due.
         round = alive.iter().map(|block| block.round).min().unwrap_or(0).max(round);
-        // Whoever began first comes first.
+        // Blocks run in the order in which they started.
         let mut at = 0;
         while at < alive.len() {
             let block = &mut alive[at];
@@ -420,13 +421,13 @@ fn backward<'a>(launch: &'a Launch<'a>, extents: &Extents, progress: &Progress) 
     }
 }
 
-/// Some blocks wait at a grid barrier that others have ended without reaching.
+/// Reports that some blocks wait at a grid barrier while others have ended without reaching it.
 fn barrier_missed(frames: &mut [Frame<'_>], waiting: usize, extents: &Extents, progress: &Progress) {
     let total = frames.len() as u32;
     let found = frames.iter_mut().enumerate().find(|(_, f)| f.standing() == Standing::Waits);
     if let Some((number, frame)) = found {
         let op = frame.group.resume.wrapping_sub(1);
-        // SAFETY: the frame waits behind the barrier's op.
+        // SAFETY: the frame is paused behind the barrier's op.
         let span = unsafe { (*op).y };
         let kind =
             FaultKind::Divergence { what: "grid_barrier", arrived: waiting as u32, expected: total, elsewhere: None };

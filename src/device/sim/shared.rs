@@ -1,4 +1,4 @@
-//! Shared memory: one area per group, arranged when a block starts.
+//! Shared memory: one area per group, laid out when a block starts.
 
 use super::code::{MemoryDef, MemoryKind, Op};
 use super::fault::stop_at;
@@ -8,10 +8,10 @@ use super::memory::MemoryRt;
 use crate::device::FaultKind;
 use crate::ir::def::Extent;
 
-/// What a block may have, as on current GPUs.
+/// Bytes of shared memory per block, as on current GPUs.
 pub(crate) const LIMIT: usize = 227 * 1024;
 
-/// Clears shared arrays that the frame has laid out: `x` bytes.
+/// Zeroes the `x` bytes of shared arrays that the frame has laid out.
 pub(crate) struct Clear;
 
 impl Step for Clear {
@@ -25,7 +25,7 @@ impl Step for Clear {
     }
 }
 
-/// Where an array of known extents lies behind `used` bytes, and where it ends.
+/// Returns start and end of an array of known extents that follows `used` bytes.
 pub(crate) fn place(used: u64, def: &MemoryDef) -> Option<(u64, u64)> {
     let start = used.next_multiple_of(16);
     let bytes = def.extents.iter().try_fold(def.layout.size as u64, |size, extent| match extent {
@@ -35,13 +35,13 @@ pub(crate) fn place(used: u64, def: &MemoryDef) -> Option<(u64, u64)> {
     Some((start, start.checked_add(bytes)?)).filter(|&(_, end)| end <= LIMIT as u64)
 }
 
-/// Bytes that the shared arrays of a block may come to.
+/// Returns the bytes that the shared arrays of a block may take.
 pub(crate) fn room(memories: &[MemoryDef]) -> usize {
     let mut arrays = memories.iter().filter(|m| m.kind == MemoryKind::Shared);
     arrays.try_fold(0, |used, def| Some(place(used, def)?.1)).map_or(LIMIT, |bytes| bytes as usize)
 }
 
-/// Lays out the shared arrays of a block and clears them.
+/// Lays out the shared arrays of a block and zeroes them.
 pub(crate) struct Arrange;
 
 impl Step for Arrange {
@@ -79,7 +79,7 @@ impl Step for Arrange {
     }
 }
 
-/// The extents of an array, or the first that is negative.
+/// Returns the extents of an array, or the first one that is negative.
 unsafe fn extents(g: &Group, def: &MemoryDef) -> Result<Vec<u32>, i32> {
     let extent = |(extent, &reg): (&Extent, &u16)| match extent {
         Extent::Known(n) => Ok(*n),

@@ -1,4 +1,4 @@
-//! Stores. How an access is carried out, and what may race, is said in [`memory`](super::memory).
+//! Stores. For the methods of access and for races see [`memory`](super::memory).
 
 use std::marker::PhantomData;
 
@@ -8,7 +8,7 @@ use super::lanes::wide::Wide;
 use super::lanes::{Step, each_chunk};
 use super::memory::{Elem, W4, access, active_in_bounds, address, offsets, out_of_bounds, resolve};
 
-/// A store whose rows lie at fixed strides (or in one place: the last lane wins).
+/// A store whose rows lie at fixed strides (or in one element: the last lane wins).
 pub(crate) struct StoreAffine<E>(PhantomData<E>);
 
 impl<E: Elem> Step for StoreAffine<E> {
@@ -63,7 +63,7 @@ unsafe fn store_row<E: Elem>(from: *const E::Repr, to: *mut u8, stride: isize, c
     }
 }
 
-/// As [`store_row`] from chunks that do not follow one another: a view, or a uniform.
+/// As [`store_row`], from chunks that are not adjacent: a view or a uniform.
 #[inline(always)]
 unsafe fn store_pieces<E: Elem>(slot: Slot, lane: usize, to: *mut u8, stride: isize, count: usize) {
     unsafe {
@@ -106,7 +106,7 @@ unsafe fn store_masked<E: Elem>(g: &Group, slot: Slot, lane: usize, to: *mut u8,
     }
 }
 
-/// An affine store of 4-byte elements: rows of the active lanes go by masked vector stores.
+/// An affine store of 4-byte elements: rows of active lanes use masked vector stores.
 pub(crate) struct StoreWords<V>(PhantomData<V>);
 
 impl<V: Wide> Step for StoreWords<V> {
@@ -127,7 +127,7 @@ impl<V: Wide> Step for StoreWords<V> {
             let mask = g.mask.cast::<u8>();
             for (k, &reg) in access.regs.iter().enumerate() {
                 let slot = g.slot(reg);
-                // Of lane 0, were it there.
+                // The address of lane 0, even if that is not active.
                 let to = run.addr.wrapping_add(k * 4).wrapping_sub(run.lane * 4);
                 each_chunk(g, 4 * CHUNK, |chunk| {
                     let values = V::load(slot.ptr.add(chunk * slot.stride));
@@ -140,8 +140,8 @@ impl<V: Wide> Step for StoreWords<V> {
     }
 }
 
-/// Points the register that access `x` stores at the elements themselves if their chunks lie at a fixed stride, so that whoever
-/// writes it (active lanes only) stores them; else at its home.
+/// Makes the register that access `x` stores a view of the elements themselves if their chunks lie at a fixed stride, so that the
+/// ops that write it (active lanes only) store directly; else resets it to its own memory.
 pub(crate) struct Aim;
 
 impl Step for Aim {
@@ -167,7 +167,7 @@ impl Step for Aim {
     }
 }
 
-/// Behind [`Aim`] and who writes the register: stores it if it lies at its home.
+/// Follows [`Aim`] and the ops that write the register: stores it unless it is a view.
 pub(crate) struct StoreUnlessAimed<V>(PhantomData<V>);
 
 impl<V: Wide> Step for StoreUnlessAimed<V> {
@@ -181,14 +181,14 @@ impl<V: Wide> Step for StoreUnlessAimed<V> {
     }
 }
 
-/// Whether all lanes of the chunk that starts with this lane are active.
+/// Returns whether all lanes of the chunk that starts with this lane are active.
 #[inline(always)]
 unsafe fn is_solid(g: &Group, lane: usize) -> bool {
     let in_range = (g.lo..g.hi).contains(&(lane / CHUNK));
     in_range && unsafe { g.mask.add(lane).cast::<[u32; CHUNK]>().read_unaligned().iter().fold(!0, |a, b| a & b) == !0 }
 }
 
-/// A store with indices of its own in each lane, ascending.
+/// A store with separate indices in each lane, in ascending order of lanes.
 pub(crate) struct StoreScatter<E>(PhantomData<E>);
 
 impl<E: Elem> Step for StoreScatter<E> {

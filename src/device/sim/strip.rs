@@ -1,8 +1,9 @@
-//! Strips: a run of arithmetic goes over the lanes a few chunks at a time, and what it works on stays in vector registers.
+//! Execution of strips: a run of arithmetic processes the lanes a few chunks at a time, with intermediate values in vector
+//! registers.
 //!
-//! The compiler makes a small program for two accumulators of each run of ops that only compute (`compile::strip`). An
-//! accumulator is as many chunks as fit in vector registers, so that one dispatch is paid for them all, and only values that are
-//! wanted again are stored. Every step still rounds by itself.
+//! The compiler turns each run of ops that only compute into a small program for two accumulators (`compile::strip`). An
+//! accumulator is as many chunks as fit in vector registers, so that one dispatch serves all of them, and only values with later
+//! uses are stored. Every step still rounds by itself.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -13,19 +14,19 @@ use super::group::{CHUNK, Group};
 use super::lanes::wide::{self, Wide};
 use super::lanes::{Isa, Step, mask, pick_vectors};
 
-/// Where an operand lies.
+/// A memory operand of a strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Reg(Reg),
-    /// A strip's own room for a value.
+    /// A temporary of the strip.
     Scratch(u8),
-    /// The lanes of the mask that is current when the strip begins.
+    /// The mask that is current when the strip begins.
     Mask,
-    /// The lanes of the mask that it makes.
+    /// The mask that the strip computes.
     Kept(MaskId),
 }
 
-/// What a step does. `a` and `b` are the accumulators, `m`, `n` and `q` places.
+/// Operations of a strip. `a` and `b` are the accumulators, `m`, `n` and `q` memory operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[rustfmt::skip]
@@ -66,7 +67,7 @@ pub(crate) enum Code {
     Keep,
     /// `m = n & !a`
     KeepNot,
-    /// The next accumulator of `m` is about to be written.
+    /// Prefetches the next accumulator's part of `m` for writing.
     Ahead,
 }
 
@@ -78,18 +79,18 @@ pub(crate) struct Micro {
     pub q: u8,
 }
 
-/// A strip's program.
+/// The program of a strip.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StripDef {
     pub places: Vec<Place>,
     pub micros: Vec<Micro>,
-    /// The mask that it makes.
+    /// The mask that it computes.
     pub kept: Option<MaskId>,
 }
 
 impl StripDef {
-    /// The lines of a place that are written next are fetched while others are computed: a store that waits for its line holds up
-    /// those behind it.
+    /// Prefetches the cache lines of an operand that the next iteration writes: a store that waits for its line stalls those
+    /// behind it.
     pub fn fetch_ahead(&mut self, place: Place) {
         if let Some(m) = self.places.iter().position(|&p| p == place).and_then(|at| u8::try_from(at).ok()) {
             self.micros.insert(0, Micro { code: Code::Ahead, m, n: 0, q: 0 });
@@ -97,34 +98,34 @@ impl StripDef {
     }
 }
 
-/// The most places of a strip, and of them in its own room.
+/// Limits on the operands of a strip: of all, and of temporaries.
 pub(crate) const PLACES: usize = 96;
 pub(crate) const SCRATCH: usize = 24;
 
-/// A place as the loops see it.
+/// The address of an operand.
 #[derive(Clone, Copy)]
 struct Entry {
     ptr: *mut u8,
-    /// Bytes from chunk to chunk within an accumulator,
+    /// Bytes from chunk to chunk within an accumulator.
     inner: usize,
-    /// and from chunk to chunk of the group.
+    /// Bytes from chunk to chunk of the group.
     outer: usize,
 }
 
-/// Where the chunks of an accumulator lie in a place.
+/// The addresses of an accumulator's chunks in one operand.
 trait Row: Copy {
     fn at(self, k: usize) -> *mut u8;
 }
 
-/// The places of a strip for the chunks that are in the accumulators.
+/// The operands of a strip for the chunks that are in the accumulators.
 trait Table: Copy {
     type Row: Row;
     /// # Safety
-    /// The strip has this place.
+    /// The strip has this operand.
     unsafe fn row(self, place: u8) -> Self::Row;
 }
 
-/// Chunks that follow one another.
+/// Adjacent chunks.
 #[derive(Clone, Copy)]
 struct Block {
     entries: *const Entry,
@@ -153,7 +154,7 @@ impl Row for EvenRow {
     }
 }
 
-/// Any chunks.
+/// Arbitrary chunks.
 #[derive(Clone, Copy)]
 struct Mixed<const K: usize>(*const [*mut u8; K]);
 
@@ -176,13 +177,13 @@ impl Row for MixedRow {
     }
 }
 
-/// Memory of a strip beside the group's.
+/// Temporary memory of a running strip.
 #[repr(align(64))]
 struct Room<const K: usize> {
     scratch: [[[u8; 4 * CHUNK]; K]; SCRATCH],
-    /// What a chunk of an accumulator that stands for none of the group's works on,
+    /// The operand of accumulator chunks that are vacant, that is, have no chunk of the group.
     nowhere: [u8; 4 * CHUNK],
-    /// and its mask.
+    /// The (empty) mask of vacant accumulator chunks.
     nobody: [u8; 4 * CHUNK],
 }
 
@@ -201,7 +202,7 @@ impl<'a, const K: usize> Setup<'a, K> {
         Setup { def, room, entries, mixed: [const { MaybeUninit::uninit() }; PLACES] }
     }
 
-    /// Looks up the places. (Apart from `new`, whose result might be copied.)
+    /// Looks up the operands. (Separate from `new`, whose result might be copied.)
     #[inline(always)]
     unsafe fn find(&mut self, g: &Group) {
         for (entry, &place) in self.entries.iter_mut().zip(&self.def.places) {
@@ -219,7 +220,7 @@ impl<'a, const K: usize> Setup<'a, K> {
         Mixed(self.mixed.as_ptr().cast())
     }
 
-    /// Chunk `k` of the accumulators stands for this one of the group, or for none.
+    /// Assigns a chunk of the group to chunk `k` of the accumulators; `None` leaves that vacant.
     #[inline(always)]
     unsafe fn seat(&mut self, k: usize, chunk: Option<usize>) {
         unsafe {
@@ -237,7 +238,7 @@ impl<'a, const K: usize> Setup<'a, K> {
         }
     }
 
-    /// All chunks of the accumulators stand for none.
+    /// Makes all chunks of the accumulators vacant.
     #[inline(always)]
     unsafe fn clear(&mut self) {
         unsafe {
@@ -269,15 +270,15 @@ unsafe fn entry_of<const K: usize>(g: &Group, place: Place, room: *mut Room<K>) 
     }
 }
 
-/// What a strip finds out about the mask that it makes: the chunks of the accumulators that have lanes left, and whether some
-/// lanes were lost.
+/// What a strip reports of the mask that it computes: accumulator chunks with active lanes, and whether some lanes became
+/// inactive.
 #[derive(Clone, Copy, Default)]
 struct Kept {
     left: u64,
     lost: bool,
 }
 
-/// The chunks with active lanes, or between such.
+/// Returns the next chunk with active lanes (short gaps between such may be covered too).
 #[inline(always)]
 fn next_chunk(g: &Group, from: usize) -> Option<usize> {
     for &(lo, hi) in g.stretches.list() {
@@ -288,13 +289,13 @@ fn next_chunk(g: &Group, from: usize) -> Option<usize> {
     None
 }
 
-/// Runs strip `y`. If it keeps a mask, that one becomes current, and where no lane is left the run goes on at `x`.
+/// Runs strip `y`. If it computes a mask, that becomes current, and execution continues at `x` if it is empty.
 ///
-/// If `c` is [`TURNS`], the strip and the ops from `x` to here are the body of the loop whose [`NextUniform`] follows: all turns are
-/// taken here.
+/// If `c` is [`TURNS`], the strip and the ops from `x` to here are the body of the loop whose [`NextUniform`] follows: all
+/// iterations run here.
 pub(crate) struct Strip<V, const K: usize>(PhantomData<V>);
 
-/// See [`Strip`].
+/// Value of `c` for a strip that runs all iterations of a loop, see [`Strip`].
 pub(crate) const TURNS: u16 = 1;
 
 impl<V: Wide, const K: usize> Step for Strip<V, K> {
@@ -311,7 +312,7 @@ impl<V: Wide, const K: usize> Step for Strip<V, K> {
                 let mut lost = false;
                 let mut next = next_chunk(g, 0);
                 while let Some(chunk) = next {
-                    // Lanes between the stretches are no one's: it does no harm to go over them as well.
+                    // Running over inactive lanes between the ranges of active chunks is harmless.
                     if chunk + K > g.hi {
                         break;
                     }
@@ -352,23 +353,24 @@ impl<V: Wide, const K: usize> Step for Strip<V, K> {
     }
 }
 
-/// A loop whose body is one strip that keeps the mask of the lanes in the loop: where a chunk has no lanes left, another takes its
-/// place in the accumulators, so that they stay full until the end. In front of the op that would go back; goes on at `x`.
+/// A loop whose body is one strip that computes the mask of the lanes still in the loop: where a chunk has no lanes left, another
+/// chunk takes its place in the accumulators, so that they stay full until the end. Stands in front of the loop's backward jump;
+/// continues at `x`.
 pub(crate) struct StripLoop<V, const K: usize>(PhantomData<V>);
 
 /// The chunks in the accumulators of a loop.
 struct Seats<const K: usize> {
-    /// A bit for each that stands for a chunk of the group.
+    /// One bit for each accumulator chunk that is not vacant.
     taken: u64,
     chunk: [usize; K],
-    /// The turn in which each came.
+    /// The iteration in which each chunk entered.
     since: [u64; K],
-    /// The smallest of them.
+    /// The smallest of `since`.
     oldest: u64,
 }
 
 impl<const K: usize> Seats<K> {
-    /// The free ones take the next chunks of the group.
+    /// Assigns the next chunks of the group to vacant places.
     #[inline(always)]
     unsafe fn fill(&mut self, g: &Group, setup: &mut Setup<'_, K>, next: &mut usize, turn: u64) {
         self.oldest = turn;
@@ -399,7 +401,7 @@ impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
             let micros = setup.def.micros.as_slice();
             setup.clear();
             let mut seats = Seats::<K> { taken: 0, chunk: [0; K], since: [0; K], oldest: 0 };
-            // Chunks do not know of one another; together they take as many turns as the one that takes most.
+            // Chunks iterate independently; the loop counts as many iterations as the chunk that takes most.
             let (mut next, mut turn, mut most, mut stopped) = (0, 0, 0, false);
             let mut left = mask::Found::default();
             seats.fill(g, &mut setup, &mut next, turn);
@@ -408,7 +410,7 @@ impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
                 turn += 1;
                 let mut free = seats.taken & !here;
                 if here != 0 && !stopped && turn - seats.oldest > most {
-                    // A chunk that is about to go counts no turn, but whoever came with it does.
+                    // An iteration counts if some chunk that stays has now run more iterations than any before.
                     let since = (0..K).filter(|k| here >> k & 1 != 0).map(|k| seats.since[k]).min();
                     if turn - since.unwrap_or(turn) > most {
                         most += 1;
@@ -416,7 +418,7 @@ impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
                     }
                 }
                 if stopped {
-                    // Something outside wants the launch to stop: no chunk goes further than the first one did.
+                    // The launch has been asked to stop: no chunk runs more iterations than the first one did.
                     for k in (0..K).filter(|k| here >> k & 1 != 0) {
                         if turn - seats.since[k] >= most {
                             left.add(seats.chunk[k], true);
@@ -438,7 +440,7 @@ impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
     }
 }
 
-/// The whole program for `K` chunks.
+/// Runs the whole program for `K` chunks.
 #[inline(always)]
 unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> Kept {
     unsafe {
@@ -448,7 +450,8 @@ unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> 
         let (mut a, mut b) = ([zero; K], [zero; K]);
         for micro in micros {
             let m = table.row(micro.m);
-            // For each chunk, by constant indices from the start, so that accumulators are never anything but registers.
+            // Expands `$e` for each chunk with a constant index `$k`, so that the compiler keeps accumulators in registers
+            // throughout.
             macro_rules! alone {
                 ($k:ident, $e:expr) => {
                     alone!(@ $k, $e, 0, 1, 2, 3, 4, 5, 6, 7)
@@ -461,7 +464,7 @@ unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> 
                     })*
                 }};
             }
-            // `$v` is each chunk of `m` in turn,
+            // The same, with `$v` the chunk of `m`.
             macro_rules! each {
                 ($k:ident, $v:ident, $e:expr) => {
                     alone!($k, {
@@ -470,7 +473,7 @@ unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> 
                     })
                 };
             }
-            // and `$w` of `n`.
+            // The same, with `$w` the chunk of `n` besides.
             macro_rules! both {
                 ($k:ident, $v:ident, $w:ident, $e:expr) => {{
                     let n = table.row(micro.n);
@@ -590,10 +593,10 @@ unsafe fn run<V: Wide, const K: usize, T: Table>(micros: &[Micro], table: T) -> 
     }
 }
 
-/// Asks for the cache line at an address, which need not be one, as one's own.
+/// Prefetches the cache line at an address, which need not be valid, for writing.
 #[inline(always)]
 fn fetch_to_write(at: *const u8) {
-    // SAFETY: a hint, which does nothing where there is nothing.
+    // SAFETY: a hint, which has no effect on invalid addresses.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(at.cast());
@@ -602,10 +605,11 @@ fn fetch_to_write(at: *const u8) {
     let _ = at;
 }
 
-/// The most chunks of an accumulator: the loops above name each.
+/// The largest number of chunks of an accumulator: the macros above name each.
 const MOST_CHUNKS: usize = 8;
 
-/// The op of a strip, and of a loop around one. Two accumulators and what an act needs besides fill the vector registers.
+/// Returns the ops of a strip and of a loop around one. Two accumulators and the temporaries of an operation fill the vector
+/// registers.
 pub(crate) fn strip(isa: Isa) -> (OpFn, OpFn) {
     match isa {
         #[cfg(target_arch = "x86_64")]

@@ -1,6 +1,6 @@
-//! Sums by trees in shared memory, and products, minima and maxima: the loop
-//! `while d > 0 { if t < d { s[t] = s[t] F s[t + d] } barrier() d /= 2 }` as one op. Every element takes the same operations in
-//! the same order; what is saved is a dozen ops a turn, most of which would have run for a few lanes.
+//! Tree reductions in shared memory by sum, product, minimum or maximum: the loop `while d > 0 { if t < d { s[t] = s[t] F s[t +
+//! d] } barrier() d /= 2 }` as one op. Every element sees the same operations in the same order; the gain is a dozen ops per
+//! iteration, most of which would have run for a few lanes.
 
 use std::marker::PhantomData;
 
@@ -11,8 +11,8 @@ use crate::ir::def::BinOp;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Scalar;
 
-/// In front of the loop, which ends at `x`: `a` is the uniform d, `y` the array of 4-byte elements. If a turn could go out of
-/// bounds, or not all lanes are here in one row, the loop itself follows.
+/// Stands in front of the loop, which ends at `x`: `a` is the uniform `d`, `y` the array of 4-byte elements. If an iteration
+/// could be out of bounds, or the lanes are not all active in one row, the loop itself follows.
 pub(crate) struct Tree<T, F>(PhantomData<(T, F)>);
 
 impl<T: Lane, F: Fn2<T, Out = T>> Step for Tree<T, F> {
@@ -31,7 +31,7 @@ impl<T: Lane, F: Fn2<T, Out = T>> Step for Tree<T, F> {
     }
 }
 
-/// The first distance of a tree's op, if it can do the loop.
+/// Returns the first distance of a tree's op, if it can run the loop.
 ///
 /// # Safety
 /// The op is a [`Tree`] of the group's code.
@@ -68,7 +68,7 @@ unsafe fn combine<T: Lane, F: Fn2<T, Out = T>>(s: *mut u8, mut d: usize) {
             d /= 2;
         }
         if d == CHUNK / 2 {
-            // The last turns stay in registers.
+            // The last iterations stay in registers.
             let mut r = read::<T>(s);
             halve::<T, F, 8>(&mut r);
             halve::<T, F, 4>(&mut r);
@@ -95,14 +95,14 @@ fn halve<T: Lane, F: Fn2<T, Out = T>, const N: usize>(r: &mut [T::Repr; CHUNK]) 
     }
 }
 
-/// What combines two elements.
+/// The operation that combines two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joint {
     Binary(BinOp),
     Math(MathFn),
 }
 
-/// The op of a tree over elements of a type.
+/// Returns the op of a tree over elements of a type.
 pub(crate) fn tree(joint: Joint, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     use arith::{Add, Max, Min, Mul};
     Some(match (joint, scalar) {

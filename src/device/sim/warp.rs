@@ -1,5 +1,5 @@
-//! Operations among the 32 lanes of a warp. All of a warp's threads take part, or those that each of them names: these have to be
-//! here all together, and to name the same ones. Lanes that name others form a group of their own.
+//! Operations among the 32 lanes of a warp. Either all threads of the warp take part, or those that a mask operand names: these
+//! have to be converged here and to pass the same mask. Lanes with another mask form a separate group.
 
 use super::code::{NONE, Op, WarpDef};
 use super::fault::stop_at;
@@ -12,19 +12,19 @@ use crate::lang::scalar::{Scalar, Value, dynamic};
 
 pub(crate) const WARP: usize = 32;
 
-/// The first lane and the number of lanes of each warp, block by block.
+/// Returns the first lane and the number of lanes of each warp, block by block.
 fn warps(g: &Group) -> impl Iterator<Item = (usize, usize)> + use<> {
     let (block, blocks) = (g.lanes / g.shape[3], g.shape[3]);
     let starts = (0..block).step_by(WARP);
     (0..blocks).flat_map(move |b| starts.clone().map(move |s| (b * block + s, WARP.min(block - s))))
 }
 
-/// How many of a warp's lanes are active.
+/// Returns how many of a warp's lanes are active.
 fn arrived(g: &Group, first: usize, count: usize) -> usize {
     if g.full { count } else { (first..first + count).filter(|&l| g.is_active(l)).count() }
 }
 
-/// The first warp of which only some lanes are active, as a fault.
+/// Stops at the first warp of which only some lanes are active; returns whether there is none.
 fn check(g: &mut Group, what: &'static str, span: u32) -> bool {
     if g.full {
         return true;
@@ -50,7 +50,7 @@ impl Step for WarpBarrier {
     }
 }
 
-/// The operation `x` of the code's warp operations.
+/// Operation `x` of the code's warp operations.
 pub(crate) struct Warp;
 
 impl Step for Warp {
@@ -103,7 +103,7 @@ pub(crate) fn name(op: WarpOp) -> &'static str {
     }
 }
 
-/// An operation whose lanes say which of them take part. What is wrong, and the lane to blame.
+/// Performs an operation with a mask operand. The error is a fault and the lane to report.
 fn among(g: &mut Group, def: &WarpDef) -> Result<(), (FaultKind, usize)> {
     let warps: Vec<(usize, usize)> = warps(g).collect();
     for (first, count) in warps {
@@ -135,7 +135,7 @@ fn among(g: &mut Group, def: &WarpDef) -> Result<(), (FaultKind, usize)> {
     Ok(())
 }
 
-/// What checks find wrong with an operation of a group.
+/// Checks the operation of a group (only with checks on).
 fn wrong_among(g: &Group, def: &WarpDef, first: usize, group: &[usize]) -> Result<(), (FaultKind, usize)> {
     let asked = |lane: usize| read_value(g, def.lane, Scalar::I32, first + lane).as_integer().unwrap_or(0) as i64;
     match def.op {
@@ -157,7 +157,7 @@ fn wrong_among(g: &Group, def: &WarpDef, first: usize, group: &[usize]) -> Resul
     }
 }
 
-/// The operation of one group: lanes of a warp, in ascending order.
+/// Performs the operation of one group: lanes of a warp, in ascending order.
 fn operate(g: &Group, def: &WarpDef, first: usize, mask: u32, group: &[usize]) {
     let value = |i: usize| read_value(g, def.value, def.scalar, first + i);
     let holding =
@@ -193,7 +193,7 @@ fn operate(g: &Group, def: &WarpDef, first: usize, mask: u32, group: &[usize]) {
     }
 }
 
-/// A sum that does not fit its type.
+/// Returns the fault of a sum that overflows its type.
 fn overflow(values: impl Iterator<Item = i128>, ty: Scalar) -> Option<FaultKind> {
     let (sum, bits) = (values.sum::<i128>(), ty.bits());
     let fits = (-(1i128 << (bits - 1))..1i128 << (bits - 1)).contains(&sum);
@@ -201,7 +201,7 @@ fn overflow(values: impl Iterator<Item = i128>, ty: Scalar) -> Option<FaultKind>
     (!fits).then_some(FaultKind::Overflow { operation, ty })
 }
 
-/// Where lane `lane` takes its value from; itself if there is no such lane.
+/// Returns the source lane of lane `lane` in a shuffle; the lane itself if there is no such source.
 fn source(op: WarpOp, lane: usize, amount: i64, count: usize) -> usize {
     let from = match op {
         WarpOp::ShuffleUp => lane as i64 - amount,
@@ -212,8 +212,8 @@ fn source(op: WarpOp, lane: usize, amount: i64, count: usize) -> usize {
     usize::try_from(from).ok().filter(|&f| f < count).unwrap_or(lane)
 }
 
-/// What checks find wrong with an operation of one warp: a lane that it does not have, or a sum that does not fit. The lane to
-/// blame, and how many more there are.
+/// Checks the operation of one warp: a shuffle from a lane that does not exist, or a sum that overflows. Returns the fault, the
+/// lane to report, and how many more there are.
 fn wrong(g: &Group, def: &WarpDef, first: usize, count: usize) -> Option<(FaultKind, usize, u64)> {
     match def.op {
         WarpOp::Shuffle | WarpOp::ShuffleXor => {
@@ -266,7 +266,7 @@ fn vote(g: &Group, def: &WarpDef, first: usize, count: usize) {
     (first..first + count).for_each(|lane| unsafe { g.set_lane(def.result, lane, bits) });
 }
 
-/// A butterfly, so that the order of additions is the GPU's.
+/// Reduces by a butterfly, so that the order of additions is the GPU's.
 fn reduce(g: &Group, def: &WarpDef, first: usize, count: usize) {
     let zero = Value { ty: def.scalar, bits: 0 };
     let mut values = [zero; WARP];
@@ -279,7 +279,7 @@ fn reduce(g: &Group, def: &WarpDef, first: usize, count: usize) {
             values[i] = combine(def.op, before[i], before[i ^ distance]).unwrap_or(zero);
         }
     }
-    // A warp of fewer than 32 threads need not be a power of two: every lane gets lane 0's result, which has seen all.
+    // A warp of fewer than 32 threads need not be a power of two: every lane gets lane 0's result, which includes all.
     for (i, value) in values.iter().enumerate().take(count) {
         let value = if count.is_power_of_two() { *value } else { values[0] };
         write_value(g, def.result, first + i, value);

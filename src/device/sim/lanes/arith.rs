@@ -1,4 +1,4 @@
-//! Which operators and functions have a fast loop, and for which types.
+//! The table of operators and functions that have a specialized loop, by type.
 
 use super::{Fn1, Fn2, Fn3, Isa, Lane, Map1, Map2, Map3, pick};
 use crate::device::sim::code::OpFn;
@@ -100,7 +100,7 @@ functions! {
     Clamp: three<Number> T = T::op_clamp;
 }
 
-/// The loop of a binary operator (not integer division, which can fault).
+/// Returns the loop of a binary operator (not integer division, which can fault).
 pub(crate) fn binary(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     match scalar {
         Scalar::F32 => number::<f32>(op, isa).or_else(|| float_binary::<f32>(op, isa)),
@@ -109,7 +109,7 @@ pub(crate) fn binary(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
         Scalar::U32 => number::<u32>(op, isa).or_else(|| integer::<u32>(op, isa)),
         Scalar::I64 => number::<i64>(op, isa).or_else(|| integer::<i64>(op, isa)),
         Scalar::U64 => number::<u64>(op, isa).or_else(|| integer::<u64>(op, isa)),
-        // Extended to 32 bits these compare and combine like their wide siblings.
+        // Extended to 32 bits, these compare and combine like their 32-bit counterparts.
         Scalar::I8 | Scalar::I16 if closed(op) => number::<i32>(op, isa).or_else(|| integer::<i32>(op, isa)),
         Scalar::U8 | Scalar::U16 if closed(op) => number::<u32>(op, isa).or_else(|| integer::<u32>(op, isa)),
         Scalar::Bool if closed(op) => {
@@ -119,12 +119,12 @@ pub(crate) fn binary(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     }
 }
 
-/// Results of extended operands are extended again.
+/// Returns whether results on extended operands are properly extended again.
 fn closed(op: BinOp) -> bool {
     op.is_comparison() || matches!(op, BinOp::And | BinOp::Or | BinOp::Xor)
 }
 
-/// What a `bool` knows; 0 and !0 obey the bitwise operators.
+/// Returns whether the operator exists for `bool`; on 0 and !0 the bitwise operators are correct.
 fn equality(op: BinOp) -> bool {
     matches!(op, BinOp::Eq | BinOp::Ne | BinOp::And | BinOp::Or | BinOp::Xor)
 }
@@ -220,7 +220,7 @@ fn float_math<T: Float + Lane>(function: MathFn, isa: Isa) -> Option<OpFn> {
     })
 }
 
-/// Functions of `f32` by polynomials.
+/// Returns the loop of a function of `f32` that is computed by polynomials.
 fn heavy(function: MathFn, isa: Isa) -> Option<OpFn> {
     Some(match function {
         MathFn::Exp => pick::<Map1<f32, Exp>>(isa),

@@ -9,7 +9,7 @@ use crate::device::sim::group::CHUNK;
 #[derive(Clone, Copy)]
 pub(crate) struct V256(__m256i, __m256i);
 
-/// An operation of both halves, by an intrinsic of integers or (`ps`) of floats.
+/// Applies an intrinsic for integers or (`ps`) floats to both halves.
 macro_rules! halves {
     ($f:ident($($v:expr),*)) => {
         unsafe { V256($f($($v.0),*), $f($($v.1),*)) }
@@ -24,7 +24,7 @@ macro_rules! halves {
     };
 }
 
-// SAFETY (all): the trait asks that AVX2 is enabled.
+// SAFETY (all): the trait requires that AVX2 is enabled.
 impl Wide for V256 {
     const ROOMY: bool = false;
 
@@ -168,7 +168,7 @@ impl Wide for V256 {
     }
     #[inline(always)]
     fn lt_u(self, other: Self) -> Self {
-        // The sign turned over, unsigned order is that of signed numbers.
+        // With the sign bit flipped, unsigned order is signed order.
         self.neg().lt_i(other.neg())
     }
     #[inline(always)]
@@ -196,7 +196,7 @@ impl Wide for V256 {
 impl V256 {
     #[inline(always)]
     fn all(value: i32) -> Self {
-        // SAFETY: only where AVX2 is enabled, as all of this.
+        // SAFETY: only reached where AVX2 is enabled, like the rest of this type.
         let one = unsafe { _mm256_set1_epi32(value) };
         V256(one, one)
     }
@@ -206,7 +206,8 @@ impl V256 {
         halves!(_mm256_cmpgt_epi32(self, other))
     }
 
-    /// `self` where it is better than the other, where that is none, and of equal ones (zeros) where `sign` is negative.
+    /// Selects for `min` and `max`: `self` in lanes where `better`, where `other` is a NaN, and among equal values (zeros) where
+    /// `sign` is negative; else `other`.
     #[inline(always)]
     fn if_better(self, other: Self, better: Self, sign: Self) -> Self {
         let none = halves!(ps _mm256_cmp_ps::<_CMP_UNORD_Q>(other, other));
@@ -215,21 +216,21 @@ impl V256 {
     }
 }
 
-/// All bits as the sign.
+/// Broadcasts the sign bit of each lane to all its bits.
 #[inline(always)]
 unsafe fn _mm256_srai_all(v: __m256i) -> __m256i {
     unsafe { _mm256_srai_epi32::<31>(v) }
 }
 
-/// What an estimate's correction may be wrong by, in terms of the residual.
+/// The relative error bound of an estimate's correction, in terms of the residual.
 ///
-/// The estimate is good to 1.5·2^-12, so that the residual `r = 1 - x y²` is below 2^-10.4 and the fourth-order step cuts off at
-/// 35/128 r⁴ < 2^-43; the roundings on the way, each at most 2^-24 r, add up to less than 2^-32.
+/// The estimate is good to 1.5·2^-12, so that the residual `r = 1 - x y²` is below 2^-10.4 and the truncation error of the
+/// fourth-order step is 35/128 r⁴ < 2^-43; the intermediate roundings, each at most 2^-24 r, add up to less than 2^-32.
 const DOUBT: f32 = f32::from_bits(0x2f80_0000);
 
-/// `1 / sqrt(x)` as the scalar definition rounds it (correctly: `tests/scalar_rsqrt.rs` looks at every mantissa). The
-/// correction is tried a little up and a little down; if both round to one number, that is the right one. Halves with a lane
-/// where they do not, or beyond where products stay exact, take the way of the definition.
+/// Computes `1 / sqrt(x)` as the scalar definition rounds it (correctly: `tests/scalar_rsqrt.rs` tests every mantissa). The
+/// correction is perturbed a little up and a little down; if both round to the same number, that is the correctly rounded result.
+/// Halves with a lane where they do not, or outside of the range where products are exact, use the scalar definition.
 #[inline(always)]
 unsafe fn rsqrt(v: __m256i) -> __m256i {
     unsafe {
@@ -244,7 +245,7 @@ unsafe fn rsqrt(v: __m256i) -> __m256i {
         let doubt = _mm256_set1_ps(DOUBT);
         let up = _mm256_fmadd_ps(slope, _mm256_add_ps(residual, doubt), y);
         let down = _mm256_fmadd_ps(slope, _mm256_sub_ps(residual, doubt), y);
-        // From the smallest normal number to 2^100; the sign turned over, unsigned order is that of signed numbers.
+        // From the smallest normal number to 2^100; with the sign bit flipped, unsigned order is signed order.
         let place = _mm256_sub_epi32(v, _mm256_set1_epi32(0x0080_0000 ^ i32::MIN));
         let outside = _mm256_cmpgt_epi32(place, _mm256_set1_epi32((0x7100_0000 - 1) ^ i32::MIN));
         let differ = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_NEQ_UQ>(up, down));

@@ -18,14 +18,14 @@ impl<A: Lane, T: Lane> Fn1<A> for To<T> {
     }
 }
 
-/// `f32` and `f64` to `i32`, saturating, in a form that becomes vector code.
+/// `f32` and `f64` to `i32`, saturating, in a form that LLVM vectorizes.
 pub(crate) struct ToI32;
 
 impl Fn1<f32> for ToI32 {
     type Out = i32;
     #[inline(always)]
     fn call(a: f32) -> i32 {
-        // SAFETY: the operand is replaced where it does not fit.
+        // SAFETY: the operand is replaced where it is out of range.
         let fits = (-2147483648.0..2147483648.0).contains(&a);
         let whole: i32 = unsafe { (if fits { a } else { 0.0 }).to_int_unchecked() };
         let limit = if a < 0.0 {
@@ -39,7 +39,7 @@ impl Fn1<f32> for ToI32 {
     }
 }
 
-/// The loop of a conversion.
+/// Returns the loop of a conversion.
 pub(crate) fn convert(from: Scalar, to: Scalar, isa: Isa) -> Option<OpFn> {
     use Scalar::*;
     Some(match (from, to) {
@@ -71,7 +71,7 @@ pub(crate) fn convert(from: Scalar, to: Scalar, isa: Isa) -> Option<OpFn> {
     })
 }
 
-/// Whether a conversion leaves the lanes' bits as they are.
+/// Returns whether a conversion leaves the lanes' bits unchanged.
 pub(crate) fn is_free(from: Scalar, to: Scalar) -> bool {
     use Scalar::*;
     let same = |a: &[Scalar]| a.contains(&from) && a.contains(&to);
@@ -81,7 +81,7 @@ pub(crate) fn is_free(from: Scalar, to: Scalar) -> bool {
         || matches!((from, to), (I8 | I16 | U8 | U16, I32 | U32) | (I8, I16) | (U8, U16 | I16))
 }
 
-/// `d = a`, 4 or 8 bytes a lane.
+/// `d = a`, 4 or 8 bytes per lane.
 pub(crate) struct Copy<T>(PhantomData<T>);
 
 impl<T: std::marker::Copy> Step for Copy<T> {

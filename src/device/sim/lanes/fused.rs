@@ -1,5 +1,5 @@
-//! Several operators in one loop: chains of `f32` arithmetic, a comparison at their end, and results that only the active lanes
-//! take. What would have been stored and loaded again stays in vector registers; every step still rounds by itself.
+//! Fused operators: chains of `f32` arithmetic, optionally with a comparison at the end, and masked results. Intermediate values
+//! stay in vector registers; every step still rounds by itself.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use crate::device::sim::code::{Op, OpFn};
 use crate::device::sim::group::{CHUNK, Group};
 use crate::ir::def::BinOp;
 
-/// A step of a chain: what the value so far meets, and from which side.
+/// A step of a chain: the operator that is applied to the value so far, and the side that value is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub op: BinOp,
@@ -95,12 +95,12 @@ impl<V: Wide, A: Lane, F: Fn2<A, Out = A>> Step for Masked<V, A, F> {
     }
 }
 
-/// Operators that a chain can begin with.
+/// Returns whether a chain can start with an operator.
 pub(crate) fn starts(op: BinOp) -> bool {
     matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul)
 }
 
-/// Calls a macro with the type of each link that a chain can go on with.
+/// Calls a macro with the type of each link that can continue a chain.
 macro_rules! with_link {
     ($link:expr, $then:ident, $($args:tt)*) => {
         match ($link.op, $link.reversed) {
@@ -113,7 +113,7 @@ macro_rules! with_link {
     };
 }
 
-/// The loop of `(a op b) link c`.
+/// Returns the loop of `(a op b) link c`.
 pub(crate) fn two(op: BinOp, link: Link, isa: Isa) -> Option<OpFn> {
     match op {
         BinOp::Add => two_from::<Add>(link, isa),
@@ -140,7 +140,7 @@ fn two_from<P: Fn2<f32, Out = f32>>(link: Link, isa: Isa) -> Option<OpFn> {
     }
 }
 
-/// The loop of `((a op b) link c) last d`.
+/// Returns the loop of `((a op b) link c) last d`.
 pub(crate) fn three(op: BinOp, link: Link, last: Link, isa: Isa) -> Option<OpFn> {
     match op {
         BinOp::Add => three_from::<Add>(link, last, isa),
@@ -168,7 +168,7 @@ fn three_to<P: Fn2<f32, Out = f32>, Q: Fn2<f32, Out = f32>>(last: Link, isa: Isa
     with_link!(last, take, P, Q)
 }
 
-/// The loop of a binary operator whose result only the active lanes take.
+/// Returns the loop of a binary operator whose result is stored in the active lanes only.
 pub(crate) fn masked(function: Maskable, isa: Isa) -> OpFn {
     match function {
         Maskable::AddF => pick_wide!(isa, V => Masked<V, f32, Add>),

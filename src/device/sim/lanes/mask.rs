@@ -1,4 +1,4 @@
-//! Divergence: which lanes are active, and jumps where none are.
+//! Active masks: divergence, reconvergence, and jumps where no lanes are left.
 
 use std::marker::PhantomData;
 
@@ -15,7 +15,7 @@ fn any(lanes: [u32; CHUNK]) -> bool {
     lanes.iter().fold(0, |a, b| a | b) != 0
 }
 
-/// The chunks that turned out to have active lanes, one bit each; the last bit stands for all from there on.
+/// The chunks that have active lanes, one bit each; the last bit stands for all chunks from there on.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Found(u64);
 
@@ -25,7 +25,7 @@ impl Found {
         self.0 |= u64::from(active) << chunk.min(63);
     }
 
-    /// Chunks from this one on, by bits. The largest group that makes masks has 64.
+    /// Adds the chunks from this one on, by bits. The largest group that computes masks has 64 chunks.
     #[inline(always)]
     pub fn add_all(&mut self, chunk: usize, active: u64) {
         self.0 |= active.wrapping_shl(chunk as u32);
@@ -36,7 +36,7 @@ impl Found {
         self.0 == 0
     }
 
-    /// What is known of a mask with these chunks.
+    /// Returns the summary of a mask with these chunks.
     #[inline(always)]
     fn info(self, g: &Group, full: bool) -> MaskInfo {
         let chunks = g.lanes.div_ceil(CHUNK);
@@ -56,7 +56,7 @@ impl Found {
     }
 }
 
-/// The lanes of a mask.
+/// Returns the lanes of a mask.
 ///
 /// # Safety
 /// `mask` is one of the code's.
@@ -65,7 +65,7 @@ pub(crate) unsafe fn mask_ptr(g: &Group, mask: u16) -> *mut u8 {
     unsafe { g.slot(*g.code().masks.get_unchecked(mask as usize)).ptr }
 }
 
-/// Between the current mask's stretches a mask made from it has no lanes; its memory has to say so.
+/// Clears a new mask in the gaps between the current mask's ranges of chunks, which ops skip: it has no lanes there.
 #[inline(always)]
 unsafe fn clear_gaps(g: &Group, to: *mut u8) {
     if g.stretches.count > 1 {
@@ -88,8 +88,8 @@ fn set(g: &mut Group, mask: u16, info: MaskInfo) {
     unsafe { *g.masks.get_unchecked_mut(mask as usize) = info }
 }
 
-/// Splits the active lanes by the condition `a`: where it holds they go to mask `b`, which becomes the current one, the others
-/// to mask `c`. Jumps to `x` if none hold.
+/// Splits the active lanes by the condition `a`: those where it is true become mask `b`, which becomes the current one, the
+/// others mask `c`. Jumps to `x` if it is true in none.
 pub(crate) struct Split<V>(PhantomData<V>);
 
 impl<V: Wide> Step for Split<V> {
@@ -123,8 +123,8 @@ impl<V: Wide> Step for Split<V> {
     }
 }
 
-/// Keeps in mask `b` the active lanes where the condition `a` holds (`NEGATE`: does not), and makes it the current one.
-/// Jumps to `x` if none are left. `b` may be the current mask.
+/// Keeps in mask `b` the active lanes where the condition `a` is true (`NEGATE`: false), and makes it the current one. Jumps to
+/// `x` if none are left. `b` may be the current mask.
 pub(crate) struct Keep<V, const NEGATE: bool>(PhantomData<V>);
 
 impl<V: Wide, const NEGATE: bool> Step for Keep<V, NEGATE> {
@@ -149,7 +149,7 @@ impl<V: Wide, const NEGATE: bool> Step for Keep<V, NEGATE> {
     }
 }
 
-/// Keeps in mask `b` the active lanes where both conditions `a` and `c` hold, and makes it the current one; jumps to `x` if
+/// Keeps in mask `b` the active lanes where both conditions `a` and `c` are true, and makes it the current one; jumps to `x` if
 /// none are left.
 pub(crate) struct KeepBoth<V>(PhantomData<V>);
 
@@ -175,7 +175,7 @@ impl<V: Wide> Step for KeepBoth<V> {
     }
 }
 
-/// Makes mask `mask` current after its lanes were written in all of the current one's chunks. False if none are left.
+/// Makes mask `mask` current after its lanes were written in all chunks of the current one. Returns false if none are left.
 ///
 /// # Safety
 /// `mask` is one of the code's.
@@ -210,7 +210,7 @@ impl Step for CopyMask {
     }
 }
 
-/// The active lanes leave all masks of list `y`; jumps to `x`.
+/// Removes the active lanes from all masks of list `y`; jumps to `x`.
 pub(crate) struct Leave;
 
 impl Step for Leave {
@@ -265,7 +265,7 @@ impl Step for Resume {
     }
 }
 
-/// The lanes that exist, as mask 0.
+/// Sets mask 0 to all existing lanes.
 pub(crate) fn all_lanes(g: &mut Group) {
     let chunks = g.lanes.div_ceil(CHUNK);
     // SAFETY: mask 0 has room for the padded lanes.
@@ -279,7 +279,7 @@ pub(crate) fn all_lanes(g: &mut Group) {
     set(g, 0, MaskInfo { lo: 0, hi: chunks as u32, full: true, row, stretches: Stretches::one(0, chunks) });
 }
 
-/// Keeps in all masks the lanes of these warps, a bit each.
+/// Restricts all masks to the lanes of these warps, one bit each.
 ///
 /// # Safety
 /// The group's masks are those of its code.
@@ -303,7 +303,8 @@ pub(crate) unsafe fn restrict(g: &mut Group, warps: u32) {
     }
 }
 
-/// Keeps in mask `mask` the lanes `from..to`, all of which are active, and makes it the current one; false if there are none.
+/// Sets mask `mask` to the lanes `from..to`, all of which are active, and makes it the current one; returns false if there are
+/// none.
 ///
 /// # Safety
 /// `mask` is one of the code's, and the lanes exist.
@@ -329,7 +330,7 @@ pub(crate) unsafe fn keep_row(g: &mut Group, mask: u16, from: usize, to: usize) 
     true
 }
 
-/// Keeps in mask `mask` the active lanes whose `trips` are more than `turn`, and makes it the current one.
+/// Keeps in mask `mask` the active lanes whose trip count `trips` is more than `turn`, and makes it the current one.
 ///
 /// # Safety
 /// `mask` is one of the code's, and `trips` a lane register.
@@ -359,7 +360,7 @@ pub(crate) unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, turn: u6
     }
 }
 
-/// In how many of the active lanes a condition holds.
+/// Counts the active lanes in which a condition is true.
 pub(crate) fn count(g: &Group, cond: u16) -> usize {
     // SAFETY: conditions are 4-byte registers.
     unsafe {

@@ -1,7 +1,7 @@
-//! Loops over lanes: the few generic drivers that every arithmetic op is an instance of.
+//! Loops over lanes: the generic drivers that every arithmetic op is an instance of.
 //!
-//! A chunk of 16 lanes is loaded as an array, mapped and stored; LLVM makes one or two vector instructions of each step.
-//! The drivers are compiled once per instruction set and picked when a kernel is loaded.
+//! A chunk of 16 lanes is loaded as an array, mapped and stored; LLVM turns each step into one or two vector instructions. The
+//! drivers are compiled once per instruction set and selected when a kernel is loaded.
 
 use std::marker::PhantomData;
 
@@ -19,7 +19,7 @@ pub(crate) mod mask;
 pub(crate) mod slow;
 pub(crate) mod wide;
 
-/// What an op does.
+/// The implementation of an op.
 pub(crate) trait Step {
     /// # Safety
     /// `op` is in the group's code, and its registers fit what the step expects.
@@ -42,8 +42,8 @@ unsafe fn avx512<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
     unsafe { S::step(g, op) }
 }
 
-/// The step compiled for an instruction set. Without optimisation there is only one: what the compiler makes of a loop differs
-/// little then, and takes its time.
+/// Returns the step compiled for an instruction set. Debug builds have only one version: without optimization the others would
+/// hardly differ, and take time to compile.
 pub(crate) fn pick<S: Step>(isa: Isa) -> OpFn {
     #[cfg(debug_assertions)]
     {
@@ -54,7 +54,7 @@ pub(crate) fn pick<S: Step>(isa: Isa) -> OpFn {
     pick_vectors::<S>(isa)
 }
 
-/// A step that is written for the vectors of an instruction set.
+/// Returns a step that is written for the vectors of an instruction set.
 pub(crate) fn pick_vectors<S: Step>(isa: Isa) -> OpFn {
     match isa {
         Isa::Base => base::<S>,
@@ -65,7 +65,7 @@ pub(crate) fn pick_vectors<S: Step>(isa: Isa) -> OpFn {
     }
 }
 
-/// A step by its vectors: `pick_wide!(isa, V => Step<V>)`.
+/// Selects a step by its vector type: `pick_wide!(isa, V => Step<V>)`.
 macro_rules! pick_wide {
     ($isa:expr, $v:ident => $step:ty) => {
         match $isa {
@@ -88,12 +88,12 @@ macro_rules! pick_wide {
 }
 pub(crate) use pick_wide;
 
-/// The step compiled once, for ops that no wider vectors make faster.
+/// Returns the step compiled once, for ops that do not profit from wider vectors.
 pub(crate) fn plain<S: Step>() -> OpFn {
     base::<S>
 }
 
-/// A scalar with its form in a register: 4 or 8 bytes, small integers extended by their sign, a `bool` 0 or !0.
+/// A scalar with its representation in a register: 4 or 8 bytes, small integers sign- or zero-extended, a `bool` 0 or !0.
 pub(crate) trait Lane: Element {
     type Repr: Copy + Default;
     fn get(repr: Self::Repr) -> Self;
@@ -135,12 +135,12 @@ lane! {
     f64: f64, r => r, v => v;
 }
 
-/// Whether registers of this type take 8 bytes a lane.
+/// Returns whether registers of this type take 8 bytes per lane.
 pub(crate) fn is_wide(scalar: Scalar) -> bool {
     scalar.size() == 8
 }
 
-/// A scalar's raw bits (zero-extended) from its lane bits.
+/// Converts lane bits to a scalar's raw bits (zero-extended).
 pub(crate) fn raw_of_lane(scalar: Scalar, lane: u64) -> u64 {
     match scalar {
         Scalar::Bool => (lane != 0).into(),
@@ -148,7 +148,7 @@ pub(crate) fn raw_of_lane(scalar: Scalar, lane: u64) -> u64 {
     }
 }
 
-/// Lane bits (4 or 8 bytes) from a scalar's raw bits.
+/// Converts a scalar's raw bits to lane bits (4 or 8 bytes).
 pub(crate) fn lane_of_raw(scalar: Scalar, raw: u64) -> u64 {
     match scalar {
         Scalar::Bool if raw != 0 => u32::MAX.into(),
@@ -173,7 +173,7 @@ pub(crate) trait Fn3<A: Lane> {
     fn call(a: A, b: A, c: A) -> Self::Out;
 }
 
-/// The chunks an op runs over: one for a uniform destination.
+/// Returns the chunks that an op runs over: one for a uniform destination.
 #[inline(always)]
 pub(crate) fn chunks(g: &Group, stride: usize) -> std::ops::Range<usize> {
     if stride == 0 { 0..1 } else { g.lo..g.hi }

@@ -1,4 +1,5 @@
-//! Whatever has no fast loop, lane by lane through `lang::scalar::dynamic`; and integer division, which can fault.
+//! Operations without a specialized loop, evaluated lane by lane by `lang::scalar::dynamic`; and integer division, which can
+//! fault.
 
 use std::marker::PhantomData;
 
@@ -11,7 +12,7 @@ use crate::ir::def::BinOp;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::{Integer, Scalar, Value, dynamic};
 
-/// An operation by name.
+/// An operation, without operands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     Unary(UnaryOp),
@@ -21,7 +22,7 @@ pub(crate) enum Function {
     Bitcast,
 }
 
-/// An operation with its operands.
+/// An operation with its operands and its result type.
 #[derive(Clone, Debug)]
 pub(crate) struct SlowDef {
     pub function: Function,
@@ -29,7 +30,7 @@ pub(crate) struct SlowDef {
     pub out: Scalar,
 }
 
-/// The bits of a lane as a value.
+/// Reads a lane of a register as a value.
 pub(crate) fn read_value(g: &Group, reg: Reg, scalar: Scalar, lane: usize) -> Value {
     // SAFETY: registers are as wide as their scalars.
     let bits =
@@ -37,7 +38,7 @@ pub(crate) fn read_value(g: &Group, reg: Reg, scalar: Scalar, lane: usize) -> Va
     Value { ty: scalar, bits: raw_of_lane(scalar, bits) }
 }
 
-/// Writes a value's bits to a lane.
+/// Writes a value to a lane of a register.
 pub(crate) fn write_value(g: &Group, reg: Reg, lane: usize, value: Value) {
     let bits = lane_of_raw(value.ty, value.bits);
     // SAFETY: registers are as wide as their scalars.
@@ -72,7 +73,7 @@ pub(crate) fn binary_op(op: BinOp) -> BinaryOp {
     }
 }
 
-/// Nothing but the operation; a failure gives zero (division is checked where it can fault).
+/// Evaluates the operation; a failure gives zero (divisions that can fault are checked elsewhere).
 pub(crate) fn evaluate(def: &SlowDef, args: &[Value]) -> Value {
     let zero = Value { ty: def.out, bits: 0 };
     let first = args.first().copied().unwrap_or(zero);
@@ -125,7 +126,7 @@ fn division_stop(g: &mut Group, span: u32, uniform: bool, lane: usize, count: u6
     stop_at(g, FaultKind::DivisionByZero { left }, span, lane, count.saturating_sub(1))
 }
 
-/// Integer `/` and `%` of 4-byte types by way of `f64`, whose quotient is exact enough to truncate right.
+/// Integer `/` and `%` of 4-byte types by way of `f64`, whose quotient is exact enough to truncate correctly.
 struct Divide<T, F>(PhantomData<(T, F)>);
 
 pub(crate) struct Quotient;
@@ -168,7 +169,7 @@ impl Fn2<u32> for Remainder {
     }
 }
 
-/// `a / 2^k`, rounding to zero.
+/// `a / 2^k`, rounded toward zero.
 pub(crate) struct Halved;
 /// `a % 2^k`, with the sign of `a`.
 pub(crate) struct HalvedRest;
@@ -218,8 +219,8 @@ impl<T: Lane + Integer, F: Fn2<T, T, Out = T>> Step for Divide<T, F> {
     }
 }
 
-/// Some lane's divisor is zero; whether it counts depends on the lane being active. (Where the destination is an operand's
-/// register, the dividend in the message comes from the result, so the compiler keeps them apart.)
+/// Handles a zero divisor in some lane, which is a fault if that lane is active. (Where the destination is an operand's register,
+/// the dividend in the message would come from the result, so the compiler keeps them apart.)
 #[cold]
 #[inline(never)]
 unsafe fn zero_divisor<T: Lane>(g: &mut Group, op: *const Op) -> *const Op {
@@ -236,7 +237,7 @@ unsafe fn zero_divisor<T: Lane>(g: &mut Group, op: *const Op) -> *const Op {
     }
 }
 
-/// The loop of an integer division or remainder.
+/// Returns the loop of an integer division or remainder.
 pub(crate) fn divide(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     Some(match (op, scalar) {
         (BinOp::Div, Scalar::I32) => pick::<Divide<i32, Quotient>>(isa),

@@ -1,14 +1,14 @@
-//! A chunk of 16 lanes in vector registers, for the few loops that the compiler does not turn into vector code by itself.
+//! A chunk of 16 lanes in vector registers, for the few loops that LLVM does not vectorize.
 
 use super::arith::{Abs, Add, DivF, Eq, Fma, Le, Lt, Max, Min, Mul, Ne, Neg, Or, Rsqrt, Sqrt, Sub, Xor};
 use super::convert::To;
 use super::{Fn1, Fn2, Fn3, Lane};
 use crate::device::sim::group::CHUNK;
 
-/// 16 lanes of 4 bytes. The implementations for x86 must only be called where their instruction set is enabled: the step
-/// that is picked for it sees to that.
+/// 16 lanes of 4 bytes. The implementations for x86 must only be called where their instruction set is enabled; selecting the
+/// step for that instruction set ensures it.
 pub(crate) trait Wide: Copy + 'static {
-    /// Twenty values and more fit in registers at once.
+    /// At least twenty values fit in registers at once.
     const ROOMY: bool;
     /// # Safety
     /// `ptr` is good for reading 64 bytes.
@@ -33,14 +33,14 @@ pub(crate) trait Wide: Copy + 'static {
     fn without(self, other: Self) -> Self;
     /// Whether any bit is set.
     fn any(self) -> bool;
-    /// Of `f32`.
+    /// Adds `f32` lanes.
     fn add(self, other: Self) -> Self;
-    /// Of `f32`.
+    /// Multiplies `f32` lanes.
     fn mul(self, other: Self) -> Self;
 
-    // What follows is right for every implementation; some do it faster.
+    // The default implementations below are correct for every type; some types have faster ones.
 
-    /// Any function of lanes of 4 bytes.
+    /// Applies a function to lanes of 4 bytes.
     #[inline(always)]
     fn map1<A: Lane, F: Fn1<A>>(self) -> Self {
         let a = self.lanes();
@@ -51,7 +51,7 @@ pub(crate) trait Wide: Copy + 'static {
         Self::of(r)
     }
 
-    /// Any function of two lanes of 4 bytes.
+    /// Applies a function of two lanes of 4 bytes.
     #[inline(always)]
     fn map2<A: Lane, F: Fn2<A>>(self, other: Self) -> Self {
         let (a, b) = (self.lanes(), other.lanes());
@@ -62,7 +62,7 @@ pub(crate) trait Wide: Copy + 'static {
         Self::of(r)
     }
 
-    /// Any function of three lanes of 4 bytes.
+    /// Applies a function of three lanes of 4 bytes.
     #[inline(always)]
     fn map3<A: Lane, F: Fn3<A>>(self, second: Self, third: Self) -> Self {
         let (a, b, c) = (self.lanes(), second.lanes(), third.lanes());
@@ -105,17 +105,17 @@ pub(crate) trait Wide: Copy + 'static {
     fn rsqrt(self) -> Self {
         self.map1::<f32, Rsqrt>()
     }
-    /// `self * factor + addend`, rounded once.
+    /// Computes `self * factor + addend`, rounded once.
     #[inline(always)]
     fn fma(self, factor: Self, addend: Self) -> Self {
         self.map3::<f32, Fma>(factor, addend)
     }
-    /// `f32` of `i32`.
+    /// Converts `i32` to `f32`.
     #[inline(always)]
     fn i_as_f(self) -> Self {
         self.map1::<i32, To<f32>>()
     }
-    /// `f32` of `u32`.
+    /// Converts `u32` to `f32`.
     #[inline(always)]
     fn u_as_f(self) -> Self {
         self.map1::<u32, To<f32>>()
@@ -192,7 +192,7 @@ fn bits<A: Lane>(value: A) -> u32 {
     super::lane_of_raw(A::SCALAR, value.to_raw()) as u32
 }
 
-/// Arrays, for any machine.
+/// Plain arrays, for any machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([u32; CHUNK]);
 
@@ -283,7 +283,7 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(crate) struct V512(__m512i);
 
-    // SAFETY (all): the trait asks that AVX-512 is enabled.
+    // SAFETY (all): the trait requires that AVX-512 is enabled.
     impl Wide for V512 {
         const ROOMY: bool = true;
 
@@ -444,7 +444,8 @@ mod x86 {
     }
 
     impl V512 {
-        /// `self` where it is better than the other, where that is none, and of equal ones (zeros) where `sign` is negative.
+        /// Selects for `min` and `max`: `self` in lanes where `better`, where `other` is a NaN, and among equal values (zeros)
+        /// where `sign` is negative; else `other`.
         #[inline(always)]
         fn if_better(self, other: Self, better: __mmask16, sign: Self) -> Self {
             let take = unsafe {
@@ -456,7 +457,7 @@ mod x86 {
         }
         #[inline(always)]
         fn ps(self) -> __m512 {
-            // SAFETY: only where AVX-512 is enabled, as all of this.
+            // SAFETY: only reached where AVX-512 is enabled, like the rest of this type.
             unsafe { _mm512_castsi512_ps(self.0) }
         }
         #[inline(always)]
@@ -469,15 +470,15 @@ mod x86 {
         }
     }
 
-    /// What an estimate's correction may be wrong by, in terms of the residual.
+    /// The relative error bound of an estimate's correction, in terms of the residual.
     ///
-    /// The estimate is good to 2^-14, so that the residual `r = 1 - x y²` is below 2^-13 and the cubic step cuts off at
-    /// 5/16 r³ < 2^-40; each of the roundings on the way adds at most 2^-24 r. Together they stay below 2^-35.
+    /// The estimate is good to 2^-14, so that the residual `r = 1 - x y²` is below 2^-13 and the truncation error of the cubic
+    /// step is 5/16 r³ < 2^-40; each intermediate rounding adds at most 2^-24 r. Together they stay below 2^-35.
     const DOUBT: f32 = f32::from_bits(0x2e00_0000);
 
-    /// `1 / sqrt(x)` as the scalar definition rounds it (correctly: `tests/scalar_rsqrt.rs` looks at every mantissa). The
-    /// correction is tried a little up and a little down; if both round to one number, that is the right one. Chunks with a lane
-    /// where they do not, or beyond where products stay exact, take the way of the definition.
+    /// Computes `1 / sqrt(x)` as the scalar definition rounds it (correctly: `tests/scalar_rsqrt.rs` tests every mantissa). The
+    /// correction is perturbed a little up and a little down; if both round to the same number, that is the correctly rounded
+    /// result. Chunks with a lane where they do not, or outside of the range where products are exact, use the scalar definition.
     #[inline(always)]
     unsafe fn rsqrt(x: __m512) -> __m512 {
         unsafe {
