@@ -1,4 +1,4 @@
-//! Fields, swizzles, elements and slices, and the places that assignments write.
+//! Field access, swizzles, indexing and slicing, and the lvalues of assignments.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::check::{eval, suggest};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
-/// Words that other languages write behind a dot of an array.
+/// Whether a word is a common array attribute or method of another language.
 fn is_array_word(word: &str) -> bool {
     matches!(word, "shape" | "size" | "length" | "len" | "T" | "to")
 }
 
 impl Cx<'_> {
-    /// What a dotted path to a module's item means, if its base is a module.
+    /// Resolves `base.name` to an item of a module. Returns none if `base` is not a module.
     pub fn module_item(&mut self, base: &ast::Expr, name: &ast::Name) -> Option<Result<Binding, Reported>> {
         let Some(module) = self.module_of(base) else { return self.foreign_member(base, name).map(Err) };
         let names = &self.program.modules.get(module)?.names;
@@ -35,7 +35,7 @@ impl Cx<'_> {
         }))
     }
 
-    /// Reports `np.sqrt` and its kind, where nothing is called `np`.
+    /// Reports a path such as `np.sqrt` from a foreign library, if its first name (`np`) is not defined here.
     fn foreign_member(&mut self, base: &ast::Expr, name: &ast::Name) -> Option<Reported> {
         let Ast::Name(module) = &base.kind else { return None };
         let foreign = suggest::foreign_member(&module.text, &name.text)?;
@@ -81,7 +81,8 @@ impl Cx<'_> {
         self.field_of(base, name, span)
     }
 
-    /// `lib.base`: importing brings items, and runs no statement that could give a variable its value.
+    /// Reports `lib.base` where `base` is a script variable: an import provides items but runs no statements, so the variable
+    /// has no value.
     fn foreign_variable(&mut self, name: &ast::Name) -> Expr {
         let d = Diagnostic::error(
             "E0203",
@@ -142,7 +143,7 @@ impl Cx<'_> {
         }
     }
 
-    /// `p.x` of an array of structs, tuples or vectors: that part of every element.
+    /// Types `p.x` of an array of structs, tuples or vectors: field `x` of every element.
     fn column(&mut self, base: Expr, a: &ArrayType, name: &ast::Name, span: Span) -> Expr {
         let element = self.vars.shallow(&a.element);
         let has = match &element {
@@ -240,7 +241,7 @@ impl Cx<'_> {
 
     // Elements and slices
 
-    /// `base[args]`; `read` unless it is only written.
+    /// Checks `base[args]`; `read` is false if the element is only written.
     pub fn index(&mut self, base: &ast::Expr, args: &[ast::Expr], span: Span, read: bool) -> Expr {
         if let Some(element) = self.split_index(base, args, span, read) {
             return element;
@@ -281,7 +282,7 @@ impl Cx<'_> {
         }
     }
 
-    /// `v[i]` of a vector. A number for `i` names the component.
+    /// Checks `v[i]` of a vector. A literal index selects the component statically.
     fn component_at(&mut self, base: Expr, s: Scalar, n: u8, args: &[ast::Expr], span: Span) -> Expr {
         let [arg] = args else {
             let d = Diagnostic::error("E0306", format!("{} for a vector", count(args.len(), "index", "indices")))
@@ -348,7 +349,8 @@ impl Cx<'_> {
         make(ExprKind::Slice { base: Box::new(base), indices }, ty, span)
     }
 
-    /// `m[i, ..]` in a kernel or a function: whole axes whose extents are numbers, all axes written.
+    /// Whether `m[i, ..]` in a kernel or a function is a row: every axis is given, and each range covers a whole axis of
+    /// known extent.
     fn is_row(&self, a: &ArrayType, args: &[ast::Expr]) -> bool {
         let whole = |arg: &ast::Expr| match &arg.kind {
             Ast::Range { start, end, step, .. } => Some(start.is_none() && end.is_none() && step.is_none()),
@@ -367,7 +369,7 @@ impl Cx<'_> {
         self.bad(index.span)
     }
 
-    /// `of` is the array and its axis, where they are known.
+    /// Checks a constant index against the extent `dim`. `of` is the array and its axis, if known, for the message.
     fn check_bounds(&mut self, index: &Expr, dim: &Dim, of: Option<(&Expr, usize)>) {
         if !matches!(index.kind, ExprKind::Int(_)) {
             return;
@@ -433,7 +435,7 @@ impl Cx<'_> {
         let (start, end, step) = (part(start), part(end), part(step));
         let full = if let Dim::Known(n) = dim { Some(*n) } else { None };
         let s = step.as_ref().map_or(Some(1), |step| eval::int(self, step));
-        // Downwards, the end before the first element is -1.
+        // With a negative step, the end that includes the first element is -1.
         let down = step.is_some() && s.is_none_or(|s| s < 0);
         let mut known = |e: &Option<Expr>, default: Option<i64>, least: i64| match e {
             Some(e) => {
@@ -475,9 +477,9 @@ impl Cx<'_> {
         (SliceIndex::Range { start, end, inclusive: *inclusive, step }, Some(kept))
     }
 
-    // Places
+    // Lvalues
 
-    /// A place that is written (and read too, for `op=`): checks that it may be.
+    /// Checks an lvalue that is written (and, with `also_read` for `op=`, read as well) and that writing it is allowed.
     pub fn place(&mut self, e: &ast::Expr, also_read: bool) -> Expr {
         let place = match &bare(e).kind {
             Ast::Name(name) => {
@@ -494,7 +496,7 @@ impl Cx<'_> {
                 let reads = self.early_reads.len();
                 let place = self.expr(e, None);
                 match &place.kind {
-                    // `streaming(r[i]) = …` writes the element, and only that.
+                    // `streaming(r[i]) = …` only writes the element.
                     ExprKind::Builtin { builtin, .. } if is_hint(*builtin) => {
                         self.early_reads.truncate(reads);
                         place
@@ -519,20 +521,20 @@ impl Cx<'_> {
         let writes = self.writes_in_loops.len();
         let writable = self.text_place(&place) && self.check_writable(&place);
         if also_read {
-            // `acc += x` needs a value that was there before: it is never the first write of a loop.
+            // `acc += x` reads the old value, so it cannot be the first write in a loop.
             self.writes_in_loops.truncate(writes);
         }
         if writable { place } else { self.bad(place.span) }
     }
 
-    /// A place inside of `base`: `r[i].x = …` writes a part of the element and reads nothing of it.
+    /// Checks an access path below `base`: `r[i].x = …` writes a component of the element and does not read the element.
     fn part_of(&mut self, base: &ast::Expr, also_read: bool, place: impl FnOnce(&mut Self) -> Expr) -> Expr {
         let root_used = self.root_used(base);
         let reads = self.early_reads.len();
         let place = place(self);
         if let (Some((Slot::Local(root), _)), false) = (root_used, also_read) {
             let mut kept = self.early_reads.split_off(reads);
-            // Indices may read the variable as well.
+            // Index expressions may read the variable as well; keep those reads.
             kept.retain(|read| read.local != root || read.span.start != bare(base).span.start);
             self.early_reads.append(&mut kept);
         }
@@ -540,7 +542,8 @@ impl Cx<'_> {
         place
     }
 
-    /// A variable that is only ever written is not used: remembers whether it was so far.
+    /// Returns the root variable of an access path and whether it has been used so far. Writing a variable does not count as
+    /// a use, so the flag is restored after the path has been checked.
     fn root_used(&mut self, e: &ast::Expr) -> Option<(Slot, bool)> {
         let mut e = bare(e);
         while let Ast::Index { base, .. } | Ast::Field { base, .. } = &e.kind {
@@ -585,7 +588,7 @@ impl Cx<'_> {
         self.bad(e.span)
     }
 
-    /// False if this is no place at all, so that its type says nothing.
+    /// Checks that an lvalue may be written. Returns false if it is not an lvalue at all, so that its type is meaningless.
     fn check_writable(&mut self, place: &Expr) -> bool {
         if let ExprKind::Swizzle { lanes, .. } = &place.kind {
             let twice = lanes.iter().enumerate().any(|(i, l)| lanes.iter().skip(i + 1).any(|m| m == l));
@@ -652,7 +655,8 @@ impl Cx<'_> {
         self.report(d);
     }
 
-    /// Notes a write to a local and reports it where that is not allowed.
+    /// Records a write to a local, and reports it if the local must not be written. Returns false if `place` is not
+    /// assignable as a whole.
     pub fn write_local(&mut self, id: LocalId, place: &Expr, span: Span) -> bool {
         let outer_loop = (self.loops > 0).then_some(self.loop_count);
         let Some(local) = self.locals.get(id) else { return true };
@@ -714,7 +718,7 @@ impl Cx<'_> {
         self.report(d);
     }
 
-    /// Notes that elements of an array are read, perhaps before they were written.
+    /// Records a read of array elements if nothing above has written the array; [`Cx::report_early_reads`] decides later.
     pub fn note_read(&mut self, base: &Expr, span: Span) {
         let ExprKind::Local(id) = base.kind else { return };
         let is_out = self.locals.get(id).is_some_and(|l| l.kind == LocalKind::Param(Access::Out));
@@ -729,7 +733,8 @@ impl Cx<'_> {
         self.early_reads.push(EarlyRead { local, span, outer_loop });
     }
 
-    /// Reports reads of `out` parameters, and of variables without a value, that nothing above has written.
+    /// Reports reads of `out` parameters and of uninitialized variables that no earlier write, and no write in the same
+    /// outermost loop, precedes.
     pub fn report_early_reads(&mut self) {
         let reads = std::mem::take(&mut self.early_reads);
         let mut seen = Vec::new();
@@ -760,7 +765,7 @@ impl Cx<'_> {
     }
 }
 
-/// `x.len` is `len(x)`.
+/// Adds the fix `len(x)` for `x.len`.
 fn as_len(d: Diagnostic, base: Span, name: Span) -> Diagnostic {
     let rest = Span { start: base.end, ..name };
     let edits = vec![(Span { end: base.start, ..base }, "len(".to_string()), (rest, ")".to_string())];
@@ -772,12 +777,12 @@ fn is_hint(b: crate::lang::builtin::Builtin) -> bool {
     matches!(b, Builtin::Cached | Builtin::Streaming)
 }
 
-/// `1 index`, `2 indices`
+/// Formats a count with its noun: `1 index`, `2 indices`.
 pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
-/// `` `a`, `b` and `c` ``
+/// Formats a list of names: `` `a`, `b` and `c` ``.
 pub(crate) fn list(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
     match quoted.split_last() {

@@ -1,4 +1,4 @@
-//! Assignments: to variables that are there, and to names that nothing declares.
+//! Assignments: to declared variables, and to undeclared names.
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
@@ -9,7 +9,7 @@ use crate::check::typed::*;
 use crate::lang::ops::BinaryOp;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
-/// The code of a variable that begins without `let`.
+/// Code of the error for a variable that is introduced without `let`.
 const UNDECLARED: &str = "E0116";
 
 impl Cx<'_> {
@@ -44,7 +44,7 @@ impl Cx<'_> {
         StmtKind::Assign { place: Box::new(place), op: op.map(|o| o.0), value }
     }
 
-    /// The type a simple variable already has, so that a literal assigned to it fits.
+    /// Returns the type of a simple variable, as a hint for a literal assigned to it.
     fn place_hint(&self, place: &ast::Expr) -> Option<Type> {
         let Ast::Name(name) = &bare(place).kind else { return None };
         let ty = match *self.names.get(name.text.as_str())? {
@@ -62,7 +62,7 @@ impl Cx<'_> {
         }
         let why = Some((place.span, format!("this is `{}`", self.ty_text(&want))));
         match (&want, &found) {
-            // One value, or a smaller shape, fills a slice or a column.
+            // A scalar or a smaller shape broadcasts to a slice or a column.
             (Type::Array(a), Type::Array(b)) if place.is_part() => {
                 let element = make(ExprKind::Error, b.element.clone(), value.span);
                 self.coerce(&element, &a.element, why);
@@ -93,7 +93,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether a name that is assigned to was not declared: it means nothing, or something that no variable of the program has.
+    /// Whether the name of an assignment was never declared: it is undefined, or a builtin or type.
     fn is_undeclared(&mut self, name: &ast::Name) -> bool {
         let later = self.script_names.is_some_and(|names| names.contains_key(name.text.as_str()));
         name.text != "_"
@@ -101,7 +101,7 @@ impl Cx<'_> {
             && matches!(self.lookup(&name.text), None | Some(Meaning::Builtin(_) | Meaning::Type(_)))
     }
 
-    /// `x = …` where there is no `x`: says how a variable begins, and goes on as if it had.
+    /// Reports `x = …` for an undeclared `x`, and recovers by declaring it.
     fn undeclared(&mut self, name: &ast::Name, value: &ast::Expr) -> StmtKind {
         let before = self.diagnostics.len();
         let value = self.expr(value, None);
@@ -134,7 +134,7 @@ impl Cx<'_> {
                 .fix(format!("write `{near}`"), name.span, near, Applicability::MaybeIncorrect)
                 .help(format!("a new variable begins with `let` or `var`: `let {} = …`", name.text));
         }
-        // Inside of a loop or a branch, a variable that begins there also ends there.
+        // In a loop or a branch, a variable declared there also ends there, so the fix may not be what was meant.
         let inner = self.loops > 0 || !self.divergent.is_empty();
         let sure = if inner { Applicability::MaybeIncorrect } else { Applicability::MachineApplicable };
         let before = Span { end: name.span.start, ..name.span };
@@ -143,7 +143,7 @@ impl Cx<'_> {
             .fix("write `let`", before, "let ", sure)
     }
 
-    /// Once a body is read: what was begun without `let` and assigned again begins with `var`.
+    /// Changes the suggested fix from `let` to `var` for undeclared variables that turned out to be assigned again.
     pub fn settle_undeclared(&mut self) {
         let locals = self.locals.iter().zip(&self.info).map(|((_, local), info)| (local.span, info.assigned));
         let globals = self.globals.iter().zip(&self.global_info).map(|(global, info)| (global.span, info.assigned));
@@ -156,7 +156,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The names of variables that can be assigned to.
+    /// Returns the names of the mutable variables in scope.
     fn variables(&self) -> impl Iterator<Item = &str> {
         self.names.iter().filter_map(|(name, slot)| {
             let mutable = match slot {

@@ -1,4 +1,4 @@
-//! Bodies: each function and kernel on its own, the statements of the script, tests and benches.
+//! Checks bodies: each function and kernel independently, the statements of the script, tests and benches.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::check::typed::*;
 use crate::check::{finish, lints, sigs};
 use crate::syntax::ast;
 
-/// A function or kernel whose body waits to be checked.
+/// A function or kernel whose body is still to be checked.
 #[derive(Clone, Copy)]
 pub(crate) enum Job<'f> {
     Fn(FnId, &'f ast::Fn),
     Kernel(KernelId, &'f ast::Kernel),
 }
 
-/// What became of a body.
+/// The result of checking a body.
 pub(crate) struct Checked {
     pub body: Body,
     pub geometry: Option<Geometry>,
     pub diagnostics: Vec<Diagnostic>,
-    /// A part that had a mistake.
+    /// Span of an erroneous node.
     pub hole: Option<Span>,
     pub needs: Needs,
     pub used_items: FxHashSet<SmolStr>,
@@ -33,10 +33,10 @@ pub(crate) struct Checked {
     pub rates: Vec<(SmolStr, Expr)>,
 }
 
-/// Below this many bodies a second thread costs more than it brings.
+/// Minimum number of bodies for which threads pay off.
 const PARALLEL: usize = 256;
 
-/// Checks all bodies; the results stand in the order of the jobs.
+/// Checks all bodies, in parallel if there are many; the results are in the order of the jobs.
 pub(crate) fn check_all(program: &Program, module: ModuleId, names: &ScriptNames, jobs: &[Job<'_>]) -> Vec<Checked> {
     let alone = || jobs.iter().map(|j| check_one(program, module, names, *j)).collect();
     if jobs.len() < PARALLEL {
@@ -131,7 +131,7 @@ fn kernel(program: &Program, module: ModuleId, names: &ScriptNames, k: &Kernel, 
     done(cx, root, Some(geometry))
 }
 
-/// The statements of a script, in order.
+/// Checks the statements of a script, in order.
 pub(crate) fn script(program: &Program, module: ModuleId, names: &ScriptNames, stmts: &[&ast::Stmt]) -> Checked {
     let mut cx = Cx::new(program, module, None, Home::Script);
     cx.script_names = Some(names);
@@ -143,7 +143,7 @@ pub(crate) fn script(program: &Program, module: ModuleId, names: &ScriptNames, s
     done(cx, Block { stmts: out, tail: None, span }, None)
 }
 
-/// A test or bench.
+/// Checks a test or bench.
 pub(crate) fn section(program: &Program, module: ModuleId, def: &ast::Section, bench: bool) -> Checked {
     let mut cx = Cx::new(program, module, None, Home::Section);
     let mut rates = Vec::new();
@@ -185,7 +185,7 @@ fn done(mut cx: Cx<'_>, mut root: Block, geometry: Option<Geometry>) -> Checked 
     }
 }
 
-/// A section as the program keeps it.
+/// Converts a checked section to the form that the program stores.
 pub(crate) fn as_section(
     module: ModuleId,
     def: &ast::Section,

@@ -1,4 +1,4 @@
-//! Calls of builtins that kernels have too: mathematics, values, and the device's own.
+//! Calls of builtins that are available in kernels: mathematics, values, and device operations.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -13,7 +13,7 @@ use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, WarpOp};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
-/// How many arguments a mathematical function takes, and of what.
+/// Returns the shape of a mathematical function: number of arguments, their kind, and whether the result is `bool`.
 pub(crate) fn math_shape(entry: &Entry) -> (usize, Kind, bool) {
     let signature = entry.signature;
     let kind = if signature.starts_with("<T: Float>") {
@@ -106,7 +106,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The positional arguments, if there are as many as there should be and no named ones.
+    /// Returns the positional arguments if their number is in range, and reports any named ones.
     pub fn take<'c>(&mut self, call: BuiltinCall<'c>, least: usize, most: usize) -> Option<Vec<&'c ast::Expr>> {
         self.no_names(call.args, call.entry.name);
         self.take_positional(call, least, most)
@@ -164,7 +164,7 @@ impl Cx<'_> {
         }
         let Some(given) = self.take(call, arity, arity) else { return self.after_error(call.args, call.span) };
         let parts = self.operands(&given, if gives_bool { None } else { want });
-        // By far the most frequent case first.
+        // Fast path for a single scalar operand, by far the most frequent case.
         if let [Expr { ty: Type::Scalar(s), .. }] = parts.as_slice()
             && kind.takes_scalar(*s)
         {
@@ -211,7 +211,7 @@ impl Cx<'_> {
         self.report(d);
     }
 
-    /// Whether a builtin can be passed where a function of this type is wanted.
+    /// Whether a builtin can be passed where a function of type `want` is expected.
     pub fn builtin_fits(&mut self, builtin: Builtin, want: &FnType) -> bool {
         let Builtin::Math(_) = builtin else { return false };
         let (arity, kind, gives_bool) = math_shape(builtin.entry());
@@ -296,11 +296,11 @@ impl Cx<'_> {
             (Type::Error, ..) => return self.bad(call.span),
             _ if matches!(from, Type::Error) => return self.bad(call.span),
             (_, Some(a), Some(b)) if a == b => {}
-            // A number whose size is known when the type parameter is.
+            // A numeric type parameter, whose size is known after monomorphization.
             (_, None, Some(_)) if self.is_number_param(&to_ty) => {}
             (_, Some(_), None) if self.is_number_param(&inner) => {}
             (_, None, None) if self.is_number_param(&to_ty) && self.is_number_param(&inner) => {}
-            // Rows of bytes are rows of words, if they are whole ones.
+            // A host array may change its element size if its rows hold a whole number of the new elements (checked at run time).
             (_, Some(_), Some(_)) if is_array && !one_bool(&to_ty, &inner) => {}
             _ if matches!(from, Type::Unknown) => {}
             _ => {
@@ -330,7 +330,7 @@ impl Cx<'_> {
         matches!(ty, Type::Param(_)) && self.vars.scalar_kind(ty).is_some_and(|kind| kind != Kind::Any)
     }
 
-    /// The array argument of a builtin that only looks at its shape.
+    /// Checks the array argument of a builtin that only uses its shape.
     fn shaped(&mut self, call: BuiltinCall<'_>, e: &ast::Expr) -> Option<Expr> {
         let e = self.expr(e, None);
         match self.vars.shallow(&e.ty) {
@@ -415,7 +415,7 @@ impl Cx<'_> {
         call.make(args, Type::Unit)
     }
 
-    /// `cross`, `length` and `normalize`: of vectors of floats.
+    /// Checks `cross`, `length` and `normalize`, which take vectors of floats.
     fn geometric(&mut self, call: BuiltinCall<'_>) -> Expr {
         let (name, cross) = (call.entry.name, call.entry.builtin == Builtin::Cross);
         let n = if cross { 2 } else { 1 };
@@ -475,7 +475,7 @@ impl Cx<'_> {
         call.make(parts, ty)
     }
 
-    // The device's own
+    // Device operations
 
     fn divergence(&mut self, call: BuiltinCall<'_>) {
         let name = call.entry.name;
@@ -509,7 +509,7 @@ impl Cx<'_> {
             BarrierKind::BlockCount => (1, I32),
         };
         let Some(given) = self.take(call, arity, arity) else { return self.after_error(call.args, call.span) };
-        // What it gives is the same for all threads, whatever they ask.
+        // The result is the same for all threads of the block, even if the arguments vary.
         let before = self.varying_reads;
         let args = given.iter().map(|e| self.expr_as(e, &BOOL)).collect();
         self.varying_reads = before;
@@ -571,7 +571,7 @@ impl Cx<'_> {
         let Some(given) = self.take(call, n, n) else { return self.after_error(call.args, call.span) };
         let Some((first, rest)) = given.split_first() else { return self.bad(call.span) };
         let is_place = matches!(&bare(first).kind, Ast::Index { .. } | Ast::Name(_) | Ast::Field { .. });
-        // An atomic load is a read; what overwrites a place does not need what was there.
+        // An atomic load is a read; an atomic store or exchange does not need an initialized location.
         let place = match builtin {
             Builtin::AtomicLoad => self.expr(first, None),
             _ if !is_place => self.expr(first, None),

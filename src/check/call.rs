@@ -1,4 +1,4 @@
-//! Calls: of functions, function parameters, types (conversions and vectors) and what only looks callable.
+//! Calls: of functions, function parameters, types (conversions and vectors), and callees that cannot be called.
 
 use std::ops::RangeInclusive;
 
@@ -66,7 +66,7 @@ impl Cx<'_> {
                 self.after_error(args, span)
             }
             Meaning::Item(Binding::Error) => self.after_error(args, span),
-            // A module cannot be called, so a builtin of its name still can: `import std.image` leaves `image(…)`.
+            // A module is not callable, so a builtin of the same name stays reachable: `import std.image` leaves `image(…)`.
             Meaning::Item(Binding::Module(_)) if builtin::find(&name.text).is_some() => {
                 let meaning = builtin::find(&name.text).map_or(meaning, Meaning::Builtin);
                 self.call_meaning(meaning, callee, name, args, span, want)
@@ -90,13 +90,13 @@ impl Cx<'_> {
         }
     }
 
-    /// Checks arguments for their own mistakes after the callee was found wrong.
+    /// Checks the arguments for errors of their own after the callee was found erroneous.
     pub fn after_error(&mut self, args: &[ast::Arg], span: Span) -> Expr {
         for arg in args.iter().filter(|a| a.name.is_none()) {
             match &bare(&arg.value).kind {
                 // A name may be a function or a type here: it is only marked as used.
                 Ast::Name(n) => match self.lookup(&n.text) {
-                    // The callee might have read it, or changed it.
+                    // The callee might have read or modified it.
                     Some(Meaning::Slot(Slot::Local(id))) => {
                         if let Some(info) = self.local_info(id) {
                             (info.used, info.assigned) = (true, true);
@@ -129,7 +129,7 @@ impl Cx<'_> {
         self.after_error(args, span)
     }
 
-    /// `x.sum()`: Clk has functions only.
+    /// Reports a method call such as `x.sum()`: Clk has only free functions.
     fn method(&mut self, base: &ast::Expr, name: &ast::Name, args: &[ast::Arg], span: Span) -> Expr {
         let word = name.text.as_str();
         let value = self.expr(base, None);
@@ -196,7 +196,7 @@ impl Cx<'_> {
                 let scalar = scalar_of(other);
                 let number = match &scalar {
                     Type::Scalar(_) => true,
-                    // `Any` may turn out to be a vector or a struct.
+                    // A type parameter bounded by `Any` may be a vector or a struct.
                     Type::Param(_) => self.vars.scalar_kind(&scalar).is_some_and(|kind| kind != Kind::Any),
                     _ => false,
                 };
@@ -332,7 +332,7 @@ impl Cx<'_> {
             self.report(d);
             return self.after_error(args, span);
         }
-        // What the result is wanted to be may fix a type parameter that a literal argument leaves open.
+        // The expected type of the result may bind a type parameter that a literal argument leaves open.
         let mut values = Vec::with_capacity(given.len());
         let mut lift: Vec<usize> = vec![];
         let mut unknown = false;
@@ -376,7 +376,7 @@ impl Cx<'_> {
         if !lift.is_empty() && self.keeps_arguments(f, name.span, "applied to whole arrays").is_err() {
             return self.bad(span);
         }
-        // What changes its arguments takes them one by one, whatever they turn out to be.
+        // A function that modifies its arguments is not lifted over arrays, even if an argument's type is unknown.
         let unknown = unknown && sig.params.iter().all(|p| p.access == Access::In);
         if !lift.is_empty() || unknown {
             return self.lift(callee, values, lift, unknown, result, span);
@@ -424,7 +424,7 @@ impl Cx<'_> {
         make(ExprKind::Lift { callee, args }, ty, span)
     }
 
-    /// What a parameter gets: its argument or its default. None of an `out` array that is left off.
+    /// Checks the value of a parameter: its argument or its default. None for an omitted `out` array.
     pub fn passed(
         &mut self,
         bind: &crate::check::generics::Bind<'_>,
@@ -440,7 +440,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Checks an argument against a parameter's type as far as that is known.
+    /// Checks an argument with the parameter's type, as far as known, as the expected type.
     pub fn argument(&mut self, bind: &crate::check::generics::Bind<'_>, param: &Param, value: &ast::Expr) -> Expr {
         let hint = match &param.ty {
             Type::Scalar(_) | Type::Vector(..) | Type::Struct(_) => param.ty.clone(),
@@ -464,7 +464,7 @@ impl Cx<'_> {
         }
     }
 
-    /// An argument for an `out` or `inout` parameter: a variable that may change.
+    /// Checks an argument for an `out` or `inout` parameter: a mutable variable, or an element or field of one.
     pub fn lent(&mut self, value: &ast::Expr, param: &Param) -> Expr {
         let word = if param.access == Access::Out { "out" } else { "inout" };
         let Ast::Name(name) = &bare(value).kind else {
@@ -505,7 +505,7 @@ impl Cx<'_> {
         e
     }
 
-    /// An element, a field or a component for an `inout` parameter: read before the call, written back behind it.
+    /// Checks an element, field or component passed to an `inout` parameter: copied in before the call and copied out after it.
     fn lent_place(&mut self, value: &ast::Expr, param: &Param) -> Expr {
         let e = self.place(value, true);
         let named = |base: &Expr| matches!(base.kind, ExprKind::Local(_) | ExprKind::Global(_));
@@ -535,8 +535,8 @@ impl Cx<'_> {
         e
     }
 
-    /// Puts arguments into the order of the parameters, and takes named generics (and dimensions, of a launch).
-    /// None after a mistake that leaves nothing to check.
+    /// Matches arguments to parameters, and binds named generics (and, for a launch, named dimensions).
+    /// None after an error that leaves nothing to check.
     pub fn sort_args<'e>(
         &mut self,
         bind: &mut crate::check::generics::Bind<'_>,
@@ -548,7 +548,7 @@ impl Cx<'_> {
         let mut given: Vec<Option<&ast::Expr>> = vec![None; sig.params.len()];
         let positional = args.iter().filter(|a| a.name.is_none()).count();
         let outs = sig.params.iter().filter(|p| p.access == Access::Out).count();
-        // A launch with exactly the inputs leaves off all outputs, wherever they stand.
+        // A launch with exactly the inputs omits all outputs, wherever they are in the parameter list.
         let skip_outs = launch && outs > 0 && positional + outs <= sig.params.len();
         let mut targets =
             (0..sig.params.len()).filter(|&i| !skip_outs || sig.params.get(i).is_some_and(|p| p.access != Access::Out));
@@ -615,7 +615,7 @@ impl Cx<'_> {
     }
 }
 
-/// How many arguments these parameters take.
+/// Returns how many arguments these parameters accept.
 pub(crate) fn arity(params: &[Param]) -> RangeInclusive<usize> {
     params.iter().filter(|param| param.default.is_none()).count()..=params.len()
 }

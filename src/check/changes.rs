@@ -1,6 +1,7 @@
-//! Where an expression or a block may change a variable: by an assignment, a call or launch that it is lent to, an atomic operation.
+//! Finds modifications of a variable: assignments, calls or launches it is passed to as `out` or `inout`, and atomic operations.
 //!
-//! In goes typed code and what counts as the variable, out comes the first place that changes it, or a part of it.
+//! Input: typed code and a predicate for the variable. Output: the span of the first expression that modifies it or a
+//! component of it.
 
 use crate::base::source::Span;
 use crate::check::lend::root;
@@ -8,21 +9,21 @@ use crate::check::typed::{Access, Block, Expr, ExprKind, FnRef, Param, Program, 
 use crate::check::walk;
 use crate::lang::builtin::Builtin;
 
-/// In an expression, with all that is inside.
+/// Searches an expression and its subexpressions.
 pub(crate) fn of_expr(program: &Program, e: &Expr, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
     let mut found = None;
     walk::expr(e, &mut |inner| found = found.or_else(|| by_expr(program, inner, is)));
     found
 }
 
-/// In a block, with all that is inside.
+/// Searches a block and everything nested in it.
 pub(crate) fn of_block(program: &Program, block: &Block, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
     let mut found = assigned(block, is);
     walk::exprs(block, &mut |inner| found = found.or_else(|| by_expr(program, inner, is)));
     found
 }
 
-/// By the expression itself and the statements directly in it.
+/// Checks the expression itself and the statements directly in it.
 fn by_expr(program: &Program, e: &Expr, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
     let lent = |params: &[Param], arg: Option<&Expr>, at: usize| {
         let changes = params.get(at).is_some_and(|param| param.access != Access::In);
@@ -48,7 +49,7 @@ fn by_expr(program: &Program, e: &Expr, is: &dyn Fn(&Expr) -> bool) -> Option<Sp
     }
 }
 
-/// By an assignment in a block or in the loops of that block.
+/// Searches the assignments of a block and of its nested loops.
 fn assigned(block: &Block, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
     block.stmts.iter().find_map(|stmt| match &stmt.kind {
         StmtKind::Assign { place, .. } => is(root(place)).then_some(place.span),

@@ -1,4 +1,5 @@
-//! The state of checking one body (or one constant, or one signature): scopes, variables, diagnostics, and what the body uses.
+//! The state of checking one body (or one constant, or one signature): scopes, variables, diagnostics, and the requirements
+//! of the body.
 
 use std::sync::LazyLock;
 
@@ -15,24 +16,24 @@ use crate::lang::builtin::{Entry, TABLE};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast;
 
-/// Which body is being checked.
+/// The kind of body being checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
-    /// A kernel; `threads` is geometry form 1.
+    /// A kernel; `threads` is true for the geometry form `threads(…)`.
     Kernel {
         threads: bool,
     },
     Fn,
-    /// The statements of a script, whose outermost variables are globals.
+    /// The statements of a script; variables declared at its top level are globals.
     Script,
-    /// `test` or `bench`
+    /// A `test` or `bench` section.
     Section,
     Const,
-    /// Types and dimensions of a signature.
+    /// The types and dimensions of a signature.
     Signature,
 }
 
-/// What a name inside a body stands for.
+/// The local meaning of a name in a body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Slot {
     Local(LocalId),
@@ -43,7 +44,7 @@ pub(crate) enum Slot {
     TypeParam(u32),
 }
 
-/// What a name means after all scopes have been asked.
+/// The meaning of a name after lookup in all scopes, the module and the prelude.
 #[derive(Clone)]
 pub(crate) enum Meaning {
     Slot(Slot),
@@ -52,55 +53,55 @@ pub(crate) enum Meaning {
     Type(Type),
 }
 
-/// What the checker remembers of a local or global beyond its type.
+/// Facts about a local or global beyond its type.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Info {
     pub used: bool,
-    /// Assigned after its declaration, or lent to an `out` parameter.
+    /// Assigned after its declaration, or passed to an `out` or `inout` parameter.
     pub assigned: bool,
-    /// The value of an immutable integer, where known.
+    /// The value of an immutable integer, if known.
     pub known: Option<i64>,
-    /// The `let` or `var` word that declared it.
+    /// Span of the keyword `let` or `var` that declared it.
     pub word: Option<Span>,
-    /// It depends on the thread.
+    /// The value may differ between threads.
     pub varying: bool,
-    /// An `out` parameter, or a variable without a value of its own, that text above has written.
+    /// An `out` parameter or uninitialized variable that an earlier statement has written.
     pub written: bool,
-    /// A variable declared without a value.
+    /// Declared without a value.
     pub unset: bool,
 }
 
-/// The first use of something that only one world has.
+/// The first use of an operation that is host-only or device-only.
 #[derive(Clone, Debug)]
 pub(crate) struct Use {
     pub span: Span,
     pub what: SmolStr,
 }
 
-/// What a body needs of the world, for the pass over the call graph.
+/// Requirements of a body on where it can run: input of the propagation over the call graph in `world`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Needs {
     pub host: Option<Use>,
     pub device: Option<Use>,
-    /// Block and warp operations, thread indices: what `threads(…)` kernels have not.
+    /// Block and warp operations and thread indices, which `threads(…)` kernels do not have.
     pub block: Option<Use>,
     pub grid_barrier: bool,
     pub calls: Vec<(FnId, Span)>,
-    /// Functions applied element by element, which run as kernels, and those passed to them.
+    /// Functions applied elementwise to arrays, which run as kernels, and functions passed to them.
     pub lifts: Vec<(FnId, Span)>,
 }
 
-/// A read of an `out` parameter, or of a variable declared without a value, above any write.
+/// A read of an `out` parameter, or of a variable declared without a value, before any write.
 pub(crate) struct EarlyRead {
     pub local: LocalId,
     pub span: Span,
     pub outer_loop: Option<u32>,
 }
 
-/// The variables that a script's outermost statements declare, with their places.
+/// The variables that the top-level statements of a script declare, with the spans of their names.
 pub(crate) type ScriptNames = FxHashMap<SmolStr, Span>;
 
-/// Names every module has: builtins and types.
+/// The names that every module has: builtins and types.
 static PRELUDE: LazyLock<FxHashMap<&'static str, Prelude>> = LazyLock::new(|| {
     let mut map = FxHashMap::default();
     for entry in TABLE {
@@ -140,53 +141,54 @@ pub(crate) struct Cx<'a> {
     pub module: &'a Module,
     pub sig: &'a Signature,
     pub home: Home,
-    /// The variables that the statements of this file declare, wherever they stand.
+    /// The variables that the top-level statements of this file declare anywhere.
     pub script_names: Option<&'a ScriptNames>,
-    /// What `return` gives; none outside of functions.
+    /// The type that `return` takes; none outside of functions.
     pub result: Option<Type>,
     pub vars: Vars,
     pub locals: Arena<Local>,
     pub info: Vec<Info>,
     /// Globals that this chunk declares; their ids follow those of the program.
     pub globals: Vec<Global>,
-    /// The extents of `shared` and local arrays, for constant parameters that follow from them.
+    /// The extents of `shared` and local arrays, from which constant parameters are inferred.
     pub extents: FxHashMap<LocalId, Vec<Expr>>,
     pub global_info: Vec<Info>,
     pub names: FxHashMap<SmolStr, Slot>,
-    /// What to put back at the end of the scopes that are open.
+    /// Previous bindings to restore at the end of the open scopes.
     undo: Vec<(SmolStr, Option<Slot>)>,
     scopes: Vec<usize>,
     pub diagnostics: Vec<Diagnostic>,
-    /// A part of what was finished that had a mistake.
+    /// Span of an erroneous node in the finished tree.
     pub hole: Option<Span>,
     pub needs: Needs,
     pub used_items: FxHashSet<SmolStr>,
     pub uses_globals: bool,
-    /// Loops around the current place, and a number for the outermost.
+    /// Number of enclosing loops, and a number that identifies the outermost one.
     pub loops: u32,
     pub loop_count: u32,
-    /// Whether the innermost enclosing loop has been left by a `break`.
+    /// Whether the innermost enclosing loop has a `break` so far.
     pub broke: bool,
     pub early_reads: Vec<EarlyRead>,
     pub writes_in_loops: Vec<(LocalId, u32)>,
-    /// How often something that depends on the thread has been read: compared before and after an expression.
+    /// Number of reads of thread-dependent values so far; comparing it before and after an expression tells whether that varies.
     pub varying_reads: u32,
-    /// Conditions that depend on the thread, around the current place.
+    /// Spans of the enclosing thread-dependent conditions.
     pub divergent: Vec<Span>,
-    /// A `return` under such a condition, above the current place.
+    /// Span of an earlier `return` under a thread-dependent condition.
     pub divergent_return: Option<Span>,
     pub depth: u32,
-    /// Blocks around the current place that are run for the time they take.
+    /// Number of enclosing `time` and `bench` blocks.
     pub measured: u32,
 }
 
-/// A mistake was reported, so the program does not run: what stands for a value that could not be found. Only a report makes one
-/// (or what a report left behind), so nothing that is wrong can pass for something else without a word.
+/// Proof that an error has been reported, so that the program does not run. Functions return it in place of a value they
+/// could not determine. It can only be created by reporting (or from the result of an earlier report), so no error can be
+/// dropped silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reported(());
 
 impl Reported {
-    /// For [`Binding::Error`], whose definition had the mistake.
+    /// For [`Binding::Error`]: the error in its definition has been reported.
     pub fn with_definition() -> Self {
         Reported(())
     }
@@ -252,7 +254,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Runs in the host world only, whatever calls it.
+    /// Whether the body runs on the host only, regardless of its callers.
     pub fn in_host(&self) -> bool {
         matches!(self.home, Home::Script | Home::Section)
     }
@@ -279,7 +281,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Whether the current place is the outermost scope.
+    /// Whether the current scope is the outermost one.
     pub fn outermost(&self) -> bool {
         self.scopes.is_empty()
     }
@@ -291,7 +293,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Whether a name was bound in the scope that is open now (and not further out).
+    /// Whether a name was bound in the innermost open scope (and not further out).
     pub fn bound_here(&self, name: &str) -> bool {
         let start = self.scopes.last().copied().unwrap_or(0);
         self.undo.get(start..).is_some_and(|s| s.iter().any(|(n, _)| n == name))
@@ -326,7 +328,7 @@ impl<'a> Cx<'a> {
         self.info.get_mut(id.index())
     }
 
-    /// Adds a local and makes it visible.
+    /// Adds a local and binds its name in the current scope.
     pub fn declare(
         &mut self,
         name: &ast::Name,
@@ -343,13 +345,13 @@ impl<'a> Cx<'a> {
         id
     }
 
-    // Messages
+    // Diagnostics
 
     pub fn report(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
     }
 
-    /// Reports an error in something that has no value therefore.
+    /// Reports an error in an expression or item that has no value because of it.
     pub fn refuse(&mut self, error: Diagnostic) -> Reported {
         debug_assert!(error.is_error());
         self.report(error);
@@ -372,7 +374,7 @@ impl<'a> Cx<'a> {
         Expr { kind: ExprKind::Error, ty: Type::Error, span }
     }
 
-    /// Reports a name that stands for nothing.
+    /// Reports an undefined name.
     pub fn unknown_name(&mut self, name: &ast::Name) -> Reported {
         let word = name.text.as_str();
         let later = self.script_names.and_then(|names| names.get(word)).copied();
@@ -386,7 +388,7 @@ impl<'a> Cx<'a> {
                 .because(later, "it is declared only here")
                 .help("statements run from top to bottom: move one of the two");
         } else {
-            // Only the first errors are shown; among the names of the module is looked for those (`check::suggest_names`).
+            // Only the first errors are shown; `check::suggest_names` searches the names of the module for those.
             let shown = self.diagnostics.len() < MAX_ERRORS;
             let own = shown.then(|| suggest::nearest(word, self.names.keys().map(|n| n.as_str()))).flatten();
             let near = own.map(str::to_owned);
@@ -399,9 +401,9 @@ impl<'a> Cx<'a> {
         self.refuse(d)
     }
 
-    // Worlds
+    // Host and device requirements
 
-    /// Notes that something needs the host. In a kernel it is an error, in a function it decides the function's world.
+    /// Records that something requires the host. In a kernel this is an error; in a function it determines the function's world.
     pub fn need_host(&mut self, span: Span, what: &str) -> bool {
         match self.home {
             Home::Kernel { .. } => {
@@ -425,7 +427,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Notes that something needs the device; `block` if it needs the threads of a block as well.
+    /// Records that something requires the device; `block` if it also requires the threads of a block.
     pub fn need_device(&mut self, span: Span, what: &str, block: bool) -> bool {
         match self.home {
             Home::Kernel { threads: true } if block => {
@@ -455,7 +457,7 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// Adds what Clk calls a foreign word.
+/// Adds Clk's equivalent of a foreign word to a diagnostic.
 pub(crate) fn with_foreign(d: Diagnostic, span: Span, foreign: &suggest::Foreign) -> Diagnostic {
     match foreign.word {
         Some(word) => {

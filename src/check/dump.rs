@@ -1,11 +1,11 @@
-//! The typed tree as indented text.
+//! Formats the typed tree as indented text.
 
 use std::fmt::Write;
 
 use crate::check::show::Show;
 use crate::check::typed::*;
 
-/// The program as indented text, for `clk emit --stage typed`.
+/// Formats the items of a module as indented text, for `clk emit --stage typed`.
 pub fn dump(program: &Program, module: ModuleId) -> String {
     let mut out = String::new();
     let Some(m) = program.modules.get(module) else { return out };

@@ -1,4 +1,4 @@
-//! Integers that are known before the program runs: dimensions, literal arguments, indices.
+//! Compile-time evaluation of integers: dimensions, literal arguments, indices.
 
 use crate::check::cx::Cx;
 use crate::check::typed::*;
@@ -6,7 +6,7 @@ use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::exact;
 
-/// What an evaluation may ask for beyond the program's constants.
+/// Values of the names that an evaluation may refer to, besides the program's constants.
 pub(crate) struct Scope<'s> {
     pub program: &'s Program,
     pub dim: &'s dyn std::ops::Fn(u32) -> Option<i64>,
@@ -15,7 +15,7 @@ pub(crate) struct Scope<'s> {
     pub global: &'s dyn std::ops::Fn(GlobalId) -> Option<i64>,
 }
 
-/// The integer that an expression of a body is known to have.
+/// Evaluates an expression of a body, if its integer value is known.
 pub(crate) fn int(cx: &Cx<'_>, e: &Expr) -> Option<i64> {
     let first = cx.program.globals.len();
     let scope = Scope {
@@ -28,7 +28,7 @@ pub(crate) fn int(cx: &Cx<'_>, e: &Expr) -> Option<i64> {
     eval(&scope, e, 0)
 }
 
-/// The integer that a constant's expression has; of the constants in it that is known already.
+/// Evaluates the expression of a constant from the constants it uses whose values are already known.
 pub(crate) fn constant(program: &Program, e: &Expr) -> Option<i64> {
     let scope = Scope { program, dim: &|_| None, const_param: &|_| None, local: &|_| None, global: &|_| None };
     eval(&scope, e, 0)
@@ -57,7 +57,7 @@ pub(crate) fn eval(scope: &Scope<'_>, e: &Expr, depth: u32) -> Option<i64> {
     }
 }
 
-/// Whether the result of an operation is what its type computes too.
+/// Whether the result fits the expression's type, so that it equals the run-time result.
 fn in_range(e: &Expr, n: i64) -> bool {
     match e.ty {
         Type::Scalar(ty) if ty.is_int() => exact::holds(ty, n.into()),

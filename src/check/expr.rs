@@ -1,4 +1,4 @@
-//! Expressions: the table of their kinds, names, literals, strings, blocks and conditionals.
+//! Expressions: dispatch over their kinds, names, literals, strings, blocks and conditionals.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::syntax::ast::{self, ExprKind as Ast};
 pub(crate) const BOOL: Type = Type::Scalar(Scalar::Bool);
 pub(crate) const I32: Type = Type::Scalar(Scalar::I32);
 
-/// Deeper trees than this are refused rather than risk the stack; the parser refuses them much earlier.
+/// Maximum depth of a tree, so that the recursion cannot overflow the stack; the parser's limit is much lower.
 pub(crate) const MAX_DEPTH: u32 = 1500;
 
 pub(crate) fn make(kind: ExprKind, ty: Type, span: Span) -> Expr {
     Expr { kind, ty, span }
 }
 
-/// The expression inside any parentheses.
+/// Strips parentheses from an expression.
 pub(crate) fn bare(e: &ast::Expr) -> &ast::Expr {
     let mut e = e;
     while let Ast::Paren(inner) = &e.kind {
@@ -32,7 +32,7 @@ pub(crate) fn bare(e: &ast::Expr) -> &ast::Expr {
     e
 }
 
-/// A number as written, perhaps with a sign: its type is open.
+/// Whether an expression is a number without a suffix, perhaps negated, so that its type is still open.
 pub(crate) fn is_literal(e: &ast::Expr) -> bool {
     match &bare(e).kind {
         Ast::Int { suffix, .. } | Ast::Float { suffix, .. } => suffix.is_none(),
@@ -42,7 +42,7 @@ pub(crate) fn is_literal(e: &ast::Expr) -> bool {
 }
 
 impl Cx<'_> {
-    /// Checks an expression. `want` is the type its place would like, a hint and no more.
+    /// Checks an expression. `want` is the type the context prefers, which is only a hint.
     pub fn expr(&mut self, e: &ast::Expr, want: Option<&Type>) -> Expr {
         stop::poll();
         self.depth += 1;
@@ -99,7 +99,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Checks an expression whose type has to be `want`.
+    /// Checks an expression and reports an error if its type is not `want`.
     pub fn expr_as(&mut self, e: &ast::Expr, want: &Type) -> Expr {
         let checked = self.expr(e, Some(want));
         if checked.ty != *want {
@@ -108,7 +108,7 @@ impl Cx<'_> {
         checked
     }
 
-    /// Demands that an expression have a type; reports a mismatch.
+    /// Unifies the type of an expression with `want` and reports a mismatch. `why` adds a note on where `want` comes from.
     pub fn coerce(&mut self, e: &Expr, want: &Type, why: Option<(Span, String)>) -> bool {
         if self.vars.unify(&e.ty, want) {
             return true;
@@ -166,7 +166,7 @@ impl Cx<'_> {
         )
     }
 
-    /// Demands a kind of number; reports what else it is.
+    /// Checks that an expression is a scalar of a numeric kind, and reports an error if not.
     pub fn require_kind(&mut self, e: &Expr, kind: Kind, what: &str) -> bool {
         if self.vars.require(&e.ty, kind) && !matches!(self.vars.shallow(&e.ty), Type::Vector(..) | Type::Array(_)) {
             return true;
@@ -203,7 +203,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The type of an unsuffixed literal: the wanted one if it can be, else a variable.
+    /// Returns the type of an unsuffixed literal: the wanted type if the literal can have it, else a fresh type variable.
     fn literal_type(&mut self, want: Option<&Type>, kind: Kind) -> Type {
         match want {
             Some(Type::Scalar(s)) if kind.takes_scalar(*s) => Type::Scalar(*s),
@@ -241,7 +241,7 @@ impl Cx<'_> {
         make(ExprKind::Float(text.parse().unwrap_or(f64::NAN)), ty, span)
     }
 
-    /// A string with its holes, wherever it is allowed.
+    /// Checks a string with its interpolated expressions, in contexts where strings are allowed (also in kernels).
     pub fn text(&mut self, parts: &[ast::StrPart], span: Span) -> Expr {
         let parts = parts.iter().map(|p| match p {
             ast::StrPart::Text(t) => StrPart::Text(t.clone()),
@@ -253,7 +253,7 @@ impl Cx<'_> {
         make(ExprKind::Str(parts), Type::Str, span)
     }
 
-    /// A value that `print`, `assert` or a string shows: text too, even in kernels.
+    /// Checks a value that `print`, `assert` or a string formats; strings are allowed even in kernels.
     pub fn printable(&mut self, e: &ast::Expr) -> Expr {
         if let Ast::Str(parts) = &bare(e).kind {
             return self.text(parts, e.span);
@@ -289,7 +289,7 @@ impl Cx<'_> {
         }
     }
 
-    /// A dimension that follows from what a function returns, read before that.
+    /// Reports a use of a dimension that is determined only by the function's result.
     fn of_result(&mut self, dim: &DimName, span: Span) -> Expr {
         let d = Diagnostic::error("E0412", format!("nothing fixes the dimension `{}`", dim.name))
             .at(span, "it is known when the function has returned")
@@ -326,7 +326,7 @@ impl Cx<'_> {
         }
     }
 
-    /// A local as a value, marked as used.
+    /// Checks the use of a local as a value and marks it as used.
     pub fn local(&mut self, id: LocalId, span: Span) -> Expr {
         let Some(local) = self.locals.get(id) else { return self.bad(span) };
         let varying = local.kind == LocalKind::ThreadIndex;
@@ -341,7 +341,7 @@ impl Cx<'_> {
         make(ExprKind::Local(id), ty, span)
     }
 
-    /// `shared s: f32` is an array of no axes, read by its name.
+    /// Reads a `shared` scalar, which is an array of rank 0 accessed by its name alone.
     fn shared_scalar(&mut self, base: Expr) -> Expr {
         let ty = match &base.ty {
             Type::Array(a) => a.element.clone(),
@@ -451,7 +451,7 @@ impl Cx<'_> {
         make(ExprKind::Tuple(parts), ty, span)
     }
 
-    /// `[a, b]`, nested for more axes; the typed tree holds the elements flat.
+    /// Checks `[a, b]`, nested for more axes; the typed tree holds the elements flattened.
     pub fn array_literal(&mut self, parts: &[ast::Expr], span: Span, want: Option<&Type>) -> Expr {
         if parts.is_empty() && want == Some(&Type::Strings) {
             return make(ExprKind::Array(vec![]), Type::Strings, span);
@@ -472,7 +472,7 @@ impl Cx<'_> {
         }
         let ty = match ok {
             false => Type::Error,
-            // Elements of unknown type may be arrays, which add axes of theirs.
+            // Elements of unknown type may be arrays, which add axes.
             true if dims.len() == 1 && flat.iter().any(|e| self.vars.shallow(&e.ty) == Type::Unknown) => Type::Unknown,
             true => self
                 .text_literal(&flat, &dims, span)
@@ -526,7 +526,7 @@ impl Cx<'_> {
         ok
     }
 
-    /// Whether an element fits; none after a mistake that the other elements would repeat.
+    /// Checks one element and returns whether it fits; none after an error that the other elements would repeat.
     fn array_element(&mut self, part: &ast::Expr, element: &Type, flat: &mut Vec<Expr>) -> Option<bool> {
         let hint = self.vars.shallow(element);
         let e = self.expr(part, Some(&hint));
@@ -534,7 +534,7 @@ impl Cx<'_> {
             return None;
         }
         let texts = flat.first().is_none_or(|first| matches!(first.ty, Type::Str | Type::Unknown));
-        // The first whose type is known tells, so that long literals take linear time.
+        // The first element of known type decides, so long literals take linear time.
         let of_texts = flat.iter().find(|e| e.ty != Type::Unknown).is_some_and(|e| e.ty == Type::Str);
         if e.ty == Type::Str && texts || e.ty == Type::Unknown && of_texts {
             flat.push(e);
@@ -642,7 +642,7 @@ impl Cx<'_> {
         checked
     }
 
-    /// Ends what `condition` began.
+    /// Leaves the condition that `condition` entered.
     pub fn end_condition(&mut self) {
         self.divergent.pop();
     }
@@ -689,7 +689,7 @@ impl Cx<'_> {
         make(ExprKind::If { cond: Box::new(cond), then: Box::new(then), other: Some(Box::new(other)) }, ty, span)
     }
 
-    /// An `if` whose value nobody wants.
+    /// Checks an `if` whose value is unused.
     pub fn if_statement(&mut self, cond: &ast::Expr, then: &ast::Block, other: Option<&ast::Expr>, span: Span) -> Expr {
         let cond = self.condition(cond);
         let (then, then_ty) = self.block(then, false, None);
@@ -719,7 +719,7 @@ impl Cx<'_> {
 
     // Ranges
 
-    /// A range and the type of its numbers.
+    /// Checks a range; its bounds have one integer type.
     pub fn range(
         &mut self,
         start: Option<&ast::Expr>,

@@ -1,4 +1,4 @@
-//! The last step of a body: type variables are replaced, and literals are measured against the types they got.
+//! The last step of checking a body: substitutes type variables, and range-checks literals against their final types.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -13,11 +13,11 @@ struct Finish<'v> {
     vars: &'v Vars,
     program: &'v Program,
     diagnostics: Vec<Diagnostic>,
-    /// Where the first part stands that had a mistake.
+    /// Span of the first erroneous node.
     hole: Option<Span>,
 }
 
-/// Finishes a lone expression.
+/// Finishes a single expression.
 pub(crate) fn expr(cx: &mut Cx<'_>, e: &mut Expr) {
     let mut f = Finish { vars: &cx.vars, program: cx.program, diagnostics: vec![], hole: None };
     f.expr(e);
@@ -201,7 +201,7 @@ impl Finish<'_> {
         }
     }
 
-    /// What stands behind the colon of `{x:.3}` has to suit the value.
+    /// Checks that the format specification after the colon in `{x:.3}` suits the value.
     fn format(&mut self, format: &Format, ty: &Type) {
         let text = format.text.as_str();
         let wrong = match Spec::parse(text) {
@@ -259,7 +259,7 @@ impl Finish<'_> {
     }
 }
 
-/// Why a specification does not suit values of a type; none where that is only known when the program runs.
+/// Explains why a format specification does not suit values of a type; none if it does, or if that is known only at run time.
 fn misfit(spec: &Spec, ty: &Type) -> Option<String> {
     match ty {
         Type::Scalar(s) | Type::Vector(s, _) => format::with_spec(Value { ty: *s, bits: 0 }, spec).err(),

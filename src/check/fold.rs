@@ -1,4 +1,4 @@
-//! Integers of constant expressions, by the arithmetic of their types: what overflows before anything runs.
+//! Evaluates constant integer expressions in the arithmetic of their types, to report overflow at compile time.
 
 use crate::base::diag::Diagnostic;
 use crate::check::typed::*;
@@ -6,7 +6,7 @@ use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
 use crate::lang::scalar::exact::{exact, holds, wrapped};
 
-/// The value of an expression of literals and constants; none of anything else, and of what is out of range.
+/// Evaluates an expression of literals and constants; none for anything else, and for values out of range.
 fn value(program: &Program, e: &Expr, depth: u32) -> Option<i128> {
     let Type::Scalar(ty) = e.ty else { return None };
     if depth > 64 || !ty.is_int() {
@@ -27,7 +27,7 @@ fn value(program: &Program, e: &Expr, depth: u32) -> Option<i128> {
     holds(ty, found).then_some(found)
 }
 
-/// The message on an operation of constants whose result is none of its type.
+/// Returns the diagnostic for an operation on constants whose result does not fit its type.
 pub(crate) fn overflow(program: &Program, e: &Expr) -> Option<Diagnostic> {
     let Type::Scalar(ty) = e.ty else { return None };
     if !ty.is_int() || !ty.is_signed() && !matches!(e.kind, ExprKind::Binary { op: BinaryOp::Shl | BinaryOp::Shr, .. })
@@ -51,7 +51,7 @@ pub(crate) fn overflow(program: &Program, e: &Expr) -> Option<Diagnostic> {
             let (a, b) = (value(program, left, 0)?, value(program, right, 0)?);
             let found = exact(*op, a, b);
             let known = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Pow);
-            // A zero on the right of `/` is another message's.
+            // Division by zero has its own diagnostic.
             if !known || (*op == BinaryOp::Div && b == 0) || found.is_some_and(|found| holds(ty, found)) {
                 return None;
             }

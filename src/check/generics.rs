@@ -1,4 +1,4 @@
-//! What a call or launch binds: the callee's type, constant and function parameters and its dimensions.
+//! Bindings of a call or launch: the callee's type, constant and function parameters and its dimensions.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::syntax::ast::{self, ExprKind as Ast};
 
 pub(crate) struct Bind<'s> {
     pub sig: &'s Signature,
-    /// A variable for each type parameter (`Error` for the others).
+    /// A type variable for each type parameter (`Error` for generics of other kinds).
     pub types: Vec<Type>,
     pub consts: Vec<Option<Expr>>,
     pub fns: Vec<Option<Result<FnRef, Reported>>>,
-    /// The extent of each dimension and where it came from.
+    /// The extent of each dimension and the span it came from.
     pub dims: Vec<Option<(Dim, Span)>>,
     /// Dimensions given by name.
     pub named_dims: Vec<(u32, Expr)>,
-    /// Arguments whose dimensions are expressions: looked at when all else is bound.
+    /// Arguments whose dimensions are expressions, checked when everything else is bound.
     late: Vec<(u32, Dim, Span)>,
 }
 
@@ -42,7 +42,7 @@ impl Cx<'_> {
         }
     }
 
-    /// A type of the callee in terms of the caller.
+    /// Substitutes the bindings into a type of the callee.
     pub fn subst(&self, ty: &Type, bind: &Bind<'_>) -> Type {
         match ty {
             Type::Param(p) => bind.types.get(*p as usize).map_or(Type::Error, |t| self.vars.shallow(t)),
@@ -93,7 +93,7 @@ impl Cx<'_> {
         eval::eval(&scope, e, 0)
     }
 
-    /// Fits an argument to a parameter's type, binding what the type leaves open.
+    /// Unifies an argument with a parameter's type, binding type parameters and dimensions. Reports a mismatch.
     pub fn bind_arg(&mut self, bind: &mut Bind<'_>, param: &Param, arg: &Expr) -> bool {
         let Type::Array(wanted) = &param.ty else {
             let want = self.subst(&param.ty, bind);
@@ -138,7 +138,7 @@ impl Cx<'_> {
         ok
     }
 
-    /// A type parameter that only a value of unknown type could fix is found when the script runs.
+    /// Leaves a type parameter that only a value of unknown type could determine to be inferred at run time.
     pub fn leave_open(&mut self, bind: &Bind<'_>, ty: &Type) {
         if let Type::Param(p) = ty
             && let Some(var) = bind.types.get(*p as usize).cloned()
@@ -208,7 +208,7 @@ impl Cx<'_> {
         }
     }
 
-    /// A dimension that is a constant parameter and nothing else fixes that parameter.
+    /// Infers a constant parameter from an extent, where a dimension is just that parameter.
     fn infer_const(&self, bind: &mut Bind<'_>, i: u32, found: &Dim, arg: &Expr) {
         let Some(ExprKind::ConstParam(g)) = bind.sig.dim_exprs.get(i as usize).map(|e| &e.kind) else { return };
         let Some(slot @ None) = bind.consts.get_mut(*g as usize) else { return };
@@ -236,7 +236,7 @@ impl Cx<'_> {
         false
     }
 
-    /// Compares dimensions that are expressions, now that their parts are bound.
+    /// Compares the dimensions that are expressions, once their operands are bound.
     pub fn check_late(&mut self, bind: &mut Bind<'_>) {
         for (i, found, span) in std::mem::take(&mut bind.late) {
             if let (Some(n), Dim::Known(m)) = (self.eval_dim(i, bind), &found)
@@ -251,7 +251,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Takes `name = value` if it names a generic parameter; false if it does not.
+    /// Binds `name = value` if it names a generic parameter; returns false if it does not.
     pub fn bind_named(&mut self, bind: &mut Bind<'_>, name: &ast::Name, value: &ast::Expr) -> bool {
         let Some(i) = bind.sig.generics.iter().position(|g| g.name == name.text) else { return false };
         let Some(generic) = bind.sig.generics.get(i) else { return false };
@@ -295,7 +295,7 @@ impl Cx<'_> {
         true
     }
 
-    /// A type given as an argument: `T = f64`, `type = i32`, the first of `bitcast`.
+    /// Checks a type given as an argument: `T = f64`, `type = i32`, the first argument of `bitcast`.
     pub fn type_argument(&mut self, e: &ast::Expr) -> Type {
         let mut path = Vec::new();
         let mut at = bare(e);
@@ -321,7 +321,7 @@ impl Cx<'_> {
         self.named_type(&path, e.span)
     }
 
-    /// A function given by name as a compile-time argument.
+    /// Checks a function given by name as a compile-time argument.
     pub fn fn_argument(&mut self, e: &ast::Expr, want: &FnType) -> Result<FnRef, Reported> {
         let meaning = match &bare(e).kind {
             Ast::Name(n) => Some(self.lookup(&n.text).ok_or_else(|| self.unknown_name(n))?),
@@ -367,7 +367,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The first name of a path stands for something, and so does the next if that is a module.
+    /// Checks that the first name of a path is defined, and the next one too if the first is a module.
     pub fn known_root(&mut self, path: &ast::Expr) -> Result<(), Reported> {
         match &bare(path).kind {
             Ast::Name(n) if self.lookup(&n.text).is_none() => Err(self.unknown_name(n)),
@@ -396,7 +396,8 @@ impl Cx<'_> {
         Err(self.refuse(d))
     }
 
-    /// What is true of any type need not be of one that holds arrays: it is no element of an array.
+    /// Reports a type argument that holds an array: generic code may use its type parameters as array elements, which such a
+    /// type cannot be.
     fn holds_array(&mut self, callee: &str, g: &Generic, ty: &Type, span: Span) {
         let text = self.ty_text(ty);
         let d = Diagnostic::error("E0312", format!("`{callee}` takes no `{text}`, which holds an array"))
@@ -406,7 +407,7 @@ impl Cx<'_> {
         self.report(d);
     }
 
-    /// The compile-time arguments of a call, when all is bound.
+    /// Returns the compile-time arguments of a call, once everything is bound.
     pub fn generic_args(&mut self, bind: &Bind<'_>, span: Span, callee: &str) -> Vec<GenericArg> {
         let mut out = Vec::with_capacity(bind.sig.generics.len());
         for (i, g) in bind.sig.generics.iter().enumerate() {
@@ -449,7 +450,7 @@ impl Cx<'_> {
         out
     }
 
-    /// Whether arguments fix a constant parameter when the program runs.
+    /// Whether the values of arguments determine a constant parameter at run time.
     fn mentioned(&self, bind: &Bind<'_>, generic: usize) -> bool {
         self.in_host()
             && bind.sig.dim_exprs.iter().any(|e| matches!(e.kind, ExprKind::ConstParam(g) if g as usize == generic))
@@ -464,7 +465,7 @@ impl Cx<'_> {
     }
 }
 
-/// Whether an expression is fixed when a kernel is compiled.
+/// Whether an expression is a compile-time constant of a kernel.
 pub(crate) fn is_constant(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Const(_) | ExprKind::ConstParam(_) => {

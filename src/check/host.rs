@@ -1,4 +1,4 @@
-//! Calls of builtins that only the host has: making, reducing and rearranging arrays, files.
+//! Calls of host-only builtins: creating, reducing and rearranging arrays, and files.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -51,7 +51,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The named arguments of a call: reports those that are not among `allowed`.
+    /// Reports named arguments of a call that are not in `allowed`.
     fn allow(&mut self, call: BuiltinCall<'_>, allowed: &[&str]) {
         for arg in call.args {
             if let Some(name) = &arg.name
@@ -62,7 +62,7 @@ impl Cx<'_> {
         }
     }
 
-    /// An integer argument given by name.
+    /// Checks an integer argument given by name.
     fn named_int(&mut self, call: BuiltinCall<'_>, name: &'static str) -> Option<(SmolStr, Expr)> {
         let e = call.named(name)?;
         let e = self.expr(e, None);
@@ -70,7 +70,7 @@ impl Cx<'_> {
         Some((name.into(), e))
     }
 
-    /// Extents given as arguments; a tuple (such as `shape(x)` gives) stands for all of them.
+    /// Checks extents given as arguments; a single tuple (such as the result of `shape(x)`) provides all of them.
     fn dims_of(&mut self, given: &[&ast::Expr], minus_one: bool) -> Option<(Vec<Expr>, Vec<Dim>)> {
         let mut args = Vec::with_capacity(given.len());
         let mut dims = Vec::with_capacity(given.len());
@@ -123,7 +123,7 @@ impl Cx<'_> {
             if self.is_element(&ty, e.span).is_err() {
                 return Type::Error;
             }
-            // Zero bytes are a value of every plain type.
+            // All-zero bytes are a valid value of every plain type.
             let zeroed = call.entry.name == "zeros" && self.vars.require(&ty, Kind::Any);
             if !zeroed && !self.vars.require(&ty, kind) && ty != BOOL {
                 let text = self.ty_text(&ty);
@@ -253,7 +253,7 @@ impl Cx<'_> {
 
     // Reductions
 
-    /// An array argument, or none after a report. `Unknown` passes with no type.
+    /// Checks an array argument; none after a report. An `Unknown` argument passes, without an array type.
     fn array_arg(
         &mut self,
         call: BuiltinCall<'_>,
@@ -321,7 +321,7 @@ impl Cx<'_> {
         Some((e, known))
     }
 
-    /// `sum(x)`, `sum(x, axis = 0)` and kin.
+    /// Checks `sum(x)`, `sum(x, axis = 0)` and the other reductions.
     pub fn reduce(&mut self, call: BuiltinCall<'_>, kind: Kind) -> Expr {
         self.allow(call, &["axis"]);
         let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
@@ -350,7 +350,7 @@ impl Cx<'_> {
         call.make_named(vec![x], named, ty)
     }
 
-    /// A builtin of one array whose result follows from its type.
+    /// Checks a builtin of one array whose result type follows from the argument's type.
     fn whole(&mut self, call: BuiltinCall<'_>, kind: Option<Kind>, result: fn(&mut Self, &ArrayType) -> Type) -> Expr {
         self.allow(call, &[]);
         let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
@@ -374,7 +374,7 @@ impl Cx<'_> {
         call.make(vec![x], ty)
     }
 
-    /// The type of an array of which nothing else is known: of texts, or whatever it turns out to be.
+    /// Returns the type for an array of unknown element type and shape: `Strings` if it is one, else `Unknown`.
     fn open_array(&self, x: &Expr) -> Type {
         if self.vars.shallow(&x.ty) == Type::Strings { Type::Strings } else { Type::Unknown }
     }
@@ -482,7 +482,7 @@ impl Cx<'_> {
         self.bad(span)
     }
 
-    /// Arrays that are put together: one element type, one rank.
+    /// Checks the arguments of a builtin that combines arrays: equal element types and ranks.
     fn several(
         &mut self,
         call: BuiltinCall<'_>,
@@ -537,7 +537,7 @@ impl Cx<'_> {
         call.make_named(args, named, ty)
     }
 
-    /// Arrays of which at least one is of texts, or is known only when the script runs.
+    /// Types a concatenation in which an argument is an array of strings, or has a type known only at run time.
     fn concat_texts(&mut self, call: BuiltinCall<'_>, args: &[Expr]) -> Type {
         let types: Vec<Type> = args.iter().map(|arg| self.vars.shallow(&arg.ty)).collect();
         let texts = args.iter().zip(&types).find(|(_, ty)| **ty == Type::Strings);
@@ -654,7 +654,7 @@ impl Cx<'_> {
         call.make_named(args, named, Type::Unit)
     }
 
-    /// `image` and `plot`: arrays, and a path in any place.
+    /// Checks `image` and `plot`, which take arrays and a path in any argument position.
     fn show_data(&mut self, call: BuiltinCall<'_>, least: usize, most: usize) -> Expr {
         self.allow(call, &[]);
         let Some(given) = self.take_positional(call, least, most) else {
@@ -683,7 +683,7 @@ impl Cx<'_> {
     }
 }
 
-/// The element type of totals: those of 8- and 16-bit integers are wide.
+/// Returns the element type of sums: 8- and 16-bit integers are accumulated in 64 bits.
 pub(crate) fn summed(element: &Type) -> Type {
     let wide = |s: Scalar| match s {
         Scalar::I8 | Scalar::I16 => Scalar::I64,

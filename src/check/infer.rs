@@ -1,8 +1,8 @@
-//! Types that are not known yet: the table of a body's type variables, and unification.
+//! Type inference: the table of a body's type variables, and unification.
 //!
-//! A variable stands in the typed tree as a [`Type::Param`] above all positions that an item could have; `finish` replaces
-//! every one of them before the tree leaves the checker. A variable has a kind, which says what may take its place and what
-//! it becomes if nothing ever asks for more.
+//! A type variable is represented as a [`Type::Param`] whose number is larger than any position of a type parameter; `finish`
+//! replaces all of them before the tree leaves the checker. Each variable has a kind, which says which types it may become
+//! and what it defaults to.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::lang::scalar::Scalar;
 
 const FIRST: u32 = 1 << 31;
 
-/// What a variable may become.
+/// The set of types that a variable may become, and its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Any plain data: what a type parameter without a bound takes.
+    /// Any plain data: the kind of a type parameter without a bound.
     Any,
-    /// An integer literal: any number, `i32` if nothing asks for another.
+    /// An integer literal: any numeric type, `i32` by default.
     Num,
-    /// The element of `zeros(…)`: any number, `f32` if nothing asks for another.
+    /// The element of `zeros(…)`: any numeric type, `f32` by default.
     Element,
     Int,
-    /// `f32` if nothing asks for another.
+    /// Any float type, `f32` by default.
     Float,
 }
 
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// The kind that satisfies both, if there is one.
+    /// Returns the intersection of two kinds, if it is not empty.
     pub fn meet(self, other: Kind) -> Option<Kind> {
         use Kind::*;
         Some(match (self, other) {
@@ -81,14 +81,14 @@ enum Slot {
     Is(Type),
 }
 
-/// The variables of one body, and the bounds of the type parameters it may name.
+/// The type variables of one body, and the bounds of the type parameters in scope.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Vars {
     slots: Vec<Slot>,
     bounds: Vec<Bound>,
 }
 
-/// The number of the variable that a type is, if it is one.
+/// Returns the index of the type variable that a type is, if it is one.
 fn number(ty: &Type) -> Option<usize> {
     match ty {
         Type::Param(n) if *n >= FIRST => Some((*n - FIRST) as usize),
@@ -97,7 +97,8 @@ fn number(ty: &Type) -> Option<usize> {
 }
 
 impl Vars {
-    /// `bounds`: of the enclosing item's generics by position (`Any` for those that are not types).
+    /// Creates an empty table. `bounds` are those of the enclosing item's generics by position (`Any` for those that are not
+    /// types).
     pub fn new(bounds: Vec<Bound>) -> Vars {
         Vars { slots: Vec::new(), bounds }
     }
@@ -112,7 +113,7 @@ impl Vars {
         self.bounds.get(param as usize).copied().unwrap_or(Bound::Any)
     }
 
-    /// The type with a solved variable at its top replaced, and one that is the element of an array.
+    /// Resolves a solved variable at the top of a type, and one that is the element of an array.
     pub fn shallow(&self, ty: &Type) -> Type {
         let mut ty = ty;
         while let Some(Slot::Is(next)) = number(ty).and_then(|n| self.slots.get(n)) {
@@ -127,7 +128,7 @@ impl Vars {
         }
     }
 
-    /// Whether a value of the type is an array, or a tuple that has one.
+    /// Whether a value of the type is an array, or a tuple that contains one.
     pub fn holds_array(&self, ty: &Type) -> bool {
         match self.shallow(ty) {
             Type::Array(_) => true,
@@ -136,7 +137,7 @@ impl Vars {
         }
     }
 
-    /// The kind of an open variable.
+    /// Returns the kind of an open variable; none for all other types.
     pub fn kind(&self, ty: &Type) -> Option<Kind> {
         match self.slots.get(number(&self.shallow(ty))?)? {
             Slot::Open(kind) => Some(*kind),
@@ -144,7 +145,7 @@ impl Vars {
         }
     }
 
-    /// What a numeric scalar type, parameter or variable is known to be; none for everything else.
+    /// Returns the kind of a numeric scalar type, parameter or variable; none for all other types.
     pub fn scalar_kind(&self, ty: &Type) -> Option<Kind> {
         match self.shallow(ty) {
             Type::Scalar(s) if s.is_int() => Some(Kind::Int),
@@ -155,7 +156,7 @@ impl Vars {
         }
     }
 
-    /// Demands that a type be of a kind. Unknown and erroneous types satisfy everything.
+    /// Restricts a type to a kind; returns false if that is impossible. `Unknown` and `Error` satisfy every kind.
     pub fn require(&mut self, ty: &Type, kind: Kind) -> bool {
         let ty = self.shallow(ty);
         if let Some(n) = number(&ty) {
@@ -200,7 +201,7 @@ impl Vars {
         true
     }
 
-    /// Makes two types one. False if they can't be; what was solved on the way stays solved.
+    /// Unifies two types. Returns false if they differ; variables solved on the way stay solved.
     pub fn unify(&mut self, a: &Type, b: &Type) -> bool {
         if a == b {
             return true;
@@ -230,7 +231,7 @@ impl Vars {
         }
     }
 
-    /// The type of something that is either: as `unify`, but dimensions that differ become unknown.
+    /// Returns the common type of two branches: like `unify`, but dimensions that differ become unknown.
     pub fn join(&mut self, a: &Type, b: &Type) -> Option<Type> {
         let (a, b) = (self.shallow(a), self.shallow(b));
         match (&a, &b) {
@@ -248,7 +249,7 @@ impl Vars {
         }
     }
 
-    /// The type without variables; open ones become their defaults.
+    /// Substitutes all variables in a type; open ones become their defaults.
     pub fn finish(&self, ty: &Type) -> Type {
         match ty {
             Type::Param(n) if *n >= FIRST => {
@@ -267,7 +268,7 @@ impl Vars {
         }
     }
 
-    /// Replaces a type in place, if it holds variables.
+    /// Substitutes the variables of a type in place, if it has any.
     pub fn finish_in(&self, ty: &mut Type) {
         match ty {
             Type::Scalar(_) | Type::Unit => {}
@@ -278,7 +279,7 @@ impl Vars {
     }
 }
 
-/// Whether two dimensions could be one, as far as is known before anything runs.
+/// Whether two dimensions may be equal, as far as is known at compile time.
 pub(crate) fn same_dim(a: &Dim, b: &Dim) -> bool {
     match (a, b) {
         (Dim::Unknown | Dim::Local(_) | Dim::Expr(_), _) | (_, Dim::Unknown | Dim::Local(_) | Dim::Expr(_)) => true,

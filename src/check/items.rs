@@ -1,4 +1,4 @@
-//! A file as a whole: its names, in any order, and the passes over them.
+//! A file as a whole: collects its names, which may be used before their definition, and runs the passes over them.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ struct Pass<'f> {
     module: ModuleId,
     file: &'f ast::File,
     found: Vec<Diagnostic>,
-    /// Names this file has defined, and where.
+    /// The names that this file defines, with their spans.
     defined: FxHashMap<SmolStr, Span>,
     structs: Vec<(StructId, &'f ast::Struct)>,
     consts: FxHashMap<ConstId, sigs::Def<'f>>,
     jobs: Vec<Job<'f>>,
     used: FxHashSet<SmolStr>,
     script_names: ScriptNames,
-    /// Where the first part stands that had a mistake.
+    /// Span of the first erroneous node.
     hole: Option<Span>,
 }
 
@@ -64,14 +64,14 @@ pub(crate) fn check_file(
     pass.found
 }
 
-/// No program runs with a hole in it, not even one that nobody has noticed.
+/// Reports an erroneous node that no diagnostic explains: no program may run with one, even if that is a bug of the checker.
 fn unreported(hole: Span) -> Diagnostic {
     Diagnostic::error(UNREPORTED, "internal error: something is wrong here, and Clk cannot say what")
         .at(hole, "this was not understood")
         .note("this is a mistake in Clk; a report with this source helps to mend it")
 }
 
-/// The variables that the statements of a file declare.
+/// Collects the variables that the statements of a file declare.
 fn script_names(file: &ast::File) -> ScriptNames {
     fn add(pattern: &ast::Pattern, names: &mut ScriptNames) {
         match pattern {
@@ -88,7 +88,7 @@ fn script_names(file: &ast::File) -> ScriptNames {
     names
 }
 
-/// The name under which `import` makes a module known.
+/// Returns the name under which an `import` binds a module.
 pub(crate) fn module_alias(import: &ast::Import) -> Option<SmolStr> {
     match (&import.what, &import.source) {
         (ast::ImportWhat::Module { alias: Some(alias) }, _) => Some(alias.text.clone()),
@@ -162,7 +162,7 @@ impl<'f> Pass<'f> {
         }
     }
 
-    /// Gives every item an id, so that bodies may refer to what comes later.
+    /// Assigns an id to every item, so that bodies may refer to items defined later.
     fn names(&mut self, program: &mut Program) {
         let (file, module) = (self.file, self.module);
         for item in &file.items {
@@ -225,7 +225,7 @@ impl<'f> Pass<'f> {
                 }
                 ItemKind::Error(Some(name)) => {
                     let names = &mut program.modules[module].names;
-                    // A definition that could be read means more.
+                    // A definition of the same name that was parsed without errors takes precedence.
                     if !self.defined.contains_key(&name.text) {
                         names.insert(name.text.clone(), Binding::Error);
                     }
@@ -277,7 +277,7 @@ impl<'f> Pass<'f> {
         self.consts = consts.defs;
     }
 
-    /// Takes over the checked bodies, decides worlds, and goes on to the script and its tests.
+    /// Stores the checked bodies, determines their worlds, and checks the script and its tests.
     fn finish(&mut self, program: &mut Program, mut checked: Vec<Checked>) {
         let file = self.file;
         let stmts: Vec<&ast::Stmt> =
@@ -419,7 +419,7 @@ impl<'f> Pass<'f> {
     }
 }
 
-/// The names that a type mentions.
+/// Collects the names that a type mentions.
 fn type_names(ty: &ast::Type, used: &mut FxHashSet<SmolStr>) {
     match &ty.kind {
         ast::TypeKind::Name(path) => used.extend(path.first().map(|n| n.text.clone())),

@@ -1,4 +1,4 @@
-//! Launches of kernels by the host.
+//! Kernel launches by the host.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -12,7 +12,7 @@ use crate::check::typed::*;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
 impl Cx<'_> {
-    /// `kernel(args)` or `kernel<<<grid, block>>>(args)`.
+    /// Checks `kernel(args)` or `kernel<<<grid, block>>>(args)`.
     pub fn launch_as(
         &mut self,
         callee: &ast::Expr,
@@ -107,7 +107,7 @@ impl Cx<'_> {
         make(ExprKind::Launch(Box::new(launch)), ty, span)
     }
 
-    /// Whether what a launch changes is a variable; reports a part of one.
+    /// Whether an argument that a launch writes is a whole variable; reports an element or a slice of one.
     fn writes_whole(&mut self, param: &Param, e: &Expr) -> bool {
         let whole = matches!(e.kind, ExprKind::Local(_) | ExprKind::Global(_) | ExprKind::Error);
         if param.access == Access::In || whole {
@@ -141,7 +141,7 @@ impl Cx<'_> {
         any
     }
 
-    /// A dimension that neither an array nor a name fixes leaves the result's shape open.
+    /// Reports dimensions that neither an array argument nor a named argument binds, since they leave the result's shape open.
     fn check_dims_bound(&mut self, kernel: &Kernel, bind: &Bind<'_>, values: &[Option<Expr>], span: Span) {
         let unknown = values.iter().flatten().any(|v| matches!(self.vars.shallow(&v.ty), Type::Unknown | Type::Error));
         if unknown {
@@ -173,7 +173,7 @@ impl Cx<'_> {
         }
     }
 
-    /// `<<<grid, block>>>`: an integer or up to three of them, x first.
+    /// Checks `<<<grid, block>>>` extents: an integer or a tuple of up to three, x first.
     fn extents(&mut self, e: &ast::Expr) -> Expr {
         let checked = self.expr(e, Some(&I32));
         let ty = self.vars.shallow(&checked.ty);

@@ -1,11 +1,12 @@
-//! A variable that a call lends to an `out` or `inout` parameter is nobody else's for the time of that call.
+//! Exclusive access: a variable passed to an `out` or `inout` parameter may not be accessed otherwise during that call.
 //!
-//! Host and device would disagree about it otherwise: parameters of the host are copied in and out, those of the device may
-//! be the variable itself. What a call has evaluated before it begins (numbers, elements, results) is no longer the variable,
-//! so it may stand beside it; and a launch reads a copy of an array that it also writes.
+//! Without this rule host and device would disagree: the host copies such arguments in and out, while a device parameter may
+//! be the variable itself. A value that is computed before the call (numbers, elements, results) is a copy, so it may be
+//! passed alongside; and a launch reads a copy of an array that it also writes.
 //!
-//! An element or a field that is lent is read before the call and written back behind it, in the order of the parameters. So two
-//! elements whose indices turn out to be equal have a meaning; two places that are one as they are written are a mistake.
+//! An element or field passed to `inout` is copied in before the call and copied out after it, in parameter order. Two
+//! elements whose indices are equal at run time are therefore well-defined; two access paths that are statically the same are
+//! an error.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -30,7 +31,7 @@ impl Variable {
     }
 }
 
-/// What an expression is a part of.
+/// Returns the root expression of an access path.
 pub(crate) fn root(e: &Expr) -> &Expr {
     match &e.kind {
         ExprKind::Index { base, .. }
@@ -43,7 +44,7 @@ pub(crate) fn root(e: &Expr) -> &Expr {
     }
 }
 
-/// The steps from a variable to a place in it, outermost first.
+/// Returns the steps of an access path from its root variable, outermost first.
 fn steps(e: &Expr) -> Vec<&Expr> {
     let mut found = vec![];
     let mut e = e;
@@ -61,7 +62,7 @@ fn steps(e: &Expr) -> Vec<&Expr> {
     found
 }
 
-/// Whether two places of one variable are certainly the same, or one is inside the other.
+/// Whether two access paths of one variable definitely overlap: they are equal, or one contains the other.
 fn overlap(a: &Expr, b: &Expr) -> bool {
     steps(a).into_iter().zip(steps(b)).all(|(a, b)| match (&a.kind, &b.kind) {
         (ExprKind::Index { indices: a, .. }, ExprKind::Index { indices: b, .. }) => {
@@ -92,7 +93,7 @@ fn is_whole(index: &SliceIndex) -> bool {
     matches!(index, SliceIndex::Range { start: None, end: None, step: None, .. })
 }
 
-/// Whether two indices are the same number whatever it is.
+/// Whether two index expressions are statically the same, so that they have equal values.
 fn same(a: &Expr, b: &Expr) -> bool {
     match (&a.kind, &b.kind) {
         (ExprKind::Int(a), ExprKind::Int(b)) => a == b,
@@ -111,7 +112,7 @@ fn same(a: &Expr, b: &Expr) -> bool {
 }
 
 impl Cx<'_> {
-    /// Reports a variable that one call is given twice, where one of the two changes it. False if there is one.
+    /// Reports a variable that is passed twice to one call that modifies one of the two. Returns false in that case.
     pub fn lent_once(&mut self, name: &str, sig: &Signature, args: &[Option<&Expr>], launch: bool) -> bool {
         let given = || sig.params.iter().zip(args).filter_map(|(param, arg)| Some((param, (*arg)?)));
         for (i, (param, arg)) in given().enumerate() {
@@ -168,7 +169,7 @@ impl Cx<'_> {
         .unwrap_or_default()
     }
 
-    /// A function that changes its arguments is no value: nothing would bring the change back to the caller.
+    /// Reports a function that modifies its arguments where it would be used as a value: its changes would not reach the caller.
     pub fn keeps_arguments(&mut self, f: &Fn, span: Span, what: &str) -> Result<(), Reported> {
         let Some(param) = f.sig.params.iter().find(|p| p.access != Access::In) else { return Ok(()) };
         let d = Diagnostic::error("E0319", format!("`{}` changes its arguments, so it can't be {what}", f.name))

@@ -1,4 +1,4 @@
-//! Warnings about what a body or a file leaves unused.
+//! Warnings about unused variables, imports, constants and values.
 
 use rustc_hash::FxHashSet;
 
@@ -9,7 +9,7 @@ use crate::check::typed::*;
 use crate::lang::builtin::Builtin;
 use crate::syntax::ast::{self, ItemKind};
 
-/// Locals that nobody reads, and `var`s that never change.
+/// Warns about locals that are never read, and `var`s that never change.
 pub(crate) fn body(cx: &mut Cx<'_>) {
     let mut found = Vec::new();
     for ((_, local), info) in cx.locals.iter().zip(&cx.info) {
@@ -33,7 +33,7 @@ pub(crate) fn body(cx: &mut Cx<'_>) {
                     )
                 });
             }
-            // One of two parameters of one name was reported as such.
+            // Two parameters of the same name have already been reported.
             LocalKind::Param(_) if !info.used && !info.assigned && !twice(cx, &local.name) => {
                 let d = Diagnostic::warning("W0002", format!("the parameter `{}` is never used", local.name))
                     .at(local.span, "declared here")
@@ -64,7 +64,7 @@ fn twice(cx: &Cx<'_>, name: &str) -> bool {
     cx.sig.params.iter().filter(|p| p.name == name).count() > 1
 }
 
-/// Imports that nothing in a file uses. A text of imports only (an entry of the REPL) is left alone.
+/// Warns about unused imports. A source of imports only (a REPL entry) is left alone.
 pub(crate) fn imports(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagnostic>) {
     let only_imports = file.items.iter().all(|i| matches!(i.kind, ItemKind::Import(_) | ItemKind::Error(_)));
     if only_imports {
@@ -95,7 +95,7 @@ pub(crate) fn imports(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut V
     }
 }
 
-/// Constants of a whole script that nothing in it uses.
+/// Warns about constants that a whole script never uses.
 pub(crate) fn consts(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Vec<Diagnostic>) {
     let has_stmts = file.items.iter().any(|i| matches!(i.kind, ItemKind::Stmt(_)));
     let has_bodies = file.items.iter().any(|i| matches!(i.kind, ItemKind::Kernel(_)));
@@ -113,7 +113,7 @@ pub(crate) fn consts(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut Ve
     }
 }
 
-/// An expression that does nothing but give a value.
+/// Whether an expression has no effect besides its value.
 pub(crate) fn only_gives(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Int(_)

@@ -1,5 +1,5 @@
-//! What was meant by something that means nothing, or something else: the names of modules, text put together with
-//! `+`, a vector for an index, indices in brackets of their own, dimensions given by their place.
+//! Diagnostics and recovery for common mistakes: names of other modules, strings concatenated with numbers by `+`, a vector
+//! as an index, `x[i][j]` for `x[i, j]`, and dimensions passed as positional arguments.
 
 use crate::base::diag::{Applicability, Diagnostic, Fix};
 use crate::base::source::Span;
@@ -13,7 +13,7 @@ fn before(span: Span) -> Span {
     Span { end: span.start, ..span }
 }
 
-/// From the end of one place to the start of another.
+/// Returns the span between two spans.
 fn between(first: Span, second: Span) -> Span {
     Span { start: first.end, end: second.start, ..first }
 }
@@ -21,7 +21,8 @@ fn between(first: Span, second: Span) -> Span {
 impl Cx<'_> {
     // Indices
 
-    /// A vector where an index should be: mostly `thread_idx` for `thread_idx.x`. Of a variable it is said once.
+    /// Adds a fix for a vector used as an index, usually `thread_idx` for `thread_idx.x`. A variable gets the type `Error`,
+    /// so that its other uses are not reported again.
     pub fn component(&mut self, d: Diagnostic, e: &Expr) -> Diagnostic {
         if let ExprKind::Local(id) = e.kind
             && self.locals.get(id).is_some()
@@ -36,7 +37,8 @@ impl Cx<'_> {
         )
     }
 
-    /// `x[i][j]` in a kernel, where all indices stand in one bracket: said once, and understood.
+    /// Checks `x[i][j]` in a kernel, where all indices belong in one pair of brackets: reports it once and recovers with the
+    /// indices merged.
     pub fn split_index(&mut self, base: &ast::Expr, args: &[ast::Expr], span: Span, read: bool) -> Option<Expr> {
         if !self.in_kernel() {
             return None;
@@ -69,7 +71,7 @@ impl Cx<'_> {
         Some(self.index(root, &args, span, read))
     }
 
-    /// The help for an index that counts from the end.
+    /// Adds help for a negative index, which counts from the end in other languages.
     pub fn counted_from_the_end(
         &self,
         d: Diagnostic,
@@ -100,7 +102,7 @@ impl Cx<'_> {
 
     // Text
 
-    /// `"n = " + n`: values stand in the text. True if it was reported.
+    /// Reports `"n = " + n` and suggests string interpolation. Returns true if it was reported.
     pub fn text_operator(
         &mut self,
         (op, op_span): (BinaryOp, Span),
@@ -118,7 +120,7 @@ impl Cx<'_> {
             .help("values are put into a text between braces: `\"n = {n}\"`; `str(n)` is the text of one");
         let quoted = |e: &ast::Expr| matches!(e.kind, Ast::Str(_));
         let name = |e: &ast::Expr| matches!(e.kind, Ast::Name(_) | Ast::Int { .. });
-        // The text ends one character before its quote, and begins one behind it.
+        // The closing quote is the last byte of the left span, the opening quote the first byte of the right one.
         let (end, start) = (
             Span { start: left.span.end.saturating_sub(1), ..left.span },
             Span { end: right.span.start + 1, ..right.span },
@@ -140,7 +142,7 @@ impl Cx<'_> {
 
     // Launches
 
-    /// `fill(10)` where 10 is a dimension: those are given by name. True if it was reported.
+    /// Reports `fill(10)` where 10 is a dimension, which has to be given by name. Returns true if it was reported.
     pub fn dimensions_by_place(&mut self, kernel: &Kernel, args: &[ast::Arg]) -> bool {
         let params = &kernel.sig.params;
         let inputs = params.iter().filter(|p| p.access != Access::Out).count();
@@ -173,7 +175,7 @@ impl Cx<'_> {
     }
 }
 
-/// The named dimensions in a parameter's type.
+/// Returns the named dimensions in a parameter's type.
 fn dims_of(ty: &Type) -> Vec<u32> {
     let Type::Array(a) = ty else { return vec![] };
     let named = a.dims.iter().filter_map(|dim| match dim {
@@ -183,11 +185,11 @@ fn dims_of(ty: &Type) -> Vec<u32> {
     named.collect()
 }
 
-/// A module that has an unknown name.
+/// A module that defines a name that is unknown in the current one.
 pub(crate) enum OfModule {
-    /// Imported under this name.
+    /// A module imported under this alias.
     Imported(SmolStr),
-    /// One of the standard library, which is not imported.
+    /// A module of the standard library that is not imported.
     Library(&'static str),
 }
 
@@ -202,7 +204,7 @@ impl OfModule {
         program.library.and_then(|library| library(word)).map(OfModule::Library)
     }
 
-    /// Adds to a message about a name where that name is.
+    /// Adds to the diagnostic of an unknown name where it is defined, with a fix.
     pub fn explain(self, d: &mut Diagnostic, span: Span, word: &str) {
         let (help, title, edit) = match self {
             OfModule::Imported(module) => {

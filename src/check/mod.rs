@@ -1,8 +1,11 @@
-//! Layer 3: names, types, dimensions and worlds. In goes a syntax tree, out comes a typed tree and diagnostics.
+//! Layer 3: name resolution, type and dimension checking, and the split into host and device code.
 //!
-//! The order of a check: `items` collects the names of a file, `sigs` reads structs, constants and signatures, `bodies`
-//! checks every body on its own (on several threads in a large file), `world` follows the calls between them, and `lints`
-//! adds the warnings. One body is checked by [`cx::Cx`], whose methods are spread over the files by what they are about.
+//! Input: the syntax tree of a file. Output: a typed tree ([`typed::Program`]) and diagnostics.
+//!
+//! A check runs in passes: `items` collects the names of a file, `sigs` reads structs, constants and signatures, `bodies`
+//! checks every body independently (on several threads in a large file), `world` propagates host and device requirements
+//! along the call graph, and `lints` adds warnings. One [`cx::Cx`] checks one body; its methods are spread over the files of
+//! this module by subject.
 
 use std::collections::HashMap;
 
@@ -47,19 +50,19 @@ pub use dump::dump;
 pub(crate) use items::module_alias;
 pub use walk::exprs;
 
-/// More errors than these are not shown: the first ones explain the others.
+/// Maximum number of errors reported by one check; further errors are mostly consequences of the first ones.
 const MAX_ERRORS: usize = 20;
 const MAX_WARNINGS: usize = 50;
 
-/// The code of a hole in a tree that no diagnostic explains.
+/// Code of the diagnostic for an erroneous tree node that no other diagnostic explains.
 pub(crate) const UNREPORTED: &str = "E0999";
 
-/// The modules behind a file's imports, by the span of `Import::span`. A missing entry was reported by the caller.
+/// Modules that a file's imports resolve to, by `Import::span`. A missing entry has already been reported by the caller.
 pub(crate) type Imports = HashMap<Span, ModuleId>;
 
-/// Checks a file (or a REPL entry) and adds its items to `module`, which exists already; a name defined again replaces the
-/// old one. If the file has script statements, a chunk is added to `program.chunks`.
-/// With an error among the diagnostics the program must not run, and the caller restores the one it had.
+/// Checks a file (or a REPL entry) and adds its items to the existing module `module`; a name defined again replaces the old
+/// one. If the file has script statements, a chunk is added to `program.chunks`.
+/// If the diagnostics contain an error, the program must not run, and the caller restores the previous one.
 pub fn check(program: &mut Program, module: ModuleId, file: &ast::File, imports: &Imports) -> Vec<Diagnostic> {
     if program.modules.get(module).is_none() {
         return vec![];
@@ -70,13 +73,13 @@ pub fn check(program: &mut Program, module: ModuleId, file: &ast::File, imports:
     found
 }
 
-/// For each name that means nothing, the nearest that means something. It takes a look at all names of the module, so it
-/// waits until it is known which messages are shown.
+/// Adds a "did you mean" suggestion to each diagnostic about an unresolved name. This searches all names of the module, so it
+/// runs after `tidy` has dropped the diagnostics that are not shown.
 fn suggest_names(program: &Program, module: &typed::Module, found: &mut [Diagnostic]) {
     for d in found {
         let Some(misspelt) = d.misspelt.take() else { continue };
         let items = module.names.keys().map(|n| n.as_str());
-        // The program's own names first, then the very name in a module, then what all modules have.
+        // Search order: names of the program, the exact name in another module, names of the prelude.
         let own = suggest::nearest(&misspelt.word, misspelt.near.as_deref().into_iter().chain(items));
         if own.is_none()
             && let Some(place) = meant::OfModule::find(program, module, &misspelt.word)
@@ -94,7 +97,7 @@ fn suggest_names(program: &Program, module: &typed::Module, found: &mut [Diagnos
     }
 }
 
-/// In the order of the source, without repetition, and not too many.
+/// Sorts diagnostics by source position, removes duplicates, and truncates to the maximum counts.
 fn tidy(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
     found.sort_by_key(|d| d.primary().map_or((u32::MAX, 0), |s| (s.file.0, s.start)));
     found.dedup_by(|a, b| a.code == b.code && a.primary() == b.primary());
@@ -110,7 +113,7 @@ fn tidy(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
     found
 }
 
-/// The type as a message spells it, for tools that show types.
+/// Formats a type the way diagnostics do, for tools that show types.
 pub(crate) fn show_type(program: &Program, sig: Option<&typed::Signature>, ty: &typed::Type) -> String {
     show::Show { program, sig, vars: None }.ty(ty)
 }

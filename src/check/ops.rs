@@ -10,13 +10,13 @@ use crate::check::typed::*;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::syntax::ast;
 
-/// What operands become together, element by element.
+/// The common type of operands, elementwise.
 pub(crate) enum Joined {
-    /// A mistake was reported.
+    /// An error was reported.
     Bad,
-    /// Only known when it runs.
+    /// Known only at run time.
     Unknown,
-    /// The common scalar type, and the type of the whole with it as element.
+    /// The common scalar type, and the type of the result (a vector or array shape) with that scalar type.
     Is { scalar: Type, whole: Type },
 }
 
@@ -30,7 +30,7 @@ impl Joined {
     }
 }
 
-/// The scalar inside vectors and arrays.
+/// Returns the scalar type inside of vectors and arrays.
 pub(crate) fn scalar_of(ty: &Type) -> Type {
     match ty {
         Type::Array(a) => scalar_of(&a.element),
@@ -39,7 +39,7 @@ pub(crate) fn scalar_of(ty: &Type) -> Type {
     }
 }
 
-/// The type with another scalar inside.
+/// Replaces the scalar type inside of a vector or array type.
 pub(crate) fn with_scalar(ty: &Type, scalar: &Type) -> Type {
     match (ty, scalar) {
         (Type::Array(a), _) => array(with_scalar(&a.element, scalar), a.dims.clone()),
@@ -133,7 +133,7 @@ impl Cx<'_> {
                     d = d.help(format!("`{word}` combines arrays of `bool` element by element, and binds tighter"));
                     d = in_parentheses(d, left.span, (op_span, word), right.span);
                 }
-                // Two arrays are one mistake.
+                // Report only one error if both operands are arrays.
                 if !std::mem::replace(&mut arrays, matches!(e.ty, Type::Array(_))) {
                     self.report(d);
                 }
@@ -144,7 +144,7 @@ impl Cx<'_> {
         make(ExprKind::Binary { op, left, right }, BOOL, span)
     }
 
-    /// The type of `l op r` for everything but `&&` and `||`; also of `place op= value`.
+    /// Returns the type of `l op r` for all operators but `&&` and `||`; also used for `place op= value`.
     pub fn binary_type(&mut self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr) -> Type {
         match op {
             BinaryOp::MatMul | BinaryOp::Shl | BinaryOp::Shr if is_text(&l.ty) || is_text(&r.ty) => {}
@@ -152,7 +152,7 @@ impl Cx<'_> {
             BinaryOp::Shl | BinaryOp::Shr => return self.shift(op, op_span, l, r),
             _ => {}
         }
-        // By far the most frequent case first: two scalars of one type.
+        // Fast path for two scalars of the same type, by far the most frequent case.
         if let (Type::Scalar(a), Type::Scalar(b)) = (&l.ty, &r.ty)
             && a == b
             && a.is_num()
@@ -239,7 +239,7 @@ impl Cx<'_> {
         }
     }
 
-    /// What operands have in common, element by element: the rules of all arithmetic.
+    /// Computes the common type of operands elementwise: the rules of all arithmetic.
     pub fn elementwise(&mut self, parts: &[&Expr], at: Span, what: &str) -> Joined {
         let types: Vec<Type> = parts.iter().map(|p| self.vars.shallow(&p.ty)).collect();
         if types.contains(&Type::Error) {
@@ -276,7 +276,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The shape that scalars, vectors or arrays make together, with `scalar` in it.
+    /// Computes the shape of an elementwise operation on scalars, vectors or arrays, with element type `scalar`.
     pub fn shape_together(&mut self, parts: &[&Expr], at: Span, what: &str, scalar: &Type) -> Option<Type> {
         let types: Vec<Type> = parts.iter().map(|p| self.vars.shallow(&p.ty)).collect();
         let mut lanes: Option<(u8, Span)> = None;
@@ -318,7 +318,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The shape of several arrays together.
+    /// Computes the broadcast shape of several arrays.
     pub fn dims_together(&mut self, parts: &[&Expr], at: Span, what: &str) -> Option<Vec<Dim>> {
         let mut dims: Option<(Vec<Dim>, Span)> = None;
         for part in parts {
@@ -334,7 +334,7 @@ impl Cx<'_> {
         Some(dims.map_or_else(Vec::new, |d| d.0))
     }
 
-    /// NumPy's rule, axis by axis from the last.
+    /// Applies NumPy's broadcasting rule, axis by axis from the last.
     fn broadcast(
         &mut self,
         a: &[Dim],
@@ -375,7 +375,7 @@ impl Cx<'_> {
         format!("[{}]", dims.join(", "))
     }
 
-    /// Operands whose scalar types differ: says which to convert.
+    /// Reports operands whose scalar types differ, and suggests which one to convert.
     fn mixed(&mut self, parts: &[&Expr], at: Span, what: &str) {
         let types: Vec<Type> = parts.iter().map(|p| scalar_of(&self.vars.shallow(&p.ty))).collect();
         let Some(first) = types.first() else { return };
@@ -388,7 +388,7 @@ impl Cx<'_> {
             .because(b.span, format!("this is `{bt_text}`"));
         let is_array = |e: &Expr| matches!(self.vars.shallow(&e.ty), Type::Array(_));
         if !self.in_host() && is_array(a) != is_array(b) {
-            // The habit of pointers: `x + i`.
+            // Pointer arithmetic as in C: `x + i`.
             self.report(d.help("an array is no pointer: its element is `x[i]`, wherever it is read or written"));
             return;
         }
@@ -400,7 +400,7 @@ impl Cx<'_> {
             t => cx.vars.kind(t).map(|k| if k == Kind::Float { 132 } else { 0 }),
         };
         if let (Some(x), Some(y)) = (rank(self, first), rank(self, other)) {
-            // A literal beside a type parameter is what can be converted.
+            // Of a literal and a type parameter, the literal is the one to convert.
             let is_param = |t: &Type| matches!(t, Type::Param(_)) && self.vars.kind(t).is_none();
             let left_is_weak = if is_param(other) { true } else { x < y && !is_param(first) };
             let (weak, strong) = if left_is_weak { (a, other) } else { (b, first) };
@@ -460,7 +460,7 @@ impl Cx<'_> {
     }
 }
 
-/// Offers another operator between two operands in parentheses.
+/// Adds a fix that replaces the operator and puts both operands in parentheses.
 fn in_parentheses(d: Diagnostic, left: Span, (op_span, word): (Span, &str), right: Span) -> Diagnostic {
     let before = |span: Span| Span { end: span.start, ..span };
     let edits = [(before(left), "("), (left.after(), ")"), (op_span, word), (before(right), "("), (right.after(), ")")];

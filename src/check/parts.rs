@@ -1,17 +1,17 @@
-//! How many scalars and vectors a value is made of, and the bound of that.
+//! The number of *parts* of a value, and its limit. A part is a scalar or vector component of a struct, tuple or field array;
+//! each becomes a value of its own in the IR.
 //!
-//! A tuple of two tuples of two tuples … is written in a few lines and has a million parts. Parts are counted only as far as the
-//! bound, so counting costs no more than that.
+//! Nested tuples can have a million parts in a few lines of source, so counting stops at the limit.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::cx::{Cx, Reported};
 use crate::check::typed::*;
 
-/// Parts that a value may have.
+/// Maximum number of parts of a value.
 pub(crate) const MAX_PARTS: u32 = 4096;
 
-/// Whether a type has more parts than a value may have.
+/// Whether a type has more parts than [`MAX_PARTS`].
 pub(crate) fn too_many(program: &Program, ty: &Type) -> bool {
     let mut room = MAX_PARTS;
     !count(program, ty, &mut room)
@@ -32,7 +32,7 @@ fn count(program: &Program, ty: &Type, room: &mut u32) -> bool {
     }
 }
 
-/// Each element of an array that is a field is a part.
+/// Counts the parts of a field; each element of an array field counts.
 fn count_field(program: &Program, ty: &Type, room: &mut u32) -> bool {
     let Type::Array(array) = ty else { return count(program, ty, room) };
     let known = |dim: &Dim| if let Dim::Known(n) = dim { u64::try_from(*n).unwrap_or(0) } else { 1 };
@@ -40,7 +40,7 @@ fn count_field(program: &Program, ty: &Type, room: &mut u32) -> bool {
     elements <= u64::from(MAX_PARTS) && (0..elements).all(|_| count(program, &array.element, room))
 }
 
-/// Whether a struct (or a tuple) has a field that is an array, or one that holds one.
+/// Whether a struct or tuple has an array field, directly or nested.
 pub(crate) fn holds_array(program: &Program, ty: &Type) -> bool {
     let inside = |ty: &Type| matches!(ty, Type::Array(_)) || holds_array(program, ty);
     match ty {
@@ -50,14 +50,14 @@ pub(crate) fn holds_array(program: &Program, ty: &Type) -> bool {
     }
 }
 
-/// The message for an array of structs that hold arrays.
+/// Builds the diagnostic for an array of structs that hold arrays.
 pub(crate) fn no_element(ty: &str, span: Span) -> Diagnostic {
     Diagnostic::error("E0316", format!("an array can't have elements of type `{ty}`"))
         .at(span, "a struct that holds an array is a value of its own, and no element")
         .help("give the array an axis of its own beside the others: `w: [f32; N, 4]` instead of `w: [f32; 4]` in each of N structs")
 }
 
-/// The message for something of such a type.
+/// Builds the diagnostic for a type with too many parts.
 pub(crate) fn refusal(what: &str, span: Span) -> Diagnostic {
     Diagnostic::error("E0329", format!("{what} has more than {MAX_PARTS} parts"))
         .at(span, "each part is a value of its own")
@@ -65,7 +65,7 @@ pub(crate) fn refusal(what: &str, span: Span) -> Diagnostic {
 }
 
 impl Cx<'_> {
-    /// Refuses a type whose values hold arrays as that of elements.
+    /// Reports a type that cannot be an array element because its values hold arrays.
     pub fn is_element(&mut self, ty: &Type, span: Span) -> Result<(), Reported> {
         let ty = self.vars.shallow(ty);
         match holds_array(self.program, &ty) {
@@ -77,7 +77,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Refuses a type of too many parts.
+    /// Reports a type of too many parts.
     pub fn bounded(&mut self, what: &str, ty: &Type, span: Span) -> Result<(), Reported> {
         match too_many(self.program, ty) {
             true => Err(self.refuse(refusal(what, span))),
@@ -86,8 +86,8 @@ impl Cx<'_> {
     }
 }
 
-/// Reports the first struct that is too large because of what it holds itself, not because a field alone is. All that are too
-/// large lose the types of their fields, so nothing has to walk over them.
+/// Reports the first struct that is too large because of all its fields together, not because of a single one. Clears the
+/// field types of every such struct, so that no later pass has to walk them.
 pub(crate) fn large_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<Diagnostic>) {
     let mut reported = false;
     for &id in ids {
@@ -105,7 +105,7 @@ pub(crate) fn large_structs(program: &mut Program, ids: &[StructId], found: &mut
     }
 }
 
-/// What a struct holds, and what that holds, a few steps down.
+/// Describes the nesting of a struct for a note, at most four levels deep.
 fn chain(program: &Program, mut id: StructId) -> Vec<String> {
     let mut notes = Vec::new();
     while notes.len() < 4 {

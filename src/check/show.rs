@@ -1,9 +1,9 @@
-//! Types, signatures and dimensions as a message spells them.
+//! Formats types, signatures and dimensions for diagnostics.
 
 use crate::check::infer::{Kind, Vars};
 use crate::check::typed::{Access, Bound, Dim, Generic, GenericKind, Program, Signature, Type};
 
-/// What the names in a type refer to.
+/// The context that resolves the names in a type.
 #[derive(Clone, Copy)]
 pub(crate) struct Show<'a> {
     pub program: &'a Program,
@@ -18,7 +18,7 @@ impl Show<'_> {
         if let Some(kind) = self.vars.and_then(|v| v.kind(ty)) {
             return match kind {
                 Kind::Any => "_",
-                // A literal whose type is still open is what it would be by itself.
+                // A literal whose type is still open shows its default type.
                 Kind::Num | Kind::Int => "i32",
                 Kind::Float | Kind::Element => "f32",
             }
@@ -74,7 +74,7 @@ impl Show<'_> {
         }
     }
 
-    /// `kernel saxpy(alpha: f32, x: [f32; N], out r: [f32; N])`
+    /// Formats a signature: `kernel saxpy(alpha: f32, x: [f32; N], out r: [f32; N])`.
     pub fn signature(&self, word: &str, name: &str, sig: &Signature, result: Option<&Type>) -> String {
         let me = Show { sig: Some(sig), ..*self };
         let generics: Vec<_> = sig.generics.iter().map(|g| me.generic(g)).collect();

@@ -15,7 +15,7 @@ use crate::check::types::Dims;
 use crate::check::{eval, finish, parts, suggest, walk};
 use crate::syntax::ast;
 
-/// The fields of a struct.
+/// Checks the field types of a struct.
 pub(crate) fn fields(
     program: &Program,
     module: ModuleId,
@@ -56,7 +56,7 @@ fn is_field(ty: &Type) -> bool {
     }
 }
 
-/// Reports structs that hold themselves.
+/// Reports structs of infinite size, which contain themselves.
 pub(crate) fn endless_structs(program: &mut Program, ids: &[StructId], found: &mut Vec<Diagnostic>) {
     fn reaches(program: &Program, ty: &Type, goal: StructId, seen: &mut FxHashSet<StructId>) -> bool {
         match ty {
@@ -86,7 +86,7 @@ pub(crate) fn endless_structs(program: &mut Program, ids: &[StructId], found: &m
             }
         }
     }
-    // The structs that a field's type names may stand behind it.
+    // Field types may name structs defined later, so this runs when all structs are complete.
     for &id in ids {
         for i in 0..program.structs[id].fields.len() {
             let field = &program.structs[id].fields[i];
@@ -100,7 +100,7 @@ pub(crate) fn endless_structs(program: &mut Program, ids: &[StructId], found: &m
     }
 }
 
-/// A constant as it is written.
+/// The definition of a constant.
 #[derive(Clone)]
 pub(crate) struct Def<'f> {
     name: &'f ast::Name,
@@ -108,7 +108,7 @@ pub(crate) struct Def<'f> {
     pub value: &'f ast::Expr,
 }
 
-/// The type that a constant is to have.
+/// The type that a constant is declared with.
 #[derive(Clone)]
 enum Wanted<'f> {
     Any,
@@ -122,7 +122,7 @@ impl<'f> Def<'f> {
     }
 }
 
-/// The constants of a file, each after those it names. `late` ones wait for the signatures of functions they call.
+/// The constants of a file, checked in dependency order. Those that call functions wait until signatures are known (`late`).
 pub(crate) struct Constants<'f> {
     pub defs: FxHashMap<ConstId, Def<'f>>,
     state: FxHashMap<ConstId, State>,
@@ -140,7 +140,7 @@ impl<'f> Constants<'f> {
         Constants { defs, state: FxHashMap::default(), calls: FxHashMap::default() }
     }
 
-    /// Checks those that the extents of fields name: types come before all other constants.
+    /// Checks the constants used in the extents of fields: types are checked before all other constants.
     pub fn check_extents(
         &mut self,
         program: &mut Program,
@@ -165,7 +165,7 @@ impl<'f> Constants<'f> {
         }
     }
 
-    /// Checks those that call no function of Clk (`late` false), or all that are left.
+    /// Checks the constants that call no user-defined function (`late` false), or all remaining ones.
     pub fn check(&mut self, program: &mut Program, module: ModuleId, late: bool, found: &mut Vec<Diagnostic>) {
         let mut ids: Vec<ConstId> = self.defs.keys().copied().collect();
         ids.sort();
@@ -176,7 +176,7 @@ impl<'f> Constants<'f> {
         }
     }
 
-    /// Whether a constant, or one that it needs, calls a function. Each constant is read once.
+    /// Whether a constant, or one that it depends on, calls a function. Each constant is examined once.
     fn calls_functions(&mut self, program: &Program, module: ModuleId, id: ConstId) -> bool {
         let mut open: Vec<Reading> = self.reading(program, module, id).into_iter().collect();
         while let Some(top) = open.last_mut() {
@@ -198,13 +198,13 @@ impl<'f> Constants<'f> {
         self.calls.get(&id).is_some_and(|&calls| calls)
     }
 
-    /// What stands in a constant's value, if it has not been read.
+    /// Scans the value of a constant for its dependencies; none if it has been scanned already.
     fn reading(&mut self, program: &Program, module: ModuleId, id: ConstId) -> Option<Reading> {
         let def = self.defs.get(&id)?;
         if self.calls.contains_key(&id) {
             return None;
         }
-        // One that needs itself is reported when its value is checked.
+        // A dependency cycle is reported when the value is checked.
         self.calls.insert(id, false);
         let mut reading = Reading { id, needs: vec![], calls: false };
         walk::names(def.value, &mut |name, _| match program.modules[module].names.get(&name.text) {
@@ -215,7 +215,7 @@ impl<'f> Constants<'f> {
         Some(reading)
     }
 
-    /// Checks a constant, after those that it needs.
+    /// Checks a constant after the constants it depends on.
     fn one(&mut self, program: &mut Program, module: ModuleId, id: ConstId, found: &mut Vec<Diagnostic>) {
         let mut open: Vec<Pending<'_>> = self.pending(program, module, id).into_iter().collect();
         while let Some(top) = open.last_mut() {
@@ -244,7 +244,7 @@ impl<'f> Constants<'f> {
         }
     }
 
-    /// A constant that is begun, if it is not already.
+    /// Starts checking a constant; none if that has been started already.
     fn pending(&mut self, program: &Program, module: ModuleId, id: ConstId) -> Option<Pending<'f>> {
         if self.state.contains_key(&id) {
             return None;
@@ -266,14 +266,14 @@ impl<'f> Constants<'f> {
     }
 }
 
-/// A constant whose value is being read: what it needs and was not looked at, and whether a function was called.
+/// A constant being scanned: dependencies still to visit, and whether a function call was found.
 struct Reading {
     id: ConstId,
     needs: Vec<ConstId>,
     calls: bool,
 }
 
-/// A constant that waits for those that it needs, the next one last.
+/// A constant waiting for its dependencies, the next one last.
 struct Pending<'f> {
     id: ConstId,
     def: Def<'f>,
@@ -292,7 +292,7 @@ fn constant(program: &Program, module: ModuleId, def: &Def<'_>, found: &mut Vec<
         None => cx.expr(def.value, None),
     };
     finish::expr(&mut cx, &mut value);
-    // An array is as large as its value, whatever its type leaves open.
+    // The value determines the extents of a constant array, even if the type leaves them open.
     let ty = wanted.filter(|ty| !matches!((ty, &value.ty), (Type::Array(_), Type::Array(_))));
     let ty = ty.unwrap_or_else(|| value.ty.clone());
     let refusal = match &ty {
@@ -313,7 +313,7 @@ fn constant(program: &Program, module: ModuleId, def: &Def<'_>, found: &mut Vec<
     (ty, value)
 }
 
-/// What a signature is read from.
+/// The syntax of a signature.
 pub(crate) struct Source<'f> {
     pub generics: &'f [ast::Generic],
     pub params: &'f [ast::Param],
@@ -321,7 +321,7 @@ pub(crate) struct Source<'f> {
     pub kernel: bool,
 }
 
-/// The signature and the result type.
+/// Checks a signature and its result type.
 pub(crate) fn signature(
     program: &Program,
     module: ModuleId,
@@ -351,8 +351,8 @@ pub(crate) fn signature(
     (Signature { dims, dim_exprs: exprs, params, ..partial }, result)
 }
 
-/// Reads the defaults of parameters. Each is a constant without a name, whose value is checked with those of the file; that of
-/// a parameter whose type is a type parameter is a number, which has a type in calls only.
+/// Checks the default values of parameters. Each becomes an anonymous constant that is checked with those of the file. The
+/// default of a parameter whose type is a type parameter has to be a literal, which gets its type at each call.
 pub(crate) fn defaults<'f>(
     program: &mut Program,
     module: ModuleId,
@@ -405,7 +405,7 @@ fn no_default_behind(p: &ast::Param, first: &ast::Param) -> Diagnostic {
         .help(format!("give `{name}` a default too, or let it stand before `{before}`"))
 }
 
-/// Whether a parameter cannot have the default that it has; then it was reported.
+/// Whether a parameter cannot have the default it has; if so, this was reported.
 fn refused_default(
     program: &Program,
     module: ModuleId,
@@ -460,7 +460,7 @@ fn refused_default(
     true
 }
 
-/// Dimensions that are bare names are known to the expressions of the others, wherever they stand.
+/// Declares all dimensions that are bare names first, so that dimension expressions can use them in any order.
 fn name_dims<'t>(cx: &mut Cx<'_>, types: impl Iterator<Item = &'t ast::Type>, dims: &mut Vec<DimName>) {
     for ty in types {
         walk::dims(ty, &mut |e| {
@@ -475,7 +475,7 @@ fn name_dims<'t>(cx: &mut Cx<'_>, types: impl Iterator<Item = &'t ast::Type>, di
 }
 
 fn param_type(cx: &mut Cx<'_>, p: &ast::Param, ty: Type, kernel: bool) -> Type {
-    // A function may change a value for its caller; a kernel's threads have only arrays in common.
+    // A function may modify a value of its caller; the threads of a kernel share only arrays.
     let lent = p.access == Access::InOut && !kernel;
     if p.access != Access::In && !lent && !matches!(ty, Type::Array(_) | Type::Error) {
         let word = if p.access == Access::Out { "out" } else { "inout" };
@@ -599,7 +599,7 @@ fn bound_named(cx: &mut Cx<'_>, bound: Option<&ast::Name>) -> Bound {
     }
 }
 
-/// Checks `threads(…)` or `grid(…) block(…)` inside the kernel's own scope.
+/// Checks `threads(…)` or `grid(…) block(…)` in the kernel's scope.
 pub(crate) fn geometry(cx: &mut Cx<'_>, g: &ast::Geometry) -> Geometry {
     match g {
         ast::Geometry::Threads { indices, block, span } => {
@@ -659,7 +659,7 @@ fn extent(cx: &mut Cx<'_>, e: &ast::Expr) -> Expr {
     e
 }
 
-/// `threads(i: 0..N)`: an extent is where the index ends, it always begins at 0.
+/// Reports `threads(i: 0..N)`: an extent is the exclusive end of an index that always starts at 0.
 fn ranged_extent(cx: &mut Cx<'_>, e: &ast::Expr, start: Option<&ast::Expr>, end: Option<&ast::Expr>) -> Expr {
     let d = Diagnostic::error("E0408", "an extent is a number, not a range")
         .at(e.span, "an index always counts from 0")

@@ -24,7 +24,7 @@ struct Declaration<'e> {
 }
 
 impl Declaration<'_> {
-    /// The place of the word `let` or `var`.
+    /// Returns the span of the keyword `let` or `var`.
     fn word(&self) -> Span {
         Span { end: self.span.start + 3, ..self.span }
     }
@@ -38,7 +38,7 @@ impl Declaration<'_> {
 }
 
 impl Cx<'_> {
-    /// A block in a scope of its own. Without `value` its last expression is a statement like the others.
+    /// Checks a block in a scope of its own. Without `value`, its last expression is an ordinary statement.
     pub fn block(&mut self, b: &ast::Block, value: bool, want: Option<&Type>) -> (Block, Type) {
         self.open();
         let checked = self.block_here(b, value, want);
@@ -86,7 +86,7 @@ impl Cx<'_> {
         self.report(d);
     }
 
-    /// Checks a statement; `Never` if nothing after it runs.
+    /// Checks a statement and appends it to `out`. Returns `Never` if the statements after it are unreachable.
     pub fn stmt(&mut self, s: &ast::Stmt, out: &mut Vec<Stmt>) -> Type {
         self.depth += 1;
         let ty = if self.depth > MAX_DEPTH { self.too_deep(s.span).ty } else { self.stmt_inner(s, out) };
@@ -161,7 +161,7 @@ impl Cx<'_> {
         Type::Unit
     }
 
-    /// An expression whose value nobody wants (or, at the top of a script, is shown).
+    /// Checks an expression statement. Its value is unused, except at the top level of a script, which prints it.
     fn expr_stmt(&mut self, e: &ast::Expr, quiet: bool, out: &mut Vec<Stmt>) -> Type {
         let shown = self.home == Home::Script && self.outermost();
         let checked = match &bare(e).kind {
@@ -186,7 +186,7 @@ impl Cx<'_> {
         ty
     }
 
-    /// A block that is run for the time it takes: what its expressions give need not be used.
+    /// Checks a block that is executed to be timed, so unused values in it are not reported.
     pub fn measured(&mut self, b: &ast::Block) -> Block {
         self.measured += 1;
         let (block, _) = self.block(b, false, None);
@@ -293,7 +293,7 @@ impl Cx<'_> {
         Some(StmtKind::Let { pattern, value, declared })
     }
 
-    /// `= 0.0` for a whole array: not an array itself.
+    /// Whether `= e` for an array declaration may be a fill value (`= 0.0`), not an array.
     fn is_fill(&self, e: &ast::Expr) -> bool {
         if !self.in_kernel() {
             return matches!(bare(e).kind, Ast::Int { .. } | Ast::Float { .. } | Ast::Bool(_) | Ast::Unary { .. });
@@ -301,7 +301,7 @@ impl Cx<'_> {
         true
     }
 
-    /// The value of something that is declared with its type.
+    /// Checks the initializer of a declaration that has a type.
     pub fn declared_value(&mut self, value: &ast::Expr, ty: &Type) -> Expr {
         let e = self.expr(value, Some(ty));
         if let (Type::Array(a), true) = (ty, self.in_host() || self.home == Home::Const)
@@ -319,13 +319,13 @@ impl Cx<'_> {
         e
     }
 
-    /// Whether the value of something declared as an array is that of each element.
+    /// Whether the initializer of an array declaration is the value of each element.
     fn fills(&self, value: &Expr) -> bool {
         let ty = self.vars.shallow(&value.ty);
         matches!(ty, Type::Scalar(_) | Type::Param(_) | Type::Vector(..) | Type::Struct(_) | Type::Tuple(_))
     }
 
-    /// `var acc: [f32; 8] = 0.0` in a script is `full(8, 0.0)`.
+    /// Rewrites `var acc: [f32; 8] = 0.0` in a script to `full(8, 0.0)`.
     fn filled_array(&mut self, a: std::sync::Arc<ArrayType>, value: Expr) -> Expr {
         self.coerce(&value, &a.element, None);
         let span = value.span;
@@ -365,8 +365,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether an array can be a value on the device: its extents are constants. In a function that the host alone can run
-    /// for other reasons it need not be one.
+    /// Whether an array can be a value on the device, which requires constant extents. In a function that already requires
+    /// the host, arrays are never device values.
     pub fn is_device_array(&self, ty: &Type) -> bool {
         let Type::Array(array) = self.vars.shallow(ty) else { return false };
         let constant = |dim: &Dim| match dim {
@@ -378,7 +378,7 @@ impl Cx<'_> {
         here && !array.dims.is_empty() && array.dims.iter().all(constant)
     }
 
-    /// The shape of an array variable may change with its value.
+    /// Replaces the extents of an array variable's type by unknown ones: assignments may change its shape.
     fn open_dims(&self, ty: Type) -> Type {
         match self.vars.shallow(&ty) {
             Type::Array(a) if self.in_host() || self.home == Home::Fn => {
@@ -430,14 +430,14 @@ impl Cx<'_> {
         Some(StmtKind::LocalArray { local, extents, init })
     }
 
-    /// Remembers of a variable that it was declared without a value.
+    /// Marks a variable as uninitialized if its declaration has no value.
     fn without_value(&mut self, local: LocalId, d: &Declaration<'_>) {
         if let (None, Some(info)) = (d.value, self.info.get_mut(local.index())) {
             info.unset = true;
         }
     }
 
-    /// Remembers extents that are not plain numbers.
+    /// Records the extents of an array that are not plain numbers.
     fn keep_extents(&mut self, local: LocalId, extents: &[Expr]) {
         if extents.iter().any(|e| !matches!(e.kind, ExprKind::Int(_))) {
             self.extents.insert(local, extents.to_vec());
@@ -453,7 +453,7 @@ impl Cx<'_> {
         }
     }
 
-    /// `let w = [0.25, 0.5, 0.25]` where there are no array values.
+    /// Checks `let w = [0.25, 0.5, 0.25]` in device code, where it declares a local array.
     fn literal_array(&mut self, d: &Declaration<'_>, value: &ast::Expr) -> Option<StmtKind> {
         let e = self.expr(value, None);
         let Some(name) = d.name() else {
@@ -511,7 +511,7 @@ impl Cx<'_> {
         id
     }
 
-    /// A new variable in an inner block that hides a `var` of an outer one is mostly a forgotten assignment.
+    /// Warns about a variable that shadows a `var` of an outer block: usually a forgotten assignment.
     fn warn_hidden(&mut self, name: &ast::Name) {
         let Some(Slot::Local(id)) = self.names.get(name.text.as_str()).copied() else { return };
         if self.bound_here(&name.text) {
@@ -558,7 +558,7 @@ impl Cx<'_> {
         Some(StmtKind::Shared { local, extents })
     }
 
-    /// Demands that an expression be the same for the whole launch.
+    /// Reports an expression that is not uniform over the launch. Returns whether it is.
     pub fn uniform(&mut self, e: &Expr, what: &str, code: &'static str) -> bool {
         if self.is_uniform(e) {
             return true;
@@ -729,13 +729,13 @@ impl Cx<'_> {
 
     // Bodies
 
-    /// The body of a function: its last expression is the value.
+    /// Checks the body of a function, whose last expression is the result.
     pub fn function_body(&mut self, body: &ast::Block, result: &Type, result_span: Span) -> Block {
         if *result == Type::Unit {
             return self.block(body, false, None).0;
         }
         let (block, ty) = self.block(body, true, Some(result));
-        // A value may be in the part that could not be read.
+        // The value may be in the part that failed to parse.
         let broken = matches!(body.stmts.last().map(|s| &s.kind), Some(ast::StmtKind::Error)) && body.tail.is_none();
         match (&block.tail, &ty) {
             _ if broken => {}

@@ -1,15 +1,15 @@
-//! What the user may have meant: near names, and words of CUDA, C, NumPy, Numba and Triton with Clk's word for each.
+//! Suggestions for unknown names: similar names, and words of CUDA, C, NumPy, Numba and Triton with Clk's equivalent of each.
 
-/// Longer words are not compared, in bytes.
+/// Longest name that is compared, in bytes.
 const LONGEST: usize = 80;
 
-/// The nearest of the candidates, if it is near enough to be a slip of the finger.
+/// Returns the candidate with the smallest edit distance, if it is close enough to be a typo.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // The distance costs the product of the lengths, and nobody types a name of this length.
+    // The cost is the product of the lengths; real names are shorter.
     if word.len() > LONGEST {
         return None;
     }
-    // Of a single letter only the case is forgiven: everything short is near to it.
+    // A single letter may differ only in case: every short name is near to it.
     let limit = match word.chars().count() {
         0 | 1 => 0,
         2 => 1,
@@ -29,12 +29,12 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
     best.map(|(_, name)| name)
 }
 
-/// What Clk calls a word of another language.
+/// Clk's equivalent of a word of another language.
 pub(crate) struct Foreign {
-    /// Clk's word, where one can simply stand in its place.
+    /// Clk's word, if it is a drop-in replacement.
     pub word: Option<&'static str>,
     pub help: &'static str,
-    /// A word of plain English too: it may be a variable that somebody forgot, or misspelt.
+    /// The word is also plain English, so it may be a misspelled or undeclared variable.
     pub plain: bool,
 }
 
@@ -42,7 +42,7 @@ const fn same(word: &'static str) -> Option<Foreign> {
     Some(Foreign { word: Some(word), help: "", plain: false })
 }
 
-/// As [`same`], of a word that may as well be a variable's name.
+/// Like [`same`], for a word that may as well be a variable's name.
 const fn like(word: &'static str) -> Option<Foreign> {
     Some(Foreign { word: Some(word), help: "", plain: true })
 }
@@ -51,12 +51,12 @@ const fn other(help: &'static str) -> Option<Foreign> {
     Some(Foreign { word: None, help, plain: false })
 }
 
-/// As [`other`], of a word that may as well be a variable's name.
+/// Like [`other`], for a word that may as well be a variable's name.
 const fn hint(help: &'static str) -> Option<Foreign> {
     Some(Foreign { word: None, help, plain: true })
 }
 
-/// A foreign name that stands where a value or a function does.
+/// Looks up a foreign name used as a value or a function.
 pub(crate) fn foreign_value(name: &str) -> Option<Foreign> {
     match name {
         "threadIdx" => same("thread_idx"),
@@ -205,7 +205,7 @@ pub(crate) fn foreign_value(name: &str) -> Option<Foreign> {
     }
 }
 
-/// What a kernel has instead of something of the host (a builtin stands in backticks).
+/// Returns help for a host-only operation used in a kernel (a builtin is in backticks).
 pub(crate) fn in_kernels(what: &str) -> &'static str {
     match what.trim_end_matches(" of a whole array").trim_matches('`') {
         "arange" | "linspace" => "`threads(i: N)` names a thread's index; with `grid(…) block(…)` it is `global_idx.x`",
@@ -250,7 +250,7 @@ pub(crate) fn in_kernels(what: &str) -> &'static str {
     }
 }
 
-/// A member of a module of another language: `np.sqrt`, `cuda.grid`, `tl.load`.
+/// Looks up a member of a foreign module: `np.sqrt`, `cuda.grid`, `tl.load`.
 pub(crate) fn foreign_member(module: &str, member: &str) -> Option<Foreign> {
     let specific = match (module, member) {
         ("cuda", "grid") => {
@@ -308,7 +308,7 @@ pub(crate) fn foreign_member(module: &str, member: &str) -> Option<Foreign> {
     })
 }
 
-/// A foreign name that stands where a type does.
+/// Looks up a foreign name used as a type.
 pub(crate) fn foreign_type(name: &str) -> Option<Foreign> {
     match name {
         "float" | "float32" | "float32_t" => same("f32"),

@@ -1,7 +1,8 @@
-//! Text of the host: its operators, its characters and parts, arrays of texts, and the builtins that take them.
+//! Host strings: their operators, indexing and slicing, arrays of strings, and the builtins that take them.
 //!
-//! In: syntax, and operands that are checked already. Out: typed expressions of [`Type::Str`] and [`Type::Strings`], or reports. What
-//! is known only when the script runs ([`Type::Unknown`]) may be text, so it stays unknown beside text.
+//! Input: syntax, and operands that have been checked. Output: typed expressions of [`Type::Str`] and [`Type::Strings`], or
+//! diagnostics. A [`Type::Unknown`] operand may be a string at run time, so combining it with a string has an unknown type as
+//! well.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -13,12 +14,12 @@ use crate::check::typed::*;
 use crate::lang::ops::{BinaryOp, TextFn};
 use crate::syntax::ast;
 
-/// Whether a type is text or an array of it.
+/// Whether a type is a string or an array of strings.
 pub(crate) fn is_text(ty: &Type) -> bool {
     matches!(ty, Type::Str | Type::Strings)
 }
 
-/// An array of one axis whose extent only shows when the script runs.
+/// Returns the type of a rank-1 array whose extent is known only at run time.
 fn list_of(element: Type) -> Type {
     match element {
         Type::Str => Type::Strings,
@@ -26,7 +27,7 @@ fn list_of(element: Type) -> Type {
     }
 }
 
-/// The least and the greatest number of arguments, and the result.
+/// Returns the minimum and maximum number of arguments, and the result type.
 fn signature(f: TextFn) -> (usize, usize, Type) {
     match f {
         TextFn::Split => (1, 2, Type::Strings),
@@ -40,7 +41,7 @@ fn signature(f: TextFn) -> (usize, usize, Type) {
 }
 
 impl Cx<'_> {
-    /// The type of `l op r` where one side is text; none where neither is.
+    /// Returns the type of `l op r` if an operand is a string; none if neither is.
     pub fn text_type(&mut self, op: BinaryOp, op_span: Span, l: &Expr, r: &Expr) -> Option<Type> {
         let (lt, rt) = (self.vars.shallow(&l.ty), self.vars.shallow(&r.ty));
         if !is_text(&lt) && !is_text(&rt) {
@@ -60,7 +61,7 @@ impl Cx<'_> {
         })
     }
 
-    /// The message on an operator that text does not have.
+    /// Builds the diagnostic for an operator that strings do not have.
     pub fn no_text_operator(&self, (op, op_span): (BinaryOp, Span), l: &Expr, r: &Expr) -> Diagnostic {
         let (lt, rt) = (self.ty_text(&l.ty), self.ty_text(&r.ty));
         let other = if self.vars.shallow(&l.ty) == Type::Str { &rt } else { &lt };
@@ -85,7 +86,7 @@ impl Cx<'_> {
         }
     }
 
-    /// `str(x)`: what `print` shows of a value.
+    /// Checks `str(x)`: the text that `print` shows for a value.
     pub fn str_of(&mut self, args: &[ast::Arg], span: Span) -> Expr {
         self.no_names(args, "str");
         let [arg] = args else { return self.one_argument("str", args, span) };
@@ -103,7 +104,7 @@ impl Cx<'_> {
         make(ExprKind::Str(vec![StrPart::Value { expr: value, format: None }]), Type::Str, span)
     }
 
-    /// `s[i]`, `names[a..b]`
+    /// Checks `s[i]` and `names[a..b]`.
     pub fn text_element(&mut self, base: Expr, args: &[ast::Expr], span: Span) -> Expr {
         let whole = self.vars.shallow(&base.ty);
         let [arg] = args else {
@@ -120,7 +121,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Reports a part of text that is written to, if it can't be; false then.
+    /// Checks a write to an element or slice of strings. Reports it and returns false if it is not allowed.
     pub fn text_place(&mut self, place: &Expr) -> bool {
         let (base, slice) = match &place.kind {
             ExprKind::Index { base, .. } => (base, false),
@@ -140,7 +141,7 @@ impl Cx<'_> {
         false
     }
 
-    /// The type of an array literal whose elements are text; none if they are not.
+    /// Returns the type of an array literal whose elements are strings; none if they are not.
     pub fn text_literal(&mut self, flat: &[Expr], dims: &[i64], span: Span) -> Option<Type> {
         let text = flat.iter().any(|e| e.ty == Type::Str);
         if !text {
@@ -194,7 +195,7 @@ impl Cx<'_> {
         }
     }
 
-    /// An argument that has to be one text.
+    /// Checks an argument that has to be a single string.
     pub fn text_argument(&mut self, e: &ast::Expr) -> Expr {
         let e = self.expr(e, Some(&Type::Str));
         self.coerce(&e, &Type::Str, None);
@@ -215,7 +216,7 @@ impl Cx<'_> {
         let text = self.expr(text, Some(&Type::Str));
         match self.vars.shallow(&text.ty) {
             Type::Strings => call.make(vec![text], list_of(ty)),
-            // Whether it is one text or many only shows when it runs; the type that is read has to be known then.
+            // Whether this is a string or an array of strings is known only at run time; pass the type to parse along.
             Type::Unknown => {
                 let read = make(ExprKind::Bool(false), ty, call.span);
                 call.make_named(vec![text], vec![("type".into(), read)], Type::Unknown)
@@ -229,7 +230,7 @@ impl Cx<'_> {
 
     // Files and the script
 
-    /// `keys(table)`
+    /// Checks `keys(table)`.
     pub fn keys(&mut self, call: BuiltinCall<'_>) -> Expr {
         let Some(given) = self.take(call, 1, 1) else { return self.after_error(call.args, call.span) };
         let Some(table) = given.first().map(|e| self.expr(e, None)) else { return self.bad(call.span) };

@@ -1,13 +1,13 @@
-//! The typed tree: what was written, with every name resolved, every type known and every default filled in.
+//! The typed tree: the syntax tree with every name resolved, every type known and every default filled in.
 //!
 //! Invariants (for a program without errors):
-//! - every `Expr` has the type its context asks for; there are no implicit conversions left to make, except where a type is
-//!   [`Type::Unknown`] (host only), in which case the host decides when it runs;
-//! - an `Index` has one index per axis; a partial or sliced one is a `Slice` (host only);
-//! - operands of `Binary` have one type, but for: shifts (any integer right operand), vector with its scalar (either side),
-//!   and host arrays (which broadcast; a scalar has the element type);
-//! - device bodies hold no host builtin and host bodies no device builtin;
-//! - after an error, `Expr::Error` and `Type::Error` stand where nothing better is known. Such a program does not run.
+//! - every `Expr` has the type its context expects; no implicit conversions remain, except where a type is [`Type::Unknown`]
+//!   (host only) and the interpreter decides at run time;
+//! - an `Index` has one index per axis; partial indexing and slicing is a `Slice` (host only);
+//! - the operands of a `Binary` have the same type, except for shifts (any integer right operand), a vector with its scalar
+//!   (either side), and host arrays (which broadcast; a scalar operand has the element type);
+//! - device bodies contain no host builtins, and host bodies no device builtins;
+//! - after an error, `Expr::Error` and `Type::Error` take the place of what could not be determined. Such a program does not run.
 
 use std::sync::Arc;
 
@@ -31,9 +31,9 @@ pub(crate) type GlobalId = Id<Global>;
 pub type LocalId = Id<Local>;
 pub type ModuleId = Id<Module>;
 
-/// Everything that has been checked so far; a REPL entry or an imported file only adds to it.
-/// Cloning is cheap enough to keep the state before an entry, and to try one out at every keystroke: what the entry does not
-/// define is shared.
+/// All modules and items checked so far; a REPL entry or an imported file only adds to it.
+/// Cloning is cheap (unchanged arenas are shared), so that the state before an entry can be kept, and an entry can be checked
+/// tentatively at every keystroke.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     pub modules: Arena<Module>,
@@ -44,23 +44,23 @@ pub struct Program {
     pub globals: Arena<Global>,
     pub tests: Arena<Section>,
     pub(crate) benches: Arena<Section>,
-    /// The chunk of script statements of each file or REPL entry, imported modules first.
+    /// Chunks of script statements, one per file or REPL entry, imported modules first.
     pub chunks: Vec<Arc<Chunk>>,
-    /// Which module of the standard library has a name, for messages about names that mean nothing.
+    /// Looks up the standard library module that defines a name; used in diagnostics about unresolved names.
     pub library: Option<fn(&str) -> Option<&'static str>>,
 }
 
-/// One source file's (or the REPL session's) scope.
+/// The scope of one source file (or of the REPL session).
 #[derive(Clone, Debug, Default)]
 pub struct Module {
-    /// As in `std.linalg` or a path; empty for the main script.
+    /// Dotted name as in `std.linalg`, or a path; empty for the main script.
     pub name: SmolStr,
     pub file: FileId,
     pub doc: Option<String>,
     pub names: IndexMap<SmolStr, Binding>,
 }
 
-/// What a name of a module stands for.
+/// The item, variable or module that a name of a module refers to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Binding {
     Fn(FnId),
@@ -69,18 +69,18 @@ pub enum Binding {
     Const(ConstId),
     Module(ModuleId),
     Global(GlobalId),
-    /// Its definition had errors; uses are not reported again.
+    /// The definition had errors, which were reported; uses of the name are not reported again.
     Error,
 }
 
-/// Script statements in the order they run.
+/// Script statements of one file or REPL entry, in execution order.
 #[derive(Clone, Debug)]
 pub struct Chunk {
     pub module: ModuleId,
     pub body: Body,
 }
 
-/// A variable of a script's top level.
+/// A variable at the top level of a script.
 #[derive(Clone, Debug)]
 pub struct Global {
     pub name: SmolStr,
@@ -89,16 +89,16 @@ pub struct Global {
     pub span: Span,
 }
 
-/// `test` or `bench`.
+/// A `test` or `bench` section.
 #[derive(Clone, Debug)]
 pub struct Section {
     pub title: SmolStr,
     pub module: ModuleId,
     pub span: Span,
     pub body: Arc<Body>,
-    /// `bytes`, `flops`, `items` of a bench: numbers per run, evaluated in the script's scope.
+    /// `bytes`, `flops`, `items` of a bench: amounts per run, evaluated in the script's scope.
     pub rates: Vec<(SmolStr, Expr)>,
-    /// It reads script variables, so the script has to run first.
+    /// The section reads script variables, so the script has to run first.
     pub uses_globals: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct Struct {
 #[derive(Clone, Debug)]
 pub struct Field {
     pub name: SmolStr,
-    /// A scalar, vector, struct or tuple.
+    /// A scalar, vector, struct, tuple or array of known extents.
     pub ty: Type,
     pub span: Span,
     pub doc: Option<String>,
@@ -127,13 +127,13 @@ pub struct Const {
     pub ty: Type,
     /// A constant expression: literals, other constants, operators, pure builtins and calls of `fn`s.
     pub value: Arc<Expr>,
-    /// The integer that the checker knows it to be.
+    /// The value, if it is an integer that the checker could evaluate.
     pub known: Option<i64>,
     pub span: Span,
     pub doc: Option<String>,
 }
 
-/// A type, constant or function parameter in angle brackets. Referred to by its position.
+/// A type, constant or function parameter in angle brackets, referred to by its position.
 #[derive(Clone, Debug)]
 pub struct Generic {
     pub name: SmolStr,
@@ -152,19 +152,19 @@ pub enum GenericKind {
 pub enum Bound {
     /// Any plain data: scalar, vector, struct, tuple.
     Any,
-    /// Every scalar but `bool`.
+    /// Every scalar type but `bool`.
     Num,
     Int,
     Float,
 }
 
-/// A dimension name of a signature. Referred to by its position.
+/// A dimension name of a signature, referred to by its position.
 #[derive(Clone, Debug)]
 pub struct DimName {
     pub name: SmolStr,
-    /// Where it first stands.
+    /// First occurrence.
     pub span: Span,
-    /// It stands in the type of a function's result only.
+    /// The name occurs only in the result type of a function.
     pub of_result: bool,
 }
 
@@ -174,11 +174,11 @@ pub struct Fn {
     pub module: ModuleId,
     pub sig: Signature,
     pub result: Type,
-    /// Where the result's type stands; the name of a function that gives nothing.
+    /// Span of the result type, or of the function's name if there is no result type.
     pub result_span: Span,
-    /// None while it is being checked or after an error in it.
+    /// None while the body is being checked, or after an error in it.
     pub body: Option<Arc<Body>>,
-    /// It (or what it calls) uses something of only one world.
+    /// Whether the function (or anything it calls) uses host-only or device-only operations.
     pub world: World,
     pub span: Span,
     pub name_span: Span,
@@ -192,13 +192,13 @@ pub enum World {
     Device,
 }
 
-/// The part that functions and kernels share. `params[i]` is `body.locals` number i.
+/// The part of a declaration that functions and kernels share. `params[i]` is `body.locals` number i.
 #[derive(Clone, Debug, Default)]
 pub struct Signature {
     pub generics: Vec<Generic>,
     pub dims: Vec<DimName>,
     pub params: Vec<Param>,
-    /// Dimensions that are more than a number or a name (`ceil_div(N, 256)`, `2 * T`): over dims, constants and const generics.
+    /// Dimensions other than a number or a name (`ceil_div(N, 256)`, `2 * T`): expressions over dims, constants and const generics.
     pub dim_exprs: Vec<Arc<Expr>>,
 }
 
@@ -207,17 +207,17 @@ pub struct Param {
     pub name: SmolStr,
     pub access: Access,
     pub ty: Type,
-    /// What stands for an argument that is left off.
+    /// The default for an omitted argument.
     pub default: Option<ParamDefault>,
     pub span: Span,
 }
 
-/// The default of a parameter.
+/// The default value of a parameter.
 #[derive(Clone, Debug)]
 pub enum ParamDefault {
-    /// A constant that has no name.
+    /// An anonymous constant.
     Const(ConstId),
-    /// A number for a parameter whose type is a type parameter: it takes the type that the call gives this.
+    /// A number, for a parameter whose type is a type parameter: it gets the type that each call binds that parameter to.
     Literal(Arc<ast::Expr>),
 }
 
@@ -231,20 +231,21 @@ pub struct Kernel {
     pub span: Span,
     pub name_span: Span,
     pub doc: Option<String>,
-    /// It calls `grid_barrier`, so its launch is cooperative.
+    /// The kernel calls `grid_barrier`, so its launch is cooperative.
     pub cooperative: bool,
 }
 
-/// The expressions are `i32`, over dims, const generics and scalar parameters (as `Local`), evaluated by the host at the launch.
+/// Launch geometry. The expressions are `i32`, over dims, const generics and scalar parameters (as `Local`); the host
+/// evaluates them at the launch.
 #[derive(Clone, Debug)]
 pub enum Geometry {
-    /// `indices[k]` is the local that holds the k-th index; the last varies fastest.
+    /// `indices[k]` is the local that holds the k-th index; the last index varies fastest.
     Threads { indices: Vec<LocalId>, extents: Vec<Expr>, block: Option<Vec<Expr>>, span: Span },
-    /// One to three of each, x first.
+    /// One to three extents each, x first.
     Grid { grid: Vec<Expr>, block: Vec<Expr>, span: Span },
 }
 
-/// A function body, a script chunk, a test.
+/// The body of a function, kernel, script chunk, test or bench.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     pub locals: Arena<Local>,
@@ -263,12 +264,12 @@ pub struct Local {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalKind {
     Param(Access),
-    /// An index of `threads(i: N)`.
+    /// An index variable of `threads(i: N)`.
     ThreadIndex,
     Var,
-    /// A `for` variable.
+    /// The variable of a `for` loop.
     Loop,
-    /// A `shared` array (or `shared` scalar-like: an array of no axes).
+    /// A `shared` array, or a `shared` scalar, which is an array of rank 0.
     Shared,
 }
 
@@ -278,12 +279,12 @@ pub enum Type {
     Error,
     /// `()`
     Unit,
-    /// Of `return`, `break`, `continue`.
+    /// The type of `return`, `break`, `continue`.
     Never,
-    /// Host only: found out when the script runs (the result of `load`, an element of such).
+    /// Host only: determined at run time (the result of `load`, or an element of it).
     Unknown,
     Scalar(Scalar),
-    /// A scalar other than bool, times 2, 3 or 4; `bool` vectors arise from comparisons.
+    /// 2, 3 or 4 components of a scalar type other than bool; `bool` vectors are the result of comparisons.
     Vector(Scalar, u8),
     /// The type parameter at this position of the enclosing item's `generics`.
     Param(u32),
@@ -291,15 +292,15 @@ pub enum Type {
     Struct(StructId),
     Tuple(Arc<[Type]>),
     Fn(Arc<FnType>),
-    /// Host only from here on.
+    /// A string. This and the types below are host only.
     Str,
-    /// `a..b`
+    /// The type of `a..b`.
     Range,
-    /// What `time { }` gives: fields `median min max` in seconds (f64), `runs` (i32).
+    /// The result of `time { }`: fields `median min max` in seconds (f64), `runs` (i32).
     Timing,
-    /// An array of texts, `[str; _]`: of one axis, whose extent is no part of the type.
+    /// An array of strings, `[str; _]`: one axis, whose extent is not part of the type.
     Strings,
-    /// A kernel by name, as a value.
+    /// A kernel as a value, by name.
     Kernel(KernelId),
     Module(ModuleId),
 }
@@ -308,7 +309,7 @@ pub enum Type {
 pub struct ArrayType {
     /// A scalar, vector, struct, tuple or type parameter.
     pub element: Type,
-    /// Outermost first; none for a `shared` scalar.
+    /// Outermost first; empty for a `shared` scalar.
     pub dims: Vec<Dim>,
 }
 
@@ -317,12 +318,12 @@ pub enum Dim {
     Known(i64),
     /// The dimension name at this position of the enclosing item's `sig.dims`.
     Name(u32),
-    /// Its `sig.dim_exprs[i]`.
+    /// The expression `sig.dim_exprs[i]` of the enclosing item.
     Expr(u32),
-    /// In a body (a `shared` or local array) an expression is kept as it is: `Local`s it reads are launch-uniform. On the host
-    /// it is an extent of [`Declared`], which the variable keeps.
+    /// In a body (a `shared` or local array): the i-th extent expression of that array; `Local`s in it are launch-uniform. On
+    /// the host: an index into the `extents` of [`Declared`].
     Local(u32),
-    /// Host: known when it runs.
+    /// Host: known only at run time.
     Unknown,
 }
 
@@ -335,7 +336,7 @@ pub struct FnType {
 #[derive(Clone, Debug, Default)]
 pub struct Block {
     pub stmts: Vec<Stmt>,
-    /// Its value; none means unit (or never).
+    /// The value of the block; none means unit (or never).
     pub tail: Option<Box<Expr>>,
     pub span: Span,
 }
@@ -348,25 +349,25 @@ pub struct Stmt {
 
 #[derive(Clone, Debug)]
 pub enum StmtKind {
-    /// A `let` or `var` of any value; on the device the extents of an array are constants. None: `var` without a value.
+    /// A `let` or `var` of any value; on the device the extents of an array are constants. None: a `var` without an initial value.
     Let {
         pattern: Pattern,
         value: Option<Expr>,
-        /// The type beside it, which the host compares with the value (none in kernels).
+        /// The declared type, which the host checks the value against at run time (none in kernels).
         declared: Option<Box<Declared>>,
     },
-    /// Device: a local array. `extents` gives each axis (constants after monomorphisation).
+    /// Device: a local array. `extents` has one expression per axis (constants after monomorphization).
     LocalArray {
         local: LocalId,
         extents: Vec<Expr>,
         init: ArrayInit,
     },
-    /// Device: `extents` is launch-uniform; all constant means static shared memory.
+    /// Device: `extents` is launch-uniform; static shared memory if all extents are constants.
     Shared {
         local: LocalId,
         extents: Vec<Expr>,
     },
-    /// `op`: `place = place op value`, the place evaluated once.
+    /// With `op`, a compound assignment: `place = place op value`, where `place` is evaluated once.
     Assign {
         place: Box<Expr>,
         op: Option<BinaryOp>,
@@ -376,7 +377,7 @@ pub enum StmtKind {
         expr: Expr,
         quiet: bool,
     },
-    /// `iter` is `Range` (i32 or any integer) or an array.
+    /// `iter` is a `Range` (of any integer type) or an array.
     For {
         var: LocalId,
         iter: Expr,
@@ -403,41 +404,41 @@ pub enum StmtKind {
     },
 }
 
-/// Where launches inside an `on` block run.
+/// The device that launches inside an `on` block run on.
 #[derive(Clone, Debug)]
 pub enum OnDevice {
     Sim,
-    /// `gpu` or `gpu(i)`
+    /// `gpu` or `gpu(i)`.
     Gpu(Option<Box<Expr>>),
 }
 
 #[derive(Clone, Debug)]
 pub enum ArrayInit {
-    /// No value: unwritten until assigned.
+    /// No initial value: uninitialized until assigned.
     None,
-    /// `= 0.0`: every element.
+    /// `= 0.0`: the value of every element.
     Fill(Expr),
-    /// `= [a, b, c]`: row-major.
+    /// `= [a, b, c]`: the elements in row-major order.
     Elements(Vec<Expr>),
-    /// `= other`: a copy of an array.
+    /// `= other`: a copy of another array.
     Copy(Expr),
 }
 
-/// A type as it stands beside a variable: what of it only shows when the script runs is asked then.
+/// The type annotation of a host variable; what the checker cannot compare is compared at run time.
 #[derive(Clone, Debug)]
 pub struct Declared {
-    /// A `Dim::Local(i)` in it is `extents[i]`.
+    /// A `Dim::Local(i)` in it refers to `extents[i]`.
     pub ty: Type,
     pub(crate) extents: Vec<Extent>,
     pub span: Span,
 }
 
-/// An extent that is no number before the script runs.
+/// An extent in a type annotation that is not a known number.
 #[derive(Clone, Debug)]
 pub(crate) enum Extent {
     /// An expression.
     Is(Expr),
-    /// A name that nothing else has: the value says what it is, the same on every axis.
+    /// A name that is otherwise undefined: the value determines it, and it is the same on every axis where it occurs.
     Named(SmolStr),
 }
 
@@ -457,7 +458,7 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// Whether it stands for some elements of an array, or for a part of each of them: what is assigned to it spreads.
+    /// Whether the expression selects some elements of an array, or one component of each element: an assignment to it broadcasts.
     pub fn is_part(&self) -> bool {
         match &self.kind {
             ExprKind::Slice { .. } => true,
@@ -471,7 +472,7 @@ impl Expr {
 
 #[derive(Clone, Debug)]
 pub enum ExprKind {
-    /// The type is the expression's (`Scalar`, `Param`, or `Unknown`: adapts to what it meets). May be negative when folded.
+    /// Has the expression's type (`Scalar`, `Param`, or `Unknown`, which adapts to the other operand). May be negative when folded.
     Int(i128),
     Float(f64),
     Bool(bool),
@@ -483,7 +484,7 @@ pub enum ExprKind {
     ConstParam(u32),
     /// A dimension of the enclosing item, by position in `dims` (i32).
     Dim(u32),
-    /// `thread_idx` …: see `lang::builtin` for the variables. `thread_idx.x` is a `Swizzle` of it.
+    /// `thread_idx` and the like: see `lang::builtin` for the variables. `thread_idx.x` is a `Swizzle` of it.
     Variable(Builtin),
     Unary {
         op: UnaryOp,
@@ -494,51 +495,51 @@ pub enum ExprKind {
         left: Box<Expr>,
         right: Box<Expr>,
     },
-    /// A scalar (or vector, or host array elementwise) to another scalar type: `f32(x)`.
+    /// Converts a scalar (or vector, or host array elementwise) to another scalar type: `f32(x)`.
     Convert {
         to: Scalar,
         expr: Box<Expr>,
     },
-    /// To a type parameter: `T(x)`.
+    /// Converts to a type parameter: `T(x)`.
     ConvertParam {
         to: u32,
         expr: Box<Expr>,
     },
-    /// `bitcast(u32, x)`; the result type is the expression's.
+    /// `bitcast(u32, x)`; the target type is the expression's type.
     Bitcast {
         expr: Box<Expr>,
     },
-    /// `f32x3(a, b, c)`; parts are scalars or vectors that add up, or a single scalar for all.
+    /// `f32x3(a, b, c)`; the parts are scalars or vectors whose component counts add up, or a single scalar that is broadcast.
     Vector {
         parts: Vec<Expr>,
     },
-    /// `.x`, `.xyz`; one component gives a scalar.
+    /// `.x`, `.xyz`; a single component has the scalar type.
     Swizzle {
         base: Box<Expr>,
         lanes: Vec<u8>,
     },
-    /// A struct's field by position.
+    /// A struct field by position.
     Field {
         base: Box<Expr>,
         field: u32,
     },
-    /// A tuple's part by position: `t.0`.
+    /// A tuple element by position: `t.0`.
     TupleField {
         base: Box<Expr>,
         field: u32,
     },
-    /// A field of an `Unknown` or `Timing` value, looked up by name when it runs (host).
+    /// A field of an `Unknown` or `Timing` value, looked up by name at run time (host).
     DynField {
         base: Box<Expr>,
         name: SmolStr,
     },
-    /// One element: one integer per axis. A component of a vector, where it is only known at run time. Of a `Str`, a `Strings`
-    /// or an `Unknown` too (host).
+    /// One element, with one integer index per axis; or a vector component whose index is known only at run time. On the host
+    /// also an element of a `Str`, a `Strings` or an `Unknown`.
     Index {
         base: Box<Expr>,
         indices: Vec<Expr>,
     },
-    /// Host: at least one axis is a range or left out.
+    /// Host: at least one index is a range or omitted.
     Slice {
         base: Box<Expr>,
         indices: Vec<SliceIndex>,
@@ -547,12 +548,12 @@ pub enum ExprKind {
         callee: FnRef,
         args: Vec<Expr>,
     },
-    /// Host: a scalar function applied to arrays, elementwise with broadcasting.
+    /// Host: a scalar function applied to arrays elementwise, with broadcasting.
     Lift {
         callee: FnRef,
         args: Vec<Expr>,
     },
-    /// Positional arguments in the order of the builtin's signature; a named one left off is not in `named`.
+    /// Positional arguments in the order of the builtin's signature; omitted named arguments are absent from `named`.
     Builtin {
         builtin: Builtin,
         args: Vec<Expr>,
@@ -572,9 +573,9 @@ pub enum ExprKind {
     },
     Block(Block),
     Tuple(Vec<Expr>),
-    /// An array literal, row-major, `ty` has its shape.
+    /// An array literal in row-major order; the shape is in `ty`.
     Array(Vec<Expr>),
-    /// All fields, in the order of the definition.
+    /// Values of all fields, in the order of the definition.
     Struct {
         id: StructId,
         fields: Vec<Expr>,
@@ -583,12 +584,12 @@ pub enum ExprKind {
     Error,
 }
 
-// Slices are few, and a vector of them is all that ever holds one: boxing would buy nothing.
+// Not boxed: slices are rare, and a `SliceIndex` is only ever stored in the vector of a slice.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub enum SliceIndex {
     At(Expr),
-    /// A range that is a value: `x[r]`.
+    /// A range-typed value: `x[r]`.
     Of(Expr),
     Range {
         start: Option<Expr>,
@@ -604,7 +605,7 @@ pub enum StrPart {
     Value { expr: Expr, format: Option<Format> },
 }
 
-/// A function as the target of a call or as a compile-time argument.
+/// A function as a callee or as a compile-time argument.
 #[derive(Clone, Debug)]
 pub enum FnRef {
     Fn {
@@ -613,23 +614,23 @@ pub enum FnRef {
     },
     /// A function parameter of the enclosing item, by position in `generics`.
     Param(u32),
-    /// `max` passed as `op`.
+    /// A builtin, such as `max` passed as `op`.
     Builtin(Builtin),
 }
 
-/// One per generic of the callee, in order.
+/// A compile-time argument; one per generic parameter of the callee, in order.
 #[derive(Clone, Debug)]
 pub enum GenericArg {
     Type(Type),
     Const(Expr),
     Fn(FnRef),
-    /// It had a mistake, which was reported: the program does not run.
+    /// The argument had an error, which was reported: the program does not run.
     Error,
-    /// Host: found from the values of the arguments when it runs, else the default.
+    /// Host: inferred from the argument values at run time, or the default.
     Infer,
 }
 
-/// A kernel launch. The host binds dimensions and checks shapes when it runs; the checker has done so where it could.
+/// A kernel launch. The checker has compared the shapes it knows; the host binds dimensions and checks shapes at run time.
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub kernel: KernelId,

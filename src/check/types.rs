@@ -1,4 +1,4 @@
-//! Types as written become types as meant, dimensions included.
+//! Resolves syntactic types to checked types, including dimensions.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::check::{eval, suggest};
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, TypeKind};
 
-/// What a dimension of an array type may be.
+/// The context of an array type, which determines what its dimensions may be.
 pub(crate) enum Dims<'m> {
-    /// A signature: names become dimensions, expressions are kept.
+    /// A signature: undefined names declare dimensions, expressions are kept in `exprs`.
     Signature { dims: &'m mut Vec<DimName>, exprs: &'m mut Vec<Arc<Expr>> },
-    /// A `shared` or local array: every extent is kept as an expression.
+    /// A `shared` or local array: the extent of every axis is kept as an expression.
     Extents(&'m mut Vec<Expr>),
-    /// An annotation of the host, where an unknown name is any dimension. What is no number is kept.
+    /// A type annotation on the host, where an undefined name is any extent. Extents that are not known numbers are kept.
     Free(&'m mut Vec<Extent>),
 }
 
@@ -58,7 +58,7 @@ impl Cx<'_> {
         }
     }
 
-    /// `[str; _]`: how many texts there are is no part of the type.
+    /// Resolves `[str; _]`: the number of strings is not part of the type.
     fn texts_type(&mut self, extents: &[ast::Expr], span: Span) -> Type {
         if let [ast::Expr { kind: ast::ExprKind::Name(name), .. }] = extents
             && name.text == "_"
@@ -71,7 +71,7 @@ impl Cx<'_> {
         Type::Strings
     }
 
-    /// The type by a path of names, or `Error` after a report.
+    /// Resolves a path of names to a type, or `Error` after a report.
     pub fn named_type(&mut self, path: &[ast::Name], span: Span) -> Type {
         let Some((name, before)) = path.split_last() else { return Type::Error };
         let meaning = if before.is_empty() {
@@ -98,7 +98,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The module that a path of names leads to.
+    /// Resolves a path of names to a module.
     pub fn module_path(&mut self, path: &[ast::Name]) -> Option<ModuleId> {
         let (first, rest) = path.split_first()?;
         let mut module = match self.lookup(&first.text) {
@@ -214,7 +214,7 @@ impl Cx<'_> {
         }
     }
 
-    /// A dimension that is a bare name, where the name is not simply a value.
+    /// Resolves a dimension that is a bare name; none if the name is an ordinary value, to be checked as an expression.
     fn dim_name(&mut self, name: &ast::Name, dims: &mut Dims<'_>) -> Option<Dim> {
         let known = self.names.get(name.text.as_str()).copied();
         let is_const = matches!(self.module.names.get(name.text.as_str()), Some(Binding::Const(_) | Binding::Error));

@@ -1,9 +1,10 @@
-//! Walks over the syntax tree that look for names, and over typed bodies that look for calls.
+//! Visitors: over the syntax tree for names, and over typed bodies for expressions.
 
 use crate::check::typed::*;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
-/// Every name that an expression of the syntax tree uses, blocks left out; `call` says that it is called.
+/// Visits every name that an expression of the syntax tree uses, except inside of blocks. The flag passed to `visit` says
+/// that the name is called.
 pub(crate) fn names<'e>(e: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Name, bool)) {
     match &e.kind {
         Ast::Name(n) => visit(n, false),
@@ -44,7 +45,7 @@ pub(crate) fn names<'e>(e: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Name, b
     }
 }
 
-/// Every dimension that an array type of a signature has, in the order of the text.
+/// Visits every dimension of the array types in a type, in source order.
 pub(crate) fn dims<'t>(t: &'t ast::Type, visit: &mut dyn FnMut(&'t ast::Expr)) {
     match &t.kind {
         ast::TypeKind::Array { element, dims: extents } => {
@@ -57,7 +58,7 @@ pub(crate) fn dims<'t>(t: &'t ast::Type, visit: &mut dyn FnMut(&'t ast::Expr)) {
     }
 }
 
-/// Every expression of a typed block, outermost first.
+/// Visits every expression of a typed block, in pre-order.
 pub fn exprs(b: &Block, visit: &mut dyn FnMut(&Expr)) {
     for s in &b.stmts {
         match &s.kind {

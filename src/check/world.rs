@@ -1,4 +1,5 @@
-//! Worlds across calls: a function belongs to a world if it, or anything it calls, uses something that only this world has.
+//! Propagates host and device requirements through calls: a function's *world* is the host or the device if it, or anything
+//! it calls, uses an operation that only runs there.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use crate::check::{suggest, walk};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::BarrierKind;
 
-/// Why a function needs something: itself, or through a call.
+/// The reason for a requirement: a use in the function itself, or in a callee.
 #[derive(Clone)]
 struct Reason {
     span: Span,
@@ -26,7 +27,7 @@ impl From<&Use> for Reason {
     }
 }
 
-/// What a function needs, calls included.
+/// The requirements of a function, including those of its callees.
 #[derive(Clone, Default)]
 struct All {
     host: Option<Reason>,
@@ -36,16 +37,16 @@ struct All {
     recursive: bool,
 }
 
-/// The functions of a file with what each needs and calls.
+/// The functions of a file with their requirements and calls.
 pub(crate) struct Worlds<'p> {
     program: &'p Program,
     calls: FxHashMap<FnId, Vec<(FnId, Span)>>,
     all: FxHashMap<FnId, All>,
-    /// Functions of earlier checks that were looked into.
+    /// Functions of earlier checks whose bodies were examined.
     old: FxHashSet<FnId>,
 }
 
-/// A kind of need, as a field of [`All`].
+/// Accessor of one kind of requirement in [`All`].
 type Field = fn(&mut All) -> &mut Option<Reason>;
 const FIELDS: [Field; 4] = [|a| &mut a.host, |a| &mut a.device, |a| &mut a.block, |a| &mut a.grid];
 
@@ -75,7 +76,7 @@ impl<'p> Worlds<'p> {
         worlds
     }
 
-    /// Reads the needs of a function that was checked earlier from its typed body.
+    /// Collects the requirements of a function that was checked earlier, and of its callees, from the typed bodies.
     fn look_into(&mut self, first: FnId) {
         let mut todo = vec![first];
         while let Some(id) = todo.pop() {
@@ -114,7 +115,7 @@ impl<'p> Worlds<'p> {
         }
     }
 
-    /// Hands every need on to the callers.
+    /// Propagates every requirement to the callers, breadth-first.
     fn spread(&mut self) {
         let mut callers: FxHashMap<FnId, Vec<(FnId, Span)>> = FxHashMap::default();
         for (caller, calls) in &self.calls {
@@ -144,7 +145,7 @@ impl<'p> Worlds<'p> {
         }
     }
 
-    /// Marks functions that call themselves, perhaps through others.
+    /// Marks functions that are recursive, directly or mutually.
     fn find_cycles(&mut self) {
         #[derive(Clone, Copy, PartialEq)]
         enum Mark {
@@ -192,12 +193,12 @@ impl<'p> Worlds<'p> {
         self.program.fns.get(id).map_or("?", |f| f.name.as_str())
     }
 
-    /// The world of a function, and an error if it would need both.
+    /// Returns the world of a function; reports an error if it requires both.
     pub fn of(&self, id: FnId, found: &mut Vec<Diagnostic>) -> World {
         let Some(all) = self.all.get(&id) else { return World::Both };
         match (&all.host, &all.device) {
             (Some(host), Some(device)) => {
-                // Only where the two meet: callers of such a function only repeat it.
+                // Report only where the two requirements meet, not in each caller of such a function.
                 let inherited = [host, device].iter().all(|r| r.through.is_some() && r.through == host.through);
                 if !inherited {
                     let d = Diagnostic::error(
@@ -223,7 +224,7 @@ impl<'p> Worlds<'p> {
         }
     }
 
-    /// `` `load` ``, or `` `g`, which uses `load`, ``
+    /// Describes a reason: `` `load` ``, or `` `g`, which uses `load`, ``.
     fn chain(&self, reason: &Reason) -> String {
         match reason.through {
             None => reason.what.to_string(),
@@ -231,7 +232,7 @@ impl<'p> Worlds<'p> {
         }
     }
 
-    /// The calls that lead from a function to what it uses: notes for a message.
+    /// Adds notes for the call chain (at most 8 calls) from a function to the use that causes a requirement.
     fn trace(&self, mut d: Diagnostic, id: FnId, field: Field) -> Diagnostic {
         let mut at = id;
         for _ in 0..8 {
@@ -250,7 +251,7 @@ impl<'p> Worlds<'p> {
         d
     }
 
-    /// The calls that lead from a function that calls itself back to it.
+    /// Returns a call cycle through a recursive function (at most 8 calls): caller, span of the call, callee.
     fn circle(&self, id: FnId) -> Vec<(FnId, Span, FnId)> {
         let mut steps = Vec::new();
         let mut at = id;
@@ -268,8 +269,8 @@ impl<'p> Worlds<'p> {
         steps
     }
 
-    /// A circle of calls is shown where it is written; `from` is the call that leads into it, of a kernel or of what uses
-    /// the device.
+    /// Reports recursion in device code at the calls that form the cycle; `from` is the call in a kernel, or the device
+    /// operation, that makes the function device code.
     fn recursion(&self, id: FnId, from: Span, why: &str, found: &mut Vec<Diagnostic>) {
         let steps = self.circle(id);
         let mut d = Diagnostic::error("E0404", "a function that kernels use can't be recursive");
@@ -281,13 +282,13 @@ impl<'p> Worlds<'p> {
             d = if number == 0 { d.at(*span, says) } else { d.because(*span, says) };
         }
         let d = d.because(from, why).help("kernels have no call stack: write it as a loop");
-        // Every kernel that calls it has the same mistake.
+        // Several kernels may call it; report the cycle once.
         if !found.iter().any(|other| other.code == d.code && other.primary() == d.primary()) {
             found.push(d);
         }
     }
 
-    /// Reports calls that a kernel can't make; says whether it reaches a `grid_barrier`.
+    /// Reports calls that a kernel can't make. Returns whether the kernel reaches a `grid_barrier`.
     pub fn kernel(&self, kernel: &Kernel, threads: bool, needs: &Needs, found: &mut Vec<Diagnostic>) -> bool {
         let mut grid = needs.grid_barrier;
         for (id, span) in &needs.calls {
@@ -312,7 +313,7 @@ impl<'p> Worlds<'p> {
         grid
     }
 
-    /// Reports functions of the host that are applied element by element: that runs as a kernel.
+    /// Reports host functions that are applied elementwise, since that runs as a kernel.
     pub fn lifts(&self, needs: &Needs, found: &mut Vec<Diagnostic>) {
         for (id, span) in &needs.lifts {
             let Some(reason) = self.all.get(id).and_then(|all| all.host.as_ref()) else { continue };
@@ -339,7 +340,7 @@ impl<'p> Worlds<'p> {
         None
     }
 
-    /// Reports calls of device functions by the host.
+    /// Reports host calls of device functions.
     pub fn host(&self, needs: &Needs, found: &mut Vec<Diagnostic>) {
         for (id, span) in &needs.calls {
             let Some(all) = self.all.get(id) else { continue };
@@ -353,7 +354,7 @@ impl<'p> Worlds<'p> {
     }
 }
 
-/// What `threads(…)` kernels have not.
+/// Whether a builtin requires the threads of a block, which `threads(…)` kernels do not have.
 fn needs_block(b: Builtin) -> bool {
     matches!(
         b,
