@@ -1,10 +1,10 @@
-//! The syntax tree: boxes with spans, error nodes included. It holds what was written, not what it means.
+//! The syntax tree: owned nodes with spans, including error nodes. It represents the source as written, before name resolution.
 
 use crate::base::source::{FileId, Span};
 use crate::lang::ops::{BinaryOp, UnaryOp};
 pub(crate) use smol_str::SmolStr;
 
-/// An identifier and where it stands.
+/// An identifier and its span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Name {
     pub text: SmolStr,
@@ -14,7 +14,7 @@ pub struct Name {
 #[derive(Clone, Debug, PartialEq)]
 pub struct File {
     pub file: FileId,
-    /// `///` lines before a blank line at the top of the file: the module's documentation.
+    /// The module's documentation: `///` lines at the top of the file, before a blank line.
     pub doc: Option<String>,
     pub items: Vec<Item>,
 }
@@ -23,7 +23,7 @@ pub struct File {
 pub struct Item {
     pub kind: ItemKind,
     pub span: Span,
-    /// Markdown of the `///` lines above it, without the slashes.
+    /// Documentation in Markdown: the `///` lines above the item, without the slashes.
     pub doc: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub enum ItemKind {
     Bench(Section),
     /// A statement of the script.
     Stmt(Stmt),
-    /// What could not be read; of a definition its name is kept, so that its uses are not reported too.
+    /// An item that failed to parse; a definition keeps its name, so that uses of it are not reported too.
     Error(Option<Name>),
 }
 
@@ -52,7 +52,7 @@ pub struct Section {
     pub(crate) body: Block,
 }
 
-/// `const NAME: type = value`
+/// `const NAME: type = value`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Const {
     pub name: Name,
@@ -60,7 +60,7 @@ pub struct Const {
     pub(crate) value: Expr,
 }
 
-/// `struct Name { field: type, … }`
+/// `struct Name { field: type, … }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Struct {
     pub name: Name,
@@ -74,7 +74,7 @@ pub struct Field {
     pub doc: Option<String>,
 }
 
-/// `<T: Float, const N: i32 = 4, op: fn(T, T) -> T = add>`
+/// A generic parameter of `<T: Float, const N: i32 = 4, op: fn(T, T) -> T = add>`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generic {
     pub name: Name,
@@ -84,15 +84,15 @@ pub struct Generic {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum GenericKind {
-    /// `T: Float`; the bound is a name so that a wrong one can be reported. None means `Any`.
+    /// `T: Float`. The bound is kept as a name so that an unknown one can be reported. None means `Any`.
     Type { bound: Option<Name> },
-    /// `const N: i32 = 16`
+    /// `const N: i32 = 16`.
     Const { ty: Type, default: Option<Expr> },
-    /// `op: fn(f32, f32) -> f32`
+    /// `op: fn(f32, f32) -> f32`.
     Fn { ty: Type, default: Option<Expr> },
 }
 
-/// `fn name<generics>(params) -> result { body }`
+/// `fn name<generics>(params) -> result { body }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fn {
     pub name: Name,
@@ -104,7 +104,7 @@ pub struct Fn {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// No keyword: read only.
+    /// No keyword: read-only.
     In,
     Out,
     InOut,
@@ -115,12 +115,12 @@ pub struct Param {
     pub access: Access,
     pub name: Name,
     pub(crate) ty: Type,
-    /// What stands for an argument that is left off.
+    /// The default for an omitted argument.
     pub(crate) default: Option<Expr>,
     pub span: Span,
 }
 
-/// `kernel name<generics>(params) geometry { body }`
+/// `kernel name<generics>(params) geometry { body }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     pub name: Name,
@@ -132,11 +132,11 @@ pub struct Kernel {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Geometry {
-    /// `threads(row: M, col: N) block(16, 16)`; the last name varies fastest.
+    /// `threads(row: M, col: N) block(16, 16)`; the last index varies fastest.
     Threads { indices: Vec<(Name, Expr)>, block: Option<Vec<Expr>>, span: Span },
     /// `grid(…) block(…)` in x, y, z order.
     Grid { grid: Vec<Expr>, block: Vec<Expr>, span: Span },
-    /// None was written (reported by the parser).
+    /// No geometry (reported by the parser).
     Missing(Span),
 }
 
@@ -149,17 +149,17 @@ pub struct Import {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ImportSource {
-    /// `std.linalg`
+    /// `std.linalg`.
     Path(Vec<Name>),
-    /// `"./shapes.clk"`
+    /// `"./shapes.clk"`.
     File { path: SmolStr, span: Span },
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ImportWhat {
-    /// The module itself, under its last name or the one after `as`.
+    /// The module itself, under the last name of its path or the alias after `as`.
     Module { alias: Option<Name> },
-    /// `.{a, b as c}`
+    /// `.{a, b as c}`.
     Names(Vec<(Name, Option<Name>)>),
 }
 
@@ -171,9 +171,9 @@ pub struct Type {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TypeKind {
-    /// `f32`, `f32x4`, `Body`, `T`, `shapes.Circle`
+    /// `f32`, `f32x4`, `Body`, `T`, `shapes.Circle`.
     Name(Vec<Name>),
-    /// `[T; D0, D1]`; a dimension is an expression over constants and dimension names, or `_` (kept as the name `_`).
+    /// `[T; D0, D1]`; a dimension is an expression over constants and dimension names, or `_` (represented as the name `_`).
     Array {
         element: Box<Type>,
         dims: Vec<Expr>,
@@ -183,7 +183,7 @@ pub(crate) enum TypeKind {
         params: Vec<Type>,
         result: Option<Box<Type>>,
     },
-    /// `[f32; N] @gpu`
+    /// `[f32; N] @gpu`.
     Placed {
         ty: Box<Type>,
         place: Name,
@@ -193,7 +193,7 @@ pub(crate) enum TypeKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
     pub stmts: Vec<Stmt>,
-    /// The value of the block: its last expression, if nothing but a newline follows it.
+    /// The value of the block: its last statement, if that is an expression without a `;`.
     pub(crate) tail: Option<Box<Expr>>,
     pub span: Span,
 }
@@ -206,25 +206,25 @@ pub struct Stmt {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum StmtKind {
-    /// `let pattern: type = value`, or `var …`. A `var` may leave its value off (`var acc: [f32; 4]`, unwritten until assigned).
+    /// `let pattern: type = value`, or `var …`. A `var` may omit its value (`var acc: [f32; 4]`, uninitialized until assigned).
     Let {
         mutable: bool,
         pattern: Pattern,
         ty: Option<Box<Type>>,
         value: Option<Expr>,
     },
-    /// `shared name: type`
+    /// `shared name: type`.
     Shared {
         name: Name,
         ty: Box<Type>,
     },
-    /// `place = value`, `place += value`
+    /// `place = value`, `place += value`.
     Assign {
         place: Box<Expr>,
         op: Option<(BinaryOp, Span)>,
         value: Expr,
     },
-    /// `quiet`: a `;` stands behind it (the REPL then prints nothing).
+    /// An expression statement. `quiet` means that a `;` follows it, so that the REPL prints nothing.
     Expr {
         expr: Expr,
         quiet: bool,
@@ -246,12 +246,12 @@ pub enum StmtKind {
     Break,
     Continue,
     Return(Option<Expr>),
-    /// `on gpu(0) { … }`
+    /// `on gpu(0) { … }`.
     On {
         device: Expr,
         body: Block,
     },
-    /// `batch { … }`
+    /// `batch { … }`.
     Batch {
         body: Block,
     },
@@ -262,18 +262,18 @@ pub enum StmtKind {
 pub enum Unroll {
     #[default]
     Auto,
-    /// `#unroll`
+    /// `#unroll`.
     Full,
-    /// `#unroll(4)`
+    /// `#unroll(4)`.
     By(u32),
-    /// `#nounroll`
+    /// `#nounroll`.
     Never,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
     Name(Name),
-    /// `(a, b, _)`; `_` is kept as a name.
+    /// `(a, b, _)`; `_` is represented as a name.
     Tuple(Vec<Pattern>, Span),
 }
 
@@ -285,12 +285,12 @@ pub struct Expr {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ExprKind {
-    /// The value of an integer literal (saturated to u128 is not needed: a literal over u64::MAX is reported by the lexer) and its suffix.
+    /// An integer literal and its suffix. A value over `u64::MAX`, which the lexer reports, saturates.
     Int {
         value: u64,
         suffix: Option<Name>,
     },
-    /// The digits as written, without underscores and suffix.
+    /// A float literal: its digits as written, without underscores and suffix.
     Float {
         text: SmolStr,
         suffix: Option<Name>,
@@ -298,7 +298,7 @@ pub(crate) enum ExprKind {
     Bool(bool),
     Str(Vec<StrPart>),
     Name(Name),
-    /// `_`, `..` and the like are not names; see `Index`.
+    /// A field access; `name` is an identifier or the number of a tuple element.
     Field {
         base: Box<Expr>,
         name: Name,
@@ -307,12 +307,12 @@ pub(crate) enum ExprKind {
         base: Box<Expr>,
         args: Vec<Expr>,
     },
-    /// `f(x, T = 3)`, also `f32(x)` and `f32x4(1, 2, 3, 4)`
+    /// `f(x, T = 3)`, also `f32(x)` and `f32x4(1, 2, 3, 4)`.
     Call {
         callee: Box<Expr>,
         args: Vec<Arg>,
     },
-    /// `k<<<grid, block>>>(args)`
+    /// `k<<<grid, block>>>(args)`.
     Launch {
         callee: Box<Expr>,
         grid: Box<Expr>,
@@ -330,7 +330,7 @@ pub(crate) enum ExprKind {
         left: Box<Expr>,
         right: Box<Expr>,
     },
-    /// `a..b step s`, `a..=b`, `..` (in an index: the whole axis)
+    /// `a..b step s`, `a..=b`, `..` (in an index: the whole axis).
     Range {
         start: Option<Box<Expr>>,
         end: Option<Box<Expr>>,
@@ -344,16 +344,16 @@ pub(crate) enum ExprKind {
     },
     Block(Block),
     Tuple(Vec<Expr>),
-    /// `[1, 2, 3]`, nested for more dimensions
+    /// `[1, 2, 3]`, nested for more dimensions.
     Array(Vec<Expr>),
-    /// `Body { pos: p, mass: 1.0 }`
+    /// `Body { pos: p, mass: 1.0 }`.
     Struct {
         path: Vec<Name>,
         fields: Vec<(Name, Expr)>,
     },
-    /// `time { … }`
+    /// `time { … }`.
     Time(Block),
-    /// `(e)`: kept so that the formatter and the messages can see the parentheses.
+    /// `(e)`: kept because the formatter and diagnostics depend on the parentheses.
     Paren(Box<Expr>),
     Error,
 }
@@ -364,18 +364,18 @@ pub(crate) struct Arg {
     pub value: Expr,
 }
 
-/// A piece of a string literal, escapes resolved.
+/// A segment of a string literal, with escapes resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum StrPart {
     Text(SmolStr),
-    /// `{expr}` or `{expr:.3}`
+    /// `{expr}` or `{expr:.3}`.
     Value {
         expr: Expr,
         format: Option<Format>,
     },
 }
 
-/// What stands behind the colon of `{x:>8.3}`: `[fill][<^>][+][0][width][.precision][x|X|b|o|e|?]`.
+/// The format specification after the colon of `{x:>8.3}`: `[fill][<^>][+][0][width][.precision][x|X|b|o|e|?]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Format {
     pub text: SmolStr,

@@ -1,17 +1,18 @@
-//! Text that is right, and in another language means something else: `7 // 2` is 7 and a comment, `2 ^ 10` is an exclusive or.
+//! Warnings about valid code that means something else in other languages: `7 // 2` is 7 and a comment, `2 ^ 10` is an
+//! exclusive or.
 //!
-//! In: the tokens of a text without mistakes. Out: warnings, with the operator that was probably meant. A comment is doubted
-//! only if it could be the right operand of a division of the value before it, and that value is not merely shown (behind a
-//! call, `print(x)  // 4` says what it prints).
+//! Input: the tokens of a text without errors. Output: warnings that suggest the operator that was probably meant. A comment
+//! is suspicious only if its text could be the divisor of the value before it, and that value is computed with, not just
+//! printed (after a call, `print(x)  // 4` states the output).
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::{FileId, Span};
 use crate::syntax::token::{Tok, Token};
 
-/// Warnings of one file; the first ones matter.
+/// Maximum number of warnings per file.
 const MAX: usize = 20;
 
-/// What is doubtful in a text.
+/// Returns the warnings for a text.
 pub(crate) fn find(file: FileId, text: &str, tokens: &[Token]) -> Vec<Diagnostic> {
     let reader = Reader { file, text, tokens };
     let doubts = (0..tokens.len()).filter_map(|at| match tokens[at].kind {
@@ -33,7 +34,7 @@ impl<'t> Reader<'t> {
         self.tokens.get(at).map_or(Tok::Eof, |token| token.kind)
     }
 
-    /// Of the token before; [`Tok::Newline`] at the beginning.
+    /// Returns the kind of the token before `at`; [`Tok::Newline`] at the start.
     fn before(&self, at: usize) -> Tok {
         at.checked_sub(1).map_or(Tok::Newline, |at| self.kind(at))
     }
@@ -48,7 +49,7 @@ impl<'t> Reader<'t> {
 
     // Division
 
-    /// `n // 2`, where this token ends `n`.
+    /// Checks for `n // 2`, where `at` is the last token of `n`.
     fn division(&self, at: usize) -> Option<Diagnostic> {
         use Tok::*;
         if !matches!(self.kind(at), Name | Int | Float | RParen | RBracket) {
@@ -69,7 +70,7 @@ impl<'t> Reader<'t> {
         )
     }
 
-    /// Where the `//` right behind a token stands, and what follows it on the line.
+    /// Returns the offset of a `//` directly after a token (at most one space between), and the text of that comment.
     fn comment_behind(&self, at: usize) -> Option<(usize, &'t str)> {
         let end = self.tokens.get(at)?.end as usize;
         let rest = self.text.get(end..)?;
@@ -79,7 +80,7 @@ impl<'t> Reader<'t> {
         Some((slashes, comment.lines().next().unwrap_or("")))
     }
 
-    /// Numbers and variables of this text, and arithmetic of them.
+    /// Whether a comment consists of arithmetic on numbers and variables of this text.
     fn is_operand(&self, comment: &str) -> bool {
         let plain = |c: char| c.is_ascii_alphanumeric() || " _+-*/%()[].".contains(c);
         let begins = comment.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '(');
@@ -95,7 +96,7 @@ impl<'t> Reader<'t> {
         mistakes.is_empty() && tree.items.len() == 1 && tokens.iter().all(known)
     }
 
-    /// A variable, parameter or constant has this name.
+    /// Whether the text declares a variable, parameter or constant of this name.
     fn declares(&self, name: &str) -> bool {
         (0..self.tokens.len()).any(|at| {
             let declared = matches!(self.before(at), Tok::Let | Tok::Var | Tok::Const | Tok::For);
@@ -103,10 +104,10 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// The value that ends with this token is one to compute with.
+    /// Whether the value that ends with this token is likely to be divided.
     fn may_be_divided(&self, at: usize, by: &str) -> bool {
         use Tok::*;
-        // A type, a position in a list or table, the end of a call over several lines.
+        // A type, an element of a list or table, or the end of a multi-line call is not.
         let type_or_label = matches!(self.before(at), Colon | Arrow | Comma | LBracket | LParen);
         let alone =
             self.text.get(..self.tokens[at].start as usize).is_some_and(|t| t.trim_end_matches(' ').ends_with('\n'));
@@ -114,12 +115,12 @@ impl<'t> Reader<'t> {
             return false;
         }
         let Some(start) = self.statement(at) else {
-            // An item of a list: `// 0` behind one may number it.
+            // An element of a list: `// 0` after it may be its position.
             return !matches!(self.kind(at), Int | Float) || !type_or_label;
         };
         let assigns = (start..at).any(|i| self.kind(i).is_assignment());
         match self.kind(start) {
-            // `let n = 7 // n` says what was computed.
+            // In `let n = 7 // n` the comment describes the value.
             Let | Var | Const | Shared => assigns && self.word(start + 1) != by && !self.is_all_numbers(start, at),
             Return => true,
             Name if matches!(self.kind(start + 1), LParen | Dot | LaunchOpen) => assigns,
@@ -128,13 +129,13 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// `3 * 4 // 12`: the comment says what the numbers give.
+    /// Whether the value is arithmetic on literals only, as in `3 * 4 // 12`, where the comment states the result.
     fn is_all_numbers(&self, start: usize, end: usize) -> bool {
         let from = (start..end).find(|&at| self.kind(at) == Tok::Assign).unwrap_or(start) + 1;
         end > from && !(from..=end).any(|at| self.kind(at) == Tok::Name)
     }
 
-    /// The first token of the statement around a token; none inside of a bracket.
+    /// Returns the first token of the statement that contains `at`; none inside of brackets.
     fn statement(&self, at: usize) -> Option<usize> {
         use Tok::*;
         let (mut start, mut depth) = (at, 0);
@@ -153,7 +154,7 @@ impl<'t> Reader<'t> {
 
     // Powers
 
-    /// `2 ^ 10`, `10 ^ n`, `x ^ 2 + y ^ 2`, where this token is `^`.
+    /// Checks `2 ^ 10`, `10 ^ n`, `x ^ 2 + y ^ 2`, where `at` is the `^` token.
     fn power(&self, at: usize) -> Option<Diagnostic> {
         let (left, right) = (self.decimal(at.checked_sub(1)?), self.decimal(at + 1));
         let tight = |kind| matches!(kind, Tok::Plus | Tok::Minus | Tok::Star | Tok::Slash | Tok::Percent);
@@ -177,12 +178,12 @@ impl<'t> Reader<'t> {
         Some(d.help("if the bits are meant, put parentheses around it and write a number in hexadecimal: `(x ^ 0x2)`"))
     }
 
-    /// A number that is written in decimal, without a type.
+    /// Returns the value of an unsuffixed decimal literal.
     fn decimal(&self, at: usize) -> Option<u64> {
         (self.kind(at) == Tok::Int).then(|| self.word(at).replace('_', "").parse().ok()).flatten()
     }
 
-    /// The first token of the operand that ends before this token: `x.y`, `f(x)`, `(a + b)[i]`.
+    /// Returns the first token of the operand that ends before this token: `x.y`, `f(x)`, `(a + b)[i]`.
     fn operand(&self, at: usize) -> usize {
         use Tok::*;
         let (mut start, mut depth) = (at, 0);

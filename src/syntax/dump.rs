@@ -1,10 +1,10 @@
-//! The tree as indented text: one node a line, children below it. For `clk emit --stage ast` and for tests.
+//! Formats the tree as indented text: one node per line, children below it. For `clk emit --stage ast` and for tests.
 
 use crate::lang::ops::UnaryOp;
 use crate::syntax::ast::*;
 use std::fmt::Write;
 
-/// The tree of a file.
+/// Formats the tree of a file.
 pub(crate) fn dump(file: &File) -> String {
     let mut out = Printer::default();
     if let Some(doc) = &file.doc {
@@ -25,7 +25,7 @@ impl Printer {
         let _ = writeln!(self.text, "{:1$}{line}", "", self.depth * 2);
     }
 
-    /// A line with children.
+    /// Writes a line, and its children indented below it.
     fn node(&mut self, line: std::fmt::Arguments<'_>, children: impl FnOnce(&mut Self)) {
         self.line(line);
         self.depth += 1;
@@ -326,7 +326,7 @@ fn ty(of: &Type) -> String {
     }
 }
 
-/// A dimension in one line.
+/// Formats a dimension on one line.
 fn inline(expr: &Expr) -> String {
     let mut printer = Printer::default();
     printer.expr(expr);

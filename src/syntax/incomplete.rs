@@ -1,10 +1,10 @@
-//! Whether a REPL entry waits for more lines.
+//! Decides whether a REPL entry needs more lines.
 
 use crate::base::source::FileId;
 use crate::syntax::lex::lex;
 use crate::syntax::token::{Tok, Token};
 
-/// An open bracket or comment, an operator at the end, or a header whose body has not come.
+/// Whether the text has an open bracket or comment, a trailing operator, or a header without its body.
 pub(crate) fn is_incomplete(text: &str) -> bool {
     let lexed = lex(FileId(0), text);
     if lexed.open_at_end {
@@ -19,18 +19,18 @@ pub(crate) fn is_incomplete(text: &str) -> bool {
     trailing_operator(last.kind) || header_without_body(&tokens)
 }
 
-/// A line cannot end with this token.
+/// Whether a statement cannot end with this token.
 fn trailing_operator(kind: Tok) -> bool {
     use Tok::*;
     match kind {
         Doc | Comma | Assign | Arrow | Dot | Minus | Bang | Colon | Unroll | NoUnroll | In | Else => true,
-        // What may not start a line does not end one either, but for the ends of things.
+        // Tokens that continue a line cannot end one either, except for closing brackets and the like.
         RParen | RBracket | RBrace | InterpClose | Question | DotDot => false,
         kind => kind.continues_line(),
     }
 }
 
-/// The last statement begins with a keyword that promises a `{`, and none has come.
+/// Whether the last statement is a header that requires a `{` which has not come yet.
 fn header_without_body(tokens: &[Token]) -> bool {
     let (mut depth, mut waiting) = (0usize, false);
     for token in tokens {
@@ -55,7 +55,7 @@ fn header_without_body(tokens: &[Token]) -> bool {
     waiting && promises_body(tokens)
 }
 
-/// Whether the header is far enough that a body on the next line would continue it, and is not plainly wrong.
+/// Whether the header is complete enough for its body to follow on the next line, and not obviously wrong.
 fn promises_body(tokens: &[Token]) -> bool {
     let ends_header = |kind| {
         use Tok::*;

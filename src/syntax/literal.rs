@@ -1,21 +1,21 @@
-//! Numbers and escapes: what a literal means and what can be wrong with it.
+//! Values and errors of number literals and escapes.
 
 use crate::lang::scalar::Scalar;
 use smol_str::SmolStr;
 
-/// The parts of a number literal.
+/// The components of a number literal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Number<'t> {
     pub radix: u32,
-    /// Without `0x` and suffix, with underscores.
+    /// Digits without `0x` and suffix, with underscores.
     pub digits: &'t str,
-    /// Empty if there is none.
+    /// Type suffix; empty if there is none.
     pub suffix: &'t str,
-    /// It has a point, an exponent or a float suffix.
+    /// Whether it has a decimal point, an exponent or a float suffix.
     pub float: bool,
 }
 
-/// Splits a number into its parts. It never fails; [`problem`] says what is wrong.
+/// Splits a number literal into its components. This never fails; [`problem`] finds errors.
 pub(crate) fn split(text: &str) -> Number<'_> {
     let radix = match text.as_bytes() {
         [b'0', b'x' | b'X', ..] => 16,
@@ -34,7 +34,7 @@ pub(crate) fn split(text: &str) -> Number<'_> {
     Number { radix, digits, suffix, float }
 }
 
-/// Where the digits, the point and the exponent end and the suffix starts.
+/// Returns where the digits, the point and the exponent end and the suffix starts.
 fn decimal_end(bytes: &[u8]) -> usize {
     let digits = |mut at: usize| -> usize {
         while bytes.get(at).is_some_and(|b| b.is_ascii_digit() || *b == b'_') {
@@ -55,7 +55,7 @@ fn decimal_end(bytes: &[u8]) -> usize {
     end
 }
 
-/// The value of an integer literal; a wrong one counts as 0, too large a one as the largest.
+/// Returns the value of an integer literal. Invalid digits are ignored, and values over `u64::MAX` saturate.
 pub(crate) fn integer(number: Number<'_>) -> u64 {
     let mut value: u64 = 0;
     for digit in number.digits.chars().filter_map(|c| c.to_digit(number.radix)) {
@@ -67,25 +67,25 @@ pub(crate) fn integer(number: Number<'_>) -> u64 {
     value
 }
 
-/// The digits of a float without underscores.
+/// Returns the digits of a float without underscores.
 pub(crate) fn float_text(number: Number<'_>) -> SmolStr {
     if number.digits.contains('_') { number.digits.replace('_', "").into() } else { number.digits.into() }
 }
 
-/// What is wrong with a number literal.
+/// An error in a number literal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Problem {
-    /// `0x`, `0b`
+    /// `0x` or `0b` without digits.
     NoDigits,
-    /// It does not fit in 64 bits.
+    /// The value does not fit in 64 bits.
     TooLarge,
-    /// `12abc`; the suffix that was probably meant.
+    /// An unknown suffix, as in `12abc`, and the suffix that was probably meant.
     Suffix { suffix: String, meant: Option<&'static str> },
-    /// `7.5i32`, `0x1f32`-like
+    /// An integer suffix on a float: `7.5i32`.
     FloatWithIntSuffix(&'static str),
 }
 
-/// Checks a number literal.
+/// Returns the first error in a number literal, if any.
 pub(crate) fn problem(text: &str) -> Option<Problem> {
     if text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -115,7 +115,7 @@ pub(crate) fn problem(text: &str) -> Option<Problem> {
     (!number.float && overflows()).then_some(Problem::TooLarge)
 }
 
-/// The Clk suffix for one of another language.
+/// Maps a suffix of another language to Clk's.
 fn meant_suffix(suffix: &str) -> Option<&'static str> {
     Some(match suffix.to_ascii_lowercase().as_str() {
         "f" => "f32",
@@ -131,7 +131,7 @@ fn meant_suffix(suffix: &str) -> Option<&'static str> {
     })
 }
 
-/// One escape at the start of `text` (which starts with a backslash): its length and the character, if it is one.
+/// Decodes the escape at the start of `text` (which starts with a backslash): its length, and the character if it is valid.
 pub(crate) fn escape(text: &str) -> (usize, Option<char>) {
     let mut chars = text.chars();
     chars.next();
@@ -158,7 +158,7 @@ pub(crate) fn escape(text: &str) -> (usize, Option<char>) {
     }
 }
 
-/// The text of a piece of a string, escapes and doubled braces resolved.
+/// Resolves the escapes and doubled braces in a segment of a string.
 pub(crate) fn unescape(text: &str) -> SmolStr {
     if !text.contains(['\\', '{', '}']) {
         return text.into();

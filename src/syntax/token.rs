@@ -1,12 +1,12 @@
 //! The tokens of Clk and the tables of its keywords and operators.
 //!
-//! The tables are the one place that names them: grammar, editors, documentation and messages read them. How a text becomes a
-//! sequence of tokens (strings, brackets, the newline rule) is `lex`'s business.
+//! The tables are the single source of these spellings: grammar, editors, documentation and diagnostics read them. `lex`
+//! turns text into a sequence of tokens (strings, brackets, the newline rule).
 
 use crate::base::source::{FileId, Span};
 use logos::{Lexer, Logos};
 
-/// A kind of token. [`Tok::text`] gives the spelling of those that have one.
+/// A kind of token. [`Tok::text`] returns the spelling of kinds that have a fixed one.
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[logos(skip r"[ \t\r\f]+")]
 #[logos(skip(r"//([^/\n][^\n]*)?|////[^\n]*", allow_greedy = true))]
@@ -59,7 +59,7 @@ pub enum Tok {
     True,
     #[token("false")]
     False,
-    // Words and numbers
+    // Names and numbers
     #[regex(r"[A-Za-z_][A-Za-z0-9_]*")]
     Name,
     #[regex(r"[0-9][0-9A-Za-z_]*")]
@@ -173,21 +173,21 @@ pub enum Tok {
     Unroll,
     #[token("#nounroll")]
     NoUnroll,
-    /// The opening quote of a string. `lex` replaces it by the parts of the string.
+    /// The opening quote of a string. `lex` replaces it by the tokens of the string.
     #[token("\"")]
     StrStart,
     /// Literal text inside a string, as written.
     StrText,
-    /// `{` that opens an interpolation, and the `}` that closes it.
+    /// The `{` that opens an interpolation, and the `}` that closes it.
     InterpOpen,
     InterpClose,
-    /// `:.3` of `{x:.3}`, without the colon.
+    /// The format of an interpolation: `:.3` of `{x:.3}`, without the colon.
     Format,
     StrEnd,
     /// A newline that ends a statement.
     #[token("\n")]
     Newline,
-    // Read so that the message can be better than "unexpected character".
+    // Tokens of other languages, recognized for better diagnostics than "unexpected character".
     #[token("?")]
     Question,
     #[token("++")]
@@ -198,16 +198,16 @@ pub enum Tok {
     ColonColon,
     #[token("=>")]
     FatArrow,
-    /// `'c'`
+    /// A single-quoted string: `'c'`.
     #[regex(r"'(\\[^\n]|[^'\\\n])*'")]
     Quoted,
-    /// `#include`, `# comment`
+    /// `#` with the word after it: `#include`, `# comment`.
     #[regex(r"#[A-Za-z0-9_!]*")]
     Hash,
-    /// `/* … */`, nested. `lex` finds the end and drops it.
+    /// `/* … */`, nested. `lex` finds the end and drops the comment.
     #[token("/*")]
     BlockComment,
-    /// Behind the last token of a file.
+    /// The end of the file.
     Eof,
 }
 
@@ -238,7 +238,7 @@ pub static KEYWORDS: &[(&str, Tok)] = &[
     ("false", Tok::False),
 ];
 
-/// Words with a meaning in one place only; everywhere else they are names.
+/// Words that are keywords only in one context and names everywhere else.
 pub static CONTEXTUAL: &[&str] = &["threads", "grid", "block", "step", "on", "batch", "time", "as"];
 
 /// Operators and punctuation.
@@ -297,7 +297,7 @@ pub static OPERATORS: &[(&str, Tok)] = &[
 ];
 
 impl Tok {
-    /// The spelling of a keyword, an operator or a mark.
+    /// Returns the spelling of a keyword, operator or punctuation token.
     pub fn text(self) -> Option<&'static str> {
         KEYWORDS.iter().chain(OPERATORS).find(|(_, tok)| *tok == self).map(|(text, _)| *text)
     }
@@ -306,14 +306,14 @@ impl Tok {
         (self as u8) <= (Tok::False as u8)
     }
 
-    /// `=`, `+=` and their kind.
+    /// Whether this is `=` or a compound assignment operator.
     pub(crate) fn is_assignment(self) -> bool {
         use Tok::*;
         matches!(self, Assign | PlusAssign | MinusAssign | StarAssign | SlashAssign | PercentAssign | StarStarAssign)
             || matches!(self, AtAssign | AndAssign | PipeAssign | CaretAssign | ShlAssign | ShrAssign)
     }
 
-    /// A newline behind this token ends the statement.
+    /// Whether a newline after this token ends the statement.
     pub(crate) fn can_end_line(self) -> bool {
         use Tok::*;
         matches!(
@@ -334,13 +334,13 @@ impl Tok {
         )
     }
 
-    /// A statement keyword on the line behind this token begins another statement, whatever this one still waits for.
+    /// Whether a statement keyword on the line after this token begins a new statement, even if the current one is incomplete.
     pub(crate) fn needs_statement_end(self) -> bool {
         use Tok::*;
         !matches!(self, Doc | Unroll | NoUnroll | Newline | Semi | LBrace)
     }
 
-    /// A line that starts with this token continues the one before: no statement starts with it.
+    /// Whether a line that starts with this token continues the previous one, because no statement starts with it.
     pub(crate) fn continues_line(self) -> bool {
         use Tok::*;
         matches!(
@@ -395,7 +395,7 @@ impl Tok {
         )
     }
 
-    /// An expression may start with this token.
+    /// Whether an expression may start with this token.
     pub(crate) fn starts_expression(self) -> bool {
         use Tok::*;
         matches!(
@@ -405,7 +405,7 @@ impl Tok {
     }
 }
 
-/// A token and its bytes in the file.
+/// A token and its byte range in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub kind: Tok,
@@ -427,7 +427,7 @@ impl Token {
     }
 }
 
-/// Jumps behind the end of a nested comment whose `/*` was just read; false if it has none.
+/// Skips a nested comment whose `/*` was just read; returns false if it is unterminated.
 pub(crate) fn skip_block_comment(lexer: &mut Lexer<'_, Tok>) -> bool {
     let bytes = lexer.remainder().as_bytes();
     let (mut at, mut depth) = (0, 1);

@@ -1,10 +1,10 @@
-//! Brackets: each opener gets its closer, by force if need be, so that a missing one spoils one place and not the whole file.
+//! Balances brackets: a missing closer is inserted and a surplus one dropped, so that one mistake does not affect the whole file.
 
 use super::{Open, Reader};
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::syntax::token::{Tok, Token};
 
-/// The mark that closes an opener.
+/// Returns the token that closes an opening bracket.
 pub(crate) fn closer_of(open: Tok) -> Tok {
     match open {
         Tok::LParen => Tok::RParen,
@@ -14,7 +14,7 @@ pub(crate) fn closer_of(open: Tok) -> Tok {
     }
 }
 
-/// How a closer looks in the source.
+/// Returns the source text of the closing bracket.
 fn closer_text(open: Tok) -> &'static str {
     match open {
         Tok::LParen => ")",
@@ -28,7 +28,7 @@ fn closes(open: Tok, close: Tok) -> bool {
 }
 
 impl Reader<'_> {
-    /// Takes a closing bracket.
+    /// Handles a closing bracket.
     pub(super) fn close(&mut self, kind: Tok, start: usize, end: usize) {
         let partner = self.partner(kind);
         match (partner, self.open.len()) {
@@ -41,7 +41,7 @@ impl Reader<'_> {
                 self.compare_margins(start, end);
                 self.pop(start, end);
                 if self.open.is_empty() {
-                    // All is well up to here, whatever the layout.
+                    // All brackets are balanced up to here, so the indentation does not matter.
                     self.suspect = None;
                 }
             }
@@ -49,7 +49,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The innermost bracket that `kind` closes; a string's interpolation is a wall.
+    /// Returns the innermost open bracket that `kind` closes; the search does not leave a string interpolation.
     fn partner(&self, kind: Tok) -> Option<usize> {
         for (index, open) in self.open.iter().enumerate().rev() {
             if closes(open.kind, kind) {
@@ -70,14 +70,14 @@ impl Reader<'_> {
         }
     }
 
-    /// Closes all brackets from the one with number `keep` on, as if their closers stood at `at`.
+    /// Closes all brackets from index `keep` on, with empty tokens at `at`.
     pub(super) fn close_above(&mut self, keep: usize, at: usize) {
         while self.open.len() > keep {
             self.pop(at, at);
         }
     }
 
-    /// A closer without a partner.
+    /// Reports a closing bracket without a partner.
     fn surplus(&mut self, kind: Tok, start: usize, end: usize) {
         let text = kind.text().unwrap_or("}");
         let span = self.span(start, end);
@@ -106,7 +106,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A closer comes for an outer bracket while the innermost is still open.
+    /// Reports the innermost open bracket when the closing bracket of an outer one comes.
     fn report_unclosed(&mut self, start: usize, end: usize) {
         let Some(open) = self.open.last() else { return };
         let (kind, token, place) = (open.kind, open.token, self.place_for_closer(open));
@@ -123,8 +123,8 @@ impl Reader<'_> {
         self.report(diagnostic.fix(fix, self.span(edit, edit), wanted, Applicability::MaybeIncorrect));
     }
 
-    /// Where the closer of an open `(` or `[` was forgotten, if what follows it says so: the end of the line that could have
-    /// ended there, or in front of a mark that cannot stand inside.
+    /// Guesses where the closer of an open `(` or `[` is missing: at the end of a line that the next line does not continue,
+    /// or before a token that cannot be inside the bracket.
     fn place_for_closer(&self, open: &Open) -> Option<usize> {
         if !matches!(open.kind, Tok::LParen | Tok::LBracket) {
             return None;
@@ -157,8 +157,8 @@ impl Reader<'_> {
         None
     }
 
-    /// Blanks in front of the line that a place is in, and whether nothing else is in front of the place. (Of a line that
-    /// nobody laid out by hand: none, and no.)
+    /// Returns the indentation of the line that contains `at`, and whether only blanks precede `at` in it. For lines over
+    /// 1000 bytes, which are not laid out by hand: 0 and false.
     fn margin(&self, at: usize) -> (usize, bool) {
         const LONGEST: usize = 1000;
         let from = at.saturating_sub(LONGEST);
@@ -172,8 +172,8 @@ impl Reader<'_> {
         (blanks, blanks == line.len())
     }
 
-    /// A `}` that begins its line further left than the line of the `{` it closes was meant for another: that `{` is the one
-    /// that lacks its own.
+    /// Compares the indentation of a `}` at the start of its line with that of the line of its `{`. If the `}` is further
+    /// left, it was meant for an outer `{`, and the inner `{` is the one that lacks a closer.
     fn compare_margins(&mut self, start: usize, end: usize) {
         let Some(open) = self.open.last().filter(|open| open.kind == Tok::LBrace) else { return };
         let ((closer, first), (opener, _)) = (self.margin(start), self.margin(open.token.start as usize));
@@ -182,7 +182,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A `{` without a partner: the layout says which one, and where its `}` belongs.
+    /// Builds the diagnostic for an unclosed `{`; the indentation determines which one, and where its `}` belongs.
     fn unclosed_brace(&mut self, innermost: Token) -> Diagnostic {
         let suspect = self.suspect.take();
         let token = suspect.map_or(innermost, |(token, _)| token);
@@ -191,7 +191,7 @@ impl Reader<'_> {
         let (margin, _) = self.margin(token.start as usize);
         let behind = token.end as usize;
         let mut at = behind + self.text.get(behind..).and_then(|t| t.find('\n')).unwrap_or(self.text.len() - behind);
-        // The first line that stands no further right than the line of the `{`.
+        // Find the first line that is not indented further than the line of the `{`.
         let outside = loop {
             let Some(rest) = self.text.get(at + 1..).filter(|_| at < self.text.len()) else { break None };
             let line = rest.split('\n').next().unwrap_or("");
@@ -229,7 +229,7 @@ impl Reader<'_> {
         self.out.tokens.last().map_or(0, |t| t.end as usize)
     }
 
-    /// The text ends while brackets are open.
+    /// Reports brackets that are still open at the end of the text.
     pub(super) fn unclosed_at_end(&mut self) {
         let Some(open) = self.open.last() else { return };
         let (kind, token, place) = (open.kind, open.token, self.place_for_closer(open));
@@ -255,7 +255,7 @@ impl Reader<'_> {
         self.report(diagnostic);
     }
 
-    /// A line starts with a word that cannot stand inside the open bracket: the bracket was forgotten above.
+    /// Recovers from a forgotten closing bracket when a line starts with a keyword that cannot be inside the open bracket.
     pub(super) fn recover_bracket(&mut self, kind: Tok, start: usize) {
         let keep = if self.starts_item_at_margin(kind, start) {
             self.wall()
@@ -285,12 +285,12 @@ impl Reader<'_> {
         self.close_above(keep, before);
     }
 
-    /// Brackets below this number belong to a string around here and stay.
+    /// Returns the number of open brackets up to the innermost string interpolation; recovery must not close those.
     fn wall(&self) -> usize {
         self.open.iter().rposition(|o| o.kind == Tok::InterpOpen).map_or(0, |index| index + 1)
     }
 
-    /// An item's keyword in the first column is an item, whatever is still open.
+    /// Whether an item keyword is in the first column: that starts a new item, even if brackets are open.
     fn starts_item_at_margin(&self, kind: Tok, start: usize) -> bool {
         let margin = start == 0 || self.text.as_bytes().get(start - 1) == Some(&b'\n');
         margin && matches!(kind, Tok::Kernel | Tok::Fn | Tok::Struct | Tok::Test | Tok::Bench | Tok::Import)
@@ -307,7 +307,7 @@ impl Reader<'_> {
     }
 }
 
-/// Keywords that start a statement and nothing else.
+/// Whether a keyword can only start a statement.
 pub(super) fn starts_statement(kind: Tok) -> bool {
     use Tok::*;
     matches!(kind, Let | Var | Shared | For | While | Loop | Return | Break | Continue | Kernel | Import | Test | Bench)

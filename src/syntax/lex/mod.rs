@@ -1,13 +1,14 @@
-//! Text to tokens: strings with interpolation, brackets that always match, and the newline rule.
+//! The lexer: string interpolation, balanced brackets, and the newline rule.
 //!
-//! The parser may rely on this: brackets are balanced (a missing one was reported and is here as an empty token, a surplus one
-//! is gone), a [`Tok::Newline`] stands only where it ends a statement, and the last token is [`Tok::Eof`].
+//! The parser may rely on the following: brackets are balanced (a missing one was reported and is an empty token here, a
+//! surplus one is dropped), a [`Tok::Newline`] occurs only where it ends a statement, and the last token is [`Tok::Eof`].
 //!
 //! The newline rule: a newline ends the statement if the token before it can end a line, the innermost bracket is not `(` or
-//! `[`, and the token behind it does not continue the line. `.`, `else` and all binary operators but `-` continue it: `-` also
-//! starts a statement (`-x`), so does `(`, `[` and `!`. A `{` continues it while a header (`kernel`, `fn`, `if`, `for`, …) waits
-//! for its body; so do `threads`, `grid` and `block` behind a kernel's parameters. A line that starts with `let`, `for` or another
-//! keyword that only statements have is a new statement even behind an operator, so that a forgotten operand spoils one line.
+//! `[`, and the token after it does not continue the line. `.`, `else` and all binary operators but `-` continue it; `-` does
+//! not, because it also starts a statement (`-x`), and neither do `(`, `[` and `!`. A `{` continues it while a header
+//! (`kernel`, `fn`, `if`, `for`, …) awaits its body; so do `threads`, `grid` and `block` after a kernel's parameters. A line
+//! that starts with `let`, `for` or another statement keyword is a new statement even after an operator, so that a missing
+//! operand affects only one line.
 
 mod brackets;
 mod report;
@@ -20,10 +21,10 @@ use crate::syntax::literal;
 use crate::syntax::token::{Tok, Token, skip_block_comment};
 use logos::{Lexer, Logos};
 
-/// Brackets may be nested this deep.
+/// Maximum nesting depth of brackets.
 pub(crate) const MAX_DEPTH: usize = 200;
 
-/// Messages kept of one file; the first ones matter.
+/// Maximum number of diagnostics of a file.
 pub(crate) const MAX_ERRORS: usize = 20;
 
 /// The tokens of a file.
@@ -31,26 +32,26 @@ pub(crate) const MAX_ERRORS: usize = 20;
 pub struct Lexed {
     pub tokens: Vec<Token>,
     pub diagnostics: Vec<Diagnostic>,
-    /// Something was still open at the end of the text: a bracket or a block comment.
+    /// A bracket or a block comment was still open at the end of the text.
     pub open_at_end: bool,
-    /// Brackets are nested too deeply, and reading stopped there.
+    /// Brackets are nested too deeply, and lexing stopped there.
     pub too_deep: bool,
-    /// Where each `{` stands that was found to lack its `}`.
+    /// Byte offsets of the unclosed `{` tokens.
     pub unclosed_braces: Vec<u32>,
 }
 
-/// Reads the tokens of a text.
+/// Lexes a text.
 pub fn lex(file: FileId, text: &str) -> Lexed {
     let mut reader = Reader::new(file, text);
     reader.run();
     reader.finish()
 }
 
-/// A bracket that waits for its partner.
+/// An open bracket.
 struct Open {
     kind: Tok,
     token: Token,
-    /// Whether a header waited for its body outside of this bracket.
+    /// The value of [`Reader::header`] outside of this bracket.
     header: bool,
 }
 
@@ -62,11 +63,11 @@ struct Reader<'t> {
     open: Vec<Open>,
     /// A newline was read since the last token.
     newline: bool,
-    /// An item or a statement with a body was begun whose `{` has not come yet.
+    /// A header (of an item or a statement with a body) was read whose `{` has not come yet.
     header: bool,
-    /// Where the last unknown character ended, to report a run of them once.
+    /// End of the last unknown character, so that a run of them is reported once.
     bad_until: usize,
-    /// The first `{` whose `}` stands further left than its line, and that `}`.
+    /// The first `{` whose `}` is indented less than its line, and that `}`.
     suspect: Option<(Token, Span)>,
 }
 
@@ -110,7 +111,7 @@ impl<'t> Reader<'t> {
         self.out
     }
 
-    /// Takes one token of the plain lexer.
+    /// Handles one raw token.
     fn token(&mut self, token: Result<Tok, ()>) {
         let at = self.lexer.span();
         match token {
@@ -130,7 +131,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Adds a token and keeps the books of brackets and newlines.
+    /// Appends a token and updates the state of brackets and newlines.
     fn push(&mut self, kind: Tok, start: usize, end: usize) {
         if self.newline {
             self.newline = false;
@@ -168,7 +169,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A token is the first of its line: ends the statement before it, if it does.
+    /// Handles the first token of a line: ends the previous statement if the newline rule says so.
     fn line_start(&mut self, kind: Tok, start: usize, end: usize) {
         if !self.open.is_empty() {
             self.recover_bracket(kind, start);
@@ -188,7 +189,8 @@ impl<'t> Reader<'t> {
         self.emit(Tok::Newline, before.end as usize, before.end as usize);
     }
 
-    /// The statement begins like a function of CUDA C++, Python or the like: its body belongs to the same mistake.
+    /// Whether the statement begins like a function of CUDA C++, Python or similar. Its body on the next line belongs to the
+    /// same error.
     fn in_foreign_header(&self) -> bool {
         let ends = |t: &&Token| matches!(t.kind, Tok::Newline | Tok::Semi | Tok::LBrace | Tok::RBrace);
         let behind = self.out.tokens.iter().rposition(|t| ends(&t)).map_or(0, |index| index + 1);
@@ -200,13 +202,13 @@ impl<'t> Reader<'t> {
         first.kind == Tok::Name && second.kind == Tok::Name && foreign
     }
 
-    /// `i--` at the end of a line: a mistake, but one that should not swallow the next line.
+    /// Whether the line ends with `i--`: an error, but it must not swallow the next line.
     fn ends_with_decrement(&self) -> bool {
         matches!(self.out.tokens.as_slice(), [.., a, b]
             if a.kind == Tok::Minus && b.kind == Tok::Minus && a.end == b.start)
     }
 
-    /// `#unroll(4)` belongs to the loop on the next line.
+    /// Whether the line ends with `#unroll(4)`, which belongs to the loop on the next line.
     fn ends_with_unroll(&self) -> bool {
         matches!(self.out.tokens.as_slice(), [.., hint, _, _, close] if hint.kind == Tok::Unroll && close.kind == Tok::RParen)
     }
@@ -232,7 +234,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Bytes before the first token: a byte order mark and a `#!` line.
+/// Returns the number of bytes before the first token: a byte order mark and a `#!` line.
 fn prologue(text: &str) -> usize {
     let mark = if text.starts_with('\u{feff}') { 3 } else { 0 };
     match text.get(mark..) {

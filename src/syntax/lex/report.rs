@@ -1,4 +1,4 @@
-//! What the lexer says about characters, numbers, comments and `#` lines it does not understand.
+//! The lexer's diagnostics for invalid characters, numbers, comments and `#` lines.
 
 use super::Reader;
 use crate::base::diag::{Applicability, Diagnostic};
@@ -91,7 +91,7 @@ impl Reader<'_> {
         );
     }
 
-    /// `#include`, `#pragma`, `# comment`: reported, and the line is skipped.
+    /// Reports `#include`, `#pragma`, `# comment`, and skips the line.
     pub(super) fn hash(&mut self, start: usize, end: usize) {
         let word = self.text.get(start + 1..end).unwrap_or("");
         let rest = self.text.get(end..).unwrap_or("");
@@ -122,7 +122,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a character that looks like another, or like nothing, stands for.
+/// Maps a look-alike or invisible Unicode character to its description and the character that was meant.
 fn look_alike(c: char) -> Option<(&'static str, &'static str)> {
     Some(match c {
         '“' | '”' | '„' | '‘' | '’' | '«' | '»' => ("a typographic quote", "\""),

@@ -1,22 +1,22 @@
-//! String literals: text, escapes, and `{expression:format}` in between, which is read by the ordinary lexer.
+//! String literals: text, escapes, and `{expression:format}`, whose content is lexed with the ordinary lexer.
 
 use super::{Open, Reader};
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::syntax::literal;
 use crate::syntax::token::{Tok, Token};
 
-/// How a part of a string ended.
+/// The end of a text segment of a string.
 enum Stop {
-    /// At the closing quote.
+    /// The closing quote.
     Quote,
-    /// At a `{` that opens an interpolation.
+    /// A `{` that opens an interpolation.
     Brace,
-    /// At the end of the line.
+    /// The end of the line.
     LineEnd,
 }
 
 impl Reader<'_> {
-    /// Reads a string whose opening quote was just taken.
+    /// Lexes a string whose opening quote was just read.
     pub(super) fn string(&mut self, start: usize) {
         self.push(Tok::StrStart, start, start + 1);
         loop {
@@ -52,7 +52,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The length of the literal text from here on, and what ends it.
+    /// Returns the length of the literal text from `from` on, and what ends it.
     fn text_part(&mut self, from: usize) -> (Stop, usize) {
         let text = self.text;
         let rest = text.get(from..).unwrap_or("");
@@ -94,7 +94,7 @@ impl Reader<'_> {
         length
     }
 
-    /// Reads the inside of `{…}`; false if the line or the text ends first.
+    /// Lexes the inside of `{…}`; returns false if the line or the text ends first.
     fn interpolation(&mut self, brace: usize) -> bool {
         let token = Token::new(Tok::InterpOpen, brace, brace + 1);
         self.open.push(Open { kind: Tok::InterpOpen, token, header: self.header });
@@ -131,7 +131,7 @@ impl Reader<'_> {
         false
     }
 
-    /// Reads the format behind the colon up to the brace that ends it.
+    /// Lexes the format after the colon, up to the closing brace.
     fn format(&mut self) -> bool {
         let start = self.lexer.span().start + 1;
         let rest = self.text.get(start..).unwrap_or("");
@@ -183,7 +183,7 @@ impl Reader<'_> {
         );
     }
 
-    /// Whether a message about something behind this token exists already.
+    /// Whether an error after this token has been reported already.
     fn reported_since(&self, token: Option<Token>) -> bool {
         let start = token.map_or(0, |t| t.start);
         self.out.diagnostics.iter().any(|d| d.primary().is_some_and(|s| s.start >= start))
@@ -205,7 +205,7 @@ impl Reader<'_> {
         );
     }
 
-    /// `'c'`: reported, then read as the string it was meant to be.
+    /// Reports a single-quoted string such as `'c'`, and lexes it as an ordinary string.
     pub(super) fn quoted(&mut self, start: usize, end: usize) {
         let inside = self.text.get(start + 1..end - 1).unwrap_or("");
         let meant = format!("\"{}\"", inside.replace('"', "\\\""));

@@ -1,5 +1,5 @@
-//! Expressions and types of other languages, known by the token that was not expected and what stands before it: Python's
-//! slices, conditions, comprehensions and `f"…"`, Rust's `as`, Julia's `.+`, closures, C's array types.
+//! Recognizes expressions and types of other languages by the unexpected token and the tokens before it: Python's slices,
+//! conditional expressions, comprehensions and `f"…"`, Rust's `as`, Julia's `.+`, closures, C's array types.
 
 use super::{Here, c_type, maybe, sure};
 use crate::base::diag::Diagnostic;
@@ -20,7 +20,7 @@ pub(crate) fn explain(here: &Here<'_>) -> Option<Diagnostic> {
         .or_else(|| several_places(here))
 }
 
-/// What opens, closes and counts as depth.
+/// Whether a token opens a bracket.
 fn opens(kind: Tok) -> bool {
     matches!(kind, Tok::LParen | Tok::LBracket | Tok::LBrace | Tok::InterpOpen)
 }
@@ -30,7 +30,7 @@ fn closes(kind: Tok) -> bool {
 }
 
 impl Here<'_> {
-    /// The bracket that closes the one at `open`, within the statement.
+    /// Returns the bracket that closes the one at `open`, within the statement.
     fn closing(&self, open: usize) -> Option<usize> {
         let mut depth = 0usize;
         for index in open..self.end {
@@ -45,7 +45,7 @@ impl Here<'_> {
         None
     }
 
-    /// The first token of the operand that ends with the token `last`: `x`, `f(x)`, `a.b[i]`, `(a + b)`.
+    /// Returns the first token of the operand that ends with the token `last`: `x`, `f(x)`, `a.b[i]`, `(a + b)`.
     fn operand(&self, last: usize) -> Option<usize> {
         let mut at = last;
         loop {
@@ -89,13 +89,13 @@ impl Here<'_> {
         matches!(self.before(), Tok::Name | Tok::Int | Tok::Float | Tok::RParen | Tok::RBracket | Tok::StrEnd)
     }
 
-    /// The text of the tokens `first..end`; empty if there are none.
+    /// Returns the source text of the tokens `first..end`; empty if there are none.
     fn words(&self, first: usize, end: usize) -> &str {
         if first < end { self.slice(self.spans(first, end - 1)) } else { "" }
     }
 }
 
-/// `f"n is {n}"`, `r"…"`, `b"…"`
+/// Reports `f"n is {n}"`, `r"…"`, `b"…"`.
 fn prefixed_string(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     if here.found() != Tok::StrStart || here.before() != Tok::Name || !here.adjacent(at - 1, at) {
@@ -117,7 +117,7 @@ fn prefixed_string(here: &Here<'_>) -> Option<Diagnostic> {
     }
 }
 
-/// `x: f32[N]`, `x: float[3][3]`
+/// Reports `x: f32[N]`, `x: float[3][3]`.
 fn array_type(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     let typed = at >= here.start + 2 && matches!(here.kind(at - 2), Tok::Colon | Tok::Arrow | Tok::Comma);
@@ -144,7 +144,7 @@ fn array_type(here: &Here<'_>) -> Option<Diagnostic> {
     })
 }
 
-/// `x[:, 1]`, `x[1:3]`, `x[::2]`, `x[-3:]`, `x[..., 0]`
+/// Reports `x[:, 1]`, `x[1:3]`, `x[::2]`, `x[-3:]`, `x[..., 0]`.
 fn slice(here: &Here<'_>) -> Option<Diagnostic> {
     let open = here.bracket().filter(|&open| here.kind(open) == Tok::LBracket && open > here.start)?;
     let indexes = matches!(here.kind(open - 1), Tok::Name | Tok::RParen | Tok::RBracket);
@@ -163,7 +163,7 @@ fn slice(here: &Here<'_>) -> Option<Diagnostic> {
     }
 }
 
-/// The indices between two brackets in Clk's way; none where that takes more than other signs.
+/// Rewrites a Python index list to Clk's syntax; none if replacing the colons is not enough.
 fn sliced(here: &Here<'_>, open: usize, close: usize, base: Option<&str>) -> Option<String> {
     let mut parts = Vec::new();
     for (axis, (first, end)) in split(here, open + 1, close, |kind| kind == Tok::Comma).into_iter().enumerate() {
@@ -181,7 +181,7 @@ fn sliced(here: &Here<'_>, open: usize, close: usize, base: Option<&str>) -> Opt
         };
         let mut bounds = Vec::new();
         for (first, end) in split(here, first, end, |kind| kind == Tok::Colon) {
-            // `::` is one token, and two colons.
+            // A `::` token stands for two colons.
             let halves = split(here, first, end, |kind| kind == Tok::ColonColon);
             let double = halves.len() > 1;
             for (number, half) in halves.into_iter().enumerate() {
@@ -205,7 +205,7 @@ fn sliced(here: &Here<'_>, open: usize, close: usize, base: Option<&str>) -> Opt
     Some(format!("[{}]", parts.join(", ")))
 }
 
-/// The token ranges between separators outside of inner brackets.
+/// Splits a token range at separators outside of nested brackets.
 fn split(here: &Here<'_>, first: usize, end: usize, separates: impl Fn(Tok) -> bool) -> Vec<(usize, usize)> {
     let (mut parts, mut from, mut depth) = (Vec::new(), first, 0usize);
     for index in first..end {
@@ -220,7 +220,7 @@ fn split(here: &Here<'_>, first: usize, end: usize, separates: impl Fn(Tok) -> b
     parts
 }
 
-/// `n as f32`
+/// Reports `n as f32`.
 fn conversion(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     if here.found() != Tok::Name || here.word(at) != "as" || !here.behind_operand() {
@@ -245,7 +245,7 @@ fn conversion(here: &Here<'_>) -> Option<Diagnostic> {
     })
 }
 
-/// `[x * x for x in 0..10]`
+/// Reports `[x * x for x in 0..10]`.
 fn comprehension(here: &Here<'_>) -> Option<Diagnostic> {
     let inside = here.bracket().is_some_and(|open| matches!(here.kind(open), Tok::LBracket | Tok::LParen));
     if here.found() != Tok::For || !inside || !here.behind_operand() {
@@ -260,12 +260,12 @@ fn comprehension(here: &Here<'_>) -> Option<Diagnostic> {
     )
 }
 
-/// `a if p else b`
+/// Reports `a if p else b`.
 fn trailing_condition(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     let last = (at..here.end).rev().find(|&index| !matches!(here.kind(index), Tok::Newline | Tok::Semi))?;
     let otherwise = here.find(at, Tok::Else)?;
-    // Not an `if` statement that lost the end of the line before it.
+    // Exclude an `if` statement after a line whose end was not recognized.
     let braces = (at..otherwise).any(|index| here.kind(index) == Tok::LBrace);
     if here.found() != Tok::If || !here.behind_operand() || braces || otherwise + 1 > last || otherwise < at + 2 {
         return None;
@@ -273,7 +273,7 @@ fn trailing_condition(here: &Here<'_>) -> Option<Diagnostic> {
     let error = Diagnostic::error("E0120", "a condition stands before the values it chooses from")
         .at(here.span(at), "not an operator")
         .help("`if` is an expression: `if p { a } else { b }`");
-    // The first value begins where the value of a `let`, an argument or a `return` begins.
+    // The first value starts where the value of a `let`, an argument or a `return` starts.
     let begins = |kind| matches!(kind, Tok::Assign | Tok::Return | Tok::Comma | Tok::LParen | Tok::LBracket);
     let first = (here.start..at).rev().find(|&index| begins(here.kind(index))).map_or(here.start, |index| index + 1);
     let alone = here.bracket().is_none();
@@ -289,7 +289,7 @@ fn trailing_condition(here: &Here<'_>) -> Option<Diagnostic> {
     Some(maybe(error, format!("write `{text}`"), here.spans(first, last), text))
 }
 
-/// `x -> x + 1`, `x => x + 1`, `fn(x) { … }`, `lambda x: …`, and the words of other languages in front of an operand.
+/// Reports `x -> x + 1`, `x => x + 1`, `fn(x) { … }`, `lambda x: …`, and keywords of other languages before an operand.
 fn closure(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     let header = matches!(here.kind(here.start), Tok::Fn | Tok::Kernel | Tok::Struct);
@@ -316,7 +316,7 @@ fn no_closures(span: Span) -> Diagnostic {
         .help("write a `fn` and pass its name")
 }
 
-/// `a .+ b`, `a .* b`
+/// Reports `a .+ b`, `a .* b`.
 fn dotted_operator(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     if here.before() != Tok::Dot || !here.adjacent(at - 1, at) {
@@ -334,7 +334,7 @@ fn dotted_operator(here: &Here<'_>) -> Option<Diagnostic> {
     Some(sure(error, format!("write `{operator}`"), span, operator))
 }
 
-/// `.5`
+/// Reports `.5`.
 fn bare_point(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     if here.found() != Tok::Dot || here.kind(at + 1) != Tok::Int || !here.adjacent(at, at + 1) {
@@ -350,7 +350,7 @@ fn bare_point(here: &Here<'_>) -> Option<Diagnostic> {
     Some(sure(error, format!("write `{text}`"), span, text))
 }
 
-/// `a, b = b, a`
+/// Reports `a, b = b, a`.
 fn several_places(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     let equals = here.find(at, Tok::Assign)?;

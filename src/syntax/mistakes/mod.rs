@@ -1,7 +1,9 @@
-//! From the place where parsing stopped to a message: what was probably meant, why it is not Clk, what to type instead.
+//! Explains syntax errors: from the point where parsing stopped to a diagnostic that says what was probably meant and how to
+//! write it in Clk.
 //!
-//! `statement` knows mistakes by the way a statement begins (another language's declarations, loops and keywords),
-//! `expression` and `place` by the token that was not expected, and what nobody knows becomes "expected …, found …" here.
+//! `statement` recognizes errors by the beginning of the statement (declarations, loops and keywords of other languages),
+//! `expression` and `place` by the unexpected token and the tokens before it; everything else becomes "expected …, found …"
+//! here.
 
 mod expression;
 mod place;
@@ -13,7 +15,7 @@ use crate::lang::scalar::Scalar;
 use crate::syntax::parse::{Label, Miss, Mistake};
 use crate::syntax::token::{KEYWORDS, OPERATORS, Tok, Token};
 
-/// The message for a mistake.
+/// Builds the diagnostic for a syntax error.
 pub(crate) fn explain(file: FileId, text: &str, tokens: &[Token], mistake: Mistake) -> Diagnostic {
     match mistake {
         Mistake::Said(diagnostic) => *diagnostic,
@@ -27,13 +29,13 @@ pub(crate) fn explain(file: FileId, text: &str, tokens: &[Token], mistake: Mista
     }
 }
 
-/// A miss with what stands around it.
+/// A [`Miss`] with its surroundings: the failed statement and the source.
 struct Here<'t> {
     file: FileId,
     text: &'t str,
     tokens: &'t [Token],
     miss: Miss,
-    /// The statement that failed: its first token and the one behind its last.
+    /// The token range of the failed statement: its first token, and the one after its last.
     start: usize,
     end: usize,
 }
@@ -56,7 +58,7 @@ impl<'t> Here<'t> {
         self.token(index).span(self.file)
     }
 
-    /// From one token to another, both included.
+    /// Returns the span from one token to another, both included.
     fn spans(&self, first: usize, last: usize) -> Span {
         self.span(first).to(self.span(last))
     }
@@ -65,17 +67,17 @@ impl<'t> Here<'t> {
         self.text.get(span.range()).unwrap_or("")
     }
 
-    /// The token that was not expected.
+    /// Returns the kind of the unexpected token.
     fn found(&self) -> Tok {
         self.kind(self.miss.at)
     }
 
-    /// The token before it, in the same statement.
+    /// Returns the kind of the token before it, in the same statement; `Eof` if there is none.
     fn before(&self) -> Tok {
         if self.miss.at > self.start { self.kind(self.miss.at - 1) } else { Tok::Eof }
     }
 
-    /// The place just behind the token before the unexpected one.
+    /// Returns the empty span directly after the token before the unexpected one.
     fn behind_before(&self) -> Span {
         match self.miss.at.checked_sub(1) {
             Some(before) => self.span(before).after(),
@@ -83,12 +85,12 @@ impl<'t> Here<'t> {
         }
     }
 
-    /// Two tokens touch.
+    /// Whether two tokens touch, with no space between them.
     fn adjacent(&self, first: usize, second: usize) -> bool {
         self.token(first).end == self.token(second).start
     }
 
-    /// The innermost bracket of the statement that is open at the miss.
+    /// Returns the innermost bracket of the statement that is open at the unexpected token.
     fn bracket(&self) -> Option<usize> {
         let mut depth = 0usize;
         for index in (self.start..self.miss.at).rev() {
@@ -102,23 +104,23 @@ impl<'t> Here<'t> {
         None
     }
 
-    /// The first token of this kind from `from` on, in the statement.
+    /// Returns the first token of this kind in the statement, starting at `from`.
     fn find(&self, from: usize, kind: Tok) -> Option<usize> {
         (from..self.end).find(|&index| self.kind(index) == kind)
     }
 }
 
-/// A one-token fix that is surely right.
+/// Adds a machine-applicable fix of one edit.
 fn sure(diagnostic: Diagnostic, title: impl Into<String>, span: Span, text: impl Into<String>) -> Diagnostic {
     diagnostic.fix(title, span, text, Applicability::MachineApplicable)
 }
 
-/// A fix to look at first.
+/// Adds a fix of one edit that may be incorrect.
 fn maybe(diagnostic: Diagnostic, title: impl Into<String>, span: Span, text: impl Into<String>) -> Diagnostic {
     diagnostic.fix(title, span, text, Applicability::MaybeIncorrect)
 }
 
-/// The Clk type for one of C or CUDA, or for a type of Clk itself; `auto` and `void` have an empty one.
+/// Maps a C or CUDA type name, or a type name of Clk itself, to the Clk type; `auto` and `void` map to an empty string.
 fn c_type(word: &str) -> Option<&'static str> {
     Some(match word {
         "float" => "f32",
@@ -145,7 +147,7 @@ fn c_type(word: &str) -> Option<&'static str> {
     })
 }
 
-/// "expected …, found …"
+/// Builds the generic diagnostic "expected …, found …".
 fn plain(here: &Here<'_>) -> Diagnostic {
     let expected = expectation(&here.miss);
     let found = describe(here, here.miss.at);
@@ -165,7 +167,7 @@ fn plain(here: &Here<'_>) -> Diagnostic {
     diagnostic
 }
 
-/// What was expected, in a few words.
+/// Describes the expected tokens and constructs.
 fn expectation(miss: &Miss) -> String {
     let mut words: Vec<String> = miss.labels().map(|label| label_text(label).to_owned()).collect();
     let has_operand = miss.expected_label(Label::Expression) || miss.expected_label(Label::Statement);
@@ -197,7 +199,7 @@ fn label_text(label: Label) -> &'static str {
     }
 }
 
-/// A token as a message names it.
+/// Describes a token for a diagnostic.
 fn describe(here: &Here<'_>, index: usize) -> String {
     let token = here.token(index);
     match token.kind {

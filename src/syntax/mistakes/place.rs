@@ -1,4 +1,4 @@
-//! Mistakes known by the token that was not expected and what stands before it.
+//! Recognizes errors by the unexpected token and the tokens before it.
 
 use super::{Here, c_type, maybe, sure};
 use crate::base::diag::{Applicability, Diagnostic};
@@ -23,7 +23,7 @@ pub(crate) fn explain(here: &Here<'_>) -> Option<Diagnostic> {
         .or_else(|| end(here))
 }
 
-/// `i++`, `i--`
+/// Reports `i++`, `i--`.
 fn increment(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     let (first, sign) = if here.found() == Tok::PlusPlus {
@@ -46,7 +46,7 @@ fn increment(here: &Here<'_>) -> Option<Diagnostic> {
     Some(sure(error, format!("write `{sign}= 1`"), span, format!(" {sign}= 1")))
 }
 
-/// `a and b`, `not a`
+/// Reports `a and b`, `not a`.
 fn word_operator(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     let is_not = |index: usize| here.kind(index) == Tok::Name && here.word(index) == "not";
@@ -71,7 +71,7 @@ fn word_operator(here: &Here<'_>) -> Option<Diagnostic> {
     Some(sure(error, format!("write `{symbol}`"), span, text))
 }
 
-/// Marks that other languages have.
+/// Reports punctuation and operators of other languages.
 fn foreign_mark(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     let span = here.span(at);
@@ -107,7 +107,7 @@ fn foreign_mark(here: &Here<'_>) -> Option<Diagnostic> {
     })
 }
 
-/// `&x`, `*p`, `*(p + i)`
+/// Reports `&x`, `*p`, `*(p + i)`.
 fn pointer(here: &Here<'_>) -> Diagnostic {
     let at = here.miss.at;
     let span = here.span(at);
@@ -127,7 +127,7 @@ fn pointer(here: &Here<'_>) -> Diagnostic {
     )
 }
 
-/// Parameters without a type, or with one in the C order.
+/// Reports parameters without a type, or with the type first as in C.
 fn parameter(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     let header = matches!(here.kind(here.start), Tok::Fn | Tok::Kernel);
@@ -174,7 +174,7 @@ fn parameter(here: &Here<'_>) -> Option<Diagnostic> {
     Some(maybe(error, "add `: f32`", here.span(at - 1).after(), ": f32"))
 }
 
-/// `threads(N)`, `threads(i)`, `threads(i < N)`, `threads(i, j: M, N)`: each index has a name and its extent.
+/// Reports `threads(N)`, `threads(i)`, `threads(i < N)`, `threads(i, j: M, N)`: each index needs a name and an extent.
 fn index_name(here: &Here<'_>, open: usize) -> Diagnostic {
     let at = here.miss.at;
     let name = here.word(at - 1);
@@ -195,7 +195,7 @@ fn index_name(here: &Here<'_>, open: usize) -> Diagnostic {
         Tok::Comma | Tok::RParen if is_extent => {
             let index = ["i", "j", "k", "n"].into_iter().find(|word| !taken(word)).unwrap_or("i");
             let error = error.at(here.span(at - 1), "the index of this extent has no name");
-            // A body that speaks of `i` says which name is meant; several extents need several names.
+            // If the body uses `i`, that is the intended index name; several extents need several names.
             let used = (at..here.end).any(|token| here.kind(token) == Tok::Name && here.word(token) == index);
             let text = format!("{index}: {name}");
             match used && here.found() == Tok::RParen && at == open + 2 {
@@ -211,7 +211,7 @@ fn index_name(here: &Here<'_>, open: usize) -> Diagnostic {
     }
 }
 
-/// The names of dimensions in the parameters of a kernel, whose shape begins at `open`.
+/// Returns the dimension names in the parameters of a kernel whose geometry begins at `open`.
 fn dimensions<'t>(here: &Here<'t>, open: usize) -> Vec<&'t str> {
     let mut dims = Vec::new();
     let mut sizes = false;
@@ -226,7 +226,7 @@ fn dimensions<'t>(here: &Here<'t>, open: usize) -> Vec<&'t str> {
     dims
 }
 
-/// `threads(256)`
+/// Reports `threads(256)`.
 fn index_without_name(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     let open = here.bracket().filter(|&open| open > here.start && here.word(open - 1) == "threads")?;
@@ -242,7 +242,7 @@ fn index_without_name(here: &Here<'_>) -> Option<Diagnostic> {
     Some(maybe(error, format!("write `{text}`"), here.span(at), text))
 }
 
-/// A struct's field without the `:` before its type.
+/// Reports a struct field without the `:` before its type.
 fn field(here: &Here<'_>) -> Option<Diagnostic> {
     let inside = here.bracket().is_some_and(|open| here.kind(open) == Tok::LBrace);
     let is_struct = here.kind(here.start) == Tok::Struct && inside && here.before() == Tok::Name;
@@ -255,7 +255,7 @@ fn field(here: &Here<'_>) -> Option<Diagnostic> {
     Some(sure(error, "insert `:`", here.behind_before(), ":"))
 }
 
-/// A type is missing or is not one.
+/// Reports a missing or invalid type.
 fn types(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     if here.miss.expected(Tok::Semi) && here.bracket().is_some_and(|open| here.kind(open) == Tok::LBracket) {
@@ -323,7 +323,7 @@ fn geometry(here: &Here<'_>) -> Option<Diagnostic> {
     })
 }
 
-/// A `{` was expected: conditions with `=`, Python's colons, C's bodies without braces.
+/// Reports a missing `{`: conditions with `=`, Python's colons, C's bodies without braces.
 fn body(here: &Here<'_>) -> Option<Diagnostic> {
     if !here.miss.expected(Tok::LBrace) {
         return None;
@@ -354,7 +354,7 @@ fn body(here: &Here<'_>) -> Option<Diagnostic> {
     }
 }
 
-/// Offers braces around what follows a Python colon in its line.
+/// Adds a fix that puts braces around the rest of the line after a Python colon.
 fn in_braces(here: &Here<'_>, error: Diagnostic) -> Diagnostic {
     let last = here.end.saturating_sub(1);
     if last <= here.miss.at {
@@ -364,7 +364,7 @@ fn in_braces(here: &Here<'_>, error: Diagnostic) -> Diagnostic {
     error.fix_all("put braces around it", edits, Applicability::MaybeIncorrect)
 }
 
-/// `inout: [f32; N]`: what a parameter does stands for its name.
+/// Reports `inout: [f32; N]`, where the access keyword is used as the parameter's name.
 fn access_as_name(here: &Here<'_>) -> Option<Diagnostic> {
     let named = here.found() == Tok::Colon && here.miss.expected_label(Label::Name);
     if !named || !matches!(here.before(), Tok::Out | Tok::InOut) {
@@ -391,7 +391,7 @@ fn keyword_as_name(here: &Here<'_>) -> Option<Diagnostic> {
     Some(maybe(error, format!("write `{word}_`"), span, format!("{word}_")))
 }
 
-/// `let x =` and operators without their right side.
+/// Reports `let x =` and operators without a right operand.
 fn value(here: &Here<'_>) -> Option<Diagnostic> {
     if !here.miss.expected_label(Label::Expression) || here.miss.at == here.start {
         return None;
@@ -426,7 +426,7 @@ fn value(here: &Here<'_>) -> Option<Diagnostic> {
     )
 }
 
-/// Two things side by side inside brackets.
+/// Reports a missing comma between two expressions or parameters in brackets.
 fn comma(here: &Here<'_>) -> Option<Diagnostic> {
     let open = here.bracket()?;
     let found = here.found();
@@ -438,7 +438,7 @@ fn comma(here: &Here<'_>) -> Option<Diagnostic> {
     let error = Diagnostic::error("E0127", "a comma is missing")
         .at(place, "expected `,`")
         .because(here.span(open), "between the parts of this");
-    // Two names side by side may lack an operator, or be words of another language.
+    // Two adjacent names may lack an operator, or be words of another language.
     let literal =
         |kind: Tok| matches!(kind, Tok::Int | Tok::Float | Tok::True | Tok::False | Tok::StrStart | Tok::StrEnd);
     let touching = here.adjacent(here.miss.at - 1, here.miss.at);
@@ -452,7 +452,7 @@ fn comma(here: &Here<'_>) -> Option<Diagnostic> {
     })
 }
 
-/// The statement should be over.
+/// Reports tokens after the end of a statement.
 fn end(here: &Here<'_>) -> Option<Diagnostic> {
     if !here.miss.expected_label(Label::End) || here.bracket().is_some_and(|open| here.kind(open) != Tok::LBrace) {
         return None;
@@ -480,7 +480,7 @@ fn end(here: &Here<'_>) -> Option<Diagnostic> {
     })
 }
 
-/// `(float)n`
+/// Reports `(float)n`.
 fn cast(here: &Here<'_>) -> Option<Diagnostic> {
     let at = here.miss.at;
     let is_cast = at >= here.start + 3

@@ -1,4 +1,4 @@
-//! Statements of other languages, known by how they begin.
+//! Recognizes statements of other languages by their first tokens.
 
 use super::{Here, c_type, maybe, sure};
 use crate::base::diag::Diagnostic;
@@ -114,7 +114,7 @@ fn qualifier(here: &Here<'_>, word: &str) -> Diagnostic {
     }
 }
 
-/// `__shared__ float s[256];`
+/// Reports `__shared__ float s[256];` and other CUDA qualifiers.
 fn c_shared(here: &Here<'_>, word: &str) -> Diagnostic {
     let span = here.span(here.start);
     if word != "__shared__" {
@@ -134,12 +134,12 @@ fn c_shared(here: &Here<'_>, word: &str) -> Diagnostic {
     }
 }
 
-/// A declaration as C writes it: `float x`, `float x[4][4]`.
+/// A C declaration: `float x`, `float x[4][4]`.
 struct Declaration<'t> {
     ty: &'static str,
     name: &'t str,
     dims: Vec<&'t str>,
-    /// Its last token.
+    /// Index of the last token.
     last: usize,
 }
 
@@ -156,7 +156,7 @@ fn declaration<'t>(here: &Here<'t>, first: usize) -> Option<Declaration<'t>> {
     let mut ty = c_type(here.word(first))?;
     let mut at = first + 1;
     while here.kind(at) == Tok::Name && here.kind(at + 1) == Tok::Name {
-        // `unsigned int x`, `long long x`
+        // `unsigned int x`, `long long x`.
         ty = match (ty, c_type(here.word(at))?) {
             ("u32", "i64") => "u64",
             ("u32", "i8") => "u8",
@@ -181,7 +181,7 @@ fn declaration<'t>(here: &Here<'t>, first: usize) -> Option<Declaration<'t>> {
     Some(Declaration { ty, name, dims, last })
 }
 
-/// `float x = 1;`, `const int n = 3;`, `int f(…) { … }`
+/// Reports `float x = 1;`, `const int n = 3;`, `int f(…) { … }`.
 fn c_declaration(here: &Here<'_>, start: usize, first: usize) -> Option<Diagnostic> {
     if here.kind(first + 1) == Tok::Star {
         return Some(
@@ -210,7 +210,7 @@ fn c_declaration(here: &Here<'_>, start: usize, first: usize) -> Option<Diagnost
     Some(maybe(error, format!("write `{text}`"), here.spans(start, d.last), text))
 }
 
-/// `x: f32 = 1` and `x := 1`
+/// Reports `x: f32 = 1` and `x := 1`.
 fn bare_declaration(here: &Here<'_>) -> Diagnostic {
     let (start, name) = (here.start, here.word(here.start));
     if here.start > 1 && here.kind(start - 1) == Tok::LBrace && here.kind(start - 2) == Tok::Name {
@@ -226,7 +226,7 @@ fn bare_declaration(here: &Here<'_>) -> Diagnostic {
     sure(error, "write `let`", here.span(start), format!("let {name}"))
 }
 
-/// `for (int i = 0; i < n; i++)`
+/// Reports `for (int i = 0; i < n; i++)`.
 fn c_for(here: &Here<'_>) -> Diagnostic {
     let open = here.start + 1;
     let error =
@@ -266,7 +266,7 @@ fn c_for(here: &Here<'_>) -> Diagnostic {
     }
 }
 
-/// `let mut x`, `let x` without a value, `let x =` without one
+/// Reports `let mut x`, and `let x` or `let x =` without a value.
 fn binding(here: &Here<'_>) -> Option<Diagnostic> {
     let (start, at) = (here.start, here.miss.at);
     if here.word(start + 1) == "mut" && here.kind(start + 2) == Tok::Name {
@@ -297,7 +297,7 @@ fn binding(here: &Here<'_>) -> Option<Diagnostic> {
     None
 }
 
-/// `import foo from bar`, `import * from x`, `import a, b`
+/// Reports `import foo from bar`, `import * from x`, `import a, b`.
 fn import(here: &Here<'_>) -> Option<Diagnostic> {
     let from = (here.start..here.end).any(|index| here.kind(index) == Tok::Name && here.word(index) == "from");
     let other = matches!(here.found(), Tok::Comma | Tok::Star | Tok::ColonColon | Tok::LBrace | Tok::Slash);
@@ -308,7 +308,7 @@ fn import(here: &Here<'_>) -> Option<Diagnostic> {
     })
 }
 
-/// A keyword of another language.
+/// Reports a keyword of another language.
 pub(super) fn foreign_word(word: &str, span: Span) -> Diagnostic {
     let error = Diagnostic::error("E0138", format!("there is no `{word}` in Clk")).at(span, "not a keyword of Clk");
     match word {
@@ -328,7 +328,7 @@ pub(super) fn foreign_word(word: &str, span: Span) -> Diagnostic {
     }
 }
 
-/// An item inside a block.
+/// Reports an item inside a block.
 fn nested_item(here: &Here<'_>) -> Diagnostic {
     let word = here.word(here.start);
     let error = Diagnostic::error("E0133", format!("`{word}` stands inside a block"))

@@ -1,4 +1,4 @@
-//! Expressions: atoms, what is appended to them, operators by precedence, ranges.
+//! Expressions: atoms, postfix operations, binary operators by precedence, ranges.
 
 use super::primitive::*;
 use super::statements::block;
@@ -17,7 +17,7 @@ const OR: u8 = 1;
 const COMPARISON: u8 = 3;
 const POWER: u8 = 11;
 
-/// The binary operators with their binding powers. All associate to the left but `**`; comparisons do not associate.
+/// Returns the binary operator of a token and its binding power. All are left-associative but `**`; comparisons do not associate.
 fn infix(kind: Tok) -> Option<(BinaryOp, u8)> {
     use BinaryOp::*;
     Some(match kind {
@@ -45,7 +45,7 @@ fn infix(kind: Tok) -> Option<(BinaryOp, u8)> {
     })
 }
 
-/// Any expression, ranges included.
+/// Parses an expression, including ranges.
 pub(crate) fn expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     enter(inp)?;
     let start = here(inp);
@@ -60,7 +60,7 @@ pub(crate) fn expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     Ok(expr)
 }
 
-/// The head of `if`, `while` or `for`: a struct literal needs parentheses here.
+/// Parses the head of `if`, `while` or `for`, where a struct literal needs parentheses.
 pub(crate) fn head(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     let outer = std::mem::replace(&mut inp.state().in_head, true);
     let expr = expression(inp)?;
@@ -68,12 +68,12 @@ pub(crate) fn head(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     Ok(expr)
 }
 
-/// An expression without comparisons, for places where `>` has a meaning of its own.
+/// Parses an expression without comparisons, for contexts where `>` is a delimiter.
 pub(crate) fn above_comparison(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     binary(inp, COMPARISON + 1)
 }
 
-/// Something inside brackets, where struct literals are fine again.
+/// Runs `parse` inside brackets, where struct literals are allowed again.
 fn inside<T>(inp: &mut Input<'_, '_>, parse: impl FnOnce(&mut Input<'_, '_>) -> Parsed<T>) -> Parsed<T> {
     let outer = std::mem::take(&mut inp.state().in_head);
     let parsed = parse(inp)?;
@@ -88,7 +88,7 @@ pub(crate) fn continued(inp: &mut Input<'_, '_>, start: usize, first: Expr) -> P
     or_range(inp, start, left)
 }
 
-/// Whether an expression goes on here although it could be over.
+/// Whether a token continues an expression that could end here.
 pub(crate) fn goes_on(kind: Tok) -> bool {
     kind == Tok::Dot || kind != Tok::Minus && infix(kind).is_some()
 }
@@ -118,7 +118,7 @@ fn range(inp: &mut Input<'_, '_>, start: usize, from: Option<Expr>) -> Parsed<Ex
     Ok(Expr { kind: ExprKind::Range { start: from.map(Box::new), end, inclusive, step }, span })
 }
 
-/// Whether the `step` that is next is the keyword of a range without end; in `0..step step 2` it is a name.
+/// Whether the next `step` is the keyword of a range without end; in `0..step step 2` it is a name.
 fn step_follows(inp: &mut Input<'_, '_>) -> bool {
     let at = here(inp) + 1;
     let state = inp.state();
@@ -128,7 +128,7 @@ fn step_follows(inp: &mut Input<'_, '_>) -> bool {
         && state.text_of(next) != "step"
 }
 
-/// Operators that bind at least as tightly as `min`.
+/// Parses binary operators that bind at least as tightly as `min`.
 fn binary(inp: &mut Input<'_, '_>, min: u8) -> Parsed<Expr> {
     let start = here(inp);
     let outer = std::mem::take(&mut inp.state().height);
@@ -139,7 +139,7 @@ fn binary(inp: &mut Input<'_, '_>, min: u8) -> Parsed<Expr> {
     Ok(expr)
 }
 
-/// Precedence climbing: `left` is parsed, operators follow.
+/// Precedence climbing: `left` has been parsed, operators follow.
 fn climb(inp: &mut Input<'_, '_>, start: usize, mut left: Expr, min: u8) -> Parsed<Expr> {
     let (mut compared, mut reported): (Option<Token>, bool) = (None, false);
     while let Some((op, power)) = infix(peek(inp)).filter(|(_, power)| *power >= min) {
@@ -174,7 +174,7 @@ fn climb(inp: &mut Input<'_, '_>, start: usize, mut left: Expr, min: u8) -> Pars
     Ok(left)
 }
 
-/// `a < b < c`: comparisons do not chain. In `a < b & c < d` the `&` was meant to join them, but binds tighter.
+/// Reports `a < b < c`: comparisons do not chain. In `a < b & c < d` the `&` was meant to join them, but binds tighter.
 fn report_chain(inp: &mut Input<'_, '_>, first: Token, second: Token, left: &Expr, right: &Expr) {
     let state = inp.state();
     let (file, text) = (state.file, state.text);
@@ -205,7 +205,7 @@ fn report_chain(inp: &mut Input<'_, '_>, first: Token, second: Token, left: &Exp
     }
     let fixed =
         format!("{} && {} {} {}", slice(left.span), slice(middle.span), slice(second.span(file)), slice(right.span));
-    // What is written twice is also computed twice.
+    // The fix duplicates the middle operand, which evaluates it twice.
     let applicability = match middle.kind {
         ExprKind::Call { .. } | ExprKind::Launch { .. } | ExprKind::Block(_) => Applicability::MaybeIncorrect,
         _ => Applicability::MachineApplicable,
@@ -218,7 +218,7 @@ fn report_chain(inp: &mut Input<'_, '_>, first: Token, second: Token, left: &Exp
     say(inp, diagnostic);
 }
 
-/// What `a < b < c` and `a < b & c < d` were meant to be, so that nothing else is wrong with them.
+/// Rebuilds `a < b < c` and `a < b & c < d` as they were meant, so that the checker reports nothing else about them.
 fn compared_twice(left: Expr, (op, op_span): (BinaryOp, Span), right: Expr, span: Span) -> Expr {
     let ExprKind::Binary { op: first, op_span: first_span, left: outer, right: middle } = left.kind else {
         return Expr { kind: ExprKind::Error, span };
@@ -243,7 +243,7 @@ fn compared_twice(left: Expr, (op, op_span): (BinaryOp, Span), right: Expr, span
     Expr { kind: whole.kind, span }
 }
 
-/// `-x`, `!x`; both bind looser than `**`.
+/// Parses `-x`, `!x`; both bind looser than `**`.
 fn unary(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     let op = match peek(inp) {
         Tok::Minus => UnaryOp::Neg,
@@ -264,7 +264,7 @@ fn unary(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     Ok(Expr { kind: ExprKind::Unary { op, op_span, expr }, span: span_from(inp, start) })
 }
 
-/// Fields, indices, calls and launches behind a value.
+/// Parses field accesses, indices, calls and launches after a value.
 fn postfix(inp: &mut Input<'_, '_>, start: usize, mut base: Expr) -> Parsed<Expr> {
     loop {
         let kind = match peek(inp) {
@@ -288,7 +288,7 @@ fn postfix(inp: &mut Input<'_, '_>, start: usize, mut base: Expr) -> Parsed<Expr
     }
 }
 
-/// The name or number behind a dot; `t.0.1` arrives as the number `0.1`.
+/// Parses the name or number after a dot; in `t.0.1` the lexer produces the number `0.1`.
 fn field(inp: &mut Input<'_, '_>, base: Expr) -> Parsed<Expr> {
     match peek(inp) {
         Tok::Name | Tok::Int => {
@@ -325,7 +325,7 @@ fn args(inp: &mut Input<'_, '_>) -> Parsed<Vec<Arg>> {
     inside(inp, |inp| inp.parse(list(Tok::LParen, arg, Tok::RParen)))
 }
 
-/// `x` or `T = 32`; a keyword may name an argument (`out = y`).
+/// Parses `x` or `T = 32`; a keyword may name an argument (`out = y`).
 fn arg(inp: &mut Input<'_, '_>) -> Parsed<Arg> {
     let first = peek(inp);
     let name = if (first == Tok::Name || first.is_keyword()) && peek_at(inp, 1) == Tok::Assign {
@@ -338,7 +338,7 @@ fn arg(inp: &mut Input<'_, '_>) -> Parsed<Arg> {
     Ok(Arg { name, value: expression(inp)? })
 }
 
-/// `k<<<grid, block>>>(args)`
+/// Parses `k<<<grid, block>>>(args)`.
 fn launch(inp: &mut Input<'_, '_>, callee: Expr) -> Parsed<ExprKind> {
     let shape = custom(|inp| inside(inp, expression));
     let geometry = shape.then_ignore(tok(Tok::Comma)).then(shape);
@@ -347,7 +347,7 @@ fn launch(inp: &mut Input<'_, '_>, callee: Expr) -> Parsed<ExprKind> {
     Ok(ExprKind::Launch { callee: Box::new(callee), grid: Box::new(grid), block: Box::new(block), args })
 }
 
-/// `Body {` begins a struct literal if fields follow and no body is awaited.
+/// Whether `Body {` begins a struct literal: fields follow, and this is not the head of a statement with a body.
 fn starts_struct(inp: &mut Input<'_, '_>, base: &Expr) -> bool {
     let named = matches!(base.kind, ExprKind::Name(_) | ExprKind::Field { .. });
     named
@@ -355,7 +355,7 @@ fn starts_struct(inp: &mut Input<'_, '_>, base: &Expr) -> bool {
         && (peek_at(inp, 1) == Tok::RBrace || peek_at(inp, 1) == Tok::Name && peek_at(inp, 2) == Tok::Colon)
 }
 
-/// The literal, or the base again if it is no path.
+/// Parses a struct literal; returns `base` unchanged if it is not a path.
 fn struct_literal(inp: &mut Input<'_, '_>, base: Expr) -> Parsed<Result<ExprKind, Expr>> {
     let mut path = Vec::new();
     if !collect_path(&base, &mut path) {
@@ -380,7 +380,7 @@ fn collect_path(expr: &Expr, path: &mut Vec<Name>) -> bool {
     true
 }
 
-/// What an operator can apply to.
+/// Parses a primary expression.
 fn atom(inp: &mut Input<'_, '_>, start: usize) -> Parsed<Expr> {
     let kind = match peek(inp) {
         Tok::Name => return word(inp, start),
@@ -409,7 +409,7 @@ fn word(inp: &mut Input<'_, '_>, start: usize) -> Parsed<Expr> {
     Ok(Expr { kind, span: span_from(inp, start) })
 }
 
-/// `True`, `None` and their relatives.
+/// Reports `True`, `None` and similar words of other languages.
 fn foreign_word(inp: &mut Input<'_, '_>, token: Token, text: &str) -> ExprKind {
     let span = token.span(inp.state().file);
     let lower = text.to_ascii_lowercase();
@@ -450,7 +450,7 @@ fn number(inp: &mut Input<'_, '_>) -> ExprKind {
     }
 }
 
-/// `(a)`, `(a, b)`, `(a,)`, `()`
+/// Parses `(a)`, `(a, b)`, `(a,)`, `()`.
 fn parenthesised(inp: &mut Input<'_, '_>) -> Parsed<ExprKind> {
     inside(inp, |inp| {
         expect(inp, Tok::LParen)?;
@@ -469,7 +469,7 @@ fn parenthesised(inp: &mut Input<'_, '_>) -> Parsed<ExprKind> {
     })
 }
 
-/// `if a { … } else if b { … } else { … }`; read in a loop, since chains may be long.
+/// Parses `if a { … } else if b { … } else { … }`; iterative, since chains may be long.
 pub(crate) fn if_expression(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     let mut arms: Vec<(usize, Expr, Block)> = Vec::new();
     let mut other = None;

@@ -15,7 +15,7 @@ use crate::syntax::token::{Tok, Token};
 use chumsky::Parser;
 use chumsky::primitive::custom;
 
-/// What stands between two statement ends at the top of a file: usually one item.
+/// Parses one piece of a file: the tokens between two top-level statement ends, usually a single item.
 pub(crate) fn piece(inp: &mut Input<'_, '_>, quiet: bool) -> Parsed<Vec<Item>> {
     let mut items = Vec::with_capacity(1);
     while peek(inp) != Tok::Eof {
@@ -32,7 +32,7 @@ pub(crate) fn piece(inp: &mut Input<'_, '_>, quiet: bool) -> Parsed<Vec<Item>> {
                 let kind = remains(inp, start);
                 let span = recover(inp, &mark, from);
                 items.push(Item { kind, span, doc });
-                // Whatever is left begins with a bracket that has no partner in this piece, which `lex` rules out.
+                // Recovery stops early only at an unbalanced bracket, which `lex` rules out; skip the rest to guarantee progress.
                 while peek(inp) != Tok::Eof {
                     bump(inp);
                 }
@@ -51,13 +51,13 @@ pub(crate) fn piece(inp: &mut Input<'_, '_>, quiet: bool) -> Parsed<Vec<Item>> {
     Ok(items)
 }
 
-/// The number in the file of the token at `offset` of the input.
+/// Returns the index in the file of the token at `offset` of the input.
 fn here_of(inp: &mut Input<'_, '_>, offset: usize) -> usize {
     let now = *inp.cursor().inner();
     (here(inp) + offset).saturating_sub(now)
 }
 
-/// What a failed item still says: its name.
+/// Returns the node for an item that failed to parse; it keeps the name.
 fn remains(inp: &mut Input<'_, '_>, start: usize) -> ItemKind {
     let state = inp.state();
     let (keyword, named) = (state.token(start), state.token(start + 1));
@@ -79,7 +79,7 @@ fn remains(inp: &mut Input<'_, '_>, start: usize) -> ItemKind {
     }
 }
 
-/// Nothing follows the item, or it ended with a `}` of its own.
+/// Checks that nothing follows the item, unless the item ended with its own `}`.
 fn ended(inp: &mut Input<'_, '_>, (kind, span): (ItemKind, Span)) -> Parsed<(ItemKind, Span)> {
     let closed = match &kind {
         ItemKind::Struct(_) | ItemKind::Fn(_) | ItemKind::Kernel(_) | ItemKind::Test(_) | ItemKind::Bench(_) => true,
@@ -104,7 +104,8 @@ fn item(inp: &mut Input<'_, '_>) -> Parsed<(ItemKind, Span)> {
     Ok((kind, span_from(inp, start)))
 }
 
-/// The documentation of a file, `///` lines at its top with a blank line behind them, and the number of the first token after it.
+/// Returns the documentation of a file (`///` lines at its top, followed by a blank line), and the index of the first token
+/// after it.
 pub(crate) fn file_doc(tokens: &[Token], text: &str) -> (Option<String>, usize) {
     let docs = tokens.iter().take_while(|t| t.kind == Tok::Doc).count();
     let blank_behind = |index: usize| {
@@ -126,7 +127,7 @@ fn doc_text(text: &str, docs: &[Token]) -> String {
     docs.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The `///` lines above an item.
+/// Parses the `///` lines above an item.
 fn doc(inp: &mut Input<'_, '_>) -> Option<String> {
     if peek(inp) != Tok::Doc {
         return None;
@@ -140,14 +141,14 @@ fn doc(inp: &mut Input<'_, '_>) -> Option<String> {
     state.tokens.get(start..end).map(|docs| doc_text(state.text, docs))
 }
 
-/// `const NAME: type = value`
+/// Parses `const NAME: type = value`.
 fn constant(inp: &mut Input<'_, '_>) -> Parsed<Const> {
     let named = tok(Tok::Const).ignore_then(custom(name)).then(custom(annotation));
     let ((name, ty), value) = inp.parse(named.then_ignore(tok(Tok::Assign)).then(custom(expression)))?;
     Ok(Const { name, ty, value })
 }
 
-/// `struct Name { field: type, … }`
+/// Parses `struct Name { field: type, … }`.
 fn structure(inp: &mut Input<'_, '_>) -> Parsed<Struct> {
     let name = inp.parse(tok(Tok::Struct).ignore_then(custom(name)).then_ignore(tok(Tok::LBrace)))?;
     let mut fields = Vec::new();
@@ -171,14 +172,14 @@ fn structure(inp: &mut Input<'_, '_>) -> Parsed<Struct> {
     }
 }
 
-/// `fn name<generics>(params) -> type { … }`
+/// Parses `fn name<generics>(params) -> type { … }`.
 fn function(inp: &mut Input<'_, '_>) -> Parsed<Fn> {
     let header = tok(Tok::Fn).ignore_then(custom(name)).then(custom(generics)).then(custom(params));
     let (((name, generics), params), result) = inp.parse(header.then(custom(result)))?;
     Ok(Fn { name, generics, params, result, body: block(inp)? })
 }
 
-/// `kernel name<generics>(params) geometry { … }`
+/// Parses `kernel name<generics>(params) geometry { … }`.
 fn kernel(inp: &mut Input<'_, '_>) -> Parsed<Kernel> {
     let header = tok(Tok::Kernel).ignore_then(custom(name)).then(custom(generics)).then(custom(params));
     let ((name, generics), params) = inp.parse(header)?;
@@ -186,7 +187,7 @@ fn kernel(inp: &mut Input<'_, '_>) -> Parsed<Kernel> {
     Ok(Kernel { name, generics, params, geometry, body: block(inp)? })
 }
 
-/// The clauses of a kernel's shape, in the order they were written.
+/// The geometry clauses of a kernel, in source order.
 #[derive(Default)]
 struct Clauses {
     threads: Option<Vec<(Name, Expr)>>,
@@ -239,7 +240,7 @@ impl Clauses {
     }
 }
 
-/// `row: M`
+/// Parses `row: M`.
 fn extent(inp: &mut Input<'_, '_>) -> Parsed<(Name, Expr)> {
     inp.parse(custom(name).then_ignore(tok(Tok::Colon)).then(custom(expression)))
 }
@@ -266,7 +267,7 @@ fn report_geometry(inp: &mut Input<'_, '_>, kernel: &Name, clauses: &Clauses, sp
     say(inp, diagnostic);
 }
 
-/// `import std.nn.{softmax, relu as r}`, `import "./shapes.clk" as shapes`
+/// Parses `import std.nn.{softmax, relu as r}`, `import "./shapes.clk" as shapes`.
 fn import(inp: &mut Input<'_, '_>) -> Parsed<Import> {
     let start = here(inp);
     expect(inp, Tok::Import)?;
@@ -293,7 +294,7 @@ fn imported(inp: &mut Input<'_, '_>) -> Parsed<(Name, Option<Name>)> {
     inp.parse(custom(name).then(custom(alias)))
 }
 
-/// `as name`
+/// Parses an optional `as name`.
 fn alias(inp: &mut Input<'_, '_>) -> Parsed<Option<Name>> {
     if !at_word(inp, "as") {
         return Ok(None);
@@ -302,7 +303,7 @@ fn alias(inp: &mut Input<'_, '_>) -> Parsed<Option<Name>> {
     Ok(Some(name(inp)?))
 }
 
-/// `test "name" { … }`, `bench "name" bytes = …, flops = … { … }`
+/// Parses `test "name" { … }`, `bench "name" bytes = …, flops = … { … }`.
 fn section(inp: &mut Input<'_, '_>) -> Parsed<Section> {
     let bench = bump(inp).kind == Tok::Bench;
     let (title, title_span) = plain(inp)?;

@@ -1,11 +1,12 @@
-//! Tokens to tree, with chumsky: one file per area of the grammar.
+//! Parses tokens into a syntax tree, with chumsky; one file per area of the grammar.
 //!
-//! Each production is a function over the input, so that the grammar recurses through plain calls and costs nothing to set up.
-//! The file is cut into its items at the newlines outside of brackets (`lex` made them match); each piece is parsed by itself,
-//! so a mistake stays in its piece, and the pieces of a large file are parsed on several threads.
+//! Each production is a function over the input, so the grammar recurses through plain calls and needs no setup. The file is
+//! split into items at the newlines outside of brackets (which `lex` balanced). Each piece is parsed independently, so a
+//! syntax error does not affect other pieces, and the pieces of a large file are parsed on several threads.
 //!
-//! chumsky carries no error here: whoever misses a token notes it in [`State::miss`], where the furthest place wins. Statement
-//! lists and the list of items turn the miss into a message (`mistakes`), skip to the end of the statement and go on.
+//! chumsky's error type is empty: a production that misses a token records this in [`State::miss`], which keeps the furthest
+//! token. Statement lists and the item list turn the miss into a diagnostic (`mistakes`), skip to the end of the statement
+//! and continue.
 
 mod expressions;
 mod items;
@@ -29,16 +30,16 @@ use chumsky::primitive::custom;
 use primitive::State;
 use std::ops::Range;
 
-/// Nesting that the calling thread's stack surely holds.
+/// Nesting depth that fits the calling thread's stack.
 const SHALLOW: u32 = 24;
-/// Nesting that a parser thread's stack holds; `lex` stops brackets before.
+/// Nesting depth that fits a parser thread's stack; `lex` limits bracket nesting below it.
 const DEEP: u32 = 260;
-/// Bytes of stack of a parser thread (only what is used gets memory).
+/// Stack size of a parser thread in bytes (virtual; only touched pages are allocated).
 const STACK: usize = 64 << 20;
 /// Files with fewer tokens are parsed on the calling thread.
 const LARGE: usize = 60_000;
 
-/// Reads a file: its tree, what is wrong with it, its tokens.
+/// Parses a file: returns its tree, diagnostics and tokens.
 pub(crate) fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>, Vec<Token>) {
     if text.len() >= u32::MAX as usize {
         let error = Diagnostic::error("E0111", "a source text is larger than 4 GiB");
@@ -47,7 +48,7 @@ pub(crate) fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>, Vec
     let mut lexed = lex(file, text);
     let (doc, first) = items::file_doc(&lexed.tokens, text);
     let pieces = pieces(&lexed.tokens, first);
-    // A wrong number is a number all the same, and hides nothing of what stands around it.
+    // An invalid number is still a number token, so it does not suppress other diagnostics of its statement.
     let reported = lexed.diagnostics.iter().filter(|d| d.code != "E0107");
     let mut faults: Vec<u32> = reported.filter_map(|d| d.primary()).map(|s| s.start).collect();
     faults.sort_unstable();
@@ -69,7 +70,8 @@ pub(crate) fn file(file: FileId, text: &str) -> (ast::File, Vec<Diagnostic>, Vec
     (ast::File { file, doc, items: done.items }, diagnostics, lexed.tokens)
 }
 
-/// What stands behind a `{` that lacks its `}`, up to the end of the piece: it is read as part of something that it is not.
+/// Returns the range from each unclosed `{` to the end of its piece. Errors in it are suppressed, since that text was parsed
+/// in the wrong context.
 fn behind_braces(pieces: &[Piece], tokens: &[Token], braces: &[u32]) -> Vec<Range<u32>> {
     let end_of = |piece: &Piece| tokens.get(piece.tokens.end).map_or(u32::MAX, |t| t.end);
     let behind = |&brace: &u32| {
@@ -79,24 +81,24 @@ fn behind_braces(pieces: &[Piece], tokens: &[Token], braces: &[u32]) -> Vec<Rang
     braces.iter().map(behind).collect()
 }
 
-/// Sorts messages by place and keeps the first of those about one place.
+/// Sorts diagnostics by position and keeps the first one at each position.
 fn one_per_place(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     diagnostics.sort_by_key(|d| d.primary().map(|s| s.start));
     diagnostics.dedup_by_key(|d| d.primary().map(|s| s.start));
     diagnostics
 }
 
-/// A mistake that the parser met.
+/// A syntax error found by the parser.
 #[derive(Clone, Debug)]
 pub(crate) enum Mistake {
-    /// Parsing stopped: the miss, and the tokens of the statement it happened in.
+    /// Parsing stopped: the miss, and the token range of the statement.
     Miss { miss: Miss, statement: Range<usize> },
-    /// The parser understood what was meant.
+    /// A finished diagnostic; the parser recognized what was meant.
     Said(Box<Diagnostic>),
 }
 
 impl Mistake {
-    /// Where it is, in bytes.
+    /// Returns the byte offset of the error.
     fn place(&self, tokens: &[Token]) -> u32 {
         match self {
             Mistake::Miss { miss, .. } => tokens.get(miss.at).map_or(u32::MAX, |t| t.start),
@@ -105,13 +107,13 @@ impl Mistake {
     }
 }
 
-/// What is parsed, shared by the threads.
+/// The input of a parse, shared by the threads.
 #[derive(Clone, Copy)]
 struct Job<'t> {
     file: FileId,
     text: &'t str,
     tokens: &'t [Token],
-    /// Where the lexer reported something, sorted.
+    /// Positions of the lexer's diagnostics, sorted.
     faults: &'t [u32],
 }
 
@@ -130,7 +132,7 @@ impl Done {
 
 impl<'t> Job<'t> {
     fn run(self, pieces: &[Piece]) -> Done {
-        // Asking for the number of cores costs more than parsing a small file.
+        // Querying the number of cores costs more than parsing a small file.
         if self.tokens.len() < LARGE {
             return self.some(pieces);
         }
@@ -170,7 +172,7 @@ impl<'t> Job<'t> {
         done
     }
 
-    /// Parses some pieces on this thread, the deeply nested ones on a thread with a large stack.
+    /// Parses some pieces on this thread, and deeply nested ones on a thread with a large stack.
     fn some(self, pieces: &[Piece]) -> Done {
         let mut done = Done { items: Vec::with_capacity(pieces.len()), errors: Vec::new() };
         for piece in pieces {
@@ -190,7 +192,7 @@ impl<'t> Job<'t> {
             let handle = builder.spawn_scoped(scope, || stop::watched(flag, || self.piece(piece, DEEP).0));
             handle.ok().and_then(|handle| handle.join().ok())
         });
-        // The thread may have stopped for that.
+        // The thread may have ended because of a stop request.
         stop::poll();
         parsed.unwrap_or_default()
     }
@@ -207,14 +209,14 @@ impl<'t> Job<'t> {
     }
 }
 
-/// The tokens of one item or statement at the top of the file.
+/// The tokens of one top-level item or statement.
 struct Piece {
     tokens: Range<usize>,
-    /// A `;` ended it.
+    /// The piece ended with a `;`.
     quiet: bool,
 }
 
-/// Cuts the file at the statement ends outside of brackets.
+/// Splits the file at the statement ends outside of brackets.
 fn pieces(tokens: &[Token], first: usize) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(tokens.len() / 32 + 4);
     let (mut depth, mut start) = (0usize, first);

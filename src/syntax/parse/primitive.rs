@@ -1,4 +1,4 @@
-//! The ground that the grammar stands on: the state of a parse, taking tokens, and noting what was missed.
+//! Primitives of the grammar: the parser state, token access, and recording what was expected.
 
 use super::Mistake;
 use crate::base::diag::Diagnostic;
@@ -16,10 +16,10 @@ pub(crate) type Extra<'t> = extra::Full<EmptyErr, State<'t>, ()>;
 pub(crate) type Input<'t, 'p> = InputRef<'t, 'p, &'t [Token], Extra<'t>>;
 pub(crate) type Parsed<T> = Result<T, EmptyErr>;
 
-/// Trees are at most this high, counting operators, calls and fields: what walks them recurses.
+/// Maximum height of a tree, counting operators, calls and fields; it bounds the recursion of tree walkers.
 pub(crate) const MAX_HEIGHT: u32 = 400;
 
-/// A thing that was expected, where it is more than one token.
+/// An expected construct that is more than a single token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Label {
     Expression,
@@ -28,7 +28,7 @@ pub(crate) enum Label {
     Statement,
     /// A newline or `;`.
     End,
-    /// `threads(…)` or `grid(…) block(…)`
+    /// `threads(…)` or `grid(…) block(…)`.
     Geometry,
     Pattern,
     Text,
@@ -47,10 +47,10 @@ impl Label {
     ];
 }
 
-/// The furthest token that could not be taken, and what was expected in its place.
+/// The furthest unexpected token, and what was expected in its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Miss {
-    /// Number of the token in the file.
+    /// Index of the token in the file.
     pub at: usize,
     tokens: u128,
     labels: u16,
@@ -69,7 +69,7 @@ impl Miss {
         Label::ALL.into_iter().filter(|l| self.expected_label(*l))
     }
 
-    /// The expected tokens out of `all`.
+    /// Returns the expected tokens among `all`.
     pub fn tokens_of<'a>(&self, all: &'a [(&'static str, Tok)]) -> impl Iterator<Item = &'a (&'static str, Tok)> {
         let tokens = self.tokens;
         all.iter().filter(move |(_, tok)| tokens & (1 << *tok as u32) != 0)
@@ -83,25 +83,25 @@ impl Miss {
     }
 }
 
-/// What a parse carries along.
+/// The state of parsing one piece.
 pub(crate) struct State<'t> {
     pub file: FileId,
     pub text: &'t str,
-    /// All tokens of the file; the input is a piece of them.
+    /// All tokens of the file; the parser input is a slice of them.
     pub tokens: &'t [Token],
-    /// Where the input starts in `tokens`.
+    /// Index of the first input token in `tokens`.
     base: usize,
     pub miss: Miss,
     pub errors: Vec<Mistake>,
-    /// Where the lexer reported something: no second message for such a statement.
+    /// Positions of the lexer's diagnostics; a statement that contains one gets no second diagnostic.
     pub faults: &'t [u32],
     depth: u32,
     max_depth: u32,
-    /// The depth was not enough.
+    /// The depth limit was exceeded.
     pub overflow: bool,
-    /// How high the tree parsed last is.
+    /// Height of the most recently parsed tree.
     pub height: u32,
-    /// In the head of `if`, `while` or `for`, where `Name {` begins the body.
+    /// In the head of `if`, `while` or `for`, where `Name {` begins the body, not a struct literal.
     pub in_head: bool,
 }
 
@@ -142,7 +142,7 @@ impl<'t> State<'t> {
     }
 }
 
-/// Going back takes the messages of the abandoned way back too.
+/// Backtracking also drops the diagnostics of the abandoned path.
 impl<'t> Inspector<'t, &'t [Token]> for State<'t> {
     type Checkpoint = usize;
     #[inline(always)]
@@ -157,27 +157,27 @@ impl<'t> Inspector<'t, &'t [Token]> for State<'t> {
     }
 }
 
-/// The number of the next token in the file.
+/// Returns the index of the next token in the file.
 #[inline]
 pub(crate) fn here(inp: &mut Input<'_, '_>) -> usize {
     let offset = *inp.cursor().inner();
     inp.state().base + offset
 }
 
-/// The kind of the next token; [`Tok::Eof`] at the end of the piece.
+/// Returns the kind of the next token; [`Tok::Eof`] at the end of the piece.
 #[inline]
 pub(crate) fn peek(inp: &mut Input<'_, '_>) -> Tok {
     inp.peek().map_or(Tok::Eof, |t| t.kind)
 }
 
-/// The kind of the token `n` places behind the next one.
+/// Returns the kind of the token `n` tokens after the next one.
 #[inline]
 pub(crate) fn peek_at(inp: &mut Input<'_, '_>, n: usize) -> Tok {
     let at = here(inp) + n;
     inp.state().tokens.get(at).map_or(Tok::Eof, |t| t.kind)
 }
 
-/// The source text of the next token.
+/// Returns the source text of the next token.
 #[inline]
 pub(crate) fn peek_text<'t>(inp: &mut Input<'t, '_>) -> &'t str {
     match inp.peek() {
@@ -186,13 +186,13 @@ pub(crate) fn peek_text<'t>(inp: &mut Input<'t, '_>) -> &'t str {
     }
 }
 
-/// The next token is the contextual keyword `word`.
+/// Whether the next token is the contextual keyword `word`.
 #[inline]
 pub(crate) fn at_word(inp: &mut Input<'_, '_>, word: &str) -> bool {
     peek(inp) == Tok::Name && peek_text(inp) == word
 }
 
-/// Takes the next token, whatever it is.
+/// Consumes the next token, of any kind.
 #[inline]
 pub(crate) fn bump(inp: &mut Input<'_, '_>) -> Token {
     stop::poll();
@@ -205,7 +205,7 @@ pub(crate) fn bump(inp: &mut Input<'_, '_>) -> Token {
     }
 }
 
-/// Takes the next token if it is of this kind.
+/// Consumes the next token if it is of this kind.
 #[inline]
 pub(crate) fn eat(inp: &mut Input<'_, '_>, kind: Tok) -> Option<Token> {
     if peek(inp) == kind {
@@ -219,7 +219,7 @@ pub(crate) fn eat(inp: &mut Input<'_, '_>, kind: Tok) -> Option<Token> {
     None
 }
 
-/// Takes a token of this kind or fails.
+/// Consumes a token of this kind or fails.
 #[inline]
 pub(crate) fn expect(inp: &mut Input<'_, '_>, kind: Tok) -> Parsed<Token> {
     eat(inp, kind).ok_or_else(EmptyErr::default)
@@ -231,7 +231,7 @@ pub(crate) fn tok<'t>(kind: Tok) -> impl Parser<'t, &'t [Token], Token, Extra<'t
     custom(move |inp| expect(inp, kind))
 }
 
-/// Notes that `label` was expected here.
+/// Records that `label` was expected here.
 pub(crate) fn wanted(inp: &mut Input<'_, '_>, label: Label) {
     let at = here(inp);
     let miss = &mut inp.state().miss;
@@ -246,7 +246,7 @@ pub(crate) fn missing<T>(inp: &mut Input<'_, '_>, label: Label) -> Parsed<T> {
     Err(EmptyErr::default())
 }
 
-/// Any identifier.
+/// Parses an identifier.
 pub(crate) fn name(inp: &mut Input<'_, '_>) -> Parsed<Name> {
     if peek(inp) != Tok::Name {
         return missing(inp, Label::Name);
@@ -255,7 +255,7 @@ pub(crate) fn name(inp: &mut Input<'_, '_>) -> Parsed<Name> {
     Ok(inp.state().name_of(token))
 }
 
-/// Items with commas between them, a trailing one allowed, inside brackets.
+/// Parses a comma-separated list in brackets; a trailing comma is allowed.
 pub(crate) fn list<'t, T>(
     open: Tok,
     item: impl Fn(&mut Input<'t, '_>) -> Parsed<T> + Copy,
@@ -264,7 +264,7 @@ pub(crate) fn list<'t, T>(
     custom(item).separated_by(tok(Tok::Comma)).allow_trailing().collect().delimited_by(tok(open), tok(close))
 }
 
-/// The bytes from token number `start` to the one taken last.
+/// Returns the span from token `start` to the last consumed token.
 #[inline]
 pub(crate) fn span_from(inp: &mut Input<'_, '_>, start: usize) -> Span {
     let end = here(inp);
@@ -274,7 +274,7 @@ pub(crate) fn span_from(inp: &mut Input<'_, '_>, start: usize) -> Span {
     Span { file: state.file, start: first.start, end: last.end.max(first.start) }
 }
 
-/// Says something without failing.
+/// Adds a diagnostic without failing.
 pub(crate) fn say(inp: &mut Input<'_, '_>, diagnostic: Diagnostic) {
     let errors = &mut inp.state().errors;
     if errors.len() < 4 * MAX_ERRORS {
@@ -282,7 +282,7 @@ pub(crate) fn say(inp: &mut Input<'_, '_>, diagnostic: Diagnostic) {
     }
 }
 
-/// Goes one level down; fails with a message when that is too deep.
+/// Enters a nesting level; fails with a diagnostic if the limit is exceeded.
 pub(crate) fn enter(inp: &mut Input<'_, '_>) -> Parsed<()> {
     let at = here(inp);
     let state = inp.state();
@@ -299,7 +299,7 @@ pub(crate) fn leave(inp: &mut Input<'_, '_>) {
     state.depth = state.depth.saturating_sub(1);
 }
 
-/// The tree just parsed became one higher.
+/// Counts one more level of height for the tree just parsed; fails if the limit is exceeded.
 pub(crate) fn grow(inp: &mut Input<'_, '_>) -> Parsed<()> {
     let at = here(inp);
     let state = inp.state();
@@ -316,22 +316,22 @@ fn too_deep<T>(inp: &mut Input<'_, '_>, at: usize) -> Parsed<T> {
             .at(span, "too many levels or operators here")
             .help("name the inner parts with `let`, or move them to functions"),
     );
-    // The message is said; the miss must not add another.
+    // The error has been reported; the miss must not add a second diagnostic.
     inp.state().miss = Miss { at: usize::MAX, ..Miss::default() };
     Err(EmptyErr::default())
 }
 
-/// Where a statement began, to come back to when it fails.
+/// The parser state at the start of a statement, restored if the statement fails.
 pub(crate) struct Mark {
     depth: u32,
     height: u32,
     in_head: bool,
     start: usize,
-    /// Messages so far.
+    /// Number of diagnostics so far.
     errors: usize,
 }
 
-/// Begins a statement that may fail.
+/// Starts a statement that may fail.
 pub(crate) fn mark(inp: &mut Input<'_, '_>) -> Mark {
     let start = here(inp);
     let state = inp.state();
@@ -339,8 +339,8 @@ pub(crate) fn mark(inp: &mut Input<'_, '_>) -> Mark {
     Mark { depth: state.depth, height: state.height, in_head: state.in_head, start, errors: state.errors.len() }
 }
 
-/// Recovers from a failed statement: notes the mistake and skips to the statement's end, which is not taken. `from` is where the
-/// statement began; its span comes back.
+/// Recovers from a failed statement: records the error and skips to the statement's end, which is not consumed. `from` is the
+/// input position where the statement began. Returns the span of the statement.
 pub(crate) fn recover<'t, 'p>(
     inp: &mut Input<'t, 'p>,
     mark: &Mark,
@@ -356,7 +356,7 @@ pub(crate) fn recover<'t, 'p>(
     let span = span_from(inp, mark.start);
     let end = here(inp);
     let state = inp.state();
-    // What follows a mistake inside the same statement is mostly its echo.
+    // Errors after the first one in a statement are mostly consequences of it.
     let said =
         miss.at == usize::MAX || state.errors.len() > mark.errors || state.lexer_reported_in(span.start, span.end);
     if !said && state.errors.len() < 4 * MAX_ERRORS {

@@ -1,4 +1,4 @@
-//! Statements and blocks. A block recovers at the ends of its statements, so that each mistake in it is reported.
+//! Statements and blocks. A block recovers at the ends of its statements, so that every syntax error in it is reported.
 
 use super::expressions::{continued, expression, goes_on, head, if_expression};
 use super::primitive::*;
@@ -12,7 +12,7 @@ use crate::syntax::token::Tok;
 use chumsky::Parser;
 use chumsky::primitive::custom;
 
-/// `{ … }`
+/// Parses `{ … }`.
 pub(crate) fn block(inp: &mut Input<'_, '_>) -> Parsed<Block> {
     enter(inp)?;
     let outer = std::mem::take(&mut inp.state().in_head);
@@ -23,12 +23,12 @@ pub(crate) fn block(inp: &mut Input<'_, '_>) -> Parsed<Block> {
     inp.state().in_head = outer;
     leave(inp);
     let tail = take_tail(&mut stmts);
-    // Most blocks are short, and a vector begins with room for four large statements.
+    // Most blocks are short, and a vector's initial capacity is four large statements.
     stmts.shrink_to_fit();
     Ok(Block { stmts, tail, span: span_from(inp, start) })
 }
 
-/// The value of a block: its last statement, if that is an expression without a `;`.
+/// Removes and returns the value of a block: its last statement, if that is an expression without a `;`.
 fn take_tail(stmts: &mut Vec<Stmt>) -> Option<Box<Expr>> {
     match stmts.pop() {
         Some(Stmt { kind: StmtKind::Expr { expr, quiet: false }, .. }) => Some(Box::new(expr)),
@@ -40,7 +40,7 @@ fn take_tail(stmts: &mut Vec<Stmt>) -> Option<Box<Expr>> {
     }
 }
 
-/// Statements up to a `}` or the end of the input.
+/// Parses statements up to a `}` or the end of the input.
 fn statements(inp: &mut Input<'_, '_>) -> Vec<Stmt> {
     let mut stmts = Vec::new();
     loop {
@@ -60,7 +60,7 @@ fn statements(inp: &mut Input<'_, '_>) -> Vec<Stmt> {
     }
 }
 
-/// A statement with its end, or an error node.
+/// Parses a statement with its end; returns an error node if that fails.
 fn recovering(inp: &mut Input<'_, '_>) -> Stmt {
     let mark = mark(inp);
     let from = inp.save();
@@ -74,7 +74,7 @@ fn recovering(inp: &mut Input<'_, '_>) -> Stmt {
     }
 }
 
-/// What a failed statement still says: a `let` keeps its name, so that its uses are not reported too.
+/// Returns the node for a statement that failed to parse: a `let` keeps its name, so that uses of it are not reported too.
 fn remains<'t, 'p>(
     inp: &mut Input<'t, 'p>,
     from: chumsky::input::Checkpoint<'t, 'p, &'t [crate::syntax::token::Token], usize>,
@@ -108,7 +108,7 @@ fn ended(inp: &mut Input<'_, '_>, mut stmt: Stmt) -> Parsed<Stmt> {
     }
 }
 
-/// A statement that ends with its `}` and needs no newline behind it.
+/// Whether a statement ends with its own `}` and needs no newline after it.
 pub(crate) fn ends_with_block(stmt: &Stmt) -> bool {
     match &stmt.kind {
         StmtKind::For { .. }
@@ -121,7 +121,7 @@ pub(crate) fn ends_with_block(stmt: &Stmt) -> bool {
     }
 }
 
-/// One statement, without its end.
+/// Parses one statement, without its end.
 pub(crate) fn statement(inp: &mut Input<'_, '_>) -> Parsed<Stmt> {
     let start = here(inp);
     let kind = match peek(inp) {
@@ -157,7 +157,7 @@ pub(crate) fn statement(inp: &mut Input<'_, '_>) -> Parsed<Stmt> {
     Ok(Stmt { kind, span: span_from(inp, start) })
 }
 
-/// An expression, or an assignment to one.
+/// Parses an expression, or an assignment to one.
 fn simple(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
     let mut place = expression(inp)?;
     let Some(op) = assignment(peek(inp)) else {
@@ -172,7 +172,7 @@ fn simple(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
     Ok(StmtKind::Assign { place: Box::new(place), op, value })
 }
 
-/// The operator of an assignment; `Some(None)` is the plain `=`.
+/// Returns the operator of an assignment token; `Some(None)` is the plain `=`.
 fn assignment(kind: Tok) -> Option<Option<BinaryOp>> {
     use BinaryOp::*;
     Some(Some(match kind {
@@ -193,7 +193,7 @@ fn assignment(kind: Tok) -> Option<Option<BinaryOp>> {
     }))
 }
 
-/// `cached(x[i])` or `streaming(x[i])`: a place with a hint.
+/// Returns the lvalue inside a cache hint: `cached(x[i])` or `streaming(x[i])`.
 fn hinted(call: &Expr) -> Option<&Expr> {
     let ExprKind::Call { callee, args } = &call.kind else { return None };
     match (&callee.kind, args.as_slice()) {
@@ -202,7 +202,7 @@ fn hinted(call: &Expr) -> Option<&Expr> {
     }
 }
 
-/// Only a name, an element or a field can be assigned to; says so of anything else.
+/// Checks that the target of an assignment is a name, an element or a field; reports anything else.
 fn check_place(inp: &mut Input<'_, '_>, place: &Expr, operator: Span) -> bool {
     let mut inner = place;
     while let ExprKind::Paren(expr) = &inner.kind {
@@ -226,7 +226,7 @@ fn check_place(inp: &mut Input<'_, '_>, place: &Expr, operator: Span) -> bool {
     false
 }
 
-/// `(a, b) = …` and `a, b = …`
+/// Builds the diagnostic for `(a, b) = …` and `a, b = …`.
 pub(crate) fn several_places(places: Span, operator: Span) -> Diagnostic {
     Diagnostic::error("E0135", "variables are assigned one by one")
         .at(places, "several at once")
@@ -235,7 +235,8 @@ pub(crate) fn several_places(places: Span, operator: Span) -> Diagnostic {
         .help("new names are bound together: `let (a, b) = …`")
 }
 
-/// A statement that begins with `if` or `{` ends with its last `}` unless an operator that starts no statement follows.
+/// Parses a statement that begins with `if` or `{`: it ends with its last `}` unless a token follows that can only continue
+/// an expression.
 fn block_first(inp: &mut Input<'_, '_>, start: usize) -> Parsed<StmtKind> {
     enter(inp)?;
     let first = if peek(inp) == Tok::If {
@@ -249,7 +250,7 @@ fn block_first(inp: &mut Input<'_, '_>, start: usize) -> Parsed<StmtKind> {
     Ok(StmtKind::Expr { expr, quiet: false })
 }
 
-/// `let pattern: type = value`, `var name: type`
+/// Parses `let pattern: type = value`, `var name: type`.
 fn binding(inp: &mut Input<'_, '_>, mutable: bool) -> Parsed<StmtKind> {
     bump(inp);
     let (pattern, ty) = inp.parse(custom(pattern).then(custom(annotation)))?;
@@ -261,7 +262,7 @@ fn binding(inp: &mut Input<'_, '_>, mutable: bool) -> Parsed<StmtKind> {
     Ok(StmtKind::Let { mutable, pattern, ty: ty.map(Box::new), value })
 }
 
-/// `x`, `(a, (b, _))`
+/// Parses `x`, `(a, (b, _))`.
 fn pattern(inp: &mut Input<'_, '_>) -> Parsed<Pattern> {
     match peek(inp) {
         Tok::Name => Ok(Pattern::Name(name(inp)?)),
@@ -276,14 +277,14 @@ fn pattern(inp: &mut Input<'_, '_>) -> Parsed<Pattern> {
     }
 }
 
-/// `shared name: type`
+/// Parses `shared name: type`.
 fn shared(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
     let whole = tok(Tok::Shared).ignore_then(custom(name)).then_ignore(tok(Tok::Colon)).then(custom(ty));
     let (name, ty) = inp.parse(whole)?;
     Ok(StmtKind::Shared { name, ty: Box::new(ty) })
 }
 
-/// `#unroll`, `#unroll(4)`, `#nounroll`, with the newline behind it.
+/// Parses `#unroll`, `#unroll(4)`, `#nounroll`, with the newline after it.
 fn unroll(inp: &mut Input<'_, '_>) -> Parsed<Unroll> {
     if bump(inp).kind == Tok::NoUnroll {
         return Ok(Unroll::Never);
@@ -300,7 +301,7 @@ fn unroll(inp: &mut Input<'_, '_>) -> Parsed<Unroll> {
     Ok(Unroll::By(u32::try_from(value).unwrap_or(u32::MAX)))
 }
 
-/// `for`, `while` and `loop`.
+/// Parses `for`, `while` and `loop`.
 fn looped(inp: &mut Input<'_, '_>, unroll: Unroll) -> Parsed<StmtKind> {
     let kind = peek(inp);
     match kind {
@@ -333,7 +334,7 @@ fn returned(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
     Ok(StmtKind::Return(if bare { None } else { Some(expression(inp)?) }))
 }
 
-/// `on gpu(0) { … }`
+/// Parses `on gpu(0) { … }`.
 fn on(inp: &mut Input<'_, '_>) -> Parsed<StmtKind> {
     bump(inp);
     let (device, body) = inp.parse(custom(head).then(custom(block)))?;

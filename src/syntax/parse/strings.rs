@@ -1,4 +1,4 @@
-//! String literals with their interpolated values.
+//! String literals with interpolated values.
 
 use super::expressions::expression;
 use super::primitive::*;
@@ -8,7 +8,7 @@ use crate::syntax::ast::{Expr, ExprKind, Format, SmolStr, StrPart};
 use crate::syntax::literal::unescape;
 use crate::syntax::token::Tok;
 
-/// `"text {value:.3}"`
+/// Parses `"text {value:.3}"`.
 pub(crate) fn string(inp: &mut Input<'_, '_>) -> Parsed<Expr> {
     let start = here(inp);
     expect(inp, Tok::StrStart)?;
@@ -41,7 +41,7 @@ fn value(inp: &mut Input<'_, '_>) -> Parsed<StrPart> {
     Ok(StrPart::Value { expr, format })
 }
 
-/// A string that must be plain text: a title, a path.
+/// Parses a string without interpolation: a title or a path.
 pub(crate) fn plain(inp: &mut Input<'_, '_>) -> Parsed<(SmolStr, Span)> {
     if peek(inp) != Tok::StrStart {
         return missing(inp, Label::Text);

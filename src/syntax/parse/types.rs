@@ -7,7 +7,7 @@ use crate::syntax::token::Tok;
 use chumsky::primitive::custom;
 use chumsky::{IterParser, Parser};
 
-/// `f32`, `[f32; N]`, `(A, B)`, `fn(A) -> B`, `[f32; N] @gpu`
+/// Parses `f32`, `[f32; N]`, `(A, B)`, `fn(A) -> B`, `[f32; N] @gpu`.
 pub(crate) fn ty(inp: &mut Input<'_, '_>) -> Parsed<Type> {
     enter(inp)?;
     let start = here(inp);
@@ -32,7 +32,7 @@ pub(crate) fn ty(inp: &mut Input<'_, '_>) -> Parsed<Type> {
     Ok(placed)
 }
 
-/// `a.b.c`
+/// Parses `a.b.c`.
 pub(crate) fn path(inp: &mut Input<'_, '_>) -> Parsed<Vec<Name>> {
     inp.parse(custom(name).separated_by(tok(Tok::Dot)).at_least(1).collect())
 }
@@ -50,7 +50,7 @@ fn function(inp: &mut Input<'_, '_>) -> Parsed<TypeKind> {
     Ok(TypeKind::Fn { params, result })
 }
 
-/// `-> type`, if it is there.
+/// Parses an optional `-> type`.
 pub(crate) fn result(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
     match eat(inp, Tok::Arrow) {
         Some(_) => Ok(Some(ty(inp)?)),
@@ -58,7 +58,7 @@ pub(crate) fn result(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
     }
 }
 
-/// `: type`, if it is there.
+/// Parses an optional `: type`.
 pub(crate) fn annotation(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
     match eat(inp, Tok::Colon) {
         Some(_) => Ok(Some(ty(inp)?)),
@@ -66,7 +66,7 @@ pub(crate) fn annotation(inp: &mut Input<'_, '_>) -> Parsed<Option<Type>> {
     }
 }
 
-/// `<T: Float, const N: i32 = 4>`, if it is there.
+/// Parses an optional `<T: Float, const N: i32 = 4>`.
 pub(crate) fn generics(inp: &mut Input<'_, '_>) -> Parsed<Vec<Generic>> {
     match peek(inp) {
         Tok::Lt => inp.parse(list(Tok::Lt, generic, Tok::Gt)),
@@ -94,7 +94,7 @@ fn generic(inp: &mut Input<'_, '_>) -> Parsed<Generic> {
     Ok(Generic { name, kind, span: span_from(inp, start) })
 }
 
-/// `= value`; comparisons need parentheses here because `>` closes the list.
+/// Parses an optional `= value`; comparisons need parentheses here because `>` closes the list.
 fn default(inp: &mut Input<'_, '_>) -> Parsed<Option<crate::syntax::ast::Expr>> {
     match eat(inp, Tok::Assign) {
         Some(_) => Ok(Some(above_comparison(inp)?)),
@@ -102,7 +102,7 @@ fn default(inp: &mut Input<'_, '_>) -> Parsed<Option<crate::syntax::ast::Expr>> 
     }
 }
 
-/// `(x: f32, k: f32 = 2.0, out r: [f32; N])`
+/// Parses `(x: f32, k: f32 = 2.0, out r: [f32; N])`.
 pub(crate) fn params(inp: &mut Input<'_, '_>) -> Parsed<Vec<Param>> {
     inp.parse(list(Tok::LParen, param, Tok::RParen))
 }
