@@ -1,4 +1,4 @@
-//! Arrays of a thread and of a block, and arrays of constants: their sizes and their first values.
+//! Local, shared and constant arrays: their sizes and initial values.
 
 use super::error::{Fallible, internal};
 use super::types;
@@ -9,13 +9,13 @@ use crate::check::typed::{ArrayInit, Dim, Expr, LocalId, Type};
 use crate::ir::def::{self, ExprId, Extent, Id3, Layout, MemId, Place, Space, StmtKind};
 use crate::lang::scalar::Value;
 
-/// What CUDA gives a thread at most.
+/// Maximum local memory per thread in CUDA.
 const LOCAL_BYTES: u64 = 512 * 1024;
-/// What an array of constants may take.
+/// Maximum size of a constant array.
 const CONSTANT_BYTES: u64 = 512 * 1024;
-/// What a block can have on the devices with the most.
+/// Maximum shared memory per block on the GPUs that have the most.
 const SHARED_BYTES: u64 = 227 * 1024;
-/// Arrays up to this many elements are filled without a loop.
+/// Maximum number of elements that are initialized or copied without a loop.
 pub(crate) const STRAIGHT: u64 = 8;
 
 impl Body<'_, '_> {
@@ -30,19 +30,19 @@ impl Body<'_, '_> {
         let layout = types::layout(self.program, &element, span)?;
         let memory = self.local_memory(&declared.name, layout, &known, declared.span)?;
         self.out.stmt(StmtKind::Declare(memory), span);
-        // Its own value may name an outer variable that it hides.
+        // Bind the name after the initializer, which may use a variable that the new one shadows.
         let made = self.first_values(memory, &known, &element, init);
         self.slots.insert(id, Slot::Array(memory));
         made
     }
 
-    /// An array of the thread.
+    /// Declares a thread-local array after checking its size.
     fn local_memory(&mut self, name: &str, layout: Layout, extents: &[u32], span: Span) -> Fallible<MemId> {
         check_size(name, extents, &layout, &LOCAL, span)?;
         Ok(self.new_memory(name, Space::Local, layout, extents, span))
     }
 
-    /// The same, of which nothing is written yet.
+    /// Declares a thread-local array that is uninitialized.
     pub(crate) fn fresh_memory(&mut self, name: &str, layout: Layout, extents: &[u32], span: Span) -> Fallible<MemId> {
         let memory = self.local_memory(name, layout, extents, span)?;
         self.out.stmt(StmtKind::Declare(memory), span);
@@ -64,7 +64,7 @@ impl Body<'_, '_> {
     pub(crate) fn element_type(&self, ty: &Type, span: Span) -> Fallible<Type> {
         match ty {
             Type::Array(array) => self.mono.ty(&array.element, span),
-            // A shared scalar may be declared by the type of its value.
+            // A shared scalar may be declared with the type of its value.
             other => self.mono.ty(other, span),
         }
     }
@@ -122,7 +122,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The index tuple of a row-major position, as constants.
+    /// Returns the index tuple of a row-major position, as constants.
     pub(crate) fn tuple_of(&mut self, position: u64, extents: &[u32], span: Span) -> Vec<ExprId> {
         let mut rest = position;
         let mut at: Vec<u64> = extents
@@ -138,7 +138,7 @@ impl Body<'_, '_> {
         at.into_iter().map(|index| self.out.i32(index as i32, span)).collect()
     }
 
-    /// A private array of these elements, for a `for` over a list.
+    /// Declares a local array with these elements, for a `for` over a list.
     pub(crate) fn filled_array(&mut self, name: &str, element: &Type, values: &[Expr], span: Span) -> Fallible<MemId> {
         let extents = [values.len() as u32];
         let layout = types::layout(self.program, element, span)?;
@@ -148,7 +148,7 @@ impl Body<'_, '_> {
         Ok(memory)
     }
 
-    /// A `const` array: all that name it share one.
+    /// Declares a `const` array.
     pub(crate) fn constant_table(&mut self, name: &str, ty: &Type, values: &[Value], span: Span) -> Fallible<MemId> {
         let Type::Array(array) = ty else { return Err(internal(span, "an index into a constant that is no array")) };
         let element = self.mono.ty(&array.element, span)?;
@@ -193,7 +193,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Whether the value is the same for a whole launch and can be computed before a block starts.
+    /// Whether a value is uniform over the launch and can be computed before a block starts.
     fn is_uniform(&self, value: ExprId) -> bool {
         use def::ExprKind::*;
         match &self.out.function().exprs[value].kind {
@@ -225,7 +225,7 @@ pub(crate) fn size(known: i128, name: &str, span: Span) -> Fallible<u32> {
     }
 }
 
-/// Whose memory an array takes, and how much of it there is.
+/// A memory limit: the diagnostic code, the owner of the memory, its size in bytes, and the help text.
 struct Room {
     code: &'static str,
     whose: &'static str,

@@ -30,7 +30,7 @@ impl Body<'_, '_> {
             Builtin::FenceBlock => self.fence(Scope::Block, span),
             Builtin::Bitcast => {
                 let to = types::single(&self.type_of(expr)?, span)?;
-                // The type that comes first in the source is in the expression's type already.
+                // The type argument, which comes first in the source, is reflected in the expression's type already.
                 let value = args.last().ok_or_else(|| internal(span, "`bitcast` of nothing"))?;
                 let value = self.scalar(value)?;
                 Ok(vec![self.bitcast(value, to, span)?])
@@ -57,7 +57,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A builtin that only computes, on the leaves of its arguments.
+    /// Lowers a builtin without side effects, given the leaves of its arguments.
     pub(crate) fn pure_builtin(&mut self, builtin: Builtin, args: &[Vec<ExprId>], span: Span) -> Fallible<Vec<ExprId>> {
         if let (Builtin::Select, [cond, then, other]) = (builtin, args) {
             let &[cond] = cond.as_slice() else { return Err(internal(span, "a condition of several parts")) };
@@ -98,7 +98,7 @@ impl Body<'_, '_> {
         self.out.value(ExprKind::Math { function, args: spread }, ty, span)
     }
 
-    /// The quotient, and one more if it leaves something: unlike `(x + y - 1) / y` this never overflows.
+    /// Emits the quotient plus one if there is a remainder: unlike `(x + y - 1) / y` this never overflows.
     fn ceil_div(&mut self, x: ExprId, y: ExprId, span: Span) -> Fallible<ExprId> {
         let quotient = self.apply(BinaryOp::Div, x, y, span, span)?;
         let covered = self.apply(BinaryOp::Mul, quotient, y, span, span)?;
@@ -159,9 +159,9 @@ impl Body<'_, '_> {
         }
     }
 
-    // Where a thread is
+    // Thread indices
 
-    /// A whole thread variable: a vector of three, or a number.
+    /// Lowers a whole index variable: a vector of three components, or a number.
     pub(crate) fn variable_builtin(&mut self, builtin: Builtin, span: Span) -> Fallible<ExprId> {
         match builtin {
             Builtin::LaneIdx => Ok(self.out.value(ExprKind::LaneIdx, I32, span)),
@@ -177,7 +177,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// One component of a thread variable.
+    /// Lowers one component of an index variable.
     pub(crate) fn thread_index(&mut self, builtin: Builtin, lane: u8, span: Span) -> Fallible<ExprId> {
         let id = match builtin {
             Builtin::ThreadIdx => Id3::Thread,
@@ -196,7 +196,7 @@ impl Body<'_, '_> {
         Ok(self.out.value(ExprKind::Id(id, axis), I32, span))
     }
 
-    // Together with other threads
+    // Barriers, fences, atomics and warp operations
 
     fn barrier(&mut self, kind: BarrierKind, args: &[Expr], span: Span) -> Fallible<Vec<ExprId>> {
         let value = match args.first() {
@@ -214,7 +214,7 @@ impl Body<'_, '_> {
         Ok(vec![])
     }
 
-    /// `used`: somebody looks at the old value.
+    /// Lowers an atomic operation. `used` says whether its result, the old value, is used.
     pub fn atomic(&mut self, op: AtomicOp, args: &[Expr], expr: &Expr, used: bool) -> Fallible<Vec<ExprId>> {
         let span = expr.span;
         let (at, compare, value) = match (op, args) {
@@ -233,7 +233,7 @@ impl Body<'_, '_> {
         Ok(result.into_iter().collect())
     }
 
-    /// A load is an exchange of a value for itself, whatever value: it changes nothing. Devices know it by that.
+    /// Lowers an atomic load to a compare-exchange of a value for itself, which never changes memory. Devices recognize that form.
     fn atomic_load(&mut self, args: &[Expr], span: Span) -> Fallible<Vec<ExprId>> {
         let [at] = args else { return Err(internal(span, "an atomic load of several places")) };
         let (place, ty) = self.atomic_place(at)?;
@@ -265,13 +265,14 @@ impl Body<'_, '_> {
         Ok(if op == WarpOp::MatchAny { self.all_match(found, span) } else { found })
     }
 
-    /// The lanes in which all parts of a value are the same.
+    /// Combines the match masks of the parts of a value: the lanes in which all parts are equal.
     fn all_match(&mut self, parts: Vec<ExprId>, span: Span) -> Vec<ExprId> {
         let both = |a: ExprId, b: ExprId| self.out.binary(BinOp::And, a, b, span);
         parts.into_iter().reduce(both).into_iter().collect()
     }
 
-    /// Shuffles move whole vectors; the reductions are of scalars, so a vector goes lane by lane.
+    /// Lowers a warp operation on one leaf. Shuffles move whole vectors; other operations take scalars, so a vector is split
+    /// into its components.
     fn warp_leaf(&mut self, op: WarpOp, value: ExprId, at: &WarpAt) -> ExprId {
         let (ty, span) = (self.out.ty(value), at.span);
         if ty.lanes() > 1 && !typing::warp_has_lane(op) {
@@ -288,14 +289,14 @@ impl Body<'_, '_> {
     }
 }
 
-/// The operands that the parts of a warp operation have in common.
+/// The operands that a warp operation uses for every leaf.
 struct WarpAt {
     lane: Option<ExprId>,
     among: Option<ExprId>,
     span: Span,
 }
 
-/// The type that a pure builtin gives for arguments of these types.
+/// Returns the result type of a builtin without side effects for arguments of these types.
 pub(crate) fn result_type(builtin: Builtin, args: &[Type]) -> Option<Type> {
     let widest = || args.iter().find(|ty| matches!(ty, Type::Vector(..))).or(args.first()).cloned();
     match builtin {

@@ -1,4 +1,4 @@
-//! Calls of functions, and functions themselves: one DeviceIR function per instance.
+//! Calls, and functions: one DeviceIR function per instance.
 
 use super::copy::Row;
 use super::emit::Emitter;
@@ -10,12 +10,12 @@ use crate::base::source::Span;
 use crate::check::typed::{self, ArrayType, Dim, Expr, ExprKind, FnId, FnRef, LocalId, Signature, Type};
 use crate::ir::def::{self, ExprId, MemId, StmtKind};
 
-/// Where what a function changed goes back to.
+/// The destination that an `inout` argument is copied back to.
 enum Lent {
     Value(Target),
-    /// An array that is a field, from its copy.
+    /// A field array, from its copy.
     Field(Target, MemId),
-    /// A row of an array, from its copy.
+    /// A slice of an array, from its copy.
     Row(Row, MemId),
 }
 
@@ -28,7 +28,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// `result` is where an array goes that the function gives.
+    /// Emits a call of a function instance. `result` is the memory for an array-typed result.
     pub(crate) fn call_instance(
         &mut self,
         id: FnId,
@@ -65,7 +65,7 @@ impl Body<'_, '_> {
             };
             changed.push((place, results.split_off(results.len().saturating_sub(count)), arg.span));
         }
-        // Of two parameters that were given one element, the last one's value stays.
+        // If two `inout` arguments are the same element, the value of the last parameter remains.
         for (place, values, span) in changed.into_iter().rev() {
             match place {
                 Lent::Value(target) => {
@@ -82,7 +82,8 @@ impl Body<'_, '_> {
         Ok(results)
     }
 
-    /// An array for a parameter that changes it: a variable's own memory, or a copy that goes back.
+    /// Returns the memory to pass for an array parameter that the callee modifies: a variable's own memory, or a copy that is
+    /// written back.
     fn lend_array<'e>(&mut self, arg: &'e Expr, lent: &mut Vec<(Lent, &'e Expr)>) -> Fallible<MemId> {
         match &arg.kind {
             ExprKind::Slice { base, indices } => {
@@ -102,13 +103,13 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Whether a function's parameter is a value that the caller gets back.
+    /// Whether a function's parameter at `position` is `out` or `inout`.
     fn hands_back(&self, id: FnId, position: usize) -> bool {
         let param = self.program.fns.get(id).and_then(|f| f.sig.params.get(position));
         param.is_some_and(|p| p.access != typed::Access::In)
     }
 
-    /// The last values of `inout` parameters, in order.
+    /// Returns the final values of `inout` parameters, in order.
     pub(crate) fn values_back(&mut self, span: Span) -> Fallible<Vec<ExprId>> {
         let mut values = Vec::new();
         for id in self.handed_back.clone() {
@@ -137,7 +138,8 @@ impl Body<'_, '_> {
         Ok(results)
     }
 
-    /// Gives every parameter its slot: values by `value`, arrays by `array`; then finds where the dimensions stand.
+    /// Binds every parameter to its slot: values are created by `value`, arrays by `array`. Then locates the values of the
+    /// dimensions.
     pub fn parameters(
         &mut self,
         signature: &Signature,
@@ -196,7 +198,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Lowers the body's block, and what it hands back at its end.
+    /// Lowers the body's block and emits the return of its result and final `inout` values.
     pub(crate) fn function_body(&mut self, body: &typed::Body) -> Fallible<()> {
         let span = body.root.tail.as_ref().map_or(body.root.span, |tail| tail.span);
         if let Some(memory) = self.result_array {
@@ -233,7 +235,7 @@ pub(crate) fn access(access: typed::Access) -> def::Access {
     }
 }
 
-/// One instance of a function, to be called by those that come after it.
+/// Lowers one instance of a function, which later functions can call.
 pub(crate) fn function<'a>(
     unit: &mut Unit<'a>,
     id: FnId,

@@ -1,8 +1,8 @@
-//! `v[i]` and `s.w[i]`: a component of a vector, an element of an array that is a field, by its number.
+//! Indexing of a vector's components, `v[i]`, and of an array in a field, `s.w[i]`.
 //!
-//! A number that is known names the component. One that is only known at run time indexes an array of the thread, to which the
-//! components (the elements) are copied: that gives every device the bounds check of arrays, and passes make registers of the array where the
-//! index turns out to be known after all.
+//! A constant index selects the component statically. For a dynamic index, the components (or elements) are copied to a
+//! thread-local array that is then indexed. That provides the bounds check of arrays on every device, and later passes
+//! promote the array to registers where the index turns out to be constant.
 
 use super::arrays::elements;
 use super::error::{Fallible, internal};
@@ -16,7 +16,7 @@ use crate::ir::def::{Access, BinOp, ExprId, Extent, Hint, Layout, MemId, Place, 
 use crate::lang::scalar::Value;
 
 impl Body<'_, '_> {
-    /// A component of a vector by its number.
+    /// Resolves a vector component by index.
     pub fn component(&mut self, base: &Expr, index: &Expr, span: Span) -> Fallible<Target> {
         let target = self.target(base)?;
         let lane = self.scalar(index)?;
@@ -35,7 +35,7 @@ impl Body<'_, '_> {
         Ok(Target { lanes: Some(vec![lane]), ..target })
     }
 
-    /// An element of an array that is a field of a struct. The leaves of the struct are values of their own.
+    /// Resolves an element of an array in a field. The struct's leaves are separate values.
     pub(crate) fn element_of_field(
         &mut self,
         base: &Expr,
@@ -67,7 +67,7 @@ impl Body<'_, '_> {
         Ok(Target { field, ..Target::new(root, element, count, expr.span) })
     }
 
-    /// A copy of an array that is a field, in memory of the thread.
+    /// Copies a field array to thread-local memory.
     pub(crate) fn array_at(&mut self, name: &str, home: &Target, span: Span) -> Fallible<MemId> {
         let Type::Array(array) = &home.ty else { return Err(internal(span, "a field that is no array")) };
         let extents = types::extents(array, span)?;
@@ -78,7 +78,7 @@ impl Body<'_, '_> {
         Ok(memory)
     }
 
-    /// A place in a copy of a field, where other elements of the field may have changed since: copies them again.
+    /// Refreshes the local copy of a field array, of which other elements may have changed since it was made.
     pub(crate) fn refresh(&mut self, target: &Target) -> Fallible<()> {
         let Some(field) = &target.field else { return Ok(()) };
         let (memory, home) = &**field;
@@ -97,7 +97,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Loads all elements of an array, leaf by leaf.
+    /// Loads all elements of an array, as leaves in row-major order.
     pub(crate) fn all_leaves(&mut self, memory: MemId, span: Span) -> Fallible<Vec<ExprId>> {
         let extents = self.sizes(memory, span)?;
         let mut leaves = Vec::new();
@@ -108,7 +108,7 @@ impl Body<'_, '_> {
         Ok(leaves)
     }
 
-    /// What messages call the vector.
+    /// Returns the name of a vector for diagnostics.
     pub(crate) fn vector_name(&self, base: &Expr) -> String {
         match &base.kind {
             ExprKind::Local(id) => self.locals.get(*id).map_or(String::new(), |local| local.name.to_string()),
@@ -150,7 +150,7 @@ impl Body<'_, '_> {
         self.store(&Target { lane: None, ..target.clone() }, &[vector], span)
     }
 
-    /// Whether other threads may write to a memory while this one reads it.
+    /// Whether other threads may write to a memory while this thread reads it.
     fn others_write(&self, memory: MemId) -> bool {
         match self.out.function().memories[memory].space {
             Space::Local | Space::Constant | Space::Global { access: Access::In, .. } => false,
@@ -158,8 +158,8 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Of a vector in memory only that component is read: other threads may write the others. The thread's array gets that one
-    /// alone, and reading it there is the bounds check.
+    /// Loads one component of a vector in memory with a dynamic index. Only that component is read, since other threads may
+    /// write the others; it is stored to a local array, and indexing that array is the bounds check.
     fn load_from_memory(&mut self, target: &Target, memory: MemId, lane: ExprId) -> Fallible<ExprId> {
         let span = target.span;
         let leaf = self.leaf_type(memory, target.leaves.start, span)?;
@@ -175,7 +175,7 @@ impl Body<'_, '_> {
         Ok(self.component_of(copy, lane, leaf.scalar(), span))
     }
 
-    /// `if lane == 0 { … } if lane == 1 { … }`, with the position of each component and its number in the vector.
+    /// Emits `if lane == 0 { … } if lane == 1 { … }`; `act` gets the position of each component and its number in the vector.
     fn for_lane(
         &mut self,
         lane: ExprId,
@@ -196,7 +196,8 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Of a vector in memory only that component is written: other threads may write the others.
+    /// Stores one component of a vector in memory with a dynamic index. Only that component is written, since other threads
+    /// may write the others.
     fn store_in_memory(
         &mut self,
         target: &Target,
@@ -207,7 +208,7 @@ impl Body<'_, '_> {
     ) -> Fallible<()> {
         let leaf = self.leaf_type(memory, target.leaves.start, span)?;
         let lanes: Vec<u8> = target.lanes.clone().unwrap_or_else(|| (0..leaf.lanes()).collect());
-        // Its only use is the bounds check.
+        // This array is used only for its bounds check.
         let check = self.components(target, leaf.scalar(), lanes.len());
         self.set_component(check, lane, value, target.span);
         self.for_lane(lane, &lanes, span, |this, _, component| {
@@ -216,7 +217,7 @@ impl Body<'_, '_> {
         })
     }
 
-    /// A copy of the components in an array of the thread.
+    /// Copies the components of a vector to a local array.
     fn spread(&mut self, target: &Target) -> Fallible<(MemId, Scalar)> {
         let span = target.span;
         let whole = self.load(&Target { lane: None, ..target.clone() })?;

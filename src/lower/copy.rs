@@ -1,7 +1,8 @@
-//! Arrays as values: copies, literals, results of functions, branches.
+//! Arrays as values: copies, literals, function results, branches.
 //!
-//! An array is the memory that holds it. An expression that names one gives that memory and copies nothing; any other is computed
-//! into memory of the thread. A function gives an array by writing to memory of its caller, its last array parameter.
+//! An array expression evaluates to the memory that holds it. Naming an array yields its memory without a copy; any other
+//! expression is computed into thread-local memory. A function returns an array through an additional last array parameter,
+//! which refers to the caller's memory.
 
 use super::arrays::{STRAIGHT, elements, size};
 use super::constant::Constants;
@@ -14,22 +15,22 @@ use crate::base::source::Span;
 use crate::check::typed::{Block, ConstId, Dim, Expr, ExprKind, FnId, SliceIndex, Type};
 use crate::ir::def::{self, ExprId, MemId, StmtKind};
 
-/// Some whole axes of an array, at indices along the others.
+/// A slice of an array: whole axes, with fixed indices along the others.
 pub(crate) struct Row {
     memory: MemId,
-    /// By axis of the array; none for a whole one.
+    /// By axis of the array: the fixed index, or none for a whole axis.
     axes: Vec<Option<ExprId>>,
-    /// Of the whole axes.
+    /// The extents of the whole axes.
     extents: Vec<u32>,
 }
 
 impl Row {
-    /// All of an array with these extents.
+    /// Returns the slice that is the whole of an array with these extents.
     pub fn whole(memory: MemId, extents: Vec<u32>) -> Row {
         Row { memory, axes: vec![None; extents.len()], extents }
     }
 
-    /// The indices into the array of an element of the row.
+    /// Maps the indices of an element of the slice to indices into the array.
     fn at(&self, of_row: &[ExprId]) -> Vec<ExprId> {
         let mut rest = of_row.iter().copied();
         self.axes.iter().filter_map(|axis| axis.or_else(|| rest.next())).collect()
@@ -37,7 +38,7 @@ impl Row {
 }
 
 impl Body<'_, '_> {
-    /// The memory behind an expression of array type.
+    /// Returns the memory of an array-typed expression; evaluates it into new memory if it does not name an array.
     pub fn array(&mut self, expr: &Expr) -> Fallible<MemId> {
         match &expr.kind {
             ExprKind::Local(id) => match self.slot(*id, expr.span)? {
@@ -54,7 +55,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The leaves of an array that becomes a field.
+    /// Returns the leaves of an array that is stored in a field.
     pub(crate) fn array_leaves(&mut self, expr: &Expr) -> Fallible<Vec<ExprId>> {
         if let ExprKind::Field { .. } | ExprKind::TupleField { .. } = expr.kind {
             let home = self.target(expr)?;
@@ -64,7 +65,7 @@ impl Body<'_, '_> {
         self.all_leaves(memory, expr.span)
     }
 
-    /// The value of an expression of array type in memory of its own.
+    /// Evaluates an array-typed expression into new memory.
     pub(crate) fn array_named(&mut self, name: &str, expr: &Expr) -> Fallible<MemId> {
         let extents = self.extents_of(expr)?;
         let element = self.element_type(&expr.ty, expr.span)?;
@@ -74,7 +75,7 @@ impl Body<'_, '_> {
         Ok(memory)
     }
 
-    /// The memory of a `const` array, one in each function.
+    /// Returns the memory of a `const` array, which each function declares at most once.
     fn table(&mut self, id: ConstId, base: &Expr) -> Fallible<MemId> {
         if let Some(&memory) = self.tables.get(&id) {
             return Ok(memory);
@@ -87,7 +88,7 @@ impl Body<'_, '_> {
         Ok(memory)
     }
 
-    /// Computes an array into memory. `fresh`: nothing in the expression can name that memory.
+    /// Evaluates an array into memory `to`. `fresh` means that `to` cannot alias anything in the expression.
     pub(crate) fn array_into(&mut self, expr: &Expr, to: MemId, fresh: bool) -> Fallible<()> {
         let span = expr.span;
         match &expr.kind {
@@ -144,7 +145,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// What `m[i, ..]` selects; indices are evaluated here.
+    /// Resolves the slice `m[i, ..]` and evaluates its indices.
     pub fn row(&mut self, base: &Expr, indices: &[SliceIndex], expr: &Expr) -> Fallible<Row> {
         self.check_steady(expr)?;
         let memory = self.array(base)?;
@@ -165,7 +166,7 @@ impl Body<'_, '_> {
         Ok(Row { memory, axes, extents })
     }
 
-    /// A copy of a row in memory of the thread.
+    /// Copies a slice into new thread-local memory.
     pub(crate) fn row_copy(&mut self, row: &Row, span: Span) -> Fallible<MemId> {
         let array = &self.out.function().memories[row.memory];
         let (name, layout) = (array.name.clone(), array.layout.clone());
@@ -174,12 +175,12 @@ impl Body<'_, '_> {
         Ok(memory)
     }
 
-    /// Writes a changed copy back.
+    /// Writes a modified copy of a slice back.
     pub(crate) fn row_back(&mut self, row: &Row, from: MemId, span: Span) -> Fallible<()> {
         self.transfer(&Row::whole(from, row.extents.clone()), row, span)
     }
 
-    /// Copies all elements of a row to another one of the same extents.
+    /// Copies all elements of a slice to another one of the same extents.
     fn transfer(&mut self, from: &Row, to: &Row, span: Span) -> Fallible<()> {
         if self.out.is_done() {
             return Ok(());
@@ -191,7 +192,7 @@ impl Body<'_, '_> {
         })
     }
 
-    /// All index tuples, in a loop if they are many.
+    /// Visits all index tuples of `extents`: unrolled for small arrays, in a loop for larger ones.
     fn each_of(
         &mut self,
         extents: &[u32],
@@ -209,7 +210,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// The value of a block, whose tail is an array.
+    /// Lowers a block whose tail is an array; evaluates the tail into `to`.
     pub(crate) fn block_into(&mut self, block: &Block, to: MemId, fresh: bool) -> Fallible<()> {
         self.stmts(block);
         match &block.tail {
@@ -225,7 +226,7 @@ impl Body<'_, '_> {
         made.map(|()| closed)
     }
 
-    /// Copies all elements.
+    /// Copies all elements of an array.
     pub fn copy(&mut self, from: MemId, to: MemId, span: Span) -> Fallible<()> {
         if from == to || self.out.is_done() {
             return Ok(());
@@ -237,7 +238,7 @@ impl Body<'_, '_> {
         self.transfer(&Row::whole(from, given), &Row::whole(to, extents), span)
     }
 
-    /// The extents of an array that is copied: they are known when the kernel is compiled.
+    /// Returns the extents of an array to be copied, which have to be compile-time constants.
     pub fn sizes(&self, memory: MemId, span: Span) -> Fallible<Vec<u32>> {
         let array = &self.out.function().memories[memory];
         let known = (0..array.extents.len()).map(|axis| self.known_extent(memory, axis as u8));
@@ -275,7 +276,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The extents of the array that a function gives.
+    /// Returns the extents of an array-typed function result.
     pub(crate) fn result_extents(&self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<Vec<u32>> {
         let function = self.program.fns.get(id).ok_or_else(|| internal(span, "a function that is not there"))?;
         let Type::Array(array) = &function.result else { return Err(internal(span, "a result that is no array")) };
@@ -295,7 +296,7 @@ impl Body<'_, '_> {
         Ok(extents)
     }
 
-    /// Makes room in the signature for an array that the function gives.
+    /// Adds the array parameter that receives an array-typed function result.
     pub(crate) fn result_parameter(&mut self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<()> {
         let Type::Array(_) = &self.result else { return Ok(()) };
         let (extents, result) = (self.result_extents(id, arguments, span)?, self.result.clone());

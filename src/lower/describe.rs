@@ -1,9 +1,9 @@
-//! Compile-time arguments in the words of the source, for messages about one instance among several.
+//! Formats compile-time arguments for diagnostics about one instance among several.
 
 use super::{Argument, Function};
 use crate::check::typed::{Generic, Program, Type};
 
-/// `T = f32, N = 4, op = max`; nothing if there are none.
+/// Formats arguments as `T = f32, N = 4, op = max`; none if there are none.
 pub(crate) fn arguments(program: &Program, generics: &[Generic], arguments: &[Argument]) -> Option<String> {
     let pairs = generics.iter().zip(arguments);
     let texts: Vec<String> =

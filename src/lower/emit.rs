@@ -1,5 +1,5 @@
-//! The function under construction. Over [`FunctionBuilder`] this knows each node's own span, drops what follows a `break`,
-//! `continue` or `return` in its block, and simplifies vectors that were only just composed.
+//! The IR emitter for one function. On top of [`FunctionBuilder`] it sets the span of each node, drops unreachable statements
+//! after a `break`, `continue` or `return`, and folds extracts of vectors that were just composed.
 
 use crate::base::source::Span;
 use crate::ir::build::FunctionBuilder;
@@ -8,7 +8,7 @@ use crate::lang::scalar::Value;
 
 pub(crate) struct Emitter {
     builder: FunctionBuilder,
-    /// For each open block, whether its end is unreachable by now.
+    /// For each open block, whether its end is unreachable.
     done: Vec<bool>,
 }
 
@@ -20,13 +20,13 @@ impl Emitter {
         Emitter { builder, done: vec![false] }
     }
 
-    /// The builder, about to make something with this span.
+    /// Returns the builder, set to give new nodes this span.
     pub fn at(&mut self, span: Span) -> &mut FunctionBuilder {
         self.builder.set_span(span);
         &mut self.builder
     }
 
-    /// The function so far, without its statements.
+    /// Returns the function so far, without its statements.
     pub fn function(&self) -> &Function {
         self.builder.function()
     }
@@ -35,7 +35,7 @@ impl Emitter {
         self.builder
     }
 
-    /// An expression that is evaluated here.
+    /// Adds an expression that is evaluated at this point.
     pub fn value(&mut self, kind: ExprKind, ty: Ty, span: Span) -> ExprId {
         if kind.is_free() {
             return self.at(span).free(kind, ty);
@@ -45,7 +45,7 @@ impl Emitter {
         id
     }
 
-    /// The expression that a statement will name as what it hands back.
+    /// Creates the result expression of a statement that produces a value (an atomic, a call, …).
     pub fn result(&mut self, ty: Ty, span: Span) -> ExprId {
         self.at(span).detached(ExprKind::Result, ty)
     }
@@ -62,13 +62,13 @@ impl Emitter {
         self.at(span).bool(value)
     }
 
-    /// All bits zero; of a vector, in every lane.
+    /// Returns an all-zero constant of the type.
     pub fn zero(&mut self, ty: Ty, span: Span) -> ExprId {
         let zero = self.constant(Value { ty: ty.scalar(), bits: 0 }, span);
         self.splat(zero, ty, span)
     }
 
-    /// A scalar in every lane of a vector type; anything else as it is.
+    /// Broadcasts a scalar to a vector type; returns any other value unchanged.
     pub fn splat(&mut self, value: ExprId, ty: Ty, span: Span) -> ExprId {
         match (self.ty(value), ty) {
             (Ty::Scalar(scalar), Ty::Vector(_, n)) => {
@@ -78,7 +78,7 @@ impl Emitter {
         }
     }
 
-    /// One lane of a vector; a scalar is its own only lane.
+    /// Extracts one component of a vector; a scalar is returned unchanged.
     pub fn extract(&mut self, value: ExprId, lane: u8, span: Span) -> ExprId {
         let ty = self.ty(value);
         if ty.lanes() == 1 {
@@ -92,12 +92,12 @@ impl Emitter {
         self.value(ExprKind::Extract { value, lane }, Ty::Scalar(ty.scalar()), span)
     }
 
-    /// The lanes of a vector, or the scalar itself.
+    /// Returns the components of a vector, or the scalar itself.
     pub fn lanes(&mut self, value: ExprId, span: Span) -> Vec<ExprId> {
         (0..self.ty(value).lanes()).map(|lane| self.extract(value, lane, span)).collect()
     }
 
-    /// A vector of these scalars; of one, the scalar itself.
+    /// Composes a vector from scalars; a single scalar is returned unchanged.
     pub fn compose(&mut self, lanes: Vec<ExprId>, span: Span) -> ExprId {
         match lanes.as_slice() {
             [one] => *one,
@@ -140,7 +140,7 @@ impl Emitter {
         self.builder.ty(value)
     }
 
-    /// The bits, if the value is a scalar constant.
+    /// Returns the value, if it is a scalar constant.
     pub fn known(&self, value: ExprId) -> Option<Value> {
         match self.function().exprs[value] {
             Expr { kind: ExprKind::Const(bits), ty: Ty::Scalar(ty) } => Some(Value { ty, bits }),
@@ -159,12 +159,12 @@ impl Emitter {
         }
     }
 
-    /// Nothing reaches this point of the open block.
+    /// Whether the current point of the open block is unreachable.
     pub fn is_done(&self) -> bool {
         self.done.last().copied().unwrap_or(false)
     }
 
-    /// Marks the rest of the open block as unreachable: every branch before it has left.
+    /// Marks the rest of the open block as unreachable.
     pub fn set_done(&mut self) {
         if let Some(done) = self.done.last_mut() {
             *done = true;
@@ -176,7 +176,7 @@ impl Emitter {
         self.done.push(false);
     }
 
-    /// The innermost block's statements, and whether its end is unreachable.
+    /// Closes the innermost block: returns its statements, and whether its end is unreachable.
     pub fn close(&mut self) -> (Block, bool) {
         (self.builder.pop_block(), self.done.pop().unwrap_or(false))
     }

@@ -1,11 +1,12 @@
-//! How lowering fails: a diagnostic on the way up, boxed because it is large and rare.
+//! Errors of lowering: a diagnostic, boxed because it is large and rare.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 
 pub(crate) type Fallible<T> = Result<T, Box<Diagnostic>>;
 
-/// A state that the checker should have made impossible. It is reported, never a panic, so that a session survives it.
+/// Builds an internal error for a state that the checker should have ruled out. It is reported, not a panic, so that a
+/// session survives it.
 pub(crate) fn internal(span: Span, what: impl Into<String>) -> Box<Diagnostic> {
     let text = what.into();
     Box::new(
@@ -15,7 +16,7 @@ pub(crate) fn internal(span: Span, what: impl Into<String>) -> Box<Diagnostic> {
     )
 }
 
-/// Whether this is a follow-on of an error that was reported elsewhere, as far as one can tell.
+/// Whether this is an internal error, which is usually a consequence of an error reported elsewhere.
 pub(crate) fn is_internal(diagnostic: &Diagnostic) -> bool {
     diagnostic.code == "E0999"
 }

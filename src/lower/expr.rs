@@ -1,4 +1,4 @@
-//! Expressions: each becomes one DeviceIR value per leaf of its type.
+//! Expressions: each is lowered to one DeviceIR value per leaf of its type.
 
 use super::error::{Fallible, internal};
 use super::types;
@@ -10,11 +10,11 @@ use crate::ir::def::{self, ExprId, StmtKind, Ty};
 use crate::lang::builtin::Builtin;
 use crate::lang::scalar::{Scalar, Value};
 
-/// How much work a branch of an `if` may be for both to be computed and one to be picked.
+/// Maximum cost of a branch of an `if` for if-conversion: both branches are evaluated, and a select picks one.
 const SELECT_BUDGET: u32 = 4;
 
 impl Body<'_, '_> {
-    /// The leaves of an expression.
+    /// Lowers an expression to its leaves.
     pub fn value(&mut self, expr: &Expr) -> Fallible<Vec<ExprId>> {
         let span = expr.span;
         match &expr.kind {
@@ -90,7 +90,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// An array of extents that only now are known may not be what its field holds.
+    /// Checks that an array whose extents became known at monomorphization fits its field.
     fn fits_leaves(&self, leaves: &[ExprId], expr: &Expr) -> Fallible<()> {
         let wanted = self.machine(&self.type_of(expr)?, expr.span)?.len();
         match leaves.len() == wanted || self.out.is_done() {
@@ -102,17 +102,17 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The one value of a scalar or vector.
+    /// Lowers an expression of scalar or vector type to its single value.
     pub fn scalar(&mut self, expr: &Expr) -> Fallible<ExprId> {
         match self.value(expr)?.as_slice() {
             [one] => Ok(*one),
-            // What never gives a value stands where one is needed: nothing behind it is reached.
+            // An expression that never returns is used as a value: the code after it is unreachable.
             [] if self.out.is_done() => Ok(self.out.i32(0, expr.span)),
             leaves => Err(internal(expr.span, format!("a value of {} parts where one is needed", leaves.len()))),
         }
     }
 
-    /// The leaves of an expression that stands where a type is asked for; zeros if it never gives a value.
+    /// Lowers an expression that is expected to have type `ty`; returns zeros if it never returns.
     pub(crate) fn value_as(&mut self, expr: &Expr, ty: &Type) -> Fallible<Vec<ExprId>> {
         let values = self.value(expr)?;
         if self.out.is_done() {
@@ -121,7 +121,7 @@ impl Body<'_, '_> {
         Ok(values)
     }
 
-    /// Runs an expression for its effects.
+    /// Evaluates an expression for its side effects.
     pub(crate) fn discard(&mut self, expr: &Expr) -> Fallible<()> {
         match &expr.kind {
             ExprKind::If { cond, then, other } => self.if_stmt(cond, then, other.as_deref(), expr.span),
@@ -133,7 +133,7 @@ impl Body<'_, '_> {
             ExprKind::Tuple(parts) | ExprKind::Array(parts) | ExprKind::Struct { fields: parts, .. } => {
                 parts.iter().try_for_each(|part| self.discard(part))
             }
-            // Nothing of an array is read where only its name stands.
+            // Naming an array as a statement reads nothing.
             ExprKind::Local(_) | ExprKind::Const(_) if self.is_array(expr) => Ok(()),
             ExprKind::Slice { .. } => self.array(expr).map(drop),
             _ => self.value(expr).map(drop),
@@ -158,7 +158,7 @@ impl Body<'_, '_> {
         self.constants(&ty, &values, expr.span)
     }
 
-    /// The scalars of a constant, evaluated once per module.
+    /// Returns the scalars of a constant, evaluated once per module.
     pub(crate) fn constant_values(&mut self, id: ConstId, span: Span) -> Fallible<Vec<Value>> {
         if let Some(known) = self.unit.constants.get(&id) {
             return Ok(known.clone());
@@ -169,7 +169,7 @@ impl Body<'_, '_> {
         Ok(values)
     }
 
-    /// Constant scalars in order as the leaves of a type.
+    /// Builds the leaves of a type from constant scalars in order.
     pub fn constants(&mut self, ty: &Type, values: &[Value], span: Span) -> Fallible<Vec<ExprId>> {
         let mut rest = values.iter();
         let mut leaves = Vec::new();
@@ -266,7 +266,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A block's statements as a block of their own.
+    /// Lowers a block's statements to a nested IR block. The flag says whether its end is unreachable.
     pub fn nested(&mut self, block: &Block) -> Fallible<(def::Block, bool)> {
         self.out.open();
         let result = self.effects(block);
@@ -274,7 +274,7 @@ impl Body<'_, '_> {
         result.map(|()| closed)
     }
 
-    /// Picks leaf by leaf.
+    /// Emits a select for each leaf.
     pub(crate) fn select_leaves(
         &mut self,
         cond: ExprId,
@@ -300,9 +300,9 @@ impl Body<'_, '_> {
         self.out.value(def::ExprKind::Select { cond, then, other }, ty, span)
     }
 
-    // Arrays among the slots
+    // Array-typed expressions
 
-    /// The memory of an array-typed local, if the expression is one.
+    /// Whether an expression is an array, not a shared scalar.
     pub fn is_array(&self, expr: &Expr) -> bool {
         match &expr.kind {
             ExprKind::Local(id) => {
@@ -314,7 +314,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// A number as written.
+/// A number literal.
 #[derive(Clone, Copy)]
 pub(crate) enum Literal {
     Int(i128),
@@ -322,7 +322,7 @@ pub(crate) enum Literal {
 }
 
 impl Literal {
-    /// The literal as a value of this type; an integer wraps, as the checker has seen to its range.
+    /// Converts the literal to a value of type `ty`; an integer wraps, since the checker has range-checked it.
     pub fn of(self, ty: Scalar) -> Value {
         match self {
             Literal::Int(number) if ty.is_float() => Value::of(number as f64).to_type(ty),

@@ -1,4 +1,4 @@
-//! The shell of a kernel: its parameters in launch order, its form, its body.
+//! Lowers a kernel: its parameters in launch order, its geometry and its body.
 
 use super::call::access;
 use super::emit::Emitter;
@@ -11,7 +11,7 @@ use crate::ir::def::{ExprKind, Form, Module, Scalar, Ty};
 
 const I32: Ty = Ty::Scalar(Scalar::I32);
 
-/// The kernel's module, functions and all.
+/// Lowers a kernel to a module that includes the functions it calls.
 pub(crate) fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instance: &Instance) -> Fallible<Module> {
     let span = kernel.name_span;
     let typed = kernel.body.as_deref().ok_or_else(|| internal(span, format!("`{}` has no body", kernel.name)))?;
@@ -33,7 +33,7 @@ pub(crate) fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instanc
 }
 
 impl Body<'_, '_> {
-    /// Dimensions that no array carries come as values of their own, behind the signature's parameters.
+    /// Adds a value parameter, after those of the signature, for each dimension that no array parameter provides.
     fn hidden(&mut self, kernel: &typed::Kernel, instance: &Instance) {
         for dim in hidden_params(self.program, instance.kernel) {
             let Some(declared) = kernel.sig.dims.get(dim as usize) else { continue };

@@ -8,7 +8,7 @@ use crate::base::source::Span;
 use crate::check::typed::{Block, Expr, ExprKind, LocalId, Type, Unroll};
 use crate::ir::def::{self, ExprId, Label, LocalId as IrLocal, MemId, Scalar, StmtKind, Ty};
 
-/// The values a `for` runs through, evaluated once.
+/// The operands of a counted loop, evaluated once before it.
 struct Bounds {
     start: ExprId,
     end: ExprId,
@@ -68,7 +68,7 @@ impl Body<'_, '_> {
         })
     }
 
-    /// A `for` over the first axis of an array: an index runs, and the element is read where the turn begins.
+    /// Lowers a `for` over the first axis of an array: iterates over an index and loads the element at the start of each iteration.
     fn for_elements(
         &mut self,
         var: LocalId,
@@ -115,7 +115,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// One turn of the loop `label` as a block.
+    /// Lowers the body of the loop `label` to a block.
     fn turn(&mut self, label: Label, fill: impl FnOnce(&mut Self) -> Fallible<()>) -> Fallible<def::Block> {
         self.loops.push(label);
         self.out.open();
@@ -154,7 +154,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Nested counting loops over all index tuples of `extents`, for what the language does to whole arrays.
+    /// Emits nested counted loops over all index tuples of `extents`, for whole-array operations.
     pub(crate) fn for_all(
         &mut self,
         extents: &[u32],
@@ -208,7 +208,7 @@ fn hint(unroll: Unroll) -> def::Unroll {
     }
 }
 
-/// Whether a statement in here leaves the block or loop `label`.
+/// Whether a statement in the block breaks out of the loop or block `label`.
 fn breaks(block: &def::Block, label: Label) -> bool {
     block.iter().any(|stmt| match &stmt.kind {
         StmtKind::Break(target) => *target == label,

@@ -13,16 +13,16 @@ use crate::check::typed::{self, Program, Type};
 use crate::ir::build::module;
 use crate::ir::def::{Access, ExprId, Form, Hint, Layout, MemId, Module, Place, StmtKind};
 
-/// The map's own body has no names.
+/// The body of the map has no named locals.
 static NO_LOCALS: LazyLock<Arena<typed::Local>> = LazyLock::new(Arena::new);
 
-/// Where a parameter's value comes from.
+/// The source of a parameter's value.
 enum Source {
     Each(MemId),
     Same(Vec<ExprId>),
 }
 
-/// The map's module; see [`super::lower_map`].
+/// Builds the module of a map; see [`super::lower_map`].
 pub(crate) fn map(unit: &mut Unit<'_>, function: &Function, params: &[(Type, bool)]) -> Fallible<Module> {
     let (name, span) = describe(unit.program, function);
     let result = result_type(unit.program, function, params, span)?;

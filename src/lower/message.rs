@@ -1,4 +1,4 @@
-//! `assert` and `print`: text with values in it.
+//! `assert` and `print`: format strings with values.
 
 use super::error::{Fallible, internal};
 use super::types;
@@ -7,7 +7,7 @@ use crate::base::source::Span;
 use crate::check::typed::{Expr, ExprKind, StrPart, Type};
 use crate::ir::def::{ExprId, Part, StmtKind};
 
-/// How much work the values of a message may be to be computed before it is known whether they are shown.
+/// Maximum cost of the values of a message that are evaluated unconditionally.
 const MESSAGE_BUDGET: u32 = 4;
 
 impl Body<'_, '_> {
@@ -29,7 +29,7 @@ impl Body<'_, '_> {
             self.out.stmt(StmtKind::Assert { cond: holds, message }, span);
             return Ok(());
         }
-        // The values are looked at only once the condition has failed: they may be out of reach where it holds.
+        // Evaluate the values only if the condition has failed: they may be invalid (such as an index out of bounds) when it holds.
         self.out.open();
         let filled = self.parts(parts).map(|message| {
             self.out.stmt(StmtKind::Assert { cond: holds, message }, span);
@@ -40,7 +40,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// A bool; of a vector of them, whether all lanes are true.
+    /// Lowers a condition to a single bool; of a bool vector, whether all components are true.
     fn condition(&mut self, cond: &Expr) -> Fallible<ExprId> {
         let value = self.scalar(cond)?;
         let lanes = self.out.lanes(value, cond.span);
@@ -96,7 +96,7 @@ impl Body<'_, '_> {
         self.show_leaves(&ty, &leaves, format, expr.span, parts)
     }
 
-    /// Structs and tuples as they are written in source.
+    /// Formats structs and tuples in source syntax.
     fn show_leaves(
         &mut self,
         ty: &Type,
@@ -133,7 +133,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// Adds text, joined to text that is there already.
+/// Appends text, merged with preceding text.
 fn push_text(parts: &mut Vec<Part>, text: &str) {
     match parts.last_mut() {
         Some(Part::Text(before)) => before.push_str(text),

@@ -1,7 +1,8 @@
-//! Layer 4: a typed kernel and its compile-time arguments become monomorphic DeviceIR.
+//! Layer 4: lowers a typed kernel with its compile-time arguments to monomorphic DeviceIR.
 //!
-//! Structs and tuples dissolve into one value per leaf ([`types`]), functions become one DeviceIR function per instance
-//! ([`call`]), and what was left open until the arguments were known is checked ([`arrays`], [`place`], [`operator`]).
+//! Structs, tuples and field arrays are flattened to *leaves*, the scalars and vectors they consist of, each a separate IR
+//! value ([`types`]). Functions become one DeviceIR function per instance ([`call`]). Properties that depend on compile-time
+//! arguments are checked here ([`arrays`], [`place`], [`operator`]).
 //!
 //! A kernel's launch parameters are those of its signature in order (one `Value` per leaf of a scalar, vector, struct or
 //! tuple; one `Array` per array), followed by one `i32` `Value` for each of its [`hidden_params`].
@@ -41,10 +42,10 @@ use crate::lang::scalar::Value;
 pub(crate) use constant::Constants;
 pub(crate) use error::Fallible;
 
-/// A compile-time argument, fully known.
+/// A fully resolved compile-time argument.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Argument {
-    /// Without `Param`, `Error`, `Unknown`.
+    /// A concrete type, without `Param`, `Error`, `Unknown`.
     Type(Type),
     Const(Value),
     Fn(Function),
@@ -57,20 +58,21 @@ pub enum Function {
     Builtin(Builtin),
 }
 
-/// What a launch needs compiled: one argument per entry of the kernel's `sig.generics`.
+/// A kernel instance to compile: one argument per entry of the kernel's `sig.generics`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Instance {
     pub kernel: KernelId,
     pub arguments: Vec<Argument>,
 }
 
-/// Lowers a kernel. Errors are those that only show with the arguments known (a local array of zero size, a division by a
+/// Lowers a kernel. Errors are those that depend on the compile-time arguments (a local array of zero size, a division by a
 /// constant zero, …).
 pub fn lower(program: &Program, instance: &Instance) -> Result<Module, Vec<Diagnostic>> {
     lower_for(program, instance, Checks::default())
 }
 
-/// The same for a run with checks, which must not compute what the program does not compute.
+/// Lowers a kernel for a run with `checks`. Speculative evaluation is then disabled, since a check could fail in code that
+/// the program does not execute.
 pub(crate) fn lower_for(program: &Program, instance: &Instance, checks: Checks) -> Result<Module, Vec<Diagnostic>> {
     let mut unit = unit::Unit::of_kernel(program, instance);
     unit.careful = checks.any();
@@ -81,8 +83,9 @@ pub(crate) fn lower_for(program: &Program, instance: &Instance, checks: Checks) 
     outcome(unit, lowered)
 }
 
-/// A kernel `threads(i: N)` over flat arrays that applies `function` elementwise: parameter k is an array of `N` elements of
-/// type `params[k].0` or, if `params[k].1` is false, a value; the last parameter, behind those of `params`, is the `out` array.
+/// Builds a kernel `threads(i: N)` over flat arrays that applies `function` elementwise: parameter k is an array of `N`
+/// elements of type `params[k].0` or, if `params[k].1` is false, a single value; the last parameter, after those of `params`,
+/// is the `out` array.
 pub fn lower_map(
     program: &Program,
     function: &Function,
@@ -109,7 +112,7 @@ fn outcome(mut unit: unit::Unit<'_>, lowered: Fallible<Module>) -> Result<Module
     }
 }
 
-/// The dimensions of a kernel that no array parameter carries as one of its extents, in the order in which their values
+/// Returns the dimensions of a kernel that are not an extent of any array parameter, in the order in which their values
 /// follow the signature's parameters at a launch.
 pub fn hidden_params(program: &Program, kernel: KernelId) -> Vec<u32> {
     let Some(kernel) = program.kernels.get(kernel) else { return vec![] };
@@ -122,12 +125,12 @@ pub fn hidden_params(program: &Program, kernel: KernelId) -> Vec<u32> {
     (0..kernel.sig.dims.len() as u32).filter(|&dim| !carried(dim)).collect()
 }
 
-/// The function that a reference names, seen from an item with these compile-time arguments.
+/// Resolves a function reference in an item with these compile-time arguments.
 pub(crate) fn function(program: &Program, callee: &FnRef, arguments: &[Argument]) -> Fallible<Function> {
     mono::Mono::new(program, arguments).function(callee, Span::default())
 }
 
-/// How an element of a concrete type lies in memory; the host's arrays follow it.
+/// Returns the memory layout of an element of a concrete type; the host's arrays use the same layout.
 pub(crate) fn layout(program: &Program, ty: &Type) -> Fallible<Layout> {
     types::layout(program, ty, Span::default())
 }

@@ -1,4 +1,4 @@
-//! Monomorphisation: what the compile-time parameters of the enclosing item stand for.
+//! Monomorphization: substitutes the compile-time parameters of the enclosing item.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::base::source::Span;
 use crate::check::typed::{FnRef, GenericArg, Program, Type};
 use crate::lang::scalar::{Scalar, Value};
 
-/// The arguments of one instance of a function or kernel.
+/// The compile-time arguments of one instance of a function or kernel.
 #[derive(Clone)]
 pub(crate) struct Mono<'a> {
     pub program: &'a Program,
@@ -21,7 +21,7 @@ impl<'a> Mono<'a> {
         Mono { program, arguments: arguments.into() }
     }
 
-    /// The type with every type parameter replaced. The dimensions of an array type keep referring to the enclosing item.
+    /// Substitutes every type parameter in a type. The dimensions of an array type still refer to the enclosing item.
     pub fn ty(&self, ty: &Type, span: Span) -> Fallible<Type> {
         match ty {
             Type::Param(i) => match self.arguments.get(*i as usize) {
@@ -51,7 +51,7 @@ impl<'a> Mono<'a> {
         }
     }
 
-    /// The function that a call's target or a compile-time argument names.
+    /// Resolves a callee or a function-valued compile-time argument.
     pub fn function(&self, callee: &FnRef, span: Span) -> Fallible<Function> {
         match callee {
             FnRef::Builtin(builtin) => Ok(Function::Builtin(*builtin)),

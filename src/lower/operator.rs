@@ -1,4 +1,5 @@
-//! Operators: constants fold, a scalar beside a vector spreads, and `&&` and `||` skip their right side where that can matter.
+//! Operators: constant folding, broadcasting of a scalar to a vector, and short-circuit evaluation of `&&` and `||` where the
+//! right operand may have effects, fault or be expensive.
 
 use super::error::{Fallible, internal};
 use super::unit::Body;
@@ -9,7 +10,7 @@ use crate::ir::def::{BinOp, ExprId, ExprKind, StmtKind, Ty};
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
-/// How much work the right side of `&&` or `||` may be to be computed always.
+/// Maximum cost of a right operand of `&&` or `||` that is evaluated unconditionally.
 const LOGICAL_BUDGET: u32 = 10;
 
 impl Body<'_, '_> {
@@ -61,7 +62,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// `left op right` of two scalars or vectors; `divisor` is where a zero divisor is to be shown.
+    /// Lowers `left op right` of two scalars or vectors; `divisor` is the span to report a zero divisor at.
     pub fn apply(&mut self, op: BinaryOp, left: ExprId, right: ExprId, divisor: Span, span: Span) -> Fallible<ExprId> {
         if matches!(op, BinaryOp::Div | BinaryOp::Rem)
             && self.out.known(right).is_some_and(|known| known.ty.is_int() && known.bits == 0)
@@ -82,7 +83,7 @@ impl Body<'_, '_> {
         Ok(self.out.binary(op, left, right, span))
     }
 
-    /// Equality of structs and tuples: of all their leaves, and of all lanes.
+    /// Lowers the equality of structs and tuples: compares all leaves and all their components.
     fn compare_leaves(&mut self, op: BinaryOp, left: &[ExprId], right: &[ExprId], span: Span) -> Fallible<ExprId> {
         let (compare, join) = match op {
             BinaryOp::Eq => (BinOp::Eq, BinOp::And),
@@ -103,7 +104,7 @@ impl Body<'_, '_> {
     }
 
     fn logical(&mut self, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Fallible<ExprId> {
-        // What the left side has to be for the right side to count.
+        // The value of the left operand for which the right one is evaluated.
         let goes_on = op == BinaryOp::And;
         let first = self.scalar(left)?;
         if let Some(known) = self.out.known(first) {
@@ -133,7 +134,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// The operator of DeviceIR, if it has one.
+/// Returns the DeviceIR operator, if there is one.
 pub(crate) fn strict(op: BinaryOp) -> Option<BinOp> {
     Some(match op {
         BinaryOp::Add => BinOp::Add,
@@ -157,7 +158,7 @@ pub(crate) fn strict(op: BinaryOp) -> Option<BinOp> {
     })
 }
 
-/// The types came of a type parameter.
+/// Builds the diagnostic for a `bitcast` between sizes that differ after monomorphization.
 fn of_another_size(from: Scalar, to: Scalar, span: Span) -> Box<Diagnostic> {
     Box::new(
         Diagnostic::error("E0323", format!("`{from}` and `{to}` differ in size"))

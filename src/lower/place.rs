@@ -1,4 +1,5 @@
-//! Places: what can stand on the left of `=`, and how it is read and written. A field or component touches only its leaves.
+//! Access paths: variables, elements, fields and components, and how they are read and written. Only the selected leaves are
+//! accessed.
 
 use std::ops::Range;
 
@@ -12,23 +13,23 @@ use crate::ir::def::ExprKind as IrExpr;
 use crate::ir::def::{ExprId, Hint, LocalId, MemId, Place, StmtKind, Ty};
 use crate::lang::builtin::Builtin;
 
-/// Some leaves of a variable, of an array's element, or of a value that is at hand.
+/// A selection of leaves of a variable, of an array's element, or of a computed value.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub root: Root,
-    /// The concrete type of the selected part, before `lanes`.
+    /// The concrete type of the selection, before `lanes`.
     pub ty: Type,
     pub leaves: Range<usize>,
-    /// The components of the one vector leaf that are meant; none means all.
+    /// The selected components of a single vector leaf; none means all.
     pub lanes: Option<Vec<u8>>,
-    /// Which one of those, where it is only known at run time.
+    /// The index into those components, if it is known only at run time.
     pub lane: Option<ExprId>,
-    /// It is in a copy of an array that is a field: what is stored there goes back to the field.
+    /// Set if the selection is in a local copy of a field array: the copy's memory, and the field that stores are copied back to.
     pub field: Option<Box<(MemId, Target)>>,
-    /// What messages call the vector of that component.
+    /// Name of the indexed vector, for diagnostics.
     pub name: Option<String>,
     pub hint: Hint,
-    /// What a fault points at.
+    /// Span for faults at run time.
     pub span: Span,
 }
 
@@ -40,7 +41,8 @@ pub(crate) enum Root {
 }
 
 impl Body<'_, '_> {
-    /// Finds what an expression selects, evaluating indices but reading nothing. What is no place becomes a value at hand.
+    /// Resolves an access path. Evaluates the indices but reads no memory. An expression that is not an lvalue becomes a
+    /// computed value.
     pub fn target(&mut self, expr: &Expr) -> Fallible<Target> {
         match &expr.kind {
             ExprKind::Local(id) => {
@@ -82,7 +84,7 @@ impl Body<'_, '_> {
 
     fn variable(&mut self, slot: Slot, expr: &Expr) -> Fallible<Target> {
         let ty = match self.type_of(expr)? {
-            // A shared scalar is an array of no axes.
+            // A shared scalar is an array of rank 0.
             Type::Array(array) if array.dims.is_empty() => self.mono.ty(&array.element, expr.span)?,
             other => other,
         };
@@ -118,7 +120,7 @@ impl Body<'_, '_> {
         Ok(Target::new(Root::Element { memory, indices: lowered }, ty, count, expr.span))
     }
 
-    /// The values of indices, in the order in which they are written, with the axes that they are for.
+    /// Evaluates indices in source order; each is paired with its axis.
     pub fn indices(&mut self, indices: &[(usize, &Expr)]) -> Fallible<Vec<(usize, ExprId)>> {
         indices.iter().map(|&(axis, index)| Ok((axis, self.scalar(index)?))).collect()
     }
@@ -142,7 +144,7 @@ impl Body<'_, '_> {
         Err(out_of_bounds(&array.name, axis, at, extent.unwrap_or(0), index.span, base.span))
     }
 
-    /// The selected leaves, read here.
+    /// Reads the selected leaves at this point.
     pub fn load(&mut self, target: &Target) -> Fallible<Vec<ExprId>> {
         if let Some(lane) = target.lane {
             return Ok(vec![self.load_lane(target, lane)?]);
@@ -240,7 +242,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// The place of an atomic operation: one scalar in memory.
+    /// Resolves the operand of an atomic operation, which must be one scalar in memory.
     pub(crate) fn atomic_place(&mut self, expr: &Expr) -> Fallible<(Place, Ty)> {
         let target = self.target(expr)?;
         let Root::Element { memory, indices } = &target.root else {
@@ -266,7 +268,7 @@ impl Body<'_, '_> {
         layout.leaves.get(leaf).map(|leaf| leaf.ty).ok_or_else(|| internal(span, "an element without this part"))
     }
 
-    /// One element of a memory at indices that are at hand.
+    /// Loads one element of a memory at evaluated indices.
     pub(crate) fn element_at(&mut self, memory: MemId, indices: &[ExprId], span: Span) -> Fallible<Vec<ExprId>> {
         let count = self.out.function().memories[memory].layout.leaves.len();
         let root = Root::Element { memory, indices: indices.to_vec() };
@@ -280,8 +282,8 @@ impl Target {
     }
 }
 
-/// An element of a row is an element of the array: what is written there must not end in a copy. The indices with their axes, in the order in
-/// which they are evaluated.
+/// Resolves indexing of a row, `m[i, ..][j]`, to an element of the array itself, so that a store does not go to a copy.
+/// Returns the array and the indices with their axes, in evaluation order.
 fn through_rows<'e>(mut base: &'e Expr, indices: &'e [Expr]) -> (&'e Expr, Vec<(usize, &'e Expr)>) {
     let mut found: Vec<(usize, &Expr)> = indices.iter().enumerate().collect();
     while let ExprKind::Slice { base: of, indices: row } = &base.kind {

@@ -1,4 +1,4 @@
-//! Which expressions may be computed although their value may not be needed: no effects, no faults, little work.
+//! Which expressions may be evaluated speculatively: no side effects, no faults, low cost.
 
 use super::unit::{Body, Slot};
 use crate::check::typed::{Block, Expr, ExprKind, Type};
@@ -6,12 +6,12 @@ use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 
 impl Body<'_, '_> {
-    /// Whether the block is nothing but a simple value.
+    /// Whether a block consists only of a value that may be evaluated speculatively.
     pub(crate) fn simple_block(&self, block: &Block, budget: u32) -> bool {
         block.stmts.is_empty() && block.tail.as_ref().is_some_and(|tail| self.simple(tail, &mut budget.clone()))
     }
 
-    /// Whether the expression can always be computed; takes its work off the budget.
+    /// Whether an expression may be evaluated speculatively; subtracts its cost from the budget.
     pub(crate) fn simple(&self, expr: &Expr, budget: &mut u32) -> bool {
         match &expr.kind {
             ExprKind::Int(_)
@@ -21,9 +21,9 @@ impl Body<'_, '_> {
             | ExprKind::ConstParam(_)
             | ExprKind::Dim(_)
             | ExprKind::Variable(_) => true,
-            // A variable in memory (a shared scalar) takes a load.
+            // A variable in memory (a shared scalar) requires a load.
             ExprKind::Local(id) => !matches!(self.slots.get(id), Some(Slot::Array(_)) | None),
-            // What a check may stop at is computed where it stands.
+            // Operations that a run-time check may report must not be evaluated speculatively.
             ExprKind::Unary { op: UnaryOp::Neg, .. } | ExprKind::Convert { .. } if self.unit.careful => false,
             ExprKind::Binary { op, .. } if self.unit.careful && !is_harmless(*op) => false,
             ExprKind::Builtin { builtin: Builtin::Math(MathFn::Abs) | Builtin::Dot, .. } if self.unit.careful => false,
@@ -73,7 +73,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// Whether an operator has no result that a check stops at.
+/// Whether an operator never triggers a run-time check.
 fn is_harmless(op: BinaryOp) -> bool {
     let shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
     op.is_comparison() || op.is_logical() || (op.is_bitwise() && !shift)
@@ -89,7 +89,7 @@ fn spend(budget: &mut u32, cost: u32) -> bool {
     }
 }
 
-/// The work of a builtin that neither faults nor takes long.
+/// Returns the cost of a builtin that never faults and is cheap.
 fn cheap(builtin: Builtin) -> Option<u32> {
     use MathFn::*;
     match builtin {

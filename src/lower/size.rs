@@ -1,18 +1,17 @@
-//! How large a kernel becomes once its calls are written out, and the bound of that.
+//! The size of a kernel after inlining, and its limit.
 //!
-//! In: a module whose functions stand behind those they call. Each function is lowered once, however often it is called, but a
-//! device sees one function: `f` that calls `g` twice, which calls `h` twice, has `h` four times. The sizes are found without
-//! writing anything out.
+//! Input: a module in which callees precede their callers. Each function is lowered once, but devices inline all calls: `f`
+//! that calls `g` twice, which calls `h` twice, contains `h` four times. The sizes are computed without inlining.
 
 use super::error::Fallible;
 use crate::base::diag::Diagnostic;
 use crate::ir::def::{Function, FunctionId, Module, StmtKind};
 use crate::ir::visit::each_stmt;
 
-/// Operations of a kernel after its calls were written out.
+/// Maximum number of operations of a kernel after inlining.
 const MAX_SIZE: u64 = 500_000;
 
-/// Refuses a kernel that would be too large, with the calls that make it so.
+/// Rejects a kernel that is too large, with notes on the calls that cause it.
 pub(crate) fn check(module: &Module) -> Fallible<()> {
     let mut sizes: Vec<u64> = Vec::with_capacity(module.functions.len());
     for (_, function) in module.functions.iter() {
@@ -46,7 +45,7 @@ fn refusal(module: &Module, sizes: &[u64], function: &Function) -> Diagnostic {
     d
 }
 
-/// The function whose calls make up most of this one, and how often it is called.
+/// Returns the callee that contributes most to a function's size, and how often it is called.
 fn heaviest(function: &Function, sizes: &[u64]) -> Option<(FunctionId, u64)> {
     let mut calls: Vec<(FunctionId, u64)> = Vec::new();
     each_stmt(&function.body, &mut |stmt| {
@@ -60,7 +59,7 @@ fn heaviest(function: &Function, sizes: &[u64]) -> Option<(FunctionId, u64)> {
     calls.into_iter().max_by_key(|(id, times)| sizes[id.index()].saturating_mul(*times))
 }
 
-/// The name in the program: that of an instance ends with its number.
+/// Returns the source name of a function; an instance's IR name has its number appended.
 fn name(function: &Function) -> &str {
     function.name.rsplit_once('_').map_or(function.name.as_str(), |(name, _)| name)
 }

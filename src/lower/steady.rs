@@ -1,8 +1,9 @@
-//! Arrays whose value is in use while something may change them.
+//! Arrays that are modified while their value is in use.
 //!
-//! An array is the memory that holds it, but what a program names is its value at that point. Where the two differ (an argument that a later
-//! argument changes, an array that the body of a `for` over it changes), the value is copied; where its extents are not known, the
-//! program is refused. And an array that a call gets as a copy is nothing that threads share: atomic operations on it are refused.
+//! An array expression evaluates to memory, but means the array's value at that point. Where the two can differ (a later
+//! argument modifies an array argument, or the body of a `for` modifies the array it iterates over), the array is copied
+//! first; if its extents are unknown, an error is reported. Also, atomic operations on an array that is passed as a copy are
+//! rejected, since no other thread could see them.
 
 use super::copy::Row;
 use super::error::Fallible;
@@ -17,7 +18,7 @@ use crate::ir::def::{self, FunctionId, MemId, Space, StmtKind};
 use crate::ir::visit::each_stmt;
 
 impl Body<'_, '_> {
-    /// An array argument that is read, and has the value from before `later` arguments.
+    /// Returns the memory of a read-only array argument; a copy, if one of the `later` arguments modifies the array.
     pub(crate) fn array_before(&mut self, expr: &Expr, later: &[Expr]) -> Fallible<MemId> {
         let memory = self.array(expr)?;
         let ExprKind::Local(id) = expr.kind else { return Ok(memory) };
@@ -28,7 +29,8 @@ impl Body<'_, '_> {
         }
     }
 
-    /// An array that a `for` runs over, whatever the body does to it. What other threads change too is read as it is.
+    /// Returns the memory of an array that a `for` iterates over; a copy, if the body modifies it. Global and shared arrays
+    /// are not copied, since other threads can modify them too.
     pub(crate) fn array_during(&mut self, expr: &Expr, body: &Block) -> Fallible<MemId> {
         let memory = self.array(expr)?;
         let ExprKind::Local(id) = expr.kind else { return Ok(memory) };
@@ -48,7 +50,7 @@ impl Body<'_, '_> {
         self.row_copy(&Row::whole(memory, extents), expr.span)
     }
 
-    /// An index must not change what it is an index into: the part of the value from before would be meant.
+    /// Rejects an index expression that modifies the variable it indexes, since the element's old value would be meant.
     pub(crate) fn check_steady(&self, expr: &Expr) -> Fallible<()> {
         let ExprKind::Local(id) = root(expr).kind else { return Ok(()) };
         let mut part = expr;
@@ -84,7 +86,7 @@ impl Body<'_, '_> {
         self.locals.get(id).map_or("it", |local| local.name.as_str())
     }
 
-    /// Refuses an array of the thread for a parameter with atomic operations.
+    /// Rejects a thread-local array for a parameter that is used with atomic operations.
     pub(crate) fn check_shared(
         &self,
         memory: MemId,
@@ -116,7 +118,7 @@ fn is_local(place: &Expr, id: LocalId) -> bool {
     matches!(place.kind, ExprKind::Local(local) if local == id)
 }
 
-/// Where a function has an atomic operation on an array parameter.
+/// Returns the span of an atomic operation that a function applies to an array parameter, if there is one.
 fn atomic_on(functions: &Arena<def::Function>, function: FunctionId, position: usize) -> Option<Span> {
     let function = &functions[function];
     let mine = |memory: MemId| {

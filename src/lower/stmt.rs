@@ -10,7 +10,8 @@ use crate::ir::def::{self, ExprId};
 use crate::lang::ops::BinaryOp;
 
 impl Body<'_, '_> {
-    /// A block's statements and value, in the open block. An error in one statement does not hide those of the next.
+    /// Lowers a block's statements and value into the open IR block. An error in one statement does not suppress those of
+    /// later ones.
     pub fn block(&mut self, block: &Block) -> Fallible<Vec<ExprId>> {
         self.stmts(block);
         match &block.tail {
@@ -23,7 +24,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A block whose value nobody wants.
+    /// Lowers a block whose value is unused.
     pub(crate) fn effects(&mut self, block: &Block) -> Fallible<()> {
         self.stmts(block);
         match &block.tail {
@@ -94,7 +95,7 @@ impl Body<'_, '_> {
     fn let_(&mut self, pattern: &Pattern, value: Option<&Expr>, span: Span) -> Fallible<()> {
         let Some(value) = value else {
             return match pattern {
-                // Nothing reads it before it is written; zeros keep every device in step if something does after all.
+                // The checker rules out reads before a write; zeros make all devices agree if one happens anyway.
                 Pattern::Local(id) => {
                     let local = self.local(*id, span)?;
                     let ty = self.mono.ty(&local.ty, span)?;
@@ -116,7 +117,7 @@ impl Body<'_, '_> {
         self.bind(pattern, &ty, values, span)
     }
 
-    /// A variable that is an array has memory of its own; a constant that never changes needs none.
+    /// Binds an array-typed variable, which has its own memory; an immutable one can share the memory of a constant.
     fn let_array(&mut self, pattern: &Pattern, value: &Expr, span: Span) -> Fallible<()> {
         let memory = match pattern {
             Pattern::Local(id) => {

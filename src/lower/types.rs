@@ -1,4 +1,4 @@
-//! Types as machines see them: structs and tuples flattened into leaves that are scalars or vectors.
+//! Flattens concrete types to leaves: structs, tuples and field arrays become a sequence of scalars and vectors.
 
 use std::ops::Range;
 
@@ -7,24 +7,24 @@ use crate::base::source::Span;
 use crate::check::typed::{ArrayType, Dim, Program, Type};
 use crate::ir::def::{Layout, Ty};
 
-/// The leaves of a concrete type in memory order, each with its path (`pos`, `inner.mass`, `0`); none for `()`.
+/// Returns the leaves of a concrete type in memory order, each with its path (`pos`, `inner.mass`, `0`); none for `()`.
 pub(crate) fn leaves(program: &Program, ty: &Type, span: Span) -> Fallible<Vec<(String, Ty)>> {
     let mut found = Vec::new();
     collect(program, ty, span, String::new(), &mut found)?;
     Ok(found)
 }
 
-/// How an element of this type lies in memory.
+/// Returns the memory layout of an element of this type.
 pub(crate) fn layout(program: &Program, ty: &Type, span: Span) -> Fallible<Layout> {
     Ok(Layout::of(leaves(program, ty, span)?))
 }
 
-/// The machine types of the leaves, without their paths.
+/// Returns the IR types of the leaves, without their paths.
 pub(crate) fn machine(program: &Program, ty: &Type, span: Span) -> Fallible<Vec<Ty>> {
     Ok(leaves(program, ty, span)?.into_iter().map(|(_, ty)| ty).collect())
 }
 
-/// The type of a scalar or vector, which has exactly one leaf.
+/// Returns the IR type of a scalar or vector, which has exactly one leaf.
 pub(crate) fn single(ty: &Type, span: Span) -> Fallible<Ty> {
     match ty {
         Type::Scalar(s) => Ok(Ty::Scalar(*s)),
@@ -43,7 +43,7 @@ fn collect(program: &Program, ty: &Type, span: Span, path: String, found: &mut V
                 collect(program, part, span, path, found)?;
             }
         }
-        // A field: its elements lie one behind the other.
+        // A field array: its elements in sequence.
         Type::Array(array) => {
             for position in 0..extents(array, span)?.iter().product() {
                 let path = if path.is_empty() { position.to_string() } else { format!("{path}.{position}") };
@@ -55,7 +55,7 @@ fn collect(program: &Program, ty: &Type, span: Span, path: String, found: &mut V
     Ok(())
 }
 
-/// The extents of an array that is a field.
+/// Returns the extents of a field array.
 pub(crate) fn extents(array: &ArrayType, span: Span) -> Fallible<Vec<u32>> {
     let known = |dim: &Dim| match dim {
         Dim::Known(n) => u32::try_from(*n).ok(),
@@ -65,7 +65,7 @@ pub(crate) fn extents(array: &ArrayType, span: Span) -> Fallible<Vec<u32>> {
     known.ok_or_else(|| internal(span, "an array of unknown size as a value"))
 }
 
-/// The fields of a struct or the parts of a tuple, in order.
+/// Returns the fields of a struct or the elements of a tuple, in order.
 pub(crate) fn parts<'a>(program: &'a Program, ty: &'a Type, span: Span) -> Fallible<Vec<(String, &'a Type)>> {
     match ty {
         Type::Struct(id) => {
@@ -77,7 +77,7 @@ pub(crate) fn parts<'a>(program: &'a Program, ty: &'a Type, span: Span) -> Falli
     }
 }
 
-/// Which leaves of a struct or tuple belong to its part number `part`, and that part's type.
+/// Returns the range of leaves of field number `part` of a struct or tuple, and the type of that field.
 pub(crate) fn part(program: &Program, ty: &Type, part: u32, span: Span) -> Fallible<(Range<usize>, Type)> {
     let mut start = 0;
     for (position, (_, field)) in parts(program, ty, span)?.into_iter().enumerate() {
@@ -90,7 +90,7 @@ pub(crate) fn part(program: &Program, ty: &Type, part: u32, span: Span) -> Falli
     Err(internal(span, format!("there is no part {part} of {ty:?}")))
 }
 
-/// `a.b` from a variable's name and a leaf's path.
+/// Joins a variable's name and a leaf's path to `a.b`.
 pub(crate) fn leaf_name(name: &str, path: &str) -> String {
     if path.is_empty() { name.to_string() } else { format!("{name}.{path}") }
 }

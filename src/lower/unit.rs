@@ -1,4 +1,4 @@
-//! One kernel's module while it grows: the functions lowered so far, and each function's own state.
+//! The state of lowering one module: the functions lowered so far, and the state of the function being lowered.
 
 use std::collections::HashMap;
 
@@ -14,24 +14,24 @@ use crate::check::typed::{self, ConstId, FnId, KernelId, LocalId, Program, Type}
 use crate::ir::def::{self, ExprId, ExprKind, FunctionId, Label, MemId, Scalar, Ty};
 use crate::lang::scalar::Value;
 
-/// Deeper than any chain of calls that people write; a chain of instances that never ends stops here.
+/// Maximum depth of nested instances; it stops an infinite chain of instantiations.
 const MAX_DEPTH: usize = 128;
 
-/// How a note about compile-time arguments begins.
+/// Start of a note about compile-time arguments.
 const INSTANCE: &str = "this is";
 
-/// What all functions of a module share.
+/// State shared by all functions of a module.
 pub(crate) struct Unit<'a> {
     pub program: &'a Program,
     pub functions: Arena<def::Function>,
     pub cooperative: bool,
-    /// Nothing is computed that the program does not compute: checks could stop at it.
+    /// Whether run-time checks are enabled, which rule out speculative evaluation: a check could fail in it.
     pub careful: bool,
     pub constants: HashMap<ConstId, Vec<Value>>,
     instances: HashMap<(FnId, Vec<Argument>), FunctionId>,
     active: Vec<(FnId, Vec<Argument>)>,
     errors: Vec<Diagnostic>,
-    /// The kernel at the top, if it is one of the program's.
+    /// The kernel being lowered, if it is one of the program's.
     kernel: Option<(KernelId, Vec<Argument>)>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Unit<'a> {
         Unit { kernel: Some((instance.kernel, instance.arguments.clone())), ..Unit::new(program) }
     }
 
-    /// Keeps an error, with the compile-time arguments it arose for.
+    /// Records an error, annotated with the compile-time arguments of the instance.
     pub fn report(&mut self, error: Box<Diagnostic>) {
         let error = self.annotated(error);
         if !self.errors.contains(&error) {
@@ -89,13 +89,13 @@ impl<'a> Unit<'a> {
         !self.errors.is_empty()
     }
 
-    /// What went wrong, without the confusion that follows from it.
+    /// Returns the errors. Internal errors are dropped if there are others, since they are consequences of those.
     pub fn into_errors(self) -> Vec<Diagnostic> {
         let (internal, own): (Vec<_>, Vec<_>) = self.errors.into_iter().partition(is_internal);
         if own.is_empty() { internal } else { own }
     }
 
-    /// The function of this instance, lowered at its first call.
+    /// Returns the function for this instance, which is lowered at its first call.
     pub fn instance(&mut self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<FunctionId> {
         let key = (id, arguments.to_vec());
         if let Some(&known) = self.instances.get(&key) {
@@ -140,7 +140,7 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// What a local of the typed tree has become.
+/// The lowered form of a local of the typed tree.
 #[derive(Clone, Debug)]
 pub(crate) enum Slot {
     /// A `let`: one value per leaf.
@@ -150,15 +150,15 @@ pub(crate) enum Slot {
     Array(MemId),
 }
 
-/// Where the value of a dimension name is found.
+/// The source of a dimension's value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DimSource {
     Extent(MemId, u8),
-    /// A value parameter of its own.
+    /// A hidden value parameter.
     Param(u32),
 }
 
-/// One function or kernel body on its way.
+/// The state of lowering one function or kernel body.
 pub struct Body<'a, 'u> {
     pub unit: &'u mut Unit<'a>,
     pub program: &'a Program,
@@ -170,13 +170,13 @@ pub struct Body<'a, 'u> {
     pub loops: Vec<Label>,
     /// The concrete result type.
     pub result: Type,
-    /// Where the result goes, if it is an array.
+    /// The memory that receives the result, if it is an array.
     pub result_array: Option<MemId>,
-    /// The axes of array parameters whose extent the signature fixes.
+    /// Extents of array parameters that are fixed by the signature, by memory and axis.
     pub fixed: HashMap<(MemId, u8), u32>,
-    /// Arrays of constants.
+    /// Memories of constant arrays.
     pub tables: HashMap<ConstId, MemId>,
-    /// Value parameters that are `inout`: their last values are handed back behind the result.
+    /// `inout` value parameters: their final values are returned after the function's result.
     pub handed_back: Vec<LocalId>,
 }
 
@@ -210,7 +210,7 @@ impl<'a, 'u> Body<'a, 'u> {
         types::machine(self.program, ty, span)
     }
 
-    /// The concrete type of an expression.
+    /// Returns the concrete type of an expression.
     pub(crate) fn type_of(&self, expr: &typed::Expr) -> Fallible<Type> {
         self.mono.ty(&expr.ty, expr.span)
     }
@@ -226,13 +226,13 @@ impl<'a, 'u> Body<'a, 'u> {
         })
     }
 
-    /// Zeros that stand for a value that is never reached.
+    /// Returns zeros as placeholders for a value in unreachable code.
     pub(crate) fn unreachable(&mut self, ty: &Type, span: Span) -> Fallible<Vec<ExprId>> {
         let machine = self.machine(ty, span)?;
         Ok(machine.into_iter().map(|ty| self.out.zero(ty, span)).collect())
     }
 
-    /// A dimension's value, `i32`.
+    /// Returns the value of a dimension, an `i32`.
     pub fn dim(&mut self, dim: u32, span: Span) -> Fallible<ExprId> {
         match self.dims.get(dim as usize).copied().flatten() {
             Some(DimSource::Extent(memory, axis)) => Ok(self.extent(memory, axis, span)),
@@ -241,7 +241,7 @@ impl<'a, 'u> Body<'a, 'u> {
         }
     }
 
-    /// An array's extent along an axis, a constant where it is one.
+    /// Returns an array's extent along an axis, as a constant if it is known.
     pub fn extent(&mut self, memory: MemId, axis: u8, span: Span) -> ExprId {
         match self.known_extent(memory, axis) {
             Some(n) => self.out.i32(n as i32, span),

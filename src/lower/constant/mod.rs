@@ -1,6 +1,6 @@
-//! Constant expressions: evaluated on the host by the same arithmetic as everywhere, calls of functions included.
+//! Evaluates constant expressions on the host, including calls of functions, in the arithmetic that all stages share.
 //!
-//! A value is flat: one scalar per lane of each leaf, an array's elements one after the other.
+//! A value is flat: one scalar per component of each leaf, the elements of an array in sequence.
 
 mod place;
 mod run;
@@ -21,13 +21,13 @@ use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
-/// Turns of loops and calls in one constant; more is a mistake rather than a table worth computing when compiling.
+/// Maximum number of loop iterations and calls in one constant; a longer evaluation is treated as an error.
 const MAX_STEPS: u64 = 50_000_000;
 const MAX_DEPTH: usize = 64;
-/// Elements of an array of constants.
+/// Maximum number of elements of a constant array.
 const MAX_ELEMENTS: i64 = 1 << 20;
 
-/// What is known while a constant is computed: compile-time arguments, and for a launch also dimensions and parameters.
+/// The environment of an evaluation: compile-time arguments, and for a launch also dimensions and parameters.
 #[derive(Clone)]
 pub(crate) struct Constants<'a> {
     program: &'a Program,
@@ -35,16 +35,16 @@ pub(crate) struct Constants<'a> {
     dims: Vec<Option<i64>>,
     locals: HashMap<LocalId, Stored>,
     steps: Rc<Cell<u64>>,
-    /// Constants that were computed on the way: each is computed once, however many need it.
+    /// Constants evaluated so far; each is evaluated once and shared by nested evaluations.
     known: Rc<RefCell<HashMap<ConstId, Vec<Value>>>>,
     depth: usize,
 }
 
-/// A variable while a constant is computed.
+/// A variable during an evaluation.
 #[derive(Clone, Debug, Default)]
 struct Stored {
     values: Vec<Value>,
-    /// Of an array.
+    /// The extents, if it is an array.
     extents: Vec<i64>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Constants<'a> {
         }
     }
 
-    /// The scalar value of an expression.
+    /// Evaluates an expression to a single scalar.
     pub fn evaluate(&mut self, expr: &Expr) -> Fallible<Value> {
         match self.leaves(expr)?.as_slice() {
             [one] => Ok(*one),
@@ -69,7 +69,7 @@ impl<'a> Constants<'a> {
         }
     }
 
-    /// All scalars of an expression's value.
+    /// Evaluates an expression to all scalars of its value.
     pub fn leaves(&mut self, expr: &Expr) -> Fallible<Vec<Value>> {
         let span = expr.span;
         match &expr.kind {
@@ -193,7 +193,7 @@ impl<'a> Constants<'a> {
                 each(&values, |value| dynamic::bitcast(to, value), span)
             }
             (Builtin::WarpSize, _) => Ok(vec![Value::of(32_i32)]),
-            // Every element of a constant array has the value that comes last.
+            // `full`: the last argument is the value of every element.
             (Builtin::Full, [.., value]) => {
                 let count = self.extents(expr)?.iter().product::<i64>();
                 if count > MAX_ELEMENTS {
@@ -223,7 +223,7 @@ impl<'a> Constants<'a> {
             .ok_or_else(|| failed(span, "the array has no such axis"))
     }
 
-    /// The extents of an expression of array type; of a vector, how many components it has.
+    /// Returns the extents of an array expression, or the number of components of a vector.
     fn extents(&mut self, array: &Expr) -> Fallible<Vec<i64>> {
         if let Type::Vector(_, lanes) = array.ty {
             return Ok(vec![lanes.into()]);
@@ -241,7 +241,7 @@ impl<'a> Constants<'a> {
         ty.dims.iter().map(known).collect()
     }
 
-    // Bounds of effort
+    // Limits on evaluation
 
     fn step(&self, span: Span) -> Fallible<()> {
         stop::poll();
@@ -250,7 +250,7 @@ impl<'a> Constants<'a> {
         if steps > MAX_STEPS { Err(failed(span, "this takes too many steps to compute")) } else { Ok(()) }
     }
 
-    /// The state in which a called function or another constant is computed.
+    /// Returns the environment for a called function or another constant.
     fn nested(&self, arguments: &[Argument]) -> Constants<'a> {
         let mut inner = Constants::new(self.program, arguments);
         inner.steps = self.steps.clone();
@@ -268,7 +268,7 @@ impl<'a> Constants<'a> {
     }
 }
 
-/// A builtin that only computes, on flat values.
+/// Evaluates a builtin without side effects on flat values.
 fn pure_builtin(builtin: Builtin, args: &[Vec<Value>], span: Span) -> Fallible<Vec<Value>> {
     match (builtin, args) {
         (Builtin::Math(function), args) => math(function, args, span),
@@ -313,7 +313,7 @@ fn math(function: MathFn, args: &[Vec<Value>], span: Span) -> Fallible<Vec<Value
     Ok(results)
 }
 
-/// As lowering writes it: the quotient, and one more if it leaves something.
+/// Matches the lowered form: the quotient plus one if there is a remainder.
 fn ceil_div(x: Value, y: Value) -> Result<Value, dynamic::Failure> {
     let quotient = dynamic::binary(BinaryOp::Div, x, y)?;
     let covered = dynamic::binary(BinaryOp::Mul, quotient, y)?;
@@ -330,7 +330,7 @@ fn each(
     results.map_err(|failure| failed(span, &failure.to_string()))
 }
 
-/// Lane by lane; a single scalar goes with every lane of the other side.
+/// Combines two values componentwise; a single scalar is broadcast.
 fn zip(
     left: &[Value],
     right: &[Value],
@@ -349,7 +349,7 @@ fn zip(
     Ok(results)
 }
 
-/// The same for a compound assignment.
+/// Evaluates the operator of a compound assignment.
 fn apply(op: BinaryOp, left: &[Value], right: &[Value], span: Span) -> Fallible<Vec<Value>> {
     zip(left, right, |l, r| dynamic::binary(op, l, r), span)
 }

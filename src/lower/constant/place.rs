@@ -1,4 +1,4 @@
-//! Parts of values while a constant is computed: which scalars of which variable an expression selects.
+//! Access paths in constant evaluation: which scalars of which variable an expression selects.
 
 use super::super::error::{Fallible, internal};
 use super::super::types;
@@ -7,7 +7,7 @@ use crate::base::source::Span;
 use crate::check::typed::{Expr, ExprKind, LocalId, Type};
 use crate::lang::scalar::Value;
 
-/// The scalars of a variable, or of a value at hand.
+/// Selected scalars of a variable, or of a computed value.
 pub(super) struct Part {
     base: Base,
     positions: Vec<usize>,
@@ -94,7 +94,7 @@ impl Constants<'_> {
         Ok(Part { positions, ..part })
     }
 
-    /// Where a struct's or tuple's part begins, and how long it is, in scalars.
+    /// Returns the offset and length, in scalars, of a field of a struct or tuple.
     pub(super) fn field(&self, ty: &Type, field: u32, span: Span) -> Fallible<(usize, usize)> {
         let mut start = 0;
         for (position, (_, part)) in types::parts(self.program, ty, span)?.into_iter().enumerate() {

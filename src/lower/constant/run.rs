@@ -1,4 +1,4 @@
-//! Function bodies run while a constant is computed.
+//! Executes function bodies in constant evaluation.
 
 use super::super::Function;
 use super::super::error::{Fallible, internal};
@@ -8,7 +8,7 @@ use crate::check::typed::{Access, ArrayInit, Block, Expr, ExprKind, FnRef, Local
 use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{Value, dynamic};
 
-/// How a statement ended.
+/// The outcome of a statement.
 enum Flow {
     Next,
     Break,
@@ -78,7 +78,7 @@ impl<'a> Constants<'a> {
         }
     }
 
-    /// The value of a block inside an expression. A `return` in there is beyond what constants do.
+    /// Evaluates a block inside of an expression. A `return` in it is not supported in constants.
     pub(super) fn block(&mut self, block: &Block) -> Fallible<Vec<Value>> {
         match self.run_block(block)? {
             (Flow::Next, values) => Ok(values),
@@ -95,7 +95,7 @@ impl<'a> Constants<'a> {
         }
         match &block.tail {
             None => Ok((Flow::Next, vec![])),
-            // A branch may hold a `return`, so it runs as a statement that has a value.
+            // A branch may contain a `return`, so a conditional tail is executed as a statement with a value.
             Some(tail) => match &tail.kind {
                 ExprKind::If { cond, then, other } => {
                     let taken = if self.evaluate(cond)?.is_true() { Some(then) } else { other.as_ref() };
@@ -116,7 +116,7 @@ impl<'a> Constants<'a> {
                 let values = self.leaves(value)?;
                 self.bind(pattern, &ty, Stored { values, extents }, span)?;
             }
-            // Written before it is read, so the first write finds its size.
+            // Uninitialized variables are not supported, since a variable's size is taken from its value.
             StmtKind::Let { pattern: Pattern::Local(_), value: None, .. } => {
                 return Err(not_constant(span, "a constant's variables start with a value"));
             }
@@ -207,7 +207,7 @@ impl<'a> Constants<'a> {
 
     fn assign(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
         let right = self.leaves(value)?;
-        // Once, as its indices may change something.
+        // Resolve the lvalue once, since its indices may have side effects.
         let part = self.part(place)?;
         let values = match op {
             None => right,
@@ -232,7 +232,7 @@ impl<'a> Constants<'a> {
         Ok(Flow::Next)
     }
 
-    /// The values that a `for` runs through.
+    /// Returns the values that a `for` iterates over.
     fn turns(&mut self, iter: &Expr) -> Fallible<Vec<Vec<Value>>> {
         let ExprKind::Range { start, end: Some(end), inclusive, step } = &iter.kind else {
             let Some(&count) = self.extents(iter)?.first() else {
@@ -267,7 +267,7 @@ impl<'a> Constants<'a> {
             self.step(iter.span)?;
             turns.push(vec![at]);
             let next = dynamic::binary(BinaryOp::Add, at, step).map_err(|f| failed(iter.span, &f.to_string()))?;
-            // The range ends where its type does.
+            // End the range when the addition wraps around.
             if next.as_integer().is_none_or(|next| if down { next >= here } else { next <= here }) {
                 return Ok(turns);
             }
