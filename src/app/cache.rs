@@ -1,9 +1,9 @@
-//! The folder of compiled kernels: private to the user, bounded in size, and never in the way of a run.
+//! The on-disk cache of compiled kernels: private to the user and bounded in size.
 //!
-//! A folder is Clk's if Clk has marked it, which happens when Clk makes it or finds it empty; whatever else `CLK_CACHE_DIR`
-//! names is left as it is. In it, only files with names that Clk gives are looked at and removed. An entry is written under a
-//! temporary name and renamed, so that a reader sees it whole or not at all, whoever else writes, and whenever a writer is
-//! killed. Every failure to keep something means only that it is compiled again.
+//! Clk uses a directory only if it carries Clk's tag file. Clk writes the tag when it creates the directory or finds it empty;
+//! any other directory that `CLK_CACHE_DIR` names is left untouched. Inside, only files whose names match Clk's patterns are
+//! read or removed. Entries are written to a temporary file and renamed, so readers never see a partial entry, even with
+//! concurrent writers or a writer that is killed. A failed write is not an error: the kernel is compiled again next time.
 
 use std::fs;
 use std::io::Write;
@@ -15,31 +15,31 @@ use super::{disk, folders, private};
 use crate::base::diag::Diagnostic;
 use crate::device::cuda::cache::Store;
 
-/// Names the folder.
+/// The environment variable with the cache directory.
 pub(crate) const VARIABLE: &str = "CLK_CACHE_DIR";
 
-/// Bytes that all entries together may have; the ones that were not used for longest go first.
+/// Upper bound in bytes of all entries together; beyond it the least recently used ones are removed.
 const LIMIT: u64 = 512 << 20;
-/// What is left after that.
+/// Bytes that remain after such a removal.
 const LEFT: u64 = LIMIT / 4 * 3;
-/// Every so many writes of a process the folder's size is looked at.
+/// The size of the directory is checked at the process's first write and after every so many writes.
 const LOOK: u64 = 16;
-/// A temporary file older than this belongs to a writer that was killed.
+/// A temporary file older than this is taken to be left by a killed writer.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// The file that marks a folder, as programs that back up or clean know it, too; and what it says.
+/// The tag file (`CACHEDIR.TAG`, which backup and cleanup tools recognize, too) and its content.
 const TAG: &str = "CACHEDIR.TAG";
 const MARK: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of Clk: it was made by Clk, which may \
     remove what it has put here.\n";
 
-/// Hexadecimal digits of an entry's name: a hash.
+/// Number of hexadecimal digits in an entry's name, which is a hash.
 const DIGITS: usize = 64;
 const ENTRY: &str = ".cubin";
 const TEMPORARY: &str = ".part";
-/// What the folder of a copy of the standard library begins with.
+/// Name prefix of the subdirectory with a copy of the standard library.
 const LIBRARY: &str = "std-";
 
-/// The folder as a store.
+/// The cache directory as a key-value store.
 #[derive(Debug)]
 pub(crate) struct Cache {
     folder: PathBuf,
@@ -47,33 +47,33 @@ pub(crate) struct Cache {
     left: u64,
 }
 
-/// Counts this process's writes.
+/// Number of writes by this process.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
-/// An entry as it lies in the folder.
+/// An entry: its file, size, and time of last use.
 pub(crate) struct Entry {
     pub path: PathBuf,
     pub bytes: u64,
     pub used: SystemTime,
 }
 
-/// Why a folder is not used.
+/// Why a directory is not used as a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It is not Clk's: something else lies there, or it is open to others.
+    /// It is not Clk's: it has other content, or other users can write to it.
     Foreign(String),
-    /// It cannot be made or read.
+    /// It cannot be created or read.
     Unusable(String),
 }
 
 impl Refusal {
-    /// In half a sentence.
+    /// Returns the reason as a clause without a capital or a period.
     pub fn why(&self) -> &str {
         let (Refusal::Foreign(why) | Refusal::Unusable(why)) = self;
         why
     }
 
-    /// The message about it.
+    /// Returns the diagnostic for this refusal.
     pub fn diagnostic(&self, folder: &Path) -> Diagnostic {
         let (folder, why) = (folder.display(), self.why());
         match self {
@@ -85,7 +85,7 @@ impl Refusal {
     }
 }
 
-/// The folder that [`VARIABLE`] names, else the user's for caches.
+/// Returns the directory that [`VARIABLE`] names, else the default cache directory of the user.
 pub(crate) fn folder() -> Option<PathBuf> {
     folder_of(&folders::environment)
 }
@@ -94,7 +94,7 @@ fn folder_of(variable: folders::Variable<'_>) -> Option<PathBuf> {
     variable(VARIABLE).map(PathBuf::from).or_else(|| folders::cache(variable))
 }
 
-/// A folder in the cache for a copy of the standard library of this version.
+/// Returns (and creates) the subdirectory for a copy of this version's standard library.
 pub(crate) fn library_folder() -> Option<PathBuf> {
     let cache = Cache::open(&folder()?).ok()?;
     let folder = cache.folder.join(format!("{LIBRARY}{}", env!("CARGO_PKG_VERSION")));
@@ -103,7 +103,7 @@ pub(crate) fn library_folder() -> Option<PathBuf> {
 }
 
 impl Cache {
-    /// Opens the folder and makes it if need be.
+    /// Opens the cache directory, creating and tagging it if necessary.
     pub fn open(folder: &Path) -> Result<Cache, Refusal> {
         if fs::metadata(folder).is_err() {
             make(folder).map_err(|error| Refusal::Unusable(disk::reason(&error)))?;
@@ -115,7 +115,7 @@ impl Cache {
         Ok(Cache::at(folder))
     }
 
-    /// Opens the folder only if it is there; nothing is made or marked.
+    /// Opens the cache directory if it exists; creates and tags nothing.
     pub fn existing(folder: &Path) -> Result<Option<Cache>, Refusal> {
         if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             return Ok(None);
@@ -130,14 +130,14 @@ impl Cache {
         Cache { folder: folder.to_path_buf(), limit: LIMIT, left: LEFT }
     }
 
-    /// All entries, the one that was used last first.
+    /// Returns all entries, most recently used first.
     pub fn entries(&self) -> Vec<Entry> {
         let mut found: Vec<Entry> = self.files(is_entry).collect();
         found.sort_by_key(|entry| std::cmp::Reverse(entry.used));
         found
     }
 
-    /// Removes everything that is Clk's; says how many entries and bytes went.
+    /// Removes everything that Clk has put there; returns the number of entries and bytes removed.
     pub fn clean(&self) -> (usize, u64) {
         self.files(is_temporary).for_each(|entry| drop(fs::remove_file(entry.path)));
         let removed = self.files(is_entry).filter(|entry| fs::remove_file(&entry.path).is_ok());
@@ -154,7 +154,7 @@ impl Cache {
         })
     }
 
-    /// Keeps the folder within its bounds.
+    /// Removes abandoned temporary files and, if the entries exceed the limit, the least recently used ones.
     fn trim(&self) {
         for entry in self.files(is_temporary) {
             if entry.used.elapsed().is_ok_and(|age| age > ABANDONED) {
@@ -187,7 +187,7 @@ fn is_entry(name: &str) -> bool {
     name.strip_suffix(ENTRY).is_some_and(is_hash)
 }
 
-/// An entry's name, something random, and the ending.
+/// Whether a name has the form `<hash>.<random>.part`.
 fn is_temporary(name: &str) -> bool {
     name.strip_suffix(TEMPORARY).and_then(|name| name.split_once('.')).is_some_and(|(name, _)| is_hash(name))
 }
@@ -203,7 +203,7 @@ impl Store for Cache {
             return None;
         }
         let bytes = disk::contents(file, self.limit).ok()?;
-        // For `trim`: the time of the last use. A folder that cannot be written keeps the old one.
+        // The modification time serves `trim` as the time of last use. In a read-only directory it stays as it was.
         if let Ok(file) = fs::File::options().append(true).open(&path) {
             let _ = file.set_modified(SystemTime::now());
         }
@@ -223,7 +223,8 @@ impl Cache {
     fn put_with(&self, name: &str, write: impl FnOnce(&mut fs::File) -> std::io::Result<()>) {
         let prefix = format!("{name}.");
         let mut builder = tempfile::Builder::new();
-        // For the owner alone, made exclusively. Full or read-only: what there is of it goes away, if there is any.
+        // Created exclusively and readable by the owner only. If the disk is full or read-only, dropping the temporary file removes
+        // it.
         let temporary = builder.prefix(&prefix).suffix(TEMPORARY).rand_bytes(12).tempfile_in(&self.folder);
         if let Ok(mut temporary) = temporary
             && write(temporary.as_file_mut()).is_ok()
@@ -236,7 +237,7 @@ impl Cache {
     }
 }
 
-/// Makes the folder, with access for its owner alone.
+/// Creates the directory with mode 0700.
 fn make(folder: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
@@ -245,7 +246,7 @@ fn make(folder: &Path) -> std::io::Result<()> {
         builder.recursive(true).create(parent)?;
     }
     match builder.recursive(false).create(folder) {
-        // Another run was faster.
+        // A concurrent run created it first.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }
@@ -258,18 +259,19 @@ fn mark(folder: &Path) -> std::io::Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(folder.join(TAG)) {
         Ok(mut file) => file.write_all(MARK.as_bytes()),
-        // Another run was faster.
+        // A concurrent run created it first.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Whether Clk has marked the folder. Then it is closed again if it was opened to others, who could put machine code there.
+/// Whether the directory carries Clk's tag. If so and it is accessible to others, who could plant machine code there, its mode
+/// is restricted to the owner.
 #[cfg(unix)]
 fn is_marked(folder: &Path) -> Result<bool, Refusal> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let unusable = |error: std::io::Error| Refusal::Unusable(disk::reason(&error));
-    // One handle for all questions: the name may stand for something else in between.
+    // All checks go through one open handle, because the name may be rebound between them.
     if fs::metadata(folder).is_ok_and(|data| !data.is_dir()) {
         return Err(Refusal::Foreign("it is not a folder".into()));
     }
@@ -298,18 +300,18 @@ fn has_mark(folder: &Path) -> bool {
     tag(folder).is_some_and(|text| text == MARK.as_bytes())
 }
 
-/// What stands in the folder's tag, if it is a file of this user's.
+/// Returns the content of the tag file if it is a plain file of this user.
 fn tag(folder: &Path) -> Option<Vec<u8>> {
     let path = folder.join(TAG);
     let own = fs::symlink_metadata(&path).is_ok_and(|data| private::is_own(&data));
     disk::open(&path).ok().filter(|_| own).and_then(|file| disk::contents(file, 1 + MARK.len() as u64).ok())
 }
 
-/// A folder without a mark is Clk's to be only if nobody else may write there and nothing of somebody else's lies there.
+/// Refuses an untagged directory if another user can write to it or if it has content that is not Clk's.
 fn refuse_foreign(folder: &Path) -> Result<(), Refusal> {
     private::folder(folder).map_err(Refusal::Foreign)?;
     let entries = fs::read_dir(folder).map_err(|error| Refusal::Unusable(disk::reason(&error)))?;
-    // Another run may be about to mark it, and earlier versions of Clk have marked nothing.
+    // A concurrent run may have written part of the tag; early versions of Clk wrote no tag.
     let begun = || tag(folder).is_some_and(|text| MARK.as_bytes().starts_with(&text));
     let strange = entries.flatten().find(|entry| {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -325,12 +327,12 @@ fn refuse_foreign(folder: &Path) -> Result<(), Refusal> {
 mod tests {
     use super::*;
 
-    /// An entry's name of one digit, 64 times.
+    /// Returns an entry's name: one digit, 64 times.
     fn key(digit: &str) -> String {
         digit.repeat(DIGITS)
     }
 
-    /// The digits of the entries' names.
+    /// Returns the digits of the entries' names, in the order of `entries`.
     fn names(cache: &Cache) -> Vec<String> {
         let names = cache.entries().into_iter().map(|e| e.path.file_stem().unwrap().to_string_lossy()[..1].to_string());
         names.collect()
@@ -416,10 +418,10 @@ mod tests {
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
         cache.put(&key("a"), b"one");
         assert_eq!(fs::metadata(cache.path(&key("a"))).unwrap().mode() & 0o777, 0o600);
-        // An entry that others may write is not trusted.
+        // An entry that others can write is not trusted.
         fs::set_permissions(cache.path(&key("a")), fs::Permissions::from_mode(0o666)).unwrap();
         assert_eq!(cache.get(&key("a")), None);
-        // Neither is a link, which may lead anywhere.
+        // Nor is a symbolic link, which may point anywhere.
         std::os::unix::fs::symlink("/etc/hostname", cache.path(&key("f"))).unwrap();
         assert_eq!(cache.get(&key("f")), None);
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -427,7 +429,7 @@ mod tests {
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700, "opened to others, closed again");
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
         cache.put(&key("b"), b"two");
-        // The administrator may write everywhere; everybody else finds nothing kept.
+        // Root can read regardless of modes; for other users nothing is found.
         assert!(private::own_user() == 0 || cache.get(&key("b")).is_none());
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         assert!(Cache::open(Path::new("/dev/null/clk")).is_err());
@@ -456,7 +458,7 @@ mod tests {
             }
             fs::remove_file(foreign.join(file)).unwrap();
         }
-        // Empty, but open to all: others could put something there before Clk does.
+        // Empty, but writable by all: others could put something there before Clk does.
         fs::set_permissions(&foreign, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(matches!(Cache::open(&foreign), Err(Refusal::Foreign(_))));
         fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
@@ -476,7 +478,7 @@ mod tests {
         let cache = Cache::open(root.path()).unwrap();
         assert_eq!(cache.clean(), (1, 3));
         assert_eq!(names_in(root.path()), [TAG, "std-0.1.0"]);
-        // Once it is marked, what somebody puts there is no reason not to use it, and is not removed.
+        // In a tagged directory, foreign files are no reason for refusal and are never removed.
         let others = ["notes.txt", "model.cubin", "x.part"];
         others.iter().for_each(|name| fs::write(root.path().join(name), "mine").unwrap());
         assert_eq!(Cache::open(root.path()).unwrap().clean(), (0, 0));

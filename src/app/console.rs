@@ -1,4 +1,4 @@
-//! Standard output and standard error: results on the one, diagnostics on the other, in the style that was asked for.
+//! Standard output for results and standard error for diagnostics, in the style requested by the user.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
@@ -9,7 +9,7 @@ use crate::base::escape;
 use crate::base::render::{self, Style, Tally};
 use crate::base::source::Sources;
 
-/// When to use color.
+/// When to use color (`--color`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum When {
     #[default]
@@ -18,28 +18,28 @@ pub(crate) enum When {
     Never,
 }
 
-/// How the user wants to be spoken to.
+/// Output options of the command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
     pub color: When,
     pub ascii: bool,
-    /// Diagnostics, test and bench results as JSON lines.
+    /// Diagnostics, test and benchmark results as JSON lines.
     pub json: bool,
 }
 
 pub(crate) struct Console {
     out: BufWriter<io::Stdout>,
     out_is_terminal: bool,
-    /// Of standard output.
+    /// Style of standard output.
     pub style: Style,
-    /// Of standard error.
+    /// Style of standard error.
     pub error_style: Style,
     pub json: bool,
-    /// What was reported so far.
+    /// Counts of the diagnostics reported so far.
     pub tally: Tally,
-    /// A fault of Clk's own was among it.
+    /// Whether an internal error was among them.
     pub internal: bool,
-    /// How the terminal takes pictures, once that is known.
+    /// The terminal's graphics protocol: outer `None` until detected, inner `None` if it has none.
     graphics: Option<Option<Protocol>>,
 }
 
@@ -60,7 +60,7 @@ impl Console {
         }
     }
 
-    /// Writes to standard output, exactly this.
+    /// Writes a text to standard output verbatim.
     pub fn print(&mut self, text: &str) {
         progress::clear();
         let written = self.out.write_all(text.as_bytes());
@@ -74,12 +74,12 @@ impl Console {
         self.print("\n");
     }
 
-    /// Writes a line to standard output that may hold names from anywhere: what a terminal would obey is spelled out.
+    /// Writes a line with untrusted content (such as file names) to standard output, with control sequences escaped.
     pub fn fact(&mut self, text: &str) {
         self.line(&escape::lines(text));
     }
 
-    /// Whoever read our output has closed it (`clk run … | head`): there is no more to do, and nothing went wrong.
+    /// Handles the result of a write. A closed pipe (`clk run … | head`) ends the process successfully.
     fn check(&mut self, written: io::Result<()>) {
         match written {
             Ok(()) => {}
@@ -97,14 +97,13 @@ impl Console {
         self.check(flushed);
     }
 
-    /// Writes a line (or several) to standard error, behind all output so far. It may hold names from anywhere: what a
-    /// terminal would obey is spelled out.
+    /// Flushes standard output, then writes one or more lines to standard error, with control sequences escaped.
     pub fn error_line(&mut self, text: &str) {
         self.flush();
         let _ = writeln!(io::stderr().lock(), "{}", escape::lines(text));
     }
 
-    /// Reports a diagnostic on standard error, behind all output so far.
+    /// Flushes standard output, then reports a diagnostic on standard error and counts it.
     pub fn report(&mut self, diagnostic: &Diagnostic, sources: &Sources) {
         self.tally.count(diagnostic);
         self.internal |= diagnostic.code == super::crash::CODE;
@@ -123,13 +122,13 @@ impl Console {
         }
     }
 
-    /// Asks again how wide the terminal is: a session's may have been resized.
+    /// Queries the terminal's width again: it may have been resized during a session.
     pub fn measure(&mut self) {
         self.style.width = text_width();
         self.error_style.width = self.style.width;
     }
 
-    /// How the terminal takes pictures, if it does. It is found out when the first one is shown.
+    /// Returns the terminal's graphics protocol, if any; detects it at the first call.
     pub fn graphics(&mut self) -> Option<Protocol> {
         if !self.out_is_terminal || self.style.ascii || !self.style.color {
             return None;
@@ -138,7 +137,7 @@ impl Console {
         *self.graphics.get_or_insert_with(graphics::detect)
     }
 
-    /// The closing line: "2 errors and 1 warning".
+    /// Writes the closing line, such as "2 errors and 1 warning".
     pub fn summary(&mut self) {
         if let Some(summary) = self.tally.summary()
             && !self.json
@@ -147,13 +146,13 @@ impl Console {
         }
     }
 
-    /// A text in an ANSI color of standard output, where color is wanted.
+    /// Wraps a text in an ANSI color if standard output is colored.
     pub fn paint(&self, color: &str, text: &str) -> String {
         paint(self.style, color, text)
     }
 }
 
-/// A text in an ANSI color, where the style has color.
+/// Wraps a text in an ANSI color if the style has color.
 pub(crate) fn paint(style: Style, color: &str, text: &str) -> String {
     if style.color { format!("\x1b[{color}m{text}\x1b[0m") } else { text.to_string() }
 }
@@ -166,23 +165,23 @@ fn colored(when: When, auto: anstream::ColorChoice) -> bool {
     }
 }
 
-/// Columns to write text in.
+/// Returns the number of columns for running text.
 fn text_width() -> usize {
     width().clamp(40, 120)
 }
 
-/// Columns of the terminal, or as the shell says.
+/// Returns the number of columns of the terminal: `COLUMNS` if set, else as the terminal reports it, else 100.
 pub(crate) fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     columns.or_else(terminal_width).unwrap_or(100)
 }
 
-/// Columns of the terminal that standard output or standard error is.
+/// Returns the number of columns of the terminal on standard output or standard error, if either is one.
 #[cfg(unix)]
 fn terminal_width() -> Option<usize> {
     let ask = |stream: libc::c_int| {
         let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: the call fills a size that lives until it returns, and fails for what is no terminal.
+        // SAFETY: `TIOCGWINSZ` fills a `winsize` that lives until the call returns, and fails if the stream is no terminal.
         let answered = unsafe { libc::ioctl(stream, libc::TIOCGWINSZ, &raw mut size) } == 0;
         (answered && size.ws_col > 0).then_some(usize::from(size.ws_col))
     };

@@ -1,5 +1,5 @@
-//! What a fault of Clk's own looks like: one message with a code, and an exit code that no mistake of the user's has. Where one
-//! request of many is worked at, the fault is that request's error.
+//! Reporting of internal errors (panics): one message with a code, and an exit code that no user error has. In a server, a
+//! panic becomes the error reply of the request that caused it.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -7,21 +7,21 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 
 use crate::base::diag::Diagnostic;
 
-/// The code of an internal error, for `clk explain`.
+/// The diagnostic code of internal errors, for `clk explain`.
 pub(crate) const CODE: &str = "E0999";
 
 thread_local! {
-    /// The work of this thread is a request of many: a fault costs its answer and no more.
+    /// Whether this thread is handling one of many requests: a panic then fails that request only.
     static SURVIVES: Cell<bool> = const { Cell::new(false) };
-    /// The last fault of such work.
+    /// The message of the last panic in such a request.
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Replaces the standard panic message, which speaks to Clk's developers, by one that speaks to its users.
+/// Replaces the standard panic message, which addresses Clk's developers, by one for its users.
 pub(crate) fn install() {
     std::panic::set_hook(Box::new(|info| {
         let mut stderr = std::io::stderr().lock();
-        // Standard error may be closed; there is nobody left to tell then.
+        // Standard error may be closed; there is nowhere left to report that.
         let _ = stderr.write_all(message(info).as_bytes());
         let _ = stderr.flush();
         drop(stderr);
@@ -35,7 +35,7 @@ pub(crate) fn install() {
     }));
 }
 
-/// Does one request of many. A fault of Clk's own is told on standard error and is the request's error.
+/// Handles one request. A panic in it is reported on standard error and returned as the request's error.
 pub(crate) fn survived<T>(work: impl FnOnce() -> T) -> Result<T, Box<Diagnostic>> {
     let outer = SURVIVES.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));

@@ -1,4 +1,4 @@
-//! The devices of this machine, as `--device`, `CLK_DEVICE` and `on … { }` name them.
+//! The devices of this machine, by the names that `--device`, `CLK_DEVICE` and `on … { }` take.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,23 +19,23 @@ use crate::device::sim::{Isa, Simulator};
 use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
 use crate::ir::Prepared;
 
-/// Says where kernels run unless the command line does.
+/// The environment variable with the default device; the command line overrides it.
 pub(crate) const VARIABLE: &str = "CLK_DEVICE";
 
-/// Says which instruction set the simulator uses, for tests and measurements; else the best that the machine has.
+/// The environment variable with the simulator's instruction set, for tests and measurements; by default the best one available.
 pub(crate) const ISA: &str = "CLK_SIM_ISA";
 
-/// Where kernels run.
+/// A device selection, as written by the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The first GPU, or the simulator.
+    /// The first GPU, or the simulator if there is none.
     #[default]
     Auto,
-    /// The same, asked for: the reason for the simulator is said.
+    /// The same, requested explicitly: a fallback to the simulator is reported with its reason.
     AutoAloud,
     Sim,
     Gpu(Option<u32>),
-    /// Every launch on the simulator and on the GPU, compared.
+    /// Every launch runs on the simulator and on the GPU, and the results are compared.
     Both(Option<u32>),
 }
 
@@ -61,35 +61,35 @@ impl std::str::FromStr for Choice {
     }
 }
 
-/// Whether kernels run on GPUs in a process of their own.
+/// Whether kernels run on GPUs in a separate process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Isolate {
     #[default]
     No,
-    /// Where that cannot be, it is said and they run in this one.
+    /// Where isolation is not possible, this is reported and kernels run in this process.
     IfPossible,
     Yes,
 }
 
-/// How GPUs are used, as the command line says.
+/// Options for devices from the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usage {
-    /// Takes the time of launches.
+    /// Whether to measure the time of launches.
     pub timed: bool,
-    /// Machine code names lines.
+    /// Whether machine code carries line information.
     pub lines: bool,
-    /// What kernels' texts are made for.
+    /// Options of CUDA code generation.
     pub text: Options,
     /// The simulator's instruction set.
     pub isa: Isa,
 }
 
-/// All devices, each opened when it is first asked for.
+/// All devices, each opened on first use.
 pub(crate) struct Machine {
     simulator: Arc<Simulator>,
     usage: Usage,
     isolate: Mutex<Isolate>,
-    /// By number, and whether they are isolated.
+    /// Opened GPUs by ordinal and isolation.
     gpus: Mutex<BTreeMap<(u32, bool), Arc<dyn Device>>>,
     #[cfg(target_os = "linux")]
     children: Arc<Children>,
@@ -109,7 +109,7 @@ impl Machine {
         })
     }
 
-    /// Whether GPUs that are opened from now on are isolated.
+    /// Returns the isolation mode of GPUs that are opened from now on.
     pub fn isolation(&self) -> Isolate {
         *self.isolate.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,7 +118,7 @@ impl Machine {
         *self.isolate.lock().unwrap_or_else(PoisonError::into_inner) = isolate;
     }
 
-    /// Ends the processes in which kernels run. Whether there were any.
+    /// Ends the processes in which kernels run; returns whether there were any.
     pub fn stop_kernels(&self) -> bool {
         #[cfg(target_os = "linux")]
         return self.children.stop_workers();
@@ -126,7 +126,7 @@ impl Machine {
         false
     }
 
-    /// The device of a choice. A GPU that is asked for by name is looked for now, `auto` looks at the first launch.
+    /// Returns the device for a selection. A GPU requested by name is opened now; `auto` looks for one at the first launch.
     pub fn choose(self: &Arc<Self>, choice: Choice) -> Result<Arc<dyn Device>, DeviceError> {
         match choice {
             Choice::Auto => Ok(Arc::new(Auto { machine: self.clone(), aloud: false, found: OnceLock::new() })),
@@ -186,7 +186,7 @@ impl Devices for Machine {
     }
 }
 
-/// Every device by its name, with what it is; of GPUs that are not there, why.
+/// Returns the name of every device with a description, or, for an unavailable GPU, with the reason.
 pub(crate) fn list() -> Vec<(String, String)> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let mut found = vec![("sim".to_string(), format!("{threads} threads"))];
@@ -212,7 +212,7 @@ fn about_gpu(number: u32) -> String {
     }
 }
 
-/// The first GPU if there is one, else the simulator; which of both is found out by the first launch.
+/// The first GPU if there is one, else the simulator, decided at the first launch.
 struct Auto {
     machine: Arc<Machine>,
     aloud: bool,

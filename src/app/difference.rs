@@ -1,13 +1,14 @@
-//! Two texts line by line: what went and what came, with three lines around each change.
+//! Line diff of two texts in unified format, with three lines of context.
 
 use super::console::paint;
 use crate::base::escape;
 use crate::base::render::Style;
 
-/// Unchanged lines that are shown around a change.
+/// Lines of context around a change.
 const AROUND: usize = 3;
 
-/// Middles longer than this are shown as replaced as a whole: finding the smallest difference would take too long.
+/// Limit on the table of [`compare`]. Beyond it the differing middles are shown as replaced entirely, because the smallest diff
+/// would take too long.
 const MAX_CELLS: usize = 4_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,12 +18,12 @@ enum Side {
     New,
 }
 
-/// The difference in the unified form; empty if there is none.
+/// Returns the unified diff, empty if the texts are equal.
 pub(crate) fn show(name: &str, old: &str, new: &str, style: Style) -> String {
     if old == new {
         return String::new();
     }
-    // Nothing that a terminal would obey.
+    // Control sequences are escaped for the terminal.
     let (name, old, new) = (escape::name(name), escape::lines(old), escape::lines(new));
     let lines = compare(&old.split('\n').collect::<Vec<_>>(), &new.split('\n').collect::<Vec<_>>());
     let mut out = format!("--- {name}\n+++ {name}\n");
@@ -59,7 +60,7 @@ fn hunk(lines: &[(Side, &str)], from: usize, to: usize, style: Style, out: &mut 
     }
 }
 
-/// The longest common subsequence, by the table of its lengths; what the two begin and end with is taken off first.
+/// Diffs by longest common subsequence (dynamic programming), after stripping the common prefix and suffix.
 fn compare<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(Side, &'t str)> {
     let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let (old_rest, new_rest) = (&old[start..], &new[start..]);
@@ -75,7 +76,7 @@ fn middle<'t>(a: &[&'t str], b: &[&'t str], out: &mut Vec<(Side, &'t str)>) {
     let columns = b.len() + 1;
     let (mut i, mut j) = (0, 0);
     if a.len().saturating_mul(b.len()) <= MAX_CELLS {
-        // common[i][j]: how many lines the rests from i and j have in common.
+        // common[i][j]: length of the longest common subsequence of `a[i..]` and `b[j..]`.
         let mut common = vec![0u32; (a.len() + 1) * columns];
         for i in (0..a.len()).rev() {
             for j in (0..b.len()).rev() {

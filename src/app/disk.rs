@@ -1,5 +1,5 @@
-//! Files: reading sources and finding the file that was meant; [`open()`], [`mod@replace`] and [`temporary`] are the only
-//! ways to a file that is read, written or short-lived.
+//! File access: reading sources, suggestions for missing files, and listing programs. All files are opened through [`open()`]
+//! (reading), [`mod@replace`] (writing) and [`temporary`] (short-lived files).
 
 mod open;
 mod replace;
@@ -16,13 +16,14 @@ use crate::compile::Files;
 pub(crate) use self::open::{contents, open, read};
 pub(crate) use self::replace::write_whole;
 
-/// The code of a source file that cannot be read.
+/// The diagnostic code of a source file that cannot be read.
 pub(crate) const CODE: &str = "E0701";
 
-/// A source file larger than this is refused: it is data, and a program takes a hundred times its size of memory.
+/// Size limit of source files in bytes. A larger file is data rather than a program, and compiling takes about a hundred times
+/// the size of the source in memory.
 pub(crate) const MAX_SOURCE: u64 = 16 << 20;
 
-/// The machine's own files.
+/// The file system of this machine.
 pub(crate) struct Disk;
 
 impl Files for Disk {
@@ -31,12 +32,12 @@ impl Files for Disk {
     }
 }
 
-/// The text of a source file, or why there is none.
+/// Reads a source file; `Err` is the reason why it cannot be read.
 pub(crate) fn read_source(path: &Path) -> Result<String, String> {
     source_text(contents(open(path)?, MAX_SOURCE + 1)?)
 }
 
-/// Bytes as the text of a program.
+/// Decodes the bytes of a program; `Err` says why they are none.
 pub(crate) fn source_text(mut bytes: Vec<u8>) -> Result<String, String> {
     if bytes.len() as u64 > MAX_SOURCE {
         let most = MAX_SOURCE >> 20;
@@ -50,7 +51,7 @@ pub(crate) fn source_text(mut bytes: Vec<u8>) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|e| format!("it is not UTF-8 (at byte {})", e.utf8_error().valid_up_to()))
 }
 
-/// A path as someone wrote it, perhaps with `~` for the user's own folder. `./~` is a folder of that name.
+/// Expands a leading `~` of a user-written path to the home directory. `./~` is a directory of that name.
 pub(crate) fn path_of(written: &str) -> PathBuf {
     let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     match written.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
@@ -59,7 +60,7 @@ pub(crate) fn path_of(written: &str) -> PathBuf {
     }
 }
 
-/// An error of the system in the words of a message.
+/// Returns an I/O error in the wording of Clk's diagnostics.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".into(),
@@ -73,7 +74,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// The message about a source file that cannot be read, with what was probably meant.
+/// Returns the diagnostic for a source file that cannot be read, with a suggestion of what was probably meant.
 pub(crate) fn unreadable(path: &Path, why: &str) -> Diagnostic {
     let mut diagnostic = Diagnostic::error(CODE, format!("`{}` cannot be read: {why}", path.display()));
     if path.is_dir() {
@@ -81,7 +82,7 @@ pub(crate) fn unreadable(path: &Path, why: &str) -> Diagnostic {
             .help(format!("give a `.clk` file; `clk test {}` runs the tests of a whole folder", path.display()));
     }
     if path.exists() {
-        // A pipe, a device: `clk run <(…)`, `/dev/stdin`.
+        // A pipe or a device: `clk run <(…)`, `/dev/stdin`.
         let special = !path.is_file();
         return if special { diagnostic.help("`clk run -` reads a program from standard input") } else { diagnostic };
     }
@@ -108,13 +109,13 @@ pub(crate) fn unreadable(path: &Path, why: &str) -> Diagnostic {
     diagnostic
 }
 
-/// The message about a folder that cannot be listed.
+/// Returns the diagnostic for a directory that cannot be listed.
 pub(crate) fn unlisted(folder: &Path, why: &str) -> Diagnostic {
     Diagnostic::error(CODE, format!("the folder `{}` cannot be read: {why}", folder.display()))
         .note("the programs in it are left out")
 }
 
-/// The message about a file that cannot be written.
+/// Returns the diagnostic for a file that cannot be written.
 pub(crate) fn unwritable(path: &Path, why: &str) -> Diagnostic {
     Diagnostic::error("E0702", format!("`{}` cannot be written: {why}", path.display()))
 }
@@ -131,16 +132,16 @@ fn sources_in(folder: &Path) -> Vec<String> {
     found
 }
 
-/// What is in a folder and the folders in it.
+/// Programs found in a directory tree.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The `.clk` files, in order.
+    /// The `.clk` files, sorted.
     pub programs: Vec<PathBuf>,
-    /// Folders that could not be listed, and why.
+    /// Directories that could not be listed, with the reason.
     pub unread: Vec<(PathBuf, String)>,
 }
 
-/// All `.clk` files of a folder and the folders in it; hidden folders and `target` are left out.
+/// Finds all `.clk` files in a directory tree; skips hidden directories and `target`.
 pub(crate) fn programs(folder: &Path) -> Found {
     let mut found = Found::default();
     let mut folders = vec![folder.to_path_buf()];
@@ -158,7 +159,7 @@ fn list(folder: &Path, folders: &mut Vec<PathBuf>, programs: &mut Vec<PathBuf>) 
         let path = entry.path();
         let name = entry.file_name();
         let hidden = name.to_string_lossy().starts_with('.') || name == "target";
-        // A link to a folder is not followed, so there is no way to run in circles.
+        // `file_type` does not follow symbolic links, so there are no cycles.
         if entry.file_type()?.is_dir() {
             if !hidden {
                 folders.push(path);

@@ -1,13 +1,13 @@
-//! Fixes that need nobody to look at them, applied together.
+//! Application of all machine-applicable fixes of a file at once.
 
 use crate::base::diag::{Applicability, Diagnostic, Fix};
 use crate::base::source::FileId;
 
-/// The sure fixes of one file that do not touch each other, in the order of the diagnostics.
+/// Returns the machine-applicable fixes of one file that do not overlap, in the order of the diagnostics.
 pub(crate) fn together(diagnostics: &[Diagnostic], file: FileId) -> Vec<&Fix> {
     let mut taken: Vec<(u32, u32)> = Vec::new();
     let mut found = Vec::new();
-    // One diagnostic's fixes are alternatives: the first sure one counts.
+    // The fixes of one diagnostic are alternatives: the first machine-applicable one is taken.
     let sure = |d: &'_ Diagnostic| d.fixes.iter().position(|f| f.applicability == Applicability::MachineApplicable);
     for diagnostic in diagnostics {
         let Some(fix) = sure(diagnostic).and_then(|i| diagnostic.fixes.get(i)) else { continue };
@@ -21,7 +21,7 @@ pub(crate) fn together(diagnostics: &[Diagnostic], file: FileId) -> Vec<&Fix> {
     found
 }
 
-/// A text after fixes of [`together`].
+/// Returns the text with the fixes of [`together`] applied.
 pub(crate) fn apply(text: &str, fixes: &[&Fix]) -> String {
     let mut edits: Vec<_> = fixes.iter().flat_map(|f| &f.edits).collect();
     edits.sort_by_key(|(span, _)| std::cmp::Reverse((span.start, span.end)));

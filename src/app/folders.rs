@@ -1,22 +1,22 @@
-//! The user's folders, by the XDG rules.
+//! Directories for the user's cache and state, by the XDG Base Directory specification.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Looks a variable of the environment up.
+/// Lookup of an environment variable.
 pub(crate) type Variable<'v> = &'v dyn Fn(&str) -> Option<OsString>;
 
-/// A variable of this process that is not empty.
+/// Returns the value of an environment variable of this process unless it is unset or empty.
 pub(crate) fn environment(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The folder for what can be made anew: `XDG_CACHE_HOME/clk` if that is absolute, else `~/.cache/clk`.
+/// Returns the directory for reproducible data: `XDG_CACHE_HOME/clk` if that is absolute, else `~/.cache/clk`.
 pub(crate) fn cache(variable: Variable<'_>) -> Option<PathBuf> {
     of(variable, "XDG_CACHE_HOME", ".cache/clk", "clk/cache")
 }
 
-/// The folder for state such as a history: `XDG_STATE_HOME/clk` if that is absolute, else `~/.local/state/clk`.
+/// Returns the directory for state such as the history: `XDG_STATE_HOME/clk` if that is absolute, else `~/.local/state/clk`.
 pub(crate) fn state(variable: Variable<'_>) -> Option<PathBuf> {
     of(variable, "XDG_STATE_HOME", ".local/state/clk", "clk")
 }

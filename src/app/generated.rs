@@ -1,5 +1,5 @@
-//! What a kernel becomes on its way to a GPU: IR, CUDA text, PTX, machine instructions, and what they need of the GPU. For
-//! `clk emit` and for sessions.
+//! The generated code of a kernel, for `clk emit` and sessions: IR, CUDA text, PTX or machine instructions, with its resource
+//! usage.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -21,36 +21,36 @@ use crate::ir::{self, Checks, Prepared};
 use crate::lang::scalar::{Scalar, Value};
 use crate::lower::{Argument, Function, Instance};
 
-/// How far on its way.
+/// A stage of code generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Ir,
     Cuda,
     Ptx,
-    /// The instructions of the GPU itself.
+    /// Machine instructions of the GPU.
     Sass,
 }
 
-/// Why there is nothing to show.
+/// Why there is no generated code.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Mistakes in the program.
+    /// The program has errors.
     Program(Vec<Diagnostic>),
-    /// The kernel has a compile-time parameter without a default, so nothing says what it is to be compiled for.
+    /// A compile-time parameter of the kernel has no default, so the kernel cannot be instantiated.
     Open,
-    /// A library or a tool is missing or refuses: what, and the way out. `shown` is what there is to see all the same.
+    /// A library or a tool is missing or failed: the problem and its remedy. `shown` is the output up to that point.
     Tool { what: String, help: String, shown: String },
-    /// A fault of Clk.
+    /// An internal error of Clk.
     Internal(String),
 }
 
-/// What the GPU's architecture is where nobody says and there is none.
+/// The compute capability when none is given and the machine has no GPU.
 const USUAL_ARCHITECTURE: u32 = 90;
 
-/// Makes texts of kernels; opens the compiler when it is first needed.
+/// Generates code for kernels; opens NVRTC on first use.
 pub(crate) struct Generator {
     options: Options,
-    /// 90 for `sm_90`; else that of the first GPU.
+    /// The compute capability, 90 for `sm_90`; by default that of the first GPU.
     architecture: Option<u32>,
     nvrtc: OnceLock<Result<Nvrtc, Vec<String>>>,
 }
@@ -60,8 +60,8 @@ impl Generator {
         Generator { options, architecture, nvrtc: OnceLock::new() }
     }
 
-    /// A kernel of a session for the arguments that stand in for compile-time parameters: their defaults, usual types. With
-    /// `lines`, CUDA text names the program's lines.
+    /// Generates the code of a kernel, with defaults or typical types as its compile-time arguments. With `lines`, CUDA text and
+    /// machine code carry line information.
     pub fn kernel(&self, session: &Session, id: KernelId, level: Level, lines: bool) -> Result<String, Failure> {
         let kernel = &session.program.kernels[id];
         let arguments: Option<Vec<Argument>> = kernel.sig.generics.iter().map(stand_in).collect();
@@ -78,7 +78,7 @@ impl Generator {
         }
     }
 
-    /// PTX or instructions, behind what they need.
+    /// Returns PTX or SASS, preceded by a comment with the resource usage.
     fn machine(
         &self,
         prepared: &Prepared,
@@ -145,7 +145,7 @@ fn rejection(failure: nvrtc::Failure) -> String {
     }
 }
 
-/// What a kernel needs, as comments.
+/// Returns the resource usage of a kernel as comment lines.
 fn table(kernel: &CudaKernel, file: &[u8], log: &str, architecture: u32) -> String {
     let mut text = String::new();
     let found = cubin::resources(file, architecture);
@@ -172,7 +172,7 @@ fn table(kernel: &CudaKernel, file: &[u8], log: &str, architecture: u32) -> Stri
     text
 }
 
-/// Bytes of registers that are stored to memory for want of room, and loaded again, as the assembler says.
+/// Returns the bytes of spill stores and spill loads from the log of `ptxas`.
 fn spills(log: &str, kernel: &str) -> Option<(u32, u32)> {
     let mut lines = log.lines().skip_while(|line| !line.ends_with(&format!("Function properties for {kernel}")));
     let line = lines.nth(1)?;
@@ -180,7 +180,7 @@ fn spills(log: &str, kernel: &str) -> Option<(u32, u32)> {
     Some((before(" bytes spill stores")?, before(" bytes spill loads")?))
 }
 
-/// The instructions in a file, by a tool of the CUDA toolkit; or why there are none, and the way out.
+/// Disassembles a cubin with a tool of the CUDA toolkit; `Err` is the problem and its remedy.
 fn disassembled(file: &[u8], lines: bool) -> Result<String, (String, String)> {
     let Some(program) = libraries::tool(&["nvdisasm", "cuobjdump"]) else {
         return Err((
@@ -209,7 +209,7 @@ fn run(program: &Path, file: &Path, lines: bool) -> Result<String, String> {
     }
 }
 
-/// An argument for a compile-time parameter that nobody gave: its default, or a usual type.
+/// Returns a compile-time argument for a parameter: its default, or a typical type.
 fn stand_in(generic: &Generic) -> Option<Argument> {
     match &generic.kind {
         GenericKind::Type { bound: Bound::Int } => Some(Argument::Type(Type::Scalar(Scalar::I32))),

@@ -1,7 +1,7 @@
-//! Terminals that show pixels: which way this one takes them, and pictures written so.
+//! Terminal graphics: detection of the protocol (Kitty, iTerm or Sixel) and encoding of pictures.
 //!
-//! Kitty and iTerm say who they are in the environment. Sixel is asked for: a terminal lists it in its answer to "primary
-//! device attributes". Nothing is asked where the answer could get into the way of what the user types.
+//! Kitty and iTerm are recognized by environment variables. Sixel is detected by a "primary device attributes" query. No query
+//! is sent where its answer could mix with what the user types.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub(crate) enum Protocol {
     Sixel,
 }
 
-/// What the environment says about the terminal; `None` if it has to be asked.
+/// Decides by the environment; `None` if the terminal has to be queried, `Some(None)` if it has no graphics.
 fn by_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Option<Protocol>> {
     let is = |name: &str, value: &str| variable(name).is_some_and(|v| v.eq_ignore_ascii_case(value));
     if let Some(wanted) = variable("CLK_GRAPHICS") {
@@ -30,7 +30,7 @@ fn by_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Option<Pr
     if term.is_empty() || term == "dumb" || term == "linux" {
         return Some(None);
     }
-    // A multiplexer keeps its own screen: only what it says itself counts.
+    // A multiplexer draws its own screen, so only its own answer to the query counts.
     if variable("TMUX").is_some() || term.starts_with("screen") || term.starts_with("tmux") {
         return None;
     }
@@ -41,12 +41,12 @@ fn by_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Option<Pr
     if iterm { Some(Some(Protocol::ITerm)) } else { None }
 }
 
-/// The way this terminal takes pictures, if it does. Standard output is a terminal.
+/// Returns the graphics protocol of the terminal on standard output, if it has one.
 pub(crate) fn detect() -> Option<Protocol> {
     by_environment(|name| std::env::var(name).ok()).unwrap_or_else(|| query::has_sixel().then_some(Protocol::Sixel))
 }
 
-/// A picture in the terminal's own way, with a newline behind.
+/// Encodes a picture for the terminal, followed by a newline.
 pub(crate) fn draw(raster: &Raster, protocol: Protocol) -> Option<String> {
     let mut text = match protocol {
         Protocol::Kitty => kitty(&raster.png().ok()?),
@@ -57,7 +57,7 @@ pub(crate) fn draw(raster: &Raster, protocol: Protocol) -> Option<String> {
     Some(text)
 }
 
-/// The picture as a PNG file in pieces of 4096 characters; the terminal shall not answer (`q=2`).
+/// Encodes as PNG in chunks of 4096 characters; `q=2` suppresses the terminal's responses.
 fn kitty(png: &[u8]) -> String {
     let data = base64::encode(png);
     let mut text = String::new();
@@ -75,7 +75,7 @@ fn iterm(png: &[u8]) -> String {
     format!("\x1b]1337;File=inline=1;size={};preserveAspectRatio=1:{}\x07", png.len(), base64::encode(png))
 }
 
-/// Levels of each of red, green and blue in a sixel picture.
+/// Levels per red, green and blue channel in a Sixel picture.
 const LEVELS: usize = 6;
 
 /// Thresholds of an ordered dither, in sixteenths.
@@ -95,7 +95,7 @@ fn sixel(raster: &Raster) -> String {
     text + "\x1b\\"
 }
 
-/// The color of every pixel in the cube of levels.
+/// Returns the index in the color cube for every pixel.
 fn indexed(raster: &Raster) -> Vec<usize> {
     let mut colors = Vec::with_capacity(raster.width * raster.height);
     for (at, pixel) in raster.pixels.chunks_exact(3).enumerate() {
@@ -110,7 +110,7 @@ fn indexed(raster: &Raster) -> Vec<usize> {
     colors
 }
 
-/// Six rows: for each color that they have, which of the six pixels of each column are of it.
+/// Encodes a band of six rows: for each color present, a bit mask per column of the pixels that have it.
 fn sixel_band(band: &[usize], width: usize, text: &mut String) {
     let mut present: Vec<usize> = band.to_vec();
     present.sort_unstable();
@@ -140,12 +140,12 @@ fn sixel_band(band: &[usize], width: usize, text: &mut String) {
 
 #[cfg(unix)]
 mod query {
-    //! Asking the terminal, with its answer neither shown nor left to be read as typed text.
+    //! Query of the terminal's attributes, with its answer neither echoed nor left in the input.
 
     use std::io::{IsTerminal, Write};
     use std::time::{Duration, Instant};
 
-    /// A terminal that does not answer in this time has no sixel.
+    /// Timeout of the answer; a terminal that does not answer has no Sixel.
     const PATIENCE: Duration = Duration::from_millis(200);
 
     pub(crate) fn has_sixel() -> bool {
@@ -160,7 +160,7 @@ mod query {
         lists_sixel(&answer)
     }
 
-    /// `ESC [ ? 62 ; 4 ; 22 c`: 4 is sixel.
+    /// Whether an answer such as `ESC [ ? 62 ; 4 ; 22 c` lists attribute 4, Sixel.
     pub(crate) fn lists_sixel(answer: &[u8]) -> bool {
         let text = String::from_utf8_lossy(answer);
         let attributes = text.split_once("\x1b[?").and_then(|(_, rest)| rest.split_once('c'));
@@ -176,7 +176,7 @@ mod query {
                 break;
             }
             let mut byte = 0u8;
-            // SAFETY: one byte is read into a byte that lives long enough.
+            // SAFETY: reads one byte into a byte that lives until the call returns.
             let read = unsafe { libc::read(libc::STDIN_FILENO, (&raw mut byte).cast(), 1) };
             if read != 1 {
                 break;
@@ -186,20 +186,20 @@ mod query {
         answer
     }
 
-    /// Whether something can be read from the terminal, now or within this time.
+    /// Whether input from the terminal is available now or within this time.
     fn is_typing(within: Duration) -> bool {
         let mut ready = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
         let timeout = within.as_millis().min(1000) as libc::c_int;
-        // SAFETY: one descriptor is passed, and it lives until the call returns.
+        // SAFETY: passes one descriptor structure that lives until the call returns.
         unsafe { libc::poll(&raw mut ready, 1, timeout) > 0 }
     }
 
-    /// The terminal without echo and without waiting for lines; as it was again when this is dropped.
+    /// Terminal mode without echo and line buffering; the previous mode is restored on drop.
     struct Raw(libc::termios);
 
     impl Raw {
         fn enter() -> Option<Raw> {
-            // SAFETY: a termios is plain data, for which zeros are a value; `tcgetattr` fills it.
+            // SAFETY: a `termios` is plain data for which zeros are valid; `tcgetattr` fills it.
             let mut before: libc::termios = unsafe { std::mem::zeroed() };
             // SAFETY: both calls get a termios that lives until they return.
             unsafe {
@@ -215,7 +215,7 @@ mod query {
 
     impl Drop for Raw {
         fn drop(&mut self) {
-            // SAFETY: the settings are those that `tcgetattr` gave.
+            // SAFETY: the settings are those that `tcgetattr` returned.
             unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const self.0) };
         }
     }

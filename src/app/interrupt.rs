@@ -1,9 +1,9 @@
-//! What asks clk to stop or to end: Ctrl-C, SIGTERM, SIGHUP. In: signals. Out: a flag that running programs watch, and the end of
-//! the process with the conventional exit code.
+//! Handling of Ctrl-C, SIGTERM and SIGHUP: sets a flag that running programs poll, and ends the process with the conventional
+//! exit code.
 //!
-//! A thread waits for signals, so that little happens in their handler. It sets the flag that loops look at. Whoever has not
-//! heeded it in a moment works in something that cannot look (another library, a file that does not come): the process
-//! then ends around it, tidily. Only a session, which has more to lose, is never ended by its first Ctrl-C.
+//! The signal handler only writes to a pipe; a thread reads it and sets the flag. If the flag is not noticed within [`MOMENT`],
+//! the work is blocked in something that cannot poll (another library, a file that does not arrive), and this thread ends the
+//! process, after cleanup. Only a session, which has more to lose, never ends at its first Ctrl-C.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,55 +12,55 @@ use std::time::{Duration, Instant};
 use super::{exit, leftovers, progress};
 use crate::base::stop;
 
-/// The time that work has to heed the flag, before the process ends around it.
+/// Time for the running work to notice the flag before the process is ended.
 const MOMENT: Duration = Duration::from_millis(120);
-/// The time that it has to come to its end once it does.
+/// Time for it to finish once it has noticed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The flag that a running program watches.
+/// The stop flag and the state of signal handling.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt {
     stop: stop::Flag,
-    /// Ctrl-C since the last run began.
+    /// Number of Ctrl-C since the last run began.
     pressed: Arc<AtomicU32>,
-    /// So many are borne without ending the process.
+    /// Number of Ctrl-C that do not end the process.
     patience: Arc<AtomicU32>,
-    /// A run that does not heed Ctrl-C is waited for.
+    /// Whether this is a session: a run that does not notice Ctrl-C is waited for.
     session: Arc<AtomicBool>,
-    /// The signal that has asked for the end; 0 for none.
+    /// The number of the termination signal received; 0 for none.
     asked: Arc<AtomicI32>,
-    /// What the second Ctrl-C does where it does not end the process; says whether it did anything.
+    /// Action at the second Ctrl-C if that does not end the process; returns whether it did anything.
     second: Arc<Mutex<Option<Second>>>,
 }
 
 type Second = Box<dyn Fn() -> bool + Send>;
 
-/// What a signal means.
+/// What a signal requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wish {
-    /// Ctrl-C
+    /// Ctrl-C: stop the run.
     Stop,
-    /// Of the system, by the number of its signal.
+    /// A termination signal, by number: end the process.
     End(i32),
 }
 
 impl Interrupt {
-    /// Starts to listen. Where the system gives no way to (it never has failed on the systems Clk runs on), signals keep their
-    /// usual meaning.
+    /// Installs the handlers and starts the thread. If the system refuses (not known to happen where Clk runs), signals keep their
+    /// default actions.
     pub fn listen() -> Self {
         let interrupt = Interrupt { patience: Arc::new(AtomicU32::new(1)), ..Interrupt::default() };
         signals::listen(interrupt.clone());
         interrupt
     }
 
-    /// A session is worth more than a script: a run that does not stop at once is waited for, and it takes so many times Ctrl-C
-    /// to end it.
+    /// Switches to the behavior of sessions: a run that does not stop at once is waited for, and `borne` Ctrl-C do not end the
+    /// process.
     pub fn be_patient(&self, borne: u32) {
         self.session.store(true, Ordering::SeqCst);
         self.patience.store(borne, Ordering::SeqCst);
     }
 
-    /// What the second Ctrl-C does where it does not end the process.
+    /// Sets the action at the second Ctrl-C if that does not end the process.
     pub fn at_second(&self, act: impl Fn() -> bool + Send + 'static) {
         *self.second.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
     }
@@ -73,12 +73,12 @@ impl Interrupt {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// The exit code of a run that was asked to stop; none if it was not.
+    /// Returns the exit code of a run that was asked to stop; `None` if it was not.
     pub fn exit_code(&self) -> Option<u8> {
         self.is_set().then(|| self.ending().unwrap_or(exit::INTERRUPTED))
     }
 
-    /// The exit code that the system's wish for the end asks for.
+    /// Returns the exit code for the termination signal received, if any.
     pub fn ending(&self) -> Option<u8> {
         match self.asked.load(Ordering::SeqCst) {
             0 => None,
@@ -86,14 +86,14 @@ impl Interrupt {
         }
     }
 
-    /// Forgets an earlier Ctrl-C, before the next run of a session. The system's wish stays.
+    /// Resets Ctrl-C before the next run of a session. A termination signal stays in effect.
     pub fn clear(&self) {
         stop::forget();
         self.pressed.store(0, Ordering::SeqCst);
         self.stop.store(self.ending().is_some(), Ordering::SeqCst);
     }
 
-    /// Takes a wish in; until when it has to be heeded, if that matters.
+    /// Handles a request; returns the deadline for noticing it, if there is one.
     fn take(&self, wish: Wish) -> Option<Instant> {
         let moment = Some(Instant::now() + MOMENT);
         if let Wish::End(signal) = wish {
@@ -114,7 +114,7 @@ impl Interrupt {
         moment.filter(|_| first && !self.session.load(Ordering::SeqCst))
     }
 
-    /// What is to be done when the time for heeding is over: nothing, or to wait until then.
+    /// Called at the deadline: returns a later deadline for work that has noticed the flag, else ends the process or does nothing.
     fn overdue(&self, since: Instant) -> Option<Instant> {
         let until = since + GRACE;
         if stop::is_heeded() && Instant::now() < until {
@@ -128,7 +128,7 @@ impl Interrupt {
     }
 }
 
-/// Writes to standard error if that can be done at once: what has to be stopped may be at work there, and hold its lock.
+/// Writes to standard error if that does not block: the stopped work may hold the lock of the stream.
 fn say(text: &str) {
     if !takes_text() {
         return;
@@ -143,11 +143,11 @@ fn say(text: &str) {
     eprint!("{text}");
 }
 
-/// Whether standard error takes something at once.
+/// Whether standard error accepts output without blocking.
 #[cfg(unix)]
 fn takes_text() -> bool {
     let mut asked = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one structure, which lives until the call returns.
+    // SAFETY: passes one structure that lives until the call returns.
     unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLOUT != 0 }
 }
 
@@ -156,7 +156,7 @@ fn takes_text() -> bool {
     true
 }
 
-/// Ends the process as it is, but tidily.
+/// Ends the process without unwinding, but after cleanup.
 fn end(code: u8) -> ! {
     leftovers::remove();
     if takes_text() {
@@ -174,30 +174,31 @@ mod signals {
 
     use super::{Interrupt, Wish};
 
-    /// Where the handler writes the numbers of signals.
+    /// The write end of the pipe, for the handler.
     static PIPE: AtomicI32 = AtomicI32::new(-1);
 
     extern "C" fn note(signal: libc::c_int) {
         let byte = signal as u8;
-        // SAFETY: `write` may be called in handlers; one byte that lives until it returns. If the pipe is full, enough
-        // signals wait in it.
+        // SAFETY: `write` is async-signal-safe, and the byte lives until it returns. If the pipe is full, enough signals are queued
+        // in it.
         unsafe { libc::write(PIPE.load(Ordering::SeqCst), (&raw const byte).cast(), 1) };
     }
 
     fn pipe() -> Option<(OwnedFd, OwnedFd)> {
         let mut ends = [0; 2];
-        // SAFETY: a place for two descriptors.
+        // SAFETY: passes an array for two descriptors.
         if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
             return None;
         }
         for end in ends {
-            // SAFETY: descriptors that are ours. Programs that clk starts do not get them, and a handler never waits.
+            // SAFETY: the descriptors are ours. `FD_CLOEXEC` keeps them from child processes; `O_NONBLOCK` keeps the handler from
+            // blocking.
             unsafe {
                 libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC);
                 libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK);
             }
         }
-        // SAFETY: nobody else has them.
+        // SAFETY: the descriptors have no other owner.
         Some(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
     }
 
@@ -205,7 +206,7 @@ mod signals {
         let Some((read, write)) = pipe() else { return };
         PIPE.store(write.as_raw_fd(), Ordering::SeqCst);
         let wait = move || {
-            // The handler writes as long as the process lives.
+            // The handler needs the write end for the lifetime of the process.
             let _write = write;
             wait(&read, &interrupt);
         };
@@ -218,11 +219,11 @@ mod signals {
     }
 
     fn handle(signal: libc::c_int) {
-        // SAFETY: structures of zeros are valid, and live until the calls return; the handler only writes to a pipe.
+        // SAFETY: zeroed structures are valid and live until the calls return; the handler only writes to a pipe.
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut before);
-            // `nohup clk …` is to outlive its terminal.
+            // `nohup clk …` must outlive its terminal.
             if signal == libc::SIGHUP && before.sa_sigaction == libc::SIG_IGN {
                 return;
             }
@@ -235,13 +236,13 @@ mod signals {
     }
 
     fn wait(pipe: &OwnedFd, interrupt: &Interrupt) {
-        // Since when the flag is set, and when it is to be looked whether it was heeded.
+        // When the flag was set, and when to check whether it was noticed.
         let mut due: Option<(Instant, Instant)> = None;
         loop {
             let left = due.map(|(_, until)| until.saturating_duration_since(Instant::now()));
             let timeout = left.map_or(-1, |left| left.as_millis().min(10_000) as libc::c_int + 1);
             let mut asked = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one structure that lives until the call returns. An error is looked at as an end of the time.
+            // SAFETY: passes one structure that lives until the call returns. An error is treated like a timeout.
             let ready = unsafe { libc::poll(&raw mut asked, 1, timeout) };
             for signal in (ready > 0).then(|| take(pipe.as_raw_fd())).into_iter().flatten() {
                 let wish = if signal == libc::SIGINT { Wish::Stop } else { Wish::End(signal) };
@@ -257,10 +258,10 @@ mod signals {
         }
     }
 
-    /// The signals that came.
+    /// Returns the signals received.
     fn take(pipe: RawFd) -> Vec<libc::c_int> {
         let mut bytes = [0u8; 64];
-        // SAFETY: a buffer of this length, which lives until the call returns.
+        // SAFETY: the buffer has this length and lives until the call returns.
         let count = unsafe { libc::read(pipe, bytes.as_mut_ptr().cast(), bytes.len()) };
         bytes.iter().take(usize::try_from(count).unwrap_or(0)).map(|&byte| libc::c_int::from(byte)).collect()
     }

@@ -1,6 +1,6 @@
-//! Processes that run kernels for this one, so that a kernel which kills its GPU's context costs a process and no session.
+//! Child processes that run kernels, so that a kernel that destroys its GPU context costs a process and not the session.
 //!
-//! They are this binary again, started by hidden commands; standard input is the socket to the program.
+//! They run this binary again with hidden commands; their standard input is the socket to the parent.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,14 +20,14 @@ use crate::device::cuda::isolate::{self, Child, Process, Role, Segment, Starter}
 pub(crate) const KEEPER: &str = "gpu-keeper";
 pub(crate) const WORKER: &str = "gpu-worker";
 
-/// All workers of this process.
+/// All worker processes started by this process.
 #[derive(Default)]
 pub(crate) struct Children {
     workers: Mutex<Vec<Weak<Started>>>,
 }
 
 impl Children {
-    /// Ends the workers because the user asks for it. Whether there were any.
+    /// Ends the workers at the user's request; returns whether there were any.
     pub fn stop_workers(&self) -> bool {
         let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut any = false;
@@ -44,14 +44,14 @@ impl Starter for Children {
     fn start(&self, role: Role, ordinal: u32, segment: &Segment) -> io::Result<Process> {
         let (ours, theirs) = UnixStream::pair()?;
         let shared = segment.descriptor().as_raw_fd();
-        // The running binary itself, even if its file was replaced meanwhile.
+        // The running binary itself, even if its file has been replaced.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("clk").arg(match role {
             Role::Keeper => KEEPER,
             Role::Worker => WORKER,
         });
         command.arg(ordinal.to_string()).arg(shared.to_string());
-        // In a group of their own: Ctrl-C is for the program.
+        // In a process group of their own, so that Ctrl-C reaches only the parent.
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::inherit()).process_group(0);
         // SAFETY: `fcntl` may be called between fork and exec, and nothing is allocated.
         unsafe {
@@ -74,17 +74,17 @@ impl Starter for Children {
 
 struct Started {
     process: Mutex<std::process::Child>,
-    /// How it ended.
+    /// How the process ended, once known.
     how: Mutex<Option<String>>,
     stopped: AtomicBool,
 }
 
-/// So long an ended process may take to be gone. The driver needs some 0.1 s for one with a running kernel.
+/// Time limit for an ended process to disappear. The driver needs some 0.1 s if a kernel is running.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
 impl Child for Started {
     fn kill(&self) {
-        // Refused for one that has ended.
+        // Fails if the process has already ended.
         let _ = self.process.lock().unwrap_or_else(PoisonError::into_inner).kill();
     }
 
@@ -94,7 +94,7 @@ impl Child for Started {
             if let Some(how) = &*self.how.lock().unwrap_or_else(PoisonError::into_inner) {
                 return how.clone();
             }
-            // Not held while waiting: another thread may want to end it.
+            // The lock is not held while waiting: another thread may want to kill the process.
             let ended = self.process.lock().unwrap_or_else(PoisonError::into_inner).try_wait();
             let how = match ended {
                 Ok(Some(status)) => end(status),
@@ -122,7 +122,7 @@ fn end(status: ExitStatus) -> String {
     }
 }
 
-/// What a child does, if this process was started as one. Returns when the program is gone.
+/// Runs a hidden command if this process was started with one; returns the exit code when the parent is gone.
 pub(crate) fn as_child(arguments: &[OsString]) -> Option<u8> {
     let role = match arguments.get(1)?.to_str()? {
         KEEPER => Role::Keeper,
@@ -143,9 +143,9 @@ fn main(role: Role, ordinal: u32, segment: i32) -> u8 {
     }
 }
 
-/// Without the driver's own farewell, which may wait for a kernel that never ends.
+/// Ends the process without the driver's exit handlers, which may wait for a kernel that never ends.
 fn end_at_once() {
-    // SAFETY: ends the process.
+    // SAFETY: only ends the process.
     unsafe { libc::_exit(exit::FAILURE.into()) }
 }
 
@@ -153,7 +153,7 @@ fn serve(role: Role, ordinal: u32, segment: i32) -> io::Result<()> {
     if segment <= libc::STDERR_FILENO {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "this command is Clk's own"));
     }
-    // SAFETY: the program handed the descriptor on for this process alone; one that is not open is refused when it is used.
+    // SAFETY: the parent passed this descriptor to this process alone; if it is not open, its first use fails.
     let segment = unsafe { OwnedFd::from_raw_fd(segment) };
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     isolate::watch(&socket, end_at_once)?;

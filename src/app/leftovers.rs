@@ -1,12 +1,12 @@
-//! Files that are there only while something is done: parts of files that are being written, sockets, private folders. In: their
-//! names. Out: none of them is left, however the process ends that has a say in it.
+//! Short-lived files and directories (partially written files, sockets, private directories), removed however the process ends,
+//! unless it is killed by SIGKILL.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file or folder that is there as long as this is; whoever holds it removes it.
+/// Registration of a short-lived file or directory. Its owner removes the file itself; dropping this only ends the registration.
 #[derive(Debug)]
 pub(crate) struct Leftover(PathBuf);
 
@@ -27,12 +27,12 @@ impl Drop for Leftover {
     }
 }
 
-/// Removes all of them, before the process ends.
+/// Removes all registered files before the process ends.
 pub(crate) fn remove() {
     remove_these(&NAMES.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-/// The same where nothing can be waited for.
+/// The same without blocking, for signal handlers: does nothing if the list is locked.
 pub(crate) fn remove_if_free() {
     if let Ok(names) = NAMES.try_lock() {
         remove_these(&names);
@@ -41,7 +41,7 @@ pub(crate) fn remove_if_free() {
 
 fn remove_these(names: &[PathBuf]) {
     for name in names {
-        // Links in a folder are removed and not followed.
+        // `remove_dir_all` removes symbolic links and does not follow them.
         if std::fs::remove_file(name).is_err() {
             let _ = std::fs::remove_dir_all(name);
         }

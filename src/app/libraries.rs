@@ -1,4 +1,5 @@
-//! Where NVIDIA's compiler library and tools may lie: named by the user, in the system's search, in a toolkit, in a Python package.
+//! Search for NVRTC and the tools of the CUDA toolkit: where the user says, on the system's search path, in toolkits and in
+//! Python packages.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use crate::device::cuda::nvrtc::Place;
 
-/// Names a library, or a folder that has it.
+/// The environment variable with the path of NVRTC or of its directory.
 pub(crate) const VARIABLE: &str = "CLK_NVRTC";
 
-/// Versions of the library by name, the newest first.
+/// File names of the library, newest version first.
 const NAMES: &[&str] = &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 
-/// All places to try, in order. A place that [`VARIABLE`] names is the only one.
+/// Returns all candidates in order. If [`VARIABLE`] is set, it is the only one.
 pub fn nvrtc_places() -> Vec<Place> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(named) = variable(VARIABLE) {
@@ -24,7 +25,7 @@ pub fn nvrtc_places() -> Vec<Place> {
     places
 }
 
-/// Folders of toolkits and Python packages that exist.
+/// Returns the existing library directories of toolkits and Python packages.
 fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let toolkits = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| variable(name)).map(PathBuf::from);
@@ -34,7 +35,7 @@ fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     }
     let mut pythons: Vec<PathBuf> =
         ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|n| variable(n)).map(PathBuf::from).collect();
-    // `bin/python3` on the path says where that Python keeps its packages.
+    // The location of `bin/python3` on the path determines where that Python keeps its packages.
     for folder in variable("PATH").iter().flat_map(std::env::split_paths) {
         if let Ok(python) = fs::canonicalize(folder.join("python3"))
             && let Some(root) = python.parent().and_then(Path::parent)
@@ -59,7 +60,7 @@ fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     found
 }
 
-/// The first of these programs that is on PATH, in a toolkit or in a Python package.
+/// Returns the first of these programs found on PATH, in a toolkit or in a Python package.
 pub fn tool(names: &[&str]) -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let path = variable("PATH");
@@ -69,7 +70,7 @@ pub fn tool(names: &[&str]) -> Option<PathBuf> {
     names.iter().find_map(|name| places.iter().map(|folder| folder.join(name)).find(|file| file.is_file()))
 }
 
-/// Entries of a folder whose names begin so, the greatest first.
+/// Returns the entries of a directory whose names have a prefix, in descending order.
 fn children(folder: &Path, beginning: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> =
@@ -83,7 +84,7 @@ fn in_folder(folder: &Path) -> Vec<Place> {
     NAMES.iter().map(|name| folder.join(name)).filter(|path| path.exists()).map(place).collect()
 }
 
-/// A library with the second one that lies beside it.
+/// Returns a candidate with the matching `libnvrtc-builtins` in the same directory.
 fn place(library: PathBuf) -> Place {
     let builtins = library.parent().and_then(|folder| children(folder, "libnvrtc-builtins.so").into_iter().next());
     Place { library, builtins }

@@ -1,4 +1,4 @@
-//! Generated code with colors, for who reads it in a terminal: DeviceIR, CUDA C++, PTX and machine code.
+//! Syntax coloring of generated code for terminals: DeviceIR, CUDA C++, PTX and SASS.
 
 use super::console::paint;
 use crate::base::render::Style;
@@ -10,16 +10,16 @@ const NUMBER: &str = "32";
 const COMMENT: &str = "2";
 const SPECIAL: &str = "36";
 
-/// What a text is written in.
+/// The language of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     Ir,
     Cuda,
-    /// PTX and SASS: opcodes with dots in them, registers, directives.
+    /// PTX and SASS: opcodes with dots, registers, directives.
     Assembly,
 }
 
-/// The text with colors where the style has them; the characters stay as they are.
+/// Returns the text with colors if the style has them, otherwise unchanged.
 pub(crate) fn render(text: &str, language: Language, style: Style) -> String {
     if !style.color {
         return text.to_string();
@@ -33,7 +33,7 @@ pub(crate) fn render(text: &str, language: Language, style: Style) -> String {
 
 fn line_of(line: &str, language: Language, style: Style, out: &mut String) {
     let mut rest = line;
-    // In assembly the first word is what is done.
+    // In assembly the first word of a line is the opcode.
     let mut first = true;
     while let Some(c) = rest.chars().next() {
         let len = match c {
@@ -61,7 +61,7 @@ fn line_of(line: &str, language: Language, style: Style, out: &mut String) {
     }
 }
 
-/// Bytes of the text in quotes that this begins with.
+/// Returns the length in bytes of the string literal at the start of the text.
 fn quoted(text: &str) -> usize {
     let mut escaped = false;
     let end = text.char_indices().skip(1).find(|&(_, c)| {

@@ -1,4 +1,4 @@
-//! Markdown for a terminal: enough of it for the pages of `clk explain` and for documentation comments.
+//! A Markdown renderer for terminals, for the subset used by the pages of `clk explain` and by documentation comments.
 
 use crate::app::console::paint;
 use crate::base::escape;
@@ -8,12 +8,12 @@ use crate::base::render::wrap;
 const BOLD: &str = "1";
 const CODE: &str = "36";
 
-/// The text folded to the terminal's width; code blocks stay as they are, indented.
+/// Wraps the text to the terminal's width; code blocks are indented and kept verbatim.
 pub(crate) fn render(markdown: &str, style: Style) -> String {
     let mut out = String::new();
     let mut paragraph = String::new();
     let mut in_code = false;
-    // Documentation comments come from files.
+    // Documentation comments come from user files, so control sequences are escaped.
     for line in escape::lines(markdown).lines() {
         if let Some(info) = line.trim_start().strip_prefix("```") {
             flush(&mut paragraph, &mut out, style);
@@ -61,7 +61,7 @@ fn flush(paragraph: &mut String, out: &mut String, style: Style) {
     paragraph.clear();
 }
 
-/// `code` in color; the quotes stay, since they also say where it ends when it is copied.
+/// Colors `code`; the backquotes are kept, since they mark its end when the text is copied.
 fn inline(line: &str, style: Style) -> String {
     if !style.color {
         return line.to_string();

@@ -1,15 +1,15 @@
-//! The system's memory: how the C library's allocator asks for it, how much there is, and what happens when there is no more.
+//! System memory: settings of the C library's allocator, the amount available, and the behavior when allocation fails.
 //!
-//! What is as large as a user's data is asked for in ways that can fail ([`room`](crate::base::room)). Everything else is small;
-//! where even that is refused, Rust aborts the process, and [`at_abort`] has the last word.
+//! Allocations in proportion to user data are fallible ([`room`](crate::base::room)). Everything else is small; if such an
+//! allocation fails, Rust aborts the process, and the handler of [`at_abort`] reports it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The system's allocator, which notes what it refuses.
+/// The system allocator; records the size of a failed request.
 pub struct Memory;
 
-/// The bytes that were refused last.
+/// Size in bytes of the last failed request.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
 fn noted(place: *mut u8, bytes: usize) -> *mut u8 {
@@ -19,7 +19,7 @@ fn noted(place: *mut u8, bytes: usize) -> *mut u8 {
     place
 }
 
-// SAFETY: everything is the system allocator's.
+// SAFETY: all calls are forwarded to the system allocator.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         noted(unsafe { System.alloc(layout) }, layout.size())
@@ -38,12 +38,12 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// Has an abort of the process (for lack of memory, of a library, of a stack) end it as a fault of Clk's own does: with a message
-/// and the exit code of such, and no core file.
+/// Makes an abort of the process (out of memory, a library's `abort`, stack overflow) end like an internal error: with a
+/// message and its exit code, and without a core file.
 #[cfg(unix)]
 pub(crate) fn at_abort() {
     extern "C" fn aborted(_: libc::c_int) {
-        // `abort` is called by the thread that cannot go on, so this is an ordinary call, but nothing may be allocated.
+        // `abort` runs the handler on the failing thread, so this is an ordinary call, but it must not allocate.
         let mut text = [0u8; 256];
         let mut rest = &mut text[..];
         let written = match REFUSED.load(Ordering::Relaxed) {
@@ -58,18 +58,18 @@ pub(crate) fn at_abort() {
         };
         let left = if written.is_ok() { rest.len() } else { 0 };
         let length = text.len() - left;
-        // SAFETY: the text lives until the call returns. There is nobody to tell if it cannot be written.
+        // SAFETY: the text lives until the call returns. A failed write cannot be reported.
         unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), length) };
         super::leftovers::remove_if_free();
         super::repl::leave_terminal();
         super::end(super::exit::INTERNAL);
     }
-    // SAFETY: a structure of zeros is valid, and lives until the call returns.
+    // SAFETY: a zeroed structure is valid and lives until the call returns.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         let handler: extern "C" fn(libc::c_int) = aborted;
         action.sa_sigaction = handler as libc::sighandler_t;
-        // A stack that is full is no place for a handler.
+        // After a stack overflow, the handler needs the alternate stack.
         action.sa_flags = libc::SA_ONSTACK;
         libc::sigaction(libc::SIGABRT, &raw const action, std::ptr::null_mut());
     }
@@ -78,25 +78,25 @@ pub(crate) fn at_abort() {
 #[cfg(not(unix))]
 pub(crate) fn at_abort() {}
 
-/// Has a file that would become larger than the system allows be an error of writing, and not the end of the process.
+/// Makes a write beyond the file size limit fail with an error instead of ending the process by SIGXFSZ.
 #[cfg(unix)]
 pub(crate) fn survive_file_limits() {
-    // SAFETY: it only sets what a signal does.
+    // SAFETY: only sets the disposition of a signal.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 #[cfg(not(unix))]
 pub(crate) fn survive_file_limits() {}
 
-/// Lets the heap grow in large steps and keeps what was freed: trees of large programs and arrays of scripts otherwise cost
-/// one system call for every 128 KiB, and a page fault for every page of every array, again and again.
+/// Makes the heap grow in large steps and keep freed memory. With the defaults, the trees of large programs and the arrays of
+/// scripts cost one system call per 128 KiB, and a page fault for every page of every array.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) fn prepare() {
     const MIB: libc::c_int = 1 << 20;
     for (setting, value) in
         [(libc::M_TOP_PAD, 16 * MIB), (libc::M_TRIM_THRESHOLD, 512 * MIB), (libc::M_MMAP_THRESHOLD, 32 * MIB)]
     {
-        // SAFETY: `mallopt` may be called at any time; a setting that it does not take is left as it was.
+        // SAFETY: `mallopt` may be called at any time; an unsupported setting is ignored.
         unsafe { libc::mallopt(setting, value) };
     }
 }
@@ -104,7 +104,7 @@ pub(crate) fn prepare() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn prepare() {}
 
-/// Bytes that can be taken before the system ends somebody for it, if it tells.
+/// Returns the bytes that can be allocated before the system kills a process for lack of memory, if known.
 #[cfg(target_os = "linux")]
 pub(crate) fn available() -> Option<u64> {
     let read = |path: &str| text(path.into());
@@ -121,7 +121,7 @@ pub(crate) fn available() -> Option<u64> {
             "memory" => ("/sys/fs/cgroup/memory", &FORMER),
             _ => return vec![],
         };
-        // Inside of a container its own group is the root of what is to be seen.
+        // Inside a container, its own control group is mounted as the root.
         [format!("{root}{own}"), root.to_string()].iter().filter_map(|folder| room_of(folder, names)).collect()
     });
     machine.filter(|bytes| *bytes > 0).into_iter().chain(groups).min()
@@ -132,8 +132,7 @@ pub(crate) fn available() -> Option<u64> {
     None
 }
 
-/// The names of a control group's files: its limit, what it uses, and in its statistics what it keeps of files, which goes when
-/// memory is needed.
+/// File names of a control group: its limit, its usage, and the key in its statistics of reclaimable page cache.
 #[cfg(target_os = "linux")]
 struct Names {
     limit: &'static str,
@@ -147,7 +146,7 @@ const UNIFIED: Names = Names { limit: "memory.max", used: "memory.current", file
 const FORMER: Names =
     Names { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", files: "total_inactive_file" };
 
-/// What a control group may still take; none without a limit.
+/// Returns the bytes that a control group may still allocate; `None` without a limit.
 #[cfg(target_os = "linux")]
 fn room_of(folder: &str, names: &Names) -> Option<u64> {
     let read = |name: &str| text(format!("{folder}/{name}"));
@@ -162,7 +161,7 @@ fn text(path: String) -> Option<String> {
     String::from_utf8(super::disk::read(path.as_ref()).ok()?).ok()
 }
 
-/// The number behind a name at the start of a line.
+/// Returns the number after a key at the start of a line.
 #[cfg(target_os = "linux")]
 fn number(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,4 +1,4 @@
-//! Layer 7: the only room that does I/O: command line, REPL, files, the terminal.
+//! Layer 7: the command line, REPL, servers and terminal; the only module that does I/O.
 
 mod cache;
 mod cli;
@@ -36,38 +36,38 @@ pub use memory::Memory;
 use crate::base::room;
 use crate::host::unwind::Unwound;
 
-/// How `clk` ends.
+/// Exit codes of `clk`.
 pub(crate) mod exit {
     pub(crate) const OK: u8 = 0;
     /// The program, a check or a test failed.
     pub(crate) const FAILURE: u8 = 1;
-    /// The command line was not understood.
+    /// The command line is invalid.
     pub(crate) const USAGE: u8 = 2;
-    /// The device that was asked for is not there.
+    /// The requested device is not available.
     pub(crate) const NO_DEVICE: u8 = 3;
-    /// A fault of Clk's own.
+    /// An internal error of Clk.
     pub(crate) const INTERNAL: u8 = 70;
-    /// Ctrl-C
+    /// Ctrl-C.
     pub(crate) const INTERRUPTED: u8 = 130;
-    /// To which the number of the signal is added by which the system asked for the end.
+    /// Added to the number of the signal that ended the process.
     pub(crate) const SIGNAL: u8 = 128;
 }
 
-/// Stack of the thread that does the work: deep expressions and calls are walked recursively. It is only address space until
-/// it is used; where even that is limited, less has to do.
+/// Stack sizes in bytes to try for the working thread: deep expressions and calls are walked recursively. Stack is only address
+/// space until it is used; if the system limits even that, a smaller one is taken.
 const STACKS: [usize; 3] = [512 << 20, 64 << 20, 8 << 20];
 
 thread_local! {
-    /// Where the stack of this thread ends, with room for what is no call of a script; 0 if that is not known.
+    /// Address near the end of this thread's stack that leaves a reserve for code other than script calls; 0 if unknown.
     static STACK_END: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// See [`STACK_END`].
+/// Returns [`STACK_END`] of this thread.
 pub(crate) fn stack_end() -> usize {
     STACK_END.get()
 }
 
-/// The whole of the binary.
+/// The entry point of the binary.
 pub fn main() -> ExitCode {
     memory::prepare();
     crash::install();
@@ -77,8 +77,8 @@ pub fn main() -> ExitCode {
     leave(run())
 }
 
-/// Ends the process without the exit handlers of libraries: a script may be done while threads still open the driver of a GPU
-/// or compile a kernel, and what they work with would be taken apart under them.
+/// Ends the process without exit handlers: threads may still be opening a GPU driver or compiling a kernel when a script is
+/// done, and exit handlers would tear down the libraries they use.
 #[cfg(unix)]
 fn leave(code: u8) -> ExitCode {
     use std::io::Write;
@@ -87,10 +87,10 @@ fn leave(code: u8) -> ExitCode {
     end(code)
 }
 
-/// Ends the process as it is: other threads may be at work, and what they work with is not taken apart under them.
+/// Ends the process without exit handlers, which would tear down libraries that other threads are using.
 #[cfg(unix)]
 fn end(code: u8) -> ! {
-    // SAFETY: it only ends the process.
+    // SAFETY: only ends the process.
     unsafe { libc::_exit(code.into()) }
 }
 
@@ -104,7 +104,7 @@ fn leave(code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The exit code of a command that has unwound.
+/// Returns the exit code of a command that has unwound, after reporting the reason.
 fn unwound(payload: Box<dyn std::any::Any + Send>) -> u8 {
     match Unwound::of(payload) {
         Ok(why) => {
@@ -112,12 +112,12 @@ fn unwound(payload: Box<dyn std::any::Any + Send>) -> u8 {
             console.report(&why.anywhere(), &Default::default());
             exit::FAILURE
         }
-        // After a panic the hook has spoken.
+        // A panic has already been reported by the hook.
         Err(_) => exit::INTERNAL,
     }
 }
 
-/// Does the work on a thread with a large stack; gives the exit code.
+/// Runs the command line on a thread with a large stack; returns the exit code.
 fn run() -> u8 {
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     for stack in STACKS {

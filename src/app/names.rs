@@ -1,6 +1,6 @@
-//! "Did you mean": the nearest of some names.
+//! "Did you mean" suggestions.
 
-/// Names near enough to `name` to be what was meant, nearest first, at most three.
+/// Returns at most three candidates close to `name` by edit distance, nearest first.
 pub(crate) fn near<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let lower = name.to_lowercase();
     let limit = (name.chars().count() / 3).max(1);
@@ -14,7 +14,7 @@ pub(crate) fn near<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>
     found.into_iter().take(3).map(|(_, candidate)| candidate).collect()
 }
 
-/// "did you mean `a`?", or none.
+/// Returns "did you mean `a`?" for the close candidates, if there are any.
 pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let found = near(name, candidates);
     let quoted: Vec<String> = found.iter().map(|n| format!("`{n}`")).collect();

@@ -1,5 +1,5 @@
-//! Pictures in the terminal: in pixels where it has them, else images from half blocks (or shades of ASCII) and curves from
-//! braille dots (or stars).
+//! Pictures in the terminal: as pixels if it has a graphics protocol, else images as half blocks (ASCII: shades) and curves as
+//! braille dots (ASCII: stars).
 
 use crate::app::console::paint;
 use crate::app::graphics::{self, Protocol};
@@ -9,7 +9,7 @@ use crate::host::interp::Shown;
 use crate::host::picture::{self, raster::Raster};
 use crate::lang::scalar::{Scalar, Value};
 
-/// Rows of the terminal that a picture takes at most.
+/// Maximum height of a picture in terminal rows.
 const ROWS: usize = 24;
 
 pub(crate) fn draw(shown: &Shown, style: Style, protocol: Option<Protocol>) -> String {
@@ -30,7 +30,7 @@ pub(crate) fn draw(shown: &Shown, style: Style, protocol: Option<Protocol>) -> S
     text
 }
 
-/// The picture in pixels, of a size that suits a terminal.
+/// Renders a picture as pixels in a size that suits a terminal.
 fn raster(shown: &Shown) -> Option<Raster> {
     const SIZE: usize = 480;
     let raster = match shown {
@@ -44,13 +44,13 @@ fn raster(shown: &Shown) -> Option<Raster> {
     }
 }
 
-/// The elements as numbers.
+/// Returns the elements as `f64`.
 fn numbers(array: &Array) -> Vec<f64> {
     let Some(ty) = array.scalar() else { return vec![] };
     array.bytes().chunks_exact(ty.size()).map(|bytes| Value::from_bytes(ty, bytes).as_f64()).collect()
 }
 
-/// Colors from 0 to 1.
+/// An array viewed as colors with channels from 0 to 1.
 struct Pixels<'a> {
     bytes: &'a [u8],
     ty: Scalar,
@@ -83,7 +83,7 @@ impl<'a> Pixels<'a> {
         if unit.is_nan() { 0.0 } else { unit.clamp(0.0, 1.0) }
     }
 
-    /// The mean color of a rectangle, sampled at most 4 by 4.
+    /// Returns the mean color of a rectangle, from at most 4 by 4 samples.
     fn mean(&self, rows: std::ops::Range<usize>, columns: std::ops::Range<usize>) -> [f64; 3] {
         let mut sum = [0.0; 3];
         let mut count = 0.0;
@@ -100,14 +100,14 @@ impl<'a> Pixels<'a> {
     }
 }
 
-/// The part of `len` that cell `i` of `cells` covers; never empty.
+/// Returns the nonempty range of `0..len` that cell `i` of `cells` covers.
 fn cell(i: usize, cells: usize, len: usize) -> std::ops::Range<usize> {
     let start = (i * len / cells).min(len - 1);
     start..((i + 1) * len / cells).clamp(start + 1, len)
 }
 
 fn image(pixels: &Pixels<'_>, style: Style) -> String {
-    // A character is about twice as high as it is wide, and holds two pixels, one above the other.
+    // A character cell is about twice as high as wide and holds two pixels, one above the other.
     let columns = pixels.width.min(style.width.saturating_sub(2)).min(2 * ROWS * pixels.width / pixels.height).max(1);
     let lines = (columns * pixels.height / pixels.width).clamp(1, 2 * ROWS).div_ceil(2);
     let mut text = String::new();
@@ -143,7 +143,7 @@ fn shade(luma: f64) -> char {
     RAMP.get(at.min(RAMP.len() - 1)).map_or(' ', |&c| c.into())
 }
 
-/// The least and the greatest of the finite ones, apart even if all are equal.
+/// Returns the minimum and maximum of the finite values, widened to a nonempty interval if they are equal.
 fn extent(values: &[f64]) -> Option<(f64, f64)> {
     let finite = || values.iter().copied().filter(|v| v.is_finite());
     let (low, high) = (finite().reduce(f64::min)?, finite().reduce(f64::max)?);
@@ -174,7 +174,7 @@ fn plot(x: &[f64], y: &[f64], style: Style) -> String {
     frame(&canvas, (left, right), (bottom, top), style)
 }
 
-/// Dots that are set or not.
+/// A bitmap of dots.
 struct Canvas {
     width: usize,
     height: usize,
@@ -203,7 +203,7 @@ impl Canvas {
         self.dots.get(y * self.width + x).copied().unwrap_or(false)
     }
 
-    /// One character of two by four dots.
+    /// Returns the braille character for a cell of two by four dots.
     fn braille(&self, column: usize, row: usize) -> char {
         const BITS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
         let mut bits = 0;
@@ -218,7 +218,7 @@ impl Canvas {
     }
 }
 
-/// The canvas with its axes and their ends.
+/// Returns the canvas with axes and their end labels.
 fn frame(canvas: &Canvas, (left, right): (f64, f64), (bottom, top): (f64, f64), style: Style) -> String {
     let (columns, rows) =
         if style.ascii { (canvas.width, canvas.height) } else { (canvas.width / 2, canvas.height / 4) };
@@ -244,7 +244,7 @@ fn frame(canvas: &Canvas, (left, right): (f64, f64), (bottom, top): (f64, f64), 
     text + &format!("{:>12}{from}{to:>width$}\n", "", width = columns.saturating_sub(from.len()))
 }
 
-/// Short enough for an axis.
+/// Formats a number briefly enough for an axis label.
 fn number(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 || (1e-3..1e5).contains(&size) {

@@ -1,10 +1,9 @@
-//! What belongs to this user alone: folders, files, peers of sockets.
+//! Access checks for directories, files and socket peers: whether they belong to this user alone.
 
 use std::fs;
 use std::path::Path;
 
-/// Makes a folder with access for its owner alone, unless it is there; one of another user, or one that others may write, is
-/// refused. `Err` says why.
+/// Creates a directory with mode 0700 unless it exists. `Err` if an existing one belongs to another user or is writable by others.
 #[cfg(unix)]
 pub(crate) fn folder(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -28,14 +27,14 @@ pub(crate) fn folder(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| super::disk::reason(&error))
 }
 
-/// The user that this process acts as.
+/// Returns the effective user ID.
 #[cfg(unix)]
 pub(crate) fn own_user() -> u32 {
-    // SAFETY: it only asks.
+    // SAFETY: only queries.
     unsafe { libc::geteuid() }
 }
 
-/// A plain file of this user that nobody else may write.
+/// Whether this is a regular file of this user that no other user can write.
 #[cfg(unix)]
 pub(crate) fn is_own(data: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -47,20 +46,20 @@ pub(crate) fn is_own(data: &fs::Metadata) -> bool {
     data.is_file()
 }
 
-/// The user at the other end of a connection, as the system saw it when it was made.
+/// Returns the user ID of a connection's peer, as recorded when it was made.
 #[cfg(target_os = "linux")]
 pub(crate) fn peer(stream: &std::os::unix::net::UnixStream) -> std::io::Result<u32> {
     use std::os::fd::AsRawFd;
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
-    // SAFETY: the call fills a structure of the size that it is told, which lives until it returns.
+    // SAFETY: the call fills a structure of the given size that lives until it returns.
     let answered =
         unsafe { libc::getsockopt(stream.as_raw_fd(), level, option, (&raw mut found).cast(), &raw mut size) };
     if answered == 0 { Ok(found.uid) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// The user at the other end of a connection, as the system saw it when it was made.
+/// Returns the user ID of a connection's peer, as recorded when it was made.
 #[cfg(all(unix, not(target_os = "linux")))]
 pub(crate) fn peer(stream: &std::os::unix::net::UnixStream) -> std::io::Result<u32> {
     use std::os::fd::AsRawFd;
@@ -70,10 +69,10 @@ pub(crate) fn peer(stream: &std::os::unix::net::UnixStream) -> std::io::Result<u
     if answered == 0 { Ok(user) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Waits until something can be read, or for so long.
+/// Waits until the descriptor is readable, at most for `most`.
 #[cfg(unix)]
 pub(crate) fn wait_readable(descriptor: std::os::fd::RawFd, most: std::time::Duration) {
     let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-    // SAFETY: the call reads and writes one structure that lives until it returns. Whatever it says, who asked looks again.
+    // SAFETY: the call accesses one structure that lives until it returns. The result is ignored; the caller checks again.
     unsafe { libc::poll(&raw mut asked, 1, most.as_millis() as libc::c_int) };
 }

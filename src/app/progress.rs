@@ -1,6 +1,6 @@
-//! A bar for launches that take long: on standard error, on a terminal only.
+//! A progress bar for long launches, on standard error if that is a terminal.
 //!
-//! Whatever else is written there takes the bar away first, and so does the end of the process, however it comes.
+//! Other output to the terminal removes the bar first, and so does every end of the process.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,21 +13,20 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::console;
 use crate::device::Progress;
 
-/// Nothing is shown of what ends sooner.
+/// Minimum duration of a launch before a bar is shown.
 const LONG: Duration = Duration::from_millis(700);
 const TICK: Duration = Duration::from_millis(100);
 
-/// Columns that stay free behind the bar: the terminal writes `^C` there for each Ctrl-C, and a line that has wrapped could
-/// not be taken away.
+/// Columns kept free to the right of the bar: the terminal echoes `^C` there, and a wrapped line could not be erased.
 const MARGIN: usize = 8;
 
-/// The bar on the screen.
+/// The bar on the screen, if any.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// The process is ending: no bar is drawn any more.
+/// Set when the process is ending: no bar is drawn any more.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Takes the bar off the screen, before anything else is written there.
+/// Removes the bar before other output is written.
 pub(crate) fn clear() {
     let shown = SHOWN.lock().ok().and_then(|mut shown| shown.take());
     if let Some(bar) = shown {
@@ -35,7 +34,7 @@ pub(crate) fn clear() {
     }
 }
 
-/// The same for who must not wait: while the bar is being drawn the terminal may take nothing.
+/// The same without blocking indefinitely: the drawing thread may hold the lock while the terminal accepts no output.
 pub(crate) fn try_clear() {
     const TRIES: u32 = 5;
     for _ in 0..TRIES {
@@ -47,19 +46,19 @@ pub(crate) fn try_clear() {
     }
 }
 
-/// Takes the bar off the screen for good, before the process ends.
+/// Removes the bar for good, before the process ends.
 pub(crate) fn leave() {
     ENDING.store(true, Ordering::SeqCst);
     try_clear();
 }
 
-/// Watches the launches of a run until it is dropped.
+/// Shows the progress of a run's launches until it is dropped.
 pub(crate) struct Watch {
     ended: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Begins to watch; `None` where nobody would see it.
+/// Starts showing progress; `None` if standard error is no terminal.
 pub(crate) fn watch(progress: &Arc<Progress>) -> Option<Watch> {
     if !std::io::stderr().is_terminal() {
         return None;
@@ -77,13 +76,13 @@ impl Drop for Watch {
         }
         self.ended.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It only draws; if it panicked, the run is none the worse for it.
+            // The thread only draws; a panic in it does not affect the run.
             let _ = thread.join();
         }
     }
 }
 
-/// Draws until the run has ended.
+/// Draws the bar until the run has ended.
 fn follow(progress: &Progress, (ended, wake): &(Mutex<bool>, Condvar)) {
     let mut since = Instant::now();
     let mut before = 0;
@@ -94,7 +93,7 @@ fn follow(progress: &Progress, (ended, wake): &(Mutex<bool>, Condvar)) {
             Err(_) => return,
         };
         let (begun, of) = (progress.begun.load(Ordering::Relaxed), progress.of.load(Ordering::Relaxed));
-        // Another launch than a moment ago.
+        // A different launch than at the last tick.
         if of == 0 || begun < before {
             since = Instant::now();
             clear();
@@ -102,7 +101,7 @@ fn follow(progress: &Progress, (ended, wake): &(Mutex<bool>, Condvar)) {
         before = begun;
         if of > 1 && begun < of && since.elapsed() > LONG {
             let Ok(mut shown) = SHOWN.lock() else { return };
-            // It may have ended while this was waiting.
+            // The launch may have ended while this thread waited for the lock.
             if progress.of.load(Ordering::Relaxed) == of && !ENDING.load(Ordering::SeqCst) {
                 shown.get_or_insert_with(|| new_bar(of, since)).set_position(begun);
             }
@@ -119,9 +118,9 @@ fn new_bar(of: u64, since: Instant) -> ProgressBar {
     bar.with_elapsed(since.elapsed())
 }
 
-/// What the bar shows in a terminal of so many columns.
+/// Returns the template of the bar for a terminal of this width.
 fn template(columns: usize) -> String {
-    /// Of the longest line, without the bar itself.
+    /// Length of the longest text beside the bar.
     const WORDS: usize = " 100% of 1234567890 groups of threads, 59m to go".len();
     const PERCENT: usize = " 100%".len();
     let room = columns.saturating_sub(MARGIN);

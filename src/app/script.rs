@@ -1,4 +1,4 @@
-//! A program from its file to its end: what `run`, `test`, `bench`, `emit` and the REPL have in common.
+//! Compiling and running a program file: the part shared by `run`, `test`, `bench`, `emit` and the REPL.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,26 +18,26 @@ use crate::host::interp::{Interpreter, Options, World};
 use crate::host::value::Value;
 use crate::ir::Checks;
 
-/// How programs run, as the command line says.
+/// Options for running programs, from the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     pub max_steps: u64,
     pub workers: usize,
     pub seed: Option<u64>,
-    /// `--check`, `--no-check`; left off, the command decides.
+    /// `--check` or `--no-check`; `None` leaves it to the command.
     pub check: Option<bool>,
-    /// The checks were asked for, and say what the size of a launch keeps them from finding.
+    /// Whether to report what the size of a launch keeps the requested checks from finding.
     pub hints: bool,
     pub trap_nan: bool,
     pub deterministic: bool,
     pub places: Places,
 }
 
-/// Where programs run: the simulator if nobody said anything.
+/// Devices for a program; the simulator by default.
 #[derive(Clone, Default)]
 pub(crate) struct Places {
     pub device: Option<Arc<dyn Device>>,
-    /// What `on … { }` finds.
+    /// The devices available to `on … { }`.
     pub all: Option<Arc<dyn Devices>>,
 }
 
@@ -48,9 +48,9 @@ impl fmt::Debug for Places {
 }
 
 impl Limits {
-    /// A fresh interpreter for a script with these arguments.
+    /// Returns a new interpreter for a script with these arguments.
     pub fn interpreter(&self, interrupt: &Interrupt, args: Vec<String>) -> Interpreter {
-        // Asked once: to count the cores, Linux has several files read, which takes longer than a small launch.
+        // Queried only once: counting the cores reads several files on Linux, which takes longer than a small launch.
         let workers = match self.workers {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n,
@@ -69,13 +69,13 @@ impl Limits {
     }
 }
 
-/// A program that was compiled, and the chunks to run.
+/// A compiled program and the chunks to run.
 pub(crate) struct Compiled {
     pub session: Session,
     pub chunks: Range<usize>,
 }
 
-/// Reads and compiles a file; `None` after what is wrong with it was reported.
+/// Reads and compiles a file; reports errors and returns `None` if there are any.
 pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compiled> {
     match disk::read_source(path) {
         Ok(text) => compile_text(&path.display().to_string(), &text, folder_of(path), console),
@@ -87,7 +87,7 @@ pub(crate) fn compile_file(path: &Path, console: &mut Console) -> Option<Compile
     }
 }
 
-/// Compiles a text as the main script; `None` after what is wrong with it was reported.
+/// Compiles a text as the main script; reports errors and returns `None` if there are any.
 pub(crate) fn compile_text(name: &str, text: &str, folder: &Path, console: &mut Console) -> Option<Compiled> {
     let mut session = Session { folder: folder.to_path_buf(), ..Session::default() };
     let mut outcome = session.add(name, text, &Disk);
@@ -103,7 +103,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Runs chunks in order, up to the first failure.
+/// Runs chunks in order until the first failure.
 pub(crate) fn run_chunks(
     compiled: &Compiled,
     interpreter: &mut Interpreter,
@@ -115,12 +115,12 @@ pub(crate) fn run_chunks(
     Ok(())
 }
 
-/// A value as a session shows it.
+/// Formats a value as a session shows it.
 pub(crate) fn shown(value: &Value) -> String {
     host::format::print(value)
 }
 
-/// The exit code of a run that ended with a diagnostic.
+/// Returns the exit code of a run that ended with a diagnostic.
 pub(crate) fn failure_code(interrupt: &Interrupt) -> u8 {
     interrupt.exit_code().unwrap_or(exit::FAILURE)
 }

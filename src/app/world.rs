@@ -1,10 +1,10 @@
-//! What scripts may do to the world: print, show pictures, read and write files.
+//! The effects available to scripts: printing, showing pictures, reading and writing files.
 
 use super::console::Console;
 use super::{disk, picture};
 use crate::host::interp::{Shown, World};
 
-/// The terminal and the disk.
+/// Effects on the terminal and the disk.
 pub(crate) struct Terminal<'a> {
     pub console: &'a mut Console,
 }
@@ -24,13 +24,13 @@ impl World for Terminal<'_> {
     }
 
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String> {
-        // What was printed before is out before the file is there.
+        // Output printed before this point must be visible before the file exists.
         self.console.flush();
         disk::write_whole(&disk::path_of(path), bytes)
     }
 }
 
-/// The disk, with what is printed kept aside: tests show it only when they fail.
+/// Effects on the disk, with printed output captured: tests show it only if they fail.
 #[derive(Default)]
 pub(crate) struct Captured {
     pub printed: String,

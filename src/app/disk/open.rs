@@ -1,8 +1,8 @@
-//! Opening files for reading. In: a path from anywhere. Out: a regular file, or why it is none.
+//! Opening of files for reading: only regular files.
 //!
-//! Only regular files are read: a pipe or a terminal can be waited for without end, a device such as `/dev/zero` never ends,
-//! and to open some devices already does something. The kind is asked before a file is opened, and again of what was opened,
-//! since the name may stand for something else by then. `O_NONBLOCK` keeps the opening itself from waiting.
+//! Reading a pipe or a terminal can block forever, a device such as `/dev/zero` never ends, and opening some devices has side
+//! effects. The file type is checked before opening and again on the opened handle, since the name may be rebound in between.
+//! `O_NONBLOCK` keeps the opening itself from blocking.
 
 use std::fs::{File, FileType, Metadata};
 use std::io::Read;
@@ -24,17 +24,17 @@ pub(crate) fn open(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-/// The bytes of a regular file.
+/// Returns the content of a regular file.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     contents(open(path)?, u64::MAX)
 }
 
-/// The bytes of an open file, not more than so many.
+/// Returns the content of an open file, at most `most` bytes.
 ///
 /// # Unwinds
-/// if there is no room for them, or if it was asked to stop.
+/// if the memory cannot be allocated or a stop was requested.
 pub(crate) fn contents(file: File, most: u64) -> Result<Vec<u8>, String> {
-    // What the system says is only a guess: files of /proc have no length, others grow.
+    // The reported length is only a hint: files in /proc report 0, and a file may grow.
     let length = file.metadata().map_or(0, |data| data.len()).min(most);
     let mut bytes = room::vec(usize::try_from(length).unwrap_or(usize::MAX));
     let mut file = file.take(most);
@@ -45,7 +45,7 @@ pub(crate) fn contents(file: File, most: u64) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// What something is that is no regular file.
+/// Names the kind of a file that is not regular.
 #[cfg(unix)]
 fn kind(kind: FileType) -> &'static str {
     use std::os::unix::fs::FileTypeExt;
@@ -92,7 +92,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let pipe = folder.path().join("pipe");
         let name = std::ffi::CString::new(pipe.display().to_string()).expect("no zeros");
-        // SAFETY: a text that ends in a zero and lives until the call returns.
+        // SAFETY: the name is zero-terminated and lives until the call returns.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         assert!(open(&pipe).is_err_and(|why| why.contains("a pipe")));
         let link = folder.path().join("link");

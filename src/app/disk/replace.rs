@@ -1,8 +1,7 @@
-//! Writing files whole or not at all. In: a path and bytes. Out: the new file in the old one's place, or the old one as it was
-//! and why.
+//! Atomic replacement of files: the new content is written completely, or the old file stays unchanged.
 //!
-//! The bytes are written to a new file in the same folder, with a random name, made exclusively, and closed to others if the
-//! old file was; once it is complete, with the old file's mode and owner, it takes the name.
+//! The bytes go to a temporary file in the same directory, created exclusively under a random name (with mode 0600 if it
+//! replaces a file). Once complete, it gets the old file's mode and owner and is renamed.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::{self, Write};
@@ -14,12 +13,12 @@ use super::reason;
 use crate::app::leftovers::Leftover;
 use crate::base::stop;
 
-/// Writes a file whole or not at all: `Err` says why not, and the old one is unchanged then.
+/// Writes a file completely, or returns the reason and leaves the old file unchanged.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
     if path.is_dir() {
         return Err("it is a folder".into());
     }
-    // A device or a pipe (`/dev/stdout`) cannot be replaced, only written.
+    // A device or a pipe (`/dev/stdout`) cannot be replaced, only written to.
     if path.exists() && !path.is_file() {
         let written = fs::File::options().write(true).open(path).and_then(|mut device| device.write_all(bytes));
         return written.map_err(|error| reason(&error));
@@ -38,7 +37,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
         return Err("it is read-only".into());
     }
     let written = begun(folder, old.is_some()).and_then(|mut file| {
-        // It goes with the process, too. Whoever stops in the midst of writing drops the file, and so removes it.
+        // Removed with the process, too. If the write is stopped midway, unwinding drops the file and so removes it.
         let _leftover = Leftover::new(file.path());
         for part in bytes.chunks(stop::MOVED) {
             stop::poll();
@@ -53,8 +52,8 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
     written.map_err(|error: io::Error| reason(&error))
 }
 
-/// A link stays one: what it points to is replaced. The system does not follow links that somebody else has put into a folder
-/// which everybody may write, and neither do we.
+/// Resolves a symbolic link: its target is replaced, the link stays. Like the Linux kernel (`protected_symlinks`), refuses
+/// links that another user has put into a directory writable by others.
 fn behind_link(path: &Path) -> Result<PathBuf, String> {
     let Ok(link) = fs::symlink_metadata(path) else { return Ok(path.to_path_buf()) };
     if link.is_symlink() && is_planted(path, &link) {
@@ -67,7 +66,7 @@ fn behind_link(path: &Path) -> Result<PathBuf, String> {
 fn is_planted(path: &Path, link: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Who cannot ask cannot write there either.
+    // Without access to the directory, writing will fail, too.
     let Ok(folder) = fs::metadata(folder) else { return true };
     folder.mode() & 0o022 != 0 && ![crate::app::private::own_user(), folder.uid()].contains(&link.uid())
 }
@@ -77,8 +76,7 @@ fn is_planted(_: &Path, _: &Metadata) -> bool {
     false
 }
 
-/// Whether a file may be written. One that its owner has closed to everybody is not written even by those whom modes do not
-/// stop.
+/// Whether a file may be written. A read-only file is refused even to root, whom modes do not restrict.
 #[cfg(unix)]
 fn is_writable(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
@@ -93,8 +91,8 @@ fn is_writable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|data| !data.permissions().readonly())
 }
 
-/// The new file under its temporary name; dropped, it is gone. Nobody reads in it what was not for them in an old one; where
-/// there is none, it is as open as the user's mask says.
+/// Creates the temporary file, which is removed when dropped. If it replaces a file, no other user can read it until it has
+/// that file's mode; otherwise its mode follows the umask.
 fn begun(folder: &Path, replaces: bool) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".clk-").suffix(".part").rand_bytes(12);
@@ -103,14 +101,14 @@ fn begun(folder: &Path, replaces: bool) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder)
 }
 
-/// Gives the file the old one's owner and group, as far as this user may, and says which permissions it may have then.
+/// Gives the file the old one's owner and group, as far as permitted; returns the permissions to set.
 #[cfg(unix)]
 fn permissions_after(file: &fs::File, old: &Metadata) -> Permissions {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let whole = fchown(file, Some(old.uid()), Some(old.gid())).is_ok();
     let kept = whole || fchown(file, None, Some(old.gid())).is_ok();
     let mode = old.mode() & 0o777;
-    // What the old group was allowed is not for another group.
+    // If the group could not be kept, the new group gets no more than others had.
     Permissions::from_mode(if kept { mode } else { mode & !0o070 | (mode & 0o007) << 3 & mode })
 }
 
@@ -212,7 +210,7 @@ mod tests {
             let folder = folder();
             let (path, victim) = (folder.path().join("a.clk"), folder.path().join("victim"));
             fs::write(&victim, "private").expect("written");
-            // The name that a program would take who numbers its temporary files by its process.
+            // The name that a program would choose that numbers its temporary files by process ID.
             symlink(&victim, folder.path().join(format!(".a.clk.{}.part", std::process::id()))).expect("a link");
             write_whole(&path, b"text").expect("written");
             assert_eq!(fs::read(&victim).expect("read"), b"private");

@@ -1,8 +1,7 @@
-//! Folders and files for a moment. In: nothing that others could choose. Out: a folder with mode 0700 and a random name, made
-//! anew; it goes away with its owner.
+//! Private temporary directories: created anew with mode 0700 under a random name, removed when dropped.
 //!
-//! The folder for temporary files is everybody's. Nothing in it is trusted, no name in it is foreseeable, and nothing that is
-//! there already is opened.
+//! The system's temporary directory is shared with other users, so nothing already in it is trusted or opened, and names are
+//! unpredictable.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,11 +12,11 @@ use tempfile::TempDir;
 use super::reason;
 use crate::app::leftovers::Leftover;
 
-/// A private folder. It goes away also where a signal ends the process.
+/// A private temporary directory, also removed if a signal ends the process.
 pub(crate) struct Folder(TempDir, #[expect(dead_code, reason = "kept for as long as the folder is there")] Leftover);
 
 impl Folder {
-    /// Makes one in the system's folder for temporary files; `Err` says why it cannot.
+    /// Creates one in the system's temporary directory; `Err` is the reason why that fails.
     pub fn new() -> Result<Folder, String> {
         Folder::within(&std::env::temp_dir())
     }
@@ -34,7 +33,7 @@ impl Folder {
         Ok(Folder(folder, leftover))
     }
 
-    /// A new file in it with this content, for its owner alone.
+    /// Creates a file in it with this content, accessible to the owner only.
     pub fn file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, String> {
         let path = self.0.path().join(name);
         let written = new_private_file(&path).and_then(|mut file| file.write_all(bytes));
@@ -42,7 +41,7 @@ impl Folder {
     }
 }
 
-/// In a folder that others may write without the sticky bit, they can put another folder in the place of ours.
+/// Refuses a parent that others can write without the sticky bit: they could replace our directory by another.
 #[cfg(unix)]
 fn refuse_replaceable(parent: &Path) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;
@@ -59,7 +58,7 @@ fn refuse_replaceable(_: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A file that was not there before, for its owner alone. A link of this name is not followed.
+/// Creates a file with mode 0600; fails if the name exists, even as a symbolic link.
 fn new_private_file(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);

@@ -1,4 +1,4 @@
-//! What a terminal makes of a picture: decoders for the three ways, written from their descriptions.
+//! Tests with independent decoders of the three protocols, written from their specifications.
 
 use super::*;
 use crate::host::files;
@@ -39,10 +39,10 @@ fn pictures_in_each_way() {
     assert!(sixel.starts_with("\x1bP0;1q\"1;1;8;2") && sixel.ends_with("#5!8A$#180!8@-\x1b\\\n"), "{sixel:?}");
 }
 
-/// A picture of colors that differ from pixel to pixel; of the cube's own ones if `exact`.
+/// Returns a picture in which neighboring pixels differ; with only colors of the cube if `exact`.
 fn colorful(width: usize, height: usize, exact: bool) -> Raster {
     let pixels = (0..width * height).flat_map(|at| {
-        // As good as noise, which does not compress.
+        // A hash, whose values are nearly noise and do not compress.
         let mut mixed = (at as u32 + 1).wrapping_mul(2_654_435_761);
         mixed = (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca6b);
         mixed ^= mixed >> 13;
@@ -52,7 +52,7 @@ fn colorful(width: usize, height: usize, exact: bool) -> Raster {
     Raster { width, height, pixels: pixels.collect() }
 }
 
-/// Bytes from Base64, whose length has to be whole.
+/// Decodes padded Base64.
 fn decoded(text: &str) -> Vec<u8> {
     assert_eq!(text.len() % 4, 0, "padded");
     let digit = |c: u8| match c {
@@ -91,7 +91,7 @@ fn kitty_gets_the_picture_in_pieces() {
         let last = i + 1 == pieces.len();
         let keys: Vec<&str> = control.split(',').collect();
         assert_eq!(keys.last(), Some(&if last { "m=0" } else { "m=1" }));
-        // Only the first says what it is; the others may have `m` alone.
+        // Only the first chunk has the other keys; the rest may have `m` alone.
         assert_eq!(keys.len() > 1, i == 0, "{control}");
         assert!(payload.len() <= 4096 && (last || payload.len() % 4 == 0), "{}", payload.len());
         data += payload;
@@ -114,13 +114,13 @@ fn iterm_gets_the_picture_whole() {
     assert!(of_png(&bytes).pixels == raster.pixels, "not the same picture");
 }
 
-/// The number at the beginning of a text, and what is behind it.
+/// Splits a text into the number at its beginning and the rest.
 fn number(text: &str) -> (usize, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     (text[..end].parse().expect("a number"), &text[end..])
 }
 
-/// What a terminal with sixel graphics shows: colors by register, bands of six rows, runs.
+/// Decodes a Sixel picture: color registers, bands of six rows, run lengths.
 fn of_sixel(text: &str) -> Raster {
     let inner = text.strip_prefix("\x1bP").and_then(|t| t.strip_suffix("\x1b\\\n")).expect("a device control string");
     let (_, inner) = inner.split_once('q').expect("the mark of sixel");
@@ -174,13 +174,13 @@ fn of_sixel(text: &str) -> Raster {
 
 #[test]
 fn sixel_shows_the_picture() {
-    // Seven rows: the second band is not whole. Runs of all lengths.
+    // Seven rows, so the second band is partial; runs of all lengths.
     let mut raster = colorful(37, 7, true);
     raster.pixels[..3 * 30].fill(102);
     let shown = of_sixel(&draw(&raster, Protocol::Sixel).expect("a picture"));
     assert_eq!((shown.width, shown.height), (37, 7));
     assert!(shown.pixels == raster.pixels, "colors of the cube stay as they are");
-    // Others become one of their two neighbours, and the right one on the average of an area.
+    // Other colors become one of the two nearest levels, with the right average over an area.
     let raster = colorful(64, 48, false);
     let shown = of_sixel(&draw(&raster, Protocol::Sixel).expect("a picture"));
     let far = shown.pixels.iter().zip(&raster.pixels).filter(|(a, b)| a.abs_diff(**b) > 51).count();
