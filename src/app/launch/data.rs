@@ -1,6 +1,6 @@
-//! Numbers, structs and arrays out of requests: text or raw bytes become the bytes of elements whose type is known.
+//! Decoding of numbers, structs and arrays in requests: JSON text or raw bytes to the bytes of elements of a known type.
 //!
-//! Every size is checked, against the bytes that are there and against the limit, before memory is taken for it.
+//! Every size is checked against the available input and against the limit before memory is allocated for it.
 
 use std::borrow::Cow;
 
@@ -13,22 +13,22 @@ use crate::host::value::Value;
 use crate::ir::def::{Leaf, Ty};
 use crate::lang::scalar::{self, Scalar};
 
-/// What data is read with.
+/// Limits and raw blocks for decoding.
 pub(crate) struct Input<'a> {
-    /// The most bytes that an array may have.
+    /// Maximum size of an array in bytes.
     pub limit: u64,
-    /// The raw blocks that came with the request; each is taken once.
+    /// The raw blocks of the request; each can be used once.
     pub blocks: &'a mut [Option<AlignedBytes>],
 }
 
-/// The type of an array's elements and the number of its axes, where they are known.
+/// The expected element type and rank of an array, where known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     pub element: Option<Element>,
     pub rank: Option<usize>,
 }
 
-/// The fields of an object: none twice, none but the known ones.
+/// Returns the fields of an object; refuses duplicates and unknown names.
 pub(crate) fn fields<'a>(value: Raw<'a>, what: &str, known: &[&str]) -> Result<Vec<(Cow<'a, str>, Raw<'a>)>> {
     if value.kind() != Kind::Object {
         return Err(Refusal::at("E0802", format!("{what} is an object, not {}", value.kind().words()), value));
@@ -48,26 +48,26 @@ pub(crate) fn fields<'a>(value: Raw<'a>, what: &str, known: &[&str]) -> Result<V
     Ok(found)
 }
 
-/// A name of the request's, cut if it is long.
+/// Returns a name from the request, truncated if it is long.
 pub(crate) fn shown(name: &str) -> String {
     let cut: String = name.chars().take(60).collect();
     if cut.len() < name.len() { format!("{cut}…") } else { cut }
 }
 
-/// "`a`, `b`, `c`", not more than a dozen.
+/// Formats names as "`a`, `b`, `c`", at most a dozen.
 pub(crate) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let all: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     let more = if all.len() > 12 { ", …" } else { "" };
     format!("{}{more}", all[..all.len().min(12)].join(", "))
 }
 
-/// A string of the request.
+/// Returns a value as a string; refuses other kinds.
 pub(crate) fn text<'a>(value: Raw<'a>, what: &str) -> Result<Cow<'a, str>> {
     let wrong = || Refusal::at("E0802", format!("{what} is a string, not {}", value.kind().words()), value);
     value.string().ok_or_else(wrong)
 }
 
-/// An integer of the request that is at least 0.
+/// Returns a value as a nonnegative integer; refuses others.
 pub(crate) fn size(value: Raw<'_>, what: &str) -> Result<u64> {
     value.text().parse().map_err(|_| {
         let found = if value.kind() == Kind::Number { shown(value.text()) } else { value.kind().words().to_string() };
@@ -75,7 +75,7 @@ pub(crate) fn size(value: Raw<'_>, what: &str) -> Result<u64> {
     })
 }
 
-/// The scalar that a value spells, as its bits.
+/// Returns the bits of a scalar.
 fn scalar(ty: Scalar, value: Raw<'_>) -> Result<u64> {
     let text = value.text();
     let number = match (value.kind(), ty) {
@@ -91,12 +91,13 @@ fn scalar(ty: Scalar, value: Raw<'_>) -> Result<u64> {
     number.ok_or_else(|| misfit(ty, value))
 }
 
-/// A number in JSON's spelling as a number of this type; nothing if there is none.
+/// Returns the bits of the number that a JSON number (or `NaN`, `Infinity`, `-Infinity`) denotes in this type; `None` if it is
+/// not representable.
 fn number(ty: Scalar, text: &str) -> Option<u64> {
     let finite =
         |value: scalar::Value| (value.as_f64().is_finite() || NOT_FINITE.contains(&text)).then_some(value.bits);
     let spelled = match text {
-        // As Rust spells it.
+        // The spelling that Rust parses.
         "Infinity" => "inf",
         "-Infinity" => "-inf",
         other => other,
@@ -130,7 +131,7 @@ fn misfit(ty: Scalar, value: Raw<'_>) -> Refusal {
     }
 }
 
-/// Writes what a value spells over the bytes of an element.
+/// Decodes a value into the bytes of an element.
 pub(crate) fn fill(element: &Element, value: Raw<'_>, bytes: &mut [u8]) -> Result<()> {
     match element {
         Element::Scalar(ty) => put(*ty, scalar(*ty, value)?, bytes),
@@ -159,7 +160,8 @@ fn fill_vector(ty: Scalar, lanes: u8, value: Raw<'_>, bytes: &mut [u8]) -> Resul
     Ok(())
 }
 
-/// `leaves` are those of the outermost record: an inner one's offsets count from there.
+/// Decodes a struct or tuple. `leaves` are the scalar components of the outermost record: the offsets of an inner one count
+/// from there.
 fn fill_record(record: &RecordLayout, leaves: &[Leaf], value: Raw<'_>, bytes: &mut [u8]) -> Result<()> {
     let parts = parts(record, value)?;
     for (field, part) in record.fields.iter().zip(parts) {
@@ -175,7 +177,7 @@ fn fill_record(record: &RecordLayout, leaves: &[Leaf], value: Raw<'_>, bytes: &m
     Ok(())
 }
 
-/// The values of the fields of a struct or tuple, in their order.
+/// Returns the field values of a struct or tuple in declaration order.
 fn parts<'a>(record: &RecordLayout, value: Raw<'a>) -> Result<Vec<Raw<'a>>> {
     let what = if record.is_tuple() { "a tuple".to_string() } else { format!("a `{}`", record.name) };
     let names: Vec<&str> = record.fields.iter().map(|field| field.name.as_str()).collect();
@@ -203,14 +205,14 @@ fn parts<'a>(record: &RecordLayout, value: Raw<'a>) -> Result<Vec<Raw<'a>>> {
     }
 }
 
-/// A value by itself.
+/// Decodes a single value.
 pub(crate) fn value(element: &Element, raw: Raw<'_>) -> Result<Value> {
     let mut bytes = vec![0; element.size()];
     fill(element, raw, &mut bytes)?;
     Ok(leaf::read(element, &bytes))
 }
 
-/// The type that a value has if nothing else says so, as in a script: `i32`, `f32` or `bool`.
+/// Returns the default type of a value, as in a script: `i32`, `f32` or `bool`.
 pub(crate) fn settled(value: Raw<'_>) -> Option<Scalar> {
     match value.kind() {
         Kind::Bool => Some(Scalar::Bool),
@@ -225,12 +227,12 @@ pub(crate) fn settled(value: Raw<'_>) -> Option<Scalar> {
     }
 }
 
-/// The element type that a text names: `f32`, `u8x4`, a struct, `(f32, i32)`.
+/// Returns the element type with this name: `f32`, `u8x4`, a struct, `(f32, i32)`.
 pub(crate) fn element_named(name: &str, find: &mut dyn FnMut(&str) -> Option<Element>) -> Option<Element> {
     if name.len() > LONGEST_TYPE { None } else { nested_element(name, TYPE_DEPTH, find) }
 }
 
-/// Longer names of types, and tuples nested deeper, are nobody's.
+/// Limits on the length of a type name and on the nesting of tuples in it.
 const LONGEST_TYPE: usize = 4096;
 const TYPE_DEPTH: usize = 16;
 
@@ -256,10 +258,10 @@ fn nested_element(name: &str, depth: usize, find: &mut dyn FnMut(&str) -> Option
     vector.or_else(|| find(name))
 }
 
-/// What describes an array.
+/// The fields of an array object.
 const ARRAY: [&str; 5] = ["type", "shape", "data", "data64", "block"];
 
-/// The array that a value describes: nested lists, or an object with `shape` and one of `data`, `data64` and `block`.
+/// Decodes an array: nested lists, or an object with `shape` and one of `data`, `data64` and `block`.
 pub(crate) fn array(
     value: Raw<'_>,
     wanted: &Wanted,
@@ -303,7 +305,7 @@ pub(crate) fn array(
     }
 }
 
-/// The list of a shape. An extent too large for an axis is refused here.
+/// Decodes a shape; refuses an extent that is too large for an axis.
 fn extents(value: Raw<'_>) -> Result<Vec<usize>> {
     if value.kind() != Kind::List {
         return Err(Refusal::at("E0802", format!("`shape` is a list, not {}", value.kind().words()), value));
@@ -319,7 +321,7 @@ fn extents(value: Raw<'_>) -> Result<Vec<usize>> {
     value.items().map(extent).collect()
 }
 
-/// Type, shape and number of bytes of an array whose bytes are given raw, within the limit.
+/// Returns the element type, shape and size in bytes of an array given as raw bytes; refuses one over the limit.
 fn sized(
     value: Raw<'_>,
     wanted: &Wanted,
@@ -333,7 +335,7 @@ fn sized(
     Ok((element, shape, bytes))
 }
 
-/// The bytes of such an array, if they are not too many.
+/// Returns the size in bytes of an array; refuses one over the limit.
 fn within(element: &Element, shape: &[usize], limit: u64, value: Raw<'_>) -> Result<usize> {
     let too_large = |bytes: &str| {
         let title = format!("an array of `{element}` with the shape {shape:?} is too large{bytes}");
@@ -362,7 +364,8 @@ fn from_lists(data: Raw<'_>, shape: Option<Vec<usize>>, wanted: &Wanted, limit: 
         fill_nested(&element, data, &shape, array.bytes_mut()?)?;
         return Ok(array);
     };
-    // A list of n elements has n - 1 commas at least: a shape that promises more is a lie, which nothing is allocated for.
+    // A list of n elements has at least n - 1 commas. A shape that promises more elements than the text has bytes is refused
+    // before allocating.
     let count = shape.iter().try_fold(1usize, |count, n| count.checked_mul(*n));
     if count.is_none_or(|count| count > data.text().len()) {
         return Err(Refusal::at("E0805", format!("there are fewer elements here than the shape {shape:?} has"), data));
@@ -382,7 +385,7 @@ fn zeros(element: &Element, shape: &[usize], limit: u64, value: Raw<'_>) -> Resu
     Array::zeros(element.clone(), shape).map_err(|problem| Refusal::of(problem, value))
 }
 
-/// How deep the first value is nested in lists.
+/// Returns the nesting depth of lists, measured along the first elements.
 fn depth(value: Raw<'_>) -> usize {
     match value.kind() {
         Kind::List => 1 + value.items().next().map_or(0, depth),
@@ -390,7 +393,7 @@ fn depth(value: Raw<'_>) -> usize {
     }
 }
 
-/// So many of those lists belong to an element.
+/// Returns how many levels of that nesting belong to an element rather than to the array's axes.
 fn element_depth(element: &Element, value: Raw<'_>) -> usize {
     let mut first = value;
     while let (Kind::List, Some(inner)) = (first.kind(), first.items().next()) {
@@ -404,7 +407,7 @@ fn element_depth(element: &Element, value: Raw<'_>) -> usize {
     }
 }
 
-/// The extents of lists in lists, by the first of each.
+/// Returns the extents of nested lists, taken from the first list of each level.
 fn shape_of(data: Raw<'_>, rank: usize) -> Result<Vec<usize>> {
     let mut shape = Vec::new();
     let mut level = Some(data);
@@ -425,7 +428,7 @@ fn shape_of(data: Raw<'_>, rank: usize) -> Result<Vec<usize>> {
     Ok(shape)
 }
 
-/// Writes lists in lists over the bytes of an array of this shape; all lists of one level have to be equally long.
+/// Decodes nested lists into the bytes of an array of this shape; refuses ragged lists.
 fn fill_nested(element: &Element, data: Raw<'_>, shape: &[usize], bytes: &mut [u8]) -> Result<()> {
     let Some((&extent, inner)) = shape.split_first() else { return fill(element, data, bytes) };
     let wrong = |found: String| {
@@ -468,7 +471,7 @@ fn from_base64(data: Raw<'_>, element: Element, shape: &[usize], bytes: usize) -
     Ok(array)
 }
 
-/// Nothing if a letter is none of Base64's.
+/// Decodes unpadded Base64; `None` if a character is not in the alphabet.
 fn decode64(digits: &[u8], bytes: &mut [u8]) -> Option<()> {
     for (group, place) in digits.chunks(4).zip(bytes.chunks_mut(3)) {
         let mut bits = 0u32;
@@ -511,7 +514,7 @@ fn from_block(block: Raw<'_>, element: Element, shape: &[usize], bytes: usize, i
     }
 }
 
-/// Any byte of a `bool` but 0 is true.
+/// Normalizes the bytes of `bool` components: any nonzero byte becomes 1.
 fn make_truths(array: &mut Array) -> Result<()> {
     let layout = array.element().layout();
     let places: Vec<std::ops::Range<usize>> = layout

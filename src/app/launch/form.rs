@@ -1,7 +1,8 @@
-//! A request's launch as the script would write it: `saxpy(alpha, x, y)`, compiled once for arguments of the same types.
+//! Launch requests as script text: a request is compiled as the statement `saxpy(alpha, x, y);`, once per combination of
+//! argument types.
 //!
-//! So a launch from outside is checked, bound and run by what checks, binds and runs those of scripts, and its mistakes have
-//! the same messages, which point into this line.
+//! This way launches from outside share the checking, binding and execution of scripts, and their error messages, which point
+//! into that text.
 
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
@@ -15,45 +16,45 @@ use crate::check::typed::{Access, ArrayType, Binding, Dim, Global, GlobalId, Ker
 use crate::compile::Session;
 use crate::lang::scalar::Scalar;
 
-/// What messages call the line.
+/// Source name of the text in diagnostics.
 const NAME: &str = "<launch>";
-/// So many forms are kept: more types of arguments than this hardly come.
+/// Maximum number of cached forms; distinct combinations of argument types are rarely more.
 const MOST: usize = 4096;
 
-/// What has to be compiled anew if it changes.
+/// Cache key: everything that requires a new compilation if it changes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub kernel: KernelId,
-    /// As the request names it: `saxpy`, `linalg.matmul`.
+    /// The kernel as the request names it: `saxpy`, `linalg.matmul`.
     pub path: SmolStr,
-    /// By parameter; none where an `out` array is left off.
+    /// Argument types by parameter; `None` for an omitted `out` array.
     pub types: Vec<Option<Type>>,
-    /// Compile-time arguments as text.
+    /// Compile-time arguments: name and text.
     pub generics: Vec<(SmolStr, SmolStr)>,
-    /// Dimensions that are given by name.
+    /// Names of the dimensions given explicitly.
     pub dims: Vec<SmolStr>,
-    /// Grid and block are given.
+    /// Whether grid and block are given.
     pub geometry: bool,
 }
 
-/// A compiled launch, and the variables that its arguments go into.
+/// A compiled launch and the global variables that hold its arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Form {
     pub chunk: usize,
-    /// By parameter.
+    /// Variables of the arguments, by parameter.
     pub params: Vec<Option<GlobalId>>,
-    /// In the order of the key's.
+    /// Variables of the dimensions, in the order of the key's.
     pub dims: Vec<GlobalId>,
-    /// Grid and block, tuples of three.
+    /// Variables of grid and block, tuples of three.
     pub geometry: Option<(GlobalId, GlobalId)>,
 }
 
-/// The forms of a program.
+/// The cache of a program's compiled launches.
 #[derive(Default)]
 pub(crate) struct Forms(FxHashMap<Key, Form>);
 
 impl Forms {
-    /// The form for such a launch.
+    /// Returns the compiled launch for a key, compiling it if necessary.
     pub fn find(&mut self, session: &mut Session, key: Key) -> Result<Form> {
         if let Some(form) = self.0.get(&key) {
             return Ok(form.clone());
@@ -68,16 +69,16 @@ impl Forms {
     }
 }
 
-/// Variables for the arguments, in a module of their own that sees what the program's main module sees.
+/// Declares the variables of the arguments in a separate module that sees everything the program's main module sees.
 struct Scope<'a> {
     session: &'a mut Session,
     names: IndexMap<SmolStr, Binding>,
-    /// Names that have to keep their meaning.
+    /// Names that must not be shadowed.
     taken: Vec<SmolStr>,
 }
 
 impl Scope<'_> {
-    /// A variable that is called so, or nearly.
+    /// Declares a variable named `name`, with underscores appended if that name is taken.
     fn variable(&mut self, name: &str, ty: Type) -> (SmolStr, GlobalId) {
         let mut own = name.to_smolstr();
         while self.taken.contains(&own) {
@@ -91,7 +92,7 @@ impl Scope<'_> {
     }
 }
 
-/// A form that is refused leaves nothing behind: the refusal takes the texts that its messages point into along.
+/// Compiles a launch. If that fails, the session is restored, and the refusal carries the sources its diagnostics refer to.
 fn compile(session: &mut Session, key: &Key) -> Result<Form> {
     let before = session.clone();
     add(session, key).map_err(|diagnostics| {
@@ -120,7 +121,7 @@ fn add(session: &mut Session, key: &Key) -> std::result::Result<Form, Vec<Diagno
     Ok(form)
 }
 
-/// The line, and its variables.
+/// Generates the statement and declares its variables.
 fn write(scope: &mut Scope<'_>, key: &Key, sig: &Signature) -> (String, Form) {
     let mut form = Form { chunk: 0, params: Vec::new(), dims: Vec::new(), geometry: None };
     let all_given = key.types.iter().all(Option::is_some);
@@ -150,11 +151,11 @@ fn write(scope: &mut Scope<'_>, key: &Key, sig: &Signature) -> (String, Form) {
         form.geometry = Some((grid_id, block_id));
         shape = format!("<<<{grid}, {block}>>>");
     }
-    // With a `;`, so that results stay where they are.
+    // The `;` discards the result, so that arrays stay where they are.
     (format!("{}{shape}({});", key.path, words.join(", ")), form)
 }
 
-/// The type of an array argument.
+/// Returns the type of an array argument.
 pub(crate) fn array_type(element: Type, rank: usize) -> Type {
     Type::Array(ArrayType { element, dims: vec![Dim::Unknown; rank] }.into())
 }

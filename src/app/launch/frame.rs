@@ -1,8 +1,8 @@
-//! Messages on a stream: lines of JSON, and frames of a JSON header with raw bytes behind it.
+//! Framing of messages on a stream: JSON lines, or binary frames of a JSON header and raw blocks.
 //!
-//! A frame is `CLK` and the byte 1, the header's length (u32), the length of what follows it (u64), both little-endian, the
-//! header, and the blocks one after the other. The header's field `blocks` has the length of each. Every length is checked
-//! before memory is taken for it, and a frame that is refused is skipped, so that the next one is found.
+//! A frame consists of `CLK` and the byte 1; the header's length (u32) and the total length of the blocks (u64), both
+//! little-endian; the header; and the blocks. The header's field `blocks` lists the length of each. Every length is checked
+//! before memory is allocated for it, and a refused frame is skipped so that the next one can be read.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
@@ -12,40 +12,40 @@ use super::refusal::{Refusal, Result};
 use super::request::block_lengths;
 use crate::base::aligned::AlignedBytes;
 
-/// What frames begin with: no JSON does.
+/// The first bytes of a frame; no JSON text starts with them.
 pub(crate) const MAGIC: [u8; 4] = *b"CLK\x01";
 
 const BUFFER: usize = 1 << 18;
 
-/// The raw blocks of a frame; each is taken once.
+/// The raw blocks of a frame; each can be used once.
 pub(crate) type Blocks = Vec<Option<AlignedBytes>>;
 
-/// What was read.
+/// A message, or the reason why it was refused.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// The line, or the frame's header.
+    /// The JSON line or the header of the frame.
     pub text: String,
     pub blocks: Blocks,
-    /// It is to be answered by a frame.
+    /// Whether the reply must be a frame.
     pub framed: bool,
-    /// Why it is none.
+    /// The reason for refusal, if the message is invalid.
     pub refused: Option<Refusal>,
-    /// Nothing that follows can be understood.
+    /// Whether the stream cannot be resynchronized, so no further message can be read.
     pub last: bool,
-    /// Bytes that it holds in memory.
+    /// Memory held by the message, in bytes.
     pub bytes: u64,
 }
 
-/// Reads messages one after the other.
+/// Reads messages from a stream.
 pub(crate) struct Reader<R> {
     input: BufReader<R>,
-    /// The most bytes of a message.
+    /// Maximum size of a message in bytes.
     limit: u64,
-    /// Bytes of a refused message that are still to come.
+    /// Remaining bytes of a refused message.
     skip: u64,
 }
 
-/// An end of the stream in the middle is no error of the machine's.
+/// Whether an error means that the peer ended the stream, which is not an I/O error of this machine.
 fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
 }
@@ -55,12 +55,13 @@ impl<R: Read> Reader<R> {
         Reader { input: BufReader::with_capacity(BUFFER, input), limit, skip: 0 }
     }
 
-    /// The next message; none at the end of the stream.
+    /// Reads the next message; `None` at the end of the stream.
     pub fn message(&mut self) -> io::Result<Option<Message>> {
         self.message_watched(|_| ())
     }
 
-    /// As [`Reader::message`]; `within` is told when a message was begun, and when one that was refused has passed.
+    /// As [`Reader::message`], and calls `within(true)` when a message begins and `within(false)` when a refused one has been
+    /// skipped.
     pub fn message_watched(&mut self, within: impl Fn(bool)) -> io::Result<Option<Message>> {
         if self.skip > 0 {
             within(true);
@@ -104,7 +105,7 @@ impl<R: Read> Reader<R> {
     fn frame(&mut self) -> io::Result<Message> {
         let mut prefix = [0; 16];
         let mut filled = 0;
-        // What is no frame is known by its first bytes: there may be no more.
+        // Checked after each read: input that is not a frame may be shorter than the prefix.
         while filled < prefix.len() {
             match self.input.read(&mut prefix[filled..]) {
                 Ok(0) => return Ok(Message::cut_off()),
@@ -169,7 +170,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// The lengths of the blocks that a header announces: together as many bytes as follow.
+/// Returns the block lengths listed in a header; refuses lists whose sum is not the payload's length.
 fn announced(header: &str, payload: u64) -> Result<Vec<u64>> {
     let given = fields(parse(header)?, "a request", &[])?;
     let blocks = given.iter().find(|(name, _)| name == "blocks");
@@ -193,7 +194,7 @@ fn lengths(prefix: &[u8; 16]) -> [u64; 2] {
     [number(4..8), number(8..16)]
 }
 
-/// What stands before a frame's header.
+/// Returns the bytes before a frame's header.
 pub(crate) fn prefix(header: usize, payload: u64) -> io::Result<[u8; 16]> {
     let header = u32::try_from(header).map_err(|_| io::Error::other("the header of an answer is too long"))?;
     let mut prefix = [0; 16];
@@ -220,13 +221,13 @@ impl Message {
         Message { refused: Some(refusal), ..Message::empty(framed) }
     }
 
-    /// The client has stopped in the middle of a message.
+    /// Returns the refusal of a request that the client began and did not complete.
     pub fn given_up() -> Message {
         let refusal = Refusal::new("E0807", "a request was begun and does not go on: the connection ends");
         Message { last: true, ..Message::refused(refusal, false) }
     }
 
-    /// The stream ended inside of a frame.
+    /// Returns the refusal of a frame that the end of the stream cut off.
     fn cut_off() -> Message {
         let refusal = Refusal::new("E0807", "the stream ends inside of a frame");
         Message { last: true, ..Message::refused(refusal, true) }

@@ -1,19 +1,19 @@
-//! JSON as requests bring it: checked once as a whole, then read where it lies.
+//! A JSON reader that validates a text once and then reads values in place.
 //!
-//! Values stay text until somebody knows their type. So a 64-bit integer keeps all its digits, a float is rounded once, and a
-//! list of a million numbers is never a million small allocations. Beyond the standard, the bare words `NaN`, `Infinity` and
-//! `-Infinity` are numbers, as Python's `json` writes them.
+//! Values stay text until their type is known: 64-bit integers keep all digits, floats are rounded once, and a list of a
+//! million numbers needs no allocation per number. As an extension, the bare words `NaN`, `Infinity` and `-Infinity` are
+//! numbers, as Python's `json` writes them.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Lists and objects nest at most this deep.
+/// Maximum nesting depth of lists and objects.
 const MAX_DEPTH: usize = 64;
 
-/// The numbers that JSON has no digits for.
+/// Numbers outside the JSON standard.
 pub(crate) const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Null,
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// With its article, for messages.
+    /// Returns the kind with its article, for messages.
     pub fn words(self) -> &'static str {
         match self {
             Kind::Null => "null",
@@ -38,14 +38,14 @@ impl Kind {
     }
 }
 
-/// Where a text stops to be JSON, in bytes, and why.
+/// A syntax error: its byte offset and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
     pub at: usize,
     pub why: String,
 }
 
-/// A value in a text that is JSON.
+/// A value within a validated text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw<'a> {
     text: &'a str,
@@ -53,7 +53,7 @@ pub(crate) struct Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// The one value of a text.
+    /// Parses a text that consists of one value.
     pub fn parse(text: &'a str) -> Result<Raw<'a>, Malformed> {
         let mut checker = Checker { bytes: text.as_bytes(), at: 0 };
         checker.space();
@@ -67,12 +67,12 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// As it is written.
+    /// Returns the text of the value as written.
     pub fn text(&self) -> &'a str {
         self.text
     }
 
-    /// Where it stands in the whole text, in bytes.
+    /// Returns the byte range of the value in the whole text.
     pub fn place(&self) -> Range<usize> {
         self.at..self.at + self.text.len()
     }
@@ -88,28 +88,28 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// What a string spells.
+    /// Returns the unescaped content of a string; `None` for other kinds.
     pub fn string(&self) -> Option<Cow<'a, str>> {
         let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
         Some(if inner.contains('\\') { Cow::Owned(unescape(inner)) } else { Cow::Borrowed(inner) })
     }
 
-    /// The values of a list; none of anything else.
+    /// Iterates over the values of a list; empty for other kinds.
     pub fn items(&self) -> Items<'a> {
         Items { rest: self.inside(b'['), at: self.at + 1 }
     }
 
-    /// The fields of an object, in order; none of anything else.
+    /// Iterates over the fields of an object in order; empty for other kinds.
     pub fn fields(&self) -> impl Iterator<Item = (Cow<'a, str>, Raw<'a>)> {
         let mut rest = Items { rest: self.inside(b'{'), at: self.at + 1 };
         std::iter::from_fn(move || {
             let key = rest.next()?;
-            // A colon stands where a comma would.
+            // `Items` skips the colon like a comma.
             Some((key.string()?, rest.next()?))
         })
     }
 
-    /// How many values a list has.
+    /// Returns the number of values in a list.
     pub fn count(&self) -> usize {
         self.items().count()
     }
@@ -122,10 +122,10 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// The values of a list, one after the other.
+/// Iterator over the values of a list.
 #[derive(Clone)]
 pub(crate) struct Items<'a> {
-    /// What is left between the brackets.
+    /// The remaining text between the brackets.
     rest: &'a str,
     at: usize,
 }
@@ -146,7 +146,7 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// How long the value is that the text, which was checked, begins with.
+/// Returns the length in bytes of the value at the start of a validated text.
 fn length(text: &[u8]) -> usize {
     match text.first() {
         Some(b'"') => string_length(text),
@@ -185,12 +185,12 @@ fn string_length(text: &[u8]) -> usize {
     }
 }
 
-/// Of numbers, `true`, `null` and the like.
+/// Whether a byte can be part of a number, `true`, `null` and the like.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }
 
-/// The characters that a string without its quotes stands for. Half a surrogate pair becomes the replacement character.
+/// Unescapes the content of a string. An unpaired surrogate becomes the replacement character.
 fn unescape(inner: &str) -> String {
     let mut text = String::with_capacity(inner.len());
     let mut rest = inner.chars();
@@ -230,7 +230,7 @@ fn unescape(inner: &str) -> String {
     text
 }
 
-/// Goes over a text and finds the first byte that is no JSON.
+/// Validates a text and finds the first byte that is not JSON.
 struct Checker<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -276,7 +276,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Parts with commas between them, up to the closing bracket.
+    /// Checks comma-separated items up to the closing bracket.
     fn sequence(
         &mut self,
         close: u8,
@@ -349,7 +349,7 @@ impl Checker<'_> {
     }
 }
 
-/// By the grammar of JSON: no leading `+` or zeros, digits on both sides of a point.
+/// Whether a word is a JSON number: no leading `+` or zeros, digits on both sides of a point.
 fn is_number(word: &[u8]) -> bool {
     fn digits(text: &[u8]) -> usize {
         text.iter().take_while(|b| b.is_ascii_digit()).count()

@@ -1,10 +1,10 @@
-//! Kernels for programs in other languages: requests in JSON, raw bytes or files, answers of the same kind.
+//! `clk launch`: kernels for programs in other languages, with requests and replies as JSON, raw bytes or files.
 //!
-//! - [`json`], [`data`], [`request`]: what a request says. Nothing of it is trusted.
-//! - [`state`], [`form`]: the program, its device and the arrays that are kept; a launch becomes the line that a script would
-//!   have, so that it is checked and run as those are.
-//! - [`reply`], [`mod@write`], [`refusal`]: what is answered.
-//! - [`frame`], [`ops`], [`serve`], [`pulse`], [`socket`]: many requests, of one client or of several.
+//! - [`json`], [`data`], [`request`]: decoding of requests, which are untrusted.
+//! - [`state`], [`form`]: a client's program, device and kept arrays; a launch is compiled as the equivalent script statement,
+//!   so that it is checked and run like one.
+//! - [`reply`], [`mod@write`], [`refusal`]: replies and errors.
+//! - [`frame`], [`ops`], [`serve`], [`pulse`], [`socket`]: servers for one client or several.
 
 mod data;
 mod form;
@@ -44,35 +44,35 @@ use crate::host;
 use crate::host::problem::Problem;
 use crate::host::value::Value;
 
-/// `clk launch`, as the command line has it.
+/// Command-line arguments of `clk launch`.
 #[derive(Debug, Default)]
 pub(crate) struct Job {
     pub file: PathBuf,
     pub kernel: Option<String>,
-    /// x, y, z.
+    /// In the order x, y, z.
     pub grid: Option<[i64; 3]>,
     pub block: Option<[i64; 3]>,
-    /// `T=f64`
+    /// Compile-time arguments such as `T=f64`.
     pub generics: Vec<(String, String)>,
-    /// `N=1024`
+    /// Dimensions such as `N=1024`.
     pub dims: Vec<(String, i64)>,
-    /// `alpha=2.5`: names and JSON.
+    /// By-value arguments such as `alpha=2.5`: name and JSON text.
     pub scalars: Vec<(String, String)>,
     pub base64: bool,
-    /// The request is a frame, and so is the answer.
+    /// Whether request and reply are frames.
     pub stream: bool,
-    /// Files of the arguments and of the results.
+    /// NPZ files of the arguments and of the results.
     pub npz: Option<(PathBuf, PathBuf)>,
-    /// Only show how programs talk to this one.
+    /// Whether only to print the documentation of the protocol.
     pub protocol: bool,
-    /// Many requests on standard input, or on the socket at this path.
+    /// Whether to serve requests on standard input, or on the socket at this path.
     pub serve: bool,
     pub socket: Option<PathBuf>,
-    /// The most bytes of a request, of an array, and of all that are kept.
+    /// Limit in bytes of a request, of an array, and of all kept arrays together.
     pub max_bytes: u64,
 }
 
-/// When a server ends: on Ctrl-C, when the system asks, or when a client does.
+/// The conditions that end a server: Ctrl-C, a termination signal, or a client's `stop`.
 #[derive(Clone)]
 struct Ending {
     interrupt: Interrupt,
@@ -84,7 +84,7 @@ impl Ending {
         Ending { interrupt: interrupt.clone(), asked: Arc::default() }
     }
 
-    /// A client asks for it.
+    /// Ends the server at a client's request.
     fn end(&self) {
         self.asked.store(true, Ordering::SeqCst);
     }
@@ -92,7 +92,7 @@ impl Ending {
     fn is_set(&self) -> bool {
         let interrupted = self.interrupt.is_set();
         if interrupted {
-            // Running kernels are stopped, and answers still go out.
+            // Running kernels are stopped; pending replies are still sent.
             stop::heed();
         }
         interrupted || self.asked.load(Ordering::SeqCst)
@@ -106,16 +106,17 @@ impl Ending {
 /// Fields that every request may have.
 const ANY: [&str; 2] = ["id", "blocks"];
 
-/// Lets pipes hold more at a time, which saves changes between who writes and who reads. What is no pipe stays as it is.
+/// Enlarges the pipes of standard input and output, which saves context switches between writer and reader. Other streams are
+/// unaffected.
 fn widen_pipes() {
     #[cfg(target_os = "linux")]
     for descriptor in [libc::STDIN_FILENO, libc::STDOUT_FILENO] {
-        // SAFETY: the call changes the pipe's buffer or nothing.
+        // SAFETY: changes the size of the pipe's buffer or fails.
         unsafe { libc::fcntl(descriptor, libc::F_SETPIPE_SZ, 1 << 20) };
     }
 }
 
-/// Does what the command line says.
+/// Runs `clk launch`; returns the exit code.
 pub(crate) fn main(job: &Job, context: &mut Context) -> u8 {
     widen_pipes();
     match (job.serve, &job.socket) {
@@ -132,7 +133,7 @@ pub(crate) fn main(job: &Job, context: &mut Context) -> u8 {
     }
 }
 
-/// One launch: the arguments are the arrays of one file, the results those of another.
+/// Runs one launch with the arrays of one file as arguments and writes the results to another.
 fn files(job: &Job, from: &Path, to: &Path, context: &mut Context) -> u8 {
     let interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     let mut state = State::new(Session::default(), interpreter, job.max_bytes);
@@ -155,7 +156,7 @@ fn run_files(job: &Job, state: &mut State, from: &Path, to: &Path) -> Result<()>
     job.overrule(&mut launch);
     let dims = state.dimensions(&launch)?;
     for (name, array) in read_arrays(from, job.max_bytes)? {
-        // An extent may stand among the arrays.
+        // An array of one element whose name is a dimension's gives that dimension's extent.
         let extent = array.item(0).filter(|_| array.count() == 1 && dims.contains(&name));
         match extent.and_then(|extent| extent.as_int()) {
             Some(extent) => launch.dims.push((Cow::Owned(name.to_string()), i64::try_from(extent).unwrap_or(-1))),
@@ -163,7 +164,7 @@ fn run_files(job: &Job, state: &mut State, from: &Path, to: &Path) -> Result<()>
         }
     }
     let written = state.launch(&launch, &mut [])?;
-    // The arguments make room for the file.
+    // Frees the arguments before the file is built in memory.
     drop(launch);
     state.fetch(written.values())?;
     let values: Vec<(SmolStr, Value)> = written.into_iter().map(|(name, array)| (name, Value::Array(array))).collect();
@@ -173,7 +174,7 @@ fn run_files(job: &Job, state: &mut State, from: &Path, to: &Path) -> Result<()>
         .map_err(|why| Refusal::new("E0702", format!("`{}` cannot be written: {why}", to.display())))
 }
 
-/// The named arrays of a file.
+/// Reads the named arrays of a file.
 fn read_arrays(path: &Path, limit: u64) -> Result<state::Arrays> {
     let unreadable = |why: String| Refusal::new("E0701", format!("`{}` cannot be read: {why}", path.display()));
     let file = disk::open(path).map_err(unreadable)?;
@@ -185,7 +186,7 @@ fn read_arrays(path: &Path, limit: u64) -> Result<state::Arrays> {
         return Err(Refusal::new("E0806", title).help("allow more: `--max-bytes`"));
     }
     let name = path.display().to_string();
-    // What is packed may be a thousand times as large.
+    // Compressed content may be a thousand times as large as the file.
     let too_many = |held: u64| {
         let title = format!("`{name}` holds {held} bytes of arrays, and {limit} are allowed");
         Refusal::new("E0806", title).help("allow more: `--max-bytes`")
@@ -214,7 +215,7 @@ fn read_arrays(path: &Path, limit: u64) -> Result<state::Arrays> {
     }
 }
 
-/// One launch: the request is standard input, the answer standard output. What went wrong is said on standard error too.
+/// Runs one launch with the request on standard input and the reply on standard output. Errors are reported on standard error, too.
 fn once(job: &Job, context: &mut Context) -> u8 {
     let interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     let mut state = State::new(Session::default(), interpreter, job.max_bytes);
@@ -235,7 +236,7 @@ fn once(job: &Job, context: &mut Context) -> u8 {
     let written = reply.send(&mut out).and_then(|()| out.flush());
     match written {
         Ok(()) => code,
-        // Nobody reads it any more.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit::OK,
         Err(_) => exit::FAILURE,
     }
@@ -278,7 +279,7 @@ fn unreadable(error: io::Error) -> Refusal {
     Refusal::new("E0701", format!("standard input cannot be read: {error}"))
 }
 
-/// All of standard input.
+/// Reads all of standard input.
 fn read_text(limit: u64) -> Result<String> {
     let mut bytes = Vec::new();
     io::stdin().lock().take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -292,7 +293,7 @@ fn read_text(limit: u64) -> Result<String> {
     })
 }
 
-/// A text as JSON.
+/// Parses a JSON text.
 fn parse(text: &str) -> Result<Raw<'_>> {
     Raw::parse(text).map_err(|Malformed { at, why }| {
         let end = (at + 1).min(text.len());
@@ -302,7 +303,7 @@ fn parse(text: &str) -> Result<Raw<'_>> {
 }
 
 impl Job {
-    /// The scalars, dimensions and compile-time arguments of the command line, which the request adds to.
+    /// Returns a launch with the scalars, dimensions and compile-time arguments of the command line, to which the request adds.
     fn launch(&self) -> Result<Launch<'_>> {
         let mut launch = Launch::default();
         for (name, text) in &self.generics {
@@ -322,7 +323,7 @@ impl Job {
         Ok(launch)
     }
 
-    /// What only one can say, the command line says.
+    /// Applies the command line's kernel, grid and block, which take precedence over the request's.
     fn overrule<'a>(&'a self, launch: &mut Launch<'a>) {
         if let Some(kernel) = &self.kernel {
             launch.kernel = Some((Cow::Borrowed(kernel), None));

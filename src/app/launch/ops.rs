@@ -1,4 +1,4 @@
-//! What a served request asks for, and its answer.
+//! Operations of a served request and their replies.
 
 use std::sync::PoisonError;
 
@@ -18,20 +18,20 @@ use crate::check;
 use crate::check::typed::{Access, Binding, Kernel};
 use crate::host::unwind;
 
-/// What happens after an answer.
+/// What happens after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Go,
-    /// The connection ends.
+    /// The connection is closed.
     Close,
     /// The server ends.
     Stop,
 }
 
-/// The longest `id`, as it is written.
+/// Maximum length of an `id` in bytes, as written.
 const LONGEST_ID: usize = 256;
 
-/// Operations with the fields they have beside `id`, `op` and `blocks`.
+/// Operations with their fields beside `id`, `op` and `blocks`.
 const OPERATIONS: [(&str, &[&str]); 8] = [
     ("launch", &request::LAUNCH),
     ("put", &["arrays"]),
@@ -43,7 +43,7 @@ const OPERATIONS: [(&str, &[&str]); 8] = [
     ("stop", &[]),
 ];
 
-/// Does what a message asks for.
+/// Performs the operation of a message; returns the reply.
 pub(crate) fn answer(state: &mut State, message: Message) -> (Reply, Next) {
     let Message { text, mut blocks, framed, refused, last, .. } = message;
     let id = id_of(&text);
@@ -54,7 +54,7 @@ pub(crate) fn answer(state: &mut State, message: Message) -> (Reply, Next) {
         }
         (None, Ok(_)) => {
             let turn = state.turn.clone();
-            // On the simulator launches are over when they return, and clients need not wait for each other.
+            // On the simulator launches have completed when they return, so clients need not be serialized.
             let shared = state.interpreter.options.device.is_remote();
             let mut last = shared.then(|| turn.lock().unwrap_or_else(PoisonError::into_inner));
             if let Some(last) = &mut last {
@@ -83,14 +83,14 @@ pub(crate) fn answer(state: &mut State, message: Message) -> (Reply, Next) {
     }
 }
 
-/// The `id` of a request as it is written, if it has one; `Err` for one that cannot be given back.
+/// Returns the `id` of a request as written, if it has one; `Err` if it cannot be echoed.
 fn id_of(text: &str) -> std::result::Result<Option<String>, ()> {
     let Ok(request) = Raw::parse(text) else { return Ok(None) };
     let id = request.fields().find(|(name, _)| name == "id").map(|(_, id)| id);
     match id {
         None => Ok(None),
         Some(id) if matches!(id.kind(), Kind::Number | Kind::Text | Kind::Null) && id.text().len() <= LONGEST_ID => {
-            // A number that is none in strict JSON is given back as a string.
+            // A number that is not standard JSON is echoed as a string.
             let strict = id.kind() != Kind::Number || !super::json::NOT_FINITE.contains(&id.text());
             Ok(Some(if strict { id.text().to_string() } else { string(id.text()) }))
         }
@@ -98,7 +98,7 @@ fn id_of(text: &str) -> std::result::Result<Option<String>, ()> {
     }
 }
 
-/// What an operation gives.
+/// The result of an operation.
 #[derive(Default)]
 struct Answer {
     fields: Vec<(&'static str, String)>,
@@ -169,7 +169,7 @@ fn perform(state: &mut State, text: &str, blocks: &mut Blocks, framed: bool) -> 
     Ok((answer, next))
 }
 
-/// The operation that a request names; a launch if it names none.
+/// Returns the operation that a request names; by default a launch.
 fn operation(op: Option<Raw<'_>>) -> Result<(&'static str, &'static [&'static str])> {
     let Some(op) = op else { return Ok(OPERATIONS[0]) };
     let name = data::text(op, "`op`")?;
@@ -182,7 +182,7 @@ fn operation(op: Option<Raw<'_>>) -> Result<(&'static str, &'static [&'static st
     })
 }
 
-/// All of them or none.
+/// Keeps arrays: all of them, or none if one is refused.
 fn put(state: &mut State, arrays: Raw<'_>, blocks: &mut Blocks) -> Result<()> {
     let mut made = Vec::new();
     for (name, value) in fields(arrays, "`arrays`", &[])? {
@@ -208,7 +208,7 @@ fn get(state: &State, names: Raw<'_>) -> Result<Arrays> {
     Ok(found)
 }
 
-/// The arrays that are kept, the program's kernels and its structs' layouts.
+/// Returns the kept arrays, the program's kernels and the layouts of its structs.
 fn list(state: &State) -> Vec<(&'static str, String)> {
     let arrays = state.kept.iter().map(|(name, array)| {
         let (ty, shape) = (string(&array.element().to_string()), array.shape());

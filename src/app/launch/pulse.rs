@@ -1,24 +1,23 @@
-//! Whether a client gets on: how long it has been since it did what the server waits for. In: reads and writes on its
-//! connection. Out: a time, by which a server that has no place left finds the one to free, and the end of requests that were
-//! begun and do not go on.
+//! Liveness of a client: the time since it last made the progress that the server waits for. A server at its connection limit
+//! uses it to choose the connection to close, and requests that stall midway are abandoned.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A request that was begun and of which nothing comes for so long is given up, where reading wakes up to look.
+/// A request that has begun and receives no bytes for this long is abandoned (checked when a read times out).
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Of one client. Times are milliseconds since the first question for one, and 0 is none.
+/// Activity of one client. Times are in milliseconds since the first use of the clock, counted from 1; 0 is none.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     connected: u64,
-    /// When the last byte of a request came that is not complete.
+    /// Time of the last byte of an incomplete request.
     reading: AtomicU64,
-    /// Since when an answer waits for the client to take it.
+    /// Time since which a reply has been waiting for the client to read it.
     writing: AtomicU64,
-    /// How many requests were complete.
+    /// Number of complete requests.
     requests: AtomicU64,
 }
 
@@ -37,19 +36,19 @@ impl Pulse {
         Pulse { connected: now(), reading: none(), writing: none(), requests: none() }
     }
 
-    /// Whether a request was begun, of which more has to come.
+    /// Sets whether a request has begun and is incomplete.
     pub fn set_within(&self, within: bool) {
         self.reading.store(if within { now() } else { 0 }, Ordering::Relaxed);
     }
 
-    /// A request is complete.
+    /// Records that a request is complete.
     pub fn end(&self) {
         self.set_within(false);
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How long the client has done nothing of what the server waits for; none if it is the client who waits, or if it has
-    /// nothing to do between two requests.
+    /// Returns how long the client has not done what the server waits for; `None` if the client is the one that waits, or is idle
+    /// between two requests.
     pub fn stuck_for(&self) -> Option<Duration> {
         let waits = [&self.reading, &self.writing].map(|time| since(time.load(Ordering::Relaxed)));
         let silent = since(self.connected).filter(|_| self.requests.load(Ordering::Relaxed) == 0);
@@ -57,7 +56,7 @@ impl Pulse {
     }
 }
 
-/// A stream whose reads and writes beat the pulse.
+/// A stream whose reads and writes update a [`Pulse`].
 pub(crate) struct Watched<S> {
     stream: S,
     pub pulse: Arc<Pulse>,
@@ -74,7 +73,7 @@ impl<S: Read> Read for Watched<S> {
         loop {
             let reading = &self.pulse.reading;
             match self.stream.read(buffer) {
-                // The stream's own limit is over: time to look.
+                // The read timeout of the stream has expired.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     if since(reading.load(Ordering::Relaxed)).is_some_and(|time| time >= LIMIT) {
                         return Err(ErrorKind::TimedOut.into());
@@ -131,7 +130,7 @@ mod tests {
         assert!(pulse.stuck_for().is_some(), "an answer is not taken");
     }
 
-    /// A stream that has nothing for a while.
+    /// A stream that returns scripted results.
     struct Slow(Vec<io::Result<&'static [u8]>>);
 
     impl Read for Slow {
@@ -149,7 +148,7 @@ mod tests {
         let mut buffer = [0; 8];
         let mut stream = Watched::new(Slow(vec![Ok(b"{"), nothing(), nothing()]), pulse.clone());
         assert_eq!(stream.read(&mut buffer).expect("read"), 1, "between requests there is all the time");
-        // Begun long ago; the clock may have only just started.
+        // The request began long ago; the clock may have started only now.
         std::thread::sleep(Duration::from_millis(2));
         pulse.reading.store(1, Ordering::Relaxed);
         let mut stream = Watched::new(Slow(vec![Ok(b"}"), nothing()]), pulse.clone());

@@ -1,4 +1,4 @@
-//! Why a request is not done: what is wrong with the request itself, or with the program at it.
+//! Errors of requests: invalid requests, or errors of the program or its run.
 
 use std::ops::Range;
 
@@ -8,41 +8,41 @@ use crate::base::render;
 use crate::base::source::{Sources, Span};
 use crate::host::problem::Problem;
 
-/// What messages call the text of a request.
+/// Source name of the request's text in diagnostics.
 const NAME: &str = "<request>";
-/// Of a longer request no place is shown, only its number of bytes.
+/// Maximum length in bytes of a request whose text is shown in diagnostics; of a longer one only its length is stated.
 const LONGEST: usize = 1 << 20;
 
-/// Why a request is not done.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Of the request; the place is in its text.
+    /// The request is invalid, with the byte range in its text.
     Request(Box<Problem>, Option<Range<usize>>),
-    /// Of the program and its run.
+    /// The program or its run failed.
     Program(Vec<Diagnostic>),
-    /// Of a text that did not become part of the program, with its own texts.
+    /// Compilation failed; with the sources of the text that was not added to the program.
     Compilation(Vec<Diagnostic>, Box<Sources>),
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Refusal>;
 
 impl Refusal {
-    /// Of the request as a whole.
+    /// Creates an error about the request as a whole.
     pub fn new(code: &'static str, title: impl Into<String>) -> Refusal {
         Refusal::from(Problem::new(code, title))
     }
 
-    /// Of one value of the request.
+    /// Creates an error about one value of the request.
     pub fn at(code: &'static str, title: impl Into<String>, value: Raw<'_>) -> Refusal {
         Refusal::Request(Box::new(Problem::new(code, title)), Some(value.place()))
     }
 
-    /// Of a value of the request, with more to say than a title.
+    /// Creates an error about one value of the request from a problem with help or notes.
     pub fn of(problem: Problem, value: Raw<'_>) -> Refusal {
         Refusal::Request(Box::new(problem), Some(value.place()))
     }
 
-    /// What to do about it.
+    /// Adds a help.
     pub fn help(self, text: impl Into<String>) -> Refusal {
         match self {
             Refusal::Request(problem, place) => Refusal::Request(Box::new(problem.help(text)), place),
@@ -50,7 +50,7 @@ impl Refusal {
         }
     }
 
-    /// What else there is to know.
+    /// Adds a note.
     pub fn note(self, text: impl Into<String>) -> Refusal {
         match self {
             Refusal::Request(problem, place) => Refusal::Request(Box::new(problem.note(text)), place),
@@ -58,7 +58,7 @@ impl Refusal {
         }
     }
 
-    /// The diagnostics and the texts that they point into.
+    /// Returns the diagnostics and the sources they refer to.
     pub fn diagnostics(self, request: &str, sources: &Sources) -> (Vec<Diagnostic>, Sources) {
         let mut sources = sources.clone();
         let found = match self {
@@ -95,7 +95,7 @@ impl From<Vec<Diagnostic>> for Refusal {
     }
 }
 
-/// Diagnostics as a JSON list, each as `--json` writes it.
+/// Returns diagnostics as a JSON list, each in the format of `--json`.
 pub(crate) fn list(diagnostics: &[Diagnostic], sources: &Sources) -> String {
     let each: Vec<String> = diagnostics.iter().map(|d| render::json(d, sources)).collect();
     format!("[{}]", each.join(", "))

@@ -1,4 +1,4 @@
-//! Answers: one JSON object each, on a line of its own or in a frame.
+//! Replies: one JSON object each, on a line or in a frame.
 
 use std::io::{self, Write};
 
@@ -9,37 +9,37 @@ use super::write::{self, Encoding, string};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;
 
-/// An answer as it is put together.
+/// A reply under construction.
 #[derive(Default)]
 pub(crate) struct Reply {
-    /// As the request wrote it.
+    /// The `id` as the request wrote it.
     id: Option<String>,
     framed: bool,
-    /// Names and JSON texts.
+    /// Field names and JSON texts.
     fields: Vec<(&'static str, String)>,
     arrays: Option<Arrays>,
     encoding: Encoding,
 }
 
 impl Reply {
-    /// To a request with this `id`, on a line or in a frame.
+    /// Creates a reply to the request with this `id`, as a line or as a frame.
     pub fn to(id: Option<String>, framed: bool) -> Reply {
         Reply { id, framed, ..Reply::default() }
     }
 
-    /// Adds a field of JSON.
+    /// Adds a field with a JSON text.
     pub fn field(mut self, name: &'static str, json: impl Into<String>) -> Reply {
         self.fields.push((name, json.into()));
         self
     }
 
-    /// Adds arrays that have been brought here.
+    /// Adds arrays, whose content must be in host memory.
     pub fn arrays(mut self, arrays: Arrays, encoding: Encoding) -> Reply {
         (self.arrays, self.encoding) = (Some(arrays), encoding);
         self
     }
 
-    /// What kernels printed, if they did.
+    /// Adds what kernels printed, unless it is empty.
     pub fn output(self, text: &str) -> Reply {
         if text.is_empty() { self } else { self.field("output", string(text)) }
     }
@@ -48,13 +48,13 @@ impl Reply {
         if warnings.is_empty() { self } else { self.field("warnings", refusal::list(warnings, sources)) }
     }
 
-    /// Says why a request was not done.
+    /// Adds the errors of a failed request.
     pub(crate) fn refuse(self, refusal: Refusal, request: &str, sources: &Sources) -> Reply {
         let (diagnostics, sources) = refusal.diagnostics(request, sources);
         self.field("errors", refusal::list(&diagnostics, &sources))
     }
 
-    /// The line, or the frame.
+    /// Writes the reply as a line or as a frame.
     pub fn send(&self, out: &mut dyn Write) -> io::Result<()> {
         if !self.framed {
             self.write(out)?;
@@ -70,7 +70,7 @@ impl Reply {
         blocks().try_for_each(|array| out.write_all(array.bytes()))
     }
 
-    /// The JSON object, without a line end.
+    /// Writes the JSON object without a line end.
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut comma = "";
         out.write_all(b"{")?;

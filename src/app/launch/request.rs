@@ -1,4 +1,4 @@
-//! What a request says, before anybody knows what its names mean.
+//! Decoding of launch requests, before names are resolved.
 
 use std::borrow::Cow;
 
@@ -8,15 +8,15 @@ use super::refusal::{Refusal, Result};
 use super::state::Arrays;
 use super::write::Encoding;
 
-/// A launch: what the request gives, by name.
+/// The fields of a launch request.
 #[derive(Default)]
 pub(crate) struct Launch<'a> {
     pub kernel: Option<(Cow<'a, str>, Option<Raw<'a>>)>,
     pub scalars: Vec<(Cow<'a, str>, Raw<'a>)>,
     pub arrays: Vec<(Cow<'a, str>, Raw<'a>)>,
-    /// Arguments that are arrays already; those of no axes may be by-value arguments.
+    /// Arguments given as arrays (from a file); those of rank 0 may be by-value arguments.
     pub ready: Arrays,
-    /// As the language writes them: `f32`, `16`, `max`.
+    /// Compile-time arguments in the language's syntax: `f32`, `16`, `max`.
     pub generics: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     pub dims: Vec<(Cow<'a, str>, i64)>,
     pub grid: Option<[i64; 3]>,
@@ -24,11 +24,11 @@ pub(crate) struct Launch<'a> {
     pub encoding: Option<Encoding>,
 }
 
-/// The fields of a launch.
+/// Field names of a launch request.
 pub(crate) const LAUNCH: [&str; 8] = ["kernel", "scalars", "arrays", "generics", "dims", "grid", "block", "as"];
 
 impl<'a> Launch<'a> {
-    /// Takes a field. Arguments add to those that are there already.
+    /// Decodes a field. Arguments are added to those already present.
     pub fn take(&mut self, name: &str, value: Raw<'a>) -> Result<()> {
         match name {
             "kernel" => self.kernel = Some((text(value, "`kernel`")?, Some(value))),
@@ -53,7 +53,7 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// `list`, `base64` or `block`.
+/// Decodes `list`, `base64` or `block`.
 pub(crate) fn encoding(value: Raw<'_>) -> Result<Encoding> {
     match text(value, "`as`")?.as_ref() {
         "list" => Ok(Encoding::List),
@@ -64,7 +64,7 @@ pub(crate) fn encoding(value: Raw<'_>) -> Result<Encoding> {
     }
 }
 
-/// A compile-time argument: one word, or a number.
+/// Decodes a compile-time argument: one word, or a number.
 fn generic<'a>(value: Raw<'a>) -> Result<Cow<'a, str>> {
     let word = match value.kind() {
         Kind::Number | Kind::Bool => Cow::Borrowed(value.text()),
@@ -78,7 +78,7 @@ fn generic<'a>(value: Raw<'a>) -> Result<Cow<'a, str>> {
     }
 }
 
-/// Nothing that could be more than one argument.
+/// Whether a text is one word or number, so that it cannot inject further arguments.
 pub(crate) fn is_word(text: &str) -> bool {
     let number = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '+');
     !text.is_empty() && text.len() <= 200 && text.chars().all(number)
@@ -88,7 +88,7 @@ fn extent(value: Raw<'_>) -> Result<i64> {
     value.text().parse().map_err(|_| Refusal::at("E0802", "an extent is an integer", value))
 }
 
-/// An integer, or a list of one to three: x, y, z.
+/// Decodes an integer or a list of one to three: x, y, z.
 fn triple(value: Raw<'_>, what: &str) -> Result<[i64; 3]> {
     let mut sizes = [1; 3];
     match value.kind() {
@@ -109,7 +109,7 @@ fn triple(value: Raw<'_>, what: &str) -> Result<[i64; 3]> {
     Ok(sizes)
 }
 
-/// The lengths of the blocks behind a frame's header, in bytes.
+/// Decodes the lengths in bytes of the blocks that follow a frame's header.
 pub(crate) fn block_lengths(value: Raw<'_>) -> Result<Vec<u64>> {
     match value.kind() {
         Kind::List => value.items().map(|item| size(item, "the length of a block")).collect(),

@@ -1,4 +1,4 @@
-//! One client's conversation: requests are read ahead while others run, and answered in their order.
+//! Serving of one client: requests are read ahead while others run, and answered in order.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -14,12 +14,12 @@ use crate::app::cli::Context;
 use crate::app::{exit, script};
 use crate::compile::Session;
 
-/// Requests that are read before they run, at most.
+/// Maximum number of requests read ahead.
 const AHEAD: usize = 1024;
-/// How soon a conversation notices that the server ends.
+/// Interval at which a waiting connection checks whether the server ends.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The bytes of requests that were read and did not run yet.
+/// Size in bytes of the requests that were read and have not run yet.
 #[derive(Default)]
 struct Waiting {
     bytes: Mutex<u64>,
@@ -27,7 +27,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Waits until there is room under the limit. A single request always has room.
+    /// Adds a request, waiting until the sum is within the limit. A single request is always admitted.
     fn add(&self, bytes: u64, limit: u64) {
         let mut held = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         while *held > 0 && held.saturating_add(bytes) > limit {
@@ -49,12 +49,12 @@ pub(crate) fn standard(job: &Job, context: &mut Context) -> u8 {
     let ending = Ending::of(&context.interrupt);
     let interpreter = context.limits.interpreter(&context.interrupt, vec![]);
     let mut state = State::new(session, interpreter, job.max_bytes);
-    // The thread that reads may wait for input for ever; the process ends without it.
+    // The reading thread may block forever; the process ends without joining it.
     converse(io::stdin(), io::stdout(), &mut state, &ending, Arc::new(Pulse::new()));
     ending.exit_code()
 }
 
-/// The program that every client begins with; none after what is wrong with it was reported.
+/// Compiles the program that every client starts with; reports errors and returns `None` if there are any.
 pub(crate) fn program(job: &Job, context: &mut Context) -> Option<Session> {
     let compiled = script::compile_file(&job.file, &mut context.console);
     if compiled.is_none() {
@@ -63,7 +63,7 @@ pub(crate) fn program(job: &Job, context: &mut Context) -> Option<Session> {
     compiled.map(|compiled| compiled.session)
 }
 
-/// Answers requests until their stream ends, the client is gone or the server ends.
+/// Answers requests until the stream ends, the client disconnects or the server ends.
 pub(crate) fn converse(
     input: impl Read + Send + 'static,
     output: impl Write,
@@ -81,7 +81,7 @@ pub(crate) fn converse(
         return;
     }
     let mut out = BufWriter::with_capacity(1 << 16, Watched::new(output, pulse));
-    // An answer does not wait for a kernel whose results nobody has asked for.
+    // A reply does not wait for kernels whose results were not requested.
     state.interpreter.pipelined = true;
     while let Some(message) = following(&receive, &mut out, ending) {
         let bytes = message.bytes;
@@ -95,11 +95,11 @@ pub(crate) fn converse(
             break;
         }
     }
-    // A client that is gone needs no answers.
+    // Fails if the client has disconnected, which is harmless.
     let _ = out.flush();
 }
 
-/// The next request. Answers are sent off before it is waited for.
+/// Returns the next request; flushes replies before waiting for it.
 fn following(receive: &Receiver<Message>, out: &mut impl Write, ending: &Ending) -> Option<Message> {
     match receive.try_recv() {
         Ok(message) if !ending.is_set() => return Some(message),
@@ -123,7 +123,7 @@ fn read<R: Read>(input: Watched<R>, limit: u64, send: &SyncSender<Message>, wait
         let message = match reader.message_watched(|within| pulse.set_within(within)) {
             Ok(Some(message)) => message,
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Message::given_up(),
-            // What cannot be read any more has ended.
+            // An unreadable stream is treated as ended.
             Ok(None) | Err(_) => return,
         };
         pulse.end();

@@ -1,12 +1,12 @@
 //! A server on a Unix socket that only its own user can reach.
 //!
-//! The socket lies in a folder that nobody else may write, is made with mode 0600 before it gets its name, and every peer is
-//! asked for its user besides. Each connection is a conversation with its own program and arrays.
+//! The socket's directory must not be writable by others, the socket gets mode 0600 before it gets its name, and the user ID of
+//! every peer is checked. Each connection has its own program and arrays.
 
 #[cfg(unix)]
 pub(crate) use unix::serve;
 
-/// Sockets of this kind are Unix's.
+/// Unix sockets need a Unix system.
 #[cfg(not(unix))]
 pub(crate) fn serve(_: &super::Job, _: &std::path::Path, context: &mut crate::app::cli::Context) -> u8 {
     context.console.error_line("error: `--socket` needs a Unix system\n  Help: `--serve` alone serves standard input");
@@ -38,18 +38,18 @@ mod unix {
     use crate::compile::Session;
     use crate::host::problem::Problem;
 
-    /// Connections at a time.
+    /// Maximum number of concurrent connections.
     const MOST: usize = 64;
-    /// When all places are taken, who has neither finished a request nor taken an answer for so long has to go.
+    /// At the connection limit, a client that has made no progress for this long can be disconnected.
     const PATIENCE: Duration = Duration::from_secs(5);
-    /// How often reading looks whether a request that was begun still goes on.
+    /// Read timeout, after which a stalled request is detected.
     const TICK: Duration = Duration::from_secs(1);
-    /// How long conversations have to end when the server does.
+    /// Time for connections to end when the server ends.
     const GRACE: Duration = Duration::from_secs(2);
-    /// Expressions are walked recursively.
+    /// Stack size of a connection's thread: expressions are walked recursively.
     const STACK: usize = 64 << 20;
 
-    /// Serves the socket at this path until a client says `stop`, or Ctrl-C.
+    /// Serves the socket at this path until a client sends `stop`, or until Ctrl-C.
     pub(crate) fn serve(job: &Job, path: &Path, context: &mut Context) -> u8 {
         let Some(session) = program(job, context) else { return exit::FAILURE };
         let socket = match Socket::bind(path) {
@@ -75,7 +75,7 @@ mod unix {
             clients.extend(Client::greet(stream, job, &session, context, &ending, turn.clone()));
         }
         let until = Instant::now() + GRACE;
-        // Requests end; answers still go out.
+        // No more requests are read; pending replies are still sent.
         clients.iter().for_each(|client| drop(client.stream.shutdown(std::net::Shutdown::Read)));
         while Instant::now() < until && clients.iter().any(|client| !client.thread.is_finished()) {
             std::thread::sleep(Duration::from_millis(5));
@@ -83,22 +83,22 @@ mod unix {
         ending.exit_code()
     }
 
-    /// A connection and the thread that talks to it.
+    /// A connection and its thread.
     struct Client {
         stream: UnixStream,
         pulse: Arc<Pulse>,
         thread: JoinHandle<()>,
     }
 
-    /// If all places are taken, the connection goes that has held up its own for longest: one that has never sent a request, is in
-    /// the middle of one, or does not take its answers. Those that wait between two requests stay.
+    /// At the connection limit, closes the connection that has stalled longest: one that has never sent a request, is in the middle
+    /// of one, or does not read its replies. Clients that are idle between requests stay.
     fn make_room(clients: &mut Vec<Client>) {
         if clients.len() < MOST {
             return;
         }
         let stuck = clients.iter().enumerate().filter_map(|(at, client)| Some((client.pulse.stuck_for()?, at)));
         if let Some((_, at)) = stuck.max().filter(|(time, _)| *time >= PATIENCE) {
-            // Its threads see that, and end.
+            // Its threads notice the shutdown and end.
             let _ = clients.swap_remove(at).stream.shutdown(std::net::Shutdown::Both);
         }
     }
@@ -123,7 +123,7 @@ mod unix {
                 let mut state = State::new(session, interpreter, limit);
                 state.turn = turn;
                 converse(input, &output, &mut state, &ending, beats);
-                // The thread that reads ends with it.
+                // Makes the reading thread end, too.
                 let _ = output.shutdown(std::net::Shutdown::Both);
             };
             let thread = std::thread::Builder::new().name("clk-client".into()).stack_size(STACK).spawn(talk).ok()?;
@@ -131,7 +131,7 @@ mod unix {
         }
     }
 
-    /// Whether a peer is let in.
+    /// Whether to accept a peer.
     fn admit(stream: &UnixStream, clients: usize) -> Result<(), Problem> {
         match private::peer(stream) {
             Ok(user) if user == private::own_user() => {}
@@ -148,18 +148,18 @@ mod unix {
     }
 
     fn refuse(mut stream: UnixStream, problem: Problem) {
-        // Whoever does not listen is not waited for.
+        // A peer that does not read is not waited for.
         let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
         let mut line = Vec::new();
         let _ = Reply::to(None, false).refuse(problem.into(), "", &Sources::default()).send(&mut line);
         let _ = stream.write_all(&line);
     }
 
-    /// A socket with a name, which it loses when it is dropped.
+    /// A listening socket; its file is removed on drop.
     struct Socket {
         listener: UnixListener,
         path: PathBuf,
-        /// Device and number of its file.
+        /// Device and inode of its file.
         file: (u64, u64),
         _leftover: Leftover,
     }
@@ -174,14 +174,14 @@ mod unix {
             let own = "use a folder of your own, such as `$XDG_RUNTIME_DIR/clk`, which is made if it does not exist";
             private::folder(folder).map_err(|why| cannot(format!("of its folder, {why}")).help(own))?;
             path.file_name().ok_or_else(|| cannot("it has no name".into()))?;
-            // Between the look at the name and taking it, no other server may do the same.
+            // The lock keeps other servers from taking the name between the check and the rename.
             let _alone = alone(folder).map_err(|error| cannot(disk::reason(&error)))?;
             clear(path)?;
             let (listener, file) = Socket::make(folder, path).map_err(|error| cannot(disk::reason(&error)))?;
             Ok(Socket { listener, path: path.to_path_buf(), file, _leftover: Leftover::new(path) })
         }
 
-        /// The name is given to a socket that is closed to others already.
+        /// Creates the socket under a temporary name and renames it once its mode is 0600.
         fn make(folder: &Path, path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
             let bound = tempfile::Builder::new().prefix(".clk-").make_in(folder, |path| UnixListener::bind(path))?;
             fs::set_permissions(bound.path(), fs::Permissions::from_mode(0o600))?;
@@ -190,7 +190,7 @@ mod unix {
             Ok((bound.persist(path)?, (data.dev(), data.ino())))
         }
 
-        /// A connection, if one comes within a moment.
+        /// Returns a connection if one arrives within 50 ms.
         fn accept(&self) -> Option<UnixStream> {
             private::wait_readable(self.listener.as_raw_fd(), Duration::from_millis(50));
             let (stream, _) = self.listener.accept().ok()?;
@@ -201,15 +201,15 @@ mod unix {
 
     impl Drop for Socket {
         fn drop(&mut self) {
-            // Another server may have taken the name.
+            // Another server may have taken the name meanwhile.
             if fs::symlink_metadata(&self.path).is_ok_and(|data| (data.dev(), data.ino()) == self.file) {
                 let _ = fs::remove_file(&self.path);
             }
         }
     }
 
-    /// Holds the folder until it is dropped: one server at a time takes a name in it. Who may only read the folder can hold it,
-    /// too, so it is not waited for without end.
+    /// Locks the directory until the result is dropped: only one server at a time takes a name in it. Anyone who can read the
+    /// directory can hold the lock, so waiting is limited.
     fn alone(folder: &Path) -> io::Result<fs::File> {
         let handle = fs::File::open(folder)?;
         let until = Instant::now() + GRACE;
@@ -227,7 +227,7 @@ mod unix {
         }
     }
 
-    /// Makes room for a socket: one that nobody answers on goes away, everything else stays.
+    /// Removes a stale socket, on which no server answers; refuses to remove anything else.
     fn clear(path: &Path) -> Result<(), Problem> {
         let Ok(data) = fs::symlink_metadata(path) else { return Ok(()) };
         let taken = |why: &str| Problem::new("E0808", format!("`{}` cannot be a socket: {why}", path.display()));

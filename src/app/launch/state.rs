@@ -1,4 +1,4 @@
-//! What one client works with: a compiled program, an interpreter with its device, and arrays that are kept under names.
+//! State of one client: the compiled program, the interpreter with its device, and the kept (named) arrays.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,50 +23,50 @@ use crate::host::array::{Array, Element};
 use crate::host::interp::Interpreter;
 use crate::host::value::Value;
 
-/// Arrays by name, in order.
+/// Arrays by name, in insertion order.
 pub(crate) type Arrays = IndexMap<SmolStr, Array>;
 
-/// A fault of one client's launch that showed when it was another's turn.
+/// An error of this client's asynchronous launches that was found while serving another client.
 #[derive(Default)]
 pub(crate) struct Late(Mutex<Option<DeviceError>>);
 
-/// Whose launches may be under way on the device that clients share; held while a request is done.
+/// The client whose launches may still be running on the shared device; locked for the duration of a request.
 pub(crate) type Turn = Arc<Mutex<Option<Arc<Late>>>>;
 
 /// A client's program and arrays.
 pub(crate) struct State {
     pub session: Session,
     pub interpreter: Interpreter,
-    /// What lives from one request to the next.
+    /// Arrays that live across requests.
     pub kept: Arrays,
-    /// What kernels printed since it was taken last.
+    /// Output of kernels not yet included in a reply.
     pub world: Captured,
-    /// The most bytes of an array, and of all that are kept.
+    /// Limit in bytes of an array, and of all kept arrays together.
     pub limit: u64,
     forms: Forms,
     pub turn: Turn,
     late: Arc<Late>,
 }
 
-/// An argument on its way into a launch.
+/// An argument of a launch.
 struct Argument<'a> {
     value: Value,
     ty: Type,
-    /// The name it is kept under.
+    /// The name of the kept array that is passed.
     kept: Option<(SmolStr, Raw<'a>)>,
 }
 
-/// A kernel and what was given for its parameters.
+/// A kernel and the arguments given for it.
 struct Call<'a, 'r> {
     kernel: &'a Kernel,
     path: &'a str,
     launch: &'a Launch<'r>,
-    /// What its type parameters are, as far as that is known.
+    /// The type parameters inferred so far.
     types: Vec<Option<Type>>,
 }
 
 impl State {
-    /// With a program that was compiled before, or none.
+    /// Creates a client's state with a compiled (or empty) program.
     pub fn new(session: Session, interpreter: Interpreter, limit: u64) -> State {
         let mut state = State {
             session,
@@ -82,8 +82,8 @@ impl State {
         state
     }
 
-    /// Compiles a file and takes it for the program; what is kept stays. After an error the old program is there. Gives the
-    /// warnings.
+    /// Compiles a file and replaces the program; kept arrays stay. Returns the warnings. If there are errors, the old program
+    /// stays.
     pub fn load(&mut self, path: &Path) -> Result<Vec<Diagnostic>> {
         let text = disk::read_source(path).map_err(|why| vec![disk::unreadable(path, &why)])?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -101,7 +101,7 @@ impl State {
         Ok(outcome.diagnostics)
     }
 
-    /// Arrays of structs know the program's types by these.
+    /// Registers the program's structs with the interpreter, so that arrays of structs are matched to their types.
     fn learn_structs(&mut self) {
         let structs: Vec<_> = self.session.program.structs.iter().map(|(id, _)| id).collect();
         for id in structs {
@@ -109,12 +109,12 @@ impl State {
         }
     }
 
-    /// The bytes of all arrays that are kept.
+    /// Returns the size in bytes of all kept arrays.
     pub fn held(&self) -> u64 {
         self.kept.values().map(|array| array.byte_len() as u64).sum()
     }
 
-    /// Keeps arrays, all of them or none if there is no room.
+    /// Keeps arrays: all of them, or none if they exceed the limit.
     pub fn keep_all(&mut self, arrays: Vec<(SmolStr, Array, Raw<'_>)>) -> Result<()> {
         let replaced: u64 =
             arrays.iter().filter_map(|(name, ..)| self.kept.get(name)).map(|a| a.byte_len() as u64).sum();
@@ -132,7 +132,7 @@ impl State {
         Ok(())
     }
 
-    /// Begins a request. Launches of another client, which may still run, are waited for: their faults are that client's.
+    /// Begins a request. If another client's launches may still be running, waits for them and stores their error for that client.
     pub fn begin(&self, last: &mut Option<Arc<Late>>) {
         if let Some(other) = last.take().filter(|other| !Arc::ptr_eq(other, &self.late))
             && let Err(error) = self.interpreter.options.device.confirm()
@@ -142,7 +142,7 @@ impl State {
         *last = Some(self.late.clone());
     }
 
-    /// Waits for everything under way on the device. The error is that of the first launch that has failed since.
+    /// Waits for all launches on the device; returns the first error since the last call.
     pub fn finish(&self) -> Result<()> {
         let late = self.late.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let device = &self.interpreter.options.device;
@@ -150,14 +150,14 @@ impl State {
         ended.map_err(|error| lost(&error))
     }
 
-    /// The array of a request's field that needs no kernel to be understood.
+    /// Decodes an array whose type does not depend on a kernel.
     pub fn array(&mut self, value: Raw<'_>, blocks: &mut [Option<AlignedBytes>]) -> Result<Array> {
         let State { session, interpreter, limit, .. } = self;
         let mut input = Input { limit: *limit, blocks };
         data::array(value, &Wanted::default(), &mut input, &mut |name| struct_named(session, interpreter, name))
     }
 
-    /// What a kept array is called, and it.
+    /// Returns the name and content of a kept array.
     pub fn kept(&self, name: Raw<'_>) -> Result<(SmolStr, &Array)> {
         let text = data::text(name, "the name of an array")?;
         match self.kept.get_key_value(text.as_ref()) {
@@ -175,7 +175,7 @@ impl State {
         }
     }
 
-    /// Runs a launch. Gives the arrays that it has written and that are not kept, by parameter.
+    /// Runs a launch; returns the written arrays that are not kept, by parameter.
     pub fn launch(&mut self, launch: &Launch<'_>, blocks: &mut [Option<AlignedBytes>]) -> Result<Arrays> {
         let (path, id) = self.kernel(launch)?;
         let kernel = self.session.program.kernels[id].clone();
@@ -210,7 +210,7 @@ impl State {
         self.interpreter.largest = Some(self.limit.saturating_sub(self.held()));
         let ran = self.interpreter.run_entry(&self.session, form.chunk, &mut self.world);
         let mut written = self.collect(&form, &kernel, kept, ran.map(|last| last.map(|last| last.value)))?;
-        // Left off, but with a name: made by this launch and kept from now on.
+        // An omitted `out` array with a name: allocated by this launch and kept from now on.
         for (param, value) in launch.arrays.iter().filter(|(_, value)| value.kind() == Kind::Text) {
             if let (Some(array), Some(name)) = (written.shift_remove(param.as_ref()), value.string()) {
                 self.kept.insert(name.to_smolstr(), array);
@@ -219,13 +219,13 @@ impl State {
         Ok(written)
     }
 
-    /// The names of the dimensions that the launched kernel has.
+    /// Returns the names of the launched kernel's dimensions.
     pub fn dimensions(&self, launch: &Launch<'_>) -> Result<Vec<SmolStr>> {
         let (_, id) = self.kernel(launch)?;
         Ok(self.session.program.kernels[id].sig.dims.iter().map(|dim| dim.name.clone()).collect())
     }
 
-    /// The kernel that a launch names; of a program with one kernel it need not.
+    /// Returns the kernel that a launch names, which is optional if the program has only one.
     fn kernel(&self, launch: &Launch<'_>) -> Result<(SmolStr, KernelId)> {
         let program = &self.session.program;
         let own = self.session.main.and_then(|main| program.modules.get(main));
@@ -266,7 +266,7 @@ impl State {
         })
     }
 
-    /// The type parameters that a launch gives by name.
+    /// Returns the type parameters that a launch gives explicitly.
     fn type_arguments(&mut self, launch: &Launch<'_>, kernel: &Kernel) -> Vec<Option<Type>> {
         let State { session, interpreter, .. } = self;
         let mut found = Vec::with_capacity(kernel.sig.generics.len());
@@ -280,7 +280,7 @@ impl State {
         found
     }
 
-    /// Type parameters by the arguments that say their own type, so that plain numbers beside them can follow.
+    /// Infers type parameters from the arguments that state their own type, so that plain numbers can take it.
     fn bind_types(&mut self, call: &mut Call<'_, '_>) -> Result<()> {
         for param in &call.kernel.sig.params {
             let own = match &param.ty {
@@ -314,7 +314,7 @@ impl State {
         Ok(())
     }
 
-    /// One argument per parameter; none for `out` arrays that are to be allocated.
+    /// Returns one argument per parameter; `None` for `out` arrays to be allocated.
     fn arguments<'r>(
         &mut self,
         call: &mut Call<'_, 'r>,
@@ -356,7 +356,7 @@ impl State {
         if value.kind() == Kind::Text {
             let name = data::text(value, "the name of an array")?.to_smolstr();
             if param.access == Access::Out && !self.kept.contains_key(&name) {
-                // It will be allocated, and kept under this name.
+                // To be allocated by the launch and kept under this name.
                 return Ok(None);
             }
             let (name, array) = self.kept(value)?;
@@ -380,7 +380,7 @@ impl State {
         Ok(Some(Argument { value: Value::Array(array), ty, kept: None }))
     }
 
-    /// An argument out of a file.
+    /// Returns an argument that was read from a file.
     fn ready<'r>(&mut self, call: &Call<'_, '_>, param: &Param, array: &Array) -> Result<Argument<'r>> {
         let own = match &param.ty {
             Type::Array(wanted) => &wanted.element,
@@ -401,7 +401,7 @@ impl State {
         }
     }
 
-    /// The element type that a parameter's type asks for, if it is known.
+    /// Returns the element type that a parameter's type requires, if it is known.
     fn expected(&mut self, call: &Call<'_, '_>, ty: &Type) -> Option<Element> {
         let ty = match ty {
             Type::Param(generic) => call.types.get(*generic as usize)?.clone()?,
@@ -410,7 +410,7 @@ impl State {
         Some(self.interpreter.element(&self.session.program, &ty))
     }
 
-    /// A by-value argument: the value itself, or `{"type": …, "value": …}`.
+    /// Decodes a by-value argument: the value itself, or `{"type": …, "value": …}`.
     fn scalar(&mut self, call: &Call<'_, '_>, ty: &Type, value: Raw<'_>) -> Result<(Value, Element)> {
         let mut expected = self.expected(call, ty);
         let mut value = value;
@@ -439,7 +439,7 @@ impl State {
         Ok((data::value(&element, value)?, element))
     }
 
-    /// An array's type in the program.
+    /// Returns the program's type for an array.
     fn type_of(&self, array: &Array, value: Option<Raw<'_>>) -> Result<Type> {
         match self.interpreter.element_type(array.element()) {
             Type::Unknown => {
@@ -454,8 +454,8 @@ impl State {
         }
     }
 
-    /// Puts the arguments into the form's variables. Kept arrays that are written leave the list of those that are kept, so
-    /// that writing does not copy them; gives their names by parameter.
+    /// Assigns the arguments to the form's variables; returns the names of kept arrays by parameter. Kept arrays that the kernel
+    /// writes are moved out of the list, since a second reference would force a copy on write.
     fn pass(&mut self, form: &Form, kernel: &Kernel, arguments: Vec<Option<Argument<'_>>>) -> Vec<Option<SmolStr>> {
         let mut kept = Vec::with_capacity(arguments.len());
         for ((argument, global), param) in arguments.into_iter().zip(&form.params).zip(&kernel.sig.params) {
@@ -483,8 +483,7 @@ impl State {
         }
     }
 
-    /// Takes the variables' values back, whether the launch went well or not: an array that a kernel wrote until its fault is
-    /// still kept.
+    /// Moves the variables' values back, also after an error: an array that was partially written stays kept.
     fn collect(
         &mut self,
         form: &Form,
@@ -518,7 +517,7 @@ impl State {
         Ok(written)
     }
 
-    /// Brings arrays here, so that nothing fails while they are written out.
+    /// Copies arrays to host memory, so that nothing can fail while a reply is written.
     pub fn fetch<'a>(&self, arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
         self.finish()?;
         for array in arrays {
@@ -528,7 +527,7 @@ impl State {
     }
 }
 
-/// A device has failed, or a launch that had returned; the place is that launch, where it is known.
+/// Returns the error of a device or of an asynchronous launch, located at that launch if it is known.
 fn lost(error: &DeviceError) -> Refusal {
     let mut diagnostic = device_diagnostic(error, Span::default());
     diagnostic.labels.retain(|label| label.span != Span::default());
@@ -538,7 +537,7 @@ fn lost(error: &DeviceError) -> Refusal {
     vec![diagnostic].into()
 }
 
-/// A struct of the program's main module as an element.
+/// Returns a struct of the program's main module as an element type.
 fn struct_named(session: &Session, interpreter: &mut Interpreter, name: &str) -> Option<Element> {
     let module = session.program.modules.get(session.main?)?;
     match module.names.get(name) {
@@ -547,13 +546,13 @@ fn struct_named(session: &Session, interpreter: &mut Interpreter, name: &str) ->
     }
 }
 
-/// What a launch gives for a parameter.
+/// Returns the value that a launch gives for a parameter.
 fn given<'r>(launch: &Launch<'r>, param: &Param) -> Option<Raw<'r>> {
     let list = if matches!(param.ty, Type::Array(_)) { &launch.arrays } else { &launch.scalars };
     list.iter().find(|(name, _)| *name == param.name.as_str()).map(|(_, value)| *value)
 }
 
-/// Arguments for which there is no parameter.
+/// Refuses arguments that match no parameter.
 fn refuse_strangers(launch: &Launch<'_>, kernel: &Kernel, path: &str) -> Result<()> {
     let params = || kernel.sig.params.iter().map(|param| param.name.as_str());
     if let Some(name) = launch.ready.keys().find(|name| !params().any(|param| param == name.as_str())) {
@@ -582,7 +581,7 @@ fn refuse_strangers(launch: &Launch<'_>, kernel: &Kernel, path: &str) -> Result<
     Ok(())
 }
 
-/// One array cannot be written through two parameters.
+/// Refuses one kept array for two parameters that are written.
 fn refuse_double_writes(kernel: &Kernel, arguments: &[Option<Argument<'_>>]) -> Result<()> {
     let mut seen: Vec<&SmolStr> = Vec::new();
     for (argument, param) in arguments.iter().zip(&kernel.sig.params) {

@@ -1,4 +1,4 @@
-//! Arrays as JSON: nested lists, or Base64 of their bytes.
+//! Encoding of arrays as JSON: nested lists, Base64, or references to binary blocks.
 
 use std::io::{self, Write};
 
@@ -8,24 +8,24 @@ use crate::host::picture::base64;
 use crate::ir::def::Leaf;
 use crate::lang::scalar::{self, Scalar, format};
 
-/// How a reply holds the elements of an array.
+/// Encoding of an array's elements in a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// Lists in lists.
+    /// Nested lists.
     #[default]
     List,
-    /// The bytes as Base64.
+    /// Base64 of the bytes.
     Base64,
-    /// The bytes behind a framed reply.
+    /// A binary block after the header of a framed reply.
     Block,
 }
 
-/// A string of JSON's.
+/// Returns a JSON string.
 pub(crate) fn string(text: &str) -> String {
     escape::json(serde_json::Value::from(text).to_string())
 }
 
-/// `{"type": …, "shape": …, "data": …}`. A block has a number, by which its bytes are found behind the reply.
+/// Writes `{"type": …, "shape": …, "data": …}`. A block is referenced by its index among the reply's blocks.
 pub(crate) fn array(out: &mut dyn Write, array: &Array, encoding: Encoding, block: usize) -> io::Result<()> {
     write!(out, "{{\"type\": {}, \"shape\": {:?}, ", string(&array.element().to_string()), array.shape())?;
     match encoding {
@@ -34,7 +34,7 @@ pub(crate) fn array(out: &mut dyn Write, array: &Array, encoding: Encoding, bloc
         Encoding::List => {
             out.write_all(b"\"data\": ")?;
             match array.is_empty() {
-                // However many empty rows it has.
+                // An array without elements is `[]`, however many empty rows it has.
                 true => out.write_all(b"[]")?,
                 false => nested(out, array.element(), array.shape(), array.bytes())?,
             }
@@ -71,7 +71,8 @@ fn one(out: &mut dyn Write, element: &Element, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// `leaves` are those of the outermost record: an inner one's offsets count from there.
+/// Writes a struct or tuple. `leaves` are the scalar components of the outermost record: the offsets of an inner one count from
+/// there.
 fn record(out: &mut dyn Write, layout: &RecordLayout, leaves: &[Leaf], bytes: &[u8]) -> io::Result<()> {
     let (open, close) = if layout.is_tuple() { ("[", "]") } else { ("{", "}") };
     out.write_all(open.as_bytes())?;
@@ -92,7 +93,7 @@ fn record(out: &mut dyn Write, layout: &RecordLayout, leaves: &[Leaf], bytes: &[
     out.write_all(close.as_bytes())
 }
 
-/// With the fewest digits that read back as the same value.
+/// Writes the shortest decimal number that reads back as the same value.
 fn scalar(out: &mut dyn Write, ty: Scalar, bytes: &[u8]) -> io::Result<()> {
     let value = scalar::Value::from_bytes(ty, bytes);
     let number = value.as_f64();
