@@ -1,4 +1,4 @@
-//! The command line's grammar.
+//! Command-line parsing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::app::launch::Job;
 use crate::app::script::Limits;
 use crate::device::cuda::text::Options;
 
-/// What is to be done.
+/// A command with its arguments.
 #[derive(Debug)]
 pub(crate) enum Task {
     Run { file: PathBuf, args: Vec<String> },
@@ -36,7 +36,7 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    /// Whether it runs programs, and needs a device for them.
+    /// Whether the command runs programs and so needs a device.
     pub fn runs(&self) -> bool {
         match self {
             Task::Run { .. } | Task::Eval { .. } | Task::Test { .. } | Task::Bench { .. } | Task::Repl { .. } => true,
@@ -48,7 +48,7 @@ impl Task {
     }
 }
 
-/// What is to be done with the folder of compiled kernels.
+/// An action of `clk cache`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheAction {
     Dir,
@@ -63,7 +63,7 @@ pub(crate) enum Stage {
     Kernels(Level),
 }
 
-/// A whole command line.
+/// A parsed command line.
 #[derive(Debug)]
 pub(crate) struct Cli {
     pub task: Task,
@@ -71,13 +71,13 @@ pub(crate) struct Cli {
     pub limits: Limits,
     pub device: Choice,
     pub usage: Usage,
-    /// Whether kernels run in a process of their own.
+    /// Whether kernels run in a separate process.
     pub isolate: Isolate,
-    /// What devices did is told at the end.
+    /// Whether to report the devices' statistics at the end.
     pub stats: bool,
 }
 
-/// Reads the command line; `Err` is clap's answer (help and version included).
+/// Parses the command line; `Err` is clap's output (including help and version).
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     let matches = command().try_get_matches_from(with_run(arguments))?;
     let look = Look {
@@ -110,12 +110,12 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
         contract: matches.get_flag("contract"),
         ..Options::default()
     };
-    // Tools that look into a process have it load a library of theirs.
+    // Profilers inject a library into the process; they need line information.
     let lines = matches.get_flag("line-info") || std::env::var_os("CUDA_INJECTION64_PATH").is_some();
     let usage = Usage { timed: stats, lines, text, isa: from_environment(devices::ISA)? };
     let device = match matches.get_one::<Choice>("device") {
         Some(choice) => *choice,
-        // What only the simulator can do asks for it.
+        // Options that only the simulator supports select it.
         None if limits.check == Some(true) || limits.trap_nan || limits.deterministic => Choice::Sim,
         None => from_environment(devices::VARIABLE)?,
     };
@@ -128,7 +128,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     Ok(Cli { task, look, limits, device, usage, isolate, stats })
 }
 
-/// What a variable of the environment says, if it is set.
+/// Parses an environment variable; the default if it is unset or empty.
 fn from_environment<T: FromStr<Err = String> + Default>(variable: &str) -> Result<T, Box<clap::Error>> {
     match std::env::var(variable) {
         Ok(text) if !text.is_empty() => text.parse().map_err(|why: String| {
@@ -139,8 +139,8 @@ fn from_environment<T: FromStr<Err = String> + Default>(variable: &str) -> Resul
     }
 }
 
-/// `clk demo.clk` is `clk run demo.clk`. Clap could take an optional FILE beside the subcommands, but would then answer a
-/// misspelt subcommand with "no such file".
+/// Turns `clk demo.clk` into `clk run demo.clk`. With an optional FILE beside the subcommands, clap would answer a misspelled
+/// subcommand with "no such file".
 fn with_run(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let is_file = arguments.get(1).and_then(|a| a.to_str()).is_some_and(|a| !a.starts_with('-') && a.ends_with(".clk"));
     if is_file {
@@ -307,7 +307,7 @@ fn filter() -> Arg {
     Arg::new("filter").long("filter").short('f').value_name("TEXT").help("Only those whose name contains TEXT")
 }
 
-/// File and arguments are one list for clap, so that nothing behind the file's name is taken for an option of `clk`.
+/// File and arguments are one list for clap, so that nothing after the file name is parsed as an option of `clk`.
 fn run() -> Command {
     Command::new("run").about("Run a script").override_usage("clk run [OPTIONS] FILE [ARGS]...").arg(
         Arg::new("script")
@@ -351,7 +351,7 @@ fn bench() -> Command {
         )
 }
 
-/// `sm_90`, `90`
+/// Parses a compute capability: `sm_90` or `90`.
 fn architecture(text: &str) -> Result<u32, String> {
     let number = text.trim_start_matches("sm_").parse().ok().filter(|n| (30..1000).contains(n));
     number.ok_or_else(|| "an architecture is named such as `sm_90`".to_string())
@@ -394,7 +394,7 @@ fn emit() -> Command {
         .arg(file("The program"))
 }
 
-/// Of a command that runs nothing, `--help` is as short as `-h`: the options of runs are not its business.
+/// Makes `--help` as short as `-h` for a command that runs nothing, since the options of runs do not apply to it.
 fn with_short_help(command: Command) -> Command {
     let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print help");
     command.disable_help_flag(true).arg(help)
@@ -415,7 +415,7 @@ fn doc() -> Command {
     )
 }
 
-/// The option of Clk that a word is, if it is one: for those that stand behind the script's name.
+/// Returns the option of Clk that a word spells, if any; used for words after the script's name.
 pub(crate) fn option_named(word: &str) -> Option<String> {
     let name = word.strip_prefix("--")?.split('=').next()?;
     let known = global_options().into_iter().any(|arg| arg.get_long() == Some(name));
@@ -453,7 +453,7 @@ fn fix() -> Command {
         )
 }
 
-/// Editors like to say `--stdio`, which is the only way there is.
+/// `--stdio` is accepted because editors pass it; there is no other transport.
 fn lsp() -> Command {
     Command::new("lsp")
         .about("Serve an editor: the language server, on standard input and output")

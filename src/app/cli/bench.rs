@@ -1,4 +1,4 @@
-//! `clk bench`: times the `bench` blocks of files.
+//! `clk bench`: measures the `bench` blocks of files.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ pub(crate) fn paths(paths: &[PathBuf], filter: Option<&str>, context: &mut Conte
     if failed { exit::FAILURE } else { exit::OK }
 }
 
-/// How many benches of the file ran; `Err` after a failure was reported.
+/// Runs the benches of a file and returns their number; `Err` after a failure was reported.
 fn file(path: &Path, filter: Option<&str>, context: &mut Context) -> Result<usize, ()> {
     let compiled = script::compile_file(path, &mut context.console).ok_or(())?;
     let chosen = choose(&compiled, filter);
@@ -48,7 +48,7 @@ fn file(path: &Path, filter: Option<&str>, context: &mut Context) -> Result<usiz
     run_all(path, &chosen, &compiled, context).map(|()| chosen.len())
 }
 
-/// The main script's own benches that the filter lets through.
+/// Returns the main script's own benches that match the filter.
 fn choose(compiled: &Compiled, filter: Option<&str>) -> Vec<Id<Section>> {
     let benches = compiled.session.program.benches.iter();
     benches
@@ -58,7 +58,7 @@ fn choose(compiled: &Compiled, filter: Option<&str>) -> Vec<Id<Section>> {
         .collect()
 }
 
-/// An interpreter for these benches; the script has run in it if one of them uses its variables.
+/// Creates an interpreter for these benches; runs the script first if one of them uses its variables.
 fn prepare(
     chosen: &[Id<Section>],
     compiled: &Compiled,
@@ -74,8 +74,8 @@ fn prepare(
     Ok(interpreter)
 }
 
-/// Lets another program say when samples are taken: it writes how many runs one shall have, and reads the seconds a run. So two
-/// programs can be measured in turns, in the same minute, with both of them warm.
+/// Lets another program control the sampling: it sends the number of runs per sample and receives the seconds per run. Two
+/// programs can thus be measured in alternation, within the same minute and both warm.
 pub(crate) fn on_demand(paths: &[PathBuf], filter: Option<&str>, context: &mut Context) -> u8 {
     let [path] = paths else {
         context.console.error_line("error: `--on-demand` times one bench of one file: name the file");
@@ -126,7 +126,7 @@ fn run_all(path: &Path, chosen: &[Id<Section>], compiled: &Compiled, context: &m
     outcome
 }
 
-/// Of a sorted list.
+/// Returns a quantile of a sorted list by linear interpolation.
 fn quantile(sorted: &[f64], q: f64) -> f64 {
     let at = (sorted.len().saturating_sub(1)) as f64 * q;
     let (low, high) = (at.floor() as usize, at.ceil() as usize);
@@ -155,7 +155,7 @@ fn show(path: &Path, title: &str, result: &BenchResult, context: &mut Context) {
     console.line(&line);
 }
 
-/// Median, spread and rates of a bench in one line.
+/// Formats median, spread and rates of a bench in one line.
 pub(crate) fn summary(title: &str, result: &BenchResult, style: Style) -> String {
     let mut samples = result.samples.clone();
     samples.sort_by(f64::total_cmp);

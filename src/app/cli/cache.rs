@@ -1,4 +1,4 @@
-//! `clk cache`: the folder of kernels that were compiled for GPUs.
+//! `clk cache`: the cache of compiled GPU kernels.
 
 use super::Context;
 use super::args::CacheAction;
@@ -18,7 +18,7 @@ pub(crate) fn perform(action: CacheAction, context: &mut Context) -> u8 {
     }
     let cache = match Cache::existing(&folder) {
         Ok(Some(cache)) => cache,
-        // Nothing was kept yet.
+        // The cache does not exist yet.
         Ok(None) => {
             context.console.line(if action == CacheAction::Clean { "removed 0 kernels, 0 bytes" } else { NONE });
             return exit::OK;
@@ -40,7 +40,7 @@ pub(crate) fn perform(action: CacheAction, context: &mut Context) -> u8 {
 
 const NONE: &str = "0 kernels, 0 bytes";
 
-/// The newest first: what it is, how large, when it was used.
+/// Lists the entries, newest first, with size and time of last use.
 fn list(cache: &Cache, context: &mut Context) {
     let entries = cache.entries();
     let total = entries.iter().map(|entry| entry.bytes).sum();

@@ -1,4 +1,4 @@
-//! `clk check`: all that can be said without running.
+//! `clk check`: compiles without running and reports the diagnostics.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
         checked += 1;
         let compiled = script::compile_file(&path, &mut context.console);
         failed |= compiled.is_none();
-        // The process ends soon: taking a large tree apart node by node would be for nothing.
+        // The process ends soon, so freeing a large tree node by node would be wasted time.
         std::mem::forget(compiled);
     }
     context.console.summary();
@@ -22,7 +22,7 @@ pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {
     if failed { exit::FAILURE } else { exit::OK }
 }
 
-/// The program files of files and folders. What cannot be listed is reported and sets `failed`.
+/// Expands files and directories to program files. Reports directories that cannot be listed and sets `failed`.
 pub(crate) fn programs(paths: &[PathBuf], context: &mut Context, failed: &mut bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in paths {

@@ -1,5 +1,5 @@
-//! `clk doc`, and `:doc` and `?` of the session: builtins from their table, modules and files from their documentation
-//! comments, and a search in all of them.
+//! `clk doc`, and `:doc` and `?` of a session: documentation of builtins (from their table), modules and files (from their
+//! documentation comments), and search.
 
 use std::path::Path;
 
@@ -27,8 +27,8 @@ pub(crate) fn name(name: Option<&str>, context: &mut Context) -> u8 {
     }
 }
 
-/// The documentation of a name (or the list of what there is) as text, or why there is none. A word that is no name is looked
-/// for in all of it.
+/// Returns the documentation of a name (or the overview), or the reason why there is none. A word that is not a name is
+/// searched for.
 pub(crate) fn lookup(name: Option<&str>, style: Style) -> Result<String, String> {
     let Some(name) = name.map(str::trim).filter(|name| !name.is_empty()) else { return Ok(overview(style)) };
     if let Some(entry) = builtin::find(name) {
@@ -67,7 +67,7 @@ pub(crate) fn lookup(name: Option<&str>, style: Style) -> Result<String, String>
     Err(format!("error: nothing is documented under `{name}`\n  Help: {help}"))
 }
 
-/// Builtins, members of the library and keywords whose name or documentation has all of these words, as a list.
+/// Returns a list of the builtins, library members and keywords whose name or documentation contains all of these words.
 fn search(words: &str) -> String {
     let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
     let fits = |name: &str, doc: &str| {
@@ -104,7 +104,7 @@ fn keywords() -> impl Iterator<Item = &'static str> {
     KEYWORDS.iter().map(|(word, _)| *word).chain(CONTEXTUAL.iter().copied())
 }
 
-/// The modules of the standard library with their public names.
+/// Lists the modules of the standard library with their public names.
 fn modules() -> String {
     let mut text = String::from("# The standard library\n\n");
     for (module, _) in library::MODULES {
@@ -135,7 +135,7 @@ fn group_title(group: Group) -> &'static str {
     }
 }
 
-/// All builtins by chapter, the library, and the words of the language.
+/// Lists all builtins by group, the library's modules, and the keywords.
 fn overview(style: Style) -> String {
     let mut groups: Vec<(Group, Vec<&str>)> = Vec::new();
     for entry in builtin::TABLE {
@@ -167,7 +167,7 @@ fn builtin_page(entry: &Entry, style: Style) -> String {
     markdown::render(&text, style)
 }
 
-/// A standard module, or a member of it.
+/// Returns the documentation of a library module or of a member of it.
 fn module(name: &str, style: Style) -> Result<String, String> {
     match imported(name) {
         Ok((session, module)) => Ok(module_page(name, &session, &module, style)),
@@ -187,7 +187,7 @@ fn module(name: &str, style: Style) -> Result<String, String> {
     }
 }
 
-/// A module, found by compiling a script that imports it.
+/// Compiles a script that imports a module and returns that module.
 fn imported(name: &str) -> Result<(Session, Module), String> {
     let mut session = Session::default();
     let outcome = session.add("<doc>", &format!("import {name} as documented\n"), &Disk);
@@ -202,7 +202,7 @@ fn imported(name: &str) -> Result<(Session, Module), String> {
     Ok((session, module))
 }
 
-/// What a file documents of its own.
+/// Returns the documentation of the definitions in a file.
 fn file(path: &Path, style: Style) -> Result<String, String> {
     let text = disk::read_source(path).map_err(|why| format!("error: `{}` cannot be read: {why}", path.display()))?;
     let mut session =
@@ -235,7 +235,7 @@ fn module_page(name: &str, session: &Session, module: &Module, style: Style) -> 
     markdown::render(&text, style)
 }
 
-/// Whether the module defines what it binds (rather than imports it).
+/// Whether the module defines a name rather than importing it.
 fn is_own(binding: Binding, program: &Program, module: &Module) -> bool {
     let owner = match binding {
         Binding::Fn(id) => program.fns[id].module,
@@ -247,7 +247,7 @@ fn is_own(binding: Binding, program: &Program, module: &Module) -> bool {
     program.modules[owner].file == module.file && program.modules[owner].name == module.name
 }
 
-/// One item as Markdown: how it was written up to its body, and its documentation.
+/// Returns one item as Markdown: its head as written, and its documentation.
 pub(crate) fn item(name: &str, binding: Binding, session: &Session) -> Option<String> {
     let program = &session.program;
     let (span, doc) = match binding {

@@ -1,4 +1,4 @@
-//! `clk doctor`: which devices and libraries are found, and where kernels are kept.
+//! `clk doctor`: reports the devices and libraries found and the cache in use.
 
 use super::Context;
 use crate::app::cache::{self, Cache};
@@ -28,7 +28,7 @@ pub(crate) fn report(context: &mut Context) -> u8 {
     exit::OK
 }
 
-/// The simulator's instruction set, and what else this machine has.
+/// Describes the simulator's instruction set, and the best available one if it differs.
 fn instructions(isa: Isa) -> String {
     let best = Isa::detect();
     if isa == best { isa.to_string() } else { format!("{isa}, as {} says ({best} is here too)", devices::ISA) }

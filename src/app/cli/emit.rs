@@ -1,4 +1,4 @@
-//! `clk emit`: what a program is at each stage of the compiler.
+//! `clk emit`: prints a program at each stage of the compiler.
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ use crate::check::typed::{Kernel, KernelId};
 use crate::compile::Session;
 use crate::{check, syntax};
 
-/// What of a program is to be shown, beside the stage.
+/// Options of `clk emit` beside the stage.
 pub(crate) struct Wanted<'a> {
-    /// All kernels if left off.
+    /// All kernels if `None`.
     pub kernel: Option<&'a str>,
-    /// 90 for `sm_90`.
+    /// The compute capability, 90 for `sm_90`.
     pub architecture: Option<u32>,
     pub lines: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) fn file(path: &Path, stage: Stage, wanted: &Wanted<'_>, context: &mut
     if done.is_some() { exit::OK } else { exit::FAILURE }
 }
 
-/// The tree is shown even after mistakes: it has nodes for them.
+/// Prints the syntax tree, even after syntax errors: it has nodes for them.
 fn ast(path: &Path, context: &mut Context) -> Option<()> {
     let mut sources = Sources::default();
     let text = match disk::read_source(path) {
@@ -82,7 +82,7 @@ fn kernels(path: &Path, level: Level, wanted: &Wanted<'_>, context: &mut Context
     whole
 }
 
-/// Reports a failure; what is missing is `said` for the first kernel only.
+/// Reports a failure. The same missing tool is reported only once; `said` is the last one reported.
 fn failed(failure: &Failure, kernel: &Kernel, session: &Session, said: &mut String, context: &mut Context) {
     let (name, console) = (&kernel.name, &mut context.console);
     match failure {

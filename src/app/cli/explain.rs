@@ -1,4 +1,4 @@
-//! `clk explain`: the page of a code.
+//! `clk explain`: prints the page of a diagnostic code.
 
 use super::Context;
 use crate::app::{exit, markdown, names};
@@ -23,7 +23,7 @@ pub(crate) fn code(code: Option<&str>, context: &mut Context) -> u8 {
     }
 }
 
-/// The page of a code as text, or why there is none.
+/// Returns the page of a code, or the reason why there is none.
 pub(crate) fn page(code: &str, style: Style) -> Result<String, String> {
     if let Some(page) = codes::find(code.trim()) {
         let heading = format!("# {}: {}\n\n", page.code, page.title);

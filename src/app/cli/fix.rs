@@ -1,4 +1,4 @@
-//! `clk fix`: applies the fixes of messages that need nobody to look at them.
+//! `clk fix`: applies machine-applicable fixes.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;
 use crate::compile::{Outcome, Session};
 
-/// A fix may uncover the next mistake; more rounds than these would be a circle.
+/// Limit on rounds: a fix may uncover the next error, but more rounds than this indicate a cycle.
 const MAX_ROUNDS: usize = 16;
 
 pub(crate) fn paths(paths: &[PathBuf], dry_run: bool, context: &mut Context) -> u8 {
@@ -38,7 +38,7 @@ pub(crate) fn paths(paths: &[PathBuf], dry_run: bool, context: &mut Context) -> 
     if failed { exit::FAILURE } else { exit::OK }
 }
 
-/// How many fixes were applied; an error after what is wrong was reported.
+/// Returns the number of fixes applied; `Err` after a failure was reported.
 fn file(path: &Path, dry_run: bool, context: &mut Context) -> Result<usize, ()> {
     let name = path.display().to_string();
     let before = disk::read_source(path).map_err(|why| {
@@ -59,8 +59,8 @@ fn file(path: &Path, dry_run: bool, context: &mut Context) -> Result<usize, ()> 
     Ok(count)
 }
 
-/// The text with all sure fixes, round by round, and how many they were. A round that leaves more errors than it found is
-/// taken back.
+/// Returns the text with all machine-applicable fixes applied in rounds, and their number. A round that increases the number of
+/// errors is undone.
 fn fixed(name: &str, text: &str) -> (String, usize) {
     let errors = |found: &Outcome| found.diagnostics.iter().filter(|d: &&Diagnostic| d.is_error()).count();
     let compile = |text: &str| Session::default().add(name, text, &Disk);

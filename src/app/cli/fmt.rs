@@ -1,4 +1,4 @@
-//! `clk fmt`: files, folders or standard input in the one layout.
+//! `clk fmt`: formats files, directories or standard input.
 
 use std::io::Read;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::app::{difference, disk, exit};
 use crate::base::source::Sources;
 use crate::fmt::{self, Formatted};
 
-/// What became of the files.
+/// Statistics of a run.
 #[derive(Default)]
 struct Count {
     files: usize,
@@ -101,7 +101,7 @@ fn standard_input(check: bool, lines: Option<(usize, usize)>, context: &mut Cont
     if formatted.text == text { exit::OK } else { exit::FAILURE }
 }
 
-/// The text laid out, or nothing after its mistakes were reported.
+/// Returns the formatted text; reports syntax errors and returns `None` if there are any.
 fn format(name: &str, text: &str, lines: Option<(usize, usize)>, context: &mut Context) -> Option<Formatted> {
     let mut sources = Sources::default();
     let file = sources.add(name, text);
@@ -112,7 +112,7 @@ fn format(name: &str, text: &str, lines: Option<(usize, usize)>, context: &mut C
     formatted.map_err(|diagnostics| context.console.report_all(&diagnostics, &sources)).ok()
 }
 
-/// The bytes of some lines, counted from 1, without the last line's end.
+/// Returns the byte range of some lines (numbered from 1), without the line end of the last.
 fn bytes_of(text: &str, (first, last): (usize, usize)) -> Range<usize> {
     let mut starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
     let start = starts.clone().nth(first - 1).unwrap_or(text.len());

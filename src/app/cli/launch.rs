@@ -1,4 +1,4 @@
-//! The command line of `clk launch`.
+//! Command-line arguments of `clk launch`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::app::launch::Job;
 
-/// Unless `--max-bytes` says otherwise.
+/// Default of `--max-bytes`.
 const MAX_BYTES: u64 = 8 << 30;
 
 pub(crate) fn command() -> Command {

@@ -1,4 +1,4 @@
-//! The command line: one file per command, each of which returns an exit code.
+//! The command line: one module per command; each command returns an exit code.
 
 mod args;
 mod bench;
@@ -31,26 +31,26 @@ pub(crate) use self::bench::summary as bench_summary;
 pub(crate) use self::doc::{item as documented_item, lookup as documentation};
 pub(crate) use self::explain::page as explanation;
 
-/// Runs all of standard input as a script.
+/// Runs standard input as a script.
 pub(crate) fn run_stdin(context: &mut Context) -> u8 {
     run::stdin(vec![], context)
 }
 
-/// What every command has at hand.
+/// State shared by all commands.
 pub(crate) struct Context {
     pub console: Console,
     pub interrupt: Interrupt,
     pub limits: Limits,
-    /// What CUDA text is made for.
+    /// Options of CUDA code generation.
     pub text: Options,
-    /// All devices, and which of them programs run on.
+    /// All devices, and the selected one.
     pub machine: Arc<Machine>,
     pub device: Choice,
     /// The simulator's instruction set.
     pub isa: Isa,
 }
 
-/// Reads the command line and does what it says.
+/// Parses the command line and runs the command.
 pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
     #[cfg(target_os = "linux")]
     if let Some(code) = super::isolate::as_child(&arguments) {
@@ -60,7 +60,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
         Ok(cli) => cli,
         Err(answer) => {
             let code = if answer.use_stderr() { exit::USAGE } else { exit::OK };
-            // Help that nobody reads any more is no failure.
+            // A closed pipe is no failure for help.
             let _ = answer.print();
             return code;
         }
@@ -86,7 +86,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> u8 {
         context.console.error_line(&stats::line(&**device));
     }
     context.console.flush();
-    // Whatever failed: a fault of Clk's own is not the program's.
+    // An internal error takes precedence over a failure of the program.
     if code == exit::FAILURE && context.console.internal { exit::INTERNAL } else { code }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn file(path: &Path, args: Vec<String>, context: &mut Context) -> u8 
     finish(compiled, args, false, context)
 }
 
-/// Says of options of Clk behind the script's name that they are the script's, if it does not look at any.
+/// Warns about options of Clk after the script's name, which go to the script, if the script does not read its arguments.
 fn misplaced(path: &Path, words: &[String], compiled: &Compiled, context: &mut Context) {
     let Some(option) = words.iter().find_map(|word| args::option_named(word)) else { return };
     let program = &compiled.session.program;
@@ -40,7 +40,7 @@ fn misplaced(path: &Path, words: &[String], compiled: &Compiled, context: &mut C
     ));
 }
 
-/// Runs all of standard input as a script.
+/// Runs standard input as a script.
 pub(crate) fn stdin(args: Vec<String>, context: &mut Context) -> u8 {
     let mut bytes = Vec::new();
     let text = match std::io::stdin().lock().take(disk::MAX_SOURCE + 1).read_to_end(&mut bytes) {

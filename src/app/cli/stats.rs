@@ -1,4 +1,4 @@
-//! `--stats`: what a device did, in one line.
+//! `--stats`: a device's statistics in one line.
 
 use super::test::duration;
 use crate::device::{Device, size};

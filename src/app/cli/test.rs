@@ -1,4 +1,4 @@
-//! `clk test`: runs the `test` blocks of files, one after the other, and counts.
+//! `clk test`: runs the `test` blocks of files in order and reports how many passed.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -73,7 +73,7 @@ fn file(path: &Path, filter: Option<&str>, context: &mut Context, count: &mut Co
     }
 }
 
-/// The main script's own tests (not those of what it imports) that the filter lets through, and how many it does not.
+/// Returns the main script's own tests (not those of its imports) that match the filter, and the number of those that do not.
 fn chosen(compiled: &Compiled, filter: Option<&str>) -> (Vec<Id<Section>>, usize) {
     let tests = &compiled.session.program.tests;
     let own = tests.iter().filter(|(_, test)| Some(test.module) == compiled.session.main);
@@ -120,7 +120,7 @@ fn explain(diagnostic: &Diagnostic, world: &Captured, compiled: &Compiled, conte
     }
 }
 
-/// A time as people say it.
+/// Formats a duration with a suitable unit.
 pub(crate) fn duration(seconds: f64) -> String {
     let (scale, unit) = match seconds {
         s if s < 1e-6 => (1e9, "ns"),

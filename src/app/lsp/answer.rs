@@ -1,4 +1,4 @@
-//! Answers and errors of JSON-RPC.
+//! Responses and errors of JSON-RPC.
 
 use serde_json::{Value, json};
 
@@ -8,9 +8,9 @@ pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 pub(crate) const INVALID_PARAMS: i64 = -32602;
 pub(crate) const INTERNAL_ERROR: i64 = -32603;
 pub(crate) const NOT_INITIALIZED: i64 = -32002;
-/// The request was sound and has no answer, for a reason to show.
+/// Error code: the request was valid but failed, for a reason to be shown.
 pub(crate) const REQUEST_FAILED: i64 = -32803;
-/// The client took it back.
+/// Error code: the client canceled the request.
 pub(crate) const REQUEST_CANCELLED: i64 = -32800;
 
 /// Why a request has no result.

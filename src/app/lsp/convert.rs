@@ -1,4 +1,4 @@
-//! From what the compiler and `ide` say to the protocol's JSON.
+//! Conversion of results of the compiler and [`ide`](crate::ide) to the protocol's JSON.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::base::diag::{Applicability, Diagnostic, Fix, Severity};
 use crate::ide::{Analysis, Class, Completion, CompletionKind, Highlight, Place, Symbol, SymbolKind};
 use crate::syntax::ast::{ImportSource, ItemKind};
 
-/// Types and modifiers of semantic tokens, in the order of their numbers.
+/// Types of semantic tokens, in the order of their numbers.
 const TOKEN_TYPES: &[&str] = &[
     "keyword",
     "type",
@@ -106,7 +106,7 @@ fn diagnostic(analysis: &Analysis, text: &Text, address: &str, found: &Diagnosti
     out
 }
 
-/// A mistake in an imported file shows at the import here.
+/// Returns the range of the import in this file that leads to a diagnostic in another file.
 fn blamed_import(analysis: &Analysis, found: &Diagnostic) -> std::ops::Range<usize> {
     let name = found.primary().map(|span| analysis.session.sources.name(span.file)).unwrap_or("");
     let file_name = |path: &str| path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned();
@@ -123,7 +123,7 @@ fn blamed_import(analysis: &Analysis, found: &Diagnostic) -> std::ops::Range<usi
     found.map_or(0..0, |(_, span)| span.range())
 }
 
-/// A place in this text or another one.
+/// Converts a location in this text or another one.
 pub(crate) fn location(analysis: &Analysis, text: &Text, address: &str, place: &Place) -> Value {
     let own = analysis.session.sources.name(analysis.file);
     if place.file == own {
@@ -183,7 +183,7 @@ pub(crate) fn symbol(text: &Text, found: &Symbol) -> Value {
     })
 }
 
-/// The numbers of semantic tokens, each relative to the one before.
+/// Encodes semantic tokens, each relative to the previous one.
 pub(crate) fn semantic_tokens(text: &Text, found: &[Highlight]) -> Vec<usize> {
     let mut data = Vec::with_capacity(found.len() * 5);
     let (mut line, mut column) = (0, 0);
@@ -221,7 +221,7 @@ fn semantic(token: &Highlight) -> Option<(usize, usize)> {
     Some((kind, modifiers))
 }
 
-/// A fix as an edit of the workspace; none if it reaches into a file that is not the user's.
+/// Converts a fix to a workspace edit; `None` if it affects a file that is not the user's.
 pub(crate) fn fix(analysis: &Analysis, text: &Text, address: &str, fixes: &[&Fix]) -> Option<Value> {
     let mut edits = Vec::new();
     for (span, new) in fixes.iter().flat_map(|f| &f.edits) {
@@ -237,7 +237,7 @@ pub(crate) fn is_sure(fix: &Fix) -> bool {
     fix.applicability == Applicability::MachineApplicable
 }
 
-/// The address of a source by its name, for files.
+/// Returns the URI of a source file by its name.
 pub(crate) fn address_of_path(path: &str) -> String {
     uri::from_path(std::path::Path::new(path))
 }

@@ -1,4 +1,4 @@
-//! An open text, and what the compiler says of it.
+//! An open document and its analysis.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::ide::Analysis;
 pub(crate) struct Document {
     pub text: Text,
     pub version: i64,
-    /// What the compiler calls it: its path, or the address in angle brackets if it is no file.
+    /// The source name: its path, or its URI in angle brackets if it is not a file.
     pub name: String,
     pub path: Option<PathBuf>,
     pub analysis: Option<Rc<Analysis>>,
@@ -27,10 +27,10 @@ impl Document {
     }
 }
 
-/// The open texts, by address.
+/// The open documents, by URI.
 pub(crate) type Documents = BTreeMap<String, Document>;
 
-/// Files as the editor has them: an open text hides what the disk has.
+/// Files as the editor sees them: an open document takes precedence over the disk.
 pub(crate) struct Overlay<'d>(pub &'d Documents);
 
 impl Files for Overlay<'_> {

@@ -1,23 +1,23 @@
-//! The outermost layer of the protocol: JSON behind headers, on a stream.
+//! Framing of the protocol: JSON messages preceded by headers.
 //!
-//! Written here and not taken from a library because a damaged frame has to cost that frame only, and the session goes on.
+//! Implemented here rather than by a library so that a damaged frame costs that frame only and the session continues.
 
 use std::io::{self, BufRead, Read, Write};
 
 use serde_json::Value;
 
-/// Larger messages are refused.
+/// Maximum length of a message in bytes.
 const MAX_LENGTH: usize = 256 << 20;
 
-/// What was read.
+/// A frame read from the stream.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Frame {
     Message(Value),
-    /// Something that is no message, and why.
+    /// An invalid message, with the reason.
     Garbage(String),
 }
 
-/// The next frame and its bytes; none at the end of the stream.
+/// Reads the next frame and its length in bytes; `None` at the end of the stream.
 pub(crate) fn read(input: &mut impl BufRead) -> io::Result<Option<(Frame, usize)>> {
     let garbage = |why: String| Ok(Some((Frame::Garbage(why), 0)));
     let mut length: Option<usize> = None;
@@ -37,7 +37,7 @@ pub(crate) fn read(input: &mut impl BufRead) -> io::Result<Option<(Frame, usize)
                 None => continue,
             }
         }
-        // The header may stand behind the rest of a damaged message.
+        // After a damaged message, the header may follow the rest of it on the same line.
         let header = text.to_ascii_lowercase();
         match header.rfind("content-length:") {
             Some(at) => length = header[at + "content-length:".len()..].trim().parse().ok().or(length),
@@ -46,13 +46,13 @@ pub(crate) fn read(input: &mut impl BufRead) -> io::Result<Option<(Frame, usize)
     }
 }
 
-/// A line of at most 64 KiB, with its end.
+/// Reads a line of at most 64 KiB, including its line end.
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     Read::take(&mut *input, 1 << 16).read_until(b'\n', line)
 }
 
 fn body(input: &mut impl BufRead, length: usize) -> io::Result<Frame> {
-    // Not reserved at once: the length may be a lie.
+    // Not allocated up front, because the length is untrusted.
     let mut bytes = Vec::new();
     Read::take(&mut *input, length as u64).read_to_end(&mut bytes)?;
     Ok(match serde_json::from_slice(&bytes) {

@@ -1,8 +1,8 @@
 //! `clk lsp`: the language server, on standard input and output.
 //!
-//! The only place that knows the protocol's JSON. A thread reads frames into a queue; everything else happens on this one, in order.
-//! Changes only mark a document: it is checked when a request asks for it, or when no message waits, so that fast typing is
-//! checked once and not letter by letter. What a client may get wrong costs an error answer, never the server.
+//! The only module that knows the protocol's JSON. One thread reads frames into a queue; another handles them in order. A
+//! change only marks its document; it is checked when a request needs it or when the queue is empty, so that fast typing is
+//! checked once rather than letter by letter. Invalid input leads to an error response and never ends the server.
 
 mod answer;
 mod convert;
@@ -25,7 +25,7 @@ use self::queue::{Queue, Taken};
 use self::server::Server;
 use super::exit;
 
-/// Serves until the client says `exit` or closes the stream.
+/// Serves until the client sends `exit` or closes the stream.
 pub(crate) fn main() -> u8 {
     let queue = Arc::new(Queue::default());
     let reader = queue.clone();
@@ -70,7 +70,7 @@ pub(crate) fn main() -> u8 {
     if server.is_shut_down() { exit::OK } else { exit::FAILURE }
 }
 
-/// False once nobody reads any more.
+/// Sends messages; returns false if the client has closed the stream.
 fn send(output: &mut impl Write, messages: Vec<Value>) -> bool {
     messages.into_iter().all(|mut message| {
         message["jsonrpc"] = json!("2.0");

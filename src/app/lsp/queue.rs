@@ -1,6 +1,5 @@
-//! What the client has sent and the server has not looked at yet. In: frames, from the thread that reads. Out: the same frames in
-//! their order, fewer of them: changes of one text that follow each other are one, and a request that the client takes back
-//! is not done. It holds only so much; then reading waits, and with it the client.
+//! The queue of received frames between the reading thread and the server. Consecutive changes of one document are merged, and
+//! canceled requests are not executed. Its size is limited: when it is full, reading blocks, and so does the client.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,20 +8,20 @@ use serde_json::Value;
 
 use super::frame::Frame;
 
-/// Frames that wait, at most.
+/// Maximum number of queued frames.
 const MOST_FRAMES: usize = 1024;
-/// Their bytes, at most. A single frame always has room.
+/// Maximum size of the queued frames in bytes. A single frame is always admitted.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What the server takes out.
+/// Result of taking from the queue.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Taken {
     Frame(Frame),
-    /// A request that was taken back: its id.
+    /// A canceled request, by its id.
     Cancelled(Value),
-    /// Nothing is there now.
+    /// The queue is empty.
     Nothing,
-    /// Nothing will come any more.
+    /// The queue is empty and the stream has ended.
     End,
 }
 
@@ -44,13 +43,13 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a frame of so many bytes, once there is room.
+    /// Adds a frame of this size, waiting for space if necessary.
     pub fn push(&self, frame: Frame, bytes: usize) {
         let mut state = self.lock();
         if let Frame::Message(message) = &frame
             && message.get("method").is_some_and(|method| method == "$/cancelRequest")
         {
-            // What is being answered or was answered is not found, and gets its answer.
+            // A request that is being answered or was answered is no longer queued, so its cancellation has no effect.
             state.cancel(message.pointer("/params/id").unwrap_or(&Value::Null));
             return;
         }
@@ -66,18 +65,18 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Says that nothing more will come.
+    /// Marks the end of the stream.
     pub fn end(&self) {
         self.lock().ended = true;
         self.changed.notify_all();
     }
 
-    /// What is next, if something is there.
+    /// Takes the next item without blocking.
     pub fn try_next(&self) -> Taken {
         self.take(&mut self.lock())
     }
 
-    /// What is next, once something is there; never [`Taken::Nothing`].
+    /// Waits for the next item; never returns [`Taken::Nothing`].
     pub fn next(&self) -> Taken {
         let mut state = self.lock();
         loop {
@@ -106,7 +105,7 @@ impl State {
         }
     }
 
-    /// Adds a change to one of the same text that was the last to come; gives back every other frame.
+    /// Merges a change into the last queued frame if that is a change of the same document; returns any other frame.
     fn merge(&mut self, frame: Frame, bytes: usize) -> Option<Frame> {
         let Some((Taken::Frame(Frame::Message(last)), held)) = self.waiting.back_mut() else { return Some(frame) };
         let Frame::Message(mut new) = frame else { return Some(frame) };
@@ -119,7 +118,7 @@ impl State {
             return Some(Frame::Message(new));
         };
         changes.append(more);
-        // A whole new text makes all changes before it void.
+        // A full new text supersedes all changes before it.
         if let Some(whole) = changes.iter().rposition(|change| !change.get("range").is_some_and(Value::is_object))
             && changes.get(whole).is_some_and(|change| change.get("text").is_some_and(Value::is_string))
         {
@@ -135,7 +134,7 @@ impl State {
     }
 }
 
-/// The address of the text that a notification changes.
+/// Returns the URI of the document that a notification changes.
 fn changed_text(message: &Value) -> Option<&str> {
     let is_change = message.get("method").is_some_and(|method| method == "textDocument/didChange");
     message.pointer("/params/textDocument/uri").and_then(Value::as_str).filter(|_| is_change)
@@ -178,7 +177,7 @@ mod tests {
         assert_eq!(first["params"]["contentChanges"], json!([part("x"), part("y")]));
         assert_eq!(first["params"]["textDocument"]["version"], 2);
         assert_eq!(queue.lock().bytes, 0);
-        // A whole text replaces what came before it, so that a client which sends nothing else fills nothing.
+        // A full text replaces queued ones, so a client that sends only full texts does not fill the queue.
         for version in 0..100 {
             queue.push(change("a", version, json!({ "text": "whole" })), 10);
         }

@@ -1,4 +1,4 @@
-//! The requests, one function each.
+//! Handlers of the requests, one function each.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::ide::{Analysis, Hint, Lens, LensKind};
 
 type Answer = Result<Value, Failure>;
 
-/// The text a request is about.
+/// The document that a request refers to.
 struct Target {
     address: String,
     text: Text,
@@ -39,7 +39,7 @@ pub(crate) fn answer(server: &mut Server, method: &str, params: &Value) -> Answe
         let address = params.pointer("/textDocument/uri").and_then(Value::as_str);
         return match address {
             _ if !known => Err(unknown(method)),
-            // Closed in the meantime.
+            // The document was closed meanwhile.
             Some(_) => Ok(Value::Null),
             None => Err(Failure { code: answer::INVALID_PARAMS, message: "no `textDocument.uri`".into() }),
         };
@@ -95,7 +95,7 @@ fn completion(server: &Server, target: &Target, offset: usize) -> Value {
 
 fn signature(target: &Target, offset: usize) -> Value {
     let Some(found) = target.analysis.signature(offset) else { return Value::Null };
-    // The places in the label are counted in UTF-16, whatever the encoding of positions.
+    // Offsets in the label count UTF-16 code units, whatever the negotiated position encoding.
     let units = |at: usize| found.label.get(..at).unwrap_or("").encode_utf16().count();
     let parameters: Vec<Value> =
         found.parameters.iter().map(|r| json!({ "label": [units(r.start), units(r.end)] })).collect();
@@ -118,7 +118,7 @@ fn definition(target: &Target, offset: usize) -> Value {
     place.map_or(Value::Null, |place| convert::location(&target.analysis, &target.text, &target.address, &place))
 }
 
-/// The places of a name in this text and all others, with the addresses of the texts; and why they are not all, if so.
+/// Returns the locations of a name in all texts, with their URIs, and a message if the search is incomplete.
 fn places(server: &mut Server, target: &Target, offset: usize) -> (Vec<(String, Value, bool)>, Option<String>) {
     let own = target.analysis.references(offset);
     let mut out: Vec<(String, Value, bool)> =
@@ -128,7 +128,7 @@ fn places(server: &mut Server, target: &Target, offset: usize) -> (Vec<(String, 
         return (out, None);
     }
     let word = own.first().and_then(|(range, _)| target.analysis.text.get(range.clone())).unwrap_or("");
-    // A text that imports it under another name has the first one too.
+    // A text that imports the name under an alias also contains the original name.
     let search = server.everything_with(word);
     for seen in search.seen {
         if seen.address != target.address {
@@ -226,7 +226,7 @@ fn inlay(target: &Target, hint: &Hint) -> Value {
     out
 }
 
-/// The commands are the client's: it runs them in a terminal of its own.
+/// Converts a code lens. Its commands are executed by the client, in its own terminal.
 fn code_lens(target: &Target, lens: &Lens) -> Value {
     let (title, command) = match lens.kind {
         LensKind::Run => ("▶ run", "clk.run"),
@@ -285,7 +285,7 @@ fn quick_fix(target: &Target, found: &Diagnostic, fix: &Fix) -> Option<Value> {
     }))
 }
 
-/// No edits for a text with syntax errors: its diagnostics say why.
+/// Formats a document; returns no edits if it has syntax errors, which its diagnostics report.
 fn formatting(target: &Target, range: Option<Range<usize>>) -> Value {
     let text = target.text.as_str();
     let formatted = match range {

@@ -1,4 +1,4 @@
-//! The state of a session and the way of each message through it.
+//! State of a server session and dispatch of messages.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -27,9 +27,9 @@ pub(crate) struct Server {
     state: State,
     pub encoding: Encoding,
     pub documents: Documents,
-    /// The folders that the editor has open.
+    /// The directories open in the editor.
     pub folders: Vec<PathBuf>,
-    /// Addresses of texts whose diagnostics are out of date.
+    /// URIs of documents whose diagnostics are outdated.
     dirty: BTreeSet<String>,
     outbox: Vec<Value>,
 }
@@ -47,15 +47,15 @@ impl Server {
         self.state == State::ShutDown
     }
 
-    /// Takes a message in; an exit code ends the session.
+    /// Handles a message; a returned exit code ends the session.
     pub fn receive(&mut self, message: Value) -> Option<u8> {
-        // Batches are of JSON-RPC, not of this protocol; they are cheap to allow.
+        // Batches belong to JSON-RPC rather than to this protocol, but are cheap to support.
         if let Value::Array(messages) = message {
             return messages.into_iter().find_map(|m| self.receive(m));
         }
         let id = message.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
         let Some(method) = message.get("method").and_then(Value::as_str) else {
-            // An answer to something we asked, which is nothing; or no message at all.
+            // A response (the server sends no requests), or not a valid message.
             if message.get("result").is_none() && message.get("error").is_none() {
                 let id = id.unwrap_or(Value::Null);
                 self.send(answer::error(&id, answer::INVALID_REQUEST, "a message without a method"));
@@ -72,7 +72,7 @@ impl Server {
                 self.send(answer);
                 None
             }
-            // One that fails leaves what it was about as far as it came.
+            // If a notification panics, the server keeps the state reached so far.
             None => crash::survived(|| self.notification(method, params)).unwrap_or(None),
         }
     }
@@ -88,7 +88,7 @@ impl Server {
                 self.state = State::ShutDown;
                 Ok(Value::Null)
             }
-            // A panic is a fault of ours; it costs the answer, not the session.
+            // A panic fails this request only.
             (State::Running, _) => crash::survived(|| requests::answer(self, method, params)).unwrap_or_else(|fault| {
                 failure(answer::INTERNAL_ERROR, &format!("{}; see the server's standard error", fault.title))
             }),
@@ -146,7 +146,7 @@ impl Server {
         None
     }
 
-    /// A text is another now: so is what the compiler says of it, and of those that import files.
+    /// Invalidates the analysis of a changed document and of every document that imports files.
     fn changed(&mut self, address: &str) {
         for (other, document) in &mut self.documents {
             let imports = document.analysis.as_ref().is_some_and(|a| imports_files(a));
@@ -157,7 +157,7 @@ impl Server {
         }
     }
 
-    /// What the compiler says of an open text, as it is now.
+    /// Returns the analysis of an open document, computing it if it is outdated.
     pub fn analysis(&mut self, address: &str) -> Option<Rc<Analysis>> {
         let document = self.documents.get(address)?;
         if let Some(known) = &document.analysis {
@@ -169,7 +169,7 @@ impl Server {
         Some(fresh)
     }
 
-    /// Checks the texts that changed, and tells the client.
+    /// Checks the changed documents and sends their diagnostics.
     pub fn publish(&mut self) {
         for address in std::mem::take(&mut self.dirty) {
             let found = crash::survived(|| self.analysis(&address));

@@ -1,9 +1,9 @@
-//! A text with its lines, and positions in the units that the client counts in.
+//! A text with a line index, and conversion of positions to the client's encoding.
 
 use serde_json::{Value, json};
 use std::ops::Range;
 
-/// What a column counts.
+/// The unit of columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Utf8,
@@ -14,7 +14,7 @@ pub(crate) enum Encoding {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
     text: String,
-    /// Where each line starts.
+    /// Byte offset of each line.
     starts: Vec<usize>,
     pub encoding: Encoding,
 }
@@ -28,7 +28,7 @@ impl Text {
         &self.text
     }
 
-    /// The line of an offset, and where it starts.
+    /// Returns the line of an offset and the offset of its start.
     fn line(&self, offset: usize) -> (usize, usize) {
         let line = self.starts.partition_point(|&s| s <= offset).saturating_sub(1);
         (line, self.starts.get(line).copied().unwrap_or(0))
@@ -38,7 +38,7 @@ impl Text {
         self.line(offset).0
     }
 
-    /// Line and column of an offset; inside a character, of its start.
+    /// Returns line and column of an offset; an offset inside a character is rounded down to its start.
     pub fn position(&self, offset: usize) -> (usize, usize) {
         let mut offset = offset.min(self.text.len());
         while !self.text.is_char_boundary(offset) {
@@ -49,7 +49,7 @@ impl Text {
         (line, self.units(before))
     }
 
-    /// The length of a text in the client's units.
+    /// Returns the length of a text in the client's units.
     pub fn units(&self, text: &str) -> usize {
         match self.encoding {
             Encoding::Utf8 => text.len(),
@@ -58,7 +58,7 @@ impl Text {
         }
     }
 
-    /// The offset of a line and column; past the end of a line its end, past the last line the end of the text.
+    /// Returns the offset of a line and column, clamped to the end of the line and of the text.
     pub fn offset(&self, line: usize, column: usize) -> usize {
         let Some(&start) = self.starts.get(line) else { return self.text.len() };
         let end = self.starts.get(line + 1).copied().unwrap_or(self.text.len());
@@ -85,7 +85,7 @@ impl Text {
         json!({ "start": self.json_position(range.start), "end": self.json_position(range.end) })
     }
 
-    /// The offset of a position as the client sends it.
+    /// Returns the offset of a position in the protocol's JSON.
     pub fn offset_of(&self, position: &Value) -> usize {
         let number =
             |key: &str| position.get(key).and_then(Value::as_u64).map_or(0, |n| n.min(u32::MAX.into()) as usize);
@@ -98,7 +98,7 @@ impl Text {
         a.min(b)..a.max(b)
     }
 
-    /// Takes a change of the client: a range and its new text, or a whole new text.
+    /// Applies a change: a range and its new text, or a full new text.
     pub fn change(&mut self, change: &Value) {
         let Some(new) = change.get("text").and_then(Value::as_str) else { return };
         match change.get("range").filter(|r| r.is_object()) {
@@ -106,14 +106,14 @@ impl Text {
             Some(range) => {
                 let range = self.range_of(range);
                 self.text.replace_range(range, new);
-                // All of them: an edit may join a `\r` with a `\n` or part them, and a text is moved as a whole anyway.
+                // Recomputed entirely: an edit may join or separate `\r` and `\n`, and replacing the range copies the text anyway.
                 self.starts = line_starts(&self.text);
             }
         }
     }
 }
 
-/// Where lines start. In the protocol `\n`, `\r\n` and `\r` end one, whatever the language thinks of them.
+/// Returns the offsets of line starts. In the protocol `\n`, `\r\n` and `\r` end a line, unlike in the language.
 fn line_starts(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let ends = bytes.iter().enumerate().filter(|(at, byte)| match byte {
@@ -152,7 +152,7 @@ mod tests {
         }
         assert_eq!(text.offset(0, 9), 1, "the end of a line is before what ends it");
         assert_eq!(text.offset(1, 9), 3);
-        // An edit that parts `\r` and `\n`, and one that joins them.
+        // An edit that separates `\r` and `\n`, and one that joins them.
         let mut text = Text::new("a\r\nb".into(), Encoding::Utf16);
         let at = |line: u32, character: u32| json!({"line": line, "character": character});
         text.change(&json!({"range": {"start": at(1, 0), "end": at(1, 0)}, "text": "\n"}));

@@ -1,11 +1,11 @@
-//! `file:` addresses and paths.
+//! Conversion between `file:` URIs and paths.
 
 use std::path::{Path, PathBuf};
 
-/// The path of a `file:` address.
+/// Returns the path of a `file:` URI.
 pub(crate) fn to_path(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file://")?;
-    // An empty host, or this one.
+    // The host is empty or `localhost`.
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     let mut bytes = Vec::with_capacity(path.len());
     let mut at = path.bytes();
@@ -18,7 +18,7 @@ pub(crate) fn to_path(uri: &str) -> Option<PathBuf> {
         bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
     }
     let path = String::from_utf8(bytes).ok()?;
-    // `/C:/…` on Windows
+    // `/C:/…` on Windows.
     let drive = path.as_bytes().get(2) == Some(&b':') && cfg!(windows);
     Some(PathBuf::from(if drive { path.trim_start_matches('/').to_owned() } else { path }))
 }

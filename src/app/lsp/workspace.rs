@@ -1,4 +1,4 @@
-//! The files around the open ones: those of the editor's folders, and the standard library as files to look at.
+//! Files beyond the open documents: those in the editor's directories, and the standard library as read-only files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::app::{cache, disk};
 use crate::compile::library;
 use crate::ide::Analysis;
 
-/// More files than these are not analysed in one search; those that do not have the word are not counted.
+/// Limit on the files analyzed in one search; files without the word do not count.
 const MAX_FILES: usize = 2000;
 
-/// The address of a source by its name: a file's, or that of a copy of a module of the standard library.
+/// Returns the URI of a source by its name: of the file itself, or of a copy of a library module.
 pub(crate) fn address_of(name: &str) -> String {
     match name.strip_prefix("std/").and_then(|file| library_file(file.strip_suffix(".clk")?)) {
         Some(path) => uri::from_path(&path),
@@ -27,7 +27,7 @@ pub(crate) fn address_of(name: &str) -> String {
     }
 }
 
-/// A module of the standard library as a file in the user's cache, so that an editor can open it.
+/// Returns the path of a copy of a library module in the user's cache, for the editor to open.
 fn library_file(module: &str) -> Option<PathBuf> {
     let text = library::text(module)?;
     let path = cache::library_folder()?.join(format!("{module}.clk"));
@@ -38,23 +38,23 @@ fn library_file(module: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// A text that was looked at, open or not.
+/// An analyzed text, open or not.
 pub(crate) struct Seen {
     pub address: String,
     pub text: Text,
     pub analysis: Rc<Analysis>,
 }
 
-/// What a search found.
+/// Result of a search.
 pub(crate) struct Search {
     pub seen: Vec<Seen>,
-    /// Why the search is not complete, if it is not: a folder or a file that cannot be read, too many files.
+    /// The reason why the search is incomplete, if it is: an unreadable directory or file, or too many files.
     pub missing: Option<String>,
 }
 
 impl Server {
-    /// All texts with a word in them (in small letters; large and small are the same): the open ones and the programs of the
-    /// open folders.
+    /// Analyzes all texts that contain a word (in lower case; the search ignores case): the open documents and the programs in the
+    /// open directories.
     pub fn everything_with(&mut self, word: &str) -> Search {
         let has_word = |text: &str| contains_ignoring_case(text, word);
         let open: Vec<String> = self.documents.keys().cloned().collect();
@@ -104,7 +104,7 @@ impl Server {
         Search { seen, missing }
     }
 
-    /// Tells the user that a search was not complete.
+    /// Informs the user that a search was incomplete.
     pub fn mention(&mut self, missing: Option<String>) {
         if let Some(text) = missing {
             self.send(answer::notification("window/showMessage", json!({ "type": 2, "message": text })));
@@ -118,7 +118,7 @@ impl Server {
     }
 }
 
-/// Names are ASCII: other letters need no care.
+/// Whether a text contains a word, ignoring ASCII case; names are ASCII.
 fn contains_ignoring_case(text: &str, word: &str) -> bool {
     let (text, word) = (text.as_bytes(), word.as_bytes());
     word.is_empty() || text.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))

@@ -1,4 +1,4 @@
-//! Pieces of program: compiled, run, their values shown and kept; and put back as it was if one fails.
+//! Entries of a session: compiling, running, showing and keeping their values, and rolling back failed ones.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -21,13 +21,13 @@ use crate::host::interp::{Interpreter, Last};
 use crate::host::unwind;
 use crate::host::value::Value;
 
-/// So many of the last values keep a name like `_3`; older ones are let go, since they may be large.
+/// Number of last values that keep a name such as `_3`; older ones are freed, since they may be large.
 const VALUES: usize = 20;
 
-/// The name of imports that are done again, which are in the log already.
+/// Source name of imports that are repeated; they are in the log already.
 pub(super) const AGAIN: &str = "<reload>";
 
-/// Everything an entry can change.
+/// The state that an entry can change, for rollback.
 struct State {
     session: Session,
     globals: Vec<Option<Value>>,
@@ -35,7 +35,7 @@ struct State {
 }
 
 impl Repl<'_> {
-    /// Runs an entry as the next one of the session; false after a failure was reported.
+    /// Runs an entry with the next number; returns false after a failure was reported.
     pub(super) fn program(&mut self, text: &str) -> bool {
         self.entries += 1;
         let name = format!("<entry {}>", self.entries);
@@ -52,7 +52,7 @@ impl Repl<'_> {
         ran
     }
 
-    /// `number` is that of an entry, whose value is shown and kept.
+    /// Runs a text. `number` is that of an entry, whose value is shown and kept.
     pub(super) fn run_text(&mut self, name: &str, text: &str, number: Option<usize>) -> bool {
         let before = self.state();
         let entered = self.session.enter(name, text, &Disk);
@@ -78,8 +78,8 @@ impl Repl<'_> {
         self.run_sections(tests, benches)
     }
 
-    /// A file that is read again by `:reload` keeps its place before the entries that used it; one that is loaded again comes
-    /// behind them.
+    /// Adds an entry to the log. A file reread by `:reload` keeps its position before the entries that use it; one that is loaded
+    /// again moves to the end.
     fn log_entry(&mut self, kept: Kept, typed: bool) {
         let before = if typed { None } else { self.log.iter().position(|other| other.name == kept.name) };
         match before {
@@ -97,8 +97,8 @@ impl Repl<'_> {
         State { session: self.session.clone(), globals: globals.clone(), draws: *draws }
     }
 
-    /// Does something that leaves everything as it was if it is asked to stop in its midst, or if there is no room for its data;
-    /// none after that was reported.
+    /// Runs `work` and rolls back the session if it unwinds, because of a stop request or lack of memory; returns `None` after that
+    /// was reported.
     pub(super) fn undone_if_unwound<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Option<T> {
         self.context.interrupt.clear();
         let (before, folder) = (self.state(), self.session.folder.clone());
@@ -117,7 +117,7 @@ impl Repl<'_> {
         }
     }
 
-    /// Texts stay: messages may still point at them.
+    /// Restores a state, but keeps the sources, to which messages may refer.
     fn put_back(&mut self, before: State) {
         let sources = std::mem::take(&mut self.session.sources);
         let folder = std::mem::take(&mut self.session.folder);
@@ -127,7 +127,7 @@ impl Repl<'_> {
         self.interpreter.forget_kernels();
     }
 
-    /// Runs what is new and shows its value; `None` after a failure was reported.
+    /// Runs the new chunks and shows the value; `None` after a failure was reported.
     fn run_chunks(&mut self, entered: &Entered, show: bool) -> Option<Option<Last>> {
         let mut last = None;
         let watch = progress::watch(&self.interpreter.options.control.progress);
@@ -138,7 +138,7 @@ impl Repl<'_> {
             self.report_all(&warnings);
             match result {
                 Ok(found) => last = found,
-                // A file that is loaded is over then, and its error says so; an entry ends the session.
+                // `exit` in an entry ends the session; in a loaded file it ends only that file, with this error.
                 Err(_) if show && self.interpreter.ended.is_some() => {
                     self.ended = self.interpreter.ended;
                     return None;
@@ -146,7 +146,7 @@ impl Repl<'_> {
                 Err(diagnostic) => {
                     drop(watch);
                     if self.context.interrupt.is_set() && std::io::stderr().is_terminal() {
-                        // The terminal has written `^C`.
+                        // The terminal has echoed `^C` on this line.
                         self.context.console.error_line("");
                     }
                     self.report_all(&[*diagnostic]);
@@ -161,11 +161,11 @@ impl Repl<'_> {
         Some(last)
     }
 
-    /// A value as a session shows it: an array with its type and size behind it.
+    /// Shows a value; an array is followed by its type and size.
     pub(super) fn show(&mut self, value: &Value) {
         let console = &mut self.context.console;
         let mut text = match value {
-            // It may come from a file, and nobody has asked the terminal to obey it, as `print` does.
+            // Unlike the output of `print`, a shown string must not control the terminal; it may come from a file.
             Value::Str(text) => escape::lines(text).into_owned(),
             _ => host::format::print_in(value, console.style.width),
         };
@@ -175,7 +175,7 @@ impl Repl<'_> {
         console.line(&text);
     }
 
-    /// Gives the last value its names, `_` and `_3`.
+    /// Binds the last value to `_` and to its number, such as `_3`.
     fn keep(&mut self, last: Last, number: usize) {
         for name in ["_".to_string(), format!("_{number}")] {
             let Some(main) = self.session.main else { return };
@@ -201,7 +201,7 @@ impl Repl<'_> {
         }
     }
 
-    /// Lets go of values whose name now stands for something else.
+    /// Frees values whose name is now bound to something else.
     fn drop_unnamed(&mut self) {
         let Program { modules, globals, .. } = &self.session.program;
         let Some(module) = self.session.main.and_then(|main| modules.get(main)) else { return };
@@ -214,7 +214,7 @@ impl Repl<'_> {
         }
     }
 
-    /// Says what followed a definition that was replaced.
+    /// Reports the definitions that were recompiled because of a replaced one: those changed with it, and those that are valid again.
     fn tell(&mut self, entered: &Entered) {
         let list = |names: &[smol_str::SmolStr]| {
             let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
@@ -289,7 +289,7 @@ impl Repl<'_> {
         self.context.console.report_all(diagnostics, &self.session.sources);
     }
 
-    /// Runs something on a copy of the session whose variables nobody sees; what it prints is seen.
+    /// Runs `work` on a copy of the session's state and discards its changes; its output is shown.
     pub(super) fn aside<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let before = self.state();
         let result = work(self);

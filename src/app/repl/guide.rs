@@ -1,13 +1,13 @@
-//! `:help kernel` and its kind: enough to write a first program without leaving the session. Lines that are indented by four
-//! are entries, which a test types in.
+//! Topics of `:help`: enough to write a first program without leaving the session. Lines indented by four spaces are entries; a
+//! test runs them.
 
-/// All topics with their texts.
+/// All topics and their texts.
 const TOPICS: &[(&str, &str)] = &[("kernel", KERNEL), ("blocks", BLOCKS), ("arrays", ARRAYS)];
 
-/// The names of the topics, for completion.
+/// Names of the topics, for completion.
 pub(crate) const NAMES: &[&str] = &["kernel", "blocks", "arrays"];
 
-/// The text about a topic.
+/// Returns the text of a topic.
 pub(crate) fn find(topic: &str) -> Option<&'static str> {
     TOPICS.iter().find(|(name, _)| *name == topic).map(|(_, text)| *text)
 }

@@ -1,5 +1,5 @@
-//! What rustyline asks while an entry is typed: whether it is complete, its colors, what a word could become, and what would
-//! come next. The answers are the compiler's own, about the session as it is.
+//! Line editing services for rustyline: completeness of an entry, coloring, completion and hints, answered by the compiler for
+//! the session's current state.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -21,26 +21,26 @@ use crate::compile::{Session, library};
 use crate::ide::{self, Analysis, Class};
 use crate::lang::codes;
 
-/// Completions are shown with their types if there are no more than these.
+/// Completions are listed with their types if there are at most this many.
 const FEW: usize = 12;
 
 pub(crate) struct Entry {
-    /// The session that the entry will be added to.
+    /// The session to which the entry will be added.
     pub session: Session,
     pub settings: Settings,
     pub color: bool,
-    /// Of the key `}`.
+    /// State shared with the key binding of `}`.
     pub steps_back: StepsBack,
     files: FilenameCompleter,
     history: HistoryHinter,
-    /// The text that was analysed last: several questions are asked about each.
+    /// The last analyzed text, since rustyline makes several queries about each.
     last: RefCell<Option<Analysis>>,
 }
 
-/// Grey text behind the cursor.
+/// Gray text shown after the cursor.
 pub(crate) struct Hint {
     shown: String,
-    /// What the right arrow takes over.
+    /// The text that the right arrow inserts.
     taken: Option<String>,
 }
 
@@ -67,14 +67,14 @@ impl Entry {
         }
     }
 
-    /// Takes over the session as it is after an entry.
+    /// Takes over the session's state after an entry.
     pub fn follow(&mut self, session: &Session, settings: &Settings) {
         self.session = session.clone();
         self.settings = settings.clone();
         self.last.replace(None);
     }
 
-    /// Asks something about a text.
+    /// Analyzes a text (or reuses the last analysis) and answers a query about it.
     fn ask<R>(&self, text: &str, question: impl FnOnce(&Analysis) -> R) -> R {
         let mut last = self.last.borrow_mut();
         if last.as_ref().is_some_and(|analysis| analysis.text != text) {
@@ -83,7 +83,7 @@ impl Entry {
         question(last.get_or_insert_with(|| Analysis::after(self.session.clone(), "<entry>", text, &Disk)))
     }
 
-    /// The part of a line that is program text: behind a command that wants some, or all of it.
+    /// Returns where program text starts in a line: at 0, or after a command that takes program text.
     fn program(line: &str) -> Option<usize> {
         let Some(command) = line.strip_prefix(':') else { return Some(0) };
         let (word, rest) = command.split_once(' ')?;
@@ -92,7 +92,7 @@ impl Entry {
         wants.then_some(line.len() - rest.len())
     }
 
-    /// What could stand at the end of some program text, and where it would begin.
+    /// Returns completions at the end of a program text, and the offset they replace from.
     fn candidates(&self, text: &str) -> (usize, Vec<Pair>) {
         self.ask(text, |analysis| {
             let found = analysis.complete(text.len(), &Disk);
@@ -110,7 +110,7 @@ impl Entry {
         })
     }
 
-    /// What a command that wants one of the session's kernels, a code or something documented could go on with.
+    /// Returns completions of the argument of a command that takes a kernel, a code or a documented name.
     fn of_session(&self, before: &str) -> Option<(usize, Vec<String>)> {
         let (wants, rest) = match before.strip_prefix('?') {
             Some(rest) => (Wants::Doc, rest.trim_start()),
@@ -133,7 +133,7 @@ impl Entry {
         Some((before.len() - rest.len(), names.into_iter().filter(begins).collect()))
     }
 
-    /// The kernels of the session, and those of the modules it imports.
+    /// Returns the names of the kernels in the session and in the modules it imports.
     fn kernels(&self) -> Vec<String> {
         let program = &self.session.program;
         let Some(main) = self.session.main.and_then(|main| program.modules.get(main)) else { return vec![] };
@@ -152,7 +152,7 @@ impl Entry {
         names
     }
 
-    /// The parameters that are still to come, behind an open bracket or a comma.
+    /// Returns the remaining parameters as a hint after an open parenthesis or a comma.
     fn parameters(&self, text: &str) -> Option<Hint> {
         if !text.trim_end().ends_with(['(', ',']) {
             return None;
@@ -160,7 +160,7 @@ impl Entry {
         let signature = self.ask(text, |analysis| analysis.signature(text.len()))?;
         let from = signature.parameters.get(signature.active?)?.start;
         let rest = signature.label.get(from..)?;
-        // The result says nothing about what to type.
+        // The result type says nothing about what to type.
         let end = signature.parameters.last()?.end.checked_sub(from)?;
         Some(Hint { shown: format!("{})", rest.get(..end)?), taken: None })
     }
@@ -201,7 +201,7 @@ impl Highlighter for Entry {
     }
 }
 
-/// The text with the colors of its words.
+/// Returns the text with ANSI colors.
 fn colored(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     let mut end = 0;
@@ -210,7 +210,7 @@ fn colored(text: &str) -> String {
         out.push_str(between);
         match color(class) {
             Some(color) => {
-                // Each line on its own, since the terminal may be told to move between them.
+                // Colored line by line, since the terminal may move the cursor between lines.
                 let lines: Vec<String> = word.split('\n').map(|line| format!("\x1b[{color}m{line}\x1b[0m")).collect();
                 out.push_str(&lines.join("\n"));
             }
@@ -248,14 +248,14 @@ impl Hinter for Entry {
         let parameters = Entry::program(line).and_then(|start| self.parameters(&line[start..]));
         parameters.or_else(|| {
             let earlier = self.history.hint(line, position, context)?;
-            // Of an entry of several lines, the first.
+            // Of a multiline entry only the first line is shown.
             let shown = earlier.lines().next().unwrap_or("").to_string();
             (!shown.is_empty()).then_some(Hint { taken: Some(earlier), shown })
         })
     }
 }
 
-/// `:lo` goes on as `ad FILE`.
+/// Hints the rest of a command: `ad FILE` after `:lo`.
 fn command_hint(line: &str) -> Option<Hint> {
     let word = line.strip_prefix(':').filter(|word| !word.is_empty() && !word.contains(' '))?;
     let command = commands::find(word).ok()?;
@@ -294,7 +294,7 @@ impl Completer for Entry {
     }
 }
 
-/// The modules of the standard library, or the public names of the one that is begun.
+/// Returns the modules of the standard library, or the public names of the module typed so far.
 fn library_paths(begun: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (module, _) in library::MODULES {
@@ -307,7 +307,7 @@ fn library_paths(begun: &str) -> Vec<String> {
     names
 }
 
-/// Whether the cursor is where the name of a file is written: behind `:load`, or in a string.
+/// Whether a file name is expected at the cursor: after `:load`, or in a string.
 fn in_path(before: &str) -> bool {
     if let Some(command) = before.strip_prefix(':') {
         let word = command.split_once(' ').map(|(word, _)| commands::find(word));
@@ -317,7 +317,7 @@ fn in_path(before: &str) -> bool {
     line.matches('"').count() % 2 == 1
 }
 
-/// What a command's name, or the name of a setting, could become.
+/// Returns completions of a command's name or of its first argument.
 fn of_command(before: &str) -> Option<(usize, Vec<&'static str>)> {
     let command = before.strip_prefix(':')?;
     match command.split_once(' ') {
@@ -332,7 +332,7 @@ fn of_command(before: &str) -> Option<(usize, Vec<&'static str>)> {
                     None => settings::NAMES,
                 },
                 Wants::Word(names) => names,
-                // Once it is none of the words, it is program text.
+                // Text that is no prefix of these words is program text.
                 Wants::WordOrProgram(names) if names.iter().any(|n| n.starts_with(rest)) => names,
                 _ => return None,
             };
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn words_and_commands_complete() {
         let entry = entry("struct Body { mass: f32 }\nlet mymatrix = 3\nfn heavy(b: Body) -> f32 { b.mass }\n");
-        // What begins so comes before what only contains it.
+        // Prefix matches come before substring matches.
         assert_eq!(words(&entry, "let y = sq"), (8, vec!["sqrt".to_string(), "rsqrt".to_string()]));
         assert_eq!(words(&entry, "1 + mymat"), (4, vec!["mymatrix".to_string()]));
         assert_eq!(words(&entry, "let b = Body { mass: 1.0 }; b.ma").1, ["mass"]);

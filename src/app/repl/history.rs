@@ -1,9 +1,9 @@
-//! Where the history of sessions is kept: a line for each entry, added when it is entered, so that a kill costs nothing. In: the
-//! file as earlier sessions left it, whatever happened to it. Out: the entries that can be read, and more lines at its end.
+//! The history file: one line per entry, appended when it is entered, so that a kill loses nothing. Damaged files are read as
+//! far as possible.
 //!
-//! The form is that of the line editor's own files: `#V2`, then one entry a line, line ends and backslashes escaped. Several
-//! sessions share the file: each takes its lock to write. When it has grown to twice its limit a session that begins puts a
-//! shorter file into its place.
+//! The format is that of rustyline: `#V2`, then one entry per line with line ends and backslashes escaped. Concurrent sessions
+//! share the file and lock it for writing. A session that starts with a file of more than twice the limit replaces it by a
+//! shorter one.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::app::{disk, folders};
 
-/// Entries that a session begins with, at most.
+/// Maximum number of entries that a session starts with.
 pub(crate) const LIMIT: usize = 10_000;
 const FORM: &str = "#V2";
 
@@ -23,7 +23,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// That of this user, with its folder made; none where there is no home.
+    /// Opens the user's history and creates its directory; `None` without a home directory.
     pub fn open() -> Option<History> {
         let folder = folders::state(&folders::environment)?;
         let mut builder = fs::DirBuilder::new();
@@ -33,8 +33,8 @@ impl History {
         Some(History { path: folder.join("history"), limit: LIMIT })
     }
 
-    /// The newest entries, oldest first. A file that is too long, or of an earlier form, or whose last line was cut off, is
-    /// replaced by one that is not.
+    /// Returns the newest entries, oldest first. Replaces a file that is too long, in an earlier format or without a final line
+    /// end.
     pub fn entries(&self) -> Vec<String> {
         let Ok(bytes) = disk::read(&self.path) else { return vec![] };
         let (found, sound) = parse(&bytes);
@@ -42,30 +42,30 @@ impl History {
         if sound && found.len() <= 2 * self.limit {
             return newest(&found);
         }
-        // Others wait with their entries, or have just written one.
+        // Another session is writing; the file is left as it is.
         let Some(_locked) = open(&self.path).filter(lock) else { return newest(&found) };
         let found = disk::read(&self.path).map_or(found, |bytes| parse(&bytes).0);
         let kept = newest(&found);
         let lines: String = kept.iter().map(|entry| line(entry)).collect();
-        // If it cannot be replaced it stays as it is.
+        // On failure the old file stays.
         let _ = disk::write_whole(&self.path, format!("{FORM}\n{lines}").as_bytes());
         kept
     }
 
-    /// Adds an entry. A history that cannot be kept is no reason to complain at every entry.
+    /// Appends an entry. Errors are ignored: they should not be reported at every entry.
     pub fn add(&self, entry: &str) {
         let Some(mut file) = self.locked() else { return };
         let is_new = file.metadata().is_ok_and(|data| data.len() == 0);
         let head = if is_new { format!("{FORM}\n") } else { String::new() };
-        // One call: what is killed has written all of it or nothing.
+        // A single write, so that a killed process has written the whole line or nothing.
         let _ = file.write_all((head + &line(entry)).as_bytes());
     }
 
-    /// The file, locked; the one that has the name now, if another session has just replaced it.
+    /// Returns the locked file; opens it again if another session has just replaced it.
     fn locked(&self) -> Option<File> {
         for _ in 0..8 {
             let file = open(&self.path)?;
-            // Who holds the lock for long has a fault; the line is written all the same.
+            // Written even without the lock: a process that holds it for long is stuck.
             lock(&file);
             if is_still(&file, &self.path) {
                 return Some(file);
@@ -75,7 +75,7 @@ impl History {
     }
 }
 
-/// Opens the file to add to it, and makes it, for its owner alone, if need be. A pipe of that name is not waited for.
+/// Opens the file for appending, creating it with mode 0600 if necessary; never blocks on a pipe of that name.
 fn open(path: &Path) -> Option<File> {
     let mut options = File::options();
     options.append(true).create(true);
@@ -86,7 +86,7 @@ fn open(path: &Path) -> Option<File> {
     options.open(path).ok()
 }
 
-/// Waits for the lock, but not for long.
+/// Waits for the lock for at most 0.1 s.
 fn lock(file: &File) -> bool {
     (0..50).any(|attempt| {
         std::thread::sleep(Duration::from_millis(if attempt == 0 { 0 } else { 2 }));
@@ -110,7 +110,7 @@ fn line(entry: &str) -> String {
     entry.replace('\\', "\\\\").replace('\n', "\\n") + "\n"
 }
 
-/// The entries of a file, and whether lines may be added to it as it is. A line that is not UTF-8 is left out.
+/// Returns the entries of a file, and whether lines can be appended to it as it is. Skips lines that are not UTF-8.
 fn parse(bytes: &[u8]) -> (Vec<String>, bool) {
     let mut lines = bytes.split(|byte| *byte == b'\n').peekable();
     let escaped = lines.next_if(|first| *first == FORM.as_bytes()).is_some();
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(history.entries(), ["one", "three"]);
         history.add("four");
         assert_eq!(history.entries(), ["one", "three", "four"]);
-        // Cut off in the middle of a line, or of the form without escapes.
+        // Truncated in the middle of a line, or in the format without escapes.
         for (bytes, expected) in
             [(&b"#V2\none\ntw"[..], ["one", "tw", "next"]), (b"one\ntw\\n\n", ["one", "tw\\n", "next"])]
         {
@@ -215,7 +215,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let history = history(folder.path());
         let name = std::ffi::CString::new(history.path.display().to_string()).expect("no zeros");
-        // SAFETY: a text that ends in a zero and lives until the call returns.
+        // SAFETY: the name is zero-terminated and lives until the call returns.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         history.add("one");
         assert!(history.entries().is_empty());

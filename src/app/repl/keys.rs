@@ -1,5 +1,5 @@
-//! Keys that know the language: Enter indents the next line of an unfinished entry and breaks a line inside of one, Alt-Enter
-//! always breaks it, `}` steps back out.
+//! Key bindings: Enter indents the next line of an unfinished entry or breaks a line, Alt-Enter always breaks it, and `}`
+//! unindents.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,11 +8,11 @@ use rustyline::{Cmd, ConditionalEventHandler, Event, EventContext, RepeatCount};
 
 const INDENT: usize = 4;
 
-/// Enter: runs a whole entry, continues an unfinished one with the indentation that it has come to. Where lines follow the
-/// cursor, as in an entry that was recalled to be changed, it makes a new one.
+/// Enter: runs a complete entry, or continues an unfinished one with its current indentation. If lines follow the cursor, as in
+/// a recalled entry, it inserts a new line.
 pub(crate) struct Enter;
 
-/// Alt-Enter: a new line in any case.
+/// Alt-Enter: always inserts a new line.
 pub(crate) struct NewLine;
 
 impl ConditionalEventHandler for Enter {
@@ -35,15 +35,15 @@ fn new_line(context: &EventContext) -> Cmd {
     Cmd::Insert(1, format!("\n{}", " ".repeat(indentation(before))))
 }
 
-/// `}` on a line that holds nothing but indentation.
+/// `}` on a line that contains only indentation.
 ///
-/// No single command of rustyline takes blanks away and puts a character in with the cursor behind it, but a completion does: the
-/// key asks for one, and what the completer finds here is the way back out.
+/// No single command of rustyline deletes blanks and inserts a character with the cursor after it, but a completion does: the
+/// key requests one, and the completer replaces the indentation.
 pub(crate) struct Close {
     pub steps_back: StepsBack,
 }
 
-/// How many blanks the next completion replaces by `}`; 0 if it is an ordinary one.
+/// The number of blanks that the next completion replaces by `}`; 0 for an ordinary completion.
 pub(crate) type StepsBack = Arc<AtomicUsize>;
 
 impl ConditionalEventHandler for Close {
@@ -59,7 +59,7 @@ impl ConditionalEventHandler for Close {
     }
 }
 
-/// Columns that a line behind this text is indented by: four for every bracket that is open.
+/// Returns the indentation of the next line in columns: four per open bracket.
 fn indentation(text: &str) -> usize {
     let mut depth = 0usize;
     let mut quoted = false;

@@ -1,4 +1,5 @@
-//! The session: one entry at a time, its value at once. A failed entry leaves every variable as it was.
+//! The interactive session (REPL): runs entries one at a time and shows their values. A failed entry leaves all variables
+//! unchanged.
 
 mod commands;
 mod entry;
@@ -30,28 +31,28 @@ pub(super) struct Repl<'a> {
     session: Session,
     interpreter: Interpreter,
     settings: Settings,
-    /// Entries so far, failed ones included: the number in the prompt and in `<entry 3>` is one more.
+    /// Number of entries so far, including failed ones; the prompt and `<entry 3>` show the next number.
     entries: usize,
-    /// The entries that `_3` and its kind still stand for, oldest first.
+    /// Numbers of the entries whose values are still bound (`_3`), oldest first.
     values: VecDeque<usize>,
-    /// What succeeded, for `:save`.
+    /// Successful entries, for `:save`.
     log: Vec<Kept>,
-    /// Everything that was typed, for `:history`, with the number in the prompt.
+    /// Everything typed, with its number, for `:history`.
     typed: Vec<(usize, String)>,
-    /// Files that were loaded, for `:reload`.
+    /// Loaded files, for `:reload`.
     loaded: Vec<PathBuf>,
-    /// Files that this session has saved, and what it has written: it may do so again.
+    /// Files saved by this session and their content; it may overwrite those.
     saved: HashMap<PathBuf, String>,
-    /// `:reload` is at work.
+    /// Whether `:reload` is running.
     reloading: bool,
-    /// The code of the last error, for `:explain`.
+    /// Code of the last error, for `:explain`.
     last_code: Option<&'static str>,
-    /// An entry has called for the end of the session, with this exit code.
+    /// The exit code, if an entry has called `exit`.
     ended: Option<u8>,
 }
 
-/// Reads entries until the end. Without a terminal, standard input is a script, unless `plain` says that it holds entries:
-/// then they are read without line editing, and nothing but their results is written.
+/// Reads entries until the end. If standard input is no terminal, it is run as a script; with `plain` it is read as entries,
+/// without line editing, and only their results are written.
 pub(crate) fn main(plain: bool, context: &mut Context) -> u8 {
     if plain {
         context.interrupt.be_patient(1);
@@ -72,7 +73,7 @@ pub(crate) fn main(plain: bool, context: &mut Context) -> u8 {
     }
 }
 
-/// Whether more lines have to come before an entry can be read.
+/// Whether an entry needs more lines.
 fn is_unfinished(entry: &str) -> bool {
     let is_command = entry.trim_start().starts_with([':', '?']);
     !is_command && syntax::is_incomplete(entry)
@@ -98,7 +99,7 @@ impl<'a> Repl<'a> {
         }
     }
 
-    /// Entries from standard input, one by one.
+    /// Reads entries from standard input.
     fn read_plain(&mut self) -> u8 {
         let mut entry = String::new();
         let (mut input, mut bytes, mut number) = (std::io::stdin().lock(), Vec::new(), 0);
@@ -115,7 +116,7 @@ impl<'a> Repl<'a> {
                 }
             }
             let Ok(line) = std::str::from_utf8(&bytes) else {
-                // Only a part of an entry must not run.
+                // An incomplete entry must not run.
                 entry.clear();
                 let complaint = format!("error: line {number} of standard input is not UTF-8; its entry was dropped");
                 self.context.console.error_line(&complaint);
@@ -133,20 +134,20 @@ impl<'a> Repl<'a> {
             self.context.console.flush();
         }
         if !entry.trim().is_empty() {
-            // What the end of the input cut short is a mistake like any other.
+            // An entry cut off by the end of the input is a syntax error.
             let _ = self.enter(&entry);
         }
         self.ended.unwrap_or(exit::OK)
     }
 
-    /// Does what an entry says.
+    /// Runs an entry.
     fn enter(&mut self, entry: &str) -> ControlFlow<()> {
         let flow = self.undone_if_unwound(|repl| repl.perform(entry)).unwrap_or(ControlFlow::Continue(()));
         let is_over = self.context.interrupt.ending().is_some() || self.ended.is_some();
         if is_over { ControlFlow::Break(()) } else { flow }
     }
 
-    /// A command or a piece of program.
+    /// Runs a command or a piece of program.
     fn perform(&mut self, entry: &str) -> ControlFlow<()> {
         let trimmed = entry.trim();
         if trimmed.is_empty() {
@@ -179,7 +180,8 @@ fn fresh() -> Session {
     Session { folder: Path::new(".").to_path_buf(), ..Session::default() }
 }
 
-/// What other sessions are asked and left by: `help`, `help(sqrt)`, `quit`, `exit()`; the word, and the command it means.
+/// Recognizes commands of other REPLs, such as `help`, `help(sqrt)`, `quit` and `exit()`; returns the word and the equivalent
+/// command.
 fn command_elsewhere(entry: &str) -> Option<(&str, String)> {
     let (word, inside) = match entry.split_once('(') {
         Some((word, rest)) => (word.trim(), rest.strip_suffix(')')?.trim().trim_matches('"')),
@@ -193,7 +195,7 @@ fn command_elsewhere(entry: &str) -> Option<(&str, String)> {
     }
 }
 
-/// The name in `?name` and `name?`; behind the first it may also be words to look for.
+/// Returns the name in `?name` or `name?`; after a leading `?` it may also be search words.
 fn asked_about(entry: &str) -> Option<&str> {
     if let Some(words) = entry.strip_prefix('?') {
         return Some(words.trim());

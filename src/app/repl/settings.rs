@@ -1,18 +1,18 @@
-//! What `:set` changes.
+//! Settings of a session (`:set`).
 
 use super::Repl;
 use crate::app::devices::Isolate;
 
-/// How the session behaves at the keyboard. What concerns runs is in the interpreter's options.
+/// Settings of the line editor. Settings of runs are in the interpreter's options.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Keys as in vi.
+    /// Whether to use vi key bindings.
     pub vi: bool,
-    /// Grey text that says how the line could go on.
+    /// Whether to show hints in gray after the cursor.
     pub hints: bool,
-    /// Colors while typing.
+    /// Whether to color the line while typing.
     pub highlight: bool,
-    /// Columns, if not those of the terminal.
+    /// Columns of the output, if not those of the terminal.
     pub width: Option<usize>,
 }
 
@@ -22,11 +22,11 @@ impl Default for Settings {
     }
 }
 
-/// All settings.
+/// Names of all settings.
 pub(crate) const NAMES: &[&str] =
     &["vi", "hints", "highlight", "ascii", "seed", "max-steps", "workers", "width", "isolate"];
 
-/// The words that a setting may be set to, if it is words.
+/// Returns the possible values of a setting that takes words.
 pub(crate) fn values(name: &str) -> &'static [&'static str] {
     match name {
         "vi" | "hints" | "highlight" | "ascii" | "isolate" => &["on", "off"],
@@ -36,7 +36,7 @@ pub(crate) fn values(name: &str) -> &'static [&'static str] {
 }
 
 impl Repl<'_> {
-    /// `:set`, `:set name`, `:set name value`
+    /// Handles `:set`, `:set name` and `:set name value`.
     pub(super) fn set(&mut self, text: &str) -> Result<String, String> {
         let (name, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let value = value.trim().trim_start_matches('=').trim();
@@ -102,7 +102,7 @@ impl Repl<'_> {
         if self.context.machine.isolation() == Isolate::No { "off" } else { "on" }
     }
 
-    /// The device is opened again; arrays go there when they are next used.
+    /// Sets isolation and reopens the device; arrays are transferred at their next use.
     fn isolate(&mut self, on: bool) -> Result<(), String> {
         let machine = &self.context.machine;
         machine.set_isolation(if on { Isolate::Yes } else { Isolate::No });

@@ -1,4 +1,4 @@
-//! A session at a terminal: line editing, history, prompt.
+//! The session at a terminal: line editing, history and prompt.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn editor(color: bool) -> rustyline::Result<Editor<Entry, MemHistory>> {
         .max_history_size(history::LIMIT)?
         .history_ignore_dups(true)?
         .completion_type(CompletionType::List)
-        // A list that fits the screen is shown without a question; a longer one stops at each screenful anyway.
+        // Lists that fit the screen need no confirmation, and longer ones pause at each screenful anyway.
         .completion_prompt_limit(usize::MAX)
         .auto_add_history(false)
         .build();
@@ -29,7 +29,7 @@ fn editor(color: bool) -> rustyline::Result<Editor<Entry, MemHistory>> {
     let enter = || EventHandler::Conditional(Box::new(keys::Enter));
     editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::NONE), enter());
     editor.bind_sequence(KeyEvent::ctrl('M'), enter());
-    // Terminals send Alt-Enter as Escape with one of two characters.
+    // Terminals send Alt-Enter as Escape followed by one of two characters.
     for key in [
         KeyEvent(KeyCode::Enter, Modifiers::ALT),
         KeyEvent(KeyCode::Char('M'), Modifiers::CTRL_ALT),
@@ -44,36 +44,36 @@ fn editor(color: bool) -> rustyline::Result<Editor<Entry, MemHistory>> {
     Ok(editor)
 }
 
-/// Discards what was typed or pasted and not read yet, and what still comes of the same paste.
+/// Discards pending input, including the rest of a paste that is still arriving.
 #[cfg(unix)]
 fn forget_typed() {
     for _ in 0..4 {
-        // SAFETY: the call discards what waits at the terminal, or fails where there is none.
+        // SAFETY: discards pending input of the terminal, or fails if there is none.
         unsafe { libc::tcflush(libc::STDIN_FILENO, libc::TCIFLUSH) };
         std::thread::sleep(Duration::from_millis(25));
     }
 }
 
-/// The terminal as the session found it.
+/// The terminal's settings when the session started.
 #[cfg(unix)]
 static FOUND: std::sync::OnceLock<libc::termios> = std::sync::OnceLock::new();
 
 #[cfg(unix)]
 fn remember() {
-    // SAFETY: zeros are a valid structure, which the call fills; it lives until the call returns.
+    // SAFETY: a zeroed `termios` is valid and lives until the call, which fills it, returns.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };
     if unsafe { libc::tcgetattr(libc::STDIN_FILENO, &raw mut settings) } == 0 {
         let _ = FOUND.set(settings);
     }
 }
 
-/// Gives the terminal back as it was found, before the process ends in the midst of a line.
+/// Restores the terminal's settings before the process ends during line editing.
 #[cfg(unix)]
 pub(crate) fn leave() {
     if let Some(settings) = FOUND.get() {
-        // SAFETY: what the terminal had before.
+        // SAFETY: sets values that `tcgetattr` returned.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, settings) };
-        // Pasted text is no longer marked.
+        // Disables bracketed paste mode.
         print!("\x1b[?2004l\r\n");
         let _ = std::io::Write::flush(&mut std::io::stdout());
     }
@@ -119,11 +119,11 @@ pub(crate) fn read_all(repl: &mut Repl<'_>) -> rustyline::Result<()> {
                     return Ok(());
                 }
             }
-            // Ctrl-C at the prompt drops the line.
+            // Ctrl-C at the prompt discards the line.
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => return Ok(()),
             Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
-                // Half of what was pasted must not run by itself.
+                // The rest of an interrupted paste must not run.
                 forget_typed();
                 repl.context
                     .console

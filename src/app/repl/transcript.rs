@@ -1,7 +1,7 @@
-//! `:save`: what succeeded in a session, as a script that does it again.
+//! `:save`: the successful entries of a session as a script that reproduces it.
 //!
-//! A script's definitions are all there from its beginning, so a definition that was replaced after something had used it
-//! keeps its place under another name (`f` becomes `f_1`), and what used it calls it by that name.
+//! In a script all definitions are visible from the beginning. A definition that was replaced after it had been used is
+//! therefore kept under another name (`f` becomes `f_1`), and its uses are renamed.
 
 use std::path::{Path, PathBuf};
 
@@ -15,23 +15,23 @@ use crate::syntax;
 use crate::syntax::ast::{self, ItemKind, StmtKind};
 use crate::syntax::token::{Tok, Token};
 
-/// An entry that succeeded.
+/// A successful entry.
 pub(crate) struct Kept {
     pub text: String,
-    /// Where its imports of files start from.
+    /// The directory that its file imports are relative to.
     pub folder: PathBuf,
-    /// Its name as a source.
+    /// Its source name.
     pub name: String,
-    /// The number of an entry; files have none.
+    /// The number of the entry; files have none.
     number: Option<usize>,
-    /// Whether it had a value that was shown, or one that was not.
+    /// Whether its value was shown; `None` if it has no value.
     value: Option<bool>,
     followed: Vec<SmolStr>,
     set_aside: Vec<SmolStr>,
 }
 
 impl Kept {
-    /// `quiet` says of an entry with a value that it was not shown.
+    /// Creates a log entry. `quiet`: its value, if any, was not shown.
     pub fn new(
         entered: &Entered,
         name: &str,
@@ -47,7 +47,7 @@ impl Kept {
     }
 }
 
-/// The imports of files among the entries: where they start from, and their texts.
+/// Returns the file imports of the entries: their directories and texts.
 pub(crate) fn file_imports(log: &[Kept]) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for kept in log {
@@ -66,40 +66,40 @@ pub(crate) fn file_imports(log: &[Kept]) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The versions of what a text uses, by name.
+/// The versions of the definitions that a text uses, by name.
 type Uses = FxHashMap<SmolStr, usize>;
 
 /// One version of a definition.
 struct Version {
     name: SmolStr,
     text: String,
-    /// The versions of what it uses.
+    /// The versions of the definitions it uses.
     uses: Uses,
 }
 
 enum Piece {
     Plain(String),
     Definition(usize),
-    /// Texts one behind the other, each with the versions of what it uses.
+    /// Texts in sequence, each with the versions of the definitions it uses.
     Statement(Vec<(String, Uses)>),
 }
 
-/// The script being put together.
+/// A script under construction.
 #[derive(Default)]
 struct Script {
     versions: Vec<Version>,
-    /// What each name means after the entries so far.
+    /// The current version of each name.
     current: FxHashMap<SmolStr, usize>,
-    /// The names of variables.
+    /// Names of variables.
     variables: FxHashSet<SmolStr>,
     pieces: Vec<Piece>,
-    /// The number of the last value.
+    /// Number of the last value.
     last_value: Option<usize>,
-    /// The values that later entries use.
+    /// Numbers of the values that later entries use.
     wanted: FxHashSet<usize>,
 }
 
-/// The entries as one script, to be written to this path.
+/// Returns the entries as one script, to be saved at this path.
 pub(crate) fn script(log: &[Kept], path: &Path) -> String {
     let mut script = Script { wanted: wanted(log), ..Script::default() };
     for kept in log {
@@ -108,7 +108,7 @@ pub(crate) fn script(log: &[Kept], path: &Path) -> String {
     script.write()
 }
 
-/// The numbers of the values that entries use.
+/// Returns the numbers of the values that entries use.
 fn wanted(log: &[Kept]) -> FxHashSet<usize> {
     let mut found = FxHashSet::default();
     let mut last = None;
@@ -135,7 +135,7 @@ impl Script {
     fn entry(&mut self, kept: &Kept, folder: &Path) {
         let (tree, _) = syntax::parse(FileId(0), &kept.text);
         let new = self.definitions(kept, &tree);
-        // What they use is known once all of the entry's names are.
+        // Uses can be resolved only when all names of the entry are defined.
         for version in new {
             let uses = self.uses(&self.versions[version].text);
             self.versions[version].uses = uses;
@@ -181,7 +181,7 @@ impl Script {
         }
     }
 
-    /// Takes in what an entry defines; the new versions.
+    /// Adds the definitions of an entry; returns the new versions.
     fn definitions(&mut self, kept: &Kept, tree: &ast::File) -> Vec<usize> {
         for name in &kept.set_aside {
             self.current.remove(name);
@@ -209,7 +209,7 @@ impl Script {
         new
     }
 
-    /// A `let` or `var`: its value still uses a definition that its name hides.
+    /// Adds a `let` or `var`. Its initializer can still refer to a definition that its name shadows.
     fn binding(&mut self, pattern: &ast::Pattern, text: &str) -> Vec<(String, Uses)> {
         let assign = lex(text).iter().find(|token| token.kind == Tok::Assign).map_or(text.len(), |t| t.start as usize);
         let (head, value) = text.split_at(assign);
@@ -219,7 +219,7 @@ impl Script {
         vec![(head.to_string(), of_head), (value.to_string(), of_value)]
     }
 
-    /// A variable hides a definition of its name, and keeps the name in the script.
+    /// Declares a variable, which shadows a definition of its name and keeps the name in the script.
     fn declare(&mut self, pattern: &ast::Pattern) {
         match pattern {
             ast::Pattern::Name(name) => {
@@ -244,7 +244,7 @@ impl Script {
         known.map(|(name, version)| (name.clone(), *version)).collect()
     }
 
-    /// `_` in an expression is the value it meant. Patterns and types, in front of `=` or behind `for`, keep theirs.
+    /// Replaces `_` in expressions by the value it stood for. Patterns and types, before `=` or after `for`, are unchanged.
     fn without_underscore(&self, text: &str) -> String {
         let Some(value) = self.last_value else { return text.to_string() };
         let tokens = lex(text);
@@ -264,7 +264,7 @@ impl Script {
         result + text.get(end..).unwrap_or("")
     }
 
-    /// An expression whose value the session showed, or kept.
+    /// Returns the statement for an expression whose value the session showed or kept.
     fn valued(&self, text: &str, number: Option<usize>, shown: bool) -> String {
         match number.filter(|number| self.wanted.contains(number)) {
             Some(number) if shown => format!("let _{number} = {text}\nprint(_{number})"),
@@ -296,7 +296,7 @@ impl Script {
         text
     }
 
-    /// The versions that names still mean, and all that something needs.
+    /// Returns the current versions and all versions they or the statements depend on.
     fn needed(&self) -> FxHashSet<usize> {
         let mut todo: Vec<usize> = self.current.values().copied().collect();
         for piece in &self.pieces {
@@ -313,7 +313,7 @@ impl Script {
         needed
     }
 
-    /// What each version is called: the one that the name still means keeps it, unless a variable has it too.
+    /// Returns a name for each version: the current version keeps its name unless a variable has it.
     fn names(&self, needed: &FxHashSet<usize>) -> Vec<SmolStr> {
         let mut count: FxHashMap<&SmolStr, usize> = FxHashMap::default();
         let mut names = Vec::new();
@@ -331,7 +331,7 @@ impl Script {
     }
 }
 
-/// The text with the names of other versions put in. A word behind a dot is a field and stays.
+/// Replaces names by those of the versions used. A word after a dot is a field and is unchanged.
 fn renamed(text: &str, uses: &Uses, names: &[SmolStr]) -> String {
     let mut result = String::new();
     let mut end = 0;
@@ -350,7 +350,7 @@ fn renamed(text: &str, uses: &Uses, names: &[SmolStr]) -> String {
     result + text.get(end..).unwrap_or("")
 }
 
-/// An import whose path starts from where the script will be.
+/// Returns an import with its path made relative to the script's directory.
 fn moved_import(import: &ast::Import, text: &str, start: u32, from: &Path, to: &Path) -> String {
     let ast::ImportSource::File { path, span } = &import.source else { return text.to_string() };
     let here = |folder: &Path| folder.as_os_str().is_empty() || folder == Path::new(".");

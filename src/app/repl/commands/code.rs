@@ -1,4 +1,4 @@
-//! Commands that show what a kernel becomes.
+//! Commands that show the generated code of a kernel.
 
 use super::super::Repl;
 use super::Answer;
@@ -8,7 +8,7 @@ use crate::app::names;
 use crate::check::typed::{Binding, Bound, GenericKind, KernelId};
 
 impl Repl<'_> {
-    /// What a kernel becomes, with the options that GPUs run it with, in colors. `command` is named in complaints.
+    /// Returns the generated code of a kernel, in color, with the options used for launches. `command` is named in error messages.
     pub(super) fn listing(&mut self, command: &str, name: &str, level: Level) -> Answer {
         let kernel = self.kernel(command, name)?;
         let language = match level {
@@ -35,7 +35,7 @@ impl Repl<'_> {
         }
     }
 
-    /// The types that stand in for those that a launch would give.
+    /// Describes the types assumed for type parameters.
     fn assumed(&self, kernel: KernelId) -> String {
         let generics = self.session.program.kernels[kernel].sig.generics.iter();
         let types = generics.filter_map(|generic| match generic.kind {
@@ -47,7 +47,7 @@ impl Repl<'_> {
         if types.is_empty() { String::new() } else { format!("// for {}\n", types.join(", ")) }
     }
 
-    /// A kernel of the session, or of a module that it imports (`nn.softmax`).
+    /// Returns a kernel of the session, or of an imported module (`nn.softmax`).
     fn kernel(&self, command: &str, name: &str) -> Result<KernelId, String> {
         if name.is_empty() {
             return Err(format!("`:{command}` wants the name of a kernel; {}", self.kernels_here()));

@@ -1,31 +1,31 @@
-//! Definitions as they were written.
+//! Source texts of definitions.
 
 use super::super::Repl;
 use super::super::entry::AGAIN;
 use crate::check::typed::Binding;
 
 impl Repl<'_> {
-    /// The text that defines a name, with its documentation.
+    /// Returns the source text of a definition, with its documentation.
     pub(super) fn source_of(&self, name: &str) -> Option<String> {
         if let Some((span, _)) = self.session.definitions.place(name) {
             let text = self.session.sources.text(span.file);
             let start = above(text, span.start as usize);
             return text.get(start..span.end as usize).map(str::to_string);
         }
-        // A variable: the entry that declared it.
+        // For a variable, the entry that declared it.
         let Binding::Global(id) = self.binding(name)? else { return None };
         let span = self.session.program.globals.get(id)?.span;
         let text = self.session.sources.text(span.file);
         (!text.is_empty()).then(|| text.trim_end().to_string())
     }
 
-    /// Does an entry again that succeeded before, as an entry without a number.
+    /// Repeats an earlier entry, without a number.
     pub(super) fn again(&mut self, text: &str) -> bool {
         self.run_text(AGAIN, text, None)
     }
 }
 
-/// Where the comment lines above a place begin.
+/// Returns the offset where the comment lines above an offset begin.
 fn above(text: &str, start: usize) -> usize {
     let mut begin = text.get(..start).and_then(|t| t.rfind('\n')).map_or(0, |at| at + 1);
     while begin > 0 {

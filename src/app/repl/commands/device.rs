@@ -1,4 +1,4 @@
-//! Where entries run and what their runs look for: `:device` and `:check`.
+//! `:device` and `:check`: the device of the session and the checks of its runs.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -9,9 +9,9 @@ use crate::app::console::paint;
 use crate::app::devices::{self, Choice};
 use crate::ir::Checks;
 
-/// What `:device` takes.
+/// Arguments of `:device`.
 pub(crate) const CHOICES: &[&str] = &["auto", "sim", "gpu", "both"];
-/// What `:check` takes besides an entry.
+/// Arguments of `:check` other than an entry.
 pub(crate) const SWITCHES: &[&str] = &["on", "off"];
 
 impl Repl<'_> {
@@ -22,14 +22,14 @@ impl Repl<'_> {
         let choice: Choice = name.parse()?;
         let opened = self.context.machine.choose(choice);
         let device = opened.map_err(|error| format!("{error}; kernels run on {} as before", self.here()))?;
-        // What is under way there is done first, and what goes wrong with it is said here.
+        // Waits for launches on the old device and reports their errors.
         self.interpreter.options.device.finish().map_err(|error| error.to_string())?;
         self.context.limits.places.device = Some(device.clone());
         self.interpreter.use_device(device);
         Ok(format!("kernels run on {} from now on; values stay\n", self.here()))
     }
 
-    /// The device in use as messages name it.
+    /// Returns the name of the device in use, for messages.
     fn here(&self) -> String {
         match self.interpreter.options.device.name().as_str() {
             "sim" => "the simulator".into(),
@@ -81,7 +81,7 @@ impl Repl<'_> {
         text
     }
 
-    /// Runs an entry with all checks, on the simulator if the device in use has none.
+    /// Runs an entry with all checks, on the simulator if the device in use does not support them.
     fn checked(&mut self, entry: &str) -> Result<(), String> {
         let elsewhere = match self.interpreter.options.device.is_watchful() {
             true => None,

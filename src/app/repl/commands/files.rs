@@ -1,4 +1,4 @@
-//! Commands that read and write files: `:load`, `:reload`, `:edit`, `:save`.
+//! Commands on files: `:load`, `:reload`, `:edit`, `:save`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +29,7 @@ impl Repl<'_> {
         Ok(String::new())
     }
 
-    /// Imported files are forgotten and their imports done again; then loaded files run again.
+    /// Repeats all imports from the files on disk, then runs the loaded files again.
     pub(super) fn reload(&mut self) -> Answer {
         self.session.forget_files();
         let imports = transcript::file_imports(&self.log);
@@ -48,7 +48,7 @@ impl Repl<'_> {
             self.reloading = read.is_ok();
             read?;
             if !self.loaded.contains(&path) {
-                // It had mistakes this time; the next `:reload` tries again.
+                // The file had errors this time; the next `:reload` tries again.
                 self.loaded.push(path);
             }
         }
@@ -69,7 +69,7 @@ impl Repl<'_> {
         Ok(String::new())
     }
 
-    /// Writes what the session did. A file that something else has written is replaced only if that is asked for.
+    /// Saves the session as a script. Overwrites a file with other content only if `replace`.
     pub(super) fn save(&mut self, file: &str, replace: bool) -> Answer {
         if file.is_empty() {
             return Err("`:save` wants a file".into());
@@ -100,19 +100,19 @@ impl Repl<'_> {
         Ok(format!("wrote {shown} ({lines} lines); `clk run {shown}` does it all again\n"))
     }
 
-    /// Whether a file is as this session has saved it.
+    /// Whether a file has the content that this session has saved in it.
     fn has_saved(&self, path: &Path) -> bool {
         let written = std::fs::canonicalize(path).ok().and_then(|path| self.saved.get(&path));
         written.is_some_and(|written| disk::read_source(path).is_ok_and(|text| text == *written))
     }
 }
 
-/// A path as it was typed: perhaps in quotes.
+/// Returns the path as typed, without optional quotes.
 fn path_of(file: &str) -> PathBuf {
     disk::path_of(file.strip_prefix('"').and_then(|f| f.strip_suffix('"')).unwrap_or(file))
 }
 
-/// What the user's editor makes of a text.
+/// Opens a text in the user's editor; returns the edited text.
 fn in_editor(text: &str) -> Result<String, String> {
     let named = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".into());
@@ -123,7 +123,7 @@ fn in_editor(text: &str) -> Result<String, String> {
     disk::read_source(&path).map_err(|why| format!("what `{editor}` left cannot be read: {why}"))
 }
 
-/// The variable holds a command line: `code --wait`.
+/// Runs the editor; the variable may hold arguments, as in `code --wait`.
 fn run_editor(editor: &str, path: &Path) -> Result<(), String> {
     let mut words = editor.split_whitespace();
     let program = words.next().unwrap_or("vi");

@@ -1,4 +1,4 @@
-//! Commands that look: types, documentation, variables, memory, code.
+//! Commands that show types, documentation, variables, memory and code.
 
 use std::fmt::Write as _;
 
@@ -13,12 +13,12 @@ use crate::host::ops::{self, Reduce};
 use crate::host::value::Value;
 
 impl Repl<'_> {
-    /// The module that entries add to.
+    /// Returns the module that entries extend.
     pub(super) fn module(&self) -> Option<&Module> {
         self.session.program.modules.get(self.session.main?)
     }
 
-    /// What a name of the session stands for.
+    /// Returns the binding of a name.
     pub(in crate::app::repl) fn binding(&self, name: &str) -> Option<Binding> {
         self.module()?.names.get(name).copied()
     }
@@ -27,7 +27,7 @@ impl Repl<'_> {
         self.interpreter.globals.get(id.index()).and_then(Option::as_ref)
     }
 
-    /// The type of an expression, found in a copy of the session that never runs.
+    /// Returns the type of an expression, by compiling it in a copy of the session.
     pub(super) fn type_of(&mut self, expression: &str) -> Answer {
         if expression.is_empty() {
             return Err("`:type` wants an expression".into());
@@ -50,7 +50,7 @@ impl Repl<'_> {
         }
     }
 
-    /// The documentation of the session's own names first, then of everybody's.
+    /// Returns the documentation of a name, with the session's definitions taking precedence.
     pub(super) fn doc(&mut self, name: &str) -> Answer {
         let style = self.context.console.style;
         let (first, member) = name.split_once('.').map_or((name, None), |(first, member)| (first, Some(member)));
@@ -122,7 +122,7 @@ impl Repl<'_> {
         Ok(text)
     }
 
-    /// The head of a definition, and where it was entered.
+    /// Returns the head of a definition and where it was entered.
     fn source_line(&self, name: &str) -> String {
         let program = &self.session.program;
         let span = match self.binding(name) {
@@ -171,7 +171,7 @@ impl Repl<'_> {
         for (name, binding) in &module.names {
             let line = match *binding {
                 Binding::Global(id) => {
-                    // `_3` and its kind would hide the rest.
+                    // Kept values such as `_3` would dominate the list.
                     if name.starts_with('_') {
                         continue;
                     }
@@ -194,7 +194,7 @@ impl Repl<'_> {
         text
     }
 
-    /// The arrays that names hold, largest first.
+    /// Lists the arrays bound to variables, largest first.
     pub(super) fn memory(&self) -> String {
         let mut rows: Vec<(usize, &str, String)> = Vec::new();
         for (name, binding) in self.module().into_iter().flat_map(|m| &m.names) {
@@ -223,7 +223,7 @@ impl Repl<'_> {
     }
 }
 
-/// A value in half a line.
+/// Formats a value in brief.
 fn short(value: &Value) -> String {
     match value {
         Value::Scalar(_) | Value::Str(_) | Value::Vector(_) => {
@@ -236,7 +236,7 @@ fn short(value: &Value) -> String {
     }
 }
 
-/// The bytes of the arrays in a value.
+/// Returns the size in bytes of the arrays in a value.
 pub(super) fn bytes(value: &Value) -> usize {
     match value {
         Value::Array(array) => array.byte_len(),

@@ -1,4 +1,4 @@
-//! `:time` and `:bench`: an expression, again and again, in a copy of the session, so that nothing is changed by it.
+//! `:time` and `:bench`: repeated evaluation of an expression in a copy of the session, which is not changed.
 
 use super::super::Repl;
 use super::Answer;
@@ -44,7 +44,7 @@ impl Repl<'_> {
         Ok(String::new())
     }
 
-    /// The value of a text that is added to the session; `None` after a failure was reported.
+    /// Evaluates a text that is added to the session; `None` after a failure was reported.
     fn evaluate(&mut self, name: &str, text: &str) -> Option<Value> {
         let outcome = self.session.enter(name, text, &Disk).outcome;
         self.report_all(&outcome.diagnostics);
@@ -65,7 +65,7 @@ impl Repl<'_> {
         value
     }
 
-    /// The bytes of all arrays that an expression names, and of its value: what it has to move at least.
+    /// Returns the size in bytes of the value and of all arrays that an expression names: a lower bound of the data moved.
     fn moved(&mut self, expression: &str) -> usize {
         let lexed = lex(FileId(0), expression);
         let mut names: Vec<&str> =
@@ -81,7 +81,7 @@ impl Repl<'_> {
             return 0;
         }
         let result = self.aside(|repl| {
-            // What is wrong with it is said once, when it is timed.
+            // Diagnostics are reported once, when the expression is timed.
             let outcome = repl.session.enter("<bench>", expression, &Disk).outcome;
             let mut world = crate::app::world::Captured::default();
             let mut size = 0;

@@ -1,4 +1,4 @@
-//! The session's commands; each may be shortened to any beginning that only it has.
+//! The commands of a session. A command can be abbreviated to any unambiguous prefix.
 
 mod code;
 mod definitions;
@@ -13,18 +13,18 @@ use super::{Repl, guide};
 use crate::app::generated::Level;
 use crate::app::{cli, names};
 
-/// What a command wants behind its name, for completion.
+/// The kind of a command's argument, for completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
     Nothing,
     /// An expression or a name.
     Program,
-    /// A name that is documented.
+    /// A documented name.
     Doc,
-    /// A topic of `:help`, or a command.
+    /// A topic of `:help` or a command.
     Topic,
     Kernel,
-    /// The code of a message.
+    /// A diagnostic code.
     Code,
     File,
     /// A setting.
@@ -43,7 +43,7 @@ pub(crate) struct Command {
     run: fn(&mut Repl<'_>, &str) -> Answer,
 }
 
-/// A text to show, or a complaint.
+/// A text to show, or an error message.
 type Answer = Result<String, String>;
 
 use Wants::{Code, Doc, File, Kernel, Nothing, Program, Setting, Topic, Word, WordOrProgram};
@@ -76,7 +76,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command { name: "quit", usage: ":quit", about: "end (also Ctrl-D)", wants: Nothing, run: |_, _| Ok(String::new()) },
 ];
 
-/// The command that a word means, with or without a `!`, or why it means none.
+/// Returns the command for a word, with or without `!`, or an error message.
 pub(crate) fn find(word: &str) -> Result<&'static Command, String> {
     let word = word.strip_suffix('!').unwrap_or(word);
     if let Some(exact) = COMMANDS.iter().find(|c| c.name == word) {
