@@ -1,25 +1,25 @@
-//! What went wrong in an operation on values: a diagnostic without a place. The interpreter, which knows the place, adds it.
+//! Errors of operations on values: diagnostics without a location, which the interpreter adds.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 
-/// A mistake found while a script runs, as plain data.
+/// A run-time error as plain data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// Of `lang::codes::run`.
+    /// A code of `lang::codes::run`.
     pub code: &'static str,
-    /// What is wrong, in one sentence without a full stop.
+    /// The message, one sentence without a period.
     pub title: String,
-    /// What stands under the marked place; empty repeats nothing.
+    /// The text at the marked location; may be empty.
     pub label: String,
     pub notes: Vec<String>,
     pub help: Vec<String>,
 }
 
-/// The result of an operation on values.
+/// Result of an operation on values.
 pub(crate) type Outcome<T> = Result<T, Problem>;
 
-/// Data for which there is no memory.
+/// Returns the error for an allocation that failed.
 pub(crate) fn no_room(bytes: u64) -> Problem {
     let size = crate::device::size(bytes);
     Problem::new("E0509", format!("there is not enough memory: {size} were asked for at once"))
@@ -30,7 +30,7 @@ impl Problem {
         Problem { code, title: title.into(), label: String::new(), notes: vec![], help: vec![] }
     }
 
-    /// Says what is wrong with the marked place itself.
+    /// Sets the text at the marked location.
     pub fn label(mut self, text: impl Into<String>) -> Self {
         self.label = text.into();
         self
@@ -46,7 +46,7 @@ impl Problem {
         self
     }
 
-    /// The diagnostic of this problem at a place.
+    /// Returns the diagnostic at a location.
     pub fn at(self, span: Span) -> Diagnostic {
         let mut diagnostic = Diagnostic::error(self.code, self.title).at(span, self.label);
         diagnostic.notes = self.notes;

@@ -1,5 +1,4 @@
-//! Work on values that may end in its midst: asked to stop, without room for its data, or with a device that is gone. In: the work
-//! and the flag that it looks at. Out: its result, or why there is none. Panics go on.
+//! Catches unwinding from work on values: a stop request, a failed allocation, or a failed device. Other panics are resumed.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,16 +11,16 @@ use crate::device::storage::Lost;
 use crate::device::{DeviceError, device_diagnostic};
 use crate::host::problem::no_room;
 
-/// Why work has ended in its midst.
+/// Why work has unwound.
 #[derive(Debug)]
 pub enum Unwound {
     Lost(DeviceError),
     Stopped,
-    /// There is no room for so many bytes.
+    /// An allocation of this many bytes failed.
     Lacking(u64),
 }
 
-/// Does work that looks at this flag.
+/// Runs work that polls this stop flag; catches unwinding.
 pub fn caught<T>(flag: stop::Flag, work: impl FnOnce() -> T) -> Result<T, Unwound> {
     let done = catch_unwind(AssertUnwindSafe(|| stop::watched(Some(flag), work)));
     done.map_err(|payload| match Unwound::of(payload) {
@@ -31,7 +30,7 @@ pub fn caught<T>(flag: stop::Flag, work: impl FnOnce() -> T) -> Result<T, Unwoun
 }
 
 impl Unwound {
-    /// What a payload says; one of another kind comes back.
+    /// Decodes the payload of an unwinding; returns payloads of other kinds unchanged.
     pub fn of(payload: Box<dyn Any + Send>) -> Result<Unwound, Box<dyn Any + Send>> {
         let payload = match payload.downcast::<Lost>() {
             Ok(lost) => return Ok(Unwound::Lost(lost.0)),
@@ -44,7 +43,7 @@ impl Unwound {
         payload.downcast::<Stopped>().map(|_| Unwound::Stopped)
     }
 
-    /// The error at the place that was worked at.
+    /// Returns the diagnostic at a location.
     pub fn at(&self, span: Span) -> Diagnostic {
         match self {
             Unwound::Lost(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) => device_diagnostic(error, span),
@@ -54,7 +53,7 @@ impl Unwound {
         }
     }
 
-    /// The error where there is no place to show.
+    /// Returns the diagnostic where no location is known.
     pub fn anywhere(&self) -> Diagnostic {
         let mut diagnostic = self.at(Span::default());
         if !matches!(self, Unwound::Lost(_)) {
@@ -64,7 +63,7 @@ impl Unwound {
     }
 }
 
-/// A script that was asked to stop.
+/// Returns the diagnostic of an interrupted script.
 pub(crate) fn interrupted(at: Span) -> Diagnostic {
     Diagnostic::error("E0599", "interrupted").at(at, "the script was here")
 }

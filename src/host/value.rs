@@ -1,4 +1,4 @@
-//! What a script's variable can hold.
+//! Values of script variables.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::check::typed::KernelId;
 use crate::host::array::{Array, RecordLayout};
 use crate::lang::scalar::{self, Scalar};
 
-/// A value of the host world.
+/// A value on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Unit,
-    /// A number or a `bool` of a known type.
+    /// A number or `bool` of a known type.
     Scalar(scalar::Value),
-    /// An integer literal whose type nobody has asked for yet: it takes the other operand's, else `i32`.
+    /// An untyped integer literal: it takes the other operand's type, else `i32`.
     Int(i128),
-    /// A float literal of that kind; else `f32`.
+    /// An untyped float literal: likewise, else `f32`.
     Float(f64),
     Vector(Vector),
     Str(SmolStr),
@@ -26,8 +26,8 @@ pub enum Value {
     Record(Record),
     Tuple(Vec<Value>),
     Range(Range),
-    /// The named arrays of an .npz or .safetensors file; the columns of a .csv file, some of which may be texts. Nothing but
-    /// [`Value::Array`] and [`Value::Strings`] is in it.
+    /// The named arrays of an .npz or .safetensors file, or the columns of a .csv file. Contains only [`Value::Array`] and
+    /// [`Value::Strings`].
     Table(Arc<IndexMap<SmolStr, Value>>),
     /// An array of texts.
     Strings(Arc<[SmolStr]>),
@@ -35,7 +35,7 @@ pub enum Value {
     Kernel(KernelId),
 }
 
-/// A value of a `f32x3`-like type.
+/// A vector, such as an `f32x3`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Vector {
     ty: Scalar,
@@ -44,7 +44,7 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// Of the bits of its lanes; at most four are taken.
+    /// Creates a vector from the bits of its lanes; takes at most four.
     pub fn new(ty: Scalar, lanes: impl IntoIterator<Item = u64>) -> Vector {
         let mut vector = Vector { ty, lanes: 0, bits: [0; 4] };
         for (place, bits) in vector.bits.iter_mut().zip(lanes) {
@@ -62,31 +62,31 @@ impl Vector {
         usize::from(self.lanes)
     }
 
-    /// One component.
+    /// Returns one component.
     pub fn lane(&self, lane: usize) -> Option<scalar::Value> {
         self.values().nth(lane)
     }
 
-    /// All components.
+    /// Returns all components.
     pub fn values(&self) -> impl Iterator<Item = scalar::Value> + use<> {
         let ty = self.ty;
         self.bits.into_iter().take(self.lanes()).map(move |bits| scalar::Value { ty, bits })
     }
 
-    /// The bits of four lanes; those it does not have are 0.
+    /// Returns the bits of four lanes; those beyond the vector's are 0.
     pub(crate) fn all_bits(&self) -> [u64; 4] {
         self.bits
     }
 }
 
-/// A value of a struct type: one value per field, in the order of the definition.
+/// A value of a struct type, with its fields in declaration order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub layout: Arc<RecordLayout>,
     pub fields: Vec<Value>,
 }
 
-/// `start..end step s`, with the end excluded or included.
+/// `start..end step s`, with the end exclusive or inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     pub start: Option<i64>,
@@ -95,7 +95,7 @@ pub struct Range {
     pub step: i64,
 }
 
-/// What `time { }` gives, in seconds.
+/// The result of `time { }`, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
     pub median: f64,
@@ -125,7 +125,7 @@ impl Value {
         Value::of(value)
     }
 
-    /// A scalar of the Rust type's scalar type: `Value::of(1.0f32)`.
+    /// Creates a scalar of the corresponding type: `Value::of(1.0f32)`.
     pub fn of<T: scalar::Element>(value: T) -> Value {
         Value::Scalar(scalar::Value::of(value))
     }
@@ -134,7 +134,7 @@ impl Value {
         Value::Str(text.into())
     }
 
-    /// The truth value, if it is one.
+    /// Returns the value of a `bool`.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Scalar(v) if v.ty == Scalar::Bool => Some(v.bits != 0),
@@ -142,7 +142,7 @@ impl Value {
         }
     }
 
-    /// The number of a scalar of known type.
+    /// Returns a scalar of known type.
     pub(crate) fn as_scalar(&self) -> Option<scalar::Value> {
         match self {
             Value::Scalar(number) => Some(*number),
@@ -150,7 +150,7 @@ impl Value {
         }
     }
 
-    /// The integer, of whatever integer type.
+    /// Returns the value of an integer of any type.
     pub fn as_int(&self) -> Option<i128> {
         match self {
             Value::Int(n) => Some(*n),
@@ -159,8 +159,8 @@ impl Value {
         }
     }
 
-    /// A literal becomes a number of the type its use asks for, if it can (`1` any number, `1.5` any float); other scalars
-    /// stay what they are, whatever is asked.
+    /// Converts an untyped literal to a scalar type, if possible (`1` to any number, `1.5` to any float). Typed scalars are
+    /// returned unchanged, whatever `to` is.
     pub(crate) fn adapt(&self, to: Scalar) -> Option<scalar::Value> {
         match self {
             Value::Scalar(number) => Some(*number),
@@ -170,7 +170,7 @@ impl Value {
         }
     }
 
-    /// A literal whose type nobody asked for becomes an `i32` (or `i64` if it needs to) or an `f32`.
+    /// Gives an untyped literal its default type: `i32` (or `i64` or `u64` if necessary), or `f32`.
     pub fn settled(self) -> Value {
         match self {
             Value::Int(n) => [Scalar::I32, Scalar::I64, Scalar::U64]
@@ -182,7 +182,7 @@ impl Value {
         }
     }
 
-    /// Its type as the user would write it.
+    /// Returns the type as the user would write it.
     pub fn type_name(&self) -> String {
         match self {
             Value::Unit => "()".into(),
@@ -206,12 +206,12 @@ impl Value {
     }
 }
 
-/// The integer as a number of this type, if it fits.
+/// Returns the integer as a number of this type, if it fits.
 fn number_literal(n: i128, to: Scalar) -> Option<scalar::Value> {
     if to == Scalar::Bool { None } else { scalar::Value::from_integer(to, n) }
 }
 
-/// The float as a number of this float type.
+/// Returns the float as a number of this type, if that is a float type.
 fn float_literal(x: f64, to: Scalar) -> Option<scalar::Value> {
     to.is_float().then(|| scalar::Value::of(x).to_type(to))
 }

@@ -1,10 +1,10 @@
-//! NumPy's broadcasting: shapes are aligned at their last axes, and an axis of 1 repeats.
+//! NumPy broadcasting: shapes are aligned at their last axes, and an axis of extent 1 repeats.
 
 use crate::base::stop;
 use crate::host::array::{Array, shape_text};
 use crate::host::problem::{Outcome, Problem};
 
-/// The shape that operands of these shapes meet in; an error names the first axis where they do not.
+/// Returns the broadcast shape of operands with these shapes; an error names the first axis that does not fit.
 pub(crate) fn common_shape(operands: &[(&str, &[usize])]) -> Outcome<Vec<usize>> {
     let rank = operands.iter().map(|(_, shape)| shape.len()).max().unwrap_or(0);
     let mut result = vec![1; rank];
@@ -21,7 +21,7 @@ pub(crate) fn common_shape(operands: &[(&str, &[usize])]) -> Outcome<Vec<usize>>
     Ok(result)
 }
 
-/// The operand at `position` does not fit one before it at `axis` of the result.
+/// Returns the error for the operand at `position`, which does not fit an earlier one at `axis` of the result.
 fn mismatch(operands: &[(&str, &[usize])], position: usize, axis: usize, rank: usize) -> Problem {
     let extent =
         |shape: &[usize]| (axis + shape.len()).checked_sub(rank).and_then(|own| shape.get(own).map(|&n| (own, n)));
@@ -37,7 +37,7 @@ fn mismatch(operands: &[(&str, &[usize])], position: usize, axis: usize, rank: u
     problem.note("shapes are aligned at their last axes; two axes fit if they are equally long or one of them is 1")
 }
 
-/// For each axis of `shape` how far (in elements) a step along it moves in an array of `own` shape: 0 where it repeats.
+/// Returns, for each axis of `shape`, the stride (in elements) in an array of shape `own`: 0 where it repeats.
 pub(crate) fn strides(own: &[usize], shape: &[usize]) -> Vec<usize> {
     let mut result = vec![0; shape.len()];
     let mut stride = 1;
@@ -48,7 +48,7 @@ pub(crate) fn strides(own: &[usize], shape: &[usize]) -> Vec<usize> {
     result
 }
 
-/// The array repeated to a shape; nothing if it does not fit.
+/// Broadcasts the array to a shape; `None` if it does not fit.
 pub(crate) fn broadcast_to(array: &Array, shape: &[usize]) -> Option<Outcome<Array>> {
     if array.shape() == shape {
         return Some(Ok(array.clone()));
@@ -74,7 +74,7 @@ fn repeat(array: &Array, shape: &[usize]) -> Outcome<Array> {
     Ok(result)
 }
 
-/// Walks a shape in row-major order and keeps the offsets of `N` operands.
+/// Iterates over a shape in row-major order and tracks the offsets of `N` operands.
 pub(crate) struct Walk<const N: usize> {
     shape: Vec<usize>,
     strides: [Vec<usize>; N],
@@ -91,7 +91,7 @@ impl<const N: usize> Walk<N> {
         self.offsets
     }
 
-    /// To the next element; from the last one back to the first.
+    /// Advances to the next element, from the last one back to the first.
     pub fn advance(&mut self) {
         for axis in (0..self.shape.len()).rev() {
             let (Some(index), Some(&len)) = (self.indices.get_mut(axis), self.shape.get(axis)) else { return };

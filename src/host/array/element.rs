@@ -1,4 +1,4 @@
-//! What one element of an array is, and how it lies in memory.
+//! Element types of arrays and their memory layout.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,34 +14,34 @@ use crate::lang::scalar::Scalar;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     Scalar(Scalar),
-    /// 2, 3 or 4 of a scalar.
+    /// A vector of 2, 3 or 4 scalars.
     Vector(Scalar, u8),
     /// A struct or a tuple.
     Record(Arc<RecordLayout>),
 }
 
-/// The fields of a struct or tuple and how C would lay them out.
+/// The fields of a struct or tuple and their layout, which is that of C.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RecordLayout {
-    /// Empty for a tuple.
+    /// The name of the struct; empty for a tuple.
     pub name: SmolStr,
     pub(crate) fields: Vec<FieldLayout>,
-    /// All leaves of all fields, in order.
+    /// The scalar components ("leaves") of all fields in order: the scalars and vectors that nested fields consist of.
     pub layout: Layout,
 }
 
 /// One field of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FieldLayout {
-    /// `0`, `1`, … in a tuple.
+    /// The name; `0`, `1`, … in a tuple.
     pub name: SmolStr,
     pub element: Element,
-    /// Its leaves among those of the record.
+    /// Range of its leaves in the record's layout.
     pub leaves: Range<usize>,
 }
 
 impl Element {
-    /// Bytes from one element to the next.
+    /// Returns the stride from one element to the next in bytes.
     pub fn size(&self) -> usize {
         match self {
             Element::Scalar(s) => s.size(),
@@ -50,7 +50,7 @@ impl Element {
         }
     }
 
-    /// The scalar of a plain or vector element.
+    /// Returns the scalar type of a scalar or vector element; `None` for a record.
     pub fn scalar(&self) -> Option<Scalar> {
         match self {
             Element::Scalar(s) | Element::Vector(s, _) => Some(*s),
@@ -58,7 +58,7 @@ impl Element {
         }
     }
 
-    /// 1 for a scalar, 0 for a record.
+    /// Returns the number of vector components: 1 for a scalar, 0 for a record.
     pub fn lanes(&self) -> usize {
         match self {
             Element::Scalar(_) => 1,
@@ -67,7 +67,7 @@ impl Element {
         }
     }
 
-    /// The same number of lanes of another scalar.
+    /// Returns the element type with the same number of lanes and another scalar.
     pub fn with_scalar(&self, scalar: Scalar) -> Element {
         match self {
             Element::Scalar(_) | Element::Record(_) => Element::Scalar(scalar),
@@ -75,7 +75,7 @@ impl Element {
         }
     }
 
-    /// Where each leaf lies, as devices want it.
+    /// Returns the layout of the leaves, as devices take it.
     pub fn layout(&self) -> Layout {
         match self {
             Element::Scalar(s) => Layout::plain(Ty::Scalar(*s)),
@@ -84,7 +84,7 @@ impl Element {
         }
     }
 
-    /// The leaves in order, each with its path inside the element (empty for a plain one).
+    /// Returns the leaves in order, each with its path inside the element (empty for a scalar or vector).
     fn flat(&self) -> Vec<(String, Ty)> {
         self.layout().leaves.into_iter().map(|leaf| (leaf.path, leaf.ty)).collect()
     }
@@ -106,7 +106,7 @@ impl From<Scalar> for Element {
 }
 
 impl RecordLayout {
-    /// A struct of these fields.
+    /// Lays out a struct with these fields.
     pub fn new(name: impl Into<SmolStr>, fields: impl IntoIterator<Item = (SmolStr, Element)>) -> RecordLayout {
         let mut flat = Vec::new();
         let mut placed = Vec::new();
@@ -118,7 +118,7 @@ impl RecordLayout {
         RecordLayout { name: name.into(), fields: placed, layout: Layout::of(flat) }
     }
 
-    /// A tuple of these parts.
+    /// Lays out a tuple of these parts.
     pub fn tuple(parts: impl IntoIterator<Item = Element>) -> RecordLayout {
         Self::new("", parts.into_iter().enumerate().map(|(i, part)| (SmolStr::new(i.to_string()), part)))
     }
@@ -127,7 +127,7 @@ impl RecordLayout {
         self.name.is_empty()
     }
 
-    /// The position of a field.
+    /// Returns the index of a field.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.name == name)
     }

@@ -1,4 +1,4 @@
-//! Single elements of arrays: bytes to values and back.
+//! Conversion of single array elements between bytes and values.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::host::value::{Record, Value, Vector};
 use crate::ir::def::Leaf;
 use crate::lang::scalar::{self, Scalar};
 
-/// Writes a scalar's bits as its bytes.
+/// Writes the bits of a scalar in little-endian order.
 fn write_bits(bytes: &mut [u8], bits: u64) {
     bytes.iter_mut().zip(bits.to_le_bytes()).for_each(|(place, byte)| *place = byte);
 }
 
-/// The element whose bytes these are.
+/// Decodes an element.
 pub(crate) fn read(element: &Element, bytes: &[u8]) -> Value {
     match element {
         Element::Scalar(ty) => Value::Scalar(scalar::Value::from_bytes(*ty, bytes)),
@@ -28,7 +28,7 @@ fn read_vector(ty: Scalar, lanes: u8, bytes: &[u8]) -> Vector {
     Vector::new(ty, bits.take(usize::from(lanes)))
 }
 
-/// `leaves` are those of the outermost record: an inner one's offsets count from there.
+/// Decodes a record. `leaves` are those of the outermost record: the offsets of an inner one count from there.
 fn read_record(record: &Arc<RecordLayout>, leaves: &[Leaf], bytes: &[u8]) -> Value {
     let fields = record.fields.iter().map(|field| {
         let own = leaves.get(field.leaves.clone()).unwrap_or(&[]);
@@ -45,7 +45,7 @@ fn read_record(record: &Arc<RecordLayout>, leaves: &[Leaf], bytes: &[u8]) -> Val
     }
 }
 
-/// Writes a value over an element. Its type has to be the element's; literals adapt.
+/// Writes a value over an element. Their types must be equal; untyped literals adapt.
 pub(crate) fn write(element: &Element, bytes: &mut [u8], value: &Value) -> Outcome<()> {
     let mut flat = Vec::new();
     flatten(element, value, &mut flat)?;
@@ -58,7 +58,7 @@ pub(crate) fn write(element: &Element, bytes: &mut [u8], value: &Value) -> Outco
     Ok(())
 }
 
-/// The lanes of each leaf of a value, in order.
+/// Appends the lanes of each leaf of a value in order.
 fn flatten(element: &Element, value: &Value, into: &mut Vec<[u64; 4]>) -> Outcome<()> {
     let wrong = || {
         Problem::new("E0504", format!("a value of type {} cannot be an element of type {element}", value.type_name()))
@@ -86,7 +86,7 @@ fn flatten(element: &Element, value: &Value, into: &mut Vec<[u64; 4]>) -> Outcom
     Ok(())
 }
 
-/// The element type that holds such values; nothing for what cannot be an element.
+/// Returns the element type for a value; `None` if it cannot be an array element.
 pub(crate) fn element_of(value: &Value) -> Option<Element> {
     match value {
         Value::Scalar(number) => Some(Element::Scalar(number.ty)),
@@ -110,7 +110,7 @@ pub(crate) fn element_of(value: &Value) -> Option<Element> {
 }
 
 impl Array {
-    /// The element at a row-major position, if there is one.
+    /// Returns the element at a row-major position, if it exists.
     pub fn item(&self, position: usize) -> Option<Value> {
         let size = self.element().size();
         let start = position.checked_mul(size)?;
@@ -132,7 +132,7 @@ impl Array {
         write(&element, place.ok_or_else(beyond)?, value)
     }
 
-    /// An array of one value throughout.
+    /// Creates an array filled with one value.
     pub fn full(value: &Value, shape: &[usize]) -> Outcome<Array> {
         let Some(element) = element_of(value) else {
             return Err(Problem::new("E0504", format!("a value of type {} cannot fill an array", value.type_name())));
@@ -140,7 +140,7 @@ impl Array {
         Array::full_of(element, value, shape)
     }
 
-    /// An array of one value, which adapts to the element type.
+    /// Creates an array filled with one value, converted to the element type if it is an untyped literal.
     pub(crate) fn full_of(element: Element, value: &Value, shape: &[usize]) -> Outcome<Array> {
         let mut one = vec![0; element.size()];
         write(&element, &mut one, value)?;

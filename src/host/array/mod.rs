@@ -1,7 +1,7 @@
-//! Arrays with value semantics: a shape, an element type and shared bytes that are copied when written.
+//! Arrays with value semantics: a shape, an element type and shared, copy-on-write storage.
 //!
-//! Elements lie in row-major order without gaps. Cloning an array shares its bytes; the first write to a shared array
-//! takes a private copy, so no two variables are ever seen to change together.
+//! Elements are stored in row-major order without gaps. Cloning an array shares its storage; the first write to a shared array
+//! copies it, so a change through one variable is never visible through another.
 
 pub(crate) mod broadcast;
 pub(crate) mod element;
@@ -22,10 +22,10 @@ use crate::device::storage::Storage;
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::Scalar;
 
-/// The largest extent of an axis: dimensions are `i32` in kernels.
+/// Maximum extent of an axis: dimensions are `i32` in kernels.
 pub(crate) const MAX_EXTENT: usize = i32::MAX as usize;
 
-/// An n-d array.
+/// An n-dimensional array.
 #[derive(Clone, Debug)]
 pub struct Array {
     element: Element,
@@ -34,7 +34,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// An array of zeros (`false`, zeroed records).
+    /// Creates an array of zeros (`false`, zeroed records).
     pub fn zeros(element: impl Into<Element>, shape: &[usize]) -> Outcome<Array> {
         let element = element.into();
         let bytes = byte_count(&element, shape)?;
@@ -42,14 +42,14 @@ impl Array {
         Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::of_bytes(data)) })
     }
 
-    /// An array of zeros that takes memory where it is first used: on a device, or here.
+    /// Creates an array of zeros whose memory is allocated at its first use, on a device or on the host.
     pub(crate) fn unplaced(element: impl Into<Element>, shape: &[usize]) -> Outcome<Array> {
         let element = element.into();
         let bytes = byte_count(&element, shape)?;
         Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::zeros(bytes)) })
     }
 
-    /// An array of these bytes, which have to be as many as the shape asks for.
+    /// Creates an array with a copy of these bytes; an error if their number does not match the shape.
     pub fn from_bytes(element: impl Into<Element>, shape: &[usize], bytes: &[u8]) -> Outcome<Array> {
         let mut array = Array::zeros(element, shape)?;
         if array.bytes().len() != bytes.len() {
@@ -60,7 +60,7 @@ impl Array {
         Ok(array)
     }
 
-    /// The array that these bytes are: they are not copied. They have to be as many as the shape asks for.
+    /// Creates an array that takes ownership of these bytes without copying; an error if their number does not match the shape.
     pub(crate) fn of_aligned(element: impl Into<Element>, shape: &[usize], bytes: AlignedBytes) -> Outcome<Array> {
         let element = element.into();
         let (need, have) = (byte_count(&element, shape)?, bytes.len());
@@ -70,17 +70,17 @@ impl Array {
         Ok(Array { element, shape: shape.to_vec(), data: Arc::new(Storage::of_bytes(bytes)) })
     }
 
-    /// A 1-d array of these items.
+    /// Creates a 1-d array of these items.
     pub fn from_items<T: Item>(items: &[T]) -> Outcome<Array> {
         Array::from_shaped(items, &[items.len()])
     }
 
-    /// An array of these items in row-major order.
+    /// Creates an array of these items in row-major order.
     pub fn from_shaped<T: Item>(items: &[T], shape: &[usize]) -> Outcome<Array> {
         Array::from_bytes(T::SCALAR, shape, bytemuck::cast_slice(items))
     }
 
-    /// An array whose scalars `fill` writes (lanes of vectors side by side); they are zero before.
+    /// Creates an array of zeros and lets `fill` write its scalars (the lanes of a vector are adjacent).
     pub fn build<T: Item>(element: Element, shape: &[usize], fill: impl FnOnce(&mut [T])) -> Outcome<Array> {
         let mut array = Array::zeros(element, shape)?;
         if let Some(items) = array.items_mut()? {
@@ -93,17 +93,17 @@ impl Array {
         &self.element
     }
 
-    /// The scalar of a plain or vector element.
+    /// Returns the scalar type of a scalar or vector element.
     pub fn scalar(&self) -> Option<Scalar> {
         self.element.scalar()
     }
 
-    /// The extents, outermost first.
+    /// Returns the extents, outermost first.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The extents as a device wants them.
+    /// Returns the extents as devices take them.
     pub fn extents(&self) -> Vec<u32> {
         self.shape.iter().map(|&n| n as u32).collect()
     }
@@ -112,7 +112,7 @@ impl Array {
         self.shape.len()
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn count(&self) -> usize {
         self.shape.iter().product()
     }
@@ -121,7 +121,7 @@ impl Array {
         self.shape.contains(&0)
     }
 
-    /// The bytes, brought here if a device has them.
+    /// Returns the bytes, copied from the device if necessary.
     ///
     /// # Unwinds
     /// with [`crate::device::storage::Lost`] if that device has failed.
@@ -129,22 +129,22 @@ impl Array {
         self.data.bytes()
     }
 
-    /// How many bytes there are, wherever.
+    /// Returns the size in bytes, wherever the storage is.
     pub(crate) fn byte_len(&self) -> usize {
         self.data.len()
     }
 
-    /// The bytes for writing; shared ones are copied first.
+    /// Returns the bytes for writing; copies shared storage first.
     pub fn bytes_mut(&mut self) -> Outcome<&mut [u8]> {
         self.storage_mut().map(Storage::bytes_mut)
     }
 
-    /// Where the bytes are.
+    /// Returns the storage.
     pub(crate) fn storage(&self) -> &Storage {
         &self.data
     }
 
-    /// The same for writing; a shared one is copied first.
+    /// Returns the storage for writing; copies shared storage first.
     pub(crate) fn storage_mut(&mut self) -> Outcome<&mut Storage> {
         if Arc::get_mut(&mut self.data).is_none() {
             let copy = self.data.duplicate().ok_or_else(|| no_memory(&self.element, &self.shape))?;
@@ -156,12 +156,12 @@ impl Array {
         }
     }
 
-    /// Whether both share their bytes (and so are equal without a look).
+    /// Whether both share their storage (and so are equal without a comparison).
     pub(crate) fn shares_bytes_with(&self, other: &Array) -> bool {
         Arc::ptr_eq(&self.data, &other.data)
     }
 
-    /// The scalars in row-major order (lanes of vectors side by side), if they are of this type.
+    /// Returns the scalars in row-major order (the lanes of a vector are adjacent), if they are of this type.
     pub fn items<T: Item>(&self) -> Option<&[T]> {
         if self.scalar() != Some(T::SCALAR) {
             return None;
@@ -169,7 +169,7 @@ impl Array {
         bytemuck::checked::try_cast_slice(self.bytes()).ok()
     }
 
-    /// The scalars for writing.
+    /// Returns the scalars for writing, if they are of this type.
     pub(crate) fn items_mut<T: Item>(&mut self) -> Outcome<Option<&mut [T]>> {
         if self.scalar() != Some(T::SCALAR) {
             return Ok(None);
@@ -177,8 +177,8 @@ impl Array {
         Ok(bytemuck::checked::try_cast_slice_mut(self.bytes_mut()?).ok())
     }
 
-    /// The same bytes as elements of another type. If those have another size, the last extent changes: `[u8; 8, 32]` is
-    /// `[f32x4; 8, 2]`. Nothing if a row's bytes do not make whole elements.
+    /// Reinterprets the bytes as elements of another type. If its size differs, the last extent changes: `[u8; 8, 32]` becomes
+    /// `[f32x4; 8, 2]`. `None` if the bytes of a row are not a whole number of elements.
     pub(crate) fn reinterpret(&self, element: Element) -> Option<Array> {
         let (from, to) = (self.element.size(), element.size());
         let mut shape = self.shape.clone();
@@ -190,8 +190,8 @@ impl Array {
         Some(Array { element, shape, data: self.data.clone() })
     }
 
-    /// The same bytes as what another program means by them: numbers along a last axis of two to four as vectors, a struct as
-    /// one with the same fields. Nothing if they do not lie so.
+    /// Reinterprets the elements as an equivalent type with the same layout: scalars along a last axis of two to four as vectors,
+    /// or a struct as one with the same fields. `None` if the layouts differ.
     pub(crate) fn recast(&self, element: &Element) -> Option<Array> {
         let shape = match (&self.element, element, self.shape.split_last()) {
             (own, other, _) if own == other => self.shape.clone(),
@@ -206,7 +206,7 @@ impl Array {
         Some(Array { element: element.clone(), shape, data: self.data.clone() })
     }
 
-    /// The same elements in another shape of as many.
+    /// Returns the same elements with another shape; an error if the element counts differ.
     pub(crate) fn with_shape(&self, shape: &[usize]) -> Outcome<Array> {
         if byte_count(&self.element, shape)? != self.byte_len() {
             let (from, to) = (shape_text(&self.shape), shape_text(shape));
@@ -227,7 +227,7 @@ impl Array {
     }
 }
 
-/// Two arrays are equal if type, shape and bytes are (so a NaN equals itself, and 0.0 is not -0.0).
+/// Arrays are equal if their types, shapes and bytes are (so a NaN equals itself, and 0.0 is not equal to -0.0).
 impl PartialEq for Array {
     fn eq(&self, other: &Array) -> bool {
         self.element == other.element
@@ -236,7 +236,7 @@ impl PartialEq for Array {
     }
 }
 
-/// A shape as messages show it: `(3, 4)`, `(5,)`, `()`.
+/// Formats a shape for messages: `(3, 4)`, `(5,)`, `()`.
 pub(crate) fn shape_text(shape: &[usize]) -> String {
     match shape {
         [n] => format!("({n},)"),
@@ -244,7 +244,7 @@ pub(crate) fn shape_text(shape: &[usize]) -> String {
     }
 }
 
-/// How many bytes an array takes; an error if an axis is too long or the whole cannot be addressed.
+/// Returns the size of an array in bytes; an error if an axis is too long or the size overflows.
 pub(crate) fn byte_count(element: &Element, shape: &[usize]) -> Outcome<usize> {
     if let Some(axis) = shape.iter().position(|&n| n > MAX_EXTENT) {
         let title = format!("axis {axis} of an array would have {} elements", shape[axis]);

@@ -1,4 +1,4 @@
-//! Indexing and slicing: which elements an index expression picks, and copying them out and in.
+//! Indexing and slicing: selection of elements by an index expression, and copying them out and in.
 
 use crate::base::stop::{self, Ticks};
 use crate::host::array::broadcast::broadcast_to;
@@ -6,13 +6,12 @@ use crate::host::array::{Array, leaf, shape_text};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 
-/// What is asked of one axis.
+/// The selection along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceSpec {
-    /// One position; the axis goes away.
+    /// A single index, which removes the axis.
     At(i64),
-    /// `a..b step s`; ends that are left out are the axis's own. A negative step runs downwards, from the last element
-    /// if no start is given.
+    /// `a..b step s`; omitted bounds are those of the axis. A negative step counts down, by default from the last element.
     Range { start: Option<i64>, end: Option<i64>, inclusive: bool, step: Option<i64> },
 }
 
@@ -21,39 +20,39 @@ impl SliceSpec {
     pub const ALL: SliceSpec = SliceSpec::Range { start: None, end: None, inclusive: false, step: None };
 }
 
-/// The positions picked along one axis.
+/// The resolved positions along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Picked {
     pub start: usize,
     pub count: usize,
     pub step: i64,
-    /// A single position, whose axis goes away.
+    /// Whether this is a single index, which removes the axis.
     single: bool,
 }
 
 impl Picked {
-    /// All of an axis of `len`, in order.
+    /// Whether this is all of an axis of length `len`, in order.
     fn is_whole(&self, len: usize) -> bool {
         self.start == 0 && self.count == len && (self.step == 1 || len <= 1)
     }
 
-    /// The k-th position.
+    /// Returns the k-th position.
     fn at(&self, k: usize) -> usize {
         (self.start as i64 + self.step * k as i64) as usize
     }
 
-    /// All of them, in order.
+    /// Iterates over the positions.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..self.count).map(move |k| self.at(k))
     }
 }
 
-/// Where the elements lie that an index expression picks: runs of neighbours at byte offsets.
+/// Locations of the selected elements: contiguous runs at byte offsets.
 struct Selection {
     shape: Vec<usize>,
-    /// Byte offsets contributed by each outer axis.
+    /// The positions along each outer axis, with the axis's stride in bytes.
     outer: Vec<(Picked, usize)>,
-    /// The bytes of one run.
+    /// Size of a run in bytes.
     run: usize,
 }
 
@@ -98,7 +97,8 @@ impl Selection {
     }
 }
 
-/// Splits the axes into outer ones, which are looped over, and inner ones, whose picked elements lie side by side.
+/// Splits the axes into outer ones, which are iterated, and inner ones, whose selected elements form a contiguous run. Returns
+/// the outer ones and the size of a run in bytes.
 fn runs(picked: &[Picked], axes: &[usize], size: usize) -> (Vec<(Picked, usize)>, usize) {
     let mut stride = size;
     let mut run = size;
@@ -121,7 +121,7 @@ fn runs(picked: &[Picked], axes: &[usize], size: usize) -> (Vec<(Picked, usize)>
     (outer, run)
 }
 
-/// The positions that are picked of so many in a row.
+/// Resolves a selection along an axis of this length.
 pub(crate) fn positions(spec: SliceSpec, len: usize) -> Outcome<Picked> {
     resolve(spec, 0, len, 1)
 }
@@ -146,12 +146,12 @@ fn resolve(spec: SliceSpec, axis: usize, len: usize, rank: usize) -> Outcome<Pic
     }
 }
 
-/// The positions from `start` until before `end`.
+/// Resolves a range from `start` (inclusive) to `end` (exclusive).
 fn range(start: i64, end: i64, step: i64, axis: usize, len: usize, rank: usize) -> Outcome<Picked> {
     let last = len as i64;
     let fits = match step > 0 {
         true => (0..=last).contains(&start) && (start >= end || end <= last) && end >= 0,
-        // From the first of no elements, nothing may be picked but nothing.
+        // On an empty axis only an empty range may be selected.
         false => {
             let starts = (-1..last).contains(&start) || (start == 0 && last == 0 && end >= 0);
             starts && (start <= end || end >= -1) && end <= last
@@ -165,7 +165,7 @@ fn range(start: i64, end: i64, step: i64, axis: usize, len: usize, rank: usize) 
     Ok(Picked { start: start.max(0) as usize, count, step, single: false })
 }
 
-/// `axis 1` where there are several.
+/// Returns `axis 1`, or `the array` if there is only one axis.
 fn axis_name(axis: usize, rank: usize) -> String {
     if rank == 1 { "the array".into() } else { format!("axis {axis}") }
 }
@@ -174,12 +174,12 @@ fn elements(count: usize) -> String {
     if count == 1 { "1 element".into() } else { format!("{count} elements") }
 }
 
-/// How the source spells the length of an axis.
+/// Returns the expression for the length of an axis in source code.
 fn length_source(axis: usize) -> String {
     if axis == 0 { "len(x)".into() } else { format!("shape(x, {axis})") }
 }
 
-/// An index that its axis does not have.
+/// Returns the error for an index out of range.
 pub(crate) fn out_of_range(index: i64, axis: usize, len: usize, rank: usize) -> Problem {
     let place = axis_name(axis, rank);
     if index < 0 {
@@ -216,7 +216,7 @@ fn too_many_indices(count: usize, array: &Array) -> Problem {
 }
 
 impl Array {
-    /// The row-major position of the element at these indices, one per axis.
+    /// Returns the row-major position of the element at these indices, one per axis.
     pub fn position(&self, indices: &[i64]) -> Outcome<usize> {
         if indices.len() != self.rank() {
             return Err(match indices.len() > self.rank() {
@@ -237,7 +237,7 @@ impl Array {
         Ok(position)
     }
 
-    /// The element at these indices, one per axis.
+    /// Returns the element at these indices, one per axis.
     pub fn get(&self, indices: &[i64]) -> Outcome<Value> {
         let position = self.position(indices)?;
         self.item(position).ok_or_else(|| out_of_range(position as i64, 0, self.count(), 1))
@@ -249,8 +249,8 @@ impl Array {
         self.set_item(position, value)
     }
 
-    /// A copy of what these picks select; axes beyond them are taken whole. A single position on every axis gives an
-    /// array of no axes: see [`Array::pick`].
+    /// Copies the selected elements; axes without a spec are taken whole. Single indices on every axis give an array of rank 0: see
+    /// [`Array::pick`].
     pub fn slice(&self, specs: &[SliceSpec]) -> Outcome<Array> {
         let selection = Selection::new(self, specs)?;
         let mut result = Array::zeros(self.element().clone(), &selection.shape)?;
@@ -265,7 +265,7 @@ impl Array {
         Ok(result)
     }
 
-    /// An element if every axis gets one position, else a slice.
+    /// Returns an element if every axis has a single index, else a slice.
     pub fn pick(&self, specs: &[SliceSpec]) -> Outcome<Value> {
         let at = |spec: &SliceSpec| match spec {
             SliceSpec::At(index) => Some(*index),
@@ -277,7 +277,7 @@ impl Array {
         }
     }
 
-    /// Overwrites what these picks select, with one value throughout or with an array that broadcasts to it.
+    /// Overwrites the selected elements with one value or with an array that broadcasts to the selection.
     pub fn assign(&mut self, specs: &[SliceSpec], value: &Value) -> Outcome<()> {
         let selection = Selection::new(self, specs)?;
         let run = selection.run;
@@ -310,7 +310,7 @@ impl Array {
     }
 }
 
-/// The array, repeated where need be so that it has this shape.
+/// Broadcasts the array to this shape.
 fn fit(array: &Array, shape: &[usize]) -> Outcome<Array> {
     broadcast_to(array, shape).ok_or_else(|| {
         let (from, to) = (shape_text(array.shape()), shape_text(shape));

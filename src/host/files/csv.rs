@@ -1,10 +1,10 @@
-//! .csv: a table of text.
+//! .csv files.
 //!
-//! If the first line has anything but numbers, it names columns: then the file is a table of 1-d arrays, each of numbers or of
-//! texts. Without names it is a 2-d array of numbers, or a 1-d one if there is one column only. Numbers are `f64`, and a field
-//! that is empty is a NaN among them. A column is text if one of its fields stands in quotes, spells no number, or is an
-//! integer that an `f64` does not hold exactly; its fields then stay as they were written. Fields are separated by commas, or by
-//! semicolons or tabs if the first line has no comma.
+//! If the first line contains a field that is not a number, it names columns, and the file is a table of 1-d arrays, each of
+//! numbers or of texts. Without names it is a 2-d array of numbers, or a 1-d one if there is only one column. Numbers are
+//! `f64`, and an empty field among them is a NaN. A column is text if one of its fields is quoted, is not a number, or is an
+//! integer that `f64` cannot represent exactly; its fields are then kept as written. The separator is a comma, or a semicolon
+//! or tab if the first line has no comma.
 
 mod records;
 mod write;
@@ -38,7 +38,7 @@ pub(crate) fn decode(file: &File) -> Outcome<Value> {
     columns(file, names, records)
 }
 
-/// The next record, which has as many fields as the first.
+/// Reads the next record and checks that it has `width` fields.
 fn next<'t>(file: &File, records: &mut Records<'t>, fields: &mut Vec<Field<'t>>, width: usize) -> Outcome<Option<u64>> {
     let line = records.next(fields)?;
     match line {
@@ -51,7 +51,7 @@ fn next<'t>(file: &File, records: &mut Records<'t>, fields: &mut Vec<Field<'t>>,
     }
 }
 
-/// As in source, without `_` and without hexadecimals.
+/// Parses a number as in source code, without `_` and hexadecimals.
 fn number(field: &str) -> Option<f64> {
     let words = ["nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"];
     let plain = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');
@@ -59,7 +59,7 @@ fn number(field: &str) -> Option<f64> {
     if spelled { field.parse().ok() } else { None }
 }
 
-/// Whether an integer has more digits than the number that stands for it.
+/// Whether an integer cannot be represented exactly by the number.
 fn is_rounded(field: &str, number: f64) -> bool {
     let digits = field.strip_prefix(['+', '-']).unwrap_or(field);
     let long = digits.len() > 15 && digits.bytes().all(|b| b.is_ascii_digit());
@@ -120,7 +120,8 @@ fn names(file: &File, fields: &[Field<'_>]) -> Outcome<Vec<SmolStr>> {
     Ok(names.into_iter().collect())
 }
 
-/// The columns, in two passes: which are numbers only shows at the end, and by then they are there; the others are read then.
+/// Reads the columns in two passes: numbers in the first, which also finds out which columns are not numeric, and those in the
+/// second.
 fn columns<'t>(file: &File, names: Vec<SmolStr>, records: Records<'t>) -> Outcome<Value> {
     let width = names.len();
     let (mut numbers, mut rows) = (vec![Some(Vec::new()); width], 0);
@@ -156,7 +157,7 @@ fn push<T>(column: &mut Vec<T>, item: T) {
     column.push(item);
 }
 
-/// The columns that are not of numbers.
+/// Reads the columns that are not numeric.
 fn read_texts<'t>(
     file: &File,
     mut records: Records<'t>,

@@ -1,7 +1,7 @@
-//! File formats, as pure functions over bytes: what the bytes of a file mean, and the bytes that values become.
+//! File formats as pure functions between bytes and values.
 //!
-//! Files are not trusted. Every size in a header is checked against the length of the file before anything is allocated,
-//! and what is wrong is said with the numbers that show it.
+//! Files are untrusted: every size in a header is checked against the length of the file before anything is allocated, and
+//! error messages contain the numbers in question.
 
 pub(crate) mod csv;
 pub(crate) mod npy;
@@ -23,7 +23,7 @@ use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::Scalar;
 
-/// The formats that `load` and `save` know, by the ending of a file's name.
+/// The formats of `load` and `save`, determined by the file name extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Npy,
@@ -36,7 +36,7 @@ pub(crate) enum Format {
 impl Format {
     pub const ALL: [Format; 5] = [Format::Npy, Format::Npz, Format::SafeTensors, Format::Csv, Format::Png];
 
-    /// Without the dot.
+    /// Returns the extension without the dot.
     pub fn extension(self) -> &'static str {
         match self {
             Format::Npy => "npy",
@@ -47,7 +47,7 @@ impl Format {
         }
     }
 
-    /// By the ending of the name, in any case.
+    /// Returns the format for a file name, ignoring case.
     pub fn of(name: &str) -> Outcome<Format> {
         let extension = match name.rsplit_once('.') {
             Some((_, extension)) if !extension.contains(['/', '\\']) => extension,
@@ -77,7 +77,7 @@ fn unknown_format(name: &str, extension: &str) -> Problem {
     hint.into_iter().fold(problem, Problem::help)
 }
 
-/// What a file holds: an array (or a scalar), or a [`Value::Table`] of named ones. `name` is the path as the user wrote it.
+/// Decodes a file: an array (or a scalar), or a [`Value::Table`] of named ones. `name` is the path as the user wrote it.
 pub fn decode(name: &str, bytes: &[u8]) -> Outcome<Value> {
     let format = Format::of(name)?;
     let file = File { name, bytes };
@@ -91,7 +91,7 @@ pub fn decode(name: &str, bytes: &[u8]) -> Outcome<Value> {
     }
 }
 
-/// The text that a file holds, without a mark of the byte order before it.
+/// Returns the text in a file, without a byte order mark.
 pub(crate) fn text<'b>(name: &str, bytes: &'b [u8]) -> Outcome<&'b str> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     std::str::from_utf8(bytes).map_err(|error| {
@@ -106,7 +106,7 @@ pub(crate) fn text<'b>(name: &str, bytes: &'b [u8]) -> Outcome<&'b str> {
     })
 }
 
-/// The bytes that the content of a packed file has when it is unpacked; nothing for formats that do not pack.
+/// Returns the uncompressed size of the content of a compressed file in bytes; `None` for uncompressed formats.
 pub(crate) fn unpacked(name: &str, bytes: &[u8]) -> Outcome<Option<u64>> {
     let format = Format::of(name)?;
     let file = File { name, bytes };
@@ -114,8 +114,7 @@ pub(crate) fn unpacked(name: &str, bytes: &[u8]) -> Outcome<Option<u64>> {
     if format == Format::Npz { npz::unpacked(&file).map(Some) } else { Ok(None) }
 }
 
-/// The file that holds these values. Those without a name are called `arr_0`, `arr_1`, … where the format has names; a
-/// table stands for its arrays.
+/// Encodes values as a file. If the format has names, unnamed values are called `arr_0`, `arr_1`, …; a table stands for its arrays.
 pub fn encode(name: &str, values: &[(Option<&str>, &Value)]) -> Outcome<Vec<u8>> {
     let format = Format::of(name)?;
     let items = Items::new(values)?;
@@ -128,10 +127,10 @@ pub fn encode(name: &str, values: &[(Option<&str>, &Value)]) -> Outcome<Vec<u8>>
     }
 }
 
-/// What is to be saved.
+/// The values to save.
 pub(crate) struct Items {
     pub named: IndexMap<SmolStr, Value>,
-    /// The names are the user's.
+    /// Whether the names were given by the user.
     pub has_names: bool,
 }
 
@@ -163,7 +162,7 @@ impl Items {
         }
     }
 
-    /// All of them, for a format that holds no text.
+    /// Returns all values as arrays, for a format without text.
     fn arrays(&self, format: Format) -> Outcome<IndexMap<SmolStr, Array>> {
         let array = |(name, value): (&SmolStr, &Value)| Ok((name.clone(), numbers(value, format)?.clone()));
         self.named.iter().map(array).collect()
@@ -180,7 +179,7 @@ impl Items {
     }
 }
 
-/// The array for a format that holds no text.
+/// Returns the array in a value, for a format without text.
 fn numbers(value: &Value, format: Format) -> Outcome<&Array> {
     match value {
         Value::Array(array) => Ok(array),
@@ -192,7 +191,7 @@ fn numbers(value: &Value, format: Format) -> Outcome<&Array> {
     }
 }
 
-/// An array of numbers or of texts.
+/// Converts a value to an array of numbers or of texts.
 fn to_arrays(value: &Value) -> Outcome<Value> {
     match value {
         Value::Array(_) | Value::Strings(_) => Ok(value.clone()),
@@ -205,7 +204,7 @@ fn to_arrays(value: &Value) -> Outcome<Value> {
     }
 }
 
-/// An array of no axes is its element.
+/// Converts an array of rank 0 to its element.
 fn scalar_or_array(array: Array) -> Value {
     match array.item(0) {
         Some(item) if array.rank() == 0 => item,
@@ -213,12 +212,12 @@ fn scalar_or_array(array: Array) -> Value {
     }
 }
 
-/// A table of these arrays, of numbers or of texts.
+/// Returns a table of these arrays of numbers or texts.
 fn table(columns: IndexMap<SmolStr, Value>) -> Value {
     Value::Table(Arc::new(columns))
 }
 
-/// Vectors as one more axis, for formats that know scalars only; nothing for records.
+/// Returns scalar type and shape with vectors as an additional axis, for formats that have only scalars; an error for records.
 fn scalars_only(array: &Array) -> Outcome<(Scalar, Vec<usize>)> {
     let mut shape = array.shape().to_vec();
     match array.element() {
@@ -238,7 +237,7 @@ fn scalars_only(array: &Array) -> Outcome<(Scalar, Vec<usize>)> {
     }
 }
 
-/// A file as it was read.
+/// The content of a file with its name.
 #[derive(Clone, Copy)]
 pub(crate) struct File<'a> {
     pub name: &'a str,
@@ -246,17 +245,17 @@ pub(crate) struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    /// The bytes contradict the format.
+    /// Returns the error for a file that violates its format.
     pub fn damaged(&self, reason: impl std::fmt::Display) -> Problem {
         Problem::new("E0711", format!("`{}` is damaged: {reason}", self.name))
     }
 
-    /// The file is well, but Clk has no type for what it holds.
+    /// Returns the error for a valid file whose content has no type in Clk.
     pub(crate) fn unsupported(&self, reason: impl std::fmt::Display) -> Problem {
         Problem::new("E0713", format!("`{}` {reason}", self.name))
     }
 
-    /// Refuses files whose first bytes are those of another format.
+    /// Refuses a file whose first bytes are those of another format.
     fn check_kind(&self, format: Format) -> Outcome<()> {
         let extension = format.extension();
         if self.bytes.is_empty() && format != Format::Csv {
@@ -275,12 +274,12 @@ impl<'a> File<'a> {
     }
 }
 
-/// A number of bytes for messages.
+/// Formats a number of bytes for messages.
 fn bytes_text(count: u128) -> String {
     if count == 1 { "1 byte".into() } else { format!("{count} bytes") }
 }
 
-/// The shape of an array in a file, and how many bytes it takes: an error if Clk cannot hold such an array.
+/// Returns the shape of an array in a file and its size in bytes; an error if Clk cannot hold such an array.
 fn checked_shape(file: &File, dims: &[u64], size: usize) -> Outcome<(Vec<usize>, u128)> {
     let limit = crate::host::array::MAX_EXTENT as u64;
     if let Some((axis, n)) = dims.iter().enumerate().find(|(_, n)| **n > limit) {
@@ -295,7 +294,7 @@ fn checked_shape(file: &File, dims: &[u64], size: usize) -> Outcome<(Vec<usize>,
     Ok((dims.iter().map(|&n| n as usize).collect(), total))
 }
 
-/// The other order of axes: elements that lie in Fortran's order become row-major.
+/// Converts an array read in Fortran order to row-major order.
 fn from_fortran(array: Array) -> Outcome<Array> {
     match ops::transpose(&Value::Array(array.clone()))? {
         Value::Array(turned) => Ok(turned),

@@ -1,4 +1,4 @@
-//! .npy: one array of NumPy's. Reads every version, both byte orders, both orders of axes, and structured types.
+//! .npy files: one NumPy array. Supports all versions, both byte orders, both axis orders, and structured types.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::Scalar;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// NumPy itself refuses longer headers.
+/// Maximum length of a header in bytes, which is NumPy's own limit.
 const LONGEST_HEADER: usize = 65_536;
 
-/// One scalar or vector of a file's element: where it lies in the file's and in the array's.
+/// One scalar or vector of an element: its offset in the file's element and in the array's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Piece {
     from: usize,
@@ -22,7 +22,7 @@ struct Piece {
     swapped: bool,
 }
 
-/// The element type of a file: its pieces in order, and what they are together.
+/// The element type of a file and its pieces in order.
 #[derive(Clone, Debug)]
 struct FileElement {
     element: Element,
@@ -30,7 +30,7 @@ struct FileElement {
     size: usize,
 }
 
-/// The array of a file.
+/// Decodes a file.
 pub(crate) fn decode(file: &File) -> Outcome<Array> {
     let (header, data) = split(file)?;
     let entries = dictionary(header).ok_or_else(|| file.damaged("its header is not a Python dictionary"))?;
@@ -58,7 +58,7 @@ pub(crate) fn decode(file: &File) -> Outcome<Array> {
     if *fortran { from_fortran(array) } else { Ok(array) }
 }
 
-/// The header's text and the data behind it.
+/// Splits a file into the text of its header and the data.
 fn split<'a>(file: &File<'a>) -> Outcome<(&'a str, &'a [u8])> {
     let cut_off = || file.damaged(format!("it ends inside its header, after {}", bytes_text(file.bytes.len() as u128)));
     let rest = file.bytes.strip_prefix(MAGIC).ok_or_else(|| file.damaged("it does not begin as a .npy file does"))?;
@@ -90,7 +90,7 @@ fn file_element(file: &File, descr: &Literal) -> Outcome<FileElement> {
     }
 }
 
-/// `<f4` and the like.
+/// Decodes a type such as `<f4`.
 fn scalar_element(file: &File, code: &str) -> Outcome<FileElement> {
     let (swapped, kind) = match code.strip_prefix(['<', '|', '=']) {
         Some(kind) => (false, kind),
@@ -136,7 +136,7 @@ fn foreign_type(file: &File, code: &str, kind: &str) -> Problem {
     }
 }
 
-/// `[('pos', '<f4', (3,)), ('mass', '<f4')]`: fields without padding; unnamed raw bytes are padding.
+/// Decodes a type such as `[('pos', '<f4', (3,)), ('mass', '<f4')]`: fields without padding; unnamed raw bytes are padding.
 fn record_element(file: &File, fields: &[Literal]) -> Outcome<FileElement> {
     let wrong = || file.damaged("its header describes a structured type with a field that is none");
     let mut size = 0;
@@ -151,7 +151,7 @@ fn record_element(file: &File, fields: &[Literal]) -> Outcome<FileElement> {
         };
         let name = match name {
             Literal::Text(name) => name,
-            // With a title.
+            // A name with a title.
             Literal::List(both) => match both.as_slice() {
                 [_, Literal::Text(name)] => name,
                 _ => return Err(wrong()),
@@ -171,7 +171,7 @@ fn record_element(file: &File, fields: &[Literal]) -> Outcome<FileElement> {
     Ok(FileElement { element: Element::Record(layout), pieces, size })
 }
 
-/// The bytes of `|V12`.
+/// Returns the size of a padding field such as `|V12`.
 fn padding(descr: &Literal) -> Option<usize> {
     match descr {
         Literal::Text(code) => code.strip_prefix("|V")?.parse().ok().filter(|n| *n <= LONGEST_HEADER),
@@ -179,7 +179,7 @@ fn padding(descr: &Literal) -> Option<usize> {
     }
 }
 
-/// A field of two to four scalars is a vector.
+/// Returns the type of a field with dimensions: two to four scalars are a vector.
 fn repeated(file: &File, name: &str, field: FileElement, dims: &[u64]) -> Outcome<FileElement> {
     match (dims, &field.element, field.pieces.first()) {
         ([], _, _) | ([1], _, _) => Ok(field),
@@ -197,7 +197,7 @@ fn repeated(file: &File, name: &str, field: FileElement, dims: &[u64]) -> Outcom
     }
 }
 
-/// The array of these bytes, which are as many as it takes.
+/// Creates the array from data of the right size.
 fn fill(from: &FileElement, shape: &[usize], data: &[u8]) -> Outcome<Array> {
     let layout = from.element.layout();
     let mut array = Array::zeros(from.element.clone(), shape)?;
@@ -221,7 +221,7 @@ fn fill(from: &FileElement, shape: &[usize], data: &[u8]) -> Outcome<Array> {
     Ok(array)
 }
 
-/// Copies the scalars of a piece. Any byte but 0 is true.
+/// Copies a piece, swapping bytes if necessary. For a `bool`, any nonzero byte is true.
 fn copy(to: &mut [u8], from: &[u8], piece: Piece) {
     to.copy_from_slice(from);
     if piece.swapped {
@@ -232,7 +232,7 @@ fn copy(to: &mut [u8], from: &[u8], piece: Piece) {
     }
 }
 
-/// The file of an array. Vectors become one more axis; structs become a structured type.
+/// Encodes an array. Vectors become an additional axis; structs become a structured type.
 pub(crate) fn encode(array: &Array) -> Outcome<Vec<u8>> {
     let mut shape = array.shape().to_vec();
     let descr = match array.element() {
@@ -272,7 +272,7 @@ pub(crate) fn encode(array: &Array) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The elements without padding.
+/// Appends the elements without padding.
 fn append_data(array: &Array, bytes: &mut Vec<u8>) {
     let layout = array.element().layout();
     let packed: usize = layout.leaves.iter().map(|leaf| leaf.ty.size()).sum();

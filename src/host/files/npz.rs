@@ -1,4 +1,4 @@
-//! .npz: named arrays in a zip archive, one .npy file each.
+//! .npz files: named arrays as .npy files in a zip archive.
 
 use indexmap::IndexMap;
 use smol_str::SmolStr;
@@ -8,10 +8,10 @@ use crate::host::files::{File, npy, table, zip};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 
-/// Zip's limit, less the ending.
+/// The limit of zip, less the extension.
 const LONGEST_NAME: usize = 65_000;
 
-/// The arrays of an archive; entries that are no .npy files are left out, as NumPy does.
+/// Decodes an archive; entries that are not .npy files are skipped, as in NumPy.
 pub(crate) fn decode(file: &File) -> Outcome<Value> {
     let mut arrays = IndexMap::new();
     let entries = zip::entries(file)?;
@@ -30,8 +30,7 @@ pub(crate) fn decode(file: &File) -> Outcome<Value> {
     }
 }
 
-/// The bytes that all arrays of an archive have when they are unpacked, as its directory says: reading an entry that has more
-/// fails.
+/// Returns the total uncompressed size of the arrays in bytes, as the directory states it; reading an entry that is larger fails.
 pub(crate) fn unpacked(file: &File) -> Outcome<u64> {
     Ok(zip::entries(file)?.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.unpacked)))
 }

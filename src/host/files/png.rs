@@ -1,5 +1,5 @@
-//! .png: pictures as arrays of `u8` (or `u16`, if the file has 16 bits): `[H, W]` grey, `[H, W, 2]` grey with opacity,
-//! `[H, W, 3]` colour, `[H, W, 4]` colour with opacity. Palettes and fewer than 8 bits are expanded.
+//! .png files: images as arrays of `u8` (or `u16`, if the file has 16 bits): `[H, W]` gray, `[H, W, 2]` gray with alpha, `[H,
+//! W, 3]` color, `[H, W, 4]` color with alpha. Palettes and samples of fewer than 8 bits are expanded.
 
 use std::io::{self, BufRead, Cursor, Read, Seek, SeekFrom};
 
@@ -12,7 +12,7 @@ use crate::host::picture;
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::Scalar;
 
-/// The best that deflate does, and headers.
+/// Returns an upper bound of the decoded size: the best compression ratio of deflate, plus headers.
 fn largest_content(file_len: usize) -> usize {
     file_len.saturating_mul(1040).saturating_add(65_536)
 }
@@ -53,10 +53,10 @@ pub(crate) fn decode(file: &File) -> Outcome<Array> {
     Ok(array)
 }
 
-/// The bytes of a file, a little at a time, with a look before each whether to stop.
+/// A reader in small pieces that polls for a stop request before each.
 struct Polled<'a>(Cursor<&'a [u8]>);
 
-/// It may unpack to a thousand times as much.
+/// Size of a piece in bytes; it may decompress to a thousand times as much.
 const LITTLE: usize = 1 << 14;
 
 impl Read for Polled<'_> {
@@ -93,7 +93,7 @@ fn damaged(file: &File, error: DecodingError) -> Problem {
     }
 }
 
-/// The file of a picture: `u8` and `u16` as they are, floats from 0 to 1.
+/// Encodes an image: `u8` and `u16` as they are, floats from 0 to 1.
 pub(crate) fn encode(array: &Array) -> Outcome<Vec<u8>> {
     match array.element() {
         Element::Scalar(Scalar::U16) => {

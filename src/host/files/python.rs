@@ -1,6 +1,6 @@
-//! The Python literals that stand in the header of a .npy file: texts, integers, truth values, lists, tuples, one dictionary.
+//! A parser of the Python literals in .npy headers: strings, integers, booleans, lists, tuples and one dictionary.
 
-/// A literal; a tuple is a list.
+/// A literal; a tuple is represented as a list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Literal {
     Text(String),
@@ -9,10 +9,10 @@ pub(crate) enum Literal {
     List(Vec<Literal>),
 }
 
-/// Deeper nesting is nothing that NumPy writes.
+/// Maximum nesting depth; NumPy writes no deeper nesting.
 const DEPTH: usize = 8;
 
-/// The entries of a dictionary; nothing if the text is not one.
+/// Parses a dictionary; `None` if the text is not one.
 pub(crate) fn dictionary(text: &str) -> Option<Vec<(String, Literal)>> {
     let mut reader = Reader { rest: text };
     let mut entries = Vec::new();
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// An integer; that of Python 2 may end in `L`.
+    /// Parses an integer; an integer of Python 2 may end in `L`.
     fn int(&mut self) -> Option<Literal> {
         let end = self.rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest.len());
         let (digits, rest) = self.rest.split_at(end);

@@ -1,4 +1,4 @@
-//! .safetensors: named arrays with a JSON header; the one format here that has bf16.
+//! .safetensors files: named arrays with a JSON header; the only format here with bf16.
 
 use ::safetensors::tensor::{Metadata, TensorInfo};
 use ::safetensors::{Dtype, SafeTensorError, SafeTensors};
@@ -12,14 +12,14 @@ use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::Scalar;
 
-/// The longest header that readers take.
+/// Maximum length of a header in bytes that readers accept.
 const MOST_HEADER: usize = 100_000_000;
 
-/// The tensors of a file, in the order in which they lie.
+/// Decodes the tensors of a file, in the order of their data.
 pub(crate) fn decode(file: &File) -> Outcome<Value> {
     let tensors = SafeTensors::deserialize(file.bytes).map_err(|error| damaged(file, error))?;
     let mut views = tensors.tensors();
-    // Empty ones share their place, so the name decides between them.
+    // Empty tensors share their offset, so they are ordered by name.
     views.sort_by(|(a, x), (b, y)| (x.data().as_ptr(), a).cmp(&(y.data().as_ptr(), b)));
     let mut arrays = IndexMap::new();
     for (name, view) in views {
@@ -37,7 +37,7 @@ pub(crate) fn decode(file: &File) -> Outcome<Value> {
     Ok(table(arrays.into_iter().map(|(name, array)| (name, Value::Array(array))).collect()))
 }
 
-/// What is wrong, with the numbers that show it.
+/// Returns the error for an invalid file, with the numbers in question.
 fn damaged(file: &File, error: SafeTensorError) -> Problem {
     let length = bytes_text(file.bytes.len() as u128);
     let promised = file.bytes.first_chunk::<8>().map_or(0, |len| u64::from_le_bytes(*len));
@@ -99,7 +99,7 @@ fn dtype(scalar: Scalar) -> Dtype {
     }
 }
 
-/// Vectors become one more axis.
+/// Encodes arrays; vectors become an additional axis.
 pub(crate) fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
     let failed = |error: SafeTensorError| Problem::new("E0715", format!("the file cannot be written: {error}"));
     let mut tensors = Vec::with_capacity(arrays.len());
@@ -107,7 +107,7 @@ pub(crate) fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
         let (scalar, shape) = scalars_only(array)?;
         tensors.push((name, dtype(scalar), shape, array.bytes()));
     }
-    // The order that the format's own library writes: the widest types first, so that all lie at multiples of their size.
+    // Ordered as the format's own library does: wider types first, so that all data are aligned.
     tensors.sort_by(|(a, x, ..), (b, y, ..)| y.cmp(x).then(a.cmp(b)));
     let mut end = 0;
     let mut infos = Vec::with_capacity(tensors.len());

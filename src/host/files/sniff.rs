@@ -1,15 +1,15 @@
-//! What a file is by its first bytes, to say so when its name claims something else.
+//! Detection of a file's type by its first bytes, for the error message when the extension does not match.
 
 use crate::host::files::Format;
 
 pub(crate) struct Kind {
-    /// With its article.
+    /// The name with its article.
     pub name: &'static str,
-    /// The endings under which Clk reads it.
+    /// The formats as which Clk reads it.
     pub formats: &'static [Format],
 }
 
-/// First bytes, and what they mean.
+/// First bytes of known file types.
 const KINDS: &[(&[u8], Kind)] = &[
     (b"\x93NUMPY", Kind { name: "a NumPy array", formats: &[Format::Npy] }),
     (b"PK\x03\x04", Kind { name: "a zip archive", formats: &[Format::Npz] }),
@@ -40,9 +40,9 @@ const KINDS: &[(&[u8], Kind)] = &[
     (b"version https://git-lfs", Kind { name: "a Git LFS pointer (fetch it with `git lfs pull`)", formats: &[] }),
 ];
 
-/// What the bytes are, if they begin as something known.
+/// Returns the kind of a file, if its first bytes are known.
 pub(crate) fn kind(bytes: &[u8]) -> Option<&'static Kind> {
-    // The length of a safetensors header stands first and may look like anything; `{` follows it.
+    // A safetensors file starts with the header's length (of which the upper bytes are 0), followed by `{`.
     let is_safetensors = bytes.get(8) == Some(&b'{') && bytes.get(6..8) == Some(&[0, 0]);
     if is_safetensors {
         return Some(&Kind { name: "a safetensors file", formats: &[Format::SafeTensors] });

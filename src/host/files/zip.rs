@@ -1,4 +1,4 @@
-//! Zip archives, as far as .npz files need them: entries that are stored or deflated, with 64-bit sizes.
+//! Zip archives, as far as needed for .npz files: stored or deflated entries, with 64-bit sizes.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use crate::base::{room, stop};
 use crate::host::files::{File, bytes_text};
 use crate::host::problem::{Outcome, Problem};
 
-/// One entry of the directory.
+/// An entry of the central directory.
 pub(crate) struct Entry {
     pub name: String,
     method: u16,
@@ -16,7 +16,7 @@ pub(crate) struct Entry {
     crc: u32,
     packed: u64,
     pub unpacked: u64,
-    /// Of the local header.
+    /// Offset of the local header.
     offset: u64,
 }
 
@@ -25,12 +25,12 @@ const CENTRAL: u32 = 0x0201_4b50;
 const END: u32 = 0x0605_4b50;
 const END_64: u32 = 0x0606_4b50;
 const LOCATOR_64: u32 = 0x0706_4b50;
-/// A field that is all ones stands for a 64-bit one elsewhere.
+/// A 32-bit field of all ones means that the 64-bit value is in the extra field.
 const IN_EXTRA: u32 = u32::MAX;
-/// Deflate packs no better than 1032 to 1.
+/// Upper bound of the compression ratio; that of deflate is 1032.
 const BEST_RATIO: u64 = 1040;
 
-/// Reads little-endian fields one after the other.
+/// Reads little-endian fields in sequence.
 struct Fields<'a> {
     rest: &'a [u8],
 }
@@ -59,7 +59,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The entries of an archive.
+/// Returns the entries of an archive.
 pub(crate) fn entries(file: &File) -> Outcome<Vec<Entry>> {
     let no_end = || file.damaged("it has no directory at its end, so it was cut off or is no zip archive");
     let (count, offset) = directory(file.bytes).ok_or_else(no_end)?;
@@ -78,7 +78,7 @@ pub(crate) fn entries(file: &File) -> Outcome<Vec<Entry>> {
     Ok(entries)
 }
 
-/// How many entries the directory has, and where it begins.
+/// Returns the number of entries and the offset of the central directory.
 fn directory(bytes: &[u8]) -> Option<(u64, u64)> {
     // A comment of up to 64 KiB may follow the end record.
     let earliest = bytes.len().saturating_sub(22 + 65_535);
@@ -124,7 +124,7 @@ fn central(fields: &mut Fields) -> Option<Entry> {
     Some(Entry { name, method, flags, crc, packed, unpacked, offset })
 }
 
-/// The 64-bit fields among the extra ones.
+/// Returns the 64-bit fields in an extra field.
 fn wide_fields(extra: &[u8]) -> Option<Fields<'_>> {
     let mut fields = Fields { rest: extra };
     loop {
@@ -137,7 +137,7 @@ fn wide_fields(extra: &[u8]) -> Option<Fields<'_>> {
 }
 
 impl Entry {
-    /// The entry's bytes, checked against their checksum. Nothing is allocated that the packed bytes cannot fill.
+    /// Decompresses an entry and verifies its checksum. The allocation is bounded by the compressed size.
     pub fn read(&self, file: &File) -> Outcome<Vec<u8>> {
         let name = &self.name;
         if self.flags & 1 != 0 {
@@ -177,14 +177,14 @@ impl Entry {
         local.take(usize::try_from(self.packed).ok()?)
     }
 
-    /// Nothing if it does not come to the promised length.
+    /// Decompresses; `None` if the result does not have the stated length.
     fn inflate(&self, packed: &[u8]) -> Option<Vec<u8>> {
         if self.unpacked > self.packed.saturating_mul(BEST_RATIO).saturating_add(64) {
             return None;
         }
         let len = usize::try_from(self.unpacked).ok()?;
         let mut content = room::vec(len);
-        // One byte more than promised tells a longer stream from one that fits.
+        // Reading one byte more than stated detects a longer stream.
         let mut stream = DeflateDecoder::new(packed).take(self.unpacked.saturating_add(1));
         while stream.by_ref().take(stop::PART as u64).read_to_end(&mut content).ok()? > 0 {
             stop::poll();
@@ -213,7 +213,7 @@ fn checksum(content: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// An archive with these entries, stored as they are (as `np.savez` does).
+/// Builds an archive of stored entries (like `np.savez`).
 #[derive(Default)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,
@@ -221,7 +221,7 @@ pub(crate) struct Writer {
     count: u64,
 }
 
-/// 1 January 1980: the same values give the same file.
+/// 1 January 1980: a constant date makes files reproducible.
 const DATE: u16 = 0x21;
 
 impl Writer {
@@ -236,7 +236,7 @@ impl Writer {
             extra.extend(size.to_le_bytes());
             extra.extend(size.to_le_bytes());
         }
-        // 2.0 for plain entries, 4.5 for 64-bit sizes; bit 11 says that names are UTF-8.
+        // Version 2.0 for plain entries, 4.5 for 64-bit sizes; bit 11 marks names as UTF-8.
         let head = |to: &mut Vec<u8>| {
             let version: u16 = if wide { 45 } else { 20 };
             for field in [version, 1 << 11, 0, 0, DATE] {

@@ -1,4 +1,4 @@
-//! The texts of an array's elements, made alike: decimal points under each other, as many digits as the longest needs.
+//! Formatting of an array's elements as texts of equal width, with aligned decimal points.
 
 use crate::base::escape;
 use crate::host::array::Element;
@@ -6,13 +6,13 @@ use crate::host::format::is_float;
 use crate::host::value::Value;
 use crate::lang::scalar::{self, Scalar, format};
 
-/// No more digits than this behind a decimal point.
+/// Maximum number of digits after the decimal point.
 const PRECISION: usize = 8;
-/// From here on numbers have exponents.
+/// Magnitude from which on numbers are shown with exponents.
 const LARGE: f64 = 1e8;
-/// Below, too.
+/// Magnitude below which they are, too.
 const SMALL: f64 = 1e-4;
-/// And if the largest is so many times the smallest.
+/// Ratio of the largest to the smallest magnitude above which they are, too.
 const SPREAD: f64 = 1e3;
 
 /// The elements of an array that are shown.
@@ -26,7 +26,7 @@ impl<'a> Cells<'a> {
         Cells { element, values }
     }
 
-    /// One text per element, all of the same width.
+    /// Returns one text per element, all of the same width.
     pub fn texts(&self) -> Vec<String> {
         match self.element {
             Element::Scalar(_) => {
@@ -70,7 +70,7 @@ fn part(value: &Value, k: usize) -> Option<Value> {
     }
 }
 
-/// The numbers of a column.
+/// Formats the numbers of a column.
 fn column(floats: bool, numbers: &[scalar::Value]) -> Vec<String> {
     match floats {
         false => right_aligned(numbers.iter().map(|number| format::plain(*number)).collect()),
@@ -79,7 +79,7 @@ fn column(floats: bool, numbers: &[scalar::Value]) -> Vec<String> {
     }
 }
 
-/// All as wide as the widest.
+/// Pads texts on the left to the width of the widest.
 pub(crate) fn right_aligned(texts: Vec<String>) -> Vec<String> {
     let width = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0);
     texts.into_iter().map(|text| format!("{text:>width$}")).collect()
@@ -91,7 +91,7 @@ fn has_exponents(numbers: &[scalar::Value]) -> bool {
     largest >= LARGE || largest > 0.0 && (smallest < SMALL || largest / smallest > SPREAD)
 }
 
-/// `1.25` with blanks where others have more digits.
+/// Formats in positional notation, as `1.25`, padded with blanks where others have more digits.
 fn fixed(numbers: &[scalar::Value]) -> Vec<String> {
     let texts: Vec<String> = numbers.iter().map(|n| positional(*n)).collect();
     let fraction = |text: &str| text.split_once('.').map_or(0, |(_, digits)| digits.len());
@@ -103,7 +103,7 @@ fn fixed(numbers: &[scalar::Value]) -> Vec<String> {
     texts.into_iter().map(pad).collect()
 }
 
-/// The fewest digits that read back, but no more than the precision; no zeros behind the point.
+/// Formats with the fewest digits that read back as the same value, at most [`PRECISION`], without trailing zeros.
 fn positional(number: scalar::Value) -> String {
     let wide = number.as_f64();
     if !wide.is_finite() {
@@ -117,18 +117,18 @@ fn positional(number: scalar::Value) -> String {
     }
 }
 
-/// How many digits the shortest text has behind the point.
+/// Returns the number of digits after the decimal point in the shortest representation.
 fn decimals(number: scalar::Value) -> usize {
     let (mantissa, exponent) = scientific(number);
     let digits = mantissa.split_once('.').map_or(0, |(_, digits)| digits.len() as i64);
     usize::try_from(digits - exponent).unwrap_or(0)
 }
 
-/// `1.5` and `-7` of `1.5e-7`: the fewest digits that read back.
+/// Returns mantissa and exponent, `1.5` and `-7` for `1.5e-7`, with the fewest digits that read back as the same value.
 fn scientific(number: scalar::Value) -> (String, i64) {
     let text = match number.ty {
         Scalar::F32 => format!("{:e}", number.to::<f32>()),
-        // The shortest text of a short float, read as f64, is that float's shortest text again.
+        // The shortest text of a 16-bit float, parsed as f64, is printed as the same text again.
         Scalar::F16 | Scalar::Bf16 => format!("{:e}", format::plain(number).parse::<f64>().unwrap_or(number.as_f64())),
         _ => format!("{:e}", number.as_f64()),
     };
@@ -136,13 +136,13 @@ fn scientific(number: scalar::Value) -> (String, i64) {
     (mantissa.to_string(), exponent.parse().unwrap_or(0))
 }
 
-/// `1.50e-07`: all with as many digits as the longest needs.
+/// Formats in scientific notation, as `1.50e-07`, all with the same number of digits.
 fn exponential(numbers: &[scalar::Value]) -> Vec<String> {
     let needed = |number: &scalar::Value| match number.as_f64().is_finite() {
         true => scientific(*number).0.split_once('.').map_or(0, |(_, digits)| digits.len()),
         false => 0,
     };
-    // A number cut off at the precision may end in zeros.
+    // A number rounded to the precision may end in zeros.
     let cut = |number: &scalar::Value| match needed(number) {
         n if n > PRECISION => {
             let text = format!("{:.PRECISION$e}", number.as_f64());

@@ -1,20 +1,20 @@
-//! Where the elements of an array stand: nested brackets, wrapped lines, edges of what is too large.
+//! Layout of an array's text: nested brackets, wrapped lines, and summarization of large arrays.
 
-/// Arrays of more elements are shown by their edges.
+/// Arrays with more elements than this are summarized.
 pub(crate) const THRESHOLD: usize = 1000;
-/// So many elements at each edge of an axis.
+/// Number of elements shown at each end of a summarized axis.
 const EDGE: usize = 3;
-/// Columns of `print`, wherever a script runs.
+/// Columns of `print`, independent of the terminal.
 pub(crate) const LINE: usize = 75;
 const GAP: &str = "...";
 
-/// What of an array is shown, and in which order.
+/// The shown elements of an array and their order.
 pub(crate) struct Layout {
     shape: Vec<usize>,
     summarised: bool,
 }
 
-/// One step along an axis.
+/// An element along an axis, or a gap.
 #[derive(Clone, Copy)]
 enum Step {
     At(usize),
@@ -38,7 +38,7 @@ impl Layout {
         }
     }
 
-    /// The row-major positions of the elements that are shown, in order.
+    /// Returns the row-major positions of the shown elements, in order.
     pub fn shown(&self) -> Vec<usize> {
         if self.shape.contains(&0) {
             return vec![];
@@ -53,7 +53,7 @@ impl Layout {
         positions
     }
 
-    /// The array from the texts of the elements that are shown, in lines of so many columns.
+    /// Renders the array from the texts of the shown elements, wrapped at `columns`.
     pub fn render(&self, texts: Vec<String>, columns: usize) -> String {
         if self.shape.contains(&0) {
             return "[]".into();
@@ -65,7 +65,7 @@ impl Layout {
         }
     }
 
-    /// `indent` columns stand before the elements of this axis on a new line; `width` columns may be filled.
+    /// Renders an axis. `indent` columns precede its elements on a new line; `width` columns are available.
     fn axis(&self, shape: &[usize], indent: usize, width: usize, texts: &mut impl Iterator<Item = String>) -> String {
         let Some((&len, rest)) = shape.split_first() else { return texts.next().unwrap_or_default() };
         let steps = self.steps(len);
@@ -85,11 +85,11 @@ impl Layout {
     }
 }
 
-/// The elements of the last axis, wrapped.
+/// Renders the elements of the last axis, wrapped.
 fn row(steps: Vec<Step>, indent: usize, width: usize, texts: &mut impl Iterator<Item = String>) -> String {
     let limit = width - 1;
     let mut lines = String::new();
-    // The column behind the bracket, then behind what the line holds.
+    // The current column, initially that after the bracket.
     let mut column = indent;
     for (position, step) in steps.into_iter().enumerate() {
         let word = match step {

@@ -1,4 +1,4 @@
-//! Values as text: what `print` shows. Arrays look as NumPy's do.
+//! Values as text, as `print` shows them. Arrays are formatted like NumPy's.
 
 pub(crate) mod column;
 pub(crate) mod layout;
@@ -15,7 +15,7 @@ use crate::host::value::{Range, Timing, Value};
 use crate::lang::scalar::format::{self, Align, Spec};
 use crate::lang::scalar::{self, Scalar};
 
-/// What `print(value)` writes.
+/// Returns the output of `print(value)`.
 pub fn print(value: &Value) -> String {
     match value {
         Value::Unit => "()".into(),
@@ -40,7 +40,7 @@ pub fn print(value: &Value) -> String {
     }
 }
 
-/// As [`print()`], with arrays and tables in lines of so many columns.
+/// As [`print()`], with arrays and tables wrapped at this many columns.
 pub(crate) fn print_in(value: &Value, columns: usize) -> String {
     match value {
         Value::Array(array) => print_array(array, columns),
@@ -54,7 +54,7 @@ fn list(open: &str, parts: impl Iterator<Item = String>, close: &str) -> String 
     format!("{open}{}{close}", parts.collect::<Vec<_>>().join(", "))
 }
 
-/// A part of a larger value: text in quotes.
+/// Formats a part of a larger value: strings are quoted.
 fn quoted(value: &Value) -> String {
     match value {
         Value::Str(text) => format!("{text:?}"),
@@ -62,7 +62,7 @@ fn quoted(value: &Value) -> String {
     }
 }
 
-/// A value in a message: a text in quotes, and only its beginning if it is long.
+/// Formats a value for a message: strings are quoted and truncated.
 pub(crate) fn brief(value: &Value) -> String {
     const SHOWN: usize = 60;
     match value {
@@ -74,7 +74,7 @@ pub(crate) fn brief(value: &Value) -> String {
     }
 }
 
-/// NumPy's way: aligned columns, three elements at each edge of a large one.
+/// Formats an array in NumPy's style: aligned columns, three elements at each end of a large axis.
 fn print_array(array: &Array, columns: usize) -> String {
     let layout = Layout::new(array.shape());
     let shown: Vec<Value> = layout.shown().into_iter().filter_map(|position| array.item(position)).collect();
@@ -82,7 +82,7 @@ fn print_array(array: &Array, columns: usize) -> String {
     layout.render(texts, columns)
 }
 
-/// In quotes, with commas between, in lines of so many columns; of very many the first and the last.
+/// Formats an array of texts: quoted, separated by commas, wrapped at `columns`, summarized if there are many.
 fn print_texts(texts: &[SmolStr], columns: usize) -> String {
     const EDGE: usize = 3;
     let quoted = |text: &SmolStr| format!("{text:?}");
@@ -128,7 +128,7 @@ fn print_timing(timing: &Timing) -> String {
     }
 }
 
-/// A duration with three digits and a fitting unit.
+/// Formats a duration with three digits and a suitable unit.
 pub(crate) fn seconds(seconds: f64) -> String {
     let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
     let fitting = units.into_iter().find(|(unit, _)| seconds >= unit * 0.9995);
@@ -138,7 +138,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
     format!("{amount:.decimals$} {name}")
 }
 
-/// `"{value:spec}"`: the specification applies to every number in an array, vector, tuple or record; text is padded.
+/// Formats `"{value:spec}"`: the specification applies to every number in an array, vector, tuple or record; strings are padded.
 pub(crate) fn with_spec(value: &Value, spec: &str) -> Outcome<String> {
     if spec.is_empty() {
         return Ok(print(value));
@@ -206,7 +206,7 @@ fn bad_spec(spec: &str, reason: &str) -> Problem {
     Problem::new("E0545", format!("the format `{spec}` {reason}")).note(format::SYNTAX)
 }
 
-/// Type, shape and size of an array: the line that a session puts under it.
+/// Returns type, shape and size of an array, which a session shows below it.
 pub(crate) fn describe(array: &Array) -> String {
     match array.byte_len() {
         0..1024 => array.type_name(),
@@ -214,7 +214,7 @@ pub(crate) fn describe(array: &Array) -> String {
     }
 }
 
-/// An amount of memory in words.
+/// Formats an amount of memory.
 pub(crate) fn size(bytes: usize) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),

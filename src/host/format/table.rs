@@ -1,23 +1,23 @@
-//! Tables as text: columns of one length under their names and types, in as many as a line has room for; of many rows the
-//! first and the last. In: a table's columns and how wide a line is. Out: lines. Tables of anything else are lists of types.
+//! Tables as text: aligned columns with their names and types, as many as fit into a line, summarized if there are many rows. A
+//! table whose columns are not 1-d arrays of one length is shown as a list of types.
 
 use smol_str::SmolStr;
 
 use crate::base::escape;
 use crate::host::value::Value;
 
-/// Tables of more rows are shown by their edges.
+/// Tables with more rows than this are summarized.
 const MOST_ROWS: usize = 20;
-/// So many rows at each edge.
+/// Number of rows shown at each end of a summarized table.
 const EDGE: usize = 5;
-/// A name or a text takes no more columns of a line than this.
+/// Maximum width of a name or text.
 const WIDEST: usize = 30;
 const GAP: &str = "...";
 const BETWEEN: &str = "  ";
 
 type Columns = indexmap::IndexMap<SmolStr, Value>;
 
-/// What `print` shows of a table, in lines of so many columns.
+/// Returns the output of `print` for a table, in lines of `width` columns.
 pub(crate) fn print(table: &Columns, width: usize) -> String {
     match rows(table) {
         Some(rows) => grid(table, rows, width),
@@ -28,7 +28,7 @@ pub(crate) fn print(table: &Columns, width: usize) -> String {
     }
 }
 
-/// How many rows all columns have, if they are columns.
+/// Returns the common number of rows, if all values are columns of one length.
 fn rows(table: &Columns) -> Option<usize> {
     let mut lengths = table.values().map(|column| match column {
         Value::Strings(texts) => Some(texts.len()),
@@ -75,7 +75,7 @@ fn grid(table: &Columns, rows: usize, width: usize) -> String {
     lines.join("\n")
 }
 
-/// What a column has in each line: its name, its type, and what is shown of it.
+/// Returns the cells of a column: its name, its type, and the shown elements.
 fn cells(name: &str, column: &Value, shown: &[usize], rows: usize) -> Vec<String> {
     let (ty, mut texts) = match column {
         Value::Array(array) => {
@@ -91,7 +91,7 @@ fn cells(name: &str, column: &Value, shown: &[usize], rows: usize) -> Vec<String
     [short(name), ty].into_iter().chain(texts).collect()
 }
 
-/// A text on one line, or its beginning.
+/// Returns a text on one line, truncated if it is long.
 fn short(text: &str) -> String {
     let shown: String = text.chars().take(WIDEST + 1).collect();
     let spelled = escape::name(&shown);

@@ -1,4 +1,4 @@
-//! Assignment to places: variables, elements, slices, fields.
+//! Assignment to variables, elements, slices and fields: evaluation of access paths, reading and writing through them.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -13,11 +13,11 @@ use crate::lang::scalar::Scalar;
 use super::frame::Frame;
 use super::{Eval, Machine};
 
-/// One step from a variable to the place inside it.
+/// One step of an access path, from a variable to a part of its value.
 pub(super) enum Step {
     Index(Vec<SliceSpec>),
     Field(usize),
-    /// Of a value whose type only shows when the script runs.
+    /// A field of a value whose type is known only at run time.
     Named(SmolStr),
     Lanes(Vec<u8>),
 }
@@ -25,7 +25,7 @@ pub(super) enum Step {
 impl Machine<'_> {
     pub(crate) fn assign(&mut self, frame: &mut Frame, place: &Expr, op: Option<BinaryOp>, value: &Expr) -> Eval<()> {
         let value = self.eval(frame, value)?;
-        // Once, as its indices may draw numbers or change something.
+        // Evaluated once, as its indices may draw random numbers or have side effects.
         let (root, steps) = self.place(frame, place)?;
         let Some(op) = op else { return self.put(frame, place, (root, &steps), value) };
         let old = self.read(frame, place, root, &steps)?;
@@ -35,20 +35,20 @@ impl Machine<'_> {
         self.put(frame, place, (root, &steps), new)
     }
 
-    /// Writes a value to a place.
+    /// Writes a value to an lvalue.
     pub(crate) fn store(&mut self, frame: &mut Frame, place: &Expr, value: Value) -> Eval<()> {
         let (root, steps) = self.place(frame, place)?;
         self.put(frame, place, (root, &steps), value)
     }
 
-    /// The variable that a place is in, and the steps from it to the place.
+    /// Evaluates an lvalue to its root variable and access path.
     pub(super) fn place<'e>(&mut self, frame: &mut Frame, place: &'e Expr) -> Eval<(&'e Expr, Vec<Step>)> {
         let mut steps = Vec::new();
         let root = self.walk(frame, place, &mut steps)?;
         Ok((root, steps))
     }
 
-    /// What a place holds.
+    /// Reads through an access path.
     pub(super) fn read(&mut self, frame: &mut Frame, place: &Expr, root: &Expr, steps: &[Step]) -> Eval {
         let mut value = self.eval(frame, root)?;
         for step in steps {
@@ -70,7 +70,7 @@ impl Machine<'_> {
         (root, steps): (&Expr, &[Step]),
         mut value: Value,
     ) -> Eval<()> {
-        // What may be written to a slice or a column, the array says.
+        // For slices and columns, the array itself checks the type of the value.
         if !place.is_part() {
             let old = match root.kind {
                 ExprKind::Local(local) if steps.is_empty() => frame.get(local).cloned(),
@@ -96,7 +96,7 @@ impl Machine<'_> {
         result.map_err(|p| self.problem(p, place.span))
     }
 
-    /// The variable that a place is in; `steps` lead from it to the place. Indices are evaluated from left to right.
+    /// Returns the root variable of an lvalue and appends its access path to `steps`. Indices are evaluated from left to right.
     fn walk<'e>(&mut self, frame: &mut Frame, place: &'e Expr, steps: &mut Vec<Step>) -> Eval<&'e Expr> {
         let (root, step) = match &place.kind {
             ExprKind::Index { base, indices } => {
@@ -116,7 +116,7 @@ impl Machine<'_> {
         Ok(root)
     }
 
-    /// A fixed-size array of a host function.
+    /// Creates a fixed-size array of a host function.
     pub(crate) fn local_array(
         &mut self,
         frame: &mut Frame,
@@ -154,7 +154,7 @@ impl Machine<'_> {
 }
 
 impl Machine<'_> {
-    /// The value of a variable whose type names its extents.
+    /// Returns the value of a variable whose type states its extents.
     fn copied_array(&mut self, frame: &mut Frame, local: LocalId, shape: &[i64], value: &Expr) -> Eval {
         let declared = frame.body.as_ref().and_then(|body| body.locals.get(local)).map(|local| local.name.clone());
         let name = declared.unwrap_or_default();
@@ -171,7 +171,7 @@ impl Machine<'_> {
     }
 }
 
-/// Writes a value to a place inside `target`.
+/// Writes a value through an access path inside `target`.
 fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
     match (steps, target) {
         ([], target) => {
@@ -207,7 +207,7 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
             _ => Err(Problem::new("E0505", "a component of a vector has one index")),
         },
         ([Step::Lanes(lanes), rest @ ..], Value::Vector(vector)) => write_inside_lanes(vector, lanes, rest, value),
-        // A column, which is a copy: it is changed and put back.
+        // A column is a copy: it is extracted, changed and written back.
         ([step @ (Step::Field(_) | Step::Named(_) | Step::Lanes(_)), rest @ ..], Value::Array(array)) => {
             let found = match step {
                 Step::Field(field) => Column::of_field(array, *field),
@@ -227,7 +227,7 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
                 _ => Err(Problem::new("E0504", "a column is no array any more")),
             }
         }
-        // Deeper: take the part out, change it, put it back.
+        // A longer path: the part is extracted, changed and written back.
         ([Step::Index(specs), rest @ ..], Value::Array(array)) => {
             let mut part = ops::index(&Value::Array(array.clone()), specs)?;
             write(&mut part, rest, value)?;
@@ -239,7 +239,7 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
     }
 }
 
-/// `v.xy = w`, and `v.xy[i] = s`, for which the components are taken out, changed and put back.
+/// Writes `v.xy = w` or `v.xy[i] = s`; for the latter, the components are extracted, changed and written back.
 fn write_inside_lanes(vector: &mut Vector, lanes: &[u8], rest: &[Step], value: Value) -> Outcome<()> {
     if rest.is_empty() {
         return write_lanes(vector, lanes, &value);
@@ -249,7 +249,7 @@ fn write_inside_lanes(vector: &mut Vector, lanes: &[u8], rest: &[Step], value: V
     write_lanes(vector, lanes, &part)
 }
 
-/// `v.xy = w`
+/// Writes `v.xy = w`.
 fn write_lanes(vector: &mut Vector, lanes: &[u8], value: &Value) -> Outcome<()> {
     let mut bits = vector.all_bits();
     for (k, &lane) in lanes.iter().enumerate() {

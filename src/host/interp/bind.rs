@@ -1,4 +1,4 @@
-//! Fits values to a signature when it is called: type parameters, dimensions, shapes.
+//! Binding of arguments to a signature at a call: type parameters, dimensions and shapes.
 
 use std::fmt;
 
@@ -12,24 +12,24 @@ use crate::lang::scalar::Scalar;
 
 use super::layout::Layouts;
 
-/// What is known of a signature's names while its arguments are looked at, in order.
+/// The bindings of a signature's names while its arguments are processed in order.
 pub(crate) struct Binder<'a> {
     pub sig: &'a Signature,
     pub layouts: &'a Layouts,
-    /// By position in `sig.generics`, type parameters only.
+    /// By index in `sig.generics`; only type parameters.
     pub types: Vec<Option<Type>>,
-    /// By position in `sig.dims`: the value, and who bound it (for messages).
+    /// By index in `sig.dims`: the value, and its origin for messages.
     pub dims: Vec<Option<(i64, Origin)>>,
 }
 
-/// Where a dimension got its value.
+/// The origin of a dimension's value.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub what: Source,
     pub span: Span,
 }
 
-/// What gave a dimension its value. It becomes text only for a message: every launch binds dimensions.
+/// What determined a dimension. Formatted only for messages, since every launch binds dimensions.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Axis { axis: usize, of: SmolStr },
@@ -45,7 +45,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// An argument of a call: the parameter's name, its type, the value and where it was written.
+/// An argument of a call: the parameter's name and type, the value and its location.
 pub(crate) struct Given<'a> {
     pub name: &'a str,
     pub ty: &'a Type,
@@ -58,7 +58,7 @@ impl<'a> Binder<'a> {
         Binder { sig, layouts, types: vec![None; sig.generics.len()], dims: vec![None; sig.dims.len()] }
     }
 
-    /// Fits one argument; the error shows both sides.
+    /// Binds one argument; an error shows both sides of a mismatch.
     pub fn fit(&mut self, given: &Given<'_>) -> Result<(), Box<Diagnostic>> {
         match (given.ty, given.value) {
             (Type::Array(wanted), Value::Array(array)) => {
@@ -80,7 +80,8 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// A literal without a type of its own takes any number's; a type parameter that nothing else binds becomes its default.
+    /// Whether an untyped literal can be passed: it takes any numeric type, and a type parameter bound by nothing else takes its
+    /// default type.
     fn accepts_literal(&mut self, ty: &Type) -> bool {
         matches!(ty, Type::Scalar(s) if s.is_num()) || matches!(ty, Type::Param(_))
     }
@@ -124,7 +125,7 @@ impl<'a> Binder<'a> {
                     return Err(Box::new(Diagnostic::error("E0511", title).at(given.span, text)));
                 }
                 Dim::Name(i) => self.bind_dim(given, *i as usize, axis, extent)?,
-                // Expressions are compared by the launch, once all names are known.
+                // Dimension expressions are compared by the launch, when all names are bound.
                 _ => {}
             }
         }
@@ -164,7 +165,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// Whether a concrete type meets a bound.
+/// Whether a concrete type satisfies a bound.
 pub(crate) fn satisfies(bound: Bound, ty: &Type) -> bool {
     let scalar = |test: fn(Scalar) -> bool| matches!(ty, Type::Scalar(s) if test(*s));
     match bound {

@@ -1,4 +1,4 @@
-//! Builtins of the host world.
+//! Builtins on the host.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -16,7 +16,7 @@ use super::eval::named;
 use super::frame::Frame;
 use super::{Eval, Machine, Shown, Signal};
 
-/// The named arguments of a call as they were written.
+/// The named arguments of a call.
 pub(super) type Named<'e> = &'e [(SmolStr, Expr)];
 
 impl Machine<'_> {
@@ -75,7 +75,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Builtins that are a function of their values.
+    /// Evaluates builtins that are pure functions of their values.
     fn plain(
         &mut self,
         frame: &mut Frame,
@@ -140,7 +140,7 @@ impl Machine<'_> {
         Ok(values)
     }
 
-    /// `assert(cond, "message {x}")`
+    /// Evaluates `assert(cond, "message {x}")`.
     fn assert(&mut self, frame: &mut Frame, args: &[Expr]) -> Eval<()> {
         let Some(cond) = args.first() else { return Ok(()) };
         let draws = self.interp.draws;
@@ -164,7 +164,7 @@ impl Machine<'_> {
             _ => "assertion failed".to_string(),
         };
         let mut diagnostic = Diagnostic::error("E0530", title).at(cond.span, "this is not true");
-        // The sides are computed once more, so they draw the same numbers once more.
+        // The operands are evaluated again for the message, with the same random numbers.
         self.interp.draws = draws;
         if let Some((array, first)) = wrong {
             let at = index_text(first, array.shape());
@@ -179,7 +179,7 @@ impl Machine<'_> {
         Err(self.error(diagnostic))
     }
 
-    /// The values on both sides of a failed comparison.
+    /// Adds the values of both operands of a failed comparison to the diagnostic.
     fn sides(
         &mut self,
         frame: &mut Frame,
@@ -224,7 +224,7 @@ impl Machine<'_> {
         self.reduce_as(frame, how, args, more, expr)
     }
 
-    /// The integer type that a total has by the checker; none where that only shows when the script runs.
+    /// Returns the integer type of a total as determined by the checker; `None` if it is known only at run time.
     fn total_type(&self, frame: &Frame, ty: &Type) -> Option<Scalar> {
         match self.concrete(frame, ty) {
             Type::Scalar(s) | Type::Vector(s, _) => Some(s).filter(|s| s.is_int()),
@@ -265,14 +265,14 @@ impl Machine<'_> {
         }
     }
 
-    /// What a builtin for pictures and files does not take; the check knew nothing of the values.
+    /// Returns the error for values that a builtin for pictures or files does not take, where the checker did not know their types.
     fn not_data(&self, name: &str, values: &[Value], span: Span) -> Signal {
         let values: Vec<&Value> = values.iter().collect();
         let problem = ops::operand::undefined(&format!("`{name}`"), &values);
         self.problem(problem.help("it takes arrays of numbers, and a path as text"), span)
     }
 
-    /// A tolerance of `close`.
+    /// Returns a tolerance of `close`.
     fn tolerance(&self, name: &str, value: &Value, span: Span) -> Eval<f64> {
         let is_number = !matches!(value, Value::Scalar(v) if v.ty == Scalar::Bool);
         number(value).filter(|_| is_number).ok_or_else(|| {
@@ -398,7 +398,7 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// `[2, 5]`: where a row-major position lies.
+/// Formats a row-major position as indices, `[2, 5]`.
 fn index_text(mut position: usize, shape: &[usize]) -> String {
     let mut at = vec![0; shape.len()];
     for (slot, &extent) in at.iter_mut().zip(shape).rev() {

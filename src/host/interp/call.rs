@@ -1,4 +1,4 @@
-//! Calls of functions on the host, and scalar functions lifted over arrays.
+//! Calls of host functions, and scalar functions lifted over arrays.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::conform::{Misfit, Place};
 use super::frame::Frame;
 use super::{Eval, Machine, Signal};
 
-/// An argument that a call may change, as a place of the caller.
+/// An argument passed by reference, as an lvalue of the caller.
 struct Lent<'e> {
     arg: &'e Expr,
     root: &'e Expr,
@@ -43,13 +43,13 @@ impl Machine<'_> {
         }
     }
 
-    /// Calls with values that are known already.
+    /// Calls a function with evaluated arguments.
     pub(crate) fn call_with(&mut self, frame: &mut Frame, callee: &FnRef, values: Vec<Value>, span: Span) -> Eval {
         let function = self.function(frame, callee, span)?;
         self.apply(&function, values, span)
     }
 
-    /// Applies a function whose compile-time arguments are known.
+    /// Calls a function whose compile-time arguments are known.
     fn apply(&mut self, function: &Function, values: Vec<Value>, span: Span) -> Eval {
         match function {
             Function::Builtin(Builtin::Math(f)) => ops::math(*f, &values).map_err(|p| self.problem(p, span)),
@@ -72,7 +72,7 @@ impl Machine<'_> {
         span: Span,
     ) -> Eval {
         let Some(body) = function.body.clone() else { return Err(self.broken(span, "a function without a body ran")) };
-        // Calls can go on for ever without a loop.
+        // Recursion can run forever without a loop.
         self.poll(span)?;
         for (i, (param, value)) in function.sig.params.iter().zip(&mut values).enumerate() {
             self.argument(&function.sig, inner, param, value, spans.get(i).copied().unwrap_or(span))?;
@@ -99,8 +99,7 @@ impl Machine<'_> {
         self.result(function, inner, value, at)
     }
 
-    /// An argument whose parameter says more of it than binding the names has asked: dimensions that are computed, and
-    /// literals.
+    /// Checks and converts an argument where binding has not done so: computed dimensions, and untyped literals.
     fn argument(&mut self, sig: &Signature, inner: &mut Frame, param: &Param, value: &mut Value, at: Span) -> Eval<()> {
         if let (Type::Scalar(s), Value::Scalar(number)) = (&param.ty, &*value)
             && *s == number.ty
@@ -115,7 +114,7 @@ impl Machine<'_> {
         Err(self.misfit(&misfit, &place, value, at))
     }
 
-    /// The result of a function, which is what its signature says.
+    /// Checks the result of a function against its signature and converts literals.
     fn result(&mut self, function: &Fn, inner: &mut Frame, mut value: Value, at: Span) -> Eval {
         match (&function.result, &value) {
             (Type::Unit, _) => return Ok(value),
@@ -130,7 +129,7 @@ impl Machine<'_> {
         Err(self.misfit(&misfit, &place, &value, at))
     }
 
-    /// A fault with the call that it leaves: the innermost ones are shown, the others counted.
+    /// Adds a call to the trace of an error: the innermost calls are shown, the others counted.
     fn traced(&mut self, mut fault: Diagnostic, function: &Fn, call: Span) -> Diagnostic {
         const SHOWN: usize = 3;
         let says = format!("`{}` is called here", function.name);
@@ -151,8 +150,8 @@ impl Machine<'_> {
         fault
     }
 
-    /// The values of arguments, from left to right, and the places of those that the call may change: found once, as their indices
-    /// may change something themselves.
+    /// Evaluates arguments from left to right, and the lvalues of those passed by reference. These are evaluated once, as their
+    /// indices may have side effects.
     fn arguments<'e>(
         &mut self,
         frame: &mut Frame,
@@ -174,7 +173,7 @@ impl Machine<'_> {
         Ok((values, places))
     }
 
-    /// Hands `out` and `inout` parameters back to the places that were passed.
+    /// Copies `out` and `inout` parameters back to the lvalues that were passed.
     fn copy_out(
         &mut self,
         frame: &mut Frame,
@@ -190,7 +189,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A frame with the compile-time arguments of a call from `frame`.
+    /// Creates a frame with the compile-time arguments of a call from `frame`.
     pub(super) fn enter(
         &mut self,
         frame: &mut Frame,
@@ -221,7 +220,7 @@ impl Machine<'_> {
         Ok(Frame { locals: Vec::new(), generics: arguments.into(), dims, body: None })
     }
 
-    /// Finds type arguments and dimensions from the values of a call.
+    /// Infers type arguments and dimensions from the values of a call.
     fn fit(
         &mut self,
         sig: &Signature,
@@ -250,7 +249,7 @@ impl Machine<'_> {
         Ok((arguments, dims.into_iter().map(|d| d.map(|(extent, _)| extent)).collect()))
     }
 
-    /// A compile-time argument as given, found or defaulted.
+    /// Returns a compile-time argument: as given, inferred, or the default.
     pub(crate) fn settle(
         &mut self,
         sig: &Signature,
@@ -281,7 +280,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A compile-time argument as written; none where it is to be found from the values.
+    /// Evaluates a compile-time argument as written; `None` if it is to be inferred.
     pub(crate) fn generic(
         &mut self,
         frame: &mut Frame,
@@ -327,7 +326,7 @@ impl Machine<'_> {
         self.misfit(&Misfit::Type, &place, value, span)
     }
 
-    /// A function reference with everything known.
+    /// Resolves a function reference with all its compile-time arguments.
     pub(crate) fn function(&mut self, frame: &mut Frame, callee: &FnRef, span: Span) -> Eval<Function> {
         match callee {
             FnRef::Builtin(b) => Ok(Function::Builtin(*b)),

@@ -1,7 +1,7 @@
-//! Whether a value is what a type says of it: asked where the checker could not know, before anyone relies on it.
+//! Run-time checks that a value conforms to a declared type, where the checker could not know.
 //!
-//! In goes a type as it is declared (beside a variable, of a result, a field or a parameter) with what its dimensions stand
-//! for, and a value; out comes the value, a literal without a type made one of this type, or a message that shows both.
+//! Inputs are a declared type (of a variable, result, field or parameter) with the values of its dimensions, and a value. The
+//! result is the value, with an untyped literal converted to the type, or a diagnostic that shows both.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -12,19 +12,19 @@ use crate::host::value::Value;
 use super::frame::Frame;
 use super::{Eval, Machine, Signal};
 
-/// What the dimensions of a type stand for. A name that nothing has bound yet is bound by the first axis that has it.
+/// Values of the dimensions in a type. An unbound name is bound by the first axis that uses it.
 #[derive(Default)]
 pub(crate) struct Extents {
-    /// By position in `sig.dims`.
+    /// By index in `sig.dims`.
     pub names: Vec<Option<i64>>,
-    /// By position in `sig.dim_exprs`.
+    /// By index in `sig.dim_exprs`.
     pub exprs: Vec<Option<i64>>,
-    /// By the number in `Dim::Local`.
+    /// By the index in `Dim::Local`.
     pub locals: Vec<Option<i64>>,
 }
 
 impl Extents {
-    /// Whether an axis may be so long.
+    /// Checks an extent against a dimension, binding it if it is unbound; `Err` is the expected extent.
     fn allows(&mut self, dim: &Dim, extent: i64) -> Result<(), i64> {
         let (list, i) = match dim {
             Dim::Known(k) => return if *k == extent { Ok(()) } else { Err(*k) },
@@ -42,7 +42,7 @@ impl Extents {
         }
     }
 
-    /// A variable keeps the extents that its annotation names, so a new value has those of the old one.
+    /// Binds the dimensions named in a variable's annotation to the extents of its old value, which a new value must keep.
     pub fn hold(&mut self, ty: &Type, old: &Value) {
         match (ty, old) {
             (Type::Array(ty), Value::Array(array)) if ty.dims.len() == array.rank() => {
@@ -60,22 +60,22 @@ impl Extents {
     }
 }
 
-/// Where a value differs from its type.
+/// How a value differs from its type.
 pub(crate) enum Misfit {
     Type,
     Extent { axis: usize, found: i64, wanted: i64 },
 }
 
-/// What a message says of the place that a value was meant for.
+/// Description of a value's destination, for messages.
 pub(crate) struct Place {
     pub code: &'static str,
-    /// "`v` is declared as `[i32; 7]`"
+    /// For example "`v` is declared as `[i32; 7]`".
     pub what: String,
     pub declared: Option<Span>,
 }
 
 impl Machine<'_> {
-    /// Makes sure that a value is of a type.
+    /// Checks that a value has a type and converts untyped literals.
     pub(super) fn fits(
         &mut self,
         frame: &Frame,
@@ -84,7 +84,7 @@ impl Machine<'_> {
         value: &mut Value,
     ) -> Result<(), Misfit> {
         match (ty, &mut *value) {
-            // By far the most frequent case first.
+            // The most frequent case first.
             (Type::Scalar(s), Value::Scalar(number)) if number.ty == *s => Ok(()),
             (Type::Unknown | Type::Error | Type::Never | Type::Fn(_) | Type::Module(_), _) => Ok(()),
             (Type::Param(_), _) => match self.concrete(frame, ty) {
@@ -140,7 +140,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The message on a value that is not of its type.
+    /// Returns the error for a value that does not conform.
     pub(super) fn misfit(&self, misfit: &Misfit, place: &Place, value: &Value, at: Span) -> Signal {
         let found = value.type_name();
         let title = format!("{}, but this is `{found}`", place.what);
@@ -154,7 +154,7 @@ impl Machine<'_> {
         self.error(diagnostic)
     }
 
-    /// The value of a `let` or `var` with a type beside it.
+    /// Checks the initializer of a `let` or `var` with a type annotation.
     pub(super) fn declared(
         &mut self,
         frame: &mut Frame,
@@ -190,7 +190,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What the dimensions of a signature stand for inside a call.
+    /// Evaluates the dimensions of a type in a signature inside a call.
     pub(super) fn extents_in(&mut self, sig: &Signature, ty: &Type, inner: &mut Frame) -> Eval<Extents> {
         let mut extents = Extents { names: inner.dims.clone(), ..Extents::default() };
         extents.exprs = vec![None; sig.dim_exprs.len()];
@@ -204,7 +204,7 @@ impl Machine<'_> {
         Ok(extents)
     }
 
-    /// A value that is about to be written to a place of this type.
+    /// Checks a value to be assigned to an lvalue of this type.
     pub(super) fn assignable(
         &mut self,
         frame: &Frame,
@@ -232,7 +232,7 @@ impl Machine<'_> {
     }
 }
 
-/// An element type that only shows when the script runs.
+/// Whether an element type is known only at run time.
 fn is_open(element: &Type) -> bool {
     match element {
         Type::Unknown | Type::Error | Type::Param(_) => true,
@@ -241,7 +241,7 @@ fn is_open(element: &Type) -> bool {
     }
 }
 
-/// The dimensions of a type that are expressions.
+/// Collects the dimensions of a type that are expressions.
 fn expressions(ty: &Type, found: &mut Vec<usize>) {
     match ty {
         Type::Array(array) => {

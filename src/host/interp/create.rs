@@ -1,4 +1,4 @@
-//! Builtins that make arrays: `zeros`, `linspace`, `random` and their kin.
+//! Builtins that create arrays, such as `zeros`, `linspace` and `random`.
 
 use crate::base::diag::Diagnostic;
 use crate::check::typed::{Expr, Type};
@@ -33,7 +33,7 @@ impl Machine<'_> {
             Type::Scalar(s) => s,
             _ => Scalar::F32,
         };
-        // The values that are no dimensions stand first or last.
+        // Arguments that are not dimensions come first or last.
         let (before, behind) = match builtin {
             Full => (0, 1),
             RandomInt | Linspace => (2, 0),
@@ -48,7 +48,7 @@ impl Machine<'_> {
                 let shape = dims.iter().map(|&d| usize::try_from(d)).collect::<Result<Vec<usize>, _>>();
                 match shape {
                     Ok(shape) => Array::zeros(element, &shape).map(Value::Array),
-                    // The message for a negative extent is the one of all arrays.
+                    // A negative extent is reported by the same error as for all arrays.
                     Err(_) => ops::zeros(dims, Scalar::F32),
                 }
             }
@@ -69,7 +69,7 @@ impl Machine<'_> {
         self.settle_problem(result, expr.span)
     }
 
-    /// What a call draws from: the stream of the seed it names, else the next part of the script's stream.
+    /// Returns the random stream of a call: that of its `seed` argument, else the next substream of the script's.
     fn stream(&mut self, frame: &mut Frame, more: Named<'_>) -> Eval<Philox> {
         if let Some(seed) = named(more, "seed") {
             return Ok(Philox::new(self.integer(frame, seed)? as u64));
@@ -79,7 +79,7 @@ impl Machine<'_> {
         Ok(Philox::new(self.interp.options.seed.unwrap_or(0)).part(part))
     }
 
-    /// The extents that arguments give: integers, or one tuple of such (`zeros(shape(x))`).
+    /// Returns the extents in arguments: integers, or one tuple of integers (`zeros(shape(x))`).
     fn dimensions(&self, args: &[Expr], values: &[Value]) -> Eval<Vec<i64>> {
         let mut dims = Vec::with_capacity(values.len());
         for (arg, value) in args.iter().zip(values) {

@@ -1,4 +1,4 @@
-//! Expressions.
+//! Evaluation of expressions.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::conform::{Extents, Place};
 use super::frame::Frame;
 use super::{Eval, Machine, Signal};
 
-/// An end of a range as it was written.
+/// A bound of a range expression.
 type Bound<'e> = &'e Option<Box<Expr>>;
 /// Start, end and step.
 type Bounds = (Option<i64>, Option<i64>, i64);
@@ -32,7 +32,8 @@ impl Machine<'_> {
         Ok(value)
     }
 
-    /// Whether a value is what the check took it for. Tests ask that of every expression; users are spared the time.
+    /// Checks a value against the type that the checker inferred. Done for every expression in tests, but omitted otherwise for
+    /// speed.
     fn promised(&mut self, frame: &Frame, expr: &Expr, value: &Value) -> Eval<()> {
         let mut extents = Extents { names: frame.dims.clone(), ..Extents::default() };
         if self.fits(frame, &mut extents, &expr.ty, &mut value.clone()).is_ok() {
@@ -163,7 +164,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Stops a checked run at an operation that loses what it computes.
+    /// Stops a run with arithmetic checks at an operation that loses information, such as an overflow.
     pub(crate) fn sound(&self, span: Span, problem: impl FnOnce() -> Option<Problem>) -> Eval<()> {
         match self.interp.options.control.checks.arithmetic.then(problem).flatten() {
             Some(problem) => Err(self.problem(problem, span)),
@@ -171,7 +172,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A condition.
+    /// Evaluates a condition.
     pub(crate) fn truth(&mut self, frame: &mut Frame, cond: &Expr) -> Eval<bool> {
         let value = self.eval(frame, cond)?;
         match value.as_bool() {
@@ -184,7 +185,7 @@ impl Machine<'_> {
         }
     }
 
-    /// An integer of any type.
+    /// Evaluates an integer of any type.
     pub(crate) fn integer(&mut self, frame: &mut Frame, expr: &Expr) -> Eval<i64> {
         let value = self.eval(frame, expr)?;
         self.as_integer(&value, expr.span)
@@ -222,7 +223,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The type with the frame's type arguments put in.
+    /// Returns the type with the frame's type arguments substituted.
     pub(crate) fn concrete(&self, frame: &Frame, ty: &Type) -> Type {
         match ty {
             Type::Param(i) => match frame.generics.get(*i as usize) {
@@ -252,7 +253,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A constant whose value takes itself, by way of functions: the check sees those that name each other.
+    /// Returns the error for a constant that depends on itself through functions; the checker reports direct cycles.
     fn circular(&self, id: ConstId, span: Span) -> Signal {
         let constant = &self.program.consts[id];
         let diagnostic = Diagnostic::error("E0489", "a constant cannot be computed")
@@ -324,7 +325,7 @@ impl Machine<'_> {
         ops::index(&value, &at).map_err(|p| self.index_problem(p, (base, what), indices, span))
     }
 
-    /// What stands where a table is given the name of one of its columns.
+    /// Returns the error for a table index that is not a name.
     fn no_name(&self, table: &Value, given: &Value, place: Span) -> Signal {
         let found = given.type_name();
         let diagnostic = Diagnostic::error("E0505", format!("a table is indexed by a name, not by `{found}`"));
@@ -345,7 +346,7 @@ impl Machine<'_> {
         ops::index(&value, &specs).map_err(|p| self.problem(p, span))
     }
 
-    /// A position, or those of a range that only turns out to be one when the script runs.
+    /// Evaluates an index: a position, or a range that is known to be one only at run time.
     fn position(&mut self, frame: &mut Frame, index: &Expr) -> Eval<SliceSpec> {
         let value = self.eval(frame, index)?;
         if let Value::Range(Range { start, end, inclusive, step }) = value {
@@ -354,7 +355,7 @@ impl Machine<'_> {
         self.as_integer(&value, index.span).map(SliceSpec::At)
     }
 
-    /// One position per axis.
+    /// Evaluates one position per axis.
     pub(crate) fn positions(&mut self, frame: &mut Frame, indices: &[Expr]) -> Eval<Vec<SliceSpec>> {
         let mut specs = Vec::with_capacity(indices.len());
         for index in indices {
@@ -379,7 +380,7 @@ impl Machine<'_> {
         Ok(specs)
     }
 
-    /// Start, end and step of a range; the step is not zero.
+    /// Evaluates start, end and step of a range; the step is not zero.
     fn range_bounds(
         &mut self,
         frame: &mut Frame,
@@ -398,7 +399,7 @@ impl Machine<'_> {
         Ok((start, end, by))
     }
 
-    /// The type of a range's numbers.
+    /// Returns the scalar type of a range.
     pub(crate) fn range_scalar(&mut self, frame: &Frame, start: Bound<'_>, end: Bound<'_>) -> Eval<Scalar> {
         for bound in [start, end].into_iter().flatten() {
             if let Type::Scalar(s) = self.concrete(frame, &bound.ty) {
@@ -428,18 +429,18 @@ impl Machine<'_> {
         made.map_err(|p| self.problem(p, expr.span))
     }
 
-    /// How many things a `for` goes over: an array along its first axis, or texts.
+    /// Returns the number of iterations of a `for` over an array (along its first axis) or over texts.
     pub(crate) fn items_of(&self, value: &Value, span: Span) -> Eval<i64> {
         let count = ops::len(value).map_err(|p| self.problem(p, span))?.as_int().unwrap_or(0);
         Ok(count as i64)
     }
 
-    /// One of them, made when its turn comes: there may be more of them than there is room for.
+    /// Returns the value of one iteration; created on demand, since all together might not fit into memory.
     pub(crate) fn item_of(&self, value: &Value, item: i64, span: Span) -> Eval {
         ops::index(value, &[SliceSpec::At(item)]).map_err(|p| self.problem(p, span))
     }
 
-    /// A diagnostic at the place of a problem.
+    /// Returns a problem as a diagnostic with a location.
     pub(crate) fn problem(&self, problem: Problem, span: Span) -> Signal {
         self.error(problem.at(span))
     }
@@ -453,7 +454,7 @@ impl Machine<'_> {
         Signal::Error(Box::new(diagnostic))
     }
 
-    /// A broken promise of an earlier stage: reported, never a panic.
+    /// Returns the internal error for a violated invariant of an earlier stage, instead of a panic.
     pub(crate) fn broken(&self, span: Span, what: &str) -> Signal {
         let title = format!("internal error: {what}");
         self.error(
@@ -462,7 +463,7 @@ impl Machine<'_> {
     }
 }
 
-/// The shape of a literal of several axes, whose elements the tree has in one list.
+/// Returns the shape of a literal of several axes, whose elements are one flat list in the tree.
 fn nested_shape(ty: &Type, count: usize) -> Option<Vec<i64>> {
     let Type::Array(array) = ty else { return None };
     let known = |d: &Dim| if let Dim::Known(n) = d { Some(*n) } else { None };
@@ -470,7 +471,7 @@ fn nested_shape(ty: &Type, count: usize) -> Option<Vec<i64>> {
     (shape.len() > 1 && shape.iter().product::<i64>() == count as i64).then_some(shape)
 }
 
-/// The text of a name for lookups.
+/// Returns a named argument.
 pub(crate) fn named<'e>(named: &'e [(SmolStr, Expr)], name: &str) -> Option<&'e Expr> {
     named.iter().find(|(n, _)| n == name).map(|(_, e)| e)
 }

@@ -1,4 +1,4 @@
-//! Statements and blocks.
+//! Execution of statements and blocks.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::lang::scalar::Scalar;
 use super::frame::Frame;
 use super::{Eval, Last, Machine, Signal};
 
-/// A batch that is open on a device; it ends with this, whatever happens.
+/// An open batch on a device, which is ended on drop.
 struct Batch(Option<Arc<dyn Device>>);
 
 impl Batch {
@@ -28,13 +28,13 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // What else went wrong is told instead.
+        // Errors are ignored: the one that caused the drop is reported.
         let _ = self.0.take().map(|device| device.end_batch());
     }
 }
 
 impl Machine<'_> {
-    /// A block and its value.
+    /// Executes a block and returns its value.
     pub(crate) fn block(&mut self, frame: &mut Frame, block: &Block) -> Eval {
         for stmt in &block.stmts {
             self.stmt(frame, stmt)?;
@@ -45,7 +45,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A script's statements; the value of a last expression.
+    /// Executes the statements of a chunk; returns the value of the last if it is an expression.
     pub(crate) fn chunk(&mut self, frame: &mut Frame, block: &Block) -> Eval<Option<Last>> {
         let mut last = None;
         for stmt in &block.stmts {
@@ -157,7 +157,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A loop through the numbers of a range.
+    /// Executes a loop over a range.
     fn count(
         &mut self,
         frame: &mut Frame,
@@ -214,7 +214,7 @@ impl Machine<'_> {
         }
     }
 
-    /// One turn of a loop; true after `break`.
+    /// Executes one iteration of a loop; returns true after `break`.
     pub(super) fn turn(&mut self, frame: &mut Frame, body: &Block) -> Eval<bool> {
         self.poll(body.span)?;
         match self.block(frame, body) {
@@ -224,7 +224,7 @@ impl Machine<'_> {
         }
     }
 
-    /// `let (a, b) = …`
+    /// Binds a pattern such as `let (a, b) = …`.
     pub(crate) fn bind(&mut self, frame: &mut Frame, pattern: &Pattern, value: Value, at: Span) -> Eval<()> {
         match pattern {
             Pattern::Local(local) => frame.set(*local, value),

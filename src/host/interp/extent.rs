@@ -1,5 +1,5 @@
-//! Extents that are computed: `[f32; N * N]`, `grid(ceil_div(N, 64) * M)`. In: the expression. Out: the number that its arithmetic
-//! means. An extent that is too large must not wrap around to one that fits.
+//! Exact evaluation of extents such as `[f32; N * N]` and `grid(ceil_div(N, 64) * M)`, so that one that is too large cannot
+//! wrap around to a valid one.
 
 use crate::check::typed::{Expr, ExprKind};
 use crate::lang::ops::BinaryOp;
@@ -8,7 +8,7 @@ use super::frame::Frame;
 use super::{Eval, Machine};
 
 impl Machine<'_> {
-    /// The value of an extent, computed without bounds. (Beyond 128 bits it stays at the bound, which no extent reaches.)
+    /// Evaluates an extent in 128 bits; saturates at values that are out of range for every extent.
     pub(super) fn exact_extent(&mut self, frame: &mut Frame, expr: &Expr) -> Eval<i128> {
         if let ExprKind::Binary { op: op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul), left, right } = &expr.kind {
             let (left, right) = (self.exact_extent(frame, left)?, self.exact_extent(frame, right)?);

@@ -1,4 +1,4 @@
-//! The variables of one call.
+//! Variables of one call.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use crate::check::typed::{Body, LocalId};
 use crate::host::value::Value;
 use crate::lower::Argument;
 
-/// One activation of a body: its locals, and what its signature's names stand for.
+/// An activation of a body: its locals, and the values of its signature's names.
 pub(crate) struct Frame {
     pub locals: Vec<Option<Value>>,
-    /// By position in `sig.generics`.
+    /// By index in `sig.generics`.
     pub generics: Arc<[Argument]>,
-    /// By position in `sig.dims`; `None` where a dimension is not known yet.
+    /// By index in `sig.dims`; `None` where a dimension is not bound yet.
     pub dims: Vec<Option<i64>>,
-    /// The function's body, whose locals have declared types.
+    /// The body of the function, which has the declared types of locals.
     pub body: Option<Arc<Body>>,
 }
 
 impl Frame {
-    /// A frame for a body without a signature.
+    /// Creates a frame for a body without a signature.
     pub fn of_body(body: &Body) -> Frame {
         Frame { locals: vec![None; body.locals.len()], generics: Arc::new([]), dims: Vec::new(), body: None }
     }
 
-    /// A frame for constants, which name nothing of a body; blocks in them declare variables as they are reached.
+    /// Creates a frame for constants; blocks in them add variables on demand.
     pub fn empty() -> Frame {
         Frame { locals: Vec::new(), generics: Arc::new([]), dims: Vec::new(), body: None }
     }
@@ -32,7 +32,7 @@ impl Frame {
         *self.slot(local) = Some(value);
     }
 
-    /// The place of a variable, made where there is none yet.
+    /// Returns the slot of a variable, created if necessary.
     pub fn slot(&mut self, local: LocalId) -> &mut Option<Value> {
         let at = local.index();
         if at >= self.locals.len() {

@@ -1,4 +1,4 @@
-//! Kernel launches: arguments, dimensions, compile-time arguments, geometry, results.
+//! Kernel launches: binding of arguments, dimensions and compile-time arguments; geometry; results.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use super::frame::Frame;
 use super::site::{Kinds, Sites};
 use super::{Eval, Machine, Signal};
 
-/// Compiled kernels of this session.
+/// Compiled kernels of one device.
 #[derive(Default)]
 pub(crate) struct Kernels {
     loaded: FxHashMap<Instance, Arc<dyn Executable>>,
@@ -35,13 +35,13 @@ pub(crate) struct Kernels {
     pub(super) maps: FxHashMap<super::map::MapKey, Arc<dyn Executable>>,
 }
 
-/// The dimensions of a signature by position: the value, and where it comes from.
+/// Values of a signature's dimensions by index, with their origins.
 type Dims = Vec<Option<(i64, Origin)>>;
 
-/// An argument on its way to the device.
+/// An argument prepared for the device.
 enum Passed {
     Value(Value),
-    /// An array, and whether the kernel may write it.
+    /// An array, and whether the kernel may write to it.
     Array(Array, bool),
 }
 
@@ -78,7 +78,7 @@ impl Machine<'_> {
         self.hand_back(frame, launch, kernel, passed)
     }
 
-    /// Fits the arguments to the signature.
+    /// Binds the arguments to the signature.
     fn bind_launch(
         &mut self,
         frame: &mut Frame,
@@ -122,7 +122,7 @@ impl Machine<'_> {
         Ok((arguments, dims))
     }
 
-    /// The frame that dimensions and geometry are evaluated in: scalar parameters are its locals.
+    /// Creates the frame in which dimensions and geometry are evaluated: its locals are the scalar parameters.
     fn kernel_frame(
         &mut self,
         kernel: &Kernel,
@@ -163,7 +163,7 @@ impl Machine<'_> {
         Ok(frame)
     }
 
-    /// Allocates the `out` arrays that were left off, and checks computed dimensions of those that were given.
+    /// Allocates the omitted `out` arrays, and checks computed dimensions of those that were given.
     fn allocate(
         &mut self,
         kernel: &Kernel,
@@ -199,7 +199,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// An array for a kernel to write, in whatever memory the kernel runs on.
+    /// Allocates an array for a kernel to write; its memory is placed where the kernel runs.
     pub(super) fn new_result(&mut self, element: Element, shape: &[usize], span: Span) -> Eval<Array> {
         let bytes = byte_count(&element, shape).map_err(|p| self.problem(p, span))?;
         if let Some(limit) = self.interp.largest.filter(|limit| bytes as u64 > *limit) {
@@ -240,7 +240,7 @@ impl Machine<'_> {
         Ok(shape)
     }
 
-    /// Grid and block, or the extents of the index space.
+    /// Evaluates grid and block, or the extents of the index space.
     fn geometry(
         &mut self,
         frame: &mut Frame,
@@ -292,7 +292,7 @@ impl Machine<'_> {
         Ok(extents)
     }
 
-    /// Blocks and threads are counted in 64 bits; a launch of more would not end in anybody's time.
+    /// Checks that the number of threads fits 63 bits; a larger launch would never complete.
     fn ends(&self, extents: &Extents, span: Span) -> Eval<()> {
         let product = |sizes: &[u32; 3]| sizes.iter().map(|&n| u128::from(n)).product::<u128>();
         let threads = match extents {
@@ -306,7 +306,7 @@ impl Machine<'_> {
         Err(self.error(diagnostic.at(span, "launched here").help("have each thread do more")))
     }
 
-    /// A kernel that reads `global_idx` has at most so many threads along an axis as an `i32` counts.
+    /// Checks that a kernel that reads `global_idx` has at most 2^31 threads along an axis, so that the index fits an `i32`.
     fn counts(&mut self, kernel: &Kernel, grid: [u32; 3], block: [u32; 3], span: Span) -> Eval<()> {
         for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
             let threads = u64::from(grid[axis]) * u64::from(block[axis]);
@@ -345,7 +345,7 @@ impl Machine<'_> {
         Ok(sizes)
     }
 
-    /// An integer or a tuple of up to three.
+    /// Evaluates an integer or a tuple of up to three.
     fn triple(&mut self, frame: &mut Frame, expr: &Expr) -> Eval<[u32; 3]> {
         let parts = match self.eval(frame, expr)? {
             Value::Tuple(parts) => parts,
@@ -365,7 +365,7 @@ impl Machine<'_> {
         Ok(sizes)
     }
 
-    /// Form 1 with a grid of the caller's has to reach every index.
+    /// Checks that an explicit grid for a `threads` kernel covers the whole index space.
     fn covers(
         &mut self,
         grid: [u32; 3],
@@ -376,7 +376,7 @@ impl Machine<'_> {
         span: Span,
     ) -> Eval<()> {
         for axis in 0..rank {
-            // x is the last index.
+            // Axis x is the last index.
             let wanted = u64::from(sizes[rank - 1 - axis]);
             let threads = u64::from(grid[axis]) * u64::from(block[axis]);
             if threads < wanted {
@@ -393,7 +393,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The kernel in the device's form, compiled when first needed.
+    /// Returns the compiled kernel, compiling it at its first use.
     fn executable(&mut self, instance: &Instance, span: Span) -> Eval<Arc<dyn Executable>> {
         if let Some(found) = self.interp.kernels.loaded.get(instance) {
             return Ok(found.clone());
@@ -404,8 +404,8 @@ impl Machine<'_> {
         Ok(executable)
     }
 
-    /// Starts to compile the script's own kernels where that takes long, so that it is done when they are launched. What is
-    /// wrong with one is said by its launch.
+    /// Starts compiling the script's own kernels in the background on devices where that takes long. Errors are reported by the
+    /// launches.
     pub(super) fn compile_ahead(&mut self, main: Option<ModuleId>) {
         let program = self.program;
         let own = |(_, kernel): &(KernelId, &Kernel)| Some(kernel.module) == main && kernel.sig.generics.is_empty();
@@ -427,19 +427,19 @@ impl Machine<'_> {
         }
     }
 
-    /// What launches on the device in use look for.
+    /// Returns the checks of launches on the device in use.
     pub(crate) fn checks(&self) -> Checks {
         let options = &self.interp.options;
         let checks = options.control.checks;
         if checks.any() && options.device.is_watchful() { checks } else { Checks::default() }
     }
 
-    /// Hands a kernel to the device in use.
+    /// Loads a kernel on the device in use.
     pub(crate) fn load(&mut self, prepared: Prepared) -> Arc<dyn Executable> {
         self.interp.options.device.load_named(Arc::new(prepared), self.sources)
     }
 
-    /// The first of a compilation's errors, with the launch that asked for it.
+    /// Returns the first error of a compilation, with the launch that required it.
     pub(crate) fn first_of(&self, diagnostics: Vec<Diagnostic>, span: Span) -> Signal {
         match diagnostics.into_iter().next() {
             Some(first) if first.primary() != Some(span) => self.error(first.because(span, "compiled for this launch")),
@@ -465,7 +465,7 @@ impl Machine<'_> {
             let Some(value) = value else { return Err(self.broken(span, "a launch without an argument")) };
             passed.push(match value {
                 Value::Array(array) => {
-                    // The variable lets go of the array, so that writing does not copy it.
+                    // The variable releases its reference, so that writing need not copy the array.
                     if writes && let Some(Some(place)) = launch.args.get(i) {
                         self.release(frame, place);
                     }
@@ -508,14 +508,14 @@ impl Machine<'_> {
                 Ok(arrays)
             }
             Err(fault) => {
-                // What was passed stays with its variables, as far as the kernel got.
+                // Written arrays are returned to their variables with the partial results.
                 self.hand_back(frame, launch, kernel, arrays)?;
                 Err(self.fault(&fault, span))
             }
         }
     }
 
-    /// What the device has warned of during a launch.
+    /// Collects the device's warnings of a launch.
     pub(crate) fn take_warnings(&mut self, span: Span) {
         let taken = self.interp.options.control.warnings.lock().map(|mut w| std::mem::take(&mut *w));
         for warning in taken.unwrap_or_default() {
@@ -529,7 +529,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A fault as a diagnostic that also shows the launch.
+    /// Returns a fault as a diagnostic that includes the launch.
     pub(crate) fn fault(&mut self, fault: &Fault, span: Span) -> Signal {
         self.say(&fault.output);
         if let FaultKind::Device(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) = &fault.kind {
@@ -542,7 +542,7 @@ impl Machine<'_> {
         self.error(diagnostic)
     }
 
-    /// Which variables hold the most memory.
+    /// Returns a note on the variables that hold the most memory.
     fn largest_arrays(&self) -> Option<String> {
         let mut held: Vec<(usize, String)> = Vec::new();
         for ((_, global), value) in self.program.globals.iter().zip(&self.interp.globals) {
@@ -555,7 +555,7 @@ impl Machine<'_> {
         (!shown.is_empty()).then(|| format!("the largest arrays of variables: {}", shown.join(", ")))
     }
 
-    /// A by-value argument in its parameter's type.
+    /// Converts a by-value argument to its parameter's type.
     fn as_param(&mut self, inner: &Frame, ty: &Type, value: Value, span: Span) -> Eval {
         match (self.concrete(inner, ty), &value) {
             (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => match value.adapt(s) {
@@ -569,7 +569,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Lets a variable that is about to be written by a kernel forget its array for that time.
+    /// Releases a variable's reference to its array while a kernel writes to it.
     fn release(&mut self, frame: &mut Frame, place: &Expr) {
         match &place.kind {
             ExprKind::Local(local) => {
@@ -586,7 +586,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Written arrays go back to the places that were passed; the others are the launch's value.
+    /// Returns written arrays to the lvalues that were passed; the others are the launch's value.
     fn hand_back(&mut self, frame: &mut Frame, launch: &Launch, kernel: &Kernel, arrays: Vec<Option<Array>>) -> Eval {
         let mut results = Vec::new();
         for (i, array) in arrays.into_iter().enumerate() {
@@ -605,7 +605,7 @@ impl Machine<'_> {
     }
 }
 
-/// The block of a `grid` kernel, where literals and constants say what it is.
+/// Returns the block size of a `grid` kernel if it consists of literals and constants.
 pub(crate) fn constant_block(program: &Program, kernel: &Kernel) -> Option<[u32; 3]> {
     match &kernel.geometry {
         Geometry::Grid { block, .. } => extents_of(program, block),
@@ -613,7 +613,7 @@ pub(crate) fn constant_block(program: &Program, kernel: &Kernel) -> Option<[u32;
     }
 }
 
-/// Whether launches of a kernel may have a larger grid or larger blocks than this one: those that its signature does not fix.
+/// Returns which of grid and block could be larger in other launches of a kernel, because its signature does not fix them.
 fn larger(program: &Program, kernel: &Kernel) -> Larger {
     match &kernel.geometry {
         Geometry::Grid { grid, block, .. } => {
@@ -658,7 +658,7 @@ fn extents_of(program: &Program, extents: &[Expr]) -> Option<[u32; 3]> {
     Some(sizes)
 }
 
-/// A scalar or vector is one argument; a struct or tuple is one per leaf.
+/// Appends a by-value argument: one for a scalar or vector, one per leaf for a struct or tuple.
 pub(super) fn push_value(args: &mut Vec<Arg<'_>>, value: &Value) {
     match value {
         Value::Scalar(v) => args.push(Arg::Value(vec![*v])),

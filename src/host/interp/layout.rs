@@ -1,4 +1,4 @@
-//! Structs of the program as records of the host, and types of values.
+//! Mapping between the program's structs and record layouts, and types of values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::check::typed::{Dim, Program, Signature, StructId, Type};
 use crate::host::array::{Element, RecordLayout};
 use crate::host::value::Value;
 
-/// The record layouts of this program's structs, made when first needed.
+/// Record layouts of the program's structs, created on demand.
 #[derive(Default)]
 pub(crate) struct Layouts {
     of: HashMap<StructId, Arc<RecordLayout>>,
@@ -27,7 +27,7 @@ impl Layouts {
         layout
     }
 
-    /// The element type of arrays of this type. What cannot be an element is `f32` (the checker has refused it).
+    /// Returns the element type of arrays of this type. Types that cannot be elements, which the checker refuses, give `f32`.
     pub fn element(&mut self, program: &Program, ty: &Type) -> Element {
         use crate::lang::scalar::Scalar;
         match ty {
@@ -38,7 +38,7 @@ impl Layouts {
                 let parts: Vec<Element> = parts.iter().map(|p| self.element(program, p)).collect();
                 Element::Record(Arc::new(RecordLayout::tuple(parts)))
             }
-            // A field; what has one is no element of an array itself.
+            // An array as a field; a record with one cannot itself be an array element.
             Type::Array(array) => {
                 let known = |dim: &Dim| if let Dim::Known(n) = dim { *n as usize } else { 1 };
                 let count = array.dims.iter().map(known).product();
@@ -49,7 +49,7 @@ impl Layouts {
         }
     }
 
-    /// The type that an array's elements have in the program.
+    /// Returns the program's type of an array's elements.
     pub fn element_type(&self, element: &Element) -> Type {
         match element {
             Element::Scalar(s) => Type::Scalar(*s),
@@ -62,12 +62,12 @@ impl Layouts {
     }
 
     fn struct_type(&self, layout: &Arc<RecordLayout>) -> Type {
-        // A redefined struct has a new id; the newest with this very layout is meant.
+        // A redefined struct has a new id; the newest one with an equal layout is taken.
         let same = self.of.iter().filter(|(_, known)| Arc::ptr_eq(known, layout) || *known == layout);
         same.map(|(id, _)| *id).max().map_or(Type::Unknown, Type::Struct)
     }
 
-    /// The type of a value as the program would write it.
+    /// Returns the type of a value as the program would write it.
     pub fn type_of(&self, value: &Value) -> Type {
         match value {
             Value::Unit => Type::Unit,
@@ -83,7 +83,7 @@ impl Layouts {
         }
     }
 
-    /// A parameter's type as its signature has it, for messages.
+    /// Formats a parameter's type as in its signature, for messages.
     pub fn type_text(&self, ty: &Type, sig: &Signature) -> String {
         use crate::check::typed::Dim;
         match ty {

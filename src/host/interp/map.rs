@@ -1,4 +1,4 @@
-//! A scalar function over arrays: `sigmoid(x)` with an array runs as a kernel `threads(i: N)`.
+//! Scalar functions applied to arrays: `sigmoid(x)` with an array runs as a generated kernel `threads(i: N)`.
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
@@ -14,7 +14,7 @@ use super::frame::Frame;
 use super::launch::push_value;
 use super::{Eval, Machine};
 
-/// What a lifted function was compiled for: the function and each parameter's type, and whether it is an array.
+/// Cache key of a lifted function: the function, and each parameter's type and whether it is an array.
 pub(crate) type MapKey = (Function, Vec<(Type, bool)>);
 
 impl Machine<'_> {
@@ -24,7 +24,7 @@ impl Machine<'_> {
             FnRef::Fn { id, .. } => Some(&self.program.fns[*id].sig),
             FnRef::Param(_) | FnRef::Builtin(_) => None,
         };
-        // An array for a parameter that is one is an argument like any other.
+        // An array passed to an array parameter is an ordinary argument.
         let whole = |i: usize| sig.and_then(|s| s.params.get(i)).is_some_and(|p| matches!(p.ty, Type::Array(_)));
         if !values.iter().enumerate().any(|(i, v)| matches!(v, Value::Array(_)) && !whole(i)) {
             return match callee {
@@ -87,8 +87,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Why a function runs in no kernel, if it, or a function passed to it, belongs to the host. The check says so where it
-    /// knows of the arrays; here are those that it took for values of unknown type.
+    /// Returns the error if a function, or a function passed to it, cannot run in kernels. The checker reports this where it knows
+    /// that arguments are arrays; this covers values whose type it did not know.
     fn host_only(&self, function: &Function, span: Span) -> Option<Diagnostic> {
         let Function::Fn { id, arguments } = function else { return None };
         let callee = &self.program.fns[*id];
@@ -107,7 +107,7 @@ impl Machine<'_> {
         })
     }
 
-    /// All array arguments broadcast to one shape; scalars stay.
+    /// Broadcasts all array arguments to one shape; scalars stay.
     fn common_shape(&mut self, args: &[Expr], values: Vec<Value>, span: Span) -> Eval<(Vec<Value>, Vec<usize>)> {
         let names: Vec<String> = (1..=values.len()).map(|k| format!("argument {k}")).collect();
         let arrays: Vec<(&str, &[usize])> = values
@@ -135,7 +135,7 @@ impl Machine<'_> {
         Ok((fitted, shape))
     }
 
-    /// The function for these element types, its parameters and its result type.
+    /// Instantiates the function for these element types; returns it with its parameter types and result type.
     fn specialise(
         &mut self,
         frame: &mut Frame,
@@ -195,7 +195,7 @@ impl Machine<'_> {
     }
 }
 
-/// A type of a signature with the compile-time arguments put in.
+/// Returns a type of a signature with the compile-time arguments substituted.
 fn put_in(ty: &Type, arguments: &[Argument]) -> Type {
     match ty {
         Type::Param(i) => match arguments.get(*i as usize) {
@@ -207,7 +207,7 @@ fn put_in(ty: &Type, arguments: &[Argument]) -> Type {
     }
 }
 
-/// A literal as a number of its parameter's type.
+/// Converts an untyped literal to its parameter's type.
 fn typed(value: Value, ty: &Type) -> Value {
     match (ty, &value) {
         (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => value.adapt(*s).map_or(value, Value::Scalar),

@@ -1,6 +1,6 @@
-//! Runs the host world: statements top to bottom, arrays by value, launches through `dyn Device`.
+//! The script interpreter: executes host code by walking the typed tree, and launches kernels through `dyn Device`.
 //!
-//! The interpreter walks the typed tree. It knows neither the terminal nor the file system: those are the [`World`]'s.
+//! It accesses the terminal and the file system only through [`World`].
 
 mod assign;
 mod bind;
@@ -42,21 +42,21 @@ pub(crate) use launch::constant_block;
 use layout::Layouts;
 pub(crate) use timing::BenchResult;
 
-/// What a script does to the world outside. The app room provides it; tests provide a recording one.
+/// Side effects of scripts. Implemented by [`app`](crate::app), and by recording implementations in tests.
 pub trait World {
-    /// Writes to standard output, exactly this text.
+    /// Writes a text to standard output verbatim.
     fn print(&mut self, text: &str);
-    /// Shows a picture where the user looks: the terminal.
+    /// Shows a picture in the terminal.
     fn show(&mut self, picture: Shown);
-    /// The bytes of a file, or why there are none.
+    /// Returns the content of a file, or the reason why it cannot be read.
     fn read(&mut self, path: &str) -> Result<Vec<u8>, String>;
-    /// Writes a file whole or not at all.
+    /// Writes a file completely, or returns the reason and leaves it unchanged.
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String>;
 }
 
-/// A picture without a path.
+/// A picture to be shown rather than saved.
 pub enum Shown {
-    /// `[H, W]` or `[H, W, 3|4]`
+    /// An array of shape `[H, W]` or `[H, W, 3|4]`.
     Image(Array),
     Plot {
         x: Array,
@@ -65,88 +65,88 @@ pub enum Shown {
     Heat(Heat),
 }
 
-/// How scripts run.
+/// Options for running scripts.
 #[derive(Clone)]
 pub struct Options {
-    /// `args`
+    /// The script's arguments, `args`.
     pub args: Vec<String>,
-    /// Ctrl-C, step limit and worker threads of launches.
+    /// Stop flag, step limit and worker threads of launches.
     pub control: Control,
-    /// Replaces the default seed (0) of the stream that `random` and its kin draw from where they are given none.
+    /// Replaces the default seed (0) of the stream used by `random` and similar builtins without a `seed` argument.
     pub seed: Option<u64>,
-    /// Where launches run.
+    /// The device for launches.
     pub device: Arc<dyn Device>,
 }
 
-/// Why evaluation left the ordinary path.
+/// Why evaluation left the normal control flow.
 pub(crate) enum Signal {
     Error(Box<Diagnostic>),
-    /// The value, and where it was written.
+    /// The returned value and its location.
     Return(Value, Span),
     Break,
     Continue,
-    /// The script is over, with this exit code, as is said there.
+    /// The script called `exit` with this code at this location.
     Exit(u8, Span),
 }
 
 pub(crate) type Eval<T = Value> = Result<T, Signal>;
 
-/// The part of the random stream that `test` and `bench` blocks begin with.
+/// Index of the random substream with which `test` and `bench` blocks start.
 const OF_SECTIONS: u64 = 1 << 63;
 
-/// Calls on the host nest at most this deep where the end of the stack is known, and where it is not.
+/// Maximum depth of host calls: with a known and with an unknown end of the stack.
 pub(crate) const MAX_DEPTH: usize = 10_000;
 const CAUTIOUS_DEPTH: usize = 1000;
 
-/// The state of a script or a session.
+/// State of a script or a session.
 pub struct Interpreter {
     pub options: Options,
-    /// By `GlobalId`; `None` until its `let` has run.
+    /// By `GlobalId`; `None` until the `let` has been executed.
     pub globals: Vec<Option<Value>>,
-    /// The next part of the random stream: each draw takes one.
+    /// Index of the next random substream; each draw takes one.
     pub draws: u64,
-    /// What `on … { }` may ask for; without it there is only [`Options::device`].
+    /// Devices available to `on … { }`; without them there is only [`Options::device`].
     pub devices: Option<Arc<dyn Devices>>,
-    /// The most bytes that an array may have which a launch makes; none bounds it but memory.
+    /// Limit in bytes of an array allocated by a launch; `None` means that only memory limits it.
     pub largest: Option<u64>,
-    /// A piece may end before its launches do, and whoever set this asks [`Device::confirm`] how those ended.
+    /// Whether a piece may complete before its launches do; the caller then has to call [`Device::confirm`].
     pub pipelined: bool,
-    /// Checked launches say what their size cannot show.
+    /// Whether checked launches report what their size keeps them from finding.
     pub hints: bool,
-    /// What checked launches warned of, each once.
+    /// New warnings of checked launches, without duplicates.
     pub warnings: Vec<Diagnostic>,
     warned: Vec<Diagnostic>,
     pub(crate) kernels: Kernels,
-    /// Kernels of devices that are not in use at the moment, by the device's name.
+    /// Kernels of devices not currently in use, by device name.
     pub(crate) parked: Vec<(String, Kernels)>,
-    /// Devices that `on … { }` has named since launches were last waited for.
+    /// Devices used by `on … { }` since launches were last waited for.
     pub(crate) visited: Vec<Arc<dyn Device>>,
     pub(crate) layouts: Layouts,
-    /// The values of constants that were needed, each with the expression it came from.
+    /// Values of constants evaluated so far, each with its expression.
     pub(crate) constants: FxHashMap<ConstId, (Arc<Expr>, Value)>,
-    /// Those whose values are being computed.
+    /// Constants being evaluated.
     pub(crate) computing: Vec<ConstId>,
     pub(crate) depth: usize,
-    /// Where the stack of the thread that runs this must not go below; 0 if nobody knows.
+    /// Lowest address that the stack of this thread may reach; 0 if unknown.
     pub stack_end: usize,
-    /// Calls that a fault has left so far and that its message does not show.
+    /// Number of calls in the current error's trace that its message does not show.
     pub(crate) left: usize,
-    /// The statement that runs, for errors that have no place of their own.
+    /// The current statement, for errors without a location of their own.
     pub(crate) at: Span,
-    /// The exit code that what ran last has called for. Whoever ran it takes it, or reports the error that it ended with.
+    /// The exit code, if the last run has called `exit`. The caller ends with it, or reports the error returned by the run.
     pub ended: Option<u8>,
 }
 
-/// The value of a chunk's last statement, if that is an expression with one.
+/// The value of a chunk's last statement, if that is an expression with a value.
 #[derive(Clone, Debug)]
 pub struct Last {
     pub value: Value,
     pub ty: Type,
-    /// A `;` stands behind it.
+    /// Whether it is followed by `;`.
     pub quiet: bool,
 }
 
-/// What evaluation needs at hand: the interpreter's state, the program, the world.
+/// Context of evaluation: the interpreter's state, the program, the sources and the world.
 pub(crate) struct Machine<'a> {
     pub interp: &'a mut Interpreter,
     pub program: &'a Program,
@@ -155,8 +155,8 @@ pub(crate) struct Machine<'a> {
 }
 
 impl Interpreter {
-    /// The depth that one more call would exceed, if it would. Beyond the number of calls it is the stack that counts: calls
-    /// inside of large expressions take more of it.
+    /// Returns the depth limit that one more call would exceed, if it would. Besides the number of calls, the stack's size is
+    /// checked: calls inside large expressions use more of it.
     pub(crate) fn too_deep(&self) -> Option<usize> {
         let marker = 0u8;
         let here = std::ptr::from_ref(&marker).addr();
@@ -189,7 +189,7 @@ impl Interpreter {
         }
     }
 
-    /// Runs chunk number `chunk` of the program. The value is that of a last expression statement without `;`.
+    /// Runs a chunk of the program; returns the value of a last expression statement without `;`.
     pub fn run_chunk(
         &mut self,
         session: &Session,
@@ -200,7 +200,7 @@ impl Interpreter {
         Ok(last.filter(|last| !last.quiet).map(|last| last.value))
     }
 
-    /// Runs chunk number `chunk` of the program, the chunk of a session's entry.
+    /// Runs a chunk of the program as an entry of a session.
     pub fn run_entry(
         &mut self,
         session: &Session,
@@ -213,7 +213,7 @@ impl Interpreter {
         let ran = machine.guarded(|machine| {
             machine.compile_ahead(session.main);
             let last = machine.chunk(&mut frame, &chunk.body.root)?;
-            // It will be shown, where a device that has failed can be reported no more.
+            // The value will be shown later, when a device failure can no longer be reported.
             last.iter().filter(|last| !last.quiet).for_each(|last| settle(&last.value));
             Ok(last)
         });
@@ -233,7 +233,7 @@ impl Interpreter {
         self.settled(ran, ())
     }
 
-    /// Times a `bench` block: warm-up, then samples.
+    /// Measures a `bench` block: warm-up, then samples.
     pub(crate) fn run_bench(
         &mut self,
         session: &Session,
@@ -245,7 +245,7 @@ impl Interpreter {
         self.settled(ran, BenchResult::default())
     }
 
-    /// Runs a `bench` block `runs` times in a row and nothing else; seconds a run.
+    /// Runs a `bench` block `runs` times in a row; returns the seconds per run.
     pub(crate) fn repeat_bench(
         &mut self,
         session: &Session,
@@ -257,7 +257,7 @@ impl Interpreter {
         self.settled(ran, 0.0)
     }
 
-    /// What came of a piece; `nothing` of one that jumped away.
+    /// Returns the result of a run; `nothing` if it ended by a jump.
     fn settled<T>(&mut self, ran: Eval<T>, nothing: T) -> Result<T, Box<Diagnostic>> {
         match ran {
             Ok(result) => Ok(result),
@@ -274,8 +274,8 @@ impl Interpreter {
         }
     }
 
-    /// Runs a `test` or `bench` block. Each begins with the same random numbers, whatever ran before it, and none of them
-    /// with those of the script.
+    /// Runs a `test` or `bench` block. Each starts with the same random numbers, independent of earlier ones and different from the
+    /// script's.
     fn section<T>(
         &mut self,
         session: &Session,
@@ -288,14 +288,14 @@ impl Interpreter {
         result
     }
 
-    /// The warnings since the last time.
+    /// Returns the new warnings.
     pub fn take_warnings(&mut self) -> Vec<Diagnostic> {
         let new = std::mem::take(&mut self.warnings);
         self.warned.extend(new.iter().cloned());
         new
     }
 
-    /// Keeps a warning unless the same place was warned of before.
+    /// Adds a warning unless the same one exists for its location.
     pub(crate) fn warn(&mut self, warning: Diagnostic) {
         let same = |w: &Diagnostic| w.code == warning.code && w.primary() == warning.primary();
         if !self.warnings.iter().chain(&self.warned).any(same) {
@@ -303,7 +303,7 @@ impl Interpreter {
         }
     }
 
-    /// Launches go to this device from now on; its kernels are kept while others are in use. Returns the one before.
+    /// Switches launches to this device and returns the previous one. Compiled kernels are kept per device.
     pub(crate) fn use_device(&mut self, device: Arc<dyn Device>) -> Arc<dyn Device> {
         let name = device.name();
         let outer = std::mem::replace(&mut self.options.device, device);
@@ -316,7 +316,7 @@ impl Interpreter {
         outer
     }
 
-    /// What launches look for from now on. Kernels are prepared for their checks, so they are compiled anew.
+    /// Sets the checks of launches. Kernels are compiled for particular checks, so compiled ones are discarded.
     pub(crate) fn use_checks(&mut self, checks: Checks) {
         if self.options.control.checks != checks {
             self.options.control.checks = checks;
@@ -325,17 +325,17 @@ impl Interpreter {
         }
     }
 
-    /// How values of a type lie in arrays. What cannot be an element is taken for `f32`.
+    /// Returns the element type of a type. Types that cannot be elements give `f32`.
     pub(crate) fn element(&mut self, program: &Program, ty: &Type) -> Element {
         self.layouts.element(program, ty)
     }
 
-    /// The type that elements of arrays have in the program. A struct's layout has to come from [`Interpreter::element`].
+    /// Returns the program's type of an element type. A struct's layout must come from [`Interpreter::element`].
     pub(crate) fn element_type(&self, element: &Element) -> Type {
         self.layouts.element_type(element)
     }
 
-    /// Forgets compiled kernels, for a program whose numbering has changed.
+    /// Discards compiled kernels, for a program whose ids have changed.
     pub(crate) fn forget_kernels(&mut self) {
         self.kernels = Kernels::default();
         self.parked.clear();
@@ -354,7 +354,7 @@ impl Interpreter {
     }
 }
 
-/// Has the arrays of a value here.
+/// Copies the arrays of a value to the host.
 fn settle(value: &Value) {
     match value {
         Value::Array(array) => drop(array.bytes()),
@@ -364,14 +364,14 @@ fn settle(value: &Value) {
 }
 
 impl Machine<'_> {
-    /// Runs a piece of a script. If it unwinds because a device fails while something of it is looked at, because it was asked
-    /// to stop or because there is no room for its data, that is the piece's error.
+    /// Runs a piece of a script. Unwinding because of a device failure, a stop request or lack of memory is converted to an error
+    /// of the piece.
     fn guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
         let device = self.interp.options.device.clone();
         let flag = self.interp.options.control.stop.clone();
         let ran = unwind::caught(flag, || run(self));
         if ran.is_err() && !Arc::ptr_eq(&device, &self.interp.options.device) {
-            // It came from inside of an `on … { }`.
+            // The unwinding left an `on … { }` block.
             self.interp.use_device(device);
         }
         let ended = ran.unwrap_or_else(|why| Err(self.error(why.at(self.interp.at))));
@@ -381,7 +381,8 @@ impl Machine<'_> {
         if self.interp.pipelined { ended } else { self.confirmed(ended) }
     }
 
-    /// The end of a piece, once all its launches are over: one that has failed did so before anything else went wrong.
+    /// Completes a piece when all its launches have completed. The error of a failed launch takes precedence, since it happened
+    /// before any other error.
     fn confirmed<T>(&mut self, ended: Eval<T>) -> Eval<T> {
         let visited = std::mem::take(&mut self.interp.visited);
         let is_over = matches!(ended, Ok(_) | Err(Signal::Exit(..)));
@@ -400,13 +401,13 @@ impl Machine<'_> {
         }
     }
 
-    /// Waits for launches on the device in use that may yet report a fault.
+    /// Waits for launches on the device in use that may still report a fault.
     pub(crate) fn confirm(&mut self, span: Span) -> Eval<()> {
         let confirmed = self.interp.options.device.confirm();
         confirmed.map_err(|error| self.error(device_diagnostic(&error, span)))
     }
 
-    /// Ends a script that was asked to stop.
+    /// Returns an error if a stop was requested.
     pub(crate) fn poll(&self, span: Span) -> Eval<()> {
         if self.interp.options.control.stop.load(Ordering::Relaxed) {
             return Err(self.error(unwind::interrupted(span)));

@@ -1,5 +1,5 @@
-//! What a launch found out the last time it was run, for when it is run again with arguments of the same kinds and shapes:
-//! loops launch the same kernels thousands of times.
+//! Caching of launch preparation per launch expression, for arguments of the same types and shapes: loops launch the same
+//! kernels thousands of times.
 
 use std::sync::Arc;
 
@@ -14,36 +14,36 @@ use crate::lang::scalar::Scalar;
 use super::Machine;
 use super::frame::Frame;
 
-/// Sites that are kept; beyond them all are found out anew.
+/// Maximum number of cached sites; beyond it the cache is cleared.
 const KEPT: usize = 1024;
 
-/// A launch as it was made before.
+/// A prepared launch.
 pub(crate) struct Site {
     kernel: KernelId,
     kinds: Vec<Kind>,
-    /// The arrays that the launch makes: position, element and shape.
+    /// The arrays that the launch allocates: parameter index, element type and shape.
     pub missing: Vec<(usize, Element, Vec<usize>)>,
     /// Compile-time arguments and dimensions; without locals.
     pub inner: Frame,
     pub executable: Arc<dyn Executable>,
     pub extents: Extents,
-    /// The dimensions that the kernel is given as numbers.
+    /// Dimensions passed to the kernel as additional arguments.
     pub hidden: Vec<Value>,
 }
 
-/// What is the same of an argument each time.
+/// The properties of an argument that must be the same for reuse.
 #[derive(PartialEq)]
 enum Kind {
     Missing,
     Array(Element, Vec<usize>),
     Scalar(Scalar),
-    /// A literal without a type of its own.
+    /// An untyped literal.
     Int,
     Float,
 }
 
 impl Kind {
-    /// None for what is looked at anew each time.
+    /// Returns the kind of an argument; `None` for values that prevent caching.
     fn of(value: Option<&Value>) -> Option<Kind> {
         Some(match value {
             None => Kind::Missing,
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// The sites of a device's launches, by the place of the expression.
+/// The prepared launches of a device, by the span of the launch expression.
 #[derive(Default)]
 pub(crate) struct Sites(rustc_hash::FxHashMap<Span, Arc<Site>>);
 
@@ -89,11 +89,11 @@ impl Sites {
     }
 }
 
-/// The arguments of a launch as they were given, before results were made for those that were left off.
+/// Kinds of a launch's arguments as given, before omitted arrays are allocated; `None` if it cannot be cached.
 pub(crate) struct Kinds(Option<Vec<Kind>>);
 
 impl Kinds {
-    /// Of a launch whose instance, shapes and geometry depend on the kinds of its arguments alone, their kinds.
+    /// Returns the kinds if the instance, shapes and geometry of a launch depend on them alone.
     pub fn of(launch: &Launch, kernel: &Kernel, values: &[Option<Value>]) -> Kinds {
         let plain = launch.dims.is_empty()
             && launch.grid.is_none()
@@ -104,7 +104,7 @@ impl Kinds {
     }
 }
 
-/// Whether shapes or geometry are computed from the values of parameters.
+/// Whether shapes or geometry depend on the values of parameters.
 fn depends_on_values(kernel: &Kernel) -> bool {
     let mut found = false;
     let mut look = |expr: &Expr| {
@@ -119,7 +119,7 @@ fn depends_on_values(kernel: &Kernel) -> bool {
 }
 
 impl Machine<'_> {
-    /// Keeps what was found out about a launch.
+    /// Caches a prepared launch.
     pub(super) fn remember(
         &mut self,
         launch: &Launch,

@@ -1,4 +1,4 @@
-//! Text in scripts: strings with values in them, `print`, arrays of texts, files of text, and the end that a script calls for.
+//! Text in scripts: string interpolation, `print`, arrays of texts, text files, and `exit`.
 
 use smol_str::ToSmolStr;
 
@@ -15,7 +15,7 @@ use super::frame::Frame;
 use super::{Eval, Machine, Signal};
 
 impl Machine<'_> {
-    /// A string literal with its values put in.
+    /// Evaluates a string literal with interpolated values.
     pub(crate) fn string(&mut self, frame: &mut Frame, parts: &[StrPart]) -> Eval {
         let mut text = String::new();
         for part in parts {
@@ -25,7 +25,7 @@ impl Machine<'_> {
                     let value = self.eval(frame, expr)?;
                     let spec = format.as_ref().map_or("", |f| f.text.as_str());
                     match (&value, spec, parts) {
-                        // A text by itself is shared, however long it is.
+                        // A text by itself is shared rather than copied.
                         (Value::Str(_), "", [_]) => return Ok(value),
                         (Value::Str(piece), "", _) => ops::text::push(&mut text, piece),
                         _ => {
@@ -39,7 +39,7 @@ impl Machine<'_> {
         ops::text::made(text).map(Value::Str).map_err(|p| self.problem(p, self.interp.at))
     }
 
-    /// `print(a, b)`: the values with spaces between and a newline behind.
+    /// Evaluates `print(a, b)`: the values separated by spaces, followed by a newline.
     pub(crate) fn print(&mut self, frame: &mut Frame, args: &[Expr]) -> Eval<()> {
         let mut text = String::new();
         for (i, arg) in args.iter().enumerate() {
@@ -52,13 +52,13 @@ impl Machine<'_> {
             }
         }
         text.push('\n');
-        // A kernel that has failed comes before what the script says next.
+        // An error of an earlier kernel must be reported before later output.
         self.confirm(self.interp.at)?;
         self.world.print(&text);
         Ok(())
     }
 
-    /// `["a", "b"]`
+    /// Evaluates `["a", "b"]`.
     pub(super) fn texts_literal(&mut self, values: Vec<Value>, items: &[Expr], span: Span) -> Eval {
         let mut texts = room::vec(values.len());
         for (i, value) in stop::polled(values.into_iter().enumerate()) {
@@ -74,7 +74,7 @@ impl Machine<'_> {
         self.settle_problem(ops::text::texts(texts), span)
     }
 
-    /// `for c in text`
+    /// Executes `for c in text`.
     pub(super) fn characters(&mut self, frame: &mut Frame, var: LocalId, text: &str, body: &Block) -> Eval<()> {
         for character in text.chars() {
             frame.set(var, Value::Str(character.to_smolstr()));
@@ -85,7 +85,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `parse(f64, text)`: where it only shows now whether it is one text, the type stands among the named arguments.
+    /// Evaluates `parse(f64, text)`. If the checker did not know whether `text` is one text or an array, the type is a named
+    /// argument.
     pub(super) fn parse(&mut self, frame: &mut Frame, args: &[Expr], more: Named<'_>, expr: &Expr) -> Eval {
         let ty = named(more, "type").map_or(&expr.ty, |ty| &ty.ty);
         let to = self.scalar_of(frame, ty, expr.span)?;
@@ -94,7 +95,7 @@ impl Machine<'_> {
         self.settle_problem(ops::parse(to, &text), expr.span)
     }
 
-    /// `read_text(path)`
+    /// Evaluates `read_text(path)`.
     pub(super) fn read_text(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
         let path = self.text_argument(frame, args, span)?;
         let place = args.first().map_or(span, |a| a.span);
@@ -103,7 +104,7 @@ impl Machine<'_> {
         self.settle_problem(text.map(Value::Str), place)
     }
 
-    /// `write_text(path, text)`
+    /// Evaluates `write_text(path, text)`.
     pub(super) fn write_text(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
         let values = self.values(frame, args)?;
         let [Value::Str(path), Value::Str(text)] = values.as_slice() else {
@@ -117,7 +118,7 @@ impl Machine<'_> {
         Ok(Value::Unit)
     }
 
-    /// `exit(code)`
+    /// Evaluates `exit(code)`.
     pub(super) fn exit(&mut self, frame: &mut Frame, args: &[Expr], span: Span) -> Eval {
         let code = args.first().map_or(Ok(0), |code| self.integer(frame, code))?;
         let Ok(code) = u8::try_from(code) else {

@@ -1,4 +1,4 @@
-//! `time { }` and `bench`: warm-up, samples, median and spread.
+//! Measurements for `time { }` and `bench`: warm-up, samples, median and spread.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,19 @@ use super::builtin::number;
 use super::frame::Frame;
 use super::{Eval, Machine};
 
-/// What a bench measured.
+/// Result of a bench.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BenchResult {
-    /// Seconds a run, in the order they were taken.
+    /// Seconds per run, in the order measured.
     pub samples: Vec<f64>,
-    /// Per run, where the bench states them.
+    /// Amounts per run, if the bench states them.
     pub bytes: Option<f64>,
     pub flops: Option<f64>,
     pub items: Option<f64>,
 }
 
 impl BenchResult {
-    /// The middle sample, in seconds.
+    /// Returns the median of the samples in seconds.
     pub fn median(&self) -> f64 {
         let mut sorted = self.samples.clone();
         sorted.sort_by(f64::total_cmp);
@@ -31,21 +31,21 @@ impl BenchResult {
     }
 }
 
-/// How long samples are taken, and how many at least and at most.
+/// Sampling parameters: a time budget, and the minimum and maximum number of samples.
 struct Plan {
     budget: Duration,
     least: usize,
     most: usize,
 }
 
-/// Runs that are queued before their times are read.
+/// Maximum number of runs queued on a device before their times are read.
 const QUEUED: usize = 16;
 
 const TIME: Plan = Plan { budget: Duration::from_millis(200), least: 3, most: 1000 };
 const BENCH: Plan = Plan { budget: Duration::from_millis(1000), least: 5, most: 10_000 };
 
 impl Machine<'_> {
-    /// `time { … }`
+    /// Evaluates `time { … }`.
     pub(crate) fn time(&mut self, frame: &mut Frame, block: &Block) -> Eval {
         let samples = self.samples(frame, block, &TIME)?;
         let result = BenchResult { samples, ..BenchResult::default() };
@@ -68,7 +68,7 @@ impl Machine<'_> {
         Ok(result)
     }
 
-    /// Seconds a run, of so many in a row.
+    /// Runs a section `runs` times; returns the seconds per run.
     pub(crate) fn repeat(&mut self, section: &Section, runs: u32) -> Eval<f64> {
         let mut frame = Frame::of_body(&section.body);
         let begin = Instant::now();
@@ -80,7 +80,7 @@ impl Machine<'_> {
         Ok(begin.elapsed().as_secs_f64() / f64::from(runs.max(1)))
     }
 
-    /// Runs a block once to warm up and then until the plan is content.
+    /// Runs a block once for warm-up and then takes samples according to the plan.
     fn samples(&mut self, frame: &mut Frame, block: &Block, plan: &Plan) -> Eval<Vec<f64>> {
         self.block(frame, block)?;
         self.finish(block.span)?;
@@ -101,8 +101,8 @@ impl Machine<'_> {
         Ok(samples)
     }
 
-    /// A few samples on the device's own clock, queued one behind the other, so that the time the host takes to launch the
-    /// next run passes while the one before is at work.
+    /// Takes several samples with the device's clock. The runs are queued, so that the host's launch overhead overlaps with the
+    /// previous run.
     fn remote_samples(&mut self, frame: &mut Frame, block: &Block, samples: &mut Vec<f64>) -> Eval<()> {
         let device = self.interp.options.device.clone();
         let mut marks = vec![device.mark()];
@@ -121,13 +121,13 @@ impl Machine<'_> {
                 [Some(from), Some(to)] => to.since(&**from),
                 _ => None,
             };
-            // A device without a clock: what it took all of them, shared out.
+            // For a device without a clock, the mean over all runs.
             samples.push(taken.unwrap_or(elapsed / runs as f64));
         }
         Ok(())
     }
 
-    /// Waits for the device, so that what it has still to do is not counted where it does not belong.
+    /// Waits for the device, so that pending work does not count toward the next measurement.
     fn finish(&mut self, span: Span) -> Eval<()> {
         let finished = self.interp.options.device.finish();
         finished.map_err(|error| self.error(device_diagnostic(&error, span)))

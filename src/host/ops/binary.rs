@@ -13,7 +13,7 @@ use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::{self, Integer, Logic, Number, Scalar, dynamic};
 use crate::{with_element, with_integer, with_logic, with_number};
 
-/// `left op right`: elementwise on arrays, with broadcasting. `&&` and `||` evaluate both sides here.
+/// Evaluates `left op right`, elementwise on arrays with broadcasting. `&&` and `||` evaluate both sides.
 pub fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
     match (op, left, right) {
         (BinaryOp::MatMul, _, _) => matmul(left, right),
@@ -37,12 +37,12 @@ fn scalars(op: BinaryOp, a: scalar::Value, b: scalar::Value, left: &Value, right
         Ok(result) => Ok(Value::Scalar(result)),
         Err(dynamic::Failure::DivisionByZero) => Err(division_by_zero(op, None)),
         Err(dynamic::Failure::Undefined) if a.ty == b.ty => Err(undefined(&name(op), &[left, right])),
-        // The message on types is that of arrays.
+        // Reports a type mismatch by the same message as for arrays.
         Err(dynamic::Failure::Undefined) => arrays(op, left, right),
     }
 }
 
-/// Literals stay literals as long as only literals meet.
+/// Operations on two untyped literals give an untyped literal.
 fn int_literals(op: BinaryOp, a: i128, b: i128, left: &Value, right: &Value) -> Outcome<Value> {
     use BinaryOp::*;
     let result = match op {
@@ -81,7 +81,7 @@ fn float_literals(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
     }
 }
 
-/// Compared as a whole rather than elementwise.
+/// Whether a value is compared as a whole rather than elementwise.
 fn is_whole(value: &Value) -> bool {
     match value {
         Value::Unit | Value::Record(_) | Value::Tuple(_) | Value::Range(_) | Value::Kernel(_) => true,
@@ -135,7 +135,7 @@ fn arrays(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
     Ok(operands.value(array))
 }
 
-/// The amounts of a shift may be of any integer type; their low bits count.
+/// Evaluates a shift. The amount may be of any integer type; only its low bits count.
 fn shift_amount(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
     let scalar = |value: &Value| super::operand::common_scalar(&[value]);
     match (scalar(left), scalar(right)) {
@@ -157,7 +157,7 @@ struct Elementwise<'o> {
 }
 
 impl Elementwise<'_> {
-    /// Nothing if the operator does not exist for the type.
+    /// Computes the result; `None` if the operator is not defined for the type.
     fn compute(&self) -> Option<Outcome<Array>> {
         use BinaryOp::*;
         let scalar = self.operands.scalar;
@@ -246,7 +246,7 @@ fn division_by_zero(op: BinaryOp, place: Option<(&Array, usize)>) -> Problem {
     }
 }
 
-/// The indices of a row-major position, as in source: `[1, 2]`.
+/// Formats a row-major position as indices, `[1, 2]`.
 pub(crate) fn index_text(shape: &[usize], position: usize) -> String {
     let mut rest = position;
     let mut indices: Vec<usize> = Vec::with_capacity(shape.len());
@@ -259,7 +259,7 @@ pub(crate) fn index_text(shape: &[usize], position: usize) -> String {
     format!("[{}]", text.trim_matches(['(', ')', ',']))
 }
 
-/// `-x` and `!x`, elementwise.
+/// Evaluates `-x` or `!x`, elementwise.
 pub fn unary(op: UnaryOp, value: &Value) -> Outcome<Value> {
     let what = match op {
         UnaryOp::Neg => "`-`",
@@ -280,7 +280,7 @@ pub fn unary(op: UnaryOp, value: &Value) -> Outcome<Value> {
     Ok(operands.value(result.ok_or_else(|| undefined(what, &[value]))??))
 }
 
-/// `f` of every scalar of an array.
+/// Applies `f` to every scalar of an array.
 pub(crate) fn map<T: Item, R: Item>(array: &Array, f: impl Fn(T) -> R) -> Outcome<Array> {
     let items = array.items::<T>().unwrap_or(&[]);
     Array::build(array.element().with_scalar(R::SCALAR), array.shape(), |result: &mut [R]| {

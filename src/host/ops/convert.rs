@@ -8,7 +8,7 @@ use crate::host::value::{Value, Vector};
 use crate::lang::scalar::{self, Scalar, dynamic};
 use crate::with_element;
 
-/// `f32(x)`: by the language's rules, elementwise on vectors and arrays.
+/// Evaluates `f32(x)` by the language's conversion rules, elementwise on vectors and arrays.
 pub fn convert(to: Scalar, value: &Value) -> Outcome<Value> {
     match value {
         Value::Scalar(number) => Ok(Value::Scalar(number.to_type(to))),
@@ -34,7 +34,7 @@ fn convert_array<S: Item>(to: Scalar, array: &Array) -> Outcome<Array> {
     with_element!(to, T => map(array, |x: S| -> T { x.to::<T>() }))
 }
 
-/// `bitcast(f32x4, x)` of an array: its bytes as elements of another type.
+/// Evaluates `bitcast(f32x4, x)` for an array: reinterprets its bytes as elements of another type.
 pub(crate) fn bitcast_array(to: Element, array: &Array) -> Outcome<Value> {
     let from = array.element();
     if [from, &to].iter().any(|element| matches!(element.scalar(), None | Some(Scalar::Bool))) && *from != to {
@@ -48,7 +48,7 @@ pub(crate) fn bitcast_array(to: Element, array: &Array) -> Outcome<Value> {
     })
 }
 
-/// `bitcast(u32, x)`: the same bits as another type of the same size.
+/// Evaluates `bitcast(u32, x)`: reinterprets the bits as another type of the same size.
 pub fn bitcast(to: Scalar, value: &Value) -> Outcome<Value> {
     let value = value.clone().settled();
     let undefined = || undefined(&format!("`bitcast({to}, …)`"), &[&value]);
@@ -79,10 +79,10 @@ pub fn bitcast(to: Scalar, value: &Value) -> Outcome<Value> {
     }
 }
 
-/// So many characters of a text are shown.
+/// Number of characters of a text shown in a message.
 const SHOWN: usize = 40;
 
-/// `parse(i32, text)`: the number that a text spells.
+/// Evaluates `parse(i32, text)`.
 pub(crate) fn parse(ty: Scalar, text: &str) -> Outcome<Value> {
     match scalar::parse::parse(ty, text.trim()) {
         Some(number) => Ok(Value::Scalar(number)),

@@ -1,4 +1,4 @@
-//! New arrays: constant, counted, random.
+//! Creation of arrays: constant, sequential, random.
 
 use crate::base::stop;
 use crate::host::array::{Array, Element, Item};
@@ -9,7 +9,7 @@ use crate::lang::philox::Philox;
 use crate::lang::scalar::{self, Element as _, Scalar, bf16, f16};
 use crate::{with_float, with_integer, with_number};
 
-/// The extents of a new array.
+/// Returns the extents of a new array.
 pub(crate) fn shape(dims: &[i64]) -> Outcome<Vec<usize>> {
     let extent =
         |&d: &i64| usize::try_from(d).map_err(|_| Problem::new("E0541", format!("an axis cannot have {d} elements")));
@@ -28,7 +28,7 @@ pub fn full(dims: &[i64], value: &Value) -> Outcome<Value> {
     Array::full(&value.clone().settled(), &shape(dims)?).map(Value::Array)
 }
 
-/// The identity matrix.
+/// Returns the identity matrix.
 pub fn eye(n: i64, ty: Scalar) -> Outcome<Value> {
     let shape = shape(&[n, n])?;
     let mut array = Array::zeros(ty, &shape)?;
@@ -40,7 +40,7 @@ pub fn eye(n: i64, ty: Scalar) -> Outcome<Value> {
     Ok(Value::Array(array))
 }
 
-/// `n` values from `start` to `stop`, both included; computed in `f64`.
+/// Returns `n` values from `start` to `stop`, both inclusive; computed in `f64`.
 pub fn linspace(start: &Value, stop: &Value, n: i64) -> Outcome<Value> {
     let scalar = common_scalar(&[start, stop]).unwrap_or(Scalar::F32);
     let wide = |value: &Value| Some(adapt(value, scalar, "`linspace`").ok()?.as_scalar()?.as_f64());
@@ -51,7 +51,8 @@ pub fn linspace(start: &Value, stop: &Value, n: i64) -> Outcome<Value> {
     with_float!(scalar, T => fill::<T>(&shape(&[n])?, |i| at(i).to::<T>()), _ => Err(undefined())).map(Value::Array)
 }
 
-/// `stop`; `start, stop`; or `start, stop, step`: counted from `start` (0) while below `stop` (above, for a negative step).
+/// Evaluates `arange` of `stop`, of `start, stop`, or of `start, stop, step`: counts from `start` (0) while below `stop`
+/// (above, for a negative step).
 pub fn arange(args: &[Value]) -> Outcome<Value> {
     let (zero, one) = (Value::Int(0), Value::Int(1));
     let (start, stop, step) = match args {
@@ -108,7 +109,7 @@ fn count_floats(scalar: Scalar, start: f64, stop: f64, step: f64) -> Outcome<Val
     with_float!(scalar, T => fill::<T>(&shape, |i| at(i).to::<T>()), _ => Err(zero_step())).map(Value::Array)
 }
 
-/// An array of `value` of each row-major position.
+/// Creates an array with `value` of each row-major position.
 fn fill<T: Item>(shape: &[usize], value: impl Fn(usize) -> T) -> Outcome<Array> {
     Array::build(Element::Scalar(T::SCALAR), shape, |items: &mut [T]| {
         for (start, places) in stop::parts_mut(items) {
@@ -117,8 +118,8 @@ fn fill<T: Item>(shape: &[usize], value: impl Fn(usize) -> T) -> Outcome<Array> 
     })
 }
 
-/// Uniform in [0, 1). Element i depends on the part of the stream and on i only. The short floats take as many bits as they hold, so that
-/// none is rounded up to 1.
+/// Returns uniform random numbers in [0, 1). Element i depends only on the substream and i. The 16-bit floats take as many
+/// random bits as their significand holds, so that none is rounded up to 1.
 pub fn random(dims: &[i64], stream: impl Into<Philox>, ty: Scalar) -> Outcome<Value> {
     let (shape, stream): (_, Philox) = (shape(dims)?, stream.into());
     let short = |i: usize, bits: u32| (stream.word(i as u64) >> (32 - bits)) as f32 / (1u32 << bits) as f32;
@@ -135,7 +136,7 @@ pub fn random(dims: &[i64], stream: impl Into<Philox>, ty: Scalar) -> Outcome<Va
     .map(Value::Array)
 }
 
-/// From the i-th word each: a block of the generator gives four of them.
+/// Creates an array with one word of the generator per element; a block of the generator yields four.
 fn words(shape: &[usize], stream: Philox, number: impl Fn(u32) -> f32) -> Outcome<Array> {
     Array::build(Element::Scalar(Scalar::F32), shape, |items: &mut [f32]| {
         for (block, places) in stop::polled(items.chunks_mut(4).enumerate()) {
@@ -145,7 +146,7 @@ fn words(shape: &[usize], stream: Philox, number: impl Fn(u32) -> f32) -> Outcom
     })
 }
 
-/// Normal, of mean 0 and deviation 1.
+/// Returns normally distributed random numbers with mean 0 and standard deviation 1.
 pub fn random_normal(dims: &[i64], stream: impl Into<Philox>, ty: Scalar) -> Outcome<Value> {
     let (shape, stream): (_, Philox) = (shape(dims)?, stream.into());
     match ty {
@@ -160,7 +161,7 @@ fn not_float(what: &str, ty: Scalar) -> Problem {
     Problem::new("E0505", format!("`{what}` makes floats, not {ty}"))
 }
 
-/// Uniform integers from `low` to below `high`.
+/// Returns uniform random integers from `low` (inclusive) to `high` (exclusive).
 pub fn random_int(low: &Value, high: &Value, dims: &[i64], stream: impl Into<Philox>) -> Outcome<Value> {
     let scalar = common_scalar(&[low, high]).unwrap_or(Scalar::I32);
     let undefined = || undefined("`random_int`", &[low, high]);

@@ -1,4 +1,4 @@
-//! Vectors as points of space: `cross`, `length`, `normalize`, by the operations that kernels compute them with.
+//! `cross`, `length` and `normalize` of vectors, with the same operations as in kernels.
 
 use crate::host::ops::matmul::dot;
 use crate::host::ops::operand::undefined;
@@ -30,7 +30,7 @@ pub(crate) fn cross(a: &Value, b: &Value) -> Outcome<Value> {
     binary(BinaryOp::Sub, &plus, &minus)
 }
 
-/// Refuses what are no vectors of floats of one type, and for two of them, not of three.
+/// Checks that all values are vectors of floats of one type, and that two of them have three components.
 fn floats(what: &str, values: &[&Value]) -> Outcome<()> {
     let first = if let [Value::Vector(first), ..] = values { Some(first) } else { None };
     let fits = |value: &&Value| {

@@ -13,7 +13,7 @@ use crate::lang::ops::MathFn;
 use crate::lang::scalar::{Float, Integer, Number, Scalar, dynamic};
 use crate::{with_float, with_integer, with_number};
 
-/// A function of scalars, applied elementwise. (`min` and `max` of one array are [`reduce`](mod@super::reduce).)
+/// Applies a function of scalars elementwise. (`min` and `max` of one array are [`reduce`](mod@super::reduce).)
 pub fn math(function: MathFn, args: &[Value]) -> Outcome<Value> {
     let what = format!("`{}`", Builtin::Math(function).name());
     let values: Vec<&Value> = args.iter().collect();
@@ -21,7 +21,7 @@ pub fn math(function: MathFn, args: &[Value]) -> Outcome<Value> {
     if values.len() != arity {
         return Err(Problem::new("E0541", format!("{what} takes {arity} arguments, not {}", values.len())));
     }
-    // Among literals only, a function of floats takes them as such.
+    // If all arguments are untyped literals, a function of floats takes them as floats.
     let settled;
     let values = match common_scalar(&values) {
         None if is_float_only(function) => {
@@ -170,7 +170,7 @@ fn integer_two<T: Integer>(function: MathFn) -> Option<fn(T, T) -> T> {
 
 const ARGUMENTS: [&str; 3] = ["the first argument", "the second argument", "the third argument"];
 
-/// `f` of every pair of scalars.
+/// Applies `f` to every pair of scalars.
 fn pairs<T: Item>(operands: &Operands, f: impl Fn(T, T) -> T + Copy) -> Outcome<Array> {
     let shapes = [operands.shape(0), operands.shape(1)];
     let [first, second, _] = ARGUMENTS;
@@ -193,7 +193,7 @@ fn three(function: MathFn, operands: &Operands) -> Computed {
     }
 }
 
-/// `f` of every triple of scalars.
+/// Applies `f` to every triple of scalars.
 fn triples<T: Item + Number>(operands: &Operands, f: impl Fn(T, T, T) -> T) -> Outcome<Array> {
     let shapes = [operands.shape(0), operands.shape(1), operands.shape(2)];
     let named: Vec<(&str, &[usize])> = ARGUMENTS.into_iter().zip(shapes.iter().map(Vec::as_slice)).collect();
@@ -215,7 +215,7 @@ fn triples<T: Item + Number>(operands: &Operands, f: impl Fn(T, T, T) -> T) -> O
     })
 }
 
-/// The scalars of an array of shape `own` (lanes included) repeated to `shape`.
+/// Broadcasts the scalars of an array of shape `own` (lanes included) to `shape`.
 fn spread(array: &Array, scalar: Scalar, own: &[usize], shape: &[usize]) -> Outcome<Array> {
     let mut flat = Array::from_bytes(scalar, own, array.bytes())?;
     if let Some(repeated) = broadcast_to(&flat, shape) {
@@ -224,7 +224,7 @@ fn spread(array: &Array, scalar: Scalar, own: &[usize], shape: &[usize]) -> Outc
     Ok(flat)
 }
 
-/// `x / y` rounded up.
+/// Evaluates `x / y` rounded up.
 pub fn ceil_div(x: &Value, y: &Value) -> Outcome<Value> {
     use crate::lang::ops::BinaryOp::{Add, Div, Ne, Rem};
     let values = [x, y];
@@ -239,7 +239,7 @@ pub fn ceil_div(x: &Value, y: &Value) -> Outcome<Value> {
     super::binary(Add, &quotient, &partial)
 }
 
-/// `then` where `cond` holds, else `other`; of any one element type.
+/// Returns `then` where `cond` holds, else `other`, elementwise for any element type.
 pub fn select(cond: &Value, then: &Value, other: &Value) -> Outcome<Value> {
     let scalar = common_scalar(&[then, other]);
     let adapt = |value: &Value| scalar.map_or(Ok(value.clone()), |s| super::operand::adapt(value, s, "`select`"));

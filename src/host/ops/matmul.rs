@@ -1,7 +1,7 @@
 //! `a @ b` and `dot`.
 //!
-//! Every element of a product sums its terms in the order of the inner axis, one rounding each: the loop one would
-//! write. Only which elements are computed together is chosen for speed. (`f16` and `bf16` sum in `f32`.)
+//! Every element of a product sums its terms in the order of the inner axis, with one rounding each, like a naive loop. Only
+//! which elements are computed together is optimized. (`f16` and `bf16` accumulate in `f32`.)
 
 use crate::base::room;
 use crate::base::stop::{self, PART, Ticks};
@@ -16,7 +16,7 @@ use crate::lang::scalar::exact::holds;
 use crate::lang::scalar::{Integer, Number, Scalar};
 use crate::{with_integer, with_number};
 
-/// The product of matrices (2-d) and vectors (1-d).
+/// Returns the product of matrices (2-d) and vectors (1-d).
 pub fn matmul(left: &Value, right: &Value) -> Outcome<Value> {
     let (a, b) = (array(left, "`@`")?, array(right, "`@`")?);
     let scalar = common(a, b, left, right)?;
@@ -94,10 +94,10 @@ fn in_f32<T: Item>(a: &Array, b: &Array, shape: &[usize], size: Size) -> Outcome
     super::binary::map(&product, |x: f32| crate::lang::scalar::Element::to::<T>(x))
 }
 
-/// A tile of this many rows and columns stays in registers.
+/// Rows and columns of a register tile.
 const TILE_ROWS: usize = 4;
 const TILE_COLUMNS: usize = 8;
-/// So many columns of the right side are packed together.
+/// Number of columns of the right side that are packed together.
 const PANEL: usize = TILE_COLUMNS;
 
 fn product<T: Item + Number>(a: &Array, b: &Array, shape: &[usize], size: Size) -> Outcome<Array> {
@@ -113,13 +113,13 @@ fn product<T: Item + Number>(a: &Array, b: &Array, shape: &[usize], size: Size) 
                 });
             }
         }
-        // Without elements there is nothing to pack for, however long the other axes are.
+        // An empty result needs no packing, however long the other axes are.
         _ if result.is_empty() => {}
         _ => panels(left, right, result, size),
     })
 }
 
-/// Packs a panel of columns, so that the inner loop reads it in order, and multiplies all rows by it.
+/// Packs a panel of columns for sequential access and multiplies all rows by it.
 fn panels<T: Item + Number>(left: &[T], right: &[T], result: &mut [T], size: Size) {
     let mut panel = room::filled([T::default(); PANEL], size.inner);
     let ticks = Ticks::default();
@@ -140,7 +140,7 @@ fn panels<T: Item + Number>(left: &[T], right: &[T], result: &mut [T], size: Siz
     }
 }
 
-/// The products of up to four rows with a panel.
+/// Returns the products of up to four rows with a panel.
 fn tile<T: Item + Number>(rows: &[T], panel: &[[T; PANEL]], inner: usize) -> [[T; TILE_COLUMNS]; TILE_ROWS] {
     let mut sums = [[T::default(); TILE_COLUMNS]; TILE_ROWS];
     let row = |i: usize| rows.get(i * inner..(i + 1) * inner);
@@ -166,12 +166,12 @@ fn exact_dot<T: Item + Integer>(x: &Array, y: &Array, to: Scalar) -> Outcome<Val
     Ok(total.item(0).unwrap_or(Value::Unit))
 }
 
-/// The exact sum of products; none beyond 128 bits.
+/// Returns the exact sum of products; `None` beyond 128 bits.
 fn inner<'a, T: Item + Integer>(pairs: impl Iterator<Item = (&'a T, &'a T)>) -> Option<i128> {
     pairs.into_iter().try_fold(0i128, |sum, (&a, &b)| sum.checked_add(totals::wide(a).checked_mul(totals::wide(b))?))
 }
 
-/// Integer products whose sums could leave their type are computed again, exactly; those that fit are what they were.
+/// Recomputes integer products exactly if their sums might overflow the type; `None` if they cannot.
 fn exact_product<T: Item + Integer>(a: &Array, b: &Array, shape: &[usize], size: Size) -> Outcome<Option<Array>> {
     let (left, right) = (a.items::<T>().unwrap_or(&[]), b.items::<T>().unwrap_or(&[]));
     let largest = |items: &[T]| items.iter().map(|&x| totals::wide(x).abs()).max().unwrap_or(0);
@@ -188,12 +188,12 @@ fn exact_product<T: Item + Integer>(a: &Array, b: &Array, shape: &[usize], size:
     totals::fitted("@", a, &found, shape, T::SCALAR).map(Some)
 }
 
-/// The sum of the products of the lanes of two vectors, in order; or of the elements of two 1-d arrays.
+/// Returns the sum of products of the lanes of two vectors, in order, or of the elements of two 1-d arrays.
 pub fn dot(a: &Value, b: &Value) -> Outcome<Value> {
     dot_to(a, b, None)
 }
 
-/// As [`dot`]; of arrays of integers, exactly and of the type `to`, if one is asked for.
+/// As [`dot`]; for arrays of integers the sum is exact, and of type `to` if given.
 pub(crate) fn dot_to(a: &Value, b: &Value, to: Option<Scalar>) -> Outcome<Value> {
     if let (Value::Array(x), Value::Array(y)) = (a, b)
         && let Some(scalar) = x.scalar().filter(|s| s.is_int() && x.element() == y.element())

@@ -1,7 +1,7 @@
-//! Operations on values: elementwise with NumPy's broadcasting, reductions, rearrangements, new arrays.
+//! Operations on values: elementwise with NumPy's broadcasting, reductions, rearrangements, creation.
 //!
-//! All arithmetic is that of `lang::scalar`; here are the loops around it. Operands have to be of one element type, but a
-//! literal whose type nobody has asked for yet ([`Value::Int`], [`Value::Float`]) takes the other operand's.
+//! The arithmetic is that of `lang::scalar`; this module adds the loops. Operands must have the same element type, but an
+//! untyped literal ([`Value::Int`], [`Value::Float`]) takes that of the other operand.
 
 pub(crate) mod binary;
 pub(crate) mod convert;
@@ -38,7 +38,7 @@ use crate::host::array::{Array, Item};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
 
-/// A function of two scalars of one known type, elementwise with broadcasting.
+/// Applies a function of two scalars of one known type elementwise with broadcasting.
 fn elementwise<T: Item, R: Item>(a: &Value, b: &Value, what: &str, f: impl Fn(T, T) -> R + Copy) -> Outcome<Value> {
     let operands = operand::Operands::new(&[a, b], what)?;
     let shapes = [operands.shape(0), operands.shape(1)];

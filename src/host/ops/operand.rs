@@ -1,4 +1,4 @@
-//! Operands of elementwise operations: literals take the others' type, scalars and vectors become arrays of no axes.
+//! Operands of elementwise operations: literals take the others' type, and scalars and vectors become arrays of rank 0.
 
 use std::borrow::Cow;
 
@@ -7,17 +7,17 @@ use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::Scalar;
 
-/// The operands of one operation, all of one scalar type.
+/// The operands of an operation, all of one scalar type.
 pub(crate) struct Operands<'v> {
     pub arrays: Vec<Cow<'v, Array>>,
     pub scalar: Scalar,
-    /// 1, or the vectors' width.
+    /// The width of the vectors, or 1.
     pub lanes: usize,
-    /// No operand was an array: the result is a value.
+    /// Whether no operand was an array, so that the result is a plain value.
     pub plain: bool,
 }
 
-/// The scalar type that literals among the values adapt to: that of the first operand that has one.
+/// Returns the scalar type that untyped literals take: that of the first operand that has one.
 pub(crate) fn common_scalar(values: &[&Value]) -> Option<Scalar> {
     values.iter().find_map(|value| match value {
         Value::Scalar(number) => Some(number.ty),
@@ -27,7 +27,7 @@ pub(crate) fn common_scalar(values: &[&Value]) -> Option<Scalar> {
     })
 }
 
-/// A literal as a value of this scalar type; everything else as it is. `what` names the operation in messages.
+/// Converts an untyped literal to this scalar type; returns other values unchanged. `what` names the operation in messages.
 pub(crate) fn adapt(value: &Value, scalar: Scalar, what: &str) -> Outcome<Value> {
     match value {
         Value::Int(_) | Value::Float(_) => match value.adapt(scalar) {
@@ -48,7 +48,7 @@ fn unfit_literal(value: &Value, scalar: Scalar, what: &str) -> Problem {
 }
 
 impl<'v> Operands<'v> {
-    /// Checks that all values are of one scalar type (literals adapt) and of one width (scalars repeat).
+    /// Checks that all values have one scalar type (literals adapt) and one width (scalars are broadcast).
     pub fn new(values: &[&'v Value], what: &str) -> Outcome<Operands<'v>> {
         let scalar = match common_scalar(values) {
             Some(scalar) => scalar,
@@ -69,7 +69,7 @@ impl<'v> Operands<'v> {
         Ok(Operands { arrays, scalar, lanes, plain })
     }
 
-    /// The element type of a result with this scalar.
+    /// Returns the element type of a result with this scalar type.
     pub fn element(&self, scalar: Scalar) -> Element {
         match u8::try_from(self.lanes) {
             Ok(lanes) if lanes > 1 => Element::Vector(scalar, lanes),
@@ -77,7 +77,7 @@ impl<'v> Operands<'v> {
         }
     }
 
-    /// The shape of an operand, with the lanes as last axis if any operand has some.
+    /// Returns the shape of an operand, with the lanes as the last axis if any operand is a vector.
     pub fn shape(&self, operand: usize) -> Vec<usize> {
         let Some(array) = self.arrays.get(operand) else { return vec![] };
         let mut shape = array.shape().to_vec();
@@ -87,7 +87,7 @@ impl<'v> Operands<'v> {
         shape
     }
 
-    /// The result as a value: an array only if an operand was one.
+    /// Returns the result as a value: an array only if an operand was one.
     pub fn value(&self, result: Array) -> Value {
         match result.item(0) {
             Some(item) if self.plain => item,
@@ -96,7 +96,7 @@ impl<'v> Operands<'v> {
     }
 }
 
-/// Of literals only: `f32` if one has a decimal point, else the integers' default.
+/// Returns the type for literals only: `f32` if one has a decimal point, else the default of integers.
 fn settle(values: &[&Value]) -> Option<Scalar> {
     let mut scalar = None;
     for value in values {
@@ -109,7 +109,7 @@ fn settle(values: &[&Value]) -> Option<Scalar> {
     scalar
 }
 
-/// `Err(None)`: not something to compute with.
+/// Returns a value as an array; `Err(None)` if it is not numeric.
 fn as_array<'v>(value: &'v Value, scalar: Scalar, what: &str) -> Result<Cow<'v, Array>, Option<Problem>> {
     match value {
         Value::Array(array) if array.scalar().is_some() => Ok(Cow::Borrowed(array)),
@@ -121,7 +121,7 @@ fn as_array<'v>(value: &'v Value, scalar: Scalar, what: &str) -> Result<Cow<'v, 
     }
 }
 
-/// The operation does not exist for operands of these types.
+/// Returns the error for an operation that is not defined for operands of these types.
 pub(crate) fn undefined(what: &str, values: &[&Value]) -> Problem {
     let types: Vec<String> = values.iter().map(|v| format!("`{}`", v.type_name())).collect();
     let title = match types.as_slice() {
@@ -131,7 +131,7 @@ pub(crate) fn undefined(what: &str, values: &[&Value]) -> Problem {
     reads_numbers(Problem::new("E0505", title), values)
 }
 
-/// What helps where texts stand for numbers.
+/// Adds a help if texts are used as numbers.
 fn reads_numbers(problem: Problem, values: &[&Value]) -> Problem {
     match values.iter().any(|value| matches!(value, Value::Strings(_))) {
         true => problem.help("`parse(f64, x)` reads the numbers of an array of texts, and says which is none"),
@@ -147,7 +147,7 @@ fn different_types(what: &str, values: &[&Value], scalar: Scalar, other: Option<
         .help(format!("convert one of them: `{scalar}(…)` or `{other}(…)`"))
 }
 
-/// The array that an operation on arrays is given.
+/// Returns the array in a value, or an error.
 pub(crate) fn array<'v>(value: &'v Value, what: &str) -> Outcome<&'v Array> {
     match value {
         Value::Array(array) => Ok(array),
@@ -158,7 +158,7 @@ pub(crate) fn array<'v>(value: &'v Value, what: &str) -> Outcome<&'v Array> {
     }
 }
 
-/// An array of one axis or more; scalars and vectors are arrays of no axes.
+/// Returns a value as an array; scalars and vectors become arrays of rank 0.
 pub(crate) fn array_or_plain<'v>(value: &'v Value, what: &str) -> Outcome<Cow<'v, Array>> {
     match value {
         Value::Array(array) => Ok(Cow::Borrowed(array)),
@@ -167,7 +167,7 @@ pub(crate) fn array_or_plain<'v>(value: &'v Value, what: &str) -> Outcome<Cow<'v
     }
 }
 
-/// The position that an `axis = k` names; negative ones are a mistake.
+/// Checks an `axis = k` argument; negative axes are an error.
 pub(crate) fn axis(axis: i64, rank: usize, what: &str) -> Outcome<usize> {
     match usize::try_from(axis) {
         Ok(axis) if axis < rank => Ok(axis),

@@ -1,8 +1,8 @@
-//! What a checked run stops at on the host, as it does in kernels: signed results that do not fit their type, shift amounts
-//! outside of the width, powers with negative exponents, and floats that fit no integer.
+//! Arithmetic checks on the host, the same as in kernels: signed overflow, shift amounts outside of the width, powers with
+//! negative exponents, and floats out of an integer type's range.
 //!
-//! Each question is asked before the operation and has the first element that is wrong for an answer. Operands that the
-//! operation itself refuses have none.
+//! Each check runs before its operation and reports the first failing element. Operands that the operation itself refuses pass
+//! the check.
 
 use crate::base::stop;
 use crate::host::array::broadcast::common_shape;
@@ -18,11 +18,11 @@ use crate::lang::scalar::exact::{exact, holds, limits};
 use crate::lang::scalar::{self, Integer, Scalar};
 use crate::{with_float, with_integer};
 
-/// `left op right`
+/// Checks `left op right`.
 pub(crate) fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Option<Problem> {
     use BinaryOp::{Add, Div, Mul, Pow, Rem, Shl, Shr, Sub};
     let ty = common_scalar(&[left, right]).filter(|ty| ty.is_int())?;
-    // Loops of scripts compute with lone numbers, which need no arrays to be looked at.
+    // Fast path for scalars, which loops of scripts compute with.
     if let (Value::Scalar(a), Value::Scalar(b)) = (left, right)
         && a.ty == b.ty
         && let (Some(a), Some(b)) = (a.as_integer(), b.as_integer())
@@ -38,7 +38,7 @@ pub(crate) fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Option<Pro
     }
 }
 
-/// `-x`
+/// Checks `-x`.
 pub(crate) fn of_unary(op: UnaryOp, value: &Value) -> Option<Problem> {
     let ty = common_scalar(&[value]).filter(|ty| ty.is_signed() && ty.is_int())?;
     match op {
@@ -47,7 +47,7 @@ pub(crate) fn of_unary(op: UnaryOp, value: &Value) -> Option<Problem> {
     }
 }
 
-/// Functions of the table that compute with integers.
+/// Checks functions that compute with integers.
 pub(crate) fn of_math(function: MathFn, args: &[Value]) -> Option<Problem> {
     match (function, args) {
         (MathFn::Pow, [base, exponent]) => of_binary(BinaryOp::Pow, base, exponent),
@@ -59,7 +59,7 @@ pub(crate) fn of_math(function: MathFn, args: &[Value]) -> Option<Problem> {
     }
 }
 
-/// `i32(x)` of a float.
+/// Checks `i32(x)` of a float.
 pub(crate) fn of_conversion(to: Scalar, value: &Value) -> Option<Problem> {
     if !to.is_int() {
         return None;
@@ -91,7 +91,7 @@ fn located(problem: Problem, place: Option<String>) -> Problem {
     }
 }
 
-/// Which element of an array; a lone value needs no place.
+/// Describes the element's location in an array; `None` for a plain value.
 fn place(value: &Value, shape: &[usize], at: usize, lanes: usize) -> Option<String> {
     matches!(value, Value::Array(_)).then(|| format!("element {}", index_text(shape, at / lanes.max(1))))
 }
@@ -103,7 +103,7 @@ fn overflow(operation: String, ty: Scalar, place: Option<String>) -> Problem {
     located(problem, place)
 }
 
-/// The least number of a signed type has no negative in it.
+/// Checks negation: the smallest number of a signed type has no negative.
 fn least(value: &Value, ty: Scalar, shown: impl Fn(i128) -> String) -> Option<Problem> {
     let operands = Operands::new(&[value], "-").ok()?;
     let array = operands.arrays.first()?;
@@ -112,7 +112,7 @@ fn least(value: &Value, ty: Scalar, shown: impl Fn(i128) -> String) -> Option<Pr
     Some(overflow(shown(low), ty, place(value, array.shape(), at, operands.lanes)))
 }
 
-/// The first pair of an elementwise operation whose result does not fit.
+/// Returns the error for the first pair whose result overflows.
 fn pairs(left: &Value, right: &Value, ty: Scalar, op: BinaryOp) -> Option<Problem> {
     let operands = Operands::new(&[left, right], op.symbol()).ok()?;
     with_integer!(ty, T => first_pair::<T>(&operands, left, right, op), _ => None)
@@ -139,10 +139,10 @@ fn first_pair<T: Item + Integer>(operands: &Operands, left: &Value, right: &Valu
     Some(overflow(operation, ty, place))
 }
 
-/// Whether an operation on numbers of a signed type leaves it.
+/// Whether an operation on numbers of a signed type overflows.
 fn wrong(op: BinaryOp, ty: Scalar, a: i128, b: i128) -> bool {
     match op {
-        // A zero on the right is another message's.
+        // Division by zero is reported elsewhere.
         BinaryOp::Div | BinaryOp::Rem => b == -1 && a == limits(ty).0,
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Pow => {
             exact(op, a, b).is_none_or(|result| !holds(ty, result))
@@ -151,7 +151,7 @@ fn wrong(op: BinaryOp, ty: Scalar, a: i128, b: i128) -> bool {
     }
 }
 
-/// The row-major position of the first pair for which something holds, in the shape that the operands make (lanes last).
+/// Returns the row-major position of the first pair that satisfies a predicate, and the common shape (lanes last).
 fn first_of<A: Item, B: Item>(
     operands: &Operands,
     a: &[A],
@@ -166,7 +166,7 @@ fn first_of<A: Item, B: Item>(
     Some((at, shape))
 }
 
-/// The element that an operand has for a position of the common shape.
+/// Returns the element of an operand at a position of the common shape.
 fn operand_at<T: Item>(operands: &Operands, i: usize, shape: &[usize], at: usize) -> Option<T> {
     let own = operands.shape(i);
     let (mut rest, mut stride, mut position) = (at, 1, 0);
@@ -182,7 +182,7 @@ fn operand_at<T: Item>(operands: &Operands, i: usize, shape: &[usize], at: usize
     operands.arrays.get(i)?.items::<T>()?.get(position).copied()
 }
 
-/// The amount of a shift, which may be of any integer type.
+/// Checks the amount of a shift, which may be of any integer type.
 fn shift(ty: Scalar, left: &Value, right: &Value) -> Option<Problem> {
     let width = i128::from(ty.bits());
     let wrong = |n: i128| !(0..width).contains(&n);
@@ -191,7 +191,7 @@ fn shift(ty: Scalar, left: &Value, right: &Value) -> Option<Problem> {
             .note(format!("the amount counts modulo {width}, the width of `{ty}`"));
         located(problem, place)
     };
-    // Nothing is shifted where one side is empty.
+    // An empty operand means that nothing is shifted.
     if matches!(left, Value::Array(array) if array.count() == 0) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Parts of values: components of vectors, fields of records and tables, extents, elements.
+//! Access to parts of values: vector components, fields of records and tables, extents, elements.
 
 use smol_str::SmolStr;
 
@@ -10,8 +10,8 @@ use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Value, Vector};
 use crate::lang::scalar::{self, Scalar};
 
-/// `f32x3(a, b, c)`: parts are scalars or vectors that add up to `lanes`, or one scalar for all. They have to be of the
-/// type already; literals adapt.
+/// Evaluates `f32x3(a, b, c)`: parts are scalars or vectors with `lanes` components in total, or one scalar to be broadcast.
+/// They must have the type already; untyped literals adapt.
 pub fn compose(ty: Scalar, lanes: u8, parts: &[Value]) -> Outcome<Value> {
     let what = format!("`{ty}x{lanes}`");
     let values: Vec<&Value> = parts.iter().collect();
@@ -31,7 +31,7 @@ pub fn compose(ty: Scalar, lanes: u8, parts: &[Value]) -> Outcome<Value> {
     }
 }
 
-/// `.xyz` of a vector, or of every element of an array of vectors. One component gives a scalar.
+/// Evaluates `.xyz` of a vector, or of every element of an array of vectors. One component gives a scalar.
 pub fn swizzle(value: &Value, lanes: &[u8]) -> Outcome<Value> {
     let missing = || {
         let name: String = lanes.iter().map(|&lane| "xyzw".chars().nth(usize::from(lane)).unwrap_or('?')).collect();
@@ -50,15 +50,15 @@ pub fn swizzle(value: &Value, lanes: &[u8]) -> Outcome<Value> {
     }
 }
 
-/// A part of every element of an array: its type, and where its pieces lie.
+/// A projection of an array's elements to a part: its type and location.
 pub struct Column {
     element: Element,
-    /// Where in the array's element, where in the column's, and how many bytes.
+    /// Offset in the array's element, offset in the column's element, and size in bytes.
     pieces: Vec<(usize, usize, usize)>,
 }
 
 impl Column {
-    /// Components of an array of vectors.
+    /// Projects to components of an array of vectors.
     pub(crate) fn of_lanes(array: &Array, lanes: &[u8]) -> Option<Column> {
         let Element::Vector(ty, width) = *array.element() else { return None };
         let element = match lanes.len() {
@@ -71,7 +71,7 @@ impl Column {
         Some(Column { element, pieces: lanes.iter().enumerate().map(piece).collect() })
     }
 
-    /// A field of an array of structs or tuples.
+    /// Projects to a field of an array of structs or tuples.
     pub(crate) fn of_field(array: &Array, field: usize) -> Option<Column> {
         let Element::Record(layout) = array.element() else { return None };
         let field = layout.fields.get(field)?;
@@ -81,7 +81,7 @@ impl Column {
         Some(Column { element: field.element.clone(), pieces })
     }
 
-    /// Either of them, by name.
+    /// Projects to a field or components by name.
     pub fn named(array: &Array, name: &str) -> Option<Column> {
         match array.element() {
             Element::Record(layout) => Column::of_field(array, layout.position(name)?),
@@ -92,7 +92,7 @@ impl Column {
         }
     }
 
-    /// The column as an array.
+    /// Extracts the column as an array.
     pub fn of(&self, array: &Array) -> Outcome<Array> {
         let (from_size, to_size) = (array.element().size().max(1), self.element.size().max(1));
         let mut column = Array::zeros(self.element.clone(), array.shape())?;
@@ -107,7 +107,7 @@ impl Column {
         Ok(column)
     }
 
-    /// Puts it back, changed.
+    /// Writes a changed column back.
     pub fn put(&self, array: &mut Array, column: &Array) -> Outcome<()> {
         if *column.element() != self.element || column.shape() != array.shape() {
             let (own, other) = (array.type_name(), column.type_name());
@@ -126,7 +126,7 @@ impl Column {
     }
 }
 
-/// A field by position: of a record or a tuple, or of every element of an array of them.
+/// Returns a field by index: of a record or a tuple, or of every element of an array of them.
 pub fn field(value: &Value, field: usize) -> Outcome<Value> {
     let missing =
         || Problem::new("E0543", format!("there is no field {field} in a value of type {}", value.type_name()));
@@ -138,7 +138,7 @@ pub fn field(value: &Value, field: usize) -> Outcome<Value> {
     }
 }
 
-/// A field by name: of a record, a timing, a table of arrays.
+/// Returns a field by name: of a record, a timing, or a table of arrays.
 pub fn named_field(value: &Value, name: &str) -> Outcome<Value> {
     match value {
         Value::Record(record) => match record.layout.position(name) {
@@ -197,14 +197,14 @@ fn no_name<'n>(value: &Value, name: &str, names: impl Iterator<Item = &'n str>) 
     }
 }
 
-/// At most ten names.
+/// Formats at most ten names.
 fn list(names: &[&str]) -> String {
     let shown: Vec<String> = names.iter().take(10).map(|name| format!("`{name}`")).collect();
     let more = names.len().saturating_sub(10);
     if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
 }
 
-/// The extent of the first axis; the number of texts, of characters, of columns.
+/// Returns the extent of the first axis, or the number of texts, characters or columns.
 pub fn len(value: &Value) -> Outcome<Value> {
     let count = match value {
         Value::Strings(strings) => strings.len(),
@@ -218,7 +218,7 @@ pub fn len(value: &Value) -> Outcome<Value> {
     Ok(Value::of(i32::try_from(count).unwrap_or(i32::MAX)))
 }
 
-/// The extents of all axes as a tuple, or of one.
+/// Returns the extents of all axes as a tuple, or that of one.
 pub fn shape(value: &Value, axis: Option<i64>) -> Outcome<Value> {
     let count;
     let shape = match value {
@@ -238,7 +238,7 @@ pub fn shape(value: &Value, axis: Option<i64>) -> Outcome<Value> {
     }
 }
 
-/// The names of a table's arrays or columns.
+/// Returns the names of a table's arrays or columns.
 pub fn keys(value: &Value) -> Outcome<Value> {
     match value {
         Value::Table(table) => text::texts(table.keys().cloned().collect()),
@@ -246,8 +246,8 @@ pub fn keys(value: &Value) -> Outcome<Value> {
     }
 }
 
-/// `a[i, j]`, `a[0..4, ..]`; axes that no spec is given for are taken whole. Of an array of texts, one of them or some; of a
-/// text, its characters; of a vector, a component.
+/// Evaluates `a[i, j]` or `a[0..4, ..]`; axes without a spec are taken whole. Also selects from an array of texts, the
+/// characters of a text, or a component of a vector.
 pub fn index(value: &Value, specs: &[SliceSpec]) -> Outcome<Value> {
     match (value, specs) {
         (Value::Array(array), _) => array.pick(specs),
@@ -269,7 +269,7 @@ pub fn index(value: &Value, specs: &[SliceSpec]) -> Outcome<Value> {
     }
 }
 
-/// `a[i, j] = value`, `a[0..4, ..] = value`.
+/// Executes `a[i, j] = value` or `a[0..4, ..] = value`.
 pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<()> {
     let at = |spec: &SliceSpec| match spec {
         SliceSpec::At(index) => Some(*index),
@@ -281,7 +281,7 @@ pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<
     }
 }
 
-/// `a[i].pos = value`: one field (a path of positions) of one element.
+/// Executes `a[i].pos = value`: writes one field (a path of field indices) of one element.
 pub fn assign_field(array: &mut Array, indices: &[i64], path: &[usize], value: &Value) -> Outcome<()> {
     let position = array.position(indices)?;
     let mut element = array.item(position).ok_or_else(|| slice::out_of_range(position as i64, 0, array.count(), 1))?;
@@ -289,7 +289,7 @@ pub fn assign_field(array: &mut Array, indices: &[i64], path: &[usize], value: &
     array.set_item(position, &element)
 }
 
-/// `body.pos = value` along a path of field positions; the last may be a lane of a vector.
+/// Executes `body.pos = value` along a path of field indices; the last may be a lane of a vector.
 pub(crate) fn set_field(target: &mut Value, path: &[usize], value: &Value) -> Outcome<()> {
     let Some((&first, rest)) = path.split_first() else {
         return replace(target, value);
@@ -309,7 +309,7 @@ pub(crate) fn set_field(target: &mut Value, path: &[usize], value: &Value) -> Ou
     }
 }
 
-/// Overwrites a value by one of its type.
+/// Overwrites a value by one of the same type.
 fn replace(target: &mut Value, value: &Value) -> Outcome<()> {
     let scalar = common_scalar(&[target]);
     let value = scalar.map_or(Ok(value.clone()), |s| adapt(value, s, "an assignment"))?;

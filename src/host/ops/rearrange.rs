@@ -1,4 +1,4 @@
-//! The same elements in another shape or order.
+//! Operations that change the shape or order of elements.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use crate::host::value::Value;
 use crate::lang::scalar::Number;
 use crate::with_number;
 
-/// The same elements in another shape; one dimension may be -1.
+/// Returns the same elements in another shape; one dimension may be -1.
 pub fn reshape(value: &Value, dims: &[i64]) -> Outcome<Value> {
     let x = array(value, "`reshape`")?;
     let problem = |title: String| Problem::new("E0508", title);
@@ -47,7 +47,7 @@ fn dims_text(dims: &[i64]) -> String {
     }
 }
 
-/// The axes in reverse order.
+/// Reverses the order of the axes.
 pub fn transpose(value: &Value) -> Outcome<Value> {
     let x = array(value, "`transpose`")?;
     if x.rank() < 2 {
@@ -63,7 +63,7 @@ pub fn transpose(value: &Value) -> Outcome<Value> {
     Ok(Value::Array(result))
 }
 
-/// In blocks, so that both sides stay in cache.
+/// Transposes in blocks, so that source and destination stay in cache.
 fn transpose_matrix(from: &[u8], to: &mut [u8], rows: usize, columns: usize, size: usize) {
     const BLOCK: usize = 32;
     let ticks = Ticks::default();
@@ -84,7 +84,7 @@ fn transpose_matrix(from: &[u8], to: &mut [u8], rows: usize, columns: usize, siz
 }
 
 fn transpose_any(x: &Array, shape: &[usize], to: &mut [u8], size: usize) {
-    // Along the result's axes, the steps of the source's axes taken from the back.
+    // Strides of the source for the result's axes, which are in reverse order.
     let mut strides = vec![];
     let mut stride = 1;
     for &len in x.shape().iter().rev() {
@@ -101,7 +101,7 @@ fn transpose_any(x: &Array, shape: &[usize], to: &mut [u8], size: usize) {
     }
 }
 
-/// Arrays joined along an axis; their other axes have to agree.
+/// Concatenates arrays along an axis; their other axes must agree.
 pub fn concat(parts: &[Value], axis: i64) -> Outcome<Value> {
     if let Some(texts) = text::concat(parts) {
         operand::axis(axis, 1, "`concat`")?;
@@ -139,14 +139,14 @@ pub fn concat(parts: &[Value], axis: i64) -> Outcome<Value> {
     Ok(Value::Array(result))
 }
 
-/// Arrays of one shape along a new first axis.
+/// Stacks arrays of one shape along a new first axis.
 pub fn stack(parts: &[Value]) -> Outcome<Value> {
     let arrays = same_elements(parts, "`stack`")?;
     let Some(first) = arrays.first() else { return Err(Problem::new("E0541", "`stack` of no arrays")) };
     join(first.element(), first.shape(), &arrays, "`stack`").map(Value::Array)
 }
 
-/// Arrays of this shape, one behind the other.
+/// Joins arrays of this shape along a new first axis.
 fn join(element: &Element, shape: &[usize], arrays: &[&Array], what: &str) -> Outcome<Array> {
     let mut whole = vec![arrays.len()];
     whole.extend(shape);
@@ -181,7 +181,7 @@ fn unlike(what: &str, first: &Array, part: &Array, position: usize) -> Problem {
         .label(format!("array {} of the list has the shape {b}", position + 1))
 }
 
-/// In ascending order along the last axis, NaN last.
+/// Sorts in ascending order along the last axis, NaN last.
 pub fn sort(value: &Value) -> Outcome<Value> {
     if let Value::Strings(texts) = value {
         return text::sort(texts);
@@ -206,7 +206,7 @@ fn sort_rows<T: Item + Number>(array: &mut Array, row: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// Numbers by value (-0 before 0), NaN behind them.
+/// Orders numbers by value (-0 before 0), NaN last.
 fn order<T: Number>(a: &T, b: &T) -> Ordering {
     let is_nan = |x: T| x.op_ne(x);
     match (is_nan(*a), is_nan(*b)) {
@@ -219,7 +219,7 @@ fn order<T: Number>(a: &T, b: &T) -> Ordering {
     }
 }
 
-/// In reverse order along an axis.
+/// Reverses the order along an axis.
 pub fn flip(value: &Value, axis: i64) -> Outcome<Value> {
     let backward = SliceSpec::Range { start: None, end: None, inclusive: false, step: Some(-1) };
     if let Value::Strings(texts) = value {
@@ -233,8 +233,8 @@ pub fn flip(value: &Value, axis: i64) -> Outcome<Value> {
     x.slice(&specs).map(Value::Array)
 }
 
-/// An array literal: plain values make one axis, arrays of one shape make one more than they have. Literals take the
-/// type of the others; `element` is the type of an empty one (or the one that is asked for).
+/// Evaluates an array literal: plain values form one axis, arrays of one shape get one more axis. Untyped literals take the
+/// type of the others; `element` is the type of an empty array (or the required one).
 pub fn literal(items: &[Value], element: Option<&Element>) -> Outcome<Value> {
     if items.iter().any(|item| matches!(item, Value::Array(_))) {
         let arrays = same_elements(items, "an array literal")?;

@@ -1,6 +1,6 @@
-//! Reductions over all elements or along one axis, running sums, and `close`.
+//! Reductions over all elements or along one axis, cumulative sums, and `close`.
 //!
-//! Sums of floats are taken pairwise and in `f64`, and rounded once; so they hardly depend on the order. Those of integers are
+//! Sums of floats are computed pairwise in `f64` and rounded once, so they hardly depend on the order. Sums of integers are
 //! exact: see [`mod@totals`].
 
 use crate::base::room;
@@ -14,7 +14,7 @@ use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{Element as _, Integer, Number, Scalar};
 use crate::{with_float, with_integer, with_number};
 
-/// What a reduction makes of many elements.
+/// The kind of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
     Sum,
@@ -22,7 +22,7 @@ pub enum Reduce {
     Mean,
     Min,
     Max,
-    /// The flat position of the first smallest element, or its position along the axis.
+    /// The flat position of the first minimum, or its position along the axis.
     Argmin,
     Argmax,
     All,
@@ -45,7 +45,7 @@ impl Reduce {
     }
 }
 
-/// An array seen as `outer` blocks of `len` rows of `inner` scalars; the rows of a block become one.
+/// An array viewed as `outer` blocks of `len` rows of `inner` scalars; the rows of each block are reduced to one.
 #[derive(Clone, Copy)]
 pub(crate) struct Grid {
     pub outer: usize,
@@ -53,12 +53,12 @@ pub(crate) struct Grid {
     pub inner: usize,
 }
 
-/// Reduces all elements to a value, or those along one axis.
+/// Reduces all elements to a value, or the elements along one axis.
 pub fn reduce(how: Reduce, value: &Value, axis: Option<i64>) -> Outcome<Value> {
     reduce_to(how, value, axis, None)
 }
 
-/// As [`reduce`]; sums and products of integers are of the type `to`, if one is asked for.
+/// As [`reduce`]; sums and products of integers have type `to` if given.
 pub(crate) fn reduce_to(how: Reduce, value: &Value, axis: Option<i64>, to: Option<Scalar>) -> Outcome<Value> {
     let what = format!("`{}`", how.name());
     let array = array_or_plain(value, &what)?;
@@ -129,7 +129,7 @@ impl Job<'_> {
         totals::<T>(how, self.array, self.grid, self.shape, self.to)
     }
 
-    /// One result for every column of scalars.
+    /// Computes one result for every column of scalars.
     fn columns<T: Item, R: Item>(&self, reduce: impl Fn(Column<T>) -> R) -> Outcome<Array> {
         let Grid { outer, len, inner } = self.grid;
         let items = self.array.items::<T>().unwrap_or(&[]);
@@ -146,7 +146,7 @@ impl Job<'_> {
         self.array.element().with_scalar(scalar)
     }
 
-    /// Rows are combined one after the other, scalar by scalar: neighbours stay neighbours.
+    /// Combines the rows of a block in sequence, scalar by scalar, with contiguous accesses.
     fn fold<T: Item>(&self, combine: impl Fn(T, T) -> T) -> Outcome<Array> {
         let Grid { len, inner, .. } = self.grid;
         let items = self.array.items::<T>().unwrap_or(&[]);
@@ -168,7 +168,7 @@ impl Job<'_> {
         })
     }
 
-    /// Pairwise sums, in `A`.
+    /// Computes pairwise sums in type `A`.
     fn sums<T: Item, A: Item + Number>(&self, finish: impl Fn(A, usize) -> A) -> Outcome<Array> {
         let Grid { len, inner, .. } = self.grid;
         let items = self.array.items::<T>().unwrap_or(&[]);
@@ -186,7 +186,7 @@ impl Job<'_> {
     }
 }
 
-/// Eight partial results side by side, so that the loop becomes vector code.
+/// Uses eight partial results so that the loop is vectorized.
 fn fold_run<T: Item>(run: &[T], out: &mut [T], combine: impl Fn(T, T) -> T) {
     let (Some(&first), [place]) = (run.first(), out) else { return };
     let mut partial = [first; 8];
@@ -199,7 +199,7 @@ fn fold_run<T: Item>(run: &[T], out: &mut [T], combine: impl Fn(T, T) -> T) {
     *place = partial.into_iter().chain(rest.iter().copied()).fold(first, &combine);
 }
 
-/// So many terms are summed without splitting.
+/// Number of terms up to which sums are not split.
 const PAIRWISE: usize = 256;
 
 fn sum_run<T: Item, A: Number>(run: &[T]) -> A {
@@ -221,7 +221,7 @@ fn sum_run<T: Item, A: Number>(run: &[T]) -> A {
     rest.iter().fold(sum, |sum, &x| sum.op_add(x.to::<A>()))
 }
 
-/// Adds up rows as wide as `sums`.
+/// Adds rows of the width of `sums` to it, pairwise.
 fn sum_rows<T: Item, A: Number>(rows: &[T], sums: &mut [A]) {
     let width = sums.len().max(1);
     let count = rows.len() / width;
@@ -241,7 +241,7 @@ fn sum_rows<T: Item, A: Number>(rows: &[T], sums: &mut [A]) {
     }
 }
 
-/// Every `stride`-th item.
+/// A strided view: every `stride`-th item.
 struct Column<'a, T> {
     items: &'a [T],
     stride: usize,
@@ -259,7 +259,7 @@ fn product<T: Item, A: Number>(column: Column<T>) -> T {
     column.into_iter().fold(one, |product, x| product.op_mul(x.to::<A>())).to::<T>()
 }
 
-/// The position of the first element before which none comes; a NaN never does.
+/// Returns the position of the first element that no other one precedes; a NaN is never preceded.
 fn first<T: Item + Number>(column: Column<T>, before: impl Fn(T, T) -> bool) -> i32 {
     let mut best: Option<(usize, T)> = None;
     for (position, item) in column.into_iter().enumerate() {
@@ -271,7 +271,7 @@ fn first<T: Item + Number>(column: Column<T>, before: impl Fn(T, T) -> bool) -> 
     best.map_or(0, |(position, _)| position as i32)
 }
 
-/// `abs(a - b) <= atol + rtol * abs(b)`, elementwise; a NaN is close to a NaN, and an infinity to itself.
+/// Evaluates `abs(a - b) <= atol + rtol * abs(b)`, elementwise; NaNs are close to each other, and equal infinities are.
 pub fn close(a: &Value, b: &Value, rtol: f64, atol: f64) -> Outcome<Value> {
     let difference = super::binary(BinaryOp::Eq, a, b)?;
     let scalar = operand::common_scalar(&[a, b]).unwrap_or(Scalar::F32);
@@ -285,12 +285,12 @@ pub fn close(a: &Value, b: &Value, rtol: f64, atol: f64) -> Outcome<Value> {
     super::binary(BinaryOp::BitOr, &difference, &near)
 }
 
-/// Running sums of a 1-d array; of floats in `f64`, each rounded once.
+/// Returns the cumulative sums of a 1-d array; of floats in `f64`, each rounded once.
 pub fn cumsum(value: &Value) -> Outcome<Value> {
     cumsum_to(value, None)
 }
 
-/// As [`cumsum`]; of integers, sums of the type `to`, if one is asked for.
+/// As [`cumsum`]; sums of integers have type `to` if given.
 pub(crate) fn cumsum_to(value: &Value, to: Option<Scalar>) -> Outcome<Value> {
     let array = operand::array(value, "`cumsum`")?;
     if array.rank() != 1 {

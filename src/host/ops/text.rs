@@ -1,8 +1,8 @@
-//! Functions and operators of text. In: texts, arrays of texts, numbers. Out: the same, or what is wrong with them.
+//! Functions and operators on texts.
 //!
-//! A text is a sequence of characters (Unicode scalar values), which positions count; where in UTF-8 a character begins is
-//! found when it is needed, at once in texts of ASCII alone. Functions whose first parameter is one text work element by
-//! element on an array of them. Every buffer is asked for before it is filled.
+//! Positions count characters (Unicode scalar values); the byte offset of a character is searched on demand (in ASCII texts it
+//! is the position). Functions whose first parameter is a single text apply elementwise to an array of texts. Every buffer is
+//! allocated fallibly before it is filled.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, TextFn};
 use crate::lang::scalar::{self, Scalar};
 
-/// A text has at most so many bytes, so that every position is an `i32`.
+/// Maximum size of a text in bytes, so that every position fits an `i32`.
 const MAX_BYTES: usize = i32::MAX as usize;
 
-/// A text of pieces, one behind the other.
+/// Concatenates pieces.
 pub(crate) fn of_pieces<'t>(pieces: impl Iterator<Item = &'t str> + Clone) -> Outcome<SmolStr> {
     let bytes = stop::polled(pieces.clone()).fold(0usize, |bytes, piece| bytes.saturating_add(piece.len()));
     if bytes > MAX_BYTES {
@@ -38,7 +38,7 @@ pub(crate) fn of_pieces<'t>(pieces: impl Iterator<Item = &'t str> + Clone) -> Ou
     made(text)
 }
 
-/// Puts a piece behind others.
+/// Appends a piece.
 pub(crate) fn push(text: &mut String, piece: &str) {
     if !room::has(piece.len()) || text.try_reserve(piece.len()).is_err() {
         room::lacking(piece.len());
@@ -46,7 +46,7 @@ pub(crate) fn push(text: &mut String, piece: &str) {
     text.push_str(piece);
 }
 
-/// A text that was made elsewhere.
+/// Checks the size of a text created elsewhere.
 pub(crate) fn made(text: String) -> Outcome<SmolStr> {
     if text.len() > MAX_BYTES {
         return of_pieces(std::iter::once(text.as_str()));
@@ -57,7 +57,7 @@ pub(crate) fn made(text: String) -> Outcome<SmolStr> {
     Ok(SmolStr::from(text))
 }
 
-/// An array of texts.
+/// Returns an array of texts.
 pub(crate) fn texts(items: Vec<SmolStr>) -> Outcome<Value> {
     if items.len() > MAX_EXTENT {
         let title = format!("an array of {} texts, and an axis has at most {MAX_EXTENT} elements", items.len());
@@ -70,17 +70,17 @@ pub(crate) fn texts(items: Vec<SmolStr>) -> Outcome<Value> {
     Ok(Value::Strings(items.into()))
 }
 
-/// Makes sure that a text can be copied in pieces, each of which is small.
+/// Checks that a text can be copied in small pieces.
 ///
 /// # Unwinds
-/// if there is no room for it.
+/// if there is not enough memory for it.
 pub(crate) fn room_for(text: &str) {
     if !room::has(text.len()) {
         room::lacking(text.len());
     }
 }
 
-/// The pieces of a text as an array of texts.
+/// Collects the pieces of a text as an array of texts.
 fn collected<'t>(text: &str, pieces: impl Iterator<Item = &'t str>) -> Outcome<Value> {
     room_for(text);
     let mut items = Vec::new();
@@ -91,7 +91,7 @@ fn collected<'t>(text: &str, pieces: impl Iterator<Item = &'t str>) -> Outcome<V
     texts(items)
 }
 
-/// What a function of text gives for its arguments.
+/// Evaluates a text function.
 pub fn call(f: TextFn, values: &[Value]) -> Outcome<Value> {
     let undefined = || undefined(&format!("`{}`", name(f)), &values.iter().collect::<Vec<_>>());
     let str = |value: &Value| if let Value::Str(text) = value { Ok(text.clone()) } else { Err(undefined()) };
@@ -135,7 +135,7 @@ fn name(f: TextFn) -> &'static str {
     Builtin::Text(f).name()
 }
 
-/// What is looked for has to be something.
+/// Checks that the text to search for is not empty.
 fn sought(f: TextFn, part: &str) -> Outcome<&str> {
     if part.is_empty() {
         let problem = Problem::new("E0541", format!("`{}` is to look for a text of no characters", name(f)));
@@ -144,7 +144,7 @@ fn sought(f: TextFn, part: &str) -> Outcome<&str> {
     Ok(part)
 }
 
-/// A function of each of many texts whose result is a number or a truth.
+/// Applies a function with a number or `bool` as its result to every text.
 fn each<T: Item>(texts: &[SmolStr], f: impl Fn(&str) -> T) -> Outcome<Value> {
     let array = Array::build(Element::Scalar(T::SCALAR), &[texts.len()], |places: &mut [T]| {
         stop::polled(places.iter_mut().zip(texts)).for_each(|(place, text)| *place = f(text));
@@ -152,7 +152,7 @@ fn each<T: Item>(texts: &[SmolStr], f: impl Fn(&str) -> T) -> Outcome<Value> {
     array.map(Value::Array)
 }
 
-/// At which character `part` begins first; -1 if it does nowhere.
+/// Returns the position of the first occurrence of `part` in characters; -1 if there is none.
 fn find(text: &str, part: &str) -> i32 {
     text.find(part).map_or(-1, |byte| length(&text[..byte]) as i32)
 }
@@ -165,7 +165,7 @@ fn holds(f: TextFn, text: &str, part: &str) -> bool {
     }
 }
 
-/// Another text instead; none for arguments that the function does not have.
+/// Returns the transformed text; `None` if the function does not take these arguments.
 fn changed(f: TextFn, text: &str, more: &[&str]) -> Option<Outcome<SmolStr>> {
     Some(match (f, more) {
         (TextFn::Trim, []) => Ok(SmolStr::new(text.trim())),
@@ -179,7 +179,7 @@ fn changed(f: TextFn, text: &str, more: &[&str]) -> Option<Outcome<SmolStr>> {
     })
 }
 
-/// A text of which a changed copy is about to be made; one may take three times its room.
+/// Checks that there is memory for a transformed copy of a text, which may be three times as large.
 fn roomy(text: &str) -> Outcome<&str> {
     let most = text.len().saturating_mul(3);
     if !room::has(most) {
@@ -189,7 +189,7 @@ fn roomy(text: &str) -> Outcome<&str> {
     Ok(text)
 }
 
-/// `left op right`, one of which is a text or an array of texts.
+/// Evaluates `left op right` with a text or an array of texts on at least one side.
 pub(crate) fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
     match (op, left, right) {
         (BinaryOp::Add, Value::Str(a), Value::Str(b)) => of_pieces([a.as_str(), b].into_iter()).map(Value::Str),
@@ -213,7 +213,7 @@ pub(crate) fn binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value
     }
 }
 
-/// Characters compare by their numbers in Unicode, as their bytes in UTF-8 do.
+/// Compares by code points, which is the order of the UTF-8 bytes.
 fn compared(op: BinaryOp, a: &str, b: &str) -> bool {
     let order = a.cmp(b);
     match op {
@@ -226,7 +226,7 @@ fn compared(op: BinaryOp, a: &str, b: &str) -> bool {
     }
 }
 
-/// Element by element; one element stands for many, as it does in arrays of numbers.
+/// Applies an operator elementwise; an array of one element is broadcast.
 fn pairs(op: BinaryOp, a: &[SmolStr], b: &[SmolStr]) -> Outcome<Value> {
     let shape = common_shape(&[("the left side", &[a.len()][..]), ("the right side", &[b.len()])])?;
     let at = |texts: &[SmolStr], i: usize| if texts.len() == 1 { texts[0].clone() } else { texts[i].clone() };
@@ -238,17 +238,17 @@ fn pairs(op: BinaryOp, a: &[SmolStr], b: &[SmolStr]) -> Outcome<Value> {
     array.map(Value::Array)
 }
 
-/// How many characters a text has.
+/// Returns the length in characters.
 pub(crate) fn length(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
-/// The byte at which a character begins; the text's end for the one behind the last.
+/// Returns the byte offset of a character; the length of the text for the position after the last.
 fn byte_of(text: &str, character: usize) -> usize {
     text.char_indices().nth(character).map_or(text.len(), |(byte, _)| byte)
 }
 
-/// `s[i]`, `s[a..b step c]`: the characters at these positions.
+/// Evaluates `s[i]` or `s[a..b step c]`.
 pub(crate) fn pick(text: &str, spec: SliceSpec) -> Outcome<SmolStr> {
     let count = length(text);
     let picked = slice::positions(spec, count).map_err(|problem| outside(problem, spec, count))?;
@@ -269,7 +269,7 @@ pub(crate) fn pick(text: &str, spec: SliceSpec) -> Outcome<SmolStr> {
     made(characters.into_iter().collect())
 }
 
-/// What is wrong with a position, in the words for a text.
+/// Rephrases an index error for texts.
 fn outside(problem: Problem, spec: SliceSpec, count: usize) -> Problem {
     if problem.code != "E0502" {
         return problem;
@@ -288,7 +288,7 @@ fn outside(problem: Problem, spec: SliceSpec, count: usize) -> Problem {
     Problem { title, label, ..problem }
 }
 
-/// Some of an array of texts.
+/// Selects from an array of texts.
 pub(crate) fn pick_texts(from: &[SmolStr], spec: SliceSpec) -> Outcome<Value> {
     let picked = slice::positions(spec, from.len())?;
     if let SliceSpec::At(_) = spec {
@@ -297,7 +297,7 @@ pub(crate) fn pick_texts(from: &[SmolStr], spec: SliceSpec) -> Outcome<Value> {
     texts(room::collect(picked.count, picked.iter().map(|at| from[at].clone())))
 }
 
-/// `names[i] = text`
+/// Executes `names[i] = text`.
 pub(crate) fn assign(texts: &mut Arc<[SmolStr]>, specs: &[SliceSpec], value: Value) -> Outcome<()> {
     let ([SliceSpec::At(at)], Value::Str(text)) = (specs, &value) else {
         let title =
@@ -312,7 +312,7 @@ pub(crate) fn assign(texts: &mut Arc<[SmolStr]>, specs: &[SliceSpec], value: Val
     Ok(())
 }
 
-/// Arrays of texts, one behind the other; none if they are no such arrays.
+/// Concatenates arrays of texts; `None` if not all are such arrays.
 pub(crate) fn concat(parts: &[Value]) -> Option<Outcome<Value>> {
     let lists = parts.iter().map(|part| if let Value::Strings(texts) = part { Some(texts) } else { None });
     let lists: Vec<&Arc<[SmolStr]>> = lists.collect::<Option<_>>().filter(|lists: &Vec<_>| !lists.is_empty())?;
@@ -320,7 +320,7 @@ pub(crate) fn concat(parts: &[Value]) -> Option<Outcome<Value>> {
     Some(texts(room::collect(count, lists.into_iter().flat_map(|texts| texts.iter().cloned()))))
 }
 
-/// In ascending order.
+/// Sorts in ascending order.
 pub(crate) fn sort(from: &[SmolStr]) -> Outcome<Value> {
     let ticks = stop::Ticks::default();
     let mut items = room::collect(from.len(), from.iter().cloned());
@@ -331,7 +331,7 @@ pub(crate) fn sort(from: &[SmolStr]) -> Outcome<Value> {
     texts(items)
 }
 
-/// The numbers that texts spell.
+/// Parses texts as numbers.
 pub fn parse(ty: Scalar, value: &Value) -> Outcome<Value> {
     match value {
         Value::Str(text) => super::convert::parse(ty, text),
@@ -354,7 +354,7 @@ pub fn parse(ty: Scalar, value: &Value) -> Outcome<Value> {
             })
             .map(Value::Array)
         }
-        // A column of a file is text or numbers, as its fields are: what reads it takes both.
+        // A column of a file may have been read as numbers or as text; `parse` accepts both.
         Value::Array(array) => match array.element() {
             Element::Scalar(from) => {
                 crate::with_element!(*from, T => numbers(ty, array, array.items::<T>().unwrap_or(&[])))
@@ -369,7 +369,7 @@ pub fn parse(ty: Scalar, value: &Value) -> Outcome<Value> {
     }
 }
 
-/// Numbers as those of another type, none of them another number than before.
+/// Converts numbers to another type; an error if a value is not representable.
 fn numbers<S: Item>(ty: Scalar, array: &Array, items: &[S]) -> Outcome<Value> {
     let mut read: Vec<scalar::Value> = room::vec(items.len());
     for (i, item) in stop::polled(items.iter().enumerate()) {
@@ -387,7 +387,7 @@ fn numbers<S: Item>(ty: Scalar, array: &Array, items: &[S]) -> Outcome<Value> {
     .map(Value::Array)
 }
 
-/// The same number of another type, if that has it. Floats take the nearest, as they do of a text.
+/// Returns the same number in another type if it is representable. Floats are rounded to nearest, as when parsing a text.
 fn exactly(to: Scalar, number: scalar::Value) -> Option<scalar::Value> {
     match (number.ty, to) {
         (from, to) if from == to => Some(number),

@@ -1,6 +1,6 @@
-//! Sums and products of integers: computed exactly, and refused where they do not fit their type.
+//! Sums and products of integers: computed exactly; an error if the result overflows its type.
 //!
-//! As in NumPy, totals of 8- and 16-bit integers are wide: an `i64`, or a `u64`.
+//! As in NumPy, totals of 8- and 16-bit integers are `i64` or `u64`.
 
 use crate::base::room;
 use crate::base::stop::{self, Ticks};
@@ -11,7 +11,7 @@ use crate::with_integer;
 
 use super::reduce::Grid;
 
-/// The type of a total where nothing asks for another.
+/// Returns the default type of a total.
 pub(crate) fn total_type(of: Scalar) -> Scalar {
     match of {
         Scalar::I8 | Scalar::I16 => Scalar::I64,
@@ -20,14 +20,14 @@ pub(crate) fn total_type(of: Scalar) -> Scalar {
     }
 }
 
-/// How totals come about.
+/// The kind of total.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Total {
     Sum,
     Product,
 }
 
-/// Numbers whose exact total may be larger than any of them: none once it is beyond 128 bits.
+/// An exact total; `None` if it is beyond 128 bits.
 type Exact = Option<i128>;
 
 impl Total {
@@ -45,14 +45,14 @@ impl Total {
     fn add(self, total: Exact, x: i128) -> Exact {
         match self {
             Total::Sum => total?.checked_add(x),
-            // A zero ends what was too large.
+            // A factor of zero makes an overflowed product 0.
             Total::Product if x == 0 => Some(0),
             Total::Product => total?.checked_mul(x),
         }
     }
 }
 
-/// The totals along the middle of a grid, as numbers of type `to`.
+/// Computes the totals along the middle axis of a grid, as numbers of type `to`.
 pub(crate) fn totals<T: Item + Integer>(
     how: Total,
     array: &Array,
@@ -79,7 +79,7 @@ pub(crate) fn totals<T: Item + Integer>(
     fitted(how.name(), array, &found, shape, to)
 }
 
-/// Running totals, as numbers of type `to`.
+/// Computes cumulative sums, as numbers of type `to`.
 pub(crate) fn running<T: Item + Integer>(array: &Array, lanes: usize, to: Scalar) -> Outcome<Array> {
     let mut sums = vec![0i128; lanes];
     let mut found = room::vec(array.count() * lanes);
@@ -103,12 +103,12 @@ fn sum<T: Item + Integer>(run: &[T]) -> i128 {
     if T::BITS > 32 {
         return stop::polled(run).map(|&x| wide(x)).sum();
     }
-    // A part of numbers of 32 bits adds up in 64.
+    // The sum of a part of 32-bit numbers fits 64 bits.
     let total = |part: &[T]| i128::from(part.iter().map(|&x| scalar::Element::to::<i64>(x)).sum::<i64>());
     stop::parts(run).map(|(_, part)| total(part)).sum()
 }
 
-/// The numbers as an array, if all of them fit.
+/// Returns the totals as an array of type `to`; an error if one does not fit.
 pub(crate) fn fitted(what: &str, of: &Array, numbers: &[Exact], shape: &[usize], to: Scalar) -> Outcome<Array> {
     let bits = |number: &Exact| number.and_then(|n| scalar::Value::from_integer(to, n)).map(|v| v.bits);
     if let Some(wrong) = stop::polled(numbers).find(|number| bits(number).is_none()) {

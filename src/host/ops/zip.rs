@@ -1,10 +1,10 @@
-//! Loops over two operands with broadcasting: the shape is cut into rows along which each operand either advances by
-//! one or stands still, so that the inner loops are plain slices.
+//! Loops over two operands with broadcasting: the shape is split into rows along which each operand either advances by one or
+//! stays, so that the inner loops run over plain slices.
 
 use crate::base::stop::{self, PART, Ticks};
 use crate::host::array::broadcast::{Walk, strides};
 
-/// A loop over rows. Axes of 1 are dropped and axes that both operands walk alike are joined.
+/// A loop over rows. Axes of extent 1 are dropped, and adjacent axes with compatible strides are merged.
 pub(crate) struct Rows {
     outer: Vec<usize>,
     strides: [Vec<usize>; 2],
@@ -13,7 +13,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// For operands of these shapes, which broadcast to `shape`.
+    /// Creates the loop for operands of these shapes, which broadcast to `shape`.
     pub fn new(shape: &[usize], left: &[usize], right: &[usize]) -> Rows {
         let (mut lens, mut lefts, mut rights) = (vec![], vec![], vec![]);
         let (left, right) = (strides(left, shape), strides(right, shape));
@@ -38,7 +38,7 @@ impl Rows {
         Rows { outer: lens, strides: [lefts, rights], inner, advances }
     }
 
-    /// Calls `row` with the parts of the operands (one element where it stands still) and of the result, row by row.
+    /// Calls `row` for each row with the slices of the operands (one element if an operand stays) and of the result.
     pub fn each<A, B, R>(&self, a: &[A], b: &[B], result: &mut [R], mut row: impl FnMut(&[A], &[B], &mut [R])) {
         let mut walk = Walk::new(&self.outer, self.strides.clone());
         let [left, right] = self.advances.map(|advances| if advances { self.inner } else { 1 });
@@ -53,7 +53,7 @@ impl Rows {
         }
     }
 
-    /// `f` of every pair.
+    /// Writes `f` of every pair to the result.
     pub fn map<A: Copy, B: Copy, R>(&self, a: &[A], b: &[B], result: &mut [R], f: impl Fn(A, B) -> R + Copy) {
         self.each(a, b, result, |a, b, out| match out.len() > PART {
             false => row(a, b, out, f),
@@ -64,7 +64,7 @@ impl Rows {
     }
 }
 
-/// The part of a long row's operand; one that stands still is a part of itself.
+/// Returns the slice of an operand for a part of a long row; an operand that stays is returned whole.
 fn part<T>(operand: &[T], start: usize, len: usize) -> &[T] {
     if operand.len() == 1 { operand } else { operand.get(start..start + len).unwrap_or(&[]) }
 }

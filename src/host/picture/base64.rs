@@ -1,10 +1,10 @@
-//! Bytes as Base64 text: how pictures travel inside of SVG files and to terminals.
+//! Base64 encoding, for pictures in SVG files and terminal protocols.
 
 use crate::base::{room, stop};
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// With padding, on one line.
+/// Encodes with padding, without line breaks.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut text = room::vec(bytes.len().div_ceil(3) * 4);
     for group in stop::polled(bytes.chunks(3)) {
@@ -17,7 +17,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
             }
         }
     }
-    // Its digits are ASCII.
+    // Base64 digits are ASCII, so this cannot fail.
     String::from_utf8(text).unwrap_or_default()
 }
 

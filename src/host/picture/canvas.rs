@@ -1,21 +1,21 @@
-//! Pixels to draw on: rectangles, smooth lines, small texts.
+//! Drawing of rectangles, antialiased lines and small texts.
 
 use super::font;
 use crate::base::stop::{self, Ticks};
 
-/// A segment may cross many pixels.
+/// Cost of drawing a segment, which may cover many pixels, in units of [`Ticks`].
 const COSTLY: usize = 1 << 10;
 
 pub(crate) type Color = [u8; 3];
 
-/// A picture of red, green and blue bytes.
+/// An RGB image of bytes.
 pub(crate) struct Canvas {
     width: usize,
     height: usize,
     pixels: Vec<u8>,
 }
 
-/// A point in pixels, from the top left.
+/// A point in pixels from the top left.
 pub(crate) type Point = (f64, f64);
 
 impl Canvas {
@@ -31,7 +31,7 @@ impl Canvas {
         &self.pixels
     }
 
-    /// Mixes a color into a pixel; outside nothing happens.
+    /// Blends a color into a pixel; does nothing outside of the canvas.
     fn blend(&mut self, x: i64, y: i64, color: Color, cover: f64) {
         let (Ok(x), Ok(y)) = (usize::try_from(x), usize::try_from(y)) else { return };
         if x >= self.width || y >= self.height {
@@ -50,7 +50,7 @@ impl Canvas {
         }
     }
 
-    /// Text with its top left corner there, every dot `scale` pixels wide.
+    /// Draws a text with its top left corner at a position, with dots of `scale` by `scale` pixels.
     pub fn text(&mut self, text: &str, left: i64, top: i64, scale: i64, color: Color) {
         for (k, c) in text.chars().enumerate() {
             let left = left + k as i64 * (font::WIDTH as i64 + 1) * scale;
@@ -63,12 +63,12 @@ impl Canvas {
         }
     }
 
-    /// A round dot.
+    /// Draws a filled circle.
     pub fn dot(&mut self, center: Point, radius: f64, color: Color) {
         self.capsules(&[center], radius, color);
     }
 
-    /// A line through points, with round ends and smooth edges. It covers a pixel once, however often it passes.
+    /// Draws an antialiased polyline with round ends. Overlaps of the line with itself are not drawn twice.
     pub fn line(&mut self, points: &[Point], width: f64, color: Color) {
         self.capsules(points, width / 2.0, color);
     }
@@ -88,7 +88,7 @@ impl Canvas {
         }
     }
 
-    /// How much of each pixel lies within `radius` of a segment.
+    /// Computes the coverage of each pixel by the points within `radius` of a segment.
     fn capsule(&self, cover: &mut [f32], a: Point, b: Point, radius: f64) {
         let reach = radius + 1.0;
         let bound = |low: f64, high: f64, len: usize| {

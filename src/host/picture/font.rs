@@ -1,9 +1,9 @@
-//! The characters of axis labels, five columns by seven rows.
+//! Bitmap font for axis labels, five columns by seven rows.
 
 pub(crate) const WIDTH: usize = 5;
 pub(crate) const HEIGHT: usize = 7;
 
-/// The rows of a character from the top, the leftmost column in bit 4.
+/// Returns the rows of a character from the top; bit 4 is the leftmost column.
 pub(crate) fn rows(c: char) -> [u8; HEIGHT] {
     match c {
         '0' => [0b01110, 0b10001, 0b10011, 0b10101, 0b11001, 0b10001, 0b01110],

@@ -1,4 +1,4 @@
-//! `heat`: any two-dimensional array as a picture, from its least element (dark blue) to its greatest (yellow).
+//! `heat`: a two-dimensional array as an image, from its minimum (dark blue) to its maximum (yellow).
 
 use super::raster::Raster;
 use crate::base::{room, stop};
@@ -22,14 +22,14 @@ const COLORS: [[u8; 3]; 10] = [
     [253, 231, 37],
 ];
 
-/// NaN has no place between least and greatest.
+/// Color of NaN, gray.
 const NAN: [u8; 3] = [128, 128, 128];
 
-/// An array in colors.
+/// An array rendered in colors.
 #[derive(Clone, Debug)]
 pub struct Heat {
     pub(crate) raster: Raster,
-    /// The finite numbers at the ends of the colors.
+    /// The finite minimum and maximum, at the ends of the color map.
     pub low: f64,
     pub high: f64,
 }
@@ -72,7 +72,7 @@ fn numbers(array: &Array) -> Outcome<Vec<f64>> {
     })
 }
 
-/// Of a number from 0 to 1; what lies outside gets the color of the nearer end.
+/// Returns the color of a number from 0 to 1, clamped.
 fn color(at: f64) -> [u8; 3] {
     if at.is_nan() {
         return NAN;

@@ -1,4 +1,4 @@
-//! `image`: an array as a picture.
+//! `image`: an array as an image.
 
 use std::io::Write as _;
 
@@ -11,7 +11,7 @@ use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::{Element as _, Scalar};
 use crate::with_float;
 
-/// The height, the width and the kind of a picture's samples.
+/// Returns height, width and color type of an image.
 pub(crate) fn extents(array: &Array) -> Outcome<(u32, u32, ColorType)> {
     let mut shape = array.shape().to_vec();
     if let Element::Vector(_, lanes) = array.element() {
@@ -41,7 +41,7 @@ fn no_picture(array: &Array) -> Problem {
     }
 }
 
-/// 8-bit samples: `u8` as they are, floats from 0 to 1 (clamped; NaN is 0), `bool` black and white.
+/// Converts to 8-bit samples: `u8` unchanged, floats from 0 to 1 (clamped; NaN is 0), `bool` black and white.
 pub(crate) fn samples(array: &Array) -> Outcome<Vec<u8>> {
     let none = || {
         let element = array.element();
@@ -69,13 +69,13 @@ fn level(x: f64) -> u8 {
     (x.clamp(0.0, 1.0) * 255.0).round_ties_even() as u8
 }
 
-/// The picture as a PNG file.
+/// Encodes an image as PNG.
 pub(crate) fn png(array: &Array) -> Outcome<Vec<u8>> {
     let (height, width, color) = extents(array)?;
     write(width, height, color, BitDepth::Eight, &samples(array)?)
 }
 
-/// A PNG file of these samples, row by row.
+/// Encodes samples in row order as PNG.
 pub(crate) fn write(width: u32, height: u32, color: ColorType, depth: BitDepth, samples: &[u8]) -> Outcome<Vec<u8>> {
     let failed = |error: png::EncodingError| Problem::new("E0715", format!("the picture cannot be written: {error}"));
     let mut bytes = Sink::default();

@@ -1,4 +1,4 @@
-//! Arrays as pictures, in files and in the terminal. Pure functions: bytes and text come back.
+//! Rendering of arrays as pictures for files and the terminal, as pure functions that return bytes and text.
 
 pub(crate) mod base64;
 mod canvas;
@@ -13,12 +13,12 @@ use crate::host::problem::Outcome;
 use heat::Heat;
 use raster::Raster;
 
-/// Files whose name ends so are written as SVG; all others as PNG.
+/// Whether a file is written as SVG; others are PNG.
 fn is_svg(path: &str) -> bool {
     path.len() >= 4 && path.is_char_boundary(path.len() - 4) && path[path.len() - 4..].eq_ignore_ascii_case(".svg")
 }
 
-/// The file of `image(path, x)`.
+/// Returns the content of the file written by `image(path, x)`.
 pub fn image_file(path: &str, array: &Array) -> Outcome<Vec<u8>> {
     let png = image::png(array)?;
     if !is_svg(path) {
@@ -28,12 +28,12 @@ pub fn image_file(path: &str, array: &Array) -> Outcome<Vec<u8>> {
     Ok(raster::svg(width as usize, height as usize, &png).into_bytes())
 }
 
-/// The file of `plot(x, y, path)`.
+/// Returns the content of the file written by `plot(x, y, path)`.
 pub fn plot_file(path: &str, x: &Array, y: &Array) -> Outcome<Vec<u8>> {
     if is_svg(path) { plot::svg(x, y).map(String::into_bytes) } else { plot::png(x, y) }
 }
 
-/// The file of `heat(x, path)`. Small arrays get large pixels.
+/// Returns the content of the file written by `heat(x, path)`. Small arrays are enlarged.
 pub fn heat_file(path: &str, array: &Array) -> Outcome<Vec<u8>> {
     let raster = Heat::of(array)?.raster;
     let raster = raster.enlarged(enlargement(&raster, 512));
@@ -41,7 +41,7 @@ pub fn heat_file(path: &str, array: &Array) -> Outcome<Vec<u8>> {
     Ok(if is_svg(path) { raster::svg(raster.width, raster.height, &png).into_bytes() } else { png })
 }
 
-/// The factor by which a small picture comes near to `size` pixels in its longer direction.
+/// Returns the integer factor that enlarges a small picture to about `size` pixels in its longer dimension.
 pub(crate) fn enlargement(raster: &Raster, size: usize) -> usize {
     (size / raster.width.max(raster.height).max(1)).clamp(1, 64)
 }

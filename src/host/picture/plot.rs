@@ -1,4 +1,4 @@
-//! `plot`: a line through points, on axes with a grid and labelled ticks.
+//! `plot`: a line chart with a grid and labeled ticks.
 
 use std::fmt::Write as _;
 
@@ -21,12 +21,12 @@ const FRAME: Color = [110, 118, 129];
 const INK: Color = [36, 41, 47];
 const LINE: Color = [9, 105, 218];
 
-/// The chart as a PNG file.
+/// Encodes the chart as PNG.
 pub(crate) fn png(x: &Array, y: &Array) -> Outcome<Vec<u8>> {
     raster(x, y)?.png()
 }
 
-/// The points between those that are not numbers.
+/// Splits the points at those that are not finite.
 fn runs(points: &[Point]) -> Vec<&[Point]> {
     let mut runs = Vec::new();
     let mut start = 0;
@@ -42,7 +42,7 @@ fn runs(points: &[Point]) -> Vec<&[Point]> {
     runs
 }
 
-/// The chart as pixels.
+/// Renders the chart as pixels.
 pub(crate) fn raster(x: &Array, y: &Array) -> Outcome<Raster> {
     let points = points(x, y)?;
     let canvas = Chart::new(&points)?.draw(&points);
@@ -50,13 +50,13 @@ pub(crate) fn raster(x: &Array, y: &Array) -> Outcome<Raster> {
     Ok(Raster { width: width as usize, height: height as usize, pixels: canvas.pixels().to_vec() })
 }
 
-/// The chart as an SVG file.
+/// Renders the chart as SVG.
 pub(crate) fn svg(x: &Array, y: &Array) -> Outcome<String> {
     let points = points(x, y)?;
     Ok(Chart::new(&points)?.svg(&points))
 }
 
-/// The points of two arrays as long as each other.
+/// Returns the points of two arrays of the same length.
 fn points(x: &Array, y: &Array) -> Outcome<Vec<Point>> {
     if x.count() != y.count() || x.rank() > 1 || y.rank() > 1 {
         let (a, b) = (shape_text(x.shape()), shape_text(y.shape()));
@@ -83,11 +83,11 @@ fn numbers(array: &Array) -> Outcome<Vec<f64>> {
     })
 }
 
-/// One axis: what part of the numbers it shows, where, and its ticks.
+/// An axis: its range of values, its range of pixels, and its ticks.
 struct Axis {
     low: f64,
     high: f64,
-    /// The pixels of `low` and `high`.
+    /// Pixel coordinates of `low` and `high`.
     from: f64,
     to: f64,
     ticks: Vec<f64>,
@@ -95,9 +95,9 @@ struct Axis {
 }
 
 impl Axis {
-    /// For numbers between these, with a margin, and about so many ticks.
+    /// Creates an axis for values in a range, with a margin and about `count` ticks.
     fn new(low: f64, high: f64, margin: f64, count: f64) -> Axis {
-        // Numbers that are all alike lie in the middle.
+        // If all values are equal, they are centered.
         let spread = if high > low { high - low } else { low.abs().max(1.0) };
         let margin = if high > low { spread * margin } else { spread / 2.0 };
         let (low, high) = ((low - margin).max(-f64::MAX / 4.0), (high + margin).min(f64::MAX / 4.0));
@@ -113,7 +113,7 @@ impl Axis {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, near `step`.
+/// Returns the number near `step` that is 1, 2 or 5 times a power of ten.
 fn nice(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= step * 0.999).unwrap_or(10.0);
@@ -121,7 +121,7 @@ fn nice(step: f64) -> f64 {
     if nice.is_finite() && nice > 0.0 { nice } else { f64::MIN_POSITIVE }
 }
 
-/// The ticks' numbers with as many decimals as their distance asks for; with exponents if they are very large or small.
+/// Formats the ticks with as many decimals as their distance requires; in scientific notation if they are very large or small.
 fn labels(ticks: &[f64], step: f64) -> Vec<String> {
     let largest = ticks.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
     let decimals = (-step.log10().floor()).max(0.0) as usize;
@@ -136,7 +136,7 @@ fn labels(ticks: &[f64], step: f64) -> Vec<String> {
     ticks.iter().map(label).collect()
 }
 
-/// `1.500e3` as `1.5e3`.
+/// Trims zeros: `1.500e3` becomes `1.5e3`.
 fn trim(text: &str) -> String {
     match text.split_once('e') {
         Some((mantissa, exponent)) if mantissa.contains('.') => {
@@ -280,8 +280,8 @@ fn text_width(text: &str) -> i64 {
     text.chars().count() as i64 * (font::WIDTH as i64 + 1) * SCALE
 }
 
-/// Of very many points that run from left to right the first, lowest, highest and last of every pixel column, which
-/// look the same.
+/// If there are very many points with nondecreasing x, keeps the first, lowest, highest and last of every pixel column, which
+/// looks the same.
 fn thin(points: Vec<Point>) -> Vec<Point> {
     let rising = stop::polled(points.windows(2)).all(|pair| if let [a, b] = pair { a.0 <= b.0 } else { true });
     if points.len() <= 4 * WIDTH || !rising {

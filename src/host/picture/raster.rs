@@ -1,4 +1,4 @@
-//! Pixels of red, green and blue bytes: what every picture is in the end.
+//! RGB images, to which all pictures are rendered.
 
 use png::{BitDepth, ColorType};
 
@@ -12,12 +12,12 @@ use crate::host::problem::Outcome;
 pub(crate) struct Raster {
     pub width: usize,
     pub height: usize,
-    /// Row by row, three bytes a pixel.
+    /// Rows in order, three bytes per pixel.
     pub pixels: Vec<u8>,
 }
 
 impl Raster {
-    /// The picture that an array is, before black where it is not opaque.
+    /// Renders an array as an image, on black where it is transparent.
     pub fn of(array: &Array) -> Outcome<Raster> {
         let (height, width, color) = image::extents(array)?;
         let samples = image::samples(array)?;
@@ -33,7 +33,7 @@ impl Raster {
         Ok(Raster { width: width as usize, height: height as usize, pixels })
     }
 
-    /// Every pixel `factor` times as wide and as high.
+    /// Enlarges every pixel to `factor` by `factor`.
     pub fn enlarged(&self, factor: usize) -> Raster {
         if factor == 1 {
             return Raster { pixels: room::copy(&self.pixels), ..*self };
@@ -44,7 +44,7 @@ impl Raster {
         Raster { width: self.width * factor, height: self.height * factor, pixels }
     }
 
-    /// Every `step`-th pixel of every `step`-th row.
+    /// Keeps every `step`-th pixel of every `step`-th row.
     pub fn thinned(&self, step: usize) -> Raster {
         let (width, height) = (self.width.div_ceil(step), self.height.div_ceil(step));
         let mut pixels = room::vec(width * height * 3);
@@ -56,13 +56,13 @@ impl Raster {
         Raster { width, height, pixels }
     }
 
-    /// As a PNG file.
+    /// Encodes as PNG.
     pub fn png(&self) -> Outcome<Vec<u8>> {
         image::write(self.width as u32, self.height as u32, ColorType::Rgb, BitDepth::Eight, &self.pixels)
     }
 }
 
-/// An SVG file that holds a PNG file.
+/// Returns an SVG file with an embedded PNG image.
 pub(crate) fn svg(width: usize, height: usize, png: &[u8]) -> String {
     let data = base64::encode(png);
     format!(

@@ -1,8 +1,8 @@
-//! The records of a .csv file: which fields a line has. In: a text. Out: record by record its fields, each with whether it stood
-//! in quotes, which says that it is text and not a number; and what is wrong with quotes, with its line.
+//! A reader of CSV records: splits a text into records of fields, each with whether it was quoted (and therefore is text), and
+//! reports errors in quoting with their line.
 //!
-//! Fields lie in the text itself; only one with a doubled quote in it is copied. A record ends at `\n`, `\r` or `\r\n` outside of
-//! quotes; lines that hold nothing, or begin with `#`, are no records. White space around a field is not part of it.
+//! Fields borrow from the text; only a field with a doubled quote is copied. A record ends at `\n`, `\r` or `\r\n` outside of
+//! quotes. Blank lines and lines that begin with `#` are skipped, as is white space around a field.
 
 use std::borrow::Cow;
 
@@ -13,26 +13,26 @@ pub struct Field<'t> {
     pub quoted: bool,
 }
 
-/// A place in a text, from which records are read.
+/// A cursor in a text.
 #[derive(Clone)]
 pub(crate) struct Records<'t> {
     name: &'t str,
     text: &'t str,
     at: usize,
-    /// Of the place, counted from 1.
+    /// Line number of the cursor, from 1.
     line: u64,
     separator: u8,
 }
 
 impl<'t> Records<'t> {
-    /// Of a text without a mark of the byte order. `name` is the file's.
+    /// Creates a reader of a text without a byte order mark. `name` is the file's.
     pub fn new(name: &'t str, text: &'t str) -> Self {
         let mut records = Records { name, text, at: 0, line: 1, separator: b',' };
         records.separator = separator(records.clone());
         records
     }
 
-    /// Reads the next record into `fields`; its line, or none at the end.
+    /// Reads the next record into `fields`; returns its line, or `None` at the end.
     pub fn next(&mut self, fields: &mut Vec<Field<'t>>) -> Outcome<Option<u64>> {
         fields.clear();
         if !self.begin() {
@@ -51,7 +51,7 @@ impl<'t> Records<'t> {
         Ok(Some(line))
     }
 
-    /// The text that was not read yet.
+    /// Returns the text not read yet.
     pub fn rest(&self) -> &'t str {
         &self.text[self.at..]
     }
@@ -60,7 +60,7 @@ impl<'t> Records<'t> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Goes to the next line that has something; false if there is none.
+    /// Skips to the next line with content; returns false if there is none.
     fn begin(&mut self) -> bool {
         loop {
             let start = self.at;
@@ -87,7 +87,7 @@ impl<'t> Records<'t> {
         self.at += rest.iter().position(|&byte| is_end(byte)).unwrap_or(rest.len());
     }
 
-    /// Spaces, and tabs where they separate nothing.
+    /// Skips spaces, and tabs unless they are the separator.
     fn blanks(&mut self) {
         let separator = self.separator;
         self.skip_to(|byte| byte != b' ' && (byte != b'\t' || separator == b'\t'));
@@ -108,7 +108,7 @@ impl<'t> Records<'t> {
         Field { text: Cow::Borrowed(self.text[start..self.at].trim()), quoted: false }
     }
 
-    /// Goes to the quote that closes the field that begins here.
+    /// Skips to the closing quote of the field that begins here.
     fn skip_quoted(&mut self) {
         loop {
             self.at += 1;
@@ -120,7 +120,7 @@ impl<'t> Records<'t> {
         }
     }
 
-    /// A field in quotes; a quote in it is doubled.
+    /// Reads a quoted field, in which a quote is doubled.
     fn quoted(&mut self) -> Outcome<Field<'t>> {
         let line = self.line;
         self.at += 1;
@@ -159,20 +159,20 @@ impl<'t> Records<'t> {
     }
 }
 
-/// How many lines end in a piece of text.
+/// Returns the number of line ends in a text.
 fn ends(piece: &str) -> u64 {
     let bytes = piece.as_bytes();
     let lone = |(i, &byte): (usize, &u8)| byte == b'\n' || byte == b'\r' && bytes.get(i + 1) != Some(&b'\n');
     bytes.iter().enumerate().filter(|&(i, byte)| lone((i, byte))).count() as u64
 }
 
-/// A comma, or a semicolon or a tab if the first record has no comma outside of quotes.
+/// Returns a comma, or a semicolon or a tab if the first record has no comma outside of quotes.
 fn separator(mut records: Records<'_>) -> u8 {
     if !records.begin() {
         return b',';
     }
     let mut found = b',';
-    // Whether a field begins here: only there does a quote mean anything.
+    // Whether this is the start of a field: only there is a quote special.
     let mut begins = true;
     while let Some(byte) = records.byte() {
         match byte {

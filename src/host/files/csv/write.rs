@@ -1,5 +1,5 @@
-//! Tables of text from values. In: one array of numbers, or columns by name. Out: the bytes of a .csv file that reads back as the
-//! same columns: texts stand in quotes, whatever they look like, and names where they need to.
+//! A writer of .csv files, from one array of numbers or from named columns. The file reads back as the same columns: texts are
+//! always quoted, and names where necessary.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::{self, Scalar};
 
-/// One array of one or two axes, or columns by name.
+/// Encodes one array of one or two axes, or named columns.
 pub(crate) fn encode(items: &Items) -> Outcome<Vec<u8>> {
     let mut out = Sink::default();
     let (columns, rows) = match (items.has_names, items.named.first()) {
@@ -47,9 +47,9 @@ fn put(out: &mut Sink, text: std::fmt::Arguments<'_>) -> Outcome<()> {
     out.write_fmt(text).map_err(|error| Problem::new("E0715", format!("the file cannot be written: {error}")))
 }
 
-/// What a row has of a column.
+/// The data of a column.
 enum Column<'a> {
-    /// Every `stride`-th scalar of an array, from `first` on.
+    /// Every `stride`-th scalar of an array, starting at `first`.
     Numbers {
         array: &'a Array,
         scalar: Scalar,
@@ -84,7 +84,7 @@ fn in_quotes(text: &str, out: &mut Sink) -> Outcome<()> {
     }
 }
 
-/// The names of the columns. If all of them were numbers, they would be taken for the first row.
+/// Writes the names of the columns. If all of them were numbers, they would be read as the first row, so that is an error.
 fn header(named: &IndexMap<SmolStr, Value>, out: &mut Sink) -> Outcome<()> {
     if named.keys().all(|name| name.is_empty() || number(name).is_some()) {
         let problem =
@@ -113,7 +113,7 @@ fn whole(array: &Array) -> Outcome<(Vec<Column<'_>>, usize)> {
             return Err(Problem::new("E0715", title).help("save it as .npy, or reshape it"));
         }
     };
-    // Nothing is not written column by column: there may be very many of them, or rows.
+    // An empty array may have a huge number of columns or rows, so it is written as none.
     let (width, rows) = if array.is_empty() { (0, 0) } else { (width, rows) };
     let columns = (0..width).map(|first| Column::Numbers { array, scalar, first, stride: width });
     Ok((room::collect(width, columns), rows))
