@@ -1,9 +1,9 @@
-//! `batch { }`: launches that come again in the same order are started as one graph.
+//! `batch { }`: sequences of launches that repeat in the same order are started as one CUDA graph.
 //!
-//! What is launched between two waits is a *run*. The first time a run comes, its launches are made one by one, as outside of a
-//! batch, and the order of the functions is kept. When a later run begins like one that is kept, its launches are collected; if
-//! it ends like it too, they are made by one graph, whose nodes are given what has changed since: arguments, grids. Else they
-//! are made one by one after all. So nothing that a batch does is an error or waits for longer than it would outside.
+//! The launches between two waits are a *run*. When a run occurs for the first time, its launches are issued one by one, as
+//! outside of a batch, and the sequence of functions is remembered. When a later run starts like a remembered one, its launches
+//! are collected; if it also ends like it, they are issued as one graph, after updating the nodes that differ (arguments, grids).
+//! Else they are issued one by one after all. So a batch causes no errors and no longer waits than the same code outside of one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -16,23 +16,23 @@ use crate::device::DeviceError;
 
 /// Shorter runs gain nothing.
 const LEAST: usize = 3;
-/// A longer run is cut here.
+/// Longer runs are split here.
 const MOST: usize = 4096;
-/// Runs that are kept.
+/// The number of runs that are remembered.
 const KEPT: usize = 16;
 
-/// A launch that is ready to be made.
+/// A launch that is ready to be issued.
 pub(crate) struct Issue<'a> {
     pub launch: Launch,
-    /// Which argument is the address of a fault record, if one is, and what to note with the record.
+    /// The argument that takes the address of a fault record, if there is one, and the data to store with the record.
     pub fault: Option<(usize, Pending)>,
-    /// Makes the kernel end, if it is one that can be told.
+    /// The stop request, for a kernel that polls for one.
     pub stop: Option<&'a Arc<AtomicBool>>,
-    /// What it takes to run it elsewhere, where that may have to be.
+    /// The data to run it again on another device, where that may be necessary.
     pub replay: Option<Arc<Record>>,
 }
 
-/// A launch that waits for the end of its run.
+/// A launch that is held back until the end of its run.
 struct Collected {
     launch: Launch,
     fault: Option<(usize, Pending)>,
@@ -40,38 +40,38 @@ struct Collected {
     replay: Option<Arc<Record>>,
 }
 
-/// A run that has come before.
+/// A run that occurred before.
 struct Kept {
     functions: Vec<Function>,
     /// From the second time on.
     chain: Option<Chain>,
 }
 
-/// A graph, what its nodes were given last, and the number of its block of fault records.
+/// A graph, the launches that its nodes currently hold, and the number of its block of fault records.
 struct Chain {
     graph: Option<Graph>,
     launches: Vec<Launch>,
     block: Option<u32>,
 }
 
-/// The batch of a context.
+/// The batch state of a context.
 #[derive(Default)]
 pub(crate) struct Batch {
-    /// How many `batch { }` are open, one within the other.
+    /// The nesting depth of open `batch { }` blocks.
     depth: usize,
-    /// The run that is under way: its functions, and the launches of it that were not made yet.
+    /// The current run: its functions, and its launches that were not issued yet.
     functions: Vec<Function>,
     collected: Vec<Collected>,
-    /// Positions of kept runs that begin like it.
+    /// Positions of remembered runs with this prefix.
     alike: Vec<usize>,
-    /// The last one used stands last.
+    /// Least recently used first.
     kept: Vec<Kept>,
-    /// Memory that launches which were not made yet may use.
+    /// Memory to be freed after launches that were not issued yet.
     freed: Vec<Address>,
 }
 
 impl Batch {
-    /// Whether this function goes on like a run that is kept.
+    /// Returns whether the current run followed by this function is a prefix of a remembered run.
     fn goes_on(&mut self, function: Function) -> bool {
         let at = self.functions.len();
         if at == 0 {
@@ -108,12 +108,12 @@ impl Context {
         ended
     }
 
-    /// Makes the launches that were only collected so far, before something that has to come behind them.
+    /// Issues the launches collected so far, before an operation that has to come after them.
     pub fn flush(&self) -> Result<(), DeviceError> {
         if self.is_batching() { self.end_run(&mut self.batch()) } else { Ok(()) }
     }
 
-    /// Gives memory back behind the launches so far.
+    /// Frees memory after the launches so far.
     pub fn free_behind(&self, driver: &dyn Driver, address: Address) {
         if self.is_batching() {
             let mut batch = self.batch();
@@ -125,7 +125,7 @@ impl Context {
         driver.free(address);
     }
 
-    /// Makes a launch, or collects it.
+    /// Issues a launch, or collects it.
     pub fn issue(&self, issue: Issue<'_>) -> Result<(), DeviceError> {
         self.count_launch();
         if !self.is_batching() {
@@ -159,12 +159,11 @@ impl Context {
             }
         }
         self.keep(replay);
-        // SAFETY: whoever issues a launch has made its arguments as the kernel's text says, and memory is given back in the
-        // stream's order.
+        // SAFETY: `issue`'s callers build arguments that match the kernel's text, and memory is freed in stream order.
         self.timed(|driver| unsafe { driver.launch(launch.function, &launch.shape, &launch.arguments) })
     }
 
-    /// Makes collected launches one by one.
+    /// Issues collected launches one by one.
     fn make_all(&self, batch: &mut Batch) -> Result<(), DeviceError> {
         let mut made = Ok(());
         for Collected { launch, fault, stop, replay } in batch.collected.drain(..) {
@@ -182,7 +181,7 @@ impl Context {
         }
     }
 
-    /// The end of a run: by a graph if it has come before, else one by one.
+    /// Ends a run: issues it as a graph if it occurred before, else one by one.
     fn end_run(&self, batch: &mut Batch) -> Result<(), DeviceError> {
         let functions = std::mem::take(&mut batch.functions);
         let whole = batch.collected.len() == functions.len();
@@ -211,7 +210,7 @@ impl Context {
         }
     }
 
-    /// Starts the graph of a run, made now if it was not before.
+    /// Starts the graph of a run, created on its first use.
     fn run_chain(&self, kept: &mut Kept, collected: &mut Vec<Collected>) -> Result<(), DeviceError> {
         self.line_up()?;
         let reporting = collected.iter().filter(|c| c.fault.is_some()).count();
@@ -237,14 +236,14 @@ impl Context {
                 chain
             }
             None => {
-                // SAFETY: as `make`'s, for each time that it is run: then all arguments that are others are given anew.
+                // SAFETY: as in `make`, for each time that it is run: all arguments that differ are replaced then.
                 let graph = self.call(|driver| unsafe { driver.graph(&launches) });
                 Chain { graph: graph.ok(), launches: vec![], block }
             }
         };
         let ran = chain.graph.map(|graph| {
             self.keep(replays.iter().flatten().cloned());
-            // SAFETY: as `make`'s; the functions are the graph's.
+            // SAFETY: as in `make`; the functions are the graph's.
             self.timed(|driver| unsafe { driver.run_graph(graph, &changes) })
         });
         match ran {
@@ -252,11 +251,11 @@ impl Context {
                 kept.chain = Some(Chain { launches, ..chain });
                 Ok(())
             }
-            // What the driver cannot make a graph of is made one by one.
+            // Launches of which the driver cannot make a graph are issued one by one.
             _ => {
                 for (launch, replay) in launches.iter().zip(replays) {
                     self.keep(replay);
-                    // SAFETY: as `make`'s.
+                    // SAFETY: as in `make`.
                     self.timed(|driver| unsafe { driver.launch(launch.function, &launch.shape, &launch.arguments) })?;
                 }
                 self.forget_chain(Some(chain))
@@ -275,7 +274,7 @@ impl Context {
         }
     }
 
-    /// Lets go of runs with a function that there will be no more.
+    /// Forgets runs with a function that is about to be unloaded.
     pub fn forget_function(&self, function: Function) {
         let mut batch = self.batch();
         let (gone, kept) = std::mem::take(&mut batch.kept).into_iter().partition(|k| k.functions.contains(&function));
@@ -283,7 +282,7 @@ impl Context {
         batch.alike.clear();
         let gone: Vec<Kept> = gone;
         for kept in gone {
-            // A fault of a kernel that nobody has any more is nobody's.
+            // Faults of a kernel without remaining owners are not reported.
             let _ = self.forget_chain(kept.chain);
         }
     }

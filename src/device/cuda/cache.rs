@@ -1,22 +1,22 @@
-//! Machine code that was compiled before: how an entry is named, and how one that was damaged is told from a sound one.
+//! Cache of compiled machine code: names of entries, and checksums that detect damaged ones.
 //!
-//! Where entries are kept is the app's business: it gives a [`Store`], or none.
+//! The app decides where entries are stored: it passes a [`Store`], or none.
 
 use std::sync::Arc;
 
-/// Keeps bytes under names between runs. Several processes may use one at the same time.
+/// A persistent map from names to bytes. Several processes may use one at the same time.
 pub trait Store: Send + Sync {
-    /// What was kept under a name, whole or not at all.
+    /// Returns the bytes stored under a name, complete or not at all.
     fn get(&self, name: &str) -> Option<Vec<u8>>;
 
-    /// Keeps bytes. A store that cannot (read-only, full) keeps nothing and says nothing: the cache is a help, not a need.
+    /// Stores bytes. A store that cannot (read-only, full) ignores the call: the cache is optional.
     fn put(&self, name: &str, bytes: &[u8]);
 
-    /// Removes what turned out to be of no use.
+    /// Removes an unusable entry.
     fn remove(&self, name: &str);
 }
 
-/// All that machine code depends on.
+/// Everything that machine code depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     pub source: &'a str,
@@ -26,10 +26,10 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// The name of the entry: a hash of everything, Clk's own version included.
+    /// Returns the name of the entry: a hash of everything, Clk's own version included.
     pub fn name(&self) -> String {
         let mut hasher = blake3::Hasher::new();
-        // Each part with its length before it, so that no two lists of parts read the same.
+        // Each part is prefixed with its length, so that different lists of parts never hash the same bytes.
         let mut part = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
             hasher.update(bytes);
@@ -44,11 +44,11 @@ impl Key<'_> {
     }
 }
 
-/// What an entry begins with; the number changes with the form of entries.
+/// The first bytes of an entry; the number changes with the format.
 const MAGIC: &[u8; 8] = b"clkbin1\n";
 const HASH: usize = blake3::OUT_LEN;
 
-/// An entry: magic, checksum, machine code.
+/// Returns an entry: magic, checksum, machine code.
 pub(crate) fn seal(cubin: &[u8]) -> Vec<u8> {
     let mut entry = Vec::with_capacity(MAGIC.len() + HASH + cubin.len());
     entry.extend_from_slice(MAGIC);
@@ -57,13 +57,13 @@ pub(crate) fn seal(cubin: &[u8]) -> Vec<u8> {
     entry
 }
 
-/// The machine code of an entry, if nothing happened to it.
+/// Returns the machine code of an entry, if it is undamaged.
 pub(crate) fn open(entry: &[u8]) -> Option<&[u8]> {
     let (hash, cubin) = entry.strip_prefix(MAGIC)?.split_at_checked(HASH)?;
     (blake3::hash(cubin).as_bytes() == hash).then_some(cubin)
 }
 
-/// The machine code for a key from the store, or newly made and then kept. Says whether it was made.
+/// Returns the machine code for a key from the store, or makes and stores it; and whether it was made.
 pub(crate) fn fetch<E>(
     store: Option<&Arc<dyn Store>>,
     key: &Key<'_>,

@@ -1,4 +1,4 @@
-//! What all kernels and arrays of one GPU have in common: the driver, the compiler, the cache, the counts.
+//! State shared by all kernels and arrays of one GPU: driver, compiler, cache, statistics.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,37 +15,37 @@ use crate::base::late::Late;
 use crate::device::{DeviceError, Statistics};
 use crate::ir::ranges::Summary;
 
-/// What the app decides about GPUs.
+/// Settings of GPUs that the app chooses.
 #[derive(Clone, Default)]
 pub struct Settings {
-    /// Where NVRTC may lie.
+    /// Candidate locations of NVRTC.
     pub nvrtc: Vec<Place>,
-    /// Keeps machine code between runs.
+    /// The cache of machine code.
     pub store: Option<Arc<dyn Store>>,
-    /// Takes the time of every launch.
+    /// Measures the time of every launch.
     pub timed: bool,
-    /// Machine code names the program's lines, for tools that show them. Then it is compiled anew whenever a kernel moves.
+    /// Machine code carries line information, for tools that show it. A kernel is then recompiled whenever it moves in its file.
     pub lines: bool,
-    /// What texts are made for, as far as a launch leaves it open.
+    /// Options of generated text, as far as launches do not decide them.
     pub text: Options,
-    /// Kernels run in a process of their own.
+    /// Runs kernels in a separate process.
     #[cfg(target_os = "linux")]
     pub isolation: Option<Isolation>,
 }
 
-/// What it takes to run kernels in a process of their own.
+/// What is needed to run kernels in a separate process.
 #[cfg(target_os = "linux")]
 #[derive(Clone)]
 pub struct Isolation {
     /// Starts processes.
     pub starter: Arc<dyn super::isolate::Starter>,
-    /// Runs launches again that killed their process, to find the reason.
+    /// The device on which launches that killed their process are run again to find the reason.
     pub witness: Arc<dyn crate::device::Device>,
-    /// Told when there can be no such processes, and kernels run in this one; without it that is an error.
+    /// Called when there can be no such processes and kernels run in this one; without it that is an error.
     pub otherwise: Option<fn(&str)>,
 }
 
-/// The one of a GPU.
+/// The shared state of a GPU.
 pub(crate) struct Context {
     pub name: String,
     pub properties: Properties,
@@ -53,17 +53,17 @@ pub(crate) struct Context {
     driver: Late<Answer<Arc<dyn Driver>>>,
     compiler: Late<Result<Arc<dyn Compiler>, Vec<String>>>,
     counts: Counts,
-    /// Pairs of events around launches whose time was not asked for yet.
+    /// Pairs of events around launches whose time was not read yet.
     timings: Mutex<Vec<(Event, Event)>>,
-    /// Launches whose faults nobody knows yet.
+    /// Fault records of launches whose outcome is not known yet.
     pub records: Mutex<Records>,
-    /// Launches since one that may have no end; 0 if there is none.
+    /// Launches since the first one that may run forever; 0 if there is none.
     pub behind: AtomicUsize,
-    /// Another process has taken the place of the one that had them.
+    /// A new process has replaced the one that held records and graphs.
     pub stale: AtomicBool,
-    /// Launches that may not be done, where they are kept to be run again.
+    /// Launches that may still be pending, kept in order to be run again.
     pub replays: Replays,
-    /// Launches of a `batch { }`, and whether one is open.
+    /// The launches of a `batch { }`, and whether one is open.
     pub batch: Mutex<Batch>,
     pub batching: AtomicBool,
 }
@@ -92,14 +92,15 @@ fn add(count: &AtomicU64, amount: u64) -> u64 {
     count.fetch_add(amount, Ordering::Relaxed) + amount
 }
 
-/// Bytes of an upload that may have to wait for page-locked memory, which launches before it keep busy.
+/// Uploads of at least this many bytes may have to wait for page-locked memory that earlier operations occupy.
 const LARGE: usize = 1 << 20;
 
-/// Launches whose events are kept before their times are read.
+/// The number of launches whose events are kept before their times are read.
 const TIMINGS: usize = 1024;
 
 impl Context {
-    /// A GPU whose driver is started by `open` in a thread of its own, while another opens the compiler.
+    /// Creates the context of a GPU; `open` starts the driver on a thread of its own, while `compiler` opens the compiler on
+    /// another.
     pub fn new(
         properties: Properties,
         settings: Settings,
@@ -128,12 +129,12 @@ impl Context {
         self.driver.get().as_ref().map_err(|refusal| self.error(refusal.clone()))
     }
 
-    /// The driver, if it could be opened.
+    /// Returns the driver, if it could be opened.
     pub fn opened(&self) -> Option<&Arc<dyn Driver>> {
         self.driver.get().as_ref().ok()
     }
 
-    /// A driver's refusal in the device's words.
+    /// Converts a failed driver call to the device's error.
     pub fn error(&self, refusal: Refusal) -> DeviceError {
         if let Some(loss) = self.loss(&refusal) {
             return DeviceError::Lost(Box::new(loss));
@@ -146,21 +147,21 @@ impl Context {
         }
     }
 
-    /// Runs a call of the driver.
+    /// Calls the driver and converts its error.
     pub fn call<T>(&self, run: impl FnOnce(&dyn Driver) -> Answer<T>) -> Result<T, DeviceError> {
         run(&**self.driver()?).map_err(|refusal| self.error(refusal))
     }
 
-    /// Memory for so many bytes; for none, no address.
+    /// Allocates this many bytes; address 0 for none.
     pub fn allocate(&self, bytes: u64) -> Result<Address, DeviceError> {
         if bytes == 0 {
             return Ok(Address::default());
         }
         let driver = self.driver()?;
         let address = match driver.allocate(bytes) {
-            // What the pool keeps for later may be all that is missing.
+            // Freeing the pool's unused memory may be enough.
             Err(refusal) if refusal.is_out_of_memory() => {
-                // Trimming waits, and not for what has no end.
+                // Trimming waits for pending operations, which must not include one that runs forever.
                 self.confirm()?;
                 driver.trim().and_then(|()| driver.allocate(bytes))
             }
@@ -194,7 +195,7 @@ impl Context {
         }
         let waits = bytes.len() >= LARGE || self.is_isolated();
         if waits && self.behind.load(Ordering::Relaxed) > 0 {
-            // A large copy waits for room, and nobody would tell a kernel to stop that is before it.
+            // A large copy waits for staging memory, and a kernel in front of it could not be asked to stop meanwhile.
             self.confirm()?;
         }
         add(&self.counts.uploads, 1);
@@ -211,7 +212,7 @@ impl Context {
         self.copy_here(from, bytes)
     }
 
-    /// Machine code for a text, compiled or from the cache. `kernel` is for messages.
+    /// Returns the machine code for a text, compiled or from the cache. `kernel` is for messages.
     pub fn machine_code(&self, kernel: &str, source: &str, options: &[String]) -> Result<Vec<u8>, DeviceError> {
         let compiler = self
             .compiler
@@ -237,13 +238,13 @@ impl Context {
         Ok(cubin)
     }
 
-    /// Notes how much of a text is guarded.
+    /// Adds the guards of a text to the statistics.
     pub fn count_guards(&self, guards: &Summary) {
         add(&self.counts.checkable, u64::from(guards.accesses + guards.divisions));
         add(&self.counts.guarded, u64::from(guards.guarded + guards.guarded_divisions));
     }
 
-    /// Loads machine code, and notes how long that takes.
+    /// Loads machine code, and adds the time to the statistics.
     pub fn load(&self, cubin: &[u8]) -> Result<Module, DeviceError> {
         let begin = Instant::now();
         let loaded = self.call(|driver| driver.load(cubin));
@@ -251,7 +252,7 @@ impl Context {
         loaded
     }
 
-    /// Notes how long a launch took to begin.
+    /// Adds the time that issuing a launch took to the statistics.
     pub fn count_begin(&self, since: Instant) {
         add(&self.counts.begin_nanos, since.elapsed().as_nanos() as u64);
     }
@@ -260,7 +261,7 @@ impl Context {
         add(&self.counts.launches, 1);
     }
 
-    /// Runs a launch and, where launches are timed, takes its time.
+    /// Runs a launch and, where launches are timed, measures it.
     pub fn timed(&self, launch: impl FnOnce(&dyn Driver) -> Answer) -> Result<(), DeviceError> {
         if !self.settings.timed {
             return self.call(launch);
@@ -334,7 +335,7 @@ fn rejected(kernel: &str, failure: Failure) -> DeviceError {
     DeviceError::Rejected { kernel: kernel.to_string(), log }
 }
 
-/// Why there is no compiler, in one sentence.
+/// Returns, in one sentence, why there is no compiler.
 pub(crate) fn no_nvrtc(complaints: &[String]) -> String {
     let tried = match complaints {
         [] => String::new(),

@@ -1,10 +1,11 @@
-//! Which arrays the blocks of a `grid` kernel write in full, so that what was in them before need not be cleared or brought.
+//! Finds arrays that the blocks of a `grid` kernel overwrite completely, so that their old contents need not be cleared or copied
+//! to the GPU.
 //!
-//! A store's indices are taken apart into sums of independent parts, each a number times a part of the thread's identity: the
-//! block, the thread (or its quotient and remainder by a number, or its warp and lane), the turn of a loop. All stores of a
-//! block of statements that differ in constants only are looked at together. What they reach along each axis is then a set of
-//! small numbers plus a multiple of the block's position, and whether those cover the array, the launch can tell. Branches that
-//! only keep a store inside the array do no harm, nor do branches of which both sides cover.
+//! The indices of a store are decomposed into sums of independent parts, each a constant times a component of the thread's
+//! identity: block, thread (or its quotient and remainder by a number, or its warp and lane), iteration of a loop. Stores of a
+//! block of statements that differ only in constants are considered together. The elements that they reach along an axis are then
+//! a set of small numbers plus a multiple of the block's position, and the launch can decide whether those cover the array.
+//! Conditions that only keep a store in bounds do not matter, nor do branches both sides of which cover.
 
 use rustc_hash::FxHashMap;
 
@@ -15,39 +16,39 @@ use crate::ir::def::*;
 use crate::ir::ranges::Symbol;
 use crate::ir::visit::each_stmt;
 
-/// What has to hold of a launch for the array to be written in full.
+/// The conditions on a launch under which the array is overwritten completely.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cover {
     needs: Vec<Need>,
 }
 
-/// About an axis of the array.
+/// A condition on an axis of the array.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Need {
-    /// Blocks along `grid`, so many elements each, reach its end.
+    /// The blocks along axis `grid`, with `each` elements per block, reach the end of the array.
     Blocks { axis: u8, grid: u8, each: u32 },
-    /// It is no longer than this.
+    /// The extent is at most this.
     AtMost { axis: u8, length: u32 },
-    /// It is no longer than this launch constant says.
+    /// The extent is at most the value of this launch constant.
     Within { axis: u8, limit: Symbol },
 }
 
-/// Longer sets are not looked at.
+/// The largest set of reachable elements that is computed.
 const MAX_SET: usize = 1 << 16;
 
-/// A part of a thread's identity, or of its way through loops.
+/// A component of a thread's identity, or of its position in loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Part {
     Block(u8),
     Thread(u8),
-    /// A thread's position along an axis, divided by a number, and what remains.
+    /// A thread's position along an axis, divided by a number, and the remainder.
     Quotient(u8, u32),
     Remainder(u8, u32),
     Warp,
     Lane,
-    /// How many steps a loop has taken.
+    /// The number of steps that a loop has taken.
     Turn(LocalId),
-    /// All numbers below a launch constant: a loop whose threads share out its turns.
+    /// All numbers below a launch constant: a loop whose iterations are distributed over threads.
     All(LocalId),
 }
 
@@ -81,21 +82,21 @@ impl Linear {
     }
 }
 
-/// A store that is reached unless its index lies outside.
+/// A store that executes unless its index is out of bounds.
 struct Store {
     indices: Vec<Linear>,
-    /// Conditions on the way: the index along an axis is below a launch constant.
+    /// Guards of the store: the index along an axis is below a launch constant.
     kept_in: Vec<(u8, Symbol)>,
 }
 
-/// A condition on the way to a store.
+/// A condition that guards a store.
 #[derive(Clone)]
 enum Guard {
     Below {
         index: Linear,
         limit: Symbol,
     },
-    /// One thread of the block goes on, as far as this part of its identity says.
+    /// Only one thread of the block continues, as far as this component of its identity is concerned.
     One(Part),
 }
 
@@ -103,9 +104,9 @@ struct Finder<'a> {
     function: &'a Function,
     memory: MemId,
     block: [u32; 3],
-    /// Loops, by their counters.
+    /// Enclosing and earlier loops, by counter.
     loops: FxHashMap<LocalId, Loop>,
-    /// The counters of those around.
+    /// The counters of the enclosing loops.
     open: Vec<LocalId>,
 }
 
@@ -115,14 +116,15 @@ enum Loop {
         step: i64,
         turns: u32,
     },
-    /// Its turns are dealt to threads, which `used` tells apart, and reach all numbers below the limit.
+    /// Its iterations are distributed over the threads that `used` identifies, and cover all numbers below the limit.
     Shared {
         limit: Symbol,
         used: Vec<Part>,
     },
 }
 
-/// For each array parameter of a `grid` kernel with such blocks: what has to hold for it to be written in full.
+/// Returns, for each array parameter of a `grid` kernel with such blocks, the conditions under which it is overwritten
+/// completely.
 pub fn covers(module: &Module, block: [u32; 3]) -> Vec<Option<Cover>> {
     let params = &module.kernel.params;
     let function = &module.functions[module.kernel.body];
@@ -141,12 +143,12 @@ pub fn covers(module: &Module, block: [u32; 3]) -> Vec<Option<Cover>> {
 }
 
 impl Cover {
-    /// Whether it depends on the values of parameters.
+    /// Returns whether the conditions depend on the values of parameters.
     pub(crate) fn asks_for_values(&self) -> bool {
         self.needs.iter().any(|need| matches!(need, Need::Within { limit: Symbol::Param(_), .. }))
     }
 
-    /// Whether it holds of a launch; `shape` is the array's.
+    /// Returns whether the conditions hold for a launch; `shape` is the array's.
     pub fn holds(&self, shape: &[u32], facts: &dyn LaunchFacts) -> bool {
         let Extents::Grid { grid, .. } = facts.extents() else { return false };
         self.needs.iter().all(|need| match *need {
@@ -163,7 +165,7 @@ impl Cover {
 }
 
 impl Finder<'_> {
-    /// What has to hold for these statements to write all of the array, as far as it is theirs alone.
+    /// Returns the conditions under which these statements alone overwrite the whole array.
     fn block(&mut self, block: &[Stmt], guards: &[Guard]) -> Option<Vec<Need>> {
         let mut stores = vec![];
         for stmt in block {
@@ -174,7 +176,7 @@ impl Finder<'_> {
         self.together(&stores)
     }
 
-    /// Notes a statement's stores; gives what is needed if it covers by itself.
+    /// Collects a statement's stores; returns the conditions if the statement covers the array by itself.
     fn stmt(&mut self, stmt: &Stmt, guards: &[Guard], stores: &mut Vec<Store>) -> Option<Vec<Need>> {
         match &stmt.kind {
             StmtKind::Store { place, .. } if place.memory == self.memory && place.component.is_none() => {
@@ -223,7 +225,7 @@ impl Finder<'_> {
         let indices: Vec<Linear> = place.indices.iter().map(|&index| self.linear(index, 0)).collect::<Option<_>>()?;
         let told: Vec<Part> =
             indices.iter().flat_map(|index| &index.parts).flat_map(|(part, _)| self.told(*part)).collect();
-        // Around it a loop without turns, or one whose turns go to some threads only and are not what tells the elements apart.
+        // An enclosing loop with no iterations, or one that is distributed over threads but does not identify the element.
         let skips = |local: &LocalId| match self.loops.get(local) {
             Some(Loop::Counted { turns, .. }) => *turns == 0,
             _ => !told.contains(&Part::All(*local)),
@@ -240,7 +242,7 @@ impl Finder<'_> {
                     kept_in.push((axis as u8, *limit));
                 }
                 Guard::One(part) => {
-                    // Which thread goes on must be free of the element, and of what other conditions ask of it.
+                    // The thread that continues must be independent of the element, and of the other conditions.
                     if told.iter().chain(&ones).any(|other| depend(*part, *other)) {
                         return None;
                     }
@@ -251,7 +253,7 @@ impl Finder<'_> {
         Some(Store { indices, kept_in })
     }
 
-    /// A part, and what of the thread's identity it says besides.
+    /// Returns a component together with the components of the thread's identity that it depends on.
     fn told(&self, part: Part) -> Vec<Part> {
         let mut told = vec![part];
         if let Part::All(local) = part
@@ -262,7 +264,7 @@ impl Finder<'_> {
         told
     }
 
-    /// A condition that is a conjunction of `index < limit` and `thread_idx.x == 0` and their kind.
+    /// Decomposes a condition that is a conjunction of terms such as `index < limit` and `thread_idx.x == 0`.
     fn guards(&self, cond: ExprId) -> Option<Vec<Guard>> {
         match &self.function.exprs[cond].kind {
             ExprKind::Binary { op: BinOp::And, left, right } => {
@@ -311,7 +313,7 @@ impl Finder<'_> {
         linear.parts.is_empty().then_some(linear.constant)
     }
 
-    /// A loop whose turns are known, or are dealt to threads in steps of as many as there are.
+    /// Returns a loop whose trip count is known, or whose iterations are distributed over threads with a step of their number.
     fn counted(&self, start: ExprId, end: ExprId, step: ExprId) -> Option<Loop> {
         let (start, step) = (self.linear(start, 0)?, self.constant(step).filter(|&step| step > 0)?);
         if let (true, Some(end)) = (start.parts.is_empty(), self.constant(end)) {
@@ -359,7 +361,7 @@ impl Finder<'_> {
                 let axis = axis as u8;
                 Linear::of(if *op == BinOp::Div { Part::Quotient(axis, by) } else { Part::Remainder(axis, by) })
             }
-            // What powers of two become.
+            // The forms that division and remainder by powers of two have after simplification.
             ExprKind::Binary { op: BinOp::Shr, left, right } => {
                 let ExprKind::Id(Id3::Thread, axis) = self.function.exprs[*left].kind else { return None };
                 let by = u32::try_from(self.constant(*right)?).ok().filter(|&by| by < 16)?;
@@ -378,7 +380,7 @@ impl Finder<'_> {
         })
     }
 
-    /// How many values a part has. Blocks and shared loops have none that is known here.
+    /// Returns how many values a component has; `None` for blocks and distributed loops.
     fn size(&self, part: Part) -> Option<u32> {
         let threads: u32 = self.block.iter().product();
         let flat = self.block[1] == 1 && self.block[2] == 1 && threads.is_multiple_of(32);
@@ -396,7 +398,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Up to where the sums of these parts and one of the constants are all numbers from 0 on.
+    /// Returns the length of the gap-free range of sums, from 0 on, of these parts and one of the constants.
     fn reach(&self, parts: &[(Part, i64)], constants: &[i64]) -> Option<usize> {
         let mut set = vec![false; MAX_SET];
         let mut most = 0usize;
@@ -422,13 +424,13 @@ impl Finder<'_> {
         Some(set.iter().take_while(|&&known| known).count())
     }
 
-    /// What has to hold for these stores, which differ in constants only, to reach all elements.
+    /// Returns the conditions under which these stores, which differ only in constants, reach all elements.
     fn together(&self, stores: &[Store]) -> Option<Vec<Need>> {
         let first = stores.first()?;
         let rank = first.indices.len();
         let alike = |store: &&Store| (0..rank).all(|k| store.indices[k].parts == first.indices[k].parts);
         let stores: Vec<&Store> = stores.iter().filter(alike).collect();
-        // One thread's choice along an axis must not bind another axis.
+        // A component must not determine the indices of two axes.
         let mut seen: Vec<Part> = vec![];
         for (part, _) in first.indices.iter().flat_map(|index| &index.parts) {
             let bound = self.told(*part);
@@ -480,7 +482,7 @@ impl Finder<'_> {
     }
 }
 
-/// Whether two parts are not free of each other.
+/// Returns whether two components depend on each other.
 fn depend(a: Part, b: Part) -> bool {
     let thread = |part: Part| match part {
         Part::Thread(k) => Some((k, None)),
@@ -490,7 +492,7 @@ fn depend(a: Part, b: Part) -> bool {
     };
     let flat = |part: Part| matches!(part, Part::Warp | Part::Lane);
     match (thread(a), thread(b)) {
-        // Quotient and remainder by one number are free of each other; all else of one axis is not.
+        // Quotient and remainder by the same number are independent; all other pairs of one axis are not.
         (Some((k, Some((by, high)))), Some((l, Some((other, also))))) => k == l && (by != other || high == also),
         (Some((k, _)), Some((l, _))) => k == l,
         (Some(_), None) => flat(b),

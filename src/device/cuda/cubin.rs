@@ -1,26 +1,26 @@
-//! What machine code needs of a GPU, read from the file that the compiler made: an ELF file with sections of NVIDIA's own.
+//! Resource usage of kernels, read from the compiler's output: an ELF file with NVIDIA-specific sections.
 
-/// What each block or thread of a kernel takes.
+/// The resources of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resources {
     pub kernel: String,
-    /// Of each thread.
+    /// Per thread.
     pub registers: u32,
-    /// Bytes of local memory of each thread: arrays that registers cannot hold, calls, spilled registers.
+    /// Bytes of local memory per thread: arrays not held in registers, calls, spills.
     pub stack: u32,
-    /// Bytes of shared memory of each block, without dynamic ones.
+    /// Bytes of static shared memory per block.
     pub shared: u32,
-    /// Bytes of constant memory, the arguments among them.
+    /// Bytes of constant memory, including the arguments.
     pub constant: u32,
-    /// Bytes of the instructions.
+    /// Bytes of instructions.
     pub code: u64,
 }
 
-/// From this architecture on each block has shared memory of the system's, which is counted with the kernel's own.
+/// From this architecture on the system reserves shared memory in each block, which is counted with the kernel's own.
 const RESERVES_SHARED: u32 = 90;
 const RESERVED_SHARED: u64 = 1024;
 
-/// Attributes in `.nv.info`.
+/// Attribute types in `.nv.info`.
 const REGISTERS: u8 = 0x2f;
 const FRAME: u8 = 0x11;
 
@@ -31,7 +31,7 @@ struct Section<'a> {
     size: u64,
 }
 
-/// The resources of each kernel in a file for an architecture, in the file's order; of a file that is none, nothing.
+/// Returns the resources of each kernel in a file for an architecture, in file order; nothing if the file is malformed.
 pub(crate) fn resources(file: &[u8], architecture: u32) -> Vec<Resources> {
     read(file, architecture).unwrap_or_default()
 }
@@ -70,7 +70,7 @@ fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
     Some(part.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
 }
 
-/// The text at a position of a table of texts that end with zero.
+/// Returns the zero-terminated string at a position of a string table.
 fn text(table: &[u8], at: usize) -> Option<&str> {
     let rest = table.get(at..)?;
     let end = rest.iter().position(|&b| b == 0)?;
@@ -97,9 +97,9 @@ fn sections(file: &[u8]) -> Option<Vec<Section<'_>>> {
     (0..count).map(section).collect()
 }
 
-/// The value that a table of attributes has for a symbol.
+/// Returns the value of an attribute for a symbol.
 fn entry(info: &[u8], attribute: u8, symbol: u32) -> Option<u32> {
-    /// Entries of this format have a size and so many bytes; others are four bytes in all.
+    /// Entries of this format have a size and a payload; others are four bytes in all.
     const SIZED: u8 = 4;
     let mut at = 0;
     while let (Some(&format), Some(&kind)) = (info.get(at), info.get(at + 1)) {
@@ -116,7 +116,7 @@ fn entry(info: &[u8], attribute: u8, symbol: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// A file with these sections, the first of which is nothing.
+    /// Returns a file with these sections after the null section.
     fn elf(sections: &[(&str, Vec<u8>)]) -> Vec<u8> {
         let mut names = vec![0u8];
         let mut file = vec![0u8; 64];
@@ -177,7 +177,7 @@ mod tests {
         let file = example();
         assert!(resources(b"", 90).is_empty());
         assert!(resources(b"machine code", 90).is_empty());
-        // Cut or damaged anywhere, it may have less to tell; it is never a reason to stop.
+        // A truncated or damaged file may yield less, but never panics.
         for end in 0..file.len() {
             resources(&file[..end], 90);
         }

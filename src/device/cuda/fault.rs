@@ -1,4 +1,4 @@
-//! From the fault record of a checked kernel to the fault that the simulator would report.
+//! Converts the fault record of a checked kernel to the fault that the simulator would report.
 
 use super::text::abi::{CudaKernel, FAULT_VALUES_AT, Geometry, MAX_FAULT_VALUES, Place, PlaceKind};
 use super::text::message;
@@ -7,10 +7,10 @@ use crate::ir::def::Ty;
 use crate::lang::builtin;
 use crate::lang::scalar::Value;
 
-/// The stop word's place in the record.
+/// The offset of the stop word in the record.
 pub(crate) const STOP_WORD: u64 = 4;
 
-/// The fault in a record, if a thread met one.
+/// Returns the fault in a record, if there is one.
 pub(crate) fn read(kernel: &CudaKernel, buffer: &[u8], output: &str) -> Option<Box<Fault>> {
     let word = |at: usize| {
         let bytes = buffer.get(4 * at..4 * at + 4).and_then(|b| b.try_into().ok()).unwrap_or([0; 4]);

@@ -1,4 +1,4 @@
-//! A kernel on its way to the GPU: its texts, their machine code, the loaded functions.
+//! A kernel's variants: generated text, machine code, loaded function.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,41 +15,41 @@ use crate::device::DeviceError;
 use crate::ir::Prepared;
 use crate::ir::def::{Form, Kernel as Definition};
 
-/// A kernel with all texts of it that launches asked for.
+/// A kernel with all variants of its text that launches needed so far.
 pub(crate) struct Kernel {
     pub context: Arc<Context>,
     pub prepared: Arc<Prepared>,
-    /// Where its lines are, if machine code is to name them.
+    /// The sources of its line information, if machine code has any.
     sources: Option<Arc<Sources>>,
     /// By parameter: see [`whole::own_elements`].
     pub own_elements: Vec<bool>,
     variants: Mutex<HashMap<Options, Arc<Variant>>>,
-    /// How the last launches were made, the last one first.
+    /// Plans of recent launches, the last one first.
     pub plans: Mutex<Vec<Kept>>,
 }
 
-/// One text, compiled by a thread of its own.
+/// One variant of the text, compiled on a thread of its own.
 pub(crate) struct Variant {
     pub kernel: Arc<CudaKernel>,
-    /// Which argument is the address of a fault record, if it may report a fault.
+    /// The argument that takes the address of a fault record, if the text can report faults.
     pub reports: Option<usize>,
-    /// It prints, its blocks meet.
+    /// It prints; it has a grid barrier.
     pub prints: bool,
     pub meets: bool,
-    /// It ends when it is told to, and else perhaps never.
+    /// It may run forever, but polls the stop word.
     pub endless: bool,
     code: Late<Result<Vec<u8>, DeviceError>>,
     loaded: OnceLock<Result<Loaded, DeviceError>>,
 }
 
-/// What the driver made of it.
+/// A loaded variant.
 pub(crate) struct Loaded {
     context: Arc<Context>,
     module: Module,
     pub function: Function,
-    /// Bytes of shared memory beside the dynamic ones.
+    /// Bytes of static shared memory.
     pub static_shared: u32,
-    /// The dynamic shared memory that was asked for so far, above what every function has.
+    /// The dynamic shared memory that was opted in to so far, above the default.
     pub allowed: Mutex<u32>,
 }
 
@@ -62,16 +62,16 @@ impl Drop for Loaded {
     }
 }
 
-/// Dynamic shared memory that a function has without asking.
+/// Dynamic shared memory that a function has by default.
 pub(crate) const USUAL_SHARED: u32 = 48 << 10;
 
 impl Kernel {
-    /// Starts to compile what most launches need.
+    /// Starts to compile the variant that most launches need.
     pub fn new(context: Arc<Context>, prepared: Arc<Prepared>, sources: Option<Arc<Sources>>) -> Kernel {
         let own_elements = whole::own_elements(&prepared.module);
         let kernel =
             Kernel { context, prepared, sources, own_elements, variants: Mutex::default(), plans: Mutex::default() };
-        // A `grid` kernel's text is made for its blocks, which the launch knows.
+        // The text of a `grid` kernel is specialized for the block, which only the launch knows.
         if matches!(kernel.definition().form, Form::Threads { .. }) {
             kernel.variant(&kernel.options());
         }
@@ -82,13 +82,13 @@ impl Kernel {
         &self.prepared.module.kernel
     }
 
-    /// What launches ask for unless something speaks against it.
+    /// Returns the options of the variant that launches prefer.
     pub fn options(&self) -> Options {
         let wanted = &self.context.settings.text;
         Options { stop: wanted.checked, ..wanted.clone() }
     }
 
-    /// The text for these options.
+    /// Returns the variant for these options.
     pub fn variant(&self, options: &Options) -> Arc<Variant> {
         let mut variants = self.variants.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = variants.get(options) {
@@ -116,7 +116,7 @@ impl Kernel {
 }
 
 impl Variant {
-    /// The loaded function; waits for its compiler.
+    /// Returns the loaded function; waits for its compilation.
     pub fn load(&self, context: &Arc<Context>) -> Result<&Loaded, DeviceError> {
         let loaded = self.loaded.get_or_init(|| {
             let cubin = self.code.get().as_ref().map_err(Clone::clone)?;

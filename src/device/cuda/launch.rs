@@ -1,4 +1,4 @@
-//! One launch: arrays to the GPU, the call, and what came of it.
+//! One launch: arrays to the GPU, the call, and its outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, Fault
 use crate::ir::def::Ty;
 use crate::lang::scalar::Value;
 
-/// Bytes that kernels of one launch may print.
+/// Bytes of output that one launch may print.
 const PRINT_BYTES: u64 = 4 << 20;
 
 impl Executable for Kernel {
@@ -48,7 +48,7 @@ impl From<DeviceError> for End {
     }
 }
 
-/// The memory that a launch works on, by parameter.
+/// The GPU memory of a launch's arrays, by parameter.
 type Buffers = Vec<Option<Arc<Buffer>>>;
 
 impl Kernel {
@@ -60,10 +60,10 @@ impl Kernel {
         let variant = &plan.variant;
         let loaded = variant.load(context)?;
         let begin = context.settings.timed.then(Instant::now);
-        // What is printed, and bytes of the caller's, have to be here when this returns.
+        // Output, and bytes of the caller, have to be on the host when this returns.
         let now = control.wait || variant.prints || args.iter().any(|arg| matches!(arg, Arg::Write { .. }));
         if now {
-            // What went wrong before comes first.
+            // Earlier faults are reported first.
             context.confirm()?;
         }
         let buffers = self.bring(&plan.whole, args)?;
@@ -91,7 +91,7 @@ impl Kernel {
         outcome
     }
 
-    /// The launch as data, to be run again elsewhere.
+    /// Records the launch as data, to be run again on another device.
     fn as_record(&self, extents: Extents, args: &[Arg<'_>], buffers: &Buffers, control: &Control) -> Arc<Record> {
         let kept = args.iter().zip(buffers).map(|(arg, buffer)| match (arg, buffer) {
             (Arg::Value(values), _) => Kept::Value(values.clone()),
@@ -107,7 +107,7 @@ impl Kernel {
         Arc::new(Record { kernel, extents, args: kept.collect(), launched })
     }
 
-    /// Arrays that are together larger than the GPU's memory: nothing is copied for a launch that cannot be.
+    /// Rejects arrays that together exceed the GPU's memory, before anything is copied.
     fn refuse_what_cannot_fit(&self, args: &[Arg<'_>]) -> Result<(), DeviceError> {
         let bytes = |arg: &Arg<'_>| match arg {
             Arg::Value(_) => 0,
@@ -129,7 +129,7 @@ impl Kernel {
         }
     }
 
-    /// All arrays in the GPU's memory.
+    /// Ensures that all arrays are in GPU memory. `whole`: by argument, the kernel overwrites all of it.
     fn bring(&self, whole: &[bool], args: &mut [Arg<'_>]) -> Result<Buffers, DeviceError> {
         let context = &self.context;
         let mut buffers: Buffers = Vec::with_capacity(args.len());
@@ -145,7 +145,7 @@ impl Kernel {
         Ok(buffers)
     }
 
-    /// Waits for a launch whose results are wanted now: what it printed, or its fault.
+    /// Waits for a launch whose outcome is needed now: its output or its fault.
     fn outcome(&self, variant: &Variant, service: &Service, control: &Control) -> Result<Output, End> {
         let context = &self.context;
         if let (Some(faults), true) = (&service.faults, variant.endless) {
@@ -169,7 +169,7 @@ impl Kernel {
     }
 }
 
-/// What the kernel's threads printed.
+/// Returns the output of the kernel's threads.
 fn printed(kernel: &CudaKernel, prints: &Buffer) -> Result<Output, DeviceError> {
     let mut header = [0; 8];
     prints.download(&mut header)?;
@@ -184,9 +184,9 @@ fn printed(kernel: &CudaKernel, prints: &Buffer) -> Result<Output, DeviceError> 
     Ok(output)
 }
 
-/// Memory beside the arrays that a text asks for.
+/// Buffers that a text needs besides the arrays.
 struct Service {
-    /// The launch's own fault record, where it is waited for; else it gets one of the context's.
+    /// The launch's own fault record, where the launch is waited for; else it gets one of the context's.
     faults: Option<Buffer>,
     prints: Option<Buffer>,
     barrier: Option<Buffer>,
@@ -205,7 +205,7 @@ impl Service {
             }
         };
         if variant.endless && now {
-            // What it takes to stop the kernel has to be there before it runs.
+            // The means to stop the kernel have to exist before it runs.
             context.call(|driver| driver.flag())?;
         }
         Ok(Service {
@@ -216,7 +216,7 @@ impl Service {
     }
 }
 
-/// One argument of the CUDA function.
+/// Returns one argument of the CUDA function.
 fn pass(
     argument: &KernelArgument,
     args: &[Arg<'_>],
@@ -249,7 +249,7 @@ fn number(value: u32) -> Argument {
     Argument::Value { bytes: [value.into(), 0, 0, 0], len: 4 }
 }
 
-/// Lanes side by side in their own size.
+/// Packs the lanes of a value side by side.
 fn lanes(ty: Ty, lanes: &[Value]) -> Argument {
     let mut bytes = [0u8; 32];
     let size = ty.scalar().size();

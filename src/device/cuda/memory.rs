@@ -1,4 +1,4 @@
-//! Arrays in the GPU's memory.
+//! Arrays in GPU memory.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::driver::Address;
 use crate::device::DeviceError;
 use crate::device::storage::{Remote, RemoteCopy, Storage};
 
-/// Memory of one array, given back when nobody has it any more.
+/// The memory of one array, freed with its last owner.
 pub(crate) struct Buffer {
     context: Arc<Context>,
     address: Address,
@@ -32,7 +32,7 @@ impl Remote for Buffer {
 }
 
 impl Buffer {
-    /// Memory with whatever was in it.
+    /// Allocates uninitialized memory.
     pub fn new(context: &Arc<Context>, bytes: u64) -> Result<Buffer, DeviceError> {
         let address = context.allocate(bytes)?;
         Ok(Buffer { context: context.clone(), address, bytes })
@@ -56,7 +56,7 @@ impl Buffer {
         self.address
     }
 
-    /// In bytes.
+    /// Returns the size in bytes.
     pub fn len(&self) -> u64 {
         self.bytes
     }
@@ -65,7 +65,7 @@ impl Buffer {
         self.context.download(self.address, into)
     }
 
-    /// The same bytes in memory of `context`, which may be another GPU's.
+    /// Copies the bytes to new memory of `context`, which may be another GPU's.
     fn copied_to(&self, context: &Arc<Context>) -> Result<Buffer, DeviceError> {
         let copy = Self::new(context, self.bytes)?;
         if self.bytes == 0 {
@@ -75,7 +75,7 @@ impl Buffer {
         if Arc::ptr_eq(&self.context, context) {
             context.call(|driver| driver.copy(copy.address, self.address, self.bytes))?;
         } else if self.context.is_isolated() || context.is_isolated() {
-            // Another process has one of the two.
+            // One of the two GPUs is driven by another process: copies through the host.
             context.flush()?;
             let mut bytes = vec![0; self.bytes as usize];
             self.download(&mut bytes)?;
@@ -85,7 +85,7 @@ impl Buffer {
             self.context.finish()?;
             let peer = self.context.properties.ordinal;
             if context.call(|driver| driver.copy_from_peer(copy.address, peer, self.address, self.bytes)).is_err() {
-                // The two do not know each other.
+                // The GPUs have no peer access.
                 let mut bytes = vec![0; self.bytes as usize];
                 self.download(&mut bytes)?;
                 context.upload(copy.address, &bytes)?;
@@ -95,17 +95,17 @@ impl Buffer {
     }
 }
 
-/// The memory of a GPU behind a storage.
+/// Returns the GPU memory of a storage, on any GPU.
 fn buffer(remote: &RemoteCopy) -> Option<Arc<Buffer>> {
     remote.clone()?.into_any().downcast().ok()
 }
 
-/// The same if it is this GPU's.
+/// Returns it if it is on this GPU.
 fn own(remote: &RemoteCopy, context: &Arc<Context>) -> Option<Arc<Buffer>> {
     buffer(remote).filter(|buffer| Arc::ptr_eq(&buffer.context, context))
 }
 
-/// The array in this GPU's memory, brought there if need be; the copies elsewhere stay good.
+/// Returns the array in this GPU's memory, copied there if necessary; copies elsewhere stay valid.
 pub(crate) fn for_reading(storage: &Storage, context: &Arc<Context>) -> Result<Arc<Buffer>, DeviceError> {
     let mut remote = storage.remote();
     if let Some(buffer) = own(&remote, context) {
@@ -116,15 +116,15 @@ pub(crate) fn for_reading(storage: &Storage, context: &Arc<Context>) -> Result<A
     Ok(buffer)
 }
 
-/// The array in this GPU's memory and nowhere else, for a kernel that writes it. `whole` says that the kernel writes every
-/// element and reads none.
+/// Returns the array in this GPU's memory, for a kernel that writes it; all other copies are dropped. `whole`: the kernel
+/// overwrites every element and reads none, so that nothing is copied.
 pub(crate) fn for_writing(
     storage: &mut Storage,
     context: &Arc<Context>,
     whole: bool,
 ) -> Result<Arc<Buffer>, DeviceError> {
     let found = own(&storage.remote(), context);
-    // One count is this, the other the storage's; more are arrays that share the memory.
+    // One reference is this one, the second the storage's; more belong to arrays that share the memory.
     let buffer = match found {
         Some(buffer) if Arc::strong_count(&buffer) <= 2 => buffer,
         _ if whole => Arc::new(Buffer::new(context, storage.len() as u64)?),
@@ -138,7 +138,7 @@ pub(crate) fn for_writing(
     Ok(buffer)
 }
 
-/// A copy in this GPU's memory from wherever the bytes are.
+/// Copies the bytes to this GPU from wherever they are.
 fn brought(storage: &Storage, remote: &RemoteCopy, context: &Arc<Context>) -> Result<Buffer, DeviceError> {
     if let Some(bytes) = storage.here() {
         return Buffer::of_bytes(context, bytes);

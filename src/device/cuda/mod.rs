@@ -1,13 +1,13 @@
 //! NVIDIA GPUs through CUDA.
 //!
-//! [`text`] turns a prepared kernel into CUDA C++ and says how it is to be launched; it needs no GPU. [`nvrtc`] compiles the text,
-//! [`cache`] keeps what came of it, [`cubin`] reads what it needs, [`driver`] is the GPU's driver, and the rest joins them: a [`context`] per GPU, arrays in its
-//! `memory`, a `kernel` with its variants, the `plan` of a launch and the `launch`, the `batch` of launches, the `records` of launches that nobody waited
-//! for yet, the `fault` that a kernel left behind. The libraries are opened when
-//! they are first needed, so that one binary starts on machines with and without them.
+//! [`text`] turns a prepared kernel into CUDA C++ with launch metadata; it needs no GPU. [`nvrtc`] compiles the text, [`cache`]
+//! stores the machine code, [`cubin`] reads its resource usage, and [`driver`] is the GPU's driver. The other modules join them:
+//! a [`context`] per GPU, arrays in its `memory`, a `kernel` with its variants, the `plan` of a launch and the `launch`, the
+//! `batch` of launches, the `records` of asynchronous launches, and the `fault` that a kernel reports. Libraries are opened on
+//! first use, so that one binary runs on machines with and without them.
 //!
-//! With [`isolate`] the driver is that of another process, so that a kernel which kills its context costs a process only; `replay`
-//! then runs the launch again elsewhere to find the reason.
+//! With [`isolate`] the driver lives in another process, so that a kernel that kills its context costs only that process;
+//! `replay` then runs the launch again on another device to find the reason.
 
 mod batch;
 pub(crate) mod cache;
@@ -50,8 +50,7 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// The GPU of this number. Its context is made while the caller goes on; what goes wrong with that is the first
-    /// launch's error.
+    /// Opens the GPU with this ordinal. Its context is created in the background; an error shows in the first launch.
     pub fn open(ordinal: u32, settings: Settings) -> Result<Gpu, DeviceError> {
         #[cfg(target_os = "linux")]
         if let Some(isolation) = settings.isolation.clone() {
@@ -68,7 +67,7 @@ impl Gpu {
         ))
     }
 
-    /// The same with kernels in a process of their own.
+    /// As [`Gpu::open`], with kernels in a separate process.
     #[cfg(target_os = "linux")]
     fn open_isolated(ordinal: u32, settings: Settings, isolation: Isolation) -> Result<Gpu, DeviceError> {
         let starting = isolate::start(ordinal, isolation.starter)
@@ -79,7 +78,7 @@ impl Gpu {
             (Err(refusal), None) => Err(refusal),
             (Err(refusal), Some(tell)) => {
                 tell(&format!("{} says {}", refusal.call, refusal.name));
-                // What this process has not asked the driver for yet.
+                // The driver has not been initialized in this process yet.
                 nvidia::probe(ordinal).map_err(|absent| absent.refusal())?;
                 Nvidia::open(properties).map(|driver| Arc::new(driver) as Arc<dyn Driver>)
             }
@@ -88,7 +87,7 @@ impl Gpu {
         Ok(Self::with_parts(properties, settings, open, compiler))
     }
 
-    /// A GPU behind another driver and another compiler than NVIDIA's, which tests have.
+    /// Creates a GPU with another driver and compiler than NVIDIA's, for tests.
     pub fn with_parts(
         properties: Properties,
         settings: Settings,
@@ -104,7 +103,7 @@ impl Gpu {
 }
 
 impl Absent {
-    /// As a driver's refusal.
+    /// Converts to a failed driver call.
     #[cfg(target_os = "linux")]
     fn refusal(self) -> driver::Refusal {
         match self {

@@ -1,6 +1,6 @@
-//! NVRTC: CUDA text to machine code of one architecture, in this process and without a toolkit. It needs no GPU.
+//! NVRTC: compiles CUDA text to machine code of one architecture, in this process and without a toolkit. It needs no GPU.
 //!
-//! Where the library lies is the app's business: it gives [`Place`]s to try in order.
+//! The app decides where to find the library: it passes [`Place`]s to try in order.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use libloading::Library;
 
-/// A copy of the library that may or may not be there.
+/// A candidate location of the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// A path, or a bare name for the system's search.
@@ -17,27 +17,27 @@ pub struct Place {
     pub builtins: Option<PathBuf>,
 }
 
-/// What a text became.
+/// The output of a compilation.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// Machine code, as the driver loads it.
+    /// Machine code (a cubin) for the driver.
     pub cubin: Vec<u8>,
-    /// Warnings, and what `-v` options ask the assembler to say.
+    /// Warnings, and output that `-v` options request.
     pub log: String,
 }
 
 /// Why there is no machine code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// NVRTC found mistakes in the text, which for generated text is a fault of Clk.
+    /// NVRTC rejected the text; for generated text that is a bug in Clk.
     Rejected { log: String },
-    /// A call that cannot fail on sound input did, with this `nvrtcResult`.
+    /// A call that cannot fail on valid input failed with this `nvrtcResult`.
     Call { function: &'static str, code: i32, name: String },
 }
 
-/// What the run time asks of a compiler: NVRTC, or a test's.
+/// The interface to a compiler: NVRTC, or a test's.
 pub trait Compiler: Send + Sync {
-    /// Major and minor, as a part of the names in the cache.
+    /// Returns major and minor version, which are a part of the cache key.
     fn version(&self) -> (i32, i32);
 
     /// See [`Nvrtc::compile`].
@@ -57,7 +57,7 @@ impl Compiler for Nvrtc {
 type Handle = *mut std::ffi::c_void;
 type Status = c_int;
 
-/// The functions of the library that are used, under their names without `nvrtc`.
+/// The functions of the library that are used, named without the prefix `nvrtc`.
 struct Functions {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
     error_name: unsafe extern "C" fn(Status) -> *const c_char,
@@ -78,7 +78,7 @@ struct Functions {
     archs: unsafe extern "C" fn(*mut c_int) -> Status,
 }
 
-/// The pair of functions that tell a text's size and write it.
+/// The pair of functions that return an output's size and contents.
 struct Getter {
     name: &'static str,
     size: unsafe extern "C" fn(Handle, *mut usize) -> Status,
@@ -97,7 +97,7 @@ pub struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// Opens the first of these that is there; `Err` says for each why it is not.
+    /// Opens the first location that works; `Err` has the reason for each that does not.
     pub fn open(places: &[Place]) -> Result<Nvrtc, Vec<String>> {
         let mut complaints = Vec::new();
         for place in places {
@@ -110,17 +110,17 @@ impl Nvrtc {
     }
 
     fn open_one(place: &Place) -> Result<Nvrtc, String> {
-        // SAFETY: NVRTC's initialisers do nothing that depends on the state of this process.
+        // SAFETY: NVRTC's initializers do not depend on the state of this process.
         let library = unsafe { Library::new(&place.library) }.map_err(|e| e.to_string())?;
         if let Some(builtins) = &place.builtins {
-            // SAFETY: as above. Without it compilation reports what is missing, so a failure here needs no message of its own.
+            // SAFETY: as above. If it is missing, compilation reports that, so a failure here needs no message of its own.
             if let Ok(builtins) = unsafe { Library::new(builtins) } {
-                // Open until the process ends: NVRTC finds it by name only while it is.
+                // Kept open until the process ends: NVRTC finds it by name only while it is open.
                 std::mem::forget(builtins);
             }
         }
         let functions = functions(&library).map_err(|e| e.to_string())?;
-        // Unloading NVRTC while another thread compiles would end badly, and nothing is gained by it.
+        // Unloading NVRTC while another thread compiles would crash, and nothing is gained by it.
         std::mem::forget(library);
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both point to integers.
@@ -131,17 +131,17 @@ impl Nvrtc {
         Ok(Nvrtc { functions: Arc::new(functions), version: (major, minor), place: place.library.clone() })
     }
 
-    /// Major and minor version of CUDA.
+    /// Returns major and minor version of CUDA.
     pub fn version(&self) -> (i32, i32) {
         self.version
     }
 
-    /// Where it was found.
+    /// Returns where it was found.
     pub fn place(&self) -> &std::path::Path {
         &self.place
     }
 
-    /// The architectures it compiles for: 75 for `sm_75`.
+    /// Returns the architectures that it compiles for: 75 for `sm_75`.
     pub fn architectures(&self) -> Vec<u32> {
         let mut count = 0;
         // SAFETY: `count` is an integer.
@@ -149,14 +149,14 @@ impl Nvrtc {
             return vec![];
         }
         let mut found = vec![0; usize::try_from(count).unwrap_or(0)];
-        // SAFETY: the list has as many places as the library asked for.
+        // SAFETY: the list has the length that the library requested.
         if found.is_empty() || unsafe { (self.functions.archs)(found.as_mut_ptr()) } != SUCCESS {
             return vec![];
         }
         found.into_iter().filter_map(|arch| u32::try_from(arch).ok()).collect()
     }
 
-    /// Compiles a text for `--gpu-architecture=sm_<architecture>`. `name` is what messages and line tables call it.
+    /// Compiles a text for `--gpu-architecture=sm_<architecture>`. `name` is the file name in messages and line tables.
     pub fn compile(
         &self,
         source: &str,
@@ -170,7 +170,7 @@ impl Nvrtc {
         Ok(Compiled { cubin, log })
     }
 
-    /// The same in NVIDIA's assembly language for people to read.
+    /// Compiles a text to PTX, NVIDIA's assembly language, for people to read.
     pub fn ptx(&self, source: &str, name: &str, architecture: u32, options: &[String]) -> Result<String, Failure> {
         self.built(source, name, architecture, options)?.text(&self.functions.ptx).map(readable)
     }
@@ -179,7 +179,7 @@ impl Nvrtc {
         let (source, name) = (c_string(source), c_string(name));
         let mut program = Program { nvrtc: self, handle: std::ptr::null_mut() };
         let nothing = std::ptr::null();
-        // SAFETY: both texts end in a zero and live until the call returns, which copies them; there are no headers.
+        // SAFETY: both strings are zero-terminated and live until the call returns, which copies them; there are no headers.
         let status = unsafe {
             (self.functions.create)(&mut program.handle, source.as_ptr(), name.as_ptr(), 0, nothing, nothing)
         };
@@ -187,7 +187,7 @@ impl Nvrtc {
         let mut words = vec![c_string(&format!("--gpu-architecture=sm_{architecture}"))];
         words.extend(options.iter().map(|o| c_string(o)));
         let pointers: Vec<*const c_char> = words.iter().map(|w| w.as_ptr()).collect();
-        // SAFETY: the program is alive and there are as many options as are said.
+        // SAFETY: the program is alive and the number of options is correct.
         let status = unsafe { (self.functions.compile)(program.handle, pointers.len() as c_int, pointers.as_ptr()) };
         if status == COMPILATION_FAILED {
             return Err(Failure::Rejected { log: readable(program.text(&self.functions.log)?) });
@@ -200,18 +200,18 @@ impl Nvrtc {
         if status == SUCCESS {
             return Ok(());
         }
-        // SAFETY: the library answers any number with a text of its own.
+        // SAFETY: the library returns a static string for any number.
         let name = unsafe { (self.functions.error_name)(status) };
         let name = match name.is_null() {
             true => String::new(),
-            // SAFETY: it is a text that lives as long as the library.
+            // SAFETY: the string lives as long as the library.
             false => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
         };
         Err(Failure::Call { function, code: status, name })
     }
 }
 
-/// One text on its way; destroyed when dropped.
+/// A program being compiled; destroyed on drop.
 struct Program<'n> {
     nvrtc: &'n Nvrtc,
     handle: Handle,
@@ -223,7 +223,7 @@ impl Program<'_> {
         // SAFETY: the program is alive.
         self.nvrtc.check(getter.name, unsafe { (getter.size)(self.handle, &mut size) })?;
         let mut bytes = vec![0u8; size];
-        // SAFETY: there is room for as many bytes as the library asked for.
+        // SAFETY: the buffer has the size that the library requested.
         self.nvrtc.check(getter.name, unsafe { (getter.get)(self.handle, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }
@@ -238,7 +238,7 @@ impl Drop for Program<'_> {
     }
 }
 
-/// A text that ends in a zero; one inside, which no generated text has, would end it early.
+/// Returns a zero-terminated copy, cut at an interior zero, which no generated text has.
 fn c_string(text: &str) -> CString {
     let bytes: Vec<u8> = text.bytes().take_while(|&b| b != 0).collect();
     CString::new(bytes).unwrap_or_default()
@@ -252,7 +252,7 @@ fn readable(mut bytes: Vec<u8>) -> String {
 }
 
 fn functions(library: &Library) -> Result<Functions, libloading::Error> {
-    /// SAFETY of all calls: the types are those of `nvrtc.h`, which have been the same since CUDA 11.
+    /// SAFETY of all calls: the types are those of `nvrtc.h`, unchanged since CUDA 11.
     macro_rules! symbol {
         ($name:literal) => {
             *unsafe { library.get(concat!($name, "\0").as_bytes()) }?

@@ -1,4 +1,4 @@
-//! How a launch is to be made: the text that fits it, grid and shared memory. Found once for launches that are alike.
+//! The plan of a launch: variant of the text, grid and shared memory. Computed once for launches that are alike.
 
 use std::sync::{Arc, PoisonError};
 
@@ -16,10 +16,10 @@ use crate::ir::def::Form;
 use crate::ir::ranges::Symbol;
 use crate::lang::scalar::Value;
 
-/// Plans that a kernel keeps, of the launches it had last.
+/// The number of recent plans that a kernel keeps.
 const KEPT: usize = 4;
 
-/// What texts ask about a launch.
+/// The facts about a launch that texts depend on.
 pub(crate) struct Facts<'a, 'b> {
     pub args: &'a [Arg<'b>],
     pub extents: Extents,
@@ -46,20 +46,20 @@ impl LaunchFacts for Facts<'_, '_> {
     }
 }
 
-/// A text and its geometry.
+/// A variant and its launch geometry.
 pub(crate) struct Plan {
     pub variant: Arc<Variant>,
     pub shape: Shape,
-    /// By argument: whether the launch writes all of the array, whatever was in it.
+    /// By argument: the launch overwrites all of the array.
     pub whole: Vec<bool>,
 }
 
-/// A plan and the launches it is for.
+/// A plan and the launches that it fits.
 pub(crate) struct Kept {
     extents: Extents,
-    /// Of all arrays, one after the other; a kernel's arrays have fixed ranks.
+    /// The shapes of all arrays, concatenated; a kernel's arrays have fixed ranks.
     shapes: Vec<u32>,
-    /// Of the value parameters, where the plan depends on them.
+    /// The values of parameters, where the plan depends on them.
     values: Option<Vec<Value>>,
     plan: Option<Arc<Plan>>,
 }
@@ -86,12 +86,12 @@ fn same_values(known: &[Value], facts: &Facts<'_, '_>) -> bool {
 }
 
 impl Kernel {
-    /// How to make this launch; nothing if there is nothing to run.
+    /// Returns the plan of this launch; `None` if there is nothing to run.
     pub(crate) fn plan(&self, facts: &Facts<'_, '_>) -> Result<Option<Arc<Plan>>, End> {
         {
             let mut kept = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(at) = kept.iter().position(|kept| kept.is_for(facts)) {
-                // The last one used stands first.
+                // Most recently used first.
                 kept[..=at].rotate_right(1);
                 return Ok(kept[0].plan.clone());
             }
@@ -132,7 +132,7 @@ impl Kernel {
         Ok(Some(Plan { variant, shape, whole }))
     }
 
-    /// By argument: whether the launch writes all of the array.
+    /// Returns, by argument, whether the launch overwrites all of the array.
     fn written_in_full(&self, facts: &Facts<'_, '_>, covers: &[Option<Cover>]) -> Vec<bool> {
         let whole = |param: usize, shape: &[u32]| match facts.extents {
             Extents::Threads(_) => {
@@ -145,8 +145,8 @@ impl Kernel {
         facts.args.iter().enumerate().map(|(param, arg)| arg.shape().is_some_and(|shape| whole(param, shape))).collect()
     }
 
-    /// The text for this launch: with offsets as wide as it needs, and guards for what it does not keep to. And whether that,
-    /// or the shared memory, depends on the values of parameters.
+    /// Returns the variant for this launch: with offsets as wide as necessary, and with more guards where its assumptions do not
+    /// hold. Also returns whether that, or the size of shared memory, depends on the values of parameters.
     fn fitting(&self, facts: &Facts<'_, '_>) -> (Arc<Variant>, bool) {
         let mut options = self.options();
         if let (Form::Grid, Extents::Grid { block, .. }) = (self.definition().form, facts.extents) {
@@ -169,7 +169,7 @@ impl Kernel {
         (variant, by_value)
     }
 
-    /// More shared memory than a block can have, which is the simulator's fault too.
+    /// Returns the fault of a block with too much shared memory, which the simulator reports too.
     fn shared_fault(&self, why: SharedRefusal, span: Span) -> End {
         let limit = u64::from(self.context.properties.shared_per_block);
         let kind = match why {
@@ -179,7 +179,7 @@ impl Kernel {
         End::Fault(kind.of_launch(span))
     }
 
-    /// Lets the function have so much dynamic shared memory.
+    /// Opts in to this much dynamic shared memory.
     fn allow_shared(&self, loaded: &Loaded, wanted: u32) -> Result<(), End> {
         let (limit, bytes) = (self.context.properties.shared_per_block, wanted.saturating_add(loaded.static_shared));
         if bytes > limit {
@@ -194,7 +194,7 @@ impl Kernel {
     }
 }
 
-/// Refuses grids that the GPU cannot run.
+/// Rejects grids that exceed the GPU's limits.
 fn check_grid(context: &Context, loaded: &Loaded, shape: &Shape) -> Result<(), DeviceError> {
     let too_large = |what, wanted: u64, limit: u64| {
         let (wanted, limit) = (wanted.to_string(), limit.to_string());

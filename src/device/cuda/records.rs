@@ -1,10 +1,9 @@
-//! Launches that nobody has waited for yet, and how their faults come to light.
+//! Fault records: how faults of asynchronous launches are detected.
 //!
-//! A launch that may fail gets a fault record of its own from a ring in the GPU's memory and returns at once. The first thread
-//! at fault makes its launch's number the `first` word, if no launch before was there, and raises a flag in this process's
-//! memory. The flag is looked at before each launch and after each wait, which costs nothing; only when it is up is anything
-//! copied. Launches behind the one that failed run all the same: what arrays hold then is not to be trusted, but the report is
-//! the first one's.
+//! A launch that may fail gets a fault record from a ring in GPU memory and returns at once. The first thread that faults writes
+//! its launch's number to the word `first`, unless an earlier launch did, and raises a flag in host memory. The flag is tested
+//! before each launch and after each wait, which costs nothing; only when it is raised is anything copied. Launches behind the
+//! failed one run all the same: the contents of arrays are then unreliable, but the report is that of the first fault.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -18,23 +17,23 @@ use crate::base::source::Span;
 use crate::device::DeviceError;
 use crate::device::error::Earlier;
 
-/// Launches that may be under way at once, each with a record.
+/// The largest number of pending launches with records.
 const RING: usize = 1024;
-/// Records are used again one half of the ring at a time, once the launches that had them are over.
+/// Records are reused one half of the ring at a time, once the launches that had them are done.
 const HALF: usize = RING / 2;
 
-/// Launches that may wait behind one that perhaps never ends. The driver takes some 1000 and then keeps the caller waiting, who
-/// could tell nobody to stop any more.
+/// Launches that may be queued behind one that perhaps runs forever. The driver queues some 1000 and then blocks the caller,
+/// which could not ask kernels to stop any more.
 const BEHIND: usize = 200;
 
-/// What is needed to tell of a launch's fault later.
+/// The data to report a launch's fault later.
 pub(crate) struct Pending {
     pub kernel: Arc<CudaKernel>,
     /// The statement that launched it.
     pub launched: Span,
 }
 
-/// Records side by side in the GPU's memory.
+/// A block of records in GPU memory.
 struct Block {
     memory: Address,
     /// The number of its first record.
@@ -53,7 +52,7 @@ impl Block {
         Address(self.memory.0 + Self::bytes(index))
     }
 
-    /// All records as they are before a launch.
+    /// Resets all records to their state before a launch.
     fn clear(&self, driver: &dyn Driver, first: Address, flag: Address) -> Answer {
         let mut bytes = vec![0; Self::bytes(self.count) as usize];
         let places = (0..self.count).map(|k| self.record(k).0 + FAULT_NOTICE_AT as u64);
@@ -82,16 +81,16 @@ pub(crate) struct Records {
     /// The word that takes the number of the first launch that failed.
     first: Option<Address>,
     ring: Option<Block>,
-    /// Those of graphs, by their first numbers, and the last number that was given out.
+    /// The blocks of graphs, and the last number that was assigned.
     blocks: Vec<Block>,
     last: u32,
-    /// A graph with such a block was run since all was known.
+    /// A graph with a block was run since the last confirmation.
     chained: bool,
-    /// Launches that got a record of the ring since all was known.
+    /// Launches that got a record of the ring since the last confirmation.
     issued: usize,
-    /// Behind the last launch of each half of the ring.
+    /// Events behind the last launch of each half of the ring.
     ends: [Option<Event>; 2],
-    /// Some of the launches end when they are told to, and else perhaps never.
+    /// Some of the launches may run forever, but poll the stop word.
     endless: bool,
     /// Set by Ctrl-C.
     stop: Option<Arc<AtomicBool>>,
@@ -106,7 +105,7 @@ impl Records {
         self.ring.iter().chain(&self.blocks)
     }
 
-    /// A launch that ends when this is set.
+    /// Notes a launch that ends when this flag is set.
     fn stops(&mut self, stop: &Arc<AtomicBool>) {
         self.endless = true;
         if !self.stop.as_ref().is_some_and(|known| Arc::ptr_eq(known, stop)) {
@@ -114,7 +113,7 @@ impl Records {
         }
     }
 
-    /// Makes the records as they were in the beginning.
+    /// Resets all records to their initial state.
     fn reset(&self, driver: &dyn Driver) -> Answer {
         let Some(first) = self.first else { return Ok(()) };
         driver.zero(first, 4)?;
@@ -126,7 +125,7 @@ impl Records {
         Ok(())
     }
 
-    /// The launches so far are over, and what came of them is known.
+    /// Notes that all launches so far are done and their outcome is known.
     fn forget(&mut self, driver: &dyn Driver) {
         self.issued = 0;
         self.chained = false;
@@ -135,7 +134,7 @@ impl Records {
         self.ring.iter_mut().for_each(|ring| ring.pending.clear());
     }
 
-    /// The first fault, once the launches are over.
+    /// Returns the first fault, once the launches are done.
     fn fault(&self, driver: &dyn Driver) -> Answer<Option<Earlier>> {
         let Some(first) = self.first else { return Ok(None) };
         let mut number = [0; 4];
@@ -160,7 +159,7 @@ impl Context {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A record for a launch that is about to be made. `stop` makes it end, if it is one that can be told.
+    /// Returns a record for a launch that is about to be issued. `stop` is its stop request, if the kernel polls for one.
     pub fn record(&self, pending: Pending, stop: Option<&Arc<AtomicBool>>) -> Result<Address, DeviceError> {
         let driver = &**self.driver()?;
         let mut records = self.records();
@@ -171,7 +170,7 @@ impl Context {
         if slot.is_multiple_of(HALF) && records.issued > 0 {
             self.enter_half(driver, &mut records, slot / HALF)?;
         }
-        // Waiting may have begun the count anew.
+        // Waiting may have restarted the count.
         let slot = records.issued % RING;
         records.issued += 1;
         if let Some(stop) = stop {
@@ -210,7 +209,7 @@ impl Context {
         Ok(block)
     }
 
-    /// Records for the launches of a graph, which keep them; returns the first one's number.
+    /// Allocates records for the launches of a graph, which keep them; returns the first one's number.
     pub fn new_block(&self, count: usize) -> Result<u32, DeviceError> {
         let driver = &**self.driver()?;
         let mut records = self.records();
@@ -220,8 +219,8 @@ impl Context {
         Ok(number)
     }
 
-    /// Gives the launches of a graph that is about to be run its records: for each the argument that takes the address, and
-    /// what [`Context::record`] is given.
+    /// Assigns its records to the launches of a graph that is about to be run: for each the argument that takes the address, and
+    /// the parameters of [`Context::record`].
     pub fn use_block<'a>(
         &self,
         number: u32,
@@ -244,7 +243,7 @@ impl Context {
         }
     }
 
-    /// Lets go of a graph's records, once its launches are over.
+    /// Frees a graph's records, once its launches are done.
     pub fn forget_block(&self, number: u32) -> Result<(), DeviceError> {
         let mut records = self.records();
         let driver = &**self.driver()?;
@@ -258,7 +257,7 @@ impl Context {
         confirmed
     }
 
-    /// Waits until the launches are over that had the records of this half of the ring.
+    /// Waits until the launches that use the records of this half of the ring are done.
     fn enter_half(&self, driver: &dyn Driver, records: &mut Records, half: usize) -> Result<(), DeviceError> {
         let refused = |refusal| self.error(refusal);
         let end = driver.event().map_err(refused)?;
@@ -281,7 +280,7 @@ impl Context {
         self.renew()?;
         let mut records = self.records();
         if records.is_quiet() {
-            // Nothing may report a fault, but a kernel may have killed its process.
+            // No fault record is pending, but a kernel may have killed its process.
             return self.settle();
         }
         let driver = &**self.driver()?;
@@ -290,7 +289,7 @@ impl Context {
         self.known(driver, &mut records, stopped)
     }
 
-    /// To be called for every launch: waits where too many would be behind one without an end.
+    /// Called for every launch: waits where too many would be queued behind one that may run forever.
     pub fn line_up(&self) -> Result<(), DeviceError> {
         if self.behind.load(Ordering::Relaxed) == 0 || self.behind.fetch_add(1, Ordering::Relaxed) < BEHIND {
             return Ok(());
@@ -301,8 +300,7 @@ impl Context {
         self.known(driver, &mut records, stopped)
     }
 
-    /// Makes the records anew for a process that has taken the place of another: launches of that one are over or lost, and
-    /// addresses are others.
+    /// Recreates the records after a process was replaced: launches of the old one are done or lost, and addresses have changed.
     fn renew(&self) -> Result<(), DeviceError> {
         if !self.stale.swap(false, Ordering::Relaxed) {
             return Ok(());
@@ -314,13 +312,13 @@ impl Context {
         records.reset(driver).map_err(|refusal| self.error(refusal))
     }
 
-    /// Reports a fault that has come to light, without waiting for one.
+    /// Reports a fault that is known already, without waiting for one.
     pub fn look(&self) -> Result<(), DeviceError> {
         self.renew()?;
         if self.driver()?.is_flag_up() { self.confirm() } else { Ok(()) }
     }
 
-    /// Waits for everything under way.
+    /// Waits for all pending operations.
     pub fn finish(&self) -> Result<(), DeviceError> {
         self.flush()?;
         self.renew()?;
@@ -330,13 +328,13 @@ impl Context {
         self.known(driver, &mut records, stopped)
     }
 
-    /// Copies from the GPU, unless one of the launches that are to be waited for has failed.
+    /// Copies from the GPU, unless one of the launches before the copy has failed.
     pub fn copy_here(&self, from: Address, bytes: &mut [u8]) -> Result<(), DeviceError> {
         self.flush()?;
         self.renew()?;
         let mut records = self.records();
         let driver = &**self.driver()?;
-        // Only a wait that looks at the stop word ends in any case.
+        // Only a wait that also serves stop requests is guaranteed to end.
         let stopped = if records.endless { self.wait(driver, &records)? } else { false };
         driver.download(from, bytes).map_err(|refusal| self.error(refusal))?;
         if records.is_quiet() { Ok(()) } else { self.known(driver, &mut records, stopped) }
@@ -349,7 +347,7 @@ impl Context {
         }
     }
 
-    /// After a wait: whether a launch has failed. `touched` says that stop words were written.
+    /// After a wait: reports the fault of a launch, if one has failed. `touched`: stop words were written.
     fn known(&self, driver: &dyn Driver, records: &mut Records, touched: bool) -> Result<(), DeviceError> {
         let mut found = Ok(None);
         if driver.is_flag_up() {
@@ -365,7 +363,7 @@ impl Context {
         }
     }
 
-    /// Waits, and tells kernels to stop when the user does; says whether they were told.
+    /// Waits, and asks kernels to stop when the user does; returns whether they were asked.
     fn until(
         &self,
         driver: &dyn Driver,
@@ -378,7 +376,7 @@ impl Context {
         stoppable(driver, stop, &words, done).map_err(|refusal| self.error(refusal))
     }
 
-    /// Gives the records' memory back.
+    /// Frees the records' memory.
     pub fn drop_records(&mut self) {
         let records = std::mem::take(self.records.get_mut().unwrap_or_else(PoisonError::into_inner));
         if let (Some(first), Ok(driver)) = (records.first, self.driver()) {
@@ -388,7 +386,7 @@ impl Context {
     }
 }
 
-/// Waits until something is done, and writes stop words when the user wants an end; says whether they were written.
+/// Waits until `done`, and writes stop words when the user asks to stop; returns whether they were written.
 pub(crate) fn stoppable(
     driver: &dyn Driver,
     stop: &AtomicBool,
@@ -402,7 +400,7 @@ pub(crate) fn stoppable(
             told = true;
             words.iter().try_for_each(|words| driver.poke(*words, 1))?;
         }
-        // Short kernels are waited for busily, long ones are not worth a core.
+        // Busy-waits for short kernels; long ones are not worth a core.
         match begin.elapsed() > Duration::from_millis(2) {
             true => std::thread::sleep(Duration::from_micros(100)),
             false => std::hint::spin_loop(),

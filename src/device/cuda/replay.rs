@@ -1,6 +1,7 @@
-//! Launches as data, so that one which killed its process can be run again on the simulator, which finds the line.
+//! Launches as data, so that one that killed its process can be run again on the simulator, which finds the faulty line.
 //!
-//! The arrays are those that the lost process left: what a kernel only reads is as it was, what it also writes may not be.
+//! The arrays are those that the lost process left: arrays that a kernel only reads are unchanged, arrays that it also writes may
+//! not be.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,10 +26,10 @@ pub(crate) struct Record {
     pub args: Vec<Kept>,
 }
 
-/// One of its arguments.
+/// One argument of a launch.
 pub(crate) enum Kept {
     Value(Vec<Value>),
-    /// Memory that nobody has written since the process was lost.
+    /// Memory that was not written since the process was lost.
     Array {
         address: Address,
         bytes: u64,
@@ -37,20 +38,20 @@ pub(crate) enum Kept {
     },
 }
 
-/// The last launches, with the numbers that the driver gives them. Those of a graph have one number.
+/// The last launches, by the numbers that the driver assigns. The launches of a graph share one number.
 #[derive(Default)]
 pub(crate) struct Replays(Mutex<VecDeque<(u64, Arc<Record>)>>);
 
-/// A driver has no more launches under way.
+/// More than a driver has pending.
 const MOST: usize = 4096;
-/// Arrays that are together larger than this are not run again.
+/// The largest total size of arrays with which a launch is run again.
 const LARGEST: u64 = 1 << 30;
-/// So long the simulator looks for a fault, and for the place of a kernel that does not end.
+/// How long the simulator searches for a fault, and for the location of a kernel that does not end.
 const LONGEST: Duration = Duration::from_secs(5);
 const LONGEST_STOPPED: Duration = Duration::from_secs(1);
 
 impl Context {
-    /// Whether kernels run in a process of their own.
+    /// Returns whether kernels run in a separate process.
     pub fn is_isolated(&self) -> bool {
         self.witness().is_some()
     }
@@ -65,7 +66,7 @@ impl Context {
         None
     }
 
-    /// Keeps the launches that the driver is given next, as one.
+    /// Records the launches that are passed to the driver next, as one.
     pub fn keep(&self, records: impl IntoIterator<Item = Arc<Record>>) {
         let mut records = records.into_iter().peekable();
         if records.peek().is_none() {
@@ -79,7 +80,7 @@ impl Context {
         kept.drain(..over);
     }
 
-    /// Waits for launches that are kept, which are over then.
+    /// Waits for recorded launches, and then drops them.
     pub fn settle(&self) -> Result<(), DeviceError> {
         let is_empty = self.replays.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         if !is_empty {
@@ -89,12 +90,12 @@ impl Context {
         Ok(())
     }
 
-    /// All launches so far are over.
+    /// Drops all recorded launches, which are done.
     pub fn forget_replays(&self) {
         self.replays.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// What a refusal is that came with the loss of a process; nothing if no process was lost.
+    /// Returns the loss that a failed driver call reports; `None` if no process was lost.
     pub fn loss(&self, refusal: &Refusal) -> Option<Loss> {
         let witness = self.witness()?;
         let driver = self.opened()?;
@@ -120,7 +121,7 @@ impl Context {
     }
 }
 
-/// Runs launches again until one is found that does not end well.
+/// Runs launches again until one fails or does not end.
 fn judge<'a>(
     suspects: &'a [Arc<Record>],
     witness: &dyn Device,
@@ -134,7 +135,7 @@ fn judge<'a>(
             return (Some(record), verdict);
         }
     }
-    // Of several that end well any may have been the one.
+    // If several end normally, any of them may have been the one.
     (if let [one] = suspects { Some(one) } else { None }, verdict)
 }
 
@@ -173,7 +174,7 @@ impl Record {
         }
     }
 
-    /// Copies of the arrays; nothing where there is no room for them.
+    /// Returns copies of the arrays; `None` if there is no memory for them.
     fn arrays(&self, driver: &dyn Driver) -> Answer<Option<Vec<Storage>>> {
         let mut arrays = Vec::with_capacity(self.args.len());
         for arg in &self.args {

@@ -1,4 +1,4 @@
-//! The run time behind a driver whose memory is this process's and whose kernels are Rust.
+//! Tests of the CUDA runtime with a fake driver: its memory is this process's and its kernels are Rust functions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use crate::ir::def::*;
 use crate::ir::verify::verify;
 use crate::lang::scalar::Value;
 
-/// The arguments of a call by what they are, and the memory they lead to.
+/// The arguments of a call, by kind, and the memory that they point to.
 struct Call<'a> {
     arguments: &'a [(KernelArgument, u64)],
     memory: &'a mut BTreeMap<u64, Vec<u8>>,
@@ -44,7 +44,7 @@ impl Call<'_> {
 
 type Body = fn(&mut Call<'_>);
 
-/// A GPU that counts what is asked of it.
+/// A GPU that counts the calls of its driver.
 struct Fake {
     properties: Properties,
     params: Vec<KernelArgument>,
@@ -56,12 +56,12 @@ struct Fake {
 struct State {
     memory: BTreeMap<u64, Vec<u8>>,
     graphs: Vec<Option<Vec<Launch>>>,
-    /// The flag is seen by waits alone, as if kernels began only then.
+    /// Only waits see the flag, as if kernels started only then.
     late: bool,
-    /// Kernels go on until they are told to stop.
+    /// Kernels run until they are asked to stop.
     runs_until_poked: bool,
     running: Vec<(Shape, Vec<Argument>)>,
-    /// There was a wait behind the last launch.
+    /// A wait followed the last launch.
     waited: bool,
     next: u64,
     counts: BTreeMap<&'static str, usize>,
@@ -79,7 +79,7 @@ impl Fake {
         self.state.lock().unwrap().counts.get(what).copied().unwrap_or(0)
     }
 
-    /// A launch.
+    /// Runs a launch.
     fn run(&self, state: &mut State, shape: &Shape, arguments: &[Argument]) {
         state.waited = false;
         if state.runs_until_poked {
@@ -102,10 +102,10 @@ impl Fake {
     }
 }
 
-/// Where the flag is, which is no memory of the GPU's.
+/// The address of the flag, which is not GPU memory.
 const FLAG: u64 = 64;
 
-/// The allocation that an address lies in, and how far.
+/// Returns the allocation that an address lies in, and the offset.
 fn at(memory: &mut BTreeMap<u64, Vec<u8>>, address: Address) -> (&mut Vec<u8>, usize) {
     let (start, bytes) = memory.range_mut(..=address.0).next_back().expect("an address of this driver");
     (bytes, (address.0 - start) as usize)
@@ -124,7 +124,7 @@ impl Driver for Fake {
             }
             state.next += 1 << 40;
             let address = state.next;
-            // What was in fresh memory is anything but zero.
+            // Fresh memory is filled with nonzero bytes.
             state.memory.insert(address, vec![0xa5; bytes as usize]);
             Ok(Address(address))
         })
@@ -283,7 +283,7 @@ impl Compiler for Paper {
     }
 }
 
-/// A kernel on a GPU of so much memory, and the GPU's driver.
+/// Returns a GPU with this much memory, a kernel on it, and its driver.
 fn gpu(prepared: Prepared, memory: u64, body: Body) -> (Gpu, Arc<dyn Executable>, Arc<Fake>) {
     let properties = Properties {
         name: "Fake".into(),
@@ -307,7 +307,7 @@ fn f32_array(b: &mut FunctionBuilder, name: &str, access: Access) -> MemId {
     b.array(name, access, Layout::plain(crate::ir::typing::F32), 1)
 }
 
-/// `y[i] = x[i + shift]`, where `shift` is an argument or nothing; of an `inout` array `y[i] += …`.
+/// Returns the kernel `y[i] = x[i + shift]`, where `shift` is an argument or absent; for an `inout` array `y[i] += …`.
 fn shifted(access: Access, shift: bool) -> Prepared {
     let mut b = FunctionBuilder::new("shifted");
     let d = shift.then(|| b.value("d", crate::ir::typing::I32));
@@ -379,7 +379,7 @@ fn what_is_shared_is_copied_before_it_is_written() {
     run(&kernel, &other, &mut copy).unwrap();
     assert_eq!((floats(&y), floats(&copy)), (vec![1.0, 2.0], vec![5.0, 6.0]));
     assert_eq!((fake.count("copy"), fake.count("upload")), (1, 3));
-    // Written here, it goes there again; read here, it does not.
+    // After a write on the host it is uploaded again; after a read it is not.
     y.bytes_mut()[..4].copy_from_slice(&7.0f32.to_le_bytes());
     run(&kernel, &y, &mut copy).unwrap();
     run(&kernel, &y, &mut copy).unwrap();
@@ -422,7 +422,7 @@ fn full_memory_is_an_error_with_its_numbers_and_loses_nothing() {
     drop(x);
     run(&kernel, &y, &mut z).unwrap();
     assert_eq!(floats(&z), [1.0; 10]);
-    // What can never fit is not begun.
+    // A launch that can never fit is rejected up front.
     let (large, mut result) = (Storage::zeros(80), Storage::zeros(80));
     let copies = fake.count("allocate");
     let fault = run(&kernel, &large, &mut result).unwrap_err();
@@ -430,7 +430,7 @@ fn full_memory_is_an_error_with_its_numbers_and_loses_nothing() {
     assert_eq!(fake.count("allocate"), copies);
 }
 
-/// What a thread at fault does: its record, and who is to be told. Place 0, one other thread, index 3; the index 5 of 5.
+/// Acts as a thread that faults: fills its record and notifies the host. Place 0, one other thread, index 3; the index 5 of 5.
 fn report(call: &mut Call<'_>, place: u32) {
     let record = Address(call.find(KernelArgument::Faults));
     let (memory, start) = at(call.memory, record);
@@ -453,7 +453,7 @@ fn report(call: &mut Call<'_>, place: u32) {
     }
 }
 
-/// Faults if it is told to shift by more than nothing.
+/// Faults if its shift is not zero.
 fn copy_or_report(call: &mut Call<'_>) {
     let record = Address(call.find(KernelArgument::Faults));
     let (memory, start) = at(call.memory, record);
@@ -471,7 +471,7 @@ fn line(number: u32) -> crate::base::source::Span {
     crate::base::source::Span { start: number, end: number + 1, ..Default::default() }
 }
 
-/// A launch of [`shifted`] in a statement at `place`.
+/// Launches [`shifted`] from a statement at `place`.
 fn shift(
     kernel: &Arc<dyn Executable>,
     d: i32,
@@ -526,7 +526,7 @@ fn a_fault_shows_when_something_is_read_and_only_then() {
     assert_eq!((fake.count("download"), fake.count("synchronize")), (0, 0), "and waits for nothing");
     gpu.confirm().unwrap();
     let (mut z, mut w) = (Storage::zeros(20), Storage::zeros(20));
-    // The second is not launched any more where the flag is seen in time; here it is put up too late.
+    // The second launch is not issued if the flag is seen in time; here it is raised too late.
     fake.state.lock().unwrap().late = true;
     shift(&kernel, 1, &x, &mut z, 7, false).unwrap();
     shift(&kernel, 2, &x, &mut w, 8, false).unwrap();
@@ -536,7 +536,7 @@ fn a_fault_shows_when_something_is_read_and_only_then() {
     is_out_of_bounds(&found.fault);
     assert_eq!(found.launched, line(7), "the first of them, at its own launch");
     gpu.confirm().expect("it is reported once");
-    // Everything is alive, and the next fault is the next one's.
+    // The GPU still works, and the next fault is reported on its own.
     assert_eq!((floats(&y), floats(&w), z.fetch().is_ok()), (vec![1.0; 5], vec![1.0; 5], true));
     shift(&kernel, 0, &x, &mut z, 10, false).unwrap();
     assert_eq!(floats(&z), [1.0; 5]);
@@ -583,7 +583,7 @@ fn records_are_used_again_without_mixing_launches_up() {
     assert_eq!(fake.count("event"), fake.count("forget_event"), "events are given back");
 }
 
-/// `y = x; z = y; …` through all of these arrays, in a batch; the first statement's place.
+/// Runs `y = x; z = y; …` through all of these arrays in a batch; `place` is the first statement's.
 fn relay(gpu: &Gpu, kernel: &Arc<dyn Executable>, arrays: &mut [Storage], shifts: &[i32], place: u32) {
     gpu.begin_batch();
     for (k, d) in shifts.iter().enumerate() {
@@ -609,12 +609,12 @@ fn a_batch_that_comes_again_is_one_graph() {
         relay(&gpu, &kernel, &mut arrays, &[0; 4], 1);
     }
     assert_eq!(counts(&["launch", "graph", "run_graph", "change"]), [4, 1, 10, 0]);
-    // Other arrays are other arguments of the same graph.
+    // Other arrays are new arguments of the same graph.
     let mut others = chain(2.0, 4);
     relay(&gpu, &kernel, &mut others, &[0; 4], 1);
     assert_eq!(counts(&["launch", "graph", "run_graph", "change"]), [4, 1, 11, 4]);
     assert_eq!((floats(&arrays[4]), floats(&others[4])), (vec![1.0; 5], vec![2.0; 5]));
-    // A longer one begins like it and is none of it.
+    // A longer run has the same prefix but is a different run.
     let mut longer = chain(3.0, 6);
     relay(&gpu, &kernel, &mut longer, &[0; 6], 1);
     assert_eq!(counts(&["launch", "graph", "run_graph"]), [10, 1, 11]);
@@ -647,12 +647,12 @@ fn reading_in_a_batch_is_no_error() {
             }
         }
         gpu.end_batch().unwrap();
-        // Still in the outer one.
+        // The outer batch is still open.
         drop(arrays.remove(2));
         gpu.end_batch().unwrap();
         assert_eq!(floats(&arrays[5]), [turn as f32; 5]);
     }
-    // Both halves are the same run of three.
+    // Both halves are the same run of three launches.
     assert_eq!((fake.count("launch"), fake.count("graph"), fake.count("run_graph")), (3, 1, 5));
 }
 
@@ -670,14 +670,14 @@ fn a_fault_in_a_batch_is_its_own_launchs() {
     let found = earlier(gpu.confirm().unwrap_err());
     assert_eq!(found.launched, line(22), "the third of the graph's");
     is_out_of_bounds(&found.fault);
-    // Its records are as new.
+    // Its records are reset.
     relay(&gpu, &kernel, &mut arrays, &[0; 4], 40);
     gpu.confirm().unwrap();
     assert_eq!(floats(&arrays[4]), [1.0; 5]);
     assert_eq!(fake.count("graph"), 1);
 }
 
-/// A loop without an end of its own.
+/// Returns a kernel with a loop that never ends by itself.
 fn endless() -> Prepared {
     let mut b = FunctionBuilder::new("endless");
     let y = f32_array(&mut b, "y", Access::InOut);
@@ -719,7 +719,7 @@ fn a_queued_kernel_without_end_is_stopped_by_whoever_waits() {
     assert_eq!((&found.fault.kind, found.launched), (&FaultKind::Interrupted, line(3)));
     stopper.join().unwrap();
     assert!(fake.count("poke") >= 1);
-    // A queue that is full would keep the host waiting where it can tell nobody to stop.
+    // A full queue would block the host, which could then not ask kernels to stop.
     fake.state.lock().unwrap().runs_until_poked = true;
     let again = (0..1000).find_map(|_| {
         let args = &mut [Arg::ArrayMut { storage: &mut y, shape: vec![4] }];
@@ -728,7 +728,7 @@ fn a_queued_kernel_without_end_is_stopped_by_whoever_waits() {
     let fault = again.expect("it does not queue 1000");
     let FaultKind::Device(error) = fault.kind else { panic!("{fault:?}") };
     assert_eq!(earlier(error).fault.kind, FaultKind::Interrupted);
-    // Nothing of it is left for the next one.
+    // The next launch is not affected.
     fake.state.lock().unwrap().runs_until_poked = false;
     control.stop.store(false, std::sync::atomic::Ordering::Relaxed);
     let args = &mut [Arg::ArrayMut { storage: &mut y, shape: vec![4] }];

@@ -1,16 +1,17 @@
-//! Which arrays a kernel writes in full, so that what was in them before need not be brought.
+//! Finds arrays that a `threads` kernel overwrites completely, so that their old contents need not be copied to the GPU.
 
 use crate::device::Extents;
 use crate::ir::def::{ExprKind, Form, Function, KernelParam, MemId, Module, Stmt, StmtKind};
 use crate::ir::visit;
 
-/// By parameter: whether every thread of a `threads` kernel writes its own element of the array, in full, and none reads any.
+/// Returns, by parameter, whether every thread of a `threads` kernel overwrites its own element of the array completely, and none
+/// reads any.
 pub(crate) fn own_elements(module: &Module) -> Vec<bool> {
     let params = &module.kernel.params;
     let (Form::Threads { rank }, Some(body)) = (module.kernel.form, module.functions.get(module.kernel.body)) else {
         return vec![false; params.len()];
     };
-    // A thread that returns may do so before the store.
+    // A thread may return before the store.
     let mut returns = false;
     visit::each_stmt(&body.body, &mut |stmt: &Stmt| returns |= matches!(stmt.kind, StmtKind::Return(_)));
     let own = |param: &KernelParam| match param {
@@ -22,7 +23,7 @@ pub(crate) fn own_elements(module: &Module) -> Vec<bool> {
     params.iter().map(own).collect()
 }
 
-/// Whether an array of this shape has no other elements than the threads' own.
+/// Returns whether an array of this shape has exactly one element per thread.
 pub(crate) fn covers(shape: &[u32], extents: &Extents) -> bool {
     match extents {
         Extents::Threads(sizes) => sizes.get(..shape.len()) == Some(shape),
@@ -30,7 +31,7 @@ pub(crate) fn covers(shape: &[u32], extents: &Extents) -> bool {
     }
 }
 
-/// Whether a kernel's body looks at what is in an array.
+/// Returns whether a kernel's body reads an array.
 pub(crate) fn is_read(body: &Function, memory: MemId) -> bool {
     let mut read =
         body.exprs.iter().any(|(_, e)| matches!(&e.kind, ExprKind::Load { place, .. } if place.memory == memory));
@@ -40,7 +41,7 @@ pub(crate) fn is_read(body: &Function, memory: MemId) -> bool {
     read
 }
 
-/// Whether a store that every thread reaches writes each leaf of the element at its index.
+/// Returns whether stores that every thread executes write each leaf of the element at the thread's index.
 fn is_stored(body: &Function, memory: MemId, rank: usize) -> bool {
     let Some(layout) = body.memories.get(memory).map(|m| &m.layout) else { return false };
     let mut written = vec![false; layout.leaves.len()];

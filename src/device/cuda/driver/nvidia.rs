@@ -1,4 +1,4 @@
-//! NVIDIA's driver through `cudarc`, which opens `libcuda.so.1` when it is first called.
+//! NVIDIA's driver through `cudarc`, which opens `libcuda.so.1` on the first call.
 
 #[cfg(target_os = "linux")]
 mod shared;
@@ -20,26 +20,26 @@ use super::{
 };
 
 thread_local! {
-    /// The context that this thread has; nobody else here sets one.
+    /// The current context of this thread; nothing else in the process sets one.
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Why there is no GPU here.
+/// Why there is no usable GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
     /// No driver is installed.
     NoDriver,
-    /// The driver is there and finds nothing.
+    /// The driver finds no GPU.
     NoDevice,
-    /// It has fewer GPUs than the wanted one's number.
+    /// There are fewer GPUs than the wanted ordinal.
     NoSuchDevice { wanted: u32, count: u32 },
-    /// The driver refuses to start.
+    /// The driver fails to start.
     Refused(Refusal),
-    /// It is older than what Clk speaks to.
+    /// The driver is older than [`OLDEST`].
     TooOld { driver: u32 },
 }
 
-/// The oldest driver that has all the functions that are called.
+/// The oldest driver version with all functions that are called.
 const OLDEST: u32 = 12_000;
 
 fn refusal(call: &'static str, code: CUresult) -> Refusal {
@@ -47,12 +47,12 @@ fn refusal(call: &'static str, code: CUresult) -> Refusal {
     Refusal { call: call.into(), code: code as u32, name: name.unwrap_or_else(|_| format!("CUresult {}", code as u32)) }
 }
 
-/// Names the call in its error.
+/// Adds the name of the call to its error.
 fn said<T>(call: &'static str, result: Result<T, cu::DriverError>) -> Answer<T> {
     result.map_err(|error| refusal(call, error.0))
 }
 
-/// Starts the driver; the first call in a process takes some 100 ms.
+/// Initializes the driver and returns its version; the first call in a process takes some 100 ms.
 fn start() -> Result<u32, Absent> {
     // SAFETY: it opens and closes libraries by their names.
     if !unsafe { sys::is_culib_present() } {
@@ -73,14 +73,14 @@ fn start() -> Result<u32, Absent> {
     Ok(version)
 }
 
-/// How many GPUs there are.
+/// Returns the number of GPUs.
 pub(crate) fn count() -> Result<u32, Absent> {
     start()?;
     let count = said("cuDeviceGetCount", cu::device::get_count()).map_err(Absent::Refused)?;
     if count <= 0 { Err(Absent::NoDevice) } else { Ok(count as u32) }
 }
 
-/// What the GPU of this number is, without a context on it.
+/// Returns the properties of a GPU, without creating a context.
 pub(crate) fn probe(ordinal: u32) -> Result<Properties, Absent> {
     let driver = start()?;
     let count = count()?;
@@ -93,7 +93,7 @@ pub(crate) fn probe(ordinal: u32) -> Result<Properties, Absent> {
 fn properties(ordinal: u32, driver: u32) -> Answer<Properties> {
     let device = said("cuDeviceGet", cu::device::get(ordinal as i32))?;
     let attribute = |which| {
-        // SAFETY: the device was just given out.
+        // SAFETY: the device handle is valid.
         said("cuDeviceGetAttribute", unsafe { cu::device::get_attribute(device, which) }).map(|n| n.max(0) as u32)
     };
     use Attribute::*;
@@ -103,7 +103,7 @@ fn properties(ordinal: u32, driver: u32) -> Answer<Properties> {
         name: said("cuDeviceGetName", cu::device::get_name(device))?,
         ordinal,
         architecture: 10 * major + minor,
-        // SAFETY: the device was just given out.
+        // SAFETY: the device handle is valid.
         memory: said("cuDeviceTotalMem", unsafe { cu::device::total_mem(device) })? as u64,
         multiprocessors: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         shared_per_block: attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
@@ -121,35 +121,35 @@ pub(crate) struct Nvidia {
     properties: Properties,
     context: sys::CUcontext,
     stream: sys::CUstream,
-    /// For what must not wait behind a running kernel.
+    /// A second stream, for operations that must not wait behind a running kernel.
     aside: sys::CUstream,
     pool: sys::CUmemoryPool,
     staging: Mutex<Vec<Staging>>,
     flag: OnceLock<Answer<Flag>>,
     poking: Mutex<()>,
-    /// GPUs whose memory and this one's were made known to each other.
+    /// GPUs with which mutual access to memory pools was set up.
     peers: Mutex<Vec<u32>>,
 }
 
 // SAFETY: the driver may be called from any thread with these handles, and every call here makes the context current first.
 unsafe impl Send for Nvidia {}
-// SAFETY: as above; what is changed lies behind a lock.
+// SAFETY: as above; mutable state is behind locks.
 unsafe impl Sync for Nvidia {}
 
-/// Page-locked memory on the way to or from the GPU, and when it is free again.
+/// Page-locked staging memory for copies, and the event after which it is free again.
 struct Staging {
     memory: *mut u8,
     done: sys::CUevent,
 }
 
-// SAFETY: it is owned by whoever took it out of the list.
+// SAFETY: it is owned by the thread that took it out of the list.
 unsafe impl Send for Staging {}
 
-/// Lets a GPU use another one's memory pool, if it can.
+/// Grants GPU `user` access to the memory pool of GPU `owner`, if the hardware can do that.
 fn open_pool(owner: u32, user: u32) {
     let (Ok(own), Ok(other)) = (cu::device::get(owner as i32), cu::device::get(user as i32)) else { return };
     let mut can = 0;
-    // SAFETY: both devices were just given out, `can` is an integer.
+    // SAFETY: both device handles are valid, `can` is an integer.
     let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut can, other, own) };
     // SAFETY: as above.
     let pool = unsafe { cu::device::get_default_mem_pool(own) };
@@ -158,29 +158,29 @@ fn open_pool(owner: u32, user: u32) {
             sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: user as i32 };
         let access =
             sys::CUmemAccessDesc { location, flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-        // SAFETY: the pool is the device's own, `access` one description. Without it copies are slower and as good.
+        // SAFETY: the pool is the device's own, `access` one description. If it fails, copies are slower but correct.
         let _ = unsafe { sys::cuMemPoolSetAccess(pool, &access, 1) };
     }
 }
 
-/// A word of page-locked memory and its address for kernels; and room for what is poked, since page-locked memory is not to be
-/// had while a kernel runs on.
+/// A word of page-locked memory and its device address; and a buffer for poked values, since page-locked memory cannot be
+/// allocated while a kernel runs.
 struct Flag {
     word: &'static AtomicU32,
     address: Address,
     room: *mut u32,
 }
 
-// SAFETY: the room is used by who holds `poking` alone.
+// SAFETY: only the holder of the `poking` lock uses the buffer.
 unsafe impl Send for Flag {}
 // SAFETY: as above.
 unsafe impl Sync for Flag {}
 
-/// Bytes that the flag has to itself, and words that are poked at once.
+/// Bytes reserved for the flag (a cache line), and the number of words poked at once.
 const FLAG_LINE: usize = 64;
 const POKED: usize = 1024;
 
-/// A chain of launches: what runs, and its nodes in order.
+/// A graph: the template, its executable form, and its nodes in order.
 struct Chain {
     graph: sys::CUgraph,
     ready: sys::CUgraphExec,
@@ -189,7 +189,7 @@ struct Chain {
 
 impl Drop for Chain {
     fn drop(&mut self) {
-        // SAFETY: both were made for this chain, or are null.
+        // SAFETY: both were created for this chain, or are null.
         unsafe {
             if !self.ready.is_null() {
                 let _ = sys::cuGraphExecDestroy(self.ready);
@@ -199,7 +199,7 @@ impl Drop for Chain {
     }
 }
 
-/// Arguments as the driver wants them: pointers to values, which it copies before it returns.
+/// Passes the arguments in the form that the driver wants: pointers to values, which it copies before it returns.
 fn with_pointers<T>(arguments: &[Argument], run: impl FnOnce(*mut *mut c_void) -> T) -> T {
     const USUAL: usize = 24;
     let of = |argument: &Argument| -> *mut c_void {
@@ -217,7 +217,7 @@ fn with_pointers<T>(arguments: &[Argument], run: impl FnOnce(*mut *mut c_void) -
     }
 }
 
-/// Runs `run` with what a graph's node is told of a launch.
+/// Calls `run` with the node parameters of a launch.
 fn with_node<T>(launch: &Launch, run: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> T) -> T {
     let ([gx, gy, gz], [bx, by, bz]) = (launch.shape.grid, launch.shape.block);
     with_pointers(&launch.arguments, |pointers| {
@@ -238,28 +238,28 @@ fn with_node<T>(launch: &Launch, run: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS)
     })
 }
 
-/// Bytes of one piece of staging memory.
+/// Bytes of one block of staging memory.
 const PIECE: usize = 8 << 20;
-/// Copies at least this large go through staging memory; the driver has its own for small ones.
+/// Copies of at least this size go through staging memory; the driver has its own for small ones.
 const STAGED: usize = 1 << 20;
-/// Threads that fill staging memory: one alone copies at a fraction of the bus's speed.
+/// Threads that fill staging memory: a single one copies at a fraction of the bus bandwidth.
 const COPIERS: usize = 4;
 
 impl Nvidia {
-    /// Makes the GPU's primary context, which takes some 100 ms.
+    /// Creates the GPU's primary context, which takes some 100 ms.
     pub fn open(properties: Properties) -> Answer<Nvidia> {
         let device = said("cuDeviceGet", cu::device::get(properties.ordinal as i32))?;
-        // SAFETY: the device was just given out; the context stays until the process ends.
+        // SAFETY: the device handle is valid; the context is retained until the process ends.
         let context = said("cuDevicePrimaryCtxRetain", unsafe { cu::primary_ctx::retain(device) })?;
-        // SAFETY: the context was just made.
+        // SAFETY: the context was just created.
         said("cuCtxSetCurrent", unsafe { cu::ctx::set_current(context) })?;
         CURRENT.set(context as usize);
         let stream = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
         let aside = said("cuStreamCreate", cu::stream::create(cu::stream::StreamKind::NonBlocking))?;
-        // SAFETY: the device was just given out.
+        // SAFETY: the device handle is valid.
         let pool = said("cuDeviceGetDefaultMemPool", unsafe { cu::device::get_default_mem_pool(device) })?;
         let mut keep = u64::MAX;
-        // Without this the pool returns its memory at every synchronisation and the next allocation is a hundred times slower.
+        // Otherwise the pool returns its memory at every synchronization and the next allocation is a hundred times slower.
         // SAFETY: this attribute is a 64-bit number.
         let kept = unsafe {
             cu::mem_pool::set_attribute(
@@ -282,8 +282,8 @@ impl Nvidia {
         })
     }
 
-    /// Lets this GPU and another read and write each other's pools where the machine can do that; copies between them go
-    /// through this process's memory otherwise.
+    /// Enables mutual access to the memory pools of this GPU and another where the hardware supports it; otherwise copies between
+    /// them go through host memory.
     fn meet(&self, peer: u32) {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         if !peers.contains(&peer) {
@@ -293,7 +293,7 @@ impl Nvidia {
         }
     }
 
-    /// The flag, made when it is first asked for.
+    /// Returns the flag, created on first use.
     fn own_flag(&self) -> Answer<&Flag> {
         let flag = self.flag.get_or_init(|| {
             self.enter()?;
@@ -301,10 +301,10 @@ impl Nvidia {
             // SAFETY: the context is current.
             let memory = said("cuMemHostAlloc", unsafe { cu::malloc_host(FLAG_LINE + 4 * POKED, wanted) })?;
             let mut address = 0;
-            // SAFETY: the memory was just given out, `address` is a number.
+            // SAFETY: the memory was just allocated, `address` is a number.
             let asked = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, memory, 0) };
             said("cuMemHostGetDevicePointer", asked.result())?;
-            // SAFETY: there is room for the word, it is aligned to a page, and it stays until the process ends.
+            // SAFETY: the memory is large enough for the word, aligned to a page, and stays allocated until the process ends.
             let word = unsafe {
                 memory.cast::<u32>().write(0);
                 &*memory.cast::<AtomicU32>()
@@ -314,7 +314,7 @@ impl Nvidia {
         flag.as_ref().map_err(Clone::clone)
     }
 
-    /// Makes the context this thread's, if it is not.
+    /// Makes the context current on this thread, if it is not.
     fn enter(&self) -> Answer {
         let own = self.context as usize;
         if CURRENT.get() == own {
@@ -340,8 +340,8 @@ impl Nvidia {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner).push(staging);
     }
 
-    /// Runs `piece` with offset and length of every part of a large copy, spread over a few threads which own a piece of
-    /// staging memory each.
+    /// Runs `piece` with offset and length of every part of a large copy, spread over a few threads with a block of staging
+    /// memory each.
     fn in_pieces(&self, bytes: usize, piece: &(dyn Fn(&Staging, usize, usize) -> Answer + Sync)) -> Answer {
         let pieces = bytes.div_ceil(PIECE);
         let copiers = COPIERS.min(pieces);
@@ -368,7 +368,7 @@ impl Nvidia {
         })
     }
 
-    /// Waits until a piece of staging memory is free again.
+    /// Waits until a block of staging memory is free again.
     fn settle(staging: &Staging) -> Answer {
         // SAFETY: the event is alive.
         said("cuEventSynchronize", unsafe { cu::event::synchronize(staging.done) })
@@ -393,31 +393,31 @@ impl Driver for Nvidia {
 
     fn free(&self, address: Address) {
         if self.enter().is_ok() {
-            // A context that is lost frees everything by itself.
-            // SAFETY: the owner gives the address back once.
+            // If the context is lost, all its memory is freed anyway.
+            // SAFETY: the owner frees the address once.
             let _ = unsafe { cu::free_async(address.0, self.stream) };
         }
     }
 
     fn zero(&self, address: Address, bytes: u64) -> Answer {
         self.enter()?;
-        // SAFETY: the owner allocated so many bytes.
+        // SAFETY: the owner allocated at least this many bytes.
         said("cuMemsetD8Async", unsafe { cu::memset_d8_async(address.0, 0, bytes as usize, self.stream) })
     }
 
     fn upload(&self, to: Address, bytes: &[u8]) -> Answer {
         self.enter()?;
         if bytes.len() < STAGED {
-            // Of pageable memory the driver has a copy when this returns.
-            // SAFETY: the owner allocated so many bytes.
+            // The driver has copied pageable memory when this returns.
+            // SAFETY: the owner allocated at least this many bytes.
             return said("cuMemcpyHtoDAsync", unsafe { cu::memcpy_htod_async(to.0, bytes, self.stream) });
         }
         self.in_pieces(bytes.len(), &|staging, start, len| {
             Self::settle(staging)?;
-            // SAFETY: a piece is as long as `len` at most, and nobody else has this one.
+            // SAFETY: `len` is at most the size of a staging block, which is exclusive to this thread.
             let room = unsafe { std::slice::from_raw_parts_mut(staging.memory, len) };
             room.copy_from_slice(&bytes[start..start + len]);
-            // SAFETY: the owner allocated so many bytes; the piece stays as it is until its event.
+            // SAFETY: the owner allocated at least this many bytes; the block stays unchanged until its event.
             let copied = unsafe { cu::memcpy_htod_async(to.0 + start as u64, &*room, self.stream) };
             said("cuMemcpyHtoDAsync", copied)?;
             self.record_done(staging)
@@ -427,7 +427,7 @@ impl Driver for Nvidia {
     fn download(&self, from: Address, bytes: &mut [u8]) -> Answer {
         self.enter()?;
         if bytes.len() < STAGED {
-            // SAFETY: the owner allocated so many bytes, and the next call waits until they are there.
+            // SAFETY: the owner allocated at least this many bytes, and the next call waits for the copy.
             let copied = unsafe { cu::memcpy_dtoh_async(bytes, from.0, self.stream) };
             said("cuMemcpyDtoHAsync", copied)?;
             return self.synchronize();
@@ -436,14 +436,14 @@ impl Driver for Nvidia {
         let target = Shared(bytes.as_mut_ptr());
         self.in_pieces(whole, &|staging, start, len| {
             Self::settle(staging)?;
-            // SAFETY: a piece is as long as `len` at most, and nobody else has this one.
+            // SAFETY: `len` is at most the size of a staging block, which is exclusive to this thread.
             let room = unsafe { std::slice::from_raw_parts_mut(staging.memory, len) };
-            // SAFETY: the owner allocated so many bytes; the piece is not read before its event.
+            // SAFETY: the owner allocated at least this many bytes; the block is not read before its event.
             let copied = unsafe { cu::memcpy_dtoh_async(room, from.0 + start as u64, self.stream) };
             said("cuMemcpyDtoHAsync", copied)?;
             self.record_done(staging)?;
             Self::settle(staging)?;
-            // SAFETY: this part of the target is this call's alone.
+            // SAFETY: this part of the target is exclusive to this call.
             unsafe { std::ptr::copy_nonoverlapping(staging.memory, target.at(start), len) };
             Ok(())
         })
@@ -451,17 +451,17 @@ impl Driver for Nvidia {
 
     fn copy(&self, to: Address, from: Address, bytes: u64) -> Answer {
         self.enter()?;
-        // SAFETY: the owners allocated so many bytes.
+        // SAFETY: the owners allocated at least this many bytes.
         said("cuMemcpyDtoDAsync", unsafe { cu::memcpy_dtod_async(to.0, from.0, bytes as usize, self.stream) })
     }
 
     fn copy_from_peer(&self, to: Address, peer: u32, from: Address, bytes: u64) -> Answer {
         let device = said("cuDeviceGet", cu::device::get(peer as i32))?;
-        // SAFETY: the context exists, since memory of it does; what was retained is released below.
+        // SAFETY: the context exists, since memory of it does; it is released below.
         let context = said("cuDevicePrimaryCtxRetain", unsafe { cu::primary_ctx::retain(device) })?;
         self.meet(peer);
         let copied = self.enter().and_then(|()| {
-            // SAFETY: the owners allocated so many bytes in these contexts.
+            // SAFETY: the owners allocated at least this many bytes in these contexts.
             let copied =
                 unsafe { cu::memcpy_peer_async(self.context, to.0, context, from.0, bytes as usize, self.stream) };
             said("cuMemcpyPeerAsync", copied)
@@ -474,14 +474,14 @@ impl Driver for Nvidia {
 
     fn load(&self, cubin: &[u8]) -> Answer<Module> {
         self.enter()?;
-        // SAFETY: the machine code is whole: it comes from NVRTC, or from a cache that compared its checksum.
+        // SAFETY: the machine code is intact: it comes from NVRTC, or from a cache that verified its checksum.
         let module = said("cuModuleLoadData", unsafe { cu::module::load_data(cubin.as_ptr().cast()) })?;
         Ok(Module(module as usize))
     }
 
     fn unload(&self, module: Module) {
         if self.enter().is_ok() {
-            // SAFETY: the owner gives the module back once.
+            // SAFETY: the owner unloads the module once.
             let _ = unsafe { cu::module::unload(module.0 as sys::CUmodule) };
         }
     }
@@ -531,14 +531,14 @@ impl Driver for Nvidia {
         let (function, shared, stream) = (function.0 as sys::CUfunction, shape.shared, self.stream);
         with_pointers(arguments, |pointers| match shape.cooperative {
             false => {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 let launched = unsafe {
                     sys::cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, pointers, null_mut())
                 };
                 said("cuLaunchKernel", launched.result())
             }
             true => {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 let launched = unsafe {
                     sys::cuLaunchCooperativeKernel(function, gx, gy, gz, bx, by, bz, shared, stream, pointers)
                 };
@@ -550,13 +550,13 @@ impl Driver for Nvidia {
     unsafe fn graph(&self, launches: &[Launch]) -> Answer<Graph> {
         self.enter()?;
         let mut chain = Chain { graph: null_mut(), ready: null_mut(), nodes: Vec::with_capacity(launches.len()) };
-        // SAFETY: `chain.graph` is a handle's place.
+        // SAFETY: `chain.graph` receives the handle.
         said("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut chain.graph, 0) }.result())?;
         for launch in launches {
             let mut node = null_mut();
             let before = chain.nodes.last().map_or(null(), std::ptr::from_ref);
             let added = with_node(launch, |params| {
-                // SAFETY: the caller's promise; the node before is of the same graph.
+                // SAFETY: guaranteed by the caller; the node before is of the same graph.
                 unsafe {
                     sys::cuGraphAddKernelNode_v2(&mut node, chain.graph, before, chain.nodes.len().min(1), params)
                 }
@@ -564,7 +564,7 @@ impl Driver for Nvidia {
             said("cuGraphAddKernelNode", added.result())?;
             chain.nodes.push(node);
         }
-        // SAFETY: the graph is alive, `chain.ready` is a handle's place.
+        // SAFETY: the graph is alive, `chain.ready` receives the handle.
         let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut chain.ready, chain.graph, 0) };
         said("cuGraphInstantiate", made.result())?;
         Ok(Graph(Box::into_raw(Box::new(chain)) as usize))
@@ -572,11 +572,11 @@ impl Driver for Nvidia {
 
     unsafe fn run_graph(&self, graph: Graph, changes: &[(usize, &Launch)]) -> Answer {
         self.enter()?;
-        // SAFETY: graphs are what `graph` gave out and nobody gave back; nothing changes the chain.
+        // SAFETY: `graph` returned this handle and it was not destroyed; nothing mutates the chain.
         let chain = unsafe { &*(graph.0 as *const Chain) };
         for (index, launch) in changes {
             let Some(&node) = chain.nodes.get(*index) else { continue };
-            // SAFETY: the caller's promise; the node is of this graph.
+            // SAFETY: guaranteed by the caller; the node is of this graph.
             let changed = with_node(launch, |params| unsafe {
                 sys::cuGraphExecKernelNodeSetParams_v2(chain.ready, node, params)
             });
@@ -588,7 +588,7 @@ impl Driver for Nvidia {
 
     fn forget_graph(&self, graph: Graph) {
         if self.enter().is_ok() {
-            // SAFETY: `graph` made it, and the owner gives it back once.
+            // SAFETY: `graph` created it, and the owner destroys it once.
             drop(unsafe { Box::from_raw(graph.0 as *mut Chain) });
         }
     }
@@ -637,10 +637,10 @@ impl Driver for Nvidia {
         let flag = self.own_flag()?;
         self.enter()?;
         let _alone = self.poking.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: there is so much room behind the flag, and the lock keeps others out of it.
+        // SAFETY: the buffer behind the flag has this size, and the lock makes access exclusive.
         unsafe { std::slice::from_raw_parts_mut(flag.room, POKED).fill(value) };
         for done in (0..words.count).step_by(POKED) {
-            // Copies have engines of their own; what fills memory may need a multiprocessor, and all may be taken.
+            // Copies have engines of their own; a memset may need a multiprocessor, and all may be occupied.
             let copy = sys::CUDA_MEMCPY2D {
                 srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
                 srcHost: flag.room.cast(),
@@ -659,7 +659,7 @@ impl Driver for Nvidia {
                 dstHost: null_mut(),
                 dstArray: null_mut(),
             };
-            // SAFETY: the owner allocated so many bytes; the other stream is alive, and is waited for below.
+            // SAFETY: the owner allocated at least this many bytes; the second stream is alive, and is waited for below.
             said("cuMemcpy2DAsync", unsafe { sys::cuMemcpy2DAsync_v2(&copy, self.aside) }.result())?;
         }
         // SAFETY: the stream is alive.
@@ -699,7 +699,7 @@ impl Driver for Nvidia {
     }
 
     fn forget_event(&self, event: Event) {
-        // SAFETY: the owner gives the event back once.
+        // SAFETY: the owner destroys the event once.
         let _ = unsafe { cu::event::destroy(event.0 as sys::CUevent) };
     }
 }

@@ -1,15 +1,15 @@
-//! One array, many threads: copies that are cut into pieces.
+//! A pointer that several threads share in order to copy disjoint parts of one array.
 
-/// The address of bytes that scoped threads share; no two of them use the same part.
+/// The address of bytes that scoped threads share; their parts are disjoint.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared(pub *mut u8);
-// SAFETY: whoever makes one gives each piece to one thread.
+// SAFETY: its creator assigns each part to one thread.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// The address `offset` bytes on. (A method, so that closures capture the whole.)
+    /// Returns the address at `offset`. (A method, so that closures capture the whole struct.)
     pub fn at(&self, offset: usize) -> *mut u8 {
         self.0.wrapping_add(offset)
     }

@@ -1,36 +1,36 @@
-//! Which parts of the keeper's memory arrays have. Memory is taken from the keeper in large arenas, each of which a worker
-//! maps once; the parts are given out here, in the program, without a word to anybody.
+//! Suballocation of GPU memory owned by the keeper process. Memory is allocated by the keeper in large arenas, each of which a
+//! worker maps once; allocations within them are managed here, in the program, without communication.
 //!
-//! A part that is given back can be given out again at once: all operations on it come one after the other in one stream.
+//! A freed allocation can be reused at once: all operations on it are ordered by one stream.
 
 use std::collections::BTreeMap;
 
 use super::super::driver::Address;
 
-/// Parts begin at multiples of it, as the driver's own allocations do.
+/// The alignment of allocations, as that of the driver's own.
 const ALIGNMENT: u64 = 512;
-/// An arena for small parts.
+/// The size of an arena for small allocations.
 const SHARED: u64 = 32 << 20;
-/// Parts at least this large have arenas of their own.
+/// Allocations of at least this size have arenas of their own.
 const LARGE: u64 = 8 << 20;
-/// Arenas are multiples of it: the pages of the GPU's memory.
+/// The size of arenas is a multiple of this: the page size of GPU memory.
 const PAGE: u64 = 2 << 20;
 
-/// Address bits of a place within its arena; the bits above are the arena's number, from 2 on. Number 1 is the control page of
-/// the segment.
+/// Number of address bits for the offset within an arena; the bits above are the arena's number, from 2 on. Number 1 is the
+/// control page of the segment.
 const WITHIN: u32 = 44;
 
-/// The address of an arena's first byte.
+/// Returns the address of an arena's first byte.
 pub(crate) fn first(arena: u32) -> Address {
     Address(u64::from(arena) << WITHIN)
 }
 
-/// The arena that an address lies in, and how far.
+/// Returns the arena of an address, and the offset in it.
 pub(crate) fn split(address: Address) -> (u32, u64) {
     ((address.0 >> WITHIN) as u32, address.0 & ((1 << WITHIN) - 1))
 }
 
-/// The number of the control page.
+/// The arena number of the control page.
 pub(crate) const CONTROL: u32 = 1;
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct Arenas {
 #[derive(Debug)]
 struct Arena {
     bytes: u64,
-    /// For parts smaller than [`LARGE`].
+    /// For allocations smaller than [`LARGE`].
     shared: bool,
     /// Lengths by offset.
     free: BTreeMap<u64, u64>,
@@ -59,7 +59,7 @@ impl Arena {
         self.used.insert(offset, bytes);
     }
 
-    /// Joins what lies side by side; returns how much was given.
+    /// Frees an allocation and merges adjacent free ranges; returns its length.
     fn give(&mut self, offset: u64) -> u64 {
         let Some(given) = self.used.remove(&offset) else { return 0 };
         let mut bytes = given;
@@ -75,7 +75,7 @@ impl Arena {
 }
 
 impl Arenas {
-    /// A part of what is there; the smallest that fits.
+    /// Allocates from existing arenas, best fit.
     pub fn allocate(&mut self, bytes: u64) -> Option<Address> {
         let bytes = bytes.checked_next_multiple_of(ALIGNMENT)?;
         let shared = bytes < LARGE;
@@ -86,36 +86,36 @@ impl Arenas {
         Some(Address(first(number).0 + offset))
     }
 
-    /// Gives a part back; returns its length.
+    /// Frees an allocation; returns its length.
     pub fn free(&mut self, address: Address) -> u64 {
         let (number, offset) = split(address);
         self.arenas.get_mut(&number).map_or(0, |arena| arena.give(offset))
     }
 
-    /// How large an arena has to be for so many bytes.
+    /// Returns the size of a new arena for an allocation of this many bytes.
     pub fn wanted(bytes: u64) -> u64 {
         let bytes = bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(bytes);
         match bytes.saturating_add(PAGE - 1) / PAGE * PAGE {
             _ if bytes < LARGE => SHARED,
-            // By its size an arena is known for one that small allocations share.
+            // The size distinguishes arenas for small allocations, so a dedicated arena must not have it.
             SHARED => SHARED + PAGE,
             whole => whole,
         }
     }
 
-    /// The number of the next arena.
+    /// Returns the number of the next arena.
     pub fn number(&self) -> u32 {
         self.next + CONTROL + 1
     }
 
-    /// Notes that the arena of the next number is there.
+    /// Adds the arena with the next number.
     pub fn add(&mut self, bytes: u64) {
         let arena = Arena { bytes, shared: bytes == SHARED, free: BTreeMap::from([(0, bytes)]), used: BTreeMap::new() };
         self.arenas.insert(self.number(), arena);
         self.next += 1;
     }
 
-    /// Takes the arenas out that nothing is in.
+    /// Removes and returns the arenas without allocations.
     pub fn take_unused(&mut self) -> Vec<u32> {
         let unused: Vec<u32> = self.arenas.iter().filter(|(_, a)| a.used.is_empty()).map(|(&n, _)| n).collect();
         for number in &unused {
@@ -124,7 +124,7 @@ impl Arenas {
         unused
     }
 
-    /// Bytes that lie free in the arenas.
+    /// Returns the number of free bytes in the arenas.
     pub fn idle(&self) -> u64 {
         self.arenas.values().map(|a| a.bytes - a.used.values().sum::<u64>()).sum()
     }

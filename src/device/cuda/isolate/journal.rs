@@ -1,30 +1,30 @@
-//! What was asked of a worker and is not known to be done. When the worker is lost, the first launch among it is the one that
-//! was running, and what did not come to memory's turn is done again by the next worker: nothing is lost but launches.
+//! The operations sent to a worker that are not known to be done. When the worker is lost, the first launch among them is the one
+//! that was running, and pending memory operations are repeated by the next worker: only launches are lost.
 
 use std::collections::VecDeque;
 
-/// The worker counts the operations too, and has the GPU write the number of each that is done into the segment.
+/// The worker counts operations too, and has the GPU write the number of each completed one into the segment.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    /// Of the last operation.
+    /// The number of the last operation.
     number: u32,
     pending: VecDeque<(u32, Operation)>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// The message that changes memory.
+    /// The message of an operation on memory.
     Memory(Vec<u8>),
-    /// The launch of this number, counted by itself.
+    /// A launch, by its number among launches.
     Launch(u64),
 }
 
-/// What a lost worker leaves.
+/// The pending operations of a lost worker.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     /// The launch that was running.
     pub running: Option<u64>,
-    /// Launches that did not begin.
+    /// Launches that did not start.
     pub waiting: usize,
     /// Messages to send again.
     pub memory: Vec<Vec<u8>>,
@@ -36,14 +36,14 @@ impl Journal {
         self.pending.push_back((self.number, operation));
     }
 
-    /// The number of the last operation.
+    /// Returns the number of the last operation.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Forgets what is done, up to this number.
+    /// Drops completed operations, up to this number.
     pub fn done(&mut self, number: u32) {
-        // Numbers begin anew after the last.
+        // Numbers wrap around.
         while self.pending.front().is_some_and(|(n, _)| number.wrapping_sub(*n) < 1 << 31) {
             self.pending.pop_front();
         }
@@ -53,7 +53,7 @@ impl Journal {
         self.pending.len()
     }
 
-    /// Empties it, after a loss.
+    /// Empties the journal, after a loss.
     pub fn take(&mut self) -> Left {
         let mut left = Left::default();
         for (_, operation) in self.pending.drain(..) {

@@ -1,4 +1,4 @@
-//! What happens when a worker is lost.
+//! Recovery from the loss of a worker.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,17 +11,17 @@ use super::wire::{Reply, Request};
 use super::{Role, code};
 
 impl Remote {
-    /// Ends what is left of the worker and has the next one take its place. `why` is what the driver said, if it was the
-    /// driver that failed; returns what to tell the program.
+    /// Ends the old worker and replaces it by a new one. `why` is the driver's error, if there was one; returns the error to
+    /// report to the program.
     pub(super) fn replace(&self, link: &mut Link, why: Option<Refusal>) -> Refusal {
         let begin = Instant::now();
         let old = link.worker.take();
         if let Some(old) = &old {
             old.child.kill();
         }
-        // The next one starts while the old one ends.
+        // The new worker starts while the old one ends.
         let next = self.starter.start(Role::Worker, self.properties.ordinal, &self.segment);
-        // Once it has ended, its kernels have too, and nobody writes to the memory any more.
+        // Once it has ended, its kernels have too, and nothing writes to the memory any more.
         let (ended, stopped) = match &old {
             Some(old) => (old.child.wait(), old.child.is_stopped()),
             None => ("there was none".into(), false),
@@ -47,7 +47,7 @@ impl Remote {
         }
     }
 
-    /// Tries once more where no worker could be started.
+    /// Tries again to start a worker where there is none.
     pub(super) fn start_again(&self, link: &mut Link) -> Answer {
         let next = self.starter.start(Role::Worker, self.properties.ordinal, &self.segment);
         let next = next.map_err(|error| gone(format!("it does not start: {error}")))?;
@@ -55,7 +55,7 @@ impl Remote {
         self.install(link, Wire::new(next), &left.memory)
     }
 
-    /// A worker that has the memory of the one before, and gets what that one did not come to.
+    /// Installs a new worker: maps the memory, and sends the old worker's pending operations on memory.
     fn install(&self, link: &mut Link, mut worker: Wire, memory: &[Vec<u8>]) -> Answer {
         match worker.read() {
             Ok(Reply::Properties(_)) => ready(&mut worker)?,
@@ -69,7 +69,7 @@ impl Remote {
             Reply::Refused(refusal) => Err(refusal),
             _ => Err(gone("it answers what was not asked".into())),
         };
-        // The operations below are counted by both sides.
+        // Both sides count the operations below.
         let again = memory.len() + link.held.len();
         let number = link.journal.number().wrapping_sub(again as u32);
         worker.send(&Request::Begin { number }.encode()).map_err(broken)?;
@@ -79,7 +79,7 @@ impl Remote {
         for message in memory {
             worker.send(message).map_err(broken)?;
         }
-        // Arenas lie elsewhere now.
+        // Arenas have new addresses in the new worker.
         let mut resolved = BTreeMap::new();
         for (&to, &address) in &link.held {
             let place = match resolved.get(&address) {

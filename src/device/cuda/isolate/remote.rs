@@ -1,4 +1,4 @@
-//! The program's side: a driver that has its calls done by the children.
+//! The program's side: a driver that forwards its calls to the child processes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -18,24 +18,24 @@ use super::serve::INLINE;
 use super::wire::{self, Reply, Request};
 use super::{Child, Handle, Process, Role, Starter, code};
 
-/// Operations that may wait before the program waits for them.
+/// Pending operations, at most, before the program waits for them.
 const MOST_PENDING: usize = 4096;
-/// Bytes of messages that are put together before they are sent without need.
+/// Bytes of messages that are buffered, at most, before they are sent.
 const MOST_UNSENT: usize = 16 << 10;
-/// How long an answer is believed that something is not done yet, while the segment says so too.
+/// How long the reply that something is not done yet is trusted, while the segment agrees.
 const PATIENCE: Duration = Duration::from_micros(300);
 
-/// A GPU whose memory one process has and whose kernels another runs.
+/// A GPU whose memory belongs to one process and whose kernels run in another.
 pub struct Remote {
     pub(super) properties: Properties,
     pub(super) starter: Arc<dyn Starter>,
     pub(super) segment: Segment,
     link: Mutex<Link>,
-    /// Held by the one large copy that uses the slots.
+    /// Held by the large copy that uses the slots.
     pub(super) slots: Mutex<()>,
 }
 
-/// The way to a child.
+/// The connection to a child.
 pub(super) struct Wire {
     socket: UnixStream,
     pub child: Arc<dyn Child>,
@@ -48,7 +48,7 @@ impl Wire {
         Wire { socket: process.socket, child: process.child, unsent: vec![], message: vec![] }
     }
 
-    /// For what has no answer; sent with the next question at the latest.
+    /// Queues a message without a reply; it is sent with the next question at the latest.
     pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
         self.unsent.extend_from_slice(message);
         if self.unsent.len() > MOST_UNSENT { self.flush() } else { Ok(()) }
@@ -76,29 +76,29 @@ impl Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        // The child would end by itself when the socket is closed; a kernel without end would keep it from that.
+        // The child would exit by itself when the socket closes, but a kernel that never ends would prevent that.
         self.child.kill();
         let child = self.child.clone();
-        // Where no thread can be had, the system takes care of it when this process ends.
+        // If no thread can be started, the system reaps the child when this process ends.
         let _ = std::thread::Builder::new().name("gpu child".into()).spawn(move || child.wait());
     }
 }
 
-/// What the program knows of the children, and what it would have to tell the next worker.
+/// The program's state of the children, and the data to set up a new worker.
 pub(super) struct Link {
     pub keeper: Wire,
-    /// None where the last one was lost and no other could be started.
+    /// `None` if the last one was lost and no other could be started.
     pub worker: Option<Wire>,
-    /// Of the worker; what was made by an earlier one has to be made again.
+    /// The number of the worker; objects made by an earlier one have to be created again.
     pub generation: u64,
     pub arenas: Arenas,
     pub handles: BTreeMap<u32, Handle>,
-    /// Addresses that memory holds, by place.
+    /// Resolved addresses that memory holds, by location.
     pub held: BTreeMap<Address, Address>,
     modules: HashMap<u32, (Arc<[u8]>, u64)>,
     functions: HashMap<u32, Entry>,
     graphs: HashMap<u32, (Vec<Launch>, u64)>,
-    /// The generation in which an event was made, and the number of the operation before it.
+    /// By event: the generation in which it was created, and the number of the operation before it.
     events: HashMap<u32, (u64, u32)>,
     pub journal: Journal,
     launched: u64,
@@ -157,12 +157,12 @@ pub(super) fn gone(name: String) -> Refusal {
     Refusal { call: Cow::Borrowed("the worker"), code: code::GONE, name }
 }
 
-/// An answer that does not fit the question.
+/// Returns the error of a reply that does not fit the question.
 fn nonsense() -> Refusal {
     gone("it answers what was not asked".into())
 }
 
-/// An object that no worker has.
+/// Returns the error of an invalid handle.
 fn invalid(call: &'static str) -> Refusal {
     Refusal { call: Cow::Borrowed(call), code: 400, name: "CUDA_ERROR_INVALID_HANDLE".into() }
 }
@@ -176,7 +176,7 @@ impl Remote {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the worker, and has it replaced if it is lost. The question is asked again where no launch was lost with it.
+    /// Sends a question to the worker, and replaces the worker if it is lost. The question is repeated if no launch was lost.
     pub(super) fn ask(&self, link: &mut Link, request: &Request<'_>) -> Answer<Reply> {
         for _ in 0..2 {
             let Some(worker) = &mut link.worker else {
@@ -215,7 +215,7 @@ impl Remote {
         }
     }
 
-    /// Sends what is not answered; `now` for what the GPU could begin with.
+    /// Sends a message without a reply; `now`: flushes, because the GPU could start with it.
     pub(super) fn tell(&self, link: &mut Link, message: &[u8], now: bool) -> Answer {
         if link.worker.is_none() {
             self.start_again(link)?;
@@ -228,7 +228,7 @@ impl Remote {
         }
     }
 
-    /// Sends an operation that is counted.
+    /// Sends a counted operation.
     fn operate(&self, link: &mut Link, message: Vec<u8>, launch: Option<u64>) -> Answer {
         if link.journal.len() >= 64 {
             link.journal.done(self.segment.done());
@@ -244,7 +244,7 @@ impl Remote {
             }
             None => {
                 let told = self.tell(link, &message, false);
-                // A worker that was replaced just now has not got it yet.
+                // A worker that was replaced just now has not received it yet.
                 let again = told.is_err() && link.worker.is_some();
                 link.journal.push(Operation::Memory(message.clone()));
                 if again { self.tell(link, &message, false).and(told) } else { told }
@@ -252,7 +252,7 @@ impl Remote {
         }
     }
 
-    /// Another arena of the keeper's, mapped by the worker.
+    /// Adds an arena: allocated by the keeper, mapped by the worker.
     pub(super) fn grow(&self, link: &mut Link, bytes: u64) -> Answer {
         let arena = link.arenas.number();
         let handle = match link.ask_keeper(&Request::Keep { arena, bytes })? {
@@ -273,7 +273,7 @@ impl Remote {
         }
     }
 
-    /// Has this worker know a function, and everything that belongs to it.
+    /// Ensures that this worker has a function and its module.
     fn ensure_function(&self, link: &mut Link, function: u32) -> Answer {
         let entry = link.functions.get(&function).ok_or_else(|| invalid("launch"))?;
         if entry.generation == link.generation {
@@ -325,12 +325,12 @@ impl Remote {
         }
     }
 
-    /// Whether the operation of this number is done, as far as the segment says.
+    /// Returns whether the operation with this number is done, according to the segment.
     fn is_done(&self, number: u32) -> bool {
         self.segment.done().wrapping_sub(number) < 1 << 31 && !self.segment.has_failed()
     }
 
-    /// Whether to ask the worker once more; it is asked from time to time, so that its loss is noticed.
+    /// Returns whether to ask the worker again; it is asked from time to time, so that its loss is noticed.
     fn shall_ask(link: &mut Link) -> bool {
         let due = link.asked.elapsed() >= PATIENCE;
         if due {
@@ -508,7 +508,7 @@ impl Driver for Remote {
 
     fn synchronize(&self) -> Answer {
         let link = &mut *self.link();
-        // Without a question, where the segment says it all.
+        // Without a question if the segment has the answer.
         match link.worker.is_some() && self.is_done(link.journal.number()) {
             true => Ok(()),
             false => self.expect_done(link, &Request::Synchronize),
@@ -530,7 +530,7 @@ impl Driver for Remote {
         let link = &mut *self.link();
         let event = event.0 as u32;
         let (made, number) = *link.events.get(&event).ok_or_else(|| invalid("event"))?;
-        // What a lost worker had before an event is done or never will be.
+        // Operations of a lost worker before an event are done or never will be.
         if made != link.generation || self.is_done(number) {
             return Ok(true);
         }
@@ -623,7 +623,7 @@ impl Driver for Remote {
     }
 }
 
-/// Children that were started for a GPU, of which the worker has said what it is.
+/// Children that were started for a GPU; the worker has reported its properties.
 pub struct Starting {
     properties: Properties,
     starter: Arc<dyn Starter>,
@@ -632,7 +632,7 @@ pub struct Starting {
     worker: Wire,
 }
 
-/// Starts the children for the GPU of this number; why there are none, if so.
+/// Starts the children for the GPU with this ordinal. The error is the reason why there are none.
 pub fn start(ordinal: u32, starter: Arc<dyn Starter>) -> Result<Starting, String> {
     let failed = |error: io::Error| format!("its processes do not start: {error}");
     let segment = Segment::create().map_err(failed)?;
@@ -651,7 +651,7 @@ impl Starting {
         &self.properties
     }
 
-    /// Waits until both are ready, and sees whether one can use the other's memory.
+    /// Waits until both are ready, and tests whether one can use the other's memory.
     pub fn finish(mut self) -> Answer<Remote> {
         ready(&mut self.worker)?;
         match self.keeper.read() {

@@ -1,4 +1,4 @@
-//! Memory that a program shares with its worker: a control page, and slots through which large copies go.
+//! Shared memory of a program and its worker: a control page, and slots for large copies.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -8,32 +8,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) const CONTROL_BYTES: usize = 4096;
 /// Bytes of one slot.
 pub(crate) const SLOT_BYTES: usize = 4 << 20;
-/// Slots of a segment.
+/// The number of slots.
 pub(crate) const SLOTS: usize = 8;
-/// Bytes of all.
+/// Bytes of the whole segment.
 pub(crate) const SEGMENT_BYTES: usize = CONTROL_BYTES + SLOTS * SLOT_BYTES;
 
-/// Where in the control page the GPU writes the number of the last operation that is done.
+/// Offset in the control page of the number of the last completed operation, written by the GPU.
 pub(crate) const DONE: usize = 0;
-/// Where the worker says that an operation has failed which nobody was told of.
+/// Offset of the worker's word that an operation has failed whose error was not reported yet.
 pub(crate) const FAILED: usize = 128;
-/// Where kernels raise the flag.
+/// Offset of the flag that kernels raise.
 pub(crate) const FLAG: usize = 64;
 
-/// A mapping of the shared memory. It has no name in the file system: nobody gets at it but who is handed its descriptor.
+/// A mapping of the shared memory. It has no name in the file system: only processes that receive its descriptor can access it.
 pub struct Segment {
     file: OwnedFd,
     base: *mut u8,
 }
 
-// SAFETY: the mapping stays until the segment is dropped. Words of the control page are atomic; who uses a slot owns it by
-// the protocol.
+// SAFETY: the mapping lives until the segment is dropped. Words of the control page are atomic; the protocol makes access to a
+// slot exclusive.
 unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// A fresh one, all zero, of fixed size: a child that would cut it short cannot.
+    /// Creates a zeroed segment of fixed size: the size is sealed, so that a child cannot truncate it.
     pub fn create() -> io::Result<Segment> {
         // SAFETY: the name is a C string.
         let descriptor =
@@ -41,7 +41,7 @@ impl Segment {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made and is nobody else's.
+        // SAFETY: the descriptor was just created and has no other owner.
         let file = unsafe { OwnedFd::from_raw_fd(descriptor) };
         // SAFETY: the descriptor is open.
         if unsafe { libc::ftruncate(file.as_raw_fd(), SEGMENT_BYTES as libc::off_t) } < 0 {
@@ -55,9 +55,9 @@ impl Segment {
         Self::map(file)
     }
 
-    /// The one behind a descriptor that the program handed on.
+    /// Maps the segment of a descriptor that the program passed.
     pub fn open(file: OwnedFd) -> io::Result<Segment> {
-        // SAFETY: the descriptor is open; where it ends up does not matter, since nobody reads or writes by it.
+        // SAFETY: the descriptor is open; its file position does not matter, since it is never read or written.
         let length = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) };
         if length < SEGMENT_BYTES as libc::off_t {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the shared memory is too short"));
@@ -76,7 +76,7 @@ impl Segment {
         Ok(Segment { file, base: base.cast() })
     }
 
-    /// For a child to inherit.
+    /// Returns the descriptor, for a child to inherit.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -87,7 +87,7 @@ impl Segment {
         unsafe { &*self.base.add(offset).cast() }
     }
 
-    /// The number of the last operation that is done.
+    /// Returns the number of the last completed operation.
     pub fn done(&self) -> u32 {
         self.word(DONE).load(Ordering::Acquire)
     }
@@ -112,17 +112,17 @@ impl Segment {
         self.word(FLAG).store(0, Ordering::Release);
     }
 
-    /// The control page.
+    /// Returns the control page.
     pub fn control(&self) -> *mut u8 {
         self.base
     }
 
-    /// The slots, one after the other.
+    /// Returns the slots, which are contiguous.
     pub(crate) fn slots(&self) -> *mut u8 {
         self.base.wrapping_add(CONTROL_BYTES)
     }
 
-    /// The first byte of a slot; nothing if there is none of this number.
+    /// Returns the first byte of a slot; `None` if the number is out of range.
     pub(crate) fn slot(&self, slot: u32) -> Option<*mut u8> {
         let slot = slot as usize;
         (slot < SLOTS).then(|| self.slots().wrapping_add(slot * SLOT_BYTES))
@@ -131,7 +131,7 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: nobody has a reference into it any more.
+        // SAFETY: no references into it are left.
         unsafe { libc::munmap(self.base.cast(), SEGMENT_BYTES) };
     }
 }
@@ -147,7 +147,7 @@ mod tests {
         theirs.set_done(7);
         assert_eq!(ours.done(), 7);
         let last = ours.slot(SLOTS as u32 - 1).unwrap();
-        // SAFETY: both lie in the mappings, and nobody else knows them.
+        // SAFETY: both addresses are in the mappings, and nothing else accesses them.
         unsafe {
             last.add(SLOT_BYTES - 1).write(9);
             assert_eq!(theirs.slot(SLOTS as u32 - 1).unwrap().add(SLOT_BYTES - 1).read(), 9);

@@ -1,4 +1,4 @@
-//! The children's side: a loop that does what the program says.
+//! The children's side: a loop that executes the program's requests.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,10 +13,10 @@ use super::segment::{CONTROL_BYTES, DONE, SLOT_BYTES, SLOTS, Segment};
 use super::wire::{self, Malformed, Reply, Request};
 use super::{Opener, Shareable};
 
-/// The most that one reply brings back.
+/// The largest reply with data, in bytes.
 pub(crate) const INLINE: usize = 64 << 10;
 
-/// Says what GPU there is, opens it, says that it is open.
+/// Reports the GPU's properties, opens it, and reports that.
 fn open(opener: &dyn Opener, socket: &mut UnixStream) -> io::Result<Option<Arc<dyn Shareable>>> {
     let properties = match opener.probe() {
         Ok(properties) => properties,
@@ -42,7 +42,7 @@ fn nonsense(_: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a message that says nothing")
 }
 
-/// The keeper: memory by number, until the program is gone.
+/// Runs the keeper: owns memory by number, until the program is gone.
 pub fn keep(opener: &dyn Opener, mut socket: UnixStream) -> io::Result<()> {
     let Some(driver) = open(opener, &mut socket)? else { return Ok(()) };
     let mut kept: HashMap<u32, Address> = HashMap::new();
@@ -74,7 +74,7 @@ pub fn keep(opener: &dyn Opener, mut socket: UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The worker: everything else, until the program is gone.
+/// Runs the worker: executes everything else, until the program is gone.
 pub fn work(opener: &dyn Opener, mut socket: UnixStream, segment: Segment) -> io::Result<()> {
     let Some(driver) = open(opener, &mut socket)? else { return Ok(()) };
     let mut worker = Worker {
@@ -92,14 +92,14 @@ pub fn work(opener: &dyn Opener, mut socket: UnixStream, segment: Segment) -> io
         events: HashMap::new(),
     };
     worker.control = worker.pin_control().ok();
-    // For the driver to poke while kernels run; no other flag is used here.
+    // The driver needs it in order to poke while kernels run; as a flag it is unused here.
     let _ = worker.driver.flag();
     let mut stream = BufReader::with_capacity(1 << 16, socket.try_clone()?);
     let mut message = Vec::new();
     while wire::read(&mut stream, wire::MAX_REQUEST, &mut message)? {
         let request = Request::decode(&message).map_err(nonsense)?;
         let reply = match worker.perform(request) {
-            // What failed before is this question's answer.
+            // An earlier error is the reply to this question.
             Some(answer) => match worker.failed.take() {
                 Some(refusal) => {
                     worker.segment.set_failed(false);
@@ -117,14 +117,14 @@ pub fn work(opener: &dyn Opener, mut socket: UnixStream, segment: Segment) -> io
 struct Worker {
     driver: Arc<dyn Shareable>,
     segment: Segment,
-    /// Where the GPU finds the control page.
+    /// The device address of the control page.
     control: Option<Address>,
-    /// Of the last operation that changes memory.
+    /// The number of the last counted operation.
     number: u32,
-    /// What went wrong and was not told yet.
+    /// An error that was not reported yet.
     failed: Option<Refusal>,
     slots_pinned: bool,
-    /// When each slot is free again.
+    /// By slot, the event after which it is free again.
     slots: [Option<Event>; SLOTS],
     arenas: HashMap<u32, Address>,
     modules: HashMap<u32, Module>,
@@ -133,18 +133,18 @@ struct Worker {
     events: HashMap<u32, Event>,
 }
 
-/// A request that names what the program never made.
+/// Returns the error of a request that names an object that does not exist.
 fn unknown(what: &'static str) -> Refusal {
     Refusal { call: Cow::Borrowed(what), code: 400, name: "CUDA_ERROR_INVALID_HANDLE".into() }
 }
 
 impl Worker {
     fn pin_control(&self) -> Answer<Address> {
-        // SAFETY: the segment is mapped as long as the worker works.
+        // SAFETY: the segment is mapped as long as the worker runs.
         unsafe { self.driver.pin(self.segment.control(), CONTROL_BYTES) }
     }
 
-    /// `None` for what is not answered.
+    /// Executes a request. Returns `None` if it has no reply.
     fn perform(&mut self, request: Request<'_>) -> Option<Answer<Reply>> {
         if let Some(answer) = self.operate(&request) {
             self.note(answer);
@@ -160,7 +160,7 @@ impl Worker {
         }
     }
 
-    /// What is counted and not answered.
+    /// Executes a counted operation without a reply. Returns `None` for other requests.
     fn operate(&mut self, request: &Request<'_>) -> Option<Answer> {
         let answer = match request {
             Request::Zero { to, bytes } => self.place(*to).and_then(|to| self.driver.zero(to, *bytes)),
@@ -169,7 +169,7 @@ impl Worker {
                 let both = self.place(*to).and_then(|to| Ok((to, self.place(*from)?)));
                 both.and_then(|(to, from)| self.driver.copy(to, from, *bytes))
             }
-            // After a failure that nobody knows of yet, kernels would work on what is not there.
+            // After an unreported error, kernels would work on invalid memory.
             Request::Launch { .. } | Request::RunGraph { .. } if self.failed.is_some() => Ok(()),
             Request::Launch { function, shape, arguments } => self.launch(*function, shape, arguments),
             Request::RunGraph { graph, changes } => self.run_graph(*graph, changes),
@@ -183,7 +183,7 @@ impl Worker {
         Some(answer.and(marked))
     }
 
-    /// Everything is done.
+    /// Records that all operations are done.
     fn all_done(&self) {
         self.segment.set_done(self.number);
     }
@@ -191,7 +191,7 @@ impl Worker {
     fn launch(&self, function: u32, shape: &super::super::driver::Shape, arguments: &[Argument]) -> Answer {
         let function = *self.functions.get(&function).ok_or_else(|| unknown("launch"))?;
         let arguments = self.translated(arguments)?;
-        // SAFETY: the program made the promise, and the addresses are those of mapped memory now.
+        // SAFETY: guaranteed by the program, and the addresses are those of mapped memory now.
         unsafe { self.driver.launch(function, shape, &arguments) }
     }
 
@@ -218,7 +218,7 @@ impl Worker {
         unsafe { self.driver.run_graph(graph, &changes) }
     }
 
-    /// Where an address of the program's lies in this process's mapping.
+    /// Translates an address of the program to this process's mapping.
     fn place(&self, address: Address) -> Answer<Address> {
         if address.0 == 0 {
             return Ok(address);
@@ -235,7 +235,7 @@ impl Worker {
         self.events.get(&event).copied().ok_or_else(|| unknown("event"))
     }
 
-    /// All other requests.
+    /// Executes all other requests.
     fn answer(&mut self, request: Request<'_>) -> Option<Answer<Reply>> {
         let done = |answer: Answer| Some(answer.map(|()| Reply::Done));
         match request {
@@ -258,7 +258,7 @@ impl Worker {
             Request::UploadSlot { to, slot, bytes } => {
                 let copied = self.through_slot(slot, bytes, |worker, place, bytes| {
                     let to = worker.place(to)?;
-                    // SAFETY: the slot is the copy's until it is settled.
+                    // SAFETY: the slot belongs to this copy until it is settled.
                     unsafe { worker.driver.upload_pinned(to, place, bytes) }
                 });
                 self.note(copied);
@@ -266,7 +266,7 @@ impl Worker {
             Request::DownloadSlot { from, slot, bytes } => {
                 let copied = self.through_slot(slot, bytes, |worker, place, bytes| {
                     let from = worker.place(from)?;
-                    // SAFETY: the slot is the copy's until it is settled.
+                    // SAFETY: the slot belongs to this copy until it is settled.
                     unsafe { worker.driver.download_pinned(from, place, bytes) }
                 });
                 self.note(copied);
@@ -313,11 +313,11 @@ impl Worker {
         Ok(Reply::Bytes(buffer))
     }
 
-    /// A copy between the GPU and a slot.
+    /// Copies between the GPU and a slot.
     fn through_slot(&mut self, slot: u32, bytes: u32, copy: impl FnOnce(&Worker, *mut u8, usize) -> Answer) -> Answer {
         let place = self.segment.slot(slot).filter(|_| bytes as usize <= SLOT_BYTES).ok_or_else(|| unknown("slot"))?;
         if !self.slots_pinned {
-            // SAFETY: the segment is mapped as long as the worker works. Without being pinned, copies are slower and right.
+            // SAFETY: the segment is mapped as long as the worker runs. If pinning fails, copies are slower but correct.
             let _ = unsafe { self.driver.pin(self.segment.slots(), SLOTS * SLOT_BYTES) };
             self.slots_pinned = true;
         }
@@ -391,7 +391,7 @@ impl Worker {
                     self.driver.forget_event(event);
                 }
             }
-            // The keeper's.
+            // The keeper's requests.
             _ => return Some(Err(unknown("request"))),
         }
         None
@@ -405,11 +405,11 @@ impl Worker {
     }
 }
 
-/// Has `gone` called when the program is gone, whatever the child is busy with: a call of the driver may never come back.
+/// Calls `gone` when the program is gone, whatever the child is busy with: a call of the driver may never return.
 pub fn watch(socket: &UnixStream, gone: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let socket = socket.try_clone()?;
     let wait = move || {
-        // Without asked events only the end of the other side is reported.
+        // With no events requested, only hangup is reported.
         let mut end = libc::pollfd { fd: socket.as_raw_fd(), events: 0, revents: 0 };
         loop {
             // SAFETY: `end` is one entry.

@@ -1,4 +1,4 @@
-//! Large copies through the segment's slots: the program fills or empties some while the GPU is busy with others.
+//! Large copies through the segment's slots: the program fills or empties some slots while the GPU copies others.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use super::remote::{Link, Remote, gone};
 use super::segment::{SLOT_BYTES, SLOTS};
 use super::wire::{Reply, Request};
 
-/// Threads that copy between arrays and slots: one alone copies at a fraction of the bus's speed. Each has so many slots.
+/// Threads that copy between arrays and slots: a single one copies at a fraction of the bus bandwidth. Each has its own slots.
 const COPIERS: usize = 4;
 const SLOTS_EACH: usize = SLOTS / COPIERS;
 
@@ -20,10 +20,10 @@ struct Piece {
     bytes: usize,
 }
 
-/// One large copy under way.
+/// A large copy in progress.
 struct Transfer<'a> {
     remote: &'a Remote,
-    /// The worker it began with; with another one it would be half done.
+    /// The worker that it began with; if that is replaced, the copy has failed.
     generation: u64,
     next: AtomicUsize,
     bytes: usize,
@@ -48,7 +48,7 @@ impl Transfer<'_> {
     fn settle(&self, slot: u32) -> Answer {
         let link = &mut *self.link()?;
         match self.remote.ask(link, &Request::Settle { slot })? {
-            // Settled by a worker that knows nothing of it.
+            // The reply came from a new worker, which did not do the copy.
             Reply::Done if link.generation != self.generation => Err(broken_off()),
             Reply::Done => Ok(()),
             _ => Err(gone("it answers what was not asked".into())),
@@ -71,14 +71,14 @@ impl Remote {
             let others: Vec<_> = (1..copiers).map(|k| scope.spawn(move || copier(transfer, own(k)))).collect();
             let first = copier(transfer, own(0));
             let others = others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(broken_off())));
-            // The loss itself says more than that a copy was broken off by it.
+            // The loss itself is a better error than an interrupted copy.
             let mut answers: Vec<Answer> = std::iter::once(first).chain(others).collect();
             answers.sort_by_key(|answer| answer.as_ref().err().is_none_or(|refusal| *refusal == broken_off()));
             answers.into_iter().find(Result::is_err).unwrap_or(Ok(()))
         })
     }
 
-    /// Returns when the bytes are there: if the worker is lost before, the array is still the program's.
+    /// Returns when the copy is done: if the worker is lost before, the array is still valid on the host.
     pub(super) fn upload_large(&self, to: Address, bytes: &[u8]) -> Answer {
         self.transfer(bytes.len(), |transfer, slots| {
             let mut busy = [false; SLOTS_EACH];
@@ -90,7 +90,7 @@ impl Remote {
                 }
                 let place = self.segment.slot(slots[k]).ok_or_else(broken_off)?;
                 let part = &bytes[piece.start..piece.start + piece.bytes];
-                // SAFETY: the slot is this thread's, and the GPU is done with it.
+                // SAFETY: the slot is exclusive to this thread, and the GPU is done with it.
                 unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len()) };
                 let to = Address(to.0 + piece.start as u64);
                 transfer.begin(&Request::UploadSlot { to, slot: slots[k], bytes: piece.bytes as u32 })?;
@@ -110,7 +110,7 @@ impl Remote {
                 if let Some(piece) = busy[k].take() {
                     transfer.settle(slots[k])?;
                     let place = self.segment.slot(slots[k]).ok_or_else(broken_off)?;
-                    // SAFETY: the GPU is done with the slot, and this part of the target is this thread's.
+                    // SAFETY: the GPU is done with the slot, and this part of the target is exclusive to this thread.
                     unsafe { std::ptr::copy_nonoverlapping(place, target.at(piece.start), piece.bytes) };
                 }
                 match transfer.next_piece() {

@@ -1,6 +1,6 @@
-//! Messages between a program and the processes that work for it: a length in four bytes, a tag, the fields, all little-endian.
+//! Messages between the program and its child processes: a four-byte length, a tag, the fields, all little-endian.
 //!
-//! What a message of a child says is checked: a child whose kernel went wild may write anything.
+//! Messages of a child are validated: a child with a misbehaving kernel may write anything.
 
 use std::borrow::Cow;
 use std::io::{self, Read};
@@ -8,20 +8,20 @@ use std::io::{self, Read};
 use super::super::driver::{Address, Argument, Launch, Properties, Refusal, Shape, Words};
 use super::Handle;
 
-/// The longest request: machine code is the largest thing that is sent whole.
+/// The longest request: the largest payload is machine code.
 pub(crate) const MAX_REQUEST: usize = 256 << 20;
 /// The longest reply.
 pub(crate) const MAX_REPLY: usize = 1 << 20;
 
-/// What the program asks. Modules, functions, graphs and events have numbers that the program gives them.
+/// A request of the program. Modules, functions, graphs and events have numbers that the program assigns.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Request<'a> {
-    /// Of the keeper: memory for so many bytes, by a number. Answered by [`Reply::Handle`].
+    /// To the keeper: allocates memory under a number. Answered by [`Reply::Handle`].
     Keep {
         arena: u32,
         bytes: u64,
     },
-    /// Of the keeper: gives it back.
+    /// To the keeper: frees it.
     Release {
         arena: u32,
     },
@@ -53,13 +53,13 @@ pub(crate) enum Request<'a> {
         from: Address,
         bytes: u64,
     },
-    /// Copies from a slot of the segment; the slot is free once it is settled.
+    /// Copies from a slot of the segment to GPU memory; the slot is free once it is settled.
     UploadSlot {
         to: Address,
         slot: u32,
         bytes: u32,
     },
-    /// Copies to a slot of the segment; the bytes are there once it is settled.
+    /// Copies from GPU memory to a slot of the segment; the bytes are valid once it is settled.
     DownloadSlot {
         from: Address,
         slot: u32,
@@ -75,7 +75,7 @@ pub(crate) enum Request<'a> {
     Unload {
         module: u32,
     },
-    /// Answered by [`Reply::Number`], its bytes of shared memory.
+    /// Answered by [`Reply::Number`], its bytes of static shared memory.
     Function {
         function: u32,
         module: u32,
@@ -116,7 +116,7 @@ pub(crate) enum Request<'a> {
         value: u32,
     },
     Memory,
-    /// Where an address lies in the worker's mapping; answered by [`Reply::Place`].
+    /// Asks for an address in the worker's mapping; answered by [`Reply::Place`].
     Resolve {
         address: Address,
     },
@@ -135,13 +135,13 @@ pub(crate) enum Request<'a> {
     },
 }
 
-/// What a child answers.
+/// A reply of a child.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Done,
-    /// The first message of a child: what its GPU is.
+    /// The first message of a child: the properties of its GPU.
     Properties(Box<Properties>),
-    /// Instead of it: why there is none.
+    /// Sent instead if there is no GPU: the reason.
     Absent(String),
     Handle(Handle),
     Number(u32),
@@ -152,17 +152,17 @@ pub enum Reply {
     Milliseconds(f64),
     Bytes(Vec<u8>),
     Place(u64),
-    /// The request failed, or an operation before it did that was not answered by itself.
+    /// The request failed, or an earlier operation without a reply of its own did.
     Refused(Refusal),
 }
 
-/// A message that says nothing.
+/// A malformed message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
 type Read_<T> = Result<T, Malformed>;
 
-/// A message on its way out; the length is filled in at the end.
+/// A message being written; the length is filled in at the end.
 struct Out(Vec<u8>);
 
 impl Out {
@@ -189,7 +189,7 @@ impl Out {
         self
     }
 
-    /// Bytes with their length before them.
+    /// Appends bytes, prefixed with their length.
     fn bytes(self, bytes: &[u8]) -> Out {
         self.u32(bytes.len() as u32).raw(bytes)
     }
@@ -219,7 +219,7 @@ impl Out {
     }
 }
 
-/// A message on its way in.
+/// A message being read.
 struct In<'a>(&'a [u8]);
 
 impl<'a> In<'a> {
@@ -262,7 +262,7 @@ impl<'a> In<'a> {
         Ok(Shape { grid: self.triple()?, block: self.triple()?, shared: self.u32()?, cooperative: self.u32()? != 0 })
     }
 
-    /// So many things; the count is not believed before they are there.
+    /// Reads a list; the count is not trusted before the elements are there.
     fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Read_<T>) -> Read_<Vec<T>> {
         let count = self.u32()?;
         let mut list = Vec::with_capacity((count as usize).min(self.0.len() / 4));
@@ -296,7 +296,7 @@ impl<'a> In<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The message, length included.
+    /// Returns the message, length included.
     pub fn encode(&self) -> Vec<u8> {
         let out = match self {
             Request::Keep { arena, bytes } => Out::new(1).u32(*arena).u64(*bytes),
@@ -346,7 +346,7 @@ impl<'a> Request<'a> {
         out.end()
     }
 
-    /// From a message without its length.
+    /// Parses a message without its length.
     pub fn decode(message: &'a [u8]) -> Result<Request<'a>, Malformed> {
         let (&tag, fields) = message.split_first().ok_or(Malformed)?;
         let mut f = In(fields);
@@ -392,7 +392,7 @@ impl<'a> Request<'a> {
 }
 
 impl Reply {
-    /// The message, length included.
+    /// Returns the message, length included.
     pub fn encode(&self) -> Vec<u8> {
         let out = match self {
             Reply::Done => Out::new(1),
@@ -416,7 +416,7 @@ impl Reply {
         out.end()
     }
 
-    /// From a message without its length.
+    /// Parses a message without its length.
     pub(crate) fn decode(message: &[u8]) -> Result<Reply, Malformed> {
         let (&tag, fields) = message.split_first().ok_or(Malformed)?;
         let mut f = In(fields);
@@ -462,7 +462,7 @@ pub(crate) fn read(stream: &mut impl Read, longest: usize, message: &mut Vec<u8>
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message of impossible length"));
     }
     message.clear();
-    // The length is not believed before the bytes are there.
+    // The length is not trusted before the bytes are there.
     stream.take(length as u64).read_to_end(message)?;
     if message.len() == length { Ok(true) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
@@ -516,7 +516,8 @@ mod tests {
         }
     }
 
-    /// Messages cut short, too long, or with one byte changed are refused or mean something else, and nothing panics.
+    /// Messages that are truncated, too long, or have one byte changed are rejected or parse as another message, and nothing
+    /// panics.
     #[test]
     fn damaged_messages_are_refused() {
         let replies = [Reply::Bytes(vec![1, 2, 3]), Reply::Absent("none".into()), Reply::Number(5)];

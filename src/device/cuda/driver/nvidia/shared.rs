@@ -1,4 +1,4 @@
-//! What the driver does for processes that share a GPU's memory.
+//! Driver functions for processes that share GPU memory.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::device::cuda::isolate::{Handle, Opener, Shareable};
 impl Shareable for Nvidia {
     fn allocate_shared(&self, bytes: u64) -> Answer<(Address, Handle)> {
         self.enter()?;
-        // Memory of the pool cannot be handed on.
+        // Memory of the pool cannot be exported.
         // SAFETY: the context is current.
         let address = said("cuMemAlloc", unsafe { cu::malloc_sync(bytes as usize) })?;
         let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
-        // SAFETY: the address was just given out, `handle` is a handle's place.
+        // SAFETY: the address was just allocated, `handle` receives the handle.
         let named = said("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, address) }.result());
         match named {
             Ok(()) => Ok((Address(address), Handle(handle.reserved.map(|byte| byte as u8)))),
             Err(refusal) => {
-                // SAFETY: nobody else knows the address.
+                // SAFETY: the address is not known anywhere else.
                 let _ = unsafe { cu::free_sync(address) };
                 Err(refusal)
             }
@@ -30,7 +30,7 @@ impl Shareable for Nvidia {
 
     fn free_shared(&self, address: Address) {
         if self.enter().is_ok() {
-            // SAFETY: the owner gives it back once, after all workers have unmapped it.
+            // SAFETY: the owner frees it once, after all workers have unmapped it.
             let _ = unsafe { cu::free_sync(address.0) };
         }
     }
@@ -40,7 +40,7 @@ impl Shareable for Nvidia {
         let handle = sys::CUipcMemHandle { reserved: handle.0.map(|byte| byte as _) };
         let lazily = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
         let mut address = 0;
-        // SAFETY: `address` is an address's place; a handle that names nothing is refused.
+        // SAFETY: `address` receives the address; an invalid handle is rejected.
         let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, lazily) };
         said("cuIpcOpenMemHandle", opened.result())?;
         Ok(Address(address))
@@ -48,7 +48,7 @@ impl Shareable for Nvidia {
 
     fn unmap(&self, address: Address) {
         if self.enter().is_ok() {
-            // SAFETY: it was mapped by `map`, and nothing under way uses it.
+            // SAFETY: it was mapped by `map`, and no pending operation uses it.
             let _ = unsafe { sys::cuIpcCloseMemHandle(address.0) };
         }
     }
@@ -56,11 +56,11 @@ impl Shareable for Nvidia {
     unsafe fn pin(&self, memory: *mut u8, bytes: usize) -> Answer<Address> {
         self.enter()?;
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let pinned = unsafe { sys::cuMemHostRegister_v2(memory.cast(), bytes, flags) };
         said("cuMemHostRegister", pinned.result())?;
         let mut address = 0;
-        // SAFETY: the memory was just registered, `address` is an address's place.
+        // SAFETY: the memory was just registered, `address` receives the address.
         let asked = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, memory.cast(), 0) };
         said("cuMemHostGetDevicePointer", asked.result())?;
         Ok(Address(address))
@@ -68,14 +68,14 @@ impl Shareable for Nvidia {
 
     unsafe fn upload_pinned(&self, to: Address, from: *const u8, bytes: usize) -> Answer {
         self.enter()?;
-        // SAFETY: the caller's promise; the stream is alive.
+        // SAFETY: guaranteed by the caller; the stream is alive.
         let copied = unsafe { sys::cuMemcpyHtoDAsync_v2(to.0, from.cast(), bytes, self.stream) };
         said("cuMemcpyHtoDAsync", copied.result())
     }
 
     unsafe fn download_pinned(&self, from: Address, to: *mut u8, bytes: usize) -> Answer {
         self.enter()?;
-        // SAFETY: the caller's promise; the stream is alive.
+        // SAFETY: guaranteed by the caller; the stream is alive.
         let copied = unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from.0, bytes, self.stream) };
         said("cuMemcpyDtoHAsync", copied.result())
     }
@@ -94,7 +94,7 @@ impl Shareable for Nvidia {
     }
 }
 
-/// NVIDIA's GPU of this number, for a child to open.
+/// NVIDIA's GPU with this ordinal, for a child process to open.
 pub(crate) struct Numbered(pub u32);
 
 impl Opener for Numbered {
