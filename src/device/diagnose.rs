@@ -1,4 +1,4 @@
-//! A fault as a diagnostic: what happened, at which line, in which thread, with which values.
+//! Faults as diagnostics: what happened, at which line, in which thread, with which values.
 
 use crate::base::diag::{Diagnostic, Severity};
 use crate::base::source::Span;
@@ -6,7 +6,7 @@ use crate::device::error::{DeviceError, Loss, Verdict, size};
 use crate::device::{Among, Deed, Fault, FaultKind, LockStep, Race, Who};
 use crate::lang::scalar::Value;
 
-/// The message for a fault. The host adds where the kernel was launched.
+/// Returns the diagnostic of a fault. The host adds where the kernel was launched.
 pub(crate) fn fault_diagnostic(fault: &Fault) -> Diagnostic {
     if let FaultKind::Device(error @ DeviceError::Lost(_)) = &fault.kind {
         return device_diagnostic(error, fault.span);
@@ -29,7 +29,7 @@ pub(crate) fn fault_diagnostic(fault: &Fault) -> Diagnostic {
     advise(fault, diagnostic)
 }
 
-/// `thread (5, 0, 0) of block (3, 0, 0)`, or the index tuple of a `threads` kernel.
+/// Returns `thread (5, 0, 0) of block (3, 0, 0)`, or the index tuple of a `threads` kernel.
 fn thread_text(fault: &Fault) -> String {
     who_text(fault.index.as_deref(), fault.thread, fault.block)
 }
@@ -42,7 +42,7 @@ fn who_text(index: Option<&[u32]>, thread: [u32; 3], block: [u32; 3]) -> String 
     }
 }
 
-/// Coordinates without trailing zero axes: most launches have one.
+/// Formats coordinates without trailing zero axes: most launches have one.
 fn place(at: [u32; 3]) -> String {
     match at {
         [x, 0, 0] => x.to_string(),
@@ -60,10 +60,10 @@ fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Other threads of a circle of locks that a message shows.
+/// The number of further threads of a lock cycle that a message shows.
 const LOCK_STEPS: usize = 3;
 
-/// Code, title and what stands under the place.
+/// Returns code, title and the label of the primary span.
 fn headline(fault: &Fault, who: &str) -> (&'static str, String, String) {
     match &fault.kind {
         FaultKind::OutOfBounds { array, indices, shape, axis, write } => {
@@ -199,7 +199,7 @@ fn deed_text(deed: Deed, value: Option<Value>) -> String {
     }
 }
 
-/// The other access, and what would order the two.
+/// Adds the other access, and how to order the two.
 fn advise_race(race: &Race, diagnostic: Diagnostic) -> Diagnostic {
     let other = who_text(race.other.index.as_deref(), race.other.thread, race.other.block);
     let label = format!("{other} {}", deed_text(race.other_deed, race.other_value));
@@ -208,7 +208,7 @@ fn advise_race(race: &Race, diagnostic: Diagnostic) -> Diagnostic {
         return diagnostic.help("let one thread write it, or use an atomic operation");
     }
     if diagnostic.primary() == Some(race.other_span) && [race.deed, race.other_deed].contains(&Deed::Reads) {
-        // One statement in two threads: `x[i] += v`. No barrier fits into it.
+        // One statement in two threads: `x[i] += v`. A barrier cannot separate them.
         return diagnostic
             .note("the statement reads the place and writes it, and another thread can come in between")
             .help("`atomic_add(x[i], v)` does both at once; or let each thread write a place of its own");
@@ -244,7 +244,7 @@ fn bounds_title(array: &str, indices: &[i64], shape: &[u32], axis: usize) -> Str
     }
 }
 
-/// Whether indices of two axes would be inside if they changed places.
+/// Returns whether indices of two axes would be in bounds if swapped.
 fn swapped(indices: &[i64], shape: &[u32]) -> bool {
     match (indices, shape) {
         (&[a, b], &[m, n]) => m != n && (0..i64::from(m)).contains(&b) && (0..i64::from(n)).contains(&a),
@@ -261,7 +261,7 @@ fn number(value: Value) -> String {
     value.as_integer().map_or_else(|| "a number".to_string(), |n| n.to_string())
 }
 
-/// Notes and helps that fit the kind.
+/// Adds notes and help for the kind of fault.
 fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
     match &fault.kind {
         FaultKind::OutOfBounds { indices, shape, axis, .. } => {
@@ -360,7 +360,7 @@ fn advise(fault: &Fault, diagnostic: Diagnostic) -> Diagnostic {
     }
 }
 
-/// The message for a device's failure outside of any launch.
+/// Returns the diagnostic of a device's failure outside of any launch.
 pub(crate) fn device_diagnostic(error: &DeviceError, span: Span) -> Diagnostic {
     if let DeviceError::Earlier(earlier) = error {
         return fault_diagnostic(&earlier.fault).because(earlier.launched, "launched here");
@@ -403,8 +403,8 @@ fn explain_device(error: &DeviceError, diagnostic: Diagnostic) -> Diagnostic {
     }
 }
 
-/// The message for a lost process. Where the simulator finds a fault, that is the message, and the loss a note to it; `span` is
-/// where the loss was noticed.
+/// Returns the diagnostic of a lost process. If the simulator found a fault, that is the diagnostic, and the loss a note on it;
+/// `span` is where the loss was noticed.
 fn loss_diagnostic(loss: &Loss, span: Span) -> Diagnostic {
     let title = DeviceError::Lost(Box::new(loss.clone())).to_string();
     let code = if loss.stopped { "E0607" } else { "E0622" };

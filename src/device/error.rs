@@ -1,33 +1,33 @@
-//! What can go wrong with a device itself, as opposed to a fault of a kernel.
+//! Failures of a device itself, as opposed to faults of a kernel.
 
 use std::fmt;
 
 use super::Fault;
 use crate::base::source::Span;
 
-/// Why a device could not do what was asked.
+/// Why a device failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeviceError {
-    /// Memory for `wanted` bytes is not there, with nothing lost. `free` and `total` are the device's, `arrays` what arrays
-    /// of this program hold of it.
+    /// An allocation of `wanted` bytes failed; nothing is lost. `free` and `total` are the device's, `arrays` the bytes that this
+    /// program's arrays take of it.
     OutOfMemory { device: String, wanted: u64, free: u64, total: u64, arrays: u64 },
-    /// This process's memory has no room for an array that is to be read from the device.
+    /// Host memory has no room for an array that is read back from the device.
     NoHostMemory { wanted: u64 },
-    /// The launch asks for more than the device has: of what, how much, and how much there is.
+    /// The launch exceeds a limit of the device: the resource, the requested amount, and the limit.
     TooLarge { device: String, what: &'static str, wanted: String, limit: String },
-    /// The text that Clk generated was refused by the compiler behind it. A fault of Clk.
+    /// The device's compiler rejected the text that Clk generated: a bug in Clk.
     Rejected { kernel: String, log: String },
-    /// A call of the driver failed. `lost` says that the device does nothing more for this process.
+    /// A driver call failed. `lost`: all further calls of this process fail too.
     Driver { device: String, call: String, name: String, lost: bool },
-    /// A kernel that was launched before has failed, which shows only now.
+    /// A fault of an earlier asynchronous launch, which is only noticed now.
     Earlier(Box<Earlier>),
-    /// The process that runs kernels was lost, and arrays were not: another process has them.
+    /// The process that runs kernels was lost; arrays were not, and a new process has them.
     Lost(Box<Loss>),
-    /// The device cannot be used at all.
+    /// The device is not usable at all.
     Unavailable { device: String, why: String },
 }
 
-/// A fault of a launch that had returned.
+/// A fault of a launch that had already returned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Earlier {
     pub fault: Fault,
@@ -35,34 +35,34 @@ pub struct Earlier {
     pub launched: Span,
 }
 
-/// How a process that runs kernels was lost, and what is known of the reason.
+/// The loss of a process that runs kernels, and what is known of the cause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loss {
     pub device: String,
-    /// What the driver said, or how the process ended.
+    /// The driver's error, or how the process ended.
     pub how: String,
-    /// The user asked for it.
+    /// The user asked to stop it.
     pub stopped: bool,
-    /// Name and place of the kernel that was running.
+    /// Name and span of the kernel that was running.
     pub kernel: Option<(String, Span)>,
     /// The statement that launched it.
     pub launched: Option<Span>,
-    /// Launches behind it, which did not begin.
+    /// Launches queued behind it, which did not start.
     pub waiting: usize,
-    /// Seconds until another process had taken its place, or why none has.
+    /// Seconds until a new process had replaced it, or why none has.
     pub replaced: Result<f64, String>,
-    /// What the launch does on the simulator.
+    /// The result of the launch on the simulator.
     pub(crate) verdict: Verdict,
 }
 
-/// What came of running a launch again with its arrays as the lost process left them.
+/// The result of running a launch again with its arrays as the lost process left them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// It has this fault there.
+    /// It faults.
     Fault(Box<Fault>),
-    /// After so many seconds it was here.
+    /// It was still running, at this location, after this many seconds.
     Endless(Box<Fault>, f64),
-    /// It ends well there.
+    /// It ends normally.
     Nothing,
     /// It was not run again, for this reason.
     Untried(String),
@@ -95,7 +95,7 @@ impl fmt::Display for DeviceError {
     }
 }
 
-/// A number of bytes as people say it: `1.5 GiB`.
+/// Formats a number of bytes: `1.5 GiB`.
 pub(crate) fn size(bytes: u64) -> String {
     let (scale, unit) = match bytes {
         b if b >= 1 << 30 => ((1u64 << 30) as f64, "GiB"),

@@ -1,4 +1,4 @@
-//! Layer 3: what can run DeviceIR. A device takes a prepared kernel and a launch, and gives back results or a fault.
+//! Layer 3: devices that run DeviceIR. A device takes a prepared kernel and a launch, and returns results or a fault.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -23,7 +23,7 @@ use storage::Storage;
 /// The extents of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extents {
-    /// `Form::Threads`: the extent of each index (unused ones are 1), the first varies slowest.
+    /// `Form::Threads`: the extent of each index (unused ones are 1); the first varies slowest.
     Threads([u32; 3]),
     /// `Form::Grid`: x, y, z.
     Grid { grid: [u32; 3], block: [u32; 3] },
@@ -35,16 +35,16 @@ pub enum Arg<'a> {
     Value(Vec<Value>),
     /// The elements of an array that is only read.
     Read { bytes: &'a [u8], shape: Vec<u32> },
-    /// Of an `out` or `inout` array. Bytes are aligned to 16 at least.
+    /// The elements of an `out` or `inout` array. Bytes are aligned to at least 16.
     Write { bytes: &'a mut [u8], shape: Vec<u32> },
-    /// An array that is only read, wherever its bytes are.
+    /// An array that is only read, in any memory.
     Array { storage: &'a Storage, shape: Vec<u32> },
-    /// An `out` or `inout` array, wherever its bytes are.
+    /// An `out` or `inout` array, in any memory.
     ArrayMut { storage: &'a mut Storage, shape: Vec<u32> },
 }
 
 impl Arg<'_> {
-    /// Of an array.
+    /// Returns the shape of an array argument.
     pub fn shape(&self) -> Option<&[u32]> {
         match self {
             Arg::Value(_) => None,
@@ -54,58 +54,59 @@ impl Arg<'_> {
     }
 }
 
-/// What bounds a launch from outside.
+/// Controls a launch from outside: limits, checks and options.
 #[derive(Clone, Default)]
 pub struct Control {
     /// Set by Ctrl-C: the launch stops soon after with [`FaultKind::Interrupted`].
     pub stop: Arc<AtomicBool>,
-    /// Loop turns a thread group may take in total before [`FaultKind::StepLimit`]; 0 is no limit.
+    /// Loop iterations that a lane group may run in total before [`FaultKind::StepLimit`]; 0 is no limit.
     pub max_steps: u64,
-    /// Worker threads; 0 picks the machine's.
+    /// Worker threads; 0 uses the machine's parallelism.
     pub workers: usize,
-    /// What runs look for. A kernel is prepared for its checks: it is loaded anew if they change.
+    /// The checks that runs perform. A kernel is prepared for its checks: it is loaded anew if they change.
     pub checks: Checks,
-    /// Sums of floats by atomics, and all else that depends on which block comes first, as if blocks ran one after the other.
+    /// Atomic sums of floats, and all else that depends on the order of blocks, are computed as if blocks ran one after the
+    /// other.
     pub deterministic: bool,
-    /// What can come in any order comes in the opposite of the usual one; for devices that have a usual one.
+    /// Whatever may happen in any order happens in reverse order; for devices with a usual order.
     pub backward: bool,
-    /// The statement that launches, for faults that show later.
+    /// The statement that launches, for faults that are noticed later.
     pub launched: Span,
-    /// Whether other launches of the kernel may have a larger grid or larger blocks, if the run wants to be told what this one cannot
-    /// show.
+    /// Whether other launches of the kernel may have a larger grid or larger blocks; set if the run shall report hazards that
+    /// this launch cannot show.
     pub larger: Option<Larger>,
     /// The launch returns when it is over, with its own fault.
     pub wait: bool,
-    /// What checks found that is no reason to stop, for the host to take.
+    /// Findings of checks that did not stop the launch, for the host to take.
     pub warnings: Arc<Mutex<Vec<Fault>>>,
     /// Launches so far, for statistics.
     pub launches: Arc<AtomicU64>,
-    /// How far the launch is that runs now, for whoever wants to show it.
+    /// Progress of the current launch, for display.
     pub progress: Arc<Progress>,
 }
 
-/// What is not the same in every launch of a kernel.
+/// The dimensions that differ between launches of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Larger {
     pub grid: bool,
     pub block: bool,
 }
 
-/// Groups of a launch that were begun, of so many. A device that cannot tell leaves both at 0.
+/// Number of groups of a launch that have started, and of all. A device that does not track them leaves both at 0.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub begun: AtomicU64,
     pub of: AtomicU64,
 }
 
-/// Text that kernels printed, in block order, to be shown by the host.
+/// Text that kernels printed, in block order; the host shows it.
 pub type Output = String;
 
-/// Why a launch ended early, or what it was stopped for. One fault is one report: the first thread's, with the count of the others.
+/// Why a launch ended early. A fault is reported once: for the first thread, with the number of others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     pub kind: FaultKind,
-    /// The expression or statement at fault.
+    /// The faulting expression or statement.
     pub span: Span,
     /// The enclosing call, innermost first, where known.
     pub trace: Vec<Span>,
@@ -113,15 +114,15 @@ pub struct Fault {
     pub thread: [u32; 3],
     /// `Form::Threads`: the index tuple instead of block and thread.
     pub index: Option<Vec<u32>>,
-    /// How many other threads met the same fault at the same place (in the blocks that ran).
+    /// The number of other threads with the same fault at the same location (in the blocks that ran).
     pub others: u64,
-    /// What the kernels had printed until then.
+    /// The output of the kernels until then.
     pub output: Output,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultKind {
-    /// `indices` against `shape` of the array named `array`; `axis` is the first that does not fit.
+    /// `indices` against `shape` of the array named `array`; `axis` is the first one out of bounds.
     OutOfBounds {
         array: String,
         indices: Vec<i64>,
@@ -136,41 +137,41 @@ pub enum FaultKind {
     Assert {
         message: String,
     },
-    /// Some threads of the block (or warp) reached this barrier or warp operation, and others cannot any more.
+    /// Some threads of the block (or warp) reached this barrier or warp operation, and others cannot reach it any more.
     Divergence {
         what: &'static str,
         arrived: u32,
         expected: u32,
         elsewhere: Option<Span>,
     },
-    /// Threads wait for what can no longer happen.
+    /// Threads wait for an event that can no longer happen.
     Deadlock {
         detail: String,
     },
-    /// Found by checks: a thread that has a lock takes another, and these others do so in another order. In this run they did not
-    /// meet.
+    /// Found by checks: a lock order inversion. A thread that holds a lock takes another one, and these other threads do so in
+    /// another order. In this run there was no deadlock.
     LockOrder(Box<LockStep>, Vec<LockStep>),
-    /// Found by checks. A warning if it is benign.
+    /// A data race found by checks. A warning if it is benign.
     Race(Box<Race>),
-    /// `place` was read, and nobody had written it.
+    /// `place` was read before any thread had written it.
     Unwritten {
         place: String,
         /// `shared`, `local` or `out`
         space: &'static str,
     },
-    /// A warning: these elements of an `out` array were not written when the kernel ended, `count` in all.
+    /// A warning: `count` elements of an `out` array, among them these, were not written when the kernel ended.
     Incomplete {
         array: String,
         places: Vec<String>,
         count: u64,
         total: u64,
     },
-    /// A note: a launch of one block (of blocks of one warp) cannot show what goes wrong between two, for this reason.
+    /// A note: a launch of one block (or of blocks of one warp) cannot show a hazard between two, for this reason.
     Unseen {
         warps: bool,
         reason: String,
     },
-    /// A signed operation whose result does not fit: `2147483647 + 1`.
+    /// A signed operation whose result overflows: `2147483647 + 1`.
     Overflow {
         operation: String,
         ty: Scalar,
@@ -179,8 +180,7 @@ pub enum FaultKind {
         amount: Value,
         ty: Scalar,
     },
-    /// `shuffle` from (`shuffle_xor` by) a lane that a warp of so many `lanes` does not have.
-    /// The lanes that an operation of a warp names in `among` are not those that do it.
+    /// The explicit mask of a warp operation does not match the lanes that execute it.
     Among {
         what: &'static str,
         /// The lane's mask, and the lane itself.
@@ -188,17 +188,18 @@ pub enum FaultKind {
         lane: u32,
         wrong: Among,
     },
+    /// A `shuffle` from (`shuffle_xor` by) a lane that a warp of `lanes` lanes does not have.
     NoLane {
         what: &'static str,
         lane: i64,
         lanes: u32,
     },
-    /// A float that does not fit the integer type it is converted to.
+    /// A float that is out of range of the integer type that it is converted to.
     Conversion {
         value: Value,
         to: Scalar,
     },
-    /// The first NaN or infinity: an operation on finite numbers, `0 / 0`.
+    /// The first NaN or infinity: the result of an operation on finite numbers, such as `0 / 0`.
     NotFinite {
         operation: String,
         result: Value,
@@ -209,26 +210,26 @@ pub enum FaultKind {
     Interrupted,
     /// `step` of a `for` was zero.
     ZeroStep,
-    /// A `shared` array cannot have an axis of so many elements.
+    /// A `shared` array with an invalid extent.
     SharedExtent {
         array: String,
         extent: i64,
     },
-    /// More shared memory than `limit` was asked for; `u64::MAX` is more than can be counted.
+    /// More than `limit` bytes of shared memory were requested; `u64::MAX` is more than can be counted.
     SharedSize {
         bytes: u64,
         limit: u64,
     },
-    /// The device itself failed, or refuses the launch.
+    /// The device itself failed, or rejects the launch.
     Device(DeviceError),
-    /// Two devices that ran the same launch do not agree.
+    /// Two devices that ran the same launch disagree.
     Disagreement(Box<both::Disagreement>),
-    /// A note: they need not.
+    /// A note: two devices differ in a way that the language permits.
     Variation(Box<both::Variation>),
 }
 
 impl FaultKind {
-    /// As the end of a launch that no thread is to blame for; `span` is the kernel's.
+    /// Returns the fault of a launch as a whole, not of a thread; `span` is the kernel's.
     pub(crate) fn of_launch(self, span: Span) -> Box<Fault> {
         Box::new(Fault {
             kind: self,
@@ -252,27 +253,27 @@ pub(crate) struct Who {
     pub index: Option<Vec<u32>>,
 }
 
-/// What is wrong with the lanes that a warp operation names.
+/// What is wrong with the mask of a warp operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Among {
-    /// The lane itself is not among them.
+    /// The mask does not include the lane itself.
     Own,
-    /// This one is, and is not there.
+    /// It includes this lane, which does not execute the operation.
     Away(u32),
-    /// This one is, and names others.
+    /// It includes this lane, which passes this other mask.
     Other(u32, u32),
-    /// A shuffle asks for a lane that is not among them.
+    /// A shuffle reads from a lane that the mask does not include.
     Source(i64),
 }
 
-/// What a thread does to memory.
+/// The kind of a thread's memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     Reads,
     Writes,
-    /// By an atomic operation.
+    /// An atomic read-modify-write.
     Updates,
-    /// By an atomic load.
+    /// An atomic load.
     Looks,
 }
 
@@ -282,7 +283,7 @@ impl Deed {
     }
 }
 
-/// A thread takes a lock while it has another.
+/// A thread acquires a lock while it holds another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LockStep {
     pub(crate) who: Who,
@@ -292,27 +293,28 @@ pub struct LockStep {
     pub takes: String,
 }
 
-/// Two accesses to one place that nothing orders. The fault's own thread is the one whose access came second when it was found.
+/// Two conflicting accesses to one element without a happens-before order. The fault's own thread is the one whose access was
+/// second in this run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Race {
     /// `s[63]`, `x[3, 4]`, `p[5].mass`
     pub place: String,
-    /// In shared memory; else in global.
+    /// In shared memory; else in global memory.
     pub shared: bool,
     pub(crate) deed: Deed,
-    /// What the thread writes or finds, where known.
+    /// The value that the thread writes or reads, where known.
     pub value: Option<Value>,
     pub(crate) other: Who,
     pub(crate) other_deed: Deed,
     pub other_value: Option<Value>,
     pub other_span: Span,
-    /// The two are in one block, in one warp.
+    /// Both threads are in the same block, in the same warp.
     pub same_block: bool,
     pub same_warp: bool,
 }
 
 impl Race {
-    /// Both write the same: nothing depends on who comes first.
+    /// Returns whether both accesses write the same value, so that their order does not matter.
     pub(crate) fn is_benign(&self) -> bool {
         self.deed == Deed::Writes
             && self.other_deed == Deed::Writes
@@ -326,73 +328,73 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Something that runs kernels: the simulator, a GPU.
+/// A device that runs kernels: the simulator, a GPU.
 pub trait Device: Send + Sync {
-    /// As `--device` names it: `sim`, `gpu:0`.
+    /// Returns its name for `--device`: `sim`, `gpu:0`.
     fn name(&self) -> String;
 
-    /// Translates a kernel into what the device runs. Done once per kernel and kept. May return before the work is done;
-    /// what goes wrong with it is the first launch's error.
+    /// Compiles a kernel for the device. Called once per kernel. May return before the work is done; an error is then reported by
+    /// the first launch.
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable>;
 
-    /// As [`Device::load`], of a kernel whose lines are in these sources, for devices that name lines to tools.
+    /// As [`Device::load`], with the sources of the kernel's spans, for devices that produce line information.
     fn load_named(&self, kernel: Arc<Prepared>, _sources: &Sources) -> Arc<dyn Executable> {
         self.load(kernel)
     }
 
-    /// Whether kernels run on memory of the device's own, which arrays go to and come back from.
+    /// Returns whether kernels run on separate device memory, to and from which arrays are copied.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// Whether its runs can look for what [`Checks`] name.
+    /// Returns whether its runs can perform [`Checks`].
     fn is_watchful(&self) -> bool {
         false
     }
 
-    /// Waits for everything under way.
+    /// Waits for all pending operations.
     fn finish(&self) -> Result<(), DeviceError> {
         Ok(())
     }
 
-    /// Waits for launches that may yet report a fault, and reports the first one's ([`DeviceError::Earlier`]); for devices whose
-    /// launches return before they are over.
+    /// Waits for launches that may still report a fault, and reports the first one's ([`DeviceError::Earlier`]); for devices with
+    /// asynchronous launches.
     fn confirm(&self) -> Result<(), DeviceError> {
         Ok(())
     }
 
-    /// Launches from here on belong together, and may be begun together when the batch ends, or when something has to wait.
+    /// Begins a batch: launches may be held back until the batch ends, or until something has to wait.
     fn begin_batch(&self) {}
 
-    /// Ends what [`Device::begin_batch`] began; batches may be nested.
+    /// Ends the batch of [`Device::begin_batch`]; batches may be nested.
     fn end_batch(&self) -> Result<(), DeviceError> {
         Ok(())
     }
 
-    /// Notes the time on the device's own clock, behind everything under way; none for devices that return when they are
-    /// done, where the usual clock does.
+    /// Records a time stamp on the device's own clock, behind all pending operations; `None` for synchronous devices, where the
+    /// host's clock suffices.
     fn mark(&self) -> Option<Mark> {
         None
     }
 
-    /// What the device did so far.
+    /// Returns statistics of the device so far.
     fn statistics(&self) -> Statistics {
         Statistics::default()
     }
 }
 
-/// A moment on a device's clock.
+/// A time stamp on a device's clock.
 pub trait Moment {
-    /// Seconds from an earlier moment of the same device to this one; waits until it is reached.
+    /// Returns the seconds from an earlier time stamp of the same device to this one; waits until it is reached.
     fn since(&self, earlier: &dyn Moment) -> Option<f64>;
 
-    /// For the device, which knows its own.
+    /// For downcasts by the device.
     fn as_any(&self) -> &dyn std::any::Any;
 }
 
 pub(crate) type Mark = Box<dyn Moment>;
 
-/// What a device did: counts, bytes and seconds.
+/// Statistics of a device: counts, bytes and seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
     pub launches: u64,
@@ -402,46 +404,46 @@ pub struct Statistics {
     /// Copies from the device, and their bytes.
     pub downloads: u64,
     pub downloaded: u64,
-    /// Kernels that were compiled, and the seconds that took.
+    /// Compiled kernels, and the seconds that took.
     pub compiled: u64,
     pub compile_seconds: f64,
-    /// Kernels that the cache had, and the seconds it took to get them.
+    /// Kernels found in the cache, and the seconds that took.
     pub cached: u64,
     pub cached_seconds: f64,
-    /// Seconds in which machine code was handed to the driver.
+    /// Seconds spent to load machine code into the driver.
     pub load_seconds: f64,
-    /// Seconds that the host took to begin launches, where they were timed; without those that waited for a compiler.
+    /// Seconds that the host spent to issue launches, where they were timed; without those that waited for a compiler.
     pub begin_seconds: f64,
-    /// Accesses and divisions in the kernels' texts, and those that were not proved right and so are guarded.
+    /// Accesses and divisions in the kernels' texts, and those that were not proved safe and are guarded.
     pub checkable: u64,
     pub guarded: u64,
     /// Seconds that kernels ran, where they were timed.
     pub kernel_seconds: f64,
-    /// Bytes of the device's memory that arrays hold, now and at most.
+    /// Bytes of device memory that arrays take, now and at the peak.
     pub held: u64,
     pub held_most: u64,
 }
 
-/// What a script may ask for by `on … { }`, and a user by `--device`.
+/// A device that a script selects by `on … { }`, or a user by `--device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wanted {
     Sim,
-    /// `gpu` is the first.
+    /// `gpu` without a number is the first one.
     Gpu(Option<u32>),
 }
 
-/// All devices there are. The same one is given out each time.
+/// Access to the available devices. Each call for the same one returns the same device.
 pub trait Devices: Send + Sync {
     fn open(&self, wanted: Wanted) -> Result<Arc<dyn Device>, DeviceError>;
 }
 
-/// A kernel in a device's own form.
+/// A kernel compiled for a device.
 pub trait Executable: Send + Sync {
-    /// Runs it. The arguments fit the kernel's parameters (the host has checked types, ranks and dimensions).
-    /// Returns what the kernel printed. It may return before the kernel is over, unless the kernel prints, an argument is
-    /// [`Arg::Write`] or [`Control::wait`] is set; a fault shows in a later launch, copy or [`Device::confirm`] then.
+    /// Runs the kernel. The arguments match the kernel's parameters (the host has checked types, ranks and dimensions). Returns
+    /// the kernel's output. It may return before the kernel is over, unless the kernel prints, an argument is [`Arg::Write`] or
+    /// [`Control::wait`] is set; a fault is then reported by a later launch, copy or [`Device::confirm`].
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>>;
 
-    /// Says that launches with blocks of this shape will come, so that a device can get ready while the script goes on.
+    /// Announces launches with blocks of this shape, so that a device can prepare while the script continues.
     fn expect_blocks(&self, _block: [u32; 3]) {}
 }

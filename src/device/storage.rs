@@ -1,7 +1,7 @@
-//! Where the bytes of an array are: in this process, in a device's memory, in both, or nowhere yet because all are zero.
+//! The bytes of an array, wherever they are: in this process, in a device's memory, in both, or nowhere yet because all are zero.
 //!
-//! Nothing is copied before somebody asks for it: a kernel on the device that has the bytes uses them there, a script that
-//! looks at them has them brought here, once. Writing on one side makes the other side's copy go away.
+//! Nothing is copied before it is needed: a kernel on the device that has the bytes uses them there, and a script that reads them
+//! causes one copy to the host. A write on one side drops the copy on the other.
 
 use std::any::Any;
 use std::fmt;
@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::error::DeviceError;
 use crate::base::aligned::AlignedBytes;
 
-/// Bytes in a device's memory. Several storages may share them; who wants to write while others share takes a copy.
+/// Bytes in a device's memory. Several storages may share them; a writer makes a copy first if they are shared.
 pub(crate) trait Remote: Send + Sync {
-    /// Copies bytes from `offset` on here, after everything that is under way to change them.
+    /// Copies bytes from `offset` on to the host, after all pending operations that change them.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// For the device, which knows its own.
+    /// For downcasts by the device.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -29,16 +29,16 @@ pub struct Storage {
     len: usize,
     host: OnceLock<AlignedBytes>,
     remote: Mutex<RemoteCopy>,
-    /// Bytes that were brought here one part at a time.
+    /// Bytes that were copied to the host by partial reads.
     peeked: AtomicUsize,
 }
 
-/// What a small part costs, in bytes that could come with it in the same time.
+/// The cost of a partial read, in bytes that could be copied in the same time.
 const PEEK: usize = 1 << 16;
-/// After so many bytes in parts the whole is brought.
+/// After this many bytes in partial reads the whole array is copied.
 const MOST_PEEKED: usize = 64 * PEEK;
 
-/// The payload with which [`Storage::bytes`] unwinds when a device cannot give back what it has. Whoever runs scripts catches
+/// The payload with which [`Storage::bytes`] unwinds when a device cannot return its bytes. The interpreter of scripts catches
 /// it: there is no result that could be shown instead.
 pub(crate) struct Lost(pub DeviceError);
 
@@ -48,7 +48,7 @@ fn lost(error: DeviceError) -> ! {
 }
 
 impl Storage {
-    /// Zeros that take no memory before they are looked at.
+    /// Creates zeros, which take no memory before they are accessed.
     pub fn zeros(len: usize) -> Storage {
         Storage { len, ..Storage::default() }
     }
@@ -57,7 +57,7 @@ impl Storage {
         Storage { len: bytes.len(), host: OnceLock::from(bytes), ..Storage::default() }
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -66,10 +66,10 @@ impl Storage {
         self.len == 0
     }
 
-    /// The bytes, brought here if need be.
+    /// Returns the bytes, copied to the host if necessary.
     ///
     /// # Unwinds
-    /// with [`Lost`] if the device fails or there is no room for them here.
+    /// with [`Lost`] if the device fails or there is not enough host memory.
     pub fn bytes(&self) -> &[u8] {
         match self.host.get() {
             Some(bytes) => bytes,
@@ -77,9 +77,9 @@ impl Storage {
         }
     }
 
-    /// As [`Storage::bytes`], with the error as a value.
+    /// As [`Storage::bytes`], with the error as a result.
     pub(crate) fn fetch(&self) -> Result<&[u8], DeviceError> {
-        // Held throughout, so that two threads do not bring the same bytes.
+        // Held throughout, so that two threads do not copy the same bytes.
         let remote = self.remote();
         if self.host.get().is_none() {
             let wanted = self.len as u64;
@@ -87,14 +87,14 @@ impl Storage {
             if let Some(remote) = &*remote {
                 remote.read(0, &mut bytes)?;
             }
-            // Nobody else fills it: the lock is held.
+            // Cannot fail: the lock is held.
             let _ = self.host.set(bytes);
         }
         drop(remote);
         Ok(self.host.get().map_or(&[], |bytes| bytes))
     }
 
-    /// The bytes for writing; a copy on a device goes away.
+    /// Returns the bytes for writing; drops the copy on a device.
     ///
     /// # Unwinds
     /// as [`Storage::bytes`] does.
@@ -106,8 +106,8 @@ impl Storage {
         self.host.get_mut().map_or(&mut [], |bytes| bytes)
     }
 
-    /// Some of the bytes of an array that only a device has, without the others; nothing if they are here, or if so much
-    /// was looked at by now that they should be.
+    /// Copies some of the bytes of an array that only a device has; `None` if they are on the host, or if so much has been read
+    /// in parts that the whole should be copied.
     ///
     /// # Unwinds
     /// as [`Storage::bytes`] does.
@@ -127,24 +127,24 @@ impl Storage {
         }
     }
 
-    /// The bytes if they are here.
+    /// Returns the bytes if they are on the host.
     pub fn here(&self) -> Option<&[u8]> {
         self.host.get().map(|bytes| &bytes[..])
     }
 
-    /// The copy on a device, for that device to use and to set.
+    /// Returns the copy on a device, for that device to use and to set.
     pub(crate) fn remote(&self) -> MutexGuard<'_, RemoteCopy> {
         self.remote.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that a kernel writes the copy on a device, which is the only one from now on.
+    /// Records that a kernel writes the copy on a device, which is the only one from now on.
     pub(crate) fn written_remotely(&mut self, copy: Arc<dyn Remote>) {
         *self.remote.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(copy);
         self.host.take();
     }
 
-    /// The same bytes on their own: a copy on a device is shared until one of both is written, bytes here are copied.
-    /// Nothing if there is no room.
+    /// Returns a copy of the bytes: a copy on a device is shared until one of both is written, bytes on the host are copied.
+    /// `None` if there is not enough memory.
     pub(crate) fn duplicate(&self) -> Option<Storage> {
         let remote = self.remote().clone();
         if remote.is_some() {
@@ -169,7 +169,7 @@ impl fmt::Debug for Storage {
 mod tests {
     use super::*;
 
-    /// A device's memory that counts what is read of it, and may be gone.
+    /// A device's memory that counts the bytes read from it, and may be lost.
     struct Far {
         bytes: Vec<u8>,
         read: AtomicUsize,

@@ -1,23 +1,23 @@
-//! Two runs' arrays and printed lines: whether they are the same, and if not, whether runs that differ in nothing but permitted
-//! rounding ("witnesses") differ as much.
+//! Comparison of the arrays and the output of two runs: whether they are equal, and if not, whether runs that differ only in
+//! permitted rounding ("witnesses") differ as much.
 
 use crate::ir::def::Layout;
 use crate::lang::scalar::{Scalar, Value, format};
 
-/// The first element that differs, and how many do.
+/// The first element that differs, and the number of those that do.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub element: usize,
-    /// `.pos.x` of a struct's field; else empty.
+    /// `.pos.x` for a field of a struct; else empty.
     pub field: String,
     pub values: [String; 2],
     pub differing: u64,
 }
 
-/// A scalar of an element.
+/// A scalar component of an element.
 struct Part {
     ty: Scalar,
-    /// The first byte in the element.
+    /// Byte offset in the element.
     at: usize,
     field: String,
     slack: Option<Slack>,
@@ -29,7 +29,7 @@ impl Part {
     }
 }
 
-/// The scalars of an element of the array `a`; with slack if small differences are allowed.
+/// Returns the scalar components of an element of the array `a`; with slack if small differences are allowed.
 fn parts(a: &[u8], layout: &Layout, approximate: bool) -> Vec<Part> {
     let size = layout.size.max(1);
     let mut parts = Vec::new();
@@ -45,7 +45,7 @@ fn parts(a: &[u8], layout: &Layout, approximate: bool) -> Vec<Part> {
     parts
 }
 
-/// The first element that differs, and how many do.
+/// Returns the first element that differs, and the number of those that do; `None` if there is none.
 pub(crate) fn compare(a: &[u8], b: &[u8], layout: &Layout, approximate: bool) -> Option<Found> {
     let size = layout.size.max(1);
     let parts = parts(a, layout, approximate);
@@ -63,14 +63,15 @@ pub(crate) fn compare(a: &[u8], b: &[u8], layout: &Layout, approximate: bool) ->
     found
 }
 
-/// So many times the spread of the witnesses a difference may be: they are few, and the other device's errors are its own.
+/// Largest allowed difference as a multiple of the witnesses' spread: these are few, and the other device's errors are different
+/// ones.
 const SPREAD: f64 = 8.0;
 
-/// For each element of which witnesses show that it turns on a rounding, so many others may that they do not show.
+/// For each element that witnesses show to depend on rounding, this many others may differ that they do not show.
 const STRAYS: u64 = 4;
 
-/// Whether witnesses differ from `a` as much as `b` does: each element by about as much, but for few that differ by no more than
-/// others do.
+/// Returns whether witnesses differ from `a` as much as `b` does: each element by about as much, except for a few that differ by
+/// no more than others do.
 pub(crate) fn is_explained(a: &[u8], b: &[u8], witnesses: &[&[u8]], layout: &Layout) -> bool {
     let size = layout.size.max(1);
     parts(a, layout, true).iter().all(|part| {
@@ -97,7 +98,7 @@ pub(crate) fn is_explained(a: &[u8], b: &[u8], witnesses: &[&[u8]], layout: &Lay
     })
 }
 
-/// How far two values are apart; infinitely, if one of them is no number.
+/// Returns the distance of two values; infinity if one of them is NaN.
 fn distance(a: Value, b: Value) -> f64 {
     if a.bits == b.bits {
         return 0.0;
@@ -111,8 +112,8 @@ fn distance(a: Value, b: Value) -> f64 {
     }
 }
 
-/// What two values may differ by in a kernel that is not exact: a share of the larger one, and of the array's largest, since
-/// differences of large numbers are small.
+/// The tolerance between two values of a kernel that is not exact: relative to the larger value, and relative to the array's
+/// largest value, since differences of large numbers may be small.
 #[derive(Clone, Copy)]
 struct Slack {
     relative: f64,
@@ -125,7 +126,7 @@ fn slack(bytes: &[u8], size: usize, offset: usize, lanes: u8, ty: Scalar) -> Sla
         Scalar::F32 => 1e-4,
         Scalar::F16 => 1e-2,
         Scalar::Bf16 => 5e-2,
-        // A float that was rounded to an integer may be rounded the other way; but that is for witnesses to show.
+        // A float that was rounded to an integer may be rounded the other way; but witnesses have to show that.
         _ => return Slack { relative: 0.0, absolute: 0.0 },
     };
     let values = bytes.chunks_exact(size).filter_map(|e| e.get(offset..offset + ty.size() * usize::from(lanes)));
@@ -141,14 +142,14 @@ fn same(a: Value, b: Value, slack: Option<Slack>) -> bool {
         return false;
     }
     let (x, y) = (a.as_f64(), b.as_f64());
-    // The bits of a NaN say nothing.
+    // The bits of a NaN have no meaning.
     if a.ty.is_float() && x.is_nan() && y.is_nan() {
         return true;
     }
     slack.is_some_and(|s| (x - y).abs() <= s.absolute.max(s.relative * x.abs().max(y.abs())))
 }
 
-/// The indices of the element at a row-major position.
+/// Returns the indices of the element at a row-major position.
 pub(crate) fn unravel(mut position: usize, shape: &[u32]) -> Vec<u32> {
     let mut index = vec![0; shape.len()];
     for (place, &extent) in index.iter_mut().zip(shape).rev() {
@@ -159,8 +160,8 @@ pub(crate) fn unravel(mut position: usize, shape: &[u32]) -> Vec<u32> {
     index
 }
 
-/// The first two lines, one of each output, that are not the same; blocks print in no fixed order. Numbers in them may differ by
-/// little if `approximate`.
+/// Returns the first pair of different lines of two outputs, sorted because blocks print in no fixed order. Numbers in them may
+/// differ a little if `approximate`.
 pub(crate) fn different_lines(a: &str, b: &str, approximate: bool) -> Option<[String; 2]> {
     if a == b {
         return None;
@@ -179,7 +180,7 @@ pub(crate) fn different_lines(a: &str, b: &str, approximate: bool) -> Option<[St
     (0..a.len().max(b.len())).find(|&k| !same(k)).map(|k| [shown(a.get(k)), shown(b.get(k))])
 }
 
-/// Whether two lines have the same words, and numbers in them that are nearly the same.
+/// Returns whether two lines have the same words, except for numbers that are nearly equal.
 fn is_near(a: &str, b: &str) -> bool {
     let words = |line: &str| -> Vec<String> {
         line.split(|c: char| c.is_whitespace() || "()[]{},;:=".contains(c)).map(str::to_string).collect()

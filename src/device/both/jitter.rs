@@ -1,8 +1,9 @@
-//! A kernel whose roundings are others: what functions that devices compute to within some ULPs give is moved up or down by some.
+//! Perturbs the roundings of a kernel: results of functions that devices compute to within some ULPs are moved up or down.
 //!
-//! Run beside the kernel itself it shows how much of a difference between two devices the kernel's own arithmetic makes of
-//! permitted errors. Whether a result goes up or down depends on its bits and on a seed, so that errors do not cancel. The idea
-//! is that of stochastic arithmetic (J. Vignes, *Discrete stochastic arithmetic for validating results of numerical software*, 2004).
+//! Run beside the kernel itself, it shows how much of a difference between two devices results from permitted errors, amplified
+//! by the kernel's own arithmetic. Whether a result moves up or down depends on its bits and on a seed, so that errors do not
+//! cancel. The idea is that of stochastic arithmetic (J. Vignes, *Discrete stochastic arithmetic for validating results of
+//! numerical software*, 2004).
 
 use crate::base::source::Span;
 use crate::ir::Prepared;
@@ -11,23 +12,23 @@ use crate::ir::verify::verify;
 use crate::lang::ops::{AtomicOp, MathFn, WarpOp};
 use crate::lang::scalar::Scalar;
 
-/// By what the results of inexact functions are moved: CUDA's largest error of those in single precision, but for a few.
+/// The perturbation of inexact functions: CUDA's largest error in single precision, with few exceptions.
 pub(crate) const FUNCTION_ULPS: u64 = 4;
 
-/// The same for `+ - * /` and `sqrt` where a device was told to trade bits for speed, and for what is summed in no fixed order.
+/// The perturbation of `+ - * /` and `sqrt` where a device may approximate them, and of sums in no fixed order.
 const OPERATION_ULPS: u64 = 2;
 
-/// What may round otherwise on another device.
+/// The operations that another device may round differently.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Loose {
-    /// Functions that are only exact within some ULPs, and the order of sums.
+    /// Functions with an error of some ULPs, and the order of sums.
     Functions,
-    /// All arithmetic of floats: operations may be contracted or approximated.
+    /// All float arithmetic: operations may be contracted or approximated.
     All,
 }
 
 impl Loose {
-    /// By how many ULPs the value of an expression may be off.
+    /// Returns by how many ULPs the value of an expression may be off.
     fn ulps(self, expr: &Expr) -> Option<u64> {
         let ulps = match &expr.kind {
             ExprKind::Math { function: MathFn::Sqrt, .. } if self == Loose::All => OPERATION_ULPS,
@@ -42,7 +43,7 @@ impl Loose {
     }
 }
 
-/// The operand of a sum that has no fixed order.
+/// Returns the operand of a sum that has no fixed order.
 fn summed(kind: &StmtKind) -> Option<ExprId> {
     match kind {
         StmtKind::Atomic { op: AtomicOp::Add | AtomicOp::Sub, value, .. }
@@ -51,7 +52,7 @@ fn summed(kind: &StmtKind) -> Option<ExprId> {
     }
 }
 
-/// Whether the kernel computes what another device may round differently.
+/// Returns whether another device may round some operation of the kernel differently.
 pub fn is_approximate(module: &Module) -> bool {
     module.functions.iter().any(|(_, function)| {
         let mut found = function.exprs.iter().any(|(_, expr)| Loose::Functions.ulps(expr).is_some());
@@ -64,7 +65,7 @@ pub fn is_approximate(module: &Module) -> bool {
     })
 }
 
-/// The kernel with its roundings moved as the seed says.
+/// Returns the kernel with its roundings perturbed, depending on the seed.
 pub fn jittered(kernel: &Prepared, loose: Loose, seed: u32) -> Result<Prepared, String> {
     let mut module: Module = (*kernel.module).clone();
     let mut facts = kernel.facts.clone();
@@ -83,7 +84,7 @@ struct Jitter<'a> {
     function: &'a mut Function,
     facts: &'a mut Facts,
     loose: Loose,
-    /// Odd: what bits are multiplied by to be mixed.
+    /// An odd factor that mixes bits.
     factor: u64,
 }
 
@@ -113,7 +114,7 @@ impl Jitter<'_> {
         out
     }
 
-    /// A new expression that varies as another one does; evaluated here unless it is free.
+    /// Adds an expression with the variance of another one; evaluated here unless it is free.
     fn push(&mut self, out: &mut Block, expr: Expr, like: ExprId, span: Span) -> ExprId {
         let free = expr.kind.is_free();
         let id = self.function.exprs.push(expr);
@@ -125,7 +126,7 @@ impl Jitter<'_> {
         id
     }
 
-    /// `value`, some ULPs up or down; as it is where it is zero, subnormal, infinite or NaN.
+    /// Returns `value` moved by some ULPs up or down; unchanged where it is zero, subnormal, infinite or NaN.
     fn moved(&mut self, out: &mut Block, value: ExprId, ulps: u64, span: Span) -> Expr {
         let ty = self.function.exprs[value].ty;
         let form = Form::of(ty.scalar());
@@ -145,13 +146,13 @@ impl Jitter<'_> {
     }
 }
 
-/// Makes expressions of a value's bits.
+/// Builds expressions on the bits of a value.
 struct Bits<'a, 'b> {
     jitter: &'a mut Jitter<'b>,
     out: &'a mut Block,
     value: ExprId,
     span: Span,
-    /// Of the bits: as many lanes as the value has.
+    /// Type of the bits: as many lanes as the value has.
     ty: Ty,
     mask: u64,
 }
@@ -166,7 +167,7 @@ impl Bits<'_, '_> {
         self.make(ExprKind::Binary { op, left, right }, ty)
     }
 
-    /// An operation with a number on the right.
+    /// Adds an operation with a constant on the right.
     fn step(&mut self, op: BinOp, left: ExprId, right: u64) -> ExprId {
         let scalar = self.make(ExprKind::Const(right & self.mask), Ty::Scalar(self.ty.scalar()));
         let right = match self.ty.lanes() {
@@ -177,7 +178,7 @@ impl Bits<'_, '_> {
     }
 }
 
-/// How a float lies in bits.
+/// The bit layout of a float type.
 struct Form {
     /// The unsigned integer of its size.
     bits: Scalar,

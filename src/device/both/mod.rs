@@ -1,8 +1,8 @@
-//! Every launch on two devices, the results compared: bit for bit, unless the kernel calls functions that are only exact within
+//! Runs every launch on two devices and compares the results: bit for bit, unless the kernel calls functions with an error of
 //! some ULPs, or adds floats in no fixed order.
 //!
-//! Two results may differ and both be right. Where they do, the first device runs the launch again in ways that the language
-//! leaves open (opposite order, other roundings); if these differ as much, that is a note and not a disagreement.
+//! Two results may differ and both be correct. Where they differ, the first device runs the launch again in ways that the
+//! language permits (reverse order, other roundings); if these runs differ as much, the report is a note and not a disagreement.
 
 mod compare;
 mod jitter;
@@ -20,7 +20,7 @@ use crate::ir::Prepared;
 use crate::ir::def::{Access, Kernel, KernelParam, Layout, Module, StmtKind};
 use crate::ir::visit;
 
-/// Two devices as one. The first one's results count.
+/// Two devices as one. The first one's results are returned.
 pub struct Both {
     reference: Arc<dyn Device>,
     other: Arc<dyn Device>,
@@ -28,7 +28,7 @@ pub struct Both {
 }
 
 impl Both {
-    /// `exact` says that neither was told to trade bits for speed.
+    /// Combines two devices; `exact`: neither may trade accuracy for speed.
     pub fn new(reference: Arc<dyn Device>, other: Arc<dyn Device>, exact: bool) -> Both {
         Both { reference, other, exact }
     }
@@ -67,15 +67,15 @@ impl Device for Both {
     }
 }
 
-/// An array that two devices leave differently: the first element that differs, and how many do.
+/// An array that two devices leave with different contents: the first element that differs, and the number of those that do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values {
     pub array: String,
     pub index: Vec<u32>,
-    /// `.pos.x` of a struct's field; else empty.
+    /// `.pos.x` for a field of a struct; else empty.
     pub field: String,
     pub values: [String; 2],
-    /// Elements that differ, and all there are.
+    /// The number of elements that differ, and of all elements.
     pub differing: u64,
     pub elements: u64,
 }
@@ -93,29 +93,29 @@ impl Values {
     }
 }
 
-/// How two devices differ about a launch.
+/// A disagreement of two devices about a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Disagreement {
     Values {
         devices: [String; 2],
         values: Values,
-        /// Whether small differences were allowed.
+        /// Small differences were allowed.
         approximate: bool,
         /// The kernel has no atomic operation, and yet its result depends on the order of threads.
         racy: bool,
     },
-    /// One device reports a fault that the other does not, or another one.
+    /// One device reports a fault, and the other none or a different one.
     Faults { devices: [String; 2], faults: [String; 2] },
     /// The first line that only one of them printed.
     Output { devices: [String; 2], lines: [String; 2] },
 }
 
-/// Why two devices may leave different results and both be right.
+/// Why the results of two devices may differ and both be correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Which thread comes first.
+    /// The order of threads.
     Order,
-    /// What functions are off by within their bounds, and what the kernel's arithmetic makes of that.
+    /// Errors of functions within their bounds, amplified by the kernel's arithmetic.
     Rounding,
 }
 
@@ -125,7 +125,7 @@ pub struct Variation {
     devices: [String; 2],
     pub(crate) cause: Cause,
     values: Option<Values>,
-    /// It is what the kernel printed.
+    /// The difference is in the kernel's output.
     lines: bool,
 }
 
@@ -200,33 +200,33 @@ struct Pair {
     device: Arc<dyn Device>,
     reference: Arc<dyn Executable>,
     other: Arc<dyn Executable>,
-    /// What the two may round differently.
+    /// The operations that the two devices may round differently.
     loose: Option<Loose>,
-    /// Threads meet in atomic operations, so that which comes first may show in the results.
+    /// Threads communicate by atomic operations, so that their order may show in the results.
     meets: bool,
     kernel: Arc<Prepared>,
 }
 
-/// Runs with other roundings, at most.
+/// The largest number of runs with other roundings.
 const SEEDS: u32 = 8;
 
-/// What the kernel may write, as a run left it.
+/// The contents of the arrays that a kernel may write.
 type Copies = Vec<Option<Storage>>;
 
-/// A run: how it ended and what it left.
+/// A run: its outcome and the arrays it wrote.
 struct Ran {
     end: Result<Output, Box<Fault>>,
     arrays: Copies,
 }
 
 impl Ran {
-    /// What it left of the array at a position; nothing, if it does not write that one.
+    /// Returns the contents that it left in the array at a position; empty if the kernel does not write that.
     fn array(&self, position: usize) -> &[u8] {
         self.arrays.get(position).and_then(Option::as_ref).map_or(&[], Storage::bytes)
     }
 }
 
-/// How the ends of two runs differ.
+/// How the outcomes of two runs differ.
 enum Ends {
     Same,
     Lines([String; 2]),
@@ -241,9 +241,9 @@ impl Executable for Pair {
 
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         let mut others = self.copies(args)?;
-        // What the launch began with, for further runs.
+        // The initial contents, for further runs.
         let before = self.copies(args)?;
-        // Whose fault it is has to be known before the other begins.
+        // A fault has to be attributed before the other device starts.
         let control = &Control { wait: true, ..control.clone() };
         let end = launch_on(&*self.other, extents, args, &mut others, control);
         let others = Ran { end, arrays: others };
@@ -267,13 +267,13 @@ impl Pair {
         self.kernel.module.kernel.span
     }
 
-    /// What another run writes to.
+    /// Returns copies of the arrays, for another run to write to.
     fn copies(&self, args: &[Arg<'_>]) -> Result<Copies, Box<Fault>> {
         let failed = |error| FaultKind::Device(error).of_launch(self.span());
         args.iter().map(|arg| copy(arg).map_err(failed)).collect()
     }
 
-    /// The arrays that two runs left differently: positions and what differs.
+    /// Returns the arrays that two runs left different: positions and differences.
     fn differing(&self, args: &[Arg<'_>], others: &Ran) -> Result<Vec<(usize, Found)>, Box<Fault>> {
         let mut differing = Vec::new();
         for (position, (arg, copy)) in args.iter().zip(&others.arrays).enumerate() {
@@ -292,13 +292,13 @@ impl Pair {
     fn ends(&self, first: &Result<Output, Box<Fault>>, other: &Result<Output, Box<Fault>>) -> Ends {
         match (first, other) {
             (Ok(a), Ok(b)) => different_lines(a, b, self.loose.is_some()).map_or(Ends::Same, Ends::Lines),
-            // Which of the threads at fault comes first is left open.
+            // It is not specified which of the faulting threads is reported.
             (Err(a), Err(b)) if place(a) == place(b) => Ends::Same,
             _ => Ends::Faults,
         }
     }
 
-    /// Of two runs that differ: whether both are what the kernel may do.
+    /// Decides, for two runs that differ, whether the kernel may have both results.
     fn judge(
         &self,
         first: Result<Output, Box<Fault>>,
@@ -313,7 +313,7 @@ impl Pair {
                 Some(cause) => self.note(&witnesses, Variation { lines: true, ..self.variation(cause) }),
                 None => return Err(self.disagree(Disagreement::Output { devices: self.names.clone(), lines })),
             },
-            // A fault that another order or rounding brings is the program's own, whoever met it.
+            // A fault that occurs with another order or rounding is the program's own, whichever device found it.
             Ends::Faults => {
                 return match witnesses.end_as(args, &others.end) {
                     Some(Err(fault)) => Err(fault),
@@ -373,19 +373,19 @@ impl Pair {
     }
 }
 
-/// Further runs of the reference from where the launch began, in the ways that the language leaves open: in the opposite order, and
-/// with other roundings. Each is made when it is asked for.
+/// Further runs of the reference device from the initial state, in ways that the language permits: in reverse order, and with
+/// other roundings. Each runs on demand.
 struct Witnesses<'a> {
     pair: &'a Pair,
     extents: Extents,
     control: &'a Control,
     before: &'a Copies,
-    /// In the opposite order; with other roundings.
+    /// In reverse order; with other roundings.
     ran: [Option<Vec<Ran>>; 2],
 }
 
 impl Witnesses<'_> {
-    /// The runs of a kind; none if the kernel has nothing of that kind.
+    /// Returns the runs of a kind; none if the kernel has nothing that depends on it.
     fn of(&mut self, cause: Cause, args: &[Arg<'_>]) -> &[Ran] {
         let place = match cause {
             Cause::Order => 0,
@@ -410,7 +410,7 @@ impl Witnesses<'_> {
         self.run(&*self.pair.device.load(Arc::new(kernel)), args, self.control)
     }
 
-    /// None if there is no room for it.
+    /// Runs the kernel again; `None` if there is not enough memory.
     fn run(&self, executable: &dyn Executable, args: &[Arg<'_>], control: &Control) -> Option<Ran> {
         let again = |copy: &Option<Storage>| match copy {
             Some(copy) => copy.duplicate().map(Some),
@@ -422,7 +422,7 @@ impl Witnesses<'_> {
         Some(Ran { end, arrays })
     }
 
-    /// Whether the kernel may print other lines, and why.
+    /// Returns whether the kernel may print other lines, and why.
     fn print_otherwise(&mut self, args: &[Arg<'_>], first: &Result<Output, Box<Fault>>) -> Option<Cause> {
         let pair = self.pair;
         self.causes()
@@ -430,7 +430,7 @@ impl Witnesses<'_> {
             .find(|&cause| self.of(cause, args).iter().any(|ran| matches!(pair.ends(first, &ran.end), Ends::Lines(_))))
     }
 
-    /// The end of a run that ends as another device's did.
+    /// Returns the outcome of a run that ends as another device's did.
     fn end_as(&mut self, args: &[Arg<'_>], other: &Result<Output, Box<Fault>>) -> Option<Result<Output, Box<Fault>>> {
         let same = |ran: &&Ran| match (&ran.end, other) {
             (Ok(_), Ok(_)) => true,
@@ -440,7 +440,7 @@ impl Witnesses<'_> {
         self.causes().into_iter().find_map(|cause| self.of(cause, args).iter().find(same).map(|ran| ran.end.clone()))
     }
 
-    /// Why an array may differ as much as it does.
+    /// Returns why an array may differ as much as it does.
     fn explain(
         &mut self,
         args: &[Arg<'_>],
@@ -457,7 +457,7 @@ impl Witnesses<'_> {
         is_explained(own, other, &witnesses, layout).then_some(Cause::Rounding)
     }
 
-    /// Whether a run in the opposite order leaves another array.
+    /// Returns whether a run in reverse order leaves different contents.
     fn order_matters(&mut self, args: &[Arg<'_>], position: usize, layout: &Layout) -> bool {
         let approximate = self.pair.loose.is_some();
         let own = args.get(position).and_then(written).unwrap_or(&[]);
@@ -482,7 +482,7 @@ fn launch_on(
     executable.launch(extents, &mut given, control)
 }
 
-/// The bytes of an array that the kernel may write.
+/// Returns the bytes of an array that the kernel may write.
 fn written<'b>(arg: &'b Arg<'_>) -> Option<&'b [u8]> {
     match arg {
         Arg::Write { bytes, .. } => Some(bytes),
@@ -491,7 +491,7 @@ fn written<'b>(arg: &'b Arg<'_>) -> Option<&'b [u8]> {
     }
 }
 
-/// Whether threads meet in atomic operations.
+/// Returns whether threads communicate by atomic operations.
 fn meets(module: &Module) -> bool {
     module.functions.iter().any(|(_, function)| {
         let mut found = false;
@@ -504,12 +504,12 @@ fn disagreement(difference: Disagreement, span: Span) -> Box<Fault> {
     FaultKind::Disagreement(Box::new(difference)).of_launch(span)
 }
 
-/// Where a fault is and of which kind.
+/// Returns the location and the kind of a fault.
 fn place(fault: &Fault) -> (Span, std::mem::Discriminant<FaultKind>) {
     (fault.span, std::mem::discriminant(&fault.kind))
 }
 
-/// What the other device writes to.
+/// Returns a copy of an array for the other device to write to.
 fn copy(arg: &Arg<'_>) -> Result<Option<Storage>, DeviceError> {
     let copied = match arg {
         Arg::Write { bytes, .. } => AlignedBytes::copy_of(bytes).map(Storage::of_bytes),
@@ -524,7 +524,7 @@ fn copy(arg: &Arg<'_>) -> Result<Option<Storage>, DeviceError> {
     copied.map(Some).ok_or(DeviceError::NoHostMemory { wanted })
 }
 
-/// The argument for the other device.
+/// Returns the argument for the other device.
 fn again<'a>(arg: &'a Arg<'_>, copy: &'a mut Option<Storage>) -> Arg<'a> {
     match (arg, copy) {
         (Arg::Value(values), _) => Arg::Value(values.clone()),
@@ -538,7 +538,7 @@ fn again<'a>(arg: &'a Arg<'_>, copy: &'a mut Option<Storage>) -> Arg<'a> {
     }
 }
 
-/// Name and element layout of the array parameter at a position.
+/// Returns name and element layout of the array parameter at a position.
 fn array(module: &Module, position: usize) -> Option<(&str, &Layout)> {
     let Kernel { params, body, .. } = &module.kernel;
     match params.get(position)? {

@@ -1,31 +1,32 @@
-//! The contract between a kernel's text and whoever launches it: parameters, geometry, shared memory, the fault buffer and
-//! the print buffer, and the conditions under which a variant of the text may be used.
+//! The ABI between a kernel's text and its launcher: parameters, geometry, shared memory, the fault record and the print buffer,
+//! and the conditions under which a variant of the text may be used.
 //!
 //! # Parameters
-//! The `extern "C"` function [`CudaKernel::entry`] takes [`CudaKernel::params`] in order, each as CUDA passes it by value:
+//! The `extern "C"` function [`CudaKernel::entry`] takes [`CudaKernel::params`] in order, each by value as CUDA passes it:
 //! scalars in their own size (a `bool` is one byte), vectors as their lanes in sequence (aligned as `ir::def::Ty::align`),
-//! extents as `i32`, pointers as 64-bit addresses. Arrays never overlap: whoever passes one array twice, once of them to be
-//! written, makes a copy first.
+//! extents as `i32`, pointers as 64-bit addresses. Arrays never overlap: a caller that passes one array twice, at least once to
+//! be written, makes a copy first.
 //!
 //! # Variants
-//! A text may be *narrow* (offsets of 32 bits; [`is_narrow`](super::is_narrow) says for which launches) or *wide*, may be made for
-//! one block shape ([`Options::block`]), and may rely on [`CudaKernel::assumptions`] about extents, which
-//! [`CudaKernel::assumptions_hold`] checks for a launch; where they do not hold, a text with `assume: false` guards more.
+//! A text may be *narrow* (32-bit offsets; [`is_narrow`](super::is_narrow) says for which launches) or *wide*, may be specialized
+//! for one block shape ([`Options::block`]), and may rely on [`CudaKernel::assumptions`] about extents, which
+//! [`CudaKernel::assumptions_hold`] checks for a launch; where they do not hold, a text with `assume: false` has more guards.
 //!
 //! # Fault record ([`KernelArgument::Faults`], [`FAULT_BYTES`] bytes)
-//! Little-endian: `u32` place + 1 of the first fault (0: none), `u32` stop word (the host writes 1, and the kernel ends at its
-//! next poll), `u32` number of other threads that met a fault at the same place, `u32` number of values, `u32` block x y z,
-//! `u32` thread x y z (of `threads` kernels: block 0 and the index tuple, first index first), then the values, `u64` each
-//! ([`MAX_FAULT_VALUES`] at most), from byte [`FAULT_VALUES_AT`] on. What the values are, [`Place::kind`] says. Up to here it is
-//! zero before a launch. At [`FAULT_NOTICE_AT`] follow what the host wrote there: two addresses (`u64` each, 0 for none) of words
-//! that the first thread at fault makes `number`, if it is still 0, and 1; then `u32` number. So that of many launches under way
-//! the first to fail leaves its number, and the host sees that there is something to look at.
+//! Little-endian: `u32` site + 1 of the first fault (0: none), `u32` stop word (the host writes 1, and the kernel ends at its
+//! next poll), `u32` number of other threads that faulted at the same site, `u32` number of values, `u32` block x y z, `u32`
+//! thread x y z (of `threads` kernels: block 0 and the index tuple, first index first), then the values, `u64` each
+//! ([`MAX_FAULT_VALUES`] at most), from byte [`FAULT_VALUES_AT`] on. [`Place::kind`] defines the meaning of the values. Up to
+//! here the record is zero before a launch. At [`FAULT_NOTICE_AT`] follow data that the host wrote: two addresses (`u64` each, 0
+//! for none), then `u32` number. The first thread that faults sets the word at the first address to that number, if it is still
+//! 0, and the word at the second one to 1. So, of many pending launches, the first to fail leaves its number, and the host is
+//! notified.
 //!
 //! # Print buffer ([`KernelArgument::Prints`])
-//! `u32` words used (atomically counted; more than the capacity means that records were lost), `u32` capacity in words of what
-//! follows, then records: `u32` words of the record, `u32` position in [`CudaKernel::prints`], `u32` how many the thread
-//! printed before, `u32` thread within the block, `u64` block within the grid (low word first), then the values of the
-//! message, `u64` each. [`CudaKernel::printed`] turns a buffer into text.
+//! `u32` words used (atomically counted; more than the capacity means that records were lost), `u32` capacity in words of the
+//! remainder, then records: `u32` length of the record in words, `u32` position in [`CudaKernel::prints`], `u32` number of
+//! earlier messages of the thread, `u32` thread within the block, `u64` block within the grid (low word first), then the values
+//! of the message, `u64` each. [`CudaKernel::printed`] formats a buffer.
 //!
 //! # Grid barrier ([`KernelArgument::GridBarrier`])
 //! One `u32`, zeroed before a launch, which has to be cooperative.
@@ -35,24 +36,24 @@ use crate::ir::def::{ExprId, Ty};
 use crate::ir::ranges::{Bound, Summary, Symbol};
 use crate::lang::scalar::Value;
 
-/// What the text is made for.
+/// Code generation options, one set per variant of the text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Accesses and divisions that were not proved right are guarded, and report a fault.
+    /// Accesses and divisions that were not proved safe are guarded, and report a fault.
     pub checked: bool,
-    /// Offsets of 64 bits, and grids of any size.
+    /// 64-bit offsets, and grids of any size.
     pub wide: bool,
     /// The text may rely on [`CudaKernel::assumptions`].
     pub assume: bool,
-    /// `a * b + c` may round once.
+    /// `a * b + c` may be contracted to one rounding.
     pub contract: bool,
-    /// Approximate functions and division; subnormals may be flushed.
+    /// Approximate functions and division; subnormals may be flushed to zero.
     pub fast_math: bool,
-    /// Loops of unknown length poll the stop word.
+    /// Loops of unknown trip count poll the stop word.
     pub stop: bool,
-    /// Threads of a `threads` kernel may take several indices each.
+    /// Thread coarsening: threads of a `threads` kernel may process several indices each.
     pub coarsen: bool,
-    /// The threads of a block along x, y, z, where they are known; of `grid` kernels only.
+    /// The threads of a block along x, y, z, if known; only for `grid` kernels.
     pub block: Option<[u32; 3]>,
 }
 
@@ -72,7 +73,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The options that NVRTC is given beside the architecture.
+    /// Returns the options for NVRTC besides the architecture.
     pub fn flags(&self) -> Vec<String> {
         let mut flags = vec!["--std=c++17", if self.contract { "--fmad=true" } else { "--fmad=false" }];
         if self.fast_math {
@@ -101,16 +102,16 @@ pub(crate) enum KernelArgument {
     GridBarrier,
 }
 
-/// How many blocks of how many threads.
+/// The mapping of a launch to blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Geometry {
-    /// As the launch says.
+    /// As given by the launch.
     Grid,
-    /// Of a `threads` kernel. All are x, y, z; x belongs to the last index.
+    /// For a `threads` kernel. All are x, y, z; x belongs to the last index.
     Threads {
         rank: u8,
         block: [u32; 3],
-        /// How many indices a block takes along each axis.
+        /// How many indices a block processes along each axis.
         covers: [u32; 3],
     },
 }
@@ -118,12 +119,12 @@ pub enum Geometry {
 /// The largest grid along x, y, z.
 pub(crate) const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 
-/// In a narrow launch no extent and no index is larger.
+/// The largest extent and index of a narrow launch.
 pub(crate) const NARROW: u64 = 1 << 30;
 
 pub(crate) const MAX_FAULT_VALUES: usize = 32;
 pub(crate) const FAULT_VALUES_AT: usize = 40;
-/// Where a record says who is to be told.
+/// Offset of the host's notification data in a record.
 pub(crate) const FAULT_NOTICE_AT: usize = FAULT_VALUES_AT + 8 * MAX_FAULT_VALUES;
 pub(crate) const FAULT_BYTES: usize = FAULT_NOTICE_AT + 24;
 
@@ -131,18 +132,18 @@ pub(crate) const FAULT_BYTES: usize = FAULT_NOTICE_AT + 24;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Piece {
     Text(String),
-    /// As many values as the type has lanes, and the format behind the colon.
+    /// As many values as the type has lanes, and the format spec behind the colon.
     Value(Ty, String),
 }
 
-/// Where a thread may report a fault.
+/// A site where a thread may report a fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Place {
     pub span: Span,
     pub kind: PlaceKind,
 }
 
-/// What may go wrong at a place, and what the values in the fault buffer are.
+/// The kind of fault at a site, which defines the values in the fault record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PlaceKind {
     /// Values: the index of each axis (`i64`), then the extent of each axis.
@@ -151,7 +152,7 @@ pub(crate) enum PlaceKind {
         rank: usize,
         write: bool,
     },
-    /// Values: what was divided, one per lane, then the divisor, one per lane.
+    /// Values: the dividend, one per lane, then the divisor, one per lane.
     DivisionByZero {
         ty: Ty,
     },
@@ -160,7 +161,7 @@ pub(crate) enum PlaceKind {
         message: Vec<Piece>,
     },
     ZeroStep,
-    /// A warp operation among lanes that the thread's own is not one of. Values: the mask, the lane.
+    /// A warp operation whose mask does not include the thread's own lane. Values: the mask, the lane.
     Among {
         what: String,
     },
@@ -177,7 +178,7 @@ pub(crate) struct SharedArray {
     pub span: Span,
 }
 
-/// An extent that the launch decides.
+/// An extent that is known at the latest at launch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Size {
     Known(u32),
@@ -189,41 +190,41 @@ pub(crate) enum Size {
 #[derive(Clone, Debug)]
 pub struct CudaKernel {
     pub text: String,
-    /// The name of the function.
+    /// The name of the entry function.
     pub entry: String,
     pub options: Options,
     pub(crate) params: Vec<KernelArgument>,
     pub(crate) geometry: Geometry,
-    /// The most threads that a block may have.
+    /// The maximum number of threads of a block.
     pub max_block: u32,
-    /// Bytes of shared memory that the text declares itself.
+    /// Bytes of shared memory that the text declares statically.
     pub static_shared: u32,
-    /// What dynamic shared memory holds, in order.
+    /// The arrays in dynamic shared memory, in order.
     pub(crate) dynamic_shared: Vec<SharedArray>,
     /// The launch has to be cooperative.
     pub cooperative: bool,
     pub(crate) places: Vec<Place>,
     pub(crate) prints: Vec<Vec<Piece>>,
-    /// What the text relies on.
+    /// Conditions that the text relies on.
     pub(crate) assumptions: Vec<Bound>,
-    /// How many accesses and divisions there are, and how many of them are guarded.
+    /// The number of accesses and divisions, and of guarded ones.
     pub(crate) guards: Summary,
-    /// What was decided for this kernel, in sentences.
+    /// Decisions made for this kernel, in sentences.
     pub notes: Vec<String>,
 }
 
-/// What a launch passes, as far as a text's conditions ask for it.
+/// The facts about a launch that a text's conditions depend on.
 pub trait LaunchFacts {
-    /// The value parameter at this position.
+    /// Returns the value of the value parameter at this position.
     fn value(&self, param: usize) -> Option<Value>;
-    /// The extent of an array parameter.
+    /// Returns the extent of an array parameter.
     fn extent(&self, param: usize, axis: usize) -> Option<u32>;
-    /// The rank of an array parameter; `None` if it is none.
+    /// Returns the rank of an array parameter; `None` for other parameters.
     fn rank(&self, param: usize) -> Option<usize>;
     fn extents(&self) -> crate::device::Extents;
 }
 
-/// The value of a symbol in a launch.
+/// Returns the value of a symbol in a launch.
 pub(crate) fn symbol(facts: &dyn LaunchFacts, symbol: Symbol) -> Option<i128> {
     use crate::device::Extents;
     match (symbol, facts.extents()) {

@@ -1,4 +1,4 @@
-//! Atomic read-modify-writes: CUDA's own where it has them, a loop of compare-and-swap elsewhere.
+//! Atomic read-modify-writes: CUDA's own functions where they exist, else a loop of compare-and-swap.
 
 use super::print;
 use super::tree::{Expr, Stmt as Out};
@@ -6,11 +6,11 @@ use super::{Gen, Known};
 use crate::ir::def::*;
 use crate::lang::ops::{AtomicOp, MathFn};
 
-/// How CUDA does it.
+/// The CUDA function for an operation.
 enum Native {
-    /// This function, on the type itself.
+    /// On the type itself.
     Plain(&'static str),
-    /// On the unsigned type of 64 bits.
+    /// On the unsigned 64-bit type.
     AsU64(&'static str),
 }
 
@@ -39,7 +39,7 @@ fn native(op: AtomicOp, s: Scalar) -> Option<Native> {
     })
 }
 
-/// Whether the operation with this constant leaves what is there.
+/// Returns whether the operation with this constant leaves the element unchanged.
 fn is_neutral(op: AtomicOp, s: Scalar, value: &ExprKind) -> bool {
     let &ExprKind::Const(bits) = value else { return false };
     match op {
@@ -60,9 +60,9 @@ impl Gen<'_> {
         result: Option<ExprId>,
     ) {
         let s = self.function.exprs[value].ty.scalar();
-        // Threads that wait for each other poll: a load is much faster than an update that changes nothing.
+        // Spinning threads poll: a load is much faster than an update that changes nothing.
         let loads = compare == Some(value) || is_neutral(op, s, &self.function.exprs[value].kind);
-        // The half types are classes, which have no volatile form.
+        // The half types are classes, which have no volatile access.
         let plain = !matches!(s, Scalar::F16 | Scalar::Bf16);
         let stores = op == AtomicOp::Exchange && !result.is_some_and(|id| self.plan.is_used(id));
         let private = self.function.memories[place.memory].space == Space::Local;
@@ -121,7 +121,7 @@ impl Gen<'_> {
         }
     }
 
-    /// A name for an operand that is evaluated more than once.
+    /// Names an operand that is evaluated more than once.
     fn constant(&mut self, s: Scalar, value: Expr) -> Expr {
         let ty = self.helpers.scalar(s);
         let name = self.temporary();
@@ -137,7 +137,7 @@ impl Gen<'_> {
         Expr::call("atomic_update", [address, Expr::Atom(lambda)])
     }
 
-    /// What the place holds afterwards.
+    /// Returns the new value of the element.
     fn next(&mut self, op: AtomicOp, s: Scalar, old: Expr, value: Expr, compare: Option<Expr>) -> Expr {
         let operator = match op {
             AtomicOp::Add => BinOp::Add,
@@ -158,7 +158,7 @@ impl Gen<'_> {
         self.helpers.binary(operator, s, old, value, Known::default())
     }
 
-    /// Nobody else sees the thread's own memory.
+    /// Emits an operation on memory that is private to the thread, which needs no atomicity.
     fn in_own_memory(
         &mut self,
         op: AtomicOp,

@@ -1,8 +1,8 @@
 //! Arrays of constants, as data of the module.
 //!
-//! In: the kernel's arrays of [`Space::Constant`]. Out: a C array with an initializer for each, in front of the kernel.
-//! Constant memory answers a warp at once only where all its lanes ask for one place, and there are 64 KiB of it. So an array lies
-//! there if every index into it is the same for a block, and in global memory, behind the read-only cache, otherwise.
+//! Input: the kernel's arrays of [`Space::Constant`]. Output: for each a C array with an initializer, in front of the kernel.
+//! Constant memory serves a warp in one access only if all its lanes read the same address, and is limited to 64 KiB. So an array
+//! goes there if every index into it is uniform in a block, else to global memory, behind the read-only cache.
 
 use super::Gen;
 use super::memory::Element;
@@ -12,9 +12,9 @@ use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 use crate::lang::scalar::Value;
 
-/// Bytes of constant memory that a kernel has.
+/// Bytes of constant memory of a kernel.
 const CONSTANT_MEMORY: u64 = 64 * 1024;
-/// Columns of a line of values.
+/// Maximum width of a line of values.
 const WIDTH: usize = 110;
 
 impl Gen<'_> {
@@ -37,7 +37,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Whether the threads of a block always read the same element.
+    /// Returns whether the threads of a block always read the same element.
     fn is_asked_together(&self, memory: MemId) -> bool {
         let (function, mut together) = (self.function, true);
         each_stmt(&function.body, &mut |stmt| {
@@ -77,7 +77,7 @@ impl Gen<'_> {
         self.helpers.add(&format!("{space} const {ty} {name}{suffix} = {};", nested(&values, &extents)));
     }
 
-    /// The leaves of an element as C++ has them.
+    /// Returns the leaves (scalar and vector components) of an element as C++ literals.
     fn leaves(&mut self, layout: &Layout, scalars: &[u64]) -> Vec<String> {
         let mut rest = scalars.iter();
         let mut leaves = Vec::with_capacity(layout.leaves.len());
@@ -96,7 +96,8 @@ impl Gen<'_> {
         leaves
     }
 
-    /// An infinity or a NaN takes a call, and data of a module takes none: the bits, read through a pointer.
+    /// Emits an array as raw words, read through a pointer: literals of infinities and NaNs are calls, which are not allowed in
+    /// initializers of module data.
     fn as_words(&mut self, id: MemId, memory: &Memory, space: &str) {
         let name = self.memories[id.index()].name.clone();
         let (words, ty) = (self.names.fresh(&format!("{name}_bits")), self.memories[id.index()].element.ty.clone());
@@ -114,7 +115,7 @@ impl Gen<'_> {
 }
 
 impl Memory {
-    /// Whether all values have literals in C++.
+    /// Returns whether all values have literals in C++.
     fn values_are_plain(&self) -> bool {
         let scalars = self.layout.leaves.iter().flat_map(|leaf| (0..leaf.ty.lanes()).map(|_| leaf.ty.scalar()));
         let scalars: Vec<Scalar> = scalars.collect();
@@ -125,7 +126,7 @@ impl Memory {
     }
 }
 
-/// Values in braces, one pair for each row of each axis.
+/// Returns the values in nested braces, one pair for each row of each axis.
 fn nested(values: &[String], extents: &[usize]) -> String {
     match extents {
         [] => values.concat(),

@@ -1,7 +1,7 @@
 //! Guards, assertions, output, barriers.
 //!
-//! A thread that meets a fault writes it down and returns. That keeps the others going: barriers and warp operations of the
-//! hardware wait for threads that have not ended only, and a grid barrier looks at the fault buffer while it waits.
+//! A thread that faults writes a record and returns. That does not block the others: barriers and warp operations of the hardware
+//! wait only for threads that have not exited, and a grid barrier polls the fault record while it waits.
 
 use super::abi::{MAX_FAULT_VALUES, Piece, Place as FaultPlace, PlaceKind};
 use super::helpers::COMPONENTS;
@@ -14,7 +14,7 @@ use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BarrierKind, WarpOp};
 
 impl Gen<'_> {
-    /// Ends the thread with a report if `broken` holds.
+    /// Emits a guard: the thread reports a fault and returns if `broken` is true.
     pub fn guard(&mut self, broken: Expr, kind: PlaceKind, span: Span, values: Vec<Expr>) {
         self.helpers.need("report");
         self.uses_faults = true;
@@ -34,7 +34,7 @@ impl Gen<'_> {
         self.push(Out::If(broken, vec![report, Out::Return], vec![]));
     }
 
-    /// The check of an access's indices, as far as they were not proved to fit.
+    /// Emits the bounds check of an access, as far as its indices were not proved to be in bounds.
     pub fn guard_access(&mut self, site: Site, place: &Place, write: bool, span: Span) {
         if !self.options.checked {
             return;
@@ -86,7 +86,8 @@ impl Gen<'_> {
         self.guard(broken, PlaceKind::DivisionByZero { ty }, span, values);
     }
 
-    /// The thread's own lane is one of those that a warp operation is among. (Whether the others come, a GPU cannot tell.)
+    /// Emits the check that the mask of a warp operation includes the thread's own lane. (Whether the other lanes arrive cannot
+    /// be checked on a GPU.)
     pub fn guard_among(&mut self, op: WarpOp, among: Option<ExprId>, span: Span) {
         let Some(among) = among.filter(|_| self.options.checked) else { return };
         self.helpers.need("wide");
@@ -118,7 +119,7 @@ impl Gen<'_> {
         values.into_iter().map(|value| Expr::call("raw", [value])).collect()
     }
 
-    /// A message's pieces, and its values in order.
+    /// Returns a message's pieces, and its values in order.
     fn message(&mut self, parts: &[Part]) -> (Vec<Piece>, Vec<Expr>) {
         let mut pieces = vec![];
         let mut values = vec![];
@@ -128,7 +129,7 @@ impl Gen<'_> {
                 Part::Value(id, format) => {
                     let ty = self.function.exprs[*id].ty;
                     let name = self.helpers.ty(ty);
-                    // A literal has its own type only by name.
+                    // The type of a literal is exact only after a cast.
                     let value = match self.function.exprs[*id].kind {
                         ExprKind::Const(_) if !matches!(ty.scalar(), Scalar::F16 | Scalar::Bf16) => {
                             let value = self.value(*id);
@@ -163,7 +164,8 @@ impl Gen<'_> {
         self.push(Out::Do(Expr::call("print", args)));
     }
 
-    /// Who prints: the block and the thread within it, or the index of a `threads` kernel in the order of indices.
+    /// Returns the identity of the printing thread: the block and the thread within it, or the linear index of a `threads`
+    /// kernel.
     fn whose(&mut self) -> [Expr; 2] {
         let mut index: Option<Expr> = None;
         for (name, extent) in &self.indices {
@@ -198,7 +200,8 @@ impl Gen<'_> {
     fn grid_barrier(&mut self) {
         self.helpers.need("grid_barrier");
         self.uses_grid = true;
-        // Whether anything reports faults is known at the end only; then it is the address of the buffer's first word.
+        // Whether any site reports faults is only known at the end; the placeholder then becomes the address of the record's
+        // first word.
         let args = [Expr::atom("grid_arrivals"), Expr::atom("FAULT_WORD")];
         self.push(Out::If(Expr::call("grid_barrier", args), vec![Out::Return], vec![]));
     }

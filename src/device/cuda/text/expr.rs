@@ -1,4 +1,4 @@
-//! Expressions: by name, or written out where they are used.
+//! Expressions: by name, or inlined at their use.
 
 use super::helpers::COMPONENTS;
 use super::tree::{Expr, Stmt};
@@ -8,7 +8,7 @@ use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::Value;
 
 impl Gen<'_> {
-    /// A value as an operand.
+    /// Returns a value as an operand.
     pub fn value(&mut self, id: ExprId) -> Expr {
         let function = self.function;
         let expr = &function.exprs[id];
@@ -21,7 +21,7 @@ impl Gen<'_> {
         }
     }
 
-    /// An expression that no `Let` evaluates, such as a dynamic extent, written out to its leaves.
+    /// Returns an expression that no `Let` evaluates, such as a dynamic extent, expanded down to its free operands.
     pub fn tree(&mut self, id: ExprId) -> Expr {
         self.build(id, true)
     }
@@ -30,7 +30,7 @@ impl Gen<'_> {
         if whole && !self.function.exprs[id].kind.is_free() { self.build(id, true) } else { self.value(id) }
     }
 
-    /// A free expression.
+    /// Returns a free expression.
     fn free(&mut self, kind: &ExprKind, ty: Ty) -> Expr {
         match kind {
             ExprKind::Const(bits) => self.helpers.literal(Value { ty: ty.scalar(), bits: *bits }),
@@ -48,7 +48,7 @@ impl Gen<'_> {
         }
     }
 
-    /// A thread's place in block and grid: a constant of the kernel, named when first used.
+    /// Returns the name of an index of the thread in block or grid: a constant that is declared on first use.
     pub fn identity(&mut self, kind: &ExprKind) -> String {
         if let Some(known) = self.identities.get(kind) {
             return known.clone();
@@ -86,7 +86,7 @@ impl Gen<'_> {
         }
     }
 
-    /// A thread's number in its block.
+    /// Returns the linear index of a thread in its block.
     fn flat_thread(&self) -> String {
         match self.options.block {
             Some([_, 1, 1]) => "threadIdx.x".into(),
@@ -103,7 +103,7 @@ impl Gen<'_> {
         }
     }
 
-    /// The expression itself; `whole` writes its operands out too.
+    /// Returns the expression itself; `whole` expands its operands too.
     pub fn build(&mut self, id: ExprId, whole: bool) -> Expr {
         let function = self.function;
         let expr = &function.exprs[id];
@@ -220,7 +220,7 @@ impl Gen<'_> {
         Expr::call(name, args)
     }
 
-    /// A conversion, of a vector by a function named after the type.
+    /// Returns a conversion; for vectors a call of a function named after the type.
     fn change(
         &mut self,
         how: &str,
@@ -240,7 +240,7 @@ impl Gen<'_> {
     }
 }
 
-/// Whether `__ldcs` and `__stcs` take this type.
+/// Returns whether `__ldcs` and `__stcs` accept this type.
 pub(crate) fn streams(ty: Ty) -> bool {
     matches!(ty, Ty::Scalar(s) if !matches!(s, Scalar::Bool | Scalar::F16 | Scalar::Bf16))
 }

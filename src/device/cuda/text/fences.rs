@@ -1,14 +1,17 @@
-//! Fences that Clk's memory model asks for and the program does not write, since its rules promise more than CUDA's instructions do.
+//! Inserts the fences that Clk's memory model requires and the source does not contain, since it guarantees more than CUDA's
+//! instructions do.
 //!
-//! In: a kernel's body. Out: before which statements there has to be a `__threadfence()`, and behind which warp operations a
-//! `__syncwarp()`.
+//! Input: a kernel's body. Output: the statements that need a `__threadfence()` in front, and the warp operations that need a
+//! `__syncwarp()` behind.
 //!
-//! - **Acquire.** What a thread does after an atomic operation has told it something comes after what it was told of. CUDA's atomic
-//!   operations are relaxed. So there is a fence behind each whose result is used: as late as possible, before the next access that
-//!   others could see, so that a loop which polls one place has its fence behind it, and a fence of the program's own serves as well. Without
-//!   fences in the kernel nothing is ordered by atomic operations, and sums whose result nobody uses order nothing: both pay nothing.
-//! - **Warp operations** order the memory of their threads. CUDA's exchange registers only. So there is a `__syncwarp()` where, of one
-//!   array, an access before the last warp operation and one behind it are not both reads (nor both sums).
+//! - **Acquire.** Accesses of a thread behind an atomic operation whose result it uses are ordered after the operation that wrote
+//!   that value. CUDA's atomic operations are relaxed. So a fence follows each whose result is used: as late as possible, before
+//!   the next access that is visible to other threads, so that a loop that polls one location has its fence behind it, and an
+//!   explicit fence of the program serves as well. In kernels without fences atomic operations order nothing, nor do sums whose
+//!   result is unused: neither costs anything.
+//! - **Warp operations** order the memory accesses of their threads. CUDA's exchange registers only. So a `__syncwarp()` is
+//!   inserted where, for one array, an access before the last warp operation and one behind it are not both reads (nor both
+//!   sums).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +23,7 @@ use crate::ir::visit::each_stmt;
 
 #[derive(Default)]
 pub(crate) struct Fences {
-    /// By the number of the statement.
+    /// By number of the statement.
     before: FxHashMap<u32, Scope>,
     /// Warp operations.
     synced: FxHashSet<u32>,
@@ -36,33 +39,33 @@ impl Fences {
     }
 }
 
-/// What an access does, as far as order matters.
+/// The kind of an access with regard to ordering.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Deed {
     Reads,
     Writes,
-    /// An atomic update of which nobody sees the old value: in any order with others.
+    /// An atomic update whose result is unused: commutes with others.
     Adds,
 }
 
-/// An atomic operation has told something, and nothing orders what comes after it yet.
+/// A pending acquire: an atomic operation whose result is used, without a fence since.
 #[derive(Clone, PartialEq)]
 struct Told {
     scope: Scope,
-    /// Where, if it is one place: accesses to that are in order anyway.
+    /// Its location, if there is only one: accesses to that are ordered anyway.
     place: Option<Place>,
 }
 
-/// Accesses since which there was no barrier.
+/// Accesses with no barrier since.
 #[derive(Clone, Default, PartialEq)]
 struct Since {
-    /// There is a way from such an access to here without a warp operation.
+    /// Some path from such an access to here has no warp operation.
     open: bool,
-    /// The last warp operations on the other ways.
+    /// The last warp operations on the other paths.
     behind: BTreeSet<u32>,
 }
 
-/// What holds at a point of the program, on some way there.
+/// The data flow state at a point of the program, joined over all paths.
 #[derive(Clone, Default, PartialEq)]
 struct State {
     told: Option<Told>,
@@ -97,11 +100,11 @@ fn join(to: &mut Option<State>, from: Option<State>) {
 struct Search<'a> {
     f: &'a Function,
     plan: &'a Plan,
-    /// Atomic operations on global memory acquire at this scope; nothing acquires without.
+    /// The scope at which atomic operations on global memory acquire; `None` if they do not.
     scope: Option<Scope>,
     warps: bool,
     stmt: u32,
-    /// States at jumps out of, and to the next turn of, what is around.
+    /// States at jumps out of, and to the next iteration of, enclosing statements.
     breaks: FxHashMap<Label, Option<State>>,
     continues: FxHashMap<Label, Option<State>>,
     fences: Fences,
@@ -127,7 +130,7 @@ pub(crate) fn fences(f: &Function, plan: &Plan) -> Fences {
 }
 
 impl Search<'_> {
-    /// The state behind a block; none if nothing gets there.
+    /// Returns the state behind a block; `None` if it is unreachable.
     fn block(&mut self, block: &Block, mut state: Option<State>) -> Option<State> {
         for stmt in block {
             state = self.stmt(stmt, state);
@@ -139,7 +142,7 @@ impl Search<'_> {
         let number = self.stmt;
         self.stmt += 1;
         let Some(mut state) = state else {
-            // Nothing runs it, but it has its numbers.
+            // Unreachable statements still count in the numbering.
             stmt.kind.blocks().for_each(|inner| each_stmt(inner, &mut |_| self.stmt += 1));
             return None;
         };
@@ -150,12 +153,13 @@ impl Search<'_> {
                 self.access(place.memory, Deed::Writes, &mut state);
             }
             StmtKind::Atomic { place, result, .. } => self.atomic(place, *result, number, &mut state),
-            // Others go on behind it, also after what this thread was told of. All kinds of barriers order the memory of a warp.
+            // Barriers release too: other threads continue behind them, also after what this thread acquired. All kinds of
+            // barriers order the memory accesses of a warp.
             StmtKind::Barrier { .. } => {
                 self.settle(number, &mut state);
                 state.since.clear();
             }
-            // Some lanes do not wait for the others.
+            // Lanes outside of the mask do not wait.
             StmtKind::Warp { among: Some(_), .. } => self.settle(number, &mut state),
             StmtKind::Warp { .. } => {
                 self.settle(number, &mut state);
@@ -201,7 +205,7 @@ impl Search<'_> {
         Some(state)
     }
 
-    /// A loop, until another turn adds nothing. Those that count may take no turn at all.
+    /// Analyzes a loop, repeated until the state at its head is stable. `counts`: the trip count may be zero.
     fn turns(&mut self, label: Label, body: &Block, state: State, counts: bool) -> Option<State> {
         let first = self.stmt;
         let mut head = Some(state);
@@ -226,7 +230,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether others see what happens to a memory.
+    /// Returns whether other threads access a memory, at least one of them writing.
     fn is_exchanged(&self, memory: MemId) -> bool {
         match self.f.memories[memory].space {
             Space::Global { access, .. } | Space::Param { access, .. } => access != Access::In,
@@ -236,7 +240,7 @@ impl Search<'_> {
     }
 
     fn value(&mut self, id: ExprId, number: u32, state: &mut State) {
-        // A place whose index is computed anew may be another one.
+        // If an index is computed anew, the location may be a different one.
         if let Some(told) = &mut state.told {
             told.place = told.place.take().filter(|place| !place.indices.contains(&id));
         }
@@ -265,7 +269,7 @@ impl Search<'_> {
         }
     }
 
-    /// What comes next has to come after what this thread was told of.
+    /// Inserts the pending acquire fence, if any, before this statement.
     fn settle(&mut self, number: u32, state: &mut State) {
         if let Some(told) = state.told.take() {
             let scope = self.fences.before.entry(number).or_insert(told.scope);
@@ -283,7 +287,7 @@ impl Search<'_> {
         for (_, since) in state.since.iter().filter(|((m, other), _)| *m == memory && meets(*other)) {
             self.fences.synced.extend(&since.behind);
         }
-        // What is behind a warp operation that has become a barrier is in order.
+        // A warp operation with a `__syncwarp()` orders everything before it.
         state.since.retain(|_, since| {
             since.behind.retain(|warp| !self.fences.synced.contains(warp));
             since.open || !since.behind.is_empty()

@@ -1,4 +1,4 @@
-//! Branches and loops. DeviceIR's labels become C's `break` and `continue` where those mean the same, and `goto` elsewhere.
+//! Branches and loops. DeviceIR's labels become C's `break` and `continue` where these mean the same, else `goto`.
 
 use super::Gen;
 use super::abi::PlaceKind;
@@ -8,31 +8,32 @@ use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 
-/// How many turns a loop takes between two looks at the stop word. A loop of few operations feels 256, and 1024 of a long one are
-/// soon over, too: inner loops look for themselves.
+/// Iterations of a loop between two polls of the stop word. With 256 short loops become measurably slower, and 1024 iterations of
+/// a long one do not take long either: inner loops poll themselves.
 const POLL: i128 = 1024;
 
-/// Loops with so few statements are copied out between two counts of the turns, which would cost as much as they do.
+/// Loops with at most this many statements are unrolled between two updates of the iteration count, which would cost as much as
+/// the body.
 const SMALL_BODY: usize = 32;
 
-/// What a `Break` or `Continue` may name.
+/// The target of a `Break` or `Continue`.
 pub(crate) struct Target {
     label: Label,
-    /// It is the innermost loop of C for what stands directly in it.
+    /// It is C's innermost loop for the statements directly in it.
     breaks: bool,
     continues: bool,
-    /// Set before a `break`, which leaves one of two loops only.
+    /// A variable that is set before a `break` which leaves only the inner one of two loops.
     flag: Option<String>,
-    /// Names of labels behind it and at its end, once something jumps there.
+    /// Names of labels behind it and at its end, once there are jumps to them.
     done: Option<String>,
     next: Option<String>,
 }
 
-/// A loop that counts by itself.
+/// A loop with a counter of its own.
 struct Pace {
-    /// Statements that its condition takes.
+    /// Number of statements that compute its condition.
     head: usize,
-    /// What has to hold for another turn, and which of it is the counter's limit.
+    /// The terms of the condition, and which one compares the counter with the limit.
     parts: Vec<ExprId>,
     counts: usize,
     counter: LocalId,
@@ -40,7 +41,7 @@ struct Pace {
     step: u8,
 }
 
-/// Whether something in these statements leaves the loop.
+/// Returns whether some of these statements leave the loop.
 fn leaves(body: &[Stmt], label: Label) -> bool {
     body.iter().any(|stmt| {
         let here = matches!(&stmt.kind, StmtKind::Break(l) if *l == label);
@@ -60,7 +61,7 @@ impl Gen<'_> {
         }
     }
 
-    /// The body of a construct that can be left; statements that end each turn stand in `tail`.
+    /// Emits the body of a statement that can be left by jumps.
     fn body(&mut self, target: Target, body: &[Stmt]) -> (Vec<Out>, Target) {
         self.targets.push(target);
         let mut stmts = self.within(|g| body.iter().for_each(|stmt| g.stmt(stmt)));
@@ -101,7 +102,7 @@ impl Gen<'_> {
 
     pub fn leave(&mut self, label: Label, breaks: bool) {
         let Some(at) = self.targets.iter().rposition(|target| target.label == label) else { return };
-        // A loop in between would take `break` and `continue` for itself.
+        // An inner C loop would capture `break` and `continue`.
         let innermost = self.targets[at + 1..].iter().all(|target| !target.breaks && !target.continues);
         let target = &self.targets[at];
         if innermost && (if breaks { target.breaks } else { target.continues }) {
@@ -132,8 +133,8 @@ impl Gen<'_> {
         self.behind(target);
     }
 
-    /// `if c { } else { break }` at the beginning, before it only what is written out in `c`: how many statements come before
-    /// it, the condition, and whether the loop is left where that holds.
+    /// Matches `if c { } else { break }` at the start, preceded only by values that are inlined in `c`. Returns the number of
+    /// statements before it, the condition, and whether the loop is left where that is true.
     fn head(&self, label: Label, body: &[Stmt]) -> Option<(usize, ExprId, bool)> {
         let silent = |stmt: &Stmt| match &stmt.kind {
             StmtKind::Let(id) => {
@@ -155,17 +156,18 @@ impl Gen<'_> {
         }
     }
 
-    /// The loop's condition, if it has one at its head, and how many statements that takes.
+    /// Returns the loop's condition, if it has one at its start, and the number of statements that it comprises.
     fn loop_test(&mut self, label: Label, body: &[Stmt]) -> (Option<Expr>, usize) {
         let Some((at, cond, negate)) = self.head(label, body) else { return (None, 0) };
         let cond = self.value(cond);
-        // The lets, the branch and the break inside.
+        // The lets, the branch and the break inside of it.
         self.stmt += at as u32 + 2;
         (Some(if negate { not(cond) } else { cond }), at + 1)
     }
 
-    /// A look at the stop word in each turn would cost more than most loops do: so turns come in chunks. What leaves the loop
-    /// leaves the chunk first, where all lanes meet: a jump out of both would cost as much as the count of turns.
+    /// Emits a loop that polls the stop word. A poll in each iteration would cost more than most loop bodies: so iterations run
+    /// in chunks. A jump out of the loop leaves the chunk first, where all lanes reconverge: a jump out of both would cost as
+    /// much as counting iterations.
     fn polled_loop(&mut self, label: Label, body: &Block, span: Span) {
         let over = self.names.fresh("over");
         let pace = self.pace(label, body);
@@ -195,7 +197,7 @@ impl Gen<'_> {
         }
     }
 
-    /// A chunk of a loop of any kind: it counts its own turns.
+    /// Emits a chunk of any loop, which counts its iterations.
     fn counted_chunk(&mut self, target: Target, body: &Block) -> (Out, Target) {
         let (stmts, target) = self.body(target, body);
         let turn = self.names.fresh("poll");
@@ -214,7 +216,7 @@ impl Gen<'_> {
         (chunk, target)
     }
 
-    /// A chunk of a loop that counts by itself: its own count says when to look, and costs nothing more.
+    /// Emits a chunk of a loop with a counter of its own, which decides when to poll at no further cost.
     fn paced_chunk(&mut self, pace: Pace, target: Target, body: &Block) -> (Expr, Vec<Out>, Target) {
         let parts: Vec<Expr> = pace.parts.iter().map(|&part| self.value(part)).collect();
         let limit = super::print::expr(&self.value(pace.limit));
@@ -235,12 +237,13 @@ impl Gen<'_> {
         (test, vec![declared, Out::While(None, short, stmts)], target)
     }
 
-    /// Whether a loop is one that goes on while a counter is below a limit (and more holds), and steps that counter once a turn.
+    /// Matches a loop that continues while a counter is below a limit (and possibly more conditions hold), and increments that
+    /// counter once per iteration.
     fn pace(&self, label: Label, body: &[Stmt]) -> Option<Pace> {
         let (at, cond, negate) = self.head(label, body)?;
         let function = self.function;
         let kind = |id: ExprId| &function.exprs[id].kind;
-        // The condition is looked at twice: what it reads must not change by itself.
+        // The condition is evaluated twice: its operands must not change in between.
         let loads = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Let(id) if matches!(kind(id), ExprKind::Load { .. }));
         if negate || body[..at].iter().any(loads) {
             return None;
@@ -270,7 +273,7 @@ impl Gen<'_> {
         (writes == 1 && !skips).then_some(Pace { head: at + 1, parts, counts, counter, limit, step })
     }
 
-    /// `n + 1` of a counter `n`.
+    /// Matches `n + 1` for a counter `n`, with any constant step; returns the step.
     fn step_of(&self, counter: LocalId, value: ExprId) -> Option<u8> {
         let kind = |id: ExprId| &self.function.exprs[id].kind;
         let ExprKind::Binary { op: BinOp::Add, left, right } = kind(value) else { return None };
@@ -282,7 +285,7 @@ impl Gen<'_> {
         }
     }
 
-    /// The parts of `a && b && …`.
+    /// Collects the terms of `a && b && …`.
     fn conjunction(&self, cond: ExprId, parts: &mut Vec<ExprId>) {
         let is_false = |id: ExprId| self.function.exprs[id].kind == ExprKind::Const(0);
         match &self.function.exprs[cond].kind {
@@ -308,7 +311,7 @@ impl Gen<'_> {
         let name = || Expr::atom(&counter);
         let declared =
             Out::Declare { ty: ty.clone(), name: counter.clone(), suffix: String::new(), value: Some(first.clone()) };
-        // Of a loop that is known to count up or down, the step is known not to be zero.
+        // The step of a loop that is known to count up or down is not zero.
         if !self.ranges.roomy_loops.contains_key(label) {
             self.guard_step(*step, span);
         }

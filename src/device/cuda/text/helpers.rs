@@ -1,4 +1,4 @@
-//! Types and functions that generated text defines for itself, since NVRTC has no headers. A kernel gets those it uses.
+//! Types and functions that generated text defines itself, since NVRTC has no headers. A kernel gets those that it uses.
 
 use std::fmt::Write;
 
@@ -6,17 +6,17 @@ use rustc_hash::FxHashSet;
 
 use crate::ir::def::{Scalar, Ty};
 
-/// How device functions begin.
+/// The qualifiers of device functions.
 pub(crate) const FUNCTION: &str = "__device__ __forceinline__";
 
-/// What one kernel's text needs, in the order of definition.
+/// The helpers of one kernel's text, in order of definition.
 #[derive(Default)]
 pub(crate) struct Helpers {
     seen: FxHashSet<String>,
     text: String,
 }
 
-/// A definition, what it is called, and what has to stand before it.
+/// A definition, its name, and the helpers that it depends on.
 struct Helper {
     name: &'static str,
     needs: &'static [&'static str],
@@ -32,7 +32,7 @@ impl Helpers {
         self.text
     }
 
-    /// Defines one of the known helpers.
+    /// Adds one of the library's helpers and its dependencies.
     pub fn need(&mut self, name: &str) {
         let Some(helper) = LIBRARY.iter().find(|helper| helper.name == name) else {
             debug_assert!(false, "no helper `{name}`");
@@ -44,7 +44,7 @@ impl Helpers {
         }
     }
 
-    /// Whether a definition made for this kernel is missing; it counts as there from now on.
+    /// Returns whether a definition made for this kernel is missing; it counts as present from now on.
     pub fn is_new(&mut self, key: &str) -> bool {
         self.seen.insert(key.to_string())
     }
@@ -84,8 +84,8 @@ impl Helpers {
 
 pub(crate) const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
 
-/// f32 and wider types are C's own; conversions to f16 and bf16 round once, as `lang::scalar` has it: what is wider than f32
-/// is rounded to odd first.
+/// f32 and wider types are C's own; conversions to f16 and bf16 round once, as `lang::scalar` defines: from types wider than f32
+/// by way of an f32 that is rounded to odd.
 #[rustfmt::skip]
 static LIBRARY: &[Helper] = &[
     helper("i8", &[], "typedef signed char i8;"),

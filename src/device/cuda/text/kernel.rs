@@ -1,4 +1,4 @@
-//! The kernel as a whole: signature, index space, and what it tells the launch.
+//! The kernel as a whole: signature, index space, and launch metadata.
 
 use rustc_hash::FxHashMap;
 
@@ -10,25 +10,25 @@ use crate::ir::ranges::{Bound, Symbol};
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::MathFn;
 
-/// Indices that a thread takes where that pays.
+/// Indices per thread where thread coarsening pays.
 const PER_THREAD: u32 = 4;
-/// Larger bodies have enough to do with one index.
+/// Larger bodies have enough work with one index.
 const COARSE_BODY: usize = 48;
-/// Successive rows that a thread takes where each reads some of what its neighbours read; half as many of larger bodies.
+/// Adjacent rows per thread where each reads some elements that its neighbors read; half as many for larger bodies.
 const ROWS_OF_STENCIL: u32 = 8;
 const STENCIL_BODY: usize = 192;
 
 /// Threads of a block along x, y, z for 1, 2, 3 indices.
 const BLOCKS: [[u32; 3]; 3] = [[256, 1, 1], [64, 4, 1], [32, 4, 2]];
-/// Of bodies with loops that end sooner for some indices: neighbours in both directions agree more often on when.
+/// For bodies with loops whose trip count depends on the index: neighbors in both directions diverge less.
 const SQUARE: [u32; 3] = [16, 16, 1];
 
-/// How a `threads` kernel's indices are dealt to threads.
+/// The distribution of a `threads` kernel's indices to threads.
 #[derive(Clone, Copy)]
 struct Deal {
     rank: usize,
     block: [u32; 3],
-    /// Indices of one thread: along x if there is one axis, along y if there are two.
+    /// Indices per thread: along x if there is one axis, along y if there are two.
     each: u32,
 }
 
@@ -85,14 +85,16 @@ impl Gen<'_> {
         }
     }
 
-    /// What the text would be wrong without. Without guards that is no bound of an access, but what offsets are computed by.
+    /// Returns the assumptions that the text relies on. Without guards these are not the bounds of accesses, but those that
+    /// offsets are computed by.
     fn relied_upon(&self) -> Vec<Bound> {
         let offsets = |bound: &&Bound| matches!(bound.left, Some(Symbol::GridDim(_))) && bound.right.is_err();
         let all = self.ranges.assumptions.iter();
         if self.options.checked { all.copied().collect() } else { all.filter(offsets).copied().collect() }
     }
 
-    /// The body in the form that its index space asks for: what belongs to the thread, and what is repeated for each index.
+    /// Emits the body in the form that its index space requires: the part that runs once per thread, and the part that is
+    /// repeated for each index.
     #[allow(clippy::type_complexity)]
     fn whole_body(&mut self, deal: Option<Deal>) -> (u32, Vec<super::abi::SharedArray>, Vec<Out>, Vec<Out>) {
         let function = self.function;
@@ -127,7 +129,7 @@ impl Gen<'_> {
         }
     }
 
-    /// How indices go to threads; `None` for kernels with blocks of their own.
+    /// Returns how indices are distributed to threads; `None` for kernels with explicit blocks.
     fn deal(&self) -> Option<Deal> {
         let Form::Threads { rank } = self.module.kernel.form else { return None };
         let rank = usize::from(rank.clamp(1, 3));
@@ -150,7 +152,8 @@ impl Gen<'_> {
         found
     }
 
-    /// The statements of a body that mostly waits for memory: if they are few, several indices at once keep more of it busy.
+    /// Returns the number of statements of a body that mostly waits for memory: if it is small, several indices per thread keep
+    /// more accesses in flight.
     fn light_statements(&self) -> Option<usize> {
         let (mut statements, mut simple, mut heavy) = (0, true, 0);
         each_stmt(&self.function.body, &mut |stmt| {
@@ -167,7 +170,7 @@ impl Gen<'_> {
         (simple && !arrays && heavy <= 2).then_some(statements)
     }
 
-    /// Whether some array is read in several rows.
+    /// Returns whether some array is read in several rows.
     fn is_stencil(&self) -> bool {
         let mut rows: FxHashMap<MemId, Vec<ExprId>> = FxHashMap::default();
         each_stmt(&self.function.body, &mut |stmt| {
@@ -184,7 +187,7 @@ impl Gen<'_> {
         rows.values().any(|rows| rows.len() > 1)
     }
 
-    /// What a thread does with its indices, by calling `at` for each.
+    /// Emits the computation of a thread's indices, with a call of `at` for each.
     fn index_space(&mut self, deal: Deal) -> Vec<Out> {
         if self.options.wide {
             return self.strided(deal);
@@ -224,11 +227,11 @@ impl Gen<'_> {
         out
     }
 
-    /// A group of indices without checks where all of it is inside, one by one at the edge.
+    /// Emits the indices of a coarsened thread: without bounds checks where all of them are inside, one by one at the edge.
     fn coarse(&self, deal: Deal, names: &[(String, String)], axis: usize) -> Vec<Out> {
         let (name, extent) = &names[deal.rank - 1 - axis];
         let (each, block) = (deal.each, deal.block[axis]);
-        // Along x neighbours in memory go to neighbouring threads; rows go to one thread, which has some of their elements.
+        // Along x adjacent threads access adjacent elements; of rows, a thread takes adjacent ones, which share elements.
         let (step, first) = match axis {
             0 => (block, format!("blockIdx.x * {} + threadIdx.x", block * each)),
             _ => (1, format!("(blockIdx.y * {block} + threadIdx.y) * {each}")),
@@ -270,7 +273,7 @@ impl Gen<'_> {
         vec![int("const int", "first", Expr::Atom(first)), Out::If(inside, vec![all], vec![some])]
     }
 
-    /// Grids of any size: every thread goes on by the size of the grid.
+    /// Emits a grid-stride loop, for grids of any size.
     fn strided(&mut self, deal: Deal) -> Vec<Out> {
         self.helpers.need("i64");
         let names = self.indices.clone();
@@ -297,7 +300,7 @@ impl Gen<'_> {
         inner
     }
 
-    /// The parameters in order, of which extents and buffers only those that the text uses.
+    /// Returns the parameters in order; extents and buffers only as far as the text uses them.
     fn arguments(&self, deal: Option<Deal>) -> Vec<KernelArgument> {
         let mut found = vec![];
         for (param, kernel_param) in self.module.kernel.params.iter().enumerate() {
@@ -339,8 +342,8 @@ impl Gen<'_> {
         }
     }
 
-    /// Whether threads may read in an array what others have written. `__restrict__` would say that nobody else writes there, and
-    /// loads would move up across barriers.
+    /// Returns whether threads may read elements of an array that others have written. `__restrict__` would assert that there are
+    /// none, and loads would be moved up across barriers.
     fn is_exchanged(&self, memory: MemId) -> bool {
         let (mut read, mut written, mut meets) = (false, false, false);
         each_stmt(&self.function.body, &mut |stmt| match &stmt.kind {
@@ -433,7 +436,8 @@ impl Gen<'_> {
     }
 }
 
-/// Functions that keep a thread busy for long: those within some ULPs, but for the two that are one instruction.
+/// Returns whether an expression is a long-latency function: those with an error of some ULPs, except the two that are a single
+/// instruction.
 fn is_heavy(expr: &crate::ir::def::Expr) -> bool {
     match &expr.kind {
         ExprKind::Binary { op: BinOp::Pow, .. } => true,

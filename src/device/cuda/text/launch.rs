@@ -1,4 +1,4 @@
-//! The rules of [`abi`](super::abi) applied to a launch.
+//! Application of the rules of [`abi`](super::abi) to a launch.
 
 use super::Gen;
 use super::abi::{CudaKernel, Geometry, LaunchFacts, MAX_GRID, NARROW, Piece, Size, symbol};
@@ -8,14 +8,14 @@ use crate::ir::def::*;
 use crate::ir::ranges::{Bound, Symbol};
 use crate::lang::scalar::{Value, dynamic, format};
 
-/// What a CUDA launch is told.
+/// The geometry of a CUDA launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
     pub grid: [u32; 3],
     pub block: [u32; 3],
 }
 
-/// Why shared memory cannot be had: of the array at this place.
+/// A failure to lay out shared memory, and the span of the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SharedFault {
     pub why: SharedRefusal,
@@ -25,16 +25,16 @@ pub(crate) struct SharedFault {
 /// Why a block cannot have its shared memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SharedRefusal {
-    /// It is so many bytes.
+    /// It needs this many bytes.
     Bytes(u64),
-    /// An array of this name would have so many elements.
+    /// The array with this name would have this extent.
     Extent(String, i64),
 }
 
-/// The most shared memory that a block may have, as the simulator has it.
+/// The maximum shared memory of a block, as in the simulator.
 pub(crate) const SHARED_LIMIT: u64 = 227 * 1024;
 
-/// Whether a narrow text will do: 32 bits hold every offset, and no index comes near their end.
+/// Returns whether a narrow text suffices: 32 bits hold every offset, and no index comes near their limit.
 pub(crate) fn is_narrow(module: &Module, facts: &dyn LaunchFacts) -> bool {
     let fits = |n: u64| n <= NARROW;
     let arrays = (0..module.kernel.params.len()).all(|param| {
@@ -46,7 +46,7 @@ pub(crate) fn is_narrow(module: &Module, facts: &dyn LaunchFacts) -> bool {
     arrays
         && match facts.extents() {
             Extents::Threads(sizes) => {
-                // Rows and planes are also counted in blocks, of which CUDA allows fewer.
+                // Rows and planes also determine the number of blocks, for which CUDA has lower limits.
                 fits(sizes[0].into()) && fits(sizes[1].into()) && fits(sizes[2].into()) && {
                     let rank = match module.kernel.form {
                         Form::Threads { rank } => rank,
@@ -60,12 +60,12 @@ pub(crate) fn is_narrow(module: &Module, facts: &dyn LaunchFacts) -> bool {
 }
 
 impl CudaKernel {
-    /// Whether a launch is one that the text was made for.
+    /// Returns whether the text's assumptions hold for a launch.
     pub(crate) fn assumptions_hold(&self, facts: &dyn LaunchFacts) -> bool {
         self.assumptions.iter().all(|bound| holds(bound, facts) == Some(true))
     }
 
-    /// Grid and block. `None` if there is nothing to run.
+    /// Returns grid and block; `None` if there is nothing to run.
     pub(crate) fn grid(&self, extents: Extents) -> Option<Grid> {
         match (self.geometry, extents) {
             (Geometry::Threads { rank, block, covers }, Extents::Threads(sizes)) => {
@@ -83,7 +83,7 @@ impl CudaKernel {
         }
     }
 
-    /// Bytes of dynamic shared memory.
+    /// Returns the bytes of dynamic shared memory.
     pub(crate) fn shared_bytes(&self, module: &Module, facts: &dyn LaunchFacts) -> Result<u32, SharedFault> {
         let function = &module.functions[module.kernel.body];
         let mut used = 0u64;
@@ -110,8 +110,8 @@ impl CudaKernel {
         Ok(used.next_multiple_of(16) as u32)
     }
 
-    /// The text in a print buffer, in the order of blocks, and in a block (or a `threads` kernel) in that of statements and
-    /// threads; and how many records did not fit.
+    /// Returns the text in a print buffer, ordered by block, and within a block (or a `threads` kernel) by statement and thread;
+    /// and the number of lost records.
     pub fn printed(&self, buffer: &[u8]) -> (String, u64) {
         let word =
             |at: usize| buffer.get(4 * at..4 * at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
@@ -141,7 +141,7 @@ impl CudaKernel {
     }
 }
 
-/// A message with its values.
+/// Formats a message with its values.
 pub(crate) fn message(pieces: &[Piece], values: impl IntoIterator<Item = u64>) -> String {
     let mut values = values.into_iter();
     let mut text = String::new();
@@ -164,7 +164,7 @@ pub(crate) fn message(pieces: &[Piece], values: impl IntoIterator<Item = u64>) -
     text
 }
 
-/// `None` if the launch has no such constant.
+/// Returns whether a bound holds; `None` if the launch has no such constant.
 fn holds(bound: &Bound, facts: &dyn LaunchFacts) -> Option<bool> {
     let left = match bound.left {
         Some(left) => symbol(facts, left)?,
@@ -177,7 +177,7 @@ fn holds(bound: &Bound, facts: &dyn LaunchFacts) -> Option<bool> {
     Some(left + i128::from(bound.plus) <= right)
 }
 
-/// A launch-uniform expression; `None` if it has no value or is none.
+/// Evaluates a launch-uniform expression; `None` if it has no value or is not uniform.
 fn evaluate(function: &Function, id: ExprId, facts: &dyn LaunchFacts) -> Option<Value> {
     let expr = function.exprs.get(id)?;
     let number = |n: u32| Some(Value::of(n as i32));
@@ -208,7 +208,7 @@ fn evaluate(function: &Function, id: ExprId, facts: &dyn LaunchFacts) -> Option<
 }
 
 impl Gen<'_> {
-    /// A bound in words.
+    /// Returns a bound in words.
     pub fn bound(&self, bound: &Bound) -> String {
         let left = match (bound.left, bound.plus) {
             (None, plus) => plus.to_string(),

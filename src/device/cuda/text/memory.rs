@@ -1,4 +1,4 @@
-//! Elements of arrays as C++ types, arrays as pointers or C arrays, and where an element lies.
+//! Elements of arrays as C++ types, arrays as pointers or C arrays, and addressing.
 
 use super::Gen;
 use super::abi::{SharedArray, Size};
@@ -7,30 +7,30 @@ use super::names::sanitized;
 use super::tree::{Expr, Stmt};
 use crate::ir::def::*;
 
-/// Static shared memory ends here; beyond it, a kernel has to ask for dynamic memory.
+/// Limit of static shared memory; beyond it, a kernel needs dynamic shared memory.
 const STATIC_LIMIT: u64 = 48 * 1024;
 
-/// How the text sees an array.
+/// An array in the text.
 pub(crate) struct Array {
     pub name: String,
     pub element: Element,
-    /// A C array with an index for each axis, rather than a pointer with one offset.
+    /// A C array with one subscript per axis, rather than a pointer with one offset.
     pub by_axis: bool,
-    /// The names of extents that are computed where the kernel begins.
+    /// The names of extents that are computed at the start of the kernel.
     pub computed: Vec<Option<String>>,
 }
 
-/// A C++ type, and its members if it is a struct: one per leaf.
+/// A C++ type, and its members if it is a struct: one per leaf (scalar or vector component).
 #[derive(Clone)]
 pub(crate) struct Element {
     pub ty: String,
     pub fields: Option<Vec<String>>,
-    /// Before which members there is padding of its own.
+    /// Members that are preceded by explicit padding.
     pub gaps: Vec<bool>,
 }
 
 impl Gen<'_> {
-    /// The type of a layout's elements; structs are defined when first used.
+    /// Returns the type of a layout's elements; structs are defined on first use.
     fn element(&mut self, name: &str, layout: &Layout) -> Element {
         if let [leaf] = layout.leaves.as_slice()
             && leaf.path.is_empty()
@@ -83,8 +83,8 @@ impl Gen<'_> {
         self.constant_arrays();
     }
 
-    /// Shared arrays: in C arrays, as far as static memory reaches and extents are known. Gives static bytes and what lies in
-    /// dynamic memory.
+    /// Declares shared arrays: as C arrays, as far as static memory suffices and extents are known. Returns the static bytes and
+    /// the arrays in dynamic memory.
     pub fn shared(&mut self) -> (u32, Vec<SharedArray>) {
         let function = self.function;
         let shared = || function.memories.iter().filter(|(_, memory)| memory.space == Space::Shared);
@@ -95,7 +95,7 @@ impl Gen<'_> {
             match known_bytes(memory) {
                 Some(size) if known <= STATIC_LIMIT => {
                     bytes += size.next_multiple_of(16);
-                    // Neighbours that a thread reads together come in one access of up to 16 bytes.
+                    // Adjacent elements that a thread reads together are loaded in one access of up to 16 bytes.
                     let aligned = if size >= 16 { "__align__(16) " } else { "" };
                     let ty = format!("__shared__ {aligned}{}", self.memories[id.index()].element.ty);
                     self.c_array(id, ty);
@@ -108,7 +108,7 @@ impl Gen<'_> {
         (bytes as u32, arrays)
     }
 
-    /// Arrays of the thread.
+    /// Declares the thread's local arrays.
     pub fn local_arrays(&mut self) {
         let local = |memory: &Memory| memory.space == Space::Local;
         for (id, _) in self.function.memories.iter().filter(|(_, memory)| local(memory)) {
@@ -119,7 +119,7 @@ impl Gen<'_> {
 
     fn c_array(&mut self, id: MemId, ty: String) {
         let known = |extent: &Extent| match extent {
-            // C has no arrays of nothing.
+            // C has no zero-length arrays.
             Extent::Known(n) => format!("[{}]", (*n).max(1)),
             _ => String::new(),
         };
@@ -130,7 +130,7 @@ impl Gen<'_> {
         self.push(Stmt::Declare { ty, name, suffix, value: None });
     }
 
-    /// `before` is the name and the value of where the array before it ends.
+    /// Lays out an array in dynamic shared memory. `before`: name and value of the end of the array in front of it.
     fn in_dynamic_memory(&mut self, id: MemId, before: &mut Option<(String, Expr)>) -> SharedArray {
         let memory = &self.function.memories[id];
         let offset = before.take().map(|(name, end)| {
@@ -185,7 +185,7 @@ impl Gen<'_> {
         SharedArray { name: memory.name.clone(), element: memory.layout.size, extents, span: memory.span }
     }
 
-    /// An extent as an `int`.
+    /// Returns an extent as an `int`.
     pub fn extent(&mut self, memory: MemId, axis: usize) -> Expr {
         let found = &self.function.memories[memory];
         match (found.extents.get(axis), found.space) {
@@ -210,7 +210,7 @@ impl Gen<'_> {
         name
     }
 
-    /// An element, or the part of it that the place names, as something to read or to assign to.
+    /// Returns an element, or the component that the place names, as an lvalue.
     pub fn place(&mut self, place: &Place) -> Expr {
         let element = self.element_at(place);
         let array = &self.memories[place.memory.index()];
@@ -250,7 +250,7 @@ impl Gen<'_> {
     }
 }
 
-/// The bytes of an array whose extents are all known.
+/// Returns the bytes of an array whose extents are all known.
 fn known_bytes(memory: &Memory) -> Option<u64> {
     memory.extents.iter().try_fold(memory.layout.size as u64, |size, extent| match extent {
         Extent::Known(n) => Some(size.saturating_mul(u64::from(*n))),

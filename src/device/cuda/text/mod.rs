@@ -1,15 +1,16 @@
-//! DeviceIR as CUDA C++: the kernel becomes a small [`tree`] of C++, and that becomes text which is meant to be read.
+//! Code generation for CUDA: DeviceIR to CUDA C++. The kernel becomes a small [`tree`] of C++, which is printed as readable text.
 //!
-//! | file | |
+//! | file | contents |
 //! | --- | --- |
-//! | [`abi`] | what a launch has to know: parameters, buffers, variants |
+//! | [`abi`] | the interface to the launcher: parameters, buffers, variants |
 //! | `launch` | those rules applied to a launch |
 //! | `plan` | which values get a name |
 //! | `kernel` | signature, prologue, index space |
 //! | `expr`, `scalar` | expressions; operations on scalars and vectors |
 //! | `memory`, `constants` | elements, arrays, shared memory; arrays of constants |
 //! | `stmt`, `flow`, `effects`, `atomics`, `warp` | statements |
-//! | `helpers` | what a text defines for itself |
+//! | `fences` | fences and warp barriers that the memory model requires |
+//! | `helpers` | types and functions that a text defines for itself |
 //! | `tree`, `print`, `names` | C++ |
 
 pub(crate) mod abi;
@@ -45,18 +46,18 @@ use names::Names;
 use plan::Plan;
 use tree::{Expr, Stmt};
 
-/// What analysis knows of an operation.
+/// Facts that analysis found about an operation.
 #[derive(Clone, Copy, Default)]
 struct Known {
     /// It does not overflow.
     exact: bool,
-    /// A division that may be the smallest integer by -1.
+    /// A signed division that may divide the smallest integer by -1.
     may_overflow: bool,
     /// A shift by less than the width.
     small_shift: bool,
 }
 
-/// The CUDA C++ of a kernel. With sources, `#line` directives name their lines.
+/// Generates the CUDA C++ of a kernel. With sources, `#line` directives refer to their lines.
 pub fn cuda_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>) -> CudaKernel {
     let module = &*kernel.module;
     let largest = if options.wide { 0 } else { abi::NARROW };
@@ -67,7 +68,7 @@ pub fn cuda_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>
     generator.kernel()
 }
 
-/// One kernel on its way to text.
+/// The code generator of one kernel.
 struct Gen<'a> {
     module: &'a Module,
     function: &'a Function,
@@ -82,7 +83,7 @@ struct Gen<'a> {
     /// The names of values that have one.
     values: FxHashMap<ExprId, String>,
     locals: Vec<String>,
-    /// Locals that are declared where they are first written, and those that only count loops.
+    /// Locals that are declared at their first write, and those that are only loop counters.
     declared_at_write: FxHashSet<LocalId>,
     counters: FxHashSet<LocalId>,
     memories: Vec<memory::Array>,
@@ -90,12 +91,12 @@ struct Gen<'a> {
     elements: Vec<(Layout, memory::Element)>,
     /// The names of the kernel's parameters.
     params: Vec<String>,
-    /// The extents that the text asks for: of parameters, by position and axis.
+    /// The extents that the text uses: of parameters, by position and axis.
     extents: FxHashMap<(usize, usize), String>,
     indices: Vec<(String, String)>,
-    /// What is computed once where the kernel begins, in order.
+    /// Statements at the start of the kernel, in order.
     prologue: Vec<Stmt>,
-    /// Shared arrays, behind it.
+    /// Declarations of shared arrays, which follow.
     prologue_shared: Vec<Stmt>,
     identities: FxHashMap<ExprKind, String>,
     uses_faults: bool,
@@ -104,12 +105,12 @@ struct Gen<'a> {
     places: Vec<abi::Place>,
     prints: Vec<Vec<Piece>>,
     targets: Vec<flow::Target>,
-    /// The number of the next statement, as range analysis counts.
+    /// The number of the next statement, as in range analysis.
     stmt: u32,
-    /// How many values and labels have been named.
+    /// The number of named values and labels so far.
     named: u32,
     line: Option<(usize, String)>,
-    /// The statements of the block that is being written.
+    /// The statements of the current block.
     out: Vec<Stmt>,
 }
 
@@ -164,14 +165,14 @@ impl<'a> Gen<'a> {
         self.out.push(stmt);
     }
 
-    /// What is written by `f`, as a block of its own.
+    /// Returns the statements that `f` emits, as a separate block.
     fn within(&mut self, f: impl FnOnce(&mut Self)) -> Vec<Stmt> {
         let outer = std::mem::take(&mut self.out);
         f(self);
         std::mem::replace(&mut self.out, outer)
     }
 
-    /// A name for a value: `t1`, `t2`, …
+    /// Returns a new name for a value: `t1`, `t2`, …
     fn temporary(&mut self) -> String {
         self.named += 1;
         self.names.fresh(&format!("t{}", self.named))
@@ -182,7 +183,7 @@ impl<'a> Gen<'a> {
         self.push(Stmt::Declare { ty, name: name.into(), suffix: String::new(), value: Some(value) });
     }
 
-    /// Names the line of the source, if it is another one than before.
+    /// Emits a `#line` directive, if the source line has changed.
     fn at(&mut self, span: Span) {
         let Some(sources) = self.sources else { return };
         if sources.get(span.file).is_none() {
@@ -196,7 +197,7 @@ impl<'a> Gen<'a> {
     }
 }
 
-/// What is written once in its guard and once more.
+/// Returns the values and statements whose operands are emitted twice: in their guard and in themselves.
 fn twice(ranges: &Ranges) -> FxHashSet<Site> {
     let divisions = ranges.zero_divisors.iter().map(|&id| Site::Load(id));
     ranges.guards.keys().copied().chain(divisions).collect()

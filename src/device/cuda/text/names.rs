@@ -1,8 +1,8 @@
-//! Names: C++'s words and CUDA's are taken, and no two things of a kernel have one.
+//! Unique identifiers, distinct from the reserved words of C++ and CUDA.
 
 use rustc_hash::FxHashSet;
 
-/// Words that generated text gives a meaning, and C++'s.
+/// Identifiers that generated text uses itself, and C++'s keywords.
 const TAKEN: &str = "alignas alignof and and_eq asm atomic auto bitand bitor bool break case catch char class compl concept \
 const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do double \
 dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept \
@@ -29,14 +29,14 @@ pub(crate) struct Names {
 impl Names {
     pub fn new() -> Names {
         let mut used: FxHashSet<String> = TAKEN.split_whitespace().map(str::to_string).collect();
-        // Functions of f64, and with an `f` behind those of f32.
+        // Functions on f64; with the suffix `f` those on f32.
         for name in FUNCTIONS.split_whitespace() {
             used.extend([name.to_string(), format!("{name}f")]);
         }
         Names { used }
     }
 
-    /// A name like `wanted` that nobody has.
+    /// Returns an unused name similar to `wanted`.
     pub fn fresh(&mut self, wanted: &str) -> String {
         let base = sanitized(wanted);
         let mut name = base.clone();
@@ -49,7 +49,7 @@ impl Names {
     }
 }
 
-/// Letters, digits and single underlines; two of them, or one before a capital, belong to the compiler.
+/// Reduces a name to letters, digits and single underscores; two of them, or one before a capital, are reserved.
 pub(crate) fn sanitized(name: &str) -> String {
     let mut text = String::new();
     for c in name.chars() {

@@ -1,8 +1,8 @@
-//! Which values get a name of their own, and which are written where they are used.
+//! Decides which values get a name and which are inlined at their use.
 //!
-//! DeviceIR names every value; people write `y[i] = a * x[i] + y[i]`. A value stands at its use if that changes nothing: it is
-//! used once, no loop repeats it, and what it reads is not written in between. A read of a local is just the local's name as
-//! long as nothing writes the local before the last use.
+//! DeviceIR names every value; people write `y[i] = a * x[i] + y[i]`. A value is inlined if that preserves semantics: it has one
+//! use, no loop repeats that, and its operands are not written in between. A read of a local is just the local's name as long as
+//! the local is not written before the last use.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,32 +12,32 @@ use crate::ir::ranges::Site;
 /// Expressions nested deeper get names.
 const MAX_DEPTH: u8 = 5;
 
-/// A statement, by its number outer before inner.
+/// A statement, numbered in pre-order.
 struct Node<'a> {
     stmt: &'a Stmt,
-    /// The number of the statement around; of the body's own statements none.
+    /// The number of the enclosing statement; `None` for statements of the body itself.
     parent: Option<usize>,
     /// Which block of the parent.
     branch: u8,
-    /// The number behind its last inner statement.
+    /// The number after its last nested statement.
     end: usize,
 }
 
-/// A place where a value is needed.
+/// A use of a value.
 #[derive(Clone, Copy)]
 struct Use {
     stmt: usize,
-    /// How many expressions stand around it there.
+    /// The number of expressions around it in the statement.
     depth: u8,
-    /// Evaluated again in each turn of the loop that the statement is.
+    /// Evaluated in each iteration of the loop that the statement is.
     repeated: bool,
-    /// Not evaluated in all cases.
+    /// Evaluated conditionally.
     lazy: bool,
 }
 
 pub(crate) struct Plan {
     inline: FxHashSet<ExprId>,
-    /// Values that something uses.
+    /// Values with at least one use.
     used: FxHashSet<ExprId>,
 }
 
@@ -55,14 +55,14 @@ struct Planner<'a> {
     function: &'a Function,
     nodes: Vec<Node<'a>>,
     uses: FxHashMap<ExprId, Vec<Use>>,
-    /// Where each local is written.
+    /// The writes of each local.
     writes: FxHashMap<LocalId, Vec<usize>>,
-    /// Values and statements whose operands are written twice: in their guard and in themselves.
+    /// Values and statements whose operands are emitted twice: in their guard and in themselves.
     twice: &'a FxHashSet<Site>,
     plan: Plan,
 }
 
-/// The plan for a body. What is written `twice` has operands with names.
+/// Computes the plan for a body. Operands of the values and statements in `twice` get names.
 pub(crate) fn plan(function: &Function, twice: &FxHashSet<Site>) -> Plan {
     let mut planner = Planner {
         function,
@@ -104,7 +104,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// What statements other than `Let` need.
+    /// Records the uses by statements other than `Let`.
     fn statements(&mut self) {
         for at in 0..self.nodes.len() {
             let stmt = self.nodes[at].stmt;
@@ -124,7 +124,7 @@ impl<'a> Planner<'a> {
                     }
                     match &stmt.kind {
                         StmtKind::Store { value, .. } => self.use_of(*value, usage),
-                        // An atomic may be a loop, which its operands do not take part in.
+                        // An atomic may become a loop, which must not repeat its operands.
                         StmtKind::Atomic { value, compare, .. } => {
                             let usage = Use { lazy: true, ..usage };
                             std::iter::once(value).chain(compare).for_each(|&id| self.use_of(id, usage));
@@ -137,7 +137,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether a block repeats between the block of the statement `from` and the statement `to` inside.
+    /// Returns whether a loop lies between the block of statement `from` and the nested statement `to`.
     fn repeats(&self, from: usize, to: usize) -> bool {
         let home = self.nodes[from].parent;
         let mut at = self.nodes[to].parent;
@@ -151,7 +151,7 @@ impl<'a> Planner<'a> {
         false
     }
 
-    /// The statement of the block of `from` that holds `to`.
+    /// Returns the statement in the block of `from` that contains `to`.
     fn holder(&self, from: usize, to: usize) -> usize {
         let home = self.nodes[from].parent;
         let mut at = to;
@@ -191,7 +191,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Nothing writes the local before the last use.
+    /// Returns whether a read can be the local's name: nothing writes the local before the last use.
     fn is_name(&self, local: LocalId, at: usize, uses: &[Use]) -> bool {
         let Some(writes) = self.writes.get(&local) else { return true };
         uses.iter().all(|usage| {
@@ -202,7 +202,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// A load moves over values and local variables only.
+    /// Returns whether a load can be inlined: it may move over values and writes of locals only.
     fn load_moves(&self, at: usize, uses: &[Use]) -> bool {
         let [usage] = uses else { return false };
         let near = |node: usize| matches!(self.nodes[node].stmt.kind, StmtKind::Let(_) | StmtKind::Write { .. });

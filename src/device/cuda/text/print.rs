@@ -1,10 +1,10 @@
-//! The tree as text: four spaces a level, parentheses where C needs them or where readers would stumble.
+//! Pretty printer: four spaces per level, parentheses where C needs them or for readability.
 
 use std::fmt::Write;
 
 use super::tree::{Expr, Stmt};
 
-/// How tightly operators bind; larger is tighter.
+/// The precedence of operators; larger binds tighter.
 fn precedence(op: &str) -> u8 {
     match op {
         "=" | "+=" | "-=" => 1,
@@ -25,7 +25,7 @@ const CHOICE: u8 = 2;
 const UNARY: u8 = 13;
 const POSTFIX: u8 = 14;
 
-/// Whether an operator inside another gets parentheses for the reader's sake, though C needs none.
+/// Returns whether nested operators get parentheses for readability, though C needs none.
 fn mixed(outer: &str, inner: &str) -> bool {
     let bits = |op: &str| matches!(op, "&" | "|" | "^" | "<<" | ">>");
     let logic = |op: &str| matches!(op, "&&" | "||");
@@ -43,7 +43,7 @@ fn put(e: &Expr, least: u8, out: &mut String) {
         Expr::Binary(op, ..) => precedence(op),
         Expr::Choose(..) => CHOICE,
         Expr::Unary(..) => UNARY,
-        // A negative number is an operator and its operand.
+        // A negative literal is a unary operator and its operand.
         Expr::Atom(text) if text.starts_with('-') => UNARY,
         _ => POSTFIX + 1,
     };
@@ -117,7 +117,7 @@ fn list(open: char, items: &[Expr], close: char, out: &mut String) {
     out.push(close);
 }
 
-/// Statements, one level in.
+/// Prints statements, indented by `level`.
 pub(crate) fn block(stmts: &[Stmt], level: usize, out: &mut String) {
     stmts.iter().for_each(|s| stmt(s, level, out));
 }
@@ -126,7 +126,7 @@ fn line(level: usize, text: &str, out: &mut String) {
     let _ = writeln!(out, "{:width$}{text}", "", width = 4 * level);
 }
 
-/// A declaration, an assignment or an expression, without its semicolon.
+/// Returns a declaration, an assignment or an expression, without its semicolon.
 fn simple(s: &Stmt) -> Option<String> {
     Some(match s {
         Stmt::Declare { ty, name, suffix, value: Some(value) } => format!("{ty} {name}{suffix} = {}", expr(value)),
@@ -137,7 +137,7 @@ fn simple(s: &Stmt) -> Option<String> {
     })
 }
 
-/// `x += y` where that is meant.
+/// Returns an assignment, as `x += y` where possible.
 fn assignment(place: &Expr, value: &Expr) -> String {
     match value {
         Expr::Binary(op @ ("+" | "-" | "*" | "/" | "|" | "&" | "^"), left, right) if **left == *place => {

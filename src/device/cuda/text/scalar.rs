@@ -1,13 +1,13 @@
-//! Operations on scalars as C++ expressions, with the meaning that `lang::scalar` gives them.
+//! Operations on scalars as C++ expressions, with the semantics of `lang::scalar`.
 //!
-//! - Signed integers wrap: what may overflow is computed unsigned ([`Expr::Wrap`]). Types below 32 bits are computed as `int`
-//!   and taken back.
-//! - Shift amounts are taken modulo the width. Float to integer saturates: CUDA's `__float2int_rz` and its kin do, and NaN is
-//!   turned into 0 where they do not.
-//! - f32 and f64 `+ - * /`, `sqrt`, `fma` are IEEE's (the text is compiled without contraction); f16 and bf16 compute in f32
-//!   and round. `fminf` and `fmaxf` prefer numbers to NaN and take -0 for less than +0.
-//! - Every other function is CUDA's of the same name, with the errors that its programming guide states: for f32 and f64
-//!   within 2 ULP, except `atan2`, `hypot`, `sinh`, `asinh`, `acosh`, `atanh` within 4, `tan` and `erfc` within 5, `pow` within 8,
+//! - Signed integers wrap: operations that may overflow are computed unsigned ([`Expr::Wrap`]). Types below 32 bits are computed
+//!   as `int` and converted back.
+//! - Shift amounts are taken modulo the width. Float to integer saturates, as `__float2int_rz` and the like do; NaN becomes 0 by
+//!   an explicit test where they do not do that.
+//! - f32 and f64 `+ - * /`, `sqrt`, `fma` are IEEE's (the text is compiled without contraction); f16 and bf16 compute in f32 and
+//!   round. `fminf` and `fmaxf` prefer numbers to NaN and treat -0 as less than +0.
+//! - Every other function is CUDA's of the same name, with the errors that its programming guide states: for f32 and f64 within 2
+//!   ULP, except `atan2`, `hypot`, `sinh`, `asinh`, `acosh`, `atanh` within 4, `tan` and `erfc` within 5, `pow` within 8,
 //!   `lgamma` within 6 outside of its zeros, `tgamma` within 10.
 
 use super::helpers::{COMPONENTS, FUNCTION, Helpers};
@@ -25,7 +25,7 @@ fn is_narrow(s: Scalar) -> bool {
     s.is_int() && s.size() < 4
 }
 
-/// The unsigned type that a signed one computes in.
+/// Returns the unsigned type in which a signed one is computed.
 fn unsigned(s: Scalar) -> &'static str {
     if s.size() == 8 { "u64" } else { "unsigned" }
 }
@@ -52,7 +52,7 @@ impl Helpers {
         Expr::Atom(text)
     }
 
-    /// Operands as f32, if they are halves.
+    /// Converts operands of half types to f32.
     fn widened(&mut self, s: Scalar, value: Expr) -> Expr {
         if !is_half(s) {
             return value;
@@ -61,7 +61,7 @@ impl Helpers {
         Expr::call("to_float", [value])
     }
 
-    /// A result computed in a wider type.
+    /// Converts a result computed in a wider type back.
     fn narrowed(&mut self, s: Scalar, value: Expr) -> Expr {
         match s {
             Scalar::F16 | Scalar::Bf16 => {
@@ -74,7 +74,8 @@ impl Helpers {
         }
     }
 
-    /// Signed 32 and 64 bits: computed unsigned and taken back, unless it is known to fit.
+    /// Returns an operation on 32 or 64 bits; signed ones are computed unsigned and converted back, unless they are known not to
+    /// overflow.
     fn wrapping(&mut self, op: &'static str, s: Scalar, a: Expr, b: Expr, exact: bool) -> Expr {
         if exact || !s.is_signed() {
             return Expr::binary(op, a, b);
@@ -83,7 +84,7 @@ impl Helpers {
         if s.size() == 8 {
             self.need("u64");
         }
-        // One unsigned operand makes the other one so.
+        // One unsigned operand makes the other unsigned too.
         let (a, b) = match (a, b) {
             (Expr::Wrap(_, a), Expr::Wrap(_, b)) => (*a, *b),
             (Expr::Wrap(_, a), b) => (*a, b),
@@ -138,7 +139,7 @@ impl Helpers {
             }
             Rem if s.is_float() => Expr::call(if s == Scalar::F32 { "fmodf" } else { "fmod" }, [a, b]),
             Add | Sub | Mul if s.is_int() && s.size() < 4 => {
-                // Products of u16 do not fit int.
+                // Products of u16 overflow `int`.
                 let a = if s == Scalar::U16 && op == Mul { Expr::call("unsigned", [a]) } else { a };
                 self.narrowed(s, Expr::binary(symbol(op), a, b))
             }
@@ -214,7 +215,7 @@ impl Helpers {
         Expr::Braces(name.into(), vec![Expr::call("u16", [Expr::atom(format!("{bits}.bits {mask}"))])])
     }
 
-    /// Of f32 and f64.
+    /// Returns a function of f32 or f64.
     fn float_math(&mut self, function: MathFn, s: Scalar, args: Vec<Expr>) -> Expr {
         use MathFn::*;
         let name = |name: &str| if s == Scalar::F64 { name.to_string() } else { format!("{name}f") };
@@ -249,7 +250,7 @@ impl Helpers {
         let x = x.unwrap_or(Expr::int(0));
         let y = y.unwrap_or(Expr::int(0));
         let own = self.scalar(s);
-        // The bits as an unsigned number of 32 or 64.
+        // The bits as an unsigned number of 32 or 64 bits.
         let raw = |x: Expr| match s {
             Scalar::U32 | Scalar::U64 | Scalar::U8 | Scalar::U16 => x,
             Scalar::I64 => Expr::call("u64", [x]),
@@ -369,7 +370,7 @@ impl Helpers {
         }
     }
 
-    /// As f32, exactly or rounded to odd.
+    /// Converts to f32, exactly or rounded to odd.
     fn odd(&mut self, from: Scalar, value: Expr) -> Expr {
         let helper = match from {
             Scalar::F32 => return value,
@@ -424,7 +425,7 @@ impl Helpers {
         }
     }
 
-    /// A function of vectors, lane by lane, defined when first used. Scalar arguments go to every lane.
+    /// Defines a function of vectors on first use, which applies `lane` to each lane. Scalar arguments are broadcast.
     pub fn lanewise(&mut self, name: &str, result: Ty, args: &[Ty], lane: impl Fn(&mut Helpers, Vec<Expr>) -> Expr) {
         const NAMES: [&str; 3] = ["a", "b", "c"];
         let own = self.ty(result);
@@ -444,7 +445,7 @@ impl Helpers {
         let lanes = lanes.collect::<Vec<_>>().join(", ");
         let params: Vec<String> = types.iter().zip(NAMES).map(|(ty, name)| format!("{ty} {name}")).collect();
         self.add(&format!("{FUNCTION} {own} {name}({}) {{ return {own}{{{lanes}}}; }}", params.join(", ")));
-        // `x = x + y` is written `x += y`.
+        // The printer writes `x = x + y` as `x += y`.
         let sign = name.strip_prefix("operator").filter(|sign| ["+", "-", "*", "/", "|", "&", "^"].contains(sign));
         if let (Some(sign), [a, _]) = (sign, args)
             && *a == result
@@ -455,7 +456,7 @@ impl Helpers {
     }
 }
 
-/// The opposite of a condition.
+/// Returns the negation of a condition.
 pub(crate) fn not(cond: Expr) -> Expr {
     match cond {
         Expr::Unary("!", value) => *value,
@@ -465,7 +466,7 @@ pub(crate) fn not(cond: Expr) -> Expr {
     }
 }
 
-/// The operator of C++, for those that are one.
+/// Returns the C++ operator, for those that are one.
 pub(crate) fn symbol(op: BinOp) -> &'static str {
     match op {
         BinOp::Add => "+",
@@ -501,7 +502,7 @@ fn float_literal(value: Value) -> Expr {
     Expr::atom(if single { format!("{text}f") } else { text })
 }
 
-/// CUDA's name of a function of f64; that of f32 has an `f` behind.
+/// Returns CUDA's name of a function of f64; that of f32 has the suffix `f`.
 fn float_name(function: MathFn) -> &'static str {
     use MathFn::*;
     match function {
@@ -512,7 +513,7 @@ fn float_name(function: MathFn) -> &'static str {
         Fma => "fma",
         Floor => "floor",
         Ceil => "ceil",
-        // Halves to even.
+        // Rounds half to even.
         Round => "rint",
         Trunc => "trunc",
         Copysign => "copysign",
@@ -545,7 +546,7 @@ fn float_name(function: MathFn) -> &'static str {
         Erfc => "erfc",
         Lgamma => "lgamma",
         Tgamma => "tgamma",
-        // Those that are no function of CUDA have been taken care of.
+        // Those without a CUDA function are handled elsewhere.
         Clamp | Sign | Fract | IsNan | IsInf | IsFinite | Popcount | Clz | Ctz | ReverseBits | MulHi | WrappingAdd
         | WrappingSub | WrappingMul | WrappingNeg | SaturatingAdd | SaturatingSub => "",
     }

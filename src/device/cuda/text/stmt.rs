@@ -1,4 +1,4 @@
-//! Statements without control flow, and where locals are declared.
+//! Statements without control flow, and the declarations of locals.
 
 use rustc_hash::FxHashMap;
 
@@ -49,9 +49,9 @@ impl Gen<'_> {
             StmtKind::Fence(scope) => self.fence(*scope),
             StmtKind::Assert { cond, message } => self.assert(*cond, message, stmt.span),
             StmtKind::Print { parts } => self.print(parts),
-            // Its elements become unwritten, which is nothing to do.
+            // A declaration makes its elements unwritten, which needs no code.
             StmtKind::Declare(_) => {}
-            // The kernel's body calls nothing and returns nothing.
+            // The kernel's body contains no calls and returns no value.
             StmtKind::Return(_) | StmtKind::Call { .. } => self.push(Out::Return),
             StmtKind::If { cond, then, other } => self.if_(*cond, then, other),
             StmtKind::For { .. } => self.for_(&stmt.kind, stmt.span),
@@ -67,7 +67,7 @@ impl Gen<'_> {
         self.push(Out::Do(Expr::call(name, [])));
     }
 
-    /// Guards a value, and names it unless it is written out at its use.
+    /// Guards a value, and names it unless it is inlined.
     fn evaluate(&mut self, id: ExprId) {
         let function = self.function;
         let expr = &function.exprs[id];
@@ -86,7 +86,7 @@ impl Gen<'_> {
         self.name(id, value);
     }
 
-    /// A constant for a value.
+    /// Declares a constant for a value.
     pub fn name(&mut self, id: ExprId, value: Expr) {
         let ty = self.helpers.ty(self.function.exprs[id].ty);
         let name = self.temporary();
@@ -94,7 +94,7 @@ impl Gen<'_> {
         self.values.insert(id, name);
     }
 
-    /// The value of a statement's result, if it is used: else the statement alone.
+    /// Names a statement's result, if it is used: else emits the statement alone.
     pub fn result(&mut self, result: Option<ExprId>, value: Expr) {
         match result {
             Some(id) if self.plan.is_used(id) => self.name(id, value),
@@ -125,7 +125,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Names all locals, and declares those where the function begins that no first write declares.
+    /// Names all locals, and declares those that their first write does not declare at the start of the function.
     pub fn declare_locals(&mut self) {
         let function = self.function;
         for (_, local) in function.locals.iter() {
@@ -143,7 +143,7 @@ impl Gen<'_> {
                 }
                 Some(_) => {
                     let (ty, name) = (self.helpers.ty(local.ty), self.locals[id.index()].clone());
-                    // Zeros, as simulated memory has them: what is read before it is written is a mistake, not an accident.
+                    // Zero, as in the simulator: reads before the first write are a mistake, but deterministic.
                     let value = Some(Expr::Braces(String::new(), vec![]));
                     self.push(Out::Declare { ty, name, suffix: String::new(), value });
                 }
@@ -152,14 +152,14 @@ impl Gen<'_> {
     }
 }
 
-/// Where a local is used.
+/// The uses of a local.
 struct Home {
     /// The blocks around all accesses, outermost first.
     common: Vec<u32>,
     /// The block of the first access, and whether that is a write.
     first: u32,
     written_first: bool,
-    /// It counts loops, and is read inside of them only.
+    /// It is the counter of loops, and only read inside of them.
     only_counts: bool,
 }
 

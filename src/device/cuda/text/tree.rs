@@ -1,6 +1,6 @@
-//! A small tree of CUDA C++: what generated kernels are made of.
+//! A small syntax tree of CUDA C++, for generated kernels.
 
-/// An expression. Types are the generator's business; the tree knows what needs parentheses.
+/// An expression. The generator is responsible for types; the tree for parentheses.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expr {
     /// A name or a literal.
@@ -8,9 +8,9 @@ pub(crate) enum Expr {
     Unary(&'static str, Box<Expr>),
     Binary(&'static str, Box<Expr>, Box<Expr>),
     Choose(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// A function's or a type's name and what stands in its parentheses.
+    /// Name of a function or a type, and its arguments.
     Call(String, Vec<Expr>),
-    /// An unsigned computation taken back to a signed type: what wraps.
+    /// An unsigned computation converted back to a signed type: wraps.
     Wrap(&'static str, Box<Expr>),
     Index(Box<Expr>, Vec<Expr>),
     Member(Box<Expr>, String),
@@ -55,7 +55,7 @@ impl Expr {
         Expr::unary("&", place)
     }
 
-    /// Joined by an operator; `None` of nothing.
+    /// Joins the parts by an operator; `None` if there are none.
     pub fn all(op: &'static str, parts: impl IntoIterator<Item = Expr>) -> Option<Expr> {
         parts.into_iter().reduce(|left, right| Expr::binary(op, left, right))
     }
@@ -63,7 +63,7 @@ impl Expr {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stmt {
-    /// `const int x = …;` — `suffix` is the extents of an array.
+    /// `const int x = …;` — `suffix` holds the extents of an array.
     Declare {
         ty: String,
         name: String,
@@ -89,6 +89,6 @@ pub enum Stmt {
     Goto(String),
     Label(String),
     Return,
-    /// The line of the source that what follows comes from.
+    /// A `#line` directive: the source line of the following statements.
     Line(usize, String),
 }

@@ -1,5 +1,5 @@
-//! Operations among the lanes of a warp. All of its threads take part, so the mask is full (a block's last warp may be short), or
-//! those that the program names: as CUDA wants it, they all come, and all name the same ones.
+//! Operations among the lanes of a warp. Either all of its threads take part, with a full mask (a block's last warp may be
+//! short), or those in an explicit mask: as CUDA requires, all of these execute the operation with the same mask.
 
 use super::helpers::FUNCTION;
 use super::print;
@@ -40,17 +40,17 @@ impl Gen<'_> {
         self.result(Some(result), call);
     }
 
-    /// A literal has another type than its value.
+    /// Casts a literal, whose C++ type may differ from its value's.
     fn of_own_type(&mut self, s: Scalar, value: Expr) -> Expr {
         let ty = self.helpers.scalar(s);
         if matches!(value, Expr::Atom(_)) { Expr::call(ty, [value]) } else { value }
     }
 
-    /// The lane that a shuffle asks for, as an `int`: it may be one that is not there.
+    /// Returns the source lane of a shuffle as an `int`; it may be out of range.
     fn source(&mut self, op: WarpOp, lane: Expr) -> Expr {
         let own = Expr::Atom(self.identity(&ExprKind::LaneIdx));
         let unsigned = |own| Expr::call("unsigned", [own]);
-        // Far lanes wrap to others that are not there.
+        // Far lanes wrap around to others that are out of range.
         let from = match op {
             WarpOp::Shuffle => Expr::binary("&", lane, Expr::int(31)),
             WarpOp::ShuffleUp => Expr::binary("-", unsigned(own), lane),
@@ -68,7 +68,7 @@ impl Gen<'_> {
         Expr::call("shuffle_among", [value, from, own, among])
     }
 
-    /// All warps have 32 lanes.
+    /// Returns whether all warps have 32 lanes.
     fn full_warps(&self) -> bool {
         self.options.block.is_some_and(|block| block.iter().map(|&n| u64::from(n)).product::<u64>().is_multiple_of(32))
     }
@@ -87,7 +87,7 @@ impl Gen<'_> {
         let near = known.is_some_and(|lane| lane < 32);
         let name = match op {
             WarpOp::Shuffle if full => Some("__shfl_sync"),
-            // Lanes below are always there.
+            // Lower lanes always exist.
             WarpOp::ShuffleUp if near => Some("__shfl_up_sync"),
             WarpOp::ShuffleDown if near && full => Some("__shfl_down_sync"),
             WarpOp::ShuffleXor if near && full => Some("__shfl_xor_sync"),
@@ -103,7 +103,7 @@ impl Gen<'_> {
         Expr::call("shuffle", [value, from, own, lanes])
     }
 
-    /// Integers of 32 bits by one instruction, where there is one.
+    /// Returns a reduction; on 32-bit integers by one instruction, where there is one.
     fn reduce(&mut self, op: WarpOp, s: Scalar, value: Expr, among: Option<Expr>) -> Expr {
         let ty = self.helpers.scalar(s);
         let what = match op {
@@ -149,7 +149,7 @@ impl Gen<'_> {
             };
             self.helpers.add(&format!("{FUNCTION} {ty} {name}({ty} value, {parameters}) {{\n{body}}}"));
         }
-        // Literals have other types than their value.
+        // The C++ type of literals may differ from their value's.
         let value = if matches!(value, Expr::Atom(_)) && s.size() < 4 { Expr::call(ty, [value]) } else { value };
         if let Some(among) = among {
             return Expr::call(name, [value, among]);
@@ -160,7 +160,7 @@ impl Gen<'_> {
     }
 }
 
-/// The mask of all lanes.
+/// Returns the mask of all lanes.
 fn all() -> Expr {
     Expr::atom("~0u")
 }
