@@ -1,7 +1,7 @@
-//! Whatever is done can be stopped, and ends with the conventional exit code and nothing left behind.
+//! Everything can be interrupted, and ends with the conventional exit code and nothing left behind.
 //!
-//! That loops look at the flag is tested where it is certain: each runs with the flag set, and has to unwind. Processes and
-//! sessions are stopped in the midst of a few of them; bounds of time are there so that a test that hangs ends.
+//! Whether loops poll the stop flag is tested deterministically: each runs with the flag set, and has to unwind. Some
+//! processes and sessions are interrupted in the middle; timeouts only end a test that hangs.
 
 mod common;
 
@@ -18,7 +18,7 @@ use clk_lang::host::{files, picture};
 use clk_lang::lang::ops::{BinaryOp, MathFn, TextFn, UnaryOp};
 use clk_lang::lang::scalar::Scalar;
 
-/// More elements than pass between two looks, of less bytes than are looked at when they are taken.
+/// More elements than are processed between two polls of the stop flag, but few enough that allocating them does not poll.
 const N: usize = 3 * stop::PART;
 
 fn floats(shape: &[usize]) -> Value {
@@ -37,7 +37,7 @@ fn array(value: &Value) -> &Array {
     }
 }
 
-/// Work that goes through all of its data, by name.
+/// An operation that processes all of its data, and its name.
 type Work = (&'static str, Box<dyn Fn()>);
 
 macro_rules! work {
@@ -166,7 +166,7 @@ fn reductions_and_rearrangements() -> Vec<Work> {
 
 fn files_and_pictures() -> Vec<Work> {
     let mut all: Vec<Work> = vec![];
-    // So many that copies of their bytes are looked at, too.
+    // Large enough that copying the bytes polls, too.
     let large = Value::Array(Array::zeros(Scalar::U8, &[5000, 5000]).expect("an array"));
     for name in ["x.npy", "x.npz", "x.safetensors", "x.png", "x.csv"] {
         let a = if name == "x.csv" { floats(&[N / 3, 3]) } else { large.clone() };
@@ -214,7 +214,7 @@ fn compilation_can_be_stopped_in_each_of_its_stages() {
         let stopped = caught(Flag::new(true.into()), || Session::default().add("<text>", &text, &NoFiles).failed());
         assert!(matches!(stopped, Err(Unwound::Stopped)), "{}", &text[..20]);
     }
-    // What was parsed and checked in peace is stopped while it is lowered, and while passes go through it.
+    // Parsed and checked without interruption, then interrupted in lowering and in passes.
     let mut session = Session::default();
     let kernel = "const C: i32 = 3\nkernel k(out y: [i32; N]) threads(i: N) { for j in 0..C { y[i] = i * j } }\n";
     assert!(!session.add("<text>", kernel, &NoFiles).failed());
@@ -249,16 +249,16 @@ mod processes {
 
     use super::common::clk;
 
-    /// Nothing that is stopped takes this long; what is not stopped takes longer.
+    /// Timeout: interrupted work ends sooner, and uninterrupted work takes longer.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     /// Sends a signal to a child that has not been waited for.
     fn signal(child: &Child, signal: libc::c_int) {
-        // SAFETY: it only sends a signal.
+        // SAFETY: only sends a signal.
         assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     fn until(what: &str, mut so: impl FnMut() -> bool) {
         let start = Instant::now();
         while !so() {
@@ -267,13 +267,13 @@ mod processes {
         }
     }
 
-    /// Waits for the end.
+    /// Waits for a child to end.
     fn ended(mut child: Child, what: &str) -> Output {
         until(&format!("the end of: {what}"), || child.try_wait().expect("a state").is_some());
         child.wait_with_output().expect("output")
     }
 
-    /// Signals and the exit codes that they lead to.
+    /// Signals, and the exit codes that they lead to.
     const SIGNALS: [(libc::c_int, i32); 3] = [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)];
 
     fn start(folder: &Path, words: &[&str]) -> Child {
@@ -286,7 +286,7 @@ mod processes {
             .expect("clk")
     }
 
-    /// A script that has written a file, and then does this.
+    /// Starts a script that writes a file and then runs `then`.
     fn script(folder: &Path, then: &str) -> Child {
         std::fs::write(folder.join("a.clk"), format!("save(\"begun.npy\", [1])\n{then}\n")).expect("written");
         let _ = std::fs::remove_file(folder.join("begun.npy"));
@@ -314,7 +314,7 @@ mod processes {
                 let output = ended(child, then);
                 let text = String::from_utf8_lossy(&output.stderr).into_owned();
                 assert_eq!(output.status.code(), Some(exit), "{then}: {text}");
-                // Where a busy machine lets nothing look in time, the process ends around it, and says no place.
+                // If a busy machine leaves no time to poll, the process is ended by force, and the message has no location.
                 assert!(text.contains(code) || text.contains("error[E0599]: interrupted"), "{then}: {text}");
             }
         }
@@ -329,7 +329,7 @@ mod processes {
         {
             for (number, exit) in SIGNALS {
                 let mut child = start(folder.path(), words);
-                // It listens once its thread is there; before, signals end it as they end everything.
+                // Signals are handled once the handler thread runs; before that they have their default action.
                 let tasks = format!("/proc/{}/task", child.id());
                 until("it listens", || {
                     let names = std::fs::read_dir(&tasks).into_iter().flatten().flatten();
@@ -337,7 +337,7 @@ mod processes {
                         |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
                     names.map(named).any(|name| name.trim() == "clk-signals") || !Path::new("/proc").exists()
                 });
-                // The thread has its name before signals are taken.
+                // The thread has its name slightly before it handles signals.
                 std::thread::sleep(Duration::from_millis(50));
                 let stdin = child.stdin.take();
                 signal(&child, number);
@@ -417,12 +417,12 @@ mod processes {
         assert_eq!(fs::read_dir(temporary.path()).expect("listed").count(), 0);
     }
 
-    /// A command with less of something than it needs.
+    /// Returns a command with resource limits.
     fn limited(folder: &Path, words: &[&str], limits: &'static [(libc::__rlimit_resource_t, u64)]) -> Command {
         use std::os::unix::process::CommandExt;
         let mut command = clk(folder);
         command.args(words);
-        // SAFETY: only a system call is made between the copy of the process and the program.
+        // SAFETY: only a system call is made between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 for &(resource, most) in limits {
@@ -452,12 +452,12 @@ mod processes {
         assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1, "no part is left");
     }
 
-    /// Each takes more than there is at another place.
+    /// Each script runs out of memory at a different point.
     #[test]
     fn what_does_not_fit_into_memory_is_an_error() {
         let folder = tempfile::tempdir().expect("a folder");
         let literal = format!("let x = [{}]\nprint(len(x))\n", "1.5, ".repeat(1_500_000));
-        // What the process takes by itself, most of which is its stack's address space, and not what each script takes on top.
+        // The limit includes the memory of the process itself, mostly address space of its stack, but not what the scripts need.
         let scripts = [
             "let x = zeros(200000000)\nprint(x[0])\n",
             "let x = ones(60000000)\nlet y = x + 1.0\nprint(y[0])\n",

@@ -1,10 +1,10 @@
-//! The GPU for real: agreement with the simulator, faults, memory, the cache, Ctrl-C. Where there is no GPU every test says that
+//! Tests on a real GPU: agreement with the simulator, faults, memory, the cache, Ctrl-C. Without a GPU every test prints that
 //! it is skipped.
 //!
-//! This binary can be carried to a machine without the sources' toolchain: it finds the repository in the folder it is started in,
-//! and `clk` where `CLK_TEST_BINARY` says.
+//! This binary can be copied to a machine without a Rust toolchain: it uses the repository in the folder it is started in,
+//! and the `clk` binary named by `CLK_TEST_BINARY`.
 
-#[allow(dead_code)] // the reference interpreter looks at more of a program
+#[allow(dead_code)] // the reference interpreter uses more of a program
 mod generate;
 
 use std::fs;
@@ -21,7 +21,7 @@ use clk_lang::device::sim::Simulator;
 use clk_lang::device::{Control, Device};
 use clk_lang::pass;
 
-/// The repository: the folder this was started in, or where it was built.
+/// Returns the root of the repository: the current folder, or the one this was built in.
 fn root() -> PathBuf {
     let here = Path::new(".");
     let built = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -35,10 +35,10 @@ fn binary() -> PathBuf {
     }
 }
 
-/// Who fills the GPU's memory writes, so that nobody else finds none.
+/// Write-locked by tests that fill the GPU's memory, so that no other test runs out of it.
 static ALONE: RwLock<()> = RwLock::new(());
 
-/// The first GPU, if there is one with a compiler.
+/// Opens the first GPU, if there is one with a compiler.
 fn gpu() -> Option<Gpu> {
     let found = Gpu::open(0, Settings { nvrtc: nvrtc_places(), ..Settings::default() });
     match found {
@@ -79,7 +79,7 @@ fn script(text: &str, options: &[&str]) -> Ran {
     finish(clk(folder.path(), &words))
 }
 
-/// The number before a word in the line of `--stats`.
+/// Returns the number before a word in the line of `--stats`.
 fn stat(ran: &Ran, word: &str) -> u64 {
     let line = ran.err.lines().find(|l| l.starts_with("gpu:")).unwrap_or_else(|| panic!("no statistics: {}", ran.err));
     let before = line.split(word).next().unwrap_or_default().trim_end();
@@ -87,7 +87,7 @@ fn stat(ran: &Ran, word: &str) -> u64 {
     digits.chars().rev().collect::<String>().parse().unwrap_or_else(|_| panic!("no number before `{word}`: {line}"))
 }
 
-/// The ```` ```clk ```` blocks of the language reference.
+/// Returns the ```` ```clk ```` blocks of the language reference.
 fn reference_blocks() -> Vec<(String, String)> {
     let text = fs::read_to_string(root().join("grammar/README.md")).expect("the reference");
     let mut found = Vec::new();
@@ -103,7 +103,7 @@ fn reference_blocks() -> Vec<(String, String)> {
     found
 }
 
-/// All examples and all blocks of the reference.
+/// Returns all examples and all code blocks of the reference.
 fn scripts() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut paths: Vec<PathBuf> =
@@ -117,7 +117,7 @@ fn scripts() -> Vec<(String, String)> {
     found
 }
 
-/// Runs all scripts with these options in a folder that has the examples' data; says what fails.
+/// Runs all scripts with these options in a folder with the examples' data; returns their number and the failures.
 fn run_all(options: &[&str]) -> (usize, Vec<String>) {
     let scratch = tempfile::tempdir().expect("a folder");
     let data = scratch.path().join("examples/data");
@@ -178,7 +178,7 @@ fn the_standard_library_passes_and_agrees() {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// Random kernels on simulator and GPU; `CLK_RANDOM_PROGRAMS` says how many, `CLK_RANDOM_SEED` from which on.
+/// Runs random kernels on simulator and GPU; `CLK_RANDOM_PROGRAMS` is their number, `CLK_RANDOM_SEED` the first seed.
 #[test]
 fn random_programs_agree() {
     let _beside = ALONE.read();
@@ -225,7 +225,8 @@ fn random_programs_agree() {
     assert!(compared > count / 4);
 }
 
-/// Code, place and values of the first diagnostic, without what may differ: which of the threads at fault came first, and how many.
+/// Returns the code and lines of the first diagnostic, without what may differ: which of the faulting threads came first, and
+/// how many there were.
 fn essence(ran: &Ran) -> Option<(String, Vec<u64>)> {
     let diagnostic: serde_json::Value = ran.err.lines().find_map(|line| serde_json::from_str(line).ok())?;
     let labels = diagnostic["labels"].as_array()?;
@@ -282,7 +283,7 @@ fn faults_are_the_simulators() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Launches return before they are over: the fault is still the first launch's, and told once.
+/// Launches are asynchronous: a fault is still attributed to its own launch, and reported once.
 #[test]
 fn a_fault_is_told_at_its_own_launch() {
     let _beside = ALONE.read();
@@ -311,7 +312,7 @@ fn batches_compute_what_launches_do() {
     if gpu().is_none() {
         return;
     }
-    // Other arrays, other numbers and other grids from turn to turn, and something that has to wait in between.
+    // Arrays, numbers and grids change from iteration to iteration, with synchronization in between.
     let text = "kernel step(a: f32, x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = a * x[i] + 1.0 }
          kernel total(x: [f32; N], inout s: [f32; 1]) grid(1) block(1) { for i in 0..N { s[0] += x[i] } }
          var s = zeros(1)
@@ -434,7 +435,7 @@ fn memory_that_is_full_is_an_error_and_loses_nothing() {
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     assert_eq!(ran.out.trim(), "1.0");
     assert!(ran.err.contains("E0620") && ran.err.contains("`a`"), "{}", ran.err);
-    // The session keeps what it had.
+    // The session keeps its state after the error.
     let entries = format!(
         "kernel fill(v: f64, out y: [f64; M, N]) threads(i: M, j: N) {{ y[i, j] = v }}\nlet a = fill(1.0, M = 50000, N = {side})\n\
          let b = fill(2.0, M = 50000, N = {0})\na[7, 7]\n",
@@ -483,7 +484,7 @@ fn ctrl_c_stops_an_endless_kernel() {
     std::thread::sleep(Duration::from_secs(3));
     assert!(child.try_wait().expect("a child").is_none(), "it runs");
     let begin = Instant::now();
-    // SAFETY: the child is this test's own and still running.
+    // SAFETY: the child was started by this test and is still running.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     while begin.elapsed() < Duration::from_secs(10) && child.try_wait().expect("a child").is_none() {
         std::thread::sleep(Duration::from_millis(2));
@@ -518,14 +519,14 @@ fn kernels_are_cached_between_processes_and_survive_what_happens_to_the_cache() 
         assert_eq!(ran.code, Some(0), "{}", ran.err);
         (stat(ran, " kernels compiled"), stat(ran, " from the cache"))
     };
-    // Two at once, with nothing there.
+    // Two processes at once, with an empty cache.
     let children: Vec<_> =
         (0..2).map(|_| command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("clk starts")).collect();
     for child in children {
         assert!(child.wait_with_output().expect("clk ends").status.success());
     }
     assert_eq!(counts(&finish(command())), (0, 1), "it was kept");
-    // Damaged, one way and the other.
+    // Damaged entries: nonsense, and empty files.
     let files = || fs::read_dir(&cache).expect("a folder").map(|e| e.expect("an entry").path());
     let entries = || files().filter(|path| !path.ends_with("CACHEDIR.TAG")).collect::<Vec<_>>();
     for damage in [&b"nonsense"[..], b""] {
@@ -533,7 +534,7 @@ fn kernels_are_cached_between_processes_and_survive_what_happens_to_the_cache() 
         assert_eq!(counts(&finish(command())), (1, 0), "it was made again");
         assert_eq!(counts(&finish(command())), (0, 1), "and kept");
     }
-    // Writers that are killed at any time.
+    // Writers that are killed at various times.
     for wait in [5, 50, 150, 250, 300, 350, 400, 500] {
         fs::remove_dir_all(&cache).expect("removed");
         let mut child = command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("clk starts");
@@ -542,13 +543,13 @@ fn kernels_are_cached_between_processes_and_survive_what_happens_to_the_cache() 
         child.wait().expect("it ends");
         counts(&finish(command()));
     }
-    // A file where the folder should be.
+    // A file in place of the cache folder.
     fs::remove_dir_all(&cache).expect("removed");
     fs::write(&cache, "").expect("written");
     assert_eq!(counts(&finish(command())), (1, 0));
 }
 
-/// Not a test of anything but that it works: the times are for people.
+/// Prints the times from start to result; checks only that the scripts run.
 #[test]
 fn times_from_start_to_result() {
     let _beside = ALONE.read();

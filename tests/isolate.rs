@@ -1,7 +1,7 @@
-//! Kernels in a process of their own: what a worker's death costs, and that it costs nothing else.
+//! Kernels in a process of their own: the death of a worker loses what it was running, and nothing else.
 //!
-//! The processes are real and the GPU is not: its memory is shared memory of the keeper's, its kernels are a few functions by
-//! name, of which some kill their process or never end. The children are this test binary again.
+//! The processes are real but the GPU is fake: its memory is shared memory owned by the keeper, and its kernels are a few
+//! functions selected by name, of which some kill their process or never end. The children run this test binary.
 #![cfg(target_os = "linux")]
 
 mod fake;
@@ -16,7 +16,7 @@ use clk_lang::device::cuda::driver::{Address, Argument, Driver, Function, Launch
 use clk_lang::device::cuda::isolate::{self, Child, Process, Remote, Role, Segment, Starter, code, wire};
 use fake::starter::Children;
 
-/// Not a test: what children of this binary do.
+/// Not a test: the entry point of the children of this binary.
 #[test]
 #[ignore = "run by the other tests"]
 fn child_process() {
@@ -53,15 +53,15 @@ fn number(value: u32) -> Argument {
     Argument::Value { bytes: [value.into(), 0, 0, 0], len: 4 }
 }
 
-/// Adds to the elements of an array.
+/// Launches a kernel that adds to the elements of an array.
 fn add(remote: &Remote, function: Function, address: Address, count: u32, value: u32) {
     let arguments = [Argument::Address(address), number(count), number(value)];
-    // SAFETY: these are the function's parameters.
+    // SAFETY: these match the function's parameters.
     unsafe { remote.launch(function, &SHAPE, &arguments) }.expect("launched");
 }
 
 fn start(remote: &Remote, function: Function, arguments: &[Argument]) {
-    // SAFETY: these are the function's parameters.
+    // SAFETY: these match the function's parameters.
     unsafe { remote.launch(function, &SHAPE, arguments) }.expect("launched");
 }
 
@@ -79,7 +79,7 @@ fn arrays_come_and_go() {
     assert_eq!(values(&remote, Address(b.0 + 4), 2), [12, 13], "a place within an array");
     remote.free(a);
     assert_eq!(array(&remote, &[7]), a, "what is given back is used again");
-    // Large ones go through shared memory, in several pieces each.
+    // Large arrays go through shared memory, in several chunks each.
     let large: Vec<u32> = (0..9_000_001).collect();
     let c = array(&remote, &large);
     add(&remote, plus, c, large.len() as u32, 1);
@@ -98,9 +98,9 @@ fn a_worker_that_dies_costs_a_launch_and_nothing_else() {
         let (a, b) = (array(&remote, &[1, 2, 3]), array(&remote, &large));
         add(&remote, plus, a, 3, 1);
         start(&remote, bad, &[Argument::Address(a)]);
-        // Behind the loss: launches are not run, memory is as they would have found it. This one may tell of it already.
+        // After the loss: launches are not run, and memory stays as it was. This launch may already report the loss.
         let behind = [Argument::Address(a), number(3), number(100)];
-        // SAFETY: these are the function's parameters.
+        // SAFETY: these match the function's parameters.
         let behind = unsafe { remote.launch(plus, &SHAPE, &behind) };
         let c = array(&remote, &[5, 6]);
         let d = remote.allocate(12).unwrap();
@@ -186,7 +186,7 @@ fn graphs_and_events_outlive_a_worker() {
         shape: SHAPE,
         arguments: vec![Argument::Address(a), number(1), number(value)],
     };
-    // SAFETY: these are the function's parameters.
+    // SAFETY: these match the function's parameters.
     let graph = unsafe { remote.graph(&[launch(1), launch(2)]) }.expect("a graph");
     // SAFETY: as above.
     unsafe { remote.run_graph(graph, &[(1, &launch(5))]) }.expect("started");
@@ -216,7 +216,7 @@ fn addresses_in_memory_are_right_for_every_worker() {
     remote.hold(&[(Address(place.0 + 8), target)]);
     start(&remote, follow, &[Argument::Address(Address(place.0 + 8))]);
     assert_eq!(values(&remote, target, 1), [6]);
-    // One that lies elsewhere in the next worker, which an additional mapping sees to.
+    // An array at a different address in the next worker, which handles that with an additional mapping.
     let before = as_held(target);
     let _more: Vec<Address> = (0..3).map(|_| remote.allocate(20 << 20).unwrap()).collect();
     children.end(Role::Worker);
@@ -301,7 +301,7 @@ fn children_end_with_the_program() {
     start(&remote, hang, &[Argument::Address(word)]);
     let (worker, keeper) = (children.last(Role::Worker), children.last(Role::Keeper));
     assert!(worker.is_running() && keeper.is_running());
-    // As if the program were killed: its ends of the sockets go away, and nobody ends the children.
+    // As if the program were killed: its ends of the sockets close, and the children are not killed.
     children.keep_alive.store(true, Ordering::SeqCst);
     drop(remote);
     let begin = Instant::now();
@@ -311,10 +311,10 @@ fn children_end_with_the_program() {
     }
 }
 
-/// A child that says what it is given.
+/// A fake child that sends the given messages.
 struct Liar {
     words: Mutex<Vec<Vec<u8>>>,
-    /// Their ends, which listen and say no more.
+    /// The sockets of the fake children, which stay open and send nothing else.
     ends: Mutex<Vec<UnixStream>>,
 }
 
@@ -354,7 +354,7 @@ fn a_child_that_speaks_nonsense_is_an_error() {
     let nonsense: [&[u8]; 5] =
         [b"", b"\xff\xff\xff\xff\xff", b"\x01\0\0\0\x63", b"\x05\0\0\0\x08\xff\xff\xff\xff", b"\x01\0\0\0\x01"];
     for words in nonsense {
-        // As the first word of both.
+        // As the first message of both.
         if let Ok(starting) = isolate::start(0, liar(words.to_vec(), words.to_vec())) {
             assert!(starting.finish().is_err());
         }

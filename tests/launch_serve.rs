@@ -1,4 +1,4 @@
-//! `clk launch --serve`: many requests, arrays that live on, sockets.
+//! `clk launch --serve`: many requests, arrays that persist between them, sockets.
 
 mod common;
 #[path = "launch/mod.rs"]
@@ -20,7 +20,7 @@ fn arrays_live_on_and_are_written_in_place() {
     assert_eq!(add, json!({"id": "two"}), "a kept array does not come back");
     let got = server.ask(r#"{"op": "get", "names": ["u"]}"#);
     assert_eq!(got, json!({"arrays": {"u": {"type": "i32", "shape": [3], "data": [11, 12, 13]}}}));
-    // An `out` parameter makes the array that its name is not yet.
+    // A new name for an `out` parameter creates an array.
     assert_eq!(server.ask(r#"{"kernel": "copy", "arrays": {"x": "u", "y": "v"}}"#), json!({}));
     assert_eq!(server.ask(r#"{"kernel": "add", "scalars": {"by": 1}, "arrays": {"x": "v"}}"#), json!({}));
     let both = server.ask(r#"{"op": "get", "names": ["u", "v"], "as": "base64"}"#);
@@ -102,11 +102,11 @@ fn lines_and_frames_side_by_side() {
     server.send(&frame(r#"{"kernel": "copy", "arrays": {"x": "x"}}"#, &[]));
     let (header, bytes) = read_frame(&mut server.output);
     assert_eq!((bytes, &header["blocks"]), (floats, &json!([12])));
-    // A frame whose lengths do not fit together is skipped, whatever it holds.
+    // A frame with inconsistent lengths is skipped.
     server.send(&frame(r#"{"blocks": [5]}"#, &[b"CLK\x01{}\n"]));
     assert_eq!(codes(&read_frame(&mut server.output).0), ["E0807"]);
     assert_eq!(codes(&server.ask(r#"{"op": "get", "names": ["x"], "as": "block"}"#)), ["E0802"]);
-    // What is no frame at all ends the connection, after an answer.
+    // Bytes that are not a frame end the connection, after an answer.
     server.send(b"CLX\x01\n{}\n");
     assert_eq!(codes(&read_frame(&mut server.output).0), ["E0807"]);
     assert_eq!(server.end().0, 0);
@@ -144,7 +144,7 @@ fn malformed_requests_are_answered_and_cost_nothing_else() {
     assert_eq!(server.end(), (0, String::new()));
 }
 
-/// Requests to damage.
+/// Valid requests to be mutated.
 const GOOD: [&str; 7] = [
     r#"{"id": 1, "kernel": "add", "scalars": {"by": 10}, "arrays": {"x": [1, 2, 3]}}"#,
     r#"{"id": 2, "kernel": "fold", "scalars": {"a": {"type": "f64", "value": NaN}}, "arrays": {"x": {"type": "f64", "shape": [1, 2], "data": [1.5, 2e3]}}}"#,
@@ -155,7 +155,7 @@ const GOOD: [&str; 7] = [
     r#"{"op": "list"}"#,
 ];
 
-/// A request with a few places changed. It stays one line that is not blank and no frame.
+/// Returns a request with a few bytes changed. It stays a single, non-blank line that is not a frame.
 fn damaged(numbers: &mut Numbers) -> Vec<u8> {
     let mut bytes = GOOD[numbers.below(GOOD.len())].as_bytes().to_vec();
     for _ in 0..=numbers.below(4) {
@@ -185,7 +185,7 @@ fn damaged(numbers: &mut Numbers) -> Vec<u8> {
         Some(b'C' | b' ' | b'\t') | None => bytes.insert(0, b'{'),
         _ => {}
     }
-    // Stopping is allowed, but not looked for here.
+    // `stop` is a valid request, but not tested here.
     if bytes.windows(4).any(|w| w == b"stop") { b"{".to_vec() } else { bytes }
 }
 
@@ -214,23 +214,23 @@ fn damaged_requests_are_answered_one_by_one() {
 
 #[test]
 fn clients_that_go_away() {
-    // In the middle of a frame: there is an answer for whoever still listens.
+    // The input ends in the middle of a frame: an answer is still sent.
     let mut server = Server::new(&[]);
     server.send(&frame(r#"{"blocks": [100]}"#, &[&[0; 100]])[..60]);
     let (code, rest) = server.end();
     assert!(code == 0 && rest.contains("E0807"), "{code} {rest}");
-    // Without reading the answers.
+    // The client does not read the answers.
     let mut server = Server::new(&[]);
     server.send(&"{\"op\": \"list\"}\n".repeat(500).into_bytes());
     drop(server.output);
     assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
-    // A program that does not compile is no server.
+    // A program that does not compile is not served.
     let folder = folder();
     std::fs::write(folder.path().join("a.clk"), "kernel (").expect("written");
     assert_eq!(run(folder.path(), &["launch", "a.clk", "--serve"]).code, 1);
 }
 
-/// The memory of a process, in KiB.
+/// Returns the resident memory of a process, in KiB.
 #[cfg(target_os = "linux")]
 fn resident(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
@@ -265,7 +265,7 @@ fn refused_launches_leave_nothing_behind() {
     let last = round(&mut server, 60);
     let grown = resident(server.child.id()).saturating_sub(before);
     println!("1800 refused requests: {grown} KiB more; 360 took {first:?} at first and {last:?} at last");
-    // What is left behind is at least the line that was compiled, with its source, module and variables: 2 KiB.
+    // A leak per request would be at least the compiled line with its source, module and variables: 2 KiB.
     assert!(grown < 1024, "{grown} KiB were left behind");
     assert!(last < 3 * first, "{first:?} at first, {last:?} at last");
     assert_eq!(server.ask(r#"{"op": "sync"}"#), json!({}));
@@ -295,7 +295,7 @@ fn a_pipe_in_the_place_of_a_program_is_not_waited_for() {
     assert_eq!(server.ask(r#"{"op": "sync"}"#), json!({}));
 }
 
-/// The client that the README shows, with the binary under test for `clk`.
+/// Runs the client shown in the README, with the binary under test as `clk`.
 #[test]
 fn the_client_in_the_readme_works() {
     let readme = include_str!("../README.md");
@@ -334,7 +334,7 @@ mod sockets {
     }
 
     impl Served {
-        /// Serves `s/clk.sock` in a folder of its own.
+        /// Serves `s/clk.sock` in a temporary folder.
         fn new() -> Served {
             let folder = folder();
             let child = start(folder.path(), "s/clk.sock");
@@ -345,7 +345,7 @@ mod sockets {
             self.folder.path().join("s/clk.sock")
         }
 
-        /// Waits for the end; the exit code.
+        /// Waits for the server to end; returns its exit code.
         fn end(&mut self) -> Option<i32> {
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_secs(30) {
@@ -375,7 +375,7 @@ mod sockets {
         child
     }
 
-    /// What a server says that cannot start.
+    /// Runs a server that fails to start.
     fn refused(folder: &Path, socket: &str) -> Ran {
         finish(clk(folder).args(["launch", "a.clk", "--serve", "--socket", socket]))
     }
@@ -401,7 +401,7 @@ mod sockets {
         ask(&a, r#"{"kernel": "add", "scalars": {"by": 1}, "arrays": {"x": "u"}}"#);
         assert_eq!(ask(&a, r#"{"op": "get", "names": ["u"]}"#)["arrays"]["u"]["data"], json!([2]));
         assert_eq!(ask(&b, r#"{"op": "get", "names": ["u"]}"#)["arrays"]["u"]["data"], json!([5]));
-        // One that talks nonsense, or goes away, is no matter to the other.
+        // A client that sends garbage, or disconnects, does not affect the other.
         let mut writer = &b;
         writer.write_all(b"CLX!").expect("sent");
         let mut rest = Vec::new();
@@ -449,7 +449,7 @@ mod sockets {
     fn clients_that_hold_up_their_places_make_room() {
         let served = Served::new();
         let connect = || UnixStream::connect(served.path()).expect("connected");
-        // Waits between two requests: it stays, however long that takes.
+        // A connection that is idle between two requests is kept open indefinitely.
         let idle = connect();
         ask(&idle, r#"{"op": "put", "arrays": {"u": [1]}}"#);
         let stuck: Vec<UnixStream> = (0..63)
@@ -480,7 +480,7 @@ mod sockets {
             let mut served = Served::new();
             let client = UnixStream::connect(served.path()).expect("connected");
             ask(&client, r#"{"op": "sync"}"#);
-            // SAFETY: it only sends a signal, to a child that has not been waited for.
+            // SAFETY: only sends a signal, to a child that has not been waited for.
             assert_eq!(unsafe { libc::kill(served.child.id() as libc::pid_t, signal) }, 0);
             assert_eq!(served.end(), Some(code), "{signal}");
             assert!(!served.path().exists(), "{signal}");
@@ -513,7 +513,7 @@ mod sockets {
         fs::create_dir(&open).expect("a folder");
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("ours");
         assert!(refused(folder.path(), "open/s").err.contains("other users may write"));
-        // The root folder is the administrator's; who is that, gives a folder away.
+        // The root folder belongs to root; a test that runs as root gives a folder away instead.
         if fs::metadata("/").is_ok_and(|data| data.uid() != fs::metadata(&open).expect("there").uid()) {
             assert!(refused(folder.path(), "/clk-test.sock").err.contains("E0808"));
             return;
@@ -534,7 +534,7 @@ mod sockets {
     fn peers_of_others_are_refused() {
         use std::os::unix::process::CommandExt;
         let served = Served::new();
-        // As open as can be: what is left is the question who connects.
+        // With all permissions open, only the check of the connecting user is left.
         let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
         open(&served.path(), 0o666);
         open(&served.folder.path().join("s"), 0o755);

@@ -1,9 +1,9 @@
-//! What a script says of its values holds, or its run says that it does not.
+//! Declarations about values (types, extents and the like) hold, or the run reports an error.
 //!
-//! `tests/promises/*.clk` hold small scripts. A line `//# title` begins one, which is checked and run by itself, with checks on;
-//! `[free]` before the title leaves them off. Above the line at fault stands `//~ CODE text`: what is reported has this code,
-//! starts on the line below, and has the text somewhere. A script without such a line runs to its end, and its asserts hold.
-//! Files that a script saves are kept in memory.
+//! `tests/promises/*.clk` contain small scripts. A line `//# title` begins one, which is checked and run separately, with
+//! checks on; `[free]` before the title turns them off. A comment `//~ CODE text` precedes the faulty line: the diagnostic
+//! has this code, starts on the line below, and contains the text. A script without such a comment runs to its end, and its
+//! asserts hold. Files that a script saves are kept in memory.
 
 mod common;
 
@@ -20,7 +20,7 @@ use clk_lang::host::interp::{Interpreter, Options, Shown, World};
 use clk_lang::ir::Checks;
 use common::random::Random;
 
-/// Files in memory, and what was printed.
+/// Files in memory, and the printed output.
 #[derive(Default)]
 struct Memory {
     files: HashMap<String, Vec<u8>>,
@@ -41,7 +41,7 @@ impl World for Memory {
     }
 }
 
-/// The errors of a script, from its check or from its run, and what it printed.
+/// Returns the errors of a script, from its check or from its run, and what it printed.
 fn run(text: &str, checks: bool) -> (Vec<Diagnostic>, String) {
     let mut session = Session::default();
     let outcome = session.add("case.clk", text, &NoFiles);
@@ -66,14 +66,14 @@ fn line(text: &str, diagnostic: &Diagnostic) -> usize {
     text[..start.min(text.len())].matches('\n').count() + 1
 }
 
-/// Everything that a diagnostic says.
+/// Returns all texts of a diagnostic.
 fn words(diagnostic: &Diagnostic) -> String {
     let labels = diagnostic.labels.iter().map(|l| l.text.as_str());
     let parts = std::iter::once(diagnostic.title.as_str()).chain(labels);
     parts.chain(diagnostic.notes.iter().chain(&diagnostic.help).map(String::as_str)).collect::<Vec<_>>().join("\n")
 }
 
-/// Line, code and text of what a script announces.
+/// Returns line, code and text of the diagnostics that a script expects.
 fn announced(text: &str) -> Vec<(usize, String, String)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = vec![];
@@ -86,7 +86,7 @@ fn announced(text: &str) -> Vec<(usize, String, String)> {
     found
 }
 
-/// What is wrong with a script's verdict; empty if nothing is.
+/// Describes how the diagnostics of a script differ from the expected ones; empty if they do not.
 fn judged(name: &str, text: &str, checks: bool) -> String {
     let wanted = announced(text);
     let (found, _) = run(text, checks);
@@ -127,7 +127,7 @@ fn scripts_keep_their_promises_or_say_where_they_do_not() {
     assert!(failures.is_empty(), "\n{failures}");
 }
 
-/// A file that is imported, whatever it is called.
+/// An imported file, of any name.
 struct Imported;
 
 impl Files for Imported {
@@ -148,7 +148,7 @@ fn variables_of_imported_files_are_refused_by_the_check() {
     assert_eq!(check("import \"./lib.clk\".{base}\nprint(base)\n"), ["E0203"]);
 }
 
-/// A value with its type as an annotation would have it: element, extents, and the text that makes it.
+/// A value by its type, as written in an annotation: element, extents, and the expression that creates it.
 struct Made {
     element: &'static str,
     shape: Vec<usize>,
@@ -180,7 +180,7 @@ impl Made {
         }
     }
 
-    /// An annotation: which it is, and whether the value is of it. `n` is 2 in all scripts.
+    /// Returns a random annotation, and whether the value matches it. `n` is 2 in all scripts.
     fn annotation(&self, random: &mut Random) -> (String, bool) {
         let other = Made::any(random);
         let mut fits = true;
@@ -210,7 +210,7 @@ impl Made {
     }
 }
 
-/// Every place that a type can stand at, with a value of which the checker knows nothing.
+/// Returns a random script that annotates a value of statically unknown type, and whether the value matches.
 fn annotated(random: &mut Random) -> (String, bool) {
     let made = Made::any(random);
     let (ty, fits) = made.annotation(random);
@@ -219,9 +219,9 @@ fn annotated(random: &mut Random) -> (String, bool) {
         "let n = parse(i32, \"2\")\nsave(\"v.npz\", v = {})\nlet t = load(\"v.npz\")\nlet v = t.v\n",
         if made.shape.is_empty() { format!("full(1, {})", made.one()) } else { made.text() }
     );
-    // A file holds arrays only, so a lone value is an element of one.
+    // A file only holds arrays, so a scalar is an element of one.
     let v = if made.shape.is_empty() { "v[0]" } else { "v" };
-    // Signatures name no variable of the script.
+    // Signatures cannot refer to variables of the script.
     let signature = ty.replace("n + 1", "3").replace('n', "2");
     let body = match random.below(8) {
         0 => format!("let x: {ty} = {v}\n"),
@@ -237,12 +237,12 @@ fn annotated(random: &mut Random) -> (String, bool) {
         6 if scalar => format!("struct S {{ a: {ty} }}\nlet s = S {{ a: {v} }}\n"),
         _ => format!("test \"none\" {{ }}\nif n == 2 {{ let x: {ty} = {v}\n print(x) }}\n"),
     };
-    // A function of one number takes an array element by element, so there a value of another rank may do.
+    // A function of a scalar is applied to arrays elementwise, so a value of another rank is accepted there.
     let lifted = body.starts_with("fn f(x:") && !signature.starts_with('[') && !made.shape.is_empty();
     (start + &body, if lifted { made.element == signature } else { fits })
 }
 
-/// An annotation holds, or the run says that it does not; it says so of nothing that holds.
+/// An annotation that does not match is reported by the run at the latest; a matching one is never reported.
 #[test]
 fn annotations_are_checked_at_the_latest_when_they_run() {
     let mut random = Random(11);

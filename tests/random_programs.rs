@@ -1,7 +1,8 @@
-//! Random kernels: what the pipeline and the simulator make of them is what the reference interpreter says they mean.
+//! Random kernels: the pipeline and the simulator have to agree with the reference interpreter.
 //!
-//! `CLK_RANDOM_PROGRAMS` says how many, `CLK_RANDOM_SEED` from which seed on. A failure prints its seed and the smallest
-//! kernel found that still fails; to the folder `CLK_RANDOM_KEEP` it goes in the form of `tests/kept`. A long run:
+//! `CLK_RANDOM_PROGRAMS` is the number of programs, `CLK_RANDOM_SEED` the first seed. A failure prints its seed and the
+//! smallest kernel found that still fails, and writes it to the folder `CLK_RANDOM_KEEP` in the format of `tests/kept`. A
+//! long run:
 //!
 //! ```text
 //! CLK_RANDOM_SEED=0 CLK_RANDOM_PROGRAMS=1000000 cargo test --release --test random_programs everywhere
@@ -34,7 +35,7 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// What a program did: its arrays afterwards, the lines it printed in no order, the faults of its threads.
+/// The result of running a program: its arrays afterwards, the lines it printed in no order, the faults of its threads.
 struct Run {
     arguments: Vec<Argument>,
     output: Vec<String>,
@@ -53,15 +54,15 @@ fn by_reference(module: &Module, extents: Extents, arguments: &[Argument]) -> Ru
     Run { arguments, output: lines(&outcome.output), faults: outcome.faults }
 }
 
-/// The same fault of the same thread.
+/// Whether two faults have the same kind, span and thread.
 fn is_same_fault(a: &Fault, b: &Fault) -> bool {
-    // A step that has become a constant has lost its own place: equal constants are one expression.
+    // A step that was folded to a constant has lost its span: equal constants are one expression.
     let placed = a.kind != FaultKind::ZeroStep;
     let place = |f: &Fault| if placed { f.span } else { Span::default() };
     (&a.kind, place(a), a.block, a.thread, &a.index) == (&b.kind, place(b), b.block, b.thread, &b.index)
 }
 
-/// How a run differs from what the reference did. If that met faults, the run has to stop at one or more of them.
+/// Describes how a run differs from the reference. If the reference faulted, the run has to stop with one or more of those faults.
 fn difference(expected: &Run, found: &Run) -> Option<String> {
     if let Some(surplus) = found.faults.iter().find(|f| !expected.faults.iter().any(|e| is_same_fault(e, f))) {
         return Some(format!("a fault that is none: {surplus:?}\nexpected one of {:#?}", expected.faults));
@@ -82,7 +83,7 @@ fn difference(expected: &Run, found: &Run) -> Option<String> {
 /// One way to run a program, compared with the reference.
 type Check = fn(&Program, &Run) -> Option<String>;
 
-/// The text form gives a module that means the same, numbered afresh; that one comes back as it is.
+/// The text form parses to an equivalent module with new numbering, and that one round-trips exactly.
 fn reads_back(program: &Program, expected: &Run) -> Option<String> {
     let read = |module: &Module| text::parse(&text::print_spans(module));
     let fresh = match read(&program.module) {
@@ -105,7 +106,7 @@ fn passes_keep_the_meaning(program: &Program, expected: &Run) -> Option<String> 
     }
 }
 
-/// On the simulator, with as many workers and the instruction set that the seed says. Warnings count as faults.
+/// Runs a program on the simulator, with a number of workers and an instruction set chosen by the seed. Warnings count as faults.
 fn by_simulator(program: &Program, prepared: Prepared) -> Run {
     let simulators = isa::simulators();
     let executable = simulators[(program.seed / 3) as usize % simulators.len()].load(Arc::new(prepared));
@@ -131,7 +132,8 @@ fn simulator_agrees(program: &Program, expected: &Run) -> Option<String> {
     }
 }
 
-/// With checks of memory: the programs are free of races and read only what was written, so that there is nothing to report.
+/// Runs a program with memory checks, which have nothing to report: the programs are free of races and read only initialized
+/// memory.
 fn checks_are_silent(program: &Program, expected: &Run) -> Option<String> {
     let checks = Checks { memory: true, ..Checks::default() };
     match pass::prepare_for(program.module.clone(), checks) {
@@ -139,7 +141,7 @@ fn checks_are_silent(program: &Program, expected: &Run) -> Option<String> {
         Ok(prepared) => {
             let text = text::print(&prepared.module);
             let mut found = by_simulator(program, prepared);
-            // Programs need not write all of their `out` arrays; and now it is known where threads parted.
+            // Programs need not write all of their `out` arrays, and only a checked run knows where threads diverged.
             found.faults.retain(|fault| !matches!(fault.kind, FaultKind::Incomplete { .. }));
             for fault in &mut found.faults {
                 if let FaultKind::Divergence { elsewhere, .. } = &mut fault.kind {
@@ -151,7 +153,7 @@ fn checks_are_silent(program: &Program, expected: &Run) -> Option<String> {
     }
 }
 
-/// Without passes; only where there is nothing to inline.
+/// Runs a program without passes, if there is nothing to inline.
 fn simulator_agrees_without_passes(program: &Program, expected: &Run) -> Option<String> {
     if program.module.functions.len() > 1 {
         return None;
@@ -165,13 +167,13 @@ fn simulator_agrees_without_passes(program: &Program, expected: &Run) -> Option<
     }
 }
 
-/// A constant index that is out of bounds, a constant divisor or step that is zero.
+/// Codes for a constant index that is out of bounds, and a constant divisor or step that is zero.
 const REFUSED: &[&str] = &["E0325", "E0328", "E0484", "E0485"];
 
-/// Through the whole front end. Places in the source are other ones than those of the module.
+/// Compiles the program from source through the whole front end. The spans differ from those of the module.
 fn source_means_the_same(program: &Program, expected: &Run) -> Option<String> {
     let mut text = source::text(program)?;
-    // As the formatter has it, which must not make a difference either.
+    // Also as the formatter lays it out, which must not make a difference.
     if program.seed % 2 == 1 {
         text = match laid_out(&text) {
             Ok(text) => text,
@@ -180,7 +182,7 @@ fn source_means_the_same(program: &Program, expected: &Run) -> Option<String> {
     }
     let module = match compiled(&text) {
         Ok(module) => module,
-        // What is sure to fault is refused.
+        // A program that is certain to fault may be rejected at compile time.
         Err(error) if REFUSED.iter().any(|code| error.contains(code)) => return None,
         Err(error) => return Some(format!("{error}\n{text}")),
     };
@@ -211,7 +213,7 @@ fn compiled(text: &str) -> Result<Module, String> {
     lower(&session.program, &instance).map_err(|errors| format!("not lowered: {:#?}", errors.first()))
 }
 
-/// A name, how many programs there are to one that is checked, the check.
+/// The name of a check, the number of programs per program that is checked, and the check.
 const CHECKS: &[(&str, u64, Check)] = &[
     ("passes", 4, passes_keep_the_meaning),
     ("simulator", 1, simulator_agrees),
@@ -221,7 +223,7 @@ const CHECKS: &[(&str, u64, Check)] = &[
     ("source", 4, source_means_the_same),
 ];
 
-/// A failed check of a program, if there is one; a panic is one too.
+/// Returns the first failed check of a program, if there is one; a panic counts as a failure.
 fn failure(program: &Program) -> Option<String> {
     let guarded = |run: &dyn Fn() -> Option<String>| match catch_unwind(AssertUnwindSafe(run)) {
         Ok(outcome) => outcome,
@@ -248,7 +250,7 @@ fn failure(program: &Program) -> Option<String> {
     guarded(&check_all)
 }
 
-/// Fails with the seed and a small kernel.
+/// Builds the failure message with the seed and a small kernel.
 fn report(seed: u64, program: Program, first: String) -> String {
     let kind = first.split(':').next().unwrap_or_default().to_string();
     let is_bad = |p: &Program| failure(p).is_some_and(|f| f.starts_with(&kind));
@@ -287,8 +289,8 @@ fn random_programs_mean_the_same_everywhere() {
     assert!(reports.is_empty(), "{}", reports.join("\n\n"));
 }
 
-/// Programs that were once not what they should be: `tests/kept/*.ir`. Each is run with every instruction set, by one to three
-/// workers, and looked at by all checks.
+/// Programs that once failed: `tests/kept/*.ir`. Each runs with every instruction set, with one to three workers, and through
+/// all checks.
 #[test]
 fn kept_programs_mean_the_same() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kept");
@@ -305,7 +307,7 @@ fn kept_programs_mean_the_same() {
     }
 }
 
-/// Text keeps all that a program is.
+/// The text form preserves the whole program.
 #[test]
 fn programs_can_be_kept() {
     for seed in 0..50 {
@@ -328,7 +330,7 @@ fn keep_one() {
     fs::write(path, generate::keep::to_text(&program)).expect("written");
 }
 
-/// The generator makes what it promises: modules that verify, launches that end, most of them without a fault.
+/// The generator keeps its guarantees: modules that verify, launches that end, most of them without a fault.
 #[test]
 fn random_programs_are_valid() {
     let (mut faults, mut sources, count) = (0, 0, 500);
@@ -349,8 +351,8 @@ fn random_programs_are_valid() {
     assert!(sources > count / 4, "{sources} of {count} programs can be said in source");
 }
 
-/// The kernel in the file `CLK_RANDOM_IR`, launched as the program of `CLK_RANDOM_SEED`: for a kernel made smaller by hand,
-/// and what `a_crash_made_small` runs.
+/// Runs the kernel in the file `CLK_RANDOM_IR`, launched like the program of `CLK_RANDOM_SEED`. For a kernel shrunk by hand,
+/// and used by `a_crash_made_small`.
 #[test]
 #[ignore = "needs CLK_RANDOM_IR"]
 fn one_program() {
@@ -361,7 +363,7 @@ fn one_program() {
     assert!(found.is_none(), "{}", found.unwrap_or_default());
 }
 
-/// Makes the program of `CLK_RANDOM_SEED` small while it kills the process that runs it.
+/// Shrinks the program of `CLK_RANDOM_SEED` while it still crashes the process that runs it.
 #[test]
 #[ignore = "only for a seed that crashes"]
 fn a_crash_made_small() {

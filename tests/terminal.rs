@@ -1,4 +1,4 @@
-//! The session in a real terminal (tmux): keys go in, the screen is read.
+//! The session in a real terminal (tmux): sends keys and reads the screen.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Nothing takes this long, even on a busy machine.
+/// Timeout, generous even for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A terminal of 100 columns and 60 lines that runs `clk`.
@@ -17,7 +17,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// None where there is no tmux, which is said.
+    /// Starts a terminal. Without tmux, prints that the test is skipped and returns none.
     fn start() -> Option<Terminal> {
         if Command::new("tmux").arg("-V").output().is_err() {
             println!("skipped: tmux is not installed");
@@ -55,7 +55,7 @@ impl Terminal {
         output.status.success()
     }
 
-    /// Types a text as it is.
+    /// Types a text literally.
     fn text(&self, text: &str) {
         assert!(self.tmux(&["send-keys", "-l", "--", text]), "tmux takes keys");
     }
@@ -70,7 +70,7 @@ impl Terminal {
         self.keys(&["Enter"]);
     }
 
-    /// The screen; with colors as escape sequences if `colors`.
+    /// Returns the screen; with colors as escape sequences if `colors`.
     fn screen(&self, colors: bool) -> String {
         let mut command = Command::new("tmux");
         command.args(["-u", "-L", &self.socket, "capture-pane", "-p", "-S", "-500"]);
@@ -80,15 +80,15 @@ impl Terminal {
         String::from_utf8_lossy(&command.output().expect("tmux runs").stdout).into_owned()
     }
 
-    /// Waits until the screen holds a text, and gives the screen.
+    /// Waits until the screen contains a text, and returns the screen.
     #[track_caller]
     fn wait(&self, text: &str) -> String {
-        // Blanks at the end of a line are not part of what tmux captures.
+        // tmux drops blanks at the end of lines.
         let text = text.trim_end_matches(' ');
         self.wait_until(text, |screen| screen.contains(text))
     }
 
-    /// Waits until the screen holds a text with its colors.
+    /// Waits until the screen contains a text with its colors.
     #[track_caller]
     fn wait_colored(&self, text: &str) {
         self.wait_for(text, || Some(self.screen(true)).filter(|screen| screen.contains(text)).ok_or(self.screen(true)));
@@ -102,7 +102,7 @@ impl Terminal {
         })
     }
 
-    /// Asks until there is an answer, or for longer than anything takes; what stands in its place is shown then.
+    /// Polls until `ask` succeeds; after the timeout, fails and shows what it returned instead.
     #[track_caller]
     fn wait_for<T>(&self, what: &str, ask: impl Fn() -> Result<T, String>) -> T {
         let start = Instant::now();
@@ -115,14 +115,14 @@ impl Terminal {
         }
     }
 
-    /// The column of the cursor.
+    /// Returns the column of the cursor.
     fn cursor(&self) -> String {
         let mut command = Command::new("tmux");
         command.args(["-u", "-L", &self.socket, "display-message", "-p", "#{cursor_x}"]);
         String::from_utf8_lossy(&command.output().expect("tmux runs").stdout).trim().to_owned()
     }
 
-    /// Runs a line and waits for what it has to show and for the next prompt.
+    /// Runs a line, and waits for its expected output and for the next prompt.
     #[track_caller]
     fn run(&self, line: &str, expected: &str) -> String {
         let prompts = |screen: &str| screen.lines().filter(|l| l.starts_with("clk ") && l.contains('>')).count();
@@ -148,7 +148,7 @@ fn a_kernel_is_typed_over_several_lines() {
     terminal.line("} else { y[i] = 0.0 }");
     terminal.line("}");
     let screen = terminal.wait("clk 2> ");
-    // Each line got its indentation by itself, and `}` stepped back out.
+    // Each line was indented automatically, and `}` dedented.
     for line in ["\n    if x[i] > 0.0 {\n", "\n        y[i] = 2.0 * x[i]\n", "\n    } else { y[i] = 0.0 }\n", "\n}\n"] {
         assert!(screen.contains(line), "{line:?} is not in\n{screen}");
     }
@@ -193,7 +193,7 @@ fn words_have_colors_and_calls_say_what_comes() {
     terminal.run("struct Body { weight: f32 }", "clk 3> ");
     terminal.text("let h = heavy(");
     terminal.wait("heavy(mass: f32, count: i32)");
-    // The keyword and the function have colors, and what they are behind has the usual one again.
+    // The keyword and the function are colored, and the text after them has the default color again.
     terminal.wait_colored("let\u{1b}[39m h = \u{1b}[34mheavy\u{1b}[39m(");
     terminal.text("1.5, ");
     terminal.wait("heavy(1.5, count: i32)");
@@ -201,7 +201,7 @@ fn words_have_colors_and_calls_say_what_comes() {
     terminal.keys(&["Enter"]);
     terminal.wait("clk 4> ");
     terminal.run("h", "\n3.0\n");
-    // A field of what the variable is.
+    // Completion of a field by the variable's type.
     terminal.run("let b = Body { weight: 2.5 }", "clk 6> ");
     terminal.text("b.w");
     terminal.keys(&["Tab"]);
@@ -215,7 +215,7 @@ fn words_have_colors_and_calls_say_what_comes() {
 #[test]
 fn entries_of_several_lines_are_changed() {
     let Some(terminal) = Terminal::start() else { return };
-    // Alt-Enter breaks a line that could run as it is.
+    // Alt-Enter inserts a line break where the entry is already complete.
     terminal.text("let a = 1");
     terminal.keys(&["M-Enter"]);
     terminal.text("let b = a + 1");
@@ -227,7 +227,7 @@ fn entries_of_several_lines_are_changed() {
     terminal.line("x + 40");
     terminal.line("}");
     terminal.wait("clk 4> ");
-    // Recalled, Enter inside of it makes a line; at its end it runs.
+    // In a recalled entry, Enter in the middle inserts a line; at the end it runs the entry.
     terminal.keys(&["Up"]);
     terminal.wait("clk 4> fn f(x: i32) -> i32 {");
     terminal.keys(&["Up", "End", "Enter"]);
@@ -257,7 +257,7 @@ fn completion_knows_what_is_wanted() {
     terminal.keys(&["Tab"]);
     terminal.wait("?std.histogram");
     terminal.keys(&["C-u"]);
-    // All that there is, in one list: neither a question nor a pager where it fits.
+    // All completions in one list: neither a question nor a pager, since they fit.
     terminal.text(":explain E06");
     terminal.keys(&["Tab", "Tab"]);
     let screen = terminal.wait("E0610");
@@ -292,13 +292,13 @@ fn an_endless_kernel_is_stopped_and_the_session_goes_on() {
     terminal.wait("E0607");
     terminal.wait("clk 4> ");
     terminal.run("kept", "\n5\n");
-    // At the prompt it only drops the line.
+    // At the prompt, Ctrl-C only drops the line.
     terminal.text("let half = ");
     terminal.wait("let half =");
     terminal.keys(&["C-c"]);
     terminal.wait_until("the prompt once more", |screen| screen.matches("clk 5>").count() == 2);
     terminal.run("1 + 1", "\n2\n");
-    // A script's own loop, which no kernel is in.
+    // A loop of the script itself, with no kernel running.
     terminal.line("print(\"it loops\"); loop { kept = 7 }");
     terminal.wait("\nit loops");
     terminal.keys(&["C-c"]);
@@ -314,7 +314,7 @@ fn keys_as_in_vi() {
     terminal.wait("1 + 2");
     let before = terminal.cursor();
     terminal.keys(&["Escape"]);
-    // In vi the cursor steps back where typing ends.
+    // In vi mode the cursor moves back when insertion ends.
     terminal.wait_for("a cursor one step back", || {
         let now = terminal.cursor();
         if now == before { Err(now) } else { Ok(()) }
@@ -343,7 +343,7 @@ fn every_command_in_a_terminal() {
         (":bench inc(x)", "counted once"),
         (":ir inc", "kernel inc(x: in @x, y: out @y)"),
         (":cuda inc", "void __launch_bounds__("),
-        // With NVRTC the text, without it why there is none.
+        // With NVRTC the output is PTX, without it the reason why there is none.
         (":ptx inc", "NVIDIA"),
         (":sass inc", ">"),
         (":check", "checks are on"),

@@ -1,11 +1,12 @@
-//! What runs with checks find, and what they leave in peace.
+//! Run-time checks: they report every planted fault, and nothing in correct code.
 //!
-//! `tests/faults/*.clk` hold kernels with planted faults, `tests/sound/*.clk` kernels that look alike and are right. A line
-//! `//# title` begins a case, which is compiled and run by itself, at its place in the file; `[nan]` and `[steps N]` before the title
-//! turn on `--trap-nan` and `--max-steps`. Above the line at fault stands `//~ CODE text`: what is reported has this code, starts
-//! on the line below, and has the text somewhere. `//~+ text` stands above the other line of a race, or where threads parted.
+//! `tests/faults/*.clk` contain kernels with planted faults, `tests/sound/*.clk` similar kernels that are correct. A line
+//! `//# title` begins a case, which is compiled and run separately, at its position in the file; `[nan]` and `[steps N]`
+//! before the title turn on `--trap-nan` and `--max-steps`. A comment `//~ CODE text` precedes the faulty line: the
+//! diagnostic has this code, starts on the line below, and contains the text. `//~+ text` precedes the other line of a race,
+//! or the line where threads diverged.
 //!
-//! Each case runs on 1, 2 and 7 workers, and has to give the same every time. A sound case gives nothing.
+//! Each case runs with 1, 2 and 7 workers and has to give the same result every time. A sound case reports nothing.
 
 mod common;
 #[path = "common/world.rs"]
@@ -29,13 +30,13 @@ use world::Paper;
 struct Case {
     file: String,
     title: String,
-    /// The file's text with all other cases blanked out.
+    /// The text of the file, with all other cases blanked out.
     text: String,
     nan: bool,
     steps: u64,
 }
 
-/// What is announced: the line, the code (none for a second line) and the text.
+/// An expected diagnostic: the line, the code (none for a second line) and the text.
 #[derive(Debug)]
 struct Announced {
     line: usize,
@@ -47,7 +48,7 @@ fn corpus(folder: &str) -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let mut paths: Vec<PathBuf> = fs::read_dir(folder).expect("folder").map(|e| e.expect("entry").path()).collect();
     paths.sort();
-    // `CLK_TRUTH` picks cases by a part of their file's name or title, while one works on them.
+    // `CLK_TRUTH` selects cases by a substring of their file name or title, for development.
     let wanted = std::env::var("CLK_TRUTH").unwrap_or_default();
     let picked = |case: &Case| case.file.contains(&wanted) || case.title.contains(&wanted);
     paths.iter().flat_map(|path| cases(path)).filter(picked).collect()
@@ -92,7 +93,7 @@ fn announced(text: &str) -> Vec<Announced> {
     found
 }
 
-/// What a case reports with so many workers; an error if it does not compile.
+/// Returns the diagnostics of a case run with this many workers; an error if it does not compile.
 fn run(case: &Case, workers: usize) -> Result<Vec<Diagnostic>, String> {
     let start = std::time::Instant::now();
     let result = compile_and_run(case, workers);
@@ -103,7 +104,7 @@ fn run(case: &Case, workers: usize) -> Result<Vec<Diagnostic>, String> {
     result
 }
 
-/// Seconds from which on a case is named, so that the corpus stays quick.
+/// Run time in seconds from which a case is listed as slow.
 const SLOW: f64 = 2.0;
 
 fn compile_and_run(case: &Case, workers: usize) -> Result<Vec<Diagnostic>, String> {
@@ -134,7 +135,7 @@ fn line(text: &str, span: Span) -> usize {
     text[..(span.start as usize).min(text.len())].matches('\n').count() + 1
 }
 
-/// Everything that a diagnostic says.
+/// Returns all texts of a diagnostic.
 fn words(diagnostic: &Diagnostic) -> String {
     let labels = diagnostic.labels.iter().map(|l| l.text.as_str());
     let parts = std::iter::once(diagnostic.title.as_str()).chain(labels);
@@ -147,7 +148,7 @@ fn describe(text: &str, diagnostic: &Diagnostic) -> String {
     format!("{} {} ({})", diagnostic.code, diagnostic.title, labels.join("; "))
 }
 
-/// Whether a diagnostic is what was announced, all its lines included.
+/// Whether a diagnostic matches the expectation, including its secondary lines.
 fn meets(text: &str, diagnostic: &Diagnostic, announced: &[Announced]) -> bool {
     announced.iter().all(|a| match &a.code {
         Some(code) => {
@@ -160,7 +161,7 @@ fn meets(text: &str, diagnostic: &Diagnostic, announced: &[Announced]) -> bool {
     })
 }
 
-/// A row of the table: planted, found, and what was reported beside that.
+/// A row of the result table: faults planted, faults found, and surplus diagnostics.
 #[derive(Default)]
 struct Row {
     planted: usize,
@@ -245,7 +246,7 @@ fn a_run_with_a_fault_fails_and_says_so_in_json_too() {
     assert!(codes.iter().any(|c| c == "\"E0610\""), "{}", checked.err);
 }
 
-/// Sums of floats depend on their order, and blocks come in any.
+/// The sum of floats depends on their order, and the order of blocks is unspecified.
 const FLOAT_SUM: &str = "
 kernel total(x: [f32; N], inout sum: [f32; 1]) grid(N / 64) block(64) { atomic_add(sum[0], x[global_idx.x]) }
 var sum = [0.0]
@@ -270,7 +271,7 @@ fn deterministic_runs_give_the_same_for_any_number_of_workers() {
     }
 }
 
-/// Places are told apart however many there are: the line of the write before is named, not that of another.
+/// The line of the conflicting write is reported correctly, even with many distinct accesses.
 #[test]
 fn the_right_line_is_named_beyond_the_255th_access() {
     let mut text =

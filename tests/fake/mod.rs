@@ -1,4 +1,4 @@
-//! A GPU for processes that share its memory, without a GPU: memory is shared memory, a kernel is a function by its name.
+//! A fake GPU that several processes share: its memory is shared memory, and a kernel is a function selected by name.
 
 pub mod starter;
 
@@ -13,16 +13,16 @@ use std::time::Duration;
 use clk_lang::device::cuda::driver::*;
 use clk_lang::device::cuda::isolate::{self, Handle, Opener, Segment, Shareable};
 
-/// Says what a child is for: `worker 0 7`.
+/// Environment variable that tells a child process its role: `worker 0 7`.
 pub const VARIABLE: &str = "CLK_TEST_CHILD";
-/// The GPU's memory.
+/// Size of the GPU's memory in bytes.
 pub const MEMORY: u64 = 1 << 30;
 
-/// What a child of the tests does.
+/// Runs the role of a child process.
 pub fn child() {
     let Ok(words) = std::env::var(VARIABLE) else { return };
     let (role, descriptor) = words.split_once(' ').expect("two words");
-    // SAFETY: the parent handed it on.
+    // SAFETY: the parent passed on this descriptor.
     let segment = unsafe { OwnedFd::from_raw_fd(descriptor.parse().expect("a number")) };
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().expect("a socket"));
     // SAFETY: ends the process.
@@ -65,7 +65,7 @@ struct State {
     mapped: HashMap<u64, u64>,
     functions: Vec<String>,
     graphs: Vec<Vec<Launch>>,
-    /// The word that an endless kernel looks at.
+    /// Address of the word that an endless kernel polls.
     endless: Option<u64>,
     /// Words to be written when it ends.
     words: Vec<(u64, u32)>,
@@ -77,9 +77,9 @@ fn refusal(call: &'static str, code: u32, name: &str) -> Refusal {
     Refusal { call: call.into(), code, name: name.into() }
 }
 
-/// A word of mapped memory.
+/// Returns a word of mapped memory.
 fn word(address: u64) -> &'static AtomicU32 {
-    // SAFETY: tests give addresses of mapped memory, which stays mapped.
+    // SAFETY: tests pass addresses of mapped memory, which stays mapped.
     unsafe { &*(address as *const AtomicU32) }
 }
 
@@ -94,7 +94,7 @@ fn map(file: &impl AsRawFd, bytes: u64) -> u64 {
 }
 
 impl Gpu {
-    /// The state, for calls that come in the order of the stream and so never come behind an endless kernel.
+    /// Runs an operation on the state in stream order: it waits for an endless kernel to end.
     fn with<T>(&self, call: &'static str, run: impl FnOnce(&mut State) -> T) -> Answer<T> {
         loop {
             let mut state = self.state.lock().unwrap();
@@ -136,13 +136,13 @@ impl State {
                     word(first + 4 * k).fetch_add(value, Ordering::SeqCst);
                 });
             }
-            // Where only the first argument is known to be an array.
+            // A kernel whose first argument is an array; nothing is known about the others.
             "bump" => {
                 word(address(0)).fetch_add(1, Ordering::SeqCst);
             }
-            // Adds to what an address in memory leads to.
+            // Increments the word that an address in memory points to.
             "follow" => {
-                // SAFETY: as for words.
+                // SAFETY: as for [`word`].
                 let target = unsafe { (address(0) as *const u64).read() };
                 word(target).fetch_add(1, Ordering::SeqCst);
             }
@@ -167,19 +167,19 @@ impl Driver for Gpu {
     }
     fn free(&self, _: Address) {}
     fn zero(&self, to: Address, bytes: u64) -> Answer {
-        // SAFETY: the place is mapped.
+        // SAFETY: the range is mapped.
         self.with("zero", |_| unsafe { std::ptr::write_bytes(to.0 as *mut u8, 0, bytes as usize) })
     }
     fn upload(&self, to: Address, bytes: &[u8]) -> Answer {
-        // SAFETY: the place is mapped.
+        // SAFETY: the range is mapped.
         self.with("upload", |_| unsafe { std::ptr::copy(bytes.as_ptr(), to.0 as *mut u8, bytes.len()) })
     }
     fn download(&self, from: Address, bytes: &mut [u8]) -> Answer {
-        // SAFETY: the place is mapped.
+        // SAFETY: the range is mapped.
         self.with("download", |_| unsafe { std::ptr::copy(from.0 as *const u8, bytes.as_mut_ptr(), bytes.len()) })
     }
     fn copy(&self, to: Address, from: Address, bytes: u64) -> Answer {
-        // SAFETY: the places are mapped.
+        // SAFETY: the ranges are mapped.
         self.with("copy", |_| unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes as usize) })
     }
     fn copy_from_peer(&self, _: Address, _: u32, _: Address, _: u64) -> Answer {
@@ -267,7 +267,7 @@ impl Shareable for Gpu {
         if state.held.values().map(|(bytes, _)| bytes).sum::<u64>() + bytes > MEMORY {
             return Err(refusal("cuMemAlloc", Refusal::OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"));
         }
-        // SAFETY: the name is a C string, the descriptor is new.
+        // SAFETY: the name is a C string, and the descriptor is new.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"fake".as_ptr(), 0)) });
         file.set_len(bytes).expect("room");
         let mut handle = [0; 64];
@@ -291,18 +291,18 @@ impl Shareable for Gpu {
     }
     fn unmap(&self, address: Address) {
         let bytes = self.state.lock().unwrap().mapped.remove(&address.0).expect("mapped");
-        // SAFETY: nobody uses it any more.
+        // SAFETY: the memory is no longer in use.
         unsafe { libc::munmap(address.0 as *mut _, bytes as usize) };
     }
     unsafe fn pin(&self, memory: *mut u8, _: usize) -> Answer<Address> {
         Ok(Address(memory as u64))
     }
     unsafe fn upload_pinned(&self, to: Address, from: *const u8, bytes: usize) -> Answer {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         self.with("upload", |_| unsafe { std::ptr::copy(from, to.0 as *mut u8, bytes) })
     }
     unsafe fn download_pinned(&self, from: Address, to: *mut u8, bytes: usize) -> Answer {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         self.with("download", |_| unsafe { std::ptr::copy(from.0 as *const u8, to, bytes) })
     }
     fn wait_for(&self, _: Event) -> Answer {

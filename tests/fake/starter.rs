@@ -1,4 +1,4 @@
-//! Starts this test binary again as a child.
+//! Starts this test binary again as a child process.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,7 +14,7 @@ use clk_lang::device::cuda::isolate::{Child, Process, Role, Segment, Starter};
 #[derive(Default)]
 pub struct Children {
     started: Mutex<Vec<(Role, Arc<Started>)>>,
-    /// Nobody ends them: they have to do so by themselves.
+    /// Children are not killed: they have to end by themselves.
     pub keep_alive: Arc<AtomicBool>,
 }
 
@@ -32,7 +32,7 @@ impl Children {
 }
 
 impl Children {
-    /// Ends the last one of a role, and returns when it has ended.
+    /// Kills the last child of a role, and returns when it has ended.
     pub fn end(&self, role: Role) {
         let child = self.last(role);
         child.kill();

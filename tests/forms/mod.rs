@@ -1,5 +1,5 @@
-//! Forms of code that the simulator has ops of their own for: they mean what the reference interpreter says, bit for bit, also
-//! at their edges (odd extents, blocks of several rows, one worker and several, accesses that go too far).
+//! Code patterns that the simulator has special ops for: their results equal those of the reference interpreter bit for bit,
+//! including edge cases (odd extents, blocks of several rows, one worker and several, out-of-bounds accesses).
 
 mod values;
 
@@ -43,7 +43,8 @@ fn compiled(text: &str) -> Module {
     lower(&session.program, &Instance { kernel, arguments: vec![] }).unwrap_or_else(|e| panic!("{text}\n{e:#?}"))
 }
 
-/// Runs a kernel on the simulator, with one worker and with three and each instruction set, and by the reference. Returns the kind of the fault, if any.
+/// Runs a kernel on the simulator (with one worker and with three, and with each instruction set) and on the reference, and
+/// compares them. Returns the kind of the fault, if any.
 fn agree(text: &str, extents: Extents, words: &[Word]) -> Option<FaultKind> {
     let module = compiled(text);
     let mut expected = words.to_vec();
@@ -80,7 +81,7 @@ fn grid(blocks: u32, block: [u32; 2]) -> Extents {
     Extents::Grid { grid: [blocks, 1, 1], block: [block[0], block[1], 1] }
 }
 
-/// Words of some bits, the same each time.
+/// Returns deterministic pseudo-random words.
 fn noise(n: usize, seed: u32) -> Vec<u32> {
     let mut x = seed | 1;
     let mut next = || {
@@ -263,7 +264,7 @@ fn additions_whose_old_values_nobody_sees() {
     }
 }
 
-/// What is computed for one store and used again behind it, by one op that stands for several statements.
+/// A value is computed for a store and used again after it, where one op implements several statements.
 #[test]
 fn values_outlive_the_store_they_were_computed_for() {
     let values = ["select(k > 3, 16.0, x[i])", "(x[i] + 6.0) * 2.0", "fma(x[i], 2.0, 12.0)", "sqrt(abs(x[i])) + 1.0"];
@@ -284,11 +285,12 @@ fn values_outlive_the_store_they_were_computed_for() {
     }
 }
 
-/// The reference runs one thread after the other, so that nobody waits; on the simulator warps have to let one another go on.
+/// Warps that wait for each other: the simulator has to let the others make progress. The reference runs one thread after the
+/// other, so nothing waits there.
 #[test]
 fn warps_that_wait_for_one_another() {
     let bodies = [
-        // A lock, and what it guards.
+        // A lock and the data it guards.
         "if lane_idx == 0 {
              while atomic_compare_exchange(y[0], 7, 8) != 7 { }
              fence()
@@ -296,7 +298,7 @@ fn warps_that_wait_for_one_another() {
              fence()
              atomic_exchange(y[0], 7)
          }",
-        // One after the other, through all blocks.
+        // One warp after the other, through all blocks.
         "let w = i32(warp_idx + 3 * block_idx.x)
          if lane_idx == 5 {
              if w > 0 { while atomic_or(y[w + 1], 0) == 0 { } }
@@ -305,7 +307,7 @@ fn warps_that_wait_for_one_another() {
              fence()
              atomic_exchange(y[w + 2], 1)
          }",
-        // The same twice, with barriers in between, whose results say who came.
+        // The same twice, with barriers in between, whose results depend on the participating threads.
         "for turn in 0..2 {
              if lane_idx == 1 && warp_idx != turn {
                  while atomic_compare_exchange(y[turn], 7, 8) != 7 { }
@@ -318,7 +320,7 @@ fn warps_that_wait_for_one_another() {
              if barrier_any(t > 1000) { y[100] = 1 }
              if t == 40 { y[50 + turn + 2 * block_idx.x] = u32(n) }
          }",
-        // Only some warps come, and leave from within the loop.
+        // Only some warps participate, and leave from within the loop.
         "if warp_idx > 0 && lane_idx < 1 {
              loop {
                  if atomic_compare_exchange(y[0], 7, 8) == 7 {
@@ -351,11 +353,12 @@ fn warps_that_wait_for_one_another() {
     }
 }
 
-/// Conditions in loops: what stands in front of a loop runs once, and what a lane left the loop by is asked again in each turn.
+/// Conditions in loops: what precedes a loop is evaluated once, and the condition that a lane left the loop by is evaluated
+/// again in each iteration.
 #[test]
 fn conditions_of_loops() {
     let bodies = [
-        // Known before the loop, used once in it.
+        // Computed before the loop, used once in it.
         "loop {
              if t < 1 { y[t] += 1 }
              k += 1
@@ -375,7 +378,7 @@ fn conditions_of_loops() {
         "for i in 0..5 {
              if t < 2 { y[t] += u32(i) }
          }",
-        // Two ways out, with arithmetic between them.
+        // Two exits, with arithmetic between them.
         "loop {
              if x[t] % 7 == k % 7 { break }
              k += 1
@@ -412,7 +415,7 @@ fn conditions_of_loops() {
     }
 }
 
-/// In blocks of several rows the boxes around the active lanes take in lanes that are not.
+/// In blocks of several rows, the bounding boxes of the active lanes include inactive ones.
 #[test]
 fn boxes_around_some_lanes() {
     let bodies = [

@@ -1,11 +1,12 @@
-//! Values that share a register: aggregates which are given a permutation of themselves, parts that are read again, conversions
-//! that change no bit.
+//! Values that share a register: aggregates that are assigned a permutation of themselves, components that are read again,
+//! conversions that do not change any bit.
 
 use super::*;
 
 const TYPES: [&str; 11] = ["i32", "f32", "i8", "u8", "i16", "u16", "i64", "u64", "f16", "bf16", "f64"];
 
-/// What is declared, how it is permuted, and what is looked at; `T` is the type of the parts, `X` one of them that the thread gives.
+/// The declaration, the permutation, and the components to compare; `T` is the component type, `X` a component that depends
+/// on the thread.
 const PERMUTED: &[(&str, &str, [&str; 3])] = &[
     ("var v = Tx2(X, T(100))", "v = v.yx", ["v.x", "v.y", "v.x"]),
     ("var v = Tx3(X, T(2), T(3))", "v = v.yzx", ["v.x", "v.y", "v.z"]),
@@ -112,7 +113,7 @@ const PERMUTED: &[(&str, &str, [&str; 3])] = &[
     ),
 ];
 
-/// Where it happens.
+/// The control flow around the permutation.
 const PLACES: &[&str] = &[
     "for _ in 0..n { B }",
     "for _ in 0..x[i] % 5 { B }",
@@ -177,7 +178,7 @@ fn aggregates_are_permuted_into_themselves() {
     }
 }
 
-/// The text with a type in the place of each `T` that is a word of its own or begins the name of a vector.
+/// Replaces each `T` that is a word of its own or begins the name of a vector by a type name.
 fn as_type(text: &str, ty: &str) -> String {
     let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let mut out = String::new();
@@ -196,7 +197,7 @@ fn as_type(text: &str, ty: &str) -> String {
     out
 }
 
-/// Each of these takes what was computed last; other values that lie in the same register are read again.
+/// Code in which the last computed value is used, and other values in the same register are read again.
 const SHARED: &[&str] = &[
     // The last component of a product is added to, and stored as well.
     "let p = f32x3(f, f + 1.0, f + 2.0) * f32x3(f, f, f)
@@ -209,7 +210,7 @@ const SHARED: &[&str] = &[
      a[i] = i32(q)
      b[i] = i32(r)
      c[i] = i32(p.y)",
-    // What a branch writes to a component is used there as well.
+    // A branch writes a component and uses the value as well.
     "var v = i32x2(x[i], 100)
      var s = 0
      for j in 0..x[i] {
@@ -232,12 +233,12 @@ const SHARED: &[&str] = &[
      }
      a[i] = i32(u)
      b[i] = s",
-    // A comparison of vectors decides, and is stored.
+    // A comparison of vectors is a condition, and is stored.
     "let m = f32x2(f, 3.0) < f32x2(5.0, f)
      if m.y { a[i] = 1 } else { a[i] = 2 }
      b[i] = i32(m.y)
      if !m.y && n > 1 { c[i] = i32(m.x) } else { c[i] = 4 + i32(m.y) }",
-    // The thread's index and a variable that changes behind it.
+    // The thread's index, and a variable that changes after it was read.
     "var u = n
      for k in 0..n { u = u + k }
      let p = u32x2(i32x2(i, 5))
@@ -246,7 +247,7 @@ const SHARED: &[&str] = &[
      a[i] = i32(q)
      b[i] = u
      c[i] = i32(p.y)",
-    // A part of what a vector was before it changed.
+    // A component of the vector's value before it changed.
     "var v = i32x3(x[i], 5, 7)
      for k in 0..n {
          let old = v

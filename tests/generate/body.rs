@@ -1,4 +1,4 @@
-//! Random statements, and what the threads of a block do together.
+//! Random statements, and operations that the threads of a block perform together.
 
 use clk_lang::ir::build::Range;
 use clk_lang::ir::def::*;
@@ -8,10 +8,10 @@ use clk_lang::lang::scalar::{Scalar, Value};
 
 use super::{Flow, Generator, Own, Readable, Target, Variable};
 
-/// Blocks within blocks.
+/// Maximum nesting depth of blocks.
 const DEEPEST: usize = 4;
 
-/// Makes what an array is filled with.
+/// Generates the value that an array is filled with.
 type With = fn(&mut Generator, Ty) -> ExprId;
 
 impl Generator {
@@ -90,7 +90,7 @@ impl Generator {
         self.declare_as(ty, uniform, value);
     }
 
-    /// A uniform variable stays so.
+    /// Assigns to a variable. A uniform variable is only assigned in uniform flow, and a uniform value.
     fn assign(&mut self) {
         let flow = self.flow;
         let open: Vec<Variable> =
@@ -103,7 +103,7 @@ impl Generator {
         self.b.write(to.local, value);
     }
 
-    /// How a nested block goes, and whether its condition or bounds have to be uniform for that.
+    /// Chooses the control flow of a nested block, which determines whether its condition or bounds have to be uniform.
     pub(super) fn nested_flow(&mut self) -> Flow {
         if self.flow == Flow::Uniform && self.random.one_in(2) { Flow::Uniform } else { Flow::Varying }
     }
@@ -122,7 +122,7 @@ impl Generator {
         self.b.if_(cond, then, other);
     }
 
-    /// A range of at most a few turns, sometimes at the edge of its type.
+    /// Generates a range of at most a few iterations, sometimes at the limits of its type.
     fn range(&mut self, scalar: Scalar, uniform: bool) -> Range {
         let constant = |g: &mut Self, value: i128| {
             let value = Value::from_integer(scalar, value).unwrap_or(Value::zero(scalar));
@@ -152,7 +152,7 @@ impl Generator {
         Range { start, end, step, inclusive }
     }
 
-    /// From 0 to 7.
+    /// Generates a value from 0 to 7.
     pub(super) fn few(&mut self, scalar: Scalar, uniform: bool) -> ExprId {
         let any = self.expr(Ty::Scalar(scalar), 1, uniform);
         let mask = self.b.constant(Value::of(7u8).to_type(scalar));
@@ -176,7 +176,7 @@ impl Generator {
         self.b.for_(label, local, range, unroll, body);
     }
 
-    /// `loop` with a turn counter, so that it ends.
+    /// Generates a `loop` with an iteration counter, so that it terminates.
     fn loop_statement(&mut self, depth: usize) {
         let flow = self.nested_flow();
         let uniform = flow == Flow::Uniform;
@@ -210,8 +210,8 @@ impl Generator {
         self.b.block(label, body);
     }
 
-    /// A `break`, `continue` or `return` under a condition. In varying flow it stays within it, as the threads have to
-    /// meet again.
+    /// Generates a conditional `break`, `continue` or `return`. In varying flow the target is inside of that flow, since the
+    /// threads have to reconverge.
     fn jump(&mut self) {
         let uniform = self.flow == Flow::Uniform;
         let cond = self.expr(BOOL, 2, uniform);
@@ -231,7 +231,7 @@ impl Generator {
         self.b.if_(cond, block, vec![]);
     }
 
-    /// A thread's own array, first filled, then written here and there.
+    /// Generates a thread's local array that is initialized, then partially overwritten.
     pub(super) fn local_array(&mut self) {
         if self.random.one_in(4) {
             return self.constants();
@@ -253,7 +253,7 @@ impl Generator {
         }
     }
 
-    /// An array of constants, to be read anywhere.
+    /// Generates a constant array, readable everywhere.
     fn constants(&mut self) {
         let layout = if self.random.one_in(4) { self.layout() } else { Layout::plain(self.random.ty()) };
         let rank = self.random.between(1, 3);
@@ -315,7 +315,7 @@ impl Generator {
         self.b.store_place(place, value, Hint::None);
     }
 
-    /// Reads or writes the thread's place in an array, or does an atomic there that no other thread disturbs.
+    /// Reads or writes the thread's own element of an array, or performs an atomic on it, free of interference.
     fn own_place(&mut self) {
         if self.own.is_empty() {
             return self.assign();
@@ -341,7 +341,7 @@ impl Generator {
         }
     }
 
-    /// On a place that no other thread disturbs.
+    /// Generates an atomic on an element that no other thread accesses.
     fn own_atomic(&mut self, place: Place, s: Scalar) {
         let ty = Ty::Scalar(s);
         let value = self.expr(ty, 2, false);
@@ -353,7 +353,7 @@ impl Generator {
             _ if s == Scalar::Bool => AtomicOp::Exchange,
             _ => self.random.pick(&[AtomicOp::Add, AtomicOp::Sub, AtomicOp::Min, AtomicOp::Max]),
         };
-        // An exchange of a value for itself is how a load is written.
+        // An atomic load is represented as a compare-exchange of a value for itself.
         let loads = op == AtomicOp::CompareExchange && self.random.one_in(3);
         let compare = match op {
             AtomicOp::CompareExchange if loads => Some(value),
@@ -364,18 +364,18 @@ impl Generator {
         self.remember(old, false);
     }
 
-    /// What is counted with, and by which of the operations whose order does not matter.
+    /// Chooses the type of a counter array and its commutative atomic operation.
     pub(super) fn counter(&mut self) -> (Scalar, usize) {
         if self.random.one_in(3) {
             let scalar = self.random.float();
-            // Sums of half precision would be rounded, each order in its own way.
+            // Sums in half precision are rounded, so their result depends on the order.
             let first = usize::from(scalar.size() == 2);
             return (scalar, self.random.between(first, 2));
         }
         (self.random.integer(), self.random.below(6))
     }
 
-    /// Counted by any order: integers, also as floats.
+    /// Generates an operand whose sum is exact in any order: an integer, possibly as a float.
     fn counted(&mut self, ty: Ty) -> ExprId {
         if !ty.scalar().is_float() {
             return self.expr(ty, 2, false);
@@ -384,7 +384,8 @@ impl Generator {
         self.b.convert(few, ty.scalar())
     }
 
-    /// Counts in a place that all threads share; the order does not matter, as each array knows one kind of operation.
+    /// Generates an atomic on an element shared by all threads. The order does not matter, since each array is used with one
+    /// kind of operation only.
     fn count(&mut self) {
         if self.counters.is_empty() {
             return self.assign();
@@ -417,7 +418,7 @@ impl Generator {
         let memories = match &callee.array {
             None => vec![],
             Some(layout) => {
-                // An array of one axis with the same elements.
+                // A rank-1 array with the same element layout.
                 let fits = |a: &&Readable| a.layout == *layout && a.shape.len() == 1;
                 match self.readable.iter().flatten().find(fits) {
                     Some(array) => vec![array.memory],
@@ -453,7 +454,7 @@ impl Generator {
         self.b.print(vec![Part::Text(format!("{}: ", self.spans)), Part::Value(value, spec), Part::Text("\n".into())]);
     }
 
-    /// A place that may fault: the one of the program.
+    /// Generates the one statement of the program that may fault.
     fn risk(&mut self) {
         self.risks -= 1;
         match self.random.below(4) {
@@ -491,7 +492,7 @@ impl Generator {
         }
     }
 
-    /// Anything, or a little more than fits.
+    /// Generates an arbitrary index, or one slightly out of bounds.
     fn risky_index(&mut self, extent: Option<u32>) -> ExprId {
         match extent {
             Some(extent) if self.random.one_in(2) => {
@@ -502,7 +503,7 @@ impl Generator {
         }
     }
 
-    /// Writes the value where it is seen, so that its fault is not for nothing.
+    /// Stores the value in a variable, so that a fault in its computation is observable and not optimized away.
     fn use_up(&mut self, value: ExprId, ty: Ty) {
         let local = self.b.variable("risk", value);
         if let Some(scope) = self.variables.last_mut() {
@@ -519,7 +520,7 @@ impl Generator {
         self.b.assert(always, message);
     }
 
-    /// What the threads of a block do together.
+    /// Generates an operation of the threads of a block.
     fn together(&mut self) {
         match self.random.below(6) {
             0 | 1 => self.exchange(),
@@ -535,7 +536,7 @@ impl Generator {
         self.b.barrier(BarrierKind::Block, None);
     }
 
-    /// The thread's number in its block: its index into arrays of the block's size.
+    /// Returns the thread's flat index in its block, for arrays of the block's size.
     fn flat(&mut self) -> ExprId {
         let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| self.b.id(Id3::Thread, axis));
         let (nx, ny) = (self.b.id(Id3::BlockDim, Axis::X), self.b.id(Id3::BlockDim, Axis::Y));
@@ -554,7 +555,8 @@ impl Generator {
         Extent::Dynamic(self.b.detached(ExprKind::Binary { op: BinOp::Mul, left: xy, right: z }, I32))
     }
 
-    /// Every thread writes its place of a shared array (its row, if there are two axes), and behind the barrier reads another one.
+    /// Every thread writes its own element of a shared array (its row, if there are two axes), and after the barrier reads
+    /// another one.
     fn exchange(&mut self) {
         let layout = self.layout();
         let extent = self.block_size();
@@ -622,7 +624,7 @@ impl Generator {
         self.barrier();
     }
 
-    /// One thread writes a shared scalar, all read it.
+    /// One thread writes a shared scalar, and all read it.
     fn shared_scalar(&mut self) {
         let ty = self.random.ty();
         let memory = self.b.memory(format!("s{}", self.spans), Space::Shared, Layout::plain(ty), vec![]);
@@ -642,7 +644,7 @@ impl Generator {
         self.barrier();
     }
 
-    /// Operations among the lanes that go into a branch, and among those of them that have the same value.
+    /// Generates warp operations among the lanes that enter a branch, and among those of them that have the same value.
     fn operations_of_some_lanes(&mut self) {
         self.mark();
         let goes = self.expr(BOOL, 2, false);
@@ -713,7 +715,7 @@ impl Generator {
         self.remember(result, false);
     }
 
-    /// Every thread writes its place of an array in global memory, and behind a grid barrier reads another one.
+    /// Every thread writes its own element of an array in global memory, and after a grid barrier reads another one.
     fn exchange_through_grid(&mut self) {
         let Some(own) = self.own.iter().find(|own| own.access == Access::InOut).cloned() else { return };
         self.write_own(&own, 0);

@@ -83,10 +83,10 @@ impl Generator {
         }
     }
 
-    /// An expression of a type; `uniform` asks for one that is the same for all threads of a block.
+    /// Generates an expression of a type; if `uniform`, its value is the same for all threads of a block.
     pub(super) fn expr(&mut self, ty: Ty, depth: usize, uniform: bool) -> ExprId {
         let expr = self.new_expr(ty, depth, uniform);
-        // So that some have more than one use.
+        // Give some expressions more than one use.
         if self.random.one_in(6) {
             self.remember(expr, uniform);
         }
@@ -138,7 +138,7 @@ impl Generator {
         }
     }
 
-    /// For a selection of this type: a bool, or one per lane.
+    /// Generates a condition for a select of this type: a bool, or one per component.
     fn condition(&mut self, ty: Ty, depth: usize, uniform: bool) -> ExprId {
         match ty {
             Ty::Vector(s, n) if self.random.one_in(2) && s != Scalar::Bool => {
@@ -230,7 +230,7 @@ impl Generator {
         }
     }
 
-    /// Division by what is odd.
+    /// Generates a division by an odd number, so never by zero.
     fn divide(&mut self, ty: Ty, x: ExprId, depth: usize, uniform: bool) -> ExprId {
         let y = self.expr(ty, depth, uniform);
         let one = self.all(Value::one(ty.scalar()), ty);
@@ -239,7 +239,7 @@ impl Generator {
         self.b.binary(op, x, odd)
     }
 
-    /// A constant, in every lane.
+    /// Returns a constant, broadcast to every component.
     pub(super) fn all(&mut self, value: Value, ty: Ty) -> ExprId {
         let scalar = self.b.constant(value);
         if let Ty::Vector(_, n) = ty { self.b.splat(scalar, n) } else { scalar }
@@ -250,13 +250,13 @@ impl Generator {
         let mut args = vec![x];
         while args.len() < dynamic::arity(function) {
             let arg = self.expr(ty, depth, uniform);
-            // The sign of a NaN is none's business.
+            // The sign of a NaN is unspecified.
             args.push(if function == MathFn::Copysign { self.no_nan(arg) } else { arg });
         }
         self.b.math(function, &args)
     }
 
-    /// The value, or a constant where it is NaN.
+    /// Replaces a NaN by a constant.
     fn no_nan(&mut self, value: ExprId) -> ExprId {
         let ty = self.b.ty(value);
         let nan = self.b.math(MathFn::IsNan, &[value]);
@@ -276,7 +276,7 @@ impl Generator {
         self.b.bitcast(value, ty.scalar())
     }
 
-    /// Something that is there already.
+    /// Returns an existing value, or else a constant.
     fn leaf(&mut self, ty: Ty, uniform: bool) -> ExprId {
         let known: Vec<ExprId> =
             self.known.iter().flatten().filter(|k| k.uniform || !uniform).map(|k| k.expr).collect();
@@ -294,7 +294,7 @@ impl Generator {
         }
     }
 
-    /// An `i32` that the launch gives.
+    /// Returns an `i32` that the launch provides.
     fn index_leaf(&mut self, uniform: bool) -> ExprId {
         let axis = self.random.pick(&[Axis::X, Axis::X, Axis::Y, Axis::Z]);
         let choice = self.random.below(8);
@@ -331,7 +331,7 @@ impl Generator {
         if all.is_empty() { None } else { Some(all[self.random.below(all.len())].clone()) }
     }
 
-    /// A load of any place of an array that has values of this type, or else a leaf.
+    /// Loads an arbitrary element of an array that has values of this type, or else returns a leaf.
     fn load(&mut self, ty: Ty, depth: usize, uniform: bool) -> ExprId {
         let fits = |layout: &Layout| -> Vec<(u32, Option<u8>)> {
             let mut fits = vec![];
@@ -360,7 +360,7 @@ impl Generator {
         self.b.load_place(Place { memory: array.memory, indices, leaf, component }, hint)
     }
 
-    /// Indices that are in bounds.
+    /// Generates in-bounds indices.
     pub(super) fn indices(&mut self, array: &Readable, depth: usize, uniform: bool) -> Vec<ExprId> {
         let axes: Vec<(usize, Option<u32>)> = array.shape.iter().copied().enumerate().collect();
         axes.into_iter().map(|(axis, extent)| self.index(array.memory, axis as u8, extent, depth, uniform)).collect()
@@ -378,7 +378,7 @@ impl Generator {
         {
             return self.affine(extent, uniform);
         }
-        // Without a sign, then modulo the extent.
+        // Clear the sign, then reduce modulo the extent.
         let scalar = if extent.is_some() { self.random.integer() } else { Scalar::I32 };
         let ty = Ty::Scalar(scalar);
         let any = self.expr(ty, depth, uniform);
@@ -396,7 +396,7 @@ impl Generator {
         self.b.binary(BinOp::Rem, positive, extent)
     }
 
-    /// An index below `extent` that is a sum of multiples of the thread's coordinates and of something uniform.
+    /// Generates an index below `extent` that is a sum of multiples of the thread's coordinates and a uniform value.
     pub(super) fn affine(&mut self, extent: u32, uniform: bool) -> ExprId {
         let (mut low, mut high) = (0, 0);
         let mut sum = None;

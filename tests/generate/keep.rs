@@ -1,4 +1,4 @@
-//! Programs as text that stays the same when the generator changes: the kernel in DeviceIR, above it the launch in comments.
+//! A text form of programs that does not depend on the generator: the kernel in DeviceIR, preceded by the launch in comments.
 //!
 //! ```text
 //! // grid 2 1 1 block 32 1 1
@@ -7,7 +7,7 @@
 //! kernel k(…)
 //! ```
 //!
-//! The bytes of an array begin anew where they are too few.
+//! The bytes of an array are repeated if there are too few of them.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ use clk_lang::lang::scalar::{Scalar, Value};
 
 use super::{Argument, Bytes, Program};
 
-/// Of a program whose kernel verifies.
+/// Formats a program whose kernel verifies.
 pub fn to_text(program: &Program) -> String {
     let mut out = match program.extents {
         Extents::Threads(n) => format!("// threads {}\n", words(n)),
@@ -44,7 +44,7 @@ fn words<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// The program that [`to_text`] has written; the seed only says which checks look at it, and how it is run.
+/// Parses the output of [`to_text`]. The seed selects the checks that are applied, and the number of workers and the like.
 pub fn of_text(kept: &str, seed: u64) -> Program {
     let module = text::parse(kept).expect("a kernel");
     let mut lines = kept.lines().map_while(|line| line.strip_prefix("// "));

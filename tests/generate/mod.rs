@@ -1,10 +1,10 @@
-//! Random kernels in DeviceIR with their launches, from a seed.
+//! Random kernels in DeviceIR with their launches, generated from a seed.
 //!
-//! They are well typed, end, and mean one thing only: threads meet at barriers in uniform flow, share memory only by
-//! writing their own places before a barrier and reading any behind it, use atomics only where their order does not
-//! matter, and read only what was written. One place of some programs may fault.
+//! The kernels are well typed, terminate, and have a unique result: threads reach barriers in uniform flow, communicate only
+//! by writing their own elements before a barrier and reading others after it, use atomics only where their order does not
+//! matter, and read only initialized memory. Some programs have one statement that may fault.
 //!
-//! NaNs are one value to the language, so bits of floats are looked at only where they are none.
+//! All NaNs are one value in the language, so the bits of NaNs are not compared.
 
 mod body;
 mod expr;
@@ -35,7 +35,7 @@ pub enum Argument {
     Array { layout: Layout, shape: Vec<u32>, bytes: Bytes, write: bool },
 }
 
-/// Bytes aligned to 16, as devices want them.
+/// Bytes aligned to 16, as devices require.
 #[derive(Clone)]
 pub struct Bytes {
     words: Vec<u128>,
@@ -56,7 +56,7 @@ impl Bytes {
     }
 }
 
-/// Arguments as a launch takes them, for as long as the bytes live.
+/// Converts arguments to the form that a launch takes, borrowing the bytes.
 pub fn launch_arguments(arguments: &mut [Argument]) -> Vec<Arg<'_>> {
     let launch = |argument| match argument {
         &mut Argument::Value(ref values) => Arg::Value(values.clone()),
@@ -68,15 +68,15 @@ pub fn launch_arguments(arguments: &mut [Argument]) -> Vec<Arg<'_>> {
     arguments.iter_mut().map(launch).collect()
 }
 
-/// How a program's threads go.
+/// The control flow at a point of the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
-    /// All threads of a block are here together.
+    /// All threads of a block are at this point together.
     Uniform,
     Varying,
 }
 
-/// A value that can be used here.
+/// A value that is in scope.
 #[derive(Clone, Copy)]
 struct Known {
     expr: ExprId,
@@ -90,12 +90,12 @@ struct Variable {
     uniform: bool,
 }
 
-/// An array that can be read at any place (and written, if it is the thread's own).
+/// An array that can be read at any element (and written, if it is the thread's own).
 #[derive(Clone)]
 struct Readable {
     memory: MemId,
     layout: Layout,
-    /// `None`: known at run time only.
+    /// Per axis; `None` if the extent is known only at run time.
     shape: Vec<Option<u32>>,
     own: bool,
 }
@@ -107,7 +107,7 @@ struct Target {
     flow: Flow,
 }
 
-/// An array with a place of its own for each thread: these are the indices.
+/// An array with one element per thread, at these indices.
 #[derive(Clone)]
 struct Own {
     memory: MemId,
@@ -124,35 +124,35 @@ struct Callee {
     array: Option<Layout>,
 }
 
-/// A program, or a function of it, in the making.
+/// The state of generating a program, or a function of it.
 struct Generator {
     random: Random,
     b: FunctionBuilder,
-    /// One per open block.
+    /// One list per open block.
     known: Vec<Vec<Known>>,
     variables: Vec<Vec<Variable>>,
     readable: Vec<Vec<Readable>>,
     targets: Vec<Target>,
     flow: Flow,
-    /// Statements that may still be made.
+    /// Number of statements that may still be generated.
     budget: usize,
-    /// Of `grid` form: barriers, shared memory and warp operations exist.
+    /// The kernel has the `grid` form, so barriers, shared memory and warp operations are available.
     grid: bool,
-    /// Not a kernel's body.
+    /// A function is being generated, not the kernel's body.
     in_function: bool,
     results: Vec<Ty>,
-    /// Nothing but the end of the kernel ends a thread where all blocks meet.
+    /// Whether `return` is allowed. It is not in kernels with grid barriers, which all threads have to reach.
     may_return: bool,
     block: u32,
     /// The thread's indices into its own arrays.
     place: Vec<ExprId>,
-    /// What the launch numbers threads by, and how many of each there are.
+    /// The indices that the launch assigns to threads, and their extents.
     coordinates: Vec<(ExprId, u32)>,
     own: Vec<Own>,
     counters: Vec<(MemId, Scalar, u32, usize)>,
     callees: Vec<Callee>,
     arguments: Vec<Argument>,
-    /// Places that may fault and are still to be made.
+    /// Number of potentially faulting statements still to generate.
     risks: usize,
     spans: u32,
 }
@@ -184,7 +184,7 @@ impl Generator {
         }
     }
 
-    /// Gives what is made next a place of its own.
+    /// Gives the nodes generated next a unique span.
     fn mark(&mut self) {
         self.spans += 2;
         self.b.set_span(Span::new(FileId(0), self.spans as usize, self.spans as usize + 1));
@@ -196,7 +196,7 @@ impl Generator {
         }
     }
 
-    /// What `fill` makes as a block; what it declares is forgotten.
+    /// Generates a block with `fill`; its declarations go out of scope at the end.
     fn scope(&mut self, flow: Flow, fill: impl FnOnce(&mut Self)) -> Block {
         let outside = std::mem::replace(&mut self.flow, flow);
         self.b.push_block();
@@ -212,7 +212,7 @@ impl Generator {
     }
 }
 
-/// The program of a seed.
+/// Generates the program of a seed.
 pub fn program(seed: u64) -> Program {
     let mut random = Random::new(seed);
     let mut functions = Arena::new();
@@ -295,7 +295,7 @@ impl Generator {
         bytes
     }
 
-    /// Parameters: values, arrays to read, arrays with a place for each thread, counters.
+    /// Generates the parameters: values, input arrays, arrays with one element per thread, counters.
     fn signature(&mut self, extents: Extents) {
         for i in 0..self.random.below(4) {
             let ty = self.random.ty();
@@ -333,7 +333,7 @@ impl Generator {
             let layout = Layout::plain(Ty::Scalar(scalar));
             let mut bytes = self.bytes(&layout, &[extent]);
             if scalar.is_float() {
-                // Zeros, as only small integers are summed exactly in any order.
+                // Start at zero, since only small integers are summed exactly in any order.
                 bytes.get_mut().fill(0);
             }
             self.arguments.push(Argument::Array { layout, shape: vec![extent], bytes, write: true });
@@ -341,7 +341,7 @@ impl Generator {
         }
     }
 
-    /// One axis may be long, so that neighbouring threads can read neighbouring places.
+    /// Chooses a shape; one axis may be long, so that neighboring threads can read neighboring elements.
     fn shape(&mut self) -> Vec<u32> {
         let rank = self.random.pick(&[1, 1, 2, 2, 3]);
         let mut shape: Vec<u32> = (0..rank).map(|_| self.random.between(1, 10) as u32).collect();
@@ -351,7 +351,7 @@ impl Generator {
         shape
     }
 
-    /// The shape of arrays with a place for each thread, whose indices it computes.
+    /// Chooses the shape of arrays with one element per thread, and computes the thread's indices.
     fn own_shape(&mut self, extents: Extents) -> Vec<u32> {
         if let Extents::Grid { grid, block } = extents {
             for (i, axis) in [Axis::X, Axis::Y, Axis::Z].into_iter().enumerate() {
@@ -382,7 +382,7 @@ impl Generator {
         }
     }
 
-    /// `(a * m + b) * n + c`
+    /// Computes `(a * m + b) * n + c`.
     fn horner(&mut self, a: ExprId, m: ExprId, b: ExprId, n: ExprId, c: ExprId) -> ExprId {
         let a = self.b.binary(BinOp::Mul, a, m);
         let a = self.b.binary(BinOp::Add, a, b);
@@ -400,7 +400,7 @@ impl Generator {
         self.horner(z, ny, y, nx, x)
     }
 
-    /// A function: values and perhaps an array in, values out.
+    /// Generates a function that takes values and possibly an array, and returns values.
     fn function(&mut self, functions: &mut Arena<Function>) -> Callee {
         self.mark();
         let params: Vec<Ty> = (0..self.random.below(4)).map(|_| self.random.ty()).collect();

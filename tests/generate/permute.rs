@@ -1,5 +1,5 @@
-//! Aggregates that are given a permutation of themselves: vectors, structs (one local a leaf), elements of arrays and what these
-//! are made of; in loops whose number of iterations the launch decides, and in branches that threads part at.
+//! Aggregates that are assigned a permutation of themselves: vectors, structs (one local per leaf), array elements and their
+//! components; in loops whose trip count the launch determines, and in branches where threads diverge.
 
 use clk_lang::ir::build::Range;
 use clk_lang::ir::def::*;
@@ -9,7 +9,7 @@ use clk_lang::lang::scalar::{Scalar, Value};
 
 use super::{Flow, Generator, Readable, Target, Variable};
 
-/// A place that holds a value of its own.
+/// A location that holds a value.
 #[derive(Clone)]
 enum Cell {
     Local(LocalId),
@@ -17,7 +17,7 @@ enum Cell {
 }
 
 impl Generator {
-    /// A loop or a branch in which aggregates, that are declared before it, are permuted.
+    /// Generates a loop or a branch in which previously declared aggregates are permuted.
     pub(super) fn permuting(&mut self, depth: usize) {
         self.declare_aggregates();
         let flow = self.nested_flow();
@@ -33,7 +33,7 @@ impl Generator {
         self.repeat(flow, body);
     }
 
-    /// At most a few times.
+    /// Generates a loop of at most a few iterations.
     fn repeat(&mut self, flow: Flow, fill: impl FnOnce(&mut Self)) {
         let uniform = flow == Flow::Uniform;
         let scalar = self.random.integer();
@@ -69,7 +69,7 @@ impl Generator {
         }
     }
 
-    /// A vector, and variables that could be the leaves of a struct.
+    /// Declares a vector, and variables that could be the leaves of a struct.
     fn declare_aggregates(&mut self) {
         let vector = Ty::Vector(self.random.number(), self.random.between(2, 4) as u8);
         self.declare(vector);
@@ -94,7 +94,7 @@ impl Generator {
         }
     }
 
-    /// A variable of a vector type, which may be a new one.
+    /// Returns a variable of a vector type, declaring one if necessary.
     fn some_vector(&mut self) -> Variable {
         let open = self.open_variables();
         let vectors: Vec<Variable> = open.into_iter().filter(|v| v.ty.lanes() > 1).collect();
@@ -105,7 +105,7 @@ impl Generator {
         self.declare(vector)
     }
 
-    /// `v = i32x3(v.z, -v.x, w.y)`
+    /// Generates `v = i32x3(v.z, -v.x, w.y)`.
     fn permute_vector(&mut self) {
         let Variable { local, ty, uniform } = self.some_vector();
         let alike = self.open_variables();
@@ -134,7 +134,7 @@ impl Generator {
             .collect();
         let new = self.b.compose(&parts);
         self.b.write(local, new);
-        // What was read before the write is still that behind it.
+        // Values read before the write must keep their old value after it.
         let seen = [old, new, parts[0]];
         for value in seen {
             if self.random.one_in(4) {
@@ -143,7 +143,7 @@ impl Generator {
         }
     }
 
-    /// `v.x = v.y; v.y = -v.x`
+    /// Generates `v.x = v.y; v.y = -v.x`.
     fn assign_components(&mut self) {
         let Variable { local, ty, uniform } = self.some_vector();
         let n = ty.lanes() as usize;
@@ -161,7 +161,7 @@ impl Generator {
         }
     }
 
-    /// The value, or something computed from it.
+    /// Returns the value, or a value computed from it.
     fn altered(&mut self, value: ExprId, uniform: bool) -> ExprId {
         if !self.random.one_in(4) {
             return value;
@@ -178,7 +178,7 @@ impl Generator {
         self.b.binary(op, value, other)
     }
 
-    /// Two or more places of one type, and whether what they get has to be uniform.
+    /// Returns two or more locations of one type, and whether the values assigned to them have to be uniform.
     fn some_cells(&mut self) -> (Ty, Vec<Cell>, bool) {
         let arrays: Vec<Readable> = self.readable.iter().flatten().filter(|a| a.own).cloned().collect();
         let own: Vec<_> = self.own.iter().filter(|own| own.access == Access::InOut).cloned().collect();
@@ -217,7 +217,7 @@ impl Generator {
         (first.ty, cells.into_iter().map(Cell::Local).collect(), first.uniform)
     }
 
-    /// One leaf, or one component of it, of several elements of a thread's own array.
+    /// Returns one leaf, or one component of it, of several elements of a thread's local array.
     fn places_of(&mut self, array: &Readable) -> (Ty, Vec<Place>) {
         let memory = array.memory;
         if self.random.one_in(3) {
@@ -238,7 +238,7 @@ impl Generator {
         (if single { Ty::Scalar(ty.scalar()) } else { ty }, places)
     }
 
-    /// The components of a vector in an element, or leaves that are alike, if there are such.
+    /// Returns the components of a vector in an element, or leaves of equal type, if there are any.
     fn parts_of(&mut self, memory: MemId, layout: &Layout, indices: &[ExprId]) -> Option<(Ty, Vec<Place>)> {
         let first = self.random.below(layout.leaves.len());
         let ty = layout.leaves[first].ty;
@@ -254,7 +254,7 @@ impl Generator {
         (ty.lanes() > 1).then_some((Ty::Scalar(ty.scalar()), parts))
     }
 
-    /// All are read before one is written, or each takes what the next one holds.
+    /// Permutes locations: either reads all of them before writing one, or assigns to each the current value of the next.
     fn permute_cells(&mut self, ty: Ty, cells: &[Cell], uniform: bool) {
         if self.random.one_in(2) {
             let values: Vec<ExprId> = cells.iter().map(|cell| self.get(cell)).collect();
@@ -290,7 +290,7 @@ impl Generator {
         }
     }
 
-    /// What stands in the thread's own element of a shared array, several times.
+    /// Permutes the leaves of the thread's own element of a shared array, repeatedly.
     pub(super) fn permute_shared(&mut self, memory: MemId, layout: &Layout, indices: &[ExprId]) {
         let Some((ty, places)) = self.parts_of(memory, layout, indices) else { return };
         let cells: Vec<Cell> = places.into_iter().map(Cell::Place).collect();
@@ -304,7 +304,7 @@ impl Generator {
         }
     }
 
-    /// Variables that may be written here.
+    /// Returns the variables that may be written at this point.
     fn open_variables(&self) -> Vec<Variable> {
         let flow = self.flow;
         self.variables.iter().flatten().filter(|v| !v.uniform || flow == Flow::Uniform).copied().collect()
@@ -325,7 +325,7 @@ impl Generator {
         variable
     }
 
-    /// An element of a struct with a struct inside.
+    /// Returns the layout of a struct that contains a struct.
     pub(super) fn nested_layout(&mut self) -> Layout {
         let mut leaves = vec![];
         for i in 0..self.random.between(1, 4) {
@@ -336,7 +336,7 @@ impl Generator {
                 leaves.push((format!("f{i}"), self.random.ty()));
             }
         }
-        // Some that are alike, which can change places.
+        // Make some leaves equal in type, so that they can be exchanged.
         if leaves.len() > 1 && self.random.one_in(2) {
             leaves[0].1 = leaves[leaves.len() - 1].1;
         }

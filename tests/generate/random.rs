@@ -1,4 +1,4 @@
-//! Choices from a seed.
+//! Random choices, determined by a seed.
 
 use clk_lang::ir::def::Ty;
 use clk_lang::lang::philox::Philox;
@@ -27,7 +27,7 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// True once in `n` times.
+    /// Returns true with probability 1 / `n`.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -65,7 +65,7 @@ impl Random {
         if self.one_in(5) { Ty::Vector(self.number(), self.between(2, 4) as u8) } else { Ty::Scalar(self.scalar()) }
     }
 
-    /// Small numbers, numbers at the edges of the type, and any bits.
+    /// Returns a random value: small numbers, numbers at the limits of the type, and arbitrary bits.
     pub fn value(&mut self, ty: Scalar) -> Value {
         match self.below(4) {
             0 => Value::from_bits(ty, self.word()),
@@ -79,10 +79,10 @@ impl Random {
         if ty.is_float() {
             let edges = [0.0, -0.0, 0.5, -0.5, 1.5, 1e-8, 1e4, 3e38, -7.25, f64::INFINITY, f64::NAN, f64::NEG_INFINITY];
             let value = Value::of(edges[word as usize % edges.len()]).to_type(ty);
-            // The smallest number and its neighbours.
+            // Subnormal numbers next to zero.
             if word >> 60 == 0 { Value::from_bits(ty, word >> 32 & 3) } else { value }
         } else {
-            // Around 0 and around half the range.
+            // Around 0 and around the middle of the unsigned range.
             let middle = if word & 1 == 0 { 0 } else { 1u64 << (ty.bits() - 1) };
             Value::from_bits(ty, middle.wrapping_add(word >> 32 & 3).wrapping_sub(2))
         }

@@ -1,4 +1,4 @@
-//! Expressions of the reference interpreter, by `lang::scalar::dynamic`.
+//! Expressions of the reference interpreter, evaluated by `lang::scalar::dynamic`.
 
 use clk_lang::base::source::Span;
 use clk_lang::device::FaultKind;
@@ -10,7 +10,7 @@ use super::memory::{Store, Val};
 use super::thread::{Stop, Thread, World};
 
 impl Thread<'_> {
-    /// The value of an expression that a `Let` or a statement has computed, or of one that needs none.
+    /// Returns the value of an expression: the one computed by a `Let` or a statement, or evaluates one that has no such statement.
     pub(super) fn eval(&mut self, world: &mut World<'_>, expr: ExprId) -> Result<Val, Stop> {
         match self.frame().values[expr.index()] {
             Some(val) => Ok(val),
@@ -84,7 +84,7 @@ impl Thread<'_> {
         }) as i32
     }
 
-    /// Where a place is, in bytes, and what is there.
+    /// Returns the byte offset of a memory location, and its current value.
     pub(super) fn place(
         &mut self,
         world: &mut World<'_>,
@@ -136,7 +136,7 @@ fn binary(op: BinOp, ty: Ty, left: Val, right: Val, span: Span) -> Result<Val, S
     lanes(ty, |i| dynamic::binary(op, left.lane(i), right.lane(i)), span)
 }
 
-/// Whether two values are the same, all NaNs being one.
+/// Whether two values are the same; all NaNs are equal.
 pub fn same(a: Value, b: Value) -> bool {
     a.ty == b.ty && (a.bits == b.bits || a.is_nan() && b.is_nan())
 }

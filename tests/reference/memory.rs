@@ -1,4 +1,4 @@
-//! Arrays of the reference interpreter: plain bytes, one vector each.
+//! Arrays of the reference interpreter: one vector of bytes each.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use clk_lang::base::arena::Id;
 use clk_lang::ir::def::{Function, Layout, Memory, Ty};
 use clk_lang::lang::scalar::Value;
 
-/// A value of a thread: a scalar, or the lanes of a vector.
+/// A value of a thread: a scalar, or the components of a vector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Val {
     pub ty: Ty,
@@ -53,18 +53,18 @@ impl Val {
     }
 }
 
-/// Where the bytes of an array are.
+/// The storage of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Store {
     /// The launch's argument at this position.
     Global(usize),
-    /// A function's shared array, one per block.
+    /// A function's shared array; each block has one.
     Shared(Id<Function>, Id<Memory>),
-    /// A thread's own.
+    /// A thread's local array.
     Local(usize),
 }
 
-/// An array that a function names, with what the launch or the caller gave it.
+/// An array of a function, resolved to what the launch or the caller passed for it.
 #[derive(Clone, Debug)]
 pub struct Array<'m> {
     pub name: &'m str,
@@ -73,7 +73,7 @@ pub struct Array<'m> {
     pub extents: Vec<u32>,
 }
 
-/// The arrays that one thread can reach.
+/// The arrays that one thread can access.
 pub struct Arrays<'a> {
     pub global: &'a mut [Vec<u8>],
     pub shared: &'a mut HashMap<(Id<Function>, Id<Memory>), Vec<u8>>,

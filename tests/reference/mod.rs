@@ -1,9 +1,9 @@
-//! The reference interpreter of DeviceIR: one thread at a time, the most obvious code. What other devices compute is
-//! compared with it.
+//! The reference interpreter of DeviceIR, which the results of devices are compared with. It runs one thread at a time, in
+//! the simplest way possible.
 //!
-//! A thread runs until it ends or waits at a barrier or a warp operation; when all that the operation needs are there, it
-//! happens, and they go on. Memory that nobody wrote reads as zero. All threads run on after one has faulted, so that a
-//! device may report any of the faults.
+//! A thread runs until it ends or waits at a barrier or a warp operation; when all threads that participate have arrived, the
+//! operation is performed and they continue. Uninitialized memory reads as zero. The other threads continue after one has
+//! faulted, since a device may report any of the faults.
 
 mod eval;
 mod memory;
@@ -23,14 +23,14 @@ use eval::same;
 use memory::Val;
 use thread::{Ids, Parameter, State, Thread, Wait, World};
 
-/// What a launch did.
+/// The outcome of a launch.
 pub struct Outcome {
     pub output: String,
-    /// Of every thread that met one, its first.
+    /// The first fault of every thread that faulted.
     pub faults: Vec<Fault>,
 }
 
-/// Runs a kernel as `device::Executable::launch` does. Arrays are written even if there are faults.
+/// Runs a kernel like `device::Executable::launch`. Arrays are written even if there are faults.
 pub fn launch(module: &Module, extents: Extents, args: &mut [Arg<'_>]) -> Outcome {
     let parameters = parameters(module, args);
     let mut launch =
@@ -84,7 +84,7 @@ fn places([x, y, z]: [u32; 3]) -> impl Iterator<Item = [u32; 3]> {
     (0..z).flat_map(move |k| (0..y).flat_map(move |j| (0..x).map(move |i| [i, j, k])))
 }
 
-/// All blocks of a launch; of `threads(…)`, one block of one thread for each index tuple.
+/// Creates all blocks of a launch; for `threads(…)`, one block of one thread for each index tuple.
 fn blocks(module: &Module, extents: Extents) -> Vec<Block<'_>> {
     match extents {
         Extents::Threads(n) => {
@@ -120,7 +120,7 @@ struct Launch {
 }
 
 impl Launch {
-    /// Runs a block until nothing moves any more.
+    /// Runs a block until no thread can make progress.
     fn run(&mut self, block: &mut Block<'_>) {
         let Block { threads, shared } = block;
         loop {
@@ -152,7 +152,7 @@ impl Launch {
         }
     }
 
-    /// Threads that wait for what cannot happen are a fault, unless another one explains it.
+    /// Reports a fault for threads that wait for an operation that can never complete, unless another fault explains it.
     fn stuck(&mut self, threads: &[Thread<'_>]) {
         let faulted = threads.iter().any(|t| matches!(t.state, State::Faulted));
         let waiting: Vec<&Thread<'_>> = threads.iter().filter(|t| matches!(t.state, State::Waiting(..))).collect();
@@ -185,7 +185,7 @@ fn waits_at(thread: &Thread<'_>, barrier: BarrierKind) -> bool {
     matches!(thread.state, State::Waiting(Stmt { kind: StmtKind::Barrier { kind, .. }, .. }, _) if *kind == barrier)
 }
 
-/// The statement that all these threads wait at, and what each brought there.
+/// Returns the statement that all these threads wait at, and the operands of each.
 fn meeting<'m>(threads: &[Thread<'m>]) -> Option<(&'m Stmt, Vec<Wait>)> {
     let State::Waiting(place, _) = threads.first()?.state else { return None };
     let wait = |thread: &Thread<'m>| match thread.state {
@@ -195,7 +195,7 @@ fn meeting<'m>(threads: &[Thread<'m>]) -> Option<(&'m Stmt, Vec<Wait>)> {
     Some((place, threads.iter().map(wait).collect::<Option<Vec<Wait>>>()?))
 }
 
-/// A warp operation happens if all threads of the warp are at it, or all that it is among.
+/// Performs a warp operation if all threads of the warp, or all in its mask, wait at it.
 fn meet_warp(warp: &mut [Thread<'_>]) -> bool {
     if let Some((op, lanes)) = group(warp) {
         let brought: Vec<Option<(Val, i128)>> = (0..warp.len())
@@ -232,7 +232,8 @@ fn meet_warp(warp: &mut [Thread<'_>]) -> bool {
     true
 }
 
-/// Lanes that wait at one operation, are those that it is among for each of them, and so can go on.
+/// Returns lanes that wait at the same operation and are exactly the lanes in its mask, as seen by each of them, so that they
+/// can proceed.
 fn group(warp: &[Thread<'_>]) -> Option<(WarpOp, Vec<usize>)> {
     let at = |lane: usize| match warp.get(lane)?.state {
         State::Waiting(stmt, Wait::Warp { among: Some(mask), .. }) => Some((stmt, mask)),
@@ -247,7 +248,7 @@ fn group(warp: &[Thread<'_>]) -> Option<(WarpOp, Vec<usize>)> {
     })
 }
 
-/// What a lane of a group gets; the group's lanes are those that brought something.
+/// Returns the result of a lane of a group; the group's lanes are those with an operand.
 fn group_result(op: WarpOp, brought: &[Option<(Val, i128)>], own: usize) -> Val {
     let at = |lane: i128| usize::try_from(lane).ok().and_then(|l| brought.get(l).copied().flatten());
     let (value, lane) = brought[own].expect("it is one of the group");
@@ -279,7 +280,7 @@ fn group_result(op: WarpOp, brought: &[Option<(Val, i128)>], own: usize) -> Val 
     }
 }
 
-/// What each lane gets. Lanes that the block does not have are not asked.
+/// Returns the result of each lane. Lanes beyond the end of the block do not participate.
 fn warp_results(op: WarpOp, lanes: &[(Val, i128)]) -> Vec<Val> {
     let value = |lane: i128, own: usize| usize::try_from(lane).ok().and_then(|l| lanes.get(l)).unwrap_or(&lanes[own]).0;
     let shuffle = |from: &dyn Fn(i128, i128) -> i128| -> Vec<Val> {
@@ -315,7 +316,7 @@ fn warp_results(op: WarpOp, lanes: &[(Val, i128)]) -> Vec<Val> {
     }
 }
 
-/// Lane 0's result of a butterfly, for everyone: a lane without a partner keeps its value.
+/// Computes a butterfly reduction; lane 0's result is the result of all lanes. A lane without a partner keeps its value.
 fn butterfly(lanes: &[(Val, i128)], combine: impl Fn(Value, Value) -> Result<Value, dynamic::Failure>) -> Vec<Val> {
     let mut values: Vec<Value> = lanes.iter().map(|(val, _)| val.lane(0)).collect();
     for distance in [16, 8, 4, 2, 1] {
@@ -328,7 +329,7 @@ fn butterfly(lanes: &[(Val, i128)], combine: impl Fn(Value, Value) -> Result<Val
     vec![Val::scalar(values[0]); lanes.len()]
 }
 
-/// A block's barrier happens if all its threads are at the same one.
+/// Performs a block barrier if all threads of the block wait at the same one.
 fn meet_block(threads: &mut [Thread<'_>]) -> bool {
     let Some((place, waits)) = meeting(threads) else { return false };
     let StmtKind::Barrier { kind, .. } = place.kind else { return false };
@@ -345,7 +346,7 @@ fn meet_block(threads: &mut [Thread<'_>]) -> bool {
     true
 }
 
-/// Where two arrays of a layout hold different values, as the element, its leaf and both values; padding is not looked at.
+/// Returns the first difference between two arrays: the element, its leaf and both values. Padding is ignored.
 pub fn first_difference(layout: &Layout, a: &[u8], b: &[u8]) -> Option<String> {
     if a.len() != b.len() {
         return Some(format!("{} and {} bytes", a.len(), b.len()));

@@ -1,4 +1,4 @@
-//! Kernels whose results are known without an interpreter.
+//! Tests of the reference interpreter, with kernels whose results are known.
 
 use clk_lang::device::{Arg, Extents, FaultKind};
 use clk_lang::ir::text::parse;
@@ -10,7 +10,7 @@ fn grid(grid: u32, block: u32) -> Extents {
     Extents::Grid { grid: [grid, 1, 1], block: [block, 1, 1] }
 }
 
-/// Runs a kernel of one `inout` array of i32; gives the array, what was printed and the faults.
+/// Runs a kernel with one `inout` array of i32; returns the array, the printed output and the faults.
 fn run(text: &str, extents: Extents, start: &[i32]) -> (Vec<i32>, String, Vec<FaultKind>) {
     let module = parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut bytes: Vec<u8> = start.iter().flat_map(|v| v.to_le_bytes()).collect();

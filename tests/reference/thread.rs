@@ -1,4 +1,4 @@
-//! One thread: an explicit stack of calls and of open blocks, so that it can stop at a barrier and go on later.
+//! A thread with an explicit stack of calls and open blocks, so that it can suspend at a barrier and resume later.
 
 use std::collections::HashMap;
 
@@ -10,29 +10,29 @@ use clk_lang::lang::scalar::{Value, dynamic, format};
 
 use super::memory::{Array, Arrays, Store, Val};
 
-/// Statements a thread may execute: programs of tests end long before.
+/// Maximum number of statements per thread; test programs end long before.
 const STEPS: u64 = 100_000;
 
-/// Who a thread is.
+/// The position of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ids {
     pub thread: [u32; 3],
     pub block: [u32; 3],
     pub block_dim: [u32; 3],
     pub grid_dim: [u32; 3],
-    /// Position in the block, x fastest.
+    /// Flat index in the block, x fastest.
     pub flat: u32,
-    /// The index tuple of `Form::Threads` of this rank.
+    /// The index tuple, and the rank, of `Form::Threads`.
     pub index: Option<([u32; 3], usize)>,
 }
 
-/// What the launch gave, one per kernel parameter.
+/// A kernel parameter's value from the launch.
 pub enum Parameter {
     Value(Val),
     Shape(Vec<u32>),
 }
 
-/// What a thread waits for.
+/// The operation that a thread waits for, with its operands.
 #[derive(Clone, Copy, Debug)]
 pub enum Wait {
     Barrier { value: Option<Val> },
@@ -42,23 +42,23 @@ pub enum Wait {
 #[derive(Clone, Copy, Debug)]
 pub enum State<'m> {
     Ready,
-    /// At this statement.
+    /// Waiting at this statement.
     Waiting(&'m Stmt, Wait),
     Done,
     Faulted,
 }
 
-/// An open block and where the thread is in it.
+/// An open block and the thread's position in it.
 struct Open<'m> {
     block: &'m [Stmt],
     next: usize,
     turn: Turn,
 }
 
-/// What happens at the end of an open block.
+/// What to do at the end of an open block.
 #[derive(Clone, Copy)]
 enum Turn {
-    /// Goes on behind it.
+    /// Continue after it.
     Once(Option<Label>),
     Loop(Label),
     For {
@@ -79,7 +79,7 @@ pub(super) struct Frame<'m> {
     pub(super) locals: Vec<Val>,
     pub(super) arrays: Vec<Array<'m>>,
     open: Vec<Open<'m>>,
-    /// The caller's expressions for the results, and the place of the call.
+    /// The caller's expressions for the results, and the span of the call.
     results: &'m [ExprId],
     call: Span,
 }
@@ -90,12 +90,12 @@ pub struct Thread<'m> {
     pub(super) frames: Vec<Frame<'m>>,
     local: Vec<Vec<u8>>,
     pub state: State<'m>,
-    /// Where the result of what it waits for goes.
+    /// The expression that receives the result of the operation it waits for.
     awaited: Option<ExprId>,
     steps: u64,
 }
 
-/// The rest of the world, while a thread runs.
+/// The state outside of the running thread.
 pub struct World<'w> {
     pub parameters: &'w [Parameter],
     pub global: &'w mut [Vec<u8>],
@@ -104,7 +104,7 @@ pub struct World<'w> {
     pub faults: &'w mut Vec<Fault>,
 }
 
-/// What stops a statement.
+/// The fault that stops a thread, and its span.
 pub(super) type Stop = (FaultKind, Span);
 
 impl<'m> Thread<'m> {
@@ -112,7 +112,7 @@ impl<'m> Thread<'m> {
         Thread { module, ids, frames: vec![], local: vec![], state: State::Ready, awaited: None, steps: 0 }
     }
 
-    /// Goes on until it waits, ends or faults.
+    /// Runs until the thread waits, ends or faults.
     pub fn run(&mut self, world: &mut World<'_>) {
         if let Err(stop) = self.try_run(world) {
             self.fault(world, stop);
@@ -159,7 +159,7 @@ impl<'m> Thread<'m> {
         Ok(())
     }
 
-    /// Hands over the result of what it waited for.
+    /// Sets the result of the operation that the thread waited for.
     pub fn resume(&mut self, result: Option<Val>) {
         if let (Some(expr), Some(val)) = (self.awaited.take(), result) {
             self.set(expr, val);
@@ -250,7 +250,7 @@ impl<'m> Thread<'m> {
                 self.local.push(vec![0; size]);
                 Store::Local(self.local.len() - 1)
             }
-            // Nothing is stored there, so a copy of its own is as good.
+            // Constant arrays are never written, so a per-thread copy is equivalent.
             Space::Constant => {
                 self.local.push(memory.bytes());
                 Store::Local(self.local.len() - 1)
@@ -269,7 +269,7 @@ impl<'m> Thread<'m> {
         }
     }
 
-    /// The innermost block has ended: the next turn of its loop, or what follows it.
+    /// Handles the end of the innermost block: the next iteration of its loop, or what follows it.
     fn end_of_block(&mut self) {
         let open = &mut self.frame().open;
         let Some(top) = open.last_mut() else { return };
@@ -287,7 +287,7 @@ impl<'m> Thread<'m> {
         }
     }
 
-    /// Sets the variable of the innermost `for`, or leaves it.
+    /// Sets the variable of the innermost `for`, or leaves the loop.
     fn begin_turn(&mut self) {
         let frame = self.frame();
         let Some(Turn::For { local, value, end, step, inclusive, .. }) = frame.open.last().map(|open| open.turn) else {

@@ -1,6 +1,6 @@
-//! DeviceIR as Clk source: what the front end and lowering make of it has to mean the same again.
+//! Prints DeviceIR as Clk source, which the front end and lowering have to turn into a program with the same meaning.
 //!
-//! Not everything can be said: jumps go to the innermost loop only, and there are no vectors of `bool`.
+//! Not everything can be expressed: jumps only target the innermost loop, and there are no vectors of `bool`.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use clk_lang::lang::scalar::{Scalar, Value};
 
 use crate::generate::{Argument, Program};
 
-/// The program's kernel `k`, its functions and structs; `None` if it has what source has not.
+/// Prints the program's kernel `k`, its functions and structs; `None` if it cannot be expressed in source.
 pub fn text(program: &Program) -> Option<String> {
     let mut structs = vec![];
     let mut items = String::new();
@@ -27,7 +27,7 @@ pub fn text(program: &Program) -> Option<String> {
     Some(declared.collect::<String>() + &items)
 }
 
-/// A struct, behind those that it holds.
+/// Prints a struct, after the structs that it contains.
 fn declaration(name: &str, layout: &Layout) -> String {
     let (mut before, mut fields) = (String::new(), vec![]);
     let mut leaves = layout.leaves.as_slice();
@@ -47,7 +47,7 @@ fn declaration(name: &str, layout: &Layout) -> String {
     format!("{before}struct {name} {{ {} }}\n", fields.join(", "))
 }
 
-/// A value of a struct, from the values of its leaves.
+/// Prints a struct value from the values of its leaves.
 fn record(name: &str, layout: &Layout, values: &[String]) -> String {
     let mut fields = vec![];
     let (mut leaves, mut values) = (layout.leaves.as_slice(), values);
@@ -68,7 +68,7 @@ fn record(name: &str, layout: &Layout, values: &[String]) -> String {
     format!("{name} {{ {} }}", fields.join(", "))
 }
 
-/// Elements in brackets, one pair for each row of each axis.
+/// Prints elements in nested brackets, one level per axis.
 fn rows(elements: &[String], extents: &[usize]) -> String {
     match extents {
         [] | [_] => format!("[{}]", elements.join(", ")),
@@ -135,7 +135,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The function's arrays of constants, as items.
+    /// Prints the function's constant arrays, as items.
     fn constants(&mut self) -> Option<String> {
         let mut text = String::new();
         let function = self.function;
@@ -173,7 +173,7 @@ impl Printer<'_> {
                 (KernelParam::Array { access, memory, .. }, Argument::Array { layout, shape, .. }) => {
                     let access = match access {
                         Access::In => "",
-                        // Writing a part of an element counts as reading it.
+                        // Writing a component of an element counts as reading the element, so such a parameter is `inout`.
                         Access::Out if matches!(&layout.leaves[..], [leaf] if leaf.path.is_empty() && leaf.ty.lanes() == 1) => {
                             "out "
                         }
@@ -236,7 +236,7 @@ impl Printer<'_> {
             let element = self.element(&memory.layout)?;
             let extents = memory.extents.iter().map(|extent| match extent {
                 Extent::Known(n) => Some(n.to_string()),
-                // Always the block's size, which source has to know.
+                // Always the size of the block, which source has to state.
                 Extent::Dynamic(_) => match self.program.extents {
                     Extents::Grid { block, .. } => Some(block.iter().product::<u32>().to_string()),
                     Extents::Threads(_) => None,
@@ -250,7 +250,7 @@ impl Printer<'_> {
         self.block(&self.function.body)
     }
 
-    /// Its own name, as faults tell it, unless it shares that with another one.
+    /// Returns an array's name as it appears in faults, or a unique one if several arrays share that name.
     fn memory(&self, id: MemId) -> String {
         let own = &self.function.memories[id].name;
         let alone = self.function.memories.iter().filter(|(_, m)| m.name == *own).count() == 1;
@@ -321,13 +321,13 @@ impl Printer<'_> {
             ExprKind::Load { place, hint } => {
                 let text = self.place(place)?;
                 match hint {
-                    // Hints are for whole elements.
+                    // Cache hints apply to whole elements only.
                     Hint::Cached if text.ends_with(']') => format!("cached({text})"),
                     Hint::Streaming if text.ends_with(']') => format!("streaming({text})"),
                     _ => text,
                 }
             }
-            // `-` is for what has a sign, and the negative of a literal has to fit its type.
+            // `-` needs a signed type, and a negated literal has to fit its type.
             ExprKind::Unary { op: UnaryOp::Neg, value }
                 if ty.scalar().is_unsigned()
                     || ty.scalar().is_int() && matches!(self.function.exprs[*value].kind, ExprKind::Const(_)) =>
@@ -375,7 +375,7 @@ impl Printer<'_> {
         Some(())
     }
 
-    /// `let e5: i32 = ` in front of what gives a result.
+    /// Prints `let e5: i32 = ` before an expression with a result.
     fn result(&mut self, result: Option<ExprId>, text: String) -> Option<()> {
         let target = match result {
             Some(expr) => format!("let e{}: {} = ", expr.index(), type_name(self.function.exprs[expr].ty)?),

@@ -1,4 +1,4 @@
-//! Kernels as a GPU programmer would write them, in DeviceIR: the suite that the simulator's speed is measured on.
+//! A suite of typical GPU kernels in DeviceIR, which the simulator's speed is measured on.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::isa::simulators;
 
 type B = FunctionBuilder;
 
-/// A kernel for each instruction set that is tried, the best one last.
+/// A kernel loaded for each instruction set under test, the best one last.
 pub struct Kernel(Vec<Arc<dyn Executable>>);
 
 pub fn load(b: FunctionBuilder, form: Form) -> Kernel {
@@ -178,7 +178,7 @@ pub fn matmul() -> Kernel {
     load(b, Form::Grid)
 }
 
-/// `for (d = 128; d > 0; d >>= 1) { if l < d { s[l] = f(s[l], s[l + d]) } barrier }`
+/// Emits `for (d = 128; d > 0; d >>= 1) { if l < d { s[l] = f(s[l], s[l + d]) } barrier }`.
 fn tree(b: &mut B, s: MemId, l: ExprId, combine: impl Fn(&mut B, ExprId, ExprId) -> ExprId) {
     let start = b.i32(128);
     let d = b.variable("d", start);
@@ -226,7 +226,7 @@ pub fn reduce() -> Kernel {
     load(b, Form::Grid)
 }
 
-/// `for i in l..n step 256`
+/// Emits `for i in l..n step 256`.
 fn strided(b: &mut B, l: ExprId, n: ExprId, fill: impl FnOnce(&mut B, ExprId)) {
     let (label, i, step) = (b.label(), b.local("i", I32), b.i32(256));
     let body = b.in_block(|b| {
@@ -473,7 +473,7 @@ pub fn run_best(kernel: &Kernel, extents: Extents, args: &mut [Arg<'_>], workers
     kernel.0.last().expect("an instruction set").launch(extents, args, &control).expect("no fault");
 }
 
-/// Runs the kernel with each instruction set, from the same arrays: all have to leave the same bits behind.
+/// Runs the kernel with each instruction set, from the same arrays, and checks that the results are bitwise equal.
 pub fn run(kernel: &Kernel, extents: Extents, args: &mut [Arg<'_>], workers: usize) {
     let begin = written(args);
     run_best(kernel, extents, args, workers);
@@ -486,7 +486,7 @@ pub fn run(kernel: &Kernel, extents: Extents, args: &mut [Arg<'_>], workers: usi
     }
 }
 
-/// Of the arrays that may be written.
+/// Copies the arrays that may be written.
 fn written(args: &[Arg<'_>]) -> Vec<Vec<u8>> {
     let of = |arg: &Arg<'_>| if let Arg::Write { bytes, .. } = arg { bytes.to_vec() } else { vec![] };
     args.iter().map(of).collect()
