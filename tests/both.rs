@@ -1,4 +1,4 @@
-//! `--device both`, with a second device that is right in another way (opposite order, other roundings) or wrong.
+//! `--device both`, with a second device that is correct in a different way (opposite order, other roundings) or wrong.
 
 #[path = "common/world.rs"]
 mod world;
@@ -14,16 +14,16 @@ use clk_lang::host::interp::{Interpreter, Options};
 use clk_lang::ir::Prepared;
 use world::Paper;
 
-/// What the second device does otherwise than the simulator.
+/// How the second device differs from the simulator.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
-    /// Nothing.
+    /// Not at all.
     Same,
-    /// Blocks, warps and lanes come in the opposite order.
+    /// Blocks, warps and lanes run in the opposite order.
     Backward,
-    /// Functions are off by some ULPs, other ones than those of any run that the first device makes.
+    /// Functions are off by some ULPs, different from those of any run that the first device makes.
     Rounded,
-    /// The last element of each array that it writes is wrong in its lowest bit.
+    /// The last element of each array it writes is wrong in its lowest bit.
     Wrong,
 }
 
@@ -66,7 +66,7 @@ impl Executable for Kernel {
     }
 }
 
-/// What a script says on both devices: notes, and the error that ended it.
+/// Runs a script on both devices; returns the notes, and the error that ended it.
 fn run(way: Way, text: &str) -> (Vec<Diagnostic>, Option<Box<Diagnostic>>) {
     let device = Arc::new(Both::new(Arc::new(Simulator::default()), Arc::new(Second(way)), true));
     let options = Options { args: vec![], control: Control::default(), seed: None, device };
@@ -77,7 +77,7 @@ fn run(way: Way, text: &str) -> (Vec<Diagnostic>, Option<Box<Diagnostic>>) {
     (interpreter.take_warnings(), error)
 }
 
-/// Titles of notes, and the code of the error.
+/// Returns the titles of the notes, and the code of the error.
 fn told(way: Way, text: &str) -> (Vec<String>, &'static str) {
     let (notes, error) = run(way, text);
     assert!(notes.iter().all(|note| note.code == "W0604"), "{notes:#?}");
@@ -137,7 +137,7 @@ fn a_wrong_device_is_not_excused() {
     for text in [QUEUE, LOCK, HISTOGRAM, AMPLIFIED[0], AMPLIFIED[1]] {
         let (_, code) = told(Way::Wrong, text);
         let approximate = AMPLIFIED.contains(&text);
-        // One bit of a float is less than what functions may be off by.
+        // One bit of a float is within the tolerance of the functions.
         assert_eq!(code, if approximate { "" } else { "E0623" }, "{text}");
     }
     let text = "kernel f(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = x[i] * 2.0 }\nlet y = f(ones(8))";
@@ -153,7 +153,7 @@ fn a_race_is_no_excuse_but_it_is_named() {
     assert!(error.notes.iter().any(|note| note.contains("`--check` finds the race")), "{:?}", error.notes);
 }
 
-/// Small errors of functions become large: cancellation, a chaotic map, and decisions that turn on a rounding.
+/// Small errors of functions are amplified: by cancellation, a chaotic map, and branches that depend on a rounding.
 const AMPLIFIED: [&str; 3] = [
     "kernel slope(out y: [f32; 4000]) threads(i: 4000) {
         let x = f32(i) * 0.001
@@ -187,10 +187,10 @@ fn what_is_amplified_is_noted() {
         );
         assert_eq!(told(Way::Same, text), (vec![], ""));
     }
-    // An integer is not taken for nearly right.
+    // An integer has no tolerance.
     let wrong = AMPLIFIED[1].replace("[f32; 500]", "[i32; 500]").replace("y[i] = x", "y[i] = i + i32(x * 0.0)");
     assert_eq!(told(Way::Wrong, &wrong).1, "E0623");
-    // Where nothing is amplified nothing is said.
+    // No note where nothing is amplified.
     let text = "kernel f(out y: [f32; 4000]) threads(i: 4000) { y[i] = exp(f32(i) * 0.001) }\nlet y = f()";
     assert_eq!(told(Way::Rounded, text), (vec![], ""));
 }

@@ -1,4 +1,4 @@
-//! The table of builtins: every entry says what it does.
+//! The table of builtins: every entry is documented.
 
 use std::collections::BTreeSet;
 

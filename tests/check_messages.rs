@@ -1,5 +1,5 @@
-//! Mistakes and what is said about them: `//~ CODE words` stands above the line that a diagnostic points at (with the words in
-//! its title or on its label). Missing and surplus diagnostics both fail. `// ---` begins a new program.
+//! Errors and their diagnostics: `//~ CODE words` precedes the line that a diagnostic points at (with the words in its title
+//! or label). Missing and surplus diagnostics both fail. `// ---` begins a new program.
 
 use std::collections::HashMap;
 
@@ -57,7 +57,7 @@ fn mistakes_are_reported_where_and_as_expected() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-/// Applies every fix and checks that the program is right afterwards.
+/// Applies every fix and checks that the program is valid afterwards.
 fn mended(text: &str) -> String {
     let (_, found) = checked(text);
     let mut edits: Vec<_> = found.iter().flat_map(|d| d.fixes.first()).flat_map(|f| f.edits.clone()).collect();
@@ -142,7 +142,7 @@ fn fixes_mend_the_mistake() {
     }
 }
 
-/// One mistake is one message.
+/// One error causes one diagnostic.
 #[test]
 fn nothing_is_said_twice() {
     for text in [

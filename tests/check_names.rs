@@ -1,4 +1,4 @@
-//! An unresolved name is an error wherever it stands, and what fails when kernels are compiled fails before anything runs.
+//! An unresolved name is an error in every context, and errors of compiling kernels are reported before anything runs.
 
 mod common;
 
@@ -12,7 +12,7 @@ use clk_lang::syntax::token::Tok;
 use common::random::Random;
 use common::{diagnostics, run};
 
-/// The codes of what is wrong with a text before it runs.
+/// Returns the codes of the diagnostics of a text before it runs.
 fn found(text: &str) -> Vec<&'static str> {
     let mut session = Session::default();
     let mut outcome = session.add("<text>", text, &NoFiles);
@@ -35,7 +35,7 @@ fn programs() -> Vec<(PathBuf, String)> {
     paths.into_iter().map(read).filter(sound).collect()
 }
 
-/// Every name of every program becomes a path to nothing, one at a time, a few of each program.
+/// Replaces names in every program by a path that does not resolve, one at a time, a few per program.
 #[test]
 fn a_name_of_nothing_is_an_error_wherever_it_stands() {
     let mut random = Random(29);
@@ -51,7 +51,7 @@ fn a_name_of_nothing_is_an_error_wherever_it_stands() {
             let (before, behind) = (&text[..name.start as usize], &text[name.end as usize..]);
             let changed = format!("{before}no.such.function{behind}");
             let codes = found(&changed);
-            // What a file holds is known when the program runs, and looked up there.
+            // The fields of a loaded file are looked up at run time.
             let of_file = before.ends_with('.') && text.contains("load(");
             if codes.is_empty() && !of_file || codes.contains(&"E0999") {
                 let line = changed[before.rfind('\n').map_or(0, |at| at + 1)..].lines().next().unwrap_or("");
@@ -93,7 +93,7 @@ fn a_function_parameter_takes_a_function_or_an_error() {
     assert_eq!(found("let r = no.such.thing<<<1, 1>>>(1.0)"), ["E0201"]);
 }
 
-/// What `run` says of a kernel that cannot be compiled, `check` says, and `run` says it before the first statement.
+/// An error in compiling a kernel is reported by `check`, and by `run` before the first statement.
 #[test]
 fn kernels_that_cannot_be_compiled_are_refused_before_anything_runs() {
     let kernel = |params: &str, body: &str| {
@@ -149,7 +149,7 @@ fn kernels_that_cannot_be_compiled_are_refused_before_anything_runs() {
     }
 }
 
-/// Of every program of the tests: it passes `check` if and only if `run` gets as far as its first statement.
+/// For every test program: `check` succeeds if and only if `run` reaches the first statement.
 #[test]
 fn check_and_run_agree_on_what_may_start() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -161,7 +161,7 @@ fn check_and_run_agree_on_what_may_start() {
     }
     assert!(paths.len() > 20);
     for path in paths {
-        // A first statement that says so, in front of all the others.
+        // Put a statement that prints a marker before all the others.
         let text = fs::read_to_string(&path).expect("a text");
         fs::write(folder.path().join("a.clk"), format!("print(\"it has started\")\n{text}")).expect("written");
         let checked = run(folder.path(), &["check", "--json", "a.clk"]);
@@ -171,7 +171,7 @@ fn check_and_run_agree_on_what_may_start() {
     }
 }
 
-/// The codes of the warnings about a text that has no mistakes.
+/// Returns the codes of the warnings about a text without errors.
 fn warnings(text: &str) -> Vec<&'static str> {
     let outcome = Session::default().add("<text>", text, &NoFiles);
     assert!(!outcome.failed(), "{text}: {:?}", outcome.diagnostics);
@@ -260,7 +260,7 @@ fn an_exclusive_or_that_looks_like_a_power_is_doubted() {
     }
 }
 
-/// What is written in the repository is not doubted.
+/// No program of the repository causes such a warning.
 #[test]
 fn no_program_of_the_repository_is_doubted() {
     for (path, text) in programs() {

@@ -1,4 +1,4 @@
-//! Every page of the checker's codes: its wrong example has the mistake, and only that; its right one has none.
+//! The pages of the checker's codes: the wrong example has the error, and no other; the correct one has none.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use clk_lang::lang::codes::check::PAGES;
 use clk_lang::syntax::ast::{Import, ItemKind};
 use clk_lang::syntax::parse;
 
-/// Checks a text whose imports lead to a module with a function `softmax`.
+/// Checks a text whose imports resolve to a module with a function `softmax`.
 fn diagnostics(text: &str) -> Vec<Diagnostic> {
     let mut sources = Sources::default();
     let library = "fn softmax(x: [f32; M, N]) -> [f32; M, N] { exp(x) }\n";

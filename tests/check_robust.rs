@@ -1,4 +1,4 @@
-//! Whatever the text is, the checker comes back with a tree and diagnostics.
+//! For any text, the checker returns a tree and diagnostics.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ fn good_programs_have_no_diagnostics() {
     }
 }
 
-/// Takes bytes out, doubles them, swaps words: a small generator of broken programs.
+/// Generates broken programs: deletes or duplicates bytes, and swaps words.
 #[test]
 fn broken_programs_do_not_stop_the_checker() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

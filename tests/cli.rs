@@ -1,4 +1,4 @@
-//! The command line from outside: exit codes, streams, messages.
+//! The command line: exit codes, streams, messages.
 
 mod common;
 
@@ -87,7 +87,7 @@ fn devices_that_are_not_there_are_refused() {
     let named = finish(common::clk(here()).env("CLK_DEVICE", "nonsense").args(["-e", "1"]));
     assert_eq!(named.code, 2);
     assert!(named.err.contains("CLK_DEVICE: there is no device `nonsense`"), "{}", named.err);
-    // What runs nothing needs no device.
+    // A command that runs nothing needs no device.
     assert_eq!(run(here(), &["--device", "gpu:1000", "explain", "E0701"]).code, 0);
 }
 
@@ -109,7 +109,7 @@ fn auto_takes_what_is_there_and_says_why() {
     assert_eq!(!gpu, ran.err.starts_with("note: kernels run on the simulator: "), "{}", ran.err);
     assert_eq!(ran.err.lines().count(), usize::from(!gpu), "{}", ran.err);
     assert_eq!(auto(None, &[]).err, "", "nobody asked");
-    // A script without launches needs no device, and nothing is said.
+    // A script without launches needs no device, and prints no note about it.
     assert_eq!(run(here(), &["--device", "auto", "-e", "1 + 1"]).err, "");
 }
 
@@ -128,7 +128,7 @@ fn the_cache_is_found_listed_and_cleaned() {
     assert!(listed.starts_with("0123456789abcdef     2.0 KiB  used "), "{listed}");
     assert_eq!(at(&["clean"]).out, "removed 1 kernels, 2.0 KiB\n");
     assert_eq!(at(&[]).code, 2);
-    // Somebody's folder: refused, and left as it is.
+    // A folder with other files: refused, and left unchanged.
     fs::write(cache.join("notes.txt"), "mine").expect("written");
     fs::write(cache.join("model.cubin"), "mine").expect("written");
     for action in ["ls", "clean"] {
@@ -222,12 +222,12 @@ fn a_tilde_is_the_users_folder() {
     let ran = finish(clk(elsewhere.path()).env("HOME", home.path()).args(["run", "a.clk"]));
     assert_eq!((ran.code, ran.out.as_str()), (0, "[[1. 2.]\n [3. 4.]]\n"), "{}", ran.err);
     assert!(home.path().join("data/y.npy").is_file() && home.path().join("z.png").is_file());
-    // Only a `~` by itself is that folder.
+    // Only a `~` as the first component is expanded.
     assert!(elsewhere.path().join("~x.npy").is_file() && elsewhere.path().join("~/x.npy").is_file());
     let tested = finish(clk(elsewhere.path()).env("HOME", home.path()).args(["test", "a.clk"]));
     assert_eq!(tested.code, 0, "{}", tested.err);
     assert!(home.path().join("t.npy").is_file());
-    // What a message names is what was written.
+    // Messages show the path as the user wrote it.
     let missing = finish(clk(elsewhere.path()).env("HOME", home.path()).args(["-e", "load(\"~/none.npy\")"]));
     assert!(missing.code == 1 && missing.err.contains("`~/none.npy`"), "{}", missing.err);
 }
@@ -338,7 +338,7 @@ fn a_closed_pipe_is_no_failure() {
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"".as_slice()));
 }
 
-/// Sends Ctrl-C to a script that has begun an endless loop, and gives its exit code and messages.
+/// Sends Ctrl-C to a script that has begun an endless loop; returns its exit code and messages.
 #[cfg(unix)]
 fn interrupted(script: &str) -> (Option<i32>, String) {
     use std::process::{Command, Stdio};
@@ -378,7 +378,8 @@ fn ctrl_c_stops_a_kernel() {
     assert!(err.contains("a.clk"), "{err}");
 }
 
-/// Behind the script's name all words are the script's. One that looks at none of them was hardly meant to get any.
+/// All words after the script's name are arguments of the script. If the script does not use them, options of `clk` among
+/// them are probably a mistake.
 #[test]
 fn options_of_clk_behind_the_script_are_pointed_at() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -392,7 +393,7 @@ fn options_of_clk_behind_the_script_are_pointed_at() {
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("--seed=3\n", ""));
 }
 
-/// `exit(code)` ends a script as its end does: what was printed is there, what ran on the device is over.
+/// `exit(code)` ends a script as its end does: its output is flushed, and its launches have completed.
 #[test]
 fn scripts_end_with_the_code_they_say() {
     let folder = folder_with(&[
@@ -418,7 +419,7 @@ fn scripts_end_with_the_code_they_say() {
     assert_eq!(ends(&["-e", "print(5); exit(9)"]), well(9, "5\n"));
     let (code, out, err) = ends(&["run", "failed.clk"]);
     assert_eq!((code, out.as_str(), err.contains("E0601")), (1, "1\n", true), "{err}");
-    // Tests, and benches, are more than the script.
+    // Not in `clk test` and `clk bench`, which run more than the script.
     for words in [["test", "parts.clk"], ["bench", "parts.clk"], ["test", "own.clk"], ["bench", "own.clk"]] {
         let (code, _, err) = ends(&words);
         assert_eq!((code, err.contains("E0547")), (1, true), "{words:?}: {err}");

@@ -1,4 +1,4 @@
-//! The session as transcripts: what goes in, what comes out, and that a failed entry changes nothing.
+//! REPL sessions as transcripts: their input and output, and that a failed entry changes nothing.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn session(entries: &str) -> Ran {
     run_with_input(Path::new(env!("CARGO_MANIFEST_DIR")), &["repl", "--plain", "--ascii"], entries)
 }
 
-/// Checks what a session that reports nothing writes.
+/// Checks the output of a session without diagnostics.
 #[track_caller]
 fn check(entries: &str, expected: &str) {
     let ran = session(entries);
@@ -125,7 +125,7 @@ fn every_command_is_listed_and_explained() {
     );
 }
 
-/// What a newcomer is shown can be typed in as it stands.
+/// The examples in the guides for newcomers work as typed.
 #[test]
 fn the_guides_are_true() {
     for (topic, expected) in [("kernel", "[2. 1. 0.]"), ("blocks", "[64. 36.]"), ("arrays", "mean 0.")] {
@@ -194,7 +194,7 @@ fn a_kernel_as_code() {
     assert!(ran.err.contains("`f` is a function"), "{}", ran.err);
 }
 
-/// PTX needs NVRTC, instructions a disassembler too; where one is missing, the session says so and how to get it.
+/// PTX requires NVRTC, machine instructions also a disassembler; if one is missing, the session says so and how to get it.
 #[test]
 fn a_kernel_as_instructions() {
     let ran =
@@ -272,7 +272,7 @@ fn entries_are_edited() {
     assert!(ran.err.contains("`nosuch` is not defined"), "{}", ran.err);
 }
 
-/// Saves a session and runs the script; what the session showed is what the script prints.
+/// Saves a session and runs the script; checks that the script prints what the session showed.
 #[track_caller]
 fn saved_and_run(entries: &str, expected: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
@@ -326,7 +326,7 @@ fn a_file_of_somebody_else_is_replaced_only_if_that_is_asked_for() {
         assert!(ran.err.contains(complaint), "{}", ran.err);
         assert_eq!(fs::read_to_string(&path).expect("there"), "// precious\n");
     }
-    // What the session has written itself it may write again.
+    // A file that the session has written may be overwritten by it.
     let ran = session("let x = 1\n:save! s.clk\nlet y = 2\n:save s.clk\n:save ./s.clk\n");
     assert_eq!((ran.err.as_str(), ran.out.matches("wrote").count()), ("", 3), "{}", ran.out);
     assert!(fs::read_to_string(&path).expect("there").contains("let y = 2"));
@@ -363,7 +363,7 @@ fn what_was_typed_is_listed() {
     check("let x = 1\nlet y = 2\n:history\n:history y =\n", "   1  let x = 1\n   2  let y = 2\n   2  let y = 2\n");
 }
 
-/// The numbers are those of the prompts: commands and what fails count as they do there.
+/// History numbers are those of the prompts, which count commands and failed entries in the same way.
 #[test]
 fn history_counts_as_prompts_do() {
     let ran = session("let x = 1\n:type x\nnosuch\nx\n:history\n");
@@ -375,7 +375,7 @@ fn sessions_are_left_and_asked_as_elsewhere() {
     let ran = session("help(sqrt)\nhelp(\"std.math\")\nhelp()\nexit()\n1\n");
     assert!(ran.out.contains("The square root") && ran.out.contains("smoothstep"), "{}", ran.out);
     assert!(ran.out.contains("New here?") && !ran.out.ends_with("1\n"), "{}", ran.out);
-    // A definition of the name is what is meant.
+    // A user's definition takes precedence over the command.
     assert_eq!(session("fn exit() -> i32 { 3 }\nexit()\n").out, "3\n");
 }
 
@@ -398,9 +398,9 @@ fn texts_and_tables_in_a_session() {
 fn an_entry_ends_the_session_with_a_code() {
     let ran = session("let x = 2\nprint(x); exit(x + 5)\nprint(1)\n");
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (7, "2\n", ""));
-    // Without an end of its line, too.
+    // Also without a newline at the end of input.
     assert_eq!(session("exit(4)").code, 4);
-    // A code that is none ends nothing, and neither do files, measurements and tests.
+    // An invalid exit code does not end the session, and neither does `exit` in a loaded file, a measurement or a test.
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("a.clk"), "let a = 1\nexit(3)\n").expect("written");
     let entries = "exit(256)\n:load a.clk\n:time exit(5)\ntest \"t\" { exit(6) }\nprint(12)\n";
@@ -409,7 +409,7 @@ fn an_entry_ends_the_session_with_a_code() {
     assert_eq!((ran.err.matches("E0541").count(), ran.err.matches("E0547").count()), (1, 3), "{}", ran.err);
 }
 
-/// `clk doc`, `:doc`, `:help` and `?` give one text.
+/// `clk doc`, `:doc`, `:help` and `?` print the same text.
 #[test]
 fn documentation_is_the_same_everywhere() {
     let doc = |words: &[&str]| run(Path::new(env!("CARGO_MANIFEST_DIR")), &[&["doc", "--ascii"], words].concat());
@@ -423,7 +423,7 @@ fn documentation_is_the_same_everywhere() {
     for entry in ["?std\n", ":doc std\n", ":help std\n", "help(std)\n"] {
         assert_eq!(session(entry).out, std.out, "{entry}");
     }
-    // A member by its name alone, a keyword, and words to look for.
+    // A member by its name alone, a keyword, and search words.
     assert_eq!(session("?lerp\n").out, doc(&["lerp"]).out);
     assert!(doc(&["lerp"]).out.starts_with("std.math\n"), "{}", doc(&["lerp"]).out);
     assert!(doc(&["matvec"]).out.contains("std.linalg\n") && doc(&["matvec"]).out.contains("std.sparse\n"));
@@ -479,7 +479,7 @@ fn calls_nest_ten_thousand_deep() {
     assert!(ran.err.contains("E0517") && ran.err.contains("more than 10000 deep"), "{}", ran.err);
     assert!(ran.err.contains("more calls lead here"), "{}", ran.err);
     assert_eq!(ran.out, "5\n", "the session goes on");
-    // Calls inside of large expressions take more of the stack, and are stopped by it: no crash.
+    // Calls nested in large expressions use more stack; they hit the limit instead of crashing.
     let deep = format!("fn d(n: i32) -> i32 {{ {}d(n + 1){} }}\nd(0)\n1\n", "(1 + ".repeat(150), ")".repeat(150));
     let ran = session(&deep);
     assert!(ran.err.contains("E0517") && ran.out == "1\n", "{}", ran.err);
@@ -504,7 +504,7 @@ fn settings_are_shown_and_changed() {
     assert!(ran.err.contains("E0608") || ran.err.contains("turns"), "{}", ran.err);
 }
 
-/// A session begins isolated; on the simulator that is no difference.
+/// Isolation is on by default; on the simulator it makes no difference.
 #[test]
 fn isolation_is_a_setting() {
     let on = "isolate    on       kernels on GPUs run in a process of their own\n";
@@ -523,7 +523,7 @@ fn reset_and_quit() {
     assert!(ran.err.contains("no command `:nosuch`") && ran.err.contains("could be :reload or :reset"), "{}", ran.err);
 }
 
-/// The session in the README: entries, and what each writes. Of a message only the first line is shown there.
+/// Runs the session in the README and compares its output. Of a diagnostic only the first line is shown there.
 #[test]
 fn the_session_in_the_readme_is_true() {
     let readme = include_str!("../README.md");
@@ -545,7 +545,7 @@ fn the_session_in_the_readme_is_true() {
             entries += &format!("{}\n", std::mem::take(&mut entry));
         }
     }
-    // One pipe for both, as on a screen.
+    // One pipe for stdout and stderr, as on a screen.
     let script = format!("'{}' repl --plain 2>&1", env!("CARGO_BIN_EXE_clk"));
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", &script]).current_dir(folder.path()).env("NO_COLOR", "1");

@@ -46,7 +46,7 @@ fn kernel(session: &Session, name: &str) -> KernelId {
     }
 }
 
-/// The IR of every kernel of a text that can be compiled by itself, verified.
+/// Returns the verified IR of every kernel of a text that needs no compile-time arguments.
 #[track_caller]
 fn all_ir(source: &str) -> String {
     let mut session = Session::default();
@@ -99,7 +99,7 @@ kernel matmul<const T: i32 = 16>(a: [f32; M, K], b: [f32; K, N], out c: [f32; M,
 #[test]
 fn a_corpus_of_kernels() {
     for source in [
-        // Softmax of rows, one warp each.
+        // Softmax of rows, one warp per row.
         "kernel softmax(x: [f32; M, N], out y: [f32; M, N]) grid(M) block(32) {
     let row = block_idx.x
     var top = f32(-1e30)
@@ -110,7 +110,7 @@ fn a_corpus_of_kernels() {
     sum = warp_reduce_add(sum)
     for j in lane_idx..N step 32 { y[row, j] = exp(x[row, j] - top) / sum }
 }",
-        // A scan by shuffles.
+        // A scan with shuffles.
         "fn inclusive<T: Num>(v: T) -> T {
     var acc = v
     var d = 1
@@ -148,7 +148,7 @@ kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
     let ((a, n), positive) = pair(x[i])
     y[i] = if positive { twice(a, f = square) } else { f32(n) }
 }",
-        // Early returns, in kernels and functions, and loops that are left.
+        // Early returns, in kernels and functions, and loops with early exits.
         "fn first(x: [f32; N], limit: f32) -> i32 {
     for i in 0..N {
         if x[i] < 0.0 { continue }
@@ -181,7 +181,7 @@ kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) {
     for j in 0..3 { sum += SHARE * t[j] }
     y[i] = sum
 }",
-        // Atomics and messages.
+        // Atomics and assertion messages.
         "kernel histogram(x: [i32; N], inout bins: [i32; B]) threads(i: N) {
     assert(x[i] >= 0 && x[i] < B, \"bin {x[i]} of {B}\")
     atomic_add(bins[x[i]], 1)

@@ -1,7 +1,7 @@
-//! Arrays that blocks are said to write in full: the standard library's tests, on a simulator that spoils those arrays
-//! before each launch, have to pass as ever.
+//! Arrays that the analysis says blocks overwrite completely: the tests of the standard library have to pass on a simulator
+//! that fills those arrays with garbage before each launch.
 
-#[allow(dead_code)] // the compiler is for those who compile
+#[allow(dead_code)] // only other tests use the compiler
 mod cuda_support;
 
 use std::collections::BTreeSet;
@@ -16,14 +16,14 @@ use clk_lang::ir::Prepared;
 use clk_lang::ir::def::KernelParam;
 use clk_lang::lang::scalar::Value;
 
-/// The simulator, and the arrays that were spoiled: `kernel.array`.
+/// The simulator, and the arrays that were filled with garbage, as `kernel.array`.
 #[derive(Default)]
 struct Spoiler {
     simulator: Simulator,
     spoiled: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// A kernel of the simulator's.
+/// A kernel of the simulator.
 struct Spoiled {
     inner: Arc<dyn Executable>,
     prepared: Arc<Prepared>,
@@ -90,7 +90,7 @@ impl Executable for Spoiled {
     }
 }
 
-/// What looks like a kernel that writes all of an array, and leaves some of it as it was.
+/// Kernels that look as if they wrote all of an array, but do not.
 const PARTIAL: &str = r#"
 kernel nobody(x: [i32; N], out y: [i32; 4]) grid(4) block(64) {
     if thread_idx.x == 0 && lane_idx == 5 { y[block_idx.x] = x[0] }
@@ -138,7 +138,7 @@ fn what_is_spoiled_before_a_launch_is_written_by_it() {
         }
     }
     let spoiled = spoiled.lock().expect("the list");
-    // By tiles, by rows, by rows of any length, by products of both, at the edge, from shared memory.
+    // Written by tiles, by rows, by rows of dynamic length, by products of both, at the edge, from shared memory.
     for expected in [
         "tiles.partial",
         "tile_sums.sums",
@@ -154,6 +154,6 @@ fn what_is_spoiled_before_a_launch_is_written_by_it() {
     ] {
         assert!(spoiled.contains(expected), "{expected} is not known to be written in full; known are {spoiled:?}");
     }
-    // What data decides where to write, nobody can tell.
+    // The destination of the writes depends on data, so the analysis cannot know.
     assert!(!spoiled.contains("scatter.y"), "{spoiled:?}");
 }

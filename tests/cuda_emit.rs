@@ -1,5 +1,5 @@
-//! CUDA text, looked at: `tests/cuda/*.clk` and what `clk emit --stage cuda` makes of them (`.cu`). `CLK_BLESS=1` rewrites
-//! the expectations.
+//! Compares the CUDA text of `tests/cuda/*.clk`, as emitted by `clk emit --stage cuda`, with the expected text (`.cu`).
+//! `CLK_BLESS=1` rewrites the expectations.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn texts_are_as_they_were() {
     assert!(changed.is_empty(), "changed: {changed:?}; CLK_BLESS=1 rewrites them");
 }
 
-/// The text of one kernel, with the comments before it.
+/// Returns the text of one kernel, with the comments before it.
 fn kernel(text: &str, name: &str) -> String {
     let mut found = String::new();
     for line in text.lines() {
@@ -83,7 +83,7 @@ fn switches_change_the_text() {
     assert!(!emitted(&guards, &["--unchecked"]).contains("report("));
 }
 
-/// A folder with a program, and what `clk emit` says of it with `CLK_NVRTC` and PATH as the test has them.
+/// Runs `clk emit` on a program, with the `CLK_NVRTC` and PATH of the test.
 fn machine(words: &[&str], environment: &[(&str, &str)]) -> common::Ran {
     let folder = tempfile::tempdir().expect("a folder");
     let text = "kernel blur(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 128)) block(128) {\n\
@@ -96,7 +96,7 @@ fn machine(words: &[&str], environment: &[(&str, &str)]) -> common::Ran {
     common::finish(common::clk(folder.path()).args(&words).envs(environment.iter().copied()))
 }
 
-/// Whether there is NVRTC; says so if not.
+/// Whether NVRTC is installed; prints that the test is skipped if not.
 fn has_nvrtc() -> bool {
     let found = clk_lang::device::cuda::nvrtc::Nvrtc::open(&clk_lang::app::libraries::nvrtc_places()).is_ok();
     if !found {
@@ -143,7 +143,7 @@ fn instructions_need_a_tool_of_the_toolkit() {
     }
     let tools = tempfile::tempdir().expect("a folder");
     let path = tools.path().to_str().expect("a path");
-    // NVRTC may be found by the PATH that is about to be replaced.
+    // NVRTC may be found through the PATH that is about to be replaced.
     let nvrtc = clk_lang::app::libraries::nvrtc_places();
     let nvrtc = clk_lang::device::cuda::nvrtc::Nvrtc::open(&nvrtc).expect("it was there");
     let nvrtc = nvrtc.place().parent().filter(|p| p.is_absolute()).map(|p| p.display().to_string());

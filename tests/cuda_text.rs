@@ -1,11 +1,11 @@
-//! CUDA text of every kernel that the repository's programs launch, compiled by NVRTC where that is installed.
+//! CUDA text of every kernel that the repository's programs launch, compiled by NVRTC if it is installed.
 //!
-//! Standard library, examples, benches and the language reference run on the simulator, and a device in between keeps each
-//! kernel that is loaded. `CLK_RANDOM_PROGRAMS` says how many random kernels join in. Without NVRTC (`pip install
-//! nvidia-cuda-nvrtc`, or `CLK_NVRTC`) the tests say that they are skipped.
+//! Standard library, examples, benches and the language reference run on the simulator, wrapped in a device that records each
+//! loaded kernel. `CLK_RANDOM_PROGRAMS` is the number of additional random kernels. Without NVRTC
+//! (`pip install nvidia-cuda-nvrtc`, or `CLK_NVRTC`) the tests print that they are skipped.
 
 mod cuda_support;
-#[allow(dead_code)] // launches are for those who run kernels
+#[allow(dead_code)] // only tests that run kernels use launches
 mod generate;
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use clk_lang::ir::Prepared;
 use clk_lang::pass;
 use cuda_support::{Kernel, every_kernel, nvrtc};
 
-/// Text for every purpose there is.
+/// Returns the options of every variant of the text.
 fn variants() -> [(&'static str, Options); 4] {
     let plain = Options::default();
     [
@@ -27,7 +27,7 @@ fn variants() -> [(&'static str, Options); 4] {
     ]
 }
 
-/// What NVRTC says of a text that it refuses.
+/// Returns NVRTC's log if it rejects a text.
 fn refused(nvrtc: &Nvrtc, text: &str, options: &Options) -> Option<String> {
     match nvrtc.compile(text, "kernel.cu", 90, &options.flags()) {
         Ok(_) => None,
@@ -42,7 +42,7 @@ fn complaint(nvrtc: &Nvrtc, name: &str, prepared: &Prepared, variant: &(&str, Op
     Some(format!("== {name}, {}\n{log}\n{}", variant.0, kernel.text))
 }
 
-/// All kernels in all variants, on as many threads as there are.
+/// Compiles all kernels in all variants, on all available threads.
 fn compile_all(nvrtc: &Nvrtc, kernels: &[Kernel], variants: &[(&str, Options)]) {
     let work: Vec<(&Kernel, &(&str, Options))> =
         kernels.iter().flat_map(|kernel| variants.iter().map(move |variant| (kernel, variant))).collect();

@@ -1,5 +1,5 @@
-//! Where the crates come from that Clk is made of, and under which licenses: as `deny.toml` allows. In: Cargo's lock file and
-//! metadata, without a network. `cargo deny` checks the same, and known holes besides, where it is installed.
+//! Sources and licenses of Clk's dependencies, as allowed by `deny.toml`. Input: Cargo's lock file and metadata, offline.
+//! `cargo deny`, if installed, checks the same and known vulnerabilities.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,14 +14,14 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The texts of a list in a TOML file.
+/// Returns the strings of a list in a TOML file.
 fn list(text: &str, name: &str) -> Vec<String> {
     let start = text.find(&format!("\n{name} = [")).unwrap_or_else(|| panic!("no list `{name}`"));
     let list = text[start..].split_once('[').expect("its start").1.split_once(']').expect("its end").0;
     list.split('"').skip(1).step_by(2).map(str::to_string).collect()
 }
 
-/// Whether the licenses of a crate leave a choice that is allowed: `A OR B` needs one of both, `A AND B` both.
+/// Whether a license expression can be satisfied with allowed licenses: `A OR B` requires one of them, `A AND B` both.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     // Older crates write `/` for `OR`.
     let expression = expression.replace('/', " OR ");
@@ -96,7 +96,7 @@ fn every_license_is_one_of_the_allowed() {
     let rustc = Command::new("rustc").arg("-vV").output().expect("rustc runs");
     let rustc = String::from_utf8(rustc.stdout).expect("text");
     let host = rustc.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host");
-    // What is fetched for other systems only is not here; the sources of all are checked above.
+    // Dependencies only of other systems are not downloaded here; the sources of all are checked above.
     let arguments = ["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", host];
     let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

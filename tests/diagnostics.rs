@@ -1,13 +1,13 @@
-//! Messages as users get them.
+//! Diagnostics as users see them.
 //!
-//! Each `tests/diagnostics/**/*.clk` is run. A comment `//~ CODE text` announces a diagnostic for the line below it (several
-//! may stand one under the other): one with this code whose primary label starts on that line, and with this text somewhere
-//! in it. `//~? CODE text` announces one without a place. What is missing and what is surplus both fail.
+//! Each `tests/diagnostics/**/*.clk` is run. A comment `//~ CODE text` announces a diagnostic for the line below (there may
+//! be several such comments): it has this code, its primary label starts on that line, and it contains the text.
+//! `//~? CODE text` announces one without a location. Missing and surplus diagnostics both fail.
 //!
-//! A first line `//# --check` is a list of options to run with.
+//! A first line such as `//# --check` lists command line options.
 //!
-//! Programs under `golden/` also have a `.stderr` file with the whole rendered message. `CLK_BLESS=1 cargo test --test
-//! diagnostics` writes these anew; review the difference.
+//! Programs under `golden/` also have a `.stderr` file with the complete rendered output.
+//! `CLK_BLESS=1 cargo test --test diagnostics` rewrites these; review the difference.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn programs(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Runs a program in its own folder, so that messages name it without a path.
+/// Runs a program in its own folder, so that diagnostics name it without a path.
 fn run(path: &Path, options: &[&str]) -> Ran {
     let folder = path.parent().expect("a folder");
     let name = path.file_name().expect("a name");
@@ -42,7 +42,7 @@ fn run(path: &Path, options: &[&str]) -> Ran {
     finish(clk(folder).args(["run", "--color", "never", "--max-steps", "1000000"]).args(own).args(options).arg(name))
 }
 
-/// However narrow the terminal is, the source, labels, help and notes fit; and `--ascii` is ASCII as far as the program is.
+/// Source, labels, help and notes fit the width of a narrow terminal; and with `--ascii` the output is ASCII if the program is.
 #[test]
 fn messages_fit_narrow_terminals() {
     let mut paths = Vec::new();
@@ -62,7 +62,7 @@ fn messages_fit_narrow_terminals() {
             failures += &format!("{}: not ASCII\n{wide}\n", path.display());
         }
         for (columns, text) in [(80, &wide), (50, &narrow)] {
-            // A title is wrapped by the terminal, and a path cannot be.
+            // The terminal wraps a title, and a path cannot be wrapped.
             let title = |line: &str| ["error[", "warning["].iter().any(|start| line.starts_with(start));
             let framed = text.lines().filter(|line| !title(line) && !line.contains(",-["));
             for line in framed.filter(|line| line.chars().count() > columns) {
@@ -73,7 +73,7 @@ fn messages_fit_narrow_terminals() {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// One announced diagnostic: its line (none for one without a place), code and text.
+/// An expected diagnostic: its line (none for one without a location), code and text.
 #[derive(Debug)]
 struct Expected {
     line: Option<u64>,
@@ -104,7 +104,7 @@ fn primary_line(diagnostic: &serde_json::Value) -> Option<u64> {
 }
 
 fn meets(diagnostic: &serde_json::Value, expected: &Expected) -> bool {
-    // The titles, labels, notes and help texts as they are, not as JSON escapes them.
+    // Titles, labels, notes and help texts, without the JSON escapes.
     let mut all = String::new();
     collect_texts(diagnostic, &mut all);
     diagnostic["code"] == expected.code.as_str()
@@ -124,7 +124,7 @@ fn collect_texts(value: &serde_json::Value, all: &mut String) {
     }
 }
 
-/// What differs between the announced and the reported diagnostics of a program.
+/// Returns the differences between the expected and the reported diagnostics of a program.
 fn differences(path: &Path) -> Vec<String> {
     let source = fs::read_to_string(path).expect("readable");
     let ran = run(path, &["--json"]);

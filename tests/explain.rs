@@ -1,4 +1,4 @@
-//! The examples on the pages of `clk explain`: what is shown as wrong gives the page's code, what is shown as right passes.
+//! The examples on the pages of `clk explain`: wrong ones cause the page's code, correct ones pass.
 
 mod common;
 
@@ -7,15 +7,16 @@ use std::fs;
 use clk_lang::lang::codes::{self, Page};
 use common::{diagnostics, run};
 
-/// Codes that no short program on one page can show: they come from the keyboard, from a session, from a test, from several files or files of others, from
-/// hundreds of nested brackets, from GPUs, from requests of other programs, from threads that wait for each other, from a fault of Clk's own, or from code that the checker refuses before it gets so far.
+/// Codes that a short program on one page cannot cause: they require the keyboard, a session, a test, several files or files
+/// of other users, hundreds of nested brackets, GPUs, requests of other programs, threads that wait for each other, a bug of
+/// Clk, or code that the checker rejects earlier.
 const WITHOUT_EXAMPLES: &[&str] = &[
     "E0111", "E0292", "E0486", "E0488", "E0489", "E0547", "E0599", "E0605", "E0607", "E0615", "E0620", "E0621",
     "E0622", "E0623", "E0703", "E0711", "E0713", "E0801", "E0802", "E0803", "E0804", "E0805", "E0806", "E0807",
     "E0808", "E0999", "W0010", "W0604",
 ];
 
-/// The ```` ```clk ```` blocks of a page with what stands behind `clk`.
+/// Returns the ```` ```clk ```` blocks of a page with the flags after `clk`.
 fn examples(page: &Page) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut open: Option<(String, String)> = None;
@@ -39,7 +40,7 @@ fn examples(page: &Page) -> Vec<(String, String)> {
     found
 }
 
-/// What is wrong with an example; empty if nothing is.
+/// Describes what is wrong with an example; empty if nothing is.
 fn complaint(page: &Page, flags: &str, text: &str) -> Option<String> {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.clk"), text).expect("written");
@@ -48,7 +49,7 @@ fn complaint(page: &Page, flags: &str, text: &str) -> Option<String> {
         diagnostics(&ran).iter().map(|d| d["code"].as_str().unwrap_or("?").to_string()).collect();
     let right = match flags {
         "fails" => reported.iter().any(|code| code == page.code),
-        // What the checker can see, it reports under its own code.
+        // The checker reports what it can detect under its own code.
         "fails early" => ran.code == 1 && !reported.is_empty(),
         "" => ran.code == 0 && reported.is_empty(),
         other => return Some(format!("{}: unknown flags `{other}`", page.code)),

@@ -1,4 +1,4 @@
-//! Files: what is written reads back, and what is wrong with a file is said exactly.
+//! File formats: values round-trip, and errors in files are reported precisely.
 
 mod common;
 
@@ -11,7 +11,7 @@ use clk_lang::host::problem::Problem;
 use clk_lang::host::value::Value;
 use clk_lang::lang::scalar::Scalar;
 
-/// An array with every bit pattern that a counter gives; `bool` alternates.
+/// Returns an array with the bit patterns of a counter; `bool` alternates.
 fn sample(scalar: Scalar, shape: &[usize]) -> Value {
     let counts = ops::arange(&[Value::of(shape.iter().product::<usize>() as i64)]).unwrap();
     let counts = match scalar {
@@ -120,7 +120,7 @@ fn tables_of_text() {
     assert_eq!(encode("t.csv", &[(Some("a"), &a), (Some("x"), &x)]).unwrap_err().code, "E0715");
 }
 
-/// A .npy file of version 1 with this header.
+/// Returns a .npy file of version 1 with this header.
 fn npy(header: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
     bytes.extend((header.len() as u16).to_le_bytes());
@@ -213,7 +213,7 @@ fn archives_are_checked() {
     assert_eq!(failure("x.png", &picture[..60]).title, "`x.png` is damaged: it ends early, after 60 bytes");
 }
 
-/// A picture of 50000 by 50000 pixels in 70 bytes: its header is right, and so is its checksum.
+/// An image of 50000 by 50000 pixels in 70 bytes: its header and its checksum are valid.
 #[test]
 fn bombs_are_refused_before_anything_is_allocated() {
     let mut png = encode("x.png", &[(None, &sample(Scalar::U8, &[1, 1]))]).unwrap();
@@ -230,7 +230,7 @@ fn bombs_are_refused_before_anything_is_allocated() {
     assert!(title.contains("does not unpack from 129 bytes to the 4293918720 bytes it promises"), "{title}");
 }
 
-/// A column's texts.
+/// Returns the strings of a column.
 fn words(table: &Value, name: &str) -> Vec<String> {
     match field(table, name) {
         Value::Strings(texts) => texts.iter().map(|text| text.to_string()).collect(),
@@ -249,7 +249,7 @@ fn columns_of_text_and_numbers() {
     );
     let Value::Array(ages) = field(&people, "age") else { panic!() };
     assert!(ages.items::<f64>().unwrap()[0] == 31.0 && ages.items::<f64>().unwrap()[1].is_nan());
-    // What makes text of a column: a word, quotes, digits that a number would lose.
+    // A column is text if it contains a word, quotes, or digits that a number would lose.
     let kinds = load("a;b;c;d;e\n1;\"1\";n/a;12345678901234567;0x10\n2;2;3;1;1\n");
     let text: Vec<bool> = ["a", "b", "c", "d", "e"].map(|name| matches!(field(&kinds, name), Value::Strings(_))).into();
     assert_eq!(text, [false, true, true, true, true]);
@@ -259,7 +259,7 @@ fn columns_of_text_and_numbers() {
     );
     let exact = load("a\n9007199254740992\n-9007199254740993.0\n1e300\n");
     assert!(matches!(field(&exact, "a"), Value::Array(_)), "an even integer, and what is no integer");
-    // Line ends of each kind, and a last line without one; tabs separate where there is no comma.
+    // Line ends of every kind, and a last line without one; tabs are the separator if there is no comma.
     for text in
         ["a,b\n1,x\n", "a,b\r1,x", "a,b\r\n1,x\r\n", "a\tb\n1\tx\n", "\"a\";b\n1;x", "\n\n a , b \n\n1, x\n  \n"]
     {
@@ -275,7 +275,7 @@ fn columns_of_text_and_numbers() {
         (words(&load("a\n\"\"\n\"\"\"\"\n"), "a"), ops::len(&field(&load("a,b\n"), "a")).unwrap()),
         (vec![String::new(), "\"".into()], Value::of(0))
     );
-    // Only numbers in the first line are numbers, in quotes too.
+    // If the first line has only numbers, there is no header; quoted numbers count, too.
     assert_eq!(load("\"1\",2\n3,\"4\"\n").type_name(), "[f64; 2, 2]");
     let wrong = |text: &str| decode("t.csv", text.as_bytes()).unwrap_err().title;
     assert_eq!(wrong("a,b\n1,2\n\n3\n"), "line 4 of `t.csv` has 1 fields, and the first line has 2");
@@ -312,7 +312,7 @@ fn columns_of_text_are_saved_and_read_back() {
     for (name, value) in named {
         assert_eq!(&field(&table, name.unwrap()), value, "{name:?}");
     }
-    // The table itself, and again.
+    // The table itself round-trips.
     assert_eq!(encode("t.csv", &[(None, &table)]).unwrap(), bytes);
     let refused = |name: &str, given: &[(Option<&str>, &Value)]| encode(name, given).unwrap_err();
     assert_eq!(refused("t.npz", &named).title, "a .npz file holds no text");
@@ -322,7 +322,7 @@ fn columns_of_text_are_saved_and_read_back() {
     assert_eq!(refused("t.csv", &[(Some("a"), &hard), (Some("b"), &texts(&["x"]))]).notes, ["the first column has 15"]);
 }
 
-/// Whatever texts a table holds, it reads back as it was.
+/// A table of arbitrary strings round-trips.
 #[test]
 fn tables_round_trip() {
     use common::random::Random;

@@ -1,5 +1,5 @@
-//! NumPy itself as the judge: it reads what Clk writes, Clk reads what it writes, and both print arrays alike. Without a
-//! Python that has NumPy (`CLK_PYTHON` names one, else `python3`) there is nothing to do, and that is said.
+//! Compares Clk with NumPy: each reads what the other writes, and both print arrays alike. Without a Python that has NumPy
+//! (`CLK_PYTHON`, or else `python3`) the tests print that they are skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

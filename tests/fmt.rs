@@ -1,4 +1,4 @@
-//! The formatter: what it does to a text, that it does it once, and that it never changes what a program means.
+//! The formatter: its output, that it is idempotent, and that it never changes the meaning of a program.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn formatted(text: &str) -> String {
     }
 }
 
-/// One check for all: the text becomes the other one, which stays as it is.
+/// Checks that the formatter turns a text into the expected one, and leaves that unchanged.
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let found = formatted(text);
@@ -153,7 +153,7 @@ fn programs(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Every program of the repository that has no syntax error on purpose.
+/// Returns every program of the repository that has no intentional syntax error.
 fn corpus() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for folder in ["examples", "stdlib", "tests"] {
@@ -176,8 +176,8 @@ fn examples_and_library_are_formatted() {
     assert!(library::MODULES.len() > 5);
 }
 
-/// A text is laid out to lines of a width: the edits make the new text of the old one, no comment is lost, and a second time
-/// changes nothing.
+/// Formats a text to a line width and checks that the edits produce the formatted text, that no comment is lost, and that
+/// formatting again changes nothing.
 #[track_caller]
 fn settles(text: &str, width: usize, what: &dyn Display) {
     let once = match format_to(FileId(0), text, width) {
@@ -190,7 +190,7 @@ fn settles(text: &str, width: usize, what: &dyn Display) {
     assert!(again.edits.is_empty(), "{what} to {width}");
 }
 
-/// How often a test draws; `CLK_FMT_ROUNDS=1000` asks for more.
+/// Returns the number of random rounds; `CLK_FMT_ROUNDS=1000` asks for more.
 fn rounds(usual: usize) -> usize {
     std::env::var("CLK_FMT_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
@@ -199,7 +199,7 @@ fn is_sound(text: &str) -> bool {
     parse(FileId(0), text).1.iter().all(|d| !d.is_error())
 }
 
-/// All widths from 20 to 200 with `CLK_FMT_ROUNDS`; otherwise another few of them for each program.
+/// Formats to all widths from 20 to 200 if `CLK_FMT_ROUNDS` is set; otherwise to a few different ones for each program.
 #[test]
 fn a_second_time_changes_nothing_at_any_width() {
     let mut random = Random(11);
@@ -214,7 +214,7 @@ fn a_second_time_changes_nothing_at_any_width() {
     }
 }
 
-/// The text before each token, and the token; strings are left whole.
+/// Returns each token with the text before it; a string counts as one token.
 fn parts(text: &str) -> Vec<(&str, &str)> {
     let (mut parts, mut at, mut depth, mut start) = (Vec::new(), 0usize, 0usize, 0usize);
     for token in lex(FileId(0), text).tokens {
@@ -231,7 +231,7 @@ fn parts(text: &str) -> Vec<(&str, &str)> {
     parts
 }
 
-/// The tokens of a text with other blanks, line breaks and comments between them.
+/// Returns a text with random blanks, line breaks and comments between its tokens.
 fn disturbed(text: &str, random: &mut Random) -> String {
     let rate = 1 + random.below(60);
     let mut out = String::new();
@@ -260,8 +260,8 @@ fn disturbed(text: &str, random: &mut Random) -> String {
     out
 }
 
-/// Whatever stands between the tokens: if it is a program, it is laid out without a change of meaning (the formatter says so
-/// itself), once and for all.
+/// Programs with random text between the tokens: if the text still parses, formatting keeps its meaning (which the formatter
+/// verifies itself) and is idempotent.
 #[test]
 fn any_layout_is_laid_out() {
     let mut random = Random(7);
@@ -278,7 +278,7 @@ fn any_layout_is_laid_out() {
     assert!(sound > 20, "only {sound} texts were programs");
 }
 
-/// The statements and items of a text that stand at its top, each with the comments before it.
+/// Returns the top-level statements and items of a text, each with the comments before it.
 fn top_parts(text: &str) -> Vec<String> {
     let (tree, _) = parse(FileId(0), text);
     let mut at = 0;
@@ -291,7 +291,7 @@ fn top_parts(text: &str) -> Vec<String> {
     parts
 }
 
-/// A comment between any two tokens of a statement, and between all: no two rules take it in turns.
+/// Comments between any two tokens of a statement, and between all of them: no two rules undo each other.
 #[test]
 fn comments_between_any_two_tokens() {
     let comments = [
@@ -330,7 +330,7 @@ fn comments_between_any_two_tokens() {
     assert!(sound > 100, "only {sound} texts were programs");
 }
 
-/// Names of any length, so that every token stands at the end of a line that is too long by one character, or two.
+/// Names of all lengths, so that every token occurs at the end of a line that is too long by one or two characters.
 #[test]
 fn names_of_any_length() {
     let mut random = Random(13);
@@ -362,7 +362,7 @@ fn names_of_any_length() {
     assert!(sound > 100, "only {sound} texts were programs");
 }
 
-/// What once made the formatter run forever, or take two rules in turns.
+/// Texts that once made the formatter run forever, or alternate between two rules.
 #[test]
 fn lines_that_cannot_be_short() {
     for length in 90..=130 {

@@ -1,4 +1,4 @@
-//! The front end: what parses, and into which tree.
+//! The parser: accepted texts and their trees.
 
 use clk_lang::base::source::FileId;
 use clk_lang::syntax::{dump, parse};
@@ -10,7 +10,7 @@ fn tree(text: &str) -> String {
     dump(&file)
 }
 
-/// Checks the tree of a text against lines, whose common indentation does not count.
+/// Compares the tree of a text with the expected lines, ignoring their common indentation.
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let lines: Vec<&str> = expected.lines().filter(|l| !l.trim().is_empty()).collect();

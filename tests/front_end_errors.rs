@@ -1,4 +1,4 @@
-//! What the front end says about mistakes: the code, the place, and the text after its first fix.
+//! Diagnostics of the front end: code, location, and the text after the first fix is applied.
 
 use clk_lang::base::diag::Diagnostic;
 use clk_lang::base::source::FileId;
@@ -23,7 +23,8 @@ fn fixed(text: &str, diagnostic: &Diagnostic) -> String {
     out
 }
 
-/// One mistake: its code, the text its primary label covers, and the text after the first fix (empty: there is none).
+/// Checks a text with one error: its code, the text of its primary label, and the text after the first fix (empty if there is
+/// none).
 #[track_caller]
 fn one(text: &str, code: &str, place: &str, after: &str) {
     let all = diagnostics(text);
@@ -142,11 +143,11 @@ fn array_types_of_other_languages() {
 fn comparisons_are_joined_by_what_binds_looser() {
     one("assert(x > 0 & y > 0)", "E0130", "&", "assert((x > 0) & (y > 0))");
     one("assert(x == 1 | y == 2)", "E0130", "|", "assert((x == 1) | (y == 2))");
-    // One mistake, however long the chain.
+    // One error, however long the chain.
     assert_eq!(codes_of("let t = a < b < c < d"), ["E0130"]);
 }
 
-/// What is perhaps not meant is offered, and not applied by itself.
+/// A fix that may be incorrect is offered, but not machine-applicable.
 #[test]
 fn a_fix_that_is_not_sure_says_so() {
     use clk_lang::base::diag::Applicability;
@@ -228,7 +229,7 @@ fn missing_things() {
     one("let y = 1)", "E0103", ")", "let y = 1");
     one("fn f() {\n  g()\n", "E0102", "{", "");
     one("fn f() {\n  g()\n\nfn h() { }", "E0102", "{", "fn f() {\n  g()\n}\n\nfn h() { }");
-    // The layout tells which `{` it is, and in front of what its `}` belongs.
+    // The indentation tells which `{` is unclosed, and before which line its `}` belongs.
     let broken = "fn f(a: i32) -> i32 {\n  if a > 0 {\n    1\n  else {\n    2\n  }\n}\nlet x = f(1)\n";
     one(broken, "E0102", "{", &broken.replace("  else", "  } else"));
     let broken = "kernel k() threads(i: 3) {\n  for j in 0..3 {\n    g(j)\n  h()\n}\nlet x = 1\n";
@@ -299,7 +300,7 @@ fn deep_nesting_is_one_mistake() {
     assert!(codes_of(&format!("let x = 1{}", " + 1".repeat(390))).is_empty());
 }
 
-/// The fenced blocks of a page that begin with this line.
+/// Returns the fenced blocks of a page that begin with this line.
 fn blocks(text: &str, fence: &str) -> Vec<String> {
     let mut out = Vec::new();
     let mut lines = text.lines();

@@ -1,10 +1,10 @@
-//! How fast the front end reads. `cargo test --release --test front_end_speed -- --nocapture` prints the rate.
+//! The speed of the front end. `cargo test --release --test front_end_speed -- --nocapture` prints the rate.
 
 use clk_lang::base::source::FileId;
 use clk_lang::syntax::{lex, parse};
 use std::time::Instant;
 
-/// A function of ten lines of ordinary code, with the number `n` in its name.
+/// Returns a function of ten lines of typical code, with the number `n` in its name.
 fn function(n: usize) -> String {
     format!(
         "fn step_{n}(x: f32, y: f32, n: i32) -> f32 {{\n    var acc = 0.0\n    let scale = 1 / (1 + exp(-x)) * y\n    \

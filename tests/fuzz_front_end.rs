@@ -1,4 +1,4 @@
-//! Whatever the text, the front end answers: no panic, no stall, spans inside the text, at most twenty messages.
+//! For any text, the front end returns: no panic, no hang, spans inside the text, at most twenty diagnostics.
 //! `CLK_FUZZ_SECONDS=60 CLK_FUZZ_SEED=7 cargo test --test fuzz_front_end` runs longer, on other texts.
 
 mod common;
@@ -118,7 +118,7 @@ fn mutation(random: &mut Random) -> String {
     chars.into_iter().collect()
 }
 
-/// The rest of the way to DeviceIR: names, types, lowering of the kernels that need no arguments.
+/// Runs the remaining stages to DeviceIR: names, types, lowering of the kernels that need no arguments.
 fn compile(text: &str) {
     let mut session = Session::default();
     let outcome = session.add("<fuzz>", text, &NoFiles);
@@ -147,7 +147,7 @@ fn any_text_has_an_answer() {
             compile(&text);
         });
         assert!(result.is_ok(), "case {done}: {shown:?}");
-        // A hang, not a speed: the machine may be busy with other things.
+        // Detects a hang, not slowness: the machine may be busy.
         assert!(before.elapsed() < Duration::from_secs(60), "case {done}: {shown:?}");
         done += 1;
     }

@@ -1,5 +1,5 @@
-//! Mutated files: whatever the bytes are, a loader gives a value or an error, and a value reads back from what it is
-//! saved as. Runs for two seconds; `CLK_FUZZ_SECONDS` says how long otherwise.
+//! Mutated files: for any bytes, a loader returns a value or an error, and a value round-trips through saving. Runs for two
+//! seconds, or for `CLK_FUZZ_SECONDS`.
 
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     seeds
 }
 
-/// Bytes that formats give a meaning.
+/// Byte sequences that have a meaning in the formats.
 const DICTIONARY: &[&[u8]] = &[
     &[0xff; 4],
     &[0xff; 8],
@@ -107,7 +107,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Checksums would hide the rest: half of the mutants have theirs mended.
+/// Recomputes the checksums of half of the mutants, since a wrong one would hide all other errors.
 fn mend(name: &str, bytes: &mut [u8]) {
     if name != "x.png" {
         return;
@@ -140,7 +140,7 @@ fn loaders_survive_mutants() {
         }
         let before = Instant::now();
         let result = decode(name, &mutant);
-        // A hang, not a speed: the machine may be busy with other things.
+        // Detects a hang, not slowness: the machine may be busy.
         assert!(before.elapsed() < Duration::from_secs(60), "{name}: {:?}", mutant);
         match result {
             Ok(value) => {
@@ -156,12 +156,13 @@ fn loaders_survive_mutants() {
     assert!(runs > 100 && loaded > 0);
 }
 
-/// What was loaded can be saved and loaded again. (Text does not keep a NaN's bits, and a table of no columns has no file.)
+/// A loaded value can be saved and loaded again. (Text does not preserve the bits of a NaN, and a table without columns has
+/// no file.)
 fn round_trip(name: &str, value: &Value) {
     let Ok(bytes) = encode(name, &[(None, value)]) else { return };
     let again = decode(name, &bytes);
     match (&again, value) {
-        // A table of text is the same text again.
+        // A table of strings is written as the same text again.
         (Ok(Value::Table(_)), Value::Table(_)) if name == "x.csv" => {
             let twice = again.map(|again| encode(name, &[(None, &again)]));
             assert_eq!(twice, Ok(Ok(bytes)));

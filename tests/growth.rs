@@ -1,5 +1,6 @@
-//! Short programs that mean something huge: what is shared costs its text, the rest is refused with a code. Each test would run
-//! for years, or take all memory, if its work doubled with each line; the bound on time only keeps it from hanging.
+//! Short programs with exponentially large meaning: if the meaning can be shared, the cost is linear in the text, and
+//! otherwise the program is rejected with a diagnostic. Each test would run for years, or exhaust memory, if its work doubled
+//! with each line; the timeout only ends a hang.
 
 mod common;
 
@@ -14,7 +15,7 @@ use common::{diagnostics, run};
 
 const HANG: Duration = Duration::from_secs(120);
 
-/// What is wrong with a text before it runs, errors only.
+/// Returns the compile-time errors of a text.
 fn found(text: String) -> Vec<Diagnostic> {
     within(move || {
         let mut session = Session::default();
@@ -38,7 +39,7 @@ fn codes(found: &[Diagnostic]) -> Vec<&'static str> {
     found.iter().map(|d| d.code).collect()
 }
 
-/// A first line, then one for each level, in which `{a}` is the name before and `{b}` the new one.
+/// Builds a text of a first line, then one line per level, in which `{a}` is the previous name and `{b}` the new one.
 fn levels(prefix: &str, first: &str, each: &str, count: usize) -> String {
     let mut text = format!("{first}\n");
     for n in 1..=count {
@@ -94,7 +95,7 @@ fn tuples_and_structs_have_a_bound() {
     let endless = "fn f<T>(x: T) -> f32 { f((x, x)) }\n\
         kernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = f(x[i]) }";
     assert!(!found(endless.into()).is_empty());
-    // What people write has some dozens.
+    // Realistic structs have a few dozen parts.
     let fine = levels("S", "struct S0 { a: f32x4 }", "struct {b} { a: {a}, b: {a} }", 11);
     assert_eq!(codes(&found(fine)), Vec::<&str>::new());
 }
@@ -115,7 +116,7 @@ fn calls_have_a_bound() {
     assert_eq!(codes(&found(kernel(8))), Vec::<&str>::new());
 }
 
-/// The names that were probably meant are looked for where a message is shown, and nowhere else.
+/// Similar names are searched for diagnostics that are shown, and no others.
 #[test]
 fn thousands_of_unknown_names() {
     let mut script = String::from("let known = 1\n");

@@ -1,4 +1,4 @@
-//! Operations on host values: results, shapes, and what is said of mistakes.
+//! Operations on host values: results, shapes, and diagnostics.
 
 mod common;
 
@@ -259,7 +259,7 @@ fn arrays_of_structs() {
     assert_eq!(ops::binary(BinaryOp::Eq, &one, &one).unwrap(), Value::bool(true));
 }
 
-/// Texts of few different characters, so that parts are found: some of one byte, some of more.
+/// Returns a string over a small alphabet, so that substrings occur: characters of one byte and of several.
 fn some_text(random: &mut Random, most: usize) -> String {
     let alphabet =
         ["a", "b", "ß", "é", "漢", "🎈", " ", "\n", "\r\n", "\t", "\u{a0}", "I", "Σ", ",", "\u{0}", "\u{301}"];
@@ -274,7 +274,7 @@ fn strings(items: impl IntoIterator<Item = impl Into<SmolStr>>) -> Value {
     Value::Strings(items.into_iter().map(Into::into).collect())
 }
 
-/// Functions of text do what Rust's do, with characters for bytes.
+/// String functions agree with Rust's, except that they count characters instead of bytes.
 #[test]
 fn texts_follow_the_standard_library() {
     let mut random = Random(7);
@@ -312,7 +312,7 @@ fn texts_follow_the_standard_library() {
     }
 }
 
-/// A slice of a text picks the characters that a slice of an array picks of as many elements.
+/// A slice of a string selects the characters that a slice of an array with as many elements selects.
 #[test]
 fn slices_of_texts_are_those_of_arrays() {
     let mut random = Random(8);

@@ -1,5 +1,5 @@
-//! Files, folders, names and terminals that mean no good: another user in a shared folder, full disks, pipes and devices in the
-//! place of files, names that a terminal would obey, bytes that are not text.
+//! Malicious files, folders, names and terminals: another user in a shared folder, full disks, pipes and devices in place of
+//! files, names with terminal escape sequences, bytes that are not text.
 #![cfg(unix)]
 
 mod common;
@@ -12,7 +12,7 @@ use std::process::Command;
 
 use common::{Ran, clk, finish, finish_with_input, run};
 
-/// Somebody who is not us.
+/// The id of another user.
 const NOBODY: u32 = 65_534;
 
 fn mode(path: &Path, mode: u32) {
@@ -25,7 +25,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// `clk` with these words, which has to end within a while.
+/// Runs `clk`, which has to end within a minute.
 fn soon(folder: &Path, words: &[&str]) -> Ran {
     let mut command = Command::new("timeout");
     command.args(["-k", "1", "60", env!("CARGO_BIN_EXE_clk")]).args(words).current_dir(folder).env("CLK_DEVICE", "sim");
@@ -66,7 +66,7 @@ fn an_entry_is_edited_where_nobody_else_gets_in() {
     let again = fs::read_to_string(folder.path().join("seen")).expect("the editor ran");
     assert_ne!(again.lines().next(), Some(first.as_str()), "nobody can foresee the name");
     assert_eq!(fs::read_dir(&shared).expect("listed").count(), 0, "nothing is left");
-    // Where others may put a folder of theirs in the place of ours, nothing is written.
+    // Nothing is written if other users could replace the folder.
     mode(&shared, 0o777);
     let ran = edit();
     assert!(ran.err.contains("sticky") && ran.out == "41\n", "{}{}", ran.out, ran.err);
@@ -88,7 +88,7 @@ fn links_of_another_user_lead_nowhere() {
     let ran = run(&shared, &["-e", "save(\"out.npy\", [1.0])"]);
     assert!(ran.code == 1 && ran.err.contains("E0702") && ran.err.contains("another user"), "{}", ran.err);
     assert_eq!(fs::read(&victim).expect("there"), b"private");
-    // One's own link is followed, and stays one.
+    // A link of one's own is followed, and stays a link.
     symlink(&victim, shared.join("mine.npy")).expect("a link");
     assert_eq!(run(&shared, &["-e", "save(\"mine.npy\", [1.0])"]).code, 0);
     assert!(shared.join("mine.npy").is_symlink() && fs::read(&victim).expect("there").starts_with(b"\x93NUMPY"));
@@ -108,7 +108,7 @@ fn read_only_files_stay_as_they_are() {
     assert_eq!(fs::read_to_string(&path).expect("there"), UNTIDY);
     let ran = run(folder.path(), &["-e", "save(\"b.npy\", [1.0])"]);
     assert!(ran.err.contains("E0702") && ran.err.contains("read-only"), "{}", ran.err);
-    // What can be written keeps its mode.
+    // A file that can be written keeps its mode.
     for own in [0o600, 0o640, 0o755] {
         fs::remove_file(&path).expect("removed");
         fs::write(&path, UNTIDY).expect("written");
@@ -174,20 +174,20 @@ fn only_regular_files_are_read() {
         assert!(soon(root, &["-e", "load(\"d.npy\")"]).err.contains("a device"), "{device}");
         fs::remove_file(root.join("d.npy")).expect("removed");
     }
-    // A program comes from a pipe by `-`, and the message says so.
+    // `-` reads a program from a pipe, and the diagnostic says so.
     let piped = |words: &[&str]| finish_with_input(clk(root).args(words), "print(40 + 2)\n");
     assert_eq!(piped(&["run", "-"]).out, "42\n");
     let ran = piped(&["run", "/dev/stdin"]);
     assert!(ran.code == 1 && ran.err.contains("`clk run -`"), "{}", ran.err);
 }
 
-/// A .safetensors file with one tensor of this name.
+/// Returns a .safetensors file with one tensor of this name.
 fn safetensors(name: &str) -> Vec<u8> {
     let header = format!(r#"{{{}:{{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}}}"#, serde_json::Value::from(name));
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), b"\x01"].concat()
 }
 
-/// A .npy file of one struct with a field of this name.
+/// Returns a .npy file with an array of structs that have a field of this name.
 fn npy(field: &str) -> Vec<u8> {
     let header = format!("{{'descr': [('{field}', '|u1')], 'fortran_order': False, 'shape': (1,), }}\n");
     [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), b"\x01"].concat()
@@ -244,7 +244,7 @@ fn names_from_files_are_shown_and_not_obeyed() {
     assert!(ran.out.contains(r"a\u{1b}[2J\u{7}\u{9b}31m\u{"), "{}{}", ran.out, ran.err);
     let json = run(root, &["--json", "check", &program]);
     assert_eq!(common::diagnostics(&json)[0]["labels"][0]["file"], program, "what machines read keeps its meaning");
-    // In a session, too.
+    // The same in a session.
     let entries = "let t = load(\"t.npy\")\n:vars\n:info t\nlet s = load(\"t.csv\")\ns\n";
     let ran = finish_with_input(clk(root).args(["repl", "--plain"]), entries);
     assert!(!(ran.out.clone() + &ran.err).contains(['\u{1b}', '\u{7}', '\u{9b}']), "{:?}{:?}", ran.out, ran.err);
@@ -334,7 +334,7 @@ mod terminal {
             session.wait_for(&format!("clk {}> ", entry + 1));
             assert_eq!(fs::metadata(&path).expect("there").ino(), before, "it is not written anew");
         }
-        // SIGKILL.
+        // Dropping a session kills it with SIGKILL.
         drop(session);
         let kept = entries(&path);
         assert!((1..=30).all(|entry| kept.contains(&format!("{entry} * 1000"))), "{:?}", &kept[kept.len() - 32..]);

@@ -1,4 +1,4 @@
-//! What an editor is told about a text. `§` in a text marks the cursor.
+//! Information for editors about a text. `§` in a text marks the cursor.
 
 use std::path::Path;
 
@@ -272,7 +272,7 @@ fn classes_by_meaning() {
     assert_eq!(class("f32"), Some(Class::Type));
 }
 
-/// Every program of the repository: names mean what the checker says they mean.
+/// In every program of the repository, name resolution agrees with the checker's.
 #[test]
 fn names_agree_with_the_checker() {
     let mut files = Vec::new();
@@ -294,7 +294,7 @@ fn names_agree_with_the_checker() {
     assert!(compared > 1000, "{compared}");
 }
 
-/// Places where the typed tree has a variable, with the variable's definition.
+/// Returns the uses of variables in the typed tree, each with the variable's definition.
 fn variables(program: &Program, file: clk_lang::base::source::FileId) -> Vec<((usize, usize), std::ops::Range<usize>)> {
     let mut found = Vec::new();
     let bodies = program.fns.iter().filter_map(|(_, f)| f.body.as_deref());

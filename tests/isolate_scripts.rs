@@ -1,9 +1,10 @@
-//! Scripts whose kernels kill the process they run in: the message names the line, the arrays are there, the next launch works.
+//! Scripts whose kernels kill the process they run in: the diagnostic names the line, the arrays are preserved, and the next
+//! launch works.
 //!
 //! Processes and GPU are those of `tests/fake`.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code)] // the other test looks at children more closely
+#[allow(dead_code)] // the other test inspects children more closely
 mod fake;
 
 use std::sync::Arc;
@@ -21,14 +22,14 @@ use clk_lang::device::{Control, Device};
 use clk_lang::host::interp::{Interpreter, Options, Shown, World};
 use fake::starter::Children;
 
-/// Not a test: what children of this binary do.
+/// Not a test: the entry point of the children of this binary.
 #[test]
 #[ignore = "run by the other tests"]
 fn child_process() {
     fake::child();
 }
 
-/// The fake GPU knows its functions by name.
+/// A compiler that passes on function names, by which the fake GPU selects its functions.
 struct Names;
 
 impl Compiler for Names {
@@ -53,7 +54,7 @@ impl World for Quiet {
     }
 }
 
-/// Entries one after the other, on an isolated GPU.
+/// A session on an isolated GPU, entered one entry at a time.
 struct Entries {
     children: Arc<Children>,
     session: Session,
@@ -88,7 +89,7 @@ impl Entries {
     }
 }
 
-/// Code, title and everything else.
+/// Returns code and title of a diagnostic, and all its other texts.
 fn words(diagnostic: &Diagnostic) -> (&'static str, &str, String) {
     let labels = diagnostic.labels.iter().map(|l| l.text.as_str());
     let all: Vec<&str> = labels.chain(diagnostic.notes.iter().chain(&diagnostic.help).map(String::as_str)).collect();

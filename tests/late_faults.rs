@@ -1,4 +1,4 @@
-//! Faults of launches that had returned when they failed: where a script hears of them, and what it shows.
+//! Faults of asynchronous launches: where a script is notified of them, and the location it shows.
 
 #[path = "common/world.rs"]
 mod world;
@@ -16,13 +16,14 @@ use clk_lang::host::interp::{Interpreter, Options};
 use clk_lang::ir::Prepared;
 use world::Paper;
 
-/// The simulator behind a queue: the first fault waits for somebody to wait, launches behind it do nothing.
+/// The simulator behind an asynchronous queue: the first fault is kept until the next synchronization, and later launches are
+/// skipped.
 #[derive(Default)]
 struct Queue {
     simulator: Simulator,
     failed: Arc<Mutex<Option<Earlier>>>,
     waits: AtomicUsize,
-    /// `batch` that are open, and have been.
+    /// Number of `batch` blocks that are open, and in total.
     batches: Mutex<(usize, usize)>,
 }
 
@@ -108,7 +109,7 @@ impl Script {
         Ok(())
     }
 
-    /// The code of an error, and the texts that its labels point at.
+    /// Returns the code of an error, and the source texts that its labels point at.
     fn told(&self, diagnostic: &Diagnostic) -> (&'static str, Vec<&str>) {
         let text = |span| self.session.sources.slice(span);
         (diagnostic.code, diagnostic.labels.iter().map(|label| text(label.span)).collect())
@@ -125,7 +126,7 @@ fn a_fault_is_told_before_the_script_says_more() {
     let error = error.unwrap_err();
     assert_eq!(script.told(&error), ("E0601", vec!["x[i + j]", "at(5, x)"]));
     assert_eq!(script.paper.0, "before\n");
-    // It is told once, and the session goes on.
+    // It is reported once, and the session continues.
     script.run("print(at(0, x))").unwrap();
     assert_eq!(script.paper.0, "before\n[1 2 3]\n");
 }
@@ -135,7 +136,7 @@ fn the_end_of_an_entry_waits() {
     let mut script = Script::new();
     let error = script.run(&format!("{KERNEL}let y = at(5, x)")).unwrap_err();
     assert_eq!(script.told(&error).1[1], "at(5, x)");
-    // Whatever else goes wrong did so later.
+    // The fault precedes any other error of the script.
     let error = script.run("let w = at(7, x)\nassert(1 == 2)").unwrap_err();
     assert_eq!(script.told(&error), ("E0601", vec!["x[i + j]", "at(7, x)"]));
     assert_eq!(script.run("assert(1 == 2)").unwrap_err().code, "E0530");

@@ -1,4 +1,4 @@
-//! `clk launch`: kernels for other programs, one launch at a time.
+//! `clk launch`: kernels for other programs, one launch per process.
 
 mod common;
 #[path = "launch/mod.rs"]
@@ -41,7 +41,7 @@ fn every_type_comes_back_as_it_went() {
         let count = serde_json::from_str::<Value>(data).expect("JSON").as_array().expect("a list").len();
         let text = format!(r#"{{"arrays": {{"x": {{"type": "{ty}", "shape": [{count}], "data": {data}}}}}}}"#);
         let ran = launch_in(folder().path(), &["copy"], &text);
-        // As text: a JSON library would round what is compared here.
+        // Compare as text: a JSON library would round the numbers.
         assert_eq!(
             ran.out,
             format!("{{\"arrays\": {{\"y\": {{\"type\": \"{ty}\", \"shape\": [{count}], \"data\": {data}}}}}}}\n")
@@ -63,7 +63,7 @@ fn shortest_digits_read_back_bit_for_bit() {
     let list = launch_in(folder().path(), &["copy"], &format!(r#"{{"arrays": {{"x": [{}]}}}}"#, floats.join(", ")));
     let at = list.out.find("\"data\": [").expect("data") + 9;
     assert_eq!(&list.out[at..list.out.find("]}").expect("an end")], floats.join(", "));
-    // Every finite f16, by way of its bytes.
+    // Every finite f16, passed as bytes.
     let all: Vec<u8> = (0..=u16::MAX).filter(|b| b >> 10 & 31 != 31).flat_map(u16::to_le_bytes).collect();
     let count = all.len() / 2;
     let request = format!(
@@ -78,7 +78,7 @@ fn shortest_digits_read_back_bit_for_bit() {
     assert!(bytes == all, "the texts of all f16 read back as the same bits");
 }
 
-/// One framed launch.
+/// Runs one launch with a framed request.
 fn stream(folder: &std::path::Path, words: &[&str], request: &[u8]) -> (Value, Vec<u8>) {
     use std::io::Write;
     let mut command = clk(folder);

@@ -1,4 +1,4 @@
-//! Lowering, kernel by kernel, from typed trees made by hand.
+//! Lowering, kernel by kernel, from typed trees built by hand.
 
 mod lower_support;
 
@@ -17,7 +17,7 @@ fn vec(n: u8) -> Type {
     Type::Vector(Scalar::F32, n)
 }
 
-/// Every line of `lines` stands in the text, in this order.
+/// Checks that every line of `lines` occurs in the text, in this order.
 #[track_caller]
 fn in_order(text: &str, lines: &[&str]) {
     let mut rest = text;
@@ -29,7 +29,7 @@ fn in_order(text: &str, lines: &[&str]) {
     }
 }
 
-/// A kernel `threads(i: N)` with an `out r: [element; N]` and a body made of both.
+/// Adds a kernel `threads(i: N)` with a parameter `out r: [element; N]`; `build` creates the body from the index and the element.
 fn over_r(
     program: &mut Program,
     generics: Vec<Generic>,
@@ -92,7 +92,7 @@ fn branches_with_values() {
     let k = over_r(&mut program, vec![], F32, |l, i, place| {
         let x = l.variable("x", F32);
         let cheap = if_else(lt(i.clone(), int(3)), value(float(1.0)), Some(value(float(2.0))), F32);
-        // A branch that returns has no value to give.
+        // A branch that returns has no value.
         let leaves = block(vec![StmtKind::Return(None)], None);
         let early = if_else(lt(i.clone(), int(9)), leaves, Some(value(x.clone())), F32);
         block(vec![let_(&x, cheap), assign(place, early)], None)
@@ -360,7 +360,7 @@ fn messages() {
             None,
         )
     });
-    // What the message needs is only loaded once the condition has failed.
+    // The values of the message are loaded only if the condition has failed.
     in_order(
         &ir(&program, k, vec![]),
         &["assert", "if ", "load @r", "assert", "print", "\"at \"", "\" (\"", "\", \"", "\")\\n\""],

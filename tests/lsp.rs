@@ -1,4 +1,4 @@
-//! The language server as an editor uses it: a scripted client over the real binary, and one that talks nonsense.
+//! The language server as an editor uses it: a scripted client of the real binary, and one that sends garbage.
 
 mod common;
 
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use common::random::Random;
 use serde_json::{Value, json};
 
-/// A running server and the client's end of it.
+/// A running server, and the client's end of the connection.
 struct Client {
     child: Child,
     input: Option<ChildStdin>,
     messages: Receiver<Value>,
-    /// Notifications that came while an answer was awaited.
+    /// Notifications that arrived while waiting for a response.
     notes: Vec<Value>,
     id: i64,
 }
@@ -45,7 +45,7 @@ impl Client {
         Client { input: child.stdin.take(), child, messages, notes: vec![], id: 0 }
     }
 
-    /// A session over a folder, with positions in UTF-8.
+    /// Starts a session for a folder, with positions in UTF-8.
     fn session(folder: &Path) -> Client {
         let mut client = Client::start(folder);
         let capabilities = json!({ "general": { "positionEncodings": ["utf-16", "utf-8"] } });
@@ -74,7 +74,7 @@ impl Client {
         self.messages.recv_timeout(PATIENCE).expect("an answer in time")
     }
 
-    /// The whole answer, result or error.
+    /// Sends a request and returns the whole response, result or error.
     fn ask(&mut self, method: &str, params: Value) -> Value {
         self.id += 1;
         let id = self.id;
@@ -101,7 +101,7 @@ impl Client {
         self.notify("textDocument/didOpen", json!({ "textDocument": document }));
     }
 
-    /// The next diagnostics of a text.
+    /// Returns the next diagnostics published for a document.
     fn diagnostics(&mut self, uri: &str) -> Value {
         let is = |m: &Value| m["method"] == "textDocument/publishDiagnostics" && m["params"]["uri"] == uri;
         if let Some(index) = self.notes.iter().position(is) {
@@ -116,7 +116,7 @@ impl Client {
         }
     }
 
-    /// A request about a place: a line and column from 0.
+    /// Sends a request about a position: line and column from 0.
     #[track_caller]
     fn at(&mut self, method: &str, uri: &str, line: u32, column: u32) -> Value {
         self.request(method, place(uri, line, column))
@@ -131,7 +131,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Has ended already where the test went well.
+        // The server has ended already if the test passed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -307,7 +307,7 @@ fn several_files_and_the_library() {
         text.lines().nth(library["range"]["start"]["line"].as_u64().expect("a line") as usize).expect("that line");
     assert!(line.starts_with("fn relu"), "{line}");
 
-    // A change that is not saved counts for those who import it.
+    // An unsaved change is visible to the files that import it.
     client.open(&shapes, "fn area(r: f32) -> f32 { 3.0 * r * r }\n");
     client.diagnostics(&shapes);
     assert_eq!(client.diagnostics(&main)["diagnostics"], json!([]), "checked again, since what it imports is open now");
@@ -324,7 +324,7 @@ fn several_files_and_the_library() {
     assert_eq!(client.end(), 0);
 }
 
-/// A text with the edits of an answer made; positions are of ASCII texts.
+/// Applies the edits of a response to a text; positions are of ASCII texts.
 fn edited(text: &str, edits: &Value) -> String {
     let offset = |position: &Value| {
         let line = position["line"].as_u64().expect("a line") as usize;
@@ -399,7 +399,7 @@ fn names_are_not_changed_beside_what_cannot_be_read() {
     std::fs::write(root.join("broken.clk"), b"\xff").expect("written");
     mode("", 0o755);
     let shapes = address(root, "shapes.clk");
-    // Whom modes do not stop acts as somebody else.
+    // Permissions do not restrict root, so the server then runs as another user.
     let rename = || {
         let mut command = common::clk(root);
         command.arg("lsp").env("XDG_CACHE_HOME", root.join("cache"));
@@ -443,7 +443,7 @@ fn lines_end_as_the_protocol_says() {
     let found = client.diagnostics(&uri)["diagnostics"].clone();
     let unknown = found.as_array().and_then(|all| all.iter().find(|d| d["message"].to_string().contains("nosuch")));
     assert_eq!(unknown.map(|d| d["range"]["start"].clone()), Some(json!({ "line": 4, "character": 8 })), "{found}");
-    // An edit behind them lands where the client sees it.
+    // An edit after these line ends is applied at the position that the client means.
     let range = json!({ "start": { "line": 4, "character": 8 }, "end": { "line": 4, "character": 14 } });
     let change = json!({ "textDocument": { "uri": uri, "version": 2 }, "contentChanges": [{ "range": range, "text": "x + 1" }] });
     client.notify("textDocument/didChange", change);
@@ -466,7 +466,7 @@ fn a_request_that_is_taken_back_is_not_done() {
             "contentChanges": [{ "range": { "start": at, "end": at }, "text": " " }] } })
     };
     let mut all = vec![open, hover(901), hover(902), hover(903), cancel];
-    // What is typed meanwhile is not lost, however much of it comes.
+    // Changes that arrive meanwhile are not lost, however many there are.
     all.extend((2..3000).map(change));
     all.push(hover(904));
     let bytes: String = all
@@ -500,7 +500,7 @@ fn columns_count_utf_16_by_default() {
     assert_eq!(answer["capabilities"]["positionEncoding"], "utf-16");
     client.open(&uri, "let s = \"\u{1F600}\"; let t = s\n");
     client.diagnostics(&uri);
-    // The smile is two units: `t` stands at 18, `s` at 22.
+    // The smiley is two UTF-16 units: `t` is at 18, `s` at 22.
     let hover = client.at("textDocument/hover", &uri, 0, 18);
     assert_eq!(hover["range"]["start"]["character"], 18, "{hover}");
     let definition = client.at("textDocument/definition", &uri, 0, 22);
@@ -550,7 +550,7 @@ const METHODS: &[&str] = &[
     "rangeFormatting",
 ];
 
-/// Random edits with requests between them: each gets its answer, and the text stays what the client has.
+/// Random edits with requests in between: each gets its response, and the server's text stays the client's.
 #[test]
 fn any_edits() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -583,7 +583,7 @@ fn any_edits() {
     ];
     for version in 0..rounds(150) {
         if version % 25 == 24 {
-            // Back to a sound text, or all would soon be rubble.
+            // Return to a valid text now and then, since random edits soon leave little of it.
             lines = TEXT.split('\n').map(str::to_string).collect();
             let whole = json!([{ "text": TEXT }]);
             client.notify("textDocument/didChange", json!({ "textDocument": { "uri": uri }, "contentChanges": whole }));
@@ -621,7 +621,7 @@ fn any_edits() {
     assert_eq!(client.end(), 0);
 }
 
-/// Frames that are none, messages of wrong shapes: the server answers the next sound request.
+/// Invalid frames and malformed messages: the server still answers the next valid request.
 #[test]
 fn garbage() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -681,7 +681,7 @@ fn garbage() {
     assert_eq!(client.end(), 0);
 }
 
-/// How long it takes from a keystroke in 10,000 lines to the diagnostics, and that it does not take absurdly long.
+/// Measures the time from a keystroke in 10,000 lines to the diagnostics, and checks that it is not absurdly long.
 #[test]
 fn large_texts() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,5 @@
-//! NVRTC from Rust: text to machine code, and the log of a text that is wrong. No GPU is needed; without the library
-//! (`pip install nvidia-cuda-nvrtc`, or `CLK_NVRTC`) every test says that it is skipped.
+//! NVRTC from Rust: compiles text to machine code, and returns the log of an invalid text. No GPU is needed; without the
+//! library (`pip install nvidia-cuda-nvrtc`, or `CLK_NVRTC`) every test prints that it is skipped.
 
 use clk_lang::app::libraries::nvrtc_places;
 use clk_lang::device::cuda::nvrtc::{Failure, Nvrtc};

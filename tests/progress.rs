@@ -1,4 +1,4 @@
-//! The bar of launches that take long: on a terminal only, and gone when they end.
+//! The progress bar of long launches: shown on a terminal only, and removed when they end.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use common::pty::Session;
 
-/// Many groups of threads, each of which takes long: nobody waits for all.
+/// Many groups of threads, each of which takes long, so that the launch would practically never end.
 const ENDLESS: &str = "kernel long(out y: [u32; N]) threads(i: N) {\n    var n = 0u32\n    for k in 0..1000000 { n = n * 5 + u32(k) }\n    y[i] = n\n}\n\
                        print(long(N = 10000000)[0])\n";
 
@@ -27,13 +27,13 @@ fn a_terminal_has_a_bar_while_a_launch_runs() {
     session.wait_for("groups of threads");
     session.interrupt();
     let shown = session.rest();
-    // The line is emptied before the message is written, and not drawn again.
+    // The line is cleared before the diagnostic is written, and not drawn again.
     let (before, message) = shown.split_once("E0607").unwrap_or_else(|| panic!("no message of the end: {shown:?}"));
     assert!(before.contains("\x1b[2K"), "{shown:?}");
     assert!(!message.contains("groups of threads"), "{shown:?}");
 }
 
-/// What is left of the bar at the end: whatever stands behind the last time a line was emptied.
+/// Returns the remains of the bar at the end: the output after the line was cleared for the last time.
 fn left(shown: &str) -> &str {
     shown.rsplit("\x1b[2K").next().unwrap_or(shown)
 }
@@ -73,9 +73,9 @@ fn the_bar_fits_the_terminal() {
 fn a_pipe_has_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let child = command(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("clk starts");
-    // Longer than the bar waits.
+    // Longer than the delay of the bar.
     std::thread::sleep(std::time::Duration::from_millis(1500));
-    // SAFETY: a signal is sent to a child that was not waited for yet.
+    // SAFETY: sends a signal to a child that has not been waited for.
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
     let output = child.wait_with_output().expect("it ends");
     let text = String::from_utf8_lossy(&output.stderr);

@@ -1,11 +1,11 @@
-//! The exact part of scalar arithmetic: halves, conversions, integers, and the operations on dynamic values.
+//! Exact scalar arithmetic: half precision, conversions, integers, and operations on dynamic values.
 
 use clk_lang::lang::ops::{AtomicOp, BinaryOp, MathFn, UnaryOp};
 use clk_lang::lang::scalar::dynamic::{self, Failure};
 use clk_lang::lang::scalar::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use clk_lang::lang::scalar::{Element, Float, Integer, Number, Scalar, Value, bf16, f16, format, parse};
 
-/// Pseudo-random words, many of them at the edges of formats.
+/// Returns pseudo-random words, many of them at the limits of formats.
 fn words() -> impl Iterator<Item = u64> {
     let mut state = 7u64;
     std::iter::repeat_with(move || {
@@ -36,7 +36,7 @@ fn every_half_widens_and_comes_back() {
     }
 }
 
-/// The nearest of all finite halves by search in their order, the even one of two: what rounding means.
+/// Returns the nearest half by binary search, ties to even: the definition of rounding.
 fn nearest(value: f64, widen: impl Fn(u16) -> f64, infinity: u16) -> u16 {
     let magnitude = value.abs();
     let (mut low, mut high) = (0, infinity);
@@ -61,7 +61,7 @@ fn halves_round_once_from_every_type() {
             assert_eq!(f32_to_f16(f).to_bits(), f16_of(f as f64), "{f:e}");
             assert_eq!(f32_to_bf16(f).to_bits(), bf16_of(f as f64), "{f:e}");
         }
-        // An f64 near the middle of two halves, with bits far behind that decide.
+        // An f64 near the midpoint of two halves, where low-order bits decide.
         let middle =
             (f16::from_bits(word as u16 & 0x7bff).to_f64() + f16::from_bits((word as u16 & 0x7bff) + 1).to_f64()) / 2.0;
         let d = f64::from_bits((middle.to_bits() + (word >> 62)).wrapping_sub(1));
@@ -73,7 +73,7 @@ fn halves_round_once_from_every_type() {
         if d.is_finite() {
             assert_eq!(d.to::<bf16>().to_bits(), bf16_of(d), "{d:e}");
         }
-        // Integers: one beside the middle of two bf16.
+        // Integers next to the midpoint of two bf16.
         let i = (word as i64 >> (word % 40)) & !0xff | (word as i64 & 1);
         let exact = |i: i64| if i.unsigned_abs() < 1 << 53 { Some(i as f64) } else { None };
         if let Some(x) = exact(i) {
@@ -81,7 +81,7 @@ fn halves_round_once_from_every_type() {
             assert_eq!(i.to::<bf16>().to_bits(), bf16_of(x), "{i}");
         }
     }
-    // 2^62 + 2^54 is the middle of two bf16; one more has to go up, though an f64 cannot hold it.
+    // 2^62 + 2^54 is the midpoint of two bf16; one more has to round up, though an f64 cannot represent it.
     let middle = (1i64 << 62) + (1 << 54);
     assert_eq!(middle.to::<bf16>().to_f64(), 2f64.powi(62));
     assert_eq!((middle + 1).to::<bf16>().to_f64(), 2f64.powi(62) + 2f64.powi(55));
@@ -98,7 +98,7 @@ fn half_arithmetic_rounds_once() {
         let (a, b, c) = (at(0), at(16), at(32));
         if a.is_finite() && b.is_finite() && c.is_finite() {
             let (x, y, z) = (a.to_f64(), b.to_f64(), c.to_f64());
-            // Sums and products of two are exact in f64.
+            // Sums and products of two halves are exact in f64.
             assert_eq!(a.op_mul(b).to_bits(), f16_of(x * y));
             assert_eq!(a.op_add(b).to_bits(), f16_of(x + y));
             assert_eq!(a.op_sub(c).to_bits(), f16_of(x - z));
@@ -112,7 +112,7 @@ fn half_arithmetic_rounds_once() {
     let tiny = |x: f64| bf16::from_f64(x);
     let middle = bf16::from_f64(1.0 + 1.0 / 128.0);
     let half = bf16::from_f64(1.5);
-    // 1.5 * 1.0078125 = 1.51171875 is the middle of 1.5078125 and 1.515625.
+    // 1.5 * 1.0078125 = 1.51171875 is the midpoint of 1.5078125 and 1.515625.
     assert_eq!(middle.op_fma(half, tiny(1e-30)).to_f64(), 1.515625);
     assert_eq!(middle.op_fma(half, tiny(-1e-30)).to_f64(), 1.5078125);
 }

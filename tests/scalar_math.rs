@@ -1,4 +1,4 @@
-//! How far the `f32` functions are from the exact values: `libm`'s of `f64`, which have 29 bits more.
+//! The accuracy of the `f32` functions, compared with `libm`'s `f64` functions, which have 29 more bits.
 
 use clk_lang::lang::scalar::{Float, Number, math64};
 
@@ -8,7 +8,7 @@ fn rsqrt(x: f64) -> f64 {
     1.0 / x.sqrt()
 }
 
-/// Name, ours, the exact one, the bound in ULPs.
+/// Name, the function under test, the accurate one, the bound in ULPs.
 const FUNCTIONS: &[Function] = &[
     ("rsqrt", Float::op_rsqrt, rsqrt, 0.501),
     ("cbrt", Float::op_cbrt, libm::cbrt, 0.501),
@@ -38,7 +38,7 @@ const FUNCTIONS: &[Function] = &[
     ("tgamma", Float::op_tgamma, libm::tgamma, 0.501),
 ];
 
-/// The distance in units of the last place of `exact` as an `f32`; infinite if one is NaN, or infinite alone.
+/// Returns the distance in ULPs of `exact` as an `f32`; infinite if only one of the two is NaN or infinite.
 fn ulps(ours: f32, exact: f64) -> f64 {
     let rounded = exact as f32;
     if ours.to_bits() == rounded.to_bits() || ours.is_nan() && rounded.is_nan() {
@@ -49,13 +49,13 @@ fn ulps(ours: f32, exact: f64) -> f64 {
     }
     let place = |x: f32| (f32::from_bits(x.abs().min(3.4e38).to_bits() + 1) - x.abs().min(3.4e38)) as f64;
     let unit = place(rounded);
-    // Beyond the largest f32 the next one would be 2^128.
+    // The number after the largest f32 would be 2^128.
     let number =
         |x: f64| x.clamp(-340282366920938463463374607431768211456.0, 340282366920938463463374607431768211456.0);
     (number(ours as f64) - number(exact)).abs() / unit
 }
 
-/// The worst input of a function among those of `inputs`.
+/// Returns the worst error of a function on `inputs`, and the input.
 fn worst(function: &Function, inputs: impl Iterator<Item = u32>) -> (f64, f32) {
     let (_, ours, exact, _) = function;
     inputs.map(f32::from_bits).fold((0.0, 0.0), |worst, x| {
@@ -105,7 +105,7 @@ fn two_arguments_stay_within_their_bounds() {
     let mut pairs: Vec<(f32, f32)> = all.iter().flat_map(|&a| all.iter().map(move |&b| (a, b))).collect();
     for _ in 0..200_000 {
         pairs.push((f32::from_bits(next()), f32::from_bits(next())));
-        // Where powers neither overflow nor vanish.
+        // Powers that neither overflow nor underflow.
         let (a, b) = (next() as f32 / 4e7, (next() as f32 - 2e9) / 1e8);
         pairs.push((a, b));
         pairs.push((1.0 + a * 1e-5, b * 1e4));

@@ -1,4 +1,4 @@
-//! The simulator computes `rsqrt` of `f32` in a faster way than its definition, which has to come to the same for every mantissa.
+//! The simulator computes `rsqrt` of `f32` with a faster algorithm than its definition; both have to agree for every mantissa.
 
 mod isa;
 
@@ -52,7 +52,7 @@ fn every_mantissa(kernel: &dyn Executable) {
     for start in (0x3f80_0000..0x4080_0000).step_by(1 << 20) {
         compare(kernel, start..start + (1 << 20));
     }
-    // All exponents and signs; zeros, subnormals, infinities and NaNs among them.
+    // All exponents and signs, including zeros, subnormals, infinities and NaNs.
     compare(kernel, (0..1 << 20).map(|k: u32| k.wrapping_mul(4099)));
     let edges = [0u32, 1, 0x7f_ffff, 0x80_0000, 0x717f_ffff, 0x7180_0000, 0x7f7f_ffff, 0x7f80_0000, 0x7fc0_0000];
     compare(kernel, edges.into_iter().flat_map(|bits| [bits, bits | 1 << 31]));

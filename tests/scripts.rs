@@ -1,5 +1,5 @@
-//! What the repository shows runs: every example, every test of the standard library, every code block of its
-//! documentation and of the language reference. All of it runs with checks, which find nothing.
+//! Everything the repository shows runs: the examples, the tests of the standard library, and the code blocks of its
+//! documentation and of the language reference. All of it runs with checks on, which report nothing.
 
 mod common;
 
@@ -10,7 +10,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The `.clk` files of a folder, by name.
+/// Returns the `.clk` files of a folder, by name.
 fn sources(folder: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).expect("the folder is there");
     let paths = entries.map(|e| e.expect("an entry").path());
@@ -19,7 +19,7 @@ fn sources(folder: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The Markdown that the `///` comments of a source make up.
+/// Returns the Markdown in the `///` comments of a source.
 fn documentation(source: &str) -> String {
     source
         .lines()
@@ -28,7 +28,7 @@ fn documentation(source: &str) -> String {
         .collect()
 }
 
-/// The ```` ```clk ```` blocks of a Markdown text.
+/// Returns the ```` ```clk ```` blocks of a Markdown text.
 fn blocks(markdown: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut open: Option<String> = None;
@@ -46,7 +46,7 @@ fn blocks(markdown: &str) -> Vec<String> {
     found
 }
 
-/// Runs scripts in a scratch folder that has the examples' data; names the ones that fail.
+/// Runs scripts in a temporary folder with the examples' data; reports the ones that fail.
 fn all_run(scripts: Vec<(String, String)>) {
     let scratch = tempfile::tempdir().expect("a scratch folder");
     let data = scratch.path().join("examples/data");

@@ -1,5 +1,6 @@
-//! How fast a session answers: from its start to the prompt, and from a key to the screen with 1,000 definitions in scope.
-//! Of keys the analysis is bounded; the whole is measured, not judged: `cargo test --release --test session_speed -- --ignored --nocapture` prints the times.
+//! The latency of a session: from its start to the prompt, and from a key to the screen with 1,000 definitions in scope.
+//! Only the analysis per key has a limit; `cargo test --release --test session_speed -- --ignored --nocapture` prints the
+//! total times.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -17,7 +18,7 @@ fn report(what: &str, mut times: Vec<Duration>) {
     println!("{what}: median {:.2} ms, 9 of 10 within {:.2} ms, most {:.2} ms", at(0.5), at(0.9), at(1.0));
 }
 
-/// What a session asks at every key: with 1,000 definitions in scope as quickly as with few, since only the entry is analysed.
+/// The analysis at every key takes no longer with 1,000 definitions in scope than with few, since only the entry is analyzed.
 #[test]
 fn a_key_costs_no_more_with_many_definitions() {
     let entry = "let y = scaled_512(1.0, sqrt(2.0)) + scaled_77(clamp(3.0, 0.0, 1.0), 2.5)";
@@ -26,7 +27,7 @@ fn a_key_costs_no_more_with_many_definitions() {
     assert!(!outcome.failed());
     let mut slowest = Duration::ZERO;
     for end in 1..=entry.len() {
-        // The quickest of some, since other programs run too.
+        // The fastest of several, since other programs run as well.
         let once = || {
             let start = Instant::now();
             let analysis = Analysis::after(session.clone(), "<entry>", &entry[..end], &NoFiles);

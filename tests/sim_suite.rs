@@ -1,7 +1,7 @@
-//! The suite's kernels on the simulator: right on small inputs; and, when asked for, how fast.
+//! The suite's kernels on the simulator: correctness on small inputs and, on request, speed.
 //!
-//! `cargo test --release --test sim_suite -- --ignored --nocapture` prints milliseconds per kernel (`CLK_BENCH` picks some,
-//! `CLK_SIM_ISA` the instruction set).
+//! `cargo test --release --test sim_suite -- --ignored --nocapture` prints milliseconds per kernel (`CLK_BENCH` selects
+//! kernels, `CLK_SIM_ISA` the instruction set).
 
 mod isa;
 mod suite;
@@ -9,7 +9,7 @@ mod suite;
 use clk_lang::device::Extents;
 use suite::*;
 
-/// Numbers in (0, 1), the same each time.
+/// Returns deterministic pseudo-random numbers in (0, 1).
 fn numbers(n: usize, mut seed: u32) -> Vec<f32> {
     let mut next = || {
         seed ^= seed << 13;
@@ -145,7 +145,7 @@ fn jacobi_averages() {
     }
 }
 
-/// Seconds that this thread has run; with several workers the time of day.
+/// Returns the CPU time of this thread in seconds; with several workers, wall-clock time.
 fn now() -> f64 {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     let wall = START.get_or_init(std::time::Instant::now).elapsed().as_secs_f64();
@@ -157,7 +157,7 @@ fn now() -> f64 {
     nanoseconds.map_or(wall, |n| n * 1e-9)
 }
 
-/// The median of some runs, in milliseconds.
+/// Measures the median of several runs, in milliseconds.
 fn time(name: &str, mut f: impl FnMut()) {
     if std::env::var("CLK_BENCH").is_ok_and(|only| !only.split(',').any(|k| k == name)) {
         return;

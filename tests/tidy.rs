@@ -1,4 +1,5 @@
-//! The rules of the repository that a compiler does not check: layers, file sizes, codes, who may know which crate.
+//! Rules of the repository that the compiler does not check: layers, file sizes, diagnostic codes, and which module may use
+//! which crate.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clk_lang::lang::codes;
 
-/// The layer of each room. A module imports only from lower ones; two rooms of one layer never know each other.
+/// The layer of each top-level module. A module imports only from lower layers, and never from another one of its own layer.
 const LAYERS: &[(&str, u32)] = &[
     ("base", 0),
     ("lang", 1),
@@ -23,7 +24,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("app", 7),
 ];
 
-/// Crates that only one place may know.
+/// Crates that may be used in one place only.
 const OWNERS: &[(&str, &[&str])] = &[
     ("ariadne", &["src/base/render/"]),
     ("rustyline", &["src/app/repl/"]),
@@ -40,7 +41,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("tempfile", &["src/app/"]),
 ];
 
-/// What only the app does: everything below it is a function of its arguments.
+/// I/O, which only the app performs: everything below it is a function of its arguments.
 const IO: &[&str] = &[
     "std::fs",
     "std::env",
@@ -58,7 +59,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files of the repository but those that are built or fetched.
+/// Collects all files of the repository except build outputs and downloads.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder).expect("folder").map(|e| e.expect("entry").path()).collect();
     entries.sort();
@@ -72,7 +73,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Path from the root with `/`, and text, of each text file.
+/// Returns the path from the root (with `/`) and the content of each text file.
 fn texts() -> Vec<(String, String)> {
     let mut found = Vec::new();
     files(root(), &mut found);
@@ -84,7 +85,7 @@ fn sources() -> Vec<(String, String)> {
     texts().into_iter().filter(|(p, _)| p.starts_with("src/") && p.ends_with(".rs")).collect()
 }
 
-/// The text without comments and without the test modules at its end.
+/// Removes comments, and the test modules at the end.
 fn code(text: &str) -> String {
     let end = text.find("#[cfg(test)]").unwrap_or(text.len());
     let without = |line: &str| line.find("//").map_or(line.to_string(), |at| line[..at].to_string());
@@ -95,14 +96,14 @@ fn layer(room: &str) -> Option<u32> {
     LAYERS.iter().find(|(name, _)| *name == room).map(|(_, layer)| *layer)
 }
 
-/// The room of a source file, and how many modules deep it is.
+/// Returns the top-level module of a source file, and the depth of the file's module.
 fn room_and_depth(path: &str) -> (String, usize) {
     let inner = path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
     let parts: Vec<&str> = inner.split('/').collect();
     (parts[0].to_string(), parts.len())
 }
 
-/// The rooms that a text names by `crate::room`, `crate::{room, …}` or a `super` that reaches the top.
+/// Returns the top-level modules that a text refers to by `crate::name`, `crate::{name, …}` or a `super` path that reaches the top.
 fn rooms_named(text: &str, depth: usize) -> BTreeSet<String> {
     let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut named = BTreeSet::new();
@@ -155,7 +156,8 @@ fn imports_go_down() {
     assert!(wrong.is_empty(), "imports that go up or sideways:\n{}", wrong.join("\n"));
 }
 
-/// The function or constant that a line makes public. Types may stand in the signatures of such, so the compiler looks after them.
+/// Returns the function or constant that a line declares `pub`. Types may appear in the signatures of those, so they are left
+/// to the compiler.
 fn published(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("pub ")?;
     let rest =
@@ -235,12 +237,12 @@ fn only_the_app_does_io() {
     }
 }
 
-/// Opening files has rules (no pipes, no links of others, no foreseeable names), and one place knows them.
+/// Opening files follows rules (no pipes, no links of other users, no predictable names), which one module implements.
 #[test]
 fn files_are_opened_and_replaced_in_one_place() {
     const WAYS: [&str; 6] =
         ["fs::write(", "fs::read(", "fs::read_to_string(", "File::open(", "File::create(", "env::temp_dir("];
-    // A folder, to lock it.
+    // Opens a folder in order to lock it.
     const EXEMPT: [(&str, &str); 1] = [("src/app/launch/socket.rs", "File::open(")];
     for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with("src/app/")) {
         let code = code(&text);
@@ -271,7 +273,7 @@ fn source_files_say_what_they_are() {
     }
 }
 
-/// `CLK_…` names in string literals and in `$…` of shell scripts.
+/// Returns the `CLK_…` names in string literals and in `$…` of shell scripts.
 fn variables_in(text: &str) -> BTreeSet<String> {
     let starts =
         text.match_indices("CLK_").filter(|&(at, _)| at > 0 && matches!(text.as_bytes()[at - 1], b'"' | b'$' | b'{'));
@@ -285,7 +287,7 @@ fn variables_in(text: &str) -> BTreeSet<String> {
 fn variables_are_documented() {
     let page = |name: &str| fs::read_to_string(root().join(name)).expect("a page");
     let pages = page("README.md") + &page("CONTRIBUTING.md");
-    // What a test sets for its own children, and what its help page documents.
+    // Set by a test for its own child processes. The help page documents the others.
     let private = ["CLK_TEST_CHILD"];
     let read =
         |path: &str| path.ends_with(".rs") || path.ends_with(".sh") || path.ends_with(".py") || path == ".ci/run";
@@ -307,7 +309,7 @@ fn no_paths_of_one_machine() {
     }
 }
 
-/// String literals in the text that look like codes.
+/// Returns the string literals that look like diagnostic codes.
 fn codes_in(text: &str) -> BTreeSet<String> {
     let is_code = |s: &str| s.len() == 5 && s.starts_with(['E', 'W']) && s[1..].bytes().all(|b| b.is_ascii_digit());
     text.split('"').filter(|s| is_code(s)).map(str::to_string).collect()

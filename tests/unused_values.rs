@@ -1,5 +1,5 @@
-//! Statements whose value nobody uses, in kernels, in functions of both worlds and in scripts: what the check accepts runs, what
-//! cannot run is refused, and nothing is ever an internal error.
+//! Statements whose value is unused, in kernels, in functions for host and device, and in scripts: what the checker accepts
+//! runs, what cannot run is rejected, and nothing is an internal error.
 
 #[path = "common/world.rs"]
 mod world;
@@ -34,7 +34,7 @@ var v = f32x2(1.0, 2.0)
 var tup = (1, 2.0)
 ";
 
-/// Names, literals, operators, calls: each stands alone as a statement.
+/// Names, literals, operators, calls: each is used as a statement.
 const VALUES: &[&str] = &[
     "x",
     "(x)",
@@ -165,7 +165,7 @@ const VALUES: &[&str] = &[
     "assert(true, \"{w}\")",
 ];
 
-/// Statements that are none of these.
+/// Other statements.
 const STATEMENTS: &[&str] = &[
     "let q = x",
     "let q = w",
@@ -240,7 +240,7 @@ const STATEMENTS: &[&str] = &[
     "batch { x }",
 ];
 
-/// Where a statement stands; `@` is its place.
+/// Contexts of a statement; `@` marks where it goes.
 const PLACES: &[(&str, &str)] = &[
     (
         "a kernel over threads",
@@ -280,7 +280,7 @@ k(ones(4), ones(4, 4))\ng(3, ones(4), ones(4, 4))",
     ("a test", "test \"t\" {\nlet n = 3\nlet N = 4\nlet x = ones(4)\nlet m = ones(4, 4)\nVARIABLES@\n}"),
 ];
 
-/// What the check reports and, if that is no error, what running it does.
+/// Returns the checker's diagnostics and, if none is an error, the run-time error.
 fn outcome(text: &str) -> (Vec<Diagnostic>, Option<Diagnostic>) {
     let mut session = Session::default();
     let outcome = session.add("case.clk", text, &NoFiles);
@@ -301,7 +301,7 @@ fn outcome(text: &str) -> (Vec<Diagnostic>, Option<Diagnostic>) {
     (outcome.diagnostics, None)
 }
 
-/// What only running can show: an index that is out of bounds, say. None of it is Clk's own.
+/// Whether a run-time error is legitimate, such as an index out of bounds, and not an internal one.
 fn may_fail(diagnostic: &Diagnostic) -> bool {
     diagnostic.code.starts_with("E06")
 }
@@ -326,7 +326,7 @@ fn what_the_check_accepts_runs() {
     assert!(accepted > 500 && refused > 500, "{accepted} accepted, {refused} refused");
 }
 
-/// A name, a part or a literal alone does nothing, which is said; in kernels too, and of arrays too.
+/// A name, a field or a literal alone has no effect and causes a warning; in kernels and for arrays, too.
 #[test]
 fn values_that_nobody_uses_are_told() {
     let told = ["x", "w", "m", "x[0]", "p", "p.a", "v.x", "tup", "tup.0", "n + 1", "(1, 2)", "[1, 2]", "n"];

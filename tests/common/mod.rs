@@ -1,5 +1,5 @@
-//! Running the `clk` binary from tests.
-#![allow(dead_code)] // each test binary uses its own part
+//! Helpers to run the `clk` binary from tests.
+#![allow(dead_code)] // each test binary uses only a part
 
 #[cfg(target_os = "linux")]
 pub mod pty;
@@ -9,18 +9,18 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a run of the binary gave.
+/// The result of a run of the binary.
 pub struct Ran {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-/// A command with an environment that does not depend on who runs the tests.
+/// Returns a command whose environment does not depend on that of the tests.
 pub fn clk(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_clk"));
     command.current_dir(folder).stdin(Stdio::null());
-    // What a run prints must not depend on the machine having a GPU.
+    // The output must not depend on whether the machine has a GPU.
     command.env("CLK_DEVICE", "sim");
     hear_signals(&mut command);
     for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "COLUMNS", "RUST_BACKTRACE"] {
@@ -29,25 +29,25 @@ pub fn clk(folder: &Path) -> Command {
     command
 }
 
-/// Tests that run in the background, or behind `nohup`, hand ignored signals down, which `clk` respects.
+/// Resets signal handling: tests that run in the background, or under `nohup`, pass on ignored signals, which `clk` respects.
 #[cfg(unix)]
 fn hear_signals(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     let reset = || {
         for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM] {
-            // SAFETY: the default action of a signal is set, in a process that has not begun.
+            // SAFETY: sets the default action of a signal, in a process that has not called exec yet.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         Ok(())
     };
-    // SAFETY: only `signal` is called, which is safe between fork and exec.
+    // SAFETY: only calls `signal`, which is safe between fork and exec.
     unsafe { command.pre_exec(reset) };
 }
 
 #[cfg(not(unix))]
 fn hear_signals(_: &mut Command) {}
 
-/// Runs the binary with these words in a folder.
+/// Runs the binary with these arguments in a folder.
 pub fn run(folder: &Path, words: &[&str]) -> Ran {
     finish(clk(folder).args(words))
 }
@@ -80,7 +80,7 @@ pub fn finish_with_input(command: &mut Command, input: &str) -> Ran {
     }
 }
 
-/// The diagnostics of a run with `--json`. Lines that are not JSON are left out.
+/// Returns the diagnostics of a run with `--json`. Lines that are not JSON are skipped.
 pub fn diagnostics(ran: &Ran) -> Vec<serde_json::Value> {
     ran.err.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }

@@ -1,4 +1,4 @@
-//! `clk` at a pseudo-terminal.
+//! Runs `clk` on a pseudo-terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -7,37 +7,37 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A session at a pseudo-terminal.
+/// A session on a pseudo-terminal.
 pub struct Session {
     child: Child,
     pub terminal: File,
-    /// What was shown since the last text that was waited for.
+    /// Output since the last text that was waited for.
     pub seen: String,
 }
 
 impl Session {
-    /// A session of `clk` whose home is this folder.
+    /// Starts a session of `clk` with this folder as its home.
     pub fn start(folder: &Path) -> Session {
         let mut command = Command::new(env!("CARGO_BIN_EXE_clk"));
         command.current_dir(folder).env("HOME", folder).env_remove("NO_COLOR").env_remove("XDG_STATE_HOME");
         Session::of(command, true)
     }
 
-    /// A command at a pseudo-terminal of its own; its standard output too, or left as the command has it.
+    /// Starts a command on its own pseudo-terminal; with its standard output there too, or left as the command has it.
     pub fn of(command: Command, with_output: bool) -> Session {
         Session::in_columns(command, with_output, 120)
     }
 
-    /// The same in a terminal of so many columns.
+    /// Like [`Session::of`], in a terminal of this many columns.
     pub fn in_columns(mut command: Command, with_output: bool, columns: u16) -> Session {
         let (mut master, mut slave) = (0, 0);
         let size = libc::winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: two places for descriptors and a size, all of which live until the call returns.
+        // SAFETY: the pointers to two descriptors and a size are valid until the call returns.
         let opened = unsafe {
             libc::openpty(&raw mut master, &raw mut slave, std::ptr::null_mut(), std::ptr::null(), &raw const size)
         };
         assert_eq!(opened, 0, "a pseudo-terminal");
-        // SAFETY: `openpty` gave both descriptors to us alone.
+        // SAFETY: `openpty` returned both descriptors, which nothing else owns.
         let (terminal, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         let side = || Stdio::from(slave.try_clone().expect("a descriptor"));
         command.env("TERM", "xterm-256color").stdin(side()).stderr(side());
@@ -48,22 +48,22 @@ impl Session {
         Session { child, terminal, seen: String::new() }
     }
 
-    /// Asks the process to stop, as Ctrl-C does.
+    /// Interrupts the process, like Ctrl-C.
     pub fn interrupt(&self) {
         self.signal(libc::SIGINT);
     }
 
     pub fn signal(&self, signal: libc::c_int) {
-        // SAFETY: a signal is sent to a child that was not waited for yet.
+        // SAFETY: sends a signal to a child that has not been waited for.
         assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
     }
 
-    /// Reads until the process has ended; everything that was shown.
+    /// Reads until the process has ended; returns all output.
     pub fn rest(&mut self) -> &str {
         let start = Instant::now();
         loop {
             assert!(start.elapsed() < Duration::from_secs(60), "it does not end: {:?}", self.seen);
-            // Once all that wrote have gone, reading fails.
+            // Reading fails once all writers have closed the terminal.
             let over = match self.waits(Duration::from_millis(50)) {
                 true => !self.try_read(),
                 false => self.child.try_wait().expect("a state").is_some(),
@@ -75,10 +75,10 @@ impl Session {
         &self.seen
     }
 
-    /// Whether something can be read within this time.
+    /// Whether there is something to read within this time.
     pub fn waits(&self, within: Duration) -> bool {
         let mut ready = libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor, which lives until the call returns.
+        // SAFETY: a pointer to one descriptor, which is valid until the call returns.
         unsafe { libc::poll(&raw mut ready, 1, within.as_millis() as libc::c_int) > 0 }
     }
 
@@ -104,7 +104,7 @@ impl Session {
         self.seen.clear();
     }
 
-    /// Types a text, and gives the time from each key to the last of what it changed on the screen.
+    /// Types a text; returns, for each key, the time until the last change on the screen.
     pub fn type_slowly(&mut self, text: &str) -> Vec<Duration> {
         let mut times = Vec::new();
         for c in text.chars() {

@@ -1,6 +1,6 @@
-//! Numbers for fuzzing that are the same on every run.
+//! Deterministic pseudo-random numbers for fuzzing.
 
-/// xorshift64*
+/// The generator xorshift64*.
 pub struct Random(pub u64);
 
 impl Random {
@@ -11,12 +11,12 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// 0 to `n` - 1.
+    /// Returns a number from 0 to `n` - 1.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() >> 33) as usize % n.max(1)
     }
 
-    /// One of some.
+    /// Returns one of several items.
     pub fn of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         all[self.below(all.len())]
     }

@@ -1,8 +1,8 @@
-//! A world for scripts that tests run by themselves: it keeps what is printed, shows nothing, and has no files.
+//! A `World` for scripts run in tests: it collects printed output, displays nothing, and has no files.
 
 use clk_lang::host::interp::{Shown, World};
 
-/// What a script has printed.
+/// The printed output of a script.
 #[derive(Default)]
 pub struct Paper(pub String);
 

@@ -1,4 +1,4 @@
-//! What the repository's programs launch, and NVRTC where it is installed.
+//! Collects the kernels that the repository's programs launch, and opens NVRTC if it is installed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ pub struct Kernel {
     pub prepared: Arc<Prepared>,
 }
 
-/// The simulator, and a list of what it was given.
+/// The simulator, with a record of the kernels it was given.
 #[derive(Default)]
 struct Recorder {
     simulator: Simulator,
@@ -35,7 +35,7 @@ impl Device for Recorder {
     }
 }
 
-/// Files are read; nothing is written or shown.
+/// A world that reads files, but writes and shows nothing.
 struct Quiet<'a>(&'a Path);
 
 impl World for Quiet<'_> {
@@ -60,7 +60,7 @@ pub fn sources(root: &Path, folder: &str, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The ```` ```clk ```` blocks of a text, without the `///` of comments.
+/// Returns the ```` ```clk ```` blocks of a text, without the `///` of comments.
 fn blocks(text: &str) -> Vec<String> {
     let mut found = vec![];
     let mut open: Option<String> = None;
@@ -76,8 +76,8 @@ fn blocks(text: &str) -> Vec<String> {
     found
 }
 
-/// Runs a program and its tests on a device; gives the number of tests that failed. Programs that are meant to fail do so
-/// afterwards.
+/// Runs a program and its tests on a device; returns the number of failed tests. Programs that fail intentionally do so at
+/// their end.
 pub fn run(root: &Path, name: &str, text: &str, device: Arc<dyn Device>, script: bool) -> usize {
     let mut session = Session { folder: root.to_path_buf(), ..Session::default() };
     let outcome = session.add(name, text, &NoFiles);
@@ -96,18 +96,18 @@ pub fn run(root: &Path, name: &str, text: &str, device: Arc<dyn Device>, script:
     }
     let own: Vec<_> =
         session.program.tests.iter().filter(|(_, t)| Some(t.module) == session.main).map(|(id, _)| id).collect();
-    // A failing test has still launched its kernels.
+    // A failed test has launched its kernels all the same.
     own.into_iter().filter(|&id| interpreter.run_test(&session, id, &mut world).is_err()).count()
 }
 
-/// Every kernel that the standard library, the examples, the benches and the documentation launch, each once.
+/// Returns every kernel that the standard library, the examples, the benches and the documentation launch, each once.
 pub fn every_kernel(root: &Path) -> Vec<Kernel> {
     let mut programs = vec![];
     for folder in ["stdlib", "examples", "examples/bench"] {
         for path in sources(root, folder, "clk") {
             let text = std::fs::read_to_string(&path).expect("a source");
             let name = path.strip_prefix(root).expect("inside").display().to_string();
-            // Benches run for long; what they launch, their own tests launch too.
+            // Benches take long, and their tests launch the same kernels.
             programs.push((name.clone(), text.clone(), folder == "examples"));
             let examples = blocks(&text).into_iter().enumerate();
             programs.extend(examples.map(|(i, block)| (format!("{name}, example {}", i + 1), block, true)));
@@ -131,7 +131,7 @@ pub fn every_kernel(root: &Path) -> Vec<Kernel> {
     kernels
 }
 
-/// NVRTC, where it is installed. Without it the test says that it is skipped.
+/// Opens NVRTC; if it is not installed, prints that the test is skipped.
 pub fn nvrtc() -> Option<Nvrtc> {
     match Nvrtc::open(&nvrtc_places()) {
         Ok(nvrtc) => Some(nvrtc),

@@ -1,4 +1,4 @@
-//! The corpus of the grammar, in the format of `tree-sitter test`.
+//! Runs the corpus of the grammar, in the format of `tree-sitter test`.
 
 use super::files;
 use super::parser::parse;
@@ -9,7 +9,7 @@ struct Case {
     tree: String,
 }
 
-/// Cases are a title between lines of `=`, a source, a line of `-`, and the tree.
+/// Parses the cases: each is a title between lines of `=`, a source, a line of `-`, and the tree.
 fn cases(text: &str) -> Vec<Case> {
     let rule = |line: &str, mark: char| line.len() >= 3 && line.chars().all(|c| c == mark);
     let lines: Vec<&str> = text.lines().collect();
@@ -30,7 +30,7 @@ fn cases(text: &str) -> Vec<Case> {
     cases
 }
 
-/// Without the names of fields; one blank between nodes and none beside brackets.
+/// Normalizes a tree: removes field names, and leaves one blank between nodes and none next to parentheses.
 fn normal(tree: &str) -> String {
     let nodes: Vec<&str> = tree.split_whitespace().filter(|word| !word.ends_with(':')).collect();
     nodes.join(" ").replace("( ", "(").replace(" )", ")")

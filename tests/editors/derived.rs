@@ -1,11 +1,11 @@
-//! Highlight queries of editors with capture names of their own, made from the one of the grammar.
+//! Highlight queries of editors that use other capture names, derived from the grammar's query.
 
 use super::parser::language;
 use super::{compare, files, lists, read};
 use std::collections::BTreeSet;
 use tree_sitter::Query;
 
-/// Capture names of Helix where they differ.
+/// Capture names of Helix that differ.
 const HELIX: &[(&str, &str)] = &[
     ("boolean", "constant.builtin.boolean"),
     ("comment", "comment.line"),
@@ -23,7 +23,7 @@ const HELIX: &[(&str, &str)] = &[
     ("variable.member", "variable.other.member"),
 ];
 
-/// Capture names of Zed where they differ.
+/// Capture names of Zed that differ.
 const ZED: &[(&str, &str)] = &[
     ("comment.documentation", "comment.doc"),
     ("keyword.conditional", "keyword.control"),
@@ -36,13 +36,13 @@ const ZED: &[(&str, &str)] = &[
     ("variable.member", "property"),
 ];
 
-/// The query with other capture names.
+/// Replaces the capture names of a query.
 fn translate(query: &str, names: &[(&str, &str)], editor: &str) -> String {
     let mut out = format!(
         "; The query of the grammar with the capture names of {editor}; `cargo test --test editors` keeps it so.\n\n"
     );
     for (index, part) in query.split('@').enumerate() {
-        // In the grammar an "@" also stands between quotes, as a mark of the language.
+        // In the grammar a quoted "@" also occurs, as an operator of the language.
         let quoted = out.ends_with('"');
         if index == 0 || quoted {
             out += if index == 0 { "" } else { "@" };
@@ -64,7 +64,7 @@ fn highlights_of_helix_and_zed() {
     compare("editors/zed/languages/clk/highlights.scm", &translate(&query, ZED, "Zed"));
 }
 
-/// Neovim uses the names of the grammar's own queries.
+/// Neovim uses the capture names of the grammar's queries.
 #[test]
 fn queries_of_neovim() {
     for name in ["highlights", "locals", "injections", "indents", "folds"] {
@@ -91,7 +91,7 @@ fn every_query_fits_the_grammar() {
     assert!(count >= 16, "only {count} queries");
 }
 
-/// The names that each editor's themes know, as far as the query uses them.
+/// The query only uses capture names that the themes of each editor know.
 #[test]
 fn captures_have_names_that_themes_know() {
     let common = [

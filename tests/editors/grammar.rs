@@ -1,4 +1,4 @@
-//! The committed parser reads every Clk file of the repository without an error.
+//! The committed parser parses every Clk file of the repository without an error.
 
 use super::parser::{first_error, language, parse};
 use super::{files, read, root};
@@ -8,7 +8,7 @@ use clk_lang::syntax::{lex, parse as compile};
 use std::collections::BTreeSet;
 use tree_sitter::Tree;
 
-/// Name and text of the programs of the repository: the Clk files, and the blocks of the reference.
+/// Returns name and text of the programs of the repository: the Clk files, and the code blocks of the reference.
 fn programs() -> Vec<(String, String)> {
     let mut programs = Vec::new();
     for folder in ["examples", "stdlib", "tests"] {
@@ -30,7 +30,7 @@ fn programs() -> Vec<(String, String)> {
 fn every_program_parses() {
     let (mut sound, mut wrong) = (0, Vec::new());
     for (name, text) in programs() {
-        // Files of tests that are wrong on purpose are none of tree-sitter's business.
+        // Skip test files with intentional errors.
         if !compile(FileId(0), &text).1.is_empty() {
             continue;
         }
@@ -43,15 +43,15 @@ fn every_program_parses() {
     assert!(sound > 80, "only {sound} programs were read");
 }
 
-/// Items and statements at the top of the tree.
+/// Counts the top-level items and statements of a tree.
 fn top(tree: &Tree) -> usize {
     let root = tree.root_node();
     let mut cursor = root.walk();
     root.named_children(&mut cursor).filter(|node| !node.is_extra() && node.kind() != "shebang").count()
 }
 
-/// Newlines between any two tokens: where the compiler still accepts the program, tree-sitter does, and both see the same number of
-/// items and statements.
+/// Inserts newlines between tokens: if the compiler still accepts the program, tree-sitter does as well, and both find the
+/// same number of items and statements.
 #[test]
 fn newlines_mean_what_they_mean_to_the_compiler() {
     let (mut accepted, mut wrong) = (0, Vec::new());

@@ -1,20 +1,20 @@
-//! What the highlight query says of the samples in `test/highlight`, and the tag query of those in `test/tags`, in the format of
-//! `tree-sitter test`: in a comment, `^` points at the text above it and the name behind is the capture there; `<-` means the column
-//! of the comment.
+//! Checks the highlight query on the samples in `test/highlight`, and the tag query on those in `test/tags`, in the format of
+//! `tree-sitter test`: in a comment, `^` points at the text above it and is followed by the name of the capture there; `<-`
+//! refers to the column of the comment.
 
 use super::parser::{language, parse};
 use super::{files, read};
 use std::ops::Range;
 use tree_sitter::{Query, QueryCursor, StreamingIterator};
 
-/// Bytes, capture, and the place of its pattern in the query.
+/// A byte range, its capture, and the index of the pattern in the query.
 type Capture = (Range<usize>, String, usize);
 
 fn query(name: &str) -> Query {
     Query::new(&language(), &read(&format!("grammar/tree-sitter-clk/queries/{name}.scm"))).expect("fits")
 }
 
-/// What the highlight query captures.
+/// Returns the captures of the highlight query.
 fn highlights(text: &str) -> Vec<Capture> {
     let query = query("highlights");
     let tree = parse(text);
@@ -30,7 +30,7 @@ fn highlights(text: &str) -> Vec<Capture> {
     found
 }
 
-/// The names that the tag query finds, each with its kind.
+/// Returns the names that the tag query finds, each with its kind.
 fn tags(text: &str) -> Vec<Capture> {
     let query = query("tags");
     let tree = parse(text);
@@ -46,14 +46,14 @@ fn tags(text: &str) -> Vec<Capture> {
     found
 }
 
-/// The capture that wins at a byte: of the innermost node, and of the last pattern.
+/// Returns the capture in effect at a byte: of the innermost node, and among those of the last pattern.
 fn at(captures: &[Capture], byte: usize) -> &str {
     let here = captures.iter().filter(|(range, _, _)| range.contains(&byte));
     let best = here.min_by_key(|(range, _, pattern)| (range.len(), std::cmp::Reverse(*pattern)));
     best.map_or("nothing", |(_, name, _)| name)
 }
 
-/// The column that an assertion points at, and the capture it wants.
+/// Parses an assertion: the column it points at, and the expected capture.
 fn assertion(line: &str) -> Option<(usize, &str)> {
     let start = line.find("//")?;
     let rest = &line[start + 2..];

@@ -1,5 +1,5 @@
-//! Lists of words in files of the grammar and the editors. In each a line with `generated: NAME` stands above what is generated, and
-//! a line with `generated end` below; in JSON it is the one line that follows.
+//! Generated word lists in files of the grammar and the editors. In each file a line with `generated: NAME` precedes the
+//! generated text, and a line with `generated end` follows it; in JSON it is the single line after the marker.
 
 use super::words::{constants, control, declarations, functions, lines, quoted, types, variables};
 use super::{compare, files, read, root};
@@ -11,7 +11,7 @@ const VIM: &str = "editors/vim/syntax/clk.vim";
 const EMACS: &str = "editors/emacs/clk-mode.el";
 const SUBLIME: &str = "editors/sublime/Clk.sublime-syntax";
 
-/// The lists by the names that the files use.
+/// Returns a list by the name used in the files.
 fn list(name: &str) -> Vec<String> {
     match name {
         "control" => control(),
@@ -24,7 +24,7 @@ fn list(name: &str) -> Vec<String> {
     }
 }
 
-/// The text with each of its lists made anew by `render`.
+/// Regenerates each list in a text with `render`.
 fn renew(text: &str, render: impl Fn(&str) -> String) -> String {
     let mut out = String::new();
     let mut lines = text.lines().peekable();
@@ -59,7 +59,7 @@ fn alternatives(name: &str) -> String {
     list(name).join("|")
 }
 
-/// The highlight query of the grammar, with its lists as they should be.
+/// Returns the highlight query of the grammar with its lists regenerated.
 pub fn highlights() -> String {
     renew(&read(GRAMMAR), query)
 }
@@ -77,7 +77,7 @@ fn vscode() {
     compare(VSCODE, &renew(&read(VSCODE), line));
 }
 
-/// Words that `syn keyword` takes for its own options.
+/// Words that `syn keyword` interprets as its own options.
 const VIM_OPTIONS: [&str; 4] = ["contains", "contained", "display", "fold"];
 
 #[test]
@@ -116,20 +116,20 @@ fn sublime() {
     compare(SUBLIME, &renew(&read(SUBLIME), |name| format!("  {name}: '{}'", alternatives(name))));
 }
 
-/// Words that are keywords in their places only are told by what stands around them; each highlighter has to know each.
+/// Contextual keywords are recognized by their surroundings; each highlighter has to handle all of them.
 #[test]
 fn contextual_words() {
     for path in [GRAMMAR, VSCODE, VIM, EMACS, SUBLIME] {
         let text = read(path);
         let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-        // In a regular expression `\\b` stands before the word.
+        // In a regular expression the word may follow `\\b`.
         let known = |word: &&str| words.contains(word) || words.contains(&format!("b{word}").as_str());
         let missing: Vec<&&str> = CONTEXTUAL.iter().filter(|word| !known(word)).collect();
         assert!(missing.is_empty(), "{path} does not know {missing:?}");
     }
 }
 
-/// A file with a list that no test renews would drift.
+/// Every file with a generated list is covered by a test, so that none can drift.
 #[test]
 fn every_list_is_renewed() {
     let known: Vec<_> = [GRAMMAR, VSCODE, VIM, EMACS, SUBLIME].iter().map(|path| root().join(path)).collect();

@@ -1,5 +1,5 @@
-//! The tree-sitter grammar and the packages for editors: every source file parses, queries fit the grammar, and the lists of words
-//! are those of the compiler's tables. `CLK_BLESS=1` rewrites what is generated.
+//! The tree-sitter grammar and the editor packages: every source file parses, queries fit the grammar, and the word lists are
+//! those of the compiler's tables. `CLK_BLESS=1` rewrites generated files.
 
 mod corpus;
 mod derived;
@@ -12,7 +12,7 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -21,7 +21,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// Compares a file with what it should be, or rewrites it.
+/// Compares a file with its expected content, or rewrites it.
 fn compare(path: &str, wanted: &str) {
     if std::env::var_os("CLK_BLESS").is_some() {
         std::fs::write(root().join(path), wanted).unwrap_or_else(|e| panic!("{path}: {e}"));
@@ -36,7 +36,7 @@ fn compare(path: &str, wanted: &str) {
     );
 }
 
-/// Files below a folder whose names end with `ending`, sorted.
+/// Returns the files below a folder whose names end with `ending`, sorted.
 fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
     fn walk(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {

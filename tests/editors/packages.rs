@@ -1,8 +1,8 @@
-//! What the packages say about themselves.
+//! Metadata of the editor packages.
 
 use super::{files, read, root};
 
-/// Files that have to be JSON are.
+/// JSON files are valid JSON.
 #[test]
 fn json_is_json() {
     for folder in ["editors", "grammar"] {
@@ -17,7 +17,7 @@ fn json_is_json() {
     }
 }
 
-/// The packages carry the version of the crate.
+/// The packages have the version of the crate.
 #[test]
 fn versions_agree() {
     let version = env!("CARGO_PKG_VERSION");
@@ -33,7 +33,7 @@ fn versions_agree() {
     }
 }
 
-/// Each editor has a page that tells how to install its package.
+/// Each editor has a page with installation instructions.
 #[test]
 fn every_editor_has_a_page() {
     for entry in std::fs::read_dir(root().join("editors")).expect("editors") {
@@ -45,7 +45,7 @@ fn every_editor_has_a_page() {
     }
 }
 
-/// The text of a snippet with its defaults: `${1:name}`, `${1|a,b|}`, and `$1` where it is used again.
+/// Expands a snippet with its defaults: `${1:name}`, `${1|a,b|}`, and `$1` where it is used again.
 fn expand(body: &str) -> String {
     let mut values: std::collections::BTreeMap<String, String> = Default::default();
     let mut out = String::new();
@@ -75,7 +75,7 @@ fn expand(body: &str) -> String {
     out + rest
 }
 
-/// What a snippet inserts is a program without mistakes of form.
+/// Expanded snippets are syntactically valid programs.
 #[test]
 fn snippets_parse() {
     let snippets: serde_json::Value = serde_json::from_str(&read("editors/vscode/snippets/clk.json")).expect("JSON");
@@ -88,7 +88,7 @@ fn snippets_parse() {
             }
             body => body.as_str().expect("a text").to_string(),
         };
-        // An assertion of nothing and an import of nothing are what the cursor is for.
+        // The cursor goes into the empty `assert()` and import list; fill them in.
         let text = expand(&body).replace("assert()", "assert(true)").replace(".{}", ".{a}");
         let (_, diagnostics) = clk_lang::syntax::parse(clk_lang::base::source::FileId(0), &text);
         assert!(diagnostics.is_empty(), "{name}:\n{text}\n{diagnostics:#?}");

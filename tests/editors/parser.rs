@@ -1,10 +1,10 @@
-//! The committed parser, compiled by the C compiler of this machine and loaded.
+//! Compiles the committed parser with the C compiler of this machine, and loads it.
 
 use super::root;
 use std::sync::OnceLock;
 use tree_sitter::{Language, Node, Parser, Tree};
 
-/// The grammar's language.
+/// Returns the tree-sitter language.
 pub fn language() -> Language {
     static LANGUAGE: OnceLock<Language> = OnceLock::new();
     LANGUAGE.get_or_init(load).clone()
@@ -27,7 +27,7 @@ fn load() -> Language {
         .output()
         .expect("a C compiler, which the tree-sitter crate needs too");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    // SAFETY: the library was just built from the committed parser; it has no initialisers, and it stays loaded for ever.
+    // SAFETY: the library was just built from the committed parser; it has no initializers, and it stays loaded forever.
     unsafe {
         let library = Box::leak(Box::new(libloading::Library::new(&library).expect("loads")));
         let symbol = library.get::<unsafe extern "C" fn() -> *const ()>(b"tree_sitter_clk").expect("tree_sitter_clk");
@@ -49,7 +49,7 @@ pub fn parse(text: &str) -> Tree {
     parser.parse(text, None).expect("no time limit is set")
 }
 
-/// Where the tree has its first error.
+/// Describes the first error in a tree.
 pub fn first_error(tree: &Tree, text: &str) -> Option<String> {
     fn find<'t>(node: Node<'t>) -> Option<Node<'t>> {
         if node.is_error() || node.is_missing() {

@@ -1,4 +1,4 @@
-//! The words of Clk by the way editors show them, from the compiler's tables.
+//! The words of Clk from the compiler's tables, grouped as editors highlight them.
 
 use clk_lang::lang::builtin::TABLE;
 use clk_lang::lang::scalar::Scalar;
@@ -7,12 +7,12 @@ use clk_lang::syntax::token::KEYWORDS;
 const CONTROL: &[&str] = &["if", "else", "for", "in", "while", "loop", "break", "continue", "return", "import"];
 const CONSTANTS: &[&str] = &["true", "false"];
 
-/// Keywords that steer.
+/// Returns control flow keywords.
 pub fn control() -> Vec<String> {
     pick(|word| CONTROL.contains(&word))
 }
 
-/// Keywords that declare something or say how it is passed.
+/// Returns keywords that declare something or say how it is passed.
 pub fn declarations() -> Vec<String> {
     pick(|word| !CONTROL.contains(&word) && !CONSTANTS.contains(&word))
 }
@@ -25,7 +25,7 @@ fn pick(which: impl Fn(&str) -> bool) -> Vec<String> {
     KEYWORDS.iter().map(|(word, _)| *word).filter(|word| which(word)).map(str::to_string).collect()
 }
 
-/// Scalars, vectors, `str`.
+/// Returns the names of scalar and vector types, and `str`.
 pub fn types() -> Vec<String> {
     let mut types: Vec<String> = Scalar::ALL.iter().map(|s| s.name().to_string()).collect();
     for scalar in Scalar::ALL.into_iter().filter(|s| s.is_num()) {
@@ -47,7 +47,7 @@ fn builtins(which: impl Fn(&str) -> bool) -> Vec<String> {
     TABLE.iter().filter(|entry| which(entry.signature)).map(|entry| entry.name.to_string()).collect()
 }
 
-/// The words in lines of at most `width` characters behind `indent`.
+/// Arranges the words in lines of at most `width` characters, including `indent`.
 pub fn lines(words: &[String], indent: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in words {
@@ -64,7 +64,7 @@ pub fn lines(words: &[String], indent: &str, width: usize) -> String {
     lines.iter().map(|line| format!("{indent}{line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// The words in double quotes.
+/// Puts the words in double quotes.
 pub fn quoted(words: &[String]) -> Vec<String> {
     words.iter().map(|word| format!("\"{word}\"")).collect()
 }

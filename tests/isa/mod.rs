@@ -1,11 +1,11 @@
-//! The instruction sets that the simulator is judged with.
+//! The instruction sets that the simulator is tested with.
 
 use std::sync::OnceLock;
 
 use clk_lang::device::sim::{Isa, Simulator};
 
-/// A simulator for each instruction set of this machine, the best one last; or only for the one that `CLK_SIM_ISA` names. Says
-/// which are skipped.
+/// Returns a simulator for each instruction set of this machine, the best one last; or only for the one that `CLK_SIM_ISA`
+/// names. Prints which ones are skipped.
 pub fn simulators() -> &'static [Simulator] {
     static ALL: OnceLock<Vec<Simulator>> = OnceLock::new();
     ALL.get_or_init(|| match std::env::var("CLK_SIM_ISA") {

@@ -1,5 +1,5 @@
-//! A program to launch from, requests, and a server to talk to.
-#![allow(dead_code)] // each test binary uses its own part
+//! A program to launch kernels from, requests, and a server to send them to.
+#![allow(dead_code)] // each test binary uses only a part
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -37,32 +37,32 @@ kernel both(inout a: [i32; N], inout b: [i32; N]) threads(i: N) { a[i] = b[i]; b
 print("a script that does not run")
 "#;
 
-/// A folder with the program in it.
+/// Returns a folder that contains the program.
 pub fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("a.clk"), PROGRAM).expect("written");
     folder
 }
 
-/// One launch; the words follow `clk launch a.clk`.
+/// Runs one launch; `words` are added to `clk launch a.clk`.
 pub fn launch(folder: &Path, words: &[&str], request: &str) -> Ran {
     finish_with_input(clk(folder).args(["launch", "a.clk"]).args(words), request)
 }
 
-/// The answer to one launch that goes well.
+/// Returns the answer to a launch that succeeds.
 pub fn answer(words: &[&str], request: &str) -> Value {
     let ran = launch(folder().path(), words, request);
     assert_eq!(ran.code, 0, "{request}\n{}", ran.err);
     serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out))
 }
 
-/// The codes of an answer's errors.
+/// Returns the codes of an answer's errors.
 pub fn codes(answer: &Value) -> Vec<&str> {
     let errors = answer["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
     errors.iter().map(|e| e["code"].as_str().unwrap_or("?")).collect()
 }
 
-/// A frame: the header has to list the blocks.
+/// Builds a frame; the header has to list the blocks.
 pub fn frame(header: &str, blocks: &[&[u8]]) -> Vec<u8> {
     let payload: usize = blocks.iter().map(|block| block.len()).sum();
     let mut bytes = b"CLK\x01".to_vec();
@@ -73,7 +73,7 @@ pub fn frame(header: &str, blocks: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// A frame out of a stream: its header and the bytes behind it.
+/// Reads a frame from a stream: its header and payload.
 pub fn read_frame(input: &mut impl Read) -> (Value, Vec<u8>) {
     let mut prefix = [0; 16];
     input.read_exact(&mut prefix).expect("a frame");
@@ -119,13 +119,13 @@ impl Server {
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: `{line}`"))
     }
 
-    /// One request and its answer.
+    /// Sends a request and returns its answer.
     pub fn ask(&mut self, request: &str) -> Value {
         self.send(format!("{request}\n").as_bytes());
         self.receive()
     }
 
-    /// Ends the requests; the exit code and what was answered since.
+    /// Closes the input; returns the exit code and the remaining answers.
     pub fn end(mut self) -> (i32, String) {
         drop(self.input.take());
         let mut rest = Vec::new();
@@ -135,7 +135,7 @@ impl Server {
     }
 }
 
-/// Numbers that look random and are the same on every run.
+/// Deterministic pseudo-random numbers.
 pub struct Numbers(pub u64);
 
 impl Numbers {

@@ -1,4 +1,4 @@
-//! Typed trees by hand, so that lowering can be tested on its own.
+//! Helpers to build typed trees by hand, so that lowering can be tested separately.
 
 use std::sync::Arc;
 
@@ -146,7 +146,7 @@ pub fn let_(local: &Expr, value: Expr) -> StmtKind {
     StmtKind::Let { pattern: Pattern::Local(id(local)), value: Some(value), declared: None }
 }
 
-/// The variable that an expression from [`Locals::add`] names.
+/// Returns the variable that an expression from [`Locals::add`] refers to.
 pub fn id(local: &Expr) -> LocalId {
     match local.kind {
         ExprKind::Local(id) => id,
@@ -217,7 +217,7 @@ pub fn function(
     })
 }
 
-/// `threads(i: N)` if there is an index local, else `grid(1) block(32)`.
+/// Adds a kernel: `threads(i: N)` if there is an index local, else `grid(1) block(32)`.
 pub fn kernel(
     program: &mut Program,
     name: &str,
@@ -245,7 +245,7 @@ pub fn kernel(
     })
 }
 
-/// The kernel's module, which has to be well-formed.
+/// Lowers a kernel; the module has to verify.
 pub fn lowered(program: &Program, kernel: KernelId, arguments: Vec<Argument>) -> def::Module {
     match lower(program, &Instance { kernel, arguments }) {
         Err(errors) => panic!("{errors:#?}"),
@@ -256,12 +256,12 @@ pub fn lowered(program: &Program, kernel: KernelId, arguments: Vec<Argument>) ->
     }
 }
 
-/// Its text.
+/// Returns the IR text of a lowered kernel.
 pub fn ir(program: &Program, kernel: KernelId, arguments: Vec<Argument>) -> String {
     text::print(&lowered(program, kernel, arguments))
 }
 
-/// The codes of the errors it gives.
+/// Returns the codes of the errors of lowering a kernel.
 pub fn errors(program: &Program, kernel: KernelId, arguments: Vec<Argument>) -> Vec<&'static str> {
     match lower(program, &Instance { kernel, arguments }) {
         Err(errors) => errors.into_iter().map(|error| error.code).collect(),

@@ -1,4 +1,4 @@
-//! Makes a failing program small: statements are left out as long as it stays valid and fails.
+//! Shrinks a failing program: removes statements as long as the program stays valid and fails.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use clk_lang::ir::verify;
 
 use crate::generate::Program;
 
-/// The statement of each block on the way to one statement, and which block of it is meant.
+/// The path to a statement: for each enclosing block the index of the statement, and which of its nested blocks.
 type Path = Vec<(usize, usize)>;
 
 pub fn shrink(mut program: Program, fails: impl Fn(&Program) -> bool) -> Program {
@@ -15,7 +15,7 @@ pub fn shrink(mut program: Program, fails: impl Fn(&Program) -> bool) -> Program
     loop {
         let mut smaller = false;
         for function in program.module.functions.ids() {
-            // From the end, where nothing depends on a statement any more.
+            // From the end, where no other statement depends on the removed one.
             for path in paths(&program.module.functions[function].body).into_iter().rev() {
                 tries -= 1;
                 if tries == 0 {
@@ -56,7 +56,7 @@ fn paths(block: &Block) -> Vec<Path> {
     all
 }
 
-/// Leaves out a statement, unless that could make threads meet differently.
+/// Removes a statement, unless it contains a barrier or a `break`: that could change which threads reach a barrier.
 fn remove(block: &mut Block, path: &[(usize, usize)]) -> bool {
     let Some((&(at, inner), rest)) = path.split_first() else { return false };
     if rest.is_empty() {
@@ -88,7 +88,7 @@ fn is_global(function: &Function, place: &Place) -> bool {
     matches!(function.memories[place.memory].space, Space::Global { .. })
 }
 
-/// What each local is first given, how often each array is written, and whether they are read.
+/// For each local its initial value and whether it is read; for each array the number of writes and whether it is read.
 type Uses = (Vec<(Option<ExprId>, bool)>, Vec<(usize, bool)>);
 
 fn uses(function: &Function) -> Uses {
@@ -120,7 +120,7 @@ fn uses(function: &Function) -> Uses {
     (locals, memories)
 }
 
-/// What is still read has not lost the writes that make it so.
+/// Whether locals and arrays that are still read have kept their writes.
 fn keeps_writes(before: &Function, after: &Function) -> bool {
     let (before, after) = (uses(before), uses(after));
     let locals = before.0.iter().zip(&after.0).all(|(b, a)| !a.1 || a.0 == b.0);
