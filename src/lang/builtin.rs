@@ -1,13 +1,14 @@
-//! The one table of builtins: name, worlds, signature, documentation. Checker, host, lowering, help, editors and tests read it.
+//! The table of builtins: name, group, host or device, signature, documentation. Shared by checker, host, lowering, help,
+//! editors and tests.
 //!
-//! Signatures use the language's own syntax: `T: Num` is a scalar type parameter; where [`Entry::elementwise`] is set every
-//! parameter of type `T` also takes vectors, and on the host arrays (elementwise, with broadcasting).
+//! Signatures use the language's own syntax: `T: Num` is a scalar type parameter. If [`Entry::elementwise`] is set, parameters
+//! of type `T` also accept vectors, and on the host arrays (elementwise, with broadcasting).
 
 use crate::lang::ops::{AtomicOp, BarrierKind, MathFn, TextFn, WarpOp};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Builtin {
-    // Both worlds
+    // Host and device
     Math(MathFn),
     Select,
     CeilDiv,
@@ -86,7 +87,7 @@ pub(crate) enum Worlds {
     Host,
 }
 
-/// The chapters of the reference.
+/// The groups of builtins in the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Group {
     Arithmetic,
@@ -111,15 +112,15 @@ pub struct Entry {
     pub name: &'static str,
     pub(crate) group: Group,
     pub(crate) worlds: Worlds,
-    /// Its parameters of type `T` take vectors and host arrays too.
+    /// Whether parameters of type `T` also accept vectors and, on the host, arrays.
     pub elementwise: bool,
-    /// Behind the name; for a variable `: type`.
+    /// The text after the name; `: type` for a variable.
     pub signature: &'static str,
-    /// One or more sentences of Markdown.
+    /// Documentation in Markdown, one or more sentences.
     pub doc: &'static str,
 }
 
-/// The entry of a name.
+/// Returns the entry of a name.
 pub fn find(name: &str) -> Option<&'static Entry> {
     TABLE.iter().find(|e| e.name == name)
 }
@@ -245,7 +246,7 @@ pub static TABLE: &[Entry] = &[
     item(Builtin::Cross, "cross", Value, Both, "(a: vector, b: vector) -> vector", "The cross product of two vectors of three floats."),
     item(Builtin::Length, "length", Value, Both, "(v: vector) -> scalar", "The Euclidean length of a vector of floats: `sqrt(dot(v, v))`. The extent of an array is `len`."),
     item(Builtin::Normalize, "normalize", Value, Both, "(v: vector) -> vector", "The vector of floats divided by its length; NaN where that is 0."),
-    // Where a thread is
+    // Position of a thread
     item(Builtin::ThreadIdx, "thread_idx", Index, Device, IDX3, "The thread's place in its block (`.x .y .z`; x varies fastest)."),
     item(Builtin::BlockIdx, "block_idx", Index, Device, IDX3, "The block's place in the grid."),
     item(Builtin::BlockDim, "block_dim", Index, Device, IDX3, "The extents of a block."),
@@ -293,7 +294,7 @@ pub static TABLE: &[Entry] = &[
     // Memory hints
     item(Builtin::Cached, "cached", Memory, Device, "<T: Any>(place: T) -> T", "Loads (or stores, on the left of `=`) with the hint that the value will be used again soon."),
     item(Builtin::Streaming, "streaming", Memory, Device, "<T: Any>(place: T) -> T", "Loads (or stores) with the hint that the value will not be used again soon."),
-    // Host: making arrays
+    // Host: creating arrays
     item(Builtin::Linspace, "linspace", Create, Host, "(start: f32, stop: f32, n: i32) -> [f32; n]", "`n` values from `start` to `stop`, both included. `f64` if the ends are."),
     item(Builtin::Arange, "arange", Create, Host, "<T: Num>(stop: T) -> [T; _]", "0, 1, … below `stop`; `arange(start, stop)` and `arange(start, stop, step)`."),
     item(Builtin::Zeros, "zeros", Create, Host, "(dims…, type = f32) -> array", "An array of zeros: `zeros(3, 4)`, `zeros(n, type = i32)`."),

@@ -1,4 +1,4 @@
-//! Layer 1: the vocabulary that every stage shares.
+//! Layer 1: vocabulary shared by all stages.
 pub mod builtin;
 pub mod codes;
 pub mod ops;

@@ -1,4 +1,4 @@
-//! Operators and mathematical functions by name. What they compute is in `scalar`.
+//! Operators and functions by name. Their semantics is in [`scalar`](super::scalar).
 
 /// A binary operator as written in source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +56,7 @@ impl BinaryOp {
         }
     }
 
-    /// The result is `bool` whatever the operands are.
+    /// Whether the result is `bool` for all operand types.
     pub fn is_comparison(self) -> bool {
         use BinaryOp::*;
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
@@ -80,7 +80,7 @@ pub enum UnaryOp {
     Not,
 }
 
-/// Pure functions of one to three scalars (or vectors, elementwise) that both worlds have.
+/// Pure functions of one to three scalars (or vectors, elementwise), available on host and device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MathFn {
     // Num
@@ -147,7 +147,8 @@ pub enum MathFn {
 }
 
 impl MathFn {
-    /// Correctly rounded everywhere, or no rounding at all; of the others devices may differ by some ULPs.
+    /// Whether the result is correctly rounded (or not rounded) on every device; other functions may differ by some ULPs between
+    /// devices.
     pub(crate) fn is_exact(self) -> bool {
         use MathFn::*;
         !matches!(
@@ -204,11 +205,11 @@ pub enum AtomicOp {
 pub enum WarpOp {
     /// `shuffle(v, lane)`: the value of lane `lane % 32`
     Shuffle,
-    /// `shuffle_up(v, d)`: of lane `l - d`, the own value if there is none
+    /// `shuffle_up(v, d)`: the value of lane `l - d`, or the lane's own value if there is none
     ShuffleUp,
     ShuffleDown,
     ShuffleXor,
-    /// A `u32` with bit l set where lane l's argument is true
+    /// A `u32` in which bit l is set if lane l's argument is true
     Ballot,
     Any,
     All,
@@ -218,11 +219,11 @@ pub enum WarpOp {
     ReduceAnd,
     ReduceOr,
     ReduceXor,
-    /// `match_any(v)`: a `u32` with the bits of the lanes that have the same value, bit for bit
+    /// `match_any(v)`: a `u32` with the bits of the lanes whose value is bitwise equal
     MatchAny,
 }
 
-/// What a barrier hands back to every thread of the block.
+/// A barrier, by its scope and by the result it returns to every thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BarrierKind {
     /// `barrier()`
@@ -239,7 +240,7 @@ pub enum BarrierKind {
     Grid,
 }
 
-/// A function of text, on the host. What it computes is in `host::ops::text`.
+/// A function on texts, on the host. Implemented in `host::ops::text`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextFn {
     Split,

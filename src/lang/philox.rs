@@ -1,11 +1,11 @@
-//! Philox 4x32-10, the counter-based generator behind `random`: a number depends on the seed and its position only, so
-//! every device and every number of threads gives the same ones.
+//! Philox 4x32-10, the counter-based generator behind `random`: a number depends only on the seed and its position, so results
+//! are the same on every device and for every number of threads.
 
 use super::scalar::Float;
 
 const ROUNDS: usize = 10;
 
-/// The four words at a counter under a key (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3).
+/// Returns the four words for a counter and a key (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3).
 #[inline]
 pub(crate) fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let (mut counter, mut key) = (counter, key);
@@ -19,7 +19,7 @@ pub(crate) fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// A part of the stream of a seed. The counter is 128 bits wide: its upper half is the number of the part, its lower half the
+/// A substream of a seed. The counter is 128 bits wide: its upper half is the number of the substream, its lower half the
 /// position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Philox {
@@ -34,17 +34,17 @@ impl From<u64> for Philox {
 }
 
 impl Philox {
-    /// The first part.
+    /// Returns the first substream.
     pub fn new(seed: u64) -> Philox {
         Philox { seed, part: 0 }
     }
 
-    /// The part of this number of the same seed.
+    /// Returns the substream with this number, of the same seed.
     pub fn part(self, part: u64) -> Philox {
         Philox { part, ..self }
     }
 
-    /// The four words at a position.
+    /// Returns the four words at a position.
     #[inline]
     pub fn block(self, position: u64) -> [u32; 4] {
         let halves = |x: u64| [x as u32, (x >> 32) as u32];
@@ -52,13 +52,13 @@ impl Philox {
         philox4x32([low, high, part, upper], halves(self.seed))
     }
 
-    /// The i-th word of the stream.
+    /// Returns the i-th word of the substream.
     #[inline]
     pub fn word(self, i: u64) -> u32 {
         self.block(i / 4)[(i % 4) as usize]
     }
 
-    /// The i-th pair of words.
+    /// Returns the i-th pair of words.
     #[inline]
     pub fn long(self, i: u64) -> u64 {
         let words = self.block(i / 2);
@@ -66,13 +66,13 @@ impl Philox {
         words[at] as u64 | (words[at + 1] as u64) << 32
     }
 
-    /// The i-th uniform `f64` in [0, 1), of 53 bits.
+    /// Returns the i-th uniform `f64` in [0, 1), of 53 bits.
     #[inline]
     pub(crate) fn uniform_f64(self, i: u64) -> f64 {
         uniform_f64(self.long(i))
     }
 
-    /// The i-th normal `f32` of mean 0 and deviation 1.
+    /// Returns the i-th normally distributed `f32` with mean 0 and standard deviation 1.
     #[inline]
     pub(crate) fn normal_f32(self, i: u64) -> f32 {
         let words = self.block(i / 4);
@@ -81,7 +81,7 @@ impl Philox {
         if i.is_multiple_of(2) { pair.0 } else { pair.1 }
     }
 
-    /// The i-th normal `f64` of mean 0 and deviation 1.
+    /// Returns the i-th normally distributed `f64` with mean 0 and standard deviation 1.
     #[inline]
     pub(crate) fn normal_f64(self, i: u64) -> f64 {
         let pair = i / 2 * 2;
@@ -90,27 +90,27 @@ impl Philox {
         if i.is_multiple_of(2) { pair.0 } else { pair.1 }
     }
 
-    /// The i-th uniform integer from 0 to below `bound` (0 if that is 0), by the high half of a product: the bias is below
-    /// bound / 2^64.
+    /// Returns the i-th uniform integer below `bound` (0 if that is 0), as the high half of a product: the bias is below bound /
+    /// 2^64.
     #[inline]
     pub fn below(self, i: u64, bound: u64) -> u64 {
         ((self.long(i) as u128 * bound as u128) >> 64) as u64
     }
 }
 
-/// From the top 24 bits of a word: in [0, 1).
+/// Returns a uniform number in [0, 1) from the top 24 bits of a word.
 #[inline]
 pub(crate) fn uniform_f32(word: u32) -> f32 {
     (word >> 8) as f32 * (1.0 / 16777216.0)
 }
 
-/// From the top 53 bits: in [0, 1).
+/// Returns a uniform number in [0, 1) from the top 53 bits.
 #[inline]
 pub(crate) fn uniform_f64(long: u64) -> f64 {
     (long >> 11) as f64 * (1.0 / 9007199254740992.0)
 }
 
-/// Two normal numbers from two uniform ones, the first in (0, 1].
+/// Returns two normally distributed numbers from two uniform ones, of which the first is in (0, 1].
 #[inline]
 fn box_muller<T: Float>(radius: T, angle: T, tau: T) -> (T, T) {
     let minus_two = T::from_i8(-2);
@@ -123,7 +123,7 @@ fn box_muller<T: Float>(radius: T, angle: T, tau: T) -> (T, T) {
 mod tests {
     use super::*;
 
-    /// The known answers that come with the authors' own implementation.
+    /// Test vectors of the authors' reference implementation.
     #[test]
     fn known_answers() {
         assert_eq!(philox4x32([0; 4], [0; 2]), [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);

@@ -259,7 +259,7 @@ fn product<T: Item, A: Number>(column: Column<T>) -> T {
     column.into_iter().fold(one, |product, x| product.op_mul(x.to::<A>())).to::<T>()
 }
 
-/// Returns the position of the first element that no other one precedes; a NaN is never preceded.
+/// Returns the position of the first best element, where `before` is the strict order; NaNs are skipped. 0 if there is none.
 fn first<T: Item + Number>(column: Column<T>, before: impl Fn(T, T) -> bool) -> i32 {
     let mut best: Option<(usize, T)> = None;
     for (position, item) in column.into_iter().enumerate() {

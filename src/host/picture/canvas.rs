@@ -3,7 +3,7 @@
 use super::font;
 use crate::base::stop::{self, Ticks};
 
-/// Cost of drawing a segment, which may cover many pixels, in units of [`Ticks`].
+/// Count of pixels assumed per line segment when polling for a stop request.
 const COSTLY: usize = 1 << 10;
 
 pub(crate) type Color = [u8; 3];

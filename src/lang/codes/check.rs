@@ -1,8 +1,8 @@
-//! E02xx (names, imports), E03xx (types), E04xx (worlds, device rules) and warnings W00xx.
+//! E02xx (names, imports), E03xx (types), E04xx (host and device rules) and warnings W00xx.
 
 use super::Page;
 
-/// A page: what is wrong and why, a text that has the mistake, and one that has not.
+/// Defines a page: code, title, explanation, an example that fails and one that passes.
 macro_rules! page {
     ($code:literal, $title:literal, $about:literal, $wrong:literal, $right:literal) => {
         Page {
@@ -13,7 +13,7 @@ macro_rules! page {
     };
 }
 
-/// The pages of this chapter, by code.
+/// The pages of this chapter, ordered by code.
 #[rustfmt::skip]
 pub static PAGES: &[Page] = &[
     page!(

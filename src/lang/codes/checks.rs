@@ -1,4 +1,4 @@
-//! E061x and W06xx: what runs with checks find (`clk run --check`, `clk test`, the session).
+//! E061x and W06xx: findings of runs with checks (`clk run --check`, `clk test`, the session).
 
 use super::Page;
 

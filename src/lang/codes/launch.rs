@@ -1,8 +1,8 @@
-//! E08xx: requests of other programs, which `clk launch` answers.
+//! E08xx: errors of `clk launch` requests.
 
 use super::Page;
 
-/// The pages of this chapter, by code.
+/// The pages of this chapter, ordered by code.
 pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0801",

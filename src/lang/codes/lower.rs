@@ -1,4 +1,4 @@
-//! E0480 to E0499 and E0999: what shows only when a kernel is compiled for its compile-time arguments.
+//! E0480 to E0499 and E0999: errors found when a kernel is compiled for particular compile-time arguments.
 
 use super::Page;
 

@@ -1,4 +1,4 @@
-//! Every diagnostic code with its page for `clk explain`. Each chapter belongs to the stage that reports its codes.
+//! All diagnostic codes with their pages for `clk explain`. Each chapter belongs to the stage that reports its codes.
 
 pub mod check;
 pub(crate) mod checks;
@@ -10,18 +10,18 @@ pub(crate) mod run;
 pub(crate) mod script;
 pub mod syntax;
 
-/// One code.
+/// The page of a diagnostic code.
 pub struct Page {
-    /// `E0301`, `W0002`
+    /// The code, such as `E0301` or `W0002`.
     pub code: &'static str,
-    /// The mistake in a few words.
+    /// A brief description of the error.
     pub title: &'static str,
-    /// Markdown. A ```` ```clk fails ```` block shows the mistake (a test checks that it gives this code), a ```` ```clk ````
-    /// block how it is done right (a test checks that it passes).
+    /// Markdown. A ```` ```clk fails ```` block shows the error (a test checks that it gives this code), a ```` ```clk ```` block
+    /// shows correct code (a test checks that it passes).
     pub text: &'static str,
 }
 
-/// All pages, chapter by chapter.
+/// Returns all pages, chapter by chapter.
 pub fn pages() -> impl Iterator<Item = &'static Page> {
     [
         syntax::PAGES,
@@ -38,7 +38,7 @@ pub fn pages() -> impl Iterator<Item = &'static Page> {
     .flatten()
 }
 
-/// The page of a code, in any case.
+/// Returns the page of a code, ignoring case.
 pub fn find(code: &str) -> Option<&'static Page> {
     pages().find(|p| p.code.eq_ignore_ascii_case(code))
 }

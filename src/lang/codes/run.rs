@@ -1,8 +1,8 @@
-//! E05xx: operations on values and arrays. E071x: what is in files, and what goes into them.
+//! E05xx: operations on values and arrays. E071x: reading and writing files.
 
 use super::Page;
 
-/// The pages of this chapter, by code.
+/// The pages of this chapter, ordered by code.
 pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0501",

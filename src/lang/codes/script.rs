@@ -1,4 +1,4 @@
-//! E051x to E059x: launching kernels and running statements; files; and what is no mistake of the program's.
+//! E051x to E059x: launching kernels and executing statements; files; and failures that are not errors in the program.
 
 use super::Page;
 

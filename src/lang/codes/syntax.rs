@@ -1,8 +1,8 @@
-//! E01xx: what the lexer and the parser report.
+//! E01xx: errors of the lexer and the parser.
 
 use super::Page;
 
-/// The pages of this chapter, by code.
+/// The pages of this chapter, ordered by code.
 pub static PAGES: &[Page] = &[
     Page {
         code: "E0101",

@@ -1,12 +1,12 @@
-//! All conversions between scalars.
+//! Conversions between scalar types.
 //!
-//! To an integer: integers wrap, floats truncate and saturate, NaN gives 0. To a float: rounded once, to nearest even.
-//! To `bool`: whether it is not zero (NaN is not). From `bool`: 0 or 1.
+//! To an integer: integers wrap, floats truncate and saturate, NaN gives 0. To a float: rounded once, to nearest even. To
+//! `bool`: whether the value is nonzero (NaN gives true). From `bool`: 0 or 1.
 
 use super::half::{f64_to_odd_f32, i64_to_odd_f64, u64_to_odd_f64};
 use super::{bf16, f16, half};
 
-/// One function per source type.
+/// Conversion to this type, with one function per source type.
 pub trait Convert: Sized {
     fn from_bool(value: bool) -> Self;
     fn from_i8(value: i8) -> Self;
@@ -34,7 +34,7 @@ macro_rules! function {
     };
 }
 
-/// Rust's `as` has the rules above already.
+/// Rust's `as` follows the rules above.
 macro_rules! primitive {
     ($($ty:ty)*) => {
         $(impl Convert for $ty {
@@ -77,7 +77,7 @@ impl Convert for bool {
     }
 }
 
-/// Wide sources are first rounded to odd, which leaves the second rounding as if it were the only one.
+/// Wide sources are first rounded to odd, which makes the double rounding equal to a single one.
 macro_rules! half_float {
     ($ty:ty, $from_f32:path) => {
         impl Convert for $ty {

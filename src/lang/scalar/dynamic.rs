@@ -1,5 +1,5 @@
-//! Operations on values whose type is known at run time only: for constant folding, the host and the reference
-//! interpreter. Each picks the type and calls the generic function, so that the bits are the same everywhere.
+//! Operations on values whose type is known only at run time: for constant folding, the host and the reference interpreter.
+//! They dispatch to the generic functions, so that the bits are the same everywhere.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use super::{Element, Float, Integer, Logic, Number, Scalar, Value};
 use crate::lang::ops::{AtomicOp, BinaryOp, MathFn, UnaryOp};
 use crate::{with_element, with_float, with_integer, with_logic, with_number};
 
-/// Why an operation has no value.
+/// Why an operation has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// An integer division or remainder by zero.
     DivisionByZero,
-    /// The operation does not exist for these types: the checker lets no program come this far.
+    /// The operation is not defined for these types, which the checker rules out.
     Undefined,
 }
 
@@ -27,8 +27,8 @@ impl fmt::Display for Failure {
 
 type Outcome = Result<Value, Failure>;
 
-/// A binary operator on values of one type; a shift's amount may be of any integer type. `And` and `Or` are those of
-/// `bool`, both sides evaluated.
+/// Evaluates a binary operator on values of one type; a shift's amount may be of any integer type. `And` and `Or` operate on
+/// `bool`, with both sides evaluated.
 pub fn binary(op: BinaryOp, left: Value, right: Value) -> Outcome {
     use BinaryOp::*;
     if matches!(op, Shl | Shr) {
@@ -102,13 +102,13 @@ pub fn unary(op: UnaryOp, value: Value) -> Outcome {
     }
 }
 
-/// A mathematical function of scalars of one type, as many as it takes.
+/// Evaluates a mathematical function on scalars of one type.
 pub fn math(function: MathFn, args: &[Value]) -> Outcome {
     let (first, rest) = args.split_first().ok_or(Failure::Undefined)?;
     if args.len() != arity(function) || rest.iter().any(|v| v.ty != first.ty) {
         return Err(Failure::Undefined);
     }
-    // Missing arguments repeat the first one; they are not looked at.
+    // Unused arguments are filled with the first one.
     let at = |i: usize| args.get(i).unwrap_or(first).bits;
     let (x, y, z) = (at(0), at(1), at(2));
     with_number!(first.ty, T => {
@@ -122,7 +122,7 @@ pub fn math(function: MathFn, args: &[Value]) -> Outcome {
     value.ok_or(Failure::Undefined)
 }
 
-/// How many arguments a function takes.
+/// Returns the number of arguments of a function.
 pub fn arity(function: MathFn) -> usize {
     use MathFn::*;
     match function {
@@ -215,17 +215,18 @@ fn integer_function<T: Integer>(function: MathFn, x: T, y: T) -> Option<Value> {
     }))
 }
 
-/// The value converted by the rules of [`super::Convert`].
+/// Converts a value by the rules of [`super::Convert`].
 pub fn convert(to: Scalar, value: Value) -> Value {
     value.to_type(to)
 }
 
-/// The same bits as another type of the same size.
+/// Reinterprets the bits as another type of the same size.
 pub fn bitcast(to: Scalar, value: Value) -> Outcome {
     if to.size() == value.ty.size() { Ok(Value::from_bits(to, value.bits)) } else { Err(Failure::Undefined) }
 }
 
-/// What a place holds after an atomic operation on `old`. Only a compare-exchange looks at `compare`, bit for bit.
+/// Returns the new value of a memory location after an atomic operation on `old`. Only a compare-exchange uses `compare`, which
+/// is compared bitwise.
 pub fn atomic(op: AtomicOp, old: Value, value: Value, compare: Option<Value>) -> Outcome {
     if old.ty != value.ty {
         return Err(Failure::Undefined);

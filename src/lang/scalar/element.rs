@@ -1,27 +1,26 @@
-//! The traits that a Rust type implements to be one of Clk's scalars.
+//! The traits of Rust types that represent Clk's scalars.
 //!
-//! Every function is named `op_…`, so that none can be mistaken for the standard library's (`f32::exp` is the platform's
-//! and differs between machines). All are total, straight-line where the name does not say otherwise, and inlined, so
-//! that a loop over lanes becomes vector code.
+//! Every function is named `op_…` to avoid confusion with the standard library's (`f32::exp` is platform-dependent). All are
+//! total, straight-line unless documented otherwise, and inlined, so that loops over lanes are vectorized.
 
 use std::fmt::Debug;
 
 use super::{Convert, Scalar};
 
-/// Any scalar.
+/// A scalar.
 pub trait Element: Convert + Copy + Default + PartialEq + Debug + Send + Sync + 'static {
     const SCALAR: Scalar;
 
-    /// The bits, zero-extended.
+    /// Returns the bits, zero-extended.
     fn to_raw(self) -> u64;
-    /// From the low bits of `raw`; a `bool` is true unless the low byte is 0.
+    /// Creates a value from the low bits of `raw`; a `bool` is true unless the low byte is 0.
     fn from_raw(raw: u64) -> Self;
-    /// Conversion by the rules of [`Convert`].
+    /// Converts by the rules of [`Convert`].
     fn to<T: Element>(self) -> T;
-    /// Equality: false with a NaN, true for zeros of any sign.
+    /// Equality: false for NaN, true for zeros of different sign.
     fn op_eq(self, other: Self) -> bool;
 
-    /// Not [`Element::op_eq`].
+    /// Negation of [`Element::op_eq`].
     #[inline(always)]
     fn op_ne(self, other: Self) -> bool {
         !self.op_eq(other)
@@ -39,16 +38,16 @@ pub trait Logic: Element {
 
 /// The integers and the floats.
 pub trait Number: Element {
-    /// Integers wrap here and below.
+    /// Integers wrap, also below.
     fn op_add(self, other: Self) -> Self;
     fn op_sub(self, other: Self) -> Self;
     fn op_mul(self, other: Self) -> Self;
     fn op_neg(self) -> Self;
-    /// Truncating; an integer divided by zero gives 0 (callers check before), and the smallest one by -1 wraps.
+    /// Truncates for integers. An integer divided by zero gives 0 (callers check before), and the smallest one divided by -1 wraps.
     fn op_div(self, other: Self) -> Self;
-    /// Of the truncating division; `fmod` of floats; an integer by zero gives 0 (callers check before).
+    /// The remainder of the truncating division; `fmod` for floats. An integer by zero gives 0 (callers check before).
     fn op_rem(self, other: Self) -> Self;
-    /// Integers by wrapping multiplication, a negative exponent gives the truncated reciprocal (0 for base 0).
+    /// Integers by wrapping multiplication; a negative exponent gives the truncated reciprocal (0 for base 0).
     fn op_pow(self, exponent: Self) -> Self;
     fn op_lt(self, other: Self) -> bool;
     fn op_le(self, other: Self) -> bool;
@@ -58,7 +57,7 @@ pub trait Number: Element {
     fn op_max(self, other: Self) -> Self;
     /// Wraps for the smallest signed integer.
     fn op_abs(self) -> Self;
-    /// -1, 0 or 1; NaN and signed zeros stay.
+    /// -1, 0 or 1; NaN and signed zeros are returned unchanged.
     fn op_sign(self) -> Self;
 
     #[inline(always)]
@@ -81,19 +80,19 @@ pub trait Number: Element {
 pub trait Integer: Number + Logic {
     const BITS: u32;
 
-    /// `None` for a zero divisor.
+    /// Returns `None` for a zero divisor.
     #[inline(always)]
     fn checked_div(self, other: Self) -> Option<Self> {
         if other == Self::default() { None } else { Some(self.op_div(other)) }
     }
 
-    /// `None` for a zero divisor.
+    /// Returns `None` for a zero divisor.
     #[inline(always)]
     fn checked_rem(self, other: Self) -> Option<Self> {
         if other == Self::default() { None } else { Some(self.op_rem(other)) }
     }
 
-    /// The amount is taken modulo the width; convert one of another integer type to `u32` first.
+    /// The amount is taken modulo the width; an amount of another integer type is first converted to `u32`.
     fn op_shl(self, amount: u32) -> Self;
     /// Arithmetic for signed types; the amount is taken modulo the width.
     fn op_shr(self, amount: u32) -> Self;
@@ -107,14 +106,14 @@ pub trait Integer: Number + Logic {
     fn op_saturating_sub(self, other: Self) -> Self;
 }
 
-/// The floats. How exact each function is, `math32` and `math64` say; `f16` and `bf16` round the `f32` result.
+/// The floats. The accuracy of each function is documented in `math32` and `math64`; `f16` and `bf16` round the `f32` result.
 pub trait Float: Number {
     fn op_sqrt(self) -> Self;
-    /// One rounding.
+    /// Rounds once.
     fn op_fma(self, factor: Self, addend: Self) -> Self;
     fn op_floor(self) -> Self;
     fn op_ceil(self) -> Self;
-    /// Halves to even.
+    /// Rounds half to even.
     fn op_round(self) -> Self;
     fn op_trunc(self) -> Self;
     fn op_copysign(self, sign: Self) -> Self;
@@ -154,13 +153,13 @@ pub trait Float: Number {
     fn op_hypot(self, other: Self) -> Self;
     fn op_erf(self) -> Self;
     fn op_erfc(self) -> Self;
-    /// By loops and tables: not vector code.
+    /// Uses loops and tables, so it is not vectorized.
     fn op_lgamma(self) -> Self;
-    /// By loops and tables: not vector code.
+    /// Uses loops and tables, so it is not vectorized.
     fn op_tgamma(self) -> Self;
 }
 
-/// `with_element!(scalar, T => body)`: the body with `T` an alias of the Rust type of a [`Scalar`].
+/// `with_element!(scalar, T => body)`: evaluates the body with `T` as an alias of the Rust type of a [`Scalar`].
 #[macro_export]
 macro_rules! with_element {
     ($scalar:expr, $T:ident => $body:expr) => {
@@ -168,7 +167,7 @@ macro_rules! with_element {
     };
 }
 
-/// `with_number!(scalar, T => body, bool => other)`: as [`with_element!`], with another answer for `bool`.
+/// `with_number!(scalar, T => body, bool => other)`: as [`with_element!`], with another expression for `bool`.
 #[macro_export]
 macro_rules! with_number {
     ($scalar:expr, $T:ident => $body:expr, bool => $other:expr) => {

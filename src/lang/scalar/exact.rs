@@ -1,9 +1,9 @@
-//! Integers without a width: what an operation would give if its type held every number.
+//! Exact integer arithmetic, without the width of a type.
 
 use super::Scalar;
 use crate::lang::ops::BinaryOp;
 
-/// The exact result of an operation on integers; none where it has none, or one of more than 128 bits.
+/// Returns the exact result of an operation; `None` if it is undefined or exceeds 128 bits.
 pub(crate) fn exact(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
     match op {
         BinaryOp::Add => a.checked_add(b),
@@ -16,7 +16,7 @@ pub(crate) fn exact(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
     }
 }
 
-/// 1 and -1 have powers of every exponent, the others of those that are not negative.
+/// Returns a power. Negative exponents are defined only for the bases 1 and -1.
 fn power(base: i128, exponent: i128) -> Option<i128> {
     match base {
         1 => Some(1),
@@ -26,7 +26,7 @@ fn power(base: i128, exponent: i128) -> Option<i128> {
     }
 }
 
-/// The least and the greatest number of an integer type.
+/// Returns the minimum and maximum of an integer type.
 pub(crate) fn limits(ty: Scalar) -> (i128, i128) {
     match ty.is_signed() {
         true => (-(1 << (ty.bits() - 1)), (1 << (ty.bits() - 1)) - 1),
@@ -34,13 +34,13 @@ pub(crate) fn limits(ty: Scalar) -> (i128, i128) {
     }
 }
 
-/// Whether an integer type has this number.
+/// Whether an integer type can represent a number.
 pub(crate) fn holds(ty: Scalar, number: i128) -> bool {
     let (low, high) = limits(ty);
     (low..=high).contains(&number)
 }
 
-/// The number of an integer type that has the same low bits.
+/// Wraps a number to an integer type.
 pub(crate) fn wrapped(ty: Scalar, number: i128) -> i128 {
     let bits = ty.bits();
     let low = number & ((1 << bits) - 1);

@@ -1,4 +1,4 @@
-//! `f32` and `f64`: exact operations here, the others in `math32`, `trig32` and `math64`.
+//! `f32` and `f64`: the exact operations; the others are in `math32`, `trig32` and `math64`.
 
 use super::{Convert, Element, Float, Number, Scalar, math32, math64, trig32};
 

@@ -1,15 +1,15 @@
-//! Values as text: what `print` shows, and the specifications behind the colon of `"{value:>8.3}"`.
+//! Formatting of values: the output of `print`, and format specifications as in `"{value:>8.3}"`.
 
 use super::{Scalar, Value, bf16, f16};
 
-/// What stands behind the colon: `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`.
+/// A format specification: `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
     pub fill: char,
-    /// Numbers go to the right without one, text to the left.
+    /// By default numbers are right-aligned and text is left-aligned.
     pub align: Option<Align>,
     pub plus: bool,
-    /// Zeros between sign and digits fill the width.
+    /// Whether to pad with zeros between sign and digits.
     pub zeros: bool,
     pub width: usize,
     pub precision: Option<usize>,
@@ -33,14 +33,14 @@ pub(crate) enum Style {
     Exponent,
 }
 
-/// What messages say about specifications.
+/// The syntax of specifications, for messages.
 pub(crate) const SYNTAX: &str = "a format is `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`, as in `{x:>10.3}`";
 
-/// More would only exhaust memory.
+/// Maximum width and precision; larger ones would only exhaust memory.
 const LARGEST: usize = 1000;
 
 impl Spec {
-    /// An error says what is wrong, as the second half of a sentence about the specification.
+    /// Parses a specification. The error is a clause that continues a sentence about the specification.
     pub fn parse(text: &str) -> Result<Spec, String> {
         let mut spec =
             Spec { fill: ' ', align: None, plus: false, zeros: false, width: 0, precision: None, style: Style::Plain };
@@ -88,7 +88,7 @@ impl Spec {
         if self.align.is_some() { after_first } else { text }
     }
 
-    /// Text filled up to the width; `default` is where it goes without an alignment.
+    /// Pads a text to the width; `default` is the alignment if none is specified.
     pub fn pad(&self, text: &str, default: Align) -> String {
         let missing = self.width.saturating_sub(text.chars().count());
         let left = match self.align.unwrap_or(default) {
@@ -101,7 +101,7 @@ impl Spec {
     }
 }
 
-/// Leading digits of `text` as a number, and what follows.
+/// Splits a text into its leading digits as a number and the rest.
 fn number(text: &str) -> Result<(Option<usize>, &str), String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
@@ -112,12 +112,12 @@ fn number(text: &str) -> Result<(Option<usize>, &str), String> {
     }
 }
 
-/// A value by a specification. An error says what is wrong, as the second half of a sentence about the specification.
+/// Formats a value by a specification. The error is a clause that continues a sentence about the specification.
 pub fn format(value: Value, spec: &str) -> Result<String, String> {
     if spec.is_empty() { Ok(plain(value)) } else { with_spec(value, &Spec::parse(spec)?) }
 }
 
-/// A value by a parsed specification.
+/// Formats a value by a parsed specification.
 pub(crate) fn with_spec(value: Value, spec: &Spec) -> Result<String, String> {
     let text = match value.as_integer() {
         _ if value.ty == Scalar::Bool => {
@@ -141,7 +141,7 @@ pub(crate) fn with_spec(value: Value, spec: &Spec) -> Result<String, String> {
     Ok(spec.pad(&format!("{sign}{digits}"), Align::Right))
 }
 
-/// Hexadecimal and the like show the bits of negative numbers.
+/// Formats an integer. Hexadecimal, binary and octal show the two's complement bits of negative numbers.
 fn integer_text(value: Value, integer: i128, spec: &Spec) -> Result<String, String> {
     if spec.precision.is_some() {
         return Err(format!("asks for digits behind the point, and the value is an {}", value.ty));
@@ -170,8 +170,8 @@ fn float_text(value: Value, spec: &Spec) -> Result<String, String> {
     }
 }
 
-/// As `print` shows it: floats with the fewest digits that read back as the same value, and always with a point or an
-/// exponent, `nan`, `inf`.
+/// Formats a value as `print` does: floats with the fewest digits that read back as the same value, always with a decimal point
+/// or an exponent; `nan`, `inf`.
 pub(crate) fn plain(value: Value) -> String {
     match value.as_integer() {
         _ if value.ty == Scalar::Bool => value.is_true().to_string(),
@@ -189,14 +189,14 @@ fn plain_float(value: Value) -> String {
         return if number > 0.0 { "inf" } else { "-inf" }.into();
     }
     match value.ty {
-        // The decimal with the fewest digits, taken as an f64, prints as itself.
+        // The shortest decimal, parsed as an f64, is printed as itself.
         Scalar::F16 | Scalar::Bf16 => format!("{:?}", shortest_exponent(value).parse().unwrap_or(number)),
         Scalar::F32 => format!("{:?}", value.to::<f32>()),
         _ => format!("{number:?}"),
     }
 }
 
-/// `1.5e-7`, with the fewest digits that read back.
+/// Formats as `1.5e-7`, with the fewest digits that read back as the same value.
 fn shortest_exponent(value: Value) -> String {
     let number = value.as_f64();
     let reads_back = |text: &str| {

@@ -1,18 +1,18 @@
 //! `f16` and `bf16`: every operation computes in `f32` and rounds to nearest even.
 //!
-//! For + - * / and sqrt that equals one rounding, as `f32` has more than twice their digits. The conversions have no
-//! branches, so that loops over them become vector code. A NaN comes out quiet.
+//! For + - * / and sqrt that equals a single rounding, as `f32` has more than twice as many significand bits. The conversions
+//! are branch-free, so that loops over them are vectorized. NaNs become quiet.
 
 use super::{Convert, Element, Float, Number, Scalar, bf16, f16, math32};
 
-/// Rounds to nearest even.
+/// Converts with rounding to nearest even.
 #[inline(always)]
 pub fn f32_to_f16(value: f32) -> f16 {
     let bits = value.to_bits();
     let doubled = bits.wrapping_add(bits);
-    // Two exact scalings push what is too large for f16 to infinity and leave the rest alone.
+    // Two exact scalings turn values that are too large for f16 into infinity and leave the rest unchanged.
     let scaled = f32::from_bits(bits & 0x7fff_ffff) * f32::from_bits(0x7780_0000) * f32::from_bits(0x0880_0000);
-    // Adding a power of two that leaves 11 bits makes the addition round.
+    // Adding a power of two such that 11 bits remain performs the rounding.
     let exponent = doubled & 0xff00_0000;
     let exponent = if exponent < 0x7100_0000 { 0x7100_0000 } else { exponent };
     let rounded = (f32::from_bits((exponent >> 1).wrapping_add(0x0780_0000)) + scaled).to_bits();
@@ -21,7 +21,7 @@ pub fn f32_to_f16(value: f32) -> f16 {
     f16::from_bits(((bits >> 16) & 0x8000 | magnitude) as u16)
 }
 
-/// Exact.
+/// Converts exactly.
 #[inline(always)]
 pub fn f16_to_f32(value: f16) -> f32 {
     let bits = (value.to_bits() as u32) << 16;
@@ -32,7 +32,7 @@ pub fn f16_to_f32(value: f16) -> f32 {
     f32::from_bits(bits & 0x8000_0000 | magnitude.to_bits())
 }
 
-/// Rounds to nearest even.
+/// Converts with rounding to nearest even.
 #[inline(always)]
 pub fn f32_to_bf16(value: f32) -> bf16 {
     let bits = value.to_bits();
@@ -42,14 +42,13 @@ pub fn f32_to_bf16(value: f32) -> bf16 {
     bf16::from_bits(if nan { quiet } else { rounded } as u16)
 }
 
-/// Exact.
+/// Converts exactly.
 #[inline(always)]
 pub fn bf16_to_f32(value: bf16) -> f32 {
     f32::from_bits((value.to_bits() as u32) << 16)
 }
 
-/// Rounds to odd: towards zero, then sets the last bit if that lost anything. A later rounding to fewer bits is then the
-/// same as if it were the only one.
+/// Rounds to odd: truncates, then sets the last bit if the result is inexact. A later rounding to fewer bits is then correct.
 #[inline(always)]
 pub(crate) fn f64_to_odd_f32(value: f64) -> f32 {
     let nearest = value as f32;
@@ -60,7 +59,7 @@ pub(crate) fn f64_to_odd_f32(value: f64) -> f32 {
     f32::from_bits(if inexact { towards_zero | 1 } else { bits })
 }
 
-/// `value` as `f64`, rounded to odd if it has too many digits.
+/// Converts to `f64`, rounded to odd if inexact.
 #[inline(always)]
 pub(crate) fn i64_to_odd_f64(value: i64) -> f64 {
     let fits = value.unsigned_abs() < 1 << 53;
@@ -68,7 +67,7 @@ pub(crate) fn i64_to_odd_f64(value: i64) -> f64 {
     (if fits { value } else { value & !0x7ff | sticky }) as f64
 }
 
-/// `value` as `f64`, rounded to odd if it has too many digits.
+/// Converts to `f64`, rounded to odd if inexact.
 #[inline(always)]
 pub(crate) fn u64_to_odd_f64(value: u64) -> f64 {
     let fits = value < 1 << 53;
@@ -76,19 +75,19 @@ pub(crate) fn u64_to_odd_f64(value: u64) -> f64 {
     (if fits { value } else { value & !0x7ff | sticky }) as f64
 }
 
-/// The sum rounded to odd. For operands that do not overflow.
+/// Returns the sum rounded to odd, for operands that do not overflow.
 #[inline(always)]
 fn add_to_odd(a: f64, b: f64) -> f64 {
     let sum = a + b;
     let of_b = sum - a;
     let error = (a - (sum - of_b)) + (b - of_b);
     let bits = sum.to_bits();
-    // The error points away from zero if it has the sum's sign.
+    // The nearest result lies away from zero or toward it, depending on the sign of the error.
     let towards_zero = if (error < 0.0) != (sum < 0.0) { bits.wrapping_sub(1) } else { bits };
     f64::from_bits(if error != 0.0 && sum.is_finite() { towards_zero | 1 } else { bits })
 }
 
-/// `a * b + c` of halves widened: the product is exact in `f64`.
+/// Returns `a * b + c` of widened half floats: the product is exact in `f64`.
 #[inline(always)]
 fn fma_to_odd(a: f32, b: f32, c: f32) -> f32 {
     f64_to_odd_f32(add_to_odd(a as f64 * b as f64, c as f64))

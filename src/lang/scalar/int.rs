@@ -127,7 +127,7 @@ macro_rules! integer {
                 if other == 0 { 0 } else { self.wrapping_rem(other) }
             }
 
-            /// By squaring, with a loop over the exponent's bits.
+            /// Computes by squaring, with a loop over the exponent's bits.
             #[inline]
             fn op_pow(self, exponent: Self) -> Self {
                 if let Some(result) = $reciprocal(self, exponent) {
@@ -236,7 +236,7 @@ macro_rules! signed {
             $scalar,
             $ty::wrapping_abs,
             $ty::signum,
-            // The truncated reciprocal is not zero for 1 and -1 only.
+            // The truncated reciprocal is nonzero only for 1 and -1.
             |base: $ty, exponent: $ty| match base {
                 _ if exponent >= 0 => None,
                 1 => Some(1),

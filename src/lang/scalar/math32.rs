@@ -1,11 +1,10 @@
-//! The functions of `f32` that are not exact, except the trigonometric ones.
+//! The inexact functions of `f32`, except the trigonometric ones.
 //!
-//! Each computes in `f64` with a polynomial that is good to some 35 bits and rounds once, so that results are within
-//! 0.6 ULP, the special cases fall out of the arithmetic, and subnormals need no care. Only `+ - * /`, sqrt, shifts and
-//! selections are used: loops over them become vector code, and every machine gets the same bits. `lgamma` and `tgamma`
-//! alone call into `libm`.
+//! Each computes in `f64` with a polynomial accurate to some 35 bits and rounds once. Results are within 0.6 ULP, special cases
+//! follow from the arithmetic, and subnormals need no special handling. Only `+ - * /`, sqrt, shifts and selects are used, so
+//! loops over them are vectorized, and every machine gives the same bits. Only `lgamma` and `tgamma` call `libm`.
 
-/// The polynomial with these coefficients, lowest first.
+/// Evaluates the polynomial with these coefficients, lowest degree first.
 #[inline(always)]
 pub(super) fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
     let mut sum = coefficients[N - 1];
@@ -21,7 +20,7 @@ pub(super) fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 
 pub(super) const ROUNDER: f64 = 6755399441055744.0;
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
 const LN_2: f64 = std::f64::consts::LN_2;
-/// The first 40 bits of ln 2, so that multiples stay exact, and the rest.
+/// ln 2 as a sum: its first 40 bits, so that multiples are exact, and the rest.
 const LN_2_HIGH: f64 = 0.6931471805592082;
 const LN_2_LOW: f64 = 7.371002565167799e-13;
 
@@ -54,7 +53,7 @@ fn power_of_two(rounded: f64) -> f64 {
     f64::from_bits((rounded.to_bits() << 52).wrapping_add(1.0f64.to_bits()))
 }
 
-/// `x` between limits beyond which every `f32` result has overflowed or vanished; NaN stays.
+/// Clamps `x` to limits beyond which every `f32` result overflows or underflows; NaN is unchanged.
 #[inline(always)]
 fn limited(x: f64, limit: f64) -> f64 {
     let x = select(x > limit, limit, x);
@@ -94,12 +93,12 @@ fn exp2_64(x: f64) -> f64 {
     s + s * expm1_core((x - (rounded - ROUNDER)) * LN_2)
 }
 
-/// `(e, l)` with `log(x) = e * ln(2) + l`, for positive normal finite `x`; exact relative to the sum, to 44 bits.
+/// Returns `(e, l)` with `log(x) = e * ln(2) + l`, for positive normal finite `x`; accurate relative to the sum to 44 bits.
 #[inline(always)]
 fn log_parts(x: f64) -> (f64, f64) {
     const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     let bits = x.to_bits();
-    // The exponent, biased, of x / sqrt(1/2).
+    // The biased exponent of x / sqrt(1/2).
     let biased = bits.wrapping_add(1.0f64.to_bits() - SQRT_HALF) >> 52;
     let e = f64::from_bits(0x4330_0000_0000_0000 | biased) - (4503599627370496.0 + 1023.0);
     let m = f64::from_bits(bits.wrapping_sub(biased.wrapping_sub(1023) << 52));
@@ -116,7 +115,7 @@ fn log_parts(x: f64) -> (f64, f64) {
     (e, s * polynomial(s * s, coefficients))
 }
 
-/// The value of a logarithm where [`log_parts`] does not hold: zero, negative, infinite, NaN.
+/// Selects the logarithm for arguments to which [`log_parts`] does not apply: zero, negative, infinite, NaN.
 #[inline(always)]
 fn log_special(x: f64, value: f64) -> f64 {
     let value = select(x < f64::INFINITY, value, x);
@@ -130,7 +129,7 @@ fn log64(x: f64) -> f64 {
     log_special(x, e * LN_2 + l)
 }
 
-/// `log(1 + x)`: the rounding of the sum matters only near 0, where two terms of the series are enough.
+/// `log(1 + x)`: the rounding of the sum matters only near 0, where two terms of the series suffice.
 #[inline(always)]
 fn log1p_64(x: f64) -> f64 {
     let near = x - x * x * (0.5 - x * (1.0 / 3.0));
@@ -148,7 +147,8 @@ pub(crate) fn rsqrt(x: f32) -> f32 {
 pub(crate) fn cbrt(x: f32) -> f32 {
     let wide = x as f64;
     let a = wide.abs();
-    // A third of the exponent and of the leading digits is a guess within 5 percent; each step of Halley's triples its digits.
+    // A third of the exponent and leading digits is a guess within 5 percent; each step of Halley's method triples the number of
+    // correct digits.
     let third = (a.to_bits() >> 32) as u32 / 3;
     let mut t = f64::from_bits((third.wrapping_add(715094163) as u64) << 32);
     let mut turn = 0;
@@ -258,7 +258,7 @@ pub(crate) fn atanh(x: f32) -> f32 {
     (0.5 * log1p_64((a + a) / (1.0 - a))).copysign(x as f64) as f32
 }
 
-/// `sqrt(x*x + y*y)`: below 0.51 ULP; infinite if either is, even beside a NaN.
+/// `sqrt(x*x + y*y)`: below 0.51 ULP; infinite if either argument is, even if the other is NaN.
 #[inline(always)]
 pub(crate) fn hypot(x: f32, y: f32) -> f32 {
     let (x, y) = ((x as f64).abs(), (y as f64).abs());
@@ -273,7 +273,7 @@ pub(crate) fn pow(x: f32, y: f32) -> f32 {
     let a = base.abs();
     let (e, l) = log_parts(a);
     let magnitude = exp2_64(exponent * log_special(a, e + l * LOG2_E));
-    // From 2^24 on every f32 is an even integer.
+    // From 2^24 on, every f32 is an even integer.
     let small = exponent.abs() < 16777216.0;
     let integer = !small | ((exponent + ROUNDER) - ROUNDER == exponent);
     let half = exponent * 0.5;
@@ -282,12 +282,12 @@ pub(crate) fn pow(x: f32, y: f32) -> f32 {
     let signed = select(negative & odd, -magnitude, magnitude);
     let undefined = (base < 0.0) & !integer & (a < f64::INFINITY);
     let result = select(undefined, f64::NAN, signed);
-    // 1 to any power, and anything to the power of 0, even of a NaN; -1 to an infinite power.
+    // 1 to any power, anything to the power of 0 (even NaN), and -1 to an infinite power.
     let one = (base == 1.0) | (exponent == 0.0) | ((a == 1.0) & (exponent.abs() == f64::INFINITY));
     select(one, 1.0, result) as f32
 }
 
-/// `erfc(a)` for `a >= 0`, by `exp(-a²) / a` times a polynomial in `(a - 3) / (a + 3)`; good from 1 on.
+/// `erfc(a)` for `a >= 0`, as `exp(-a²) / a` times a polynomial in `(a - 3) / (a + 3)`; accurate from 1 on.
 #[inline(always)]
 fn erfc_tail(a: f64) -> f64 {
     let t = (a - 3.0) / (a + 3.0);
@@ -325,7 +325,7 @@ fn erf_near(x: f64) -> f64 {
     x * polynomial(x * x, coefficients)
 }
 
-/// `a` up to 11, where `erfc` has long vanished; NaN stays.
+/// Clamps `x` to 11, beyond which `erfc` has underflowed; NaN is unchanged.
 #[inline(always)]
 fn erf_argument(x: f64) -> f64 {
     limited(x, 11.0)

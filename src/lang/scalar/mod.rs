@@ -1,12 +1,11 @@
-//! The scalar types and their exact arithmetic, defined once: the simulator, the reference interpreter, constant folding,
-//! the host and the CUDA text all follow this folder.
+//! The scalar types and their exact arithmetic, defined once: simulator, reference interpreter, constant folding, host and CUDA
+//! text all follow this module.
 //!
-//! - [`element`]: the traits through which generic code (the simulator's lane loops) computes; `int`, `float`, `half`
-//!   implement them, `convert` is the table of all conversions.
-//! - `math32`, `trig32`, `math64`: the functions that are not exact, in portable arithmetic, so that every machine gives
-//!   the same bits.
-//! - [`dynamic`]: the same operations on a [`Value`], whose type is known at run time only.
-//! - [`format`](mod@format) and [`parse`](mod@parse): a value as text.
+//! - [`element`]: the traits for generic code (the simulator's lane loops); implemented in `int`, `float` and `half`. `convert`
+//!   has all conversions.
+//! - `math32`, `trig32`, `math64`: the inexact functions, in portable arithmetic, so that every machine gives the same bits.
+//! - [`dynamic`]: the same operations on a [`Value`], whose type is known only at run time.
+//! - [`format`](mod@format) and [`parse`](mod@parse): conversion of values to and from text.
 
 mod convert;
 pub mod dynamic;
@@ -76,7 +75,7 @@ impl Scalar {
         Self::ALL.into_iter().find(|s| s.name() == name)
     }
 
-    /// Bytes in memory; a `bool` takes one, 0 or 1.
+    /// Returns the size in bytes; a `bool` takes one byte, 0 or 1.
     pub fn size(self) -> usize {
         use Scalar::*;
         match self {

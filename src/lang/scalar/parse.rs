@@ -1,9 +1,9 @@
-//! Values from text.
+//! Parsing of values.
 
 use super::{Scalar, Value};
 
-/// The number (or `true`, `false`) that a text spells, as in source: `_` between digits, `0x`, `0b` and `0o` for
-/// integers, `inf` and `nan` for floats, and a sign. `None` if it is none of the type, or too large for it.
+/// Parses a number (or `true`, `false`) as in source code: `_` between digits, `0x`, `0b` and `0o` for integers, `inf` and
+/// `nan` for floats, and a sign. `None` if it is not a value of the type or out of range.
 pub fn parse(ty: Scalar, text: &str) -> Option<Value> {
     match ty {
         Scalar::Bool => match text {
@@ -16,7 +16,7 @@ pub fn parse(ty: Scalar, text: &str) -> Option<Value> {
     }
 }
 
-/// An integer of any size up to 127 bits.
+/// Parses an integer of up to 127 bits.
 pub(crate) fn integer(text: &str) -> Option<i128> {
     let (negative, digits) = sign(text);
     let (radix, digits) = match digits.get(..2) {
@@ -44,11 +44,11 @@ fn float(ty: Scalar, text: &str) -> Option<Value> {
     let signed = if negative { format!("-{digits}") } else { digits.clone() };
     let wide: f64 = signed.parse().ok()?;
     let value = match ty {
-        // Rounded once.
+        // Parsed as `f32` so that it is rounded only once.
         Scalar::F32 => Value::of(signed.parse::<f32>().ok()?),
         _ => Value::of(wide).to_type(ty),
     };
-    // A finite number that becomes infinite is too large.
+    // A finite number that becomes infinite is out of range.
     let overflow = value.as_f64().is_infinite() && digits != "inf";
     (!overflow).then_some(value)
 }
@@ -60,7 +60,7 @@ fn sign(text: &str) -> (bool, &str) {
     }
 }
 
-/// Without the `_` between digits; `None` if one stands elsewhere.
+/// Removes the `_` between digits; `None` if there is one elsewhere.
 fn without_separators(text: &str) -> Option<String> {
     if text.starts_with('_') || text.ends_with('_') {
         return None;

@@ -1,13 +1,13 @@
-//! The trigonometric functions of `f32` and their inverses, made as those of `math32`.
+//! The trigonometric functions of `f32` and their inverses, computed like those of `math32`.
 //!
-//! Angles are reduced by multiples of pi/2: up to 2^26 with a pi/2 in two parts, beyond with as many digits of 2/pi as the
-//! exponent asks for, in integers. Both are computed and one is selected.
+//! Angles are reduced by multiples of pi/2: up to 2^26 with pi/2 in two parts, beyond that in integers with as many digits of
+//! 2/pi as the exponent requires. Both reductions are computed and one is selected.
 
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
 
 use super::math32::{ROUNDER, polynomial, select};
 
-/// An angle as `quarters * pi/2 + rest`, the rest within pi/4; of `quarters` only the last two bits count.
+/// An angle as `quarters * pi/2 + rest` with the rest within pi/4; only the last two bits of `quarters` matter.
 #[derive(Clone, Copy)]
 struct Reduced {
     quarters: u32,
@@ -20,10 +20,10 @@ fn in_range(x: f32) -> bool {
     x.abs() < 67108864.0
 }
 
-/// For angles [`in_range`].
+/// Reduces an angle that is [`in_range`].
 #[inline(always)]
 fn reduce_small(x: f32) -> Reduced {
-    // pi/2 in 27 bits, so that multiples up to 2^26 are exact, and what is missing.
+    // pi/2 rounded to 27 bits, so that multiples up to 2^26 are exact, and the remainder.
     const HIGH: f64 = 1.570796325802803;
     const LOW: f64 = 9.920935796805404e-10;
     let x = x as f64;
@@ -32,10 +32,10 @@ fn reduce_small(x: f32) -> Reduced {
     Reduced { quarters: rounded.to_bits() as u32, rest: (x - n * HIGH) - n * LOW }
 }
 
-/// For angles that are not [`in_range`]: NaN for infinite ones.
+/// Reduces an angle that is not [`in_range`]; NaN for infinite ones.
 #[inline(always)]
 fn reduce_large(x: f32) -> Reduced {
-    /// The digits of 2/pi behind the point.
+    /// The binary digits of 2/pi after the point.
     const DIGITS: [u32; 7] =
         [0xa2f9_836e, 0x4e44_1529, 0xfc27_57d1, 0xf534_ddc0, 0xdb62_9599, 0x3c43_9041, 0xfe51_63ab];
     let bits = x.to_bits();
@@ -52,7 +52,7 @@ fn reduce_large(x: f32) -> Reduced {
     let (a, b, c, d) = (pick(0), pick(1), pick(2), pick(3));
     let window = |high: u64, low: u64| ((high << 32 | low) << shift) >> 32;
     let (first, second, third) = (window(a, b), window(b, c), window(c, d));
-    // The angle in quarter turns modulo 4, with 62 digits behind the point.
+    // The angle in quarter turns modulo 4, with 62 fraction bits.
     let turns = (mantissa.wrapping_mul(first) << 32)
         .wrapping_add(mantissa.wrapping_mul(second))
         .wrapping_add(mantissa.wrapping_mul(third) >> 32);
@@ -96,7 +96,7 @@ fn cos_core(r: f64) -> f64 {
     polynomial(r * r, coefficients)
 }
 
-/// `sin` of the angle that is `quarter` quarter turns further.
+/// Returns the sine of the angle plus `quarter` quarter turns.
 #[inline(always)]
 fn sin_shifted(angle: Reduced, quarter: u32) -> f32 {
     let quarters = angle.quarters.wrapping_add(quarter);
@@ -146,7 +146,7 @@ fn asin_core(s: f64, z: f64) -> f64 {
     s * polynomial(z, coefficients)
 }
 
-/// `asin(a)` and `acos(a)` for `a >= 0`; beyond 1/2 by the half angle.
+/// Returns `asin(a)` and `acos(a)` for `a >= 0`; beyond 1/2 by the half-angle formula.
 #[inline(always)]
 fn asin_acos(a: f64) -> (f64, f64) {
     let beyond = a > 0.5;
@@ -174,7 +174,7 @@ pub(crate) fn acos(x: f32) -> f32 {
 /// `atan(small / large)` for `0 <= small <= large`.
 #[inline(always)]
 fn atan_core(small: f64, large: f64) -> f64 {
-    // Above tan(pi/8) the angle is measured from pi/4.
+    // Above tan(pi/8) the angle is computed relative to pi/4.
     let turned = small > large * 0.41421356237309503;
     let numerator = select(turned, small - large, small);
     let denominator = select(turned, small + large, large);
@@ -197,7 +197,7 @@ fn atan_core(small: f64, large: f64) -> f64 {
 pub(crate) fn atan(x: f32) -> f32 {
     let a = (x as f64).abs();
     let steep = a > 1.0;
-    // The quotient of an infinite angle's tangent is taken as a very small one.
+    // An infinite argument is replaced by the largest finite one, whose reciprocal is negligible.
     let a = select(a == f64::INFINITY, f64::MAX, a);
     let angle = atan_core(select(steep, 1.0, a), select(steep, a, 1.0));
     select(steep, FRAC_PI_2 - angle, angle).copysign(x as f64) as f32
@@ -208,7 +208,7 @@ pub(crate) fn atan(x: f32) -> f32 {
 pub(crate) fn atan2(y: f32, x: f32) -> f32 {
     let (wide_y, wide_x) = (y as f64, x as f64);
     let (a, b) = (wide_y.abs(), wide_x.abs());
-    // Of two infinities the angle is that of (1, 1); of one, as if the other were zero.
+    // For two infinities the angle is that of (1, 1); for one, as if the other argument were zero.
     let infinite = (a == f64::INFINITY) | (b == f64::INFINITY);
     let a = select(infinite, select(a == f64::INFINITY, 1.0, 0.0), a);
     let b = select(infinite, select(b == f64::INFINITY, 1.0, 0.0), b);

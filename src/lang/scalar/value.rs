@@ -1,4 +1,4 @@
-//! A scalar whose type is known at run time only.
+//! A scalar whose type is known only at run time.
 
 use std::fmt;
 
@@ -17,37 +17,37 @@ impl Value {
         Value { ty: T::SCALAR, bits: value.to_raw() }
     }
 
-    /// From the low bits of `bits`; the rest is dropped.
+    /// Creates a value from the low bits of `bits`; the rest is ignored.
     pub fn from_bits(ty: Scalar, bits: u64) -> Value {
         with_element!(ty, T => Value::of(T::from_raw(bits)))
     }
 
-    /// `false` or zero.
+    /// Returns `false` or zero.
     pub fn zero(ty: Scalar) -> Value {
         Value { ty, bits: 0 }
     }
 
-    /// `true` or one.
+    /// Returns `true` or one.
     pub fn one(ty: Scalar) -> Value {
         Value::of(true).to_type(ty)
     }
 
-    /// The value itself if it has this type.
+    /// Returns the value as a Rust type, if it has that type.
     pub fn get<T: Element>(self) -> Option<T> {
         (self.ty == T::SCALAR).then(|| T::from_raw(self.bits))
     }
 
-    /// Converted to a Rust type by the language's rules.
+    /// Converts to a Rust type by the language's rules.
     pub fn to<T: Element>(self) -> T {
         with_element!(self.ty, S => S::from_raw(self.bits).to::<T>())
     }
 
-    /// Converted by the language's rules.
+    /// Converts to a type by the language's rules.
     pub fn to_type(self, ty: Scalar) -> Value {
         with_element!(ty, T => Value::of(self.to::<T>()))
     }
 
-    /// The integer that it is; `None` for floats, 0 or 1 for `bool`.
+    /// Returns the value of an integer; `None` for floats, 0 or 1 for `bool`.
     pub fn as_integer(self) -> Option<i128> {
         match self.ty {
             ty if ty.is_float() => None,
@@ -56,7 +56,7 @@ impl Value {
         }
     }
 
-    /// An integer as a value of any type: `None` if an integer type cannot hold it; floats round to nearest.
+    /// Converts an integer to any type: `None` if an integer type cannot represent it; floats round to nearest.
     pub fn from_integer(ty: Scalar, integer: i128) -> Option<Value> {
         let value = match i64::try_from(integer) {
             Ok(small) => Value::of(small).to_type(ty),
@@ -69,12 +69,12 @@ impl Value {
         (ty.is_float() || value.as_integer() == Some(integer)).then_some(value)
     }
 
-    /// Rounded to nearest as `f64`, whatever the type.
+    /// Returns the value rounded to nearest as `f64`, for any type.
     pub fn as_f64(self) -> f64 {
         self.to()
     }
 
-    /// Whether a `bool` is true, or a number is not zero.
+    /// Whether a `bool` is true or a number is nonzero.
     pub fn is_true(self) -> bool {
         self.to()
     }
@@ -83,12 +83,12 @@ impl Value {
         self.ty.is_float() && self.as_f64().is_nan()
     }
 
-    /// The bytes in memory, little-endian, the first `ty.size()` of them.
+    /// Returns the bytes in memory, little-endian; the first `ty.size()` are significant.
     pub fn to_bytes(self) -> [u8; 8] {
         self.bits.to_le_bytes()
     }
 
-    /// From `ty.size()` bytes of memory; missing ones are zero.
+    /// Creates a value from `ty.size()` bytes of memory; missing ones are zero.
     pub fn from_bytes(ty: Scalar, bytes: &[u8]) -> Value {
         let mut raw = [0; 8];
         raw.iter_mut().zip(bytes.iter().take(ty.size())).for_each(|(to, from)| *to = *from);
@@ -96,7 +96,7 @@ impl Value {
     }
 }
 
-/// As `print` shows it.
+/// Formats as `print` does.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&format::plain(*self))
