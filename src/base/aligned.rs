@@ -1,4 +1,4 @@
-//! Bytes aligned to a cache line, which come zeroed and whose allocation can fail without ending the process.
+//! Byte buffers aligned to a cache line, initialized with zeros and allocated fallibly.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
@@ -7,42 +7,42 @@ use std::ptr::NonNull;
 
 use super::{room, stop};
 
-/// The alignment of every buffer: a cache line and a 512-bit register.
+/// Alignment of every buffer in bytes: a cache line and a 512-bit register.
 pub(crate) const ALIGN: usize = 64;
 
-/// Bytes from which on a buffer is worth large pages: several of them fit in.
+/// Size in bytes from which a buffer uses huge pages: several of them fit in.
 const LARGE: usize = 4 << 20;
 
-/// Large pages (2 MB) are zeroed and looked up in a fraction of the time that as many small ones take. Nothing is lost where the
-/// system has none.
+/// Advises the system to use huge pages (2 MB), which take a fraction of the time of as many small ones to zero and to
+/// translate. Has no effect where the system has none.
 ///
 /// # Safety
-/// The bytes were allocated, and nobody has used them yet.
+/// The bytes are allocated and not yet in use.
 #[cfg(target_os = "linux")]
 unsafe fn ask_for_large_pages(start: NonNull<u8>, len: usize) {
     const PAGE: usize = 4096;
     let before = start.as_ptr().align_offset(PAGE);
     let Some(inside) = len.checked_sub(before) else { return };
-    // SAFETY: whole pages within the buffer; this is advice and changes no byte.
+    // SAFETY: covers whole pages within the buffer; this is advice and changes no byte.
     unsafe { libc::madvise(start.as_ptr().add(before).cast(), inside / PAGE * PAGE, libc::MADV_HUGEPAGE) };
 }
 
 #[cfg(not(target_os = "linux"))]
 unsafe fn ask_for_large_pages(_start: NonNull<u8>, _len: usize) {}
 
-/// A fixed number of bytes at an address that is a multiple of [`ALIGN`].
+/// A buffer of fixed size at an address that is a multiple of [`ALIGN`].
 pub(crate) struct AlignedBytes {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the buffer owns its memory alone, as a `Box<[u8]>` does.
+// SAFETY: the buffer is the only owner of its memory, like a `Box<[u8]>`.
 unsafe impl Send for AlignedBytes {}
 // SAFETY: shared references only read.
 unsafe impl Sync for AlignedBytes {}
 
 impl AlignedBytes {
-    /// `len` zeros, or nothing if the machine has no room for them.
+    /// Allocates `len` zeros; `None` if there is not enough memory.
     pub fn zeroed(len: usize) -> Option<Self> {
         if len == 0 {
             return Some(AlignedBytes { start: Self::dangling(), len });
@@ -55,28 +55,28 @@ impl AlignedBytes {
         if !room::has(len) {
             return None;
         }
-        // SAFETY: the layout's size is not zero; what was allocated is written before anyone reads it.
+        // SAFETY: the layout's size is nonzero, and the memory is initialized before it is read.
         let start = NonNull::new(unsafe { alloc(layout) })?;
-        // It goes if its zeroing is asked to stop.
+        // Frees the memory if a stop request unwinds from the loop below.
         let whole = AlignedBytes { start, len };
-        // SAFETY: nobody has used the bytes yet.
+        // SAFETY: the bytes are not yet in use.
         unsafe { ask_for_large_pages(start, len) };
         for first in (0..len).step_by(stop::MOVED) {
             stop::poll();
-            // SAFETY: within what was allocated.
+            // SAFETY: within the allocation.
             unsafe { start.add(first).write_bytes(0, stop::MOVED.min(len - first)) };
         }
         Some(whole)
     }
 
-    /// A copy of `bytes`, or nothing if the machine has no room for it.
+    /// Allocates a copy of `bytes`; `None` if there is not enough memory.
     pub fn copy_of(bytes: &[u8]) -> Option<Self> {
         let mut copy = Self::zeroed(bytes.len())?;
         stop::copy(&mut copy, bytes);
         Some(copy)
     }
 
-    /// An address of no bytes that is aligned all the same.
+    /// Returns an aligned address for an empty buffer.
     fn dangling() -> NonNull<u8> {
         NonNull::<Aligned>::dangling().cast()
     }
@@ -88,7 +88,7 @@ struct Aligned;
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
         if let (true, Ok(layout)) = (self.len > 0, Layout::from_size_align(self.len, ALIGN)) {
-            // SAFETY: `zeroed` allocated it with this very layout.
+            // SAFETY: allocated by `zeroed` with the same layout.
             unsafe { dealloc(self.start.as_ptr(), layout) }
         }
     }
@@ -97,14 +97,14 @@ impl Drop for AlignedBytes {
 impl Deref for AlignedBytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` initialised bytes start there, or none at an aligned address.
+        // SAFETY: `len` initialized bytes start there, or none at an aligned address.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for AlignedBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and `self` is borrowed alone.
+        // SAFETY: as for `deref`, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }

@@ -1,18 +1,18 @@
-//! Typed ids, arenas and side tables: the graphs of Clk are vectors with ids for edges.
+//! Typed ids, arenas and side tables: graphs are represented as vectors with ids as edges.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-/// The place of a `T` in its [`Arena`].
+/// The index of a `T` in its [`Arena`].
 pub struct Id<T> {
     raw: u32,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T> Id<T> {
-    /// The id with number `index`. Only meaningful for an arena that has it.
+    /// Creates the id with this index. Only valid for an arena that contains it.
     pub fn new(index: usize) -> Self {
         Id { raw: u32::try_from(index).expect("arena of fewer than 2^32 items"), of: PhantomData }
     }
@@ -55,7 +55,7 @@ impl<T> fmt::Debug for Id<T> {
     }
 }
 
-/// A growing list whose places are typed ids.
+/// A growing list indexed by typed ids.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arena<T> {
     items: Vec<T>,
@@ -102,7 +102,7 @@ impl<T> Arena<T> {
         (0..self.items.len()).map(Id::new)
     }
 
-    /// Forgets everything from `len` on: how a failed entry leaves no trace.
+    /// Removes all items from `len` on, for instance those of a failed REPL entry.
     pub fn truncate(&mut self, len: usize) {
         self.items.truncate(len);
     }
@@ -120,7 +120,7 @@ impl<T> IndexMut<Id<T>> for Arena<T> {
     }
 }
 
-/// A derived fact for each item of an arena of `K`, kept beside it rather than in it.
+/// A side table: one value for each item of an arena of `K`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side<K, V> {
     values: Vec<V>,
@@ -128,7 +128,7 @@ pub struct Side<K, V> {
 }
 
 impl<K, V: Clone> Side<K, V> {
-    /// A table with `value` for each item that `arena` has now.
+    /// Creates a table with `value` for each item that `arena` contains now.
     pub fn filled(arena: &Arena<K>, value: V) -> Self {
         Side { values: vec![value; arena.len()], of: PhantomData }
     }
@@ -141,7 +141,7 @@ impl<K, V> Default for Side<K, V> {
 }
 
 impl<K, V> Side<K, V> {
-    /// Adds the fact for the item that was pushed last; the two grow in step.
+    /// Appends the value of the item that was pushed last; arena and table must grow in step.
     pub fn push(&mut self, value: V) {
         self.values.push(value);
     }

@@ -1,4 +1,4 @@
-//! A diagnostic as plain data. How it looks is `render`'s business.
+//! Diagnostics as plain data; [`render`](super::render) formats them.
 
 use crate::base::source::Span;
 
@@ -9,7 +9,7 @@ pub(crate) enum Severity {
     Note,
 }
 
-/// A remark on a place. The primary label says what is wrong there; the others say why.
+/// A remark on a location. The primary label says what is wrong there; the others say why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Label {
     pub span: Span,
@@ -17,14 +17,14 @@ pub struct Label {
     pub primary: bool,
 }
 
-/// Whether a fix may be applied without a person looking at it.
+/// Whether a fix may be applied without review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applicability {
     MachineApplicable,
     MaybeIncorrect,
 }
 
-/// Replacements that together mend the mistake.
+/// Replacements that together fix an error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fix {
     /// An imperative sentence: "convert it with `f32(…)`".
@@ -33,30 +33,30 @@ pub struct Fix {
     pub applicability: Applicability,
 }
 
-/// One message to the user.
+/// A message to the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
     /// A stable code from `lang::codes`: `E0123`, `W0004`.
     pub code: &'static str,
     pub(crate) severity: Severity,
-    /// What is wrong, in one sentence without a full stop.
+    /// The message, one sentence without a period.
     pub title: String,
     pub labels: Vec<Label>,
-    /// Background facts, each its own paragraph.
+    /// Background facts, each a separate paragraph.
     pub notes: Vec<String>,
-    /// What to do about it.
+    /// Suggestions for fixing it.
     pub help: Vec<String>,
     pub fixes: Vec<Fix>,
-    /// A name that means nothing. What was probably meant is looked for once it is certain that the message will be shown.
+    /// An unknown name. Similar names are searched for only when the message is certain to be shown.
     pub misspelt: Option<Box<Misspelt>>,
 }
 
-/// A word of the program for which a near name is wanted.
+/// A word of the program for which a similar name is to be suggested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Misspelt {
     pub span: Span,
     pub word: String,
-    /// The nearest of the names that are visible only there.
+    /// The most similar of the names that are visible only at that location.
     pub near: Option<String>,
 }
 
@@ -74,13 +74,13 @@ impl Diagnostic {
         Self::new(Severity::Warning, code, title)
     }
 
-    /// Adds the label that says what is wrong.
+    /// Adds the primary label.
     pub fn at(mut self, span: Span, text: impl Into<String>) -> Self {
         self.labels.push(Label { span, text: text.into(), primary: true });
         self
     }
 
-    /// Adds a label that explains why.
+    /// Adds a secondary label, which explains why.
     pub(crate) fn because(mut self, span: Span, text: impl Into<String>) -> Self {
         self.labels.push(Label { span, text: text.into(), primary: false });
         self
@@ -96,7 +96,7 @@ impl Diagnostic {
         self
     }
 
-    /// Adds a one-edit fix.
+    /// Adds a fix with a single edit.
     pub fn fix(
         self,
         title: impl Into<String>,
@@ -121,13 +121,13 @@ impl Diagnostic {
         self.severity == Severity::Error
     }
 
-    /// The place to blame first.
+    /// Returns the location of the primary label, else of the first label.
     pub fn primary(&self) -> Option<Span> {
         self.labels.iter().find(|l| l.primary).or(self.labels.first()).map(|l| l.span)
     }
 }
 
-/// What is said of errors that are not shown.
+/// Returns the message about errors that are not shown.
 pub(crate) fn and_more(count: usize) -> Option<String> {
     match count {
         0 => None,

@@ -1,23 +1,21 @@
-//! Text from outside (names in files, file names) as it may be shown: what a terminal would obey is spelled out, as
-//! `\u{1b}`. In: any text. Out: text of printable characters, with line ends and tabs where the caller allows them.
+//! Escaping of untrusted text (file names, names in files) for terminals: control characters are written as `\u{1b}`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a terminal may obey a character, or be misled by it, and not show it: control characters and marks that change
-/// the direction of writing.
+/// Whether a character controls a terminal or misleads the reader: control characters and marks that change the writing direction.
 pub(crate) fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c,
         '\u{061c}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A name: on one line, nothing in it is obeyed.
+/// Escapes a name, including line ends.
 pub(crate) fn name(text: &str) -> Cow<'_, str> {
     spelled(text, is_obeyed)
 }
 
-/// A text of several lines: line ends and tabs stay, nothing else in it is obeyed.
+/// Escapes a text of several lines; line ends and tabs are kept.
 pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     spelled(text, |c| is_obeyed(c) && !matches!(c, '\n' | '\t'))
 }
@@ -41,7 +39,7 @@ fn spelled(text: &str, is_wrong: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A JSON text with the same meaning that may be shown, too: JSON itself escapes only the first 32 characters.
+/// Escapes a JSON text without changing its meaning: JSON itself escapes only the first 32 characters.
 pub(crate) fn json(text: String) -> String {
     let is_wrong = |c: char| c != '\n' && is_obeyed(c);
     if !text.contains(is_wrong) {
@@ -49,7 +47,7 @@ pub(crate) fn json(text: String) -> String {
     }
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        // All of them lie below U+10000, and outside of strings JSON has none of them.
+        // All of these are below U+10000 and occur only in strings.
         match c {
             c if is_wrong(c) => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));

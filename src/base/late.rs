@@ -1,4 +1,4 @@
-//! A value that another thread is making.
+//! A value that is computed by a background thread.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use super::stop;
 
-/// Compilers recurse deeply; it is only address space until it is used.
+/// Stack size of the thread: compilers recurse deeply. It is only address space until it is used.
 const STACK: usize = 64 << 20;
 
-/// Between two looks whether it is made, growing from the one to the other.
+/// Polling interval while waiting for the value; grows from the shorter to the longer one.
 const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(4);
 
 type Make<T> = Box<dyn FnOnce() -> T + Send>;
 
-/// Made once, by a thread of its own where the system gives one; who asks for it waits.
+/// A value that is computed once, by a background thread if one can be started; readers wait for it.
 pub(crate) struct Late<T> {
     value: Arc<OnceLock<T>>,
     make: Arc<Mutex<Option<Make<T>>>>,
@@ -24,22 +24,22 @@ pub(crate) struct Late<T> {
 }
 
 impl<T: Send + Sync + 'static> Late<T> {
-    /// Starts to make the value.
+    /// Starts computing the value.
     pub fn start(name: &str, make: impl FnOnce() -> T + Send + 'static) -> Self {
         let (value, make) = (Arc::new(OnceLock::new()), Arc::new(Mutex::new(Some(Box::new(make) as Make<T>))));
         let (slot, maker) = (value.clone(), make.clone());
-        // Without a thread the value is made where it is asked for.
+        // Without a thread, the value is computed when it is first requested.
         let thread = Builder::new().name(name.to_string()).stack_size(STACK).spawn(move || fill(&slot, &maker)).ok();
         Late { value, make, thread: Mutex::new(thread) }
     }
 
-    /// The value, once it is made.
+    /// Returns the value, waiting for it if necessary.
     pub fn get(&self) -> &T {
         if let Some(value) = self.value.get() {
             return value;
         }
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who may be asked to stop does not wait to the end: what is made may be a library's, which nobody can ask.
+        // If the caller can be asked to stop, it polls, since the computation may be in a library that cannot be interrupted.
         let mut pause = SHORTEST;
         while stop::flag().is_some() && thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             stop::poll();
@@ -55,24 +55,24 @@ impl<T: Send + Sync + 'static> Late<T> {
     }
 }
 
-/// Nothing runs on behind the back of who has let go: a library that is at work while the process ends would crash it. Only who was
-/// asked to stop does not wait.
+/// Waits for the thread: a library that is still running while the process exits would crash it. Does not wait after a stop
+/// request has been noticed.
 impl<T> Drop for Late<T> {
     fn drop(&mut self) {
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if stop::is_heeded() {
             return;
         }
-        // A panic was reported where it happened.
+        // A panic has already been reported.
         let _ = thread.map(JoinHandle::join);
     }
 }
 
-/// Makes the value unless another thread is about to.
+/// Computes the value unless another thread has taken the function.
 fn fill<T>(value: &OnceLock<T>, make: &Mutex<Option<Make<T>>>) {
     let make = make.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(make) = make {
-        // Nobody else has the function, so the slot is empty.
+        // Only one thread gets the function, so the slot is empty.
         let _ = value.set(make());
     }
 }

@@ -1,4 +1,4 @@
-//! Layer 0: ground that knows nothing of Clk.
+//! Layer 0: general infrastructure, independent of Clk.
 pub(crate) mod aligned;
 pub mod arena;
 pub mod diag;

@@ -1,9 +1,8 @@
-//! Memory that may not be there. Input: how much is wanted. Output: room for it, or an unwinding with [`Lacking`], which says how
-//! much was wanted, to whoever runs the script.
+//! Fallible allocation: a failed allocation unwinds with [`Lacking`] to the code that runs the script, where it becomes an
+//! error of the program.
 //!
-//! The idea: every buffer that is as large as a user's data is made here or as [`AlignedBytes`](super::aligned), so that what
-//! does not fit is an error of the program. The system promises more than it has and then ends whoever takes it at its word;
-//! so it is asked how much it has before much is taken.
+//! Every buffer in proportion to user data is allocated here or as [`AlignedBytes`](super::aligned). Since systems overcommit
+//! memory and later kill processes that use it, the available amount is queried before a large allocation.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::io;
@@ -12,36 +11,36 @@ use std::sync::OnceLock;
 
 use super::stop;
 
-/// The payload with which work unwinds for whose data there is no room.
+/// Payload of the unwinding after a failed allocation.
 pub(crate) struct Lacking {
-    /// Bytes that were wanted.
+    /// The requested size in bytes.
     pub wanted: u64,
 }
 
-/// Less than this is taken without asking the system how much it has.
+/// Smaller allocations are made without querying the available memory.
 const MUCH: usize = 64 << 20;
 
-/// What is left to others.
+/// Amount of memory left to other processes.
 const RESERVE: u64 = 64 << 20;
 
-/// How much the system has, if it tells.
+/// A query of the available memory in bytes, if known.
 type Available = fn() -> Option<u64>;
 
 static AVAILABLE: OnceLock<Available> = OnceLock::new();
 
-/// How to find out how much the system has. Without it, everything is taken that the system promises.
+/// Sets the query of available memory. Without one, only the allocator can refuse.
 pub(crate) fn ask(available: Available) {
-    // The first stays.
+    // Only the first call has an effect.
     let _ = AVAILABLE.set(available);
 }
 
-/// Whether the machine has so many bytes, as far as it tells.
+/// Whether this many bytes are available, as far as is known.
 pub(crate) fn has(bytes: usize) -> bool {
     let available = || AVAILABLE.get().and_then(|ask| ask());
     bytes < MUCH || available().is_none_or(|most| bytes as u64 <= most.saturating_sub(RESERVE))
 }
 
-/// Says that there is no room for so many bytes.
+/// Reports that an allocation of this many bytes failed.
 ///
 /// # Unwinds
 /// with [`Lacking`].
@@ -49,10 +48,10 @@ pub(crate) fn lacking(bytes: usize) -> ! {
     resume_unwind(Box::new(Lacking { wanted: bytes as u64 }))
 }
 
-/// Room for so many items.
+/// Allocates an empty vector of this capacity.
 ///
 /// # Unwinds
-/// with [`Lacking`] if there is none.
+/// with [`Lacking`] if there is not enough memory.
 pub(crate) fn vec<T>(capacity: usize) -> Vec<T> {
     let bytes = capacity.saturating_mul(size_of::<T>());
     let mut items = Vec::new();
@@ -62,20 +61,20 @@ pub(crate) fn vec<T>(capacity: usize) -> Vec<T> {
     items
 }
 
-/// So many copies of an item.
+/// Returns `count` copies of an item.
 ///
 /// # Unwinds
-/// as [`vec()`] does.
+/// like [`vec()`].
 pub(crate) fn filled<T: Clone>(item: T, count: usize) -> Vec<T> {
     let mut items = vec(count);
     items.resize(count, item);
     items
 }
 
-/// So many items of zeros, most of which may never be touched: the system gives their memory when they are.
+/// Returns zeroed items, whose memory the system provides only when they are touched.
 ///
 /// # Unwinds
-/// as [`vec()`] does.
+/// like [`vec()`].
 pub(crate) fn zeros<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
     let bytes = count.saturating_mul(size_of::<T>());
     let layout = Layout::array::<T>(count).ok().filter(|layout| has(layout.size()));
@@ -83,39 +82,39 @@ pub(crate) fn zeros<T: bytemuck::Zeroable>(count: usize) -> Vec<T> {
     if layout.size() == 0 {
         return Vec::new();
     }
-    // SAFETY: the layout's size is not zero.
+    // SAFETY: the layout's size is nonzero.
     let start = unsafe { alloc_zeroed(layout) }.cast::<T>();
     if start.is_null() {
         lacking(bytes);
     }
-    // SAFETY: allocated as a vector of so many items is, all of which are zeros, which such items may be.
+    // SAFETY: allocated like a vector of `count` items, which are zero and therefore valid.
     unsafe { Vec::from_raw_parts(start, count, count) }
 }
 
-/// The items, of which there are at most `most`.
+/// Collects the items, at most `most`.
 ///
 /// # Unwinds
-/// as [`vec()`] does.
+/// like [`vec()`].
 pub(crate) fn collect<T>(most: usize, from: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut items = vec(most);
     items.extend(stop::polled(from).take(most));
     items
 }
 
-/// A copy of the items.
+/// Returns a copy of the items.
 ///
 /// # Unwinds
-/// as [`vec()`] does.
+/// like [`vec()`].
 pub fn copy<T: Copy>(from: &[T]) -> Vec<T> {
     let mut items = vec(from.len());
     append(&mut items, from);
     items
 }
 
-/// Room for so many more items.
+/// Reserves space for more items.
 ///
 /// # Unwinds
-/// as [`vec()`] does.
+/// like [`vec()`].
 pub(crate) fn reserve<T>(items: &mut Vec<T>, more: usize) {
     let bytes = more.saturating_mul(size_of::<T>());
     if more > items.capacity() - items.len() && (!has(bytes) || items.try_reserve(more).is_err()) {
@@ -123,10 +122,10 @@ pub(crate) fn reserve<T>(items: &mut Vec<T>, more: usize) {
     }
 }
 
-/// Copies items behind others.
+/// Appends copies of items.
 ///
 /// # Unwinds
-/// as [`vec()`] does.
+/// like [`vec()`].
 pub(crate) fn append<T: Copy>(items: &mut Vec<T>, from: &[T]) {
     reserve(items, from.len());
     for part in from.chunks((stop::MOVED / size_of::<T>().max(1)).max(1)) {
@@ -135,10 +134,10 @@ pub(crate) fn append<T: Copy>(items: &mut Vec<T>, from: &[T]) {
     }
 }
 
-/// Bytes to write to, as long as there is room.
+/// A byte buffer with fallible growth, for use as a writer.
 ///
 /// # Unwinds
-/// as [`vec()`] does.
+/// like [`vec()`].
 #[derive(Debug, Default)]
 pub(crate) struct Sink(pub Vec<u8>);
 

@@ -1,9 +1,9 @@
-//! Values that are cheap to clone until one of the clones is changed.
+//! Copy-on-write sharing.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A value that its clones share. Changing one copies the value first, unless it is the only one left.
+/// A value shared by its clones. Mutable access copies it first, unless there is only one reference.
 #[derive(Debug, Default)]
 pub struct Shared<T>(Arc<T>);
 

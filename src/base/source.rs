@@ -1,8 +1,8 @@
-//! Source files and places in them.
+//! Source files and locations in them.
 
 use std::sync::Arc;
 
-/// Which file of the [`Sources`] a place lies in.
+/// Index of a file in [`Sources`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
@@ -20,7 +20,7 @@ impl Span {
         Span { file, start, end: end.max(start) }
     }
 
-    /// The smallest range that holds both (the first one's file wins if they differ).
+    /// Returns the smallest range that contains both (`self` if the files differ).
     pub fn to(self, other: Span) -> Span {
         if self.file != other.file {
             return self;
@@ -28,7 +28,7 @@ impl Span {
         Span { file: self.file, start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 
-    /// The empty place just behind this one.
+    /// Returns the empty range at the end of this one.
     pub fn after(self) -> Span {
         Span { start: self.end, ..self }
     }
@@ -45,12 +45,12 @@ impl Span {
 /// One source text: a file, a standard-library module, a REPL entry.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What a message calls it: a path as the user wrote it, `std/nn.clk`, `<entry 3>`.
+    /// The name in messages: a path as the user wrote it, `std/nn.clk`, `<entry 3>`.
     pub name: Arc<str>,
     pub text: Arc<str>,
 }
 
-/// All texts of a session. Files are only ever added.
+/// All sources of a session. Files are only added, never removed.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     files: Vec<Source>,
@@ -75,7 +75,7 @@ impl Sources {
         self.get(file).map_or("", |f| &f.text)
     }
 
-    /// The text a span covers; empty if the span is not of these sources.
+    /// Returns the text of a span; empty if the span does not belong to these sources.
     pub fn slice(&self, span: Span) -> &str {
         self.text(span.file).get(span.range()).unwrap_or("")
     }
@@ -92,7 +92,7 @@ impl Sources {
         self.files.iter().enumerate().map(|(i, f)| (FileId(i as u32), f))
     }
 
-    /// 1-based line, and 1-based column in characters, of the start of a span.
+    /// Returns the line and column of the start of a span, from 1; columns count characters.
     pub fn line_column(&self, span: Span) -> (usize, usize) {
         let text = self.text(span.file);
         let before = text.get(..span.start as usize).unwrap_or(text);

@@ -1,41 +1,41 @@
-//! Work that can be asked to stop. Input: a flag that whoever starts the work names for its thread. Output: loops look at the
-//! flag every so often, and work that was asked to stop unwinds with [`Stopped`] to where it was started.
+//! Cooperative cancellation: loops poll a per-thread flag, and work that was asked to stop unwinds with [`Stopped`] to where it
+//! was started.
 //!
-//! The idea: a loop over data or over a large program has no caller in between that could do anything about an interrupt, so
-//! none has to pass it on. It is no panic: no hook runs and nothing is printed.
+//! Unwinding is used because the callers in between could not do anything about an interrupt and should not have to pass it on.
+//! It is not a panic: no hook runs and nothing is printed.
 
 use std::cell::{Cell, RefCell};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set to ask for the end.
+/// A stop flag; set to request a stop.
 pub type Flag = Arc<AtomicBool>;
 
-/// The payload with which work unwinds that was asked to stop.
+/// Payload of the unwinding after a stop request.
 pub(crate) struct Stopped;
 
-/// So many elements pass between two looks at the flag: a moment, whatever is done to each.
+/// Number of elements processed between two polls; short enough for any operation per element.
 pub const PART: usize = 1 << 16;
 
 thread_local! {
     static FLAG: RefCell<Option<Flag>> = const { RefCell::new(None) };
 }
 
-/// Whether the end that was asked for last is on its way.
+/// Whether work has noticed the last stop request.
 static HEEDED: AtomicBool = AtomicBool::new(false);
 
 /// Unwinds if this thread's work was asked to stop.
 pub(crate) fn poll() {
     let asked = FLAG.with_borrow(|flag| flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)));
-    // What is done while another unwinding is under way is cleaning up.
+    // Code that runs during another unwinding is cleanup.
     if asked && !std::thread::panicking() {
         heed();
         resume_unwind(Box::new(Stopped));
     }
 }
 
-/// Says that whoever was asked to stop does.
+/// Records that the stop request was noticed.
 pub(crate) fn heed() {
     HEEDED.store(true, Ordering::SeqCst);
 }
@@ -44,17 +44,17 @@ pub(crate) fn is_heeded() -> bool {
     HEEDED.load(Ordering::SeqCst)
 }
 
-/// Before the next run that can be asked to stop.
+/// Resets the record before the next run.
 pub(crate) fn forget() {
     HEEDED.store(false, Ordering::SeqCst);
 }
 
-/// What this thread's work is asked by; for threads that help with it.
+/// Returns this thread's flag, for helper threads.
 pub(crate) fn flag() -> Option<Flag> {
     FLAG.with_borrow(Clone::clone)
 }
 
-/// Does work that looks at this flag.
+/// Runs work with this flag as the thread's.
 pub(crate) fn watched<T>(flag: Option<Flag>, work: impl FnOnce() -> T) -> T {
     struct Outer(Option<Flag>);
     impl Drop for Outer {
@@ -66,7 +66,7 @@ pub(crate) fn watched<T>(flag: Option<Flag>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Does work that looks at this flag, up to its end or until it is asked to stop.
+/// Runs work with this flag until it completes or is stopped.
 #[cfg(test)]
 pub(crate) fn until_stopped<T>(flag: &Flag, work: impl FnOnce() -> T) -> Result<T, Stopped> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -79,12 +79,12 @@ pub(crate) fn until_stopped<T>(flag: &Flag, work: impl FnOnce() -> T) -> Result<
     }
 }
 
-/// Counts what passes, and looks at the flag every so often.
+/// Counts processed elements and polls at intervals.
 #[derive(Debug, Default)]
 pub(crate) struct Ticks(Cell<usize>);
 
 impl Ticks {
-    /// `count` elements have passed.
+    /// Records `count` processed elements.
     #[inline(always)]
     pub fn pass(&self, count: usize) {
         let passed = self.0.get().saturating_add(count);
@@ -101,13 +101,13 @@ impl Ticks {
     }
 }
 
-/// The same items, with a look at the flag every so often.
+/// Iterates over the items, polling at intervals.
 pub(crate) fn polled<I: IntoIterator>(items: I) -> impl Iterator<Item = I::Item> {
     let ticks = Ticks::default();
     items.into_iter().inspect(move |_| ticks.pass(1))
 }
 
-/// Items in parts, each with its start, and a look at the flag before each: for loops that are to become vector code.
+/// Splits items into parts, each with its start index, and polls before each: for loops that are to be vectorized.
 pub(crate) fn parts<T>(items: &[T]) -> impl Iterator<Item = (usize, &[T])> {
     items.chunks(PART).enumerate().map(|(number, part)| {
         poll();
@@ -115,7 +115,7 @@ pub(crate) fn parts<T>(items: &[T]) -> impl Iterator<Item = (usize, &[T])> {
     })
 }
 
-/// As [`parts`], to be written.
+/// As [`parts`], with mutable access.
 pub(crate) fn parts_mut<T>(items: &mut [T]) -> impl Iterator<Item = (usize, &mut [T])> {
     items.chunks_mut(PART).enumerate().map(|(number, part)| {
         poll();
@@ -123,13 +123,13 @@ pub(crate) fn parts_mut<T>(items: &mut [T]) -> impl Iterator<Item = (usize, &mut
     })
 }
 
-/// So many bytes are moved between two looks at the flag.
+/// Number of bytes moved between two polls.
 pub const MOVED: usize = 16 << 20;
 
-/// Copies bytes to as many others.
+/// Copies bytes between slices of the same length.
 ///
 /// # Panics
-/// if they are not as many, as [`slice::copy_from_slice`] does.
+/// if the lengths differ, like [`slice::copy_from_slice`].
 pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
     if to.len() <= MOVED {
         return to.copy_from_slice(from);
@@ -163,7 +163,7 @@ mod tests {
         let (stopped, seen) = count(&flag);
         assert!(stopped && seen < 2 * PART, "{seen}");
         assert!(is_heeded());
-        poll(); // nobody asks this thread
+        poll(); // this thread has no flag
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Entries of a session. An entry may replace a definition; what uses the old one is then checked again against the new one,
-//! so that callers always call the definition that the user sees. What no longer fits is set aside until it does.
+//! Session entries that replace definitions. Dependents of a replaced definition are checked again, so that callers always call
+//! the current definition. Dependents that no longer compile are set aside until they do.
 
 use std::sync::Arc;
 
@@ -17,35 +17,35 @@ use crate::syntax;
 use crate::syntax::ast::{self, ItemKind};
 use crate::syntax::token::Tok;
 
-/// A definition as it was written.
+/// A definition and its syntax tree.
 #[derive(Debug)]
 struct Definition {
     name: SmolStr,
     item: ast::Item,
-    /// Every word in it: what it may refer to.
+    /// All words in it, which include every name it may refer to.
     words: FxHashSet<SmolStr>,
 }
 
-/// The definitions of a session's entries.
+/// The definitions made by a session's entries.
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
     known: IndexMap<SmolStr, Arc<Definition>>,
-    /// Those that do not fit what they use any more, and why. Their names mean nothing for now.
+    /// Definitions that no longer compile with what they depend on, and why. Their names are unbound meanwhile.
     aside: IndexMap<SmolStr, (Arc<Definition>, String)>,
 }
 
-/// What became of an entry.
+/// Result of compiling an entry.
 pub struct Entered {
     pub outcome: Outcome,
-    /// Definitions that follow a replaced one.
+    /// Dependents of replaced definitions that were recompiled.
     pub followed: Vec<SmolStr>,
-    /// Definitions that do not fit a replaced one; `outcome` has a warning about each.
+    /// Dependents of replaced definitions that no longer compile; `outcome` has a warning about each.
     pub set_aside: Vec<SmolStr>,
-    /// Definitions that were set aside before and fit again.
+    /// Definitions that were set aside and compile again.
     pub restored: Vec<SmolStr>,
 }
 
-/// Definitions on trial beside an entry.
+/// Definitions checked together with an entry.
 struct Trial {
     candidates: Vec<Arc<Definition>>,
     set_aside: Vec<(Arc<Definition>, String)>,
@@ -53,22 +53,22 @@ struct Trial {
 }
 
 impl Definitions {
-    /// The definition of a name, as it was written, and whether it is set aside.
+    /// Returns the location of a definition, and whether it is set aside.
     pub fn place(&self, name: &str) -> Option<(Span, bool)> {
         let known = self.known.get(name).map(|d| (d.item.span, false));
         known.or_else(|| self.aside.get(name).map(|(d, _)| (d.item.span, true)))
     }
 
-    /// The names of what is set aside, and why.
+    /// Returns the names of the definitions set aside, with the reasons.
     pub(crate) fn set_aside(&self) -> impl Iterator<Item = (&str, &str)> {
         self.aside.iter().map(|(name, (_, why))| (name.as_str(), why.as_str()))
     }
 
-    /// What may refer to one of these names, or to something that does.
+    /// Returns the definitions that may depend, directly or indirectly, on one of these names.
     fn affected(&self, replaced: &FxHashSet<SmolStr>, new: &FxHashSet<SmolStr>) -> Vec<Arc<Definition>> {
         let mut changed = replaced.clone();
         let mut found: IndexMap<SmolStr, Arc<Definition>> = IndexMap::new();
-        // What is set aside may fit with anything new.
+        // A definition that was set aside may compile with anything new.
         for definition in self.aside.values().map(|(d, _)| d).filter(|d| !new.contains(&d.name)) {
             if definition.words.iter().any(|word| new.contains(word) || self.aside.contains_key(word)) {
                 changed.insert(definition.name.clone());
@@ -104,7 +104,7 @@ impl Definitions {
     }
 }
 
-/// The name of a definition.
+/// Returns the name of a definition.
 fn item_name(item: &ast::Item) -> Option<SmolStr> {
     match &item.kind {
         ItemKind::Const(def) => Some(def.name.text.clone()),
@@ -121,7 +121,7 @@ fn words(text: &str) -> FxHashSet<SmolStr> {
     names.filter_map(|token| text.get(token.span(FileId(0)).range())).map(SmolStr::from).collect()
 }
 
-/// Every name that an entry gives a new meaning: definitions, imports and, if they are wanted, variables.
+/// Returns every name that an entry binds: definitions, imports and, if requested, variables.
 fn new_names(tree: &ast::File, variables: bool) -> FxHashSet<SmolStr> {
     fn add(pattern: &ast::Pattern, names: &mut FxHashSet<SmolStr>) {
         match pattern {
@@ -148,8 +148,8 @@ fn new_names(tree: &ast::File, variables: bool) -> FxHashSet<SmolStr> {
 }
 
 impl Session {
-    /// Compiles an entry into the main module. What uses a definition that the entry replaces follows it. After an error
-    /// everything is as it was before.
+    /// Compiles an entry into the main module and recompiles the dependents of definitions that it replaces. After an error
+    /// everything is as before.
     pub fn enter(&mut self, name: &str, text: &str, files: &dyn Files) -> Entered {
         let before = (self.program.clone(), self.main, self.modules.clone());
         let file = self.sources.add(name, text);
@@ -181,7 +181,7 @@ impl Session {
         entered
     }
 
-    /// Says of names that mean nothing because their definition is set aside why it is.
+    /// Adds the reason to errors about unknown names whose definition is set aside.
     fn explain_set_aside(&self, diagnostics: &mut [Diagnostic]) {
         for diagnostic in diagnostics.iter_mut().filter(|d| d.code == "E0201") {
             let name = diagnostic.primary().map_or("", |span| self.sources.slice(span));
@@ -193,10 +193,10 @@ impl Session {
         }
     }
 
-    /// Checks again what uses the names of a sound entry. `loaded` is the program before it.
+    /// Checks the dependents of a valid entry's names again. `loaded` is the program before the entry.
     fn follow(&mut self, loaded: Program, main: ModuleId, tree: &ast::File, imports: &Imports, entered: &mut Entered) {
         let new = new_names(tree, true);
-        // A variable may hide a definition; those who call it still do.
+        // A variable may shadow a definition; its callers still call the definition.
         let items = new_names(tree, false);
         let bound = |name: &SmolStr| match loaded.modules[main].names.get(name) {
             Some(Binding::Global(_)) => false,
@@ -219,8 +219,7 @@ impl Session {
         self.definitions.define(tree, &text, &new);
     }
 
-    /// Checks the entry together with the candidates, and leaves out one after the other that does not fit. `Err` if it is
-    /// the entry itself that does not.
+    /// Checks the entry together with the candidates, repeatedly removing those that fail. `Err` if the entry itself fails.
     fn try_all(
         &mut self,
         loaded: &Program,

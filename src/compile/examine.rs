@@ -1,8 +1,8 @@
-//! Mistakes that only show when kernels are compiled, found before anything runs.
+//! Detection of errors that only appear when kernels are compiled, before anything runs.
 //!
-//! In: a checked program. Out: the errors of every kernel of the main module that its text says how to compile: those without
-//! compile-time parameters, those whose parameters all have defaults, and those that a launch somewhere names with arguments
-//! which are known. (What stays open until a launch binds it is compiled there.)
+//! Compiles every kernel of the main module whose instance is known: those without compile-time parameters, those with defaults
+//! for all of them, and those launched somewhere with known arguments. (Other instances are compiled when a launch binds their
+//! parameters.)
 
 use indexmap::IndexMap;
 
@@ -14,19 +14,19 @@ use crate::lower::{Argument, Constants, Instance, function, lower};
 
 use super::{Session, default_instance};
 
-/// Below this many kernels a second thread costs more than it brings.
+/// Minimum number of kernels for which a second thread pays off.
 const PARALLEL: usize = 64;
 
-/// A kernel to compile, and the launch that asks for it.
+/// A kernel to compile, and the launch that requires it.
 type Wanted = (Instance, Option<Span>);
 
 impl Session {
-    /// What is wrong with kernels that the main module has or launches.
+    /// Returns the errors of kernels that the main module defines or launches.
     pub fn examine(&self) -> Vec<Diagnostic> {
         let wanted = self.wanted();
         let mut found: Vec<Diagnostic> = Vec::new();
         for diagnostic in examine_all(&self.program, &wanted) {
-            // One mistake shows once for all the instances that have it.
+            // The same error in several instances is reported once.
             if !found.iter().any(|d| d.code == diagnostic.code && d.primary() == diagnostic.primary()) {
                 found.push(diagnostic);
             }
@@ -54,7 +54,7 @@ impl Session {
             }
         }
         for (_, f) in program.fns.iter() {
-            // In a function with parameters of its own a launch may mean those.
+            // In a function with compile-time parameters of its own, a launch may depend on those.
             if let Some(body) = f.body.as_ref().filter(|_| Some(f.module) == self.main && f.sig.generics.is_empty()) {
                 launches(&body.root);
             }
@@ -68,13 +68,13 @@ impl Session {
     }
 }
 
-/// The instance that a launch asks for, where all of it is known.
+/// Returns the instance that a launch requires, if it is known entirely.
 fn launched(program: &Program, launch: &Launch) -> Option<Instance> {
     let mut arguments: Vec<Argument> = Vec::with_capacity(launch.generics.len());
     for generic in &launch.generics {
         arguments.push(match generic {
             GenericArg::Type(ty) => Argument::Type(is_concrete(ty).then(|| ty.clone())?),
-            // A default may mean the parameters before it.
+            // A default may refer to earlier parameters.
             GenericArg::Const(value) => Argument::Const(Constants::new(program, &arguments).evaluate(value).ok()?),
             GenericArg::Fn(callee) => Argument::Fn(function(program, callee, &arguments).ok()?),
             GenericArg::Error | GenericArg::Infer => return None,

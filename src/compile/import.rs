@@ -1,4 +1,4 @@
-//! Imports: which module is meant, reading it once, and the circles that must not be.
+//! Imports: resolution to modules, loading each module once, and detection of cycles.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::check::typed::{Module, ModuleId};
 use crate::check::{self, Imports};
 use crate::syntax::{self, ast};
 
-/// What identifies a module, however it was imported.
+/// Identity of a module, independent of how it was imported.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Library(String),
@@ -18,7 +18,7 @@ enum Key {
 }
 
 impl Key {
-    /// What messages and `Module::name` call it.
+    /// Returns the name for messages and `Module::name`.
     fn name(&self) -> String {
         match self {
             Key::Library(name) => format!("std.{name}"),
@@ -27,29 +27,29 @@ impl Key {
     }
 }
 
-/// The modules a session has read.
+/// The modules loaded in a session.
 #[derive(Clone, Debug, Default)]
 pub struct Modules {
     known: HashMap<Key, ModuleId>,
 }
 
 impl Session {
-    /// Files are read anew when they are next imported.
+    /// Forgets imported files, so that they are read again at their next import.
     pub(crate) fn forget_files(&mut self) {
         self.modules.known.retain(|key, _| matches!(key, Key::Library(_)));
     }
 }
 
-/// Reads what a text imports, and what that imports.
+/// Loads the imports of a text, recursively.
 pub(super) struct Loader<'a> {
     session: &'a mut Session,
     files: &'a dyn Files,
     diagnostics: &'a mut Vec<Diagnostic>,
-    /// The modules that are being read, outermost first.
+    /// Modules being loaded, outermost first.
     open: Vec<Key>,
 }
 
-/// Deeper chains of imports than this are a mistake, and would end the stack.
+/// Limit on the depth of import chains, which protects the stack.
 const MAX_DEPTH: usize = 64;
 
 impl<'a> Loader<'a> {
@@ -57,13 +57,13 @@ impl<'a> Loader<'a> {
         Loader { session, files, diagnostics, open: vec![] }
     }
 
-    /// The modules behind the imports of the main text, whose own path is `own` if it is a file.
+    /// Loads the imports of the main text, whose own path is `own` if it is a file.
     pub fn imports(mut self, tree: &ast::File, base: &Path, own: Option<PathBuf>) -> Imports {
         self.open.extend(own.map(|path| Key::File(normal(&path))));
         self.of_file(tree, Some(base))
     }
 
-    /// `base` is the folder of relative paths; the library has none.
+    /// Loads the imports of a file. `base` is the directory of relative paths; the library has none.
     fn of_file(&mut self, tree: &ast::File, base: Option<&Path>) -> Imports {
         let mut imports = Imports::new();
         for item in &tree.items {
@@ -117,7 +117,7 @@ impl<'a> Loader<'a> {
         let module = self.session.program.modules.push(named);
         let imports = self.of_file(&tree, base);
         found.extend(check::check(&mut self.session.program, module, &tree, &imports));
-        // What the library could do better is not its users' business.
+        // Warnings about the library are not shown to its users.
         let own = matches!(key, Key::File(_));
         self.diagnostics.extend(found.into_iter().filter(|diagnostic| own || diagnostic.is_error()));
         module
@@ -160,7 +160,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Which module an import means, and the place to blame if there is none.
+/// Resolves an import; the error has the location to report.
 fn key(import: &ast::Import, base: Option<&Path>) -> Result<(Key, Span), Box<Diagnostic>> {
     match &import.source {
         ast::ImportSource::File { path, span } => match base {
@@ -216,7 +216,7 @@ fn not_std(path: &str, span: Span) -> Box<Diagnostic> {
     Box::new(error.fix(format!("import the file {file}"), span, file, Applicability::MaybeIncorrect))
 }
 
-/// What Clk has for a module of another language.
+/// Returns the equivalent in Clk of a module of another language.
 fn foreign_module(name: &str) -> Option<&'static str> {
     Some(match name {
         "numpy" | "np" | "cupy" | "jax" | "torch" | "scipy" => {
@@ -235,7 +235,7 @@ fn foreign_module(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The known name that a mistyped one most likely meant.
+/// Returns the known name that a misspelled one most likely meant.
 fn closest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     names
         .map(|name| (strsim::damerau_levenshtein(&word.to_lowercase(), &name.to_lowercase()), name))
@@ -244,7 +244,7 @@ fn closest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n s
         .map(|(_, name)| name)
 }
 
-/// The path without `.` and, where they undo a folder, `..`: so that a file has one key however it is reached.
+/// Normalizes `.` and `..` (where it follows a directory name), so that a file has one key however it is reached.
 fn normal(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for part in path.components() {

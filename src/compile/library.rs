@@ -1,6 +1,6 @@
-//! The standard library: modules written in Clk and carried inside the binary.
+//! The standard library: modules written in Clk and embedded in the binary.
 
-/// A module by its name behind `std.`, and its text.
+/// The modules: name after `std.` and text.
 #[rustfmt::skip]
 pub static MODULES: &[(&str, &str)] = &[
     ("histogram", include_str!("../../stdlib/histogram.clk")),
@@ -15,19 +15,19 @@ pub static MODULES: &[(&str, &str)] = &[
     ("sparse", include_str!("../../stdlib/sparse.clk")),
 ];
 
-/// The text of `std.<name>`.
+/// Returns the text of `std.<name>`.
 pub(crate) fn text(name: &str) -> Option<&'static str> {
     MODULES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// A public name of a module: one that is documented with an example, or a documented struct.
+/// A public name of a module: a definition documented with an example, or a documented struct.
 pub(crate) struct Member {
     pub name: &'static str,
-    /// Its documentation up to the example.
+    /// The documentation before the example.
     pub about: String,
 }
 
-/// The public names of a module, in the order of its text.
+/// Returns the public names of a module, in textual order.
 pub(crate) fn members(module: &str) -> Vec<Member> {
     let mut members = Vec::new();
     let mut doc: Vec<&str> = Vec::new();
@@ -52,18 +52,18 @@ pub(crate) fn members(module: &str) -> Vec<Member> {
     members
 }
 
-/// What a module is about: the first line of its documentation.
+/// Returns the summary of a module: the first line of its documentation.
 pub(crate) fn about(module: &str) -> &'static str {
     text(module).and_then(|text| text.lines().next()).and_then(|line| line.strip_prefix("///")).unwrap_or("").trim()
 }
 
-/// The modules that have a public name.
+/// Returns the modules that have a public name.
 pub(crate) fn homes(name: &str) -> Vec<&'static str> {
     let has = |module: &&str| members(module).iter().any(|member| member.name == name);
     MODULES.iter().map(|(module, _)| *module).filter(has).collect()
 }
 
-/// The module that has a public name. None if several have it.
+/// Returns the module that has a public name; `None` if there are several.
 pub(crate) fn home(name: &str) -> Option<&'static str> {
     match homes(name).as_slice() {
         [one] => Some(one),

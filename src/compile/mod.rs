@@ -1,4 +1,4 @@
-//! Layer 5: sources to a checked program and to DeviceIR that is ready to run. Pure: files come through [`Files`].
+//! Layer 5: from sources to a checked program and to DeviceIR that is ready to run. No I/O: files are read through [`Files`].
 
 use std::path::{Path, PathBuf};
 
@@ -18,18 +18,18 @@ pub mod library;
 pub(crate) use entry::{Definitions, Entered};
 pub(crate) use import::Modules;
 
-/// Where imported files come from.
+/// Access to imported files.
 pub trait Files {
-    /// The text of a file, or why there is none ("no such file", "not UTF-8 at byte 17").
+    /// Returns the text of a file, or the reason why it cannot be read ("no such file", "not UTF-8 at byte 17").
     fn read(&self, path: &Path) -> Result<String, String>;
 
-    /// The names of the files beside this one, to find what a mistyped import meant.
+    /// Returns the names of the files in the same directory, for suggestions about a misspelled import.
     fn neighbours(&self, _path: &Path) -> Vec<String> {
         vec![]
     }
 }
 
-/// No files at all: for texts that only import the standard library.
+/// No files: for texts that import only the standard library.
 pub struct NoFiles;
 
 impl Files for NoFiles {
@@ -38,27 +38,27 @@ impl Files for NoFiles {
     }
 }
 
-/// The texts and the program of one run or one REPL session.
+/// The sources and the program of a run or a REPL session.
 #[derive(Clone, Default)]
 pub struct Session {
     pub sources: Sources,
     pub program: Program,
-    /// The module that scripts and REPL entries add to.
+    /// The module to which scripts and REPL entries are added.
     pub main: Option<ModuleId>,
-    /// The folder that relative imports of the main module start from; if empty, the folder of the text's own path.
+    /// The directory for relative imports of the main module; if empty, the directory of the text's own path.
     pub folder: PathBuf,
-    /// Imported modules, each read once.
+    /// Imported modules, each loaded once.
     pub modules: Modules,
-    /// What the entries of a session defined.
+    /// Definitions made by the entries of a session.
     pub definitions: Definitions,
 }
 
-/// What became of a text.
+/// Result of compiling a text.
 pub struct Outcome {
     pub file: FileId,
     /// Warnings, and errors if it was refused.
     pub diagnostics: Vec<Diagnostic>,
-    /// Chunks of `program.chunks` that are new and have to run, in order.
+    /// The new chunks of `program.chunks`, to be run in order.
     pub chunks: std::ops::Range<usize>,
 }
 
@@ -67,14 +67,14 @@ impl Outcome {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
-    /// What looks unused may be used where a mistake hides it: warnings come once errors are mended.
+    /// Removes warnings, which may be consequences of errors (an apparently unused name may be used in a broken statement).
     fn without_warnings(&mut self) {
         self.diagnostics.retain(Diagnostic::is_error);
     }
 }
 
 impl Session {
-    /// Compiles a script with what it imports into the main module. After an error the program is as it was before.
+    /// Compiles a script with its imports into the main module. After an error the program is as before.
     pub fn add(&mut self, name: &str, text: &str, files: &dyn Files) -> Outcome {
         let before = (self.program.clone(), self.main, self.modules.clone());
         let (tree, mut outcome) = self.read(name, text, files);
@@ -88,8 +88,8 @@ impl Session {
         outcome
     }
 
-    /// As [`Session::add`], but what could be understood of a text with mistakes stays in the program, which must not run
-    /// then: for tools that show it. The tree comes along.
+    /// As [`Session::add`], but after errors keeps what could be compiled in the program, which must then not be run: for tools
+    /// that display it. Also returns the syntax tree.
     pub(crate) fn read(&mut self, name: &str, text: &str, files: &dyn Files) -> (ast::File, Outcome) {
         let first = self.program.chunks.len();
         let file = self.sources.add(name, text);
@@ -97,7 +97,7 @@ impl Session {
         let main = self.main_module(file, tree.doc.clone());
         let (base, own) = self.base_of(name);
         let imports = import::Loader::new(self, files, &mut diagnostics).imports(&tree, &base, own);
-        // Importing a file brings its items; only the text itself is a script that runs.
+        // Importing a file only makes its items available; its script is not run.
         let first = first.max(self.program.chunks.len());
         let broken = broken_items(&tree, text, &diagnostics);
         let mut found = check::check(&mut self.program, main, &tree, &imports);
@@ -120,7 +120,7 @@ impl Session {
         }
     }
 
-    /// The folder that the main text's imports start from, and its own path if it is a file.
+    /// Returns the directory for the main text's imports, and its own path if it is a file.
     fn base_of(&self, name: &str) -> (PathBuf, Option<PathBuf>) {
         let own = (!name.starts_with('<')).then(|| PathBuf::from(name));
         let beside = own.as_deref().and_then(Path::parent).map(Path::to_path_buf).unwrap_or_default();
@@ -129,14 +129,14 @@ impl Session {
     }
 }
 
-/// A hole in the tree is explained by any error, also one of the parser or of an import, which the checker does not know.
+/// Removes the checker's internal error about error nodes if another error, for instance one of the parser, explains them.
 fn without_unreported(diagnostics: &mut Vec<Diagnostic>) {
     if diagnostics.iter().any(|d| d.is_error() && d.code != check::UNREPORTED) {
         diagnostics.retain(|d| d.code != check::UNREPORTED);
     }
 }
 
-/// The items in which a `{` lacks its `}`: what else seems wrong in them follows from that.
+/// Returns the items with an unclosed `{`: other errors in them are consequences of that.
 fn broken_items(tree: &ast::File, text: &str, diagnostics: &[Diagnostic]) -> Vec<Span> {
     let unclosed = diagnostics.iter().filter(|d| d.code == "E0102").filter_map(Diagnostic::primary);
     let braces = unclosed.filter(|span| text.get(span.range()) == Some("{"));
@@ -144,17 +144,16 @@ fn broken_items(tree: &ast::File, text: &str, diagnostics: &[Diagnostic]) -> Vec
     braces.filter_map(item).collect()
 }
 
-/// Takes a syntax tree apart. That of a large file is millions of small pieces: a thread of its own does it, while the
-/// program goes on.
+/// Frees a syntax tree. A large one consists of millions of small allocations and is freed in the background.
 fn discard(tree: ast::File, bytes: usize) {
     const LARGE: usize = 1 << 19;
     if bytes >= LARGE {
-        // If there is no thread to be had, the closure is dropped here, and the tree with it.
+        // If no thread can be started, the closure and with it the tree is dropped here.
         let _ = std::thread::Builder::new().spawn(move || drop(tree));
     }
 }
 
-/// A kernel with the default of every compile-time parameter, if they all have one.
+/// Returns the instance of a kernel with the defaults of its compile-time parameters, if all have one.
 pub fn default_instance(program: &Program, kernel: KernelId) -> Option<Instance> {
     let mut arguments: Vec<Argument> = Vec::new();
     for generic in &program.kernels.get(kernel)?.sig.generics {
@@ -171,13 +170,14 @@ pub fn default_instance(program: &Program, kernel: KernelId) -> Option<Instance>
     Some(Instance { kernel, arguments })
 }
 
-/// A kernel ready for a device that is to run with these checks.
+/// Compiles a kernel for a device, with these checks.
 pub(crate) fn kernel(program: &Program, instance: &Instance, checks: Checks) -> Result<Prepared, Vec<Diagnostic>> {
     let place = program.kernels.get(instance.kernel).map_or_else(Default::default, |kernel| kernel.name_span);
     ready(lower_for(program, instance, checks)?, checks, place)
 }
 
-/// A function that is applied to all elements of arrays, ready for a device: see [`lower_map`]. `place` asks for it.
+/// Compiles a function applied to all elements of arrays for a device: see [`lower_map`]. `place` is the location of the
+/// application.
 pub(crate) fn map(
     program: &Program,
     function: &Function,

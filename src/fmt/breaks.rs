@@ -1,10 +1,10 @@
-//! The line breaks that the rules ask for, given those the author made.
+//! Line breaks required by the rules, based on those in the source.
 
 use super::elements::{Element, Kind};
 use super::roles::{self, Role};
 use crate::syntax::token::Tok;
 
-/// Settles the line breaks, and the commas and semicolons beside them.
+/// Determines the line breaks, and the commas and semicolons next to them.
 pub(crate) fn settle(text: &str, elements: &mut Vec<Element>) {
     move_breaks(elements);
     if semicolons(elements) {
@@ -21,9 +21,9 @@ pub(crate) fn settle(text: &str, elements: &mut Vec<Element>) {
     headers(elements, 0, end);
 }
 
-/// Puts a break before an element of a line that is too long; says whether there is one now that was not there before.
+/// Adds a break before an element of a line that is too long; returns whether it was added.
 ///
-/// It refuses where `move_breaks` would take the break away again, and where it would end a statement.
+/// Refuses if `move_breaks` would remove the break again, and if it would end a statement.
 pub(crate) fn add(elements: &mut [Element], index: usize) -> bool {
     let new = index > 0
         && elements.get(index).is_some_and(|e| e.breaks == 0)
@@ -35,7 +35,7 @@ pub(crate) fn add(elements: &mut [Element], index: usize) -> bool {
     new
 }
 
-/// The newline rule of the lexer would see the end of a statement in a break before this element, where none is now.
+/// Whether a break before this element would end a statement by the newline rule of the lexer where none ends now.
 fn ends_statement(elements: &[Element], index: usize) -> bool {
     let Some(next) = elements[index..].iter().find(|e| !e.is_comment()) else { return false };
     let Some(before) = elements[..index].iter().rev().find(|e| !e.is_comment()) else { return false };
@@ -46,7 +46,7 @@ fn ends_statement(elements: &[Element], index: usize) -> bool {
     !next.boundary && !bracketed && !closes && !body && next.role != Role::Geometry && ends && !goes_on
 }
 
-/// No line begins with this element, unless a statement does.
+/// Whether no line may begin with this element (unless a statement does).
 fn refuses_break(elements: &[Element], index: usize) -> bool {
     let Element { kind, role, boundary, .. } = elements[index];
     let Some(before) = index.checked_sub(1).map(|i| elements[i]) else { return true };
@@ -64,7 +64,7 @@ fn refuses_break(elements: &[Element], index: usize) -> bool {
     }
 }
 
-/// Breaks that stand on the wrong side of a token, or where none belongs.
+/// Moves or removes breaks on the wrong side of a token.
 fn move_breaks(elements: &mut [Element]) {
     for index in 0..elements.len() {
         let Element { kind, breaks, .. } = elements[index];
@@ -83,21 +83,20 @@ fn move_breaks(elements: &mut [Element]) {
     }
 }
 
-/// A closing bracket right behind its opening one.
+/// Whether this is a closing bracket directly after its opening one.
 fn closes_empty(elements: &[Element], index: usize) -> bool {
     elements[index].closes && elements[index].mate as usize + 1 == index
 }
 
-/// The `{` behind this token is a body (or the fields of a struct) and no value of its own.
+/// Whether a `{` after this token is a body (or the fields of a struct) rather than a value.
 fn opens_body(before: &Element) -> bool {
     roles::ends_value(before) || before.is(Tok::Else) || before.is(Tok::Loop) || before.role == Role::Word
 }
 
-/// Takes semicolons away, and says whether there were any: one at the end of a line, unless it stands behind an expression: there
-/// it keeps the value quiet.
+/// Removes semicolons at line ends; returns whether there were any. One after an expression is kept, since it suppresses the value.
 fn semicolons(elements: &mut [Element]) -> bool {
     let mut any = false;
-    // Of the statements around the current place: whether it is more than an expression.
+    // For each enclosing statement: whether it is more than an expression.
     let mut more: Vec<bool> = vec![false];
     for index in 0..elements.len() {
         let element = elements[index];
@@ -129,7 +128,7 @@ fn is_statement(tok: Tok) -> bool {
     matches!(tok, Let | Var | Const | Shared | Import | Break | Continue | Return) || tok.is_assignment()
 }
 
-/// Takes a semicolon away; the line break before it and the end of the statement pass to what follows.
+/// Deletes a semicolon; the line break before it and the end of the statement are passed to the next element.
 fn delete(elements: &mut [Element], index: usize) {
     let breaks = elements[index].breaks;
     elements[index].deleted = true;
@@ -144,7 +143,8 @@ fn delete(elements: &mut [Element], index: usize) {
     }
 }
 
-/// There is no statement that the semicolon could end. (Before documentation it stays: it can say whose that is.)
+/// Whether there is no statement that the semicolon could end. (Before documentation it is kept: it can determine what the
+/// documentation belongs to.)
 fn is_alone(elements: &[Element], index: usize) -> bool {
     if elements.get(index + 1).is_some_and(|next| next.is(Tok::Doc)) {
         return false;
@@ -153,29 +153,29 @@ fn is_alone(elements: &[Element], index: usize) -> bool {
     elements[index].boundary || before.is_none_or(|e| e.is(Tok::Semi) || e.is(Tok::LBrace))
 }
 
-/// Nothing but comments and more semicolons stands behind it on its line.
+/// Whether only comments and semicolons follow on the line.
 fn ends_line(elements: &[Element], index: usize) -> bool {
     let behind = elements.iter().skip(index + 1).find(|e| !e.is_comment() && !e.is(Tok::Semi) || e.breaks > 0);
     behind.is_none_or(|e| e.breaks > 0 || e.closes)
 }
 
-/// A bracket that is open.
+/// An open bracket.
 struct Open {
     at: usize,
-    /// A line break stands in it, outside of the brackets in it.
+    /// Whether it contains a line break outside of nested brackets.
     direct: bool,
-    /// A line break stands anywhere in it.
+    /// Whether it contains any line break.
     any: bool,
     /// The block before `else`, to which the next block belongs.
     chain: Option<usize>,
 }
 
-/// Brackets with a line break in them have one at both ends; so do all blocks of an `if` with one such.
+/// Brackets that contain a line break get one at both ends; so do all blocks of an `if` chain with one such.
 fn brackets(elements: &mut [Element]) {
     let top = || Open { at: usize::MAX, direct: false, any: false, chain: None };
     let mut open: Vec<Open> = vec![top()];
     let mut broken = vec![false; elements.len()];
-    // The block before this one in its chain of `if` and `else`.
+    // The previous block in the chain of `if` and `else`.
     let mut earlier: Vec<usize> = vec![usize::MAX; elements.len()];
     for index in 0..elements.len() {
         let element = elements[index];
@@ -219,7 +219,7 @@ fn brackets(elements: &mut [Element]) {
     }
 }
 
-/// Puts the two ends of a bracket on lines of their own; says whether there is a break now that was not there before.
+/// Puts the content and the closing bracket on new lines; returns whether a break was added.
 pub(crate) fn break_ends(elements: &mut [Element], open: usize) -> bool {
     let close = elements[open].mate as usize;
     if close <= open + 1 || elements[open].is(Tok::LaunchOpen) {
@@ -235,7 +235,7 @@ pub(crate) fn break_ends(elements: &mut [Element], open: usize) -> bool {
     new
 }
 
-/// The elements directly in a bracket; of a bracket in it only the opening one.
+/// Iterates over the elements directly in a bracket; nested brackets are represented by their opening bracket.
 pub(crate) fn inside(elements: &[Element], open: usize) -> impl Iterator<Item = usize> + '_ {
     let close = elements[open].mate as usize;
     let mut at = open + 1;
@@ -247,7 +247,7 @@ pub(crate) fn inside(elements: &[Element], open: usize) -> impl Iterator<Item = 
     })
 }
 
-/// A comma behind the last element if the closing bracket begins a line, else none.
+/// Adds a comma after the last element if the closing bracket begins a line, else removes it.
 pub(crate) fn trailing_comma(elements: &mut [Element], open: usize) {
     let Element { role, mate, .. } = elements[open];
     let close = mate as usize;
@@ -263,7 +263,7 @@ pub(crate) fn trailing_comma(elements: &mut [Element], open: usize) {
             Some(Tok::Semi) => has_semicolon = true,
             _ => {}
         }
-        // Behind documentation a comma would be a part of it.
+        // After documentation, a comma would become part of it.
         if !elements[index].is_comment() && !elements[index].deleted && !elements[index].is(Tok::Doc) {
             last = Some(index);
         }
@@ -271,7 +271,7 @@ pub(crate) fn trailing_comma(elements: &mut [Element], open: usize) {
     let Some(last) = last else { return };
     let ends_with_comma = elements[last].is(Tok::Comma);
     if elements[close].breaks > 0 {
-        // Where there is no comma yet, one could make a tuple, or stand where a list takes none.
+        // Where there is no comma yet, adding one could create a tuple or be invalid.
         let list = commas > 0 || role == Role::Fields && !has_semicolon;
         if list && !ends_with_comma {
             let end = if elements[last].opens { elements[last].mate as usize } else { last };
@@ -285,7 +285,7 @@ pub(crate) fn trailing_comma(elements: &mut [Element], open: usize) {
     }
 }
 
-/// The fields of a struct may be ended by their lines: then they get their commas here.
+/// Adds commas between struct fields that are separated by line ends only.
 fn separate_fields(elements: &mut [Element], open: usize) {
     let starts: Vec<usize> = inside(elements, open).filter(|&i| elements[i].boundary).collect();
     for start in starts {
@@ -298,9 +298,9 @@ fn separate_fields(elements: &mut [Element], open: usize) {
     }
 }
 
-/// The `{` of a header (`kernel`, `if`, …) that spans lines stands on a line of its own.
+/// Puts the `{` of a header (`kernel`, `if`, …) that spans lines on a separate line.
 pub(crate) fn headers(elements: &mut [Element], from: usize, to: usize) {
-    // Of each open bracket: none, or a header and whether it was broken.
+    // For each open bracket: `None`, or for a header whether it was broken.
     let mut levels: Vec<Option<bool>> = vec![None];
     for (index, element) in elements.iter_mut().enumerate().take(to).skip(from) {
         let Some(level) = levels.last_mut() else { return };
@@ -336,7 +336,7 @@ fn begins_header(element: &Element) -> bool {
     matches!(element.tok(), Some(Kernel | Fn | Test | Bench | If | For | While))
 }
 
-/// An element that goes on with the statement whose block ended before it.
+/// Whether an element continues a statement after a block.
 pub(crate) fn continues(element: &Element) -> bool {
     matches!(element.role, Role::Binary(_) | Role::Word) || element.tok().is_some_and(Tok::continues_line)
 }

@@ -1,14 +1,14 @@
-//! Tokens and comments in one list, with the line breaks before each and the partner of each bracket.
+//! The list of tokens and comments, with the line breaks before each and the matching bracket of each bracket.
 
 use super::roles::Role;
 use crate::syntax::token::{Tok, Token};
 
-/// No partner.
+/// No matching bracket.
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Strings are one element, of kind [`Tok::StrEnd`].
+    /// A token. A string is one element, of kind [`Tok::StrEnd`].
     Token(Tok),
     LineComment,
     BlockComment,
@@ -18,23 +18,23 @@ pub(crate) enum Kind {
 pub(crate) struct Element {
     pub kind: Kind,
     pub start: u32,
-    /// Without blanks at its end.
+    /// The end, without trailing blanks.
     pub end: u32,
-    /// Characters.
+    /// Width in characters.
     pub width: u32,
-    /// Line breaks before it: 0, 1, or 2 for a blank line.
+    /// Number of line breaks before it: 0, 1, or 2 for a blank line.
     pub breaks: u8,
-    /// A statement ended before it.
+    /// Whether a statement ended before it.
     pub boundary: bool,
-    /// A comma is to be put behind it.
+    /// Whether to insert a comma after it.
     pub comma: bool,
-    /// A comma or semicolon that goes away.
+    /// Whether this is a comma or semicolon to be removed.
     pub deleted: bool,
-    /// A closing bracket has that of the opening one.
+    /// The role; a closing bracket has that of the opening one.
     pub role: Role,
-    /// The other bracket.
+    /// The matching bracket.
     pub mate: u32,
-    /// The innermost bracket that is open before it (`<` is none), for tokens.
+    /// The innermost bracket open before this token (not counting `<`).
     pub within: u32,
     pub opens: bool,
     pub closes: bool,
@@ -61,7 +61,7 @@ impl Element {
     }
 }
 
-/// All tokens and comments of a text.
+/// Reads all tokens and comments of a text.
 pub(crate) fn read(text: &str, tokens: &[Token]) -> Vec<Element> {
     let mut reader = Reader { text, out: Vec::with_capacity(tokens.len()), at: 0, breaks: 0, boundary: false };
     let mut index = 0;
@@ -82,7 +82,7 @@ pub(crate) fn read(text: &str, tokens: &[Token]) -> Vec<Element> {
     reader.out
 }
 
-/// The token behind the string whose start stands before `index`.
+/// Returns the token after the string whose start precedes `index`.
 fn string_end(tokens: &[Token], mut index: usize) -> usize {
     let mut depth = 1;
     while let Some(token) = tokens.get(index) {
@@ -141,7 +141,7 @@ impl Reader<'_> {
         self.at = end;
     }
 
-    /// Reads the comments and counts the line breaks up to the next token.
+    /// Reads comments and counts line breaks up to the next token.
     fn gap(&mut self, until: usize) {
         if self.at == 0 && until > 0 {
             self.first_line(until);
@@ -167,7 +167,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A byte order mark goes, a `#!` line is kept like a comment.
+    /// Skips a byte order mark; keeps a `#!` line like a comment.
     fn first_line(&mut self, until: usize) {
         if self.text.starts_with('\u{feff}') {
             self.at = '\u{feff}'.len_utf8();
@@ -180,7 +180,7 @@ impl Reader<'_> {
     }
 }
 
-/// Bytes of the nested comment that the text starts with.
+/// Returns the length in bytes of the nested comment at the start of a text.
 fn block_comment(bytes: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0);
     loop {

@@ -1,32 +1,32 @@
-//! Lines: where each begins and how far it is indented. A line that is too long is broken further.
+//! Indentation of lines, and splitting of lines that are too long.
 
 use super::elements::{Element, Kind};
 use super::roles::Role;
 use super::{INDENT, space, split};
 use crate::syntax::token::Tok;
 
-/// What stands before an element.
+/// The whitespace before an element.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gap {
     pub newlines: u8,
     pub blanks: u32,
 }
 
-/// How the content of an open bracket is indented, and its end.
+/// Indentation of the content and the end of an open bracket.
 #[derive(Clone, Copy)]
 struct Level {
     content: usize,
     end: usize,
-    /// Items stand in it, separated by commas; otherwise statements.
+    /// Whether it contains items separated by commas rather than statements.
     list: bool,
 }
 
-/// The gap before every element, deleted ones included.
+/// Returns the gap before every element, including deleted ones.
 pub(crate) fn lay_out(text: &str, elements: &mut [Element], limit: usize) -> Vec<Gap> {
     let mut gaps = vec![Gap::default(); elements.len()];
     let mut levels = vec![Level { content: 0, end: 0, list: false }];
     let mut start = 0;
-    // The last token before the line, comments left out.
+    // The last token before the line, not counting comments.
     let mut before: Option<usize> = None;
     while start < elements.len() {
         let level = levels.last().copied().unwrap_or(Level { content: 0, end: 0, list: false });
@@ -35,7 +35,7 @@ pub(crate) fn lay_out(text: &str, elements: &mut [Element], limit: usize) -> Vec
         while width(elements, start, end) + indent > limit {
             let continuation =
                 if is_continued(elements, start, level, before) { indent } else { level.content + INDENT };
-            // Each split adds a break, or is the last.
+            // Each split adds a break or is the last one.
             if !(split::Line { start, end, indent, continuation, limit }).split(elements) {
                 break;
             }
@@ -67,16 +67,16 @@ pub(crate) fn lay_out(text: &str, elements: &mut [Element], limit: usize) -> Vec
 }
 
 fn space_between(elements: &[Element], before: usize, next: usize) -> bool {
-    // A comma that is put in has a blank behind it.
+    // An inserted comma is followed by a blank.
     elements[before].comma && !elements[next].closes || space::between(&elements[before], &elements[next])
 }
 
-/// The element that begins the next line.
+/// Returns the first element of the next line.
 fn line_end(elements: &[Element], start: usize) -> usize {
     (start + 1..elements.len()).find(|&i| elements[i].breaks > 0).unwrap_or(elements.len())
 }
 
-/// Characters of the elements from `start` to before `end`, comments at the end left out.
+/// Returns the width in characters of the elements from `start` (inclusive) to `end` (exclusive), without trailing comments.
 pub(crate) fn width(elements: &[Element], start: usize, end: usize) -> usize {
     let mut total = 0;
     let mut neighbour: Option<usize> = None;
@@ -101,9 +101,9 @@ fn indent(elements: &[Element], start: usize, level: Level, before: Option<usize
     if is_continued(elements, start, level, before) { level.content + INDENT } else { level.content }
 }
 
-/// The line goes on with a statement or item that an earlier line began.
+/// Whether the line continues a statement or item of an earlier line.
 fn is_continued(elements: &[Element], start: usize, level: Level, before: Option<usize>) -> bool {
-    // A comment goes with what stands below it.
+    // A comment belongs to the token after it.
     let Some(token) = (start..elements.len()).find(|&i| !elements[i].is_comment()) else { return false };
     let element = &elements[token];
     let Some(before) = before.map(|i| &elements[i]) else { return false };
@@ -117,7 +117,7 @@ fn is_continued(elements: &[Element], start: usize, level: Level, before: Option
     let item_before = match before.tok() {
         Some(Tok::Comma) => level.list,
         Some(Tok::Semi | Tok::Doc | Tok::Unroll | Tok::NoUnroll) => true,
-        // `#unroll(4)` and a statement that ended with its block.
+        // `#unroll(4)`, or a statement that ended with its block.
         Some(Tok::RParen) => is_hint(elements, before),
         Some(Tok::RBrace) => !level.list && !super::breaks::continues(element),
         _ => false,
@@ -129,7 +129,7 @@ fn is_hint(elements: &[Element], close: &Element) -> bool {
     (close.mate as usize).checked_sub(1).is_some_and(|i| elements[i].is(Tok::Unroll))
 }
 
-/// Comments at the ends of neighbouring lines that stood in one column stand in one column again.
+/// Aligns trailing comments of consecutive lines if they were aligned in the source.
 fn align_comments(text: &str, elements: &[Element], gaps: &mut [Gap]) {
     let mut run: Vec<(usize, usize, usize)> = Vec::new();
     let mut column = 0;
@@ -155,7 +155,7 @@ fn align_comments(text: &str, elements: &[Element], gaps: &mut [Gap]) {
     align(&mut run, gaps);
 }
 
-/// `run`: comment, column where the code before it ends, and its column in the source.
+/// Aligns a run of comments: element, column where the code before it ends, and its column in the source.
 fn align(run: &mut Vec<(usize, usize, usize)>, gaps: &mut [Gap]) {
     let run = std::mem::take(run);
     let aligned = run.len() > 1 && run.windows(2).all(|pair| pair[0].2 == pair[1].2);

@@ -1,25 +1,25 @@
-//! Layer 3: the one way a Clk text is laid out.
+//! Layer 3: the formatter.
 //!
-//! The formatter works on tokens and comments, not on the tree: it decides only what stands between two of them. Line breaks
-//! that the author made are kept where they can be, so a block that was written on one line stays there if it fits; what is
-//! settled is indentation, blanks, where brackets and `{` stand when they span lines, trailing commas, and lines over
-//! [`WIDTH`], which are broken. One blank line between statements is kept, more become one.
+//! It works on tokens and comments, not on the tree, and decides only the whitespace between them. Line breaks of the source
+//! are kept where possible, so a block written on one line stays on one line if it fits. The formatter determines indentation,
+//! blanks, the placement of brackets and `{` that span lines, trailing commas, and the splitting of lines over [`WIDTH`]. At
+//! most one blank line between statements is kept.
 //!
-//! `elements` reads tokens and comments with the places of the brackets, `roles` tells apart what looks alike (a `{` of a
-//! block and one of a struct, a minus of one and of two operands), `breaks` settles the line breaks that the rules ask for,
-//! `layout` walks over the lines, indents them and asks `split` for more breaks where one is too long, and `write` makes text
-//! of it. That is one pass, and the text that comes out is the input of the next, until one changes nothing. At the end the
-//! text is compared with the first one: had a token, a comment or the meaning changed, nothing would be written (`same`).
+//! `elements` reads tokens and comments and matches brackets, `roles` resolves ambiguous tokens (the `{` of a block or of a
+//! struct, unary or binary minus), `breaks` determines the required line breaks, `layout` indents the lines and calls `split`
+//! on those that are too long, and `write` produces the text. This pass is repeated on its own output until nothing changes.
+//! Finally `same` compares the result with the source: if a token, a comment or the meaning had changed, nothing would be
+//! written.
 //!
-//! # Why layout ends, and why a second time changes nothing
+//! # Termination and idempotence
 //!
-//! - *A pass ends.* It walks over the lines once, from the first to the last. A line that is too long is split only by
-//!   [`breaks::add`], which answers whether it put a break where none was, and a split that added none is the last of its
-//!   line. No split takes a break away, so a pass makes at most as many splits as there are elements.
-//! - *The passes end.* After [`PASSES`] of them the text is refused, with a message, and left as it is.
-//! - *A second time changes nothing.* A pass is a function of the text alone. The passes over a text therefore run into a cycle,
-//!   nearly always of one text that is laid out already. What is written is the first text of the cycle in the order of
-//!   [`str`], which does not depend on where the cycle was entered; and passes over it run through the same cycle again.
+//! - *A pass terminates.* It visits the lines once, from first to last. A line that is too long is split only by
+//!   [`breaks::add`], which returns whether it added a break, and a split that added none is the last of its line. No split
+//!   removes a break, so a pass makes at most as many splits as there are elements.
+//! - *The iteration terminates.* After [`PASSES`] passes the text is refused with a message and left unchanged.
+//! - *Formatting is idempotent.* A pass is a function of the text alone, so the iteration runs into a cycle, nearly always a
+//!   fixed point. The result is the smallest text of the cycle in the order of [`str`], which does not depend on where the
+//!   cycle was entered, and formatting it again runs through the same cycle.
 
 mod breaks;
 mod elements;
@@ -37,37 +37,38 @@ use crate::base::source::FileId;
 use crate::syntax::{self, ast};
 use elements::Element;
 
-/// Lines are broken that have more characters than this.
+/// Maximum width of a line in characters.
 pub const WIDTH: usize = 120;
 
-/// Blanks of one level.
+/// Blanks per level of indentation.
 pub(crate) const INDENT: usize = 4;
 
-/// A replacement in the text: a range of bytes and what stands there afterwards.
+/// A replacement: a range of bytes and the new text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
     pub range: Range<usize>,
     pub text: String,
 }
 
-/// A text laid out anew.
+/// A formatted text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Formatted {
     pub text: String,
-    /// What changed, from the first to the last: only blanks, line breaks, and commas or semicolons beside them.
+    /// The changes in order; they affect only blanks, line breaks, and commas or semicolons next to them.
     pub edits: Vec<Edit>,
 }
 
-/// Passes over a text before it is refused. Two are usual: each can only do what the one before it made necessary.
+/// Maximum number of passes before a text is refused. Two are usual, since each pass only does what the previous one made
+/// necessary.
 const PASSES: usize = 24;
 
-/// Lays a text out. A text with syntax errors is left alone, and its diagnostics come back; so does one whose meaning would
-/// change, with an internal error (E0999).
+/// Formats a text. A text with syntax errors is refused with its diagnostics, and one whose meaning would change with an
+/// internal error (E0999).
 pub fn format(file: FileId, text: &str) -> Result<Formatted, Vec<Diagnostic>> {
     format_to(file, text, WIDTH)
 }
 
-/// As [`format()`], with lines of another width.
+/// As [`format()`], with another line width.
 pub fn format_to(file: FileId, text: &str, width: usize) -> Result<Formatted, Vec<Diagnostic>> {
     let tree = sound(file, text)?;
     let old = Laid::read(file, text);
@@ -79,14 +80,14 @@ pub fn format_to(file: FileId, text: &str, width: usize) -> Result<Formatted, Ve
     Ok(Formatted { text: new, edits })
 }
 
-/// As [`format()`], but only what lies in a range of bytes changes, and what cannot change without its neighbors.
+/// As [`format()`], restricted to changes in a range of bytes and those they depend on.
 pub fn format_range(file: FileId, text: &str, range: Range<usize>) -> Result<Formatted, Vec<Diagnostic>> {
     let tree = sound(file, text)?;
     let old = Laid::read(file, text);
     let all = format(file, text)?.edits;
     let mut first = all.iter().take_while(|edit| edit.range.end < range.start).count();
     let mut end = all.iter().take_while(|edit| edit.range.start <= range.end).count().max(first);
-    // A comma that goes to the next line is two edits: one of them alone would make another program.
+    // Moving a comma to the next line takes two edits: one of them alone would change the program.
     let mut more = 1;
     loop {
         let edits = all.get(first..end).unwrap_or_default();
@@ -99,7 +100,7 @@ pub fn format_range(file: FileId, text: &str, range: Range<usize>) -> Result<For
     }
 }
 
-/// The tree of a text without syntax errors.
+/// Returns the tree of a text without syntax errors.
 fn sound(file: FileId, text: &str) -> Result<ast::File, Vec<Diagnostic>> {
     let (tree, diagnostics) = syntax::parse(file, text);
     if diagnostics.iter().any(Diagnostic::is_error) {
@@ -125,7 +126,7 @@ impl<'t> Laid<'t> {
         Laid { file, text, elements: elements::read(text, &syntax::lex(file, text).tokens) }
     }
 
-    /// One pass: the text that the rules make of this one.
+    /// Applies the rules once and returns the new text.
     fn pass(mut self, width: usize) -> String {
         roles::assign(self.text, &mut self.elements);
         breaks::settle(self.text, &mut self.elements);
@@ -134,7 +135,7 @@ impl<'t> Laid<'t> {
     }
 }
 
-/// The first text of the cycle that passes over a text run into.
+/// Iterates passes until they run into a cycle; returns the smallest text of the cycle.
 fn settled(file: FileId, text: &str, width: usize) -> Result<String, String> {
     let mut seen = vec![Laid::read(file, text).pass(width)];
     while let Some(last) = seen.last().filter(|_| seen.len() < PASSES) {
@@ -147,7 +148,7 @@ fn settled(file: FileId, text: &str, width: usize) -> Result<String, String> {
     Err(format!("{PASSES} passes over it did not settle its lines"))
 }
 
-/// A text after edits that stand in order and do not overlap.
+/// Applies edits, which must be ordered and disjoint, to a text.
 pub fn apply(text: &str, edits: &[Edit]) -> String {
     let mut out = String::with_capacity(text.len() + 64);
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! What a token is, where the same one can be several things. It is read from the tokens around it.
+//! Roles of ambiguous tokens, determined by the tokens around them.
 
 use super::elements::{Element, NONE};
 use crate::syntax::token::Tok;
@@ -6,44 +6,44 @@ use crate::syntax::token::Tok;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Plain,
-    /// `(` or `[` that groups, `<` of type parameters, `<<<`.
+    /// A `(` or `[` that groups, the `<` of type parameters, or `<<<`.
     Open,
-    /// `(` or `[` that belongs to the value before it: no blank between.
+    /// A `(` or `[` that belongs to the value before it, without a blank between.
     Call,
-    /// `{` of a block.
+    /// The `{` of a block.
     Block,
-    /// `{` of a struct's definition or literal.
+    /// The `{` of a struct's definition or literal.
     Fields,
-    /// `{` of an import.
+    /// The `{` of an import.
     Names,
-    /// `-` and `!` before their operand.
+    /// A unary `-` or `!`.
     Prefix,
-    /// `step`, `as`, `on` and `batch` in their places.
+    /// `step`, `as`, `on` or `batch` used as a keyword.
     Word,
-    /// `threads`, `grid` and `block` of a kernel.
+    /// `threads`, `grid` or `block` of a kernel.
     Geometry,
-    /// An operator between two operands; the number is how tightly it binds.
+    /// A binary operator with its precedence.
     Binary(u8),
-    /// `@` of `[f32; N] @gpu`.
+    /// The `@` of `[f32; N] @gpu`.
     Placed,
-    /// `.` between two numbers of fields: `t.0 .1` where `0.1` would be one number.
+    /// The `.` between two field numbers: `t.0 .1`, since `0.1` would be one number.
     Apart,
 }
 
-/// An open bracket and what is known of the statement around it.
+/// An open bracket and the state of the statement around it.
 #[derive(Default)]
 struct Level {
     opener: u32,
-    /// A header waits for its `{`.
+    /// Whether a header awaits its `{`.
     header: bool,
     kernel: bool,
     fields: bool,
     import: bool,
-    /// The type parameters of a `fn` or `kernel` are open.
+    /// Whether the type parameters of a `fn` or `kernel` are open.
     generics: bool,
 }
 
-/// Gives every element its role and every bracket its partner.
+/// Determines the role of every element and matches the brackets.
 pub(crate) fn assign(text: &str, elements: &mut [Element]) {
     let mut levels: Vec<Level> = vec![Level { opener: NONE, ..Level::default() }];
     // The last two tokens.
@@ -99,12 +99,12 @@ fn close(elements: &mut [Element], levels: &mut Vec<Level>, index: usize) {
     (closer.mate, closer.closes, closer.role) = (opener, true, role);
 }
 
-/// A token with what stands before it.
+/// A token with its context.
 struct Around<'e> {
     text: &'e str,
     elements: &'e [Element],
     index: usize,
-    /// The token before it in the same statement.
+    /// The previous token in the same statement.
     before: Option<usize>,
     before_that: Option<usize>,
 }
@@ -133,13 +133,13 @@ impl Around<'_> {
         self.elements.get(self.index + 1..)?.iter().filter(|e| !e.is_comment()).nth(n)
     }
 
-    /// The token before ends a value.
+    /// Whether the previous token ends a value.
     fn follows_value(&self) -> bool {
         let Some(before) = self.element(self.before) else { return false };
         ends_value(before)
     }
 
-    /// The token before is something that is called, indexed, or has parameters.
+    /// Whether the previous token is something that is called, indexed, or has parameters.
     fn follows_callee(&self) -> bool {
         let Some(before) = self.element(self.before) else { return false };
         match before.tok() {
@@ -177,7 +177,7 @@ impl Around<'_> {
         if named && (empty && !time || field) { Role::Fields } else { Role::Block }
     }
 
-    /// `[f32; N] @gpu`: a place and not a matrix.
+    /// Whether this is a placement, `[f32; N] @gpu`, rather than a matrix product.
     fn is_placement(&self) -> bool {
         let at = self.elements.get(self.index);
         let glued = at
@@ -201,7 +201,7 @@ impl Around<'_> {
     }
 }
 
-/// A value can end with this token.
+/// Whether a value can end with this token.
 pub(crate) fn ends_value(element: &Element) -> bool {
     use Tok::*;
     match element.tok() {
@@ -211,7 +211,7 @@ pub(crate) fn ends_value(element: &Element) -> bool {
     }
 }
 
-/// How tightly an operator binds; a line is broken at the loosest first.
+/// Returns the precedence of an operator; a line is broken at the lowest first.
 fn strength(tok: Tok) -> Option<u8> {
     use Tok::*;
     Some(match tok {

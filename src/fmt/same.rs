@@ -1,12 +1,12 @@
-//! Whether a text means what it meant before: the same tokens but for separators, the same comments, and the same tree but
-//! for places. What changed between them comes back as edits.
+//! Verification that formatting preserves the program: the same tokens except for separators, the same comments, and the same
+//! tree except for spans. The differences between them are returned as edits.
 
 use super::elements::{Element, Kind};
 use super::{Edit, Laid};
 use crate::syntax::token::Tok;
 use crate::syntax::{self, ast, dump};
 
-/// Compares a text (with its tree) with another; an error says where they part.
+/// Compares a text (with its tree) with another; the error describes the first difference.
 pub(crate) fn check(old: (&Laid, &ast::File), new: &Laid) -> Result<Vec<Edit>, String> {
     let (old, tree) = old;
     let edits = edits(old, new)?;
@@ -22,7 +22,7 @@ pub(crate) fn check(old: (&Laid, &ast::File), new: &Laid) -> Result<Vec<Edit>, S
     }
 }
 
-/// What differs between the tokens and comments that two texts share.
+/// Returns the differences between the tokens and comments that two texts share.
 fn edits(old: &Laid, new: &Laid) -> Result<Vec<Edit>, String> {
     let (mut ours, mut theirs) = (old.elements.iter().filter(counts), new.elements.iter().filter(counts));
     let (mut edits, mut at, mut place) = (Vec::new(), 0, 0);
@@ -49,7 +49,7 @@ fn edits(old: &Laid, new: &Laid) -> Result<Vec<Edit>, String> {
     Ok(edits)
 }
 
-/// Separators may come and go; the tree says whether that mattered.
+/// Whether an element is compared. Separators may differ; comparing the trees shows whether that matters.
 fn counts(element: &&Element) -> bool {
     !matches!(element.kind, Kind::Token(Tok::Semi | Tok::Comma))
 }

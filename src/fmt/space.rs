@@ -1,4 +1,4 @@
-//! Whether a blank stands between two neighbours of a line.
+//! Decides whether there is a blank between two adjacent elements of a line.
 
 use super::elements::{Element, Kind};
 use super::roles::{Role, ends_value};
@@ -6,7 +6,7 @@ use crate::syntax::token::Tok;
 
 pub(crate) fn between(before: &Element, next: &Element) -> bool {
     let (Kind::Token(a), Kind::Token(b)) = (before.kind, next.kind) else {
-        // Beside a comment there is a blank, but not where a bracket holds it.
+        // There is a blank next to a comment, except inside of a bracket.
         return !matches!(before.kind, Kind::Token(Tok::LParen | Tok::LBracket))
             && !matches!(next.kind, Kind::Token(Tok::RParen | Tok::RBracket | Tok::Comma | Tok::Semi));
     };

@@ -1,7 +1,7 @@
-//! More line breaks for a line that is too long.
+//! Additional line breaks in a line that is too long.
 //!
-//! In this order: the blocks in it are opened up; a kernel's geometry goes below its parameters; the line is broken at its
-//! loosest operators; a bracket is opened up, one item a line, or filled if the items are plain numbers.
+//! In this order: expand the blocks in it; move a kernel's geometry below its parameters; break at the operators of lowest
+//! precedence; expand a bracket with one item per line, or filled if the items are plain numbers.
 
 use super::breaks::{add, break_ends, headers, inside, trailing_comma};
 use super::elements::Element;
@@ -9,19 +9,19 @@ use super::layout::width;
 use super::roles::Role;
 use crate::syntax::token::Tok;
 
-/// A line that is too long: the elements from `start` to before `end`.
+/// A line that is too long: the elements from `start` (inclusive) to `end` (exclusive).
 pub(crate) struct Line {
     pub start: usize,
     pub end: usize,
     pub indent: usize,
-    /// Of what goes on in the next line.
+    /// Indentation of continuation lines.
     pub continuation: usize,
-    /// Characters that a line should have at most.
+    /// Maximum width in characters.
     pub limit: usize,
 }
 
 impl Line {
-    /// Breaks the line; false if there is no place to.
+    /// Splits the line; returns false if that is not possible.
     pub fn split(&self, elements: &mut [Element]) -> bool {
         let done = self.blocks(elements)
             || self.at_commas(elements)
@@ -35,7 +35,7 @@ impl Line {
         done
     }
 
-    /// The elements of the line outside of brackets that open and close in it.
+    /// Returns the elements of the line outside of brackets that open and close in it.
     fn outer(&self, elements: &[Element]) -> Vec<usize> {
         let mut outer = Vec::new();
         let mut at = self.start;
@@ -47,7 +47,7 @@ impl Line {
         outer
     }
 
-    /// Whole brackets of the line with something in them.
+    /// Returns the nonempty brackets that open and close in the line.
     fn brackets(&self, elements: &[Element]) -> Vec<usize> {
         let whole = |&i: &usize| {
             elements[i].opens && (elements[i].mate as usize) < self.end && elements[i].mate as usize > i + 1
@@ -76,7 +76,7 @@ impl Line {
         fits && add(elements, first)
     }
 
-    /// Between the items of a list, and between the parts of a bench.
+    /// Breaks between the items of a list or the parts of a bench.
     fn at_commas(&self, elements: &mut [Element]) -> bool {
         let behind = |&i: &usize| elements[i].is(Tok::Comma) && i + 1 < self.end;
         let places: Vec<usize> = self.outer(elements).into_iter().filter(behind).map(|i| i + 1).collect();
@@ -84,7 +84,7 @@ impl Line {
         self.fill(elements, &places, if listed { self.indent } else { self.continuation })
     }
 
-    /// The line begins with an operator: what is left of it is better broken in its brackets.
+    /// Whether the line begins with an operator: it is then better broken inside of brackets.
     fn goes_on(&self, elements: &[Element]) -> bool {
         matches!(elements[self.start].role, Role::Binary(_))
     }
@@ -96,13 +96,13 @@ impl Line {
             _ => None,
         };
         let Some(loosest) = outer.iter().filter_map(strength).min() else { return false };
-        // A line can't begin with a minus: it would be another statement.
+        // A line cannot begin with a minus, which would start another statement.
         let place = |i: usize| if elements[i].is(Tok::Minus) { i + 1 } else { i };
         let places: Vec<usize> = outer.iter().copied().filter(|i| strength(i) == Some(loosest)).map(place).collect();
         self.fill(elements, &places, self.continuation)
     }
 
-    /// Breaks at the last of the places that fits, again and again; false if none does.
+    /// Fills lines: breaks repeatedly at the last of these places that fits; returns false if no break was added.
     fn fill(&self, elements: &mut [Element], places: &[usize], next_indent: usize) -> bool {
         let (mut from, mut indent, mut done) = (self.start, self.indent, false);
         for (n, &place) in places.iter().enumerate() {
@@ -115,7 +115,7 @@ impl Line {
         done
     }
 
-    /// Opens the widest bracket up.
+    /// Expands the widest bracket.
     fn bracket(&self, elements: &mut [Element]) -> bool {
         let mut brackets = self.brackets(elements);
         brackets.retain(|&i| !elements[i].is(Tok::LaunchOpen) && elements[i].mate as usize > i + 2);
@@ -135,7 +135,7 @@ impl Line {
         done
     }
 
-    /// All items are numbers or words.
+    /// Whether all items are numbers or words.
     fn is_plain(&self, elements: &[Element], open: usize) -> bool {
         use Tok::*;
         let plain = |i: usize| {

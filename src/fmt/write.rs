@@ -1,4 +1,4 @@
-//! Text from elements and the gaps before them.
+//! Output of the text from elements and the gaps before them.
 
 use super::elements::Element;
 use super::layout::Gap;

@@ -1,8 +1,8 @@
-//! What the word at the cursor could become.
+//! Completion of the word at the cursor.
 //!
-//! The text at the cursor is rarely a whole program, so the place is judged by the tokens before it, and what is visible by
-//! the analysis of the text, whose error nodes keep the scopes. For a member (`base.…`) the text is read once more without
-//! the dot, so that the base has its type.
+//! The text at the cursor is rarely a valid program, so the syntactic position is determined by the tokens before it, and the
+//! visible names by the analysis of the text, whose error nodes keep the scopes. For a member (`base.…`) the text is analyzed
+//! again without the dot, so that the base has its type.
 
 use std::ops::Range;
 
@@ -39,16 +39,16 @@ pub enum CompletionKind {
 pub struct Completion {
     pub label: String,
     pub kind: CompletionKind,
-    /// A type or signature, on one line.
+    /// The type or signature, on one line.
     pub detail: String,
-    /// Markdown.
+    /// Documentation in Markdown.
     pub doc: String,
-    /// What is replaced, and by what.
+    /// The range to be replaced.
     pub replace: Range<usize>,
     pub insert: String,
 }
 
-/// In which world the cursor stands.
+/// The kind of code at the cursor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Kernel,
@@ -57,7 +57,7 @@ enum Place {
 }
 
 impl Analysis {
-    /// All that could stand at an offset and begins with the word before it, best first.
+    /// Returns all completions of the word before an offset, best first.
     pub fn complete(&self, offset: usize, files: &dyn Files) -> Vec<Completion> {
         let before = self.tokens_before(offset);
         if self.is_in_text(offset, &before) {
@@ -73,7 +73,7 @@ impl Analysis {
         let mut out = match context.last().map(|t| t.kind) {
             Some(Tok::Dot) => self.members(context, &word, files),
             Some(Tok::Import) => vec![entry("std", CompletionKind::Module, "the standard library", &word)],
-            // A name is being made up here.
+            // A new name is being typed.
             Some(Tok::Let | Tok::Var | Tok::Fn | Tok::Kernel | Tok::Struct | Tok::Const | Tok::For | Tok::Shared) => {
                 vec![]
             }
@@ -91,12 +91,12 @@ impl Analysis {
     fn tokens_before(&self, offset: usize) -> Vec<Token> {
         let text = super::slice(&self.text, 0..offset.min(self.text.len()));
         let mut tokens = syntax::lex(self.file, text).tokens;
-        // Those that are only implied, such as a bracket that is closed at the end of the text.
+        // Removes implied tokens, such as a bracket closed at the end of the text.
         tokens.retain(|t| t.start < t.end);
         tokens
     }
 
-    /// The cursor stands in a string or a comment.
+    /// Whether the cursor is in a string or a comment.
     fn is_in_text(&self, offset: usize, before: &[Token]) -> bool {
         let line = super::slice(&self.text, 0..offset).rsplit('\n').next().unwrap_or("");
         let quotes = before
@@ -144,7 +144,7 @@ impl Analysis {
         {
             return self.module_members(module, word);
         }
-        // The text without the dot and the word behind it, at the same offsets.
+        // The text with the dot and the word after it blanked, so that offsets stay the same.
         let (start, end) = (dot.start as usize, word.end);
         let blank = " ".repeat(end - start);
         let text =
@@ -171,7 +171,7 @@ impl Analysis {
         items.filter_map(|(name, binding)| self.bound_entry(name, *binding, word)).collect()
     }
 
-    /// `Body { …`: the fields that have no value yet.
+    /// Completes `Body { …` with the fields that have no value yet.
     fn struct_fields(&self, context: &[Token], word: &Range<usize>) -> Option<Vec<Completion>> {
         let mut depth = 0usize;
         let open = context.iter().rposition(|token| {
@@ -185,7 +185,7 @@ impl Analysis {
             outermost
         })?;
         let named = context.get(open.checked_sub(1)?).filter(|token| token.kind == Tok::Name)?;
-        // `struct Body {` defines them.
+        // `struct Body {` is a definition.
         let defined = open >= 2 && context.get(open - 2).is_some_and(|token| token.kind == Tok::Struct);
         let brace = context.get(open).is_some_and(|token| token.kind == Tok::LBrace);
         let Binding::Struct(id) = self.binding(named.text(&self.text)).filter(|_| brace && !defined)? else {
@@ -225,7 +225,7 @@ impl Analysis {
 
     // Imports
 
-    /// `import std.…`
+    /// Completes `import std.…`.
     fn import_path(&self, base: &[Token], word: &Range<usize>) -> Option<Vec<Completion>> {
         let import = base.iter().rposition(|t| t.kind == Tok::Import)?;
         let path = base.get(import + 1..)?;
@@ -238,7 +238,7 @@ impl Analysis {
         Some(if is_std { modules.collect() } else { vec![] })
     }
 
-    /// `import std.nn.{…`: the names of that module.
+    /// Completes `import std.nn.{…` with the names of that module.
     fn import_names(&self, context: &[Token], word: &Range<usize>) -> Option<Vec<Completion>> {
         let import = context.iter().rposition(|t| t.kind == Tok::Import)?;
         let rest = context.get(import + 1..)?;
@@ -258,7 +258,7 @@ impl Analysis {
     // Everything else
 
     fn world(&self, offset: usize) -> Place {
-        // A broken item may have lost its shape: then the last header above decides.
+        // A broken item may have an incorrect range: then the last header above decides.
         let item =
             self.tree.items.iter().rev().find(|i| i.span.start as usize <= offset && offset <= i.span.end as usize);
         match item.map(|i| &i.kind) {
@@ -384,7 +384,7 @@ impl Analysis {
     }
 }
 
-/// Where the value begins that ends with the last token: names, calls, indices and members.
+/// Returns the start of the postfix expression (names, calls, indices and members) that ends with the last token.
 fn postfix_start(base: &[Token]) -> u32 {
     let mut at = base.len();
     let mut start = base.last().map_or(0, |t| t.start);
@@ -425,19 +425,19 @@ fn postfix_start(base: &[Token]) -> u32 {
     start
 }
 
-/// The last token is on the line of the cursor.
+/// Whether the last token is on the line of the cursor.
 fn line_of(text: &str, offset: usize, token: &Token) -> bool {
     !super::slice(text, token.end as usize..offset).contains('\n')
 }
 
-/// The innermost open bracket is that of a call or group, where a colon begins no type.
+/// Whether the innermost open bracket is that of a call or group, in which a colon does not begin a type.
 fn in_call(context: &[Token]) -> bool {
     let mut depth = 0;
     for (index, token) in context.iter().enumerate().rev() {
         match token.kind {
             Tok::RParen | Tok::RBracket | Tok::RBrace => depth += 1,
             Tok::LBrace if depth == 0 => {
-                // `Body { place: …`: a value follows; in a definition a type.
+                // In `Body { place: …` a value follows; in a definition, a type.
                 let name = index.checked_sub(1).map(|i| context[i].kind);
                 let keyword = index.checked_sub(2).map(|i| context[i].kind);
                 return name == Some(Tok::Name) && keyword != Some(Tok::Struct);
@@ -470,7 +470,7 @@ fn prelude_types(word: &Range<usize>) -> impl Iterator<Item = Completion> {
     })
 }
 
-/// Keeps what begins with the prefix (else what contains it), the first of equal labels, shorter kinds of matches first.
+/// Keeps prefix matches (else substring matches) without duplicates, and sorts them by quality.
 fn rank(out: &mut Vec<Completion>, prefix: &str) {
     let lower = prefix.to_lowercase();
     let score = |c: &Completion| {

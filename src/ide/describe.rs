@@ -1,4 +1,4 @@
-//! A definition in words: its line of source, its type, its documentation.
+//! Descriptions of definitions: source line, type and documentation.
 
 use super::names::{Def, DefKind, Meaning};
 use super::types::{self, Owner};
@@ -9,12 +9,12 @@ use crate::lang::builtin::{self, Entry, Worlds};
 use crate::syntax::token::{CONTEXTUAL, KEYWORDS};
 use crate::syntax::{self, token::Tok};
 
-/// What is said of a definition.
+/// The description of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Description {
-    /// A line or a few of Clk.
+    /// A few lines of Clk.
     pub code: String,
-    /// Markdown.
+    /// Documentation in Markdown.
     pub doc: String,
 }
 
@@ -99,7 +99,7 @@ impl Analysis {
         })
     }
 
-    /// A definition of this file that only this file knows.
+    /// Describes a definition local to this file.
     fn own(&self, def: &Def) -> Description {
         let program = &self.session.program;
         let (ty, owner) = match self.types().of(def.span) {
@@ -140,7 +140,7 @@ impl Analysis {
         Description::new(code, doc)
     }
 
-    /// The whole parameter in angle brackets whose name stands here.
+    /// Returns the whole compile-time parameter whose name is at this span.
     fn generic(&self, name: Span) -> &str {
         use crate::syntax::ast::ItemKind;
         let generics = self.tree.items.iter().flat_map(|item| match &item.kind {
@@ -160,7 +160,7 @@ impl Analysis {
         Some(if bytes < 4096 { format!("{bytes} bytes of shared memory") } else { kibibytes(bytes) })
     }
 
-    /// What stands before the body of a function or kernel.
+    /// Returns the text of a function or kernel before its body.
     pub(super) fn header(&self, span: Span) -> String {
         let text = self.session.sources.slice(span);
         let mut depth = 0;
@@ -200,7 +200,7 @@ pub(super) fn module_name(program: &Program, id: crate::check::typed::ModuleId) 
     })
 }
 
-/// A builtin from its entry in the table.
+/// Describes a builtin by its entry in the table.
 pub(super) fn builtin(entry: &Entry) -> Description {
     let world = match entry.worlds {
         Worlds::Both => "",
@@ -210,7 +210,7 @@ pub(super) fn builtin(entry: &Entry) -> Description {
     Description::new(format!("{}{}", entry.name, entry.signature), join(entry.doc, world))
 }
 
-/// What is known of a word without looking at any program: a builtin, a type or a keyword, as Markdown.
+/// Returns the documentation of a word independent of any program (a builtin, a type or a keyword), as Markdown.
 pub(crate) fn documentation(name: &str) -> Option<String> {
     if let Some(entry) = builtin::find(name) {
         return Some(builtin(entry).markdown());
@@ -227,7 +227,7 @@ pub(crate) fn documentation(name: &str) -> Option<String> {
     keyword(name).map(|what| Description::new(name, what).markdown())
 }
 
-/// What a keyword is for.
+/// Returns the documentation of a keyword.
 pub(crate) fn keyword(word: &str) -> Option<&'static str> {
     let known = KEYWORDS.iter().any(|(k, _)| *k == word) || CONTEXTUAL.contains(&word);
     known.then_some(match word {

@@ -1,5 +1,4 @@
-//! The class of each word and mark: from the tokens alone, quickly enough for every keystroke, and with what the analysis
-//! knows, for editors.
+//! Syntax highlighting: by tokens alone, fast enough for every keystroke, and semantically, using the analysis, for editors.
 
 use std::ops::Range;
 
@@ -27,9 +26,9 @@ pub enum Class {
     String,
     Operator,
     Comment,
-    /// A bracket, comma and the like; `Range` parts that need no color.
+    /// Brackets, commas and the like; also parts without color.
     Punctuation,
-    /// What the lexer does not know.
+    /// Characters that the lexer does not accept.
     Error,
 }
 
@@ -38,13 +37,13 @@ pub struct Highlight {
     pub range: Range<usize>,
     pub class: Class,
     pub defined: bool,
-    /// It can't be assigned to.
+    /// Whether it cannot be assigned to.
     pub readonly: bool,
-    /// It is part of Clk.
+    /// Whether it is part of Clk.
     pub library: bool,
 }
 
-/// The classes of a text by its tokens; names that are neither builtins, types nor called are variables.
+/// Classifies a text by its tokens; names that are neither builtins, types nor called are variables.
 pub fn highlight(text: &str) -> Vec<(Range<usize>, Class)> {
     let tokens = syntax::lex(Default::default(), text).tokens;
     let mut out = Vec::with_capacity(tokens.len());
@@ -62,7 +61,8 @@ pub fn highlight(text: &str) -> Vec<(Range<usize>, Class)> {
     out
 }
 
-/// Comments lie between tokens, where else there are only blanks. (Text that reading stopped at is no comment.)
+/// Classifies the comments between two tokens, where there are otherwise only blanks. (Text at which lexing stopped is not a
+/// comment.)
 fn comments(text: &str, from: usize, to: usize, out: &mut Vec<(Range<usize>, Class)>) {
     let Some(gap) = text.get(from..to).filter(|gap| gap.contains('/') || gap.contains('#')) else { return };
     let mut at = from;
@@ -130,7 +130,7 @@ fn is_contextual(name: &str, before: Option<Tok>, next: Option<Tok>) -> bool {
 }
 
 impl Analysis {
-    /// The classes of the whole text, in its order, with what names stand for.
+    /// Classifies the whole text in order, using the meanings of names.
     pub fn highlights(&self) -> Vec<Highlight> {
         let names = self.names();
         let mut known: rustc_hash::FxHashMap<usize, (Class, bool, bool, bool)> = rustc_hash::FxHashMap::default();
@@ -200,7 +200,7 @@ impl Analysis {
         Some((class, true, library))
     }
 
-    /// Whether a type is of the host only.
+    /// Whether a type exists only on the host.
     pub(super) fn is_host_type(ty: &Type) -> bool {
         matches!(ty, Type::Str | Type::Range | Type::Timing | Type::Strings | Type::Kernel(_) | Type::Module(_))
     }

@@ -1,4 +1,4 @@
-//! What an editor shows between the lines: inferred types, the size of shared memory, and what can be run.
+//! Inlay hints and code lenses: inferred types, the size of shared memory, and items that can be run.
 
 use super::{Analysis, slice};
 use crate::check::typed::Type;
@@ -7,9 +7,9 @@ use crate::syntax::ast::ItemKind;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub offset: usize,
-    /// As in `: f32`.
+    /// The text, such as `: f32`.
     pub text: String,
-    /// It is a type; otherwise a remark.
+    /// Whether it is a type rather than a remark.
     pub is_type: bool,
 }
 
@@ -18,21 +18,21 @@ pub enum LensKind {
     Run,
     Test,
     Bench,
-    /// To see what becomes of a kernel.
+    /// Shows the generated code of a kernel.
     Emit,
 }
 
-/// Something that can be done with an item, shown above it.
+/// An action on an item, shown above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lens {
     pub range: std::ops::Range<usize>,
     pub kind: LensKind,
-    /// The title of a test or bench, the name of a kernel.
+    /// The title of a test or bench, or the name of a kernel.
     pub name: String,
 }
 
 impl Analysis {
-    /// Hints in a part of the text.
+    /// Returns the hints in a range of the text.
     pub fn hints(&self, range: std::ops::Range<usize>) -> Vec<Hint> {
         let inside = |at: usize| range.start <= at && at <= range.end;
         let types = self.types();

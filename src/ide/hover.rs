@@ -1,4 +1,4 @@
-//! What is said about the place under the pointer.
+//! Hover texts.
 
 use std::ops::Range;
 
@@ -11,12 +11,12 @@ use crate::syntax::token::Tok;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hover {
     pub range: Range<usize>,
-    /// Markdown.
+    /// The text in Markdown.
     pub text: String,
 }
 
 impl Analysis {
-    /// The definition, type and documentation of the name at an offset; elsewhere the type of the smallest expression.
+    /// Returns definition, type and documentation of the name at an offset; elsewhere the type of the smallest expression.
     pub fn hover(&self, offset: usize) -> Option<Hover> {
         if let Some((span, meaning)) = self.names().at(offset as u32) {
             if meaning == Meaning::Type {
@@ -25,7 +25,7 @@ impl Analysis {
             }
             if let Some(found) = self.describe(meaning) {
                 let mut text = found.markdown();
-                // A generic or elementwise builtin gives different types in different places.
+                // The type of a generic or elementwise builtin depends on the call.
                 if let Meaning::Builtin(_) = meaning
                     && let Some(ty) = self.result_type(span)
                 {
@@ -53,14 +53,14 @@ impl Analysis {
         Some(Hover { range: span.range(), text: format!("```clk\n{ty}\n```") })
     }
 
-    /// The type of an expression that covers exactly this range, as messages spell it.
+    /// Returns the type of the expression with exactly this range, as in messages.
     pub(crate) fn type_of(&self, range: Range<usize>) -> Option<String> {
         let span = Span::new(self.file, range.start, range.end);
         let (ty, owner) = self.types().of(span)?;
         Some(types::shown(&self.session.program, ty, owner))
     }
 
-    /// The type of the call (or variable) whose name stands here.
+    /// Returns the type of the call (or variable) whose name is at this span.
     fn result_type(&self, name: Span) -> Option<String> {
         let rest = self.text.get(name.end as usize..)?;
         let end = if rest.starts_with('(') { name.end as usize + closing(rest)? } else { name.end as usize };
@@ -68,7 +68,7 @@ impl Analysis {
     }
 }
 
-/// Bytes up to behind the bracket that closes the first one.
+/// Returns the offset after the bracket that matches the first one.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0;
     for token in syntax::lex(Default::default(), text.get(..text.len().min(4096)).unwrap_or("")).tokens {

@@ -1,10 +1,10 @@
-//! Layer 6: what an editor or a session asks about a text. It speaks offsets in bytes and strings only; protocols and
-//! terminals are the app's business.
+//! Layer 6: queries about a text for editors and sessions. The interface uses byte offsets and strings only; protocols and
+//! terminals are handled in `app`.
 //!
-//! An [`Analysis`] is a text that went through the compiler's own front end, mistakes and all. `names` says what each name
-//! means, `types` what type each expression has; both are read off the trees when they are first asked for, so that checking
-//! alone costs nothing more. `describe` turns a meaning into text. The other files answer one kind of question each:
-//! `hover`, `complete`, `signature`, `highlight`, `outline`, `rename`, `hints`.
+//! An [`Analysis`] is a text processed by the compiler's own front end, errors included. `names` resolves names and `types` has
+//! the types of expressions; both are derived from the trees on demand, so that checking alone costs nothing more. `describe`
+//! turns a meaning into text. The other modules answer one kind of query each: `hover`, `complete`, `signature`, `highlight`,
+//! `outline`, `rename`, `hints`.
 
 mod complete;
 mod describe;
@@ -35,20 +35,20 @@ pub(crate) use names::{DefKind, Meaning};
 pub use outline::SymbolKind;
 pub(crate) use outline::{Fold, Symbol};
 
-/// A place in a text: what [`crate::base::source::Source::name`] calls the text, and bytes in it.
+/// A location: the text's [`crate::base::source::Source::name`] and a byte range in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub file: String,
     pub range: Range<usize>,
 }
 
-/// Kernels of texts up to this many bytes are compiled to find what only that shows. It takes about as long as checking them.
+/// Maximum size of a text in bytes for which kernels are compiled to find further errors. That takes about as long as checking.
 const EXAMINED: usize = 1 << 16;
 
-/// A text as the compiler understood it.
+/// A text with its analysis by the compiler.
 pub struct Analysis {
     pub session: Session,
-    /// The session before the text.
+    /// The session before the text was added.
     before: Session,
     pub file: FileId,
     pub text: String,
@@ -59,12 +59,12 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Reads and checks a text. `name` is its path; `files` answers for what it imports.
+    /// Analyzes a text. `name` is its path; `files` provides its imports.
     pub fn new(name: &str, text: &str, files: &dyn Files) -> Analysis {
         Analysis::after(Session::default(), name, text, files)
     }
 
-    /// Reads and checks a text as the next entry of a session.
+    /// Analyzes a text as the next entry of a session.
     pub fn after(before: Session, name: &str, text: &str, files: &dyn Files) -> Analysis {
         let mut session = before.clone();
         let (tree, mut outcome) = session.read(name, text, files);
@@ -97,20 +97,20 @@ impl Analysis {
         Place { file: self.session.sources.name(span.file).to_owned(), range: span.range() }
     }
 
-    /// Where the name at an offset is defined. Builtins are defined nowhere.
+    /// Returns the location of the definition of the name at an offset. Builtins have none.
     pub fn definition(&self, offset: usize) -> Option<Place> {
         let (_, meaning) = self.names().at(offset as u32)?;
         self.defined(meaning).map(|span| self.place(span))
     }
 
-    /// Where something is defined, in whichever file.
+    /// Returns the span of a definition, in any file.
     fn defined(&self, meaning: Meaning) -> Option<Span> {
         use crate::check::typed::Binding;
         let program = &self.session.program;
         match meaning {
             Meaning::Def(index) => {
                 let def = self.names().defs.get(index)?;
-                // An import leads on to what it brings.
+                // An import is followed to the imported definition.
                 let target = (def.kind == DefKind::Import).then(|| self.binding(&def.name)).flatten();
                 target.and_then(|binding| self.defined(Meaning::Bound(binding))).or(Some(def.span))
             }
@@ -137,7 +137,7 @@ impl Analysis {
     }
 }
 
-/// The part of a text between two offsets; empty where there is none.
+/// Returns a part of a text; empty if the range is invalid.
 fn slice(text: &str, range: Range<usize>) -> &str {
     text.get(range).unwrap_or("")
 }

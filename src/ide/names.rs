@@ -1,7 +1,7 @@
-//! Which name of a file means what: a walk over the syntax tree with its scopes, which also keeps what is visible where.
+//! Name resolution of a file: a walk over the syntax tree with its scopes, which also records the visible names.
 //!
-//! It follows the scopes of `check` (a test compares the two on all programs at hand), but answers for names the checker has
-//! no need to keep: types, dimensions, named arguments, imports, the parts of a statement that is wrong.
+//! It follows the scoping rules of `check` (a test compares both on all available programs), but also resolves names that the
+//! checker does not record: types, dimensions, named arguments, imports, and the parts of invalid statements.
 
 use rustc_hash::FxHashMap;
 
@@ -19,7 +19,7 @@ pub(crate) enum DefKind {
     Struct,
     Const,
     Field,
-    /// A name that an import brings.
+    /// A name bound by an import.
     Import,
     Let,
     Var,
@@ -33,29 +33,29 @@ pub(crate) enum DefKind {
     Dimension,
 }
 
-/// A name's definition in the file.
+/// The definition of a name in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Def {
     pub name: SmolStr,
     pub span: Span,
     pub kind: DefKind,
-    /// Bytes in which it is visible.
+    /// The byte range in which it is visible.
     pub scope: (u32, u32),
-    /// The item it belongs to, by its number in the file.
+    /// Index of the item that contains it.
     pub item: usize,
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Meaning {
     Def(usize),
-    /// Something of the module's scope that the text itself does not define, or of another module.
+    /// A binding in the module's scope that the text itself does not define, or one of another module.
     Bound(Binding),
     Field(StructId, u32),
-    /// A type parameter, dimension or parameter of something in another file: where it stands.
+    /// A type parameter, dimension or parameter of a definition in another file: its location.
     Elsewhere(Span),
     Builtin(usize),
-    /// A type that every module has.
+    /// A predefined type.
     Type,
 }
 
@@ -63,16 +63,16 @@ pub(crate) enum Meaning {
 pub(crate) struct Use {
     pub span: Span,
     pub meaning: Meaning,
-    /// It is called, or launched.
+    /// Whether it is called or launched.
     pub called: bool,
-    /// It is assigned to.
+    /// Whether it is assigned to.
     pub written: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Names {
     pub defs: Vec<Def>,
-    /// In the order of the text.
+    /// Uses in textual order.
     pub uses: Vec<Use>,
 }
 
@@ -97,7 +97,7 @@ impl Names {
         names
     }
 
-    /// The definition or use whose name covers an offset.
+    /// Returns the definition or use whose name covers an offset.
     pub fn at(&self, offset: u32) -> Option<(Span, Meaning)> {
         let first = self.uses.partition_point(|u| u.span.end < offset);
         let found =
@@ -106,7 +106,7 @@ impl Names {
         found.map(|u| (u.span, u.meaning)).or_else(|| definition().map(|i| (self.defs[i].span, Meaning::Def(i))))
     }
 
-    /// What is visible at an offset, the innermost of equal names.
+    /// Returns the definitions visible at an offset; inner ones shadow outer ones.
     pub fn visible(&self, offset: u32) -> Vec<usize> {
         let mut found: FxHashMap<&SmolStr, usize> = FxHashMap::default();
         for (index, def) in self.defs.iter().enumerate() {
@@ -127,7 +127,7 @@ impl Names {
     }
 }
 
-/// The name of a type that every module has.
+/// Whether this is the name of a predefined type.
 pub(crate) fn is_prelude_type(name: &str) -> bool {
     let scalar = |text: &str| Scalar::from_name(text);
     let vector = || {
@@ -146,19 +146,19 @@ struct Walk<'a> {
     globals: FxHashMap<SmolStr, usize>,
     scopes: FxHashMap<SmolStr, usize>,
     undo: Vec<(SmolStr, Option<usize>)>,
-    /// Where the open scopes end.
+    /// Ends of the open scopes.
     ends: Vec<u32>,
     item: usize,
     /// Fields of the structs of this file, by the struct's definition.
     struct_fields: FxHashMap<usize, Vec<usize>>,
-    /// Named arguments, which wait until all items are known: callee and name.
+    /// Named arguments, resolved when all items are known: callee and name.
     arguments: Vec<(Meaning, Name)>,
 }
 
 impl Walk<'_> {
     fn file(&mut self, tree: &ast::File) {
         self.globals(tree);
-        // Tests and benches see all variables of the script, wherever they stand.
+        // Tests and benches see all variables of the script, wherever they are declared.
         let is_section = |item: &Item| matches!(item.kind, ItemKind::Test(_) | ItemKind::Bench(_));
         for sections in [false, true] {
             for (index, item) in tree.items.iter().enumerate().filter(|(_, item)| is_section(item) == sections) {
@@ -253,7 +253,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A scope that does not see what the script has declared.
+    /// Opens a scope in which the script's variables are not visible.
     fn closed(&mut self, end: u32, inside: impl FnOnce(&mut Self)) {
         let outer = std::mem::take(&mut self.scopes);
         self.scoped(end, inside);
@@ -297,7 +297,7 @@ impl Walk<'_> {
         Some(meaning)
     }
 
-    /// What a definition stands for in the whole program.
+    /// Returns the program's binding of a definition.
     fn bound(&self, meaning: Meaning) -> Option<Binding> {
         match meaning {
             Meaning::Bound(binding) => Some(binding),
@@ -313,7 +313,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `a.b.c` where `a` may be a module.
+    /// Resolves `a.b.c`, where `a` may be a module.
     fn path(&mut self, path: &[Name]) -> Option<Meaning> {
         let (first, rest) = path.split_first()?;
         let mut meaning = self.name(first)?;
@@ -382,7 +382,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The first use of a name in an array's extents defines the dimension.
+    /// Declares the dimensions in an array type: the first use of a name in extents defines it.
     fn dimensions(&mut self, ty: &ast::Type, from: u32) {
         match &ty.kind {
             TypeKind::Array { element, dims } => {
@@ -595,7 +595,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `T = 32`: a parameter in angle brackets, a dimension, or a parameter of what is called.
+    /// Resolves named arguments such as `T = 32`: compile-time parameters, dimensions, or parameters of the callee.
     fn named_arguments(&mut self) {
         for (callee, name) in std::mem::take(&mut self.arguments) {
             let own = match callee {
@@ -637,7 +637,7 @@ impl Walk<'_> {
     }
 }
 
-/// The variable that an assignment changes.
+/// Returns the variable that an assignment changes.
 fn place_root(place: &Expr) -> Option<Span> {
     match &place.kind {
         ExprKind::Name(name) => Some(name.span),

@@ -1,4 +1,4 @@
-//! The items of a file as a tree, and what can be folded.
+//! The items of a file as a tree, and foldable ranges.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub enum SymbolKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
     pub name: String,
-    /// As in `(x: [f32; N])`.
+    /// Details such as `(x: [f32; N])`.
     pub detail: String,
     pub kind: SymbolKind,
     pub range: Range<usize>,
@@ -34,14 +34,14 @@ pub struct Symbol {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fold {
-    /// From the opening bracket to the closing one, or from the first comment to the last.
+    /// From the opening to the closing bracket, or from the first to the last comment.
     pub range: Range<usize>,
     pub comment: bool,
     pub imports: bool,
 }
 
 impl Analysis {
-    /// The items and the script's variables, in the order of the text.
+    /// Returns the items and the script's variables in textual order.
     pub fn symbols(&self) -> Vec<Symbol> {
         let mut out = Vec::new();
         for item in &self.tree.items {
@@ -91,7 +91,7 @@ impl Analysis {
         symbol
     }
 
-    /// What stands between a name and the body, on one line.
+    /// Returns the text between a name and the body, on one line.
     fn detail(&self, name: Span, body: Span) -> String {
         let text = slice(&self.text, name.end as usize..body.start as usize);
         text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -121,7 +121,7 @@ impl Analysis {
         }
     }
 
-    /// Brackets that span lines, runs of comments, runs of imports.
+    /// Returns the foldable ranges: brackets that span lines, runs of comments, runs of imports.
     pub fn folds(&self) -> Vec<Fold> {
         let mut out = Vec::new();
         let mut open: Vec<usize> = Vec::new();
@@ -148,7 +148,7 @@ impl Analysis {
         out
     }
 
-    /// Runs of at least two lines that are comments.
+    /// Returns runs of at least two comment lines.
     fn comment_folds(&self) -> Vec<Fold> {
         let mut out = Vec::new();
         let mut run: Option<(Range<usize>, usize)> = None;

@@ -1,4 +1,4 @@
-//! All places of one name, and giving it another.
+//! References to a name, and renaming.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use crate::lang::builtin;
 use crate::syntax::token::KEYWORDS;
 
 impl Analysis {
-    /// Where in this text the thing at an offset is named, its definition first if it stands here. The flag says that the
-    /// place writes to it.
+    /// Returns the references in this text to the definition at an offset, the definition first if it is in this text. The flag
+    /// marks writes.
     pub fn references(&self, offset: usize) -> Vec<(Range<usize>, bool)> {
         let Some((_, meaning)) = self.names().at(offset as u32) else { return vec![] };
         match self.defined(meaning) {
@@ -20,7 +20,7 @@ impl Analysis {
         }
     }
 
-    /// Where in this text something is named that is defined at a place, here or in another file.
+    /// Returns the references in this text to a definition at a location in any file.
     fn named(&self, place: Span) -> Vec<(Range<usize>, bool)> {
         self.same(|meaning| self.defined(meaning) == Some(place))
     }
@@ -32,7 +32,7 @@ impl Analysis {
         })
     }
 
-    /// Whether other files can name the thing at an offset.
+    /// Whether other files can refer to the definition at an offset.
     pub(crate) fn is_shared(&self, offset: usize) -> bool {
         match self.names().at(offset as u32).map(|(_, meaning)| meaning) {
             Some(Meaning::Def(index)) => self.names().defs.get(index).is_some_and(|def| {
@@ -57,7 +57,7 @@ impl Analysis {
         found
     }
 
-    /// The name at an offset, if it can be renamed; else why not.
+    /// Returns the range of the name at an offset if it can be renamed, else the reason why not.
     pub(crate) fn renamable(&self, offset: usize) -> Result<Range<usize>, String> {
         let (span, meaning) = self.names().at(offset as u32).ok_or("there is no name here")?;
         let name = slice(&self.text, span.range());
@@ -75,8 +75,8 @@ impl Analysis {
         Ok(span.range())
     }
 
-    /// The places to change for another name. It is refused if it is no name, or if a place would then mean something else:
-    /// the text with the new name is read, and may have neither more errors nor other places that mean this.
+    /// Returns the ranges to change for a new name. Refuses a name that is invalid or would change the meaning of any reference:
+    /// the renamed text is analyzed and must have neither more errors nor other references.
     pub fn rename(&self, offset: usize, new: &str, files: &dyn Files) -> Result<Vec<Range<usize>>, String> {
         self.renamable(offset)?;
         check_name(new)?;
@@ -90,7 +90,8 @@ impl Analysis {
                 continue;
             }
             let in_scope = |at: usize| def.scope.0 as usize <= at && at <= def.scope.1 as usize;
-            // Another thing of this name is visible where ours is used, or ours would be where the other one is.
+            // Another definition of this name is visible at a reference, or the renamed one would be visible at a reference to the
+            // other.
             let clash = places.iter().any(|p| in_scope(p.start))
                 || names
                     .defs

@@ -1,4 +1,4 @@
-//! The signature of what is being called, and which of its parameters the cursor is at.
+//! Signature help: the signature of the call at the cursor, and the current parameter.
 
 use std::ops::Range;
 
@@ -12,17 +12,17 @@ use crate::syntax::token::{Tok, Token};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// `saxpy(alpha: f32, …)`
+    /// The signature, such as `saxpy(alpha: f32, …)`.
     pub label: String,
-    /// The parameters in the label.
+    /// Ranges of the parameters in the label.
     pub parameters: Vec<Range<usize>>,
     pub active: Option<usize>,
-    /// Markdown.
+    /// Documentation in Markdown.
     pub doc: String,
 }
 
 impl Analysis {
-    /// What is known of the innermost call around an offset.
+    /// Returns the signature of the innermost call around an offset.
     pub fn signature(&self, offset: usize) -> Option<Signature> {
         let (callee, argument, named) = self.call_around(offset)?;
         let (label, doc) = match self.meaning_of(callee)? {
@@ -56,8 +56,7 @@ impl Analysis {
         Some(Signature { label, parameters, active, doc })
     }
 
-    /// The meaning of the name that a token stands for: as the analysis found it, or by its text alone where the statement
-    /// around it is broken.
+    /// Returns the meaning of a name token: from the analysis, or by its text alone if the statement around it is invalid.
     fn meaning_of(&self, callee: Token) -> Option<Meaning> {
         let names = self.names();
         let span = callee.span(self.file);
@@ -76,7 +75,7 @@ impl Analysis {
         local.or_else(bound).or_else(builtin)
     }
 
-    /// The name before the innermost open `(` at an offset, the number of the argument there and its name if it has one.
+    /// Returns the name before the innermost open `(` at an offset, the index of the argument there and its name if it has one.
     fn call_around(&self, offset: usize) -> Option<(Token, usize, Option<String>)> {
         let lexed = syntax::lex(self.file, &self.text);
         let before: Vec<Token> = lexed.tokens.iter().copied().take_while(|t| (t.end as usize) <= offset).collect();
@@ -109,7 +108,8 @@ impl Analysis {
         None
     }
 
-    /// Names that a call may give by name: compile-time parameters, dimensions, and parameters with a default.
+    /// Returns the names that a call may use for named arguments: compile-time parameters, dimensions, and parameters with a
+    /// default.
     pub(super) fn argument_names(&self, offset: usize) -> Vec<(String, String)> {
         let Some((callee, _, _)) = self.call_around(offset) else { return vec![] };
         let Some(meaning) = self.meaning_of(callee) else { return vec![] };
@@ -139,7 +139,7 @@ impl Analysis {
     }
 }
 
-/// The parameters of a builtin that are given by name: those with a default.
+/// Returns the named parameters of a builtin: those with a default.
 fn builtin_names(signature: &str) -> Vec<(String, String)> {
     let label = format!("f{signature}");
     let named = parameters(&label).into_iter().filter_map(|range| {
@@ -151,7 +151,7 @@ fn builtin_names(signature: &str) -> Vec<(String, String)> {
     named.collect()
 }
 
-/// The ranges between the commas of the first parentheses.
+/// Returns the ranges between the commas of the first parentheses.
 fn parameters(label: &str) -> Vec<Range<usize>> {
     let mut out = Vec::new();
     let (mut depth, mut angle, mut start) = (0, 0, None);

@@ -1,4 +1,4 @@
-//! The types of a file's expressions and variables by their places, read off the typed tree.
+//! Types of a file's expressions and variables by location, collected from the typed tree.
 
 use rustc_hash::FxHashMap;
 
@@ -6,7 +6,7 @@ use crate::base::source::{FileId, Span};
 use crate::check::{self, typed::*};
 use crate::lower::{self, Constants};
 
-/// Whose dimension and type names a type speaks of.
+/// The definition whose dimension and type names a type refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Fn(FnId),
@@ -24,7 +24,7 @@ impl Owner {
     }
 }
 
-/// A `shared` array: where it stands and its extents, where they are constants.
+/// A `shared` array: its location, and its extents where they are constant.
 pub(crate) struct Shared {
     pub span: Span,
     pub element: Type,
@@ -33,18 +33,19 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 pub(crate) struct Types {
-    /// Of expressions, and of variables at their declarations. The last one of a place wins: the outermost.
+    /// Types of expressions, and of variables at their declarations. The last entry for a range wins, which is the outermost
+    /// expression.
     places: FxHashMap<(u32, u32), (Type, OwnerIndex)>,
     owners: Vec<Owner>,
     pub shared: Vec<Shared>,
-    /// Globals and locals that `let` and `var` declare.
+    /// Globals and locals declared by `let` and `var`.
     pub variables: Vec<Span>,
 }
 
 type OwnerIndex = u32;
 
 impl Types {
-    /// Reads the part of a program that stands in one file.
+    /// Collects the types in one file of a program.
     pub fn read(program: &Program, file: FileId) -> Types {
         let mut walk = Walk { program, file, types: Types::default(), locals: None };
         walk.program();
@@ -56,14 +57,14 @@ impl Types {
         Some((ty, self.owners.get(*owner as usize).copied().unwrap_or(Owner::None)))
     }
 
-    /// The smallest expression around an offset.
+    /// Returns the smallest expression around an offset.
     pub fn around(&self, offset: u32) -> Option<(u32, u32)> {
         let holds = |&&(start, end): &&(u32, u32)| start <= offset && offset < end.max(start + 1);
         self.places.keys().filter(holds).min_by_key(|(start, end)| end - start).copied()
     }
 }
 
-/// A type as messages spell it.
+/// Formats a type as in messages.
 pub(crate) fn shown(program: &Program, ty: &Type, owner: Owner) -> String {
     check::show_type(program, owner.signature(program), ty)
 }
@@ -281,13 +282,13 @@ impl<'p> Walk<'p> {
     }
 }
 
-/// An integer that follows from literals and constants alone.
+/// Evaluates a constant integer expression.
 fn constant(program: &Program, e: &Expr) -> Option<i64> {
     let value = Constants::new(program, &[]).evaluate(e).ok()?;
     value.as_integer()?.try_into().ok()
 }
 
-/// Bytes of a value in an array; none where that depends on more than the type.
+/// Returns the size in bytes of a value in an array; `None` if it depends on more than the type.
 pub(crate) fn bytes(program: &Program, ty: &Type) -> Option<u64> {
     let layout = lower::layout(program, ty).ok()?;
     Some(layout.size as u64)

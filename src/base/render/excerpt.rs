@@ -1,6 +1,6 @@
-//! The part of each source that a diagnostic shows. Ariadne is given a text with as many lines as the source has, in which
-//! only the lines that are pointed at are filled, long ones cut to what stands near a label, and nothing is left that a
-//! terminal would obey. So a message about a file of any size, on a line of any length, stays short.
+//! Excerpts of sources for ariadne: a text with as many lines as the source, in which only the labeled lines have content. Long
+//! lines are cut to the surroundings of labels, and control characters are replaced. The output therefore stays short for files
+//! and lines of any length.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,11 +11,11 @@ use crate::base::diag::Label;
 use crate::base::escape;
 use crate::base::source::{FileId, Sources, Span};
 
-/// What is kept of a line that is too long, before and behind each end of a label, at least and at most.
+/// Bounds on the characters kept before and after each end of a label in a line that is too long.
 const NEAR: std::ops::RangeInclusive<usize> = 6..=50;
-/// Columns of a tab.
+/// Width of a tab in columns.
 pub(super) const TAB: usize = 4;
-/// Stands in for a file's name until the true line and column are put in.
+/// Placeholder for a file name until the true line and column are inserted.
 const MARK: char = '\u{1}';
 
 pub(super) struct Excerpts<'a> {
@@ -26,11 +26,11 @@ pub(super) struct Excerpts<'a> {
 struct Excerpt {
     source: Source<String>,
     pieces: Vec<Piece>,
-    /// First byte of each line, in the source and in the excerpt.
+    /// Start of each shown line, in the source and in the excerpt.
     shown_lines: BTreeMap<usize, (usize, usize)>,
 }
 
-/// Bytes `from` of the source stand at `at` in the excerpt, in as many bytes (but a line end is always one).
+/// Bytes `from` of the source are at `at` in the excerpt, with the same length (but a line end is always one byte).
 struct Piece {
     from: Range<usize>,
     at: usize,
@@ -38,7 +38,7 @@ struct Piece {
 }
 
 impl<'a> Excerpts<'a> {
-    /// `gap` stands where a part of a line is left out; with the line's number, a line is at most `width` columns wide.
+    /// Creates the excerpts. `gap` marks omitted parts of a line; including its number, a line has at most `width` columns.
     pub(super) fn new(sources: &'a Sources, labels: &[&Label], gap: &str, width: usize) -> Self {
         let mut spans: BTreeMap<FileId, Vec<Range<usize>>> = BTreeMap::new();
         for label in labels {
@@ -46,14 +46,14 @@ impl<'a> Excerpts<'a> {
             spans.entry(label.span.file).or_default().push(range);
         }
         let last = spans.iter().flat_map(|(file, spans)| spans.iter().map(|s| line_number(sources.text(*file), s.end)));
-        // ` 12 │ `
+        // The margin with the line number, ` 12 │ `.
         let margin = last.max().unwrap_or(1).to_string().len() + 4;
         let room = Room { gap, columns: width.saturating_sub(margin).max(24) };
         let files = spans.into_iter().map(|(file, spans)| (file, excerpt(sources.text(file), &spans, room))).collect();
         Excerpts { sources, files }
     }
 
-    /// Where a place of the source stands in the excerpt.
+    /// Maps a span of the source to the excerpt.
     pub(super) fn map(&self, span: Span) -> Range<usize> {
         let Some(excerpt) = self.files.get(&span.file) else { return 0..0 };
         let range = clamp(self.sources.text(span.file), span);
@@ -61,7 +61,7 @@ impl<'a> Excerpts<'a> {
         start..excerpt.map(range.end).max(start)
     }
 
-    /// Ariadne's headings hold lines and columns of the excerpt; puts in those of the source, with its name.
+    /// Replaces the lines and columns of the excerpt in ariadne's headings by those of the source, with its name.
     pub(super) fn restore_places(&self, drawn: &str) -> String {
         let mut restored = String::with_capacity(drawn.len());
         let mut rest = drawn;
@@ -75,7 +75,7 @@ impl<'a> Excerpts<'a> {
         restored + rest
     }
 
-    /// `3:14:7`, file 3 at line 14 and column 7 of the excerpt, as the reader knows it.
+    /// Maps a location such as `3:14:7` (file 3, line 14, column 7 of the excerpt) to the source.
     fn place(&self, numbers: &str) -> String {
         let mut numbers = numbers.split(':').map(|n| n.parse::<usize>().unwrap_or(1));
         let mut next = || numbers.next().unwrap_or(1);
@@ -104,13 +104,13 @@ impl Excerpt {
     }
 }
 
-/// The range of a span within the text, on character boundaries, not behind the last line.
+/// Clamps a span to the text, to character boundaries, and to the last line.
 fn clamp(text: &str, span: Span) -> Range<usize> {
     let range = span.range();
     let end_of_text = text.len();
     let mut start = floor(text, range.start.min(end_of_text));
     let end = ceil(text, range.end.min(end_of_text)).max(start);
-    // The end of the input is shown behind the last thing written, not on a line that is not there.
+    // The end of the input is shown after the last nonblank text rather than on a line that does not exist.
     if start == end_of_text {
         start = text.trim_end().len();
         return start..start;
@@ -136,7 +136,7 @@ fn line_number(text: &str, at: usize) -> usize {
     text.get(..at).unwrap_or(text).matches('\n').count() + 1
 }
 
-/// What a line has to fit in.
+/// Limits on the width of a line.
 #[derive(Clone, Copy)]
 struct Room<'g> {
     gap: &'g str,
@@ -169,7 +169,7 @@ fn excerpt(text: &str, spans: &[Range<usize>], room: Room<'_>) -> Excerpt {
     excerpt
 }
 
-/// Adds a line to the excerpt, cut to what stands near the points if it is long.
+/// Adds a line to the excerpt, cut to the surroundings of the points if it is long.
 fn show_line(line: &str, start: usize, points: &[usize], room: Room<'_>, shown: &mut String, pieces: &mut Vec<Piece>) {
     let content = line.trim_end_matches(['\n', '\r']);
     for keep in kept(content, start, points, room) {
@@ -179,7 +179,7 @@ fn show_line(line: &str, start: usize, points: &[usize], room: Room<'_>, shown: 
         pieces.push(Piece { from: start + keep.start..start + keep.end, at: shown.len(), bytes: keep.len() });
         shown.extend(content[keep.clone()].chars().map(harmless));
         if keep.end == content.len() {
-            // The line's end may be pointed at, too.
+            // The line's end may be labeled, too.
             pieces.push(Piece { from: start + keep.end..start + line.len(), at: shown.len(), bytes: 1 });
             shown.push('\n');
             return;
@@ -189,7 +189,7 @@ fn show_line(line: &str, start: usize, points: &[usize], room: Room<'_>, shown: 
     shown.push('\n');
 }
 
-/// The parts of a line to show, in order and apart.
+/// Returns the parts of a line to show, ordered and disjoint.
 fn kept(content: &str, start: usize, points: &[usize], room: Room<'_>) -> Vec<Range<usize>> {
     if columns(content) <= room.columns {
         return std::iter::once(0..content.len()).collect();
@@ -206,7 +206,7 @@ fn kept(content: &str, start: usize, points: &[usize], room: Room<'_>) -> Vec<Ra
     parts
 }
 
-/// The parts of a line that lie `near` to a point.
+/// Returns the parts of a line within a distance of `near` from a point.
 fn around(content: &str, start: usize, points: &[usize], near: usize) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     for point in points {
@@ -221,13 +221,13 @@ fn around(content: &str, start: usize, points: &[usize], near: usize) -> Vec<Ran
     parts
 }
 
-/// How many columns of a terminal a text takes, with tabs as they are drawn.
+/// Returns the number of columns of a text in a terminal, with tabs expanded.
 fn columns(text: &str) -> usize {
     text.chars().fold(0, |column, c| if c == '\t' { (column / TAB + 1) * TAB } else { column + 1 })
 }
 
-/// A character of a source as it may be sent to a terminal, in as many bytes, so that places stay where they are: nothing that
-/// a terminal obeys, and nothing that ariadne takes for the end of a line.
+/// Returns a replacement of the same number of bytes, so that offsets stay valid, for control characters and for characters
+/// that ariadne treats as line ends.
 fn harmless(c: char) -> char {
     match (c, c.len_utf8()) {
         ('\t', _) => '\t',
@@ -238,12 +238,12 @@ fn harmless(c: char) -> char {
     }
 }
 
-/// A text without control characters but line ends.
+/// Escapes control characters except line ends.
 pub(super) fn printable(text: &str) -> String {
     escape::lines(text).into_owned()
 }
 
-/// A text on one line, without control characters.
+/// Returns a text on one line, truncated and with control characters escaped.
 pub(super) fn one_line(text: &str) -> String {
     let cut: String = text.chars().take(400).collect();
     let more = if cut.len() < text.len() { "…" } else { "" };

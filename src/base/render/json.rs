@@ -7,8 +7,8 @@ use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::escape;
 use crate::base::source::{Sources, Span};
 
-/// The diagnostic as JSON, without a line end. Lines and columns count from 1, columns in characters; `start` and `end` are
-/// bytes from the beginning of the file.
+/// Returns the diagnostic as JSON, without a line end. Lines and columns count from 1, columns in characters; `start` and `end`
+/// are byte offsets in the file.
 pub(crate) fn json(diagnostic: &Diagnostic, sources: &Sources) -> String {
     let labels: Vec<Value> = diagnostic
         .labels

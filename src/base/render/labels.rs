@@ -1,12 +1,12 @@
-//! Labels that are longer than the terminal is wide: ariadne draws each in one line behind its arrow. Here the drawn text is
-//! folded: beside the arrow where there is room for it, else into lines of its own below.
+//! Wrapping of labels: ariadne draws each label in one line after its arrow. This folds a label that is wider than the
+//! terminal: beside the arrow if there is enough space, else below it.
 
 use super::wrap;
 
-/// Columns beside an arrow that are enough for a text of several lines.
+/// Number of columns beside an arrow that suffice for a wrapped text.
 const ENOUGH: usize = 22;
 
-/// The drawn lines, those of the labels folded so that they fit into `width` columns.
+/// Returns the drawn lines with labels wrapped to `width` columns.
 pub(super) fn fit(drawn: &str, texts: &[String], width: usize) -> String {
     let lines: Vec<&str> = drawn.lines().collect();
     let mut fitted = String::with_capacity(drawn.len());
@@ -23,12 +23,12 @@ pub(super) fn fit(drawn: &str, texts: &[String], width: usize) -> String {
     fitted
 }
 
-/// A line without its colors.
+/// Returns a line without its colors.
 fn plain(line: &str) -> String {
     anstream::adapter::strip_str(line).to_string()
 }
 
-/// Whether a line is the arrow of a label: a margin without a number, then a corner.
+/// Whether a line has the arrow of a label: a margin without a number, then a corner.
 fn is_arrow(plain: &str) -> bool {
     let margin = plain.trim_start();
     margin.starts_with(['│', '|', '·', ':']) && plain.contains(['╰', '`', '╯', '\''])
@@ -38,7 +38,7 @@ fn fold(line: &str, plain: &str, text: &str, next: &str, width: usize, fitted: &
     let arrow = &line[..line.len() - text.len()];
     let long = text.chars().count();
     let column = plain.chars().count() - long;
-    // A shorter arrow leaves more room: the corner, two dashes and a blank.
+    // The shortest arrow leaves the most space: the corner, two dashes and a blank.
     let corner = plain.chars().take(column).position(|c| matches!(c, '╰' | '`' | '╯' | '\''));
     let short = corner.map(|at| (first_columns(line, at + 3), at + 4)).filter(|(_, short)| *short < column);
     let room = |column: usize| width.saturating_sub(column);
@@ -50,7 +50,7 @@ fn fold(line: &str, plain: &str, text: &str, next: &str, width: usize, fitted: &
         _ => (arrow.to_owned(), column),
     };
     if room(column) >= ENOUGH.min(long) {
-        // Bars that lead to the labels below go on beside the text.
+        // Bars that lead to the labels below continue beside the text.
         let below = self::plain(next);
         let bars = below.trim_end();
         let only_bars = bars.chars().all(|c| matches!(c, ' ' | '│' | '|' | '┆' | ':' | '·'));
@@ -68,7 +68,7 @@ fn fold(line: &str, plain: &str, text: &str, next: &str, width: usize, fitted: &
         }
         return;
     }
-    // No room beside it: below, as far to the right as the text allows.
+    // Not enough space beside the arrow: the text goes below, as far to the right as it fits.
     fitted.push_str(arrow.trim_end());
     let edge = self::plain(margin).chars().count();
     let lines = wrap::fold(text, width.saturating_sub(edge + 2).max(ENOUGH));
@@ -82,7 +82,7 @@ fn fold(line: &str, plain: &str, text: &str, next: &str, width: usize, fitted: &
     }
 }
 
-/// The first columns of a line, with the codes of their colors.
+/// Returns the first columns of a line, including color codes.
 fn first_columns(line: &str, count: usize) -> &str {
     let (mut seen, mut code) = (0, false);
     for (at, c) in line.char_indices() {
@@ -97,7 +97,7 @@ fn first_columns(line: &str, count: usize) -> &str {
     line
 }
 
-/// The start of a line up to the frame, with the code that ends its color.
+/// Returns the start of a line up to the frame, including the code that ends its color.
 fn margin(line: &str) -> &str {
     let Some((at, bar)) = line.char_indices().find(|(_, c)| matches!(c, '│' | '|' | '┆')) else { return "" };
     let end = at + bar.len_utf8();
@@ -115,10 +115,10 @@ mod tests {
         let texts = ["one two three four five six".to_owned()];
         let drawn = "   │      ╰──── one two three four five six\n   │\n";
         assert_eq!(fit(drawn, &texts, 60), drawn);
-        // The arrow gets shorter before the text is cut into pieces.
+        // The arrow is shortened before the text is wrapped.
         assert_eq!(fit(drawn, &texts, 41), "   │      ╰── one two three four five six\n   │\n");
         assert_eq!(fit(drawn, &texts, 38), "   │      ╰──── one two three four\n   │            five six\n   │\n");
-        // Bars of the labels below go on.
+        // Bars of the labels below continue.
         let bars = "   │  ╰──── one two three four five six\n   │   │\n";
         assert_eq!(fit(bars, &texts, 34), "   │  ╰──── one two three four\n   │   │    five six\n   │   │\n");
     }

@@ -1,8 +1,8 @@
-//! Diagnostics as text for a terminal and as JSON lines: the only room that knows ariadne.
+//! Rendering of diagnostics for a terminal and as JSON lines; the only module that uses ariadne.
 //!
-//! Ariadne draws the frame, the lines and the labels. What it cannot do is prepared for it here: sources are cut down to the
-//! lines that are pointed at (`excerpt`), suggested replacements become help texts (`suggest`), long texts are wrapped
-//! (`wrap`, and behind its arrows `labels`), and spans that no source has are clamped rather than drawn. It never fails and never panics.
+//! Ariadne draws the frame, the lines and the labels. Beforehand, sources are reduced to the labeled lines (`excerpt`),
+//! suggested replacements become help texts (`suggest`), long texts are wrapped (`wrap` and `labels`), and invalid spans are
+//! clamped. Rendering never fails or panics.
 
 mod excerpt;
 mod json;
@@ -20,13 +20,13 @@ use excerpt::Excerpts;
 
 pub(crate) use json::json;
 
-/// How a rendered diagnostic looks.
+/// Rendering options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
     pub color: bool,
-    /// Draw with ASCII characters only.
+    /// Whether to use ASCII characters only.
     pub ascii: bool,
-    /// Columns of the terminal, which lines of the source, labels, notes and help texts have to fit in.
+    /// Columns of the terminal, to which source lines, labels, notes and help texts are fitted.
     pub width: usize,
 }
 
@@ -36,10 +36,10 @@ impl Default for Style {
     }
 }
 
-/// More labels than this say nothing that fewer would not.
+/// Maximum number of labels shown; more would not help.
 const MAX_LABELS: usize = 12;
 
-/// One diagnostic as text that ends with a newline.
+/// Returns a diagnostic as text that ends with a newline.
 pub(crate) fn text(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
     let drawn = match diagnostic.primary() {
         Some(_) => framed(diagnostic, sources, style),
@@ -69,12 +69,12 @@ fn heading(diagnostic: &Diagnostic) -> String {
     format!("{}[{}]", severity_word(diagnostic.severity), diagnostic.code)
 }
 
-/// Help and note texts as they stand under the source: wrapped, the fixes among the help.
+/// Returns the help and note texts below the source, wrapped; fixes are part of the help.
 fn remarks(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> (Vec<String>, Vec<String>) {
     let width = style.width.saturating_sub(16).max(30);
     let fold = |text: &String| wrap::fold(&spell(&excerpt::printable(text), style), width).join("\n");
     let mut help: Vec<String> = diagnostic.help.iter().map(fold).collect();
-    // As it was written: neither folded nor spelled for this terminal.
+    // The original text, neither wrapped nor converted for this terminal.
     let mut said = diagnostic.help.last().map(String::as_str);
     for fix in &diagnostic.fixes {
         suggest::add_suggestion(fix, said.take(), sources, width, &mut help);
@@ -83,7 +83,7 @@ fn remarks(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> (Vec<Str
     (help, diagnostic.notes.iter().map(fold).collect())
 }
 
-/// A diagnostic that points nowhere: the title, and the remarks indented under it.
+/// Renders a diagnostic without labels: the title, and the remarks indented below it.
 fn bare(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
     let paint = |on: &str, text: &str| if style.color { format!("\x1b[{on}m{text}\x1b[0m") } else { text.to_string() };
     let color = match diagnostic.severity {
@@ -104,7 +104,7 @@ fn title(diagnostic: &Diagnostic, style: Style) -> String {
     spell(&excerpt::one_line(&diagnostic.title), style)
 }
 
-/// The messages' own sign that is not ASCII, where only ASCII is wanted.
+/// Replaces `…`, the only non-ASCII character in messages, if only ASCII is wanted.
 fn spell(text: &str, style: Style) -> String {
     if style.ascii { text.replace('…', "...") } else { text.to_string() }
 }
@@ -140,14 +140,14 @@ fn framed(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
     }
 }
 
-/// What a label says. Ariadne does not even underline a place that it has nothing to say about.
+/// Returns the text of a label. Ariadne does not underline a location whose label is empty.
 fn label_text(label: &Label, style: Style) -> String {
     let text = spell(&excerpt::one_line(&label.text), style);
     if text.is_empty() { "here".into() } else { text }
 }
 
-/// The labels in the order they are drawn: the file with the mistake first, each file from top to bottom. Ariadne starts a
-/// new section whenever a label stands above the one before it.
+/// Returns the labels in drawing order: the file of the primary label first, each file from top to bottom. Ariadne starts a new
+/// section whenever a label is above the previous one.
 fn ordered(diagnostic: &Diagnostic, first: FileId) -> Vec<&Label> {
     let mut labels: Vec<&Label> = diagnostic.labels.iter().collect();
     labels.sort_by_key(|label| !label.primary);
@@ -165,7 +165,7 @@ fn config(style: Style) -> Config {
         .with_char_set(if style.ascii { CharSet::Ascii } else { CharSet::Unicode })
 }
 
-/// Ariadne colors each character by itself; a run of one color needs to be switched on and off only once.
+/// Merges color codes: ariadne colors each character separately.
 fn joined_colors(text: &str) -> String {
     const OFF: &str = "\x1b[0m";
     let mut joined = String::with_capacity(text.len());
@@ -186,7 +186,7 @@ fn joined_colors(text: &str) -> String {
     joined + rest
 }
 
-/// Without the blanks that ariadne leaves at line ends.
+/// Removes the blanks that ariadne leaves at line ends.
 fn trim_lines(text: &str) -> String {
     let mut trimmed = String::with_capacity(text.len());
     for line in text.lines() {
@@ -196,7 +196,7 @@ fn trim_lines(text: &str) -> String {
     trimmed
 }
 
-/// How many errors and warnings there were.
+/// Numbers of errors and warnings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub errors: usize,
@@ -212,7 +212,7 @@ impl Tally {
         }
     }
 
-    /// "2 errors and 1 warning"; none if there were none.
+    /// Returns "2 errors and 1 warning"; `None` if there were none.
     pub fn summary(self) -> Option<String> {
         let plural = |n: usize, word: &str| (n > 0).then(|| format!("{n} {word}{}", if n == 1 { "" } else { "s" }));
         match (plural(self.errors, "error"), plural(self.warnings, "warning")) {

@@ -1,4 +1,4 @@
-//! A fix as text: its title, and the lines as they would read afterwards.
+//! Rendering of fixes: the title, and the lines after the change.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use super::{excerpt, wrap};
 use crate::base::diag::Fix;
 use crate::base::source::{FileId, Sources, Span};
 
-/// More lines than this are not shown.
+/// Maximum number of lines shown.
 const MAX_LINES: usize = 8;
 
-/// A fix under its title, or under the last help text if that has `said` the same.
+/// Adds a fix to the help texts: below its title, or below the last help text if that (`said`) says the same.
 pub(super) fn add_suggestion(fix: &Fix, said: Option<&str>, sources: &Sources, width: usize, help: &mut Vec<String>) {
     let lines = changed_lines(fix, sources).unwrap_or_default();
     let shown = listing(&lines, width);
@@ -32,27 +32,27 @@ fn listing(lines: &[Changed], width: usize) -> String {
     text
 }
 
-/// Whether a help text names the code that the title of a fix names: "did you mean `alpha`?", "write `alpha`".
+/// Whether a help text contains the code in the title of a fix: "did you mean `alpha`?", "write `alpha`".
 fn says_the_same(help: &str, title: &str) -> bool {
     let code = title.split('`').nth(1);
     help.lines().count() == 1 && code.is_some_and(|code| help.split('`').skip(1).step_by(2).any(|said| said == code))
 }
 
-/// A line as it would read.
+/// A line after the change.
 struct Changed {
     number: usize,
     text: String,
-    /// The character where the first change begins.
+    /// Character offset of the first change.
     at: usize,
 }
 
-/// What fits of a line: its start if that has the change, else what stands around it.
+/// Cuts a line to the space available: its start if that contains the change, else the surroundings of the change.
 fn clip(line: &str, at: usize, room: usize) -> String {
     let count = line.chars().count();
     if count <= room {
         return line.to_string();
     }
-    // Each gap may take three columns where there is only ASCII.
+    // Each gap may take three columns in ASCII.
     let shown = room.saturating_sub(6);
     let start = if at < shown * 2 / 3 { 0 } else { at - shown / 3 };
     let part: String = line.chars().skip(start).take(shown).collect();
@@ -60,7 +60,7 @@ fn clip(line: &str, at: usize, room: usize) -> String {
     format!("{before}{part}{behind}")
 }
 
-/// The lines that the edits touch, after them, with their numbers. None if the edits do not fit the source or each other.
+/// Returns the lines touched by the edits, after the change. `None` if the edits do not fit the source or overlap.
 fn changed_lines(fix: &Fix, sources: &Sources) -> Option<Vec<Changed>> {
     let mut edits: Vec<&(Span, String)> = fix.edits.iter().collect();
     edits.sort_by_key(|(span, _)| (span.start, span.end));

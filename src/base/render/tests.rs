@@ -1,4 +1,4 @@
-//! Rendered diagnostics, whole, and what must not go wrong on odd sources.
+//! Tests of complete renderings, and of unusual sources.
 
 use super::*;
 use crate::base::diag::Applicability;
@@ -48,7 +48,7 @@ fn a_fix_stands_under_the_help_that_says_it() {
         .at(Span::new(file, 24, 25), "this is `i32`")
         .help("there are no implicit conversions: write `f32(…)`")
         .fix("convert it with `f32(…)`", Span::new(file, 24, 25), "f32(n)", Applicability::MachineApplicable);
-    // Neither what ASCII makes of `…` nor a fold in the help hides that they are the same.
+    // They are recognized as equal despite the ASCII replacement of `…` and despite wrapping of the help.
     for style in [Style::default(), ascii(), Style { width: 50, ..ascii() }] {
         let drawn = text(&diagnostic, &sources, style);
         assert_eq!((drawn.matches("Help").count(), drawn.matches("f32(n)").count()), (1, 1), "{drawn}");

@@ -1,7 +1,7 @@
-//! Folding text into lines of a given width.
+//! Wrapping of text.
 
-/// The lines of a text, each at most `width` columns where words allow. Line ends of the text stay, and so does the
-/// indentation of a line (which its continuation repeats).
+/// Wraps a text to at most `width` columns where words allow. Line ends are kept, and continuation lines repeat the indentation
+/// of their line.
 pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
     text.lines().flat_map(|line| fold_line(line, width)).collect()
 }
@@ -31,7 +31,7 @@ fn fold_line(line: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The words of a line. Code in backquotes is one word unless it is long, or longer than a line.
+/// Splits a line into words. Code in backquotes is one word unless it is long.
 fn words(line: &str, width: usize) -> Vec<&str> {
     let longest = width.min(62);
     let mut words = Vec::new();

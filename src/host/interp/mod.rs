@@ -42,7 +42,7 @@ pub(crate) use launch::constant_block;
 use layout::Layouts;
 pub(crate) use timing::BenchResult;
 
-/// Side effects of scripts. Implemented by [`app`](crate::app), and by recording implementations in tests.
+/// Side effects of scripts. Implemented by `app`, and by recording implementations in tests.
 pub trait World {
     /// Writes a text to standard output verbatim.
     fn print(&mut self, text: &str);
