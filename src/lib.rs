@@ -1,6 +1,6 @@
 //! Clk, a small standalone GPU kernel language.
 //!
-//! Text goes in at the top and a result comes out at the bottom; nothing flows back up:
+//! Data flows in one direction, from text to result:
 //!
 //! ```text
 //!  .clk text ─▶ syntax ─▶ check ─▶ lower ─▶ ir ─▶ pass ─┬▶ device::sim    lanes of a block in lockstep, on the processor
@@ -8,36 +8,36 @@
 //!                            └──────▶ host (runs the script, owns arrays, launches through `dyn Device`)
 //! ```
 //!
-//! # The rooms in reading order
+//! # Modules in reading order
 //!
-//! Each room is a layer or a part of one; a module imports only from lower layers, and rooms of one layer never know each
-//! other (`tests/tidy.rs` reads the imports).
+//! Each top-level module belongs to a layer. A module imports only from lower layers, so modules of the same layer are
+//! independent of each other (`tests/tidy.rs` checks the imports).
 //!
-//! | layer | room | what it does |
+//! | layer | module | purpose |
 //! | --- | --- | --- |
-//! | 0 | [`base`] | knows nothing of Clk: arenas, sources and spans, diagnostics and how they are drawn |
-//! | 1 | [`lang`] | the vocabulary of all stages: scalars and their exact arithmetic, operators, the table of builtins, codes |
-//! | 2 | [`syntax`] | text to tokens to tree; parsing cannot fail |
+//! | 0 | [`base`] | infrastructure independent of Clk: arenas, sources and spans, diagnostics and their rendering |
+//! | 1 | [`lang`] | vocabulary of all stages: scalars and their exact arithmetic, operators, the table of builtins, codes |
+//! | 2 | [`syntax`] | from text to tokens to a syntax tree; parsing always gives a tree |
 //! | 2 | [`ir`] | DeviceIR: definition, builder, text form, verifier |
-//! | 3 | [`check`] | names, types, dimensions and worlds: the typed tree |
-//! | 3 | [`pass`] | DeviceIR to better DeviceIR, verified before and after |
-//! | 3 | [`device`] | what runs DeviceIR: the trait, the simulator, NVIDIA GPUs by CUDA text, both at once to compare |
-//! | 3 | [`fmt`] | the one layout of a text: what stands between two tokens |
-//! | 4 | [`lower`] | a typed kernel with its compile-time arguments becomes DeviceIR |
-//! | 5 | [`compile`] | sources to a checked program, without any I/O of its own |
+//! | 3 | [`check`] | name resolution and type checking, with dimensions and the host/device distinction: the typed tree |
+//! | 3 | [`pass`] | optimization passes on DeviceIR, verified before and after |
+//! | 3 | [`device`] | execution of DeviceIR: the `Device` trait, the simulator, NVIDIA GPUs via CUDA text, and a comparison of both |
+//! | 3 | [`fmt`] | the formatter, which determines the whitespace between tokens |
+//! | 4 | [`lower`] | from a typed kernel with its compile-time arguments to DeviceIR |
+//! | 5 | [`compile`] | from sources to a checked program, without I/O of its own |
 //! | 6 | [`host`] | values, arrays and the interpreter of scripts |
-//! | 6 | [`ide`] | what an editor asks: hover, completion, names, hints; offsets and strings only |
-//! | 7 | [`app`] | the only room with I/O: command line, session, files |
+//! | 6 | [`ide`] | queries of editors: hover, completion, names, hints; offsets and strings only |
+//! | 7 | [`app`] | the only module with I/O: command line, session, servers, files |
 //!
 //! # Invariants
 //!
-//! - Broken programs give diagnostics, never panics; a panic is a fault of Clk and is reported as one.
-//! - Every node of every tree has a span, so a fault finds its line.
+//! - Invalid programs give diagnostics, never panics; a panic is a bug in Clk and is reported as one.
+//! - Every node of every tree has a span, so every error can be located.
 //! - Only a verified module ([`ir::verify::Verified`]) reaches a device.
-//! - The arithmetic of [`lang::scalar`] is the only one: folding, host, simulator and CUDA text follow it bit for bit.
-//! - One fact has one table: builtins, operators and codes feed checker, help, documentation and tests.
+//! - [`lang::scalar`] defines all arithmetic: folding, host, simulator and CUDA text agree with it bit for bit.
+//! - Every fact is stored in one table: builtins, operators and codes are shared by checker, help, documentation and tests.
 
-// The tour of a room may name its private modules: `cargo doc --document-private-items` shows them.
+// Module docs may link to private items: `cargo doc --document-private-items` shows them.
 #![allow(rustdoc::private_intra_doc_links)]
 
 pub mod app;
