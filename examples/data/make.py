@@ -11,7 +11,7 @@ rng = np.random.default_rng(2026)
 
 
 def png(path, rgb):
-    """An 8-bit RGB picture, without a library."""
+    """Writes an 8-bit RGB image, without a library."""
     h, w, _ = rgb.shape
     raw = b"".join(b"\0" + rgb[r].tobytes() for r in range(h))
     chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -43,7 +43,7 @@ np.savez_compressed(HERE / "two_classes.npz", x=points, y=label)
 # residues.npy: numbers below 2^31 - 1
 np.save(HERE / "residues.npy", rng.integers(0, 2**31 - 1, (50, 100), dtype=np.uint32))
 
-# roads.safetensors: a sparse graph; no road is a large number
+# roads.safetensors: a sparse graph; a large number means that there is no road
 n = 60
 d = np.full((n, n), 1e6, np.float32)
 np.fill_diagonal(d, 0)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What `--check` costs: each kernel of the suite with and without, in turns, as a ratio of medians.
+"""Measures the overhead of `--check`: runs each kernel of the suite with and without, alternately; prints the ratio of the medians.
 
     cargo build --release && tests/peers/checks.py [--cpu] [--workers N] [KERNEL…]
 
-With `--cpu` time on the cores instead of time on the wall: also on a busy machine.
+With `--cpu`, measures CPU time instead of wall-clock time, for a busy machine.
 """
 import math
 import statistics
@@ -13,12 +13,12 @@ import tempfile
 import programs
 
 KERNELS = ["saxpy", "mandel", "matmul", "reduce", "hist", "nbody", "softmax", "jacobi"]
-#: samples of each, and how long one should take
+#: Number of samples of each kernel, and the target duration of one in seconds.
 SAMPLES, SECONDS = 11, 0.15
 
 
 def ratio(kernel, workers, on_cores):
-    """Milliseconds a run without checks and with."""
+    """Returns the milliseconds per run without checks and with checks."""
     with tempfile.TemporaryDirectory() as folder:
         programs.run(folder, "make.clk", programs.maker(kernel, "full"))
         path = programs.script(folder, "bench.clk", programs.bench(kernel, "full"))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Clk against C, kernel by kernel: samples in turns, in the same minute; medians, spread, and whether the results agree.
+"""Compares Clk with C, kernel by kernel, in alternating samples: prints medians, spread, and whether the results agree.
 
     cargo build --release && tests/peers/compare.py [--size small] [--kernels saxpy,mandel] [--threads 1] [--rounds 9] [--cpu] [--isa avx2]
 
-Needs gcc. A quiet machine gives the best numbers; `--cpu` counts time on the cores instead of time on the wall, which with
-`--threads 1` bears other work beside it.
+Needs gcc. An idle machine gives the best numbers; `--cpu` measures CPU time instead of wall-clock time, which with `--threads 1`
+is reliable on a busy machine, too.
 """
 import argparse
 import array
@@ -23,9 +23,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NUMBERS = dict(saxpy=0, mandel=1, matmul=2, reduce=3, hist=4, nbody=5, softmax=6, jacobi=7, empty1=8, empty64k=8)
 EIGHT = [kernel for kernel in NUMBERS if not kernel.startswith("empty")]
 FLAGS = "-O3 -fopenmp -fno-math-errno -fno-trapping-math -shared -fPIC".split()
-#: What gcc calls the instruction sets that the simulator knows.
+#: The names that gcc has for the instruction sets of the simulator.
 MACHINES = dict(native="native", avx512="x86-64-v4", avx2="x86-64-v3", baseline="x86-64")
-#: What the results may differ by: the order of sums and the last digits of exp and rsqrt.
+#: Maximum relative error of the results, because of the order of sums and the last digits of exp and rsqrt.
 TOLERANCE = 2e-3
 
 
@@ -43,7 +43,7 @@ def compile_c(folder, isa="native"):
 
 
 def read_npy(path):
-    """The elements of a version 1 .npy file, as bytes that ctypes can point to."""
+    """Returns the elements of a version 1 .npy file, as bytes that ctypes can point to."""
     with open(path, "rb") as f:
         data = f.read()
     assert data[:6] == b"\x93NUMPY" and data[6] == 1, path
@@ -51,7 +51,7 @@ def read_npy(path):
 
 
 class C:
-    """A kernel of suite.c with the inputs that Clk has written."""
+    """A kernel of suite.c, with the inputs written by Clk."""
 
     def __init__(self, lib, kernel, size, folder, plain=False):
         self.lib, self.kernel, self.plain = lib, NUMBERS[kernel], int(plain)
@@ -86,7 +86,7 @@ def sample(side, runs, cpu):
 
 
 def check(lib, kernel, size, folder):
-    """What Clk's result differs by from that of C."""
+    """Compares Clk's result with that of C; returns the difference as text."""
     c = C(lib, kernel, size, folder)
     c.measure(1)
     programs.run(folder, "once.clk", programs.once(kernel, size))
@@ -98,7 +98,7 @@ def check(lib, kernel, size, folder):
     pointers = [(ctypes.c_char * len(b)).from_buffer(b) for b in (got, wanted)]
     n = len(got) // 4
     if kernel in ("hist", "mandel"):
-        # C contracts a*b + c in mandel, so points at the rim may take a turn more or less.
+        # C contracts a*b + c in mandel, so points near the boundary may take an iteration more or less.
         off = lib.differences(ctypes.c_long(n), *pointers) / n
         return f"{off:.2%} off" if off <= (0.02 if kernel == "mandel" else 0) else f"WRONG: {off:.2%} off"
     error = lib.largest_error(ctypes.c_long(n), *pointers)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What Clk costs beside the kernels: starting, checking, launching; and how runs scale with workers and with threads.
+"""Measures the overhead of Clk besides the kernels: starting, checking, launching; and how runs scale with workers and threads.
 
     cargo build --release && tests/peers/costs.py [--only scaling] [--workers 1,2,4,8,16]
 
-Needs gcc. Times on the wall are medians, with the fastest behind; on a machine with other work, believe the fastest.
+Needs gcc. Wall-clock times are medians, followed by the fastest sample; on a busy machine the fastest is more reliable.
 """
 import argparse
 import os
@@ -47,7 +47,7 @@ def say(what, samples, note=""):
 
 
 def wall(words, count):
-    """Samples of a process from its start to its end, and the least time it spent on the cores."""
+    """Returns samples of the wall-clock time of a process, and its least CPU time."""
     samples, cores = [], []
     for _ in range(count):
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -59,7 +59,7 @@ def wall(words, count):
 
 
 def timed(folder, text, name, options=(), count=9, seconds=0.03):
-    """Samples of a bench: on the wall, and on the cores."""
+    """Returns samples of a bench: wall-clock times and CPU times."""
     timer = programs.Timer(programs.script(folder, "costs.clk", text), name, options, folder)
     try:
         timer.measure(2)
@@ -113,7 +113,7 @@ def mandelbrot(lib, folder):
 
 
 def scaling(folder, counts):
-    """The same work for more and more workers: it shrinks with the cores as long as lanes are what it costs."""
+    """The same work with an increasing number of workers: it scales with the cores as long as it is bound by arithmetic."""
     for kernel in ("mandel", "matmul", "nbody", "softmax", "saxpy", "jacobi"):
         programs.run(folder, "make.clk", programs.maker(kernel, "full"))
         text, first = programs.bench(kernel, "full"), None
@@ -126,7 +126,7 @@ def scaling(folder, counts):
 
 
 def growth(folder, counts):
-    """More and more threads: what one of them costs stays as it is."""
+    """An increasing number of threads: the cost per thread should stay constant."""
     for workers in {counts[0]: None, counts[-1]: None}:
         for power in range(8, 24, 3):
             n = 1 << power

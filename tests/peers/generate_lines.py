@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a Clk program of about so many lines, for the speed of `clk check`: generate_lines.py LINES > big.clk"""
+"""Writes a Clk program of about LINES lines, to measure the speed of `clk check`: generate_lines.py LINES > big.clk"""
 import sys
 
 PIECE = '''

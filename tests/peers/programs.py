@@ -1,10 +1,10 @@
-"""The kernels of examples/bench as whole programs: inputs from .npy files, one run, the output in a .npy file."""
+"""The kernels of examples/bench as complete programs: inputs from .npy files, one run, the output in a .npy file."""
 import os
 import subprocess
 from dataclasses import dataclass, field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-#: The peers here run on the processor: Clk too, where there is a GPU.
+#: The peers run on the CPU, so Clk has to as well, even if there is a GPU.
 os.environ.setdefault("CLK_DEVICE", "sim")
 CLK = os.environ.get("CLK", os.path.join(ROOT, "target", "release", "clk"))
 
@@ -19,13 +19,13 @@ SIZES = dict(full=FULL, small=SMALL, tiny=TINY)
 
 @dataclass
 class Program:
-    """What follows the items of a file of examples/bench. In its texts {n} and {m} are the extents."""
+    """The statements that follow the items of a file of examples/bench. {n} and {m} in them are the extents."""
     run: str
     out: str = ""
     setup: str = ""
-    #: name -> (the type it is loaded as, how Clk makes one)
+    #: name -> (the type it is loaded as, the expression that creates it)
     inputs: dict = field(default_factory=dict)
-    #: inputs that the run changes
+    #: inputs that the run modifies
     changed: str = ""
     file: str = ""
 
@@ -57,21 +57,21 @@ def extents(kernel, size):
 
 
 def start(kernel):
-    """The items of the file, which stand before its tests. (An import would also run its statements, which make large arrays.)"""
+    """Returns the items of the file, which precede its tests. (Running the file would also create its large arrays.)"""
     path = os.path.join(ROOT, "examples", "bench", (PROGRAMS[kernel].file or kernel) + ".clk")
     with open(path) as f:
         return f.read().split('\ntest "')[0] + "\n"
 
 
 def maker(kernel, size):
-    """A script that writes the inputs."""
+    """Returns a script that writes the inputs."""
     e = extents(kernel, size)
     lines = (f'save("{name}.npy", {how.format(**e)})\n' for name, (_, how) in PROGRAMS[kernel].inputs.items())
     return start(kernel) + "".join(lines)
 
 
 def loader(kernel, size):
-    """The beginning of a script: the inputs from their files, and room for the output."""
+    """Returns the beginning of a script: it loads the inputs from their files and allocates the output."""
     p = PROGRAMS[kernel]
     lines = ((f'{"var" if name in p.changed else "let"} {name}: [{ty}] = load("{name}.npy")\n')
              for name, (ty, _) in p.inputs.items())
@@ -104,7 +104,7 @@ def run(folder, name, text, options=()):
 
 
 class Timer:
-    """A `clk bench --on-demand` that waits for orders."""
+    """A `clk bench --on-demand` process, which runs the bench on request."""
 
     def __init__(self, path, name, options=(), folder=None):
         words = [CLK, *options, "bench", path, "--on-demand", "--filter", name]
@@ -112,7 +112,7 @@ class Timer:
                                         bufsize=1, cwd=folder)
 
     def measure(self, runs):
-        """Seconds a run."""
+        """Returns the seconds per run."""
         self.process.stdin.write(f"{runs}\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -121,7 +121,7 @@ class Timer:
         return float(line)
 
     def cpu(self):
-        """Seconds that its threads were on a core (Linux)."""
+        """Returns the CPU time of its threads in seconds (Linux)."""
         folder = f"/proc/{self.process.pid}/task"
         return sum(int(open(f"{folder}/{t}/schedstat").read().split()[0]) for t in os.listdir(folder)) / 1e9
 

@@ -1,6 +1,6 @@
-"""Clk as a peer of the CPU suite's driver: Prep(kernel, size) with build, run, reset and out.
+"""Clk as a peer for the driver of the CPU suite: Prep(kernel, size) with build, run, reset and out.
 
-Put this folder on PYTHONPATH beside the suite; CLK names the binary [default: this repository's release build], CLK_WORKERS its threads.
+Add this folder to PYTHONPATH in addition to the suite; CLK names the binary [default: this repository's release build], CLK_WORKERS its threads.
 """
 import os
 import shutil
@@ -37,7 +37,7 @@ class Prep:
         return self.timer.measure(reps)
 
     def reset(self):
-        """The output comes from a program of its own, which begins with the inputs."""
+        """Nothing to reset: `out` runs a separate program that starts from the inputs."""
 
     def out(self):
         programs.run(self.folder, "once.clk", programs.once(self.kernel, self.size), OPTIONS)

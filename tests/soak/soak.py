@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Attacks on `clk` that take longer than a test may. In: the binary, seconds, a seed. Out: counts, and every input that broke a
-promise of SECURITY.md, kept in a folder. See README.md here."""
+"""Fuzzing and fault injection for `clk` that take too long for a test. Input: the binary, a duration in seconds, a seed. Output:
+counts, and every input that violated a guarantee of SECURITY.md, saved to a folder. See README.md here."""
 
 import argparse
 import collections
@@ -17,9 +17,9 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Whatever is done ends within this time; a run that does not is a finding.
+# Timeout of every run in seconds; a run that exceeds it is a finding.
 PATIENCE = 60
-# How a command may end: well, with a mistake of the input, refused, by a signal that was sent.
+# Allowed exit codes: success, an error in the input, a usage error, and the signals that were sent.
 ENDS = {0, 1, 2, 129, 130, 143}
 
 
@@ -41,7 +41,7 @@ class Soak:
         print(f"FINDING {attack}: {what}; kept as {path}", flush=True)
 
     def run(self, attack, words, data, folder, stdin=b"", limits=(), allowed=ENDS):
-        """Runs a command to its end; its exit code."""
+        """Runs a command to its end; returns its exit code."""
 
         def limit():
             for which, most in limits:
@@ -64,7 +64,7 @@ class Soak:
         return process.returncode
 
     def mutated(self, text):
-        """A program with a few changes, of which some are more than a letter."""
+        """Returns a program with a few random changes, some of them longer than a character."""
         for _ in range(self.random.randint(1, 6)):
             at = self.random.randrange(len(text) + 1)
             what = self.random.randrange(7)
@@ -98,7 +98,7 @@ class Soak:
                     self.run("programs", [*words, "a.clk"], text, folder)
                 for words in (["run"], ["test"]):
                     limits = [(resource.RLIMIT_FSIZE, 1 << 20), (resource.RLIMIT_AS, 4 << 30), (resource.RLIMIT_CPU, 30)]
-                    # A program may well take all the time there is.
+                    # A program may legitimately use up its CPU time limit.
                     words = [*words, "--max-steps", "100000", "a.clk"]
                     self.run("programs", words, text, folder, limits=limits, allowed=ENDS | {-signal.SIGXCPU, -signal.SIGKILL})
 
@@ -209,7 +209,7 @@ class Soak:
                 self.counts["kills"] += 1
                 self.counts["slowest kill in ms"] = max(self.counts["slowest kill in ms"], int(took * 1000))
                 parts = [name for name in os.listdir(folder) if name.endswith(".part")]
-                # Before clk listens, a signal ends it as it ends everything.
+                # Until clk handles signals, they have their default action.
                 if code not in (128 + number, -number) or parts:
                     self.finding("kills", f"signal {number} gave {code} and left {parts}", script)
                     for name in parts:
@@ -248,7 +248,7 @@ class Soak:
                 script = self.random.choice(scripts)
                 pathlib.Path(folder, "a.clk").write_text(script)
                 most = self.random.randint(200, 1600) << 20
-                # Where there is no room even for threads, clk says so and ends with 70.
+                # If there is not even enough memory for threads, clk reports that and exits with 70.
                 self.run("memory", ["run", "--workers", "2", "a.clk"], f"{most} bytes: {script[:200]}", folder,
                          limits=[(resource.RLIMIT_AS, most)], allowed={0, 1, 70})
 
