@@ -1,8 +1,8 @@
-//! A builder that keeps types, spans and blocks in step.
+//! A builder for functions that maintains types, spans and blocks.
 //!
-//! Every expression that is not free gets its `Let` in the innermost open block when it is made, so building in the order of
-//! evaluation is all a caller has to do. Types are computed; where operands do not fit, the type is a guess and the verifier
-//! reports it.
+//! Every expression that is not free gets its `Let` in the innermost open block when it is created, so callers only have to build
+//! in the order of evaluation. Types are computed; where operands have the wrong type, the result type is a guess and the
+//! verifier reports it.
 //!
 //! ```
 //! use clk_lang::ir::{build::{FunctionBuilder, module}, def::*, typing::F32};
@@ -29,7 +29,7 @@ use crate::lang::scalar::Value;
 /// One function under construction.
 pub struct FunctionBuilder {
     function: Function,
-    /// Of a kernel's body.
+    /// The parameters of the kernel, if this is its body.
     kernel_params: Vec<KernelParam>,
     cooperative: bool,
     /// Open blocks, outermost first; never empty.
@@ -48,7 +48,7 @@ pub struct Range {
     pub inclusive: bool,
 }
 
-/// A module of `functions` (callees first) and a kernel whose body is `body`.
+/// Returns a module of `functions` (callees first) and a kernel whose body is `body`.
 pub fn module(mut functions: Arena<Function>, body: FunctionBuilder, form: Form) -> Module {
     let (params, cooperative) = (body.kernel_params.clone(), body.cooperative);
     let function = body.finish();
@@ -82,12 +82,12 @@ impl FunctionBuilder {
         }
     }
 
-    /// The span of the whole function.
+    /// Sets the span of the whole function.
     pub(crate) fn function_span(&mut self, span: Span) {
         self.function.span = span;
     }
 
-    /// What is made from now on has this span; returns the one before, to be put back.
+    /// Sets the span of everything created from here on; returns the previous one, to be restored.
     pub fn set_span(&mut self, span: Span) -> Span {
         std::mem::replace(&mut self.span, span)
     }
@@ -100,12 +100,12 @@ impl FunctionBuilder {
         self.function.exprs.get(expr).map_or(typing::I32, |e| e.ty)
     }
 
-    /// The function so far; its open blocks are not in it yet.
+    /// Returns the function so far, without its open blocks.
     pub fn function(&self) -> &Function {
         &self.function
     }
 
-    /// Closes what is open and hands the function over.
+    /// Closes all open blocks and returns the function.
     pub fn finish(mut self) -> Function {
         while self.open.len() > 1 {
             let block = self.pop_block();
@@ -118,21 +118,21 @@ impl FunctionBuilder {
 
     // Signature, locals, memories
 
-    /// A value parameter of a function (not of a kernel).
+    /// Adds a value parameter of a function (not of a kernel).
     pub fn param(&mut self, ty: Ty) -> ExprId {
         let position = self.function.params.len() as u32;
         self.function.params.push(ty);
         self.free(ExprKind::Param(position), ty)
     }
 
-    /// A value parameter of a kernel.
+    /// Adds a value parameter of a kernel.
     pub fn value(&mut self, name: impl Into<String>, ty: Ty) -> ExprId {
         let position = self.kernel_params.len() as u32;
         self.kernel_params.push(KernelParam::Value { name: name.into(), ty });
         self.free(ExprKind::Param(position), ty)
     }
 
-    /// An array parameter of a kernel.
+    /// Adds an array parameter of a kernel.
     pub fn array(&mut self, name: impl Into<String>, access: Access, layout: Layout, rank: usize) -> MemId {
         let name = name.into();
         let param = self.kernel_params.len() as u32;
@@ -142,7 +142,7 @@ impl FunctionBuilder {
         memory
     }
 
-    /// An array parameter of a function, whose extents the caller gives.
+    /// Adds an array parameter of a function, whose extents come from the caller.
     pub fn array_param(&mut self, name: impl Into<String>, access: Access, layout: Layout, rank: usize) -> MemId {
         let is_param = |m: &&Memory| matches!(m.space, Space::Param { .. });
         let position = self.function.memories.iter().filter(|(_, m)| is_param(m)).count() as u32;
@@ -153,7 +153,7 @@ impl FunctionBuilder {
         self.memory_of(name, space, layout, extents, [])
     }
 
-    /// An array of constants: its scalars in the order of [`Memory::values`].
+    /// Adds an array of constants, with its scalars in the order of [`Memory::values`].
     pub fn constants(
         &mut self,
         name: impl Into<String>,
@@ -192,7 +192,7 @@ impl FunctionBuilder {
         id
     }
 
-    /// A free expression; equal ones are one.
+    /// Returns a free expression; equal ones share an id.
     pub(crate) fn free(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
         let expr = Expr { kind, ty };
         if let Some(&id) = self.free.get(&expr) {
@@ -203,7 +203,7 @@ impl FunctionBuilder {
         id
     }
 
-    /// An expression of this kind and type; evaluated here unless it is free.
+    /// Returns an expression of this kind and type; evaluated here unless it is free.
     pub(crate) fn expr(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
         if kind.is_free() {
             return self.free(kind, ty);
@@ -213,7 +213,7 @@ impl FunctionBuilder {
         id
     }
 
-    /// An expression without a `Let`, for [`Extent::Dynamic`].
+    /// Returns an expression without a `Let`, for [`Extent::Dynamic`].
     pub fn detached(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
         if kind.is_free() { self.free(kind, ty) } else { self.push(kind, ty) }
     }
@@ -264,7 +264,7 @@ impl FunctionBuilder {
         self.expr(ExprKind::Load { place, hint }, ty)
     }
 
-    /// Loads a whole plain element.
+    /// Loads a whole element of scalar or vector type.
     pub fn load(&mut self, memory: MemId, indices: &[ExprId]) -> ExprId {
         self.load_place(Place { memory, indices: indices.to_vec(), leaf: 0, component: None }, Hint::None)
     }
@@ -291,7 +291,7 @@ impl FunctionBuilder {
         self.expr(ExprKind::Select { cond, then, other }, ty)
     }
 
-    /// Converts to another scalar, elementwise; nothing to do if it has it already.
+    /// Converts to another scalar type, elementwise; no operation if it is the same type.
     pub fn convert(&mut self, value: ExprId, to: Scalar) -> ExprId {
         let ty = self.ty(value);
         if ty.scalar() == to {
@@ -313,7 +313,7 @@ impl FunctionBuilder {
         self.expr(ExprKind::Compose(parts.to_vec()), Ty::Vector(scalar, parts.len() as u8))
     }
 
-    /// A vector whose lanes are all `value`.
+    /// Broadcasts `value` to all lanes of a vector.
     pub fn splat(&mut self, value: ExprId, lanes: u8) -> ExprId {
         self.compose(&vec![value; lanes as usize])
     }
@@ -336,7 +336,7 @@ impl FunctionBuilder {
         self.stmt(StmtKind::Write { local, value });
     }
 
-    /// A new local that starts with a value.
+    /// Adds a new local with an initial value.
     pub fn variable(&mut self, name: impl Into<String>, value: ExprId) -> LocalId {
         let local = self.local(name, self.ty(value));
         self.write(local, value);
@@ -347,12 +347,12 @@ impl FunctionBuilder {
         self.stmt(StmtKind::Store { place, value, hint });
     }
 
-    /// Stores a whole plain element.
+    /// Stores a whole element of scalar or vector type.
     pub fn store(&mut self, memory: MemId, indices: &[ExprId], value: ExprId) {
         self.store_place(Place { memory, indices: indices.to_vec(), leaf: 0, component: None }, value, Hint::None);
     }
 
-    /// An atomic whose old value is used.
+    /// Adds an atomic operation whose old value is used.
     pub fn atomic(&mut self, op: AtomicOp, place: Place, value: ExprId, compare: Option<ExprId>) -> ExprId {
         let ty = typing::place(&self.function, &place).unwrap_or(typing::I32);
         let result = self.push(ExprKind::Result, ty);
@@ -360,12 +360,12 @@ impl FunctionBuilder {
         result
     }
 
-    /// An atomic whose old value is not used.
+    /// Adds an atomic operation whose old value is unused.
     pub fn atomic_quiet(&mut self, op: AtomicOp, place: Place, value: ExprId, compare: Option<ExprId>) {
         self.stmt(StmtKind::Atomic { op, place, value, compare, result: None });
     }
 
-    /// What the barrier hands back, if it does.
+    /// Adds a barrier; returns its result, if it has one.
     pub fn barrier(&mut self, kind: BarrierKind, value: Option<ExprId>) -> Option<ExprId> {
         self.cooperative |= kind == BarrierKind::Grid;
         let result = typing::barrier(kind).1.map(|ty| self.push(ExprKind::Result, ty));
@@ -377,7 +377,7 @@ impl FunctionBuilder {
         self.warp_among(op, value, lane, None)
     }
 
-    /// Among the lanes whose bits `among` has.
+    /// Adds a warp operation; `among` is the mask of the lanes that take part.
     pub fn warp_among(&mut self, op: WarpOp, value: ExprId, lane: Option<ExprId>, among: Option<ExprId>) -> ExprId {
         let ty = self.ty(value);
         let result = self.push(ExprKind::Result, typing::warp(op, ty).unwrap_or(ty));
@@ -389,7 +389,7 @@ impl FunctionBuilder {
         self.stmt(StmtKind::Fence(scope));
     }
 
-    /// A call of a function with these results; gives one expression per result.
+    /// Adds a call of a function with these result types; returns one expression per result.
     pub fn call(&mut self, function: FunctionId, results: &[Ty], args: &[ExprId], memories: &[MemId]) -> Vec<ExprId> {
         let results: Vec<ExprId> = results.iter().map(|&ty| self.push(ExprKind::Result, ty)).collect();
         self.stmt(StmtKind::Call {
@@ -419,17 +419,17 @@ impl FunctionBuilder {
 
     // Nested blocks
 
-    /// What is made from now on goes into a new block, until [`pop_block`](Self::pop_block).
+    /// Opens a new block, which is the innermost one until [`pop_block`](Self::pop_block).
     pub fn push_block(&mut self) {
         self.open.push(vec![]);
     }
 
-    /// Takes the innermost open block, to be handed to `if_`, `for_`, `loop_` or `block`.
+    /// Closes the innermost open block and returns it, for `if_`, `for_`, `loop_` or `block`.
     pub fn pop_block(&mut self) -> Block {
         if self.open.len() > 1 { self.open.pop().unwrap_or_default() } else { vec![] }
     }
 
-    /// What `fill` makes, as a block.
+    /// Returns the code that `fill` creates, as a block.
     pub fn in_block(&mut self, fill: impl FnOnce(&mut Self)) -> Block {
         self.push_block();
         fill(self);
@@ -460,7 +460,7 @@ impl FunctionBuilder {
         self.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, body });
     }
 
-    /// `for name in start..end` with an i32 variable; `fill` gets its label and its value.
+    /// Adds `for name in start..end` with an i32 variable; `fill` gets its label and its value.
     pub fn for_range(&mut self, name: &str, start: ExprId, end: ExprId, fill: impl FnOnce(&mut Self, Label, ExprId)) {
         let (label, local, step) = (self.label(), self.local(name, self.ty(start)), self.i32(1));
         self.push_block();

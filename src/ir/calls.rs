@@ -1,7 +1,7 @@
-//! Where code of an inlined function was called from.
+//! Call sites of inlined functions.
 //!
-//! In a run with checks, a span in an inlined body names, instead of its file, the call that it was inlined for: the number of a
-//! [`Call`] of the function that it is in now. [`resolve`] gives the place back, with the calls that led there.
+//! In a run with checks, a span in an inlined body holds, in place of its file, the call that it was inlined for: the number of a
+//! [`Call`] of the function that now contains it. [`resolve`] returns the original location, and the chain of calls.
 
 use crate::base::source::{FileId, Span};
 
@@ -10,20 +10,20 @@ use crate::base::source::{FileId, Span};
 pub(crate) struct Call {
     /// The file of the called function.
     pub file: FileId,
-    /// The call itself, which may stand in an inlined body.
+    /// The span of the call, which may itself be in an inlined body.
     pub span: Span,
 }
 
-/// Set in the file of a span that names a call.
+/// A bit of the file number that marks a span which refers to a call.
 const INLINED: u32 = 1 << 31;
 
-/// The number of the call that a span names.
+/// Returns the number of the call that a span refers to.
 fn call_of(span: Span) -> Option<usize> {
     (span.file.0 & INLINED != 0).then_some((span.file.0 & !INLINED) as usize)
 }
 
-/// A span of a called function once its body stands in the caller, for call number `call`; calls of its own are numbered from
-/// `first` on.
+/// Translates a span of a called function when its body is inlined for call number `call`; the callee's own calls are renumbered
+/// from `first` on.
 pub(crate) fn inlined(span: Span, callee: FileId, call: usize, first: usize) -> Span {
     let name = |number: usize| Span { file: FileId(INLINED | number as u32), ..span };
     match call_of(span) {
@@ -33,7 +33,7 @@ pub(crate) fn inlined(span: Span, callee: FileId, call: usize, first: usize) -> 
     }
 }
 
-/// The place that a span stands for, and the calls that led there, innermost first.
+/// Returns the original location of a span and the calls that led there, innermost first.
 pub(crate) fn resolve(calls: &[Call], mut span: Span) -> (Span, Vec<Span>) {
     let mut found: Option<Span> = None;
     let mut trace = vec![];

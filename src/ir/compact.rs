@@ -1,6 +1,6 @@
-//! The canonical numbering of expressions: those that statements evaluate in the order of evaluation, then free ones in the
-//! order of their first use, then those only dynamic extents use. Unused expressions are gone, equal free ones are one.
-//! The text form names expressions by number, so a module that was read is always numbered this way.
+//! Canonical numbering of expressions: those that statements evaluate in the order of evaluation, then free ones in the order of
+//! their first use, then those only dynamic extents use. Unused expressions are removed, equal free ones merged. The text form
+//! refers to expressions by number, so a parsed module always has this numbering.
 
 use rustc_hash::FxHashMap;
 
@@ -9,7 +9,7 @@ use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::visit::{each_stmt, each_stmt_mut};
 
-/// Renumbers every function. Ids out of range stay as they are for the verifier to find.
+/// Renumbers the expressions of every function. Ids that are out of range remain so, for the verifier to find.
 pub(crate) fn compact(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         compact_function(function);
@@ -32,7 +32,7 @@ pub(crate) fn compact_function(function: &mut Function) {
     Renumber::new(function, &evaluated, &free).apply(function);
 }
 
-/// Larger trees of a dynamic extent are left alone (the verifier refuses them).
+/// The largest expression tree of a dynamic extent that is copied (the verifier rejects larger ones).
 pub(crate) const TREE_SIZE: usize = 500;
 
 struct Order<'a> {
@@ -110,7 +110,7 @@ impl Renumber {
     }
 
     fn renamed(&self, id: ExprId) -> ExprId {
-        // An expression that nothing evaluates keeps a number that is out of range, so that it stays an error.
+        // An expression without a `Let` keeps a number that is out of range, so that it stays an error.
         self.new.get(&id).copied().unwrap_or_else(|| stray(id, self.exprs.len()))
     }
 
@@ -143,7 +143,7 @@ impl Renumber {
         function.spans = self.spans;
     }
 
-    /// A copy of its own for each dynamic extent; leaves are shared.
+    /// Copies the tree of a dynamic extent, so that each extent has its own; free operands are shared.
     fn tree(&mut self, old: &Function, id: ExprId) -> ExprId {
         let Some(expr) = old.exprs.get(id) else { return self.renamed(id) };
         if expr.kind.is_free() {
@@ -157,12 +157,12 @@ impl Renumber {
     }
 }
 
-/// An id that names nothing, different for different ids.
+/// Returns an id that is out of range, distinct for distinct ids.
 fn stray(id: ExprId, len: usize) -> ExprId {
     ExprId::new(len.saturating_add(id.index()).min(u32::MAX as usize))
 }
 
-/// How many expressions `id` is computed from, counted as a tree; none if more than [`TREE_SIZE`].
+/// Returns the number of expressions that `id` is computed from, counted as a tree; `None` if more than [`TREE_SIZE`].
 pub(crate) fn tree_size(function: &Function, id: ExprId) -> Option<usize> {
     fn count(function: &Function, id: ExprId, left: &mut usize) -> Option<()> {
         *left = left.checked_sub(1)?;

@@ -1,10 +1,11 @@
 //! DeviceIR: arenas of pure expressions, a tree of statements with effects, structured control flow.
 //!
-//! - Everything is monomorphic: a value is a scalar or a vector of scalars. Structs and tuples have become one value per leaf.
-//! - An **expression** is evaluated once, where a `Let` (or a statement that names it as its result) puts it, and is visible
-//!   from there to the end of the enclosing block and the blocks inside. Expressions that are the same everywhere in a launch
+//! - Everything is monomorphic: a value is a scalar or a vector of scalars. Structs and tuples are split into one value per leaf,
+//!   that is, per scalar or vector component.
+//! - An **expression** is evaluated once, by its `Let` (or by a statement that has it as its result), and is visible from there
+//!   to the end of the enclosing block, including nested blocks. Expressions that are constant during a thread's life
 //!   ([`ExprKind::is_free`]: constants, parameters, indices, extents) need no `Let`.
-//! - `Read` of a local and `Load` of memory are expressions whose `Let` fixes when they happen.
+//! - `Read` of a local and `Load` of memory are expressions whose `Let` determines when they happen.
 //! - `verify` lists and checks all invariants; only [`crate::ir::verify::Verified`] modules reach a device.
 
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub type FunctionId = Id<Function>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ty {
     Scalar(Scalar),
-    /// 2, 3 or 4 of a scalar.
+    /// A vector of 2, 3 or 4 lanes.
     Vector(Scalar, u8),
 }
 
@@ -35,7 +36,7 @@ impl Ty {
         }
     }
 
-    /// 1 for a scalar.
+    /// Returns the number of lanes; 1 for a scalar.
     pub fn lanes(self) -> u8 {
         match self {
             Ty::Scalar(_) => 1,
@@ -50,12 +51,12 @@ impl Ty {
         }
     }
 
-    /// Bytes in memory, without padding.
+    /// Returns the bytes in memory, without padding.
     pub fn size(self) -> usize {
         self.scalar().size() * self.lanes() as usize
     }
 
-    /// CUDA's: a vector of 2 or 4 is aligned to its size (at most 16), of 3 to its scalar.
+    /// Returns the alignment, as in CUDA: a vector of 2 or 4 is aligned to its size (at most 16), of 3 to its scalar.
     pub fn align(self) -> usize {
         match self {
             Ty::Vector(s, n) if n != 3 => (s.size() * n as usize).min(16),
@@ -64,7 +65,8 @@ impl Ty {
     }
 }
 
-/// How one array element lies in memory: its leaves at byte offsets, as C would lay out the struct.
+/// The memory layout of an array element: its leaves (scalar and vector components) at byte offsets, as C would lay out the
+/// struct.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     pub leaves: Vec<Leaf>,
@@ -74,25 +76,25 @@ pub struct Layout {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Leaf {
-    /// `pos.x`-like path inside the element, for messages and generated code; empty for a plain element.
+    /// Access path inside the element, such as `pos.x`, for messages and generated code; empty for a plain element.
     pub path: String,
     pub ty: Ty,
     pub offset: usize,
 }
 
 impl Layout {
-    /// How many scalars an element holds.
+    /// Returns the number of scalars in an element.
     pub fn scalars(&self) -> usize {
         self.leaves.iter().map(|leaf| usize::from(leaf.ty.lanes())).sum()
     }
 
-    /// The layout of a plain scalar or vector element.
+    /// Returns the layout of a plain scalar or vector element.
     pub fn plain(ty: Ty) -> Layout {
         let (size, align) = (ty.size(), ty.align());
         Layout { leaves: vec![Leaf { path: String::new(), ty, offset: 0 }], size, align }
     }
 
-    /// C's layout of leaves in order.
+    /// Returns C's layout of a struct with these leaves.
     pub fn of(leaves: impl IntoIterator<Item = (String, Ty)>) -> Layout {
         let mut layout = Layout { leaves: vec![], size: 0, align: 1 };
         for (path, ty) in leaves {
@@ -106,10 +108,10 @@ impl Layout {
     }
 }
 
-/// One kernel with the functions it calls.
+/// A kernel with the functions it calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Module {
-    /// Callees stand before their callers; the kernel's body is the last one.
+    /// Callees precede their callers; the kernel's body is the last one.
     pub functions: Arena<Function>,
     pub kernel: Kernel,
 }
@@ -119,23 +121,23 @@ pub struct Kernel {
     pub name: String,
     pub body: FunctionId,
     pub form: Form,
-    /// In the order of the signature; `body`'s `Param(i)` and global memories refer to them by position.
+    /// In signature order; `body`'s `Param(i)` and global memories refer to them by position.
     pub params: Vec<KernelParam>,
-    /// Uses `GridBarrier`.
+    /// Contains a grid barrier, so that launches have to be cooperative.
     pub cooperative: bool,
     pub span: Span,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `threads(…)` with this many indices: the body runs once per index tuple, `Index(k)` is the k-th (last fastest).
-    /// No barrier, no warp operation, no `shared`, no thread ids.
+    /// `threads(…)` with this many indices: the body runs once per index tuple, `Index(k)` is the k-th (last fastest). No
+    /// barriers, warp operations, `shared` or thread ids.
     Threads { rank: u8 },
-    /// `grid(…) block(…)`
+    /// `grid(…) block(…)`: explicit blocks.
     Grid,
 }
 
-/// A launch argument. A struct or tuple by value is one `Value` per leaf.
+/// A launch parameter. A struct or tuple by value is one `Value` per leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KernelParam {
     Value { name: String, ty: Ty },
@@ -152,10 +154,10 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     pub name: String,
-    /// Value parameters; `ExprKind::Param(i)`. Empty for the kernel's body, whose `Param(i)` is the i-th of `Kernel::params`
-    /// (a `Value`).
+    /// Types of the value parameters, `ExprKind::Param(i)`. Empty for the kernel's body, whose `Param(i)` is the i-th of
+    /// `Kernel::params` (a `Value`).
     pub params: Vec<Ty>,
-    /// What `Return` hands back, one per leaf; empty for unit and for kernels.
+    /// The types that `Return` returns, one per leaf; empty for unit and for kernels.
     pub results: Vec<Ty>,
     pub locals: Arena<Local>,
     pub memories: Arena<Memory>,
@@ -163,7 +165,7 @@ pub struct Function {
     pub spans: Side<Expr, Span>,
     pub body: Block,
     pub span: Span,
-    /// What was inlined, in runs with checks.
+    /// The calls that were inlined, in runs with checks.
     pub(crate) calls: Vec<Call>,
 }
 
@@ -175,7 +177,7 @@ pub struct Local {
     pub span: Span,
 }
 
-/// An array that the function can name.
+/// An array that the function accesses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
     pub name: String,
@@ -183,13 +185,14 @@ pub struct Memory {
     pub layout: Layout,
     /// One per axis, outermost first.
     pub extents: Vec<Extent>,
-    /// What [`Space::Constant`] holds, as scalar bits: element by element, leaf by leaf, lane by lane. Empty elsewhere.
+    /// The contents of a [`Space::Constant`] memory, as scalar bits: element by element, leaf by leaf, lane by lane. Empty for
+    /// other spaces.
     pub values: Arc<[u64]>,
     pub span: Span,
 }
 
 impl Memory {
-    /// How many elements it has, if its extents are known.
+    /// Returns the number of elements, if its extents are known.
     pub(crate) fn known_len(&self) -> Option<u64> {
         self.extents.iter().try_fold(1_u64, |all, extent| match extent {
             Extent::Known(n) => Some(all.saturating_mul(u64::from(*n))),
@@ -197,7 +200,7 @@ impl Memory {
         })
     }
 
-    /// What [`Space::Constant`] holds, as it lies in memory.
+    /// Returns the contents of a [`Space::Constant`] memory as bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; (self.known_len().unwrap_or(0) as usize).saturating_mul(self.layout.size)];
         let mut values = self.values.iter();
@@ -224,9 +227,9 @@ pub enum Space {
     Shared,
     /// Private to a thread.
     Local,
-    /// Known when the kernel is compiled, the same for all threads, and never written.
+    /// Known at compile time, the same for all threads, and never written.
     Constant,
-    /// A function's array parameter at this position of the call's `memories`; what it is, the caller knows.
+    /// A function's array parameter at this position of the call's `memories`; the actual space depends on the caller.
     Param {
         position: u32,
         access: Access,
@@ -236,8 +239,8 @@ pub enum Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
     Known(u32),
-    /// A launch-uniform i32 expression (`shared` of dynamic size): free expressions and operators on them, evaluated by
-    /// the device when a block starts.
+    /// A launch-uniform i32 expression (`shared` of dynamic size): free expressions and operators on them, evaluated by the
+    /// device when a block starts.
     Dynamic(ExprId),
     /// Given by the launch (global memory) or by the caller (`Space::Param`).
     Launch,
@@ -249,15 +252,15 @@ pub struct Expr {
     pub ty: Ty,
 }
 
-/// One element (or one leaf of it) of a memory.
+/// A memory location: one element of a memory, or one leaf of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     pub memory: MemId,
-    /// One per axis, each of any integer type; checked against the extents at run time.
+    /// One per axis, each of any integer type; bounds are checked at run time.
     pub indices: Vec<ExprId>,
     /// Position in `layout.leaves`.
     pub leaf: u32,
-    /// One component of a vector leaf (`p[i].x = …`), or all of it.
+    /// One component of a vector leaf (`p[i].x = …`); `None` for the whole leaf.
     pub component: Option<u8>,
 }
 
@@ -276,7 +279,7 @@ pub enum Axis {
     Z,
 }
 
-/// The indices a thread is born with; all `i32`.
+/// The built-in indices and dimensions of a thread; all `i32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Id3 {
     Thread,
@@ -309,7 +312,8 @@ pub enum ExprKind {
         op: UnaryOp,
         value: ExprId,
     },
-    /// Operands of one type (vectors elementwise); shifts take a right operand of any integer scalar type (per lane for vectors).
+    /// Operands of the same type (vectors elementwise); shifts take a right operand of any integer scalar type (per lane for
+    /// vectors).
     Binary {
         op: BinOp,
         left: ExprId,
@@ -319,7 +323,7 @@ pub enum ExprKind {
         function: MathFn,
         args: Vec<ExprId>,
     },
-    /// `cond` is bool (or a bool vector as wide as the operands).
+    /// `cond` is bool (or a bool vector with as many lanes as the operands).
     Select {
         cond: ExprId,
         then: ExprId,
@@ -328,25 +332,25 @@ pub enum ExprKind {
     /// Scalar conversion by the rules of `lang::scalar::convert`; elementwise on vectors.
     Convert(ExprId),
     Bitcast(ExprId),
-    /// A vector from scalars, one per lane.
+    /// A vector of scalars, one per lane.
     Compose(Vec<ExprId>),
     Extract {
         value: ExprId,
         lane: u8,
     },
-    /// What the statement that names this expression hands back (atomic, barrier, warp operation, call).
+    /// The result of the statement that names this expression (atomic, barrier, warp operation, call).
     Result,
 }
 
 impl ExprKind {
-    /// The same throughout a thread's life, so usable anywhere without a `Let`.
+    /// Returns whether it is constant during a thread's life, so that it is usable anywhere without a `Let`.
     pub(crate) fn is_free(&self) -> bool {
         use ExprKind::*;
         matches!(self, Const(_) | Param(_) | Id(..) | Index(_) | LaneIdx | WarpIdx | Extent(..))
     }
 }
 
-/// Strict binary operators (the source's `&&` and `||` have become control flow or `And`/`Or` on pure bools).
+/// Strict binary operators (the source's `&&` and `||` are lowered to control flow, or to `And`/`Or` on pure bools).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BinOp {
     Add,
@@ -374,7 +378,7 @@ impl BinOp {
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
     }
 
-    /// The operator of the language that computes the same; `And`, `Or` and `Xor` are the strict ones.
+    /// Returns the operator of the language with the same result; `And`, `Or` and `Xor` are the strict ones.
     pub fn operator(self) -> BinaryOp {
         match self {
             BinOp::Add => BinaryOp::Add,
@@ -423,7 +427,7 @@ pub enum StmtKind {
         value: ExprId,
         hint: Hint,
     },
-    /// `result` is an `ExprKind::Result` of the place's type, if the old value is used. The place is a scalar.
+    /// `result` is an `ExprKind::Result` of the location's type, if the old value is used. The location is a scalar.
     Atomic {
         op: AtomicOp,
         place: Place,
@@ -436,8 +440,8 @@ pub enum StmtKind {
         value: Option<ExprId>,
         result: Option<ExprId>,
     },
-    /// `lane` is the second argument of the shuffles (i32 or u32). `among` has the bits of the lanes that take part (u32); all
-    /// of the warp do without it.
+    /// `lane` is the second argument of shuffles (i32 or u32). `among` is the mask of the lanes that take part (u32); without it
+    /// all lanes of the warp do.
     Warp {
         op: WarpOp,
         value: ExprId,
@@ -451,9 +455,9 @@ pub enum StmtKind {
         then: Block,
         other: Block,
     },
-    /// `local` runs from `start` by `step` while it is `< end` (`<= end` if inclusive; `>`/`>=` if `step` is negative); all have the
-    /// local's integer type and are evaluated once. A zero step is a fault. The body does not write the local.
-    /// The trip count is fixed on entry; the local never overflows.
+    /// `local` runs from `start` by `step` while it is `< end` (`<= end` if inclusive; `>`/`>=` if `step` is negative); all have
+    /// the local's integer type and are evaluated once. A zero step is a fault. The body does not write the local. The trip count
+    /// is fixed on entry; the local never overflows.
     For {
         label: Label,
         local: LocalId,
@@ -464,19 +468,19 @@ pub enum StmtKind {
         unroll: Unroll,
         body: Block,
     },
-    /// Runs until a `Break`.
+    /// Repeats until a `Break`.
     Loop {
         label: Label,
         unroll: Unroll,
         body: Block,
     },
-    /// `Break` with its label leaves it (early return of inlined functions, `&&` and `||`).
+    /// A `Break` with its label leaves it (early return of inlined functions, `&&` and `||`).
     Block {
         label: Label,
         body: Block,
     },
     Break(Label),
-    /// To the next turn of the enclosing loop with this label.
+    /// Starts the next iteration of the enclosing loop with this label.
     Continue(Label),
     Return(Vec<ExprId>),
     Call {
@@ -492,7 +496,7 @@ pub enum StmtKind {
     Print {
         parts: Vec<Part>,
     },
-    /// The memory's elements become unwritten (a local array declared in a loop starts afresh each turn).
+    /// Makes the memory's elements unwritten (a local array that is declared in a loop is new in each iteration).
     Declare(MemId),
 }
 
@@ -511,18 +515,18 @@ pub enum Unroll {
     Never,
 }
 
-/// A piece of a message from a kernel.
+/// A piece of a message that a kernel formats.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     Text(String),
-    /// The value and its format (what stood behind the colon; may be empty).
+    /// The value and its format spec (the text behind the colon; may be empty).
     Value(ExprId, String),
 }
 
-/// How a value may differ between the threads of a block.
+/// How a value may vary between the threads of a block.
 ///
-/// What can be affine, all of it `i32` or `u32` and modulo 2^32: `Id(Thread | Global)`, `Index`, a `Read` of an affine local,
-/// the sum, difference and negation of such, their product with a uniform value, `Convert` and `Bitcast` between the two types.
+/// Affine values are `i32` or `u32`, modulo 2^32: `Id(Thread | Global)`, `Index`, a `Read` of an affine local, sums, differences
+/// and negations of affine values, their products with uniform values, `Convert` and `Bitcast` between the two types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Variance {
     /// The same for all threads of a block that reach it together.
@@ -532,10 +536,11 @@ pub(crate) enum Variance {
     Varying,
 }
 
-/// What analysis found about the kernel's body function (after inlining), kept beside the module. Devices demand it.
+/// The results of variance analysis on the kernel's body function (after inlining), stored beside the module. Devices require
+/// them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     pub(crate) exprs: Side<Expr, Variance>,
-    /// The join over all writes, control dependence included.
+    /// The join over all writes, including control dependence.
     pub(crate) locals: Side<Local, Variance>,
 }

@@ -9,26 +9,26 @@ pub mod typing;
 pub mod verify;
 pub mod visit;
 
-/// What a device is given: a verified kernel, all calls inlined, and what analysis knows of it.
+/// The input of a device: a verified kernel with all calls inlined, and analysis results.
 pub struct Prepared {
     pub module: verify::Verified,
     pub facts: def::Facts,
     pub checks: Checks,
 }
 
-/// What a run looks for beyond the faults that always end it.
+/// The checks of a run, beyond the faults that always end it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Checks {
-    /// Races, reads of what nobody wrote, where threads parted that should meet.
+    /// Data races, reads of unwritten elements, divergence at barriers.
     pub memory: bool,
-    /// Overflow, shift amounts, conversions out of range.
+    /// Overflow, out-of-range shift amounts and conversions.
     pub arithmetic: bool,
-    /// Where the first NaN or infinity comes from.
+    /// The origin of the first NaN or infinity.
     pub nan: bool,
 }
 
 impl Checks {
-    /// Whether the kernel has to be kept as it was written, so that a check sees all that it does.
+    /// Returns whether any check is on, so that passes have to preserve what it observes.
     pub fn any(self) -> bool {
         self.memory || self.arithmetic || self.nan
     }

@@ -1,7 +1,7 @@
-//! The text form of DeviceIR: [`print()`] and [`parse()`] are each other's inverse.
+//! The text form of DeviceIR: [`print()`] and [`parse()`] are inverse to each other.
 //!
-//! `parse(&print(m))` is `m` numbered as [`crate::ir::compact`] says, without spans; with [`print_spans`] the spans of
-//! statements come back too. Printing never fails, also not for a module that the verifier refuses.
+//! `parse(&print(m))` is `m` with the numbering of [`crate::ir::compact`], without spans; with [`print_spans`] the spans of
+//! statements are preserved too. Printing never fails, not even for a module that the verifier rejects.
 //!
 //! ```text
 //! kernel saxpy(alpha: f32, x: in @x, r: out @r) threads 1
@@ -17,8 +17,8 @@
 //! }
 //! ```
 //!
-//! A name that is no identifier is quoted, and one that several things share is followed by its number: `$i.2`.
-//! A constant carries its type (`1.5f32`, `-1i32`, `f32#7fc00000` for what decimals cannot say). A statement ends its line.
+//! A name that is no identifier is quoted, and a name that is not unique is followed by the item's number: `$i.2`. A constant
+//! carries its type (`1.5f32`, `-1i32`, `f32#7fc00000` for bits without a decimal form). A statement is one line.
 
 mod lex;
 mod parse;
@@ -47,12 +47,12 @@ const AXES: [(Axis, &str); 3] = [(Axis::X, "x"), (Axis::Y, "y"), (Axis::Z, "z")]
 
 const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
 
-/// The word of a table for a value.
+/// Returns the keyword of a value in a table.
 fn word_of<T: PartialEq>(table: &[(T, &'static str)], value: &T) -> &'static str {
     table.iter().find(|(v, _)| v == value).map_or("?", |(_, word)| word)
 }
 
-/// The value of a table for a word.
+/// Returns the value of a keyword in a table.
 fn value_of<T: Copy>(table: &[(T, &'static str)], word: &str) -> Option<T> {
     table.iter().find(|(_, w)| *w == word).map(|(v, _)| *v)
 }

@@ -1,4 +1,4 @@
-//! What type each operation gives for the types it is given: one answer for the builder, the verifier and the passes.
+//! Type rules: the result type of each operation for given operand types, shared by builder, verifier and passes.
 
 use crate::ir::def::{BinOp, Place, Ty};
 use crate::ir::def::{Function, Layout};
@@ -11,7 +11,7 @@ pub const I32: Ty = Ty::Scalar(Scalar::I32);
 pub const U32: Ty = Ty::Scalar(Scalar::U32);
 pub const F32: Ty = Ty::Scalar(Scalar::F32);
 
-/// `f32`, `i32x4`.
+/// Returns the name of a type: `f32`, `i32x4`.
 pub fn name(ty: Ty) -> String {
     match ty {
         Ty::Scalar(s) => s.name().to_string(),
@@ -19,7 +19,7 @@ pub fn name(ty: Ty) -> String {
     }
 }
 
-/// The inverse of [`name`].
+/// Parses a name; the inverse of [`name`].
 pub(crate) fn from_name(text: &str) -> Option<Ty> {
     if let Some(s) = Scalar::from_name(text) {
         return Some(Ty::Scalar(s));
@@ -125,7 +125,7 @@ pub(crate) fn extract(value: Ty, lane: u8) -> Result<Ty, String> {
     }
 }
 
-/// The type of what a leaf and component of an element hold.
+/// Returns the type of a leaf of an element, or of a component of it.
 pub(crate) fn leaf(layout: &Layout, leaf: u32, component: Option<u8>) -> Result<Ty, String> {
     let Some(found) = layout.leaves.get(leaf as usize) else {
         return Err(format!("leaf {leaf} of a layout of {}", layout.leaves.len()));
@@ -136,7 +136,7 @@ pub(crate) fn leaf(layout: &Layout, leaf: u32, component: Option<u8>) -> Result<
     }
 }
 
-/// The type of a place; its indices are not looked at.
+/// Returns the type of a memory location; its indices are not checked.
 pub(crate) fn place(function: &Function, place: &Place) -> Result<Ty, String> {
     match function.memories.get(place.memory) {
         Some(memory) => leaf(&memory.layout, place.leaf, place.component),
@@ -144,7 +144,7 @@ pub(crate) fn place(function: &Function, place: &Place) -> Result<Ty, String> {
     }
 }
 
-/// An atomic on a place of this type; gives the type of the old value.
+/// Returns the type of the old value of an atomic operation on a location of this type.
 pub(crate) fn atomic(op: AtomicOp, place: Ty) -> Result<Ty, String> {
     use AtomicOp::*;
     let Ty::Scalar(s) = place else { return Err(format!("atomic {op:?} on {}", name(place))) };
@@ -157,7 +157,7 @@ pub(crate) fn atomic(op: AtomicOp, place: Ty) -> Result<Ty, String> {
     Ok(place)
 }
 
-/// What a barrier takes, and what it gives.
+/// Returns the operand type and the result type of a barrier.
 pub(crate) fn barrier(kind: BarrierKind) -> (Option<Ty>, Option<Ty>) {
     use BarrierKind::*;
     match kind {
@@ -167,7 +167,7 @@ pub(crate) fn barrier(kind: BarrierKind) -> (Option<Ty>, Option<Ty>) {
     }
 }
 
-/// Whether a warp operation has a second argument.
+/// Returns whether a warp operation has a second argument.
 pub fn warp_has_lane(op: WarpOp) -> bool {
     use WarpOp::*;
     matches!(op, Shuffle | ShuffleUp | ShuffleDown | ShuffleXor)

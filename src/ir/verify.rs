@@ -1,35 +1,36 @@
-//! The invariants of DeviceIR and their checker. It finds all violations it can and never panics, whatever it is given.
+//! The invariants of DeviceIR and their checker. It reports as many violations as possible and never panics, whatever its input.
 //!
-//! Checked of the module:
-//! - M1 the kernel's body is the last function; a call names a function before the caller, so calls are acyclic;
-//! - M2 the kernel's body has no parameters and results of its own; array parameters and global memories name each other,
-//!   and no other function has global memories;
-//! - M3 `threads` has 1 to 3 indices, and in that form there is no barrier, warp operation, shared memory or thread id; in
+//! Module:
+//! - M1 the kernel's body is the last function; a call names a function that precedes the caller, so calls are acyclic;
+//! - M2 the kernel's body has no parameters and results of its own; array parameters and global memories refer to each other, and
+//!   no other function has global memories;
+//! - M3 `threads` has 1 to 3 indices, and in that form there are no barriers, warp operations, shared memory or thread ids; in
 //!   the `grid` form there is no `Index`; a grid barrier is only in a cooperative kernel.
 //!
-//! Of every function:
+//! Every function:
 //! - F1 ids are in range; the table of spans is as long as the arena of expressions; vectors have 2 to 4 lanes;
 //! - F2 layouts: leaves are aligned, in order, and within the element;
-//! - F3 extents: of local memory known; of shared memory known or dynamic; of parameters known or given by the launch. A
-//!   dynamic one is an `i32` computed by pure operations (a tree of at most `TREE_SIZE`) from constants, parameters,
-//!   extents, block and grid dimensions;
+//! - F3 extents: of local memory known; of shared memory known or dynamic; of parameters known or given by the launch. A dynamic
+//!   one is an `i32` computed by pure operations (a tree of at most `TREE_SIZE`) from constants, parameters, extents, block and
+//!   grid dimensions;
 //! - F4 array parameters have the positions 0, 1, … in order.
 //!
-//! Of every expression that is used:
-//! - E1 it has the type its operation gives (`ir::typing`); constants fit their type;
-//! - E2 if it is not free, exactly one `Let` or result evaluates it, before its use, in a block around it; `Let` names no
-//!   `Result`, and a statement's result is one;
-//! - E3 parameters, extents, memories and locals exist; a place has one integer index per axis, a leaf, a component.
+//! Every expression that is used:
+//! - E1 it has the result type of its operation (`ir::typing`); constants are in range of their type;
+//! - E2 if it is not free, exactly one `Let` or result evaluates it, before its use, in an enclosing block; a `Let` does not name
+//!   a `Result`, and a statement's result is one;
+//! - E3 parameters, extents, memories and locals exist; a memory location has one integer index per axis, a valid leaf and a
+//!   valid component.
 //!
-//! Of every statement:
-//! - S1 values have the types that locals, places, conditions, barriers, warp operations and atomics ask for;
-//! - S2 labels are unique; `Break` leaves an enclosing statement, `Continue` names an enclosing loop;
+//! Every statement:
+//! - S1 values have the types that locals, memory locations, conditions, barriers, warp operations and atomics require;
+//! - S2 labels are unique; `Break` names an enclosing statement, `Continue` an enclosing loop;
 //! - S3 a `For`'s bounds and step have its local's integer type; its body does not write the local;
-//! - S4 `Return` hands back the results, and a function with results does not run off its end;
-//! - S5 a call's arguments, memories (layout, rank, permission to write) and results fit the callee;
-//! - S6 memory that is only read is not stored to; `Declare` names a local array.
+//! - S4 `Return` has the function's results, and control does not reach the end of a function with results;
+//! - S5 a call's arguments, memories (layout, rank, access) and results match the callee;
+//! - S6 read-only memory is not stored to; `Declare` names a local array.
 //!
-//! Not checked: that barriers are reached together, that memory is written before it is read (both run-time faults), that
+//! Not checked: that barriers are reached by all threads, that memory is written before it is read (both run-time faults), that
 //! launch-given extents agree between a call and its callee.
 
 mod block;
@@ -39,7 +40,7 @@ mod function;
 use crate::ir::def::*;
 use crate::ir::typing;
 
-/// A module that has passed [`verify`]. There is no other way to make one.
+/// A module that has passed [`verify`], the only way to create one.
 #[derive(Clone, Debug)]
 pub struct Verified(Module);
 
@@ -56,7 +57,7 @@ impl Verified {
     }
 }
 
-/// A broken invariant, in words that name the function and the expression.
+/// A violated invariant, as text that names the function and the expression.
 pub(crate) type Violation = String;
 
 /// Checks a module.
@@ -64,13 +65,13 @@ pub fn verify(module: Module) -> Result<Verified, Vec<Violation>> {
     checked(module).map_err(|(_, violations)| violations)
 }
 
-/// Checks a module, and hands it back if it is broken.
+/// Checks a module, and returns it if it is invalid.
 pub(crate) fn checked(module: Module) -> Result<Verified, (Box<Module>, Vec<Violation>)> {
     let violations = violations(&module);
     if violations.is_empty() { Ok(Verified(module)) } else { Err((Box::new(module), violations)) }
 }
 
-/// All broken invariants of a module.
+/// Returns all violated invariants of a module.
 pub fn violations(module: &Module) -> Vec<Violation> {
     let mut out = Vec::new();
     kernel(module, &mut out);

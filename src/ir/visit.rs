@@ -1,8 +1,8 @@
-//! What an expression or a statement refers to, for reading and for renaming: passes say only what they do with it.
+//! Visitors for the references of expressions and statements (operands, results, blocks, memories, locals), shared or mutable.
 
 use crate::ir::def::*;
 
-/// Serves `&` and `&mut` alike: binding modes follow what is matched. `$each` walks a vector.
+/// Calls `$f` with each operand, for `&` and `&mut` alike by default binding modes. `$each` iterates over a vector.
 macro_rules! expr_operands {
     ($kind:expr, $f:ident, $each:ident) => {
         match $kind {
@@ -34,7 +34,8 @@ macro_rules! expr_operands {
     };
 }
 
-/// The operands of a statement itself; not its results, not what its blocks use. A `Let`'s expression is not its operand.
+/// As `expr_operands`, for the operands of a statement itself; without its results, the contents of its blocks, and the
+/// expression of a `Let`.
 macro_rules! stmt_operands {
     ($kind:expr, $f:ident, $each:ident) => {
         match $kind {
@@ -100,7 +101,7 @@ macro_rules! stmt_results {
 }
 
 impl ExprKind {
-    /// Calls `f` with each expression this one is computed from.
+    /// Calls `f` with each operand.
     pub fn operands(&self, mut f: impl FnMut(ExprId)) {
         let mut f = |id: &ExprId| f(*id);
         expr_operands!(self, f, iter);
@@ -110,7 +111,7 @@ impl ExprKind {
         expr_operands!(self, f, iter_mut);
     }
 
-    /// The memory it names.
+    /// Returns the memory that it refers to.
     pub(crate) fn memory_mut(&mut self) -> Option<&mut MemId> {
         match self {
             ExprKind::Extent(memory, _) => Some(memory),
@@ -119,14 +120,15 @@ impl ExprKind {
         }
     }
 
-    /// Whether it is computed from operands alone, so that equal operands give equal values anywhere in a thread.
+    /// Returns whether it depends on its operands alone, so that equal operands give equal values anywhere in a thread.
     pub(crate) fn is_pure(&self) -> bool {
         !matches!(self, ExprKind::Read(_) | ExprKind::Load { .. } | ExprKind::Result)
     }
 }
 
 impl StmtKind {
-    /// Calls `f` with each expression the statement itself uses (not its blocks, not its results; not what a `Let` evaluates).
+    /// Calls `f` with each expression that the statement itself uses (not its blocks, not its results, not the expression of a
+    /// `Let`).
     pub(crate) fn operands(&self, mut f: impl FnMut(ExprId)) {
         let mut f = |id: &ExprId| f(*id);
         stmt_operands!(self, f, iter);
@@ -136,7 +138,7 @@ impl StmtKind {
         stmt_operands!(self, f, iter_mut);
     }
 
-    /// Calls `f` with each `ExprKind::Result` that the statement gives a value.
+    /// Calls `f` with each `ExprKind::Result` that the statement defines.
     pub(crate) fn results(&self, mut f: impl FnMut(ExprId)) {
         let mut f = |id: &ExprId| f(*id);
         stmt_results!(self, f, iter);
@@ -146,7 +148,7 @@ impl StmtKind {
         stmt_results!(self, f, iter_mut);
     }
 
-    /// The blocks inside.
+    /// Returns the nested blocks.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         let (first, second) = match self {
             StmtKind::If { then, other, .. } => (Some(then), Some(other)),
@@ -169,7 +171,7 @@ impl StmtKind {
         first.into_iter().chain(second)
     }
 
-    /// Calls `f` with each memory the statement itself names.
+    /// Calls `f` with each memory that the statement itself refers to.
     pub(crate) fn memories_mut(&mut self, mut f: impl FnMut(&mut MemId)) {
         match self {
             StmtKind::Store { place, .. } | StmtKind::Atomic { place, .. } => f(&mut place.memory),
@@ -179,7 +181,7 @@ impl StmtKind {
         }
     }
 
-    /// The local it sets: of a `Write` or a `For`.
+    /// Returns the local that a `Write` or a `For` sets.
     pub(crate) fn local_mut(&mut self) -> Option<&mut LocalId> {
         match self {
             StmtKind::Write { local, .. } | StmtKind::For { local, .. } => Some(local),
@@ -187,7 +189,7 @@ impl StmtKind {
         }
     }
 
-    /// The label it defines.
+    /// Returns the label it defines.
     pub(crate) fn label(&self) -> Option<Label> {
         match self {
             StmtKind::For { label, .. } | StmtKind::Loop { label, .. } | StmtKind::Block { label, .. } => Some(*label),
@@ -195,13 +197,13 @@ impl StmtKind {
         }
     }
 
-    /// Nothing behind it in its block runs.
+    /// Returns whether it jumps, so that following statements of its block are unreachable.
     pub fn leaves(&self) -> bool {
         matches!(self, StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Return(_))
     }
 }
 
-/// Calls `f` with every statement, outer ones before inner ones, in order.
+/// Calls `f` with every statement in pre-order.
 pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
     for stmt in block {
         f(stmt);

@@ -1,7 +1,7 @@
-//! Small branches become selections: `if c { $x = a } else { $x = b }` is `$x = select c, a, b`.
+//! If-conversion: small branches become selects. `if c { $x = a } else { $x = b }` becomes `$x = select c, a, b`.
 //!
-//! Both sides are then computed by all threads, so they may only hold cheap operations that cannot fault, reads, and writes of
-//! locals. Lanes are not masked for it, and a branch that only decides a value costs less than the jump.
+//! Both sides are then computed by all threads, so they may only contain cheap operations that cannot fault, reads, and writes of
+//! locals. This avoids masking lanes, and a select costs less than a jump.
 
 use rustc_hash::FxHashMap;
 
@@ -11,7 +11,7 @@ use crate::base::stop;
 use crate::ir::def::*;
 use crate::lang::ops::MathFn;
 
-/// The operations that both sides may hold together.
+/// The largest cost of both sides together.
 const MAX_OPERATIONS: usize = 12;
 const MAX_WRITES: usize = 4;
 
@@ -19,7 +19,7 @@ pub(crate) fn run(module: &mut Module) {
     run_with(module, may_fault);
 }
 
-/// For runs with checks, which have more faults.
+/// The variant for runs with checks, in which more operations can fault.
 pub(crate) fn run_checked(module: &mut Module) {
     run_with(module, may_fault_checked);
 }
@@ -48,7 +48,7 @@ fn block(function: &mut Function, stmts: Block, faults: Faults) -> Block {
     out
 }
 
-/// What a branch writes last to each local, in order.
+/// Returns the last write of a branch to each local, in order.
 fn writes(block: &Block) -> Vec<(LocalId, ExprId)> {
     let mut out: Vec<(LocalId, ExprId)> = Vec::new();
     for stmt in block {
@@ -70,7 +70,7 @@ fn fits(function: &Function, then: &Block, other: &Block, faults: Faults) -> boo
     a + b <= MAX_OPERATIONS && (1..=MAX_WRITES).contains(&locals.len())
 }
 
-/// How many operations a branch holds, if it holds nothing else than operations and writes.
+/// Returns the cost of a branch that contains only such operations and writes; `None` for others.
 fn operations(function: &Function, block: &Block, faults: Faults) -> Option<usize> {
     let mut written = FxHashMap::default();
     let mut count = 0;
@@ -79,7 +79,7 @@ fn operations(function: &Function, block: &Block, faults: Faults) -> Option<usiz
             StmtKind::Let(id) => {
                 let kind = &function.exprs[id].kind;
                 if let ExprKind::Read(local) = kind {
-                    // A value of the branch's own; `forward` has replaced it, or will before the next time.
+                    // A value written in this branch; `forward` has replaced it, or will before the next run of this pass.
                     if written.contains_key(local) {
                         return None;
                     }
@@ -136,7 +136,7 @@ fn convert(function: &mut Function, cond: ExprId, then: Block, other: Block, spa
         let value = edit::push(function, ExprKind::Select { cond, then, other }, ty, span);
         stores.push((local, value));
     }
-    // All values before all writes: a value may be a read of another local.
+    // All values precede all writes: a value may be a read of another local.
     out.extend(stores.iter().map(|&(_, value)| Stmt { kind: StmtKind::Let(value), span }));
     out.extend(stores.iter().map(|&(local, value)| Stmt { kind: StmtKind::Write { local, value }, span }));
 }

@@ -1,9 +1,9 @@
-//! An expression that was already computed in a block around it is not computed again.
+//! Common subexpression elimination: an expression that an enclosing block has computed already is not computed again.
 //!
-//! Pure operations are the same wherever their operands are. A load gives the same value as long as nothing may have changed
-//! the memory: a store or an atomic to it, or, for what other threads can write, a barrier, a fence or a warp operation.
-//! A load of what the thread itself has just stored is the stored value.
-//! Different memories never overlap: the host passes each array once, or a copy. Reads of locals are `forward`'s.
+//! Pure operations have the same value wherever their operands do. A load has the same value as long as the memory cannot have
+//! changed: by a store or an atomic to it, or, for memory that other threads write, across a barrier, a fence or a warp
+//! operation. Store-to-load forwarding: a load of what the thread itself has just stored is the stored value. Different memories
+//! never overlap: the host passes each array once, or a copy. Reads of locals are handled by `forward`.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -24,7 +24,7 @@ pub(crate) fn run(module: &mut Module) {
     }
 }
 
-/// Makes equal free expressions one, so that equal operands have equal ids.
+/// Merges equal free expressions, so that equal operands have equal ids.
 fn intern_free(function: &mut Function) {
     let mut seen: FxHashMap<Expr, ExprId> = FxHashMap::default();
     let mut renames = Renames::default();
@@ -36,7 +36,7 @@ fn intern_free(function: &mut Function) {
     rename_all(function, &renames);
 }
 
-/// What a stretch of code may do to memory.
+/// The effects of a piece of code on memory.
 #[derive(Default)]
 struct Effects {
     stored: FxHashSet<MemId>,
@@ -84,9 +84,9 @@ impl Effects {
 struct Cse<'a> {
     function: &'a mut Function,
     renames: Renames,
-    /// Per open block, what it computed.
+    /// By open block, the pure expressions it computed.
     pure: Vec<FxHashMap<Expr, ExprId>>,
-    /// Loads whose value still holds; per open block.
+    /// By open block, the loads whose value is still valid.
     loads: Vec<FxHashMap<Expr, ExprId>>,
 }
 
@@ -134,7 +134,7 @@ impl Cse<'_> {
         effects.add(kind);
         match kind {
             StmtKind::If { then, other, .. } => {
-                // What one branch does must not be undone for the other, so the loads it forgets come back for that one.
+                // Effects of one branch do not invalidate loads in the other, which starts with those valid before.
                 let loads = self.loads.clone();
                 *then = self.block(std::mem::take(then));
                 let after_then = std::mem::replace(&mut self.loads, loads);
@@ -162,7 +162,7 @@ impl Cse<'_> {
         if let StmtKind::Store { place, value, hint: Hint::None } = kind
             && let Some(table) = self.loads.last_mut()
         {
-            // The thread that stored it loads it, until someone else may have stored something.
+            // The thread's own load returns the stored value, until another thread may have stored.
             let load = ExprKind::Load { place: place.clone(), hint: Hint::None };
             table.insert(Expr { kind: load, ty: self.function.exprs[*value].ty }, *value);
         }

@@ -1,7 +1,7 @@
-//! What nothing needs goes: expressions that are not used and cannot fault, writes that no read follows, branches and loops
-//! without effect, statements behind a jump, branches of constant conditions.
+//! Dead code elimination: unused expressions that cannot fault, writes without a following read, branches and loops without
+//! effect, statements behind a jump, branches of constant conditions.
 //!
-//! A load or an integer division whose result is not used stays if it may fault: the fault is part of what a kernel means.
+//! A load or an integer division whose result is unused stays if it may fault: faults are part of a kernel's semantics.
 
 use rustc_hash::FxHashSet;
 
@@ -12,7 +12,7 @@ use crate::ir::visit::each_stmt;
 
 pub(crate) fn run(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
-        // Each round may uncover more: a dropped write was the last use of an expression.
+        // Each round may expose more: a removed write may have been the last use of an expression.
         loop {
             let mut dead = Dead { function, live: FxHashSet::default(), targets: vec![], changed: false };
             let mut body = std::mem::take(&mut dead.function.body);
@@ -28,20 +28,20 @@ pub(crate) fn run(module: &mut Module) {
     }
 }
 
-/// Locals whose value may still be read.
+/// Live locals: their value may still be read.
 type Locals = FxHashSet<LocalId>;
 
 struct Dead<'a> {
     function: &'a mut Function,
-    /// Expressions that something needs.
+    /// Live expressions.
     live: FxHashSet<ExprId>,
-    /// What is read behind the targets of `Break` and `Continue`.
+    /// The locals that are live at the targets of `Break` and `Continue`.
     targets: Vec<(Label, Locals, Locals)>,
     changed: bool,
 }
 
 impl Dead<'_> {
-    /// Finds the expressions that statements other than `Let` need, and what those are computed from.
+    /// Marks the expressions that statements other than `Let` use, and their operands, as live.
     fn used(&mut self, body: &Block) {
         let mut todo = Vec::new();
         each_stmt(body, &mut |stmt| {
@@ -59,7 +59,7 @@ impl Dead<'_> {
         }
     }
 
-    /// Backwards through a block; `after` is what is read behind it and becomes what is read from its start on.
+    /// Walks a block backwards; `after` is the set of locals live behind it and becomes the set live at its start.
     fn block(&mut self, block: &mut Block, after: &mut Locals) {
         self.cut(block);
         let stmts = std::mem::take(block);
@@ -84,7 +84,7 @@ impl Dead<'_> {
         *block = kept;
     }
 
-    /// Drops what stands behind a jump.
+    /// Removes statements behind a jump.
     fn cut(&mut self, block: &mut Block) {
         let end = block.iter().position(|stmt| match &stmt.kind {
             StmtKind::If { then, other, .. } => never_completes(then) && never_completes(other),
@@ -98,7 +98,7 @@ impl Dead<'_> {
         }
     }
 
-    /// The branch of a constant condition.
+    /// Returns the taken branch of a constant condition.
     fn constant_branch(&self, kind: &mut StmtKind) -> Option<Block> {
         let StmtKind::If { cond, then, other } = kind else { return None };
         match self.function.exprs[*cond].kind {
@@ -108,7 +108,7 @@ impl Dead<'_> {
         }
     }
 
-    /// Whether a statement has to stay.
+    /// Returns whether a statement has to stay.
     fn needed(&mut self, kind: &mut StmtKind, after: &mut Locals) -> bool {
         match kind {
             StmtKind::Let(id) => {
@@ -135,7 +135,7 @@ impl Dead<'_> {
                 }
                 let (label, local) = (*label, *local);
                 self.repeated(label, body, after);
-                // It is written before each turn, but with no turn it keeps what it held.
+                // The loop writes it before each iteration, but with a trip count of zero it keeps its value.
                 after.insert(local);
                 let steps = integer_of(self.function, *step).is_some_and(|step| step != 0);
                 !body.is_empty() || !steps
@@ -185,7 +185,7 @@ impl Dead<'_> {
         self.changed = true;
     }
 
-    /// A loop's body: whatever it reads, or is read where it jumps to, may be read in the next turn.
+    /// Handles a loop's body: locals that it reads, or that are live at its jump targets, are live at its end too.
     fn repeated(&mut self, label: Label, body: &mut Block, after: &mut Locals) {
         let mut next = after.clone();
         each_stmt(body, &mut |stmt| match &stmt.kind {
@@ -208,7 +208,7 @@ impl Dead<'_> {
     }
 }
 
-/// How often a `For` with constant bounds runs; none if they are not, or if its step is zero.
+/// Returns the trip count of a `For` with constant bounds; `None` for others or if the step is zero.
 pub(crate) fn trip_count(
     function: &Function,
     start: ExprId,

@@ -1,4 +1,4 @@
-//! What passes share: making expressions, renaming, and asking what an expression may do.
+//! Utilities of passes: creating expressions, renaming, and queries about expressions and blocks.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,7 +8,7 @@ use crate::ir::visit::{each_stmt, each_stmt_mut};
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Value;
 
-/// A new expression; the caller sees to its `Let`.
+/// Adds an expression; the caller adds its `Let`.
 pub(crate) fn push(function: &mut Function, kind: ExprKind, ty: Ty, span: Span) -> ExprId {
     let id = function.exprs.push(Expr { kind, ty });
     function.spans.push(span);
@@ -19,7 +19,7 @@ pub(crate) fn constant(function: &mut Function, value: Value) -> ExprId {
     push(function, ExprKind::Const(value.bits), Ty::Scalar(value.ty), Span::default())
 }
 
-/// The value of a constant.
+/// Returns the value of a constant.
 pub(crate) fn value_of(function: &Function, id: ExprId) -> Option<Value> {
     let expr = &function.exprs[id];
     match (&expr.kind, expr.ty) {
@@ -36,7 +36,7 @@ pub(crate) fn let_stmt(function: &Function, id: ExprId) -> Stmt {
     Stmt { kind: StmtKind::Let(id), span: function.spans[id] }
 }
 
-/// Which expressions stand for which: uses of the one become uses of the other.
+/// A map of replacements: uses of one expression become uses of another.
 #[derive(Default)]
 pub(crate) struct Renames {
     map: FxHashMap<ExprId, ExprId>,
@@ -70,7 +70,7 @@ impl Renames {
     }
 }
 
-/// Renames everything in a function's body.
+/// Renames all operands in a function's body.
 pub(crate) fn rename_all(function: &mut Function, renames: &Renames) {
     if renames.is_empty() {
         return;
@@ -80,7 +80,7 @@ pub(crate) fn rename_all(function: &mut Function, renames: &Renames) {
     function.body = body;
 }
 
-/// The locals that a block writes, counters included.
+/// Returns the locals that a block writes, loop counters included.
 pub(crate) fn written(block: &[Stmt]) -> FxHashSet<LocalId> {
     let mut out = FxHashSet::default();
     each_stmt(block, &mut |stmt| match &stmt.kind {
@@ -92,7 +92,7 @@ pub(crate) fn written(block: &[Stmt]) -> FxHashSet<LocalId> {
     out
 }
 
-/// Whether a block breaks to a label or continues it.
+/// Returns whether a block contains a `Break` or `Continue` with this label.
 pub(crate) fn mentions(block: &Block, label: Label) -> bool {
     let mut found = false;
     each_stmt(block, &mut |stmt| {
@@ -107,7 +107,7 @@ pub(crate) fn breaks(block: &Block, label: Label) -> bool {
     found
 }
 
-/// Nothing behind the block runs when it has run: all its ways leave.
+/// Returns whether all paths through a block leave it by a jump.
 pub(crate) fn never_completes(block: &Block) -> bool {
     block.last().is_some_and(|last| match &last.kind {
         StmtKind::If { then, other, .. } => never_completes(then) && never_completes(other),
@@ -115,14 +115,14 @@ pub(crate) fn never_completes(block: &Block) -> bool {
     })
 }
 
-/// How many statements a block holds, nested ones included.
+/// Returns the number of statements in a block, nested ones included.
 pub(crate) fn size(block: &Block) -> usize {
     let mut count = 0;
     each_stmt(block, &mut |_| count += 1);
     count
 }
 
-/// A label that no statement has yet.
+/// Returns a label number that is not in use.
 pub(crate) fn next_label(block: &Block) -> u32 {
     let mut next = 0;
     each_stmt(block, &mut |stmt| {
@@ -133,10 +133,10 @@ pub(crate) fn next_label(block: &Block) -> u32 {
     next
 }
 
-/// Says whether evaluating an expression may end the launch.
+/// A predicate on expressions: evaluating it may end the launch.
 pub(crate) type Faults = fn(&Function, ExprId) -> bool;
 
-/// Whether evaluating it may end the launch: a load out of bounds, an integer division by zero.
+/// Returns whether evaluation may end the launch: a load out of bounds, an integer division by zero.
 pub(crate) fn may_fault(function: &Function, id: ExprId) -> bool {
     match &function.exprs[id].kind {
         ExprKind::Load { place, .. } => !in_bounds(function, place),
@@ -148,7 +148,7 @@ pub(crate) fn may_fault(function: &Function, id: ExprId) -> bool {
     }
 }
 
-/// As [`may_fault`], in a run with checks: signed arithmetic, shifts and conversions of floats to integers as well.
+/// As [`may_fault`], in a run with checks: also signed arithmetic, shifts and conversions of floats to integers.
 pub(crate) fn may_fault_checked(function: &Function, id: ExprId) -> bool {
     let expr = &function.exprs[id];
     let signed = expr.ty.scalar().is_int() && !expr.ty.scalar().is_unsigned();
@@ -163,7 +163,7 @@ pub(crate) fn may_fault_checked(function: &Function, id: ExprId) -> bool {
     checked || may_fault(function, id)
 }
 
-/// Whether a place is known to be inside its memory.
+/// Returns whether a memory location is known to be in bounds.
 pub(crate) fn in_bounds(function: &Function, place: &Place) -> bool {
     let extents = &function.memories[place.memory].extents;
     extents.len() == place.indices.len()

@@ -1,14 +1,14 @@
-//! How values differ between the threads of a block: the lattice uniform ⊂ affine ⊂ varying, for each expression and local.
+//! Variance analysis: how values vary between the threads of a block, in the lattice uniform ⊂ affine ⊂ varying, for each
+//! expression and local.
 //!
-//! A value is uniform if all threads that reach it together have the same one. Control matters as much as data: where only
-//! some of the threads run, a local keeps different values in the others. So every block that is open while the body is
-//! walked knows whether it may be *partial*, that is run by fewer threads than the block around it: below a condition that
-//! is not uniform, and behind a `break` or `continue` that not all threads take. A write makes its local varying if a partial block
-//! lies between it and the local's *home*: the innermost block that holds all its accesses and writes it first. A `return`
-//! does no harm, since who has returned reads nothing any more.
+//! A value is uniform if all threads that reach it together have the same one. Control dependence matters as much as data
+//! dependence: where only some of the threads run, a local keeps different values in the others. So every block that is open
+//! during the walk is marked *partial* if fewer threads may run it than the enclosing block: under a condition that is not
+//! uniform, and behind a `break` or `continue` that not all threads take. A write makes its local varying if a partial block lies
+//! between it and the local's *home*: the innermost block that contains all its accesses and writes it first. A `return` is
+//! harmless, since threads that have returned read nothing any more.
 //!
-//! Facts of locals and of loops feed back into what was walked before, so the walk is repeated until nothing changes; all
-//! facts only grow.
+//! Facts about locals and loops influence code that was walked before, so the walk is repeated to a fixed point; facts only grow.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -18,7 +18,7 @@ use crate::lang::ops::UnaryOp;
 use crate::lang::scalar::Scalar;
 use Variance::*;
 
-/// The facts of the kernel's body, which calls nothing.
+/// Analyzes the kernel's body, which contains no calls.
 pub(crate) fn analyse(module: &Module) -> Facts {
     let Some(function) = module.functions.get(module.kernel.body) else { return Facts::default() };
     let (homes, escaping) = homes(function);
@@ -45,13 +45,13 @@ pub(crate) fn analyse(module: &Module) -> Facts {
     analysis.facts
 }
 
-/// A block that is being walked.
+/// A block during the walk.
 struct Open {
-    /// Its number in the order of the walk.
+    /// Its number in walk order.
     number: usize,
-    /// Of the loop or `Block` whose body it is.
+    /// The label of the loop or `Block` whose body it is.
     label: Option<Label>,
-    /// Not all threads of the block around it need be here.
+    /// Some threads of the enclosing block may not be active here.
     partial: bool,
 }
 
@@ -59,11 +59,11 @@ struct Analysis<'a> {
     function: &'a Function,
     facts: Facts,
     homes: FxHashMap<LocalId, usize>,
-    /// Counters that are read outside their loops, where threads know them from different turns.
+    /// Counters that are read outside of their loops, where threads may hold values of different iterations.
     escaping: FxHashSet<LocalId>,
     open: Vec<Open>,
     next_block: usize,
-    /// Loops that threads leave in different turns.
+    /// Loops that threads may leave in different iterations.
     partial_loops: FxHashSet<Label>,
     changed: bool,
 }
@@ -102,7 +102,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// A write of `variance` to a local here.
+    /// Records a write of `variance` to a local here.
     fn write(&mut self, local: LocalId, variance: Variance) {
         let home = self.homes.get(&local).copied().unwrap_or(0);
         let partial = self.open.iter().any(|open| open.number > home && open.partial);
@@ -125,7 +125,7 @@ impl Analysis<'_> {
                     self.set(*result, Varying);
                 }
             }
-            // A barrier's answer is the block's, which all threads get.
+            // The result of a barrier is the same for the whole block.
             StmtKind::Barrier { .. } => {}
             StmtKind::Warp { result, .. } => self.set(*result, Varying),
             StmtKind::Call { results, .. } => results.iter().for_each(|&result| self.set(result, Varying)),
@@ -136,12 +136,12 @@ impl Analysis<'_> {
             }
             StmtKind::For { label, local, start, end, step, body, .. } => {
                 let turn = self.of(*start).max(self.of(*step));
-                // Threads with affine starts count in step; with different steps they do not.
+                // Threads with affine starts stay affine under a uniform step, but not under different ones.
                 let counter = if self.of(*step) == Uniform { turn } else { Varying };
                 let ends = turn.max(self.of(*end)) != Uniform;
                 let exits = ends || self.partial_loops.contains(label);
                 let counter = if exits && self.escaping.contains(local) { Varying } else { counter };
-                // The counter is written in every turn, by all who are still in it: its home is the body.
+                // The counter is written in every iteration, by all threads still in the loop: its home is the body.
                 if counter > self.facts.locals[*local] {
                     self.facts.locals[*local] = counter;
                     self.changed = true;
@@ -164,17 +164,17 @@ impl Analysis<'_> {
         }
     }
 
-    /// Some threads go to the end of the block with this label, or out of the loop: what follows in the blocks they leave
-    /// is partial, unless all of them go.
+    /// Records a jump of some threads to the end of the block with this label, or out of the loop: the rest of the blocks that
+    /// they leave is partial, unless all of them jump.
     fn leave(&mut self, label: Label, breaks: bool) {
         let Some(target) = self.open.iter().rposition(|open| open.label == Some(label)) else { return };
-        // The target itself counts: those who went on to the next turn do not take a break that follows.
+        // The target itself is included: threads that have continued with the next iteration do not take a following break.
         if !self.open.iter().skip(target).any(|open| open.partial) {
             return;
         }
         for open in self.open.iter_mut().skip(target) {
             open.partial = true;
-            // A loop in between is left too.
+            // Enclosed loops are left too.
             if let Some(passed) = open.label
                 && (breaks || passed != label)
             {
@@ -206,7 +206,7 @@ impl Analysis<'_> {
             ExprKind::Convert(value) | ExprKind::Bitcast(value) if affine_type(self.function.exprs[*value].ty) => {
                 linear(join())
             }
-            // The statement that gives the result says how it varies.
+            // The statement that defines the result sets its variance.
             ExprKind::Result => Uniform,
             kind if kind.is_free() => self.of(id),
             _ => pure(join()),
@@ -214,13 +214,13 @@ impl Analysis<'_> {
     }
 }
 
-/// An operation without a rule of its own keeps only uniformity.
+/// An operation without a specific rule preserves only uniformity.
 fn pure(operands: Variance) -> Variance {
     if operands == Uniform { Uniform } else { Varying }
 }
 
-/// The home of each local, as the number of a block (locals without one of their own are at home in the whole body), and the
-/// locals that are read where they count no loop.
+/// Returns the home of each local, as the number of a block (the whole body for locals without one), and the locals that are read
+/// outside of the loops they count.
 fn homes(function: &Function) -> (FxHashMap<LocalId, usize>, FxHashSet<LocalId>) {
     let mut finder = Homes {
         function,
@@ -238,12 +238,12 @@ fn homes(function: &Function) -> (FxHashMap<LocalId, usize>, FxHashSet<LocalId>)
     (finder.accesses.into_iter().filter_map(home).collect(), finder.escaping)
 }
 
-/// Where a local is accessed.
+/// The accesses of a local.
 #[derive(Default)]
 struct Accesses {
     /// The blocks around all accesses, outermost first.
     common: Vec<usize>,
-    /// Blocks in whose own statements a write came before any access inside.
+    /// Blocks whose own statements write it before any access in a nested block.
     written_first: FxHashSet<usize>,
     /// Blocks with an access so far.
     touched: FxHashSet<usize>,
@@ -254,7 +254,7 @@ struct Homes<'a> {
     next_block: usize,
     path: Vec<usize>,
     accesses: FxHashMap<LocalId, Accesses>,
-    /// The counters of the loops around.
+    /// The counters of the enclosing loops.
     counting: Vec<LocalId>,
     escaping: FxHashSet<LocalId>,
 }

@@ -1,7 +1,7 @@
-//! Reads of locals whose value is known become that value: what was just written, or what an earlier read gave.
+//! Forwarding of locals: reads of locals with a known value become that value, from the last write or an earlier read.
 //!
-//! A value is known as long as nothing may have written the local since, on any way to the read; after a branch or a loop
-//! only what both sides agree on is. Writes of what a local already holds, and writes that nothing reads, are dropped by `dead`.
+//! A value is known as long as no path to the read may have written the local since; after a branch or a loop only the values on
+//! which all paths agree are known. Redundant and dead writes are removed by `dead`.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -20,7 +20,7 @@ pub(crate) fn run(module: &mut Module) {
     }
 }
 
-/// What locals hold.
+/// The known values of locals.
 type Known = FxHashMap<LocalId, ExprId>;
 
 struct Forward<'a> {
@@ -31,7 +31,7 @@ struct Forward<'a> {
 }
 
 impl Forward<'_> {
-    /// Walks a block; `known` becomes what is known at its end, including values that are not visible outside.
+    /// Walks a block; `known` becomes the state at its end, including values that are not visible outside.
     fn block(&mut self, block: Block, known: &mut Known) -> Block {
         self.visible.push(FxHashSet::default());
         let mut out = Vec::with_capacity(block.len());
@@ -109,7 +109,7 @@ impl Forward<'_> {
         Some(stmt)
     }
 
-    /// A loop's body: at its start and behind it nothing is known of what it writes.
+    /// Handles a loop's body: at its start and behind it, the locals that it writes are unknown.
     fn repeated(&mut self, body: &mut Block, known: &mut Known) {
         let changed = written(body);
         known.retain(|local, _| !changed.contains(local));

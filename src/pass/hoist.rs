@@ -1,7 +1,7 @@
-//! What a loop computes anew in every turn, though it is always the same, is computed once before it.
+//! Loop-invariant code motion: expressions that have the same value in every iteration are computed once before the loop.
 //!
-//! Only what cannot fault moves, since the loop may not run at all. Loads stay where they are.
-//! A read of a local moves if the loop does not write it.
+//! Only expressions that cannot fault move, since the trip count may be zero. Loads stay. A read of a local moves if the loop
+//! does not write it.
 
 use rustc_hash::FxHashSet;
 
@@ -14,7 +14,7 @@ pub(crate) fn run(module: &mut Module) {
     run_with(module, may_fault);
 }
 
-/// For runs with checks, which have more faults.
+/// The variant for runs with checks, in which more operations can fault.
 pub(crate) fn run_checked(module: &mut Module) {
     run_with(module, may_fault_checked);
 }
@@ -27,7 +27,7 @@ fn run_with(module: &mut Module, faults: Faults) {
     }
 }
 
-/// Inner loops first, so that what leaves them may go on outwards.
+/// Inner loops first, so that expressions hoisted out of them may move further.
 fn block(function: &Function, stmts: &mut Block, faults: Faults) {
     let mut out = Vec::with_capacity(stmts.len());
     for mut stmt in std::mem::take(stmts) {
@@ -45,7 +45,7 @@ fn block(function: &Function, stmts: &mut Block, faults: Faults) {
     *stmts = out;
 }
 
-/// The expressions that a loop's body evaluates.
+/// Returns the expressions that a loop's body evaluates.
 fn defined(body: &Block) -> FxHashSet<ExprId> {
     let mut out = FxHashSet::default();
     each_stmt(body, &mut |stmt| {
@@ -59,7 +59,7 @@ fn defined(body: &Block) -> FxHashSet<ExprId> {
     out
 }
 
-/// What the turns of a loop change.
+/// What changes between the iterations of a loop.
 struct Inside<'a> {
     function: &'a Function,
     exprs: FxHashSet<ExprId>,
@@ -68,7 +68,7 @@ struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    /// Moves what depends on nothing inside from a block of the loop to `out`.
+    /// Moves loop-invariant expressions from a block of the loop to `out`.
     fn take(&mut self, block: &mut Block, out: &mut Block) {
         let mut kept = Vec::with_capacity(block.len());
         for mut stmt in std::mem::take(block) {

@@ -1,7 +1,7 @@
-//! Calls become the bodies they call, so that a device sees one function.
+//! Inlining: calls are replaced by the bodies of the callees, so that a device sees one function.
 //!
-//! A result travels through a local: `return` writes it and, unless it is the body's last statement, leaves a block around
-//! the inlined body. `structure` and `forward` make both disappear in the common cases.
+//! A result is passed through a local: `return` writes it and, unless it is the body's last statement, breaks out of a block
+//! around the inlined body. `structure` and `forward` remove both in the common cases.
 
 use rustc_hash::FxHashMap;
 
@@ -17,7 +17,7 @@ pub(crate) fn run(module: &mut Module) {
     run_with(module, false);
 }
 
-/// For runs with checks: spans say which call they were inlined for.
+/// The variant for runs with checks: spans record the call that they were inlined for.
 pub(crate) fn run_traced(module: &mut Module) {
     run_with(module, true);
 }
@@ -40,24 +40,24 @@ fn run_with(module: &mut Module, traced: bool) {
 }
 
 struct Inliner<'a> {
-    /// Functions before this one, free of calls.
+    /// Preceding functions, with all calls inlined.
     flat: &'a [Function],
     function: &'a mut Function,
     labels: u32,
     traced: bool,
 }
 
-/// How the callee's things are called in the caller.
+/// The mapping of the callee's items to the caller's.
 #[derive(Default)]
 struct Names {
     exprs: FxHashMap<ExprId, ExprId>,
     locals: Vec<LocalId>,
     memories: Vec<MemId>,
-    /// Added to the callee's labels.
+    /// Offset added to the callee's labels.
     labels: u32,
 }
 
-/// Where spans of a callee go.
+/// The mapping of a callee's spans.
 #[derive(Clone, Copy)]
 struct Moved {
     file: FileId,
@@ -91,7 +91,7 @@ impl Inliner<'_> {
         out
     }
 
-    /// Remembers a call and the calls in what it calls.
+    /// Records a call and the calls inside of the callee.
     fn note_call(&mut self, callee: &Function, span: Span) -> Moved {
         let calls = &mut self.function.calls;
         let (file, call) = (callee.span.file, calls.len());
@@ -133,7 +133,7 @@ impl Inliner<'_> {
         }
     }
 
-    /// The caller's array of these constants, if it has one.
+    /// Returns the caller's array of the same constants, if it has one.
     fn constants(&self, wanted: &Memory) -> Option<MemId> {
         let same = |memory: &Memory| {
             memory.space == Space::Constant
@@ -153,7 +153,7 @@ impl Inliner<'_> {
         for (_, memory) in callee.memories.iter() {
             names.memories.push(match memory.space {
                 Space::Param { position, .. } => memories[position as usize],
-                // The functions of a kernel share their constants.
+                // All functions of a kernel share one copy of a constant array.
                 Space::Constant if let Some(known) = self.constants(memory) => known,
                 Space::Global { .. } | Space::Shared | Space::Local | Space::Constant => {
                     let id = self.function.memories.push(memory.clone());
@@ -220,7 +220,7 @@ impl Names {
     }
 }
 
-/// Every `return` writes the results and breaks to `exit`.
+/// Replaces every `return` by writes of the results and a break to `exit`.
 fn returned(block: Block, results: &[LocalId], exit: Label) -> Block {
     let mut out = Vec::with_capacity(block.len());
     for mut stmt in block {
@@ -234,7 +234,7 @@ fn returned(block: Block, results: &[LocalId], exit: Label) -> Block {
                     out.push(Stmt { kind: StmtKind::Write { local, value }, span });
                 }
                 out.push(Stmt { kind: StmtKind::Break(exit), span });
-                // What stands behind a return never runs.
+                // Statements behind a return are unreachable.
                 return out;
             }
             _ => out.push(stmt),
@@ -243,7 +243,7 @@ fn returned(block: Block, results: &[LocalId], exit: Label) -> Block {
     out
 }
 
-/// Whether the only break to `exit`, if any, is the block's last statement.
+/// Returns whether the only break to `exit`, if any, is the block's last statement.
 fn only_last(block: &Block, exit: Label) -> bool {
     let mut count = 0;
     each_stmt(block, &mut |stmt| count += usize::from(stmt.kind == StmtKind::Break(exit)));

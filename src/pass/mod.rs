@@ -1,6 +1,7 @@
-//! Layer 3: transformations of DeviceIR, Verified in and Verified out.
+//! Layer 3: transformations of DeviceIR, from verified to verified modules.
 //!
-//! [`pipeline::STANDARD`] is the list; each pass is a file that says what it does and why that changes no answer and no fault.
+//! [`pipeline::STANDARD`] is the list of passes; each is a file that documents the transformation and why it preserves results
+//! and faults.
 
 mod choose;
 mod cse;
@@ -23,12 +24,12 @@ use crate::ir::text::print;
 use crate::ir::verify::{Verified, checked, violations};
 use crate::ir::{Checks, Prepared};
 
-/// Runs the standard pipeline. An error is a fault of Clk's own: it names the pass and holds the IR.
+/// Runs the standard pipeline. An error is a bug in Clk: it names the pass and contains the IR.
 pub fn prepare(module: Module) -> Result<Prepared, String> {
     prepare_for(module, Checks::default())
 }
 
-/// Runs the pipeline that keeps what these checks look at.
+/// Runs the pipeline that preserves what these checks observe.
 pub fn prepare_for(module: Module, checks: Checks) -> Result<Prepared, String> {
     let mut module = valid(module, "lowering")?.into_module();
     for pass in pipeline::passes(checks) {

@@ -1,10 +1,10 @@
-//! The passes in the order they run.
+//! The pass pipelines.
 
 use super::*;
 use crate::ir::def::Module;
 use crate::ir::{Checks, compact};
 
-/// A transformation of a valid module into a valid module that does the same.
+/// A transformation of a valid module into an equivalent valid module.
 pub(crate) struct Pass {
     pub name: &'static str,
     pub run: fn(&mut Module),
@@ -14,57 +14,57 @@ const fn pass(name: &'static str, run: fn(&mut Module)) -> Pass {
     Pass { name, run }
 }
 
-/// Calls become the bodies they call.
+/// Replaces calls by the bodies of the callees.
 const INLINE: Pass = pass("inline", inline::run);
-/// The same, and spans say what called them.
+/// The same, with spans that record the call.
 const INLINE_TRACED: Pass = pass("inline", inline::run_traced);
-/// Number expressions in order, each dynamic extent with its own.
+/// Renumbers expressions canonically, with separate trees for dynamic extents.
 const COMPACT: Pass = pass("compact", compact::compact);
-/// Jumps to where control goes anyway become branches.
+/// Replaces jumps to where control continues anyway by branches.
 const STRUCTURE: Pass = pass("structure", structure::run);
-/// Reads of locals become the value that is known.
+/// Replaces reads of locals by known values.
 const FORWARD: Pass = pass("forward", forward::run);
-/// Fold constants, drop operations that do nothing.
+/// Folds constants and removes operations without effect.
 const SIMPLIFY: Pass = pass("simplify", simplify::run);
-/// Drop what nothing needs.
+/// Removes dead code.
 const DEAD: Pass = pass("dead", dead::run);
-/// Small loops become their turns.
+/// Unrolls small loops.
 const UNROLL: Pass = pass("unroll", unroll::run);
-/// Local arrays with constant indices become locals.
+/// Replaces local arrays with constant indices by locals.
 const SCALARISE: Pass = pass("scalarise", scalarise::run);
-/// Compute and load nothing twice.
+/// Eliminates common subexpressions and repeated loads.
 const CSE: Pass = pass("cse", cse::run);
-/// Small branches become selections.
+/// Converts small branches to selects.
 const CHOOSE: Pass = pass("choose", choose::run);
-/// What a loop does not change is computed before it.
+/// Hoists loop-invariant expressions.
 const HOIST: Pass = pass("hoist", hoist::run);
-/// Small branches that no check looks at become selections.
+/// As `CHOOSE`, for branches without operations that checks observe.
 const CHOOSE_SAFE: Pass = pass("choose", choose::run_checked);
-/// The same, of what no check looks at.
+/// As `HOIST`, for expressions without operations that checks observe.
 const HOIST_SAFE: Pass = pass("hoist", hoist::run_checked);
-/// Drop unused locals and memories, number the rest in order.
+/// Removes unused locals and memories and renumbers the rest.
 const TIDY: Pass = pass("tidy", tidy::run);
 
-/// What every kernel goes through.
+/// The pipeline for runs without checks.
 #[rustfmt::skip]
 pub(crate) static STANDARD: &[Pass] = &[
     INLINE, COMPACT, STRUCTURE,
     FORWARD, SIMPLIFY, DEAD,
     // Local arrays become registers.
     UNROLL, STRUCTURE, FORWARD, SIMPLIFY, DEAD, SCALARISE, FORWARD, SIMPLIFY, CSE,
-    // Values instead of branches; inner ones first, which may make outer ones small enough.
+    // If-conversion; inner branches first, which may make outer ones small enough.
     CHOOSE, FORWARD, SIMPLIFY, DEAD, CHOOSE, FORWARD, SIMPLIFY, CSE, DEAD,
     HOIST, CSE, DEAD, TIDY,
 ];
 
-/// For runs that look for the first NaN: every operation is computed where the program computes it, and nowhere else.
+/// The pipeline for runs that trap the first NaN: every operation is computed exactly where the program computes it.
 #[rustfmt::skip]
 pub(crate) static TRAPPING: &[Pass] = &[
     INLINE_TRACED, COMPACT, STRUCTURE,
     FORWARD, SIMPLIFY, DEAD, CSE, DEAD, TIDY,
 ];
 
-/// The passes for these checks.
+/// Returns the pipeline for these checks.
 pub(crate) fn passes(checks: Checks) -> &'static [Pass] {
     match (checks.nan, checks.any()) {
         (true, _) => TRAPPING,
@@ -73,8 +73,8 @@ pub(crate) fn passes(checks: Checks) -> &'static [Pass] {
     }
 }
 
-/// For runs with checks: local arrays stay arrays, whose elements may be unwritten, and nothing that a check could stop at is
-/// computed where the program does not compute it.
+/// The pipeline for runs with checks: local arrays stay arrays, whose elements may be unwritten, and no operation at which a
+/// check could stop is computed where the program does not compute it.
 #[rustfmt::skip]
 pub(crate) static CHECKED: &[Pass] = &[
     INLINE_TRACED, COMPACT, STRUCTURE,

@@ -1,4 +1,5 @@
-//! Local arrays whose every index is a known constant become one local per element: registers instead of memory.
+//! Scalar replacement of local arrays whose every index is a known constant: one local per element, in registers instead of
+//! memory.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -9,7 +10,7 @@ use crate::ir::def::*;
 use crate::ir::typing;
 use crate::ir::visit::each_stmt;
 
-/// Elements (times leaves) that an array may have.
+/// The largest number of elements times leaves (scalar or vector components of an element) of an array.
 const MAX_ELEMENTS: u64 = 256;
 
 pub(crate) fn run(module: &mut Module) {
@@ -25,7 +26,7 @@ pub(crate) fn run(module: &mut Module) {
     }
 }
 
-/// Small local arrays that are only loaded and stored, at constant places inside.
+/// Returns the small local arrays that are only loaded and stored, at constant in-bounds indices.
 fn candidates(function: &Function) -> FxHashSet<MemId> {
     let small = |memory: &Memory| {
         let known = |extent: &Extent| match extent {
@@ -61,7 +62,7 @@ fn candidates(function: &Function) -> FxHashSet<MemId> {
 struct Scalarise<'a> {
     function: &'a mut Function,
     arrays: FxHashSet<MemId>,
-    /// By memory, flat index and leaf.
+    /// By memory, linear index and leaf.
     locals: FxHashMap<(MemId, u64, u32), LocalId>,
 }
 
@@ -86,7 +87,7 @@ impl Scalarise<'_> {
         out
     }
 
-    /// The local of a place that is known to be inside.
+    /// Returns the local of a memory location that is known to be in bounds.
     fn local(&mut self, place: &Place) -> LocalId {
         let memory = &self.function.memories[place.memory];
         let (name, ty) = (memory.name.clone(), memory.layout.leaves[place.leaf as usize].ty);

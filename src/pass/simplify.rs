@@ -1,8 +1,8 @@
-//! Operations on constants become their results, and operations that give an operand back become that operand.
+//! Constant folding and algebraic simplification.
 //!
-//! Everything is exact, for every value: floats lose only `x * 1`, `x / 1`, `x - 0` and `x + -0`, which change nothing; `x + 0`
-//! stays because of `-0`. A division becomes a product only with a power of two, whose reciprocal is exact.
-//! An integer division by a constant zero stays: it is a fault.
+//! Everything is exact, for every value: on floats only `x * 1`, `x / 1`, `x - 0` and `x + -0` are removed, which change nothing;
+//! `x + 0` stays because of `-0`. A division becomes a multiplication only for a power of two, whose reciprocal is exact. An
+//! integer division by a constant zero stays: it is a fault.
 
 use rustc_hash::FxHashSet;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(module: &mut Module) {
     }
 }
 
-/// Extents that are known when the kernel is compiled are constants.
+/// Replaces extents that are known at compile time by constants.
 fn known_extents(function: &mut Function) {
     let memories = &function.memories;
     for (_, expr) in function.exprs.iter_mut() {
@@ -39,7 +39,7 @@ fn known_extents(function: &mut Function) {
 struct Simplify<'a> {
     function: &'a mut Function,
     renames: Renames,
-    /// Counters of the loops around that are never negative.
+    /// Counters of enclosing loops that are never negative.
     counters: FxHashSet<LocalId>,
 }
 
@@ -70,7 +70,7 @@ impl Simplify<'_> {
         (up && self.not_negative(start, 0)).then_some(*local)
     }
 
-    /// Simplifies one expression as far as it goes.
+    /// Simplifies one expression as far as possible.
     fn visit(&mut self, id: ExprId) {
         // Each step makes the expression smaller or moves a constant to the right, so this ends; the bound is for safety.
         for _ in 0..8 {
@@ -87,7 +87,7 @@ impl Simplify<'_> {
         }
     }
 
-    /// A division by a power of two of what is not negative: a shift or a mask.
+    /// Replaces the division of a nonnegative value by a power of two by a shift or a mask.
     fn power_of_two(&mut self, id: ExprId) -> Option<Found> {
         let ExprKind::Binary { op: op @ (BinOp::Div | BinOp::Rem), left, right } = self.function.exprs[id].kind else {
             return None;
@@ -105,7 +105,7 @@ impl Simplify<'_> {
         Some(Kind(ExprKind::Binary { op, left, right }))
     }
 
-    /// Whether an integer is certainly zero or more.
+    /// Returns whether an integer is known to be nonnegative.
     fn not_negative(&self, id: ExprId, depth: usize) -> bool {
         let expr = &self.function.exprs[id];
         if expr.ty.scalar().is_unsigned() {
@@ -131,7 +131,7 @@ impl Simplify<'_> {
     }
 }
 
-/// What an expression is the same as.
+/// The replacement of an expression.
 enum Found {
     Operand(ExprId),
     Constant(Value),
@@ -171,7 +171,7 @@ fn simplified(function: &mut Function, id: ExprId) -> Option<Found> {
     }
 }
 
-/// What an array of constants holds at a place that is known.
+/// Returns the value of an array of constants at a known location.
 fn constants(function: &mut Function, place: &Place) -> Option<Found> {
     let memory = &function.memories[place.memory];
     if memory.space != Space::Constant || !edit::in_bounds(function, place) {
@@ -195,7 +195,7 @@ fn constants(function: &mut Function, place: &Place) -> Option<Found> {
     })
 }
 
-/// The value of an operation on constants.
+/// Returns the value of an operation on constants.
 fn folded(function: &Function, id: ExprId) -> Option<Value> {
     let expr = &function.exprs[id];
     let Ty::Scalar(scalar) = expr.ty else { return None };
@@ -214,7 +214,7 @@ fn folded(function: &Function, id: ExprId) -> Option<Value> {
     (result.ty == scalar).then_some(result)
 }
 
-/// The comparison that holds where `op` does not. With NaN only equality has one.
+/// Returns the negation of a comparison. With NaN only equality has one.
 fn inverse(op: BinOp, operands: Ty) -> Option<BinOp> {
     let ordered = !operands.scalar().is_float();
     match op {
@@ -288,7 +288,7 @@ fn float(function: &mut Function, op: BinOp, left: ExprId, right: ExprId) -> Opt
     }
 }
 
-/// `1 / value`, if that is exact: for powers of two of normal size.
+/// Returns `1 / value`, if that is exact: for powers of two in the normal range.
 fn exact_reciprocal(value: Value) -> Option<Value> {
     let exact: f64 = value.to();
     let (mantissa, least) = match value.ty {
@@ -331,7 +331,7 @@ fn select(function: &Function, cond: ExprId, then: ExprId, other: ExprId, ty: Ty
     }
 }
 
-/// The vector whose lanes, in order and all of them, are put together again.
+/// Returns the vector that is reassembled from all its lanes in order.
 fn recomposed(function: &Function, parts: &[ExprId], ty: Ty) -> Option<ExprId> {
     let source = |(i, &part): (usize, &ExprId)| match function.exprs[part].kind {
         ExprKind::Extract { value, lane } if lane as usize == i => Some(value),

@@ -1,19 +1,20 @@
-//! Jumps to where control goes anyway: `break`, `continue` and `return` at the end of what they leave vanish, and
-//! `if c { …; break } rest` becomes `if c { … } else { rest }`. Early returns of inlined functions become plain branches, which lanes
-//! can mask and later passes can turn into selections. A block that nothing breaks is spliced into the one around it.
+//! Control flow simplification: removes jumps to where control continues anyway, that is, `break`, `continue` and `return` at the
+//! end of what they leave; `if c { …; break } rest` becomes `if c { … } else { rest }`. Early returns of inlined functions become
+//! plain branches, for which lanes can be masked and which later passes can convert to selects. A block that no break leaves is
+//! spliced into the enclosing one.
 
 use super::edit::breaks;
 use crate::base::stop;
 use crate::ir::def::*;
 
-/// `rest` moves into branches up to this depth of nesting.
+/// The nesting depth up to which `rest` moves into branches.
 const MAX_DEPTH: usize = 40;
 
 pub(crate) fn run(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         let body = std::mem::take(&mut function.body);
         let mut ends = Ends::default();
-        // A kernel returns nothing, so its return only ends the body.
+        // A kernel has no result, so its return only ends the body.
         if function.results.is_empty() {
             ends.jumps.push(StmtKind::Return(vec![]));
         }
@@ -21,7 +22,7 @@ pub(crate) fn run(module: &mut Module) {
     }
 }
 
-/// The jumps that would go to where control arrives at the end of the block at hand.
+/// The jumps that are equivalent to reaching the end of the current block.
 #[derive(Default, Clone)]
 struct Ends {
     jumps: Vec<StmtKind>,
@@ -33,14 +34,14 @@ impl Ends {
     }
 }
 
-/// A block whose end is reached by the jumps in `ends`.
+/// Simplifies a block whose end is equivalent to the jumps in `ends`.
 fn block(stmts: Block, ends: &mut Ends, depth: usize) -> Block {
     let mut out: Block = Vec::with_capacity(stmts.len());
     let mut rest = stmts.into_iter();
     while let Some(mut stmt) = rest.next() {
         stop::poll();
         if ends.has(&stmt.kind) {
-            // The end of the block; what follows never runs.
+            // The end of the block; what follows is unreachable.
             return out;
         }
         if stmt.kind.leaves() {
@@ -98,7 +99,7 @@ fn block(stmts: Block, ends: &mut Ends, depth: usize) -> Block {
     out
 }
 
-/// Whether a block ends with a jump of `ends` in every case.
+/// Returns whether all paths through a block end with a jump of `ends`.
 fn jumps_to(block: &Block, ends: &Ends) -> bool {
     block.last().is_some_and(|last| match &last.kind {
         StmtKind::If { then, other, .. } => jumps_to(then, ends) && jumps_to(other, ends),

@@ -1,5 +1,5 @@
-//! Locals and memories that nothing names any more are dropped, and expressions numbered in order. Array parameters stay: a
-//! launch passes them.
+//! Removes locals and memories without references, and renumbers expressions. Array parameters stay: they are part of the launch
+//! interface.
 
 use crate::base::arena::Arena;
 use crate::ir::compact::compact;
@@ -11,7 +11,7 @@ pub(crate) fn run(module: &mut Module) {
     for (_, function) in module.functions.iter_mut() {
         tidy(function);
     }
-    // Memories move only in the kernel's body, and array parameters keep their order.
+    // Memories are renumbered only in the kernel's body, and array parameters keep their order.
     let Some(body) = module.functions.get(module.kernel.body) else { return };
     for (position, param) in module.kernel.params.iter_mut().enumerate() {
         if let KernelParam::Array { memory, .. } = param {
@@ -75,14 +75,14 @@ fn tidy(function: &mut Function) {
     });
 }
 
-/// The labels in order of their definition.
+/// Returns the labels in order of their definition.
 fn labels(body: &Block) -> Vec<Label> {
     let mut out = Vec::new();
     each_stmt(body, &mut |stmt| out.extend(stmt.kind.label()));
     out
 }
 
-/// The items that are used, and where each has gone.
+/// Returns the items that are used, and the new id of each.
 fn kept<T: Clone>(arena: &Arena<T>, used: &[bool]) -> (Arena<T>, Vec<crate::base::arena::Id<T>>) {
     let mut new = Arena::new();
     let mut ids = Vec::new();

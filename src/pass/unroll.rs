@@ -1,5 +1,5 @@
-//! Loops with a small known number of turns become their turns, if the source asks for it or if the counter indexes a
-//! local array: with constant indices the array can become registers (`scalarise`).
+//! Loop unrolling for small known trip counts, if the source requests it or if the counter indexes a local array: with constant
+//! indices the array can become registers (`scalarise`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,11 +10,11 @@ use crate::ir::def::*;
 use crate::ir::visit::{each_stmt, each_stmt_mut};
 use crate::lang::scalar::Value;
 
-/// Statements that one loop may become.
+/// The largest number of statements that one loop may become.
 const MAX_SIZE: usize = 2048;
-/// Statements that all loops of a function together may add.
+/// The largest number of statements that all loops of a function together may add.
 const MAX_TOTAL: usize = 16_384;
-/// A loop that nobody asked to unroll, and that indexes no local array, stays unless it is tiny.
+/// The largest unrolled size of a loop that the source does not ask to unroll and that indexes no local array.
 const TINY: usize = 32;
 
 pub(crate) fn run(module: &mut Module) {
@@ -34,7 +34,7 @@ struct Unroller<'a> {
 }
 
 impl Unroller<'_> {
-    /// Outer loops first: the turns of an inner one then count with constants of the outer one's.
+    /// Outer loops first: the bounds of inner ones may then be constants.
     fn block(&mut self, block: Block) -> Block {
         let mut out = Vec::with_capacity(block.len());
         for mut stmt in block {
@@ -52,7 +52,7 @@ impl Unroller<'_> {
         out
     }
 
-    /// The counter's values, if the loop should be unrolled.
+    /// Returns the counter's values, if the loop should be unrolled.
     fn turns(&mut self, kind: &StmtKind) -> Option<Vec<Value>> {
         let StmtKind::For { local, start, end, step, inclusive, unroll, body, .. } = kind else { return None };
         let count = usize::try_from(trip_count(self.function, *start, *end, *step, *inclusive)?).ok()?;
@@ -72,7 +72,7 @@ impl Unroller<'_> {
         (0..count as i128).map(|turn| Value::from_integer(scalar, start + turn * step)).collect()
     }
 
-    /// Whether an index into a local array, or into one of constants, is computed from the counter.
+    /// Returns whether an index into a local array, or into one of constants, depends on the counter.
     fn indexes_local(&self, body: &Block, counter: LocalId) -> bool {
         let mut from: FxHashSet<ExprId> = FxHashSet::default();
         let mut found = false;
@@ -128,7 +128,7 @@ impl Unroller<'_> {
         Label(self.labels - 1)
     }
 
-    /// A copy of a block with expressions and labels of its own.
+    /// Copies a block with new expressions and labels.
     fn copy(&mut self, block: &Block) -> Block {
         let mut copy = block.clone();
         let mut exprs: FxHashMap<ExprId, ExprId> = FxHashMap::default();

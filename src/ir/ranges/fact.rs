@@ -1,8 +1,8 @@
-//! What is known of an integer: an interval, and launch constants it does not exceed.
+//! The abstract domain of range analysis: an interval, and upper bounds relative to launch constants.
 
 use crate::lang::scalar::Scalar;
 
-/// A number that is the same throughout a launch and known when it starts.
+/// A launch constant: a number that is the same throughout a launch and known when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Symbol {
     /// The extent of the kernel's array parameter at this position along an axis.
@@ -14,10 +14,10 @@ pub(crate) enum Symbol {
     Param(u32),
     /// The extent of the k-th index of a `threads` kernel.
     Index(u8),
-    /// Along x, y, z, as those below.
+    /// Along x, y, z, as the two below.
     BlockDim(u8),
     GridDim(u8),
-    /// Blocks times threads of a block.
+    /// Number of blocks times threads per block.
     Threads(u8),
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Fact {
     pub nonzero: bool,
 }
 
-/// More would help nobody.
+/// The largest number of relative bounds of a fact; more do not pay.
 const MAX_SYMBOLS: usize = 6;
 
 pub(crate) fn type_range(scalar: Scalar) -> (i128, i128) {
@@ -47,7 +47,7 @@ impl Fact {
         Fact { low, high, below: vec![], nonzero: low > 0 || high < 0 }
     }
 
-    /// Nothing but the type.
+    /// Returns the range of the type.
     pub fn any(scalar: Scalar) -> Fact {
         let (low, high) = type_range(scalar);
         Fact::of(low, high)
@@ -74,7 +74,7 @@ impl Fact {
         low <= self.low && self.high <= high
     }
 
-    /// What holds of a value of which both hold.
+    /// Returns the conjunction of two facts on one value.
     pub fn meet(&self, other: &Fact) -> Fact {
         let mut both = Fact {
             low: self.low.max(other.low),
@@ -86,7 +86,7 @@ impl Fact {
         both.settled()
     }
 
-    /// What holds of a value of which one holds.
+    /// Returns a fact that both facts imply.
     pub fn join(&self, other: &Fact) -> Fact {
         let common = |&(symbol, plus): &(Symbol, i128)| {
             other.below.iter().find(|(known, _)| *known == symbol).map(|&(_, also)| (symbol, plus.max(also)))
@@ -99,7 +99,7 @@ impl Fact {
         }
     }
 
-    /// The interval takes part in what is known of zero, and may have become empty in code that never runs.
+    /// Tightens the interval by `nonzero`; it may have become empty in unreachable code.
     fn settled(mut self) -> Fact {
         if self.nonzero && self.low == 0 {
             self.low = 1;
@@ -116,13 +116,13 @@ impl Fact {
         self.settled()
     }
 
-    /// All of it moved by a number.
+    /// Returns the fact for the value plus a constant.
     pub fn shifted(&self, by: i128) -> Fact {
         let below = self.below.iter().map(|&(symbol, plus)| (symbol, plus + by)).collect();
         Fact { low: self.low + by, high: self.high + by, below, nonzero: false }.settled()
     }
 
-    /// The upper limits of another fact, `by` further.
+    /// Adds the upper bounds of another fact plus `by`.
     pub fn limited_by(&self, other: &Fact, by: i128) -> Fact {
         let limit = Fact { low: self.low, high: other.high + by, below: vec![], nonzero: false };
         let mut fact = self.meet(&limit);
@@ -130,7 +130,7 @@ impl Fact {
         fact
     }
 
-    /// Whether everything that `other` says is said here.
+    /// Returns whether this fact implies `other`.
     pub fn implies(&self, other: &Fact) -> bool {
         let limit = |(symbol, plus): &(Symbol, i128)| self.below.iter().any(|(s, p)| s == symbol && p <= plus);
         other.low <= self.low
@@ -139,7 +139,7 @@ impl Fact {
             && (self.nonzero || !other.nonzero)
     }
 
-    /// Weaker than both, and weakened so far that few such steps come to an end.
+    /// Returns a fact that both imply, widened so far that such steps end after a few.
     pub fn widened(&self, next: &Fact, scalar: Scalar) -> Fact {
         let (least, most) = type_range(scalar);
         let low = match next.low {

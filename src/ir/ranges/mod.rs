@@ -1,9 +1,9 @@
 //! Range analysis: which accesses of a kernel are in bounds, which operations cannot overflow, which divisors are not zero.
 //!
-//! An abstract run of the body over intervals and launch constants ([`Fact`]). Conditions refine what is known in the branches
-//! they guard; loops are repeated, with widening, until what holds at their head holds again. An access that is in bounds if
-//! two launch constants are in the right order is reported with that [`Bound`], which costs a device one comparison per launch
-//! instead of one per access.
+//! An abstract interpretation of the body over intervals and launch constants ([`Fact`]). Conditions refine facts in the branches
+//! they guard; loops are iterated, with widening, to a fixed point at their head. An access that is in bounds if two launch
+//! constants are ordered is reported with that [`Bound`], which costs a device one comparison per launch instead of one per
+//! access.
 
 mod fact;
 mod transfer;
@@ -15,18 +15,18 @@ use crate::base::arena::Id;
 use crate::ir::def::*;
 pub(crate) use fact::Symbol;
 
-/// What is known of the launches that are asked about.
+/// Assumptions about the launches that the analysis covers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Setting {
-    /// No extent, no index and no number of threads along an axis is larger; 0 stands for the type's own limit.
+    /// The largest extent, index and number of threads along an axis; 0 stands for the type's own limit.
     pub largest: u64,
-    /// Threads of a block along x, y, z.
+    /// Threads of a block along x, y, z, if known.
     pub block: Option<[u32; 3]>,
-    /// A [`Bound`] will do in place of a proof.
+    /// Accesses may be proved under a [`Bound`], to be checked at launch.
     pub assume: bool,
 }
 
-/// `left + plus <= right`; without a symbol, a side is its number alone.
+/// `left + plus <= right`; without a symbol, a side is just its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Bound {
     pub left: Option<Symbol>,
@@ -34,7 +34,7 @@ pub struct Bound {
     pub right: Result<Symbol, u32>,
 }
 
-/// How much was proved.
+/// Statistics of the proofs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// Loads, stores and atomics.
@@ -48,45 +48,45 @@ pub(crate) struct Summary {
     pub guarded_divisions: u32,
 }
 
-/// A place in a body: the load itself, or the statement, counted from 0 outer before inner.
+/// A site in a body: a load, or a statement, numbered from 0 in pre-order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Site {
     Load(ExprId),
     Stmt(u32),
 }
 
-/// What the analysis found.
+/// The results of the analysis.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges {
-    /// The axes whose index may be out of bounds.
+    /// By site, the axes whose index may be out of bounds.
     pub guards: FxHashMap<Site, Vec<u8>>,
     /// `+ - *`, negations, left shifts and absolute values of signed integers that do not overflow.
     pub exact: FxHashSet<ExprId>,
     /// Divisions whose divisor may be zero.
     pub zero_divisors: FxHashSet<ExprId>,
-    /// Divisions of the smallest integer by -1 that may happen.
+    /// Divisions that may divide the smallest integer by -1.
     pub overflowing_divisions: FxHashSet<ExprId>,
-    /// Loops whose counter, one step beyond its last value, still fits its type; and whether they count up.
+    /// Loops whose counter, one step beyond its last value, is still in range of its type; and whether they count up.
     pub roomy_loops: FxHashMap<Label, bool>,
-    /// Shifts by no less than 0 and less than the width.
+    /// Shifts by an amount from 0 to less than the width.
     pub small_shifts: FxHashSet<ExprId>,
     pub assumptions: Vec<Bound>,
     pub summary: Summary,
 }
 
-/// The analysis of the kernel's body, which calls nothing.
+/// Analyzes the kernel's body, which contains no calls.
 pub(crate) fn analyse(module: &Module, setting: Setting) -> Ranges {
     let Some(function) = module.functions.get(module.kernel.body) else { return Ranges::default() };
     let mut walk = walk::Walk::new(function, setting);
     walk.run();
     let mut ranges = walk.found;
-    // Of two bounds between the same two constants, the closer one says both.
+    // Of two bounds between the same two constants, the tighter one implies the other.
     ranges.assumptions.sort_by_key(|bound| (bound.left, bound.right, -bound.plus));
     ranges.assumptions.dedup_by_key(|bound| (bound.left, bound.right));
     ranges
 }
 
-/// Which parameter a memory of the kernel's body is.
+/// Returns the parameter that a memory of the kernel's body is.
 pub(crate) fn parameter(function: &Function, memory: Id<Memory>) -> Option<u32> {
     match function.memories.get(memory)?.space {
         Space::Global { param, .. } => Some(param),

@@ -1,11 +1,11 @@
-//! What operations make of intervals.
+//! Transfer functions: operations on intervals.
 
 use super::fact::{Fact, type_range};
 use crate::ir::def::BinOp;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Scalar;
 
-/// The exact result of an operation before it wraps; `None` where nothing better than the type is known.
+/// Returns the exact result of an operation before it wraps; `None` where only the type's range is known.
 pub(crate) fn binary(op: BinOp, a: &Fact, b: &Fact, scalar: Scalar) -> Option<Fact> {
     use BinOp::*;
     Some(match op {
@@ -47,7 +47,7 @@ fn product(a: &Fact, b: &Fact) -> Fact {
     fact
 }
 
-/// A divisor that is not negative: there is no result for zero.
+/// Returns a divisor that is not negative, without zero.
 fn positive(b: &Fact) -> Option<Fact> {
     (b.low >= 0 && b.high > 0).then(|| Fact { low: b.low.max(1), ..b.clone() })
 }
@@ -87,12 +87,12 @@ fn and(a: &Fact, b: &Fact) -> Option<Fact> {
     Some(fact)
 }
 
-/// All ones as far as `n` has digits.
+/// Returns the smallest number of the form 2^k - 1 that is at least `n`.
 fn ones(n: i128) -> i128 {
     ((n + 1) as u128).next_power_of_two() as i128 - 1
 }
 
-/// Amounts within the width only: they are taken modulo it.
+/// Handles amounts within the width only: others are taken modulo it.
 fn left_shift(a: &Fact, b: &Fact, scalar: Scalar) -> Option<Fact> {
     let fits = b.low >= 0 && b.high < i128::from(scalar.bits());
     let by = |n: i128| Fact::of(1 << n, 1 << n);

@@ -1,4 +1,4 @@
-//! The abstract run of a body.
+//! The abstract interpretation of a body.
 
 use rustc_hash::FxHashMap;
 
@@ -9,16 +9,16 @@ use crate::ir::visit::each_stmt;
 use crate::lang::ops::{BarrierKind, UnaryOp};
 use crate::lang::scalar::{Scalar, Value};
 
-/// Deeper expressions are taken for unknown.
+/// Expressions nested deeper are treated as unknown.
 const MAX_DEPTH: u32 = 12;
-/// Rounds until everything that still grows is taken for unknown.
+/// Iterations of a loop after which everything that still grows is treated as unknown.
 const MAX_ROUNDS: u32 = 6;
-/// Loops nested deeper are not repeated.
+/// Loops nested deeper are not iterated.
 const MAX_NESTING: u32 = 3;
-/// A constant index beyond this is not assumed to fit an array.
+/// The largest constant index that may be assumed to be in bounds of an array.
 const LARGEST_ASSUMED: i128 = 65536;
 
-/// What is known of locals; those that are missing may be anything. `None` where control does not come.
+/// Facts about locals; missing ones may have any value. `None` is unreachable.
 type State = Option<FxHashMap<LocalId, Fact>>;
 
 struct Target {
@@ -32,9 +32,9 @@ pub(crate) struct Walk<'a> {
     setting: Setting,
     pub found: Ranges,
     state: State,
-    /// What loads, reads and results are known to be.
+    /// Facts about loads, reads and results.
     known: FxHashMap<ExprId, Fact>,
-    /// What conditions around say of values, inner ones last.
+    /// Refinements of values by enclosing conditions, inner ones last.
     refined: Vec<(ExprId, Fact)>,
     cache: FxHashMap<ExprId, Fact>,
     targets: Vec<Target>,
@@ -91,7 +91,7 @@ impl<'a> Walk<'a> {
         int(self.function.exprs[id].ty)
     }
 
-    /// What is known of an integer scalar here.
+    /// Returns the fact about an integer scalar here.
     fn fact(&mut self, id: ExprId) -> Fact {
         self.fact_at(id, 0)
     }
@@ -107,7 +107,7 @@ impl<'a> Walk<'a> {
                 fact = fact.meet(also);
             }
         }
-        // Contradictions are in code that never runs.
+        // A contradiction means unreachable code.
         if fact.low > fact.high {
             fact = Fact::any(scalar);
         }
@@ -117,7 +117,7 @@ impl<'a> Walk<'a> {
         fact
     }
 
-    /// Without what conditions say of the value itself.
+    /// Returns the fact without refinements of the value itself.
     fn base(&mut self, id: ExprId, scalar: Scalar, depth: u32) -> Fact {
         let function = self.function;
         let any = Fact::any(scalar);
@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
             },
             Id3::Block => Fact::of(0, blocks - 1).with(Symbol::GridDim(axis), -1),
             Id3::GridDim => Fact::of(1, blocks).with(Symbol::GridDim(axis), 0),
-            // Beyond 2^31 threads it wraps.
+            // Wraps beyond 2^31 threads.
             Id3::Global => match threads {
                 Some(threads) => Fact::of(0, threads - 1).with(Symbol::Threads(axis), -1),
                 None => Fact::any(Scalar::I32),
@@ -187,12 +187,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The most threads that a block has.
+    /// Returns the largest number of threads of a block.
     fn threads_of_block(&self) -> i128 {
         self.setting.block.map_or(1024, |block| block.iter().map(|&n| i128::from(n)).product::<i128>().max(1))
     }
 
-    /// What an operation gives in the launches that the text is for, where that is more than the operands say.
+    /// Returns the result of an operation in the launches that the text is for, where that is more precise than what follows from
+    /// the operands.
     fn by_assumption(&mut self, op: BinOp, left: ExprId, right: ExprId) -> Option<Fact> {
         match op {
             BinOp::Mul => self
@@ -211,8 +212,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// `block_idx.x * 4096`, where a block takes more elements than it has threads: a grid that covers an array has so few
-    /// blocks that this fits, which is assumed of the launch.
+    /// Handles `block_idx.x * 4096`, where a block processes more elements than it has threads: a grid that covers an array has
+    /// so few blocks that this does not overflow, which is assumed of the launch.
     fn in_large_tiles(&mut self, blocks: ExprId, tile: ExprId) -> Option<Fact> {
         let ExprKind::Id(id @ (Id3::Block | Id3::GridDim), axis) = self.function.exprs[blocks].kind else {
             return None;
@@ -231,7 +232,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// `len(x) - 1` is an index of an array that has an element, which is assumed of the launch.
+    /// Handles `len(x) - 1`, an index of a nonempty array; that it is nonempty is assumed of the launch.
     fn last_of_some(&mut self, extent: ExprId, less: ExprId) -> Option<Fact> {
         let Symbol::Extent { param, axis } = self.symbol(extent)? else { return None };
         let less = self.constant(less).filter(|&less| (1..=LARGEST_ASSUMED).contains(&less))?;
@@ -249,8 +250,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// `block_idx.x * block_dim.x` is an index of a thread and `grid_dim.x * block_dim.x` the number of threads along an axis;
-    /// the block's size may be written as the number that it is.
+    /// Handles `block_idx.x * block_dim.x`, an index of a thread, and `grid_dim.x * block_dim.x`, the number of threads along an
+    /// axis; the block's size may be a constant.
     fn in_whole_blocks(&self, left: ExprId, right: ExprId) -> Option<Fact> {
         if self.setting.largest == 0 {
             return None;
@@ -300,7 +301,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes a condition for true or false from here on.
+    /// Assumes that a condition is true or false from here on.
     fn assume(&mut self, cond: ExprId, holds: bool) {
         match &self.function.exprs[cond].kind {
             ExprKind::Unary { op: UnaryOp::Not, value } => self.assume(*value, !holds),
@@ -357,7 +358,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// `x + 4096 <= n` says of `x` as well, if the sum cannot wrap.
+    /// Refines `x` by `x + 4096 <= n`, if the sum cannot wrap.
     fn refine_summand(&mut self, sum: ExprId, limit: &Fact, gap: i128) {
         let ExprKind::Binary { op: BinOp::Add, left, right } = self.function.exprs[sum].kind else { return };
         let (value, plus) = match (self.constant(left), self.constant(right)) {
@@ -435,7 +436,7 @@ impl<'a> Walk<'a> {
                 }
             }
             StmtKind::Return(_) => self.state = None,
-            // What an assertion says holds behind it: devices stop where it does not.
+            // An assertion is true behind it: devices stop where it fails.
             StmtKind::Assert { cond, .. } => self.assume(*cond, true),
             StmtKind::Fence(_) | StmtKind::Print { .. } | StmtKind::Declare(_) => {}
         }
@@ -466,7 +467,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether an operation may overflow or divide by zero.
+    /// Records whether an operation may overflow or divide by zero.
     fn record(&mut self, id: ExprId, kind: &ExprKind) {
         let scalar = self.function.exprs[id].ty.scalar();
         let exact = match kind {
@@ -524,7 +525,7 @@ impl<'a> Walk<'a> {
         self.block(other);
         self.forget_to(known);
         let after_other = self.state.take();
-        // Where one side leaves, the rest of the block is under the other side's condition.
+        // Where one branch leaves, the rest of the block runs under the other branch's condition.
         match (after_then.is_some(), after_other.is_some()) {
             (true, false) => self.assume(cond, true),
             (false, true) => self.assume(cond, false),
@@ -539,7 +540,7 @@ impl<'a> Walk<'a> {
         let (first, last, by) = (self.fact(*start), self.fact(*end), self.fact(*step));
         let inside = i128::from(!*inclusive);
         let counter = if by.low > 0 {
-            // What limits the end limits the counter.
+            // Upper bounds of the end are upper bounds of the counter.
             let limited = Fact { low: first.low, high: i128::MAX, below: vec![], nonzero: false };
             Some(limited.limited_by(&last, -inside))
         } else if by.high < 0 {
@@ -560,15 +561,15 @@ impl<'a> Walk<'a> {
         }
         let before = self.state.clone();
         let exit = self.loop_(*label, body, Some((*local, counter)));
-        // The counter itself may be read behind the loop.
+        // The counter may also be read behind the loop.
         self.state = join(exit, before);
         if let Some(state) = &mut self.state {
             state.remove(local);
         }
     }
 
-    /// Repeats a body until what holds at its head is stable, then once more to record. Gives what holds behind it: of a `for`
-    /// (with its counter) also where it runs to its end.
+    /// Iterates a body until the state at its head is stable, then once more to record results. Returns the state behind it; for
+    /// a `for` (with its counter) that includes the normal end.
     fn loop_(&mut self, label: Label, body: &'a Block, counter: Option<(LocalId, Fact)>) -> State {
         let first = self.stmt;
         let recording = std::mem::replace(&mut self.recording, false);
@@ -603,7 +604,7 @@ impl<'a> Walk<'a> {
         if counter.is_some() { join(back, breaks) } else { breaks }
     }
 
-    /// One turn: what holds where it ends, and where it is left.
+    /// Interprets one iteration; returns the states at its end and at jumps out of the loop.
     fn turn(
         &mut self,
         label: Label,
@@ -626,7 +627,7 @@ impl<'a> Walk<'a> {
         (back, breaks)
     }
 
-    /// Whether `head` covers `next`; if not, a weaker head.
+    /// Returns whether `head` covers `next`; if not, also a weaker head.
     fn settle(&self, head: &State, next: State) -> (bool, State) {
         let (Some(head), Some(next)) = (head, next) else { return (true, head.clone()) };
         let mut stable = true;
@@ -703,17 +704,17 @@ impl<'a> Walk<'a> {
         };
         let symbolic = fact.below.iter().min_by_key(|(symbol, plus)| (preference(*symbol), *plus));
         let symbolic = symbolic.map(|(symbol, plus)| (Some(*symbol), *plus));
-        // The most that an unknown block could have says nothing.
+        // The largest size of an unknown block is an arbitrary bound.
         let all_threads = self.setting.block.is_none() && [1023, 63].contains(&fact.high);
         let number = (right.is_ok() && fact.high < LARGEST_ASSUMED && !all_threads).then_some((None, fact.high));
-        // Of a number, comparisons with dimensions say nothing that the number does not.
+        // For a constant, comparisons with dimensions add nothing.
         let varies = fact.low < fact.high;
         let dimension = varies && symbolic.is_some_and(|(symbol, _)| symbol.is_some_and(|s| preference(s) < 3));
         let best = if dimension { symbolic } else { number.or(symbolic) };
         best.and_then(bound).unwrap_or(InBounds::Unknown)
     }
 
-    /// The launch constant that an expression is.
+    /// Returns the launch constant that an expression is.
     fn symbol(&self, id: ExprId) -> Option<Symbol> {
         match self.function.exprs[id].kind {
             ExprKind::Param(i) => Some(Symbol::Param(i)),
@@ -733,7 +734,7 @@ enum InBounds {
     Unknown,
 }
 
-/// A dimension says most about a dimension; what a launch takes in whole blocks least.
+/// Ranks symbols as bounds: dimensions are the most informative, sizes in whole blocks the least.
 fn preference(symbol: Symbol) -> u8 {
     match symbol {
         Symbol::Extent { .. } => 0,

@@ -1,10 +1,10 @@
-//! The tokens of the text form.
+//! The lexer of the text form.
 
-/// A token; names and numbers keep their text.
+/// A token; names and numbers as text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
     Word(String),
-    /// Digits with what follows them: `12`, `1.5e-3f32`.
+    /// Digits with their suffix: `12`, `1.5e-3f32`.
     Number(String),
     /// `#7fc0`: raw bits.
     Bits(u64),
@@ -19,7 +19,7 @@ const PUNCTUATION: [&str; 36] = [
     "(", ")", "[", "]", "{", "}", ",", ";", ":", ".", "@", "$", "'", "!", "?",
 ];
 
-/// The tokens with their lines, which count from 1.
+/// Returns the tokens with their line numbers, from 1.
 pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
     let mut out = Vec::new();
     for (number, line) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! Text to DeviceIR. What it accepts need not be a valid module: that is the verifier's business, and its tests'.
+//! Parser of the text form. It accepts modules that the verifier rejects, which tests of the verifier need.
 
 mod stmt;
 
@@ -16,7 +16,7 @@ use crate::lang::builtin::{Builtin, find};
 use crate::lang::ops::UnaryOp;
 use crate::lang::scalar::Scalar;
 
-/// Reads a module. The error names the line.
+/// Parses a module. The error names the line.
 pub fn parse(text: &str) -> Result<Module, String> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0 };
     let mut module = parser.module().map_err(|message| format!("line {}: {message}", parser.line()))?;
@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<Module, String> {
 
 type Parsed<T> = Result<T, String>;
 
-/// Deeper nesting is refused rather than recursed into.
+/// Deeper nesting is rejected, to bound the recursion.
 const MAX_DEPTH: usize = 200;
 
 struct Parser {
@@ -35,15 +35,15 @@ struct Parser {
     depth: usize,
 }
 
-/// A name with the number that tells it from others of that name.
+/// A name, with the number that distinguishes it from others of that name.
 type Reference = (String, Option<usize>);
 
-/// The function being read.
+/// The function being parsed.
 struct Reading {
     function: Function,
     names: FxHashMap<u64, ExprId>,
     defined: FxHashMap<ExprId, ()>,
-    /// Functions read before it.
+    /// Functions parsed before it.
     callees: Vec<(Reference, FunctionId)>,
     locals: Vec<(Reference, LocalId)>,
     memories: Vec<(Reference, MemId)>,
@@ -158,7 +158,7 @@ impl Parser {
         }
     }
 
-    /// Items separated by commas, up to `close`, which is taken.
+    /// Parses items separated by commas, up to and including `close`.
     fn list<T>(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut items = Vec::new();
         while !self.eat(close) {
@@ -170,7 +170,7 @@ impl Parser {
         Ok(items)
     }
 
-    /// Items separated by commas, at least one, as far as they go.
+    /// Parses one or more items separated by commas.
     fn several<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.eat(",") {
@@ -270,7 +270,7 @@ impl Parser {
         Ok(Module { functions, kernel })
     }
 
-    /// The kernel, the memories its array parameters name, and its body if that is not the last function.
+    /// Parses the kernel: returns it with the memories of its array parameters, and its body if that is not the last function.
     #[allow(clippy::type_complexity)]
     fn kernel(&mut self) -> Parsed<(Kernel, Vec<Option<Reference>>, Option<FunctionId>)> {
         self.expect_word("kernel")?;
@@ -339,7 +339,7 @@ impl Parser {
         Ok((reference, scope))
     }
 
-    /// A local or a memory, if the line declares one.
+    /// Parses a local or a memory, if the line declares one.
     fn declaration(&mut self, scope: &mut Reading) -> Parsed<bool> {
         if self.eat_word("var") {
             self.expect("$")?;
@@ -377,7 +377,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// The bits of a scalar constant.
+    /// Parses the bits of a scalar constant.
     fn scalar(&mut self) -> Parsed<u64> {
         let negative = self.eat("-");
         match self.next() {
@@ -524,7 +524,7 @@ impl Parser {
         Ok(Place { memory, indices, leaf, component })
     }
 
-    /// The right side of `=`, other than a statement's result.
+    /// Parses the right side of `=`, except for a statement's result.
     fn expression(&mut self, scope: &mut Reading) -> Parsed<ExprKind> {
         let word = match self.peek() {
             Some(Token::Word(word)) => word.clone(),
@@ -577,7 +577,7 @@ impl Parser {
     }
 }
 
-/// A number with its type behind it.
+/// Parses a number with its type suffix.
 fn constant(text: &str, negative: bool) -> Parsed<(u64, Scalar)> {
     let scalar = Scalar::ALL.into_iter().filter(|s| text.ends_with(s.name())).max_by_key(|s| s.name().len());
     let scalar = scalar.ok_or_else(|| format!("`{text}` has no type"))?;
@@ -598,7 +598,7 @@ fn constant(text: &str, negative: bool) -> Parsed<(u64, Scalar)> {
     Ok((bits, scalar))
 }
 
-/// Parameters are written without their types; the signatures have them.
+/// Sets the types of parameters, which are not written in expressions, from the signatures.
 fn type_params(kernel: &Kernel, functions: &mut Arena<Function>) {
     for (id, function) in functions.iter_mut() {
         let params = function.params.clone();

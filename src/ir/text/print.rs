@@ -1,4 +1,4 @@
-//! DeviceIR to text.
+//! Printer of the text form.
 
 use std::fmt::Write;
 
@@ -14,12 +14,12 @@ use crate::lang::builtin::Builtin;
 use crate::lang::ops::UnaryOp;
 use crate::lang::scalar::Scalar;
 
-/// The text of a module, without spans: what people read.
+/// Prints a module without spans, for people to read.
 pub fn print(module: &Module) -> String {
     printed(module, false)
 }
 
-/// With the spans of statements and declarations, as `!file:start-end` at the end of the line.
+/// Prints a module with the spans of statements and declarations, as `!file:start-end` at the end of the line.
 pub fn print_spans(module: &Module) -> String {
     printed(module, true)
 }
@@ -90,7 +90,7 @@ fn span_text(span: Span) -> String {
     format!(" !{}:{}-{}", span.file.0, span.start, span.end)
 }
 
-/// The name of an item of an arena, with its number if others share the name.
+/// Returns the name of an item of an arena, with its number if the name is not unique.
 fn reference<T>(arena: &Arena<T>, id: Id<T>, name: impl Fn(&T) -> &str) -> String {
     let Some(item) = arena.get(id) else { return format!("\"?\".{}", id.index()) };
     let own = name(item);
@@ -107,7 +107,7 @@ fn local_ref(function: &Function, id: LocalId) -> String {
     format!("${}", reference(&function.locals, id, |l| &l.name))
 }
 
-/// A constant with its type, so that it reads back to the same bits.
+/// Returns a constant with its type, so that parsing returns the same bits.
 pub(super) fn constant(bits: u64, scalar: Scalar) -> String {
     let raw = format!("{}#{bits:x}", scalar.name());
     let width = scalar.bits();
@@ -208,7 +208,7 @@ impl Printer<'_> {
         }
     }
 
-    /// An expression that no statement evaluates, with its operands in place.
+    /// Returns an expression without a `Let`, with its operands nested.
     fn tree(&self, id: ExprId) -> String {
         match self.function.exprs.get(id) {
             Some(expr) if !expr.kind.is_free() => {
@@ -249,7 +249,7 @@ impl Printer<'_> {
         text
     }
 
-    /// The right side of a `Let`.
+    /// Returns the right side of a `Let`.
     fn expression(&self, kind: &ExprKind, operand: &dyn Fn(ExprId) -> String) -> String {
         let list = |ids: &[ExprId]| ids.iter().map(|&id| operand(id)).collect::<Vec<_>>().join(", ");
         match kind {
@@ -334,7 +334,7 @@ impl Printer<'_> {
         }
     }
 
-    /// `%1: f32 = `, or nothing.
+    /// Returns `%1: f32 = `, or nothing.
     fn target(&self, results: &[ExprId]) -> String {
         if results.is_empty() {
             return String::new();
@@ -346,7 +346,7 @@ impl Printer<'_> {
         format!("{} = ", results.iter().map(one).collect::<Vec<_>>().join(", "))
     }
 
-    /// A statement without blocks.
+    /// Returns a statement without blocks.
     fn simple(&self, kind: &StmtKind) -> String {
         let operand = |id: ExprId| self.operand(id);
         let optional = |id: &Option<ExprId>| id.map_or(String::new(), |id| format!(" {}", self.operand(id)));
@@ -410,7 +410,7 @@ impl Printer<'_> {
     }
 }
 
-/// ` = 1i32, 2i32`: what an array of constants holds.
+/// Returns ` = 1i32, 2i32`: the contents of an array of constants.
 fn constants(memory: &Memory) -> String {
     if memory.space != Space::Constant {
         return String::new();

@@ -2,7 +2,7 @@ use super::*;
 use crate::ir::compact::compact;
 use crate::ir::verify::violations;
 
-/// Every statement, expression and declaration at least once.
+/// A module with every kind of statement, expression and declaration.
 pub(crate) const EVERYTHING: &str = r#"kernel everything(alpha: f32, x: in @x, bodies: inout @bodies, counts: inout @counts) grid cooperative
 fn "scale<f32>"(f32, i32) -> f32, i32 {
     param 0 in @source: f32[_]

@@ -1,4 +1,4 @@
-//! Statements, in the order they run.
+//! Verification of statements, in order of execution.
 
 use super::expr::{Use, access};
 use super::function::{Checker, State};
@@ -8,7 +8,7 @@ use crate::ir::typing::{self, BOOL, I32, U32};
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::{AtomicOp, BarrierKind};
 
-/// Blocks nested deeper are not walked.
+/// Blocks nested deeper are not checked.
 const MAX_DEPTH: usize = 400;
 
 impl Checker<'_> {
@@ -226,7 +226,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The callee's results.
+    /// Checks a call; returns the callee's results.
     fn call(&mut self, callee: FunctionId, args: &[ExprId], memories: &[MemId]) -> Option<Vec<Ty>> {
         let before = callee.index() < self.id.index();
         let Some(found) = self.module.functions.get(callee).filter(|_| before) else {
@@ -277,7 +277,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether control may run past the end of a block.
+/// Returns whether control may reach the end of a block.
 pub(super) fn completes(block: &Block) -> bool {
     block.iter().all(|stmt| match &stmt.kind {
         StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Return(_) => false,

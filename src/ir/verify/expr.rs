@@ -1,4 +1,4 @@
-//! Expressions: visible where they are used, typed as their operation says.
+//! Verification of expressions: visibility at their uses, and types.
 
 use super::function::{Checker, State};
 use super::{describe, is_int_scalar, is_type};
@@ -6,7 +6,7 @@ use crate::ir::def::*;
 use crate::ir::typing::{self, I32};
 use crate::lang::scalar::Scalar;
 
-/// Why a place is used.
+/// How a memory location is accessed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     Read,
@@ -14,7 +14,7 @@ pub(super) enum Use {
 }
 
 impl Checker<'_> {
-    /// An expression as an operand: its type, if it may be used here.
+    /// Checks an expression as an operand; returns its type, if it may be used here.
     pub fn operand(&mut self, id: ExprId) -> Option<Ty> {
         let function = self.function;
         let Some(expr) = function.exprs.get(id) else {
@@ -35,7 +35,7 @@ impl Checker<'_> {
         Some(expr.ty)
     }
 
-    /// An operand that has to have a type.
+    /// Checks an operand that has to have a given type.
     pub fn operand_of(&mut self, id: ExprId, ty: Ty, what: &str) {
         if let Some(found) = self.operand(id) {
             self.require(found == ty, || {
@@ -44,7 +44,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A `Let`.
+    /// Checks a `Let`.
     pub fn evaluate(&mut self, id: ExprId) -> bool {
         let function = self.function;
         let Some(expr) = function.exprs.get(id) else {
@@ -63,7 +63,7 @@ impl Checker<'_> {
         self.define(id)
     }
 
-    /// The result of a statement.
+    /// Checks the result of a statement.
     pub fn result(&mut self, id: ExprId, ty: Option<Ty>) -> bool {
         let Some(expr) = self.function.exprs.get(id) else {
             self.report(format!("%{} does not exist", id.index()));
@@ -86,7 +86,7 @@ impl Checker<'_> {
         fresh
     }
 
-    /// Compares an expression's type with what its operation gives.
+    /// Compares an expression's type with the result type of its operation.
     pub fn expr_type(&mut self, id: ExprId) {
         let Some(expr) = self.function.exprs.get(id) else { return };
         if !self.require(is_type(expr.ty), || format!("%{} has no proper type", id.index())) {
@@ -111,7 +111,7 @@ impl Checker<'_> {
         ids.iter().map(|&id| self.ty(id)).collect()
     }
 
-    /// None where an operand is missing, which has been reported.
+    /// Returns the result type; `None` where an operand is missing, which has been reported.
     fn computed(&mut self, kind: &ExprKind, own: Ty) -> Result<Option<Ty>, String> {
         use ExprKind::*;
         let found = match kind {
@@ -168,7 +168,8 @@ impl Checker<'_> {
         found.ok_or_else(|| format!("value parameter {i} does not exist"))
     }
 
-    /// The type of a place; its indices have been looked at as operands, or are here if a statement has it.
+    /// Returns the type of a memory location; checks its rank, index types and access. That the indices are visible is checked
+    /// where they are checked as operands.
     pub fn place(&self, place: &Place, usage: Use) -> Result<Ty, String> {
         let Some(memory) = self.function.memories.get(place.memory) else {
             return Err(format!("memory {:?} does not exist", place.memory));
@@ -195,7 +196,7 @@ impl Checker<'_> {
     }
 }
 
-/// What may be done with a memory.
+/// Returns the permitted accesses to a memory.
 pub(super) fn access(memory: &Memory) -> Access {
     match memory.space {
         Space::Global { access, .. } | Space::Param { access, .. } => access,

@@ -1,4 +1,4 @@
-//! One function: its declarations, and the state that walking its body keeps.
+//! Verification of one function: its declarations, and the state of the walk over its body.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -7,7 +7,7 @@ use crate::ir::compact::{TREE_SIZE, tree_size};
 use crate::ir::def::*;
 use crate::ir::typing;
 
-/// Where an expression stands while the body is walked.
+/// The visibility of an expression during the walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Waiting,
@@ -15,7 +15,7 @@ pub(super) enum State {
     OutOfScope,
 }
 
-/// What walking a function keeps.
+/// The state of the walk over a function.
 pub(super) struct Checker<'a> {
     pub module: &'a Module,
     pub id: FunctionId,
@@ -27,7 +27,7 @@ pub(super) struct Checker<'a> {
     /// Enclosing labels; true for loops.
     pub labels: Vec<(Label, bool)>,
     pub used_labels: FxHashSet<Label>,
-    /// Locals of enclosing `For`s.
+    /// The number of enclosing `For`s by local.
     pub counters: FxHashMap<LocalId, usize>,
     pub depth: usize,
 }
@@ -139,7 +139,7 @@ impl Checker<'_> {
         self.require(fits, || format!("memory `{name}` has a broken layout"));
     }
 
-    /// An array of constants is whole, and nothing else has values.
+    /// Checks that an array of constants is complete, and that no other memory has values.
     fn values(&mut self, memory: &Memory) {
         let scalars = match memory.space {
             Space::Constant => memory.known_len().map(|len| len.saturating_mul(memory.layout.scalars() as u64)),

@@ -36,7 +36,7 @@ fn k() {
 }
 "#;
 
-/// The one thing that is wrong after replacing `from` by `to`.
+/// Checks the only violation after replacing `from` by `to`.
 #[track_caller]
 fn check(from: &str, to: &str, expected: &str) {
     let text = if from.is_empty() { VALID.to_string() } else { VALID.replacen(from, to, 1) };
@@ -47,7 +47,7 @@ fn check(from: &str, to: &str, expected: &str) {
     assert_eq!(verify(module).is_ok(), expected.is_empty());
 }
 
-/// The same for what the text form cannot say.
+/// As [`check`], for violations that the text form cannot express.
 #[track_caller]
 fn check_module(change: impl FnOnce(&mut Module), expected: &str) {
     let mut module = parse(VALID).unwrap();
@@ -241,7 +241,7 @@ fn s6_memory_that_is_only_read() {
     check("barrier\n", "declare @s\n", "function `k`: declare of #2, which is no local array");
 }
 
-/// Numbers for the structural fuzz.
+/// Random numbers for the structural fuzzing.
 struct Random(u64);
 
 impl Random {

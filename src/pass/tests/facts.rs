@@ -1,10 +1,10 @@
-//! `facts`: what is uniform, affine, varying.
+//! `facts`: uniform, affine and varying values.
 
 use super::super::facts::analyse;
 use crate::ir::def::{ExprKind, Variance};
 use crate::ir::visit::each_stmt;
 
-/// `// affine` behind a line says how the value it defines varies; locals are told in the first line.
+/// Checks variances: `// affine` behind a line is that of the value defined there; those of locals are listed in `locals`.
 #[track_caller]
 fn check(locals: &str, body: &str) {
     let module = super::read(&super::kernel(body));

@@ -1,4 +1,4 @@
-//! Each pass on small kernels: the text before, the text after.
+//! Tests of each pass on small kernels: text before and after.
 
 mod facts;
 mod inline;
@@ -20,7 +20,7 @@ fn read(text: &str) -> Module {
     module
 }
 
-/// Runs the passes of these names on a module and compares the body's text.
+/// Runs the named passes on a module and compares the body's text.
 #[track_caller]
 fn check(passes: &[&str], before: &str, after: &str) {
     let mut module = read(before);
@@ -33,14 +33,14 @@ fn check(passes: &[&str], before: &str, after: &str) {
     assert_eq!(trimmed(&print(&module)), trimmed(after), "\n{}", print(&module));
 }
 
-/// The body of a kernel with these declarations and statements.
+/// Returns a kernel with these declarations and statements as its body.
 fn kernel(body: &str) -> String {
     format!(
         "kernel k(n: i32, a: f32, x: in @x, r: out @r) grid\nfn k() {{\nglobal 2 in @x: f32[_]\nglobal 3 out @r: f32[_]\n{body}\n}}\n"
     )
 }
 
-/// The same for bodies: what stands between the braces of the kernel.
+/// As [`check`], for the statements between the braces of the kernel.
 #[track_caller]
 fn check_body(passes: &[&str], before: &str, after: &str) {
     check(passes, &kernel(before), &kernel(after));

@@ -4,7 +4,7 @@ use super::{check_body, kernel};
 use crate::ir::compact::compact;
 use crate::ir::def::{ExprKind, Part, StmtKind};
 
-/// What one expression becomes, given as the right side of a `let`; operands are `arg0: i32`, `arg1: f32`.
+/// Checks the simplification of one expression, given as the right side of a `let`; operands are `arg0: i32`, `arg1: f32`.
 #[track_caller]
 fn check(ty: &str, before: &str, after: &str) {
     let mut module = super::read(&kernel(&format!("%0: {ty} = {before}\nprint %0")));

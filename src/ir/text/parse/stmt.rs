@@ -1,4 +1,4 @@
-//! Statements.
+//! Parser of statements.
 
 use super::{MAX_DEPTH, Parsed, Parser, Reading, find_reference};
 use crate::base::arena::Id;
@@ -8,7 +8,7 @@ use crate::ir::text::lex::Token;
 use crate::lang::builtin::{Builtin, find};
 
 impl Parser {
-    /// Up to the closing brace, which is taken.
+    /// Parses statements up to and including the closing brace.
     pub(super) fn stmts(&mut self, scope: &mut Reading) -> Parsed<Block> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -89,7 +89,7 @@ impl Parser {
         Ok((span, StmtKind::For { label, local, start, end, step, inclusive, unroll, body }))
     }
 
-    /// `%1: f32 = …`, a `Let` or a statement with results.
+    /// Parses `%1: f32 = …`: a `Let` or a statement with results.
     fn definition(&mut self, scope: &mut Reading) -> Parsed<(Span, StmtKind)> {
         let targets = self.several(|p| {
             p.expect("%")?;
@@ -134,7 +134,7 @@ impl Parser {
         }
     }
 
-    /// A statement that may have results, if the line goes on with one; its results are filled in by the caller.
+    /// Parses a statement that may have results, if the line continues with one; the caller fills in its results.
     fn effect(&mut self, scope: &mut Reading) -> Parsed<Option<StmtKind>> {
         let Some(Token::Word(word)) = self.peek().cloned() else { return Ok(None) };
         if word == "call" {
@@ -187,7 +187,7 @@ impl Parser {
         Ok(StmtKind::Call { function, args, memories, results: vec![] })
     }
 
-    /// A statement without results and without blocks.
+    /// Parses a statement without results and without blocks.
     fn simple(&mut self, scope: &mut Reading) -> Parsed<StmtKind> {
         if let Some(kind) = self.effect(scope)? {
             return match kind {
