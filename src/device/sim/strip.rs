@@ -89,7 +89,7 @@ pub(crate) struct StripDef {
 }
 
 impl StripDef {
-    /// Prefetches the cache lines of an operand that the next iteration writes: a store that waits for its line stalls those
+    /// Adds a prefetch of the cache lines of an operand that are written next: a store that waits for its line stalls those
     /// behind it.
     pub fn fetch_ahead(&mut self, place: Place) {
         if let Some(m) = self.places.iter().position(|&p| p == place).and_then(|at| u8::try_from(at).ok()) {
