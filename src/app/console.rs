@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use super::graphics::{self, Protocol};
-use super::progress;
+use super::{progress, tty};
 use crate::base::diag::Diagnostic;
 use crate::base::escape;
 use crate::base::render::{self, Style, Tally};
@@ -167,28 +167,5 @@ fn colored(when: When, auto: anstream::ColorChoice) -> bool {
 
 /// Returns the number of columns for running text.
 fn text_width() -> usize {
-    width().clamp(40, 120)
-}
-
-/// Returns the number of columns of the terminal: `COLUMNS` if set, else as the terminal reports it, else 100.
-pub(crate) fn width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-    columns.or_else(terminal_width).unwrap_or(100)
-}
-
-/// Returns the number of columns of the terminal on standard output or standard error, if either is one.
-#[cfg(unix)]
-fn terminal_width() -> Option<usize> {
-    let ask = |stream: libc::c_int| {
-        let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: `TIOCGWINSZ` fills a `winsize` that lives until the call returns, and fails if the stream is no terminal.
-        let answered = unsafe { libc::ioctl(stream, libc::TIOCGWINSZ, &raw mut size) } == 0;
-        (answered && size.ws_col > 0).then_some(usize::from(size.ws_col))
-    };
-    [libc::STDOUT_FILENO, libc::STDERR_FILENO].into_iter().find_map(ask)
-}
-
-#[cfg(not(unix))]
-fn terminal_width() -> Option<usize> {
-    None
+    tty::width().clamp(40, 120)
 }

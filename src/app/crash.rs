@@ -30,8 +30,8 @@ pub(crate) fn install() {
             return;
         }
         super::leftovers::remove();
-        super::repl::leave_terminal();
-        super::end(super::exit::INTERNAL);
+        super::tty::leave();
+        super::exit::end(super::exit::INTERNAL);
     }));
 }
 

@@ -2,6 +2,7 @@
 //! (reading), [`mod@replace`] (writing) and [`temporary`] (short-lived files).
 
 mod open;
+mod reason;
 mod replace;
 pub(crate) mod temporary;
 
@@ -14,6 +15,7 @@ use crate::base::diag::Diagnostic;
 use crate::compile::Files;
 
 pub(crate) use self::open::{contents, open, read};
+pub(crate) use self::reason::reason;
 pub(crate) use self::replace::write_whole;
 
 /// The diagnostic code of a source file that cannot be read.
@@ -57,20 +59,6 @@ pub(crate) fn path_of(written: &str) -> PathBuf {
     match written.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
         Some(rest) => home().map_or_else(|| PathBuf::from(written), |home| home.join(rest.trim_start_matches('/'))),
         None => PathBuf::from(written),
-    }
-}
-
-/// Returns an I/O error in the wording of Clk's diagnostics.
-pub(crate) fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file".into(),
-        io::ErrorKind::PermissionDenied => "permission denied".into(),
-        io::ErrorKind::IsADirectory => "it is a folder".into(),
-        io::ErrorKind::NotADirectory => "a part of the path is not a folder".into(),
-        _ => {
-            let text = error.to_string();
-            text.split(" (os error").next().unwrap_or(&text).to_lowercase()
-        }
     }
 }
 

@@ -162,8 +162,8 @@ fn end(code: u8) -> ! {
     if takes_text() {
         progress::leave();
     }
-    super::repl::leave_terminal();
-    super::end(code)
+    super::tty::leave();
+    super::exit::end(code)
 }
 
 #[cfg(unix)]

@@ -61,8 +61,8 @@ pub(crate) fn at_abort() {
         // SAFETY: the text lives until the call returns. A failed write cannot be reported.
         unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), length) };
         super::leftovers::remove_if_free();
-        super::repl::leave_terminal();
-        super::end(super::exit::INTERNAL);
+        super::tty::leave();
+        super::exit::end(super::exit::INTERNAL);
     }
     // SAFETY: a zeroed structure is valid and lives until the call returns.
     unsafe {

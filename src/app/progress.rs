@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::console;
+use super::tty;
 use crate::device::Progress;
 
 /// Minimum duration of a launch before a bar is shown.
@@ -111,8 +111,7 @@ fn follow(progress: &Progress, (ended, wake): &(Mutex<bool>, Condvar)) {
 }
 
 fn new_bar(of: u64, since: Instant) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template(&template(console::width())).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = ProgressStyle::with_template(&template(tty::width())).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr_with_hz(10));
     bar.set_style(style.progress_chars("##-"));
     bar.with_elapsed(since.elapsed())

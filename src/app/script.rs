@@ -64,7 +64,7 @@ impl Limits {
         let mut interpreter = Interpreter::new(Options { args, control, seed: self.seed, device });
         interpreter.devices = self.places.all.clone();
         interpreter.hints = self.hints;
-        interpreter.stack_end = crate::app::stack_end();
+        interpreter.stack_end = super::stack::end();
         interpreter
     }
 }

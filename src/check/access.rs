@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::cx::{self, Cx, EarlyRead, Home, Meaning, Reported, Slot};
-use crate::check::expr::{I32, bare, make};
 use crate::check::infer::{Kind, array};
+use crate::check::make::{I32, bare, count, make};
 use crate::check::typed::*;
 use crate::check::{eval, suggest};
 use crate::lang::scalar::Scalar;
@@ -194,7 +194,7 @@ impl Cx<'_> {
                 "to" => d.help("arrays move to where they are used; nothing has to be moved by hand"),
                 _ => d,
             };
-        } else if super::text::is_text(ty) && matches!(name.text.as_str(), "size" | "length" | "len") {
+        } else if crate::check::make::is_text(ty) && matches!(name.text.as_str(), "size" | "length" | "len") {
             d = as_len(d, base.span, name.span);
         }
         self.report(d);
@@ -775,11 +775,6 @@ fn as_len(d: Diagnostic, base: Span, name: Span) -> Diagnostic {
 fn is_hint(b: crate::lang::builtin::Builtin) -> bool {
     use crate::lang::builtin::Builtin;
     matches!(b, Builtin::Cached | Builtin::Streaming)
-}
-
-/// Formats a count with its noun: `1 index`, `2 indices`.
-pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
 /// Formats a list of names: `` `a`, `b` and `c` ``.

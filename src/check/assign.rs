@@ -3,7 +3,7 @@
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::cx::{Cx, Home, Info, Meaning, Slot};
-use crate::check::expr::{bare, make};
+use crate::check::make::{bare, make};
 use crate::check::suggest;
 use crate::check::typed::*;
 use crate::lang::ops::BinaryOp;

@@ -2,10 +2,10 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::access::count;
+use crate::check::builtin_call::BuiltinCall;
 use crate::check::cx::{Cx, Home};
-use crate::check::expr::{BOOL, I32, bare, is_literal, make};
 use crate::check::infer::Kind;
+use crate::check::make::{BOOL, I32, bare, count, is_literal, make};
 use crate::check::ops::{Joined, scalar_of, with_scalar};
 use crate::check::typed::*;
 use crate::lang::builtin::{Builtin, Entry, Worlds};
@@ -25,33 +25,6 @@ pub(crate) fn math_shape(entry: &Entry) -> (usize, Kind, bool) {
     };
     let params = signature.split('(').nth(1).and_then(|s| s.split(')').next()).unwrap_or("");
     (params.split(',').filter(|p| !p.trim().is_empty()).count(), kind, signature.ends_with("-> bool"))
-}
-
-/// A builtin call being checked.
-#[derive(Clone, Copy)]
-pub(crate) struct BuiltinCall<'c> {
-    pub entry: &'static Entry,
-    pub args: &'c [ast::Arg],
-    pub at: Span,
-    pub span: Span,
-}
-
-impl<'c> BuiltinCall<'c> {
-    pub fn positional(&self) -> impl Iterator<Item = &'c ast::Expr> + use<'c> {
-        self.args.iter().filter(|a| a.name.is_none()).map(|a| &a.value)
-    }
-
-    pub fn named(&self, name: &str) -> Option<&'c ast::Expr> {
-        self.args.iter().find(|a| a.name.as_ref().is_some_and(|n| n.text == name)).map(|a| &a.value)
-    }
-
-    pub fn make(&self, args: Vec<Expr>, ty: Type) -> Expr {
-        self.make_named(args, vec![], ty)
-    }
-
-    pub fn make_named(&self, args: Vec<Expr>, named: Vec<(SmolStr, Expr)>, ty: Type) -> Expr {
-        make(ExprKind::Builtin { builtin: self.entry.builtin, args, named }, ty, self.span)
-    }
 }
 
 impl Cx<'_> {

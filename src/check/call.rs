@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
-use crate::check::access::{count, list};
+use crate::check::access::list;
 use crate::check::cx::{Cx, Meaning, Slot};
-use crate::check::expr::{bare, is_literal, make};
 use crate::check::infer::{Kind, array};
+use crate::check::make::{bare, count, is_literal, make};
 use crate::check::ops::{scalar_of, with_scalar};
 use crate::check::show::Show;
 use crate::check::suggest;
@@ -223,7 +223,7 @@ impl Cx<'_> {
         let found = self.ty_text(&e.ty);
         let mut d = Diagnostic::error("E0323", format!("`{found}` can't be converted to `{to}`"))
             .at(e.span, format!("this is `{found}`"));
-        if super::text::is_text(&e.ty) {
+        if crate::check::make::is_text(&e.ty) {
             let before = Span { end: e.span.start, ..span };
             d = d.help(format!("`parse({to}, text)` reads a number from text"));
             d = d.fix(
@@ -519,7 +519,7 @@ impl Cx<'_> {
             self.report(d.help("copy it to a variable, pass that, and write it back behind the call"));
             return self.bad(e.span);
         }
-        match crate::check::lend::root(&e).kind {
+        match crate::check::walk::root(&e).kind {
             ExprKind::Local(id) => {
                 if let Some(info) = self.local_info(id) {
                     info.used = true;
@@ -578,7 +578,7 @@ impl Cx<'_> {
                     }
                 }
             } else if let Some(i) = sig.dims.iter().position(|d| launch && d.name == name.text && d.name != "_") {
-                let e = self.expr(&arg.value, Some(&crate::check::expr::I32));
+                let e = self.expr(&arg.value, Some(&crate::check::make::I32));
                 self.require_kind(&e, Kind::Int, "a dimension");
                 let known = crate::check::eval::int(self, &e).map_or(Dim::Unknown, Dim::Known);
                 if let Some(slot) = bind.dims.get_mut(i) {

@@ -4,9 +4,9 @@
 //! component of it.
 
 use crate::base::source::Span;
-use crate::check::lend::root;
 use crate::check::typed::{Access, Block, Expr, ExprKind, FnRef, Param, Program, StmtKind};
 use crate::check::walk;
+use crate::check::walk::root;
 use crate::lang::builtin::Builtin;
 
 /// Searches an expression and its subexpressions.

@@ -7,39 +7,14 @@ use crate::base::source::Span;
 use crate::base::stop;
 use crate::check::cx::{Cx, Home, Meaning, Reported, Slot};
 use crate::check::infer::{Kind, array};
+use crate::check::make::{BOOL, I32, bare, make};
 use crate::check::typed::*;
 use crate::lang::builtin::{Builtin, Entry};
-use crate::lang::ops::UnaryOp;
 use crate::lang::scalar::Scalar;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
-pub(crate) const BOOL: Type = Type::Scalar(Scalar::Bool);
-pub(crate) const I32: Type = Type::Scalar(Scalar::I32);
-
 /// Maximum depth of a tree, so that the recursion cannot overflow the stack; the parser's limit is much lower.
 pub(crate) const MAX_DEPTH: u32 = 1500;
-
-pub(crate) fn make(kind: ExprKind, ty: Type, span: Span) -> Expr {
-    Expr { kind, ty, span }
-}
-
-/// Strips parentheses from an expression.
-pub(crate) fn bare(e: &ast::Expr) -> &ast::Expr {
-    let mut e = e;
-    while let Ast::Paren(inner) = &e.kind {
-        e = inner;
-    }
-    e
-}
-
-/// Whether an expression is a number without a suffix, perhaps negated, so that its type is still open.
-pub(crate) fn is_literal(e: &ast::Expr) -> bool {
-    match &bare(e).kind {
-        Ast::Int { suffix, .. } | Ast::Float { suffix, .. } => suffix.is_none(),
-        Ast::Unary { op: UnaryOp::Neg, expr, .. } => is_literal(expr),
-        _ => false,
-    }
-}
 
 impl Cx<'_> {
     /// Checks an expression. `want` is the type the context prefers, which is only a hint.
@@ -134,7 +109,7 @@ impl Cx<'_> {
                 let name = self.sig.generics.get(*p as usize).map_or("T", |g| g.name.as_str());
                 d = self.conversion_fix(d, e.span, name);
             }
-            (from, _) if super::text::is_text(from) && self.vars.kind(&to) == Some(Kind::Any) => {
+            (from, _) if crate::check::make::is_text(from) && self.vars.kind(&to) == Some(Kind::Any) => {
                 d = d.help("a type parameter stands for plain data; a function of text has a parameter of type `str`");
             }
             (Type::Scalar(s), Type::Scalar(Scalar::Bool)) if s.is_num() => {
@@ -498,7 +473,7 @@ impl Cx<'_> {
                     span,
                     format!(
                         "{} here, {n} in the rows above",
-                        crate::check::access::count(parts.len(), "element", "elements")
+                        crate::check::make::count(parts.len(), "element", "elements")
                     ),
                 );
                 self.report(d);

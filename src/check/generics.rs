@@ -6,8 +6,8 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::cx::{Cx, Meaning, Reported, Slot};
 use crate::check::eval::{self, Scope};
-use crate::check::expr::{I32, bare, make};
 use crate::check::infer::{Kind, array, same_dim};
+use crate::check::make::{I32, bare, make};
 use crate::check::typed::*;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
@@ -115,7 +115,7 @@ impl Cx<'_> {
                 format!(
                     "`{}` takes an array of {}, but this has {}",
                     param.name,
-                    crate::check::access::count(wanted.dims.len(), "axis", "axes"),
+                    crate::check::make::count(wanted.dims.len(), "axis", "axes"),
                     a.dims.len()
                 ),
             )

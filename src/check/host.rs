@@ -2,11 +2,11 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::builtins::BuiltinCall;
+use crate::check::builtin_call::BuiltinCall;
 use crate::check::cx::Cx;
 use crate::check::eval;
-use crate::check::expr::{BOOL, I32, bare, is_literal};
 use crate::check::infer::{Kind, array};
+use crate::check::make::{BOOL, I32, bare, is_literal};
 use crate::check::ops::{Joined, scalar_of, with_scalar};
 use crate::check::typed::*;
 use crate::lang::builtin::Builtin;

@@ -6,12 +6,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
+use crate::check::alias::module_alias;
 use crate::check::bodies::{self, Checked, Job};
 use crate::check::cx::{Needs, ScriptNames};
+use crate::check::report::{Imports, UNREPORTED};
 use crate::check::sigs::{self, Constants, Source};
 use crate::check::typed::*;
 use crate::check::world::Worlds;
-use crate::check::{Imports, UNREPORTED, lints, parts, suggest};
+use crate::check::{lints, parts, suggest};
 use crate::syntax::ast::{self, ItemKind};
 
 /// A file being checked.
@@ -86,19 +88,6 @@ fn script_names(file: &ast::File) -> ScriptNames {
         }
     }
     names
-}
-
-/// Returns the name under which an `import` binds a module.
-pub(crate) fn module_alias(import: &ast::Import) -> Option<SmolStr> {
-    match (&import.what, &import.source) {
-        (ast::ImportWhat::Module { alias: Some(alias) }, _) => Some(alias.text.clone()),
-        (ast::ImportWhat::Module { alias: None }, ast::ImportSource::Path(path)) => path.last().map(|n| n.text.clone()),
-        (ast::ImportWhat::Module { alias: None }, ast::ImportSource::File { path, .. }) => {
-            let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-            Some(name.strip_suffix(".clk").unwrap_or(name).into())
-        }
-        (ast::ImportWhat::Names(_), _) => None,
-    }
 }
 
 impl<'f> Pass<'f> {

@@ -13,6 +13,7 @@ use crate::base::source::Span;
 use crate::check::changes;
 use crate::check::cx::{Cx, Reported};
 use crate::check::typed::*;
+use crate::check::walk::root;
 
 /// The variable that an argument is.
 #[derive(Clone, Copy, PartialEq)]
@@ -28,19 +29,6 @@ impl Variable {
             ExprKind::Global(id) => Some(Variable::Global(id)),
             _ => None,
         }
-    }
-}
-
-/// Returns the root expression of an access path.
-pub(crate) fn root(e: &Expr) -> &Expr {
-    match &e.kind {
-        ExprKind::Index { base, .. }
-        | ExprKind::Slice { base, .. }
-        | ExprKind::Field { base, .. }
-        | ExprKind::TupleField { base, .. }
-        | ExprKind::DynField { base, .. }
-        | ExprKind::Swizzle { base, .. } => root(base),
-        _ => e,
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn imports(file: &ast::File, used: &FxHashSet<SmolStr>, found: &mut V
         let ItemKind::Import(import) = &item.kind else { continue };
         match &import.what {
             ast::ImportWhat::Module { .. } => {
-                if let Some(name) = crate::check::items::module_alias(import) {
+                if let Some(name) = crate::check::alias::module_alias(import) {
                     unused(&name, import.span);
                 }
             }

@@ -4,7 +4,7 @@
 use crate::base::diag::{Applicability, Diagnostic, Fix};
 use crate::base::source::Span;
 use crate::check::cx::{Cx, Slot};
-use crate::check::expr::bare;
+use crate::check::make::bare;
 use crate::check::typed::*;
 use crate::lang::ops::BinaryOp;
 use crate::syntax::ast::{self, ExprKind as Ast};

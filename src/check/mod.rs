@@ -7,16 +7,15 @@
 //! along the call graph, and `lints` adds warnings. One [`cx::Cx`] checks one body; its methods are spread over the files of
 //! this module by subject.
 
-use std::collections::HashMap;
-
 use crate::base::diag::{self, Diagnostic};
-use crate::base::source::Span;
 use crate::check::typed::{ModuleId, Program};
 use crate::syntax::ast;
 
 mod access;
+mod alias;
 mod assign;
 mod bodies;
+mod builtin_call;
 mod builtins;
 mod call;
 pub(crate) mod changes;
@@ -33,9 +32,11 @@ mod items;
 mod launch;
 pub(crate) mod lend;
 mod lints;
+mod make;
 mod meant;
 mod ops;
 pub(crate) mod parts;
+mod report;
 mod show;
 mod sigs;
 mod stmt;
@@ -46,19 +47,10 @@ mod types;
 pub(crate) mod walk;
 mod world;
 
+pub(crate) use alias::module_alias;
 pub use dump::dump;
-pub(crate) use items::module_alias;
+pub(crate) use report::{Imports, UNREPORTED};
 pub use walk::exprs;
-
-/// Maximum number of errors reported by one check; further errors are mostly consequences of the first ones.
-const MAX_ERRORS: usize = 20;
-const MAX_WARNINGS: usize = 50;
-
-/// Code of the diagnostic for an erroneous tree node that no other diagnostic explains.
-pub(crate) const UNREPORTED: &str = "E0999";
-
-/// Modules that a file's imports resolve to, by `Import::span`. A missing entry has already been reported by the caller.
-pub(crate) type Imports = HashMap<Span, ModuleId>;
 
 /// Checks a file (or a REPL entry) and adds its items to the existing module `module`; a name defined again replaces the old
 /// one. If the file has script statements, a chunk is added to `program.chunks`.
@@ -68,7 +60,7 @@ pub fn check(program: &mut Program, module: ModuleId, file: &ast::File, imports:
         return vec![];
     }
     let found = items::check_file(program, module, file, imports);
-    let mut found = tidy(found);
+    let mut found = report::tidy(found);
     suggest_names(program, &program.modules[module], &mut found);
     found
 }
@@ -95,22 +87,6 @@ fn suggest_names(program: &Program, module: &typed::Module, found: &mut [Diagnos
             d.fixes.push(diag::Fix { title: format!("write `{near}`"), edits, applicability });
         }
     }
-}
-
-/// Sorts diagnostics by source position, removes duplicates, and truncates to the maximum counts.
-fn tidy(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
-    found.sort_by_key(|d| d.primary().map_or((u32::MAX, 0), |s| (s.file.0, s.start)));
-    found.dedup_by(|a, b| a.code == b.code && a.primary() == b.primary());
-    let (mut errors, mut warnings) = (0, 0);
-    found.retain(|d| {
-        let (count, most) = if d.is_error() { (&mut errors, MAX_ERRORS) } else { (&mut warnings, MAX_WARNINGS) };
-        *count += 1;
-        *count <= most
-    });
-    if let Some(last) = found.iter_mut().rfind(|d| d.is_error()) {
-        last.notes.extend(diag::and_more(errors.saturating_sub(MAX_ERRORS)));
-    }
-    found
 }
 
 /// Formats a type the way diagnostics do, for tools that show types.

@@ -3,9 +3,8 @@
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::cx::Cx;
-use crate::check::expr::{BOOL, bare, is_literal, make};
 use crate::check::infer::{Kind, array};
-use crate::check::text::is_text;
+use crate::check::make::{BOOL, bare, is_literal, is_text, make};
 use crate::check::typed::*;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::syntax::ast;

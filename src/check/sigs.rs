@@ -7,8 +7,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::cx::{Cx, Home, Slot};
-use crate::check::expr::is_literal;
 use crate::check::infer::Kind;
+use crate::check::make::is_literal;
 use crate::check::show::Show;
 use crate::check::typed::*;
 use crate::check::types::Dims;
@@ -298,7 +298,7 @@ fn constant(program: &Program, module: ModuleId, def: &Def<'_>, found: &mut Vec<
     let refusal = match &ty {
         Type::Array(array) if array.dims.iter().all(|dim| matches!(dim, Dim::Known(1..))) => None,
         Type::Array(_) => Some("the extents of a constant array are numbers above 0"),
-        _ if super::text::is_text(&ty) && !cx.diagnostics.is_empty() => None,
+        _ if crate::check::make::is_text(&ty) && !cx.diagnostics.is_empty() => None,
         Type::Unit | Type::Never | Type::Range | Type::Str | Type::Strings => {
             Some("constants are scalars, vectors, structs, tuples or arrays of such")
         }
@@ -608,7 +608,7 @@ pub(crate) fn geometry(cx: &mut Cx<'_>, g: &ast::Geometry) -> Geometry {
             let block = block.as_ref().map(|b| self_block(cx, b, *span));
             let indices = indices
                 .iter()
-                .map(|(name, _)| cx.declare(name, crate::check::expr::I32, false, LocalKind::ThreadIndex, None));
+                .map(|(name, _)| cx.declare(name, crate::check::make::I32, false, LocalKind::ThreadIndex, None));
             Geometry::Threads { indices: indices.collect(), extents, block, span: *span }
         }
         ast::Geometry::Grid { grid, block, span } => {
@@ -643,7 +643,7 @@ fn too_many(cx: &mut Cx<'_>, n: usize, what: &str, span: Span) {
 }
 
 fn extent(cx: &mut Cx<'_>, e: &ast::Expr) -> Expr {
-    let i32 = crate::check::expr::I32;
+    let i32 = crate::check::make::I32;
     let (before, reads) = (cx.diagnostics.len(), cx.early_reads.len());
     if let ast::ExprKind::Range { start, end, .. } = &e.kind {
         return ranged_extent(cx, e, start.as_deref(), end.as_deref());

@@ -6,18 +6,13 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::builtins::BuiltinCall;
+use crate::check::builtin_call::BuiltinCall;
 use crate::check::cx::Cx;
-use crate::check::expr::{BOOL, I32, make};
 use crate::check::infer::array;
+use crate::check::make::{BOOL, I32, is_text, make};
 use crate::check::typed::*;
 use crate::lang::ops::{BinaryOp, TextFn};
 use crate::syntax::ast;
-
-/// Whether a type is a string or an array of strings.
-pub(crate) fn is_text(ty: &Type) -> bool {
-    matches!(ty, Type::Str | Type::Strings)
-}
 
 /// Returns the type of a rank-1 array whose extent is known only at run time.
 fn list_of(element: Type) -> Type {

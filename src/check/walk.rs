@@ -180,3 +180,16 @@ pub(crate) fn expr(e: &Expr, visit: &mut dyn FnMut(&Expr)) {
         | ExprKind::Error => {}
     }
 }
+
+/// Returns the root expression of an access path.
+pub fn root(e: &Expr) -> &Expr {
+    match &e.kind {
+        ExprKind::Index { base, .. }
+        | ExprKind::Slice { base, .. }
+        | ExprKind::Field { base, .. }
+        | ExprKind::TupleField { base, .. }
+        | ExprKind::DynField { base, .. }
+        | ExprKind::Swizzle { base, .. } => root(base),
+        _ => e,
+    }
+}

@@ -7,7 +7,8 @@ use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
 
-use super::{Files, Outcome, Session, import};
+use super::import;
+use super::session::{Definition, Definitions, Files, Outcome, Session};
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Span};
 use crate::check::typed::{Binding, ModuleId, Program};
@@ -16,23 +17,6 @@ use crate::lang::builtin;
 use crate::syntax;
 use crate::syntax::ast::{self, ItemKind};
 use crate::syntax::token::Tok;
-
-/// A definition and its syntax tree.
-#[derive(Debug)]
-struct Definition {
-    name: SmolStr,
-    item: ast::Item,
-    /// All words in it, which include every name it may refer to.
-    words: FxHashSet<SmolStr>,
-}
-
-/// The definitions made by a session's entries.
-#[derive(Clone, Debug, Default)]
-pub struct Definitions {
-    known: IndexMap<SmolStr, Arc<Definition>>,
-    /// Definitions that no longer compile with what they depend on, and why. Their names are unbound meanwhile.
-    aside: IndexMap<SmolStr, (Arc<Definition>, String)>,
-}
 
 /// Result of compiling an entry.
 pub struct Entered {

@@ -1,37 +1,14 @@
 //! Imports: resolution to modules, loading each module once, and detection of cycles.
 
-use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::{Files, Session, library};
+use super::library;
+use super::session::{Files, Key, Session};
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
 use crate::check::typed::{Module, ModuleId};
 use crate::check::{self, Imports};
 use crate::syntax::{self, ast};
-
-/// Identity of a module, independent of how it was imported.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
-    Library(String),
-    File(PathBuf),
-}
-
-impl Key {
-    /// Returns the name for messages and `Module::name`.
-    fn name(&self) -> String {
-        match self {
-            Key::Library(name) => format!("std.{name}"),
-            Key::File(path) => path.display().to_string(),
-        }
-    }
-}
-
-/// The modules loaded in a session.
-#[derive(Clone, Debug, Default)]
-pub struct Modules {
-    known: HashMap<Key, ModuleId>,
-}
 
 impl Session {
     /// Forgets imported files, so that they are read again at their next import.

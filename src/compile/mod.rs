@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::base::diag::Diagnostic;
-use crate::base::source::{FileId, Sources, Span};
+use crate::base::source::{FileId, Span};
 use crate::check::typed::{GenericKind, KernelId, Module, ModuleId, Program, Type};
 use crate::ir::{self, Checks, Prepared};
 use crate::lower::{Argument, Constants, Function, Instance, lower_for, lower_map};
@@ -14,64 +14,10 @@ mod entry;
 mod examine;
 mod import;
 pub mod library;
+mod session;
 
-pub(crate) use entry::{Definitions, Entered};
-pub(crate) use import::Modules;
-
-/// Access to imported files.
-pub trait Files {
-    /// Returns the text of a file, or the reason why it cannot be read ("no such file", "not UTF-8 at byte 17").
-    fn read(&self, path: &Path) -> Result<String, String>;
-
-    /// Returns the names of the files in the same directory, for suggestions about a misspelled import.
-    fn neighbours(&self, _path: &Path) -> Vec<String> {
-        vec![]
-    }
-}
-
-/// No files: for texts that import only the standard library.
-pub struct NoFiles;
-
-impl Files for NoFiles {
-    fn read(&self, _path: &Path) -> Result<String, String> {
-        Err("there are no files here".into())
-    }
-}
-
-/// The sources and the program of a run or a REPL session.
-#[derive(Clone, Default)]
-pub struct Session {
-    pub sources: Sources,
-    pub program: Program,
-    /// The module to which scripts and REPL entries are added.
-    pub main: Option<ModuleId>,
-    /// The directory for relative imports of the main module; if empty, the directory of the text's own path.
-    pub folder: PathBuf,
-    /// Imported modules, each loaded once.
-    pub modules: Modules,
-    /// Definitions made by the entries of a session.
-    pub definitions: Definitions,
-}
-
-/// Result of compiling a text.
-pub struct Outcome {
-    pub file: FileId,
-    /// Warnings, and errors if it was refused.
-    pub diagnostics: Vec<Diagnostic>,
-    /// The new chunks of `program.chunks`, to be run in order.
-    pub chunks: std::ops::Range<usize>,
-}
-
-impl Outcome {
-    pub fn failed(&self) -> bool {
-        self.diagnostics.iter().any(Diagnostic::is_error)
-    }
-
-    /// Removes warnings, which may be consequences of errors (an apparently unused name may be used in a broken statement).
-    fn without_warnings(&mut self) {
-        self.diagnostics.retain(Diagnostic::is_error);
-    }
-}
+pub use entry::Entered;
+pub use session::{Definitions, Files, Modules, NoFiles, Outcome, Session};
 
 impl Session {
     /// Compiles a script with its imports into the main module. After an error the program is as before.

@@ -2,8 +2,7 @@
 
 use crate::base::diag::{Diagnostic, Severity};
 use crate::base::source::Span;
-use crate::device::error::{DeviceError, Loss, Verdict, size};
-use crate::device::{Among, Deed, Fault, FaultKind, LockStep, Race, Who};
+use crate::device::fault::{Among, Deed, DeviceError, Fault, FaultKind, LockStep, Loss, Race, Verdict, Who, size};
 use crate::lang::scalar::Value;
 
 /// Returns the diagnostic of a fault. The host adds where the kernel was launched.

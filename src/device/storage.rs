@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::error::DeviceError;
+use super::fault::DeviceError;
 use crate::base::aligned::AlignedBytes;
 
 /// Bytes in a device's memory. Several storages may share them; a writer makes a copy first if they are shared.

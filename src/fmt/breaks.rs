@@ -1,7 +1,7 @@
 //! Line breaks required by the rules, based on those in the source.
 
-use super::elements::{Element, Kind};
-use super::roles::{self, Role};
+use super::elements::{Element, Kind, Role};
+use super::roles;
 use crate::syntax::token::Tok;
 
 /// Determines the line breaks, and the commas and semicolons next to them.

@@ -1,6 +1,5 @@
 //! The list of tokens and comments, with the line breaks before each and the matching bracket of each bracket.
 
-use super::roles::Role;
 use crate::syntax::token::{Tok, Token};
 
 /// No matching bracket.
@@ -12,6 +11,34 @@ pub(crate) enum Kind {
     Token(Tok),
     LineComment,
     BlockComment,
+}
+
+/// What an element is where several look alike; `roles` finds out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Plain,
+    /// A `(` or `[` that groups, the `<` of type parameters, or `<<<`.
+    Open,
+    /// A `(` or `[` that belongs to the value before it, without a blank between.
+    Call,
+    /// The `{` of a block.
+    Block,
+    /// The `{` of a struct's definition or literal.
+    Fields,
+    /// The `{` of an import.
+    Names,
+    /// A unary `-` or `!`.
+    Prefix,
+    /// `step`, `as`, `on` or `batch` used as a keyword.
+    Word,
+    /// `threads`, `grid` or `block` of a kernel.
+    Geometry,
+    /// A binary operator with its precedence.
+    Binary(u8),
+    /// The `@` of `[f32; N] @gpu`.
+    Placed,
+    /// The `.` between two field numbers: `t.0 .1`, since `0.1` would be one number.
+    Apart,
 }
 
 #[derive(Clone, Copy, Debug)]

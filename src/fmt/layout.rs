@@ -1,9 +1,12 @@
 //! Indentation of lines, and splitting of lines that are too long.
 
-use super::elements::{Element, Kind};
-use super::roles::Role;
-use super::{INDENT, space, split};
+use super::elements::{Element, Kind, Role};
+use super::space::{space_between, width};
+use super::split;
 use crate::syntax::token::Tok;
+
+/// Blanks per level of indentation.
+pub(crate) const INDENT: usize = 4;
 
 /// The whitespace before an element.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,31 +69,9 @@ pub(crate) fn lay_out(text: &str, elements: &mut [Element], limit: usize) -> Vec
     gaps
 }
 
-fn space_between(elements: &[Element], before: usize, next: usize) -> bool {
-    // An inserted comma is followed by a blank.
-    elements[before].comma && !elements[next].closes || space::between(&elements[before], &elements[next])
-}
-
 /// Returns the first element of the next line.
 fn line_end(elements: &[Element], start: usize) -> usize {
     (start + 1..elements.len()).find(|&i| elements[i].breaks > 0).unwrap_or(elements.len())
-}
-
-/// Returns the width in characters of the elements from `start` (inclusive) to `end` (exclusive), without trailing comments.
-pub(crate) fn width(elements: &[Element], start: usize, end: usize) -> usize {
-    let mut total = 0;
-    let mut neighbour: Option<usize> = None;
-    let end = (start..end).rev().find(|&i| elements[i].kind != Kind::LineComment).map_or(start, |last| last + 1);
-    for index in start..end {
-        let element = &elements[index];
-        if element.deleted {
-            continue;
-        }
-        let blank = neighbour.is_some_and(|n| space_between(elements, n, index));
-        total += element.width as usize + usize::from(blank) + usize::from(element.comma);
-        neighbour = Some(index);
-    }
-    total
 }
 
 fn indent(elements: &[Element], start: usize, level: Level, before: Option<usize>) -> usize {

@@ -23,6 +23,7 @@
 
 mod breaks;
 mod elements;
+mod laid;
 mod layout;
 mod roles;
 mod same;
@@ -35,20 +36,11 @@ use std::ops::Range;
 use crate::base::diag::Diagnostic;
 use crate::base::source::FileId;
 use crate::syntax::{self, ast};
-use elements::Element;
+pub use laid::Edit;
+use laid::Laid;
 
 /// Maximum width of a line in characters.
 pub const WIDTH: usize = 120;
-
-/// Blanks per level of indentation.
-pub(crate) const INDENT: usize = 4;
-
-/// A replacement: a range of bytes and the new text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edit {
-    pub range: Range<usize>,
-    pub text: String,
-}
 
 /// A formatted text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,27 +104,6 @@ fn sound(file: FileId, text: &str) -> Result<ast::File, Vec<Diagnostic>> {
 fn refused(why: &str) -> Vec<Diagnostic> {
     let title = "internal error: this program could not be laid out without changing it";
     vec![Diagnostic::error("E0999", title).note(why).note("nothing was written")]
-}
-
-/// A text with its tokens and comments.
-struct Laid<'t> {
-    file: FileId,
-    text: &'t str,
-    elements: Vec<Element>,
-}
-
-impl<'t> Laid<'t> {
-    fn read(file: FileId, text: &'t str) -> Self {
-        Laid { file, text, elements: elements::read(text, &syntax::lex(file, text).tokens) }
-    }
-
-    /// Applies the rules once and returns the new text.
-    fn pass(mut self, width: usize) -> String {
-        roles::assign(self.text, &mut self.elements);
-        breaks::settle(self.text, &mut self.elements);
-        let gaps = layout::lay_out(self.text, &mut self.elements, width);
-        write::write(self.text, &self.elements, &gaps)
-    }
 }
 
 /// Iterates passes until they run into a cycle; returns the smallest text of the cycle.

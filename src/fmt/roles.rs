@@ -1,34 +1,7 @@
 //! Roles of ambiguous tokens, determined by the tokens around them.
 
-use super::elements::{Element, NONE};
+use super::elements::{Element, NONE, Role};
 use crate::syntax::token::Tok;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Plain,
-    /// A `(` or `[` that groups, the `<` of type parameters, or `<<<`.
-    Open,
-    /// A `(` or `[` that belongs to the value before it, without a blank between.
-    Call,
-    /// The `{` of a block.
-    Block,
-    /// The `{` of a struct's definition or literal.
-    Fields,
-    /// The `{` of an import.
-    Names,
-    /// A unary `-` or `!`.
-    Prefix,
-    /// `step`, `as`, `on` or `batch` used as a keyword.
-    Word,
-    /// `threads`, `grid` or `block` of a kernel.
-    Geometry,
-    /// A binary operator with its precedence.
-    Binary(u8),
-    /// The `@` of `[f32; N] @gpu`.
-    Placed,
-    /// The `.` between two field numbers: `t.0 .1`, since `0.1` would be one number.
-    Apart,
-}
 
 /// An open bracket and the state of the statement around it.
 #[derive(Default)]

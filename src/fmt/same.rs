@@ -2,7 +2,7 @@
 //! tree except for spans. The differences between them are returned as edits.
 
 use super::elements::{Element, Kind};
-use super::{Edit, Laid};
+use super::laid::{Edit, Laid};
 use crate::syntax::token::Tok;
 use crate::syntax::{self, ast, dump};
 

@@ -1,7 +1,7 @@
 //! Decides whether there is a blank between two adjacent elements of a line.
 
-use super::elements::{Element, Kind};
-use super::roles::{Role, ends_value};
+use super::elements::{Element, Kind, Role};
+use super::roles::ends_value;
 use crate::syntax::token::Tok;
 
 pub(crate) fn between(before: &Element, next: &Element) -> bool {
@@ -32,4 +32,27 @@ pub(crate) fn between(before: &Element, next: &Element) -> bool {
         (_, DotDot | DotDotEq) => !ends_value(before),
         _ => true,
     }
+}
+
+/// Characters of the elements from `start` to before `end`, comments at the end left out.
+pub fn width(elements: &[Element], start: usize, end: usize) -> usize {
+    let mut total = 0;
+    let mut neighbour: Option<usize> = None;
+    let end = (start..end).rev().find(|&i| elements[i].kind != Kind::LineComment).map_or(start, |last| last + 1);
+    for index in start..end {
+        let element = &elements[index];
+        if element.deleted {
+            continue;
+        }
+        let blank = neighbour.is_some_and(|n| space_between(elements, n, index));
+        total += element.width as usize + usize::from(blank) + usize::from(element.comma);
+        neighbour = Some(index);
+    }
+    total
+}
+
+/// Whether there is a blank between two elements of a line.
+pub(crate) fn space_between(elements: &[Element], before: usize, next: usize) -> bool {
+    // A comma that is put in has a blank behind it.
+    elements[before].comma && !elements[next].closes || between(&elements[before], &elements[next])
 }

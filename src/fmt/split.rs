@@ -4,9 +4,8 @@
 //! precedence; expand a bracket with one item per line, or filled if the items are plain numbers.
 
 use super::breaks::{add, break_ends, headers, inside, trailing_comma};
-use super::elements::Element;
-use super::layout::width;
-use super::roles::Role;
+use super::elements::{Element, Role};
+use super::space::width;
 use crate::syntax::token::Tok;
 
 /// A line that is too long: the elements from `start` (inclusive) to `end` (exclusive).

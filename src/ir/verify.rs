@@ -34,11 +34,14 @@
 //! launch-given extents agree between a call and its callee.
 
 mod block;
+mod checker;
 mod expr;
 mod function;
+mod words;
 
+pub(crate) use self::words::Violation;
+use self::words::is_type;
 use crate::ir::def::*;
-use crate::ir::typing;
 
 /// A module that has passed [`verify`], the only way to create one.
 #[derive(Clone, Debug)]
@@ -56,9 +59,6 @@ impl Verified {
         self.0
     }
 }
-
-/// A violated invariant, as text that names the function and the expression.
-pub(crate) type Violation = String;
 
 /// Checks a module.
 pub fn verify(module: Module) -> Result<Verified, Vec<Violation>> {
@@ -121,18 +121,6 @@ fn kernel(module: &Module, out: &mut Vec<Violation>) {
             }
         }
     }
-}
-
-fn is_type(ty: Ty) -> bool {
-    matches!(ty, Ty::Scalar(_) | Ty::Vector(_, 2..=4))
-}
-
-fn is_int_scalar(ty: Ty) -> bool {
-    matches!(ty, Ty::Scalar(s) if s.is_int())
-}
-
-fn describe(ty: Ty) -> String {
-    typing::name(ty)
 }
 
 #[cfg(test)]

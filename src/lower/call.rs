@@ -1,14 +1,21 @@
 //! Calls, and functions: one DeviceIR function per instance.
 
+use super::constant::Constants;
 use super::copy::Row;
 use super::emit::Emitter;
 use super::error::{Fallible, internal};
+use super::instance::{Argument, Function};
 use super::place::Target;
+use super::types;
 use super::unit::{Body, DimSource, Slot, Unit};
-use super::{Argument, Function, constant::Constants, types};
+use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::check::parts;
 use crate::check::typed::{self, ArrayType, Dim, Expr, ExprKind, FnId, FnRef, LocalId, Signature, Type};
-use crate::ir::def::{self, ExprId, MemId, StmtKind};
+use crate::ir::def::{self, ExprId, FunctionId, MemId, StmtKind};
+
+/// Maximum depth of nested instances; it stops an infinite chain of instantiations.
+const MAX_DEPTH: usize = 128;
 
 /// The destination that an `inout` argument is copied back to.
 enum Lent {
@@ -17,6 +24,52 @@ enum Lent {
     Field(Target, MemId),
     /// A slice of an array, from its copy.
     Row(Row, MemId),
+}
+
+impl Unit<'_> {
+    /// Returns the function for this instance, which is lowered at its first call.
+    pub fn instance(&mut self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<FunctionId> {
+        let key = (id, arguments.to_vec());
+        if let Some(&known) = self.instances.get(&key) {
+            return Ok(known);
+        }
+        let program = self.program;
+        let function = program.fns.get(id).ok_or_else(|| internal(span, "a call of a function that is not there"))?;
+        if self.active.len() >= MAX_DEPTH || self.active.contains(&key) {
+            return Err(self.endless(function, span));
+        }
+        let large = |argument: &&Argument| matches!(argument, Argument::Type(ty) if parts::too_many(program, ty));
+        if arguments.iter().any(|argument| large(&argument)) {
+            return Err(Box::new(parts::refusal("a type argument of this call", span)));
+        }
+        self.active.push(key.clone());
+        let lowered = self::function(self, id, function, arguments);
+        let lowered = lowered.map_err(|error| self.annotated(error));
+        self.active.pop();
+        let lowered = self.functions.push(lowered?);
+        self.instances.insert(key, lowered);
+        Ok(lowered)
+    }
+
+    fn endless(&self, function: &typed::Fn, span: Span) -> Box<Diagnostic> {
+        let cycle: Vec<&str> = self
+            .active
+            .iter()
+            .rev()
+            .take(4)
+            .rev()
+            .filter_map(|(id, _)| self.program.fns.get(*id))
+            .map(|f| f.name.as_str())
+            .collect();
+        let chain = cycle.join("` calls `");
+        Box::new(
+            Diagnostic::error("E0486", format!("`{}` is called from within itself", function.name))
+                .at(span, "this call never comes to an end when it is compiled")
+                .because(function.name_span, "the function")
+                .note(format!("`{chain}` calls `{}`", function.name))
+                .help("device functions are not recursive: write a loop, with an array as a stack where one is needed"),
+        )
+    }
 }
 
 impl Body<'_, '_> {

@@ -7,9 +7,9 @@
 use super::arrays::{STRAIGHT, elements, size};
 use super::constant::Constants;
 use super::error::{Fallible, internal};
+use super::instance::{Argument, Function};
 use super::types;
 use super::unit::{Body, Slot};
-use super::{Argument, Function};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{Block, ConstId, Dim, Expr, ExprKind, FnId, SliceIndex, Type};

@@ -1,6 +1,6 @@
 //! Formats compile-time arguments for diagnostics about one instance among several.
 
-use super::{Argument, Function};
+use super::instance::{Argument, Function};
 use crate::check::typed::{Generic, Program, Type};
 
 /// Formats arguments as `T = f32, N = 4, op = max`; none if there are none.

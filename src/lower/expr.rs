@@ -1,6 +1,7 @@
 //! Expressions: each is lowered to one DeviceIR value per leaf of its type.
 
 use super::error::{Fallible, internal};
+use super::literal::Literal;
 use super::types;
 use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
@@ -8,7 +9,7 @@ use crate::base::source::Span;
 use crate::check::typed::{Block, ConstId, Expr, ExprKind, Type};
 use crate::ir::def::{self, ExprId, StmtKind, Ty};
 use crate::lang::builtin::Builtin;
-use crate::lang::scalar::{Scalar, Value};
+use crate::lang::scalar::Value;
 
 /// Maximum cost of a branch of an `if` for if-conversion: both branches are evaluated, and a select picks one.
 const SELECT_BUDGET: u32 = 4;
@@ -310,25 +311,6 @@ impl Body<'_, '_> {
                     if !self.out.function().memories[*memory].extents.is_empty())
             }
             _ => matches!(expr.ty, Type::Array(_)),
-        }
-    }
-}
-
-/// A number literal.
-#[derive(Clone, Copy)]
-pub(crate) enum Literal {
-    Int(i128),
-    Float(f64),
-}
-
-impl Literal {
-    /// Converts the literal to a value of type `ty`; an integer wraps, since the checker has range-checked it.
-    pub fn of(self, ty: Scalar) -> Value {
-        match self {
-            Literal::Int(number) if ty.is_float() => Value::of(number as f64).to_type(ty),
-            Literal::Int(number) if ty == Scalar::Bool => Value::of(number != 0),
-            Literal::Int(number) => Value::from_bits(ty, number as u64),
-            Literal::Float(number) => Value::of(number).to_type(ty),
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::call::access;
 use super::emit::Emitter;
 use super::error::{Fallible, internal};
+use super::instance::{Instance, hidden_params};
 use super::unit::{Body, DimSource, Slot, Unit};
-use super::{Instance, hidden_params};
 use crate::check::typed::{self, Geometry};
 use crate::ir::build::module;
 use crate::ir::def::{ExprKind, Form, Module, Scalar, Ty};

@@ -1,7 +1,7 @@
 //! Loops: `for` over ranges and arrays, `while`, `loop`.
 
 use super::error::{Fallible, internal};
-use super::expr::Literal;
+use super::literal::Literal;
 use super::types;
 use super::unit::{Body, Slot};
 use crate::base::source::Span;

@@ -4,9 +4,10 @@ use std::sync::LazyLock;
 
 use super::emit::Emitter;
 use super::error::{Fallible, internal};
+use super::instance::Function;
 use super::mono::Mono;
 use super::unit::{Body, Unit};
-use super::{Function, builtin, types};
+use super::{builtin, types};
 use crate::base::arena::Arena;
 use crate::base::source::Span;
 use crate::check::typed::{self, Program, Type};

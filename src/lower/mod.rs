@@ -17,7 +17,9 @@ mod describe;
 mod emit;
 mod error;
 mod expr;
+mod instance;
 mod kernel;
+mod literal;
 mod loops;
 mod map;
 mod message;
@@ -33,37 +35,13 @@ mod unit;
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::typed::{Dim, FnId, FnRef, KernelId, Program, Type};
+use crate::check::typed::{FnRef, Program, Type};
 use crate::ir::Checks;
 use crate::ir::def::{Layout, Module};
-use crate::lang::builtin::Builtin;
-use crate::lang::scalar::Value;
 
 pub(crate) use constant::Constants;
 pub(crate) use error::Fallible;
-
-/// A fully resolved compile-time argument.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Argument {
-    /// A concrete type, without `Param`, `Error`, `Unknown`.
-    Type(Type),
-    Const(Value),
-    Fn(Function),
-}
-
-/// A function with its own compile-time arguments.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Function {
-    Fn { id: FnId, arguments: Vec<Argument> },
-    Builtin(Builtin),
-}
-
-/// A kernel instance to compile: one argument per entry of the kernel's `sig.generics`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Instance {
-    pub kernel: KernelId,
-    pub arguments: Vec<Argument>,
-}
+pub use instance::{Argument, Function, Instance, hidden_params};
 
 /// Lowers a kernel. Errors are those that depend on the compile-time arguments (a local array of zero size, a division by a
 /// constant zero, …).
@@ -110,19 +88,6 @@ fn outcome(mut unit: unit::Unit<'_>, lowered: Fallible<Module>) -> Result<Module
             Err(unit.into_errors())
         }
     }
-}
-
-/// Returns the dimensions of a kernel that are not an extent of any array parameter, in the order in which their values
-/// follow the signature's parameters at a launch.
-pub fn hidden_params(program: &Program, kernel: KernelId) -> Vec<u32> {
-    let Some(kernel) = program.kernels.get(kernel) else { return vec![] };
-    let carried = |dim: u32| {
-        kernel.sig.params.iter().any(|param| match &param.ty {
-            Type::Array(array) => array.dims.contains(&Dim::Name(dim)),
-            _ => false,
-        })
-    };
-    (0..kernel.sig.dims.len() as u32).filter(|&dim| !carried(dim)).collect()
 }
 
 /// Resolves a function reference in an item with these compile-time arguments.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::constant::Constants;
 use super::error::{Fallible, internal};
-use super::{Argument, Function};
+use super::instance::{Argument, Function};
 use crate::base::source::Span;
 use crate::check::typed::{FnRef, GenericArg, Program, Type};
 use crate::lang::scalar::{Scalar, Value};

@@ -12,8 +12,8 @@ use crate::base::arena::Arena;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::changes;
-use crate::check::lend::root;
 use crate::check::typed::{Block, Expr, ExprKind, LocalId, SliceIndex};
+use crate::check::walk::root;
 use crate::ir::def::{self, FunctionId, MemId, Space, StmtKind};
 use crate::ir::visit::each_stmt;
 

@@ -4,18 +4,15 @@ use std::collections::HashMap;
 
 use super::emit::Emitter;
 use super::error::{Fallible, internal, is_internal};
+use super::instance::{Argument, Instance};
 use super::mono::Mono;
-use super::{Argument, Instance, describe, types};
+use super::{describe, types};
 use crate::base::arena::Arena;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::check::parts;
 use crate::check::typed::{self, ConstId, FnId, KernelId, LocalId, Program, Type};
 use crate::ir::def::{self, ExprId, ExprKind, FunctionId, Label, MemId, Scalar, Ty};
 use crate::lang::scalar::Value;
-
-/// Maximum depth of nested instances; it stops an infinite chain of instantiations.
-const MAX_DEPTH: usize = 128;
 
 /// Start of a note about compile-time arguments.
 const INSTANCE: &str = "this is";
@@ -28,8 +25,8 @@ pub(crate) struct Unit<'a> {
     /// Whether run-time checks are enabled, which rule out speculative evaluation: a check could fail in it.
     pub careful: bool,
     pub constants: HashMap<ConstId, Vec<Value>>,
-    instances: HashMap<(FnId, Vec<Argument>), FunctionId>,
-    active: Vec<(FnId, Vec<Argument>)>,
+    pub(super) instances: HashMap<(FnId, Vec<Argument>), FunctionId>,
+    pub(super) active: Vec<(FnId, Vec<Argument>)>,
     errors: Vec<Diagnostic>,
     /// The kernel being lowered, if it is one of the program's.
     kernel: Option<(KernelId, Vec<Argument>)>,
@@ -62,7 +59,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    fn annotated(&self, error: Box<Diagnostic>) -> Box<Diagnostic> {
+    pub(super) fn annotated(&self, error: Box<Diagnostic>) -> Box<Diagnostic> {
         match self.instance_note() {
             Some(note) if !error.notes.iter().any(|known| known.starts_with(INSTANCE)) => Box::new(error.note(note)),
             _ => error,
@@ -93,50 +90,6 @@ impl<'a> Unit<'a> {
     pub fn into_errors(self) -> Vec<Diagnostic> {
         let (internal, own): (Vec<_>, Vec<_>) = self.errors.into_iter().partition(is_internal);
         if own.is_empty() { internal } else { own }
-    }
-
-    /// Returns the function for this instance, which is lowered at its first call.
-    pub fn instance(&mut self, id: FnId, arguments: &[Argument], span: Span) -> Fallible<FunctionId> {
-        let key = (id, arguments.to_vec());
-        if let Some(&known) = self.instances.get(&key) {
-            return Ok(known);
-        }
-        let program = self.program;
-        let function = program.fns.get(id).ok_or_else(|| internal(span, "a call of a function that is not there"))?;
-        if self.active.len() >= MAX_DEPTH || self.active.contains(&key) {
-            return Err(self.endless(function, span));
-        }
-        let large = |argument: &&Argument| matches!(argument, Argument::Type(ty) if parts::too_many(program, ty));
-        if arguments.iter().any(|argument| large(&argument)) {
-            return Err(Box::new(parts::refusal("a type argument of this call", span)));
-        }
-        self.active.push(key.clone());
-        let lowered = super::call::function(self, id, function, arguments);
-        let lowered = lowered.map_err(|error| self.annotated(error));
-        self.active.pop();
-        let lowered = self.functions.push(lowered?);
-        self.instances.insert(key, lowered);
-        Ok(lowered)
-    }
-
-    fn endless(&self, function: &typed::Fn, span: Span) -> Box<Diagnostic> {
-        let cycle: Vec<&str> = self
-            .active
-            .iter()
-            .rev()
-            .take(4)
-            .rev()
-            .filter_map(|(id, _)| self.program.fns.get(*id))
-            .map(|f| f.name.as_str())
-            .collect();
-        let chain = cycle.join("` calls `");
-        Box::new(
-            Diagnostic::error("E0486", format!("`{}` is called from within itself", function.name))
-                .at(span, "this call never comes to an end when it is compiled")
-                .because(function.name_span, "the function")
-                .note(format!("`{chain}` calls `{}`", function.name))
-                .help("device functions are not recursive: write a loop, with an array as a stack where one is needed"),
-        )
     }
 }
 

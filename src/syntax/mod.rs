@@ -14,6 +14,7 @@ mod dump;
 mod incomplete;
 mod lex;
 pub(crate) mod literal;
+mod miss;
 mod mistakes;
 mod parse;
 pub mod token;

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use super::check;
 use super::test::duration;
-use super::{Context, check};
+use crate::app::context::Context;
 use crate::app::exit;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Captured;

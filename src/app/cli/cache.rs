@@ -1,8 +1,8 @@
 //! `clk cache`: the cache of compiled GPU kernels.
 
-use super::Context;
 use super::args::CacheAction;
 use crate::app::cache::{Cache, folder};
+use crate::app::context::Context;
 use crate::app::exit;
 use crate::base::source::Sources;
 use crate::device::size;

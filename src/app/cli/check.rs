@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Context;
+use crate::app::context::Context;
 use crate::app::{disk, exit, script};
 
 pub(crate) fn files(paths: &[PathBuf], context: &mut Context) -> u8 {

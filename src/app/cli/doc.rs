@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::Context;
+use crate::app::context::Context;
 use crate::app::disk::{self, Disk};
 use crate::app::{exit, markdown, names};
 use crate::base::render::Style;

@@ -1,7 +1,7 @@
 //! `clk doctor`: reports the devices and libraries found and the cache in use.
 
-use super::Context;
 use crate::app::cache::{self, Cache};
+use crate::app::context::Context;
 use crate::app::{devices, exit, libraries};
 use crate::device::cuda::no_nvrtc;
 use crate::device::cuda::nvrtc::Nvrtc;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::Context;
 use super::args::Stage;
+use crate::app::context::Context;
 use crate::app::generated::{Failure, Generator, Level};
 use crate::app::script::{self, Compiled};
 use crate::app::{crash, disk, exit, names};

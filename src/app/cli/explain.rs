@@ -1,6 +1,6 @@
 //! `clk explain`: prints the page of a diagnostic code.
 
-use super::Context;
+use crate::app::context::Context;
 use crate::app::{exit, markdown, names};
 use crate::base::render::Style;
 use crate::lang::codes;

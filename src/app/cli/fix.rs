@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Context;
 use super::check::programs;
+use crate::app::context::Context;
 use crate::app::disk::{self, Disk};
 use crate::app::{difference, exit, fixes};
 use crate::base::diag::Diagnostic;

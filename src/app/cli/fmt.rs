@@ -4,8 +4,8 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::Context;
 use super::check::programs;
+use crate::app::context::Context;
 use crate::app::{difference, disk, exit};
 use crate::base::source::Sources;
 use crate::fmt::{self, Formatted};

@@ -15,40 +15,19 @@ mod run;
 mod stats;
 mod test;
 
-use std::ffi::OsString;
-use std::sync::Arc;
-
 use self::args::Task;
 use super::console::Console;
-use super::devices::{Choice, Machine};
+use super::context::Context;
+use super::devices::Machine;
 use super::interrupt::Interrupt;
-use super::script::{Limits, Places};
+use super::script::Places;
 use super::{exit, lsp, repl};
-use crate::device::cuda::text::Options;
-use crate::device::sim::Isa;
+use std::ffi::OsString;
 
 pub(crate) use self::bench::summary as bench_summary;
 pub(crate) use self::doc::{item as documented_item, lookup as documentation};
 pub(crate) use self::explain::page as explanation;
-
-/// Runs standard input as a script.
-pub(crate) fn run_stdin(context: &mut Context) -> u8 {
-    run::stdin(vec![], context)
-}
-
-/// State shared by all commands.
-pub(crate) struct Context {
-    pub console: Console,
-    pub interrupt: Interrupt,
-    pub limits: Limits,
-    /// Options of CUDA code generation.
-    pub text: Options,
-    /// All devices, and the selected one.
-    pub machine: Arc<Machine>,
-    pub device: Choice,
-    /// The simulator's instruction set.
-    pub isa: Isa,
-}
+pub(crate) use self::run::stdin as run_stdin;
 
 /// Parses the command line and runs the command.
 pub(crate) fn main(arguments: Vec<OsString>) -> u8 {

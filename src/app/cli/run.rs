@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::{Context, args};
+use super::args;
+use crate::app::context::Context;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Terminal;
 use crate::app::{disk, exit, progress};

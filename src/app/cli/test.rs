@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::{Context, check};
+use super::check;
+use crate::app::context::Context;
 use crate::app::exit;
 use crate::app::script::{self, Compiled};
 use crate::app::world::Captured;

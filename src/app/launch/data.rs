@@ -4,6 +4,9 @@
 
 use std::borrow::Cow;
 
+use indexmap::IndexMap;
+use smol_str::SmolStr;
+
 use super::json::{Kind, NOT_FINITE, Raw};
 use super::refusal::{Refusal, Result};
 use crate::app::names;
@@ -12,6 +15,9 @@ use crate::host::array::{Array, Element, MAX_EXTENT, RecordLayout, byte_count, l
 use crate::host::value::Value;
 use crate::ir::def::{Leaf, Ty};
 use crate::lang::scalar::{self, Scalar};
+
+/// Arrays by name, in insertion order.
+pub type Arrays = IndexMap<SmolStr, Array>;
 
 /// Limits and raw blocks for decoding.
 pub(crate) struct Input<'a> {

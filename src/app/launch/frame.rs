@@ -7,9 +7,8 @@
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 use super::data::fields;
-use super::parse;
 use super::refusal::{Refusal, Result};
-use super::request::block_lengths;
+use super::request::{block_lengths, parse};
 use crate::base::aligned::AlignedBytes;
 
 /// The first bytes of a frame; no JSON text starts with them.

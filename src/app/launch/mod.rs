@@ -1,14 +1,16 @@
 //! `clk launch`: kernels for programs in other languages, with requests and replies as JSON, raw bytes or files.
 //!
-//! - [`json`], [`data`], [`request`]: decoding of requests, which are untrusted.
+//! - [`job`], [`json`], [`data`], [`request`]: decoding of requests, which are untrusted.
 //! - [`state`], [`form`]: a client's program, device and kept arrays; a launch is compiled as the equivalent script statement,
 //!   so that it is checked and run like one.
 //! - [`reply`], [`mod@write`], [`refusal`]: replies and errors.
-//! - [`frame`], [`ops`], [`serve`], [`pulse`], [`socket`]: servers for one client or several.
+//! - [`frame`], [`ops`], [`serve`], [`pulse`], [`socket`], [`ending`]: servers for one client or several.
 
 mod data;
+mod ending;
 mod form;
 mod frame;
+mod job;
 mod json;
 mod ops;
 mod pulse;
@@ -22,86 +24,22 @@ mod write;
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
 
 use smol_str::SmolStr;
 
-use self::json::{Malformed, Raw};
+use self::data::Arrays;
+pub(crate) use self::job::Job;
 use self::refusal::{Refusal, Result};
 use self::reply::Reply;
-use self::request::Launch;
+use self::request::parse;
 use self::state::State;
 use self::write::Encoding;
-use super::cli::Context;
-
-use super::interrupt::Interrupt;
+use super::context::Context;
 use super::{disk, exit, script};
-use crate::base::stop;
 use crate::compile::Session;
 use crate::host;
-use crate::host::problem::Problem;
 use crate::host::value::Value;
-
-/// Command-line arguments of `clk launch`.
-#[derive(Debug, Default)]
-pub(crate) struct Job {
-    pub file: PathBuf,
-    pub kernel: Option<String>,
-    /// In the order x, y, z.
-    pub grid: Option<[i64; 3]>,
-    pub block: Option<[i64; 3]>,
-    /// Compile-time arguments such as `T=f64`.
-    pub generics: Vec<(String, String)>,
-    /// Dimensions such as `N=1024`.
-    pub dims: Vec<(String, i64)>,
-    /// By-value arguments such as `alpha=2.5`: name and JSON text.
-    pub scalars: Vec<(String, String)>,
-    pub base64: bool,
-    /// Whether request and reply are frames.
-    pub stream: bool,
-    /// NPZ files of the arguments and of the results.
-    pub npz: Option<(PathBuf, PathBuf)>,
-    /// Whether only to print the documentation of the protocol.
-    pub protocol: bool,
-    /// Whether to serve requests on standard input, or on the socket at this path.
-    pub serve: bool,
-    pub socket: Option<PathBuf>,
-    /// Limit in bytes of a request, of an array, and of all kept arrays together.
-    pub max_bytes: u64,
-}
-
-/// The conditions that end a server: Ctrl-C, a termination signal, or a client's `stop`.
-#[derive(Clone)]
-struct Ending {
-    interrupt: Interrupt,
-    asked: Arc<AtomicBool>,
-}
-
-impl Ending {
-    fn of(interrupt: &Interrupt) -> Ending {
-        Ending { interrupt: interrupt.clone(), asked: Arc::default() }
-    }
-
-    /// Ends the server at a client's request.
-    fn end(&self) {
-        self.asked.store(true, Ordering::SeqCst);
-    }
-
-    fn is_set(&self) -> bool {
-        let interrupted = self.interrupt.is_set();
-        if interrupted {
-            // Running kernels are stopped; pending replies are still sent.
-            stop::heed();
-        }
-        interrupted || self.asked.load(Ordering::SeqCst)
-    }
-
-    fn exit_code(&self) -> u8 {
-        self.interrupt.exit_code().unwrap_or(exit::OK)
-    }
-}
 
 /// Fields that every request may have.
 const ANY: [&str; 2] = ["id", "blocks"];
@@ -175,7 +113,7 @@ fn run_files(job: &Job, state: &mut State, from: &Path, to: &Path) -> Result<()>
 }
 
 /// Reads the named arrays of a file.
-fn read_arrays(path: &Path, limit: u64) -> Result<state::Arrays> {
+fn read_arrays(path: &Path, limit: u64) -> Result<Arrays> {
     let unreadable = |why: String| Refusal::new("E0701", format!("`{}` cannot be read: {why}", path.display()));
     let file = disk::open(path).map_err(unreadable)?;
     let length = file.metadata().map_or(0, |data| data.len());
@@ -204,7 +142,7 @@ fn read_arrays(path: &Path, limit: u64) -> Result<state::Arrays> {
                     Err(Refusal::new("E0804", title).help("leave it out of the file"))
                 }
             });
-            let arrays = arrays.collect::<Result<state::Arrays>>()?;
+            let arrays = arrays.collect::<Result<Arrays>>()?;
             let held: u64 = arrays.values().map(|array| array.byte_len() as u64).sum();
             if held > limit { Err(too_many(held)) } else { Ok(arrays) }
         }
@@ -242,7 +180,7 @@ fn once(job: &Job, context: &mut Context) -> u8 {
     }
 }
 
-fn run_once(job: &Job, state: &mut State, text: &mut String) -> Result<(state::Arrays, Encoding)> {
+fn run_once(job: &Job, state: &mut State, text: &mut String) -> Result<(Arrays, Encoding)> {
     state.load(&job.file)?;
     let mut blocks = frame::Blocks::new();
     if job.stream {
@@ -291,44 +229,4 @@ fn read_text(limit: u64) -> Result<String> {
         let at = error.utf8_error().valid_up_to();
         Refusal::new("E0801", format!("the request is not UTF-8 (at byte {at})"))
     })
-}
-
-/// Parses a JSON text.
-fn parse(text: &str) -> Result<Raw<'_>> {
-    Raw::parse(text).map_err(|Malformed { at, why }| {
-        let end = (at + 1).min(text.len());
-        let problem = Problem::new("E0801", format!("the request is no JSON: {why}")).label("here");
-        Refusal::Request(Box::new(problem), Some(at..end))
-    })
-}
-
-impl Job {
-    /// Returns a launch with the scalars, dimensions and compile-time arguments of the command line, to which the request adds.
-    fn launch(&self) -> Result<Launch<'_>> {
-        let mut launch = Launch::default();
-        for (name, text) in &self.generics {
-            if !request::is_word(text) {
-                return Err(Refusal::new("E0802", format!("`{name}` cannot be `{text}`"))
-                    .note("a compile-time argument is a number, or the name of a type or function"));
-            }
-            launch.generics.push((Cow::Borrowed(name), Cow::Borrowed(text)));
-        }
-        launch.dims = self.dims.iter().map(|(name, extent)| (Cow::Borrowed(name.as_str()), *extent)).collect();
-        for (name, text) in &self.scalars {
-            let value = Raw::parse(text).map_err(|Malformed { why, .. }| {
-                Refusal::new("E0801", format!("the value of `{name}` is no JSON: {why}"))
-            })?;
-            launch.scalars.push((Cow::Borrowed(name), value));
-        }
-        Ok(launch)
-    }
-
-    /// Applies the command line's kernel, grid and block, which take precedence over the request's.
-    fn overrule<'a>(&'a self, launch: &mut Launch<'a>) {
-        if let Some(kernel) = &self.kernel {
-            launch.kernel = Some((Cow::Borrowed(kernel), None));
-        }
-        launch.grid = self.grid.or(launch.grid);
-        launch.block = self.block.or(launch.block);
-    }
 }

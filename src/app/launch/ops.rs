@@ -4,14 +4,13 @@ use std::sync::PoisonError;
 
 use smol_str::ToSmolStr;
 
-use super::data::{self, fields, quoted, shown};
+use super::data::{self, Arrays, fields, quoted, shown};
 use super::frame::{Blocks, Message};
 use super::json::{Kind, Raw};
-use super::parse;
 use super::refusal::{Refusal, Result};
 use super::reply::Reply;
-use super::request::{self, Launch};
-use super::state::{Arrays, State};
+use super::request::{self, Launch, parse};
+use super::state::State;
 use super::write::{Encoding, string};
 use crate::app::{crash, names};
 use crate::check;

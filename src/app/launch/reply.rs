@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
+use super::data::Arrays;
 use super::frame::prefix;
 use super::refusal::{self, Refusal};
-use super::state::Arrays;
 use super::write::{self, Encoding, string};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Sources;

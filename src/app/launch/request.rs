@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::data::{fields, quoted, shown, size, text};
-use super::json::{Kind, Raw};
+use super::data::{Arrays, fields, quoted, shown, size, text};
+use super::json::{Kind, Malformed, Raw};
 use super::refusal::{Refusal, Result};
-use super::state::Arrays;
 use super::write::Encoding;
+use crate::host::problem::Problem;
 
 /// The fields of a launch request.
 #[derive(Default)]
@@ -115,4 +115,13 @@ pub(crate) fn block_lengths(value: Raw<'_>) -> Result<Vec<u64>> {
         Kind::List => value.items().map(|item| size(item, "the length of a block")).collect(),
         other => Err(Refusal::at("E0802", format!("`blocks` is a list, not {}", other.words()), value)),
     }
+}
+
+/// A text as JSON.
+pub fn parse(text: &str) -> Result<Raw<'_>> {
+    Raw::parse(text).map_err(|Malformed { at, why }| {
+        let end = (at + 1).min(text.len());
+        let problem = Problem::new("E0801", format!("the request is no JSON: {why}")).label("here");
+        Refusal::Request(Box::new(problem), Some(at..end))
+    })
 }

@@ -5,12 +5,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::ending::Ending;
 use super::frame::{Message, Reader};
+use super::job::Job;
 use super::ops::{self, Next};
 use super::pulse::{Pulse, Watched};
 use super::state::State;
-use super::{Ending, Job};
-use crate::app::cli::Context;
+use crate::app::context::Context;
 use crate::app::{exit, script};
 use crate::compile::Session;
 

@@ -8,7 +8,7 @@ pub(crate) use unix::serve;
 
 /// Unix sockets need a Unix system.
 #[cfg(not(unix))]
-pub(crate) fn serve(_: &super::Job, _: &std::path::Path, context: &mut crate::app::cli::Context) -> u8 {
+pub fn serve(_: &super::Job, _: &std::path::Path, context: &mut crate::app::context::Context) -> u8 {
     context.console.error_line("error: `--socket` needs a Unix system\n  Help: `--serve` alone serves standard input");
     crate::app::exit::USAGE
 }
@@ -25,13 +25,14 @@ mod unix {
     use std::thread::JoinHandle;
     use std::time::{Duration, Instant};
 
-    use crate::app::cli::Context;
+    use crate::app::context::Context;
+    use crate::app::launch::ending::Ending;
+    use crate::app::launch::job::Job;
     use crate::app::launch::pulse::Pulse;
     use crate::app::launch::refusal::Refusal;
     use crate::app::launch::reply::Reply;
     use crate::app::launch::serve::{converse, program};
     use crate::app::launch::state::{State, Turn};
-    use crate::app::launch::{Ending, Job};
     use crate::app::leftovers::Leftover;
     use crate::app::{disk, exit, private};
     use crate::base::source::Sources;

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use indexmap::IndexMap;
 use smol_str::{SmolStr, ToSmolStr};
 
-use super::data::{self, Input, Wanted, element_named, fields, quoted, shown};
+use super::data::{self, Arrays, Input, Wanted, element_named, fields, quoted, shown};
 use super::form::{Form, Forms, Key, array_type};
 use super::json::{Kind, Raw};
 use super::refusal::{Refusal, Result};
@@ -22,9 +21,6 @@ use crate::device::{DeviceError, device_diagnostic};
 use crate::host::array::{Array, Element};
 use crate::host::interp::Interpreter;
 use crate::host::value::Value;
-
-/// Arrays by name, in insertion order.
-pub(crate) type Arrays = IndexMap<SmolStr, Array>;
 
 /// An error of this client's asynchronous launches that was found while serving another client.
 #[derive(Default)]

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::answer;
 use super::text::{Encoding, Text};
-use super::uri;
 use crate::base::diag::{Applicability, Diagnostic, Fix, Severity};
 use crate::ide::{Analysis, Class, Completion, CompletionKind, Highlight, Place, Symbol, SymbolKind};
 use crate::syntax::ast::{ImportSource, ItemKind};
@@ -132,7 +131,7 @@ pub(crate) fn location(analysis: &Analysis, text: &Text, address: &str, place: &
     let source =
         analysis.session.sources.files().find(|(_, s)| *s.name == *place.file).map(|(_, s)| s.text.to_string());
     let other = Text::new(source.unwrap_or_default(), text.encoding);
-    json!({ "uri": super::workspace::address_of(&place.file), "range": other.json_range(&place.range) })
+    json!({ "uri": super::address::address_of(&place.file), "range": other.json_range(&place.range) })
 }
 
 pub(crate) fn completion(text: &Text, found: &Completion, order: usize) -> Value {
@@ -235,9 +234,4 @@ pub(crate) fn fix(analysis: &Analysis, text: &Text, address: &str, fixes: &[&Fix
 
 pub(crate) fn is_sure(fix: &Fix) -> bool {
     fix.applicability == Applicability::MachineApplicable
-}
-
-/// Returns the URI of a source file by its name.
-pub(crate) fn address_of_path(path: &str) -> String {
-    uri::from_path(std::path::Path::new(path))
 }

@@ -4,8 +4,10 @@
 //! change only marks its document; it is checked when a request needs it or when the queue is empty, so that fast typing is
 //! checked once rather than letter by letter. Invalid input leads to an error response and never ends the server.
 
+mod address;
 mod answer;
 mod convert;
+mod dispatch;
 mod document;
 mod frame;
 mod queue;

@@ -7,36 +7,15 @@ use std::rc::Rc;
 use serde_json::json;
 
 use super::answer;
-use super::convert;
 use super::document::Overlay;
 use super::server::Server;
 use super::text::Text;
 use super::uri;
-use crate::app::{cache, disk};
-use crate::compile::library;
+use crate::app::disk;
 use crate::ide::Analysis;
 
 /// Limit on the files analyzed in one search; files without the word do not count.
 const MAX_FILES: usize = 2000;
-
-/// Returns the URI of a source by its name: of the file itself, or of a copy of a library module.
-pub(crate) fn address_of(name: &str) -> String {
-    match name.strip_prefix("std/").and_then(|file| library_file(file.strip_suffix(".clk")?)) {
-        Some(path) => uri::from_path(&path),
-        None => convert::address_of_path(name),
-    }
-}
-
-/// Returns the path of a copy of a library module in the user's cache, for the editor to open.
-fn library_file(module: &str) -> Option<PathBuf> {
-    let text = library::text(module)?;
-    let path = cache::library_folder()?.join(format!("{module}.clk"));
-    if disk::read_source(&path).is_ok_and(|there| there == text) {
-        return Some(path);
-    }
-    disk::write_whole(&path, text.as_bytes()).ok()?;
-    Some(path)
-}
 
 /// An analyzed text, open or not.
 pub(crate) struct Seen {

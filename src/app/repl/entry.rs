@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::Path;
 
-use super::Repl;
+use super::state::Repl;
 use super::transcript::Kept;
 use crate::app::cli;
 use crate::app::console::paint;

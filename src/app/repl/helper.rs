@@ -13,7 +13,7 @@ use rustyline::{Context, Helper};
 
 use super::commands::{self, COMMANDS, Wants};
 use super::guide;
-use super::keys::StepsBack;
+use super::keys::{StepsBack, is_unfinished};
 use super::settings::{self, Settings};
 use crate::app::disk::Disk;
 use crate::check::typed::Binding;
@@ -170,7 +170,7 @@ impl Helper for Entry {}
 
 impl Validator for Entry {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        Ok(match super::is_unfinished(context.input()) {
+        Ok(match is_unfinished(context.input()) {
             true => ValidationResult::Incomplete,
             false => ValidationResult::Valid(None),
         })

@@ -6,7 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustyline::{Cmd, ConditionalEventHandler, Event, EventContext, RepeatCount};
 
+use crate::syntax;
+
 const INDENT: usize = 4;
+
+/// Whether an entry needs more lines.
+pub(crate) fn is_unfinished(entry: &str) -> bool {
+    let is_command = entry.trim_start().starts_with([':', '?']);
+    !is_command && syntax::is_incomplete(entry)
+}
 
 /// Enter: runs a complete entry, or continues an unfinished one with its current indentation. If lines follow the cursor, as in
 /// a recalled entry, it inserts a new line.
@@ -19,7 +27,7 @@ impl ConditionalEventHandler for Enter {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
         let text = context.line();
         let inside = text.get(context.pos()..).is_some_and(|behind| behind.contains('\n'));
-        (inside || super::is_unfinished(text)).then(|| new_line(context))
+        (inside || is_unfinished(text)).then(|| new_line(context))
     }
 }
 

@@ -8,48 +8,17 @@ mod helper;
 mod history;
 mod keys;
 mod settings;
+mod state;
 mod terminal;
 mod transcript;
 
-use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, IsTerminal};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 
-use super::cli::Context;
+use self::keys::is_unfinished;
+use self::state::Repl;
+use super::context::Context;
 use super::exit;
-use crate::compile::Session;
-use crate::host::interp::Interpreter;
-use crate::syntax;
-use settings::Settings;
-pub(crate) use terminal::leave as leave_terminal;
-use transcript::Kept;
-
-/// The state of a session.
-pub(super) struct Repl<'a> {
-    context: &'a mut Context,
-    session: Session,
-    interpreter: Interpreter,
-    settings: Settings,
-    /// Number of entries so far, including failed ones; the prompt and `<entry 3>` show the next number.
-    entries: usize,
-    /// Numbers of the entries whose values are still bound (`_3`), oldest first.
-    values: VecDeque<usize>,
-    /// Successful entries, for `:save`.
-    log: Vec<Kept>,
-    /// Everything typed, with its number, for `:history`.
-    typed: Vec<(usize, String)>,
-    /// Loaded files, for `:reload`.
-    loaded: Vec<PathBuf>,
-    /// Files saved by this session and their content; it may overwrite those.
-    saved: HashMap<PathBuf, String>,
-    /// Whether `:reload` is running.
-    reloading: bool,
-    /// Code of the last error, for `:explain`.
-    last_code: Option<&'static str>,
-    /// The exit code, if an entry has called `exit`.
-    ended: Option<u8>,
-}
 
 /// Reads entries until the end. If standard input is no terminal, it is run as a script; with `plain` it is read as entries,
 /// without line editing, and only their results are written.
@@ -60,7 +29,7 @@ pub(crate) fn main(plain: bool, context: &mut Context) -> u8 {
         return context.interrupt.ending().unwrap_or(code);
     }
     if !std::io::stdin().is_terminal() {
-        return super::cli::run_stdin(context);
+        return super::cli::run_stdin(vec![], context);
     }
     context.interrupt.be_patient(2);
     let mut repl = Repl::new(context);
@@ -73,32 +42,7 @@ pub(crate) fn main(plain: bool, context: &mut Context) -> u8 {
     }
 }
 
-/// Whether an entry needs more lines.
-fn is_unfinished(entry: &str) -> bool {
-    let is_command = entry.trim_start().starts_with([':', '?']);
-    !is_command && syntax::is_incomplete(entry)
-}
-
-impl<'a> Repl<'a> {
-    fn new(context: &'a mut Context) -> Self {
-        let interpreter = context.limits.interpreter(&context.interrupt, vec![]);
-        Repl {
-            context,
-            session: fresh(),
-            interpreter,
-            settings: Settings::default(),
-            entries: 0,
-            values: VecDeque::new(),
-            log: vec![],
-            typed: vec![],
-            loaded: vec![],
-            saved: HashMap::new(),
-            reloading: false,
-            last_code: None,
-            ended: None,
-        }
-    }
-
+impl Repl<'_> {
     /// Reads entries from standard input.
     fn read_plain(&mut self) -> u8 {
         let mut entry = String::new();
@@ -166,18 +110,6 @@ impl<'a> Repl<'a> {
         }
         ControlFlow::Continue(())
     }
-
-    fn reset(&mut self) {
-        self.session = fresh();
-        self.interpreter = self.context.limits.interpreter(&self.context.interrupt, vec![]);
-        self.values.clear();
-        self.log.clear();
-        self.loaded.clear();
-    }
-}
-
-fn fresh() -> Session {
-    Session { folder: Path::new(".").to_path_buf(), ..Session::default() }
 }
 
 /// Recognizes commands of other REPLs, such as `help`, `help(sqrt)`, `quit` and `exit()`; returns the word and the equivalent

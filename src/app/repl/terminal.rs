@@ -10,7 +10,9 @@ use rustyline::{CompletionType, Config, EditMode, Editor, EventHandler, KeyCode,
 
 use super::helper::Entry;
 use super::history::{self, History};
-use super::{Repl, keys};
+use super::keys;
+use super::state::Repl;
+use crate::app::tty;
 
 fn editor(color: bool) -> rustyline::Result<Editor<Entry, MemHistory>> {
     let config = Config::builder()
@@ -54,43 +56,12 @@ fn forget_typed() {
     }
 }
 
-/// The terminal's settings when the session started.
-#[cfg(unix)]
-static FOUND: std::sync::OnceLock<libc::termios> = std::sync::OnceLock::new();
-
-#[cfg(unix)]
-fn remember() {
-    // SAFETY: a zeroed `termios` is valid and lives until the call, which fills it, returns.
-    let mut settings: libc::termios = unsafe { std::mem::zeroed() };
-    if unsafe { libc::tcgetattr(libc::STDIN_FILENO, &raw mut settings) } == 0 {
-        let _ = FOUND.set(settings);
-    }
-}
-
-/// Restores the terminal's settings before the process ends during line editing.
-#[cfg(unix)]
-pub(crate) fn leave() {
-    if let Some(settings) = FOUND.get() {
-        // SAFETY: sets values that `tcgetattr` returned.
-        unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, settings) };
-        // Disables bracketed paste mode.
-        print!("\x1b[?2004l\r\n");
-        let _ = std::io::Write::flush(&mut std::io::stdout());
-    }
-}
-
 #[cfg(not(unix))]
 fn forget_typed() {}
 
-#[cfg(not(unix))]
-fn remember() {}
-
-#[cfg(not(unix))]
-pub(crate) fn leave() {}
-
 /// Reads and runs entries until the user ends the session.
 pub(crate) fn read_all(repl: &mut Repl<'_>) -> rustyline::Result<()> {
-    remember();
+    tty::remember();
     let mut editor = editor(repl.context.console.style.color)?;
     let history = History::open();
     for entry in history.iter().flat_map(History::entries) {

@@ -5,13 +5,15 @@
 //! are collected; if it also ends like it, they are issued as one graph, after updating the nodes that differ (arguments, grids).
 //! Else they are issued one by one after all. So a batch causes no errors and no longer waits than the same code outside of one.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+mod run;
 
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+pub(crate) use self::run::{Batch, Issue};
+use self::run::{Chain, Collected, Kept};
 use super::context::Context;
-use super::driver::{Address, Argument, Driver, Function, Graph, Launch};
-use super::records::Pending;
-use super::replay::Record;
+use super::driver::{Address, Argument, Driver, Function, Launch};
 use crate::device::DeviceError;
 
 /// Shorter runs gain nothing.
@@ -20,68 +22,6 @@ const LEAST: usize = 3;
 const MOST: usize = 4096;
 /// The number of runs that are remembered.
 const KEPT: usize = 16;
-
-/// A launch that is ready to be issued.
-pub(crate) struct Issue<'a> {
-    pub launch: Launch,
-    /// The argument that takes the address of a fault record, if there is one, and the data to store with the record.
-    pub fault: Option<(usize, Pending)>,
-    /// The stop request, for a kernel that polls for one.
-    pub stop: Option<&'a Arc<AtomicBool>>,
-    /// The data to run it again on another device, where that may be necessary.
-    pub replay: Option<Arc<Record>>,
-}
-
-/// A launch that is held back until the end of its run.
-struct Collected {
-    launch: Launch,
-    fault: Option<(usize, Pending)>,
-    stop: Option<Arc<AtomicBool>>,
-    replay: Option<Arc<Record>>,
-}
-
-/// A run that occurred before.
-struct Kept {
-    functions: Vec<Function>,
-    /// From the second time on.
-    chain: Option<Chain>,
-}
-
-/// A graph, the launches that its nodes currently hold, and the number of its block of fault records.
-struct Chain {
-    graph: Option<Graph>,
-    launches: Vec<Launch>,
-    block: Option<u32>,
-}
-
-/// The batch state of a context.
-#[derive(Default)]
-pub(crate) struct Batch {
-    /// The nesting depth of open `batch { }` blocks.
-    depth: usize,
-    /// The current run: its functions, and its launches that were not issued yet.
-    functions: Vec<Function>,
-    collected: Vec<Collected>,
-    /// Positions of remembered runs with this prefix.
-    alike: Vec<usize>,
-    /// Least recently used first.
-    kept: Vec<Kept>,
-    /// Memory to be freed after launches that were not issued yet.
-    freed: Vec<Address>,
-}
-
-impl Batch {
-    /// Returns whether the current run followed by this function is a prefix of a remembered run.
-    fn goes_on(&mut self, function: Function) -> bool {
-        let at = self.functions.len();
-        if at == 0 {
-            self.alike = (0..self.kept.len()).collect();
-        }
-        let kept = &self.kept;
-        self.alike.retain(|&k| kept[k].functions.get(at) == Some(&function));
-        !self.alike.is_empty()
-    }
-}
 
 impl Context {
     fn batch(&self) -> MutexGuard<'_, Batch> {

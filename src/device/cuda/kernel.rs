@@ -1,17 +1,16 @@
-//! A kernel's variants: generated text, machine code, loaded function.
+//! A kernel's variants, and the plans of its launches.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::context::Context;
-use super::driver::{Function, Module};
 use super::plan::Kept;
-use super::text::abi::{CudaKernel, KernelArgument, Options, PlaceKind};
+use super::text::abi::{KernelArgument, Options, PlaceKind};
 use super::text::cuda_text;
+use super::variant::Variant;
 use super::whole;
 use crate::base::late::Late;
 use crate::base::source::Sources;
-use crate::device::DeviceError;
 use crate::ir::Prepared;
 use crate::ir::def::{Form, Kernel as Definition};
 
@@ -27,43 +26,6 @@ pub(crate) struct Kernel {
     /// Plans of recent launches, the last one first.
     pub plans: Mutex<Vec<Kept>>,
 }
-
-/// One variant of the text, compiled on a thread of its own.
-pub(crate) struct Variant {
-    pub kernel: Arc<CudaKernel>,
-    /// The argument that takes the address of a fault record, if the text can report faults.
-    pub reports: Option<usize>,
-    /// It prints; it has a grid barrier.
-    pub prints: bool,
-    pub meets: bool,
-    /// It may run forever, but polls the stop word.
-    pub endless: bool,
-    code: Late<Result<Vec<u8>, DeviceError>>,
-    loaded: OnceLock<Result<Loaded, DeviceError>>,
-}
-
-/// A loaded variant.
-pub(crate) struct Loaded {
-    context: Arc<Context>,
-    module: Module,
-    pub function: Function,
-    /// Bytes of static shared memory.
-    pub static_shared: u32,
-    /// The dynamic shared memory that was opted in to so far, above the default.
-    pub allowed: Mutex<u32>,
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        if let Ok(driver) = self.context.driver() {
-            self.context.forget_function(self.function);
-            driver.unload(self.module);
-        }
-    }
-}
-
-/// Dynamic shared memory that a function has by default.
-pub(crate) const USUAL_SHARED: u32 = 48 << 10;
 
 impl Kernel {
     /// Starts to compile the variant that most launches need.
@@ -112,27 +74,5 @@ impl Kernel {
         });
         variants.insert(options.clone(), variant.clone());
         variant
-    }
-}
-
-impl Variant {
-    /// Returns the loaded function; waits for its compilation.
-    pub fn load(&self, context: &Arc<Context>) -> Result<&Loaded, DeviceError> {
-        let loaded = self.loaded.get_or_init(|| {
-            let cubin = self.code.get().as_ref().map_err(Clone::clone)?;
-            let module = context.load(cubin)?;
-            context.call(|driver| {
-                let function = driver.function(module, &self.kernel.entry)?;
-                let static_shared = driver.static_shared(function);
-                Ok(Loaded {
-                    context: context.clone(),
-                    module,
-                    function,
-                    static_shared,
-                    allowed: Mutex::new(USUAL_SHARED),
-                })
-            })
-        });
-        loaded.as_ref().map_err(Clone::clone)
     }
 }

@@ -8,13 +8,14 @@ use super::batch::Issue;
 use super::context::Context;
 use super::driver::{Address, Argument, Launch, Words};
 use super::fault;
-use super::kernel::{Kernel, Variant};
+use super::kernel::Kernel;
 use super::memory::{self, Buffer};
-use super::plan::Facts;
+use super::plan::{End, Facts};
 use super::records::{Pending, stoppable};
 use super::replay::{Kept, Record};
 use super::text::abi::{CudaKernel, FAULT_BYTES, KernelArgument, Options};
-use crate::device::error::size;
+use super::variant::Variant;
+use crate::device::fault::size;
 use crate::device::{Arg, Control, DeviceError, Executable, Extents, Fault, FaultKind, Output};
 use crate::ir::def::Ty;
 use crate::lang::scalar::Value;
@@ -33,18 +34,6 @@ impl Executable for Kernel {
 
     fn expect_blocks(&self, block: [u32; 3]) {
         self.variant(&Options { block: Some(block), ..self.options() });
-    }
-}
-
-/// Why a launch ended early.
-pub(crate) enum End {
-    Fault(Box<Fault>),
-    Device(DeviceError),
-}
-
-impl From<DeviceError> for End {
-    fn from(error: DeviceError) -> End {
-        End::Device(error)
     }
 }
 

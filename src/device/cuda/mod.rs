@@ -26,6 +26,7 @@ mod plan;
 mod records;
 mod replay;
 pub mod text;
+mod variant;
 mod whole;
 
 use std::any::Any;

@@ -1,89 +1,25 @@
 //! The plan of a launch: variant of the text, grid and shared memory. Computed once for launches that are alike.
 
+mod kept;
+
 use std::sync::{Arc, PoisonError};
 
+pub(crate) use self::kept::{End, Facts, Kept, Plan};
+use self::kept::{shapes, values};
 use super::context::Context;
 use super::cover::{self, Cover};
 use super::driver::Shape;
-use super::kernel::{Kernel, Loaded, Variant};
-use super::launch::End;
-use super::text::abi::LaunchFacts;
+use super::kernel::Kernel;
 use super::text::{SharedRefusal, is_narrow};
+use super::variant::{Loaded, Variant};
 use super::whole;
 use crate::base::source::Span;
-use crate::device::{Arg, DeviceError, Extents, FaultKind};
+use crate::device::{DeviceError, Extents, FaultKind};
 use crate::ir::def::Form;
 use crate::ir::ranges::Symbol;
-use crate::lang::scalar::Value;
 
 /// The number of recent plans that a kernel keeps.
 const KEPT: usize = 4;
-
-/// The facts about a launch that texts depend on.
-pub(crate) struct Facts<'a, 'b> {
-    pub args: &'a [Arg<'b>],
-    pub extents: Extents,
-}
-
-impl LaunchFacts for Facts<'_, '_> {
-    fn value(&self, param: usize) -> Option<Value> {
-        match self.args.get(param)? {
-            Arg::Value(values) => values.first().copied(),
-            _ => None,
-        }
-    }
-
-    fn extent(&self, param: usize, axis: usize) -> Option<u32> {
-        self.args.get(param)?.shape()?.get(axis).copied()
-    }
-
-    fn rank(&self, param: usize) -> Option<usize> {
-        self.args.get(param)?.shape().map(<[u32]>::len)
-    }
-
-    fn extents(&self) -> Extents {
-        self.extents
-    }
-}
-
-/// A variant and its launch geometry.
-pub(crate) struct Plan {
-    pub variant: Arc<Variant>,
-    pub shape: Shape,
-    /// By argument: the launch overwrites all of the array.
-    pub whole: Vec<bool>,
-}
-
-/// A plan and the launches that it fits.
-pub(crate) struct Kept {
-    extents: Extents,
-    /// The shapes of all arrays, concatenated; a kernel's arrays have fixed ranks.
-    shapes: Vec<u32>,
-    /// The values of parameters, where the plan depends on them.
-    values: Option<Vec<Value>>,
-    plan: Option<Arc<Plan>>,
-}
-
-impl Kept {
-    fn is_for(&self, facts: &Facts<'_, '_>) -> bool {
-        self.extents == facts.extents
-            && shapes(facts).eq(self.shapes.iter().copied())
-            && self.values.as_ref().is_none_or(|known| same_values(known, facts))
-    }
-}
-
-fn shapes<'a>(facts: &'a Facts<'_, '_>) -> impl Iterator<Item = u32> + 'a {
-    facts.args.iter().filter_map(Arg::shape).flatten().copied()
-}
-
-fn values<'a>(facts: &'a Facts<'_, '_>) -> impl Iterator<Item = Value> + 'a {
-    facts.args.iter().filter_map(|arg| if let Arg::Value(values) = arg { values.first().copied() } else { None })
-}
-
-fn same_values(known: &[Value], facts: &Facts<'_, '_>) -> bool {
-    let mut known = known.iter();
-    values(facts).all(|v| known.next().is_some_and(|k| k.ty == v.ty && k.bits == v.bits)) && known.next().is_none()
-}
 
 impl Kernel {
     /// Returns the plan of this launch; `None` if there is nothing to run.

@@ -5,17 +5,17 @@
 //! before each launch and after each wait, which costs nothing; only when it is raised is anything copied. Launches behind the
 //! failed one run all the same: the contents of arrays are then unreliable, but the report is that of the first fault.
 
+mod ring;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use self::ring::Block;
+pub(crate) use self::ring::{Pending, Records};
 use super::context::Context;
-use super::driver::{Address, Answer, Argument, Driver, Event, Words};
-use super::fault;
-use super::text::abi::{CudaKernel, FAULT_BYTES, FAULT_NOTICE_AT};
-use crate::base::source::Span;
+use super::driver::{Address, Answer, Argument, Driver, Words};
 use crate::device::DeviceError;
-use crate::device::error::Earlier;
 
 /// The largest number of pending launches with records.
 const RING: usize = 1024;
@@ -25,134 +25,6 @@ const HALF: usize = RING / 2;
 /// Launches that may be queued behind one that perhaps runs forever. The driver queues some 1000 and then blocks the caller,
 /// which could not ask kernels to stop any more.
 const BEHIND: usize = 200;
-
-/// The data to report a launch's fault later.
-pub(crate) struct Pending {
-    pub kernel: Arc<CudaKernel>,
-    /// The statement that launched it.
-    pub launched: Span,
-}
-
-/// A block of records in GPU memory.
-struct Block {
-    memory: Address,
-    /// The number of its first record.
-    number: u32,
-    count: usize,
-    /// By record.
-    pending: Vec<Pending>,
-}
-
-impl Block {
-    fn bytes(count: usize) -> u64 {
-        (count * FAULT_BYTES) as u64
-    }
-
-    fn record(&self, index: usize) -> Address {
-        Address(self.memory.0 + Self::bytes(index))
-    }
-
-    /// Resets all records to their state before a launch.
-    fn clear(&self, driver: &dyn Driver, first: Address, flag: Address) -> Answer {
-        let mut bytes = vec![0; Self::bytes(self.count) as usize];
-        let places = (0..self.count).map(|k| self.record(k).0 + FAULT_NOTICE_AT as u64);
-        let held: Vec<_> = places.flat_map(|at| [(Address(at), first), (Address(at + 8), flag)]).collect();
-        let (first, flag) = (driver.resolve(first)?, driver.resolve(flag)?);
-        for (number, record) in (self.number..).zip(bytes.chunks_exact_mut(FAULT_BYTES)) {
-            let notice = &mut record[FAULT_NOTICE_AT..];
-            notice[..8].copy_from_slice(&first.to_le_bytes());
-            notice[8..16].copy_from_slice(&flag.to_le_bytes());
-            notice[16..20].copy_from_slice(&number.to_le_bytes());
-        }
-        driver.upload(self.memory, &bytes)?;
-        driver.hold(&held);
-        Ok(())
-    }
-
-    fn stop_words(&self) -> Words {
-        let first = Address(self.memory.0 + fault::STOP_WORD);
-        Words { first, pitch: FAULT_BYTES as u64, count: self.count as u64 }
-    }
-}
-
-/// The records of a context.
-#[derive(Default)]
-pub(crate) struct Records {
-    /// The word that takes the number of the first launch that failed.
-    first: Option<Address>,
-    ring: Option<Block>,
-    /// The blocks of graphs, and the last number that was assigned.
-    blocks: Vec<Block>,
-    last: u32,
-    /// A graph with a block was run since the last confirmation.
-    chained: bool,
-    /// Launches that got a record of the ring since the last confirmation.
-    issued: usize,
-    /// Events behind the last launch of each half of the ring.
-    ends: [Option<Event>; 2],
-    /// Some of the launches may run forever, but poll the stop word.
-    endless: bool,
-    /// Set by Ctrl-C.
-    stop: Option<Arc<AtomicBool>>,
-}
-
-impl Records {
-    fn is_quiet(&self) -> bool {
-        self.issued == 0 && !self.chained
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Block> {
-        self.ring.iter().chain(&self.blocks)
-    }
-
-    /// Notes a launch that ends when this flag is set.
-    fn stops(&mut self, stop: &Arc<AtomicBool>) {
-        self.endless = true;
-        if !self.stop.as_ref().is_some_and(|known| Arc::ptr_eq(known, stop)) {
-            self.stop = Some(stop.clone());
-        }
-    }
-
-    /// Resets all records to their initial state.
-    fn reset(&self, driver: &dyn Driver) -> Answer {
-        let Some(first) = self.first else { return Ok(()) };
-        driver.zero(first, 4)?;
-        let flag = driver.flag()?;
-        for block in self.all() {
-            block.clear(driver, first, flag)?;
-        }
-        driver.lower_flag();
-        Ok(())
-    }
-
-    /// Notes that all launches so far are done and their outcome is known.
-    fn forget(&mut self, driver: &dyn Driver) {
-        self.issued = 0;
-        self.chained = false;
-        self.endless = false;
-        self.ends.iter_mut().filter_map(Option::take).for_each(|event| driver.forget_event(event));
-        self.ring.iter_mut().for_each(|ring| ring.pending.clear());
-    }
-
-    /// Returns the first fault, once the launches are done.
-    fn fault(&self, driver: &dyn Driver) -> Answer<Option<Earlier>> {
-        let Some(first) = self.first else { return Ok(None) };
-        let mut number = [0; 4];
-        driver.download(first, &mut number)?;
-        let number = u32::from_le_bytes(number);
-        for block in self.all() {
-            let Some(index) = number.checked_sub(block.number).map(|i| i as usize).filter(|&i| i < block.count) else {
-                continue;
-            };
-            let Some(pending) = block.pending.get(index) else { continue };
-            let mut record = [0; FAULT_BYTES];
-            driver.download(block.record(index), &mut record)?;
-            let fault = fault::read(&pending.kernel, &record, "");
-            return Ok(fault.map(|fault| Earlier { fault: *fault, launched: pending.launched }));
-        }
-        Ok(None)
-    }
-}
 
 impl Context {
     fn records(&self) -> MutexGuard<'_, Records> {

@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::code::{AtomicDef, NONE, Op};
+use super::code::{AtomicDef, NONE};
 use super::fault::stop_at;
-use super::group::{CHUNK, Group, Pause};
+use super::group::{CHUNK, Group, Op, Pause};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Step, load};
 use super::memory::{out_of_bounds, place, resolve};

@@ -10,35 +10,11 @@ use crate::ir::calls::{Call, resolve};
 use crate::ir::def::{Extent, Id3, Layout, Part};
 use crate::lang::scalar::Scalar;
 
-use super::check::arithmetic::Birth;
-use super::group::Group;
 use super::lanes::slow::SlowDef;
-use super::listen::Note;
+use super::note::Note;
+pub(crate) use super::reg::{AXES, MaskId, NONE, Reg};
 use super::strip::StripDef;
 use crate::lang::ops::{AtomicOp, WarpOp};
-
-/// An index into a group's slots.
-pub(crate) type Reg = u16;
-/// An index into a group's masks.
-pub(crate) type MaskId = u16;
-/// The absence of a register or mask.
-pub(crate) const NONE: u16 = u16::MAX;
-
-/// Executes an op and returns the next one; null ends the run.
-pub(crate) type OpFn = unsafe fn(&mut Group, *const Op) -> *const Op;
-
-/// One instruction. The meaning of the fields depends on `run`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Op {
-    pub run: OpFn,
-    pub d: Reg,
-    pub a: Reg,
-    pub b: Reg,
-    pub c: Reg,
-    pub x: u32,
-    pub y: u32,
-}
 
 /// The storage of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +33,6 @@ pub(crate) enum Coef {
     /// A uniform `i32`.
     Reg(Reg),
 }
-
-/// Axes of a group: x, y, z, and the block within a batch of blocks.
-pub(crate) const AXES: usize = 4;
 
 /// One index of an access: `base + Σ coef·coordinate`, or a lane register without further terms.
 #[derive(Clone, Copy, Debug)]
@@ -272,6 +245,16 @@ pub(crate) struct WaitDef {
     pub weak: Vec<(Reg, Scalar)>,
 }
 
+/// The operands of an operation whose result `--trap-nan` looks at.
+#[derive(Clone, Debug)]
+pub struct Birth {
+    /// How the operation is written: `+`, `sqrt`.
+    pub name: String,
+    pub infix: bool,
+    pub scalar: Scalar,
+    pub args: Vec<(Reg, Scalar)>,
+}
+
 /// Why launches of one block, or of blocks of one warp, cannot show all hazards of a kernel, as text for notes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unseen {
@@ -279,9 +262,8 @@ pub(crate) struct Unseen {
     pub warps: Option<String>,
 }
 
-/// A compiled kernel.
+/// The tables of a compiled kernel; its ops lie beside them.
 pub(crate) struct Code {
-    pub ops: Vec<Op>,
     /// The position of the first op of the body; the prologue is before it.
     pub body: u32,
     pub regs: Vec<RegDef>,

@@ -3,8 +3,8 @@
 
 use std::marker::PhantomData;
 
-use super::code::{AXES, Coef, Index, Op, OpFn};
-use super::group::{CHUNK, Group, Slot};
+use super::code::{AXES, Coef, Index};
+use super::group::{CHUNK, Group, Op, OpFn, Slot};
 use super::lanes::wide::Wide;
 use super::lanes::{Fn2, Isa, Lane, Step, arith, mask, pick, pick_wide};
 use crate::ir::def::BinOp;

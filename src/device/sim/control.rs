@@ -3,12 +3,12 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use super::code::{AXES, Coef, ForDef, Op, OpFn};
+use super::code::{AXES, Coef, ForDef};
 use super::fault::{message, stop_at};
-use super::group::{CHUNK, Counter, Group, Pause};
+use super::group::{CHUNK, Counter, Group, Op, OpFn, Pause};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Fn2, Lane, Step, arith, is_wide, load, mask, plain, store};
-use super::parts;
+use super::poll;
 use crate::device::FaultKind;
 use crate::ir::def::BinOp;
 use crate::lang::ops::BarrierKind;
@@ -118,11 +118,11 @@ impl Step for Poll {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         g.polled += 1;
         // In a backward launch, where many blocks wait side by side, each polls once per time slice.
-        if !g.backward && !g.polled.is_multiple_of(parts::SLICE) {
+        if !g.backward && !g.polled.is_multiple_of(poll::SLICE) {
             return unsafe { op.add(1) };
         }
         g.enter(unsafe { (*op).b });
-        parts::pause(g, op)
+        poll::pause(g, op)
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::marker::PhantomData;
 
-use super::code::{Access, NONE, Op};
-use super::group::{CHUNK, Group};
+use super::code::{Access, NONE};
+use super::group::{CHUNK, Group, Op};
 use super::lanes::Step;
 use super::lanes::wide::Wide;
 use super::memory::{Run, resolve};

@@ -1,27 +1,11 @@
 //! Translation of a stopped lane into a [`Fault`].
 
-use super::code::{Code, Message, MessagePart, Op};
+use super::code::{Code, Message, MessagePart};
 use super::group::Group;
+pub(crate) use super::group::{Stop, stop_at};
 use super::lanes::slow::read_value;
-use crate::device::{Extents, Fault, FaultKind};
+use crate::device::{Extents, Fault};
 use crate::lang::scalar::format;
-
-/// Why a group stopped.
-#[derive(Debug)]
-pub(crate) struct Stop {
-    pub kind: FaultKind,
-    /// Index into the code's spans.
-    pub span: u32,
-    pub lane: usize,
-    pub others: u64,
-}
-
-/// Stops the group; the first fault is kept.
-#[cold]
-pub(crate) fn stop_at(g: &mut Group, kind: FaultKind, span: u32, lane: usize, others: u64) -> *const Op {
-    g.stopped.get_or_insert_with(|| Box::new(Stop { kind, span, lane, others }));
-    std::ptr::null()
-}
 
 /// Returns the text of a message for one lane.
 pub(crate) fn message(g: &Group, message: &Message, lane: usize) -> String {

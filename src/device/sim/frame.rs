@@ -7,28 +7,23 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::check::{Checker, Watch};
-use super::code::{AXES, Code, MemoryKind, Op, RegDef, Special};
+use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::geometry::Geometry;
-use super::group::{CHUNK, Counter, Group, MaskInfo, Pause, Slot, Stretches};
+use super::group::{CHUNK, Counter, Group, MaskInfo, Op, Pause, Slot, Stretches, WARP};
 use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::listen::Listener;
+use super::memory::layout::{Binding, element_columns, known, local_columns};
 use super::memory::{MemoryRt, Plan};
-use super::parts;
+use super::poll;
 use super::shared;
-use super::warp::WARP;
 use crate::base::room;
 use crate::device::Control;
-use crate::ir::def::{Extent, Id3};
-use crate::lang::scalar::{Scalar, Value};
-
-/// An argument in the form that workers use.
-pub(crate) enum Binding {
-    Value(Vec<Value>),
-    Array { ptr: *mut u8, len: usize, shape: Vec<u32> },
-}
+use crate::ir::def::Id3;
+use crate::lang::scalar::Scalar;
 
 /// State shared by all groups of a launch.
 pub(crate) struct Launch<'a> {
+    pub ops: &'a [Op],
     pub code: &'a Code,
     pub geometry: &'a Geometry,
     pub bindings: Vec<Binding>,
@@ -191,7 +186,7 @@ impl<'a> Frame<'a> {
             homes: homes.as_ptr(),
             masks: vec![MaskInfo::default(); code.masks.len()],
             counters: vec![Counter::default(); code.loops.len()],
-            ops: code.ops.as_ptr(),
+            ops: launch.ops.as_ptr(),
             code,
             shared: local_ptr,
             ticks: 0,
@@ -308,8 +303,8 @@ impl<'a> Frame<'a> {
         g.enter(0);
         (g.resume, g.pause) = (g.ops, Pause::Turn);
         (g.apart, g.part) = (false, 0);
-        (g.warps, g.polled, g.lonely, g.looks) = (parts::warps(g.lanes), 0, 0, 0);
-        let ends = number < parts::ENDS || number + parts::ENDS >= geometry.units;
+        (g.warps, g.polled, g.lonely, g.looks) = (poll::warps(g.lanes), 0, 0, 0);
+        let ends = number < poll::ENDS || number + poll::ENDS >= geometry.units;
         if self.launch.backward && ends && g.lanes > WARP {
             self.go_to(self.group.at(self.launch.code.body));
             self.split();
@@ -426,23 +421,6 @@ fn keep_sums(memory: &mut MemoryRt, sums: &mut Vec<(*mut u8, Vec<u32>)>) {
     let place = std::mem::replace(&mut memory.ptr, copy.as_mut_ptr().cast());
     memory.alone = true;
     sums.push((place, copy));
-}
-
-/// Returns the number of 4-byte lane columns of a local array.
-pub(crate) fn local_columns(def: &super::code::MemoryDef) -> usize {
-    if def.kind != MemoryKind::Local {
-        return 0;
-    }
-    known(def).iter().map(|&n| n as usize).product::<usize>() * element_columns(def)
-}
-
-fn element_columns(def: &super::code::MemoryDef) -> usize {
-    def.layout.leaves.iter().map(|l| l.ty.lanes() as usize * if is_wide(l.ty.scalar()) { 2 } else { 1 }).sum()
-}
-
-fn known(def: &super::code::MemoryDef) -> Vec<u32> {
-    let known = |e: &Extent| if let Extent::Known(n) = e { *n } else { 0 };
-    def.extents.iter().map(known).collect()
 }
 
 fn local_memory(def: &super::code::MemoryDef, ptr: *mut u8, column: usize) -> MemoryRt {

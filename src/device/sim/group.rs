@@ -7,13 +7,32 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::code::{AXES, Code, MaskId, Op, Reg};
-use super::fault::Stop;
-use super::listen::Listener;
-use super::memory::{MemoryRt, Plan};
+use super::code::{AXES, Code, MaskId, Reg, WaitDef};
+use super::memory::{MemoryRt, Plan, Run};
+use super::note::Note;
+use crate::device::FaultKind;
+use crate::ir::def::Scope;
+
+/// Executes an op and returns the next one; null ends the run.
+pub type OpFn = unsafe fn(&mut Group, *const Op) -> *const Op;
+
+/// One instruction. The meaning of the fields depends on `run`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Op {
+    pub run: OpFn,
+    pub d: Reg,
+    pub a: Reg,
+    pub b: Reg,
+    pub c: Reg,
+    pub x: u32,
+    pub y: u32,
+}
 
 /// Lanes per chunk: the unit of every loop over lanes.
 pub(crate) const CHUNK: usize = 16;
+/// Lanes of a warp.
+pub(crate) const WARP: usize = 32;
 /// The largest group whose lanes may diverge, and of a block.
 pub(crate) const MAX_LANES: usize = 1024;
 /// The largest group without divergence.
@@ -101,6 +120,52 @@ pub(crate) enum Pause {
     Barrier,
     /// It waits for all blocks at a grid barrier.
     Grid,
+}
+
+/// Receives the events of a group. A handler that finds a fault stops the group ([`stop_at`]).
+///
+/// # Safety
+/// The methods are called by ops of the group's code only, with notes of that code.
+pub trait Listener {
+    /// The active lanes are about to access memory.
+    unsafe fn touches(&mut self, g: &mut Group, note: &Note);
+    /// The lanes of a full group are about to load in all iterations of a loop: the elements of the first iteration, the trip
+    /// count, and the bytes from one iteration to the next. Returns false if the loop has to report its loads one iteration at a
+    /// time.
+    unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, turns: usize, turn: isize) -> bool;
+    /// All threads of a block are about to reduce a shared array by a tree, in the loop with these accesses: `distance` of them
+    /// in the first iteration, half as many in the next, with barriers in between. Returns false if the loop has to report one
+    /// iteration at a time.
+    unsafe fn tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool;
+    /// The active lanes have (re)declared local array `memory`.
+    unsafe fn declared(&mut self, g: &mut Group, memory: u32);
+    /// All threads of the block have synchronized.
+    fn block_met(&mut self, g: &mut Group);
+    /// The active lanes have synchronized warp by warp.
+    fn warps_met(&mut self, g: &mut Group);
+    fn fenced(&mut self, g: &mut Group, scope: Scope);
+    /// The lanes of mask `from` that are not active diverged at `span`; with `first`, only those without an earlier record.
+    unsafe fn parted(&mut self, g: &mut Group, from: MaskId, span: u32, first: bool);
+    /// The active lanes leave for good, at `span`.
+    fn left(&mut self, g: &mut Group, span: u32);
+    /// The active lanes enter a loop: none of them has left it yet.
+    fn gathered(&mut self, g: &mut Group);
+    /// A polling loop starts another iteration.
+    fn polls(&mut self, g: &mut Group, wait: &WaitDef);
+    /// Describes what the loop that the group is in waits for, if nothing has changed for a while.
+    fn waits(&self, g: &Group) -> Option<String>;
+    /// Returns where thread `lane` diverged, if that was recorded.
+    fn parted_at(&self, lane: usize) -> Option<u32>;
+}
+
+/// Why a group stopped.
+#[derive(Debug)]
+pub struct Stop {
+    pub kind: FaultKind,
+    /// Index into the code's spans.
+    pub span: u32,
+    pub lane: usize,
+    pub others: u64,
 }
 
 pub(crate) struct Group {
@@ -331,4 +396,11 @@ impl Group {
         self.granted = left.min(u64::from(TICKS)) as u32;
         self.ticks = self.granted;
     }
+}
+
+/// Stops the group; the first fault is kept.
+#[cold]
+pub(crate) fn stop_at(g: &mut Group, kind: FaultKind, span: u32, lane: usize, others: u64) -> *const Op {
+    g.stopped.get_or_insert_with(|| Box::new(Stop { kind, span, lane, others }));
+    std::ptr::null()
 }

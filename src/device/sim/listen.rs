@@ -4,99 +4,11 @@
 //! is reported once for all lanes that take part, before what it announces happens (an access, a divergence) or after it (a
 //! barrier). The group gives the active lanes; `memory` finds the addresses of an access.
 
-use super::code::{MaskId, Op, Reg, WaitDef};
-use super::group::Group;
+pub use super::group::Listener;
+use super::group::{Group, Op};
 use super::lanes::Step;
-use super::memory::Run;
+pub(crate) use super::note::{Form, Note, Touch, Traits};
 use crate::ir::def::Scope;
-
-/// The kind of a memory access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Touch {
-    Load,
-    Store,
-    Atomic,
-}
-
-/// How the indices of an access vary between lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// All lanes have the same.
-    One,
-    /// Mostly contiguous rows: see `memory::resolve`.
-    Rows,
-    /// Each lane has its own.
-    Lanes,
-}
-
-/// The static description of an access in events.
-#[derive(Clone, Debug)]
-pub(crate) struct Note {
-    pub touch: Touch,
-    /// Number of the code's access: memory, indices, location in the source.
-    pub access: u32,
-    /// A number among the accesses of its memory; `site` is the same for shadow words, where those from 255 on share one.
-    pub number: u32,
-    pub site: u8,
-    pub form: Form,
-    /// The number of adjacent scalars that it accesses in the element, and the bytes of one.
-    pub components: u8,
-    pub pitch: usize,
-    /// The stored registers, by component.
-    pub values: Vec<Reg>,
-    pub traits: Traits,
-    /// The number of the code's atomic operation, for an atomic.
-    pub atomic: u32,
-}
-
-/// Facts that the analysis of the kernel found about an access.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Traits {
-    /// An atomic whose old value is unused and does not influence the new one.
-    pub overwrites: bool,
-    /// An atomic whose old value influences control flow or addresses.
-    pub decides: bool,
-    /// An atomic that is the only effect of a loop, which retries until it succeeds.
-    pub takes: bool,
-    /// A load of an element that the same thread stores to somewhere: of several readers, stores may race with the others.
-    pub own: bool,
-}
-
-/// Receives the events of a group. A handler that finds a fault stops the group (`fault::stop_at`).
-///
-/// # Safety
-/// The methods are called by ops of the group's code only, with notes of that code.
-pub(crate) trait Listener {
-    /// The active lanes are about to access memory.
-    unsafe fn touches(&mut self, g: &mut Group, note: &Note);
-    /// The lanes of a full group are about to load in all iterations of a loop: the elements of the first iteration, the trip
-    /// count, and the bytes from one iteration to the next. Returns false if the loop has to report its loads one iteration at a
-    /// time.
-    unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, turns: usize, turn: isize) -> bool;
-    /// All threads of a block are about to reduce a shared array by a tree, in the loop with these accesses: `distance` of them
-    /// in the first iteration, half as many in the next, with barriers in between. Returns false if the loop has to report one
-    /// iteration at a time.
-    unsafe fn tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool;
-    /// The active lanes have (re)declared local array `memory`.
-    unsafe fn declared(&mut self, g: &mut Group, memory: u32);
-    /// All threads of the block have synchronized.
-    fn block_met(&mut self, g: &mut Group);
-    /// The active lanes have synchronized warp by warp.
-    fn warps_met(&mut self, g: &mut Group);
-    fn fenced(&mut self, g: &mut Group, scope: Scope);
-    /// The lanes of mask `from` that are not active diverged at `span`; with `first`, only those without an earlier record.
-    unsafe fn parted(&mut self, g: &mut Group, from: MaskId, span: u32, first: bool);
-    /// The active lanes leave for good, at `span`.
-    fn left(&mut self, g: &mut Group, span: u32);
-    /// The active lanes enter a loop: none of them has left it yet.
-    fn gathered(&mut self, g: &mut Group);
-    /// A polling loop starts another iteration.
-    fn polls(&mut self, g: &mut Group, wait: &WaitDef);
-    /// Describes what the loop that the group is in waits for, if nothing has changed for a while.
-    fn waits(&self, g: &Group) -> Option<String>;
-    /// Returns where thread `lane` diverged, if that was recorded.
-    fn parted_at(&self, lane: usize) -> Option<u32>;
-}
 
 /// Reports an event; continues unless the listener stopped the group.
 #[inline(always)]

@@ -5,8 +5,8 @@
 
 use std::marker::PhantomData;
 
-use super::code::{Access, Op};
-use super::group::{CHUNK, Group};
+use super::code::Access;
+use super::group::{CHUNK, Group, Op};
 use super::lanes::{Step, load, store};
 use super::memory::{self, out_of_bounds};
 

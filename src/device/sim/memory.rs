@@ -10,51 +10,17 @@
 //! they were loaded), so that on the machines Clk runs on a race yields some mixture of the written bytes, as on a GPU, and
 //! nothing worse. Atomic operations of kernels are atomic instructions.
 
+pub mod layout;
+
 use std::marker::PhantomData;
 
-use super::code::{AXES, Access, Coef, Index, Op, Reg};
+pub(crate) use self::layout::{Axis, MemoryRt, Plan, Run};
+use self::layout::{PlanAxis, PlanKind};
+use super::code::{AXES, Access, Coef, Index};
 use super::fault::stop_at;
-use super::group::{CHUNK, Group};
+use super::group::{CHUNK, Group, Op};
 use super::lanes::Step;
 use crate::device::FaultKind;
-
-/// An array during the run of a group.
-#[derive(Clone, Debug)]
-pub(crate) struct MemoryRt {
-    pub ptr: *mut u8,
-    /// Size in bytes.
-    pub len: usize,
-    /// Per axis the extent and the bytes from one index to the next (for local memory: lane columns).
-    pub axes: Vec<Axis>,
-    /// No other worker accesses it while this group runs, so that atomic operations need no atomic instructions.
-    pub alone: bool,
-    /// The unit of offsets within an element in bytes: 1, or in local memory a lane column.
-    pub unit: usize,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Axis {
-    pub extent: i64,
-    pub pitch: i64,
-}
-
-impl MemoryRt {
-    /// Returns the axes of an array with these extents and elements of `size`, outermost first.
-    pub fn axes(extents: &[u32], size: usize) -> Vec<Axis> {
-        let mut pitch = size as i64;
-        let mut axes: Vec<Axis> = extents
-            .iter()
-            .rev()
-            .map(|&e| {
-                let axis = Axis { extent: e.into(), pitch };
-                pitch = pitch.wrapping_mul(e.into());
-                axis
-            })
-            .collect();
-        axes.reverse();
-        axes
-    }
-}
 
 /// The representation of a scalar in memory and its conversion to and from the one in a register.
 pub(crate) trait Elem: 'static {
@@ -100,16 +66,6 @@ elem! {
     I1: i8 => i32, false, m => m.into(), r => r as i8;
     U2: u16 => u32, false, m => m.into(), r => r as u16;
     I2: i16 => i32, false, m => m.into(), r => r as i16;
-}
-
-/// The addresses of an affine access for a range of lanes: a grid of up to four dimensions.
-pub(crate) struct Run {
-    /// Address of the first lane.
-    pub addr: *mut u8,
-    pub lane: usize,
-    /// Innermost first; contiguous dimensions are merged.
-    pub count: [usize; AXES],
-    pub stride: [isize; AXES],
 }
 
 impl Run {
@@ -190,43 +146,6 @@ fn partial_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
     }
     let lane = start[0] + x * (start[1] + y * (start[2] + z * start[3]));
     (start, count, lane)
-}
-
-/// The part of an affine access's address computation that does not depend on the bases: valid for one shape of the group and one
-/// layout of memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Plan {
-    epoch: u32,
-    kind: PlanKind,
-    count: [usize; AXES],
-    stride: [isize; AXES],
-    axes: [PlanAxis; AXES],
-    rank: usize,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum PlanKind {
-    /// Not usable: coefficients are registers, or there are too many axes.
-    #[default]
-    None,
-    /// Valid for the full group.
-    Full,
-    /// The group is one row: valid for any range of it.
-    Row,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct PlanAxis {
-    base: Reg,
-    wide: bool,
-    unsigned: bool,
-    /// Added to the base: the smallest and the largest index of the full group.
-    low: i64,
-    high: i64,
-    /// The coefficient along x.
-    step: i64,
-    pitch: i64,
-    extent: i64,
 }
 
 #[cold]

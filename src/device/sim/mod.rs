@@ -10,6 +10,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use self::code::Code;
+use self::compile::Compiled;
+use self::group::Op;
+use self::memory::layout::Binding;
 use super::{Arg, Control, Device, Executable, Extents, Fault, FaultKind, Output};
 use crate::ir::Prepared;
 
@@ -29,7 +33,10 @@ mod lanes;
 mod listen;
 mod local;
 mod memory;
+mod note;
 mod parts;
+mod poll;
+mod reg;
 mod sched;
 mod shared;
 mod store;
@@ -62,7 +69,8 @@ impl Device for Simulator {
     }
 
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
-        Arc::new(Program { code: compile::compile(&kernel, self.isa), isa: self.isa })
+        let Compiled { ops, code } = compile::compile(&kernel, self.isa);
+        Arc::new(Program { ops, code, isa: self.isa })
     }
 }
 
@@ -74,7 +82,8 @@ const KEPT: usize = 64 << 20;
 const KEPT_FOR_NAMES: usize = 1 << 20;
 
 struct Program {
-    code: code::Code,
+    ops: Vec<Op>,
+    code: Code,
     isa: Isa,
 }
 
@@ -112,14 +121,23 @@ struct Ran {
 
 impl Program {
     fn run(&self, extents: &Extents, args: &mut [Arg<'_>], control: &Control, manner: Manner) -> Ran {
-        let code = &self.code;
-        let bindings: Vec<frame::Binding> = args.iter_mut().map(bind).collect();
+        let (ops, code) = (self.ops.as_slice(), &self.code);
+        let bindings: Vec<Binding> = args.iter_mut().map(bind).collect();
         let geometry = geometry::Geometry::new(extents, code);
         let workers = if control.deterministic && code.ordered { 1 } else { manner.workers };
         let (isa, backward) = (self.isa, manner.backward);
         if !code.checks.memory {
-            let launch =
-                frame::Launch { code, geometry: &geometry, bindings, control, workers, watch: None, backward, isa };
+            let launch = frame::Launch {
+                ops,
+                code,
+                geometry: &geometry,
+                bindings,
+                control,
+                workers,
+                watch: None,
+                backward,
+                isa,
+            };
             return Ran { result: sched::run(&launch, extents), decided: false };
         }
         // If blocks ran one after the other, a block that waits for a later one would wait forever; one worker finds that in
@@ -128,7 +146,7 @@ impl Program {
         let warnings = control.warnings.clone();
         let watch = check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings);
         let watch = Some(watch);
-        let launch = frame::Launch { code, geometry: &geometry, bindings, control, workers, watch, backward, isa };
+        let launch = frame::Launch { ops, code, geometry: &geometry, bindings, control, workers, watch, backward, isa };
         let mut result = sched::run(&launch, extents);
         if let (Ok(output), Some(watch)) = (&mut result, &launch.watch)
             && let Some(fault) = watch.lock_order()
@@ -269,23 +287,23 @@ fn written<'b>(arg: &'b mut Arg<'_>) -> Option<&'b mut [u8]> {
     }
 }
 
-fn bind(arg: &mut Arg<'_>) -> frame::Binding {
+fn bind(arg: &mut Arg<'_>) -> Binding {
     match arg {
-        Arg::Value(values) => frame::Binding::Value(values.clone()),
+        Arg::Value(values) => Binding::Value(values.clone()),
         // Read-only arrays are never written: the verifier ensures it.
         Arg::Read { bytes, shape } => {
-            frame::Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.clone() }
+            Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.clone() }
         }
         Arg::Write { bytes, shape } => {
-            frame::Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.clone() }
+            Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.clone() }
         }
         Arg::Array { storage, shape } => {
             let bytes = storage.bytes();
-            frame::Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.clone() }
+            Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.clone() }
         }
         Arg::ArrayMut { storage, shape } => {
             let bytes = storage.bytes_mut();
-            frame::Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.clone() }
+            Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.clone() }
         }
     }
 }

@@ -183,7 +183,7 @@ pub(crate) fn run(launch: &Launch<'_>, extents: &Extents) -> Result<Output, Box<
         cooperate(launch, extents, &progress);
     } else if launch.backward {
         backward(launch, extents, &progress);
-    } else if launch.code.ops.len() > 1 {
+    } else if launch.ops.len() > 1 {
         launch.control.progress.begun.store(0, Ordering::Relaxed);
         launch.control.progress.of.store(units, Ordering::Relaxed);
         let window = launch.watch.as_ref().map_or(u64::MAX, |watch| watch.window());
@@ -227,7 +227,7 @@ fn workers(launch: &Launch<'_>) -> u64 {
     let wanted = machine(launch.workers) as u64;
     // A loop can do any amount of work in little code, so that only loop-free launches count as small.
     let lanes = launch.geometry.units * launch.geometry.max_lanes as u64;
-    let work = lanes * launch.code.ops.len() as u64;
+    let work = lanes * launch.ops.len() as u64;
     if launch.code.straight && work < 200_000 { 1 } else { wanted }
 }
 

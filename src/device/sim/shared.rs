@@ -1,8 +1,8 @@
 //! Shared memory: one area per group, laid out when a block starts.
 
-use super::code::{MemoryDef, MemoryKind, Op};
+use super::code::{MemoryDef, MemoryKind};
 use super::fault::stop_at;
-use super::group::Group;
+use super::group::{Group, Op};
 use super::lanes::Step;
 use super::memory::MemoryRt;
 use crate::device::FaultKind;

@@ -2,8 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::code::Op;
-use super::group::{CHUNK, Group, Slot};
+use super::group::{CHUNK, Group, Op, Slot};
 use super::lanes::wide::Wide;
 use super::lanes::{Step, each_chunk};
 use super::memory::{Elem, W4, access, active_in_bounds, address, offsets, out_of_bounds, resolve};

@@ -4,8 +4,7 @@
 
 use std::marker::PhantomData;
 
-use super::code::{Op, OpFn};
-use super::group::{CHUNK, Group};
+use super::group::{CHUNK, Group, Op, OpFn};
 use super::lanes::{Fn2, Isa, Lane, Step, arith, pick};
 use crate::ir::def::BinOp;
 use crate::lang::ops::MathFn;

@@ -1,16 +1,14 @@
 //! Operations among the 32 lanes of a warp. Either all threads of the warp take part, or those that a mask operand names: these
 //! have to be converged here and to pass the same mask. Lanes with another mask form a separate group.
 
-use super::code::{NONE, Op, WarpDef};
+use super::code::{NONE, WarpDef};
 use super::fault::stop_at;
-use super::group::Group;
+use super::group::{Group, Op, WARP};
 use super::lanes::slow::{read_value, write_value};
 use super::lanes::{Step, is_wide, lane_of_raw};
 use crate::device::{Among, FaultKind};
 use crate::lang::ops::{BinaryOp, MathFn, WarpOp};
 use crate::lang::scalar::{Scalar, Value, dynamic};
-
-pub(crate) const WARP: usize = 32;
 
 /// Returns the first lane and the number of lanes of each warp, block by block.
 fn warps(g: &Group) -> impl Iterator<Item = (usize, usize)> + use<> {

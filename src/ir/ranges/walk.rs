@@ -2,8 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::fact::Fact;
-use super::{Bound, Ranges, Setting, Site, Symbol, parameter, transfer};
+use super::fact::{Fact, Symbol};
+use super::found::{Bound, Ranges, Setting, Site, parameter};
+use super::transfer;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::{BarrierKind, UnaryOp};

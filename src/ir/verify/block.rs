@@ -1,11 +1,10 @@
 //! Verification of statements, in order of execution.
 
+use super::checker::{Checker, State};
 use super::expr::{Use, access};
-use super::function::{Checker, State};
-use super::{describe, is_int_scalar};
+use super::words::{describe, is_int_scalar};
 use crate::ir::def::*;
 use crate::ir::typing::{self, BOOL, I32, U32};
-use crate::ir::visit::each_stmt;
 use crate::lang::ops::{AtomicOp, BarrierKind};
 
 /// Blocks nested deeper are not checked.
@@ -275,21 +274,4 @@ impl Checker<'_> {
             }
         }
     }
-}
-
-/// Returns whether control may reach the end of a block.
-pub(super) fn completes(block: &Block) -> bool {
-    block.iter().all(|stmt| match &stmt.kind {
-        StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Return(_) => false,
-        StmtKind::If { then, other, .. } => completes(then) || completes(other),
-        StmtKind::Loop { label, body, .. } => breaks(body, *label),
-        StmtKind::Block { label, body } => completes(body) || breaks(body, *label),
-        _ => true,
-    })
-}
-
-fn breaks(block: &Block, label: Label) -> bool {
-    let mut found = false;
-    each_stmt(block, &mut |stmt| found |= stmt.kind == StmtKind::Break(label));
-    found
 }

@@ -1,7 +1,7 @@
 //! Verification of expressions: visibility at their uses, and types.
 
-use super::function::{Checker, State};
-use super::{describe, is_int_scalar, is_type};
+use super::checker::{Checker, State};
+use super::words::{describe, is_int_scalar, is_type};
 use crate::ir::def::*;
 use crate::ir::typing::{self, I32};
 use crate::lang::scalar::Scalar;

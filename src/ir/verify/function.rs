@@ -2,35 +2,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Violation, describe, is_type};
+use super::checker::{Checker, State};
+use super::words::{Violation, describe, is_type};
 use crate::ir::compact::{TREE_SIZE, tree_size};
 use crate::ir::def::*;
 use crate::ir::typing;
-
-/// The visibility of an expression during the walk.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    Waiting,
-    Visible,
-    OutOfScope,
-}
-
-/// The state of the walk over a function.
-pub(super) struct Checker<'a> {
-    pub module: &'a Module,
-    pub id: FunctionId,
-    pub function: &'a Function,
-    pub out: &'a mut Vec<Violation>,
-    pub states: Vec<State>,
-    /// Free expressions whose type has been checked.
-    pub checked: FxHashSet<ExprId>,
-    /// Enclosing labels; true for loops.
-    pub labels: Vec<(Label, bool)>,
-    pub used_labels: FxHashSet<Label>,
-    /// The number of enclosing `For`s by local.
-    pub counters: FxHashMap<LocalId, usize>,
-    pub depth: usize,
-}
+use crate::ir::visit::each_stmt;
 
 pub(super) fn check(module: &Module, id: FunctionId, function: &Function, out: &mut Vec<Violation>) {
     let mut checker = Checker {
@@ -47,7 +24,7 @@ pub(super) fn check(module: &Module, id: FunctionId, function: &Function, out: &
     };
     checker.declarations();
     checker.block(&function.body);
-    if !function.results.is_empty() && super::block::completes(&function.body) {
+    if !function.results.is_empty() && completes(&function.body) {
         checker.report("it may end without returning its results".to_string());
     }
 }
@@ -184,4 +161,21 @@ impl Checker<'_> {
         }
         expr.kind.operands(|operand| self.uniform(name, operand));
     }
+}
+
+/// Returns whether control may reach the end of a block.
+fn completes(block: &Block) -> bool {
+    block.iter().all(|stmt| match &stmt.kind {
+        StmtKind::Break(_) | StmtKind::Continue(_) | StmtKind::Return(_) => false,
+        StmtKind::If { then, other, .. } => completes(then) || completes(other),
+        StmtKind::Loop { label, body, .. } => breaks(body, *label),
+        StmtKind::Block { label, body } => completes(body) || breaks(body, *label),
+        _ => true,
+    })
+}
+
+fn breaks(block: &Block, label: Label) -> bool {
+    let mut found = false;
+    each_stmt(block, &mut |stmt| found |= stmt.kind == StmtKind::Break(label));
+    found
 }

@@ -6,20 +6,12 @@ pub(crate) mod fault;
 pub(crate) mod imports;
 pub(crate) mod launch;
 pub(crate) mod lower;
+mod page;
 pub(crate) mod run;
 pub(crate) mod script;
 pub mod syntax;
 
-/// The page of a diagnostic code.
-pub struct Page {
-    /// The code, such as `E0301` or `W0002`.
-    pub code: &'static str,
-    /// A brief description of the error.
-    pub title: &'static str,
-    /// Markdown. A ```` ```clk fails ```` block shows the error (a test checks that it gives this code), a ```` ```clk ```` block
-    /// shows correct code (a test checks that it passes).
-    pub text: &'static str,
-}
+pub use self::page::Page;
 
 /// Returns all pages, chapter by chapter.
 pub fn pages() -> impl Iterator<Item = &'static Page> {

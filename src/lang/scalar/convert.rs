@@ -3,8 +3,8 @@
 //! To an integer: integers wrap, floats truncate and saturate, NaN gives 0. To a float: rounded once, to nearest even. To
 //! `bool`: whether the value is nonzero (NaN gives true). From `bool`: 0 or 1.
 
-use super::half::{f64_to_odd_f32, i64_to_odd_f64, u64_to_odd_f64};
-use super::{bf16, f16, half};
+use super::narrow::{f64_to_odd_f32, i64_to_odd_f64, u64_to_odd_f64};
+use super::{bf16, f16, narrow};
 
 /// Conversion to this type, with one function per source type.
 pub trait Convert: Sized {
@@ -48,8 +48,8 @@ macro_rules! primitive {
                 from_u16(v: u16) v as $ty;
                 from_u32(v: u32) v as $ty;
                 from_u64(v: u64) v as $ty;
-                from_f16(v: f16) half::f16_to_f32(v) as $ty;
-                from_bf16(v: bf16) half::bf16_to_f32(v) as $ty;
+                from_f16(v: f16) narrow::f16_to_f32(v) as $ty;
+                from_bf16(v: bf16) narrow::bf16_to_f32(v) as $ty;
                 from_f32(v: f32) v as $ty;
                 from_f64(v: f64) v as $ty;
             }
@@ -91,8 +91,8 @@ macro_rules! half_float {
                 from_u16(v: u16) $from_f32(v as f32);
                 from_u32(v: u32) $from_f32(f64_to_odd_f32(v as f64));
                 from_u64(v: u64) $from_f32(f64_to_odd_f32(u64_to_odd_f64(v)));
-                from_f16(v: f16) $from_f32(half::f16_to_f32(v));
-                from_bf16(v: bf16) $from_f32(half::bf16_to_f32(v));
+                from_f16(v: f16) $from_f32(narrow::f16_to_f32(v));
+                from_bf16(v: bf16) $from_f32(narrow::bf16_to_f32(v));
                 from_f32(v: f32) $from_f32(v);
                 from_f64(v: f64) $from_f32(f64_to_odd_f32(v));
             }
@@ -100,5 +100,5 @@ macro_rules! half_float {
     };
 }
 
-half_float!(f16, half::f32_to_f16);
-half_float!(bf16, half::f32_to_bf16);
+half_float!(f16, narrow::f32_to_f16);
+half_float!(bf16, narrow::f32_to_bf16);

@@ -1,5 +1,7 @@
 //! Formatting of values: the output of `print`, and format specifications as in `"{value:>8.3}"`.
 
+use std::fmt;
+
 use super::{Scalar, Value, bf16, f16};
 
 /// A format specification: `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`.
@@ -212,5 +214,12 @@ fn shortest_exponent(value: Value) -> String {
         _ => {
             (0..9).map(|digits| format!("{number:.digits$e}")).find(|t| reads_back(t)).unwrap_or(format!("{number:e}"))
         }
+    }
+}
+
+/// Formats as `print` does.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&plain(*self))
     }
 }

@@ -17,6 +17,7 @@ pub mod half;
 mod int;
 pub(crate) mod math32;
 pub mod math64;
+mod narrow;
 pub mod parse;
 pub(crate) mod trig32;
 mod value;

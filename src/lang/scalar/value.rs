@@ -1,8 +1,6 @@
 //! A scalar whose type is known only at run time.
 
-use std::fmt;
-
-use super::{Convert, Element, Scalar, format};
+use super::{Convert, Element, Scalar};
 use crate::with_element;
 
 /// A scalar value: its bits zero-extended to 64 (a `bool` is 0 or 1, an `i8` of -1 is 0xff).
@@ -93,12 +91,5 @@ impl Value {
         let mut raw = [0; 8];
         raw.iter_mut().zip(bytes.iter().take(ty.size())).for_each(|(to, from)| *to = *from);
         Value::from_bits(ty, u64::from_le_bytes(raw))
-    }
-}
-
-/// Formats as `print` does.
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&format::plain(*self))
     }
 }

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::error::{Fallible, internal};
-use super::expr::Literal;
+use super::instance::Argument;
 use super::mono::Mono;
-use super::{Argument, types};
+use super::types;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::stop;
@@ -20,6 +20,7 @@ use crate::check::typed::{ConstId, Dim, Expr, ExprKind, LocalId, Program, Type};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::{Scalar, Value, dynamic};
+use crate::lower::literal::Literal;
 
 /// Maximum number of loop iterations and calls in one constant; a longer evaluation is treated as an error.
 const MAX_STEPS: u64 = 50_000_000;

@@ -11,64 +11,28 @@
 //! operand affects only one line.
 
 mod brackets;
+mod reader;
 mod report;
 mod strings;
 
+pub use self::reader::Lexed;
+pub(crate) use self::reader::MAX_DEPTH;
+use self::reader::{Open, Reader};
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Span};
 use crate::base::stop;
 use crate::syntax::literal;
 use crate::syntax::token::{Tok, Token, skip_block_comment};
-use logos::{Lexer, Logos};
-
-/// Maximum nesting depth of brackets.
-pub(crate) const MAX_DEPTH: usize = 200;
+use logos::Logos;
 
 /// Maximum number of diagnostics of a file.
 pub(crate) const MAX_ERRORS: usize = 20;
-
-/// The tokens of a file.
-#[derive(Debug, Default)]
-pub struct Lexed {
-    pub tokens: Vec<Token>,
-    pub diagnostics: Vec<Diagnostic>,
-    /// A bracket or a block comment was still open at the end of the text.
-    pub open_at_end: bool,
-    /// Brackets are nested too deeply, and lexing stopped there.
-    pub too_deep: bool,
-    /// Byte offsets of the unclosed `{` tokens.
-    pub unclosed_braces: Vec<u32>,
-}
 
 /// Lexes a text.
 pub fn lex(file: FileId, text: &str) -> Lexed {
     let mut reader = Reader::new(file, text);
     reader.run();
     reader.finish()
-}
-
-/// An open bracket.
-struct Open {
-    kind: Tok,
-    token: Token,
-    /// The value of [`Reader::header`] outside of this bracket.
-    header: bool,
-}
-
-struct Reader<'t> {
-    file: FileId,
-    text: &'t str,
-    lexer: Lexer<'t, Tok>,
-    out: Lexed,
-    open: Vec<Open>,
-    /// A newline was read since the last token.
-    newline: bool,
-    /// A header (of an item or a statement with a body) was read whose `{` has not come yet.
-    header: bool,
-    /// End of the last unknown character, so that a run of them is reported once.
-    bad_until: usize,
-    /// The first `{` whose `}` is indented less than its line, and that `}`.
-    suspect: Option<(Token, Span)>,
 }
 
 impl<'t> Reader<'t> {

@@ -1,10 +1,10 @@
 //! Recognizes expressions and types of other languages by the unexpected token and the tokens before it: Python's slices,
 //! conditional expressions, comprehensions and `f"…"`, Rust's `as`, Julia's `.+`, closures, C's array types.
 
-use super::{Here, c_type, maybe, sure};
+use super::here::{Here, c_type, maybe, sure};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
-use crate::syntax::parse::Label;
+use crate::syntax::miss::Label;
 use crate::syntax::token::Tok;
 
 pub(crate) fn explain(here: &Here<'_>) -> Option<Diagnostic> {
@@ -362,5 +362,5 @@ fn several_places(here: &Here<'_>) -> Option<Diagnostic> {
         return None;
     }
     let span = here.spans(here.start, equals - 1);
-    Some(crate::syntax::parse::several_places(span, here.span(equals)))
+    Some(crate::syntax::miss::several_places(span, here.span(equals)))
 }

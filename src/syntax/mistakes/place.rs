@@ -1,9 +1,9 @@
 //! Recognizes errors by the unexpected token and the tokens before it.
 
-use super::{Here, c_type, maybe, sure};
+use super::here::{Here, c_type, maybe, sure};
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::lang::scalar::Scalar;
-use crate::syntax::parse::Label;
+use crate::syntax::miss::Label;
 use crate::syntax::token::Tok;
 
 pub(crate) fn explain(here: &Here<'_>) -> Option<Diagnostic> {

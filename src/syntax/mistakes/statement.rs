@@ -1,6 +1,6 @@
 //! Recognizes statements of other languages by their first tokens.
 
-use super::{Here, c_type, maybe, sure};
+use super::here::{Here, c_type, maybe, sure};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::syntax::token::Tok;

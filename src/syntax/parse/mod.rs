@@ -15,14 +15,12 @@ mod statements;
 mod strings;
 mod types;
 
-pub(crate) use primitive::{Label, Miss};
-pub(crate) use statements::several_places;
-
 use crate::base::diag::{self, Diagnostic};
 use crate::base::source::FileId;
 use crate::base::stop;
 use crate::syntax::ast;
 use crate::syntax::lex::{MAX_ERRORS, lex};
+use crate::syntax::miss::Mistake;
 use crate::syntax::mistakes;
 use crate::syntax::token::{Tok, Token};
 use chumsky::Parser;
@@ -86,25 +84,6 @@ fn one_per_place(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     diagnostics.sort_by_key(|d| d.primary().map(|s| s.start));
     diagnostics.dedup_by_key(|d| d.primary().map(|s| s.start));
     diagnostics
-}
-
-/// A syntax error found by the parser.
-#[derive(Clone, Debug)]
-pub(crate) enum Mistake {
-    /// Parsing stopped: the miss, and the token range of the statement.
-    Miss { miss: Miss, statement: Range<usize> },
-    /// A finished diagnostic; the parser recognized what was meant.
-    Said(Box<Diagnostic>),
-}
-
-impl Mistake {
-    /// Returns the byte offset of the error.
-    fn place(&self, tokens: &[Token]) -> u32 {
-        match self {
-            Mistake::Miss { miss, .. } => tokens.get(miss.at).map_or(u32::MAX, |t| t.start),
-            Mistake::Said(diagnostic) => diagnostic.primary().map_or(0, |span| span.start),
-        }
-    }
 }
 
 /// The input of a parse, shared by the threads.

@@ -1,11 +1,12 @@
 //! Primitives of the grammar: the parser state, token access, and recording what was expected.
 
-use super::Mistake;
 use crate::base::diag::Diagnostic;
 use crate::base::source::{FileId, Span};
 use crate::base::stop;
 use crate::syntax::ast::Name;
 use crate::syntax::lex::MAX_ERRORS;
+pub(crate) use crate::syntax::miss::Label;
+use crate::syntax::miss::{Miss, Mistake};
 use crate::syntax::token::{Tok, Token};
 use chumsky::error::EmptyErr;
 use chumsky::input::{Checkpoint, Cursor, InputRef};
@@ -18,70 +19,6 @@ pub(crate) type Parsed<T> = Result<T, EmptyErr>;
 
 /// Maximum height of a tree, counting operators, calls and fields; it bounds the recursion of tree walkers.
 pub(crate) const MAX_HEIGHT: u32 = 400;
-
-/// An expected construct that is more than a single token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Label {
-    Expression,
-    Type,
-    Name,
-    Statement,
-    /// A newline or `;`.
-    End,
-    /// `threads(…)` or `grid(…) block(…)`.
-    Geometry,
-    Pattern,
-    Text,
-}
-
-impl Label {
-    pub const ALL: [Label; 8] = [
-        Label::Expression,
-        Label::Type,
-        Label::Name,
-        Label::Statement,
-        Label::End,
-        Label::Geometry,
-        Label::Pattern,
-        Label::Text,
-    ];
-}
-
-/// The furthest unexpected token, and what was expected in its place.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Miss {
-    /// Index of the token in the file.
-    pub at: usize,
-    tokens: u128,
-    labels: u16,
-}
-
-impl Miss {
-    pub fn expected(&self, tok: Tok) -> bool {
-        self.tokens & (1 << tok as u32) != 0
-    }
-
-    pub fn expected_label(&self, label: Label) -> bool {
-        self.labels & (1 << label as u32) != 0
-    }
-
-    pub fn labels(&self) -> impl Iterator<Item = Label> + '_ {
-        Label::ALL.into_iter().filter(|l| self.expected_label(*l))
-    }
-
-    /// Returns the expected tokens among `all`.
-    pub fn tokens_of<'a>(&self, all: &'a [(&'static str, Tok)]) -> impl Iterator<Item = &'a (&'static str, Tok)> {
-        let tokens = self.tokens;
-        all.iter().filter(move |(_, tok)| tokens & (1 << *tok as u32) != 0)
-    }
-
-    fn move_to(&mut self, at: usize) -> bool {
-        if at > self.at {
-            *self = Miss { at, tokens: 0, labels: 0 };
-        }
-        at == self.at
-    }
-}
 
 /// The state of parsing one piece.
 pub(crate) struct State<'t> {

@@ -8,6 +8,7 @@ use crate::base::source::Span;
 use crate::lang::ops::BinaryOp;
 use crate::syntax::ast::{Block, Expr, ExprKind, Pattern, Stmt, StmtKind, Unroll};
 use crate::syntax::literal;
+use crate::syntax::miss::several_places;
 use crate::syntax::token::Tok;
 use chumsky::Parser;
 use chumsky::primitive::custom;
@@ -224,15 +225,6 @@ fn check_place(inp: &mut Input<'_, '_>, place: &Expr, operator: Span) -> bool {
     }
     say(inp, diagnostic);
     false
-}
-
-/// Builds the diagnostic for `(a, b) = …` and `a, b = …`.
-pub(crate) fn several_places(places: Span, operator: Span) -> Diagnostic {
-    Diagnostic::error("E0135", "variables are assigned one by one")
-        .at(places, "several at once")
-        .because(operator, "assigned here")
-        .help("two values are exchanged through a third name: `let old = a; a = b; b = old`")
-        .help("new names are bound together: `let (a, b) = …`")
 }
 
 /// Parses a statement that begins with `if` or `{`: it ends with its last `}` unless a token follows that can only continue

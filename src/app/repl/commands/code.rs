@@ -1,10 +1,9 @@
 //! Commands that show the generated code of a kernel.
 
-use super::super::Repl;
-use super::Answer;
 use crate::app::generated::{Failure, Generator, Level};
 use crate::app::listing::{self, Language};
 use crate::app::names;
+use crate::app::repl::state::{Answer, Repl};
 use crate::check::typed::{Binding, Bound, GenericKind, KernelId};
 
 impl Repl<'_> {

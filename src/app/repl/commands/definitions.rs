@@ -1,7 +1,7 @@
 //! Source texts of definitions.
 
-use super::super::Repl;
-use super::super::entry::AGAIN;
+use crate::app::repl::entry::AGAIN;
+use crate::app::repl::state::Repl;
 use crate::check::typed::Binding;
 
 impl Repl<'_> {

@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use super::super::Repl;
-use super::Answer;
 use crate::app::console::paint;
 use crate::app::devices::{self, Choice};
+use crate::app::repl::state::{Answer, Repl};
 use crate::ir::Checks;
 
 /// Arguments of `:device`.

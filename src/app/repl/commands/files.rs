@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::super::{Repl, transcript};
-use super::Answer;
 use crate::app::disk;
 use crate::app::disk::temporary::Folder;
+use crate::app::repl::state::{Answer, Repl};
+use crate::app::repl::transcript;
 use crate::base::escape;
 use crate::compile::Session;
 

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::Repl;
-use super::Answer;
+use crate::app::repl::state::{Answer, Repl};
 use crate::app::{cli, markdown, names};
 use crate::base::arena::Id;
 use crate::check;

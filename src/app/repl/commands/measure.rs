@@ -1,9 +1,8 @@
 //! `:time` and `:bench`: repeated evaluation of an expression in a copy of the session, which is not changed.
 
-use super::super::Repl;
-use super::Answer;
 use super::inspect::bytes;
 use crate::app::disk::Disk;
+use crate::app::repl::state::{Answer, Repl};
 use crate::base::source::FileId;
 use crate::check::typed::Binding;
 use crate::host::format;

@@ -6,10 +6,12 @@ mod device;
 mod files;
 mod inspect;
 mod measure;
+mod set;
 
 use std::ops::ControlFlow;
 
-use super::{Repl, guide};
+use super::guide;
+use super::state::{Answer, Repl};
 use crate::app::generated::Level;
 use crate::app::{cli, names};
 
@@ -42,9 +44,6 @@ pub(crate) struct Command {
     pub wants: Wants,
     run: fn(&mut Repl<'_>, &str) -> Answer,
 }
-
-/// A text to show, or an error message.
-type Answer = Result<String, String>;
 
 use Wants::{Code, Doc, File, Kernel, Nothing, Program, Setting, Topic, Word, WordOrProgram};
 use device::{CHOICES, SWITCHES};

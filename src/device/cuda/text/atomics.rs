@@ -1,8 +1,8 @@
 //! Atomic read-modify-writes: CUDA's own functions where they exist, else a loop of compare-and-swap.
 
+use super::generator::{Gen, Known};
 use super::print;
 use super::tree::{Expr, Stmt as Out};
-use super::{Gen, Known};
 use crate::ir::def::*;
 use crate::lang::ops::{AtomicOp, MathFn};
 

@@ -4,8 +4,7 @@
 //! Constant memory serves a warp in one access only if all its lanes read the same address, and is limited to 64 KiB. So an array
 //! goes there if every index into it is uniform in a block, else to global memory, behind the read-only cache.
 
-use super::Gen;
-use super::memory::Element;
+use super::generator::{Element, Gen};
 use super::print;
 use super::tree::{Expr, Stmt};
 use crate::ir::def::*;

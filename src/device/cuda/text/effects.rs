@@ -4,12 +4,13 @@
 //! wait only for threads that have not exited, and a grid barrier polls the fault record while it waits.
 
 use super::abi::{MAX_FAULT_VALUES, Piece, Place as FaultPlace, PlaceKind};
+use super::generator::Gen;
 use super::helpers::COMPONENTS;
 use super::scalar::not;
 use super::tree::{Expr, Stmt as Out};
-use super::{Gen, Site};
 use crate::base::source::Span;
 use crate::ir::def::*;
+use crate::ir::ranges::Site;
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BarrierKind, WarpOp};
 

@@ -1,8 +1,8 @@
 //! Expressions: by name, or inlined at their use.
 
+use super::generator::{Gen, Known};
 use super::helpers::COMPONENTS;
 use super::tree::{Expr, Stmt};
-use super::{Gen, Known};
 use crate::ir::def::*;
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::Value;

@@ -1,11 +1,12 @@
 //! Branches and loops. DeviceIR's labels become C's `break` and `continue` where these mean the same, else `goto`.
 
-use super::Gen;
 use super::abi::PlaceKind;
+use super::generator::{Gen, Known, Target};
 use super::scalar::not;
 use super::tree::{Expr, Stmt as Out};
 use crate::base::source::Span;
 use crate::ir::def::*;
+use crate::ir::ranges::Site;
 use crate::ir::visit::each_stmt;
 
 /// Iterations of a loop between two polls of the stop word. With 256 short loops become measurably slower, and 1024 iterations of
@@ -15,19 +16,6 @@ const POLL: i128 = 1024;
 /// Loops with at most this many statements are unrolled between two updates of the iteration count, which would cost as much as
 /// the body.
 const SMALL_BODY: usize = 32;
-
-/// The target of a `Break` or `Continue`.
-pub(crate) struct Target {
-    label: Label,
-    /// It is C's innermost loop for the statements directly in it.
-    breaks: bool,
-    continues: bool,
-    /// A variable that is set before a `break` which leaves only the inner one of two loops.
-    flag: Option<String>,
-    /// Names of labels behind it and at its end, once there are jumps to them.
-    done: Option<String>,
-    next: Option<String>,
-}
 
 /// A loop with a counter of its own.
 struct Pace {
@@ -139,8 +127,7 @@ impl Gen<'_> {
         let silent = |stmt: &Stmt| match &stmt.kind {
             StmtKind::Let(id) => {
                 let guarded = self.options.checked
-                    && (self.ranges.guards.contains_key(&super::Site::Load(*id))
-                        || self.ranges.zero_divisors.contains(id));
+                    && (self.ranges.guards.contains_key(&Site::Load(*id)) || self.ranges.zero_divisors.contains(id));
                 !guarded && (self.plan.is_inline(*id) || !self.plan.is_used(*id))
             }
             _ => false,
@@ -333,7 +320,7 @@ impl Gen<'_> {
                 let value = Some(turns);
                 self.push(Out::Declare { ty: "u64".into(), name: left.clone(), suffix: String::new(), value });
                 let s = self.function.locals[*local].ty.scalar();
-                let next = self.helpers.binary(BinOp::Add, s, name(), by, super::Known::default());
+                let next = self.helpers.binary(BinOp::Add, s, name(), by, Known::default());
                 let next = super::print::expr(&Expr::binary("=", name(), next));
                 let test = Expr::binary("!=", Expr::atom(&left), Expr::int(0));
                 (test, Expr::Atom(format!("--{left}, {next}")))

@@ -1,7 +1,7 @@
 //! Application of the rules of [`abi`](super::abi) to a launch.
 
-use super::Gen;
 use super::abi::{CudaKernel, Geometry, LaunchFacts, MAX_GRID, NARROW, Piece, Size, symbol};
+use super::generator::Gen;
 use crate::base::source::Span;
 use crate::device::Extents;
 use crate::ir::def::*;

@@ -1,7 +1,7 @@
 //! Elements of arrays as C++ types, arrays as pointers or C arrays, and addressing.
 
-use super::Gen;
 use super::abi::{SharedArray, Size};
+use super::generator::{Array, Element, Gen};
 use super::helpers::COMPONENTS;
 use super::names::sanitized;
 use super::tree::{Expr, Stmt};
@@ -9,25 +9,6 @@ use crate::ir::def::*;
 
 /// Limit of static shared memory; beyond it, a kernel needs dynamic shared memory.
 const STATIC_LIMIT: u64 = 48 * 1024;
-
-/// An array in the text.
-pub(crate) struct Array {
-    pub name: String,
-    pub element: Element,
-    /// A C array with one subscript per axis, rather than a pointer with one offset.
-    pub by_axis: bool,
-    /// The names of extents that are computed at the start of the kernel.
-    pub computed: Vec<Option<String>>,
-}
-
-/// A C++ type, and its members if it is a struct: one per leaf (scalar or vector component).
-#[derive(Clone)]
-pub(crate) struct Element {
-    pub ty: String,
-    pub fields: Option<Vec<String>>,
-    /// Members that are preceded by explicit padding.
-    pub gaps: Vec<bool>,
-}
 
 impl Gen<'_> {
     /// Returns the type of a layout's elements; structs are defined on first use.

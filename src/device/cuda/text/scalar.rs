@@ -10,9 +10,10 @@
 //!   ULP, except `atan2`, `hypot`, `sinh`, `asinh`, `acosh`, `atanh` within 4, `tan` and `erfc` within 5, `pow` within 8,
 //!   `lgamma` within 6 outside of its zeros, `tgamma` within 10.
 
+use super::generator::Known;
 use super::helpers::{COMPONENTS, FUNCTION, Helpers};
+use super::print;
 use super::tree::Expr;
-use super::{Known, print};
 use crate::ir::def::{BinOp, Scalar, Ty};
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::{Value, format};

@@ -3,9 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use super::expr::streams;
+use super::generator::Gen;
 use super::tree::{Expr, Stmt as Out};
-use super::{Gen, Site};
 use crate::ir::def::*;
+use crate::ir::ranges::Site;
 
 impl Gen<'_> {
     pub fn block(&mut self, block: &Block) {

@@ -1,10 +1,10 @@
 //! Operations among the lanes of a warp. Either all of its threads take part, with a full mask (a block's last warp may be
 //! short), or those in an explicit mask: as CUDA requires, all of these execute the operation with the same mask.
 
+use super::generator::{Gen, Known};
 use super::helpers::FUNCTION;
 use super::print;
 use super::tree::Expr;
-use super::{Gen, Known};
 use crate::ir::def::*;
 use crate::lang::ops::{MathFn, WarpOp};
 

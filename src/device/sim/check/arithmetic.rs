@@ -5,9 +5,9 @@
 use std::marker::PhantomData;
 
 use crate::device::FaultKind;
-use crate::device::sim::code::{AXES, Index, Op, OpFn, Reg};
+use crate::device::sim::code::{AXES, Index, Reg};
 use crate::device::sim::fault::stop_at;
-use crate::device::sim::group::{CHUNK, Group};
+use crate::device::sim::group::{CHUNK, Group, Op, OpFn};
 use crate::device::sim::lanes::slow::read_value;
 use crate::device::sim::lanes::{Isa, Lane, Step, load, pick, plain};
 use crate::device::sim::memory::coef;
@@ -320,16 +320,6 @@ pub(crate) fn conversion() -> OpFn {
 /// The number of a scalar for the ops of this file.
 pub(crate) fn number(scalar: Scalar) -> u32 {
     Scalar::ALL.iter().position(|&s| s == scalar).unwrap_or(0) as u32
-}
-
-/// The operands of an operation whose result `--trap-nan` looks at.
-#[derive(Clone, Debug)]
-pub(crate) struct Birth {
-    /// How the operation is written: `+`, `sqrt`.
-    pub name: String,
-    pub infix: bool,
-    pub scalar: Scalar,
-    pub args: Vec<(Reg, Scalar)>,
 }
 
 /// The result `d` of operation `x` of the births is finite, or some operand was not; `y` is the place.

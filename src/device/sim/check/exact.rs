@@ -13,12 +13,12 @@ use super::race::{Clash, Finding, Other, Party, Written, place_text};
 use super::touch::Event;
 use super::trace::{Entry, Trace, Update};
 use crate::device::sim::code::{Code, MemoryKind, Watched};
-use crate::device::sim::frame::Binding;
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::Group;
 use crate::device::sim::lanes::slow::read_value;
 use crate::device::sim::listen::Touch;
 use crate::device::sim::memory;
+use crate::device::sim::memory::layout::Binding;
 use crate::device::{Deed, FaultKind};
 use crate::lang::scalar::{Value, dynamic};
 

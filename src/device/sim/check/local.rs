@@ -18,7 +18,7 @@ pub(crate) struct Locals {
 impl Locals {
     pub fn new(code: &Code, lanes: usize) -> Locals {
         let columns = |k: usize| match (code.memories[k].kind, &code.watched[k]) {
-            (MemoryKind::Local, Some(_)) => crate::device::sim::frame::local_columns(&code.memories[k]),
+            (MemoryKind::Local, Some(_)) => memory::layout::local_columns(&code.memories[k]),
             _ => 0,
         };
         Locals { written: (0..code.memories.len()).map(|k| room::zeros(columns(k) * lanes)).collect(), lanes }

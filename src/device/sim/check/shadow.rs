@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::word::{GLOBAL_TIME_SHIFT, GRID, KIND_SHIFT, LAST_GLOBAL_TIME};
 use crate::base::room;
 use crate::device::sim::code::{Code, MemoryKind, Watched};
-use crate::device::sim::frame::Binding;
 use crate::device::sim::geometry::Geometry;
+use crate::device::sim::memory::layout::Binding;
 
 /// The words of a memory's elements. Planes that are not needed are null.
 #[derive(Clone, Copy)]

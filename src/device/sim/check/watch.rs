@@ -9,9 +9,9 @@ use super::word::WINDOW;
 use crate::base::stop;
 use crate::device::sim::code::{Code, MemoryKind};
 use crate::device::sim::fault;
-use crate::device::sim::frame::Binding;
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::memory::MemoryRt;
+use crate::device::sim::memory::layout::Binding;
 use crate::device::{Extents, Fault, FaultKind, Larger, LockStep, Who};
 
 pub(crate) struct Watch<'a> {

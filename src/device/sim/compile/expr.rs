@@ -1,7 +1,6 @@
 //! Code generation for expressions.
 
-use super::strip::Role;
-use super::value::{Affine, Kind, ZERO};
+use super::state::{Affine, Kind, Role, ZERO};
 use super::*;
 use crate::device::sim::compare;
 use crate::device::sim::lanes::slow::{self, Function, SlowDef};

@@ -2,8 +2,7 @@
 
 use super::analysis::Class;
 use super::listen::takes;
-use super::strip::{Role, Tree};
-use super::value::Kind;
+use super::state::{Kind, RegionKind, Role, Tree};
 use super::*;
 use crate::base::stop;
 use crate::device::sim::lanes::mask::{CopyMask, Leave, Resume, Split};
@@ -11,32 +10,6 @@ use crate::device::sim::lanes::{convert, is_wide, pick_wide};
 use crate::device::sim::warp;
 use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::Scalar;
-
-/// A single-entry range of code with the mask of the lanes inside of it.
-pub(crate) struct Region {
-    /// The label that `Break` (or, for an iteration of a loop, `Continue`) names.
-    label: Option<Label>,
-    kind: RegionKind,
-    /// The mask of the lanes inside.
-    mask: MaskId,
-    /// The mask belongs to this region, not to a surrounding one.
-    owns: bool,
-    /// Jumps to the end of the region, to be patched.
-    pub ends: Vec<usize>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RegionKind {
-    Plain,
-    /// One iteration of a loop.
-    Turn,
-}
-
-impl Region {
-    pub fn new(label: Option<Label>, mask: MaskId) -> Region {
-        Region { label, kind: RegionKind::Plain, mask, owns: true, ends: vec![] }
-    }
-}
 
 impl<'a> Compiler<'a> {
     pub fn block(&mut self, block: &'a Block) {

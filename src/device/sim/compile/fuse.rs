@@ -1,7 +1,7 @@
 //! Peephole fusion: frequent sequences of ops become one op. Each function looks at the last op written and replaces it if its
 //! result has no other use.
 
-use super::strip::{Role, Tree};
+use super::state::{Last, Role, Tree, What};
 use super::*;
 use crate::device::sim::compare;
 use crate::device::sim::dot::Dot;
@@ -13,50 +13,6 @@ use crate::device::sim::memory::{LoadAffine, W4};
 use crate::device::sim::strip::Code as Act;
 use crate::lang::ops::MathFn;
 use crate::lang::scalar::Scalar;
-
-/// A description of the op that was written last.
-#[derive(Clone, Debug)]
-pub(crate) struct Last {
-    /// Its position; it still is the last op if nothing follows.
-    at: usize,
-    d: Reg,
-    what: What,
-}
-
-#[derive(Clone, Debug)]
-enum What {
-    /// `((a op b) link c) …`
-    Chain {
-        op: BinOp,
-        links: Vec<Link>,
-        regs: Vec<Reg>,
-    },
-    /// A uniform comparison of 4-byte operands.
-    Compare {
-        op: BinOp,
-        scalar: Scalar,
-        a: Reg,
-        b: Reg,
-    },
-    Not {
-        a: Reg,
-    },
-    And {
-        a: Reg,
-        b: Reg,
-    },
-    Maskable {
-        function: Maskable,
-        a: Reg,
-        b: Reg,
-    },
-    /// A comparison of the two affine indices of access `x`.
-    Affine {
-        op: BinOp,
-        scalar: Scalar,
-        x: u32,
-    },
-}
 
 /// Returns a chain as an expression tree for a strip.
 fn chain_tree(first: BinOp, links: &[Link], regs: &[Reg]) -> Option<Tree> {

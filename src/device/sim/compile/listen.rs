@@ -1,9 +1,9 @@
 //! Code generation for checks: the event ops of `listen` and `check::arithmetic`, and the tables that they refer to.
 
 use super::decide::{deciding, taking};
-use super::value::Affine;
+use super::state::Affine;
 use super::*;
-use crate::device::sim::check::arithmetic::{self, Birth};
+use crate::device::sim::check::arithmetic;
 use crate::device::sim::code::{Owner, WaitDef};
 use crate::device::sim::listen::{
     Form, Note, TellBlockMet, TellDeclared, TellFenced, TellGathered, TellLeft, TellParted, TellPolls, TellTouch,

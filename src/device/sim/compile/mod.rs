@@ -7,14 +7,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::check::arithmetic::Birth;
 use super::code::Access;
 use super::code::*;
 use super::control;
-use super::lanes::slow::SlowDef;
+use super::group::{Op, OpFn};
 use super::lanes::{Isa, Step, pick, plain};
-use super::listen::Note;
-use super::strip::StripDef;
 use crate::base::source::Span;
 use crate::ir::def::*;
 use crate::ir::{Checks, Prepared, ranges};
@@ -29,17 +26,23 @@ mod listen;
 mod order;
 mod own;
 mod place;
+mod state;
 mod strip;
 mod tree;
 mod unseen;
 mod value;
 
-use analysis::{Analysis, Number};
-use flow::Region;
-use value::Val;
+use analysis::Number;
+use state::{Compiler, Mark, Region, Section, Val};
+
+/// What a kernel became: its ops, and the tables that they point into.
+pub struct Compiled {
+    pub ops: Vec<Op>,
+    pub code: Code,
+}
 
 /// Compiles a kernel for an instruction set.
-pub(crate) fn compile(kernel: &Prepared, isa: Isa) -> Code {
+pub fn compile(kernel: &Prepared, isa: Isa) -> Compiled {
     let module: &Module = &kernel.module;
     let f = order::reorder(&module.functions[module.kernel.body]);
     let mut c = Compiler::new(&f, &module.kernel, isa);
@@ -50,99 +53,6 @@ pub(crate) fn compile(kernel: &Prepared, isa: Isa) -> Code {
     c.memories();
     c.run();
     c.finish()
-}
-
-/// The section that ops are appended to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Section {
-    Prologue,
-    Body,
-}
-
-struct Compiler<'a> {
-    f: &'a Function,
-    kernel: &'a Kernel,
-    isa: Isa,
-    a: Analysis,
-    part: Section,
-    prologue: Vec<Op>,
-    ops: Vec<Op>,
-    /// One for each op of the body.
-    marks: Vec<strip::Mark>,
-    /// Ops of the body whose `x` is a code position.
-    jumps: Vec<usize>,
-    // Registers
-    regs: Vec<RegDef>,
-    /// By register: the number of values that live in it; [`PERMANENT`] registers are never freed.
-    held: Vec<u32>,
-    free: Vec<Vec<Reg>>,
-    fresh: Vec<Reg>,
-    uniform_bytes: u32,
-    columns: u32,
-    kinds: Vec<value::Kind>,
-    // Values
-    vals: FxHashMap<ExprId, Vec<Val>>,
-    locals: Vec<Vec<Val>>,
-    consts: FxHashMap<(bool, u64), Reg>,
-    specials: FxHashMap<Special, Reg>,
-    /// Lane registers of free affine values, computed in the prologue.
-    spread: FxHashMap<ExprId, Reg>,
-    /// Reads of locals that alias the local's own register.
-    aliases: Vec<(ExprId, LocalId)>,
-    /// The preferred destination of the next result.
-    target: Option<Reg>,
-    // Flow
-    number: Number,
-    masks: Vec<Reg>,
-    free_masks: Vec<MaskId>,
-    mask: MaskId,
-    regions: Vec<Region>,
-    leaked: FxHashSet<MaskId>,
-    // Tables
-    launch: Vec<(Reg, Special)>,
-    block: Vec<(Reg, Special)>,
-    memories: Vec<MemoryDef>,
-    accesses: Vec<Access>,
-    spans: Vec<Span>,
-    messages: Vec<Message>,
-    slow: Vec<SlowDef>,
-    atomics: Vec<AtomicDef>,
-    warps: Vec<WarpDef>,
-    loops: Vec<ForDef>,
-    strips: Vec<StripDef>,
-    lists: Vec<Vec<MaskId>>,
-    straight: bool,
-    may_view: bool,
-    /// Registers that may alias ("view") elements of a memory, and that memory.
-    views: Vec<(Reg, u32)>,
-    /// The register that views the elements that strips store to.
-    aim: Option<Reg>,
-    touched_columns: usize,
-    last: Option<fuse::Last>,
-    /// The value of `last` before a negation was written.
-    before_not: Option<fuse::Last>,
-    // Tables of checks
-    checks: Checks,
-    notes: Vec<Note>,
-    watched: Vec<Option<Watched>>,
-    births: Vec<Birth>,
-    wait_defs: Vec<WaitDef>,
-    /// Operations that range analysis proved free of overflow.
-    exact: FxHashSet<ExprId>,
-    /// The kernel has barriers or warp operations.
-    meets: bool,
-    warp_ops: bool,
-    /// Results of atomic operations that influence control flow or addresses.
-    deciding: FxHashSet<ExprId>,
-    /// Results of atomic operations that a spin loop retries until they succeed.
-    taking: FxHashSet<ExprId>,
-    syncs: bool,
-    ordered: bool,
-    polls: bool,
-    /// By memory: the kernel stores to it or updates it atomically.
-    changes: Vec<bool>,
-    /// Some loop may wait for other threads, so that the warps of a block may have to run separately.
-    waits: bool,
 }
 
 /// The use count of registers that are never freed.
@@ -283,7 +193,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Joins prologue and body.
-    fn finish(mut self) -> Code {
+    fn finish(mut self) -> Compiled {
         self.make_strips();
         let span = self.span(self.kernel.span);
         let shift = self.prologue.len() as u32;
@@ -296,8 +206,7 @@ impl<'a> Compiler<'a> {
             Form::Threads { rank } => Some(rank),
             Form::Grid => None,
         };
-        Code {
-            ops,
+        let code = Code {
             regs: self.regs,
             uniform_bytes: self.uniform_bytes as usize,
             columns: self.columns as usize,
@@ -332,7 +241,8 @@ impl<'a> Compiler<'a> {
             ordered: self.ordered,
             calls: self.f.calls.clone(),
             polls: self.polls,
-        }
+        };
+        Compiled { ops, code }
     }
 
     fn emit(&mut self, run: OpFn, op: Op) -> usize {
@@ -342,7 +252,7 @@ impl<'a> Compiler<'a> {
                 // A fused op replaces earlier ones and reads what they read: it gets the number of the first of them.
                 let replaced = self.marks.drain(self.ops.len().min(self.marks.len())..).map(|mark| mark.number).min();
                 let number = replaced.map_or(self.number, |first| first.min(self.number));
-                self.marks.push(strip::Mark { number, ..strip::Mark::default() });
+                self.marks.push(Mark { number, ..Mark::default() });
                 &mut self.ops
             }
         };

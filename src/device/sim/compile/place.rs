@@ -1,7 +1,6 @@
 //! Code generation for loads, stores and atomics.
 
-use super::strip::Role;
-use super::value::Kind;
+use super::state::{Kind, Role};
 use super::*;
 use crate::device::sim::lanes::{is_wide, pick_wide};
 use crate::device::sim::listen::{Form, Touch, Traits};

@@ -6,59 +6,13 @@
 //! register.
 
 use super::analysis::Number;
+use super::state::{Dies, Role, Tree};
 use super::*;
 use crate::device::sim::lanes::pick_wide;
 use crate::device::sim::store::{Aim, StoreUnlessAimed};
 use crate::device::sim::strip::{self, Code as Act, Micro, PLACES, Place, SCRATCH, StripDef};
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
-
-/// The role of an op with regard to strips.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Role {
-    /// Ends a strip.
-    #[default]
-    Other,
-    /// Computes lanes of `d`; if `masked`, only the active ones.
-    Lanes { d: Reg, tree: Tree, masked: bool },
-    /// Makes mask `mask` of the lanes where all conditions hold (`negate`: where the only condition does not hold).
-    Keep { conditions: Vec<Reg>, negate: bool, mask: MaskId },
-    /// Jumps back to the start of a loop with the same trip count in all lanes.
-    Next,
-    /// Stores a register to rows of 4-byte elements.
-    Store { value: Reg, memory: u32 },
-    /// Jumps back to the start of a loop while its mask has lanes.
-    Again { mask: MaskId },
-    /// Reads nothing that ops of strips write, so that it can be hoisted above the strip.
-    Early { writes: Vec<Reg> },
-}
-
-/// The expression that computes lanes.
-#[derive(Clone, Debug)]
-pub(crate) enum Tree {
-    Reg(Reg),
-    /// An operation; it takes the first operand in an accumulator and the others in memory.
-    Act(Act, Vec<Tree>),
-}
-
-/// Annotation of an op of the body.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Mark {
-    pub role: Role,
-    /// The number of statements begun when the op was written.
-    pub number: Number,
-    pub dies: Dies,
-}
-
-/// The end of the live range of an op's result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Dies {
-    #[default]
-    Unknown,
-    Never,
-    /// Last used by this statement.
-    After(Number),
-}
 
 /// Returns the strip operation of a binary operator, if there is one.
 pub(crate) fn act_of(op: BinOp, scalar: Scalar) -> Option<Act> {
@@ -243,7 +197,7 @@ impl<'a> Compiler<'a> {
 
     /// Returns whether the registers of the strip stay at their addresses, that is, none of them is a view.
     fn stays_put(&self, def: &StripDef) -> bool {
-        let moves = |p: &Place| matches!(p, Place::Reg(reg) if self.kinds[*reg as usize] == value::Kind::View);
+        let moves = |p: &Place| matches!(p, Place::Reg(reg) if self.kinds[*reg as usize] == state::Kind::View);
         !def.places.iter().any(moves)
     }
 
@@ -263,7 +217,7 @@ impl<'a> Compiler<'a> {
         }
         let aim = match self.aim {
             Some(reg) => reg,
-            None => self.new_reg(value::Kind::View),
+            None => self.new_reg(state::Kind::View),
         };
         self.aim = Some(aim);
         let mut def = self.strip_of(marks, start, end, Some((value, aim)))?;
@@ -291,8 +245,8 @@ impl<'a> Compiler<'a> {
             Place::Scratch(_) | Place::Mask | Place::Kept(_) => None,
         }));
         let columns = |&reg: &Reg| match self.kinds.get(reg as usize) {
-            Some(value::Kind::Lanes) => 1,
-            Some(value::Kind::LanesWide) => 2,
+            Some(state::Kind::Lanes) => 1,
+            Some(state::Kind::LanesWide) => 2,
             _ => 0,
         };
         touched.iter().map(columns).sum()

@@ -154,8 +154,8 @@ impl<'a> Compiler<'a> {
     /// Returns whether a value is the thread's index along x.
     fn is_thread(&mut self, e: ExprId) -> bool {
         let known = self.f.exprs[e].kind.is_free() || self.vals.contains_key(&e);
-        let first = |affine: &value::Affine| {
-            affine.base == value::ZERO && affine.coef == [Val::Const(1), value::ZERO, value::ZERO, value::ZERO]
+        let first = |affine: &state::Affine| {
+            affine.base == state::ZERO && affine.coef == [Val::Const(1), state::ZERO, state::ZERO, state::ZERO]
         };
         known && matches!(self.value(e).as_slice(), [Val::Affine(affine)] if first(affine))
     }

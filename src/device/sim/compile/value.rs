@@ -1,38 +1,10 @@
 //! Values during code generation (constants, registers, affine forms), and register allocation by use counts.
 
+use super::state::{Affine, Kind, Role, ZERO};
 use super::*;
 use crate::device::sim::lanes::{is_wide, lane_of_raw, raw_of_lane};
 use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{Scalar, Value, dynamic};
-
-/// One component of an expression's value.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Val {
-    /// The bits of a lane, the same in all lanes.
-    Const(u64),
-    Reg(Reg),
-    /// An `i32` or `u32`.
-    Affine(Box<Affine>),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Affine {
-    /// A constant or a uniform register, as are the coefficients.
-    pub base: Val,
-    pub coef: [Val; AXES],
-}
-
-pub(crate) const ZERO: Val = Val::Const(0);
-
-/// Register classes: registers of a class can replace one another.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Uniform,
-    UniformWide,
-    Lanes,
-    LanesWide,
-    View,
-}
 
 impl<'a> Compiler<'a> {
     pub(crate) fn alloc(&mut self, kind: Kind) -> Reg {
@@ -253,7 +225,7 @@ impl<'a> Compiler<'a> {
         let access = self.push_index(vec![index]);
         let run = self.pick::<control::Spread>();
         self.emit(run, Op { d: reg, x: access, ..nothing() });
-        self.role(strip::Role::Early { writes: vec![reg] });
+        self.role(Role::Early { writes: vec![reg] });
     }
 
     /// Adds an entry to the table of accesses for affine forms of an op that is not an access.

@@ -1,7 +1,7 @@
 //! The table of operators and functions that have a specialized loop, by type.
 
 use super::{Fn1, Fn2, Fn3, Isa, Lane, Map1, Map2, Map3, pick};
-use crate::device::sim::code::OpFn;
+use crate::device::sim::group::OpFn;
 use crate::ir::def::BinOp;
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::{Float, Integer, Logic, Number, Scalar};

@@ -3,8 +3,7 @@
 use std::marker::PhantomData;
 
 use super::{Fn1, Isa, Lane, Map1, Step, each_chunk, load, pick, store};
-use crate::device::sim::code::{Op, OpFn};
-use crate::device::sim::group::{CHUNK, Group};
+use crate::device::sim::group::{CHUNK, Group, Op, OpFn};
 use crate::lang::scalar::Scalar;
 
 /// Conversion to `T`.

@@ -6,8 +6,7 @@ use std::marker::PhantomData;
 use super::arith::{Add, Ge, Gt, Le, Lt, Max, Min, Mul, Sub};
 use super::wide::Wide;
 use super::{Fn2, Fn3, Isa, Lane, Map3, Step, each_chunk, load, pick, pick_wide, store};
-use crate::device::sim::code::{Op, OpFn};
-use crate::device::sim::group::{CHUNK, Group};
+use crate::device::sim::group::{CHUNK, Group, Op, OpFn};
 use crate::ir::def::BinOp;
 
 /// A step of a chain: the operator that is applied to the value so far, and the side that value is on.

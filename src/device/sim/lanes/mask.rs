@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use super::wide::Wide;
 use super::{Step, each_chunk, load, store};
-use crate::device::sim::code::Op;
-use crate::device::sim::group::{CHUNK, Group, MaskInfo, Stretches};
+use crate::device::sim::group::{CHUNK, Group, MaskInfo, Op, Stretches};
 
 /// Bytes of a chunk of mask lanes.
 const STRIDE: usize = 4 * CHUNK;

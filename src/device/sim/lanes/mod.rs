@@ -1,69 +1,24 @@
 //! Loops over lanes: the generic drivers that every arithmetic op is an instance of.
 //!
-//! A chunk of 16 lanes is loaded as an array, mapped and stored; LLVM turns each step into one or two vector instructions. The
-//! drivers are compiled once per instruction set and selected when a kernel is loaded.
-
-use std::marker::PhantomData;
-
-use super::code::{Op, OpFn};
-use super::group::{CHUNK, Group};
-pub(crate) use crate::device::sim::isa::Isa;
-use crate::lang::scalar::{Element, Scalar};
+//! - `step`: the drivers, and how they are picked for an instruction set; `bits`: scalars in registers.
+//! - [`arith`], [`convert`], [`fused`], [`slow`], [`mask`]: the ops; [`wide`]: vectors by hand.
 
 pub(crate) mod arith;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod bits;
 pub(crate) mod convert;
 pub(crate) mod fused;
 pub(crate) mod mask;
 pub(crate) mod slow;
+mod step;
 pub(crate) mod wide;
 
-/// The implementation of an op.
-pub(crate) trait Step {
-    /// # Safety
-    /// `op` is in the group's code, and its registers fit what the step expects.
-    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op;
-}
-
-unsafe fn base<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
-    unsafe { S::step(g, op) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-unsafe fn avx2<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
-    unsafe { S::step(g, op) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-unsafe fn avx512<S: Step>(g: &mut Group, op: *const Op) -> *const Op {
-    unsafe { S::step(g, op) }
-}
-
-/// Returns the step compiled for an instruction set. Debug builds have only one version: without optimization the others would
-/// hardly differ, and take time to compile.
-pub(crate) fn pick<S: Step>(isa: Isa) -> OpFn {
-    #[cfg(debug_assertions)]
-    {
-        let _ = isa;
-        base::<S>
-    }
-    #[cfg(not(debug_assertions))]
-    pick_vectors::<S>(isa)
-}
-
-/// Returns a step that is written for the vectors of an instruction set.
-pub(crate) fn pick_vectors<S: Step>(isa: Isa) -> OpFn {
-    match isa {
-        Isa::Base => base::<S>,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => avx2::<S>,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => avx512::<S>,
-    }
-}
+pub(crate) use self::bits::{is_wide, lane_of_raw, raw_of_lane};
+pub(crate) use self::step::{
+    Fn1, Fn2, Fn3, Lane, Map1, Map2, Map3, Step, chunks, each_chunk, load, pick, pick_vectors, plain, store,
+};
+pub(crate) use crate::device::sim::isa::Isa;
 
 /// Selects a step by its vector type: `pick_wide!(isa, V => Step<V>)`.
 macro_rules! pick_wide {
@@ -87,186 +42,3 @@ macro_rules! pick_wide {
     };
 }
 pub(crate) use pick_wide;
-
-/// Returns the step compiled once, for ops that do not profit from wider vectors.
-pub(crate) fn plain<S: Step>() -> OpFn {
-    base::<S>
-}
-
-/// A scalar with its representation in a register: 4 or 8 bytes, small integers sign- or zero-extended, a `bool` 0 or !0.
-pub(crate) trait Lane: Element {
-    type Repr: Copy + Default;
-    fn get(repr: Self::Repr) -> Self;
-    fn put(self) -> Self::Repr;
-}
-
-macro_rules! lane {
-    ($($ty:ty: $repr:ty, $r:ident => $get:expr, $v:ident => $put:expr;)*) => {
-        $(impl Lane for $ty {
-            type Repr = $repr;
-            #[inline(always)]
-            fn get($r: $repr) -> Self {
-                $get
-            }
-            #[inline(always)]
-            fn put(self) -> $repr {
-                let $v = self;
-                $put
-            }
-        })*
-    };
-}
-
-use crate::lang::scalar::{bf16, f16};
-
-lane! {
-    bool: u32, r => r != 0, v => if v { !0 } else { 0 };
-    i8: i32, r => r as i8, v => v.into();
-    i16: i32, r => r as i16, v => v.into();
-    i32: i32, r => r, v => v;
-    i64: i64, r => r, v => v;
-    u8: u32, r => r as u8, v => v.into();
-    u16: u32, r => r as u16, v => v.into();
-    u32: u32, r => r, v => v;
-    u64: u64, r => r, v => v;
-    f16: u32, r => f16::from_bits(r as u16), v => v.to_bits().into();
-    bf16: u32, r => bf16::from_bits(r as u16), v => v.to_bits().into();
-    f32: f32, r => r, v => v;
-    f64: f64, r => r, v => v;
-}
-
-/// Returns whether registers of this type take 8 bytes per lane.
-pub(crate) fn is_wide(scalar: Scalar) -> bool {
-    scalar.size() == 8
-}
-
-/// Converts lane bits to a scalar's raw bits (zero-extended).
-pub(crate) fn raw_of_lane(scalar: Scalar, lane: u64) -> u64 {
-    match scalar {
-        Scalar::Bool => (lane != 0).into(),
-        _ => lane & (u64::MAX >> (64 - scalar.bits())),
-    }
-}
-
-/// Converts a scalar's raw bits to lane bits (4 or 8 bytes).
-pub(crate) fn lane_of_raw(scalar: Scalar, raw: u64) -> u64 {
-    match scalar {
-        Scalar::Bool if raw != 0 => u32::MAX.into(),
-        Scalar::I8 => (raw as i8 as i32 as u32).into(),
-        Scalar::I16 => (raw as i16 as i32 as u32).into(),
-        _ => raw,
-    }
-}
-
-pub(crate) trait Fn1<A: Lane> {
-    type Out: Lane;
-    fn call(a: A) -> Self::Out;
-}
-
-pub(crate) trait Fn2<A: Lane, B: Lane = A> {
-    type Out: Lane;
-    fn call(a: A, b: B) -> Self::Out;
-}
-
-pub(crate) trait Fn3<A: Lane> {
-    type Out: Lane;
-    fn call(a: A, b: A, c: A) -> Self::Out;
-}
-
-/// Returns the chunks that an op runs over: one for a uniform destination.
-#[inline(always)]
-pub(crate) fn chunks(g: &Group, stride: usize) -> std::ops::Range<usize> {
-    if stride == 0 { 0..1 } else { g.lo..g.hi }
-}
-
-/// Calls `f` with each chunk that an op runs over.
-#[inline(always)]
-pub(crate) fn each_chunk(g: &Group, stride: usize, mut f: impl FnMut(usize)) {
-    let one = [(0, 1)];
-    for &(lo, hi) in if stride == 0 { &one } else { g.stretches.list() } {
-        for chunk in lo as usize..hi as usize {
-            f(chunk);
-        }
-    }
-}
-
-/// # Safety
-/// `ptr` is a register's and the chunk is within the group.
-#[inline(always)]
-pub(crate) unsafe fn load<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize) -> [T; CHUNK] {
-    unsafe { ptr.add(chunk * stride).cast::<[T; CHUNK]>().read_unaligned() }
-}
-
-/// # Safety
-/// As [`load`].
-#[inline(always)]
-pub(crate) unsafe fn store<T: Copy>(ptr: *mut u8, stride: usize, chunk: usize, value: [T; CHUNK]) {
-    unsafe { ptr.add(chunk * stride).cast::<[T; CHUNK]>().write_unaligned(value) }
-}
-
-/// `d = f(a)`
-pub(crate) struct Map1<A, F>(PhantomData<(A, F)>);
-/// `d = f(a, b)`
-pub(crate) struct Map2<A, B, F>(PhantomData<(A, B, F)>);
-/// `d = f(a, b, c)`
-pub(crate) struct Map3<A, F>(PhantomData<(A, F)>);
-
-impl<A: Lane, F: Fn1<A>> Step for Map1<A, F> {
-    #[inline(always)]
-    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        unsafe {
-            let o = &*op;
-            let (d, a) = (g.slot(o.d), g.slot(o.a));
-            each_chunk(g, d.stride, |chunk| {
-                let x = load::<A::Repr>(a.ptr, a.stride, chunk);
-                let mut r = [<F::Out as Lane>::Repr::default(); CHUNK];
-                for i in 0..CHUNK {
-                    r[i] = F::call(A::get(x[i])).put();
-                }
-                store(d.ptr, d.stride, chunk, r);
-            });
-            op.add(1)
-        }
-    }
-}
-
-impl<A: Lane, B: Lane, F: Fn2<A, B>> Step for Map2<A, B, F> {
-    #[inline(always)]
-    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        unsafe {
-            let o = &*op;
-            let (d, a, b) = (g.slot(o.d), g.slot(o.a), g.slot(o.b));
-            each_chunk(g, d.stride, |chunk| {
-                let x = load::<A::Repr>(a.ptr, a.stride, chunk);
-                let y = load::<B::Repr>(b.ptr, b.stride, chunk);
-                let mut r = [<F::Out as Lane>::Repr::default(); CHUNK];
-                for i in 0..CHUNK {
-                    r[i] = F::call(A::get(x[i]), B::get(y[i])).put();
-                }
-                store(d.ptr, d.stride, chunk, r);
-            });
-            op.add(1)
-        }
-    }
-}
-
-impl<A: Lane, F: Fn3<A>> Step for Map3<A, F> {
-    #[inline(always)]
-    unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
-        unsafe {
-            let o = &*op;
-            let (d, a, b, c) = (g.slot(o.d), g.slot(o.a), g.slot(o.b), g.slot(o.c));
-            each_chunk(g, d.stride, |chunk| {
-                let x = load::<A::Repr>(a.ptr, a.stride, chunk);
-                let y = load::<A::Repr>(b.ptr, b.stride, chunk);
-                let z = load::<A::Repr>(c.ptr, c.stride, chunk);
-                let mut r = [<F::Out as Lane>::Repr::default(); CHUNK];
-                for i in 0..CHUNK {
-                    r[i] = F::call(A::get(x[i]), A::get(y[i]), A::get(z[i])).put();
-                }
-                store(d.ptr, d.stride, chunk, r);
-            });
-            op.add(1)
-        }
-    }
-}

@@ -1,40 +1,24 @@
 //! Operations without a specialized loop, evaluated lane by lane by `lang::scalar::dynamic`; and integer division, which can
 //! fault.
 
+mod def;
+
 use std::marker::PhantomData;
 
-use super::{Fn2, Isa, Lane, Step, chunks, lane_of_raw, load, pick, plain, raw_of_lane, store};
+pub(crate) use self::def::{Function, SlowDef};
+use super::{Fn2, Isa, Lane, Step, chunks, is_wide, lane_of_raw, load, pick, plain, raw_of_lane, store};
 use crate::device::FaultKind;
-use crate::device::sim::code::{Op, OpFn, Reg};
+use crate::device::sim::code::Reg;
 use crate::device::sim::fault::stop_at;
-use crate::device::sim::group::{CHUNK, Group};
+use crate::device::sim::group::{CHUNK, Group, Op, OpFn};
 use crate::ir::def::BinOp;
-use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::{Integer, Scalar, Value, dynamic};
-
-/// An operation, without operands.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Function {
-    Unary(UnaryOp),
-    Binary(BinaryOp),
-    Math(MathFn),
-    Convert,
-    Bitcast,
-}
-
-/// An operation with its operands and its result type.
-#[derive(Clone, Debug)]
-pub(crate) struct SlowDef {
-    pub function: Function,
-    pub args: Vec<(Reg, Scalar)>,
-    pub out: Scalar,
-}
 
 /// Reads a lane of a register as a value.
 pub(crate) fn read_value(g: &Group, reg: Reg, scalar: Scalar, lane: usize) -> Value {
     // SAFETY: registers are as wide as their scalars.
-    let bits =
-        unsafe { if super::is_wide(scalar) { g.lane::<u64>(reg, lane) } else { g.lane::<u32>(reg, lane).into() } };
+    let bits = unsafe { if is_wide(scalar) { g.lane::<u64>(reg, lane) } else { g.lane::<u32>(reg, lane).into() } };
     Value { ty: scalar, bits: raw_of_lane(scalar, bits) }
 }
 
@@ -43,11 +27,7 @@ pub(crate) fn write_value(g: &Group, reg: Reg, lane: usize, value: Value) {
     let bits = lane_of_raw(value.ty, value.bits);
     // SAFETY: registers are as wide as their scalars.
     unsafe {
-        if super::is_wide(value.ty) {
-            g.set_lane::<u64>(reg, lane, bits)
-        } else {
-            g.set_lane::<u32>(reg, lane, bits as u32)
-        }
+        if is_wide(value.ty) { g.set_lane::<u64>(reg, lane, bits) } else { g.set_lane::<u32>(reg, lane, bits as u32) }
     }
 }
 

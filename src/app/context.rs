@@ -1,0 +1,24 @@
+//! What every command and the session have at hand.
+
+use std::sync::Arc;
+
+use super::console::Console;
+use super::devices::{Choice, Machine};
+use super::interrupt::Interrupt;
+use super::script::Limits;
+use crate::device::cuda::text::Options;
+use crate::device::sim::Isa;
+
+/// State shared by all commands.
+pub(crate) struct Context {
+    pub console: Console,
+    pub interrupt: Interrupt,
+    pub limits: Limits,
+    /// Options of CUDA code generation.
+    pub text: Options,
+    /// All devices, and the selected one.
+    pub machine: Arc<Machine>,
+    pub device: Choice,
+    /// The simulator's instruction set.
+    pub isa: Isa,
+}

@@ -1,0 +1,256 @@
+//! What the parts of the compiler share: values on their way, open regions, notes on the ops written so far, tables.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::analysis::{Analysis, Number};
+use crate::base::source::Span;
+use crate::device::sim::code::Access;
+use crate::device::sim::code::*;
+use crate::device::sim::group::Op;
+use crate::device::sim::lanes::Isa;
+use crate::device::sim::lanes::fused::{Link, Maskable};
+use crate::device::sim::lanes::slow::SlowDef;
+use crate::device::sim::note::Note;
+use crate::device::sim::strip::{Code as Act, StripDef};
+use crate::ir::Checks;
+use crate::ir::def::*;
+use crate::lang::scalar::Scalar;
+
+/// The section that ops are appended to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Section {
+    Prologue,
+    Body,
+}
+
+/// One component of an expression's value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Val {
+    /// The bits of a lane, the same in all lanes.
+    Const(u64),
+    Reg(Reg),
+    /// An `i32` or `u32`.
+    Affine(Box<Affine>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Affine {
+    /// A constant or a uniform register, as are the coefficients.
+    pub base: Val,
+    pub coef: [Val; AXES],
+}
+
+pub(crate) const ZERO: Val = Val::Const(0);
+
+/// Register classes: registers of a class can replace one another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Uniform,
+    UniformWide,
+    Lanes,
+    LanesWide,
+    View,
+}
+
+/// A single-entry range of code with the mask of the lanes inside of it.
+pub(crate) struct Region {
+    /// The label that `Break` (or, for an iteration of a loop, `Continue`) names.
+    pub(super) label: Option<Label>,
+    pub(super) kind: RegionKind,
+    /// The mask of the lanes inside.
+    pub(super) mask: MaskId,
+    /// The mask belongs to this region, not to a surrounding one.
+    pub(super) owns: bool,
+    /// Jumps to the end of the region, to be patched.
+    pub ends: Vec<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RegionKind {
+    Plain,
+    /// One iteration of a loop.
+    Turn,
+}
+
+impl Region {
+    pub fn new(label: Option<Label>, mask: MaskId) -> Region {
+        Region { label, kind: RegionKind::Plain, mask, owns: true, ends: vec![] }
+    }
+}
+
+/// The role of an op with regard to strips.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Role {
+    /// Ends a strip.
+    #[default]
+    Other,
+    /// Computes lanes of `d`; if `masked`, only the active ones.
+    Lanes { d: Reg, tree: Tree, masked: bool },
+    /// Makes mask `mask` of the lanes where all conditions hold (`negate`: where the only condition does not hold).
+    Keep { conditions: Vec<Reg>, negate: bool, mask: MaskId },
+    /// Jumps back to the start of a loop with the same trip count in all lanes.
+    Next,
+    /// Stores a register to rows of 4-byte elements.
+    Store { value: Reg, memory: u32 },
+    /// Jumps back to the start of a loop while its mask has lanes.
+    Again { mask: MaskId },
+    /// Reads nothing that ops of strips write, so that it can be hoisted above the strip.
+    Early { writes: Vec<Reg> },
+}
+
+/// The expression that computes lanes.
+#[derive(Clone, Debug)]
+pub(crate) enum Tree {
+    Reg(Reg),
+    /// An operation; it takes the first operand in an accumulator and the others in memory.
+    Act(Act, Vec<Tree>),
+}
+
+/// Annotation of an op of the body.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mark {
+    pub role: Role,
+    /// The number of statements begun when the op was written.
+    pub number: Number,
+    pub dies: Dies,
+}
+
+/// The end of the live range of an op's result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Dies {
+    #[default]
+    Unknown,
+    Never,
+    /// Last used by this statement.
+    After(Number),
+}
+
+/// A description of the op that was written last.
+#[derive(Clone, Debug)]
+pub(crate) struct Last {
+    /// Its position; it still is the last op if nothing follows.
+    pub(super) at: usize,
+    pub(super) d: Reg,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub enum What {
+    /// `((a op b) link c) …`
+    Chain {
+        op: BinOp,
+        links: Vec<Link>,
+        regs: Vec<Reg>,
+    },
+    /// A uniform comparison of 4-byte operands.
+    Compare {
+        op: BinOp,
+        scalar: Scalar,
+        a: Reg,
+        b: Reg,
+    },
+    Not {
+        a: Reg,
+    },
+    And {
+        a: Reg,
+        b: Reg,
+    },
+    Maskable {
+        function: Maskable,
+        a: Reg,
+        b: Reg,
+    },
+    /// A comparison of the two affine indices of access `x`.
+    Affine {
+        op: BinOp,
+        scalar: Scalar,
+        x: u32,
+    },
+}
+
+pub struct Compiler<'a> {
+    pub(super) f: &'a Function,
+    pub(super) kernel: &'a Kernel,
+    pub(super) isa: Isa,
+    pub(super) a: Analysis,
+    pub(super) part: Section,
+    pub(super) prologue: Vec<Op>,
+    pub(super) ops: Vec<Op>,
+    /// One for each op of the body.
+    pub(super) marks: Vec<Mark>,
+    /// Ops of the body whose `x` is a code position.
+    pub(super) jumps: Vec<usize>,
+    // Registers
+    pub(super) regs: Vec<RegDef>,
+    /// By register: the number of values that live in it; [`PERMANENT`] registers are never freed.
+    pub(super) held: Vec<u32>,
+    pub(super) free: Vec<Vec<Reg>>,
+    pub(super) fresh: Vec<Reg>,
+    pub(super) uniform_bytes: u32,
+    pub(super) columns: u32,
+    pub(super) kinds: Vec<Kind>,
+    // Values
+    pub(super) vals: FxHashMap<ExprId, Vec<Val>>,
+    pub(super) locals: Vec<Vec<Val>>,
+    pub(super) consts: FxHashMap<(bool, u64), Reg>,
+    pub(super) specials: FxHashMap<Special, Reg>,
+    /// Lane registers of free affine values, computed in the prologue.
+    pub(super) spread: FxHashMap<ExprId, Reg>,
+    /// Reads of locals that alias the local's own register.
+    pub(super) aliases: Vec<(ExprId, LocalId)>,
+    /// The preferred destination of the next result.
+    pub(super) target: Option<Reg>,
+    // Flow
+    pub(super) number: Number,
+    pub(super) masks: Vec<Reg>,
+    pub(super) free_masks: Vec<MaskId>,
+    pub(super) mask: MaskId,
+    pub(super) regions: Vec<Region>,
+    pub(super) leaked: FxHashSet<MaskId>,
+    // Tables
+    pub(super) launch: Vec<(Reg, Special)>,
+    pub(super) block: Vec<(Reg, Special)>,
+    pub(super) memories: Vec<MemoryDef>,
+    pub(super) accesses: Vec<Access>,
+    pub(super) spans: Vec<Span>,
+    pub(super) messages: Vec<Message>,
+    pub(super) slow: Vec<SlowDef>,
+    pub(super) atomics: Vec<AtomicDef>,
+    pub(super) warps: Vec<WarpDef>,
+    pub(super) loops: Vec<ForDef>,
+    pub(super) strips: Vec<StripDef>,
+    pub(super) lists: Vec<Vec<MaskId>>,
+    pub(super) straight: bool,
+    pub(super) may_view: bool,
+    /// Registers that may alias ("view") elements of a memory, and that memory.
+    pub(super) views: Vec<(Reg, u32)>,
+    /// The register that views the elements that strips store to.
+    pub(super) aim: Option<Reg>,
+    pub(super) touched_columns: usize,
+    pub(super) last: Option<Last>,
+    /// The value of `last` before a negation was written.
+    pub(super) before_not: Option<Last>,
+    // Tables of checks
+    pub(super) checks: Checks,
+    pub(super) notes: Vec<Note>,
+    pub(super) watched: Vec<Option<Watched>>,
+    pub(super) births: Vec<Birth>,
+    pub(super) wait_defs: Vec<WaitDef>,
+    /// Operations that range analysis proved free of overflow.
+    pub(super) exact: FxHashSet<ExprId>,
+    /// The kernel has barriers or warp operations.
+    pub(super) meets: bool,
+    pub(super) warp_ops: bool,
+    /// Results of atomic operations that influence control flow or addresses.
+    pub(super) deciding: FxHashSet<ExprId>,
+    /// Results of atomic operations that a spin loop retries until they succeed.
+    pub(super) taking: FxHashSet<ExprId>,
+    pub(super) syncs: bool,
+    pub(super) ordered: bool,
+    pub(super) polls: bool,
+    /// By memory: the kernel stores to it or updates it atomically.
+    pub(super) changes: Vec<bool>,
+    /// Some loop may wait for other threads, so that the warps of a block may have to run separately.
+    pub(super) waits: bool,
+}

@@ -1,0 +1,114 @@
+//! Where arrays lie, and which of their bytes an access touches: data only.
+
+use crate::device::sim::code::{AXES, MemoryDef, MemoryKind, Reg};
+use crate::device::sim::lanes::is_wide;
+use crate::ir::def::Extent;
+use crate::lang::scalar::Value;
+
+/// An array during the run of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryRt {
+    pub ptr: *mut u8,
+    /// Size in bytes.
+    pub len: usize,
+    /// Per axis the extent and the bytes from one index to the next (for local memory: lane columns).
+    pub axes: Vec<Axis>,
+    /// No other worker accesses it while this group runs, so that atomic operations need no atomic instructions.
+    pub alone: bool,
+    /// The unit of offsets within an element in bytes: 1, or in local memory a lane column.
+    pub unit: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Axis {
+    pub extent: i64,
+    pub pitch: i64,
+}
+
+impl MemoryRt {
+    /// Returns the axes of an array with these extents and elements of `size`, outermost first.
+    pub fn axes(extents: &[u32], size: usize) -> Vec<Axis> {
+        let mut pitch = size as i64;
+        let mut axes: Vec<Axis> = extents
+            .iter()
+            .rev()
+            .map(|&e| {
+                let axis = Axis { extent: e.into(), pitch };
+                pitch = pitch.wrapping_mul(e.into());
+                axis
+            })
+            .collect();
+        axes.reverse();
+        axes
+    }
+}
+
+/// The addresses of an affine access for a range of lanes: a grid of up to four dimensions.
+pub(crate) struct Run {
+    /// Address of the first lane.
+    pub addr: *mut u8,
+    pub lane: usize,
+    /// Innermost first; contiguous dimensions are merged.
+    pub count: [usize; AXES],
+    pub stride: [isize; AXES],
+}
+
+/// The part of an affine access's address computation that does not depend on the bases: valid for one shape of the group and one
+/// layout of memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Plan {
+    pub(super) epoch: u32,
+    pub(super) kind: PlanKind,
+    pub(super) count: [usize; AXES],
+    pub(super) stride: [isize; AXES],
+    pub(super) axes: [PlanAxis; AXES],
+    pub(super) rank: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum PlanKind {
+    /// Not usable: coefficients are registers, or there are too many axes.
+    #[default]
+    None,
+    /// Valid for the full group.
+    Full,
+    /// The group is one row: valid for any range of it.
+    Row,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PlanAxis {
+    pub(super) base: Reg,
+    pub(super) wide: bool,
+    pub(super) unsigned: bool,
+    /// Added to the base: the smallest and the largest index of the full group.
+    pub(super) low: i64,
+    pub(super) high: i64,
+    /// The coefficient along x.
+    pub(super) step: i64,
+    pub(super) pitch: i64,
+    pub(super) extent: i64,
+}
+
+/// An argument in the form that workers use.
+pub(crate) enum Binding {
+    Value(Vec<Value>),
+    Array { ptr: *mut u8, len: usize, shape: Vec<u32> },
+}
+
+/// Returns the number of 4-byte lane columns of a local array.
+pub(crate) fn local_columns(def: &MemoryDef) -> usize {
+    if def.kind != MemoryKind::Local {
+        return 0;
+    }
+    known(def).iter().map(|&n| n as usize).product::<usize>() * element_columns(def)
+}
+
+pub(crate) fn element_columns(def: &MemoryDef) -> usize {
+    def.layout.leaves.iter().map(|l| l.ty.lanes() as usize * if is_wide(l.ty.scalar()) { 2 } else { 1 }).sum()
+}
+
+pub fn known(def: &MemoryDef) -> Vec<u32> {
+    let known = |e: &Extent| if let Extent::Known(n) = e { *n } else { 0 };
+    def.extents.iter().map(known).collect()
+}

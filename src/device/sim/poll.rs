@@ -1,0 +1,41 @@
+//! Loops that wait for what other threads do: when a group that runs one lets others have their turn.
+
+use super::group::{Group, Op, Pause, WARP};
+
+/// Iterations of polling loops in a time slice.
+pub(crate) const SLICE: u32 = 16;
+/// Consecutive slices in which only some of the warps poll, before the block is split.
+const LONELY: u32 = 16;
+/// Slices of polling before warps that all poll are split.
+const LONG: u32 = 4096;
+/// In a backward launch, this many blocks at either end run each warp separately from the start.
+pub(crate) const ENDS: u64 = 4;
+
+/// Returns the warps of this many lanes, one bit each.
+pub(crate) fn warps(lanes: usize) -> u32 {
+    u32::MAX.checked_shr(32 - lanes.div_ceil(WARP).min(32) as u32).unwrap_or(0)
+}
+
+/// Returns the warps with active lanes.
+pub(crate) fn polling(g: &Group) -> u32 {
+    g.active().fold(0, |warps, lane| warps | 1 << (lane / WARP))
+}
+
+/// Called at `op`, the end of an iteration of a polling loop whose mask is the current one. Returns the op to continue with, or
+/// null if the group yields.
+#[cold]
+pub(crate) fn pause(g: &mut Group, op: *const Op) -> *const Op {
+    let next = op.wrapping_add(1);
+    let polling = polling(g);
+    if polling == 0 {
+        return next;
+    }
+    g.looks += 1;
+    g.lonely = if polling != g.warps { g.lonely + 1 } else { 0 };
+    let apart = g.lonely >= LONELY || (g.looks >= LONG && g.warps.count_ones() > 1);
+    if !apart && !g.apart && !g.shares {
+        return next;
+    }
+    (g.resume, g.pause) = (next, if apart { Pause::Fork } else { Pause::Turn });
+    std::ptr::null()
+}

@@ -1,0 +1,74 @@
+//! What range analysis is asked, and what it finds.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::fact::Symbol;
+use crate::base::arena::Id;
+use crate::ir::def::*;
+
+/// Assumptions about the launches that the analysis covers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Setting {
+    /// The largest extent, index and number of threads along an axis; 0 stands for the type's own limit.
+    pub largest: u64,
+    /// Threads of a block along x, y, z, if known.
+    pub block: Option<[u32; 3]>,
+    /// Accesses may be proved under a [`Bound`], to be checked at launch.
+    pub assume: bool,
+}
+
+/// `left + plus <= right`; without a symbol, a side is just its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Bound {
+    pub left: Option<Symbol>,
+    pub plus: i64,
+    pub right: Result<Symbol, u32>,
+}
+
+/// Statistics of the proofs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// Loads, stores and atomics.
+    pub accesses: u32,
+    /// Those in bounds under an assumption about the launch.
+    pub assumed: u32,
+    /// Those that need a guard.
+    pub guarded: u32,
+    /// Integer divisions and remainders, and those that need a guard.
+    pub divisions: u32,
+    pub guarded_divisions: u32,
+}
+
+/// A site in a body: a load, or a statement, numbered from 0 in pre-order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Site {
+    Load(ExprId),
+    Stmt(u32),
+}
+
+/// The results of the analysis.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ranges {
+    /// By site, the axes whose index may be out of bounds.
+    pub guards: FxHashMap<Site, Vec<u8>>,
+    /// `+ - *`, negations, left shifts and absolute values of signed integers that do not overflow.
+    pub exact: FxHashSet<ExprId>,
+    /// Divisions whose divisor may be zero.
+    pub zero_divisors: FxHashSet<ExprId>,
+    /// Divisions that may divide the smallest integer by -1.
+    pub overflowing_divisions: FxHashSet<ExprId>,
+    /// Loops whose counter, one step beyond its last value, is still in range of its type; and whether they count up.
+    pub roomy_loops: FxHashMap<Label, bool>,
+    /// Shifts by an amount from 0 to less than the width.
+    pub small_shifts: FxHashSet<ExprId>,
+    pub assumptions: Vec<Bound>,
+    pub summary: Summary,
+}
+
+/// Returns the parameter that a memory of the kernel's body is.
+pub(crate) fn parameter(function: &Function, memory: Id<Memory>) -> Option<u32> {
+    match function.memories.get(memory)?.space {
+        Space::Global { param, .. } => Some(param),
+        Space::Shared | Space::Local | Space::Constant | Space::Param { .. } => None,
+    }
+}

@@ -1,0 +1,19 @@
+//! What the parts of the verifier say, and what they ask of types.
+
+use crate::ir::def::*;
+use crate::ir::typing;
+
+/// A violated invariant, as text that names the function and the expression.
+pub(crate) type Violation = String;
+
+pub(super) fn is_type(ty: Ty) -> bool {
+    matches!(ty, Ty::Scalar(_) | Ty::Vector(_, 2..=4))
+}
+
+pub(super) fn is_int_scalar(ty: Ty) -> bool {
+    matches!(ty, Ty::Scalar(s) if s.is_int())
+}
+
+pub(super) fn describe(ty: Ty) -> String {
+    typing::name(ty)
+}

@@ -1,0 +1,41 @@
+//! What is lowered: a kernel or function with its compile-time arguments.
+
+use crate::check::typed::{Dim, FnId, KernelId, Program, Type};
+use crate::lang::builtin::Builtin;
+use crate::lang::scalar::Value;
+
+/// A fully resolved compile-time argument.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Argument {
+    /// A concrete type, without `Param`, `Error`, `Unknown`.
+    Type(Type),
+    Const(Value),
+    Fn(Function),
+}
+
+/// A function with its own compile-time arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Function {
+    Fn { id: FnId, arguments: Vec<Argument> },
+    Builtin(Builtin),
+}
+
+/// A kernel instance to compile: one argument per entry of the kernel's `sig.generics`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Instance {
+    pub kernel: KernelId,
+    pub arguments: Vec<Argument>,
+}
+
+/// Returns the dimensions of a kernel that are not an extent of any array parameter, in the order in which their values
+/// follow the signature's parameters at a launch.
+pub fn hidden_params(program: &Program, kernel: KernelId) -> Vec<u32> {
+    let Some(kernel) = program.kernels.get(kernel) else { return vec![] };
+    let carried = |dim: u32| {
+        kernel.sig.params.iter().any(|param| match &param.ty {
+            Type::Array(array) => array.dims.contains(&Dim::Name(dim)),
+            _ => false,
+        })
+    };
+    (0..kernel.sig.dims.len() as u32).filter(|&dim| !carried(dim)).collect()
+}
