@@ -1,4 +1,4 @@
-//! What every command and the session have at hand.
+//! State shared by all commands and by sessions.
 
 use std::sync::Arc;
 

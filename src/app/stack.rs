@@ -1,4 +1,4 @@
-//! The end of the stack of the thread that does the work.
+//! Address of the end of the working thread's stack, which limits recursion.
 
 use std::cell::Cell;
 
@@ -7,12 +7,12 @@ thread_local! {
     static END: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Sets the address for this thread.
+/// Sets [`END`] for this thread.
 pub(crate) fn set_end(end: usize) {
     END.set(end);
 }
 
-/// Returns the address for this thread.
+/// Returns [`END`] of this thread.
 pub fn end() -> usize {
     END.get()
 }

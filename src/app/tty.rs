@@ -1,4 +1,4 @@
-//! The terminal: how wide it is, and the settings that it is given back with.
+//! The terminal: its width, and its settings, which are restored at the end.
 
 /// Returns the number of columns of the terminal: `COLUMNS` if set, else as the terminal reports it, else 100.
 pub(crate) fn width() -> usize {

@@ -1,4 +1,4 @@
-//! A session as data: its texts, its program, the modules it has read and what its entries defined.
+//! Data of a session: sources, program, loaded modules and the definitions made by its entries.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ pub(crate) enum Kind {
     BlockComment,
 }
 
-/// What an element is where several look alike; `roles` finds out.
+/// Role of a token, which resolves ambiguous ones; determined by `roles`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Plain,

@@ -1,4 +1,4 @@
-//! A text on its way to its layout, and the edits that lead there.
+//! A text during formatting, and edits to it.
 
 use std::ops::Range;
 

@@ -34,7 +34,7 @@ pub(crate) fn between(before: &Element, next: &Element) -> bool {
     }
 }
 
-/// Characters of the elements from `start` to before `end`, comments at the end left out.
+/// Returns the width in characters of the elements from `start` (inclusive) to `end` (exclusive), without trailing comments.
 pub fn width(elements: &[Element], start: usize, end: usize) -> usize {
     let mut total = 0;
     let mut neighbour: Option<usize> = None;
@@ -53,6 +53,6 @@ pub fn width(elements: &[Element], start: usize, end: usize) -> usize {
 
 /// Whether there is a blank between two elements of a line.
 pub(crate) fn space_between(elements: &[Element], before: usize, next: usize) -> bool {
-    // A comma that is put in has a blank behind it.
+    // An inserted comma is followed by a blank.
     elements[before].comma && !elements[next].closes || between(&elements[before], &elements[next])
 }

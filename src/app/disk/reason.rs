@@ -1,4 +1,4 @@
-//! What went wrong with a file, in the words of a message.
+//! Wording of I/O errors in diagnostics.
 
 use std::io;
 

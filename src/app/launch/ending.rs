@@ -1,4 +1,4 @@
-//! The end of a server.
+//! Shutdown of a server: the conditions that end it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

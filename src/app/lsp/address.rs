@@ -1,4 +1,4 @@
-//! The addresses by which an editor knows sources.
+//! URIs of sources: files, and copies of the standard library's modules.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Dispatch of messages.
+//! Dispatch of requests and notifications to their handlers.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What a session knows: its program and variables, what was typed, how it behaves.
+//! State of an interactive session: program, variables, history and settings.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};

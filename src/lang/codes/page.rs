@@ -1,4 +1,4 @@
-//! The page of a code.
+//! The type of a diagnostic code's page.
 
 /// The page of a diagnostic code.
 pub struct Page {

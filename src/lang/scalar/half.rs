@@ -1,7 +1,7 @@
 //! `f16` and `bf16`: every operation computes in `f32` and rounds to nearest even.
 //!
 //! For + - * / and sqrt that equals a single rounding, as `f32` has more than twice as many significand bits. The conversions
-//! are branch-free, so that loops over them are vectorized. NaNs become quiet.
+//! (in `narrow`) are branch-free, so that loops over them are vectorized. NaNs become quiet.
 
 use super::narrow::f64_to_odd_f32;
 pub use super::narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};

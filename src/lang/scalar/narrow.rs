@@ -1,4 +1,4 @@
-//! Numbers to and from 16 bits. Wide ones are first rounded to odd, after which a second rounding is right.
+//! Conversions to and from 16-bit floats, and rounding to odd of wider sources, which makes double rounding correct.
 
 use super::{bf16, f16};
 

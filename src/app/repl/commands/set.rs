@@ -1,4 +1,4 @@
-//! `:set`.
+//! The command `:set`.
 
 use crate::app::devices::Isolate;
 use crate::app::repl::settings::NAMES;
