@@ -1,8 +1,8 @@
-//! The `clk` binary; everything is in the library's `app`.
+//! The `clk` binary, which calls [`clk_lang::app`].
 
 use std::process::ExitCode;
 
-/// Notes what it cannot give, so that the end for lack of memory says so.
+/// Records failed allocations, so that an abort for lack of memory can be reported as such.
 #[global_allocator]
 static MEMORY: clk_lang::app::Memory = clk_lang::app::Memory;
 

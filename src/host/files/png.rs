@@ -1,5 +1,5 @@
-//! .png files: images as arrays of `u8` (or `u16`, if the file has 16 bits): `[H, W]` gray, `[H, W, 2]` gray with alpha, `[H,
-//! W, 3]` color, `[H, W, 4]` color with alpha. Palettes and samples of fewer than 8 bits are expanded.
+//! .png files: images as arrays of `u8` (or `u16`, if the file has 16 bits): `[H, W]` gray, `[H, W, 2]` gray with alpha,
+//! `[H, W, 3]` color, `[H, W, 4]` color with alpha. Palettes and samples of fewer than 8 bits are expanded.
 
 use std::io::{self, BufRead, Cursor, Read, Seek, SeekFrom};
 
