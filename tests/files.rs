@@ -275,14 +275,23 @@ fn columns_of_text_and_numbers() {
         (words(&load("a\n\"\"\n\"\"\"\"\n"), "a"), ops::len(&field(&load("a,b\n"), "a")).unwrap()),
         (vec![String::new(), "\"".into()], Value::of(0))
     );
-    // If the first line has only numbers, there is no header; quoted numbers count, too.
-    assert_eq!(load("\"1\",2\n3,\"4\"\n").type_name(), "[f64; 2, 2]");
+    // What stands in quotes is text: in the first line a name, below text.
+    let quoted = load("\"1\",2\n3,\"4\"\n");
+    assert_eq!(ops::keys(&quoted).unwrap(), Value::Strings(["1", "2"].map(Into::into).into()));
+    assert_eq!(field(&quoted, "1"), Value::Array(Array::from_items(&[3.0f64]).unwrap()));
+    assert_eq!(words(&quoted, "2"), ["4"]);
+    assert_eq!(words(&load("\"\"\n\"5\"\n"), ""), ["5"]);
+    assert_eq!(load("1,\n3,4\n").type_name(), "[f64; 2, 2]");
+    // Of columns without fields the names say what they are.
+    let none = load("a,\"b\"\n");
+    assert_eq!((field(&none, "a").type_name(), words(&none, "b").len()), ("[f64; 0]".into(), 0));
     let wrong = |text: &str| decode("t.csv", text.as_bytes()).unwrap_err().title;
     assert_eq!(wrong("a,b\n1,2\n\n3\n"), "line 4 of `t.csv` has 1 fields, and the first line has 2");
     assert_eq!(wrong("a,b\n1,\"x\ny\",3\n"), "line 2 of `t.csv` has 3 fields, and the first line has 2");
     assert_eq!(wrong("a,b\n1,\"x\n2,3\n"), "line 2 of `t.csv` has a quote that is not closed");
     assert_eq!(wrong("a,b\n1,\"x\r\ny\"z\n"), "line 3 of `t.csv` goes on behind a closing quote");
-    assert_eq!(wrong("1,2\n3,\"x\"\n"), "`t.csv`, line 2, column 2: \"x\" is not a number");
+    assert_eq!(wrong("1,2\n3,x\n"), "`t.csv`, line 2, column 2: \"x\" is not a number");
+    assert_eq!(wrong("1,2\n3,\"4\"\n"), "`t.csv`, line 2, column 2: \"4\" stands in quotes, so it is text");
 }
 
 #[test]
@@ -318,7 +327,31 @@ fn columns_of_text_are_saved_and_read_back() {
     assert_eq!(refused("t.npz", &named).title, "a .npz file holds no text");
     assert_eq!(refused("t.npy", &[(None, &hard)]).code, "E0715");
     assert_eq!(refused("t.csv", &[(None, &hard)]).help, ["give it one: `save(\"names.csv\", name = names)`"]);
-    assert_eq!(refused("t.csv", &[(Some("1"), &hard), (Some("2"), &hard)]).code, "E0715");
+    // Without elements, and under names that are numbers.
+    let (no_texts, no_numbers) = (texts(&[]), sample(Scalar::F64, &[0]));
+    let digits = texts(&["1", "2.5"]);
+    let halves = sample(Scalar::F64, &[2]);
+    for named in [
+        vec![(Some("a"), &no_texts), (Some("b"), &no_numbers), (Some("c d"), &no_texts), (Some("7"), &no_numbers)],
+        vec![(Some("1"), &no_texts), (Some("2"), &no_texts)],
+        vec![(Some("1"), &digits), (Some("2"), &digits)],
+        vec![(Some("1"), &halves), (Some("nan"), &digits)],
+        vec![(Some("1"), &halves), (Some("-2"), &halves)],
+        vec![(Some(""), &halves)],
+        vec![(Some(""), &digits), (Some("column_1"), &halves)],
+    ] {
+        let bytes = encode("t.csv", &named).unwrap();
+        let table = decode("t.csv", &bytes).unwrap();
+        for (name, value) in named {
+            assert_eq!(&field(&table, name.unwrap()), value, "{}", String::from_utf8_lossy(&bytes));
+        }
+    }
+    for name in ["a b", "", "1"] {
+        assert_eq!(
+            refused("t.csv", &[(Some(name), &no_numbers)]).title,
+            format!("a .csv file can't have a column of no numbers called `{name}`")
+        );
+    }
     assert_eq!(refused("t.csv", &[(Some("a"), &hard), (Some("b"), &texts(&["x"]))]).notes, ["the first column has 15"]);
 }
 
@@ -332,10 +365,20 @@ fn tables_round_trip() {
         let mut word = || -> String { (0..random.below(5)).map(|_| random.of(&alphabet)).collect() };
         let texts: Vec<Vec<String>> = (0..3).map(|_| vec![word(), word(), word()]).collect();
         let names = [word() + "x", word() + "y", word() + "z"];
-        let columns: Vec<Value> =
-            texts.iter().map(|texts| Value::Strings(texts.iter().map(|text| text.as_str().into()).collect())).collect();
+        let rows = random.below(4);
+        let numbers: Vec<f64> = (0..rows).map(|row| row as f64 / 4.0).collect();
+        let columns: Vec<Value> = texts
+            .iter()
+            .map(|texts| match random.below(3) {
+                0 => Value::Array(Array::from_items(&numbers).unwrap()),
+                _ => Value::Strings(texts[..rows].iter().map(|text| text.as_str().into()).collect()),
+            })
+            .collect();
         let named: Vec<(Option<&str>, &Value)> = names.iter().map(|name| Some(name.as_str())).zip(&columns).collect();
-        let bytes = encode("t.csv", &named).unwrap();
+        let Ok(bytes) = encode("t.csv", &named) else {
+            assert!(rows == 0);
+            continue;
+        };
         let table = decode("t.csv", &bytes).unwrap_or_else(|problem| panic!("{problem:?}: {named:?}"));
         for (name, column) in &named {
             assert_eq!(&&field(&table, name.unwrap()), column, "{}", String::from_utf8_lossy(&bytes));

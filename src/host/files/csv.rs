@@ -2,8 +2,10 @@
 //!
 //! If the first line contains a field that is not a number, it names columns, and the file is a table of 1-d arrays, each of
 //! numbers or of texts. Without names it is a 2-d array of numbers, or a 1-d one if there is only one column. Numbers are
-//! `f64`, and an empty field among them is a NaN. A column is text if one of its fields is quoted, is not a number, or is an
-//! integer that `f64` cannot represent exactly; its fields are then kept as written. The separator is a comma, or a semicolon
+//! `f64`, and an empty field among them is a NaN. Quoted fields are text, even if they
+//! spell numbers, also in the first line. A column is text if one of its fields is text, is not a number, or is an
+//! integer that `f64` cannot represent exactly; its fields are then kept as written. A column without fields is text if its name
+//! is quoted. The separator is a comma, or a semicolon
 //! or tab if the first line has no comma.
 
 mod records;
@@ -30,12 +32,11 @@ pub(crate) fn decode(file: &File) -> Outcome<Value> {
     if records.next(&mut fields)?.is_none() {
         return Array::from_shaped::<f64>(&[], &[0, 0]).map(Value::Array);
     }
-    let is_number = |field: &Field| field.text.is_empty() || number(&field.text).is_some();
+    let is_number = |field: &Field| !field.quoted && (field.text.is_empty() || number(&field.text).is_some());
     if fields.iter().all(is_number) {
         return matrix(file, before, fields.len());
     }
-    let names = names(file, &fields)?;
-    columns(file, names, records)
+    columns(file, names(file, &fields)?, records)
 }
 
 /// Reads the next record and checks that it has `width` fields.
@@ -74,12 +75,13 @@ fn matrix(file: &File, mut records: Records<'_>, width: usize) -> Outcome<Value>
         room::reserve(&mut numbers, width);
         for (column, field) in fields.iter().enumerate() {
             match number(&field.text) {
+                _ if field.quoted => return Err(no_number(file, line, column, field)),
                 Some(number) if is_rounded(&field.text, number) => {
                     return Err(rounded(file, line, column, &field.text));
                 }
                 Some(number) => numbers.push(number),
                 None if field.text.is_empty() => numbers.push(f64::NAN),
-                None => return Err(no_number(file, line, column, &field.text)),
+                None => return Err(no_number(file, line, column, field)),
             }
         }
     }
@@ -96,33 +98,42 @@ fn rounded(file: &File, line: u64, column: usize, field: &str) -> Problem {
         .help("name the columns in a first line: this one is text then, and `parse(i64, t.name)` reads it")
 }
 
-fn no_number(file: &File, line: u64, column: usize, field: &str) -> Problem {
-    let shown: String = field.chars().take(40).collect();
-    let title = format!("`{}`, line {line}, column {}: {shown:?} is not a number", file.name, column + 1);
+fn no_number(file: &File, line: u64, column: usize, field: &Field<'_>) -> Problem {
+    let shown: String = field.text.chars().take(40).collect();
+    let why = if field.quoted { "stands in quotes, so it is text" } else { "is not a number" };
+    let title = format!("`{}`, line {line}, column {}: {shown:?} {why}", file.name, column + 1);
     let problem = Problem::new("E0714", title).note("the first line has numbers only, so all have to");
-    match field.replace(',', ".").parse::<f64>() {
-        Ok(_) if field.contains(',') => problem.help("write numbers with a point: 1.5"),
+    match field.text.replace(',', ".").parse::<f64>() {
+        Ok(_) if field.text.contains(',') => problem.help("write numbers with a point: 1.5"),
         _ => problem.help("name the columns in a first line, and columns may hold text"),
     }
 }
 
-fn names(file: &File, fields: &[Field<'_>]) -> Outcome<Vec<SmolStr>> {
-    let mut names: IndexSet<SmolStr> = IndexSet::with_capacity(fields.len());
+/// A column as the first line names it.
+struct Name {
+    text: SmolStr,
+    quoted: bool,
+}
+
+fn names(file: &File, fields: &[Field<'_>]) -> Outcome<Vec<Name>> {
+    let mut seen: IndexSet<SmolStr> = IndexSet::with_capacity(fields.len());
+    let mut names = Vec::with_capacity(fields.len());
     for (column, field) in fields.iter().enumerate() {
-        let name = match field.text.is_empty() {
+        let text = match field.text.is_empty() && !field.quoted {
             true => SmolStr::new(format!("column_{}", column + 1)),
             false => SmolStr::new(&field.text),
         };
-        if !names.insert(name.clone()) {
-            return Err(Problem::new("E0714", format!("`{}` has two columns called `{name}`", file.name)));
+        if !seen.insert(text.clone()) {
+            return Err(Problem::new("E0714", format!("`{}` has two columns called `{text}`", file.name)));
         }
+        names.push(Name { text, quoted: field.quoted });
     }
-    Ok(names.into_iter().collect())
+    Ok(names)
 }
 
 /// Reads the columns in two passes: numbers in the first, which also finds out which columns are not numeric, and those in the
 /// second.
-fn columns<'t>(file: &File, names: Vec<SmolStr>, records: Records<'t>) -> Outcome<Value> {
+fn columns<'t>(file: &File, names: Vec<Name>, records: Records<'t>) -> Outcome<Value> {
     let width = names.len();
     let (mut numbers, mut rows) = (vec![Some(Vec::new()); width], 0);
     let (mut first, mut fields) = (records.clone(), Vec::new());
@@ -139,6 +150,10 @@ fn columns<'t>(file: &File, names: Vec<SmolStr>, records: Records<'t>) -> Outcom
             }
         }
     }
+    if rows == 0 {
+        let columns = numbers.iter_mut().zip(&names).filter(|(_, name)| name.quoted);
+        columns.for_each(|(column, _)| *column = None);
+    }
     let mut words = read_texts(file, records, &numbers, rows)?.into_iter();
     let mut arrays = IndexMap::with_capacity(width);
     for (name, column) in names.into_iter().zip(numbers) {
@@ -147,7 +162,7 @@ fn columns<'t>(file: &File, names: Vec<SmolStr>, records: Records<'t>) -> Outcom
             Some(numbers) => Array::from_items(&numbers).map(Value::Array)?,
             None => texts(words.next().unwrap_or_default())?,
         };
-        arrays.insert(name, value);
+        arrays.insert(name.text, value);
     }
     Ok(table(arrays))
 }

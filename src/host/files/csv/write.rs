@@ -1,11 +1,12 @@
 //! A writer of .csv files, from one array of numbers or from named columns. The file reads back as the same columns: texts are
-//! always quoted, and names where necessary.
+//! always quoted, and names where necessary. If there are no rows, quoted names mark the columns of texts.
 
 use std::io::Write;
 
 use indexmap::IndexMap;
 use smol_str::SmolStr;
 
+use crate::base::escape;
 use crate::base::room::{self, Sink};
 use crate::base::stop::Ticks;
 use crate::host::array::Array;
@@ -25,9 +26,9 @@ pub(crate) fn encode(items: &Items) -> Outcome<Vec<u8>> {
             return Err(problem.help("give it one: `save(\"names.csv\", name = names)`"));
         }
         _ => {
-            let columns = by_name(&items.named)?;
-            header(&items.named, &mut out)?;
-            columns
+            let (columns, rows) = by_name(&items.named)?;
+            header(&items.named, rows, &mut out)?;
+            (columns, rows)
         }
     };
     let ticks = Ticks::default();
@@ -84,22 +85,30 @@ fn in_quotes(text: &str, out: &mut Sink) -> Outcome<()> {
     }
 }
 
-/// Writes the names of the columns. If all of them were numbers, they would be read as the first row, so that is an error.
-fn header(named: &IndexMap<SmolStr, Value>, out: &mut Sink) -> Outcome<()> {
-    if named.keys().all(|name| name.is_empty() || number(name).is_some()) {
-        let problem =
-            Problem::new("E0715", "a .csv file can't tell names of columns that are all numbers from numbers");
-        return Err(problem.help("give one of them another name, or save the columns as .npz"));
-    }
-    for (i, name) in named.keys().enumerate() {
+/// Writes the names of the columns, quoted where they would read back as something else. If there are no rows, quotes mark
+/// columns of texts.
+fn header(named: &IndexMap<SmolStr, Value>, rows: usize, out: &mut Sink) -> Outcome<()> {
+    let numbers = named.keys().all(|name| number(name).is_some());
+    for (i, (name, column)) in named.iter().enumerate() {
         put(out, format_args!("{}", if i == 0 { "" } else { "," }))?;
+        let is_text = matches!(column, Value::Strings(_));
         let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '%');
-        match !name.is_empty() && name.chars().all(is_plain) {
-            true => put(out, format_args!("{name}"))?,
-            false => in_quotes(name, out)?,
+        let plain = !name.is_empty() && name.chars().all(is_plain) && !numbers;
+        match rows {
+            0 if !plain && !is_text => return Err(needs_quotes(name)),
+            0 if is_text => in_quotes(name, out)?,
+            _ if plain => put(out, format_args!("{name}"))?,
+            _ => in_quotes(name, out)?,
         }
     }
     put(out, format_args!("\n"))
+}
+
+fn needs_quotes(name: &str) -> Problem {
+    let title = format!("a .csv file can't have a column of no numbers called `{}`", escape::name(name));
+    Problem::new("E0715", title)
+        .note("this name would stand in quotes, which say of a column without elements that it is of texts")
+        .help("give the column a name of letters and digits, or save it as .npz")
 }
 
 fn whole(array: &Array) -> Outcome<(Vec<Column<'_>>, usize)> {
