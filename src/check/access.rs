@@ -389,33 +389,6 @@ impl Cx<'_> {
         }
     }
 
-    fn wrong_rank(&mut self, base: &Expr, a: &ArrayType, args: &[ast::Expr], span: Span) -> Expr {
-        let rank = a.dims.len();
-        let ranged = args.iter().find(|a| matches!(a.kind, Ast::Range { .. }));
-        for arg in args {
-            if !matches!(arg.kind, Ast::Range { .. }) {
-                self.expr(arg, Some(&I32));
-            }
-        }
-        if let Some(range) = ranged.filter(|_| self.in_kernel()) {
-            let d = Diagnostic::error("E0401", "a kernel can't slice an array")
-                .at(range.span, "a range as an index belongs to the host")
-                .help("loop over the elements: `for i in a..b { … }`");
-            self.report(d);
-            return self.bad(span);
-        }
-        let found = self.ty_text(&base.ty);
-        let d = Diagnostic::error(
-            "E0306",
-            format!("{} for an array of {}", count(args.len(), "index", "indices"), count(rank, "axis", "axes")),
-        )
-        .at(span, format!("one index per axis: {rank}"))
-        .because(base.span, format!("this is `{found}`"));
-        let letters: Vec<&str> = ["i", "j", "k", "l"].into_iter().cycle().take(rank).collect();
-        self.report(d.help(format!("all indices stand in one bracket: `x[{}]`", letters.join(", "))));
-        self.bad(span)
-    }
-
     pub fn slice_index(&mut self, arg: &ast::Expr, dim: &Dim, of: Option<(&Expr, usize)>) -> (SliceIndex, Option<Dim>) {
         let Ast::Range { start, end, inclusive, step } = &arg.kind else {
             let index = self.expr(arg, Some(&I32));
@@ -467,7 +440,11 @@ impl Cx<'_> {
                     let n = full.unwrap_or(0);
                     let d = Diagnostic::error("E0325", format!("the slice ends at {b}, outside of an axis of {n}"))
                         .at(arg.span, format!("the axis ends at {n}"));
-                    self.report(d);
+                    self.report(match (&start, s) {
+                        (None, 1) => d.help("`..` takes the whole axis"),
+                        (Some(_), 1) if a <= n => d.help(format!("leave the end off to take the rest: `{a}..`")),
+                        _ => d,
+                    });
                 }
                 Dim::Known(((b - a).max(0) + s - 1) / s)
             }

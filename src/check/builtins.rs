@@ -27,6 +27,15 @@ pub(crate) fn math_shape(entry: &Entry) -> (usize, Kind, bool) {
     (params.split(',').filter(|p| !p.trim().is_empty()).count(), kind, signature.ends_with("-> bool"))
 }
 
+/// Whether a builtin has a parameter of this name that is given by its position: `x: T` or `type`, but not `axis = 0`.
+fn by_position(entry: &Entry, name: &str) -> bool {
+    let inside = entry.signature.split_once('(').map_or("", |(_, rest)| rest);
+    let inside = inside.split_once(") ->").map_or(inside, |(inside, _)| inside);
+    let rests = inside.split(',').filter_map(|param| param.trim().trim_end_matches(')').strip_prefix(name));
+    // What stands for all if it is left off has its name: `among`.
+    rests.into_iter().any(|rest| rest.is_empty() || rest.starts_with(':') && !rest.ends_with("= all"))
+}
+
 impl Cx<'_> {
     pub fn call_builtin(
         &mut self,
@@ -50,6 +59,7 @@ impl Cx<'_> {
             Builtin::Assert => self.assert(call),
             Builtin::Print => {
                 self.no_names(args, "print");
+                self.need_print(call.at);
                 let values = args.iter().map(|a| self.printable(&a.value)).collect();
                 call.make(values, Type::Unit)
             }
@@ -81,8 +91,24 @@ impl Cx<'_> {
 
     /// Returns the positional arguments if their number is in range, and reports any named ones.
     pub fn take<'c>(&mut self, call: BuiltinCall<'c>, least: usize, most: usize) -> Option<Vec<&'c ast::Expr>> {
-        self.no_names(call.args, call.entry.name);
+        self.builtin_arguments(call, &[]);
         self.take_positional(call, least, most)
+    }
+
+    /// Reports arguments by name that a builtin does not have, and the first that it has, but not by name; it has `names`.
+    pub fn builtin_arguments(&mut self, call: BuiltinCall<'_>, names: &[&str]) {
+        let callee = call.entry.name;
+        let given = call.args.iter().filter_map(|arg| arg.name.as_ref());
+        let wrong: Vec<&ast::Name> = given.filter(|name| !names.contains(&name.text.as_str())).collect();
+        wrong
+            .iter()
+            .filter(|name| !by_position(call.entry, &name.text))
+            .for_each(|name| self.unknown_argument(name, callee, names));
+        let Some(name) = wrong.iter().find(|name| by_position(call.entry, &name.text)) else { return };
+        let d = Diagnostic::error("E0206", format!("`{callee}` takes `{}` by its position, not by name", name.text))
+            .at(name.span, "leave the name off")
+            .note(format!("`{callee}{}`", call.entry.signature));
+        self.report(d);
     }
 
     pub fn take_positional<'c>(
@@ -94,6 +120,10 @@ impl Cx<'_> {
         let given: Vec<&ast::Expr> = call.positional().collect();
         if (least..=most).contains(&given.len()) {
             return Some(given);
+        }
+        // That was reported, and explains the number.
+        if call.args.iter().filter_map(|arg| arg.name.as_ref()).any(|name| by_position(call.entry, &name.text)) {
+            return None;
         }
         let wanted = if least == most {
             count(least, "argument", "arguments")
@@ -178,6 +208,8 @@ impl Cx<'_> {
                     if kind == Kind::Float { "Float" } else { "Int" }
                 ));
             }
+        } else if matches!(scalar, Type::Vector(..)) {
+            d = d.help("its components are numbers: `.x .y .z .w`");
         } else if *scalar != BOOL && parts.len() == 1 {
             d = self.conversion_fix(d, span, if kind == Kind::Float { "f32" } else { "i32" });
         }
@@ -495,9 +527,7 @@ impl Cx<'_> {
         }
         let lanes = matches!(op, WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor);
         let n = if lanes { 2 } else { 1 };
-        for name in call.args.iter().filter_map(|arg| arg.name.as_ref()).filter(|name| name.text != "among") {
-            self.unknown_argument(name, call.entry.name, &["among"]);
-        }
+        self.builtin_arguments(call, &["among"]);
         let Some(given) = self.take_positional(call, n, n) else { return self.after_error(call.args, call.span) };
         let among = call.named("among").map(|among| self.expr_as(among, &Type::Scalar(Scalar::U32)));
         let named: Vec<(SmolStr, Expr)> = among.into_iter().map(|among| ("among".into(), among)).collect();

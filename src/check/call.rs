@@ -339,7 +339,7 @@ impl Cx<'_> {
         for (param, value) in sig.params.iter().zip(given) {
             let Some(e) = self.passed(&bind, param, value, span) else { continue };
             let ty = self.vars.shallow(&e.ty);
-            let takes_one = !matches!(param.ty, Type::Array(_));
+            let takes_one = !matches!(param.ty, Type::Array(_) | Type::Str | Type::Strings);
             match &ty {
                 Type::Array(a) if takes_one => {
                     lift.push(values.len());

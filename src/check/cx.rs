@@ -87,6 +87,8 @@ pub(crate) struct Needs {
     /// Block and warp operations and thread indices, which `threads(…)` kernels do not have.
     pub block: Option<Use>,
     pub grid_barrier: bool,
+    /// `print`, which constants have not.
+    pub print: Option<Use>,
     pub calls: Vec<(FnId, Span)>,
     /// Functions applied elementwise to arrays, which run as kernels, and functions passed to them.
     pub lifts: Vec<(FnId, Span)>,
@@ -425,6 +427,21 @@ impl<'a> Cx<'a> {
                 self.report(d);
                 false
             }
+        }
+    }
+
+    /// Notes that something is printed, which a constant does not.
+    pub fn need_print(&mut self, span: Span) {
+        match self.home {
+            Home::Const | Home::Signature => {
+                let d = Diagnostic::error("E0314", "`print` can't be part of a constant")
+                    .at(span, "a constant has a value, and does nothing else");
+                self.report(d);
+            }
+            Home::Fn => {
+                self.needs.print.get_or_insert_with(|| Use { span, what: "`print`".into() });
+            }
+            Home::Kernel { .. } | Home::Script | Home::Section => {}
         }
     }
 

@@ -247,7 +247,7 @@ impl Dumper<'_> {
     fn head(&self, kind: &ExprKind) -> String {
         match kind {
             ExprKind::Int(v) => v.to_string(),
-            ExprKind::Float(v) => format!("{v:?}"),
+            ExprKind::Float(v) => format!("{:?}", v.as_f64()),
             ExprKind::Bool(b) => b.to_string(),
             ExprKind::Str(_) => "text".into(),
             ExprKind::Local(id) => self.locals.and_then(|l| l.get(*id)).map_or("?".into(), |l| l.name.to_string()),

@@ -7,10 +7,12 @@ use crate::base::source::Span;
 use crate::base::stop;
 use crate::check::cx::{Cx, Home, Meaning, Reported, Slot};
 use crate::check::infer::{Kind, array};
+use crate::check::literal::{self, Literal};
 use crate::check::make::{BOOL, I32, bare, make};
 use crate::check::typed::*;
 use crate::lang::builtin::{Builtin, Entry};
 use crate::lang::scalar::Scalar;
+use crate::lang::scalar::decimal::Decimal;
 use crate::syntax::ast::{self, ExprKind as Ast};
 
 /// Maximum depth of a tree, so that the recursion cannot overflow the stack; the parser's limit is much lower.
@@ -213,7 +215,12 @@ impl Cx<'_> {
             },
             None => self.literal_type(want, Kind::Float),
         };
-        make(ExprKind::Float(text.parse().unwrap_or(f64::NAN)), ty, span)
+        let Some(number) = Decimal::read(text) else { return make(ExprKind::Error, Type::Error, span) };
+        if Literal::Float(number).to(Scalar::F64).is_none() {
+            self.report(literal::beyond_all(text, number, span));
+            return self.bad(span);
+        }
+        make(ExprKind::Float(number), ty, span)
     }
 
     /// Checks a string with its interpolated expressions, in contexts where strings are allowed (also in kernels).
@@ -347,9 +354,11 @@ impl Cx<'_> {
             Home::Fn | Home::Script | Home::Section => "a function",
         };
         let d = Diagnostic::error("E0209", format!("{what} can't see the script's variable `{}`", name.text))
-            .at(name.span, "this is a variable of the script")
-            .help("pass it as a parameter, or make it a `const`");
-        self.refuse(d)
+            .at(name.span, "this is a variable of the script");
+        self.refuse(match self.home {
+            Home::Const | Home::Signature => d.help(format!("make `{}` a `const`", name.text)),
+            _ => d.help("pass it as a parameter, or make it a `const`"),
+        })
     }
 
     fn item(&mut self, binding: Binding, name: &ast::Name) -> Expr {
@@ -447,8 +456,10 @@ impl Cx<'_> {
         }
         let ty = match ok {
             false => Type::Error,
-            // Elements of unknown type may be arrays, which add axes.
-            true if dims.len() == 1 && flat.iter().any(|e| self.vars.shallow(&e.ty) == Type::Unknown) => Type::Unknown,
+            // Elements of unknown type may be arrays, which add axes. The tree keeps the rows then, since the type does not.
+            true if flat.iter().any(|e| self.vars.shallow(&e.ty) == Type::Unknown) => {
+                return in_rows(flat, dims.get(1..).unwrap_or(&[]), span);
+            }
             true => self
                 .text_literal(&flat, &dims, span)
                 .unwrap_or_else(|| array(element, dims.into_iter().map(Dim::Known).collect())),
@@ -726,4 +737,12 @@ impl Cx<'_> {
 
 fn tail_span(b: &Block) -> Span {
     b.tail.as_ref().map_or(b.span, |t| t.span)
+}
+
+/// An array literal of unknown type, whose rows have these extents.
+fn in_rows(flat: Vec<Expr>, dims: &[i64], span: Span) -> Expr {
+    let Some((&length, inner)) = dims.split_first() else { return make(ExprKind::Array(flat), Type::Unknown, span) };
+    let size = inner.iter().product::<i64>().max(1) * length.max(1);
+    let rows = flat.chunks(size as usize).map(|row| in_rows(row.to_vec(), dims.get(1..).unwrap_or(&[]), span));
+    make(ExprKind::Array(rows.collect()), Type::Unknown, span)
 }

@@ -5,7 +5,9 @@ use crate::base::source::Span;
 use crate::check::cx::Cx;
 use crate::check::fold;
 use crate::check::infer::Vars;
+use crate::check::literal::Literal;
 use crate::check::typed::*;
+use crate::lang::scalar::decimal::Decimal;
 use crate::lang::scalar::format::{self, SYNTAX, Spec, Style};
 use crate::lang::scalar::{Scalar, Value};
 
@@ -116,14 +118,19 @@ impl Finish<'_> {
         match &mut e.kind {
             ExprKind::Int(v) => {
                 let v = *v;
-                match e.ty {
-                    Type::Scalar(s) if s.is_float() => e.kind = ExprKind::Float(v as f64),
-                    Type::Scalar(s) => self.fits(v, s, e.span),
-                    _ => {}
+                if let Type::Scalar(ty) = e.ty {
+                    self.fits(Literal::Int(v), ty, e.span);
+                    if ty.is_float() {
+                        e.kind = ExprKind::Float(Decimal::of_integer(v));
+                    }
                 }
             }
-            ExprKind::Float(_)
-            | ExprKind::Bool(_)
+            ExprKind::Float(number) => {
+                if let Type::Scalar(ty) = e.ty {
+                    self.fits(Literal::Float(*number), ty, e.span);
+                }
+            }
+            ExprKind::Bool(_)
             | ExprKind::Local(_)
             | ExprKind::Global(_)
             | ExprKind::Const(_)
@@ -205,7 +212,7 @@ impl Finish<'_> {
     fn format(&mut self, format: &Format, ty: &Type) {
         let text = format.text.as_str();
         let wrong = match Spec::parse(text) {
-            Ok(spec) if !text.is_empty() => misfit(&spec, ty),
+            Ok(spec) if !text.is_empty() => misfit(self.program, &spec, ty),
             Ok(_) => None,
             Err(reason) => Some(reason),
         };
@@ -243,29 +250,21 @@ impl Finish<'_> {
         }
     }
 
-    fn fits(&mut self, v: i128, s: Scalar, span: Span) {
-        let bits = s.bits();
-        let (low, high) = match s {
-            Scalar::Bool => return,
-            s if s.is_signed() => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
-            _ => (0, (1i128 << bits) - 1),
-        };
-        if v < low || v > high {
-            let d = Diagnostic::error("E0313", format!("{v} does not fit into `{s}`"))
-                .at(span, format!("`{s}` goes from {low} to {high}"));
-            self.diagnostics
-                .push(d.help("give it a type that is wide enough: a suffix such as `i64`, or a conversion"));
+    fn fits(&mut self, number: Literal, ty: Scalar, span: Span) {
+        if number.to(ty).is_none() {
+            self.diagnostics.push(number.misfit(ty, span));
         }
     }
 }
 
 /// Explains why a format specification does not suit values of a type; none if it does, or if that is known only at run time.
-fn misfit(spec: &Spec, ty: &Type) -> Option<String> {
+fn misfit(program: &Program, spec: &Spec, ty: &Type) -> Option<String> {
     match ty {
         Type::Scalar(s) | Type::Vector(s, _) => format::with_spec(Value { ty: *s, bits: 0 }, spec).err(),
-        Type::Array(array) => misfit(spec, &array.element),
-        Type::Tuple(parts) => parts.iter().find_map(|part| misfit(spec, part)),
-        Type::Str if spec.style != Style::Plain || spec.plus || spec.zeros => {
+        Type::Array(array) => misfit(program, spec, &array.element),
+        Type::Tuple(parts) => parts.iter().find_map(|part| misfit(program, spec, part)),
+        Type::Struct(id) => program.structs.get(*id)?.fields.iter().find_map(|field| misfit(program, spec, &field.ty)),
+        Type::Str | Type::Strings if spec.style != Style::Plain || spec.plus || spec.zeros => {
             Some("is for numbers, and the value is of type str".into())
         }
         _ => None,

@@ -51,17 +51,6 @@ impl Cx<'_> {
         }
     }
 
-    /// Reports named arguments of a call that are not in `allowed`.
-    fn allow(&mut self, call: BuiltinCall<'_>, allowed: &[&str]) {
-        for arg in call.args {
-            if let Some(name) = &arg.name
-                && !allowed.contains(&name.text.as_str())
-            {
-                self.unknown_argument(name, call.entry.name, allowed);
-            }
-        }
-    }
-
     /// Checks an integer argument given by name.
     fn named_int(&mut self, call: BuiltinCall<'_>, name: &'static str) -> Option<(SmolStr, Expr)> {
         let e = call.named(name)?;
@@ -143,7 +132,7 @@ impl Cx<'_> {
     }
 
     fn filled(&mut self, call: BuiltinCall<'_>, kind: Kind, names: &[&str], want: Option<&Type>) -> Expr {
-        self.allow(call, names);
+        self.builtin_arguments(call, names);
         let element = self.element_of(call, kind, want);
         let Some(given) = self.take_positional(call, 1, 8) else { return self.after_error(call.args, call.span) };
         let Some((args, dims)) = self.dims_of(&given, false) else { return self.bad(call.span) };
@@ -152,7 +141,7 @@ impl Cx<'_> {
     }
 
     fn eye(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &["type"]);
+        self.builtin_arguments(call, &["type"]);
         let element = self.element_of(call, Kind::Element, None);
         let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
         let Some((args, dims)) = self.dims_of(&given, false) else { return self.bad(call.span) };
@@ -161,7 +150,7 @@ impl Cx<'_> {
     }
 
     fn full(&mut self, call: BuiltinCall<'_>, want: Option<&Type>) -> Expr {
-        self.allow(call, &[]);
+        self.builtin_arguments(call, &[]);
         let Some(given) = self.take_positional(call, 2, 9) else { return self.after_error(call.args, call.span) };
         let Some((value, extents)) = given.split_last() else { return self.bad(call.span) };
         let Some((mut args, dims)) = self.dims_of(extents, false) else { return self.bad(call.span) };
@@ -186,7 +175,7 @@ impl Cx<'_> {
     }
 
     fn linspace(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &[]);
+        self.builtin_arguments(call, &[]);
         let Some(given) = self.take_positional(call, 3, 3) else { return self.after_error(call.args, call.span) };
         let [start, stop, n] = given.as_slice() else { return self.bad(call.span) };
         let element = self.vars.fresh(Kind::Float);
@@ -205,7 +194,7 @@ impl Cx<'_> {
     }
 
     fn arange(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &[]);
+        self.builtin_arguments(call, &[]);
         let Some(given) = self.take_positional(call, 1, 3) else { return self.after_error(call.args, call.span) };
         let element = self.vars.fresh(Kind::Num);
         let mut args = Vec::with_capacity(3);
@@ -232,7 +221,7 @@ impl Cx<'_> {
     }
 
     fn random_int(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &["seed"]);
+        self.builtin_arguments(call, &["seed"]);
         let Some(given) = self.take_positional(call, 3, 10) else { return self.after_error(call.args, call.span) };
         let element = self.vars.fresh(Kind::Int);
         let (bounds, extents) = given.split_at(2);
@@ -323,7 +312,7 @@ impl Cx<'_> {
 
     /// Checks `sum(x)`, `sum(x, axis = 0)` and the other reductions.
     pub fn reduce(&mut self, call: BuiltinCall<'_>, kind: Kind) -> Expr {
-        self.allow(call, &["axis"]);
+        self.builtin_arguments(call, &["axis"]);
         let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
         let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, Some(kind))) else {
             return self.bad(call.span);
@@ -352,7 +341,7 @@ impl Cx<'_> {
 
     /// Checks a builtin of one array whose result type follows from the argument's type.
     fn whole(&mut self, call: BuiltinCall<'_>, kind: Option<Kind>, result: fn(&mut Self, &ArrayType) -> Type) -> Expr {
-        self.allow(call, &[]);
+        self.builtin_arguments(call, &[]);
         let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
         let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, kind)) else {
             return self.bad(call.span);
@@ -380,7 +369,7 @@ impl Cx<'_> {
     }
 
     fn all_any(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &[]);
+        self.builtin_arguments(call, &[]);
         let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
         let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else {
             return self.bad(call.span);
@@ -399,7 +388,7 @@ impl Cx<'_> {
     }
 
     fn is_close(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &["rtol", "atol"]);
+        self.builtin_arguments(call, &["rtol", "atol"]);
         let Some(given) = self.take_positional(call, 2, 4) else { return self.after_error(call.args, call.span) };
         let (pair, tolerances) = given.split_at(2);
         let mut parts: Vec<Expr> = Vec::with_capacity(4);
@@ -430,7 +419,7 @@ impl Cx<'_> {
     // Rearranging
 
     fn flip(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &["axis"]);
+        self.builtin_arguments(call, &["axis"]);
         let Some(given) = self.take_positional(call, 1, 2) else { return self.after_error(call.args, call.span) };
         let Some((x, a)) = given.first().and_then(|e| self.array_arg(call, e, None)) else {
             return self.bad(call.span);
@@ -442,7 +431,7 @@ impl Cx<'_> {
     }
 
     fn reshape(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &[]);
+        self.builtin_arguments(call, &[]);
         let Some(given) = self.take_positional(call, 2, 9) else { return self.after_error(call.args, call.span) };
         let Some((first, extents)) = given.split_first() else { return self.bad(call.span) };
         let Some((x, a)) = self.array_arg(call, first, None) else { return self.bad(call.span) };
@@ -515,7 +504,7 @@ impl Cx<'_> {
     }
 
     fn concat(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &["axis"]);
+        self.builtin_arguments(call, &["axis"]);
         let Some(given) = self.take_positional(call, 1, usize::MAX) else {
             return self.after_error(call.args, call.span);
         };
@@ -580,7 +569,7 @@ impl Cx<'_> {
     }
 
     fn stack(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &[]);
+        self.builtin_arguments(call, &[]);
         let Some(given) = self.take_positional(call, 1, usize::MAX) else {
             return self.after_error(call.args, call.span);
         };
@@ -607,7 +596,7 @@ impl Cx<'_> {
     // Files
 
     fn load(&mut self, call: BuiltinCall<'_>) -> Expr {
-        self.allow(call, &[]);
+        self.builtin_arguments(call, &[]);
         let Some(given) = self.take_positional(call, 1, 1) else { return self.after_error(call.args, call.span) };
         let args = given.iter().map(|e| self.text_argument(e)).collect();
         call.make(args, Type::Unknown)
@@ -656,7 +645,7 @@ impl Cx<'_> {
 
     /// Checks `image` and `plot`, which take arrays and a path in any argument position.
     fn show_data(&mut self, call: BuiltinCall<'_>, least: usize, most: usize) -> Expr {
-        self.allow(call, &[]);
+        self.builtin_arguments(call, &[]);
         let Some(given) = self.take_positional(call, least, most) else {
             return self.after_error(call.args, call.span);
         };

@@ -13,7 +13,7 @@ use crate::check::report::{Imports, UNREPORTED};
 use crate::check::sigs::{self, Constants, Source};
 use crate::check::typed::*;
 use crate::check::world::Worlds;
-use crate::check::{lints, parts, suggest};
+use crate::check::{lints, parts, passed, suggest};
 use crate::syntax::ast::{self, ItemKind};
 
 /// A file being checked.
@@ -25,6 +25,8 @@ struct Pass<'f> {
     defined: FxHashMap<SmolStr, Span>,
     structs: Vec<(StructId, &'f ast::Struct)>,
     consts: FxHashMap<ConstId, sigs::Def<'f>>,
+    /// What the constants call.
+    const_needs: Vec<Needs>,
     jobs: Vec<Job<'f>>,
     used: FxHashSet<SmolStr>,
     script_names: ScriptNames,
@@ -45,6 +47,7 @@ pub(crate) fn check_file(
         defined: FxHashMap::default(),
         structs: vec![],
         consts: FxHashMap::default(),
+        const_needs: vec![],
         jobs: vec![],
         used: FxHashSet::default(),
         script_names: script_names(file),
@@ -230,10 +233,10 @@ impl<'f> Pass<'f> {
 
     fn signatures(&mut self, program: &mut Program) {
         let module = self.module;
-        let mut consts = Constants::new(std::mem::take(&mut self.consts));
+        let mut consts = Constants::new(std::mem::take(&mut self.consts), &self.script_names);
         for (id, def) in &self.structs {
             consts.check_extents(program, module, def, &mut self.found);
-            let fields = sigs::fields(program, module, def, &mut self.found);
+            let fields = sigs::fields(program, module, def, &self.script_names, &mut self.found);
             program.structs[*id].fields = fields;
         }
         let ids: Vec<StructId> = self.structs.iter().map(|s| s.0).collect();
@@ -249,21 +252,22 @@ impl<'f> Pass<'f> {
                         result: def.result.as_ref(),
                         kernel: false,
                     };
-                    let (mut sig, result) = sigs::signature(program, module, &src, &mut self.found);
+                    let (mut sig, result) = sigs::signature(program, module, &src, &mut consts, &mut self.found);
                     sigs::defaults(program, module, &def.params, &mut sig, &mut consts, &mut self.found);
                     program.fns[*id].sig = sig;
                     program.fns[*id].result = result;
                 }
                 Job::Kernel(id, def) => {
                     let src = Source { generics: &def.generics, params: &def.params, result: None, kernel: true };
-                    let (mut sig, _) = sigs::signature(program, module, &src, &mut self.found);
+                    let (mut sig, _) = sigs::signature(program, module, &src, &mut consts, &mut self.found);
                     sigs::defaults(program, module, &def.params, &mut sig, &mut consts, &mut self.found);
                     program.kernels[*id].sig = sig;
+                    self.found.extend(passed::too_much(program, &program.kernels[*id], &|_| None));
                 }
             }
         }
         consts.check(program, module, true, &mut self.found);
-        self.consts = consts.defs;
+        (self.consts, self.const_needs) = (consts.defs, consts.needs);
     }
 
     /// Stores the checked bodies, determines their worlds, and checks the script and its tests.
@@ -348,7 +352,8 @@ impl<'f> Pass<'f> {
             Job::Fn(..) => None,
         });
         let kernels: Vec<_> = kernels.collect();
-        let others: Vec<&Needs> = kernels.iter().map(|k| k.2).chain(host.iter().copied()).collect();
+        let others: Vec<&Needs> =
+            kernels.iter().map(|k| k.2).chain(host.iter().copied()).chain(&self.const_needs).collect();
         let worlds = Worlds::new(program, &fns, &others);
         let decided: Vec<(FnId, World)> = fns.iter().map(|(id, _)| (*id, worlds.of(*id, &mut self.found))).collect();
         let mut cooperative = Vec::new();
@@ -363,6 +368,9 @@ impl<'f> Pass<'f> {
         }
         for needs in host {
             worlds.host(needs, &mut self.found);
+        }
+        for needs in &self.const_needs {
+            worlds.constant(needs, &mut self.found);
         }
         for (id, world) in decided {
             program.fns[id].world = world;

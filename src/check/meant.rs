@@ -1,10 +1,11 @@
 //! Diagnostics and recovery for common mistakes: names of other modules, strings concatenated with numbers by `+`, a vector
-//! as an index, `x[i][j]` for `x[i, j]`, and dimensions passed as positional arguments.
+//! as an index, `x[i][j]` for `x[i, j]`, dimensions passed as positional arguments, and too few
+//! indices.
 
 use crate::base::diag::{Applicability, Diagnostic, Fix};
 use crate::base::source::Span;
 use crate::check::cx::{Cx, Slot};
-use crate::check::make::bare;
+use crate::check::make::{I32, bare, count};
 use crate::check::typed::*;
 use crate::lang::ops::BinaryOp;
 use crate::syntax::ast::{self, ExprKind as Ast};
@@ -35,6 +36,50 @@ impl Cx<'_> {
             ".x",
             Applicability::MaybeIncorrect,
         )
+    }
+
+    /// Reports indices that are not one for each axis, or a slice in a kernel.
+    pub fn wrong_rank(&mut self, base: &Expr, a: &ArrayType, args: &[ast::Expr], span: Span) -> Expr {
+        let rank = a.dims.len();
+        let ranged = args.iter().find(|a| matches!(a.kind, Ast::Range { .. }));
+        for arg in args {
+            if !matches!(arg.kind, Ast::Range { .. }) {
+                self.expr(arg, Some(&I32));
+            }
+        }
+        if let Some(range) = ranged.filter(|_| self.in_kernel()) {
+            let d = Diagnostic::error("E0401", "a kernel can't slice an array")
+                .at(range.span, "a range as an index belongs to the host")
+                .help("loop over the elements: `for i in a..b { … }`");
+            let open = matches!(&range.kind, Ast::Range { start: None, end: None, step: None, .. });
+            self.report(match open && args.len() == rank {
+                true => {
+                    d.note("whole axes are values in a kernel only where their extents are numbers: `x: [f32; N, 4]`")
+                }
+                false => d,
+            });
+            return self.bad(span);
+        }
+        let found = self.ty_text(&base.ty);
+        let d = Diagnostic::error(
+            "E0306",
+            format!("{} for an array of {}", count(args.len(), "index", "indices"), count(rank, "axis", "axes")),
+        )
+        .at(span, format!("one index per axis: {rank}"))
+        .because(base.span, format!("this is `{found}`"));
+        let letters: Vec<&str> = ["i", "j", "k", "l"].into_iter().cycle().take(rank).collect();
+        let d = d.help(format!("all indices stand in one bracket: `x[{}]`", letters.join(", ")));
+        let rest = a.dims.get(args.len()..).unwrap_or(&[]);
+        let is_row = !rest.is_empty() && rest.iter().all(|dim| matches!(dim, Dim::Known(1..)));
+        self.report(match is_row && self.in_kernel() {
+            true => d.help(format!(
+                "a row is `x[{}, {}]`",
+                letters[..args.len()].join(", "),
+                vec![".."; rest.len()].join(", ")
+            )),
+            false => d,
+        });
+        self.bad(span)
     }
 
     /// Checks `x[i][j]` in a kernel, where all indices belong in one pair of brackets: reports it once and recovers with the

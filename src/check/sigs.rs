@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
-use crate::check::cx::{Cx, Home, Slot};
+use crate::check::cx::{Cx, Home, Needs, ScriptNames, Slot};
 use crate::check::infer::Kind;
 use crate::check::make::is_literal;
 use crate::check::show::Show;
@@ -20,19 +20,24 @@ pub(crate) fn fields(
     program: &Program,
     module: ModuleId,
     def: &ast::Struct,
+    names: &ScriptNames,
     found: &mut Vec<Diagnostic>,
 ) -> Vec<Field> {
     let mut cx = Cx::new(program, module, None, Home::Signature);
+    cx.script_names = Some(names);
     let mut fields: Vec<Field> = Vec::with_capacity(def.fields.len());
     for f in &def.fields {
+        let before = cx.diagnostics.len();
         let mut ty = cx.ty(&f.ty, &mut Dims::Free(&mut vec![]));
         if !is_field(&ty) {
-            let text = cx.ty_text(&ty);
-            let d = Diagnostic::error("E0316", format!("a field can't be `{text}`")).at(
-                f.ty.span,
-                "fields are scalars, vectors, structs, tuples, or arrays whose extents are numbers above 0",
-            );
-            cx.report(d);
+            if cx.diagnostics.len() == before {
+                let text = cx.ty_text(&ty);
+                let d = Diagnostic::error("E0316", format!("a field can't be `{text}`")).at(
+                    f.ty.span,
+                    "fields are scalars, vectors, structs, tuples, or arrays whose extents are numbers above 0",
+                );
+                cx.report(d);
+            }
             ty = Type::Error;
         }
         if let Some(before) = fields.iter().find(|o| o.name == f.name.text) {
@@ -123,8 +128,11 @@ impl<'f> Def<'f> {
 }
 
 /// The constants of a file, checked in dependency order. Those that call functions wait until signatures are known (`late`).
-pub(crate) struct Constants<'f> {
+pub(crate) struct Constants<'f, 'n> {
     pub defs: FxHashMap<ConstId, Def<'f>>,
+    /// What constants, defaults and signatures call.
+    pub needs: Vec<Needs>,
+    names: &'n ScriptNames,
     state: FxHashMap<ConstId, State>,
     calls: FxHashMap<ConstId, bool>,
 }
@@ -135,9 +143,9 @@ enum State {
     Done,
 }
 
-impl<'f> Constants<'f> {
-    pub fn new(defs: FxHashMap<ConstId, Def<'f>>) -> Self {
-        Constants { defs, state: FxHashMap::default(), calls: FxHashMap::default() }
+impl<'f, 'n> Constants<'f, 'n> {
+    pub fn new(defs: FxHashMap<ConstId, Def<'f>>, names: &'n ScriptNames) -> Self {
+        Constants { defs, needs: vec![], names, state: FxHashMap::default(), calls: FxHashMap::default() }
     }
 
     /// Checks the constants used in the extents of fields: types are checked before all other constants.
@@ -233,7 +241,7 @@ impl<'f> Constants<'f> {
                     continue;
                 }
                 None => {
-                    let (ty, value) = constant(program, module, &top.def, found);
+                    let (ty, value) = self.value(program, module, &top.def, found);
                     program.consts[id].ty = ty;
                     program.consts[id].known = eval::constant(program, &value);
                     program.consts[id].value = Arc::new(value);
@@ -264,6 +272,51 @@ impl<'f> Constants<'f> {
         needs.reverse();
         Some(Pending { id, def, needs })
     }
+
+    /// The type and the value of a constant, after those that it names.
+    fn value(
+        &mut self,
+        program: &Program,
+        module: ModuleId,
+        def: &Def<'_>,
+        found: &mut Vec<Diagnostic>,
+    ) -> (Type, Expr) {
+        let mut cx = Cx::new(program, module, None, Home::Const);
+        cx.script_names = Some(self.names);
+        let wanted = match &def.ty {
+            Wanted::Any => None,
+            Wanted::Written(ty) => {
+                let ty = cx.ty(ty, &mut Dims::Free(&mut vec![]));
+                Some(if cx.diagnostics.is_empty() { ty } else { Type::Error })
+            }
+            Wanted::Is(ty) => Some(ty.clone()),
+        };
+        let mut value = match &wanted {
+            Some(ty) => cx.declared_value(def.value, ty),
+            None => cx.expr(def.value, None),
+        };
+        finish::expr(&mut cx, &mut value);
+        // An array is as large as its value, whatever its type leaves open.
+        let ty = wanted.filter(|ty| !matches!((ty, &value.ty), (Type::Array(_), Type::Array(_))));
+        let ty = ty.unwrap_or_else(|| value.ty.clone());
+        let refusal = match &ty {
+            Type::Array(array) if array.dims.iter().all(|dim| matches!(dim, Dim::Known(1..))) => None,
+            Type::Array(_) => Some("the extents of a constant array are numbers above 0"),
+            _ if crate::check::make::is_text(&ty) && !cx.diagnostics.is_empty() => None,
+            Type::Unit | Type::Never | Type::Range | Type::Str | Type::Strings => {
+                Some("constants are scalars, vectors, structs, tuples or arrays of such")
+            }
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            let text = cx.ty_text(&ty);
+            let d = Diagnostic::error("E0316", format!("a constant can't be `{text}`")).at(def.value.span, refusal);
+            cx.report(d);
+        }
+        found.append(&mut cx.diagnostics);
+        self.needs.push(std::mem::take(&mut cx.needs));
+        (ty, value)
+    }
 }
 
 /// A constant being scanned: dependencies still to visit, and whether a function call was found.
@@ -280,39 +333,6 @@ struct Pending<'f> {
     needs: Vec<(ConstId, Span)>,
 }
 
-fn constant(program: &Program, module: ModuleId, def: &Def<'_>, found: &mut Vec<Diagnostic>) -> (Type, Expr) {
-    let mut cx = Cx::new(program, module, None, Home::Const);
-    let wanted = match &def.ty {
-        Wanted::Any => None,
-        Wanted::Written(ty) => Some(cx.ty(ty, &mut Dims::Free(&mut vec![]))),
-        Wanted::Is(ty) => Some(ty.clone()),
-    };
-    let mut value = match &wanted {
-        Some(ty) => cx.declared_value(def.value, ty),
-        None => cx.expr(def.value, None),
-    };
-    finish::expr(&mut cx, &mut value);
-    // The value determines the extents of a constant array, even if the type leaves them open.
-    let ty = wanted.filter(|ty| !matches!((ty, &value.ty), (Type::Array(_), Type::Array(_))));
-    let ty = ty.unwrap_or_else(|| value.ty.clone());
-    let refusal = match &ty {
-        Type::Array(array) if array.dims.iter().all(|dim| matches!(dim, Dim::Known(1..))) => None,
-        Type::Array(_) => Some("the extents of a constant array are numbers above 0"),
-        _ if crate::check::make::is_text(&ty) && !cx.diagnostics.is_empty() => None,
-        Type::Unit | Type::Never | Type::Range | Type::Str | Type::Strings => {
-            Some("constants are scalars, vectors, structs, tuples or arrays of such")
-        }
-        _ => None,
-    };
-    if let Some(refusal) = refusal {
-        let text = cx.ty_text(&ty);
-        let d = Diagnostic::error("E0316", format!("a constant can't be `{text}`")).at(def.value.span, refusal);
-        cx.report(d);
-    }
-    found.append(&mut cx.diagnostics);
-    (ty, value)
-}
-
 /// The syntax of a signature.
 pub(crate) struct Source<'f> {
     pub generics: &'f [ast::Generic],
@@ -326,11 +346,13 @@ pub(crate) fn signature(
     program: &Program,
     module: ModuleId,
     src: &Source<'_>,
+    consts: &mut Constants<'_, '_>,
     found: &mut Vec<Diagnostic>,
 ) -> (Signature, Type) {
-    let generics = generics(program, module, src.generics, found);
+    let generics = generics(program, module, src.generics, consts, found);
     let partial = Signature { generics, ..Signature::default() };
     let mut cx = Cx::new(program, module, Some(&partial), Home::Signature);
+    cx.script_names = Some(consts.names);
     let (mut dims, mut exprs) = (Vec::new(), Vec::new());
     name_dims(&mut cx, src.params.iter().map(|p| &p.ty), &mut dims);
     let of_params = dims.len();
@@ -348,6 +370,7 @@ pub(crate) fn signature(
         None => Type::Unit,
     };
     found.append(&mut cx.diagnostics);
+    consts.needs.push(std::mem::take(&mut cx.needs));
     (Signature { dims, dim_exprs: exprs, params, ..partial }, result)
 }
 
@@ -358,7 +381,7 @@ pub(crate) fn defaults<'f>(
     module: ModuleId,
     written: &'f [ast::Param],
     sig: &mut Signature,
-    consts: &mut Constants<'f>,
+    consts: &mut Constants<'f, '_>,
     found: &mut Vec<Diagnostic>,
 ) {
     let mut first: Option<&ast::Param> = None;
@@ -497,10 +520,16 @@ fn param_type(cx: &mut Cx<'_>, p: &ast::Param, ty: Type, kernel: bool) -> Type {
     };
     if !fits {
         let text = cx.ty_text(&ty);
-        let mut d = Diagnostic::error("E0316", format!("a parameter can't be `{text}`"))
-            .at(p.ty.span, "not a plain value or an array");
+        let text_in_kernel = kernel && matches!(ty, Type::Str | Type::Strings);
+        let mut d = Diagnostic::error("E0316", format!("a parameter can't be `{text}`")).at(
+            p.ty.span,
+            if text_in_kernel { "text exists on the host only" } else { "not a plain value or an array" },
+        );
         if matches!(ty, Type::Fn(_)) {
             d = d.help(format!("a function is a compile-time parameter: `<{}: {text}>`", p.name.text));
+        }
+        if text_in_kernel {
+            d = d.help("kernels take numbers: `parse(f32, text)` reads them, of each of many texts too");
         }
         cx.report(d);
         return Type::Error;
@@ -526,11 +555,18 @@ fn duplicate(cx: &mut Cx<'_>, params: &[Param], p: &ast::Param) {
     }
 }
 
-fn generics(program: &Program, module: ModuleId, list: &[ast::Generic], found: &mut Vec<Diagnostic>) -> Vec<Generic> {
+fn generics(
+    program: &Program,
+    module: ModuleId,
+    list: &[ast::Generic],
+    consts: &mut Constants<'_, '_>,
+    found: &mut Vec<Diagnostic>,
+) -> Vec<Generic> {
     let mut out: Vec<Generic> = Vec::with_capacity(list.len());
     for g in list {
         let so_far = Signature { generics: out.clone(), ..Signature::default() };
         let mut cx = Cx::new(program, module, Some(&so_far), Home::Signature);
+        cx.script_names = Some(consts.names);
         let kind = generic_kind(&mut cx, g);
         if let Some(before) = out.iter().find(|o| o.name == g.name.text) {
             let d = Diagnostic::error("E0208", format!("`{}` is there twice", g.name.text))
@@ -539,6 +575,7 @@ fn generics(program: &Program, module: ModuleId, list: &[ast::Generic], found: &
             cx.report(d);
         }
         found.append(&mut cx.diagnostics);
+        consts.needs.push(std::mem::take(&mut cx.needs));
         drop(cx);
         out.push(Generic { name: g.name.text.clone(), kind, span: g.span });
     }

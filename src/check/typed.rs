@@ -20,6 +20,7 @@ use crate::base::source::{FileId, Span};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, UnaryOp};
 use crate::lang::scalar::Scalar;
+use crate::lang::scalar::decimal::Decimal;
 use crate::syntax::ast;
 pub use crate::syntax::ast::{Access, Format, Unroll};
 
@@ -200,6 +201,17 @@ pub struct Signature {
     pub params: Vec<Param>,
     /// Dimensions other than a number or a name (`ceil_div(N, 256)`, `2 * T`): expressions over dims, constants and const generics.
     pub dim_exprs: Vec<Arc<Expr>>,
+}
+
+impl Signature {
+    /// The dimensions that no array parameter carries as one of its extents.
+    pub fn hidden_dims(&self) -> impl Iterator<Item = u32> {
+        let carried = |dim: u32| {
+            let carries = |ty: &Type| matches!(ty, Type::Array(array) if array.dims.contains(&Dim::Name(dim)));
+            self.params.iter().any(|param| carries(&param.ty))
+        };
+        (0..self.dims.len() as u32).filter(move |&dim| !carried(dim))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -474,7 +486,7 @@ impl Expr {
 pub enum ExprKind {
     /// Has the expression's type (`Scalar`, `Param`, or `Unknown`, which adapts to the other operand). May be negative when folded.
     Int(i128),
-    Float(f64),
+    Float(Decimal),
     Bool(bool),
     Str(Vec<StrPart>),
     Local(LocalId),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::diag::{Applicability, Diagnostic};
 use crate::base::source::Span;
-use crate::check::cx::{Cx, Meaning, Slot, with_foreign};
+use crate::check::cx::{Cx, Home, Meaning, Slot, with_foreign};
 use crate::check::infer::{Kind, array};
 use crate::check::typed::*;
 use crate::check::{eval, suggest};
@@ -233,7 +233,9 @@ impl Cx<'_> {
                 Some(Dim::Name(i))
             }
             (Dims::Free(_), None) if name.text == "_" => Some(Dim::Unknown),
-            (Dims::Free(extents), None) if !is_const && !self.is_global(&name.text) => {
+            (Dims::Free(extents), None)
+                if !is_const && !self.is_global(&name.text) && !self.is_unseen_variable(&name.text) =>
+            {
                 let same = |e: &Extent| matches!(e, Extent::Named(known) if *known == name.text);
                 let at = extents.iter().position(same).unwrap_or_else(|| {
                     extents.push(Extent::Named(name.text.clone()));
@@ -243,6 +245,12 @@ impl Cx<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Whether a name is that of a variable which this place, a constant or a field's type, does not see.
+    fn is_unseen_variable(&self, name: &str) -> bool {
+        matches!(self.home, Home::Const | Home::Signature)
+            && self.script_names.is_some_and(|names| names.contains_key(name))
     }
 
     fn is_global(&self, name: &str) -> bool {

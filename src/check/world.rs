@@ -34,6 +34,8 @@ struct All {
     device: Option<Reason>,
     block: Option<Reason>,
     grid: Option<Reason>,
+    /// `print`, which both worlds have, and constants have not.
+    print: Option<Reason>,
     recursive: bool,
 }
 
@@ -48,7 +50,7 @@ pub(crate) struct Worlds<'p> {
 
 /// Accessor of one kind of requirement in [`All`].
 type Field = fn(&mut All) -> &mut Option<Reason>;
-const FIELDS: [Field; 4] = [|a| &mut a.host, |a| &mut a.device, |a| &mut a.block, |a| &mut a.grid];
+const FIELDS: [Field; 5] = [|a| &mut a.host, |a| &mut a.device, |a| &mut a.block, |a| &mut a.grid, |a| &mut a.print];
 
 impl<'p> Worlds<'p> {
     pub fn new(program: &'p Program, fns: &[(FnId, &Needs)], others: &[&Needs]) -> Self {
@@ -59,6 +61,7 @@ impl<'p> Worlds<'p> {
                 host: needs.host.as_ref().map(Reason::from),
                 device: needs.device.as_ref().map(Reason::from),
                 block: needs.block.as_ref().map(Reason::from),
+                print: needs.print.as_ref().map(Reason::from),
                 ..All::default()
             };
             if needs.grid_barrier {
@@ -105,6 +108,9 @@ impl<'p> Worlds<'p> {
                             all.grid.get_or_insert(found.clone());
                         }
                         all.block.get_or_insert(found);
+                    }
+                    ExprKind::Builtin { builtin: Builtin::Print, .. } => {
+                        all.print.get_or_insert(Reason { span: e.span, what: "`print`".into(), through: None });
                     }
                     _ => {}
                 });
@@ -322,6 +328,23 @@ impl<'p> Worlds<'p> {
                 .note(format!("It uses {}, which belongs to the host.", reason.what))
                 .help("call it in a loop over the elements");
             found.push(self.trace(d, *id, FIELDS[0]));
+        }
+    }
+
+    /// Reports calls that a constant can't make: it has one value, which is found when the program is compiled.
+    pub fn constant(&self, needs: &Needs, found: &mut Vec<Diagnostic>) {
+        for (id, span) in &needs.calls {
+            let Some(all) = self.all.get(id) else { continue };
+            let refused = [(&all.host, 0), (&all.device, 1), (&all.print, 4)];
+            let Some((reason, field)) = refused.into_iter().find_map(|(reason, k)| Some((reason.as_ref()?, FIELDS[k])))
+            else {
+                continue;
+            };
+            let d = Diagnostic::error("E0314", format!("`{}` can't be part of a constant", self.name(*id)))
+                .at(*span, "called here, where a constant is computed")
+                .note(format!("It uses {}, which is there only when the program runs.", reason.what))
+                .help("make the value a `let` of the script, and pass it on as an argument");
+            found.push(self.trace(d, *id, field));
         }
     }
 

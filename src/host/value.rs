@@ -170,14 +170,14 @@ impl Value {
         }
     }
 
-    /// Gives an untyped literal its default type: `i32` (or `i64` or `u64` if necessary), or `f32`.
+    /// Gives an untyped literal its default type: `i32` (or `i64` or `u64` if necessary), or `f32` (or `f64`).
     pub fn settled(self) -> Value {
         match self {
             Value::Int(n) => [Scalar::I32, Scalar::I64, Scalar::U64]
                 .into_iter()
                 .find_map(|ty| scalar::Value::from_integer(ty, n))
                 .map_or(Value::Float(n as f64).settled(), Value::Scalar),
-            Value::Float(x) => Value::of(x as f32),
+            Value::Float(x) => Value::Scalar(float_literal(x, Scalar::F32).unwrap_or(scalar::Value::of(x))),
             other => other,
         }
     }
@@ -208,10 +208,16 @@ impl Value {
 
 /// Returns the integer as a number of this type, if it fits.
 fn number_literal(n: i128, to: Scalar) -> Option<scalar::Value> {
-    if to == Scalar::Bool { None } else { scalar::Value::from_integer(to, n) }
+    match to {
+        Scalar::Bool => None,
+        to if to.is_float() => float_literal(n as f64, to).and(scalar::Value::from_integer(to, n)),
+        to => scalar::Value::from_integer(to, n),
+    }
 }
 
-/// Returns the float as a number of this type, if that is a float type.
+/// Returns the float as a number of this type, if that is a float type and rounds it neither to an infinity nor to 0.
 fn float_literal(x: f64, to: Scalar) -> Option<scalar::Value> {
-    to.is_float().then(|| scalar::Value::of(x).to_type(to))
+    let number = to.is_float().then(|| scalar::Value::of(x).to_type(to))?;
+    let rounded = number.as_f64();
+    (rounded.is_infinite() == x.is_infinite() && (rounded == 0.0) == (x == 0.0)).then_some(number)
 }

@@ -1,11 +1,11 @@
 //! Expressions: each is lowered to one DeviceIR value per leaf of its type.
 
 use super::error::{Fallible, internal};
-use super::literal::Literal;
 use super::types;
 use super::unit::{Body, Slot};
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::check::literal::Literal;
 use crate::check::typed::{Block, ConstId, Expr, ExprKind, Type};
 use crate::ir::def::{self, ExprId, StmtKind, Ty};
 use crate::lang::builtin::Builtin;
@@ -21,11 +21,11 @@ impl Body<'_, '_> {
         match &expr.kind {
             ExprKind::Int(number) => {
                 let ty = types::single(&self.type_of(expr)?, span)?;
-                Ok(vec![self.literal(Literal::Int(*number), ty, span)])
+                Ok(vec![self.literal(Literal::Int(*number), ty, span)?])
             }
             ExprKind::Float(number) => {
                 let ty = types::single(&self.type_of(expr)?, span)?;
-                Ok(vec![self.literal(Literal::Float(*number), ty, span)])
+                Ok(vec![self.literal(Literal::Float(*number), ty, span)?])
             }
             ExprKind::Bool(value) => Ok(vec![self.out.bool(*value, span)]),
             ExprKind::Const(id) => self.constant_item(*id, expr),
@@ -147,10 +147,10 @@ impl Body<'_, '_> {
         self.load(&target)
     }
 
-    pub fn literal(&mut self, literal: Literal, ty: Ty, span: Span) -> ExprId {
-        let value = literal.of(ty.scalar());
+    pub fn literal(&mut self, literal: Literal, ty: Ty, span: Span) -> Fallible<ExprId> {
+        let value = literal.to(ty.scalar()).ok_or_else(|| literal.misfit(ty.scalar(), span))?;
         let scalar = self.out.constant(value, span);
-        self.out.splat(scalar, ty, span)
+        Ok(self.out.splat(scalar, ty, span))
     }
 
     fn constant_item(&mut self, id: ConstId, expr: &Expr) -> Fallible<Vec<ExprId>> {
@@ -164,8 +164,7 @@ impl Body<'_, '_> {
         if let Some(known) = self.unit.constants.get(&id) {
             return Ok(known.clone());
         }
-        let constant = self.program.consts.get(id).ok_or_else(|| internal(span, "a constant that is not there"))?;
-        let values = super::constant::Constants::new(self.program, &[]).leaves(&constant.value)?;
+        let values = super::constant::Constants::new(self.program, &[]).item(id, span)?;
         self.unit.constants.insert(id, values.clone());
         Ok(values)
     }

@@ -1,6 +1,6 @@
 //! What is lowered: a kernel or function with its compile-time arguments.
 
-use crate::check::typed::{Dim, FnId, KernelId, Program, Type};
+use crate::check::typed::{FnId, KernelId, Program, Type};
 use crate::lang::builtin::Builtin;
 use crate::lang::scalar::Value;
 
@@ -30,12 +30,5 @@ pub struct Instance {
 /// Returns the dimensions of a kernel that are not an extent of any array parameter, in the order in which their values
 /// follow the signature's parameters at a launch.
 pub fn hidden_params(program: &Program, kernel: KernelId) -> Vec<u32> {
-    let Some(kernel) = program.kernels.get(kernel) else { return vec![] };
-    let carried = |dim: u32| {
-        kernel.sig.params.iter().any(|param| match &param.ty {
-            Type::Array(array) => array.dims.contains(&Dim::Name(dim)),
-            _ => false,
-        })
-    };
-    (0..kernel.sig.dims.len() as u32).filter(|&dim| !carried(dim)).collect()
+    program.kernels.get(kernel).map_or(vec![], |kernel| kernel.sig.hidden_dims().collect())
 }

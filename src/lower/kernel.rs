@@ -3,8 +3,9 @@
 use super::call::access;
 use super::emit::Emitter;
 use super::error::{Fallible, internal};
-use super::instance::{Instance, hidden_params};
+use super::instance::{Argument, Instance, hidden_params};
 use super::unit::{Body, DimSource, Slot, Unit};
+use crate::check::passed;
 use crate::check::typed::{self, Geometry};
 use crate::ir::build::module;
 use crate::ir::def::{ExprKind, Form, Module, Scalar, Ty};
@@ -16,6 +17,13 @@ pub(crate) fn kernel<'a>(unit: &mut Unit<'a>, kernel: &'a typed::Kernel, instanc
     let span = kernel.name_span;
     let typed = kernel.body.as_deref().ok_or_else(|| internal(span, format!("`{}` has no body", kernel.name)))?;
     let out = Emitter::new(kernel.name.as_str(), kernel.span);
+    let given = |i: u32| match instance.arguments.get(i as usize) {
+        Some(Argument::Type(ty)) => Some(ty.clone()),
+        _ => None,
+    };
+    if let Some(d) = passed::too_much(unit.program, kernel, &given) {
+        return Err(Box::new(d));
+    }
     let mut body = Body::new(&mut *unit, &instance.arguments, kernel.sig.dims.len(), &typed.locals, out);
     body.parameters(
         &kernel.sig,

@@ -1,10 +1,10 @@
 //! Loops: `for` over ranges and arrays, `while`, `loop`.
 
 use super::error::{Fallible, internal};
-use super::literal::Literal;
 use super::types;
 use super::unit::{Body, Slot};
 use crate::base::source::Span;
+use crate::check::literal::Literal;
 use crate::check::typed::{Block, Expr, ExprKind, LocalId, Type, Unroll};
 use crate::ir::def::{self, ExprId, Label, LocalId as IrLocal, MemId, Scalar, StmtKind, Ty};
 
@@ -52,12 +52,12 @@ impl Body<'_, '_> {
         let end = end.ok_or_else(|| internal(span, "a `for` without an end"))?;
         let start = match start {
             Some(start) => self.scalar(start)?,
-            None => self.literal(Literal::Int(0), ty, span),
+            None => self.literal(Literal::Int(0), ty, span)?,
         };
         let end = self.scalar(end)?;
         let step = match step {
             Some(step) => self.scalar(step)?,
-            None => self.literal(Literal::Int(1), ty, span),
+            None => self.literal(Literal::Int(1), ty, span)?,
         };
         let counter = self.out.local(declared.name.as_str(), ty, declared.span);
         let bounds = Bounds { start, end, step, inclusive };

@@ -19,7 +19,6 @@ mod error;
 mod expr;
 mod instance;
 mod kernel;
-mod literal;
 mod loops;
 mod map;
 mod message;

@@ -1,6 +1,8 @@
 //! Values and errors of number literals and escapes.
 
-use crate::lang::scalar::Scalar;
+use crate::lang::ops::UnaryOp;
+use crate::lang::scalar::decimal::Decimal;
+use crate::lang::scalar::{Scalar, Value, dynamic};
 use smol_str::SmolStr;
 
 /// The components of a number literal.
@@ -70,6 +72,49 @@ pub(crate) fn integer(number: Number<'_>) -> u64 {
 /// Returns the digits of a float without underscores.
 pub(crate) fn float_text(number: Number<'_>) -> SmolStr {
     if number.digits.contains('_') { number.digits.replace('_', "").into() } else { number.digits.into() }
+}
+
+/// The value of this type that a text spells as source does, with a sign or without and with no suffix; of floats also `inf` and
+/// `nan`, as values are shown. None if it spells none, or one that the type does not have.
+pub fn value(ty: Scalar, text: &str) -> Option<Value> {
+    if ty == Scalar::Bool {
+        return matches!(text, "true" | "false").then(|| Value::of(text == "true"));
+    }
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    match text {
+        "inf" | "nan" if ty.is_float() => {
+            let spelled = if text == "inf" { f64::INFINITY } else { f64::NAN };
+            Some(Value::of(if negative { -spelled } else { spelled }).to_type(ty))
+        }
+        _ if !is_plain(text) => None,
+        _ if ty.is_int() => {
+            let number = split(text);
+            let magnitude = (!number.float && problem(text).is_none()).then(|| i128::from(integer(number)))?;
+            Value::from_integer(ty, if negative { -magnitude } else { magnitude })
+        }
+        _ => {
+            let number = split(text);
+            let magnitude = match number.radix {
+                // However many digits there are.
+                10 => Decimal::read(&float_text(number))?.to(ty)?,
+                _ => Decimal::of_integer(problem(text).is_none().then(|| integer(number))?.into()).to(ty)?,
+            };
+            if negative { dynamic::unary(UnaryOp::Neg, magnitude).ok() } else { Some(magnitude) }
+        }
+    }
+}
+
+/// Whether a text is one number literal without a suffix.
+fn is_plain(text: &str) -> bool {
+    let number = split(text);
+    let digit_behind = |point: usize| text.as_bytes().get(point + 1).is_some_and(u8::is_ascii_digit);
+    text.starts_with(|c: char| c.is_ascii_digit())
+        && number.suffix.is_empty()
+        && number.digits.contains(|c: char| c.is_digit(number.radix))
+        && number.digits.find('.').is_none_or(digit_behind)
 }
 
 /// An error in a number literal.
@@ -212,6 +257,45 @@ mod tests {
         assert_eq!(problem("0x"), Some(Problem::NoDigits));
         assert_eq!(problem("1.0f"), Some(Problem::Suffix { suffix: "f".into(), meant: Some("f32") }));
         assert_eq!(problem("1.5i32"), Some(Problem::FloatWithIntSuffix("i32")));
+    }
+
+    #[test]
+    fn values_are_spelled_as_literals() {
+        let read = |ty, text| value(ty, text).map(|v: Value| v.as_f64());
+        for (text, wanted) in [
+            ("7", 7.0),
+            ("+7", 7.0),
+            ("-7", -7.0),
+            ("007", 7.0),
+            ("1_0_", 10.0),
+            ("0x1F", 31.0),
+            ("0X_f", 15.0),
+            ("-0b1_1", -3.0),
+            ("-128", -128.0),
+        ] {
+            assert_eq!(read(Scalar::I8, text), Some(wanted), "{text}");
+            assert_eq!(read(Scalar::F16, text), Some(wanted), "{text}");
+        }
+        for (text, wanted) in [("1.5", 1.5), ("1_0.5_0e0_1", 105.0), ("1_e3", 1000.0), ("2E-1", 0.2), ("-1e+1", -10.0)]
+        {
+            assert_eq!(read(Scalar::F64, text), Some(wanted), "{text}");
+            assert_eq!(read(Scalar::I32, text), None, "{text}");
+        }
+        for text in [
+            "", "-", "--1", "- 1", "0o17", "0x", "0b12", "_1", "7u32", "1f32", "1.5f64", ".5", "5.", "1._5", "1e",
+            "1e_5", "1.2.3", "1+2", "1 2", "٣", "e5", "0x1.8", "infinity", "INF", "true", "1,5",
+        ] {
+            assert_eq!(read(Scalar::F64, text), None, "{text}");
+            assert_eq!(read(Scalar::I32, text), None, "{text}");
+        }
+        assert_eq!(read(Scalar::I8, "128"), None);
+        assert_eq!(read(Scalar::U64, "18446744073709551616"), None);
+        assert_eq!(read(Scalar::F32, "18446744073709551616"), Some(18446744073709551616.0));
+        assert_eq!(read(Scalar::F32, "0x1_0000_0000_0000_0000"), None);
+        assert_eq!(read(Scalar::F32, "-inf"), Some(f64::NEG_INFINITY));
+        assert!(read(Scalar::Bf16, "nan").is_some_and(f64::is_nan));
+        assert_eq!(read(Scalar::F32, "1e39"), None);
+        assert_eq!(value(Scalar::F32, "-0"), Some(Value::of(-0.0f32)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use clk_lang::ir::{def, text};
 use clk_lang::lang::builtin::Builtin;
 use clk_lang::lang::ops::BinaryOp;
 use clk_lang::lang::scalar::Scalar;
+use clk_lang::lang::scalar::decimal::Decimal;
 use clk_lang::lower::{Argument, Instance, lower};
 
 pub const BOOL: Type = Type::Scalar(Scalar::Bool);
@@ -28,7 +29,7 @@ pub fn int(n: i128) -> Expr {
 }
 
 pub fn float(x: f64) -> Expr {
-    expr(ExprKind::Float(x), F32)
+    expr(ExprKind::Float(Decimal::of_float(x)), F32)
 }
 
 pub fn boxed(e: Expr) -> Box<Expr> {

@@ -204,6 +204,9 @@ fn slice_out_of_range(start: i64, end: i64, axis: usize, len: usize, rank: usize
     ));
     match start.min(end) < 0 {
         true => problem.help(format!("count from the end with `{} - n`: indices start at 0", length_source(axis))),
+        false if start.max(end) == start || start as u64 > len as u64 => {
+            problem.help(format!("a slice of it begins at {len} at the most"))
+        }
         false => problem.help(format!("leave the end off to take the rest: `x[{start}..]`")),
     }
 }

@@ -154,10 +154,26 @@ pub(crate) fn with_spec(value: &Value, spec: &str) -> Outcome<String> {
             let parts = parts.iter().map(|part| with_spec(part, spec)).collect::<Outcome<Vec<String>>>()?;
             Ok(list("(", parts.into_iter(), ")"))
         }
-        Value::Str(_) | Value::Unit | Value::Record(_) | Value::Range(_) | Value::Table(_) => {
+        Value::Record(record) => {
+            let names = record.layout.fields.iter().map(|field| &field.name);
+            let fields = names
+                .zip(&record.fields)
+                .map(|(name, field)| Ok(format!("{}: {}", escape::name(name), with_spec(field, spec)?)));
+            let fields = fields.collect::<Outcome<Vec<String>>>()?;
+            Ok(list(&format!("{} {{ ", escape::name(&record.layout.name)), fields.into_iter(), " }"))
+        }
+        Value::Strings(texts) => {
+            let each = texts.iter().map(|text| with_spec(&Value::Str(text.clone()), spec).map(SmolStr::from));
+            Ok(print_texts(&each.collect::<Outcome<Vec<SmolStr>>>()?, layout::LINE))
+        }
+        Value::Table(table) => {
+            let name = table.keys().next().map_or("name", SmolStr::as_str);
+            let problem = bad_spec(spec, "is for numbers and texts, and the value is a table");
+            Err(problem.help(format!("give it to one column: `{{t[{name:?}]:{spec}}}`")))
+        }
+        Value::Str(_) | Value::Unit | Value::Range(_) | Value::Timing(_) | Value::Kernel(_) => {
             text(value, spec, &parsed)
         }
-        Value::Strings(_) | Value::Timing(_) | Value::Kernel(_) => text(value, spec, &parsed),
     }
 }
 
@@ -191,7 +207,8 @@ fn spec_of_elements(value: &Value, number: &impl Fn(scalar::Value) -> Outcome<St
 
 fn text(value: &Value, spec: &str, parsed: &Spec) -> Outcome<String> {
     let plain = matches!(parsed.style, format::Style::Plain) && !parsed.plus && !parsed.zeros;
-    if !plain {
+    // Only a text has a beginning.
+    if !plain || parsed.precision.is_some() && !matches!(value, Value::Str(_)) {
         let name = value.type_name();
         return Err(bad_spec(spec, &format!("is for numbers, and the value is of type {name}")));
     }

@@ -233,6 +233,9 @@ fn write(target: &mut Value, steps: &[Step], value: Value) -> Outcome<()> {
             write(&mut part, rest, value)?;
             ops::assign(array, specs, &part)
         }
+        (_, Value::Table(_)) => Err(Problem::new("E0504", "a table does not change").help(
+            "keep its columns in variables: `var ages = t.age`; `save(\"t.csv\", age = ages)` makes a table of them",
+        )),
         (_, target) => {
             Err(Problem::new("E0504", format!("no part of a value of type {} can be written", target.type_name())))
         }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::base::diag::Diagnostic;
+use crate::base::room;
 use crate::base::source::Span;
+use crate::check::literal::Literal;
 use crate::check::typed::{ConstId, Dim, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
 use crate::host::array::SliceSpec;
 use crate::host::ops::{self, overflow};
@@ -45,8 +47,8 @@ impl Machine<'_> {
 
     fn evaluate(&mut self, frame: &mut Frame, expr: &Expr) -> Eval {
         match &expr.kind {
-            ExprKind::Int(value) => self.int_literal(frame, *value, &expr.ty, expr.span),
-            ExprKind::Float(value) => self.float_literal(frame, *value, &expr.ty, expr.span),
+            ExprKind::Int(value) => self.literal(frame, Literal::Int(*value), &expr.ty, expr.span),
+            ExprKind::Float(value) => self.literal(frame, Literal::Float(*value), &expr.ty, expr.span),
             ExprKind::Bool(value) => Ok(Value::bool(*value)),
             ExprKind::Str(parts) => self.string(frame, parts),
             ExprKind::Local(local) => match frame.get(*local) {
@@ -201,25 +203,16 @@ impl Machine<'_> {
         }
     }
 
-    fn int_literal(&mut self, frame: &Frame, value: i128, ty: &Type, span: Span) -> Eval {
-        match self.concrete(frame, ty) {
-            Type::Scalar(s) => match Value::Int(value).adapt(s) {
+    /// A number of the source. One whose type is a type parameter may turn out not to fit it.
+    fn literal(&mut self, frame: &Frame, number: Literal, ty: &Type, span: Span) -> Eval {
+        match (self.concrete(frame, ty), number) {
+            (Type::Scalar(s), _) => match number.to(s) {
                 Some(number) => Ok(Value::Scalar(number)),
-                None => Err(self.broken(span, "an integer literal that does not fit its type")),
+                None => Err(self.error(number.misfit(s, span))),
             },
-            Type::Unknown => Ok(Value::Int(value)),
-            _ => Err(self.broken(span, "an integer literal without a number's type")),
-        }
-    }
-
-    fn float_literal(&mut self, frame: &Frame, value: f64, ty: &Type, span: Span) -> Eval {
-        match self.concrete(frame, ty) {
-            Type::Scalar(s) => match Value::Float(value).adapt(s) {
-                Some(number) => Ok(Value::Scalar(number)),
-                None => Err(self.broken(span, "a float literal of an integer type")),
-            },
-            Type::Unknown => Ok(Value::Float(value)),
-            _ => Err(self.broken(span, "a float literal without a number's type")),
+            (Type::Unknown, Literal::Int(number)) => Ok(Value::Int(number)),
+            (Type::Unknown, Literal::Float(number)) => Ok(Value::Float(number.as_f64())),
+            _ => Err(self.broken(span, "a literal without a number's type")),
         }
     }
 
@@ -410,9 +403,20 @@ impl Machine<'_> {
     }
 
     fn array_literal(&mut self, frame: &mut Frame, items: &[Expr], expr: &Expr) -> Eval {
-        let values = self.values(frame, items)?;
+        let (items, rows) = in_rows(items, &expr.ty);
+        let mut values = room::vec(items.len());
+        for item in &items {
+            values.push(self.eval(frame, item)?);
+        }
+        let nested = nested_shape(&expr.ty, values.len()).or(rows);
         if expr.ty == Type::Strings || values.iter().any(|value| matches!(value, Value::Str(_))) {
-            return self.texts_literal(values, items, expr.span);
+            return match nested {
+                None => self.texts_literal(values, &items, expr.span),
+                Some(_) => {
+                    let diagnostic = Diagnostic::error("E0505", "an array of texts has one axis");
+                    Err(self.error(diagnostic.at(expr.span, "this has more")))
+                }
+            };
         }
         let element = match &expr.ty {
             Type::Array(array) => match self.concrete(frame, &array.element) {
@@ -421,12 +425,36 @@ impl Machine<'_> {
             },
             _ => None,
         };
-        let made =
-            ops::literal(&values, element.as_ref()).and_then(|flat| match nested_shape(&expr.ty, values.len()) {
-                Some(shape) => ops::reshape(&flat, &shape),
-                None => Ok(flat),
-            });
+        let is_array = |value: &Value| matches!(value, Value::Array(_));
+        let arrays = values.iter().filter(|value| is_array(value)).count();
+        if arrays > 0 && (nested.is_some() || arrays < values.len()) {
+            return Err(self.mixed_literal(&values, &items, nested.is_some()));
+        }
+        let made = ops::literal(&values, element.as_ref()).and_then(|flat| match nested {
+            Some(shape) => ops::reshape(&flat, &shape),
+            None => Ok(flat),
+        });
         made.map_err(|p| self.problem(p, expr.span))
+    }
+
+    /// Arrays where an array literal has single elements.
+    fn mixed_literal(&self, values: &[Value], items: &[&Expr], nested: bool) -> Signal {
+        let title = match nested {
+            true => "the rows of an array literal hold single elements",
+            false => "an array literal mixes arrays and single elements",
+        };
+        let first = |array: bool| {
+            let found = values.iter().zip(items).find(|(value, _)| matches!(value, Value::Array(_)) == array);
+            found.map(|(value, item)| (item.span, format!("this is `{}`", value.type_name())))
+        };
+        let (span, label) = first(true).unwrap_or_default();
+        let diagnostic = Diagnostic::error("E0505", title)
+            .at(span, label)
+            .help("`stack(a, b)` puts arrays of one shape along a new first axis");
+        self.error(match first(false).filter(|_| !nested) {
+            Some((span, label)) => diagnostic.because(span, label),
+            None => diagnostic,
+        })
     }
 
     /// Returns the number of iterations of a `for` over an array (along its first axis) or over texts.
@@ -469,6 +497,22 @@ fn nested_shape(ty: &Type, count: usize) -> Option<Vec<i64>> {
     let known = |d: &Dim| if let Dim::Known(n) = d { Some(*n) } else { None };
     let shape: Vec<i64> = array.dims.iter().map(known).collect::<Option<_>>()?;
     (shape.len() > 1 && shape.iter().product::<i64>() == count as i64).then_some(shape)
+}
+
+/// The elements of an array literal, and its shape if it stands in rows whose type does not tell it.
+fn in_rows<'e>(items: &'e [Expr], ty: &Type) -> (Vec<&'e Expr>, Option<Vec<i64>>) {
+    let (mut items, mut shape): (Vec<&Expr>, _) = (items.iter().collect(), vec![items.len() as i64]);
+    let row = |item: &'e Expr| match &item.kind {
+        ExprKind::Array(row) if *ty == Type::Unknown && item.ty == Type::Unknown => Some(row),
+        _ => None,
+    };
+    while let Some(rows) =
+        items.iter().map(|item| row(item)).collect::<Option<Vec<_>>>().filter(|rows| !rows.is_empty())
+    {
+        shape.push(rows[0].len() as i64);
+        items = rows.into_iter().flatten().collect();
+    }
+    (items, (shape.len() > 1).then_some(shape))
 }
 
 /// Returns a named argument.

@@ -59,7 +59,7 @@ impl Machine<'_> {
     }
 
     /// Evaluates `["a", "b"]`.
-    pub(super) fn texts_literal(&mut self, values: Vec<Value>, items: &[Expr], span: Span) -> Eval {
+    pub(super) fn texts_literal(&mut self, values: Vec<Value>, items: &[&Expr], span: Span) -> Eval {
         let mut texts = room::vec(values.len());
         for (i, value) in stop::polled(values.into_iter().enumerate()) {
             let Value::Str(text) = value else {

@@ -6,6 +6,7 @@ use crate::host::ops::operand::undefined;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Value, Vector};
 use crate::lang::scalar::{self, Scalar, dynamic};
+use crate::syntax::literal;
 use crate::with_element;
 
 /// Evaluates `f32(x)` by the language's conversion rules, elementwise on vectors and arrays.
@@ -84,7 +85,7 @@ const SHOWN: usize = 40;
 
 /// Evaluates `parse(i32, text)`.
 pub(crate) fn parse(ty: Scalar, text: &str) -> Outcome<Value> {
-    match scalar::parse::parse(ty, text.trim()) {
+    match literal::value(ty, text.trim()) {
         Some(number) => Ok(Value::Scalar(number)),
         None => {
             let shown: String = text.chars().take(SHOWN).collect();
@@ -92,10 +93,13 @@ pub(crate) fn parse(ty: Scalar, text: &str) -> Outcome<Value> {
             let problem = Problem::new("E0544", format!("the text {shown:?}{more} is not a value of type {ty}"));
             Err(match ty {
                 Scalar::Bool => problem.help("a bool is spelled `true` or `false`"),
-                _ if ty.is_int() && scalar::parse::parse(Scalar::F64, text.trim()).is_some() => problem
+                _ if ty.is_int() && literal::value(Scalar::F64, text.trim()).is_some() => problem
                     .note("it is a number, but no integer that the type can hold")
                     .help("parse it as `f64` and convert"),
-                _ if text.contains(',') && scalar::parse::parse(ty, text.replace(',', ".").trim()).is_some() => {
+                _ if text.trim().starts_with("0o") => {
+                    problem.help("numbers are decimal, or in hexadecimal and binary: `0x1f`, `0b101`")
+                }
+                _ if text.contains(',') && literal::value(ty, text.replace(',', ".").trim()).is_some() => {
                     problem.help("numbers have a point: `replace(text, \",\", \".\")`")
                 }
                 _ => problem,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::host::array::{Array, Element, leaf};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
-use crate::lang::scalar::Scalar;
+use crate::lang::scalar::{self, Scalar, format};
 
 /// The operands of an operation, all of one scalar type.
 pub(crate) struct Operands<'v> {
@@ -42,6 +42,12 @@ fn unfit_literal(value: &Value, scalar: Scalar, what: &str) -> Problem {
     match value {
         Value::Int(n) => Problem::new("E0504", format!("the number {n} is not a value of type {scalar}"))
             .label(format!("the other operand of {what} is of type {scalar}")),
+        Value::Float(x) if scalar.is_float() => {
+            let number = format::plain(scalar::Value::of(*x));
+            Problem::new("E0504", format!("the number {number} is not a value of type {scalar}"))
+                .label(format!("the other operand of {what} is of type {scalar}"))
+                .help("convert the other operand: `f64(x)`")
+        }
         _ => Problem::new("E0504", format!("{what} of {scalar} and a number with a decimal point"))
             .help("convert the other operand: `f32(x)`"),
     }
@@ -101,7 +107,7 @@ fn settle(values: &[&Value]) -> Option<Scalar> {
     let mut scalar = None;
     for value in values {
         match value {
-            Value::Float(_) => scalar = Some(Scalar::F32),
+            Value::Float(_) => scalar = (*value).clone().settled().as_scalar().map(|n| n.ty),
             Value::Int(_) => scalar = scalar.or((*value).clone().settled().as_scalar().map(|n| n.ty)),
             _ => {}
         }

@@ -186,7 +186,11 @@ fn vector_field(value: &Value, name: &str) -> Outcome<Value> {
 
 fn no_name<'n>(value: &Value, name: &str, names: impl Iterator<Item = &'n str>) -> Problem {
     let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
-    let problem = Problem::new("E0543", format!("there is no `{name}` in a value of type {}", value.type_name()));
+    let title = match value {
+        Value::Table(_) => format!("there is no `{name}` in this table"),
+        _ => format!("there is no `{name}` in a value of type {}", value.type_name()),
+    };
+    let problem = Problem::new("E0543", title);
     let near = names.iter().map(|known| (strsim::levenshtein(known, name), known)).min();
     match near {
         Some((distance, known)) if distance <= name.chars().count().max(3) / 3 => {
@@ -264,6 +268,13 @@ pub fn index(value: &Value, specs: &[SliceSpec]) -> Outcome<Value> {
         (Value::Vector(vector), [SliceSpec::At(at)]) => {
             let found = usize::try_from(*at).ok().and_then(|i| vector.lane(i));
             found.map(Value::Scalar).ok_or_else(|| slice::out_of_range(*at, 0, vector.lanes(), 1))
+        }
+        (Value::Table(table), _) => {
+            let name = table.keys().next().map_or("name", SmolStr::as_str);
+            let problem = Problem::new("E0505", "the columns of a table have names, and no positions");
+            Err(problem.help(format!(
+                "`t[{name:?}]` is a column and `t[{name:?}][0]` an element of it; `for name in keys(t)` goes through all of them"
+            )))
         }
         _ => Err(Problem::new("E0505", format!("a value of type {} has no elements to index", value.type_name()))),
     }

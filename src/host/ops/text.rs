@@ -19,6 +19,7 @@ use crate::host::value::Value;
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, TextFn};
 use crate::lang::scalar::{self, Scalar};
+use crate::syntax::literal;
 
 /// Maximum size of a text in bytes, so that every position fits an `i32`.
 const MAX_BYTES: usize = i32::MAX as usize;
@@ -338,7 +339,7 @@ pub fn parse(ty: Scalar, value: &Value) -> Outcome<Value> {
         Value::Strings(texts) => {
             let mut numbers: Vec<scalar::Value> = room::vec(texts.len());
             for (i, text) in stop::polled(texts.iter().enumerate()) {
-                let Some(number) = scalar::parse::parse(ty, text.trim()) else {
+                let Some(number) = literal::value(ty, text.trim()) else {
                     let problem = super::convert::parse(ty, text).err();
                     let problem = problem.unwrap_or_else(|| Problem::new("E0544", "a text that is no number"));
                     return Err(problem.label(format!("element {i} of {}", texts.len())));

@@ -215,7 +215,9 @@ r"fn root(n: i32) -> i32 { i32(sqrt(f32(n))) }
     ),
     page!(
         "E0313", "a number that its type can't hold",
-        r"The literal is outside of the range of the type it has here.",
+        r"The literal is outside of the range of the type it has here: an integer that the type does not have, a float that it would
+make infinite or 0. A number with a decimal point is an `f32` where nothing asks for another type; `1e40f64` is an `f64`. In a function for
+any type the number has to fit each type that the function is used with.",
 r"let level: u8 = 256
 ",
 r"let level: u16 = 256
@@ -400,6 +402,16 @@ r"fn ease(x: f32, low: f32 = 0.0, high: f32 = low + 1.0) -> f32 { clamp((x - low
 ",
 r"fn ease(x: f32, low: f32 = 0.0, extent: f32 = 1.0) -> f32 { clamp((x - low) / extent, 0.0, 1.0) }
 assert(ease(0.5) == 0.5 && ease(3.0, 2.0) == 1.0 && ease(1.0, extent = 4.0) == 0.25)
+"
+    ),
+    page!(
+        "E0331", "a kernel with more parameters than a launch passes",
+        r"CUDA passes 4096 bytes to a kernel. Numbers, vectors, structs and tuples are passed by value; of an array, 8 bytes say where it lies and 4 how long each axis is, whatever is in it. So what is large goes into an array.",
+r"struct Table { weights: [f32; 1025] }
+kernel look_up(t: Table, x: [i32; N], out y: [f32; N]) threads(i: N) { y[i] = t.weights[x[i]] }
+",
+r"kernel look_up(weights: [f32; K], x: [i32; N], out y: [f32; N]) threads(i: N) { y[i] = weights[x[i]] }
+assert(look_up(zeros(1025), [3, 1024]) == [0.0, 0.0])
 "
     ),
     page!(

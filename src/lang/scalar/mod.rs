@@ -5,9 +5,10 @@
 //!   has all conversions.
 //! - `math32`, `trig32`, `math64`: the inexact functions, in portable arithmetic, so that every machine gives the same bits.
 //! - [`dynamic`]: the same operations on a [`Value`], whose type is known only at run time.
-//! - [`format`](mod@format) and [`parse`](mod@parse): conversion of values to and from text.
+//! - [`decimal`]: numbers as they are written, rounded once to any float type; [`format`](mod@format): conversion of values to text.
 
 mod convert;
+pub mod decimal;
 pub mod dynamic;
 pub(crate) mod element;
 pub(crate) mod exact;
@@ -18,7 +19,6 @@ mod int;
 pub(crate) mod math32;
 pub mod math64;
 mod narrow;
-pub mod parse;
 pub(crate) mod trig32;
 mod value;
 

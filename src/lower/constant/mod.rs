@@ -16,11 +16,11 @@ use super::types;
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::stop;
+use crate::check::literal::Literal;
 use crate::check::typed::{ConstId, Dim, Expr, ExprKind, LocalId, Program, Type};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::{Scalar, Value, dynamic};
-use crate::lower::literal::Literal;
 
 /// Maximum number of loop iterations and calls in one constant; a longer evaluation is treated as an error.
 const MAX_STEPS: u64 = 50_000_000;
@@ -77,17 +77,7 @@ impl<'a> Constants<'a> {
             ExprKind::Int(number) => self.literal(Literal::Int(*number), expr),
             ExprKind::Float(number) => self.literal(Literal::Float(*number), expr),
             ExprKind::Bool(value) => Ok(vec![Value::of(*value)]),
-            ExprKind::Const(id) => {
-                let program = self.program;
-                let constant = program.consts.get(*id).ok_or_else(|| internal(span, "a constant that is not there"))?;
-                if let Some(known) = self.known.borrow().get(id) {
-                    return Ok(known.clone());
-                }
-                self.step(span)?;
-                let values = self.nested(&[]).guarded(span)?.leaves(&constant.value)?;
-                self.known.borrow_mut().insert(*id, values.clone());
-                Ok(values)
-            }
+            ExprKind::Const(id) => self.item(*id, span),
             ExprKind::ConstParam(i) => Ok(vec![self.mono.const_param(*i, span)?]),
             ExprKind::Dim(dim) => match self.dims.get(*dim as usize).copied().flatten() {
                 Some(extent) => Ok(vec![Value::of(extent as i32)]),
@@ -97,7 +87,8 @@ impl<'a> Constants<'a> {
             | ExprKind::Swizzle { .. }
             | ExprKind::Field { .. }
             | ExprKind::TupleField { .. }
-            | ExprKind::Index { .. } => self.read(expr),
+            | ExprKind::Index { .. }
+            | ExprKind::Slice { .. } => self.read(expr),
             ExprKind::Unary { op, expr: operand } => {
                 let values = self.leaves(operand)?;
                 each(&values, |value| dynamic::unary(*op, value), span)
@@ -134,7 +125,6 @@ impl<'a> Constants<'a> {
             | ExprKind::Global(_)
             | ExprKind::Variable(_)
             | ExprKind::DynField { .. }
-            | ExprKind::Slice { .. }
             | ExprKind::Lift { .. }
             | ExprKind::Launch(_)
             | ExprKind::Range { .. }
@@ -142,9 +132,25 @@ impl<'a> Constants<'a> {
         }
     }
 
+    /// The value of a constant that has a name.
+    pub fn item(&mut self, id: ConstId, span: Span) -> Fallible<Vec<Value>> {
+        let program = self.program;
+        let constant = program.consts.get(id).ok_or_else(|| internal(span, "a constant that is not there"))?;
+        if let Some(known) = self.known.borrow().get(&id) {
+            return Ok(known.clone());
+        }
+        self.step(span)?;
+        let values = self.nested(&[]).guarded(span)?.leaves(&constant.value);
+        let values =
+            values.map_err(|d| reached(d, constant.span, || format!("the value of `{}` needs it", constant.name)))?;
+        self.known.borrow_mut().insert(id, values.clone());
+        Ok(values)
+    }
+
     fn literal(&self, literal: Literal, expr: &Expr) -> Fallible<Vec<Value>> {
         let ty = types::single(&self.ty(expr)?, expr.span)?;
-        Ok(vec![literal.of(ty.scalar()); ty.lanes() as usize])
+        let value = literal.to(ty.scalar()).ok_or_else(|| literal.misfit(ty.scalar(), expr.span))?;
+        Ok(vec![value; ty.lanes() as usize])
     }
 
     fn ty(&self, expr: &Expr) -> Fallible<Type> {
@@ -365,6 +371,12 @@ fn not_constant(span: Span, why: &str) -> Box<Diagnostic> {
             "constants are made of literals, other constants, const parameters, operators and calls of functions",
         ),
     )
+}
+
+/// Says how a mistake was reached, unless that has been said of the last few steps.
+fn reached(d: Box<Diagnostic>, span: Span, how: impl FnOnce() -> String) -> Box<Diagnostic> {
+    const STEPS: usize = 5;
+    if d.labels.len() < STEPS { Box::new(d.because(span, how())) } else { d }
 }
 
 fn failed(span: Span, why: &str) -> Box<Diagnostic> {

@@ -4,7 +4,7 @@ use super::super::error::{Fallible, internal};
 use super::super::types;
 use super::{Constants, failed, not_constant};
 use crate::base::source::Span;
-use crate::check::typed::{Expr, ExprKind, LocalId, Type};
+use crate::check::typed::{Expr, ExprKind, LocalId, SliceIndex, Type};
 use crate::lang::scalar::Value;
 
 /// Selected scalars of a variable, or of a computed value.
@@ -70,6 +70,7 @@ impl Constants<'_> {
                 Ok(Part { positions, ..part })
             }
             ExprKind::Index { base, indices } => self.element(base, indices, expr),
+            ExprKind::Slice { base, indices } => self.row(base, indices, expr),
             _ => {
                 let values = self.leaves(expr)?;
                 Ok(Part { positions: (0..values.len()).collect(), base: Base::Value(values) })
@@ -84,14 +85,42 @@ impl Constants<'_> {
         let size = self.scalars(&ty, expr.span)?;
         let mut offset = 0_i64;
         for (index, extent) in indices.iter().zip(&extents) {
-            let at = self.evaluate(index)?.as_integer().unwrap_or(-1);
-            if at < 0 || at >= i128::from(*extent) {
-                return Err(failed(index.span, &format!("the index {at} is outside of an array of {extent}")));
-            }
-            offset = offset * extent + at as i64;
+            offset = offset * extent + self.index(index, *extent)?;
         }
         let positions = part.positions.iter().copied().skip(offset as usize * size).take(size).collect();
         Ok(Part { positions, ..part })
+    }
+
+    /// `m[i, ..]`: some axes at one index each, the others as they are.
+    fn row(&mut self, base: &Expr, indices: &[SliceIndex], expr: &Expr) -> Fallible<Part> {
+        let extents = self.extents(base)?;
+        let part = self.part(base)?;
+        let size = part.positions.len() / (extents.iter().product::<i64>().max(1) as usize);
+        // The elements that are in it, axis by axis.
+        let mut elements = vec![0];
+        for (axis, &extent) in extents.iter().enumerate() {
+            let along = match indices.get(axis) {
+                None | Some(SliceIndex::Range { start: None, end: None, step: None, .. }) => 0..extent,
+                Some(SliceIndex::At(index)) => {
+                    let at = self.index(index, extent)?;
+                    at..at + 1
+                }
+                Some(_) => return Err(not_constant(expr.span, "a part of an axis belongs to the host")),
+            };
+            elements = elements.iter().flat_map(|&at| along.clone().map(move |k| at * extent + k)).collect();
+        }
+        let scalars = elements.iter().flat_map(|&at| (0..size).map(move |k| at as usize * size + k));
+        let positions: Option<Vec<usize>> = scalars.map(|at| part.positions.get(at).copied()).collect();
+        let positions = positions.ok_or_else(|| internal(expr.span, "a row that is not there"))?;
+        Ok(Part { positions, ..part })
+    }
+
+    fn index(&mut self, index: &Expr, extent: i64) -> Fallible<i64> {
+        let at = self.evaluate(index)?.as_integer().unwrap_or(-1);
+        if at < 0 || at >= i128::from(extent) {
+            return Err(failed(index.span, &format!("the index {at} is outside of an array of {extent}")));
+        }
+        Ok(at as i64)
     }
 
     /// Returns the offset and length, in scalars, of a field of a struct or tuple.

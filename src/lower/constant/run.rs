@@ -2,7 +2,7 @@
 
 use super::super::Function;
 use super::super::error::{Fallible, internal};
-use super::{Constants, MAX_ELEMENTS, Stored, apply, failed, negative, not_constant, pure_builtin};
+use super::{Constants, MAX_ELEMENTS, Stored, apply, failed, negative, not_constant, pure_builtin, reached};
 use crate::base::source::Span;
 use crate::check::typed::{Access, ArrayInit, Block, Expr, ExprKind, FnRef, LocalId, Pattern, Stmt, StmtKind, Type};
 use crate::lang::ops::BinaryOp;
@@ -50,10 +50,12 @@ impl<'a> Constants<'a> {
                 let mut inner = self.nested(&arguments).guarded(span)?;
                 inner.bind_dims(&function.sig, &values);
                 inner.locals = values.into_iter().enumerate().map(|(i, value)| (LocalId::new(i), value)).collect();
-                let result = match inner.run_block(&body.root)? {
-                    (Flow::Return(values), _) => values,
-                    (_, values) => values,
-                };
+                let ran = inner.run_block(&body.root);
+                let result =
+                    match ran.map_err(|d| reached(d, span, || format!("`{}` is called here", function.name)))? {
+                        (Flow::Return(values), _) => values,
+                        (_, values) => values,
+                    };
                 for (position, place) in places {
                     if let Some(changed) = inner.locals.get(&LocalId::new(position)) {
                         self.write_part(&place, &changed.values, span)?;
@@ -116,9 +118,9 @@ impl<'a> Constants<'a> {
                 let values = self.leaves(value)?;
                 self.bind(pattern, &ty, Stored { values, extents }, span)?;
             }
-            // Uninitialized variables are not supported, since a variable's size is taken from its value.
-            StmtKind::Let { pattern: Pattern::Local(_), value: None, .. } => {
-                return Err(not_constant(span, "a constant's variables start with a value"));
+            // The first assignment determines its size.
+            StmtKind::Let { pattern: Pattern::Local(id), value: None, .. } => {
+                self.locals.remove(id);
             }
             StmtKind::LocalArray { local, extents, init } => self.local_array(*local, extents, init, span)?,
             StmtKind::Assign { place, op, value } => self.assign(place, *op, value, span)?,
@@ -207,6 +209,13 @@ impl<'a> Constants<'a> {
 
     fn assign(&mut self, place: &Expr, op: Option<BinaryOp>, value: &Expr, span: Span) -> Fallible<()> {
         let right = self.leaves(value)?;
+        if let (ExprKind::Local(id), None) = (&place.kind, op)
+            && !self.locals.contains_key(id)
+        {
+            let extents = self.extents(value)?;
+            self.locals.insert(*id, Stored { values: right, extents });
+            return Ok(());
+        }
         // Resolve the lvalue once, since its indices may have side effects.
         let part = self.part(place)?;
         let values = match op {

@@ -263,6 +263,10 @@ fn types(here: &Here<'_>) -> Option<Diagnostic> {
         if here.found() == Tok::RBracket {
             let error =
                 Diagnostic::error("E0127", "an array type needs its size").at(here.span(at), "`; size` is missing");
+            if at > here.start && here.kind(at - 1) == Tok::Name && here.word(at - 1) == "str" {
+                let help = "an array of texts is of any length: `[str; _]`";
+                return Some(sure(error.help(help), "write `[str; _]`", here.behind_before(), "; _"));
+            }
             return Some(maybe(error.help(help), "add a dimension name", here.behind_before(), "; N"));
         }
         if here.found() == Tok::Comma {

@@ -1,0 +1,96 @@
+//! What a launch passes to its kernel, and the bound of that.
+//!
+//! In: a kernel's signature, and types for its type parameters where they are known. Out: the bytes of each parameter, and the
+//! message where they are more than CUDA passes. Parts of structs and tuples are passed one by one, each at a multiple of its
+//! alignment; of an array its address and its extents. A device may leave out what a kernel does not ask for.
+
+use crate::base::diag::Diagnostic;
+use crate::check::typed::*;
+use crate::ir::def::Ty;
+
+/// Bytes that a launch passes.
+pub(crate) const MOST: usize = 4096;
+/// An address.
+const ADDRESS: usize = 8;
+const EXTENT: usize = 4;
+/// The extents of `threads(…)`, and the addresses of records that a device keeps of faults, prints and barriers.
+const OWN: usize = 4 * EXTENT + 3 * ADDRESS;
+
+/// The types that stand for type parameters, as far as they are known.
+pub(crate) type Given<'g> = &'g dyn std::ops::Fn(u32) -> Option<Type>;
+
+struct Space<'s> {
+    program: &'s Program,
+    given: Given<'s>,
+    used: usize,
+}
+
+impl Space<'_> {
+    fn put(&mut self, size: usize, align: usize) {
+        self.used = self.used.next_multiple_of(align).saturating_add(size);
+    }
+
+    fn param(&mut self, ty: &Type) {
+        match ty {
+            Type::Array(array) => {
+                self.put(ADDRESS, ADDRESS);
+                self.put(EXTENT * array.dims.len(), EXTENT);
+            }
+            value => self.value(value),
+        }
+    }
+
+    fn value(&mut self, ty: &Type) {
+        match ty {
+            Type::Scalar(s) => self.put(s.size(), s.size()),
+            Type::Vector(s, n) => self.put(Ty::Vector(*s, *n).size(), Ty::Vector(*s, *n).align()),
+            Type::Tuple(parts) => parts.iter().for_each(|part| self.value(part)),
+            Type::Struct(id) => {
+                let fields = self.program.structs.get(*id).map_or(&[][..], |s| &s.fields);
+                fields.iter().for_each(|field| self.value(&field.ty));
+            }
+            Type::Array(array) => {
+                let known = |dim: &Dim| if let Dim::Known(n) = dim { u64::try_from(*n).unwrap_or(0) } else { 0 };
+                let elements = array.dims.iter().map(known).fold(1, u64::saturating_mul);
+                // More is refused as a type.
+                (0..elements.min(MOST as u64)).for_each(|_| self.value(&array.element));
+            }
+            Type::Param(i) => {
+                if let Some(ty) = (self.given)(*i).filter(|ty| !matches!(ty, Type::Param(_))) {
+                    self.value(&ty);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The message for a kernel to which a launch would pass too much.
+pub(crate) fn too_much(program: &Program, kernel: &Kernel, given: Given<'_>) -> Option<Diagnostic> {
+    let mut space = Space { program, given, used: 0 };
+    let mut sizes = Vec::with_capacity(kernel.sig.params.len());
+    for param in &kernel.sig.params {
+        let before = space.used;
+        space.param(&param.ty);
+        sizes.push((space.used - before, param));
+    }
+    let hidden = kernel.sig.hidden_dims().count();
+    space.put(EXTENT * hidden, EXTENT);
+    let total = space.used + OWN;
+    if total <= MOST {
+        return None;
+    }
+    sizes.sort_by_key(|(size, param)| (std::cmp::Reverse(*size), param.span.start));
+    let title = format!("a launch of `{}` would pass {total} bytes, and {MOST} is the most", kernel.name);
+    let mut d = Diagnostic::error("E0331", title);
+    let takes = |size: usize, param: &Param| format!("`{}` takes {size} bytes", param.name);
+    let shown = |&(k, (size, _)): &(usize, (usize, &Param))| k == 0 || k < 6 && size > 64;
+    for (k, (size, param)) in sizes.into_iter().enumerate().take_while(shown) {
+        d = if k == 0 { d.at(param.span, takes(size, param)) } else { d.because(param.span, takes(size, param)) };
+    }
+    Some(
+        d.help("pass what is large in an array: a launch says only where it lies, whatever is in it").note(format!(
+            "an array takes {ADDRESS} bytes and {EXTENT} for each axis; a launch itself takes up to {OWN}"
+        )),
+    )
+}

@@ -1,0 +1,161 @@
+//! A number as it is written, from which every float type gets its nearest value.
+//!
+//! In: decimal digits, or an integer. Out: a value of a type, or none where the type has nothing near. The digits are rounded to
+//! `f64` once, and once more *to odd*, which a second rounding to a shorter type cannot tell from the digits themselves.
+
+use std::cmp::Ordering;
+
+use super::{Scalar, Value};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decimal {
+    nearest: f64,
+    /// Rounded to odd where a shorter type could tell; else as `nearest`.
+    odd: f64,
+}
+
+impl Decimal {
+    /// Of digits with a point and an exponent or without, as [`f64`] reads them; none if they are no number.
+    pub fn read(text: &str) -> Option<Decimal> {
+        let nearest: f64 = text.parse().ok().filter(|number: &f64| !number.is_nan())?;
+        let rest = match () {
+            _ if nearest == 0.0 => digits(text).cmp(&digits("0")),
+            _ if is_short(text) || !is_tie(nearest) => Ordering::Equal,
+            _ => digits(text).cmp(&digits(&format!("{nearest:.800e}"))),
+        };
+        Some(Decimal { nearest, odd: to_odd(nearest, rest) })
+    }
+
+    pub fn of_float(number: f64) -> Decimal {
+        Decimal { nearest: number, odd: number }
+    }
+
+    pub fn of_integer(integer: i128) -> Decimal {
+        let nearest = integer as f64;
+        let rest = integer.unsigned_abs().cmp(&(nearest.abs() as u128));
+        Decimal { nearest, odd: to_odd(nearest, rest) }
+    }
+
+    /// Rounded to nearest even, whatever becomes of it.
+    pub fn as_f64(self) -> f64 {
+        self.nearest
+    }
+
+    /// The nearest value of a float type. None if that is infinite, or 0 for a number that is not.
+    pub fn to(self, ty: Scalar) -> Option<Value> {
+        let value = match ty {
+            Scalar::F64 => Value::of(self.nearest),
+            _ => Value::of(self.odd).to_type(ty),
+        };
+        let rounded = value.as_f64();
+        let lost = rounded == 0.0 && self.odd != 0.0;
+        (ty.is_float() && rounded.is_finite() && !lost).then_some(value)
+    }
+}
+
+/// So few digits behind the point that the number is either the nearest `f64`, or nearer to that than to any value that lies
+/// half-way between two of a shorter type.
+fn is_short(text: &str) -> bool {
+    let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+    fraction.len() <= 8 && text.len() <= 15 && !text.contains(['e', 'E'])
+}
+
+/// Whether a shorter type may have two values at the same distance: then the digits that `f64` has no room for decide.
+fn is_tie(number: f64) -> bool {
+    number.is_finite() && number.to_bits().trailing_zeros() >= 28
+}
+
+/// `rest` says how the number compares to the one that is nearest to it, both without sign.
+fn to_odd(nearest: f64, rest: Ordering) -> f64 {
+    let bits = nearest.to_bits();
+    f64::from_bits(match rest {
+        Ordering::Equal => bits,
+        Ordering::Greater => bits | 1,
+        Ordering::Less => (bits - 1) | 1,
+    })
+}
+
+/// The exponent of the first digit that is not 0, and the digits from there to the last one that is not 0: numbers without a
+/// sign compare as these do. 0 is less than all others.
+fn digits(text: &str) -> (i64, String) {
+    let text = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all: String = [whole, fraction].concat();
+    let significant = all.trim_start_matches('0');
+    if significant.is_empty() {
+        return (i64::MIN, String::new());
+    }
+    // An exponent of so many digits makes 0 or infinity of whatever stands before it.
+    let written: i64 = exponent.parse().unwrap_or(if exponent.starts_with('-') { -(1 << 40) } else { 1 << 40 });
+    let leading = (all.len() - significant.len()) as i64;
+    (written + whole.len() as i64 - leading, significant.trim_end_matches('0').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(ty: Scalar, text: &str) -> Option<u64> {
+        Some(Decimal::read(text)?.to(ty)?.bits)
+    }
+
+    #[test]
+    fn digits_are_rounded_once() {
+        let half = "1.000000059604644775390625";
+        let above = format!("{half}0000000000000000000000001");
+        let below = "1.00000005960464477539062499999999999999999999";
+        for (text, wanted) in [(half, 1.0f32), (&above, 1.000_000_1), (below, 1.0)] {
+            assert_eq!(bits(Scalar::F32, text), Some(wanted.to_bits().into()), "{text}");
+            assert_eq!(text.parse(), Ok(wanted));
+        }
+        // Half-way between 1 and the next f16, 1 + 2^-10: 1 + 2^-11 and a little more.
+        assert_eq!(bits(Scalar::F16, "1.00048828125"), Some(0x3c00));
+        assert_eq!(bits(Scalar::F16, "1.00048828125000000000000000001"), Some(0x3c01));
+        assert_eq!(bits(Scalar::F16, "1.00048828124999999999999999999"), Some(0x3c00));
+        assert_eq!(bits(Scalar::Bf16, "1.00390625000000000000000000001e0"), Some(0x3f81));
+    }
+
+    #[test]
+    fn an_f32_is_what_the_standard_library_reads() {
+        for mantissa in 1..3000u32 {
+            for exponent in [-46, -45, -40, -20, -7, -1, 0, 3, 9, 25, 37] {
+                let text = format!("{}.{mantissa:04}e{exponent}", mantissa % 7);
+                let number: f32 = text.parse().expect("a number");
+                let wanted = (number.is_finite() && number != 0.0).then_some(u64::from(number.to_bits()));
+                assert_eq!(bits(Scalar::F32, &text), wanted, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn integers_are_rounded_once() {
+        let tie = (1i128 << 53) + (1 << 29);
+        for integer in [tie - 1, tie, tie + 1, -tie - 1, 16_777_217, u64::MAX.into(), 0] {
+            let wanted = (integer as f32).to_bits();
+            assert_eq!(Decimal::of_integer(integer).to(Scalar::F32).map(|v| v.bits), Some(wanted.into()), "{integer}");
+        }
+        assert_eq!(Decimal::of_integer(65519).to(Scalar::F16).map(Value::as_f64), Some(65504.0));
+        assert_eq!(Decimal::of_integer(65520).to(Scalar::F16), None);
+    }
+
+    #[test]
+    fn what_lies_outside_of_a_type_is_none_of_its_values() {
+        for (ty, text) in [
+            (Scalar::F32, "3.5e38"),
+            (Scalar::F32, "7e-46"),
+            (Scalar::F16, "65520"),
+            (Scalar::F16, "2.9e-8"),
+            (Scalar::Bf16, "3.4e38"),
+            (Scalar::F64, "1.8e308"),
+            (Scalar::F64, "1e-400"),
+            (Scalar::F64, "1e-99999999999999999999"),
+            (Scalar::I32, "1"),
+        ] {
+            assert_eq!(bits(ty, text), None, "{ty} {text}");
+        }
+        for (ty, text) in [(Scalar::F32, "8e-46"), (Scalar::F64, "0.000e-999"), (Scalar::F16, "3e-8")] {
+            assert!(bits(ty, text).is_some(), "{ty} {text}");
+        }
+    }
+}
