@@ -91,6 +91,44 @@ fn devices_that_are_not_there_are_refused() {
     assert_eq!(run(here(), &["--device", "gpu:1000", "explain", "E0701"]).code, 0);
 }
 
+/// A driver's library that lacks functions, or says no, is an error in words, whoever asks for a GPU.
+#[cfg(target_os = "linux")]
+#[test]
+fn drivers_that_cannot_be_used_say_why() {
+    let start = |init: u32, version: u32| {
+        format!(
+            "int cuInit(unsigned f) {{ return {init}; }}\nint cuDriverGetVersion(int *v) {{ *v = {version}; return 0; }}\n\
+             int cuGetErrorName(int c, const char **n) {{ *n = \"CUDA_ERROR_OF_TEST\"; return 0; }}\n"
+        )
+    };
+    let drivers = [
+        ("int nothing;".to_string(), "NVIDIA's driver is not whole: its library has no `cuInit`"),
+        (start(0, 12020), "NVIDIA's driver is not whole: its library has no `cuCtxSetCurrent`"),
+        (start(0, 11080), "NVIDIA's driver is too old: it is for CUDA 11.8"),
+        (start(100, 12020), "NVIDIA's driver finds no GPU"),
+        (start(999, 12020), "NVIDIA's driver does not start: cuInit says CUDA_ERROR_OF_TEST"),
+    ];
+    for (text, says) in drivers {
+        let folder = folder_with(&[("driver.c", &text)]);
+        let mut compiler = std::process::Command::new("cc");
+        let built =
+            compiler.current_dir(folder.path()).args(["-shared", "-fPIC", "-o", "libcuda.so", "driver.c"]).status();
+        if !built.is_ok_and(|status| status.success()) {
+            println!("skipped: no C compiler makes a library here");
+            return;
+        }
+        let ask = |words: &[&str]| finish(clk(here()).env("LD_LIBRARY_PATH", folder.path()).args(words));
+        let ran = ask(&["--device", "gpu:0", "-e", "1"]);
+        assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{}", ran.err);
+        assert!(ran.err.contains(&format!("error: `gpu:0` cannot be used: {says}")), "{}", ran.err);
+        let doctor = ask(&["doctor"]);
+        assert_eq!((doctor.code, doctor.err.as_str()), (0, ""));
+        assert!(doctor.out.contains(&format!("none: {says}")), "{}", doctor.out);
+        // Nobody needs a GPU.
+        assert_eq!(ask(&["--device", "auto", "-e", DOUBLE]).out, "[2 4]\n");
+    }
+}
+
 const DOUBLE: &str =
     "kernel double(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = 2 * x[i] }\nlet y = double([1, 2])\nprint(y)\n";
 

@@ -127,6 +127,9 @@ impl std::fmt::Display for Absent {
             Absent::TooOld { driver } => {
                 write!(f, "NVIDIA's driver is too old: it is for CUDA {}.{}", driver / 1000, driver % 1000 / 10)
             }
+            Absent::Lacks { function } => {
+                write!(f, "NVIDIA's driver is not whole: its library has no `{function}`; installing it again may help")
+            }
         }
     }
 }

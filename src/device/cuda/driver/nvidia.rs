@@ -2,11 +2,13 @@
 
 #[cfg(target_os = "linux")]
 mod shared;
+mod symbols;
+
 #[cfg(target_os = "linux")]
 pub(crate) use shared::Numbered;
 
 use std::cell::Cell;
-use std::ffi::{CString, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -14,6 +16,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use cudarc::driver::result as cu;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
 
+use self::symbols::Library;
 use super::pieces::Shared;
 use super::{
     Address, Answer, Argument, Driver, Event, Function, Graph, Launch, Module, Properties, Refusal, Shape, Words,
@@ -37,6 +40,8 @@ pub(crate) enum Absent {
     Refused(Refusal),
     /// The driver is older than [`OLDEST`].
     TooOld { driver: u32 },
+    /// The driver's library does not have a function that it should have.
+    Lacks { function: &'static str },
 }
 
 /// The oldest driver version with all functions that are called.
@@ -54,10 +59,9 @@ fn said<T>(call: &'static str, result: Result<T, cu::DriverError>) -> Answer<T> 
 
 /// Initializes the driver and returns its version; the first call in a process takes some 100 ms.
 fn start() -> Result<u32, Absent> {
-    // SAFETY: it opens and closes libraries by their names.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(Absent::NoDriver);
-    }
+    let library = Library::open().ok_or(Absent::NoDriver)?;
+    let whole = |lacking: Option<&'static str>| lacking.map_or(Ok(()), |function| Err(Absent::Lacks { function }));
+    whole(library.lacks_first())?;
     said("cuInit", cu::init()).map_err(|refusal| match refusal.code {
         code if code == CUresult::CUDA_ERROR_NO_DEVICE as u32 => Absent::NoDevice,
         _ => Absent::Refused(refusal),
@@ -70,6 +74,7 @@ fn start() -> Result<u32, Absent> {
     if version < OLDEST {
         return Err(Absent::TooOld { driver: version });
     }
+    whole(library.lacks())?;
     Ok(version)
 }
 
@@ -90,6 +95,15 @@ pub(crate) fn probe(ordinal: u32) -> Result<Properties, Absent> {
     properties(ordinal, driver).map_err(Absent::Refused)
 }
 
+fn name(device: sys::CUdevice) -> Answer<String> {
+    let mut name = [0 as c_char; 128];
+    // SAFETY: there is room for so many bytes.
+    let asked = unsafe { sys::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device) };
+    said("cuDeviceGetName", asked.result())?;
+    let bytes: Vec<u8> = name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 fn properties(ordinal: u32, driver: u32) -> Answer<Properties> {
     let device = said("cuDeviceGet", cu::device::get(ordinal as i32))?;
     let attribute = |which| {
@@ -100,7 +114,7 @@ fn properties(ordinal: u32, driver: u32) -> Answer<Properties> {
     let major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
     Ok(Properties {
-        name: said("cuDeviceGetName", cu::device::get_name(device))?,
+        name: name(device)?,
         ordinal,
         architecture: 10 * major + minor,
         // SAFETY: the device handle is valid.
@@ -694,7 +708,7 @@ impl Driver for Nvidia {
         // SAFETY: both events are alive.
         said("cuEventSynchronize", unsafe { cu::event::synchronize(to.0 as sys::CUevent) })?;
         // SAFETY: both events are alive and were recorded.
-        let time = unsafe { cu::event::elapsed(from.0 as sys::CUevent, to.0 as sys::CUevent) };
+        let time = unsafe { symbols::elapsed(from.0 as sys::CUevent, to.0 as sys::CUevent) };
         said("cuEventElapsedTime", time).map(f64::from)
     }
 
