@@ -1,5 +1,5 @@
-//! Faults of kernels, and failures of a device itself. Either may hold the other: a launch can end because its device failed, and a
-//! device can report the fault of an earlier launch.
+//! Faults of kernels, and failures of a device itself. Either may contain the other: a launch can end because its device failed,
+//! and a device can report the fault of an earlier launch.
 
 use std::fmt;
 

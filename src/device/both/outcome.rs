@@ -1,4 +1,4 @@
-//! How two devices differ about a launch, as data and in words.
+//! Differences of two devices on one launch: disagreements and permitted variations, with their texts.
 
 use super::jitter::FUNCTION_ULPS;
 

@@ -1,4 +1,4 @@
-//! A kernel's variants, and the plans of its launches.
+//! A kernel on a GPU: the variants of its text, and the cached plans of its launches.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

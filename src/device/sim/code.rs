@@ -245,10 +245,10 @@ pub(crate) struct WaitDef {
     pub weak: Vec<(Reg, Scalar)>,
 }
 
-/// The operands of an operation whose result `--trap-nan` looks at.
+/// The operands of an operation whose result `--trap-nan` checks.
 #[derive(Clone, Debug)]
 pub struct Birth {
-    /// How the operation is written: `+`, `sqrt`.
+    /// The operation's symbol or name: `+`, `sqrt`.
     pub name: String,
     pub infix: bool,
     pub scalar: Scalar,
@@ -262,7 +262,7 @@ pub(crate) struct Unseen {
     pub warps: Option<String>,
 }
 
-/// The tables of a compiled kernel; its ops lie beside them.
+/// The tables of a compiled kernel, without its ops.
 pub(crate) struct Code {
     /// The position of the first op of the body; the prologue is before it.
     pub body: u32,

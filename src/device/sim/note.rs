@@ -1,4 +1,4 @@
-//! Accesses as those who listen hear of them.
+//! Descriptions of memory accesses in sanitizer events.
 
 use super::reg::Reg;
 

@@ -1,4 +1,4 @@
-//! Loops that wait for what other threads do: when a group that runs one lets others have their turn.
+//! Polling loops, which wait for other threads: when a group that runs one yields.
 
 use super::group::{Group, Op, Pause, WARP};
 

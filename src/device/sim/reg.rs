@@ -1,4 +1,4 @@
-//! What ops and tables name: registers, masks, axes.
+//! Indices of registers and masks in ops and tables, and the number of axes.
 
 /// An index into a group's slots.
 pub(crate) type Reg = u16;

@@ -1,4 +1,4 @@
-//! What range analysis is asked, and what it finds.
+//! Parameters and results of range analysis.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -1,4 +1,4 @@
-//! What walking a function keeps.
+//! The state of the verifier during the walk over a function.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -1,4 +1,4 @@
-//! What the parts of the verifier say, and what they ask of types.
+//! Violations, and predicates on types that the verifier shares.
 
 use crate::ir::def::*;
 use crate::ir::typing;

@@ -1,4 +1,4 @@
-//! The launches of a batch: those of the run that is under way, and the runs that have come before.
+//! State of a batch: the launches of the current run, and the remembered runs with their graphs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! What is known of a launch, and the plans that were made for others like it.
+//! The facts about a launch that its plan depends on, and cached plans.
 
 use std::sync::Arc;
 

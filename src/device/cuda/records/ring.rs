@@ -1,4 +1,4 @@
-//! The records of launches that are under way, as they lie in the GPU's memory, and what was noted with each.
+//! Storage of fault records: blocks in GPU memory, and the pending launch of each record.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! A launch as data, and how it is run again on another device with its arrays as a driver has them.
+//! A recorded launch, and its repetition on another device with the current contents of its arrays.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! One kernel on its way to text: what all parts of the printer share.
+//! The code generator of one kernel: state shared by all of its modules.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`abi`] | the interface to the launcher: parameters, buffers, variants |
 //! | `launch` | those rules applied to a launch |
-//! | `generator` | what all parts below share |
+//! | `generator` | state shared by the modules below |
 //! | `plan` | which values get a name |
 //! | `kernel` | signature, prologue, index space |
 //! | `expr`, `scalar` | expressions; operations on scalars and vectors |

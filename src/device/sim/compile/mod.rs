@@ -35,7 +35,7 @@ mod value;
 use analysis::Number;
 use state::{Compiler, Mark, Region, Section, Val};
 
-/// What a kernel became: its ops, and the tables that they point into.
+/// A compiled kernel: its ops, and the tables that they refer to.
 pub struct Compiled {
     pub ops: Vec<Op>,
     pub code: Code,

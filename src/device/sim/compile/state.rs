@@ -1,4 +1,4 @@
-//! What the parts of the compiler share: values on their way, open regions, notes on the ops written so far, tables.
+//! The state of code generation: values, open regions, annotations of the ops emitted so far, tables.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -1,4 +1,4 @@
-//! The bits that scalars have in registers.
+//! The representation of scalars in registers.
 
 use crate::lang::scalar::Scalar;
 

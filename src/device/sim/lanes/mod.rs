@@ -1,7 +1,7 @@
 //! Loops over lanes: the generic drivers that every arithmetic op is an instance of.
 //!
-//! - `step`: the drivers, and how they are picked for an instruction set; `bits`: scalars in registers.
-//! - [`arith`], [`convert`], [`fused`], [`slow`], [`mask`]: the ops; [`wide`]: vectors by hand.
+//! - `step`: the drivers, and their selection by instruction set; `bits`: scalars in registers.
+//! - [`arith`], [`convert`], [`fused`], [`slow`], [`mask`]: the ops; [`wide`]: explicit vector types.
 
 pub(crate) mod arith;
 #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! Where arrays lie, and which of their bytes an access touches: data only.
+//! Data types for the layout of arrays and for the addresses of an access.
 
 use crate::device::sim::code::{AXES, MemoryDef, MemoryKind, Reg};
 use crate::device::sim::lanes::is_wide;

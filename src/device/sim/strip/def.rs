@@ -1,4 +1,4 @@
-//! A strip as the code has it: its places and its small program.
+//! The definition of a strip: its memory operands and its program.
 
 use crate::device::sim::reg::{MaskId, Reg};
 

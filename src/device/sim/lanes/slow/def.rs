@@ -1,4 +1,4 @@
-//! What the code says of an operation that has no fast loop.
+//! Description of an operation without a specialized loop.
 
 use crate::device::sim::reg::Reg;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
