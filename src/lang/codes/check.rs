@@ -18,7 +18,7 @@ macro_rules! page {
 pub static PAGES: &[Page] = &[
     page!(
         "E0201", "a name that nothing has",
-        r"No variable, parameter, item or builtin of this name is visible here. Names are seen from their declaration on, inside the block they stand in; items such as `fn` and `kernel` are seen everywhere in their file.",
+        r"No variable, parameter, item or builtin of this name is visible here. A variable is visible from its declaration to the end of its block; items such as `fn` and `kernel` are visible everywhere in their file.",
 r"let total = 1.5
 print(totl)
 ",
@@ -28,7 +28,7 @@ print(total)
     ),
     page!(
         "E0202", "a name that is defined twice",
-        r"Within one file each item and each variable of the script needs a name of its own. (In the REPL a later definition replaces the earlier one.)",
+        r"Within one file, all items and all variables of the script need different names. (In the REPL a later definition replaces the earlier one.)",
 r"fn area(r: f32) -> f32 { 3.14159 * r * r }
 fn area(a: f32, b: f32) -> f32 { a * b }
 ",
@@ -38,7 +38,7 @@ fn rectangle_area(a: f32, b: f32) -> f32 { a * b }
     ),
     page!(
         "E0203", "an import of something that is not there",
-        r"The module exists but has no public name like this. Functions, kernels, structs and constants can be imported; variables of a script can't.",
+        r"The module exists but has no public name like this. Functions, kernels, structs and constants can be imported; the variables of a script cannot.",
 r"import std.nn.{softmaxx}
 print(softmaxx(zeros(2, 3)))
 ",
@@ -56,7 +56,7 @@ r"fn half_of(x: f32) -> f32 { x / 2 }
     ),
     page!(
         "E0205", "a field that does not exist",
-        r"A struct has the fields of its definition, a vector has `.x .y .z .w`, a tuple has `.0 .1 …`. Arrays have none: what one asks of them are functions such as `len(x)` and `shape(x)`.",
+        r"A struct has the fields of its definition, a vector has `.x .y .z .w`, a tuple has `.0 .1 …`. Arrays have no fields: use functions such as `len(x)` and `shape(x)`.",
 r"struct Body { pos: f32x3, mass: f32 }
 fn weight(b: Body) -> f32 { b.mas * 9.81 }
 ",
@@ -66,7 +66,7 @@ fn weight(b: Body) -> f32 { b.mass * 9.81 }
     ),
     page!(
         "E0206", "an argument name that the callee does not have",
-        r"By name one gives compile-time parameters (`T = 32`), dimensions of a kernel (`N = 1024`), parameters, and the options of builtins (`axis = 0`).",
+        r"Named arguments are compile-time parameters (`T = 32`), dimensions of a kernel (`N = 1024`), parameters, and the options of builtins (`axis = 0`).",
 r"let x = zeros(4, typ = i32)
 ",
 r"let x = zeros(4, type = i32)
@@ -74,7 +74,7 @@ r"let x = zeros(4, type = i32)
     ),
     page!(
         "E0207", "a name of the wrong kind",
-        r"A type stands where a value is needed, a value where a type is needed, or a function is named without being called.",
+        r"A type is used where a value is needed, a value where a type is needed, or a function is named without being called.",
 r"fn twice(x: f32) -> f32 { 2 * x }
 let y = twice
 ",
@@ -84,7 +84,7 @@ let y = twice(1.5)
     ),
     page!(
         "E0208", "one name for two parameters or fields",
-        r"Parameters, compile-time parameters, dimensions and fields each need a name of their own.",
+        r"The parameters, compile-time parameters and dimensions of a function need different names, and so do the fields of a struct.",
 r"fn add(a: f32, a: f32) -> f32 { a + a }
 ",
 r"fn add(a: f32, b: f32) -> f32 { a + b }
@@ -92,7 +92,7 @@ r"fn add(a: f32, b: f32) -> f32 { a + b }
     ),
     page!(
         "E0209", "a script variable inside a function or kernel",
-        r"Functions and kernels see constants, other functions and their own parameters. Variables of the script may change between calls, so they are passed in.",
+        r"Functions and kernels can use constants, other functions and their own parameters. Variables of the script may change between calls, so they must be passed as arguments.",
 r"let scale = 2.0
 fn scaled(x: f32) -> f32 { scale * x }
 ",
@@ -103,7 +103,7 @@ fn scaled_by(x: f32, scale: f32) -> f32 { scale * x }
     ),
     page!(
         "E0301", "a value of another type than expected",
-        r"There are no implicit conversions. A literal such as `1` or `2.5` takes the type its place asks for; everything else is converted by calling the type: `f32(n)`.",
+        r"There are no implicit conversions. A literal such as `1` or `2.5` takes the type required by its context; everything else is converted by calling the type: `f32(n)`.",
 r"fn mean(total: f32, n: i32) -> f32 { total / f32(n) }
 let count: f32 = mean(3.0, 2.5f32)
 ",
@@ -113,7 +113,7 @@ let count: f32 = mean(3.0, i32(2.5))
     ),
     page!(
         "E0302", "operands of different types",
-        r"Both sides of an operator (and all arguments of functions such as `max`) need one element type. Which way to convert is for the program to say: `f32(i)` and `i32(x)` mean different things.",
+        r"Both sides of an operator (and all arguments of functions such as `max`) must have the same element type. The program has to say which one to convert: `f32(i)` and `i32(x)` mean different things.",
 r"fn place(i: i32, step: f32) -> f32 { i * step }
 ",
 r"fn place(i: i32, step: f32) -> f32 { f32(i) * step }
@@ -121,7 +121,7 @@ r"fn place(i: i32, step: f32) -> f32 { f32(i) * step }
     ),
     page!(
         "E0303", "an operator that the type does not have",
-        r"Arithmetic is for numbers, `& | ^ << >>` for integers, `&& || !` for `bool`. Type parameters have the operators that their bound promises: `T: Num` can be added.",
+        r"Arithmetic is for numbers, `& | ^ << >>` for integers, `&& || !` for `bool`. Type parameters have the operators that their bound guarantees: a `T: Num` can be added.",
 r"fn low_bits(x: f32) -> f32 { x & 255 }
 ",
 r"fn low_bits(x: f32) -> u32 { bitcast(u32, x) & 255 }
@@ -129,7 +129,7 @@ r"fn low_bits(x: f32) -> u32 { bitcast(u32, x) & 255 }
     ),
     page!(
         "E0304", "too many or too few arguments",
-        r"The note shows what the function, kernel or builtin takes. A launch may leave off its `out` arguments; it then returns them.",
+        r"The note shows what the function, kernel or builtin takes. A launch may omit its `out` arguments; it then returns them.",
 r"fn lerp(a: f32, b: f32, t: f32) -> f32 { a + (b - a) * t }
 let x = lerp(0.0, 1.0)
 ",
@@ -139,7 +139,7 @@ let x = lerp(0.0, 1.0, 0.5)
     ),
     page!(
         "E0305", "shapes that do not go together",
-        r"A dimension's name has one value in a launch, `a @ b` needs the inner extents to agree, and elementwise operators need extents that are the same or 1. What is not known before the program runs is checked when it does.",
+        r"A dimension's name has one value in a launch, `a @ b` needs the inner extents to agree, and elementwise operators need extents that are equal or 1. Extents that are unknown before the program runs are checked at run time.",
 r"kernel add(x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] + y[i] }
 let r = add(zeros(4), zeros(5))
 ",
@@ -149,7 +149,7 @@ let r = add(zeros(4), zeros(4))
     ),
     page!(
         "E0306", "a wrong number of axes",
-        r"Kernels index an array with one integer per axis. On the host fewer indices, or ranges, give a part of the array.",
+        r"Kernels index an array with one integer per axis. On the host, fewer indices or ranges select a part of the array.",
 r"kernel corner(a: [f32; M, N], out r: [f32; 1]) threads(i: 1) { r[i] = a[0] }
 ",
 r"kernel corner(a: [f32; M, N], out r: [f32; 1]) threads(i: 1) { r[i] = a[0, 0] }
@@ -157,7 +157,7 @@ r"kernel corner(a: [f32; M, N], out r: [f32; 1]) threads(i: 1) { r[i] = a[0, 0] 
     ),
     page!(
         "E0307", "a compile-time parameter that nothing fixes",
-        r"Type, constant and function parameters follow from the arguments, have a default, or are given by name.",
+        r"Type, constant and function parameters are inferred from the arguments, have a default, or are given by name.",
 r"kernel fill<const V: i32>(out r: [i32; N]) threads(i: N) { r[i] = V }
 let r = fill(N = 8)
 ",
@@ -167,7 +167,7 @@ let r = fill(N = 8, V = 3)
     ),
     page!(
         "E0308", "a condition that is not `bool`",
-        r"Numbers are not true or false by themselves, and an array of `bool` is many conditions at once: `all(…)` or `any(…)` makes one of them.",
+        r"Numbers are neither true nor false, and an array of `bool` has many conditions: `all(…)` or `any(…)` combines them into one.",
 r#"let n = 3
 if n { print("some") }
 "#,
@@ -177,7 +177,7 @@ if n != 0 { print("some") }
     ),
     page!(
         "E0309", "indexing something that is not an array",
-        r"Arrays have elements, and `v[i]` is a component of a vector; a vector has no slices. The parts of a tuple are `.0 .1`, the fields of a struct have names.",
+        r"Arrays can be indexed, and `v[i]` is a component of a vector; vectors have no slices. The parts of a tuple are `.0 .1`, the fields of a struct have names.",
 r"fn first(t: (f32, i32)) -> f32 { t[0] }
 ",
 r"fn first(t: (f32, i32)) -> f32 { t.0 }
@@ -185,7 +185,7 @@ r"fn first(t: (f32, i32)) -> f32 { t.0 }
     ),
     page!(
         "E0310", "a missing value",
-        r"A function with a result type has to give a value at its end: the last expression of the body, or `return value`. An `if` that gives a value needs an `else`.",
+        r"A function with a result type must end with a value: the last expression of the body, or `return value`. An `if` that is used as a value needs an `else`.",
 r"fn sign_of(x: f32) -> f32 {
     let s = if x < 0 { -1.0 } else { 1.0 }
 }
@@ -197,7 +197,7 @@ r"fn sign_of(x: f32) -> f32 {
     ),
     page!(
         "E0311", "a call of something that can't be called",
-        r"Functions, kernels and types can be called. Values can't, structs are made with `Name { field: value }`, and there are no methods: the value is the first argument.",
+        r"Functions, kernels and types can be called. Values cannot, structs are constructed by `Name { field: value }`, and there are no methods: pass the value as the first argument.",
 r"let x = linspace(0.0, 1.0, 8)
 let total = x.sum()
 ",
@@ -207,7 +207,7 @@ let total = sum(x)
     ),
     page!(
         "E0312", "a type that the bound does not allow",
-        r"Each type parameter has a bound: `Float` takes `f16 bf16 f32 f64`, `Int` the integers, `Num` both, `Any` every plain type but structs that hold arrays.",
+        r"Each type parameter has a bound: `Float` takes `f16 bf16 f32 f64`, `Int` the integers, `Num` both, `Any` every plain type except structs with array fields.",
 r"fn root(n: i32) -> i32 { sqrt(n) }
 ",
 r"fn root(n: i32) -> i32 { i32(sqrt(f32(n))) }
@@ -215,9 +215,9 @@ r"fn root(n: i32) -> i32 { i32(sqrt(f32(n))) }
     ),
     page!(
         "E0313", "a number that its type can't hold",
-        r"The literal is outside of the range of the type it has here: an integer that the type does not have, a float that it would
-make infinite or 0. A number with a decimal point is an `f32` where nothing asks for another type; `1e40f64` is an `f64`. In a function for
-any type the number has to fit each type that the function is used with.",
+        r"The literal is out of the range of its type: an integer that the type cannot represent, or a float that would become infinite or 0. A
+number with a decimal point is an `f32` unless its context requires another type; `1e40f64` is an `f64`. In a generic function, the number
+must fit every type with which the function is used.",
 r"let level: u8 = 256
 ",
 r"let level: u16 = 256
@@ -225,7 +225,7 @@ r"let level: u16 = 256
     ),
     page!(
         "E0314", "something that is not constant",
-        r"Constants, compile-time parameters and the sizes of local arrays are fixed before anything runs.",
+        r"Constants, compile-time parameters and the sizes of local arrays must be known at compile time.",
 r"kernel copy(x: [f32; N], out r: [f32; N]) threads(i: N) {
     var buffer: [f32; N] = 0.0
     buffer[i] = x[i]
@@ -241,7 +241,7 @@ r"kernel copy(x: [f32; N], out r: [f32; N]) threads(i: N) {
     ),
     page!(
         "E0315", "a struct without all its fields, or with one twice",
-        r"A struct is made with a value for every field, in any order.",
+        r"Constructing a struct needs a value for every field, in any order.",
 r"struct Body { pos: f32x3, mass: f32 }
 let b = Body { mass: 1.0 }
 ",
@@ -251,7 +251,7 @@ let b = Body { mass: 1.0, pos: f32x3(0.0) }
     ),
     page!(
         "E0316", "a type that can't stand there",
-        r"Array elements are plain values; several dimensions stand side by side in one array type. A field may be an array of constant extents, but then the struct is no element of an array. Only arrays can be `out` or `inout`. A dimension is from 0 to 2147483647; those of a constant array are numbers above 0.",
+        r"Array elements are plain values; several dimensions are listed in one array type. A field may be an array of constant extents, but then the struct cannot be an element of an array. Only arrays can be `out` or `inout`. A dimension is from 0 to 2147483647; those of a constant array are positive numbers.",
 r"kernel total(x: [f32; N], out sum: f32) threads(i: N) { sum = x[i] }
 ",
 r"kernel total(x: [f32; N], inout sum: [f32; 1]) threads(i: N) { atomic_add(sum[0], x[i]) }
@@ -259,7 +259,7 @@ r"kernel total(x: [f32; N], inout sum: [f32; 1]) threads(i: N) { atomic_add(sum[
     ),
     page!(
         "E0317", "a change of something declared with `let`",
-        r"`let` names a value for good; `var` declares a variable that may change. Loop variables and the indices of `threads(…)` never change.",
+        r"`let` declares an immutable variable, `var` a mutable one. Loop variables and the indices of `threads(…)` are immutable.",
 r"let n = 1
 n += 1
 ",
@@ -269,7 +269,7 @@ n += 1
     ),
     page!(
         "E0318", "a write to a parameter that is only read",
-        r"Array parameters are read only unless they say `out` (all is written) or `inout` (read and written). Scalar parameters never change: copy them into a `var`.",
+        r"Array parameters are read-only unless they are `out` (written completely) or `inout` (read and written). Scalar parameters are immutable: copy them into a `var`.",
 r"kernel double(x: [f32; N]) threads(i: N) { x[i] *= 2 }
 ",
 r"kernel double(inout x: [f32; N]) threads(i: N) { x[i] *= 2 }
@@ -277,7 +277,7 @@ r"kernel double(inout x: [f32; N]) threads(i: N) { x[i] *= 2 }
     ),
     page!(
         "E0319", "something that can't be assigned to",
-        r"The left side of `=` is a variable, an element, a field or a component. Kernels write arrays element by element. What is given for an `out` parameter has to be a variable.",
+        r"The left side of `=` is a variable, an element, a field or a component. Kernels write arrays element by element. The argument for an `out` parameter must be a variable.",
 r"kernel clear(out r: [f32; N]) threads(_i: N) { r = 0.0 }
 ",
 r"kernel clear(out r: [f32; N]) threads(i: N) { r[i] = 0.0 }
@@ -285,7 +285,7 @@ r"kernel clear(out r: [f32; N]) threads(i: N) { r[i] = 0.0 }
     ),
     page!(
         "E0320", "a pattern that does not fit its value",
-        r"`let (a, b) = …` needs a tuple of as many parts as there are names.",
+        r"`let (a, b) = …` needs a tuple with as many parts as there are names.",
 r"let (a, b) = (1, 2, 3)
 ",
 r"let (a, b, c) = (1, 2, 3)
@@ -293,7 +293,7 @@ r"let (a, b, c) = (1, 2, 3)
     ),
     page!(
         "E0321", "a loop over something that has no elements",
-        r"`for` goes through a range, an array of one axis, or the command line's `args`.",
+        r"`for` iterates over a range, an array with one axis, or the command line's `args`.",
 r"for i in 10 { print(i) }
 ",
 r"for i in 0..10 { print(i) }
@@ -301,7 +301,7 @@ r"for i in 0..10 { print(i) }
     ),
     page!(
         "E0322", "a jump out of nothing",
-        r"`break` and `continue` belong into a loop, `return` into a function or kernel.",
+        r"`break` and `continue` are only allowed in a loop, `return` only in a function or kernel.",
 r"fn limit(x: f32) -> f32 {
     if x > 1 { break }
     x
@@ -315,7 +315,7 @@ r"fn limit(x: f32) -> f32 {
     ),
     page!(
         "E0323", "a conversion that does not exist",
-        r"Scalars convert to scalars, vectors to vectors of as many components. `bitcast` needs two types of the same size; of a type parameter, whatever type it is used with. Text is read by `parse`.",
+        r"Scalars convert to scalars, vectors to vectors with the same number of components. `bitcast` needs two types of the same size; a type parameter must have that size in every use. Text is converted by `parse`.",
 r"let bits = bitcast(u64, 1.5f32)
 ",
 r"let bits = bitcast(u32, 1.5f32)
@@ -323,7 +323,7 @@ r"let bits = bitcast(u32, 1.5f32)
     ),
     page!(
         "E0324", "a variable without a type or a value",
-        r"A variable's type follows from its value or is written down. Only a `var` may get its value later. Arrays of a script always have a value.",
+        r"A variable's type is inferred from its value or declared. Only a `var` may get its value later. Array variables of a script need an initial value.",
 r"var total: [f32; 4]
 print(total)
 ",
@@ -333,7 +333,7 @@ print(total)
     ),
     page!(
         "E0325", "an index outside of the array",
-        r"Indices count from 0 and end before the extent; they never count from the end.",
+        r"Indices go from 0 to the extent minus one; negative indices do not count from the end.",
 r"let x = [1.0, 2.0, 3.0]
 print(x[3])
 ",
@@ -343,7 +343,7 @@ print(x[len(x) - 1])
     ),
     page!(
         "E0326", "one variable for two parameters",
-        r"What an `out` or `inout` parameter is given belongs to that parameter until the call ends. A second parameter that is given the same variable would overwrite it, or read it while it changes, and host and device would not agree about the result. Values are another matter: `f(x[0], x)` and `f(sum(x), x)` are computed before the call begins. A launch may be given an array both to read and to change; it reads a copy of what the array was before. In device code, neither an index nor the body of a `for` may change the array that is indexed or run over, where its value from before can't be copied.",
+        r"The argument for an `out` or `inout` parameter belongs to that parameter until the call ends. If a second parameter had the same variable, it would overwrite it, or read it while it changes, and host and device could disagree about the result. Values are allowed: in `f(x[0], x)` and `f(sum(x), x)` they are computed before the call. A launch may have the same array as an input and as an `inout` argument; it reads a copy of the old content. In device code, neither an index nor the body of a `for` may change the array that is indexed or iterated over, if its old value cannot be copied.",
 r"fn move_to(inout from: i32, inout to: i32, n: i32) {
     from -= n
     to += n
@@ -363,7 +363,7 @@ assert(x == 7 && y == 3)
     ),
     page!(
         "E0327", "a definition that depends on itself",
-        r"A constant can't be computed from itself, and a struct can't hold itself.",
+        r"A constant cannot depend on itself, and a struct cannot contain itself.",
 r"const A = B + 1
 const B = A + 1
 ",
@@ -373,7 +373,7 @@ const B = 1
     ),
     page!(
         "E0328", "a constant that overflows",
-        r"Numbers without a suffix are `i32`, and so are their sums and products. What is known before the program runs is computed by the check; a signed result that its type does not have, and a shift by the width or more, are refused.",
+        r"Numbers without a suffix are `i32`, and so are their sums and products. Constant expressions are evaluated before the program runs; a signed result that overflows its type, and a shift by at least the width, are errors.",
 r"let bytes = 100_000 * 100_000
 print(bytes)
 ",
@@ -383,7 +383,7 @@ assert(bytes == 10_000_000_000)
     ),
     page!(
         "E0329", "a value of too many parts",
-        r"A tuple or struct has at most 4096 parts, those of the tuples and structs in it counted. Many values of one kind belong into an array.",
+        r"A tuple or struct has at most 4096 parts, including those of nested tuples and structs. Use an array for many values of one type.",
 r"let t1 = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
 let t2 = (t1, t1, t1, t1, t1, t1, t1, t1)
 let t3 = (t2, t2, t2, t2, t2, t2, t2, t2)
@@ -397,7 +397,7 @@ print(len(t))
     ),
     page!(
         "E0330", "a default that a parameter cannot have",
-        r"The default of a parameter is a constant: it depends on no other parameter, and is a scalar, a vector, a struct or a tuple; of a parameter whose type is a type parameter it is a number. What is changed for the caller has none. An argument for a parameter without a default could not be told from one for the parameter before it, so those with a default come last; only `out` arrays may follow them.",
+        r"The default of a parameter is a constant: it cannot depend on other parameters, and is a scalar, a vector, a struct or a tuple; for a parameter whose type is a type parameter it is a number. `inout` parameters have no default. Parameters with a default come last, since otherwise it would be ambiguous which parameter an argument is for; only `out` arrays may follow them.",
 r"fn ease(x: f32, low: f32 = 0.0, high: f32 = low + 1.0) -> f32 { clamp((x - low) / (high - low), 0.0, 1.0) }
 ",
 r"fn ease(x: f32, low: f32 = 0.0, extent: f32 = 1.0) -> f32 { clamp((x - low) / extent, 0.0, 1.0) }
@@ -416,7 +416,7 @@ assert(look_up(zeros(1025), [3, 1024]) == [0.0, 0.0])
     ),
     page!(
         "E0401", "something of the host in a kernel",
-        r"Files, text, printing of whole arrays, whole-array operators, slices and the functions that make or reduce arrays run on the host. Kernels work on single elements. If the use is hidden in a function, the labels show the way to it.",
+        r"Files, text, printing of whole arrays, whole-array operators, slices and functions that create or reduce arrays run on the host. Kernels work on single elements. If the use is inside a called function, the labels show the chain of calls.",
 r"kernel normalise(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] / sum(x) }
 ",
 r"kernel scale(x: [f32; N], total: f32, out r: [f32; N]) threads(i: N) { r[i] = x[i] / total }
@@ -426,7 +426,7 @@ let r = scale(x, sum(x))
     ),
     page!(
         "E0402", "something of the device in host code",
-        r"Thread indices, barriers, atomics and warp operations only exist where many threads run: in kernels, and in functions that kernels call.",
+        r"Thread indices, barriers, atomics and warp operations only exist on the device: in kernels, and in functions that kernels call.",
 r"let i = thread_idx.x
 ",
 r"kernel ids(out r: [i32; N]) grid(1) block(N) { r[thread_idx.x] = thread_idx.x }
@@ -435,7 +435,7 @@ let r = ids(N = 32)
     ),
     page!(
         "E0403", "a block operation in a kernel with `threads(…)`",
-        r"`threads(i: N)` runs the body once for each index; how threads form blocks is left open, so there are no barriers, warp operations, thread indices or shared memory. The form `grid(…) block(…)` has them.",
+        r"`threads(i: N)` runs the body once for each index. How threads are grouped into blocks is unspecified, so there are no barriers, warp operations, thread indices or shared memory. Use the form `grid(…) block(…)` for these.",
 r"kernel shift(x: [f32; N], out r: [f32; N]) threads(i: N) {
     barrier()
     r[i] = x[i]
@@ -450,7 +450,7 @@ r"kernel shift(x: [f32; N], out r: [f32; N]) grid(ceil_div(N, 256)) block(256) {
     ),
     page!(
         "E0404", "recursion on the device",
-        r"Kernels have no call stack, so what they call can't come back to itself. The message names the circle.",
+        r"Kernels have no call stack, so device functions cannot be recursive. The message shows the cycle of calls.",
 r"fn factorial(n: i32) -> i32 { if n < 2 { 1 } else { n * factorial(n - 1) } }
 kernel table(out r: [i32; N]) threads(i: N) { r[i] = factorial(i) }
 ",
@@ -464,7 +464,7 @@ kernel table(out r: [i32; N]) threads(i: N) { r[i] = factorial(i) }
     ),
     page!(
         "E0405", "a launch inside of a kernel",
-        r"Only the host launches kernels. What two kernels share is an `fn`.",
+        r"Only the host can launch kernels. Move code shared by two kernels into an `fn`.",
 r"kernel one(out r: [f32; N]) threads(i: N) { r[i] = 1.0 }
 kernel two(out r: [f32; N]) threads(i: N) {
     one(r)
@@ -478,7 +478,7 @@ kernel two(out r: [f32; N]) threads(i: N) { r[i] = 2 * value(i) }
     ),
     page!(
         "E0406", "an `out` array that is read before it is written",
-        r"An `out` array holds nothing when the kernel starts. If the old values are needed it is `inout`.",
+        r"An `out` array is uninitialized when the kernel starts. If the old values are needed, make it `inout`.",
 r"kernel accumulate(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] += x[i] }
 ",
 r"kernel accumulate(x: [f32; N], inout r: [f32; N]) threads(i: N) { r[i] += x[i] }
@@ -486,7 +486,7 @@ r"kernel accumulate(x: [f32; N], inout r: [f32; N]) threads(i: N) { r[i] += x[i]
     ),
     page!(
         "E0407", "a function that needs both worlds",
-        r"A function may use things of the host or of the device, not both: there is no place where it could run.",
+        r"A function may use features of the host or of the device, but not both, since it could run on neither.",
 r"fn trace(x: [f32; N]) -> f32 {
     let total = sum(x)
     total + f32(lane_idx)
@@ -498,7 +498,7 @@ fn with_lane(x: f32) -> f32 { x + f32(lane_idx) }
     ),
     page!(
         "E0408", "a geometry that can't be launched",
-        r"A launch has one to three axes, a block 1 to 1024 threads, and the extents follow from constants, dimensions and scalar parameters.",
+        r"A launch has one to three axes, a block has 1 to 1024 threads, and the extents are computed from constants, dimensions and scalar parameters.",
 r"kernel wide(out r: [f32; N]) grid(1) block(64, 64) { r[thread_idx.x] = 0.0 }
 ",
 r"kernel wide(out r: [f32; N]) grid(1) block(32, 32) { r[thread_idx.x] = 0.0 }
@@ -506,7 +506,7 @@ r"kernel wide(out r: [f32; N]) grid(1) block(32, 32) { r[thread_idx.x] = 0.0 }
     ),
     page!(
         "E0409", "`shared` in the wrong place or of a wrong size",
-        r"Shared memory belongs to the blocks of a kernel, and its size has to be the same for the whole launch: it follows from constants, dimensions and scalar parameters. Where it is the size of a block, give that a name: `kernel k<const T: i32 = 32>(…) grid(…) block(T)`. Functions get a shared array as an argument.",
+        r"Shared memory belongs to the blocks of a kernel, and its size must be the same for the whole launch: it is computed from constants, dimensions and scalar parameters. If it is the size of a block, name that: `kernel k<const T: i32 = 32>(…) grid(…) block(T)`. Pass a shared array to functions as an argument.",
 r"fn sum_up(x: f32) -> f32 {
     shared part: [f32; 32]
     part[0] = x
@@ -523,7 +523,7 @@ r"kernel sums(x: [f32; N], out r: [f32; N]) grid(1) block(N) {
     ),
     page!(
         "E0410", "a launch of something else than a kernel, or with a wrong geometry",
-        r"`<<<grid, block>>>` belongs to kernels. Each of the two is an integer or a tuple of up to three, x first.",
+        r"Only kernels can be launched with `<<<grid, block>>>`. Both are an integer or a tuple of up to three, x first.",
 r"fn twice(x: f32) -> f32 { 2 * x }
 let y = twice<<<1, 32>>>(1.0)
 ",
@@ -533,7 +533,7 @@ let y = twice<<<1, 32>>>([1.0, 2.0])
     ),
     page!(
         "E0411", "a placement in a type",
-        r"Pinning an array to a device in its type is not supported. Arrays move to where they are used; `on gpu(0) { … }` says where launches run.",
+        r"Pinning an array to a device in its type is not supported. Arrays are moved to the device that uses them; `on gpu(0) { … }` selects the device of launches.",
 r"let x: [f32; 4] @gpu = zeros(4)
 ",
 r"let x: [f32; 4] = zeros(4)
@@ -541,8 +541,8 @@ r"let x: [f32; 4] = zeros(4)
     ),
     page!(
         "E0412", "a dimension that nothing fixes",
-        r"A dimension that occurs only in results follows from no argument, so the launch gives it by name. In the body of a
-function such a dimension has no value yet: it follows from what the function returns.",
+        r"A dimension that occurs only in results is not determined by any argument, so the launch must give it by name. In the body of a
+function such a dimension has no value yet, since it is determined by what the function returns.",
 r"kernel ramp(out r: [f32; N]) threads(i: N) { r[i] = f32(i) }
 let r = ramp()
 ",
@@ -560,7 +560,7 @@ r"on sim { print(1) }
     ),
     page!(
         "E0414", "an atomic operation on a private place",
-        r"Atomics are for memory that threads share: elements of `inout` and `shared` arrays. A function with atomic operations on its array parameter is given such an array as a whole: a row and a field are copied for the call, so other threads would not see the changes.",
+        r"Atomic operations are for memory shared between threads: elements of `inout` and `shared` arrays. A function with atomic operations on its array parameter must be passed such an array as a whole: a row or a field would be copied for the call, so other threads would not see the changes.",
 r"kernel count(x: [i32; N], out r: [i32; N]) threads(i: N) {
     var n = 0
     atomic_add(n, x[i])
@@ -572,7 +572,7 @@ r"kernel count(x: [i32; N], inout total: [i32; 1]) threads(i: N) { atomic_add(to
     ),
     page!(
         "W0001", "a variable that is never used",
-        r"Nothing reads it. A name that begins with `_` says that this is meant.",
+        r"The variable is never read. A name that begins with `_` marks it as intentionally unused.",
 r"fn area(r: f32) -> f32 {
     let d = 2 * r
     3.14159 * r * r
@@ -586,7 +586,7 @@ r"fn area(r: f32) -> f32 {
     ),
     page!(
         "W0002", "a parameter that is never used",
-        r"The body does not look at it. A name that begins with `_` says that this is meant.",
+        r"The body never reads it. A name that begins with `_` marks it as intentionally unused.",
 r"fn first(a: f32, b: f32) -> f32 { a }
 ",
 r"fn first(a: f32, _b: f32) -> f32 { a }
@@ -603,7 +603,7 @@ r"print(1)
     ),
     page!(
         "W0004", "a constant that is never used",
-        r"Nothing in the script uses it. A name that begins with `_` says that this is meant.",
+        r"Nothing in the script uses it. A name that begins with `_` marks it as intentionally unused.",
 r"const STEPS = 10
 kernel zero(out r: [f32; N]) threads(i: N) { r[i] = 0.0 }
 let r = zero(N = 4)
@@ -632,7 +632,7 @@ r"fn next(x: f32) -> f32 {
     ),
     page!(
         "W0006", "statements that are never reached",
-        r"What stands behind `return`, `break`, `continue` or an endless `loop` does not run.",
+        r"Statements after `return`, `break`, `continue` or an endless `loop` never run.",
 r#"fn one() -> f32 {
     return 1.0
     print("done")
@@ -646,7 +646,7 @@ r#"fn one() -> f32 {
     ),
     page!(
         "W0007", "a variable that hides a `var` of an outer block",
-        r"`let` and `var` always make a new variable, which ends with its block. To change the outer one, leave the word off.",
+        r"`let` and `var` always declare a new variable, which exists until the end of its block. To assign to the outer one, omit the keyword.",
 r"fn clipped(x: f32) -> f32 {
     var y = x
     if x > 1 {
@@ -666,7 +666,7 @@ r"fn clipped(x: f32) -> f32 {
     ),
     page!(
         "W0008", "a barrier that some threads may not reach",
-        r"All threads of a block have to reach a barrier, or none. Under a condition that differs between threads, or behind a `return` of some of them, the others wait for ever; the simulator reports that as a fault.",
+        r"Either all threads of a block must reach a barrier, or none. Under a condition that differs between threads, or after a `return` of some of them, the others wait forever; the simulator reports that as a fault.",
 r"kernel rotate(x: [f32; N], out r: [f32; N]) grid(ceil_div(N, 256)) block(256) {
     let i = global_idx.x
     if i < N {
@@ -684,7 +684,7 @@ r"kernel rotate(x: [f32; N], out r: [f32; N]) grid(ceil_div(N, 256)) block(256) 
     ),
     page!(
         "W0009", "a `var` that never changes",
-        r"`let` says that it stays as it is.",
+        r"Use `let` for a variable that is never assigned again.",
 r"fn area(r: f32) -> f32 {
     var pi = 3.14159
     pi * r * r

@@ -6,10 +6,10 @@ pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0601",
         title: "an index outside of its array",
-        text: "A thread read or wrote an element that the array does not have. The message names the array, the index, the \
-thread, and how many other threads do the same at this place.
+        text: "A thread read or wrote an element out of bounds. The message names the array, the index, the thread, and \
+how many other threads do the same at this line.
 
-Most often a guard is missing: a grid is made of whole blocks, so that its last block can reach past the end.
+Usually a guard is missing: a grid consists of whole blocks, so its last block can reach past the end of an array.
 
 ```clk fails
 kernel double(x: [f32; N], out y: [f32; N]) grid(ceil_div(N, 256)) block(256) {
@@ -34,7 +34,7 @@ assert(double(ones(1000)) == twice(ones(1000)))
     Page {
         code: "E0602",
         title: "an integer was divided by zero",
-        text: "Integer `/` and `%` have no answer for a divisor of zero. (Floats do: an infinity or NaN.)
+        text: "Integer `/` and `%` are undefined for a divisor of zero. (Floats give an infinity or NaN.)
 
 ```clk fails
 kernel share(n: i32, among: [i32; N], out each: [i32; N]) threads(i: N) { each[i] = n / among[i] }
@@ -52,7 +52,7 @@ assert(share(12, [3, 0, 4]) == [4, 0, 3])
     Page {
         code: "E0603",
         title: "an assertion in a kernel failed",
-        text: "`assert` in a kernel stops the launch where its condition does not hold, with the thread and its message.
+        text: "`assert` in a kernel stops the launch if its condition is false, and reports the thread and the message.
 
 ```clk fails
 kernel roots(x: [f32; N], out y: [f32; N]) threads(i: N) {
@@ -74,8 +74,8 @@ assert(roots([4.0, 1.0]) == [2.0, 1.0])
     Page {
         code: "E0604",
         title: "a barrier that not all threads reach",
-        text: "A barrier waits for all threads of the block, and a warp operation for all lanes of the warp. Threads that went \
-another way, or returned, never come; on a GPU the kernel hangs or goes on with wrong values.
+        text: "A barrier waits for all threads of the block, and a warp operation for all lanes of the warp. Threads that took \
+another branch, or returned, never reach it; on a GPU the kernel hangs or continues with wrong values.
 
 ```clk fails
 kernel first_half(out y: [i32; 64]) grid(1) block(64) {
@@ -90,7 +90,7 @@ kernel first_half(out y: [i32; 64]) grid(1) block(64) {
 print(first_half())
 ```
 
-Only the work depends on the thread; the barrier stands outside:
+Make only the work depend on the thread, with the barrier outside of the branch:
 
 ```clk
 kernel first_half(out y: [i32; 64]) grid(1) block(64) {
@@ -107,17 +107,17 @@ assert(first_half()[40] == 8)
     Page {
         code: "E0605",
         title: "threads that wait for each other for ever",
-        text: "Every thread that is left waits for something that none of them can do any more. A thread may wait (by atomics) \
-for blocks that started before its own, never for later ones, unless the launch is cooperative; and never for a thread of its own warp.
+        text: "A deadlock: every remaining thread waits for something that none of them can do any more. A thread may wait (by atomics) \
+for blocks that started before its own, but not for later ones, unless the launch is cooperative; and never for a thread of its own warp.
 
-Two locks that one thread takes in one order and another in the opposite order are such a wait, if each has got its first one. Whether that happens depends on luck; the checks run such a launch a second time, in which threads that have taken a lock are interrupted by others.
+If one thread takes two locks in one order and another in the opposite order, they deadlock when each has taken its first lock. Whether that happens depends on timing; the checks run such a launch a second time, in which threads that have taken a lock are interrupted by others.
 ",
     },
     Page {
         code: "E0606",
         title: "a kernel took more steps than allowed",
-        text: "`--max-steps N` stops a kernel whose threads take more than `N` turns of loops together. Without it a loop that \
-never ends runs until Ctrl-C.
+        text: "`--max-steps N` stops a kernel whose threads execute more than `N` loop iterations in total. Without it, an endless \
+loop runs until Ctrl-C.
 
 ```clk fails
 kernel wait(flag: [i32; 1], out done: [i32; N]) threads(i: N) {
@@ -144,12 +144,12 @@ assert(collatz(N = 27)[26] == 111)
     Page {
         code: "E0607",
         title: "a kernel was interrupted",
-        text: "Ctrl-C stopped the launch. Arrays that the kernel was writing keep what had been written until then.\n",
+        text: "Ctrl-C stopped the launch. Arrays that the kernel was writing keep what had been written so far.\n",
     },
     Page {
         code: "E0608",
         title: "a loop in steps of zero",
-        text: "`for i in a..b step s` needs a step that is not zero.
+        text: "`for i in a..b step s` needs a nonzero step.
 
 ```clk fails
 kernel every(s: i32, out n: [i32; 1]) threads(i: 1) {
@@ -173,7 +173,7 @@ assert(every(3) == [4])
     Page {
         code: "E0609",
         title: "more shared memory than a block can have",
-        text: "All `shared` arrays of a kernel together have to fit into the shared memory of a block, 227 KiB. An extent that is computed
+        text: "All `shared` arrays of a kernel together must fit into the shared memory of a block, 227 KiB. An extent that is computed
 from arguments cannot be negative.
 
 ```clk fails
@@ -200,38 +200,38 @@ assert(small(1000) == [1.0])
     Page {
         code: "E0620",
         title: "the device's memory is full",
-        text: "An array has to be in the device's memory while a kernel works on it, and there is no room for it, with what other \
-arrays hold and what other programs use. Nothing was lost: the script's arrays are as they were. Let go of arrays that are not needed any \
-more, or work on a part at a time.
+        text: "An array must be in the device's memory while a kernel uses it, and there is not enough free memory, given the other \
+arrays and other programs. Nothing was lost: the script's arrays are unchanged. Free arrays that are no longer needed, or process \
+the data in parts.
 ",
     },
     Page {
         code: "E0621",
         title: "a launch is larger than the device",
-        text: "The arrays of one launch are together larger than the device's whole memory, its grid has more blocks than the device \
-counts, or a launch with `grid_barrier()` has more blocks than run at the same time. Nothing was started.
+        text: "The arrays of one launch together exceed the device's memory, its grid has more blocks than the device \
+supports, or a launch with `grid_barrier()` has more blocks than can run at the same time. Nothing was started.
 ",
     },
     Page {
         code: "E0622",
         title: "a device failed",
-        text: "The driver refused a call or a kernel ended in a way that the GPU does not recover from: a hardware fault in a kernel \
-without checks (`--unchecked`), or trouble with the machine. After most of these the GPU does nothing more for this process, and what was in its \
-memory is lost. `--device sim` runs the same program and shows faults at their lines.
+        text: "The driver refused a call, or a kernel failed in a way from which the GPU cannot recover: a hardware fault in a kernel \
+without checks (`--unchecked`), or a problem of the machine. After most of these failures the GPU is unusable for this process, and the content of \
+its memory is lost. `--device sim` runs the same program and reports faults at their lines.
 
-With `--isolate`, and in sessions, kernels run in a process of their own, and another one has the arrays. There such a failure costs neither \
-the session nor an array: the process is replaced, the launch runs again on the simulator, and what that finds is the message. What a kernel \
-had written until it failed stays written. The simulator works with the arrays as the kernel left them, so it may find nothing where the kernel changed what it \
-read.
+With `--isolate`, and in sessions, kernels run in a separate process, and another process holds the arrays. There such a failure loses neither \
+the session nor an array: the process is replaced, the launch is repeated on the simulator, and its fault is reported. What the kernel \
+had written before it failed stays written. The simulator starts from the arrays as the kernel left them, so it may find nothing if the kernel \
+changed its inputs.
 ",
     },
     Page {
         code: "E0623",
         title: "simulator and GPU do not agree",
-        text: "`--device both` runs every launch on both and compares what they wrote: bit for bit, unless the kernel calls functions \
-whose result may differ by some ULPs or adds floats atomically. Where they differ, the simulator runs the launch again, in the opposite order of \
-blocks and threads and with other roundings; what it then gives itself is no disagreement (`W0604`). A kernel with a data race may give \
-another result each time, on either; otherwise this is a fault of Clk, worth a report.
+        text: "`--device both` runs every launch on both devices and compares the results: bit for bit, unless the kernel calls functions \
+whose results may differ by some ULPs or adds floats atomically. If they differ, the simulator repeats the launch in the opposite order of \
+blocks and threads and with different roundings; a difference that it reproduces is not an error (`W0604`). A kernel with a data race may give \
+a different result each time, on either device; otherwise this is a bug in Clk: please report it.
 ",
     },
 ];

@@ -6,9 +6,9 @@ pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0290",
         title: "an imported file cannot be read",
-        text: "The path of an `import` starts at the folder of the importing file, and names the file with its ending.\n\n\
+        text: "The path of an `import` is relative to the folder of the importing file, and includes the file name extension.\n\n\
                ```clk fails\nimport \"./no_such_file.clk\"\n```\n\n\
-               What belongs to the standard library is imported by name:\n\n```clk\nimport std.math\n```\n",
+               Modules of the standard library are imported by name:\n\n```clk\nimport std.math\n```\n",
     },
     Page {
         code: "E0291",
@@ -18,21 +18,21 @@ pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0292",
         title: "imports that go in a circle",
-        text: "A module is read after the ones it imports, so two files cannot import each other, not even by way of others. \
-               The message names the files of the circle. Move what both need into a third file that both import.\n",
+        text: "A module is compiled after the ones it imports, so files cannot import each other, directly or indirectly. \
+               The message names the files of the cycle. Move what both need into a third file that both import.\n",
     },
     Page {
         code: "E0293",
         title: "a module by name that is not of the standard library",
         text: "Only `std.…` is imported by name; your own modules are files.\n\n```clk fails\nimport shapes\n```\n\n\
-               Write the path of the file, and `as` for the name it gets: `import \"./shapes.clk\" as shapes`.\n",
+               Write the path of the file, and its name after `as`: `import \"./shapes.clk\" as shapes`.\n",
     },
     Page {
         code: "W0010",
         title: "a definition that no longer fits what it uses",
-        text: "In a session, whatever uses a definition follows when you replace it: a kernel that calls `f` calls the new `f`. \
-               What does not fit the new one is set aside. Its name means nothing until it is entered again, or until what it \
-               uses fits again: then it comes back by itself.\n\nIn a script all definitions are checked together, so it never \
-               has this warning.\n",
+        text: "When you replace a definition in a session, its users are recompiled: a kernel that calls `f` calls the new `f`. \
+               Users that no longer compile are set aside. Their names are undefined until they are entered again, or until \
+               what they use fits again: then they are restored automatically.\n\nIn a script all definitions are compiled \
+               together, so this warning does not occur.\n",
     },
 ];

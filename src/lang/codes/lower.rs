@@ -6,7 +6,7 @@ pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0480",
         title: "the size of a thread's array is not a constant",
-        text: "Each thread has its own copy of a local array, in registers where possible, so its size has to be known when the \
+        text: "Each thread has its own copy of a local array, in registers if possible, so its size must be known when the \
                kernel is compiled.\n\n\
                ```clk fails early\nkernel k(n: i32, out r: [f32; N]) threads(i: N) {\n    var t: [f32; n] = 0.0\n    r[i] = t[0]\n}\n\
                let r = k(4, N = 8)\n```\n\n\
@@ -24,22 +24,22 @@ pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0482",
         title: "an array too large for a thread, or for a constant",
-        text: "A thread has 512 KiB of its own memory at most, and is slow long before that. Let the threads of a block share \
-               an array (`shared`), or pass one to the kernel. A constant array takes 512 KiB at most, too.\n\n\
+        text: "A thread has at most 512 KiB of local memory, and is slow long before that. Let the threads of a block share \
+               an array (`shared`), or pass one to the kernel. A constant array takes at most 512 KiB, too.\n\n\
                ```clk fails\nkernel k<const T: i32 = 1000000>(out r: [f32; N]) threads(i: N) {\n    var t: [f32; T] = 0.0\n    r[i] = t[0]\n}\n\
                let r = k(N = 8)\n```\n",
     },
     Page {
         code: "E0483",
         title: "too much shared memory for a block",
-        text: "A block has 227 KiB of shared memory at most, on many devices less.\n\n\
+        text: "A block has at most 227 KiB of shared memory, on many devices less.\n\n\
                ```clk fails\nkernel k<const T: i32 = 100000>(out r: [f32; N]) grid(1) block(32) {\n    shared t: [f32; T]\n    t[thread_idx.x] = 1.0\n    barrier()\n    if thread_idx.x < N { r[thread_idx.x] = t[0] }\n}\n\
                let r = k(N = 8)\n```\n",
     },
     Page {
         code: "E0484",
         title: "a constant index outside of an array",
-        text: "The array's size and the index are both known, and do not fit.\n\n\
+        text: "The array's size and the index are both known, and the index is out of bounds.\n\n\
                ```clk fails\nkernel k<const T: i32 = 4>(out r: [f32; N]) threads(i: N) {\n    var t: [f32; 4] = 0.0\n    r[i] = t[T]\n}\n\
                let r = k(N = 8)\n```\n\n\
                Indices go from 0 to the extent minus one.\n",
@@ -54,41 +54,41 @@ pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0486",
         title: "a function that needs itself without end",
-        text: "Functions of kernels become part of the kernel, so none can call itself, not even by way of others or with other \
-               compile-time arguments each time. Write a loop; where a stack is needed, an array can be one.\n",
+        text: "Functions are inlined into kernels, so they cannot be recursive, not even indirectly or with different \
+               compile-time arguments in each call. Write a loop; if a stack is needed, use an array.\n",
     },
     Page {
         code: "E0487",
         title: "the size of a shared array is not known when a block starts",
-        text: "A `shared` array is made before the threads of a block run. Its size can depend on constants, dimensions and scalar \
-               parameters, but not on a thread's own values.\n\n\
+        text: "A `shared` array is allocated before the threads of a block run. Its size can depend on constants, dimensions and \
+               scalar parameters, but not on values computed by a thread.\n\n\
                ```clk fails early\nkernel k(out r: [f32; N]) grid(1) block(32) {\n    var n = 4\n    n += 4\n    shared t: [f32; n]\n    t[0] = 1.0\n    r[0] = t[0]\n}\n\
                let r = k(N = 8)\n```\n",
     },
     Page {
         code: "E0488",
         title: "an atomic operation on a value of several parts",
-        text: "Atomic operations work on one number. Of a vector or struct, name a component or field: \
+        text: "Atomic operations work on one number. For a vector or struct, use a component or field: \
                `atomic_add(p[i].x, 1.0)`.\n",
     },
     Page {
         code: "E0489",
         title: "a constant that cannot be computed",
-        text: "Constants are made of literals, other constants, const parameters, operators, pure builtins and calls of \
-               functions, and computing them must come to an end without a fault.\n",
+        text: "Constants consist of literals, other constants, const parameters, operators, pure builtins and calls of \
+               functions, and their evaluation must terminate without a fault.\n",
     },
     Page {
         code: "E0490",
         title: "a kernel that becomes too large",
-        text: "Functions of kernels become part of the kernel, each call a copy of its own. Functions that call each other several \
-               times, layer upon layer, make a kernel of millions of operations, which no device compiles in useful time.\n\n\
+        text: "Functions are inlined into kernels, with a copy for each call. Functions that call each other several times, in \
+               many levels, lead to a kernel of millions of operations, which cannot be compiled in reasonable time.\n\n\
                ```clk fails\nfn a(x: f32) -> f32 { sin(x) + 1.0 }\nfn b(x: f32) -> f32 { a(x) + a(x) + a(x) + a(x) + a(x) + a(x) + a(x) + a(x) }\nfn c(x: f32) -> f32 { b(x) + b(x) + b(x) + b(x) + b(x) + b(x) + b(x) + b(x) }\nfn d(x: f32) -> f32 { c(x) + c(x) + c(x) + c(x) + c(x) + c(x) + c(x) + c(x) }\nfn e(x: f32) -> f32 { d(x) + d(x) + d(x) + d(x) + d(x) + d(x) + d(x) + d(x) }\nfn f(x: f32) -> f32 { e(x) + e(x) + e(x) + e(x) + e(x) + e(x) + e(x) + e(x) }\nfn g(x: f32) -> f32 { f(x) + f(x) + f(x) + f(x) + f(x) + f(x) + f(x) + f(x) }\nkernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = g(x[i]) }\nlet y = k([1.0])\n```\n\nCompute what is needed several times once:\n\n\
                ```clk\nfn a(x: f32) -> f32 { sin(x) + 1.0 }\nfn b(x: f32) -> f32 { 8.0 * a(x) }\nfn c(x: f32) -> f32 { 8.0 * b(x) }\nkernel k(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = c(x[i]) }\nlet y = k([1.0])\n```\n",
     },
     Page {
         code: "E0999",
         title: "an internal error of Clk",
-        text: "Something that should be impossible happened inside the compiler. It is not a mistake in your program; a report \
-               with the source that shows it helps to mend it.\n",
+        text: "Something that should be impossible happened inside the compiler. It is not an error in your program; please \
+               report it with the source that causes it.\n",
     },
 ];

@@ -8,8 +8,8 @@ pub(crate) static PAGES: &[Page] = &[
         code: "E0501",
         title: "shapes that do not fit together",
         text: r#"
-Operators on arrays work element by element. The shapes are aligned at their last axes; two axes fit if they are equally long
-or if one of them is 1, which then repeats. `@` needs the last axis of its left side as long as the first of its right side.
+Operators on arrays apply elementwise. The shapes are aligned at their last axes; two extents fit if they are equal or if one of
+them is 1, which is then broadcast. `@` needs the last extent of its left side to equal the first one of its right side.
 
 ```clk fails
 let n = parse(i32, "4")
@@ -27,7 +27,7 @@ print(zeros(2, 3) + zeros(n))
         title: "an index or a slice outside its array",
         text: r#"
 The elements of an axis of length n have the indices 0 to n - 1. Negative indices do not count from the end, as they do in
-Python: write `x[len(x) - 1]`. The ends of a slice have to lie in the array too; leave one off to mean the array's own.
+Python: write `x[len(x) - 1]`. The bounds of a slice must be within the array, too; an omitted bound is that of the array.
 
 ```clk fails
 let x = [1, 2, 3]
@@ -45,7 +45,7 @@ print(x[len(x) - 1], x[1..])
         code: "E0503",
         title: "a wrong number of axes",
         text: r#"
-More indices than the array has axes, or an operation that needs another number of axes: `cumsum` takes one, `@` one or two.
+There are more indices than the array has axes, or the operation needs another number of axes: `cumsum` takes one, `@` one or two.
 
 ```clk fails
 save("x.npy", random(2, 3))
@@ -64,9 +64,9 @@ print(cumsum(reshape(x, -1)))
         code: "E0504",
         title: "values of different types",
         text: r#"
-Nothing is converted silently: both operands have to be of one element type, and what is written into an array has to be of
-its type. Literals such as `1` and `0.5` take the type that is asked for, if they can. What a file holds is known only when it
-has been read, so this may turn up as late as there.
+There are no implicit conversions: both operands must have the same element type, and values written into an array must have its
+type. Literals such as `1` and `0.5` take the required type if they can represent it. The content of a file is known only when it has
+been read, so this error can occur at run time.
 
 ```clk fails
 save("counts.npy", [1, 2, 3])
@@ -85,7 +85,7 @@ print(f32(counts) + [0.5, 0.5, 0.5])
         code: "E0505",
         title: "an operation that a type does not have",
         text: r#"
-The message names the operation and the types it was given: `sqrt` is for floats, `!` for `bool` and integers, and so on.
+The message names the operation and the types of its operands: `sqrt` is for floats, `!` for `bool` and integers, and so on.
 
 ```clk fails
 save("counts.npy", [1, 4, 9])
@@ -102,8 +102,8 @@ print(sqrt(f32(load("counts.npy"))))
         code: "E0506",
         title: "an integer division by zero",
         text: r#"
-`/` and `%` of integers have no result for a zero on the right. Of an array the first element that is 0 is shown. Floats
-divide by zero without an error, and give an infinity or a NaN.
+`/` and `%` of integers are undefined for a zero on the right. For an array, the first element that is 0 is shown. Division of
+floats by zero is no error and gives an infinity or a NaN.
 
 ```clk fails
 let parts = [2, 0, 1]
@@ -139,7 +139,7 @@ print(sum(x, axis = 1))
         code: "E0508",
         title: "a reshape that does not come out even",
         text: r#"
-The new shape has to have as many elements as the old one. One dimension may be -1: it is what the others leave.
+The new shape must have as many elements as the old one. One dimension may be -1: it is computed from the others.
 
 ```clk fails
 let n = parse(i32, "4")
@@ -155,10 +155,9 @@ print(reshape(arange(10), 5, -1))
         code: "E0509",
         title: "more memory than there is",
         text: r#"
-The machine has not the memory for it, or an axis would be longer than 2147483647, which is the most that an index can count.
-Before much is taken, the system is asked how much there is (its own limits and those of a container included), so that nothing is
-ended for taking too much. Where not even a little is left, `clk` cannot go on at all: it says so under this code and ends with
-the exit code 70.
+The machine does not have enough memory, or an axis would be longer than 2147483647, the maximum of an index. Before a large
+allocation, the available memory is queried (including limits of the system and of a container), so that the system does not kill the
+process. If there is not even memory for small allocations, `clk` reports this code and ends with the exit code 70.
 
 ```clk fails
 let n = parse(i32, "1048576")
@@ -175,7 +174,7 @@ print(sum(zeros(n, n)))
         code: "E0540",
         title: "a step of zero",
         text: r#"
-A slice, or `arange`, that advances by 0 never comes to its end.
+A slice or `arange` with a step of 0 would never end.
 
 ```clk fails
 let step = parse(i32, "0")
@@ -191,7 +190,7 @@ print(arange(0, 10, 2))
         code: "E0541",
         title: "an argument that a function cannot take",
         text: r#"
-The type is right, but not the value: an axis of a negative length, an interval without a number in it, no arrays to join.
+The type is right, but not the value: an axis of negative length, an empty interval, no arrays to join.
 
 ```clk fails
 let n = parse(i32, "2")
@@ -208,7 +207,7 @@ print(zeros(n + 3))
         code: "E0542",
         title: "the smallest of nothing",
         text: r#"
-`min`, `max`, `mean`, `argmin` and `argmax` have no result for an array without elements. `sum` has (0), and so has `prod` (1).
+`min`, `max`, `mean`, `argmin` and `argmax` are undefined for an array without elements. `sum` gives 0, and `prod` gives 1.
 
 ```clk fails
 let x = arange(parse(i32, "0"))
@@ -225,7 +224,7 @@ print(max(x), sum(x[2..2]))
         code: "E0543",
         title: "a name or field that a value does not have",
         text: r#"
-A table that was loaded from a file has the arrays that the file has. `print` of the table lists them.
+A table loaded from a file has the arrays in the file. `print` of the table lists them.
 
 ```clk fails
 save("model.npz", weight = [1.0, 2.0], bias = [0.5])
@@ -244,7 +243,7 @@ print(model.weight)
         code: "E0544",
         title: "a text that is not the number it should be",
         text: r#"
-`parse` reads numbers as they stand in source. The text has to be one of the type, and in its range.
+`parse` accepts numbers in the syntax of source code. The text must be a number of the type, and in its range.
 
 ```clk fails
 print(parse(i32, "4.5"))
@@ -259,9 +258,9 @@ print(i32(parse(f64, "4.5")))
         code: "E0546",
         title: "a total that does not fit its type",
         text: r#"
-`sum`, `prod`, `cumsum`, `dot` and `@` of integers are exact: they are computed with as many bits as it takes, and where the result is
-no number of its type, the script stops. The totals of 8- and 16-bit integers are `i64` or `u64`; those of other integers are of their own
-type, which a conversion makes wider.
+`sum`, `prod`, `cumsum`, `dot` and `@` of integers are exact: they are computed with as many bits as necessary, and the script stops if
+the result does not fit its type. The totals of 8- and 16-bit integers are `i64` or `u64`; those of other integers have the elements'
+type. Convert the elements to get a wider one.
 
 ```clk fails
 let x = [2_000_000_000, 2_000_000_000]
@@ -279,8 +278,8 @@ assert(sum([200u8, 100u8]) == 300)
         code: "E0545",
         title: "a format that does not fit the value",
         text: r#"
-What stands behind the colon is `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`. Hexadecimal, binary and octal are for
-integers, a precision and `e` for floats. For an array the format is that of every element.
+The format after the colon is `[fill][<^>][+][0][width][.precision][x|X|b|o|e]`. Hexadecimal, binary and octal are for integers, a
+precision and `e` for floats. For an array, the format applies to every element.
 
 ```clk fails
 let x = [1.5, 2.5]
@@ -297,10 +296,10 @@ print("{x:.2}")
         code: "E0547",
         title: "an `exit` where there is more to do than the script",
         text: r#"
-`exit(code)` ends a script that `clk run` runs, and a session in which it is an entry. A test or a bench is one of several, a file that a
-session loads is a part of it, and whoever launches kernels of a file waits for an answer: there it is an error.
+`exit(code)` ends a script run by `clk run`, or a session if it is an entry. It is an error in a test or bench, in a file loaded by a
+session, and in `clk launch`, since these have to continue afterwards.
 
-A test fails by an `assert`; a script that is to end early is left with a code that says why:
+A test fails by an `assert`; a script can end early with an exit code:
 
 ```clk
 if len(args) > 3 {
@@ -315,8 +314,8 @@ test "a part" { assert(1 + 1 == 2) }
         code: "E0710",
         title: "a file of no known format",
         text: r#"
-`load` and `save` choose the format by the ending of the name: `.npy`, `.npz`, `.safetensors`, `.csv` or `.png`. Text is for
-`read_text` and `write_text`, whatever the name is.
+`load` and `save` choose the format by the file name extension: `.npy`, `.npz`, `.safetensors`, `.csv` or `.png`. Use `read_text` and
+`write_text` for text files of any name.
 
 ```clk fails
 save("result.txt", [1.0, 2.0])
@@ -331,17 +330,17 @@ save("result.csv", [1.0, 2.0])
         code: "E0711",
         title: "a file that is damaged",
         text: r#"
-The bytes contradict themselves: a header promises more data than follows, a checksum does not match, an archive has no
-directory. The message gives the numbers. Most often the file was not copied or downloaded to its end.
+The content is inconsistent: a header states more data than the file has, a checksum does not match, or an archive has no directory.
+The message gives the numbers. Usually the file was not copied or downloaded completely.
 "#,
     },
     Page {
         code: "E0712",
         title: "a file that is something else than its name says",
         text: r#"
-The first bytes of the file are those of another format: a JPEG picture called `.png`, a web page with an error message in
-place of a download. Where it is a format that Clk reads, the message names the ending that goes with it. (`image` writes a
-PNG picture whatever the name is.)
+The first bytes of the file are those of another format: for instance a JPEG picture called `.png`, or a web page with an error
+message instead of a download. If Clk can read that format, the message names its extension. (`image` writes a PNG picture for any
+name except `.svg`.)
 
 ```clk fails
 image("grey.npy", zeros(2, 3))
@@ -358,17 +357,17 @@ print(load("grey.png"))
         code: "E0713",
         title: "a file that holds what Clk has no type for",
         text: r#"
-The file is in order, but its elements are Python objects, complex numbers, text, dates or floats of an unusual size; or it is
-encrypted, or packed in a way that Clk does not unpack. The message says how to save it instead.
+The file is valid, but its elements are Python objects, complex numbers, text, dates or floats of an unsupported size; or it is
+encrypted or uses an unsupported compression. The message says how to save it instead.
 "#,
     },
     Page {
         code: "E0714",
         title: "a text file that is no table",
         text: r#"
-A .csv file has the same number of fields in every line. If the first line names the columns, each is one of numbers or one of texts; if it
-has numbers only, all of the file is numbers. Fields are separated by commas, semicolons or tabs, and numbers have a decimal
-point. A field in quotes ends at a quote that is not doubled.
+A .csv file has the same number of fields in every line. If the first line names the columns, each column has numbers or texts; if the
+first line has numbers only, the whole file must have numbers. Fields are separated by commas, semicolons or tabs, and numbers use a
+decimal point. A quoted field ends at a quote that is not doubled.
 
 ```clk fails
 write_text("t.csv", "a,b\n1,2\n3\n")
@@ -385,8 +384,8 @@ print(load("t.csv").b)
         code: "E0715",
         title: "values that a format cannot hold",
         text: r#"
-A .npy, .csv or .png file holds one array (a .csv file also columns by name); a .npz or .safetensors file holds several. Only
-.safetensors has `bf16`.
+A .npy, .csv or .png file holds one array (a .csv file also named columns); a .npz or .safetensors file holds several. Only
+.safetensors supports `bf16`.
 
 ```clk fails
 let x = [1.0, 2.0]
@@ -403,8 +402,8 @@ save("both.npz", x = x, y = x)
         code: "E0716",
         title: "an array that is not a picture",
         text: r#"
-A picture is `[H, W]` (grey), `[H, W, 3]` (red, green, blue) or `[H, W, 4]` (with opacity). Its samples are `u8`, or floats from
-0 to 1; what lies outside is cut off.
+A picture is `[H, W]` (gray), `[H, W, 3]` (red, green, blue) or `[H, W, 4]` (with opacity). Its samples are `u8`, or floats from
+0 to 1; values outside are clamped.
 
 ```clk fails
 image("grey.png", arange(6))
@@ -419,7 +418,7 @@ image("grey.png", f32(reshape(arange(6), 2, 3)) / 5.0)
         code: "E0718",
         title: "a file that is not text in UTF-8",
         text: r#"
-`read_text` reads text in UTF-8, and a .csv file is such a text. Others hold something else, or text in another encoding: save it as UTF-8.
+`read_text` and `load` of a .csv file need text in UTF-8. This file has other content or another encoding: save it as UTF-8.
 
 ```clk fails
 save("x.npy", [1.0, 2.0])
@@ -436,7 +435,7 @@ print(parse(f64, lines(read_text("x.txt"))))
         code: "E0717",
         title: "points that cannot be plotted",
         text: r#"
-`plot` draws the points of two arrays of one axis and one length. At least one point has to have two finite numbers.
+`plot` draws the points given by two arrays with one axis and the same length. At least one point must have two finite coordinates.
 
 ```clk fails
 let n = parse(i32, "3")

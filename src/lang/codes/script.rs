@@ -7,8 +7,8 @@ pub(crate) static PAGES: &[Page] = &[
         code: "E0510",
         title: "two arguments disagree about a dimension",
         text: r#"
-A dimension name stands for one number in a whole launch. The first array that has it says which, and the others have to
-agree. Here `N` is 3 by `x` and 4 by `y`:
+A dimension has one value in a launch. The first array with its name determines it, and the others must agree. Here `N` is 3
+for `x` and 4 for `y`:
 
 ```clk fails
 kernel add(x: [f32; N], y: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = x[i] + y[i] }
@@ -17,7 +17,7 @@ let y = zeros(parse(i32, "4"))
 print(add(x, y))
 ```
 
-If the lengths may differ, give them two names, and say in the geometry which one counts:
+If the lengths may differ, give them two names, and choose one for the geometry:
 
 ```clk
 kernel add_first(x: [f32; N], y: [f32; M], out r: [f32; N]) threads(i: N) { r[i] = if i < M { x[i] + y[i] } else { x[i] } }
@@ -29,8 +29,8 @@ print(add_first(zeros(3), zeros(4)))
         code: "E0511",
         title: "an array has not the extent that the kernel asks for",
         text: r#"
-A dimension of a parameter may be a number or a computation, such as `[f32; 4]` or `[f32; ceil_div(N, 256)]`. The argument
-has to have exactly that extent.
+A dimension of a parameter may be a number or an expression, as in `[f32; 4]` or `[f32; ceil_div(N, 256)]`. The argument must
+have exactly that extent.
 
 ```clk fails
 kernel norm(x: [f32; N, 3], out r: [f32; N]) threads(i: N) { r[i] = sqrt(x[i, 0] * x[i, 0] + x[i, 1] * x[i, 1]) }
@@ -48,8 +48,8 @@ print(norm(zeros(5, 3)))
         code: "E0512",
         title: "an argument has not the type that is asked for",
         text: r#"
-Nothing is converted silently, so an array of `f64` does not go where `f32` is asked for. What the checker knows before the
-script runs it reports there; this message is about values whose type only shows when it runs, such as those of `load`.
+There are no implicit conversions, so an array of `f64` cannot be passed where `f32` is required. Most of these errors are reported
+before the script runs; this one is about values whose type is known only at run time, such as those of `load`.
 
 ```clk fails
 kernel twice(x: [f32; N], out r: [f32; N]) threads(i: N) { r[i] = 2.0 * x[i] }
@@ -70,7 +70,7 @@ print(twice(f32(load("numbers.npy"))))
         code: "E0513",
         title: "a condition is not a `bool`",
         text: r#"
-`if` and `while` ask for `true` or `false`; a number is neither, and an array of truths is many.
+`if` and `while` need `true` or `false`; a number is neither, and an array of `bool` has many values.
 
 ```clk fails
 save("flag.npy", [1, 2, 3])
@@ -78,7 +78,7 @@ let flag = load("flag.npy")
 if flag[0] { print("set") }
 ```
 
-Say what is meant:
+Write an explicit comparison:
 
 ```clk
 save("flag.npy", [1, 2, 3])
@@ -91,7 +91,7 @@ if flag[0] != 0 { print("set") }
         code: "E0514",
         title: "an integer is needed here",
         text: r#"
-Indices, dimensions and extents count, so they are integers.
+Indices, dimensions and extents must be integers.
 
 ```clk fails
 save("which.npy", [1.0])
@@ -112,7 +112,7 @@ print(names[i32(which[0])])
         code: "E0515",
         title: "a variable is read before it has a value",
         text: r#"
-A `var` may be declared without a value, but has to get one before it is read. The same goes for a function that reads a
+A `var` may be declared without a value, but must get one before it is read. The same applies to a function that reads a
 variable of the script before the line that sets it has run.
 
 ```clk fails
@@ -132,7 +132,7 @@ print(total)
         code: "E0516",
         title: "a range goes in steps of zero",
         text: r#"
-A range that never moves would never end.
+A range with a step of zero would never end.
 
 ```clk fails
 let by = parse(i32, "0")
@@ -149,15 +149,15 @@ for i in 0..10 step by { print(i) }
         code: "E0517",
         title: "calls nest too deeply",
         text: r#"
-On the host a function may call itself, but not without end: 10,000 calls inside of each other are the limit, and fewer if each
-stands inside of many brackets.
+On the host a function may call itself, but calls can be nested at most 10,000 deep, and less if each is inside of many nested
+expressions.
 
 ```clk fails
 fn down(n: i32) -> i32 { down(n + 1) }
 print(down(0))
 ```
 
-Most often the recursion has no end. Where it has one that is just far away, a loop does the same:
+Usually the recursion never ends. If it is only very deep, use a loop instead:
 
 ```clk
 fn down(n: i32) -> i32 {
@@ -173,8 +173,8 @@ print(down(0))
         code: "E0518",
         title: "a compile-time parameter is not given and cannot be inferred",
         text: r#"
-A parameter in angle brackets is inferred from the arguments, has a default, or is given by name. The checker mostly says so
-before the script runs; this message is for what only shows then.
+A parameter in angle brackets is inferred from the arguments, has a default, or is given by name. Usually this is reported before
+the script runs; this message is for cases that are detected only at run time.
 
 ```clk fails early
 kernel fill<const VALUE: i32>(out y: [i32; N]) threads(i: N) { y[i] = VALUE }
@@ -191,7 +191,8 @@ print(fill(N = 4, VALUE = 7))
         code: "E0519",
         title: "nothing says how large a dimension is",
         text: r#"
-A dimension that only `out` arrays have is not bound by any argument, so the launch has to name it. The checker mostly says so before the script runs; this message is for what only shows then.
+A dimension that only `out` arrays have is not determined by any argument, so the launch must give it. Usually this is reported before
+the script runs; this message is for cases that are detected only at run time.
 
 ```clk fails early
 kernel ramp(out y: [i32; N]) threads(i: N) { y[i] = i }
@@ -225,8 +226,8 @@ print(ramp(N = 5 - 3))
         code: "E0521",
         title: "a block has no threads or too many",
         text: r#"
-A block has 1 to 1024 threads, the product of its extents. That is the limit of the GPUs that Clk is for, so the simulator
-keeps it, too.
+A block has 1 to 1024 threads, the product of its extents. This is the limit of the supported GPUs, and the simulator enforces
+it, too.
 
 ```clk fails
 kernel ramp(threads: i32, out y: [i32; N]) grid(ceil_div(N, threads)) block(threads) {
@@ -247,7 +248,7 @@ print(ramp(256, N = 10))
         code: "E0522",
         title: "an extent of a launch is out of range",
         text: r#"
-The extents of `threads(…)` are at least 0, those of `grid(…)` and `block(…)` at least 1, and none is more than 2147483647.
+The extents of `threads(…)` must be at least 0, those of `grid(…)` and `block(…)` at least 1, and none may exceed 2147483647.
 
 ```clk fails
 kernel shifted(x: [i32; N], out y: [i32; N]) threads(i: N - 4) { y[i] = x[i + 4] }
@@ -264,8 +265,8 @@ print(shifted([1, 2]))
         code: "E0523",
         title: "a given grid does not cover the kernel's indices",
         text: r#"
-`threads(i: N)` promises to run the body for every index. A launch that gives its own `<<<grid, block>>>` may make more
-threads than that (the rest do nothing), but not fewer.
+`threads(i: N)` runs the body for every index. A launch with an explicit `<<<grid, block>>>` may have more threads than that (the
+rest do nothing), but not fewer.
 
 ```clk fails
 kernel ramp(x: [i32; N], out y: [i32; N]) threads(i: N) { y[i] = x[i] + i }
@@ -282,9 +283,9 @@ print(ramp<<<4, 32>>>(arange(100)))
         code: "E0524",
         title: "a value is not what the type beside it says",
         text: r#"
-A type beside a variable, of a result, of a field and of what is assigned to holds, or the script stops: element type, number of
-axes and extents. What the check knows it reports before the script runs; what a file holds, or how long an array becomes, shows when it
-runs. An extent may be a number, an expression or a name; a name that nothing else has is bound by the value, and `_` is any extent.
+The declared type of a variable, result, field or assignment target is enforced: element type, number of axes and extents. Errors that
+can be detected earlier are reported before the script runs; the content of a file or the length of an array may be known only at run
+time. An extent may be a number, an expression or a name; a new name is bound to the extent of the value, and `_` is any extent.
 
 ```clk fails
 save("v.npy", [1.0, 2.0])
@@ -304,8 +305,8 @@ assert(v == w)
         code: "E0530",
         title: "an assertion does not hold",
         text: r#"
-`assert(condition, "message")` stops the script (or fails the test) when the condition is false. For an array of truths all
-have to hold, and the first that does not is shown.
+`assert(condition, "message")` stops the script (or fails the test) if the condition is false. For an array of `bool`, all elements
+must be true, and the first one that is not is shown.
 
 ```clk fails
 let x = [0.5, 1.5, 2.5]
@@ -317,15 +318,15 @@ let x = [0.5, 1.5, 2.5]
 assert(x < 3.0, "all below three")
 ```
 
-Floats that were computed in two ways are seldom equal; compare them with `close(a, b)`.
+Floats that were computed in different ways are rarely equal; compare them with `close(a, b)`.
 "#,
     },
     Page {
         code: "E0595",
         title: "there is no such device",
         text: r#"
-`on gpu { … }` asks for NVIDIA's driver, its compiler NVRTC and a GPU, `on gpu(i) { … }` for the i-th, counted from 0. `clk doctor`
-says what is found. The simulator runs every kernel with the same result.
+`on gpu { … }` needs NVIDIA's driver, its compiler NVRTC and a GPU, `on gpu(i) { … }` the i-th GPU, counted from 0. `clk doctor`
+lists what is found. The simulator can run every kernel.
 
 ```clk fails
 on gpu(1000) { print(1) }
@@ -340,19 +341,19 @@ on sim { print(1) }
         code: "E0599",
         title: "the run was interrupted",
         text: r#"
-Ctrl-C stopped the script at the place that is shown. In a session the variables are as they were before the entry. A second
-Ctrl-C ends `clk run` itself; a session bears two and ends with the third. SIGTERM and SIGHUP stop a script in the same way, and end
-a session too. What cannot look whether to stop, such as a library that reads a file, is ended with the process. The exit codes are
-130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP.
+Ctrl-C stopped the script at the location shown. In a session the variables are as they were before the entry. A second Ctrl-C
+ends `clk run` itself; a session ends with the third. SIGTERM and SIGHUP stop a script in the same way, and end a session, too. Work
+that cannot be interrupted, such as a library reading a file, is ended with the process. The exit codes are 130 after Ctrl-C, 143
+after SIGTERM and 129 after SIGHUP.
 "#,
     },
     Page {
         code: "E0701",
         title: "a file cannot be read",
         text: r#"
-The file does not exist, may not be read, or is a folder. A path is relative to the folder that `clk` was started in. Only
-regular files are read: a pipe may be waited for without end, and a device such as `/dev/zero` never ends. A program is read from
-a pipe by `clk run -`.
+The file does not exist, is not readable, or is a folder. A path is relative to the folder in which `clk` was started. Only regular
+files are read: reading a pipe could block forever, and a device such as `/dev/zero` never ends. Use `clk run -` to read a program
+from a pipe.
 
 ```clk fails
 let weights = load("nosuch/weights.npy")
@@ -368,9 +369,8 @@ let weights = load("weights.npy")
         code: "E0702",
         title: "a file cannot be written",
         text: r#"
-The folder does not exist, or may not be written to, or the file is read-only. A file is written whole or not at all: after this
-message whatever stood there before is unchanged. A link that another user has put into a folder which everybody may write is not
-followed.
+The folder does not exist or is not writable, or the file is read-only. A file is replaced completely or not at all: after this
+message, an existing file is unchanged. A link that another user has put into a folder writable by others is not followed.
 
 ```clk fails
 save("nosuch/result.npy", [1.0, 2.0])
@@ -385,10 +385,10 @@ save("result.npy", [1.0, 2.0])
         code: "E0703",
         title: "a folder that is not a cache of Clk's",
         text: r#"
-Compiled kernels are machine code, and `clk cache clean` removes files. So the folder that `CLK_CACHE_DIR` names has to be
-Clk's: one that Clk has made, or an empty one that it has marked by a file `CACHEDIR.TAG`. A folder with other things in it, one of
-another user and one that others may write are refused and left as they are, their modes included. In its own folder, Clk removes
-nothing but what it has put there.
+Compiled kernels are machine code, and `clk cache clean` removes files. The folder that `CLK_CACHE_DIR` names must therefore be
+one that Clk has created, or an empty one that it has marked by a file `CACHEDIR.TAG`. A folder with other content, one of another
+user and one that other users can write to are refused and left unchanged, including their modes. In its own folder, Clk only removes
+what it has put there.
 
 ```sh
 CLK_CACHE_DIR=~/.cache/clk-kernels clk run program.clk   # made if it does not exist

@@ -8,7 +8,7 @@ pub static PAGES: &[Page] = &[
         code: "E0101",
         title: "a token that does not fit",
         text: concat!(
-            "The text stops making sense at the marked token. The message says what could stand there.\n\n",
+            "The parser cannot continue at the marked token. The message says what could be written there.\n\n",
             "```clk fails\n",
             "let x = = 3\n",
             "```\n\nInstead:\n\n",
@@ -21,7 +21,7 @@ pub static PAGES: &[Page] = &[
         code: "E0102",
         title: "a bracket that is never closed",
         text: concat!(
-            "Each `(`, `[` and `{` needs its partner. The label points at the one that stays open; the second label shows where it is missing at the latest.\n\n",
+            "Each `(`, `[` and `{` needs a closing bracket. The first label marks the one that is not closed; the second one marks the latest position for the closing bracket.\n\n",
             "```clk fails\n",
             "let y = max(1, 2\n",
             "let z = 1\n",
@@ -36,7 +36,7 @@ pub static PAGES: &[Page] = &[
         code: "E0103",
         title: "a closing bracket without a partner",
         text: concat!(
-            "A `)`, `]` or `}` closes nothing, or closes a bracket of another kind.\n\n",
+            "A `)`, `]` or `}` has no opening bracket, or one of another kind.\n\n",
             "```clk fails\n",
             "let y = 1)\n",
             "```\n\nInstead:\n\n",
@@ -49,7 +49,7 @@ pub static PAGES: &[Page] = &[
         code: "E0104",
         title: "a string that is never closed",
         text: concat!(
-            "A string ends in the line it begins in. A line break inside it is written `\\n`.\n\n",
+            "A string must end on the line on which it begins. A line break inside it is written `\\n`.\n\n",
             "```clk fails\n",
             "let s = \"abc\n",
             "```\n\nInstead:\n\n",
@@ -75,7 +75,7 @@ pub static PAGES: &[Page] = &[
         code: "E0106",
         title: "a character that means nothing",
         text: concat!(
-            "Outside of strings and comments Clk is written in ASCII. Dashes, quotes and spaces copied from a text often only look like the right ones.\n\n",
+            "Outside of strings and comments, Clk is written in ASCII. Dashes, quotes and spaces copied from a text often only look like the ASCII ones.\n\n",
             "```clk fails\n",
             "let x = 2 – 1\n",
             "```\n\nInstead:\n\n",
@@ -114,7 +114,7 @@ pub static PAGES: &[Page] = &[
         code: "E0110",
         title: "braces in a string",
         text: concat!(
-            "In a string `{x}` is the value of `x`. The braces themselves are written `{{` and `}}`. Titles and paths take no values.\n\n",
+            "In a string, `{x}` is the value of `x`. The braces themselves are written `{{` and `}}`. Titles and paths cannot contain values.\n\n",
             "```clk fails\n",
             "let s = \"a }\"\n",
             "```\n\nInstead:\n\n",
@@ -127,7 +127,7 @@ pub static PAGES: &[Page] = &[
         code: "E0111",
         title: "nested too deeply",
         text: concat!(
-            "Brackets nest up to 200 deep, and an expression has up to 400 levels of operators, calls and fields. Name its parts with `let`, or move them to functions.\n\n",
+            "Brackets can be nested up to 200 deep, and an expression can have up to 400 levels of operators, calls and fields. Name its parts with `let`, or move them to functions.\n\n",
             "```clk\n",
             "let a = 1 + 2\n",
             "let b = a * 3\n",
@@ -138,7 +138,7 @@ pub static PAGES: &[Page] = &[
         code: "E0112",
         title: "single quotes",
         text: concat!(
-            "Strings stand in double quotes; there are no character literals.\n\n",
+            "Strings are enclosed in double quotes; there are no character literals.\n\n",
             "```clk fails\n",
             "let s = 'c'\n",
             "```\n\nInstead:\n\n",
@@ -164,7 +164,7 @@ pub static PAGES: &[Page] = &[
         code: "E0114",
         title: "CUDA C++ around a kernel",
         text: concat!(
-            "A kernel begins with `kernel`, says how many threads it runs, and writes its results to `out` arrays. A `fn` can be called on the device and on the host alike.\n\n",
+            "A kernel begins with `kernel`, states how many threads it runs, and writes its results to `out` arrays. An `fn` can be called on the device and on the host.\n\n",
             "```clk fails\n",
             "__global__ void f(float* x) { }\n",
             "```\n\nInstead:\n\n",
@@ -196,7 +196,7 @@ pub static PAGES: &[Page] = &[
         code: "E0116",
         title: "a declaration of another language",
         text: concat!(
-            "A variable begins with `let` (it never changes) or `var` (it may), its type follows its name, and can be left off. `=` alone assigns to a variable that is there already.\n\n",
+            "A variable is declared with `let` (immutable) or `var` (mutable); its type follows its name and can be omitted. `=` alone assigns to an existing variable.\n\n",
             "```clk fails\n",
             "float x = 1.0;\n",
             "```\n\nInstead:\n\n",
@@ -212,7 +212,7 @@ pub static PAGES: &[Page] = &[
         code: "E0117",
         title: "a function of another language",
         text: concat!(
-            "A function begins with `fn`; parameters and result have their types behind them.\n\n",
+            "A function begins with `fn`; the types of parameters and result are written after them.\n\n",
             "```clk fails\n",
             "def f(x: f32) { x }\n",
             "```\n\nInstead:\n\n",
@@ -225,7 +225,7 @@ pub static PAGES: &[Page] = &[
         code: "E0118",
         title: "a for loop as in C",
         text: concat!(
-            "`for i in a..b` counts from `a` to `b - 1`, `a..=b` includes `b`, `step s` takes larger steps. Other loops are `while` and `loop`.\n\n",
+            "`for i in a..b` counts from `a` to `b - 1`, `a..=b` includes `b`, `step s` sets the step. Other loops are `while` and `loop`.\n\n",
             "```clk fails\n",
             "for (int i = 0; i < 3; i++) { print(i) }\n",
             "```\n\nInstead:\n\n",
@@ -253,7 +253,7 @@ pub static PAGES: &[Page] = &[
         code: "E0120",
         title: "the conditional operator",
         text: concat!(
-            "`if` is an expression and does the same. `select(c, a, b)` computes both values and picks one.\n\n",
+            "Use `if`, which is an expression. `select(c, a, b)` computes both values and selects one.\n\n",
             "```clk fails\n",
             "let x = 1\n",
             "let y = x > 0 ? 1 : 2\n",
@@ -326,7 +326,7 @@ pub static PAGES: &[Page] = &[
         code: "E0125",
         title: "a kernel without a shape",
         text: concat!(
-            "A kernel says how many threads it runs: `threads(i: N)` runs the body once for every index; `grid(…) block(…)` gives you blocks, barriers and shared memory, as in CUDA. Each index of `threads` has a name, and behind its `:` how far it goes.\n\n",
+            "A kernel states how many threads it runs: `threads(i: N)` runs the body once for every index; `grid(…) block(…)` provides blocks, barriers and shared memory, as in CUDA. Each index of `threads` has a name, and its extent after `:`.\n\n",
             "```clk fails\n",
             "kernel f(x: [f32; N], out y: [f32; N]) {\n",
             "    y[0] = x[0]\n",
@@ -348,7 +348,7 @@ pub static PAGES: &[Page] = &[
         code: "E0126",
         title: "a missing value",
         text: concat!(
-            "An operator needs a value on its right, and a `let` needs one to name. Only a `var` with a type may get its value later.\n\n",
+            "An operator needs a value on its right, and so does a `let`. Only a `var` with a type may get its value later.\n\n",
             "```clk fails\n",
             "let x =\n",
             "```\n\nInstead:\n\n",
@@ -374,7 +374,7 @@ pub static PAGES: &[Page] = &[
         code: "E0128",
         title: "True, None, null",
         text: concat!(
-            "Truth values are `true` and `false`. There is no empty value.\n\n",
+            "The boolean values are `true` and `false`. There is no null value.\n\n",
             "```clk fails\n",
             "let x = True\n",
             "```\n\nInstead:\n\n",
@@ -400,7 +400,7 @@ pub static PAGES: &[Page] = &[
         code: "E0130",
         title: "a chain of comparisons",
         text: concat!(
-            "A comparison gives a `bool`, which is not compared with numbers. Compare twice. `&` and `|` bind tighter than comparisons: what they join stands in parentheses.\n\n",
+            "A comparison gives a `bool`, which cannot be compared with numbers. Compare twice. `&` and `|` bind more tightly than comparisons: put their operands in parentheses.\n\n",
             "```clk fails\n",
             "let b = 2\n",
             "let x = 1 < b < 3\n",
@@ -421,7 +421,7 @@ pub static PAGES: &[Page] = &[
         code: "E0131",
         title: "two statements side by side",
         text: concat!(
-            "A newline or `;` ends a statement. A call has its arguments in parentheses.\n\n",
+            "A newline or `;` ends a statement. The arguments of a call are written in parentheses.\n\n",
             "```clk fails\n",
             "let a = 1 let b = 2\n",
             "```\n\nInstead:\n\n",
@@ -450,7 +450,7 @@ pub static PAGES: &[Page] = &[
         code: "E0133",
         title: "an item inside a block",
         text: concat!(
-            "Functions, kernels, structs, constants, imports and tests stand at the top of a file. Inside a block a constant is a `let`.\n\n",
+            "Functions, kernels, structs, constants, imports and tests are written at the top level of a file. Inside a block, use `let` for a constant.\n\n",
             "```clk fails\n",
             "fn f() -> i32 {\n",
             "    const a = 1\n",
@@ -469,7 +469,7 @@ pub static PAGES: &[Page] = &[
         code: "E0134",
         title: "a body without braces",
         text: concat!(
-            "Bodies stand in `{ }`, also single statements. Indentation has no meaning.\n\n",
+            "Bodies are enclosed in `{ }`, even single statements. Indentation has no meaning.\n\n",
             "```clk fails\n",
             "for i in 0..3: print(i)\n",
             "```\n\nInstead:\n\n",
@@ -522,7 +522,7 @@ pub static PAGES: &[Page] = &[
         code: "E0138",
         title: "a form of another language",
         text: concat!(
-            "Clk has `if`, `for`, `while`, `loop`, `break`, `continue` and `return`; `if` is an expression. Slices are ranges, `a..b` and `a..b step s`; every string puts in the values between its braces; and operators work on whole arrays, so that nothing stands for Python's comprehensions.\n\n",
+            "Clk has `if`, `for`, `while`, `loop`, `break`, `continue` and `return`; `if` is an expression. Slices are ranges, `a..b` and `a..b step s`; every string interpolates the values in its braces; and operators work on whole arrays, so there are no comprehensions as in Python.\n\n",
             "```clk fails\n",
             "switch x { }\n",
             "```\n\n",
@@ -542,7 +542,7 @@ pub static PAGES: &[Page] = &[
         code: "E0139",
         title: "let mut",
         text: concat!(
-            "A variable that changes is a `var`.\n\n",
+            "A mutable variable is declared with `var`.\n\n",
             "```clk fails\n",
             "let mut x = 1\n",
             "```\n\nInstead:\n\n",
@@ -555,7 +555,7 @@ pub static PAGES: &[Page] = &[
         code: "E0140",
         title: "pointers, references, closures",
         text: concat!(
-            "Memory is an array with its size in its type; kernels write to `out` and `inout` parameters. Functions are passed by name.\n\n",
+            "Memory is accessed through arrays, with their sizes in their types; kernels write to `out` and `inout` parameters. Functions are passed by name.\n\n",
             "```clk fails\n",
             "let x = 1\n",
             "let p = &x\n",
@@ -570,7 +570,7 @@ pub static PAGES: &[Page] = &[
         code: "E0141",
         title: "a missing type",
         text: concat!(
-            "A type is expected behind `:` and `->`.\n\n",
+            "A type is expected after `:` and `->`.\n\n",
             "```clk fails\n",
             "fn f(x: f32) -> { x }\n",
             "```\n\nInstead:\n\n",
@@ -583,8 +583,8 @@ pub static PAGES: &[Page] = &[
         code: "W0101",
         title: "a comment that looks like a division",
         text: concat!(
-            "`//` begins a comment, so what stands behind it is not computed. `/` divides; between integers it leaves the remainder \
-             out (towards zero: `-7 / 2` is -3).\n\n",
+            "`//` begins a comment, so the text after it is not computed. `/` divides; for integers the quotient is truncated \
+             toward zero: `-7 / 2` is -3.\n\n",
             "```clk fails\n",
             "let n = 7\n",
             "let half = n // 2\n",
