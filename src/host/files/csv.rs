@@ -1,12 +1,11 @@
 //! .csv files.
 //!
-//! If the first line contains a field that is not a number, it names columns, and the file is a table of 1-d arrays, each of
-//! numbers or of texts. Without names it is a 2-d array of numbers, or a 1-d one if there is only one column. Numbers are
-//! `f64`, and an empty field among them is a NaN. Quoted fields are text, even if they
-//! spell numbers, also in the first line. A column is text if one of its fields is text, is not a number, or is an
-//! integer that `f64` cannot represent exactly; its fields are then kept as written. A column without fields is text if its name
-//! is quoted. The separator is a comma, or a semicolon
-//! or tab if the first line has no comma.
+//! If the first line contains a field that is quoted or not a number, it names columns, and the file is a table of 1-d arrays,
+//! each of numbers or of texts. Without names it is a 2-d array of numbers, or a 1-d one if there is only one column. Numbers
+//! are `f64`, and an empty field among them is a NaN. Quoted fields are text, even if they spell numbers. A column is text if
+//! one of its fields is quoted, is not a number, or is an integer that `f64` cannot represent exactly; its fields are then kept
+//! as written. A column without rows is text if its name is quoted. The separator is a comma, or a semicolon or tab if the
+//! first line has no comma.
 
 mod records;
 mod write;
@@ -109,7 +108,7 @@ fn no_number(file: &File, line: u64, column: usize, field: &Field<'_>) -> Proble
     }
 }
 
-/// A column as the first line names it.
+/// The name of a column, and whether it is quoted.
 struct Name {
     text: SmolStr,
     quoted: bool,

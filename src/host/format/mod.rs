@@ -207,7 +207,7 @@ fn spec_of_elements(value: &Value, number: &impl Fn(scalar::Value) -> Outcome<St
 
 fn text(value: &Value, spec: &str, parsed: &Spec) -> Outcome<String> {
     let plain = matches!(parsed.style, format::Style::Plain) && !parsed.plus && !parsed.zeros;
-    // Only a text has a beginning.
+    // Only a text can be truncated by a precision.
     if !plain || parsed.precision.is_some() && !matches!(value, Value::Str(_)) {
         let name = value.type_name();
         return Err(bad_spec(spec, &format!("is for numbers, and the value is of type {name}")));

@@ -203,7 +203,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A number of the source. One whose type is a type parameter may turn out not to fit it.
+    /// Evaluates a number literal; an error if its type is a type parameter that turns out not to fit it.
     fn literal(&mut self, frame: &Frame, number: Literal, ty: &Type, span: Span) -> Eval {
         match (self.concrete(frame, ty), number) {
             (Type::Scalar(s), _) => match number.to(s) {
@@ -437,7 +437,7 @@ impl Machine<'_> {
         made.map_err(|p| self.problem(p, expr.span))
     }
 
-    /// Arrays where an array literal has single elements.
+    /// Returns the error for an array literal that mixes arrays and single elements.
     fn mixed_literal(&self, values: &[Value], items: &[&Expr], nested: bool) -> Signal {
         let title = match nested {
             true => "the rows of an array literal hold single elements",
@@ -499,7 +499,7 @@ fn nested_shape(ty: &Type, count: usize) -> Option<Vec<i64>> {
     (shape.len() > 1 && shape.iter().product::<i64>() == count as i64).then_some(shape)
 }
 
-/// The elements of an array literal, and its shape if it stands in rows whose type does not tell it.
+/// Returns the elements of an array literal, and its shape if it consists of nested rows of unknown type.
 fn in_rows<'e>(items: &'e [Expr], ty: &Type) -> (Vec<&'e Expr>, Option<Vec<i64>>) {
     let (mut items, mut shape): (Vec<&Expr>, _) = (items.iter().collect(), vec![items.len() as i64]);
     let row = |item: &'e Expr| match &item.kind {

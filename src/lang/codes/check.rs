@@ -406,7 +406,7 @@ assert(ease(0.5) == 0.5 && ease(3.0, 2.0) == 1.0 && ease(1.0, extent = 4.0) == 0
     ),
     page!(
         "E0331", "a kernel with more parameters than a launch passes",
-        r"CUDA passes 4096 bytes to a kernel. Numbers, vectors, structs and tuples are passed by value; of an array, 8 bytes say where it lies and 4 how long each axis is, whatever is in it. So what is large goes into an array.",
+        r"CUDA passes at most 4096 bytes to a kernel. Numbers, vectors, structs and tuples are passed by value; an array takes 8 bytes for its address and 4 for each axis, whatever its size. Pass large data in arrays.",
 r"struct Table { weights: [f32; 1025] }
 kernel look_up(t: Table, x: [i32; N], out y: [f32; N]) threads(i: N) { y[i] = t.weights[x[i]] }
 ",

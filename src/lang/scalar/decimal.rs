@@ -1,7 +1,7 @@
-//! A number as it is written, from which every float type gets its nearest value.
+//! A number literal, exact enough to be rounded once to any float type.
 //!
-//! In: decimal digits, or an integer. Out: a value of a type, or none where the type has nothing near. The digits are rounded to
-//! `f64` once, and once more *to odd*, which a second rounding to a shorter type cannot tell from the digits themselves.
+//! The digits are kept as the nearest `f64` and as an `f64` rounded *to odd*. Rounding the latter to a shorter type gives the
+//! same result as rounding the digits themselves, so there is no double rounding.
 
 use std::cmp::Ordering;
 
@@ -10,12 +10,12 @@ use super::{Scalar, Value};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decimal {
     nearest: f64,
-    /// Rounded to odd where a shorter type could tell; else as `nearest`.
+    /// Rounded to odd if that matters for a shorter type; else the same as `nearest`.
     odd: f64,
 }
 
 impl Decimal {
-    /// Of digits with a point and an exponent or without, as [`f64`] reads them; none if they are no number.
+    /// Parses digits with an optional decimal point and exponent, as [`f64`] does; `None` if they are not a number.
     pub fn read(text: &str) -> Option<Decimal> {
         let nearest: f64 = text.parse().ok().filter(|number: &f64| !number.is_nan())?;
         let rest = match () {

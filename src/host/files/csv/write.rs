@@ -1,5 +1,5 @@
 //! A writer of .csv files, from one array of numbers or from named columns. The file reads back as the same columns: texts are
-//! always quoted, and names where necessary. If there are no rows, quoted names mark the columns of texts.
+//! always quoted, and names where necessary. If there are no rows, quoted names mark columns of texts.
 
 use std::io::Write;
 
@@ -85,7 +85,7 @@ fn in_quotes(text: &str, out: &mut Sink) -> Outcome<()> {
     }
 }
 
-/// Writes the names of the columns, quoted where they would read back as something else. If there are no rows, quotes mark
+/// Writes the names of the columns, quoted if they would otherwise be read as something else. If there are no rows, quotes mark
 /// columns of texts.
 fn header(named: &IndexMap<SmolStr, Value>, rows: usize, out: &mut Sink) -> Outcome<()> {
     let numbers = named.keys().all(|name| number(name).is_some());
