@@ -36,12 +36,12 @@ impl Decimal {
         Decimal { nearest, odd: to_odd(nearest, rest) }
     }
 
-    /// Rounded to nearest even, whatever becomes of it.
+    /// Returns the nearest `f64` (ties to even), which may be infinite or 0.
     pub fn as_f64(self) -> f64 {
         self.nearest
     }
 
-    /// The nearest value of a float type. None if that is infinite, or 0 for a number that is not.
+    /// Returns the nearest value of a float type. `None` if that is infinite, or if it is 0 and the number is not.
     pub fn to(self, ty: Scalar) -> Option<Value> {
         let value = match ty {
             Scalar::F64 => Value::of(self.nearest),
@@ -53,19 +53,19 @@ impl Decimal {
     }
 }
 
-/// So few digits behind the point that the number is either the nearest `f64`, or nearer to that than to any value that lies
-/// half-way between two of a shorter type.
+/// Whether the digits are so few that the number is either exactly `nearest`, or nearer to it than to any midpoint between two
+/// values of a shorter type.
 fn is_short(text: &str) -> bool {
     let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
     fraction.len() <= 8 && text.len() <= 15 && !text.contains(['e', 'E'])
 }
 
-/// Whether a shorter type may have two values at the same distance: then the digits that `f64` has no room for decide.
+/// Whether the number may be a midpoint between two values of a shorter type, so that digits beyond the precision of `f64` decide.
 fn is_tie(number: f64) -> bool {
     number.is_finite() && number.to_bits().trailing_zeros() >= 28
 }
 
-/// `rest` says how the number compares to the one that is nearest to it, both without sign.
+/// Rounds to odd. `rest` compares the magnitude of the number with that of `nearest`.
 fn to_odd(nearest: f64, rest: Ordering) -> f64 {
     let bits = nearest.to_bits();
     f64::from_bits(match rest {
@@ -75,8 +75,8 @@ fn to_odd(nearest: f64, rest: Ordering) -> f64 {
     })
 }
 
-/// The exponent of the first digit that is not 0, and the digits from there to the last one that is not 0: numbers without a
-/// sign compare as these do. 0 is less than all others.
+/// Returns the exponent of the first nonzero digit and the digits from there without trailing zeros. Magnitudes compare like
+/// these pairs; 0 is less than all others.
 fn digits(text: &str) -> (i64, String) {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -86,7 +86,7 @@ fn digits(text: &str) -> (i64, String) {
     if significant.is_empty() {
         return (i64::MIN, String::new());
     }
-    // An exponent of so many digits makes 0 or infinity of whatever stands before it.
+    // An exponent too long for `i64` gives 0 or infinity for any mantissa.
     let written: i64 = exponent.parse().unwrap_or(if exponent.starts_with('-') { -(1 << 40) } else { 1 << 40 });
     let leading = (all.len() - significant.len()) as i64;
     (written + whole.len() as i64 - leading, significant.trim_end_matches('0').to_owned())
@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(bits(Scalar::F32, text), Some(wanted.to_bits().into()), "{text}");
             assert_eq!(text.parse(), Ok(wanted));
         }
-        // Half-way between 1 and the next f16, 1 + 2^-10: 1 + 2^-11 and a little more.
+        // Midpoint of 1 and the next f16, 1 + 2^-10: 1 + 2^-11, and slightly more.
         assert_eq!(bits(Scalar::F16, "1.00048828125"), Some(0x3c00));
         assert_eq!(bits(Scalar::F16, "1.00048828125000000000000000001"), Some(0x3c01));
         assert_eq!(bits(Scalar::F16, "1.00048828124999999999999999999"), Some(0x3c00));
