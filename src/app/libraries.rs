@@ -84,7 +84,7 @@ fn in_folder(folder: &Path) -> Vec<Place> {
     NAMES.iter().map(|name| folder.join(name)).filter(|path| path.exists()).map(place).collect()
 }
 
-/// Returns a candidate with the matching `libnvrtc-builtins` in the same directory.
+/// Returns a candidate with the `libnvrtc-builtins` library found in the same directory.
 fn place(library: PathBuf) -> Place {
     let builtins = library.parent().and_then(|folder| children(folder, "libnvrtc-builtins.so").into_iter().next());
     Place { library, builtins }

@@ -14,7 +14,7 @@ fn add_to_odd(a: f64, b: f64) -> f64 {
     let of_b = sum - a;
     let error = (a - (sum - of_b)) + (b - of_b);
     let bits = sum.to_bits();
-    // The nearest result lies away from zero or toward it, depending on the sign of the error.
+    // If the error's sign differs from the sum's, the exact sum lies between `sum` and zero: truncate.
     let towards_zero = if (error < 0.0) != (sum < 0.0) { bits.wrapping_sub(1) } else { bits };
     f64::from_bits(if error != 0.0 && sum.is_finite() { towards_zero | 1 } else { bits })
 }
