@@ -25,7 +25,7 @@ use clk_lang::base::source::{FileId, Span};
 use clk_lang::compile::{NoFiles, Session};
 use clk_lang::device::{Control, Device, Extents, Fault, FaultKind};
 use clk_lang::fmt::format;
-use clk_lang::ir::def::{Facts, Module};
+use clk_lang::ir::def::Module;
 use clk_lang::ir::{Checks, Prepared, text, verify};
 use clk_lang::lower::{Instance, lower};
 use clk_lang::pass;
@@ -161,7 +161,7 @@ fn simulator_agrees_without_passes(program: &Program, expected: &Run) -> Option<
     match verify::verify(program.module.clone()) {
         Err(_) => Some("it does not verify".into()),
         Ok(module) => {
-            let prepared = Prepared { module, facts: Facts::default(), checks: Checks::default() };
+            let prepared = Prepared { module, checks: Checks::default() };
             difference(expected, &by_simulator(program, prepared))
         }
     }

@@ -5,7 +5,6 @@ mod isa;
 use std::sync::Arc;
 
 use clk_lang::device::{Arg, Control, Device, Executable, Extents};
-use clk_lang::ir::def::Facts;
 use clk_lang::ir::{Prepared, text, verify};
 use clk_lang::lang::scalar::Float;
 
@@ -41,7 +40,7 @@ fn compare(kernel: &dyn Executable, inputs: impl Iterator<Item = u32>) {
 #[test]
 fn every_mantissa_is_rounded_as_defined() {
     let module = verify::verify(text::parse(KERNEL).expect("reads")).expect("verifies");
-    let prepared = Arc::new(Prepared { module, facts: Facts::default(), checks: Default::default() });
+    let prepared = Arc::new(Prepared { module, checks: Default::default() });
     for simulator in isa::simulators() {
         every_mantissa(&*simulator.load(prepared.clone()));
     }

@@ -522,25 +522,3 @@ pub enum Part {
     /// The value and its format spec (the text behind the colon; may be empty).
     Value(ExprId, String),
 }
-
-/// How a value may vary between the threads of a block.
-///
-/// Affine values are `i32` or `u32`, modulo 2^32: `Id(Thread | Global)`, `Index`, a `Read` of an affine local, sums, differences
-/// and negations of affine values, their products with uniform values, `Convert` and `Bitcast` between the two types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Variance {
-    /// The same for all threads of a block that reach it together.
-    Uniform,
-    /// Uniform plus fixed multiples of the thread's x, y and z (or of the `threads` indices).
-    Affine,
-    Varying,
-}
-
-/// The results of variance analysis on the kernel's body function (after inlining), stored beside the module. Devices require
-/// them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
-    pub(crate) exprs: Side<Expr, Variance>,
-    /// The join over all writes, including control dependence.
-    pub(crate) locals: Side<Local, Variance>,
-}

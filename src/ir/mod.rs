@@ -3,16 +3,19 @@ pub mod build;
 pub(crate) mod calls;
 pub(crate) mod compact;
 pub mod def;
+pub(crate) mod ends;
+pub(crate) mod owner;
 pub(crate) mod ranges;
 pub mod text;
 pub mod typing;
+pub(crate) mod unseen;
+pub(crate) mod variance;
 pub mod verify;
 pub mod visit;
 
-/// The input of a device: a verified kernel with all calls inlined, and analysis results.
+/// The input of a device: a verified kernel with all calls inlined, and the checks that it was prepared for.
 pub struct Prepared {
     pub module: verify::Verified,
-    pub facts: def::Facts,
     pub checks: Checks,
 }
 

@@ -7,7 +7,6 @@ mod choose;
 mod cse;
 mod dead;
 mod edit;
-pub(crate) mod facts;
 mod forward;
 mod hoist;
 mod inline;
@@ -43,8 +42,7 @@ pub fn prepare_for(module: Module, checks: Checks) -> Result<Prepared, String> {
         }
     }
     let module = valid(module, "the last pass")?;
-    let facts = facts::analyse(&module);
-    Ok(Prepared { module, facts, checks })
+    Ok(Prepared { module, checks })
 }
 
 fn valid(module: Module, after: &str) -> Result<Verified, String> {

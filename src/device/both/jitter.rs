@@ -68,21 +68,18 @@ pub fn is_approximate(module: &Module) -> bool {
 /// Returns the kernel with its roundings perturbed, depending on the seed.
 pub fn jittered(kernel: &Prepared, loose: Loose, seed: u32) -> Result<Prepared, String> {
     let mut module: Module = (*kernel.module).clone();
-    let mut facts = kernel.facts.clone();
     let body = module.kernel.body;
     let function = &mut module.functions[body];
     let block = std::mem::take(&mut function.body);
-    let mut jitter =
-        Jitter { function, facts: &mut facts, loose, factor: 0x9e37_79b9_7f4a_7c15 ^ (u64::from(seed) << 1) };
+    let mut jitter = Jitter { function, loose, factor: 0x9e37_79b9_7f4a_7c15 ^ (u64::from(seed) << 1) };
     let block = jitter.block(block);
     function.body = block;
     let module = verify(module).map_err(|violations| violations.join("\n"))?;
-    Ok(Prepared { module, facts, checks: Default::default() })
+    Ok(Prepared { module, checks: Default::default() })
 }
 
 struct Jitter<'a> {
     function: &'a mut Function,
-    facts: &'a mut Facts,
     loose: Loose,
     /// An odd factor that mixes bits.
     factor: u64,
@@ -99,7 +96,7 @@ impl Jitter<'_> {
             if let StmtKind::Let(id) = stmt.kind {
                 let expr = self.function.exprs[id].clone();
                 if let Some(ulps) = self.loose.ulps(&expr) {
-                    let exact = self.push(&mut out, expr, id, span);
+                    let exact = self.push(&mut out, expr, span);
                     self.function.exprs[id] = self.moved(&mut out, exact, ulps, span);
                 }
             } else if let Some(operand) = summed(&stmt.kind)
@@ -107,19 +104,18 @@ impl Jitter<'_> {
                 && let StmtKind::Atomic { value, .. } | StmtKind::Warp { value, .. } = &mut stmt.kind
             {
                 let moved = self.moved(&mut out, operand, OPERATION_ULPS, span);
-                *value = self.push(&mut out, moved, operand, span);
+                *value = self.push(&mut out, moved, span);
             }
             out.push(stmt);
         }
         out
     }
 
-    /// Adds an expression with the variance of another one; evaluated here unless it is free.
-    fn push(&mut self, out: &mut Block, expr: Expr, like: ExprId, span: Span) -> ExprId {
+    /// Adds an expression; it is evaluated here unless it is free.
+    fn push(&mut self, out: &mut Block, expr: Expr, span: Span) -> ExprId {
         let free = expr.kind.is_free();
         let id = self.function.exprs.push(expr);
         self.function.spans.push(span);
-        self.facts.exprs.push(self.facts.exprs[like]);
         if !free {
             out.push(Stmt { kind: StmtKind::Let(id), span });
         }
@@ -131,7 +127,7 @@ impl Jitter<'_> {
         let ty = self.function.exprs[value].ty;
         let form = Form::of(ty.scalar());
         let factor = self.factor | 1;
-        let mut new = Bits { jitter: self, out, value, span, ty: ty.with_scalar(form.bits), mask: form.mask() };
+        let mut new = Bits { jitter: self, out, span, ty: ty.with_scalar(form.bits), mask: form.mask() };
         let own = new.make(ExprKind::Bitcast(value), new.ty);
         let mixed = new.step(BinOp::Mul, own, factor);
         let up = new.step(BinOp::Shr, mixed, form.width() - 1);
@@ -150,7 +146,6 @@ impl Jitter<'_> {
 struct Bits<'a, 'b> {
     jitter: &'a mut Jitter<'b>,
     out: &'a mut Block,
-    value: ExprId,
     span: Span,
     /// Type of the bits: as many lanes as the value has.
     ty: Ty,
@@ -159,7 +154,7 @@ struct Bits<'a, 'b> {
 
 impl Bits<'_, '_> {
     fn make(&mut self, kind: ExprKind, ty: Ty) -> ExprId {
-        self.jitter.push(self.out, Expr { kind, ty }, self.value, self.span)
+        self.jitter.push(self.out, Expr { kind, ty }, self.span)
     }
 
     fn binary(&mut self, op: BinOp, left: ExprId, right: ExprId) -> ExprId {

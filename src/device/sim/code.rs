@@ -96,29 +96,9 @@ pub(crate) struct Watched {
     /// shadow word covers it.
     pub whole: bool,
     /// How far elements are private to the thread that accesses them.
-    pub own: Owner,
+    pub own: crate::ir::owner::Owner,
     /// The notes of its accesses, by site.
     pub sites: Vec<u32>,
-}
-
-/// Proof that the threads of a launch access different elements, as far as indices give one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owner {
-    /// The axes along which indices identify threads ([`Owner::thread`]) and blocks ([`Owner::block`]). For a `threads` kernel,
-    /// an axis is the position of an index.
-    pub axes: u8,
-    /// Further condition: these steps (axis, number) have to be multiples of the block's extents.
-    pub steps: Vec<(u8, u32)>,
-}
-
-impl Owner {
-    pub fn thread(axis: u8) -> u8 {
-        1 << axis
-    }
-
-    pub fn block(axis: u8) -> u8 {
-        8 << axis
-    }
 }
 
 impl Watched {
@@ -255,13 +235,6 @@ pub struct Birth {
     pub args: Vec<(Reg, Scalar)>,
 }
 
-/// Why launches of one block, or of blocks of one warp, cannot show all hazards of a kernel, as text for notes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Unseen {
-    pub blocks: Option<String>,
-    pub warps: Option<String>,
-}
-
 /// The tables of a compiled kernel, without its ops.
 pub(crate) struct Code {
     /// The position of the first op of the body; the prologue is before it.
@@ -303,7 +276,7 @@ pub(crate) struct Code {
     pub births: Vec<Birth>,
     pub waits: Vec<WaitDef>,
     /// Hazards that small launches cannot show.
-    pub unseen: Unseen,
+    pub unseen: crate::ir::unseen::Unseen,
     /// The span of the kernel.
     pub place: Span,
     pub warp_ops: bool,

@@ -1,8 +1,9 @@
 //! The division of a launch into lane groups.
 
-use super::code::{AXES, Code, Owner};
+use super::code::{AXES, Code};
 use super::group::{CHUNK, MAX_LANES, MAX_ROW};
 use crate::device::Extents;
+use crate::ir::owner::Owner;
 
 /// The groups of a launch.
 pub struct Geometry {

@@ -1,6 +1,5 @@
 //! Tests of each pass on small kernels: text before and after.
 
-mod facts;
 mod inline;
 mod locals;
 mod loops;

@@ -8,6 +8,7 @@ use super::generator::{Element, Gen};
 use super::print;
 use super::tree::{Expr, Stmt};
 use crate::ir::def::*;
+use crate::ir::variance::{self, Variance, Variances};
 use crate::ir::visit::each_stmt;
 use crate::lang::scalar::Value;
 
@@ -20,10 +21,14 @@ impl Gen<'_> {
     /// Defines the arrays of constants.
     pub fn constant_arrays(&mut self) {
         let function = self.function;
+        if !function.memories.iter().any(|(_, memory)| memory.space == Space::Constant) {
+            return;
+        }
+        let variance = variance::analyze(function);
         let mut room = CONSTANT_MEMORY;
         for (id, memory) in function.memories.iter().filter(|(_, memory)| memory.space == Space::Constant) {
             let bytes = memory.known_len().unwrap_or(0).saturating_mul(memory.layout.size as u64).next_multiple_of(16);
-            let close = bytes <= room && self.is_asked_together(id);
+            let close = bytes <= room && is_asked_together(function, &variance, id);
             if close {
                 room -= bytes;
             }
@@ -34,20 +39,6 @@ impl Gen<'_> {
                 self.as_words(id, memory, space);
             }
         }
-    }
-
-    /// Returns whether the threads of a block always read the same element.
-    fn is_asked_together(&self, memory: MemId) -> bool {
-        let (function, mut together) = (self.function, true);
-        each_stmt(&function.body, &mut |stmt| {
-            if let StmtKind::Let(id) = stmt.kind
-                && let ExprKind::Load { place, .. } = &function.exprs[id].kind
-                && place.memory == memory
-            {
-                together &= place.indices.iter().all(|&index| self.facts.exprs[index] == Variance::Uniform);
-            }
-        });
-        together
     }
 
     fn initialized(&mut self, id: MemId, memory: &Memory, space: &str) {
@@ -152,4 +143,18 @@ fn nested(values: &[String], extents: &[usize]) -> String {
             format!("{{\n    {}}}", rows.join(",\n    "))
         }
     }
+}
+
+/// Returns whether the threads of a block always read the same element.
+fn is_asked_together(function: &Function, variance: &Variances, memory: MemId) -> bool {
+    let mut together = true;
+    each_stmt(&function.body, &mut |stmt| {
+        if let StmtKind::Let(id) = stmt.kind
+            && let ExprKind::Load { place, .. } = &function.exprs[id].kind
+            && place.memory == memory
+        {
+            together &= place.indices.iter().all(|&index| variance.exprs[index] == Variance::Uniform);
+        }
+    });
+    together
 }

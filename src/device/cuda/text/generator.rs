@@ -59,7 +59,6 @@ pub(crate) struct Element {
 pub(super) struct Gen<'a> {
     pub(super) module: &'a Module,
     pub(super) function: &'a Function,
-    pub(super) facts: &'a Facts,
     pub(super) options: &'a Options,
     pub(super) sources: Option<&'a Sources>,
     pub(super) ranges: Ranges,
@@ -102,20 +101,13 @@ pub(super) struct Gen<'a> {
 }
 
 impl<'a> Gen<'a> {
-    pub(super) fn new(
-        module: &'a Module,
-        facts: &'a Facts,
-        options: &'a Options,
-        sources: Option<&'a Sources>,
-        ranges: Ranges,
-    ) -> Self {
+    pub(super) fn new(module: &'a Module, options: &'a Options, sources: Option<&'a Sources>, ranges: Ranges) -> Self {
         let function = &module.functions[module.kernel.body];
         let twice = if options.checked { twice(&ranges) } else { FxHashSet::default() };
         let plan = plan::plan(function, &twice);
         Gen {
             module,
             function,
-            facts,
             options,
             sources,
             ranges,

@@ -50,6 +50,6 @@ pub fn cuda_text(kernel: &Prepared, options: &Options, sources: Option<&Sources>
     let threads = matches!(module.kernel.form, Form::Threads { .. });
     let block = if threads { None } else { options.block };
     let ranges = ranges::analyse(module, Setting { largest, block, assume: options.assume });
-    let mut generator = Gen::new(module, &kernel.facts, options, sources, ranges);
+    let mut generator = Gen::new(module, options, sources, ranges);
     generator.kernel()
 }

@@ -182,9 +182,9 @@ impl<'a> Compiler<'a> {
         let f = self.f;
         let ty = f.exprs[left].ty;
         let right_ty = f.exprs[right].ty;
-        // Only values that the analysis classifies as affine share registers with their operands.
-        let affine = self.a.class[e.index()] == analysis::Class::Affine;
-        if affine && analysis::is_word(ty) && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul) {
+        // Only values that the analysis knows as affine share registers with their operands.
+        let affine = self.a.exprs[e] == Variance::Affine;
+        if affine && is_word(ty) && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul) {
             let (a, b) = (self.value(left), self.value(right));
             if self.checks.arithmetic
                 && ty.scalar() == Scalar::I32
@@ -199,7 +199,7 @@ impl<'a> Compiler<'a> {
                 return vec![val];
             }
         }
-        if analysis::is_word(ty) && op.is_comparison() {
+        if is_word(ty) && op.is_comparison() {
             let (a, b) = (self.value(left), self.value(right));
             if let Some(val) = self.affine_compare(op, ty.scalar(), &a[0], &b[0]) {
                 return vec![val];
@@ -442,7 +442,7 @@ impl<'a> Compiler<'a> {
     /// Allocates the registers of locals.
     pub(crate) fn make_locals(&mut self) {
         for (id, local) in self.f.locals.iter() {
-            let uniform = self.a.locals[id.index()] == analysis::Class::Uniform;
+            let uniform = self.a.locals[id] == Variance::Uniform;
             let scalar = local.ty.scalar();
             let part = |_| Val::Reg(self.alloc_permanent(uniform, scalar));
             let vals: Vec<Val> = (0..local.ty.lanes()).map(part).collect();

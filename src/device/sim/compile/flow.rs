@@ -1,6 +1,5 @@
 //! Code generation for statements: masks where lanes diverge, jumps where they do not.
 
-use super::analysis::Class;
 use super::listen::takes;
 use super::state::{Kind, RegionKind, Role, Tree};
 use super::*;
@@ -8,6 +7,7 @@ use crate::base::stop;
 use crate::device::sim::lanes::mask::{CopyMask, Leave, Resume, Split};
 use crate::device::sim::lanes::{convert, is_wide, pick_wide};
 use crate::device::sim::warp;
+use crate::ir::variance::Variance;
 use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::Scalar;
 
@@ -24,7 +24,7 @@ impl<'a> Compiler<'a> {
             self.note_results(stmt, &mut defined);
             let done = self.number - 1;
             defined.retain(|&e: &ExprId| {
-                let dead = self.a.last_use[e.index()] <= done;
+                let dead = self.uses.last[e] <= done;
                 if dead {
                     self.release(e);
                 }
@@ -189,7 +189,7 @@ impl<'a> Compiler<'a> {
         if matches!(space, Space::Global { access: crate::ir::def::Access::In, .. } | Space::Constant) {
             return true;
         }
-        let last = self.a.last_use[e.index()];
+        let last = self.uses.last[e];
         let mut number = self.number;
         for stmt in rest {
             if number > last {
@@ -208,7 +208,7 @@ impl<'a> Compiler<'a> {
     /// Emits the read of a local: an alias of its register unless the local is written before the last use.
     fn read(&mut self, e: ExprId, local: LocalId, rest: &[Stmt]) {
         let vals = self.locals[local.index()].clone();
-        let last = self.a.last_use[e.index()];
+        let last = self.uses.last[e];
         let mut number = self.number;
         let mut alias = true;
         for stmt in rest {
@@ -262,7 +262,7 @@ impl<'a> Compiler<'a> {
     /// Returns the register of the local that the value is about to be written to, if the value has no other use and can be
     /// computed there directly.
     fn target_of(&self, e: ExprId, number: Number, rest: &[Stmt]) -> Option<Reg> {
-        if self.a.uses[e.index()] != 1 || self.f.exprs[e].ty.lanes() != 1 {
+        if self.uses.count[e] != 1 || self.f.exprs[e].ty.lanes() != 1 {
             return None;
         }
         let mut at = number + 1;
@@ -275,7 +275,7 @@ impl<'a> Compiler<'a> {
                     }
                 }
                 StmtKind::Write { local, value } if *value == e => {
-                    let in_use = |&(r, l): &(ExprId, LocalId)| l == *local && self.a.last_use[r.index()] > number;
+                    let in_use = |&(r, l): &(ExprId, LocalId)| l == *local && self.uses.last[r] > number;
                     let busy = read_between.contains(local) || self.aliases.iter().any(in_use);
                     if busy || self.a.blend.contains(&at) {
                         return None;
@@ -432,7 +432,7 @@ impl<'a> Compiler<'a> {
     fn if_(&mut self, cond: ExprId, then: &'a Block, other: &'a Block, span: Span) {
         let from = self.mask;
         let a = self.regs_of(cond)[0];
-        if self.is_uniform_reg(a) && self.a.class[cond.index()] == Class::Uniform {
+        if self.is_uniform_reg(a) && self.a.exprs[cond] == Variance::Uniform {
             let leaver = match (then.as_slice(), other.as_slice()) {
                 ([Stmt { kind: StmtKind::Break(label), .. }], []) => Some((*label, true)),
                 ([], [Stmt { kind: StmtKind::Break(label), .. }]) => Some((*label, false)),
@@ -531,7 +531,7 @@ impl<'a> Compiler<'a> {
     fn loop_(&mut self, label: Label, body: &'a Block, span: Span) {
         self.straight = false;
         let from = self.mask;
-        let own = self.own_mask(self.a.leaky.contains(&label) || self.a.turn_leaky.contains(&label));
+        let own = self.own_mask(self.a.leaky.contains(&label) || self.a.continue_leaky.contains(&label));
         self.tell_gathered(body);
         let tree = if own.is_none() { self.tree(label, body) } else { None };
         self.open(Some(label), own, RegionKind::Plain);
@@ -580,7 +580,7 @@ impl<'a> Compiler<'a> {
 
     /// Emits one iteration of a loop; the caller makes the loop's mask current again afterwards if the iteration had its own.
     fn turn(&mut self, label: Label, body: &'a Block) {
-        let own = self.own_mask(self.a.turn_leaky.contains(&label));
+        let own = self.own_mask(self.a.continue_leaky.contains(&label));
         self.open(Some(label), own, RegionKind::Turn);
         self.block(body);
         self.close_region();
@@ -592,13 +592,13 @@ impl<'a> Compiler<'a> {
 
     fn for_(&mut self, label: Label, local: LocalId, start: ExprId, mut def: ForDef, body: &'a Block, span: Span) {
         self.straight = false;
-        let class = self.a.locals[local.index()];
+        let class = self.a.locals[local];
         let all_uniform = [def.start, def.end, def.step].iter().all(|&r| self.is_uniform_reg(r));
         let narrow = u16::from(!is_wide(def.scalar) && def.scalar.size() == 4);
         let n = self.loops.len() as u32;
         // An affine local is a uniform base that advances, with the coefficients of the start value.
         let mut base = def.start;
-        if class == Class::Affine
+        if class == Variance::Affine
             && let [Val::Affine(affine)] = self.value(start).as_slice()
         {
             let mut affine = affine.clone();
@@ -619,7 +619,7 @@ impl<'a> Compiler<'a> {
         let from = self.mask;
         self.tell_gathered(body);
         if all_uniform && !lanes_local {
-            let own = self.own_mask(self.a.leaky.contains(&label) || self.a.turn_leaky.contains(&label));
+            let own = self.own_mask(self.a.leaky.contains(&label) || self.a.continue_leaky.contains(&label));
             self.loops.push(def.clone());
             let none = self.emit_jump(plain::<control::ForUniform>(), Op { y: n, ..nothing() });
             self.open(Some(label), own, RegionKind::Plain);

@@ -91,11 +91,11 @@ impl<'a> Compiler<'a> {
     /// Returns whether the value in a register is used only here: the expression has one use, and no expression that shares the
     /// register (an operand or a consumer of the same bits) has another.
     fn is_temporary(&self, e: ExprId, reg: Reg) -> bool {
-        if self.a.uses[e.index()] != 1 || self.held[reg as usize] >= PERMANENT {
+        if self.uses.count[e] != 1 || self.held[reg as usize] >= PERMANENT {
             return false;
         }
         let kind = &self.f.exprs[e].kind;
-        if !analysis::may_share(kind) {
+        if !uses::may_share(kind) {
             return true;
         }
         let mut sharing = vec![];

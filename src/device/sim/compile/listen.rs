@@ -4,11 +4,13 @@ use super::decide::{deciding, taking};
 use super::state::Affine;
 use super::*;
 use crate::device::sim::check::arithmetic;
-use crate::device::sim::code::{Owner, WaitDef};
+use crate::device::sim::code::WaitDef;
 use crate::device::sim::listen::{
     Form, Note, TellBlockMet, TellDeclared, TellFenced, TellGathered, TellLeft, TellParted, TellPolls, TellTouch,
     TellWarpsMet, Touch, Traits,
 };
+use crate::ir::ends;
+use crate::ir::owner::{self, Owner};
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::{AtomicOp, BarrierKind};
 use crate::lang::scalar::Scalar;
@@ -50,7 +52,7 @@ pub(crate) fn watched(f: &Function) -> Vec<Option<Watched>> {
         }
         table.matters(memory.space, syncs).then_some(table)
     };
-    tables.into_iter().zip(super::own::owners(f)).zip(f.memories.iter()).map(of).collect()
+    tables.into_iter().zip(owner::owners(f)).zip(f.memories.iter()).map(of).collect()
 }
 
 impl Watched {
@@ -223,7 +225,7 @@ impl<'a> Compiler<'a> {
         if !self.listens() {
             return;
         }
-        let ends = super::ends::ends(self.f, label, body);
+        let ends = ends::ends(self.f, label, body);
         let of = |&local: &LocalId| {
             let scalar = self.f.locals[local].ty.scalar();
             let reg = |val: &Val| if let Val::Reg(reg) = *val { Some((reg, scalar)) } else { None };

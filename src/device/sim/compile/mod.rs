@@ -1,7 +1,8 @@
 //! Code generation of the simulator: prepared DeviceIR to flat code.
 //!
-//! - `analysis` classifies how values vary between lanes, `value` allocates registers, `expr` and `place` emit expressions and
-//!   memory accesses, `flow` emits statements; `fuse` is a peephole pass, and `strip` combines whole runs of arithmetic.
+//! - `ir::variance` classifies how values vary between lanes, `uses` finds live ranges, `value` allocates registers, `expr` and
+//!   `place` emit expressions and memory accesses, `flow` emits statements; `fuse` is a peephole pass, and `strip` combines whole
+//!   runs of arithmetic.
 //! - The code has two sections: a prologue, which computes what does not change during the run of a group (lanes of the thread's
 //!   coordinates, extents of shared memory), and the body.
 
@@ -14,25 +15,23 @@ use super::group::{Op, OpFn};
 use super::lanes::{Isa, Step, pick, plain};
 use crate::base::source::Span;
 use crate::ir::def::*;
-use crate::ir::{Checks, Prepared, ranges};
+use crate::ir::unseen::Unseen;
+use crate::ir::variance::{self, Number, Variance, is_word};
+use crate::ir::{Checks, Prepared, ranges, unseen};
 
-mod analysis;
 mod decide;
-mod ends;
 mod expr;
 mod flow;
 mod fuse;
 mod listen;
 mod order;
-mod own;
 mod place;
 mod state;
 mod strip;
 mod tree;
-mod unseen;
+mod uses;
 mod value;
 
-use analysis::Number;
 use state::{Compiler, Mark, Region, Section, Val};
 
 /// A compiled kernel: its ops, and the tables that they refer to.
@@ -60,11 +59,13 @@ const PERMANENT: u32 = u32::MAX / 2;
 
 impl<'a> Compiler<'a> {
     fn new(f: &'a Function, kernel: &'a Kernel, isa: Isa) -> Self {
+        let variances = variance::analyze(f);
         let mut c = Compiler {
             f,
             kernel,
             isa,
-            a: analysis::analyse(f),
+            uses: uses::uses(f, &variances),
+            a: variances,
             part: Section::Body,
             prologue: vec![],
             ops: vec![],
@@ -131,7 +132,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn memories(&mut self) {
-        let sums = analysis::sums(self.f);
+        let sums = uses::sums(self.f);
         for (id, memory) in self.f.memories.iter() {
             let kind = match memory.space {
                 Space::Global { param, .. } | Space::Param { position: param, .. } => MemoryKind::Global(param),

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::analysis::{Analysis, Number};
+use super::uses::Uses;
 use crate::base::source::Span;
 use crate::device::sim::code::Access;
 use crate::device::sim::code::*;
@@ -14,6 +14,7 @@ use crate::device::sim::note::Note;
 use crate::device::sim::strip::{Code as Act, StripDef};
 use crate::ir::Checks;
 use crate::ir::def::*;
+use crate::ir::variance::{Number, Variances};
 use crate::lang::scalar::Scalar;
 
 /// The section that ops are appended to.
@@ -173,7 +174,8 @@ pub struct Compiler<'a> {
     pub(super) f: &'a Function,
     pub(super) kernel: &'a Kernel,
     pub(super) isa: Isa,
-    pub(super) a: Analysis,
+    pub(super) a: Variances,
+    pub(super) uses: Uses,
     pub(super) part: Section,
     pub(super) prologue: Vec<Op>,
     pub(super) ops: Vec<Op>,

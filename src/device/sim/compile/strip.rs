@@ -5,12 +5,12 @@
 //! no jump targets lie in between; a data flow analysis of the run finds temporaries that are dead after it, which need no
 //! register.
 
-use super::analysis::Number;
 use super::state::{Dies, Role, Tree};
 use super::*;
 use crate::device::sim::lanes::pick_wide;
 use crate::device::sim::store::{Aim, StoreUnlessAimed};
 use crate::device::sim::strip::{self, Code as Act, Micro, PLACES, Place, SCRATCH, StripDef};
+use crate::ir::variance::Number;
 use crate::lang::ops::{MathFn, UnaryOp};
 use crate::lang::scalar::Scalar;
 
@@ -116,7 +116,7 @@ impl<'a> Compiler<'a> {
     /// Completes a statement: records the ends of the live ranges of its results.
     pub(crate) fn settle(&mut self, stmt: &StmtKind, number: Number) {
         let last = match stmt {
-            StmtKind::Let(e) => Some(self.a.last_use[e.index()].max(number)),
+            StmtKind::Let(e) => Some(self.uses.last[*e].max(number)),
             StmtKind::Write { .. } => Some(number),
             _ => None,
         };

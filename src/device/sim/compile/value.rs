@@ -110,7 +110,7 @@ impl<'a> Compiler<'a> {
     pub(crate) fn is_unread(&self, regs: &[Val], number: Number) -> bool {
         let mut unread = true;
         for (e, vals) in &self.vals {
-            if self.a.last_use[e.index()] > number {
+            if self.uses.last[*e] > number {
                 let mut meet = |reg| unread &= !regs.contains(&Val::Reg(reg));
                 vals.iter().for_each(|val| Self::each_reg(val, &mut meet));
             }
@@ -208,7 +208,7 @@ impl<'a> Compiler<'a> {
 
     /// Computes the lanes of an affine value that was just computed, if a later use needs them.
     pub(crate) fn spread_if_wanted(&mut self, e: ExprId) {
-        if !self.a.spread[e.index()] {
+        if !self.uses.spread[e] {
             return;
         }
         if let Some([Val::Affine(affine)]) = self.vals.get(&e).map(Vec::as_slice) {

@@ -7,9 +7,28 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::device::sim::code::Owner;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
+
+/// Proof that the threads of a launch access different elements, as far as indices give one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The axes along which indices identify threads ([`Owner::thread`]) and blocks ([`Owner::block`]). For a `threads` kernel,
+    /// an axis is the position of an index.
+    pub axes: u8,
+    /// Further condition: these steps (axis, number) have to be multiples of the block's extents.
+    pub steps: Vec<(u8, u32)>,
+}
+
+impl Owner {
+    pub fn thread(axis: u8) -> u8 {
+        1 << axis
+    }
+
+    pub fn block(axis: u8) -> u8 {
+        8 << axis
+    }
+}
 
 /// One index of an access, as far as it is a coordinate of the thread plus a launch constant.
 #[derive(Clone, PartialEq)]

@@ -1,40 +1,43 @@
-//! Facts that code generation needs before the first op: how each value varies between lanes, where lanes diverge, live ranges,
-//! and the writes that must preserve inactive lanes.
+//! How values vary between the threads that run in lockstep, and where control diverges.
+//!
+//! In: the body of a kernel, all calls inlined. Out: uniform ⊂ affine ⊂ varying for each expression and local, the statements that some
+//! threads leave early, and the writes that must preserve the threads that are elsewhere.
+//!
+//! Lockstep is assumed: threads that reach a load together read before any of them writes.
 //!
 //! A *region* is the function, a branch of an `if`, a loop or a labeled block. A region is *partial* from the point where some of
-//! the lanes that entered it may have left. A local is owned by the innermost block that contains all its uses: lanes outside of
-//! that block never read it, so that only partial regions inside of the owner matter to its writes.
+//! the threads that entered it may have left. A local is owned by the innermost block that contains all its uses: threads outside of
+//! that block never read it, so that only partial regions inside of the owner matter to its writes. What is known of locals and loops
+//! feeds back into what was visited before, so the walk is repeated to a fixed point; values only move up the lattice.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::base::arena::Side;
 use crate::ir::def::*;
-use crate::lang::ops::{AtomicOp, UnaryOp};
+use crate::lang::ops::UnaryOp;
 use crate::lang::scalar::Scalar;
 
-/// How a value varies between the lanes of a group.
+/// How a value varies between the threads of a block that reach it together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Class {
+pub(crate) enum Variance {
     Uniform,
-    /// A uniform base plus uniform multiples of the lane's coordinates.
+    /// `i32` or `u32`, modulo 2^32: a uniform base plus uniform multiples of the thread's coordinates (or of the `threads` indices).
     Affine,
-    Lanes,
+    Varying,
 }
 
 /// The number of a statement in pre-order (an outer statement before the statements inside of it).
 pub(crate) type Number = u32;
 
-pub(crate) struct Analysis {
-    pub class: Vec<Class>,
-    pub locals: Vec<Class>,
-    /// By expression: the last statement that uses it, and the number of uses.
-    pub last_use: Vec<Number>,
-    pub uses: Vec<u32>,
-    /// By expression: affine and used by some consumer that needs one value per lane.
-    pub spread: Vec<bool>,
+/// The variance of a function's values, and where its threads diverge.
+pub(crate) struct Variances {
+    pub exprs: Side<Expr, Variance>,
+    /// The join over all writes, control dependence included.
+    pub locals: Side<Local, Variance>,
     /// Labeled statements that some lanes leave before they end.
     pub leaky: FxHashSet<Label>,
     /// Loops in which some lanes `continue`, that is, skip the rest of an iteration.
-    pub turn_leaky: FxHashSet<Label>,
+    pub continue_leaky: FxHashSet<Label>,
     /// Some lanes return while others go on.
     pub returns: bool,
     /// Writes of locals that must preserve the inactive lanes.
@@ -42,7 +45,7 @@ pub(crate) struct Analysis {
     homes: Vec<Home>,
 }
 
-impl Analysis {
+impl Variances {
     /// Returns whether the local may be read before it is written (conservative).
     pub(crate) fn starts_unwritten(&self, local: LocalId) -> bool {
         !self.homes[local.index()].set_first
@@ -68,22 +71,19 @@ struct Region {
 
 struct Walk<'a> {
     f: &'a Function,
-    a: Analysis,
+    a: Variances,
     regions: Vec<Region>,
     number: Number,
     changed: bool,
 }
 
-pub(crate) fn analyse(f: &Function) -> Analysis {
-    let count = f.exprs.len();
-    let a = Analysis {
-        class: vec![Class::Uniform; count],
-        locals: vec![Class::Uniform; f.locals.len()],
-        last_use: vec![0; count],
-        uses: vec![0; count],
-        spread: vec![false; count],
+/// Analyzes a function that calls nothing.
+pub(crate) fn analyze(f: &Function) -> Variances {
+    let a = Variances {
+        exprs: Side::filled(&f.exprs, Variance::Uniform),
+        locals: Side::filled(&f.locals, Variance::Uniform),
         leaky: FxHashSet::default(),
-        turn_leaky: FxHashSet::default(),
+        continue_leaky: FxHashSet::default(),
         returns: false,
         blend: FxHashSet::default(),
         homes: homes(f),
@@ -96,21 +96,19 @@ pub(crate) fn analyse(f: &Function) -> Analysis {
         walk.regions = vec![Region { label: None, number: None, is_loop: false, partial: walk.a.returns }];
         for (id, expr) in f.exprs.iter() {
             if expr.kind.is_free() {
-                walk.a.class[id.index()] = free_class(&expr.kind);
+                walk.a.exprs[id] = free(&expr.kind);
             }
         }
         walk.block(&f.body);
     }
-    let mut a = walk.a;
-    uses(f, &mut a);
-    a
+    walk.a
 }
 
-fn free_class(kind: &ExprKind) -> Class {
+fn free(kind: &ExprKind) -> Variance {
     match kind {
-        ExprKind::Id(Id3::Thread | Id3::Global, _) | ExprKind::Index(_) => Class::Affine,
-        ExprKind::LaneIdx | ExprKind::WarpIdx => Class::Lanes,
-        _ => Class::Uniform,
+        ExprKind::Id(Id3::Thread | Id3::Global, _) | ExprKind::Index(_) => Variance::Affine,
+        ExprKind::LaneIdx | ExprKind::WarpIdx => Variance::Varying,
+        _ => Variance::Uniform,
     }
 }
 
@@ -129,24 +127,26 @@ impl Walk<'_> {
                 let class = self.expr(*e);
                 self.raise(*e, class);
             }
-            StmtKind::Write { local, value } => self.write(number, *local, self.a.class[value.index()]),
-            StmtKind::Atomic { result: Some(e), .. } | StmtKind::Warp { result: e, .. } => self.raise(*e, Class::Lanes),
+            StmtKind::Write { local, value } => self.write(number, *local, self.a.exprs[*value]),
+            StmtKind::Atomic { result: Some(e), .. } | StmtKind::Warp { result: e, .. } => {
+                self.raise(*e, Variance::Varying)
+            }
             StmtKind::If { cond, then, other } => {
-                let partial = self.a.class[cond.index()] != Class::Uniform;
+                let partial = self.a.exprs[*cond] != Variance::Uniform;
                 self.region(None, number, false, partial, then);
                 self.region(None, number | ELSE, false, partial, other);
             }
             StmtKind::For { label, local, start, end, step, body, .. } => {
-                let class = |e: &ExprId| self.a.class[e.index()];
+                let class = |e: &ExprId| self.a.exprs[*e];
                 let (start, end, step) = (class(start), class(end), class(step));
-                let ragged = start.max(end).max(step) != Class::Uniform;
-                let class = if step == Class::Uniform { start } else { Class::Lanes };
+                let ragged = start.max(end).max(step) != Variance::Uniform;
+                let class = if step == Variance::Uniform { start } else { Variance::Varying };
                 self.raise_local(*local, class);
-                let partial = ragged || self.a.leaky.contains(label) || self.a.turn_leaky.contains(label);
+                let partial = ragged || self.a.leaky.contains(label) || self.a.continue_leaky.contains(label);
                 self.region(Some(*label), number, true, partial, body);
             }
             StmtKind::Loop { label, body, .. } => {
-                let partial = self.a.leaky.contains(label) || self.a.turn_leaky.contains(label);
+                let partial = self.a.leaky.contains(label) || self.a.continue_leaky.contains(label);
                 self.region(Some(*label), number, true, partial, body);
             }
             StmtKind::Block { label, body } => self.region(Some(*label), number, false, false, body),
@@ -164,7 +164,7 @@ impl Walk<'_> {
     }
 
     /// The active lanes jump to the end of the labeled statement (`None`: of the function; `turn`: of the current iteration).
-    fn leave(&mut self, label: Option<Label>, turn: bool) {
+    fn leave(&mut self, label: Option<Label>, skips: bool) {
         let target = match label {
             Some(_) => self.regions.iter().rposition(|r| r.label == label).unwrap_or(0),
             None => 0,
@@ -180,7 +180,7 @@ impl Walk<'_> {
             let Some(inner) = self.regions[i].label else {
                 continue;
             };
-            let set = if i == target && turn { &mut self.a.turn_leaky } else { &mut self.a.leaky };
+            let set = if i == target && skips { &mut self.a.continue_leaky } else { &mut self.a.leaky };
             self.changed |= set.insert(inner);
         }
         if label.is_none() {
@@ -189,7 +189,7 @@ impl Walk<'_> {
         }
     }
 
-    fn write(&mut self, number: Number, local: LocalId, class: Class) {
+    fn write(&mut self, number: Number, local: LocalId, class: Variance) {
         let home = self.a.homes[local.index()];
         let depth = match home.owner {
             None => 1,
@@ -199,46 +199,46 @@ impl Walk<'_> {
             r.is_loop
                 && r.number.is_some()
                 && r.number == home.only_loop
-                && r.label.is_some_and(|l| !self.a.turn_leaky.contains(&l))
+                && r.label.is_some_and(|l| !self.a.continue_leaky.contains(&l))
         };
         let inside = self.regions.get(depth..).unwrap_or_default();
         if inside.iter().any(|r| r.partial && !spared(r)) {
             self.a.blend.insert(number);
-            self.raise_local(local, Class::Lanes);
+            self.raise_local(local, Variance::Varying);
         }
-        self.raise_local(local, if class == Class::Uniform { class } else { Class::Lanes });
+        self.raise_local(local, if class == Variance::Uniform { class } else { Variance::Varying });
     }
 
-    fn raise(&mut self, e: ExprId, class: Class) {
-        let old = &mut self.a.class[e.index()];
+    fn raise(&mut self, e: ExprId, class: Variance) {
+        let old = &mut self.a.exprs[e];
         self.changed |= class > *old;
         *old = class.max(*old);
     }
 
-    fn raise_local(&mut self, local: LocalId, class: Class) {
-        let old = &mut self.a.locals[local.index()];
+    fn raise_local(&mut self, local: LocalId, class: Variance) {
+        let old = &mut self.a.locals[local];
         self.changed |= class > *old;
         *old = class.max(*old);
     }
 
-    fn expr(&self, e: ExprId) -> Class {
+    fn expr(&self, e: ExprId) -> Variance {
         let expr = &self.f.exprs[e];
-        let class = |e: &ExprId| self.a.class[e.index()];
+        let class = |e: &ExprId| self.a.exprs[*e];
         let word = matches!(expr.ty, Ty::Scalar(Scalar::I32 | Scalar::U32));
         match &expr.kind {
-            ExprKind::Read(local) => self.a.locals[local.index()],
-            ExprKind::Load { place, .. } if self.f.memories[place.memory].space == Space::Local => Class::Lanes,
+            ExprKind::Read(local) => self.a.locals[*local],
+            ExprKind::Load { place, .. } if self.f.memories[place.memory].space == Space::Local => Variance::Varying,
             ExprKind::Unary { op: UnaryOp::Neg, value } if word => class(value),
             ExprKind::Binary { op: BinOp::Add | BinOp::Sub, left, right } if word => class(left).max(class(right)),
             ExprKind::Binary { op: BinOp::Mul, left, right } if word => match (class(left), class(right)) {
-                (Class::Uniform, other) | (other, Class::Uniform) => other,
-                _ => Class::Lanes,
+                (Variance::Uniform, other) | (other, Variance::Uniform) => other,
+                _ => Variance::Varying,
             },
             ExprKind::Convert(value) if word && is_word(self.f.exprs[*value].ty) => class(value),
             kind => {
-                let mut join = free_class(kind);
-                kind.operands(|o| join = join.max(self.a.class[o.index()]));
-                if join == Class::Uniform { join } else { Class::Lanes }
+                let mut join = free(kind);
+                kind.operands(|o| join = join.max(self.a.exprs[o]));
+                if join == Variance::Uniform { join } else { Variance::Varying }
             }
         }
     }
@@ -246,89 +246,6 @@ impl Walk<'_> {
 
 pub(crate) fn is_word(ty: Ty) -> bool {
     matches!(ty, Ty::Scalar(Scalar::I32 | Scalar::U32))
-}
-
-/// Counts uses of expressions, and marks affine values that are needed per lane.
-fn uses(f: &Function, a: &mut Analysis) {
-    let mut number = 0;
-    crate::ir::visit::each_stmt(&f.body, &mut |stmt| {
-        let note = |e: ExprId, lanes: bool, a: &mut Analysis| {
-            a.last_use[e.index()] = number;
-            a.uses[e.index()] += 1;
-            a.spread[e.index()] |= lanes && a.class[e.index()] == Class::Affine;
-        };
-        match &stmt.kind {
-            StmtKind::Let(e) => {
-                let affine = a.class[e.index()] == Class::Affine;
-                let kind = &f.exprs[*e].kind;
-                let by_form = match kind {
-                    ExprKind::Load { .. } => true,
-                    ExprKind::Binary { op, left, right } if op.is_comparison() && is_word(f.exprs[*left].ty) => {
-                        a.class[left.index()].max(a.class[right.index()]) <= Class::Affine
-                    }
-                    _ => affine,
-                };
-                kind.operands(|o| note(o, !by_form, a));
-            }
-            StmtKind::Store { place, value, .. } => {
-                place.indices.iter().for_each(|&i| note(i, false, a));
-                note(*value, true, a);
-            }
-            StmtKind::Atomic { place, value, compare, .. } => {
-                place.indices.iter().for_each(|&i| note(i, false, a));
-                note(*value, true, a);
-                compare.iter().for_each(|&c| note(c, true, a));
-            }
-            kind => kind.operands(|o| note(o, true, a)),
-        }
-        number += 1;
-    });
-    outlive(f, a);
-}
-
-/// Returns whether the value may share the registers of its operands because the bits are the same. (Affine values share
-/// registers with their operands too.)
-pub(crate) fn may_share(kind: &ExprKind) -> bool {
-    use ExprKind::*;
-    matches!(kind, Extract { .. } | Compose(_) | Bitcast(_) | Convert(_))
-}
-
-/// Extends the live range of operands whose registers a result may share to the end of the result's live range.
-fn outlive(f: &Function, a: &mut Analysis) {
-    let mut lets = vec![];
-    crate::ir::visit::each_stmt(&f.body, &mut |stmt| {
-        if let StmtKind::Let(e) = stmt.kind {
-            lets.push(e);
-        }
-    });
-    for e in lets.into_iter().rev() {
-        let kind = &f.exprs[e].kind;
-        if may_share(kind) || a.class[e.index()] == Class::Affine {
-            let last = a.last_use[e.index()];
-            kind.operands(|o| a.last_use[o.index()] = a.last_use[o.index()].max(last));
-        }
-    }
-}
-
-/// Returns, by memory, whether its only accesses are atomic additions of 4-byte integers whose results are unused.
-pub(crate) fn sums(f: &Function) -> Vec<bool> {
-    let mut sums = vec![true; f.memories.len()];
-    for (_, expr) in f.exprs.iter() {
-        if let ExprKind::Load { place, .. } = &expr.kind {
-            sums[place.memory.index()] = false;
-        }
-    }
-    crate::ir::visit::each_stmt(&f.body, &mut |stmt| match &stmt.kind {
-        StmtKind::Store { place, .. } => sums[place.memory.index()] = false,
-        StmtKind::Atomic { op, place, result, .. } => {
-            let leaf = &f.memories[place.memory].layout.leaves[place.leaf as usize];
-            let adds = matches!(op, AtomicOp::Add | AtomicOp::Sub);
-            let word = matches!(leaf.ty.scalar(), Scalar::I32 | Scalar::U32);
-            sums[place.memory.index()] &= adds && word && result.is_none();
-        }
-        _ => {}
-    });
-    sums
 }
 
 /// Finds the owner of each local.
@@ -408,3 +325,6 @@ impl Finder<'_> {
 
 /// Distinguishes the `else` branch of an `if` from its `then` branch.
 const ELSE: Number = 1 << 31;
+
+#[cfg(test)]
+mod tests;

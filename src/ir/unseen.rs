@@ -14,10 +14,16 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::device::sim::code::Unseen;
 use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::BarrierKind;
+
+/// Why launches of one block, or of blocks of one warp, cannot show all that may go wrong, as notes say it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unseen {
+    pub blocks: Option<String>,
+    pub warps: Option<String>,
+}
 
 pub(crate) fn unseen(f: &Function, kernel: &Kernel) -> Unseen {
     if kernel.form != Form::Grid {

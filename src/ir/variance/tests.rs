@@ -1,21 +1,27 @@
-//! `facts`: uniform, affine and varying values.
+//! What is uniform, affine, varying.
 
-use super::super::facts::analyse;
-use crate::ir::def::{ExprKind, Variance};
+use super::{Variance, analyze};
+use crate::ir::def::{ExprKind, Id3, StmtKind};
+use crate::ir::text::parse;
+use crate::ir::verify::violations;
 use crate::ir::visit::each_stmt;
 
 /// Checks variances: `// affine` behind a line is that of the value defined there; those of locals are listed in `locals`.
 #[track_caller]
 fn check(locals: &str, body: &str) {
-    let module = super::read(&super::kernel(body));
-    let facts = analyse(&module);
+    let text = format!(
+        "kernel k(n: i32, a: f32, x: in @x, r: out @r) grid\nfn k() {{\nglobal 2 in @x: f32[_]\nglobal 3 out @r: f32[_]\n{body}\n}}\n"
+    );
+    let module = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(violations(&module), Vec::<String>::new(), "the test's own kernel is valid");
     let function = &module.functions[module.kernel.body];
+    let variance = analyze(function);
     let mut found = Vec::new();
     each_stmt(&function.body, &mut |stmt| {
-        if let crate::ir::def::StmtKind::Let(id) = stmt.kind {
-            found.push(word(facts.exprs[id]));
+        if let StmtKind::Let(id) = stmt.kind {
+            found.push(word(variance.exprs[id]));
         }
-        stmt.kind.results(|id| found.push(word(facts.exprs[id])));
+        stmt.kind.results(|id| found.push(word(variance.exprs[id])));
     });
     let expected: Vec<&str> = body
         .lines()
@@ -24,18 +30,18 @@ fn check(locals: &str, body: &str) {
         .collect();
     assert_eq!(found, expected, "{body}");
     let found: Vec<String> =
-        function.locals.iter().map(|(id, local)| format!("{} {}", local.name, word(facts.locals[id]))).collect();
+        function.locals.iter().map(|(id, local)| format!("{} {}", local.name, word(variance.locals[id]))).collect();
     assert_eq!(found.join(", "), locals);
     for (id, expr) in function.exprs.iter() {
         if let ExprKind::Id(id3, _) = expr.kind {
-            let uniform = !matches!(id3, crate::ir::def::Id3::Thread | crate::ir::def::Id3::Global);
-            assert_eq!(facts.exprs[id] == Variance::Uniform, uniform);
+            let uniform = !matches!(id3, Id3::Thread | Id3::Global);
+            assert_eq!(variance.exprs[id] == Variance::Uniform, uniform);
         }
     }
 }
 
-fn word(variance: Variance) -> &'static str {
-    match variance {
+fn word(of: Variance) -> &'static str {
+    match of {
         Variance::Uniform => "uniform",
         Variance::Affine => "affine",
         Variance::Varying => "varying",
@@ -59,7 +65,7 @@ fn linear_arithmetic_is_affine() {
          %10: f32 = sqrt(arg1) // uniform
          %11: f32 = load @x[%0] // uniform
          %12: f32 = load @x[%1] // varying
-         %13: f32 = load @r[%0] // varying
+         %13: f32 = load @r[%0] // uniform
          %14: bool = barrier_any %8 // uniform
          %15: u32 = ballot %8 // varying",
     );
@@ -128,18 +134,23 @@ fn loops_with_varying_ends() {
 }
 
 #[test]
-fn a_varying_break_makes_what_is_written_in_its_loop_vary() {
+fn a_varying_break_makes_what_is_read_after_its_loop_vary() {
     check(
-        "count varying, total uniform, turn uniform",
+        "count varying, steps uniform, total uniform, turn uniform",
         "var $count: i32
+         var $steps: i32
          var $total: i32
          var $turn: i32
          $count = 0i32
+         $steps = 0i32
          $total = 0i32
          loop '0 {
              %0: i32 = read $count // varying
              %1: i32 = %0 + 1i32 // varying
              $count = %1
+             %7: i32 = read $steps // uniform
+             %8: i32 = %7 + 1i32 // uniform
+             $steps = %8
              $turn = 4i32
              %2: i32 = read $turn // uniform
              %3: bool = thread.x < %2 // varying
@@ -155,7 +166,9 @@ fn a_varying_break_makes_what_is_written_in_its_loop_vary() {
              if %6 {
                  break '1
              }
-         }",
+         }
+         %9: i32 = read $count // varying
+         print %9",
     );
 }
 
