@@ -18,7 +18,7 @@ use crate::ir::def::*;
 use crate::ir::visit::each_stmt;
 use crate::lang::ops::BarrierKind;
 
-/// Why launches of one block, or of blocks of one warp, cannot show all that may go wrong, as notes say it.
+/// Why launches of one block, or of blocks of one warp, cannot show all hazards of a kernel, as text for notes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unseen {
     pub blocks: Option<String>,
