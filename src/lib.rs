@@ -11,7 +11,8 @@
 //! # Modules in reading order
 //!
 //! Each top-level module belongs to a layer. A module imports only from lower layers, so modules of the same layer are
-//! independent of each other (`tests/tidy.rs` checks the imports).
+//! independent of each other. Within a module, too, files import in one direction: what two files share lies in a third below
+//! them. `tests/tidy.rs` checks both.
 //!
 //! | layer | module | purpose |
 //! | --- | --- | --- |

@@ -107,18 +107,6 @@ const OPEN: &[&[&str]] = &[
         "src/device/sim/check/watch.rs",
     ],
     &[
-        "src/host/files/csv.rs",
-        "src/host/files/csv/write.rs",
-        "src/host/files/mod.rs",
-        "src/host/files/npy.rs",
-        "src/host/files/npz.rs",
-        "src/host/files/png.rs",
-        "src/host/files/safetensors.rs",
-        "src/host/files/sniff.rs",
-        "src/host/files/zip.rs",
-    ],
-    &["src/host/format/column.rs", "src/host/format/mod.rs", "src/host/format/table.rs"],
-    &[
         "src/host/interp/builtin.rs",
         "src/host/interp/conform.rs",
         "src/host/interp/eval.rs",
@@ -128,8 +116,6 @@ const OPEN: &[&[&str]] = &[
         "src/host/interp/site.rs",
         "src/host/interp/timing.rs",
     ],
-    &["src/host/ops/binary.rs", "src/host/ops/convert.rs", "src/host/ops/matmul.rs", "src/host/ops/text.rs"],
-    &["src/host/ops/reduce.rs", "src/host/ops/totals.rs"],
 ];
 
 const MAX_LINES: usize = 800;

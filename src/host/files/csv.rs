@@ -16,16 +16,16 @@ use smol_str::SmolStr;
 use crate::base::room;
 use crate::base::stop::{self, Ticks};
 use crate::host::array::Array;
-use crate::host::files::{File, table};
+use crate::host::files::file::{File, table};
 use crate::host::ops::text::{room_for, texts};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 
-use records::{Field, Records};
+use records::{Field, Records, number};
 pub(crate) use write::encode;
 
 pub(crate) fn decode(file: &File) -> Outcome<Value> {
-    let text = super::text(file.name, file.bytes)?;
+    let text = super::file::text(file.name, file.bytes)?;
     let mut records = Records::new(file.name, text);
     let (before, mut fields) = (records.clone(), Vec::new());
     if records.next(&mut fields)?.is_none() {
@@ -49,14 +49,6 @@ fn next<'t>(file: &File, records: &mut Records<'t>, fields: &mut Vec<Field<'t>>,
         }
         line => Ok(line),
     }
-}
-
-/// Parses a number as in source code, without `_` and hexadecimals.
-fn number(field: &str) -> Option<f64> {
-    let words = ["nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"];
-    let plain = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');
-    let spelled = field.bytes().all(plain) || words.iter().any(|word| field.eq_ignore_ascii_case(word));
-    if spelled { field.parse().ok() } else { None }
 }
 
 /// Whether an integer cannot be represented exactly by the number.

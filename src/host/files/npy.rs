@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::base::{room, stop};
 use crate::host::array::{Array, Element, RecordLayout};
+use crate::host::files::file::{File, bytes_text, checked_shape, from_fortran};
 use crate::host::files::python::{Literal, dictionary};
-use crate::host::files::{File, bytes_text, checked_shape, from_fortran};
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::Scalar;
 

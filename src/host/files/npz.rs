@@ -4,7 +4,8 @@ use indexmap::IndexMap;
 use smol_str::SmolStr;
 
 use crate::host::array::Array;
-use crate::host::files::{File, npy, table, zip};
+use crate::host::files::file::{File, table};
+use crate::host::files::{npy, zip};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 

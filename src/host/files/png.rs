@@ -7,7 +7,7 @@ use ::png::{BitDepth, Decoder, DecodingError, Limits, Transformations};
 
 use crate::base::{room, stop};
 use crate::host::array::{Array, Element};
-use crate::host::files::File;
+use crate::host::files::file::File;
 use crate::host::picture;
 use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::Scalar;

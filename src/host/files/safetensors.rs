@@ -7,7 +7,8 @@ use smol_str::SmolStr;
 
 use crate::base::{room, stop};
 use crate::host::array::Array;
-use crate::host::files::{File, bytes_text, checked_shape, scalars_only, table};
+use crate::host::files::file::{File, bytes_text, checked_shape, table};
+use crate::host::files::items::scalars_only;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::Scalar;

@@ -1,6 +1,6 @@
 //! Detection of a file's type by its first bytes, for the error message when the extension does not match.
 
-use crate::host::files::Format;
+use crate::host::files::kind::Format;
 
 pub(crate) struct Kind {
     /// The name with its article.

@@ -5,7 +5,7 @@ use std::io::Read;
 use flate2::read::DeflateDecoder;
 
 use crate::base::{room, stop};
-use crate::host::files::{File, bytes_text};
+use crate::host::files::file::{File, bytes_text};
 use crate::host::problem::{Outcome, Problem};
 
 /// An entry of the central directory.

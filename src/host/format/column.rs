@@ -2,7 +2,6 @@
 
 use crate::base::escape;
 use crate::host::array::Element;
-use crate::host::format::is_float;
 use crate::host::value::Value;
 use crate::lang::scalar::{self, Scalar, format};
 
@@ -164,4 +163,9 @@ fn exponential(numbers: &[scalar::Value]) -> Vec<String> {
         format!("{mantissa}{point}e{sign}{:02}", exponent.unsigned_abs())
     };
     numbers.iter().map(text).collect()
+}
+
+/// Whether numbers of this element type have a decimal point.
+pub(crate) fn is_float(element: &Element) -> bool {
+    element.scalar().is_some_and(Scalar::is_float)
 }

@@ -7,13 +7,13 @@ mod table;
 use smol_str::SmolStr;
 
 use crate::base::escape;
-use crate::host::array::{Array, Element};
+use crate::host::array::Array;
 use crate::host::format::column::Cells;
 use crate::host::format::layout::Layout;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Range, Timing, Value};
+use crate::lang::scalar;
 use crate::lang::scalar::format::{self, Align, Spec};
-use crate::lang::scalar::{self, Scalar};
 
 /// Returns the output of `print(value)`.
 pub fn print(value: &Value) -> String {
@@ -33,7 +33,7 @@ pub fn print(value: &Value) -> String {
         }
         Value::Tuple(parts) => list("(", parts.iter().map(quoted), ")"),
         Value::Range(range) => print_range(range),
-        Value::Table(table) => table::print(table, layout::LINE),
+        Value::Table(table) => table::print(table, layout::LINE, print),
         Value::Strings(texts) => print_texts(texts, layout::LINE),
         Value::Timing(timing) => print_timing(timing),
         Value::Kernel(_) => "kernel".into(),
@@ -45,7 +45,7 @@ pub(crate) fn print_in(value: &Value, columns: usize) -> String {
     match value {
         Value::Array(array) => print_array(array, columns),
         Value::Strings(texts) => print_texts(texts, columns),
-        Value::Table(table) => table::print(table, columns),
+        Value::Table(table) => table::print(table, columns, print),
         _ => print(value),
     }
 }
@@ -239,9 +239,4 @@ pub(crate) fn size(bytes: usize) -> String {
         1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
         _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
     }
-}
-
-/// Whether numbers of this element type have a decimal point.
-fn is_float(element: &Element) -> bool {
-    element.scalar().is_some_and(Scalar::is_float)
 }

@@ -17,10 +17,13 @@ const BETWEEN: &str = "  ";
 
 type Columns = indexmap::IndexMap<SmolStr, Value>;
 
+/// Prints one element of a column.
+type Item = fn(&Value) -> String;
+
 /// Returns the output of `print` for a table, in lines of `width` columns.
-pub(crate) fn print(table: &Columns, width: usize) -> String {
+pub(crate) fn print(table: &Columns, width: usize, item: Item) -> String {
     match rows(table) {
-        Some(rows) => grid(table, rows, width),
+        Some(rows) => grid(table, rows, width, item),
         None => {
             let line = |(name, column): (&SmolStr, &Value)| format!("{}: {}", escape::name(name), column.type_name());
             table.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -39,7 +42,7 @@ fn rows(table: &Columns) -> Option<usize> {
     lengths.all(|length| length == Some(first)).then_some(first)
 }
 
-fn grid(table: &Columns, rows: usize, width: usize) -> String {
+fn grid(table: &Columns, rows: usize, width: usize, item: Item) -> String {
     let shown: Vec<usize> = match rows > MOST_ROWS {
         false => (0..rows).collect(),
         true => (0..EDGE).chain(rows - EDGE..rows).collect(),
@@ -47,7 +50,7 @@ fn grid(table: &Columns, rows: usize, width: usize) -> String {
     let mut lines = vec![String::new(); shown.len() + 2 + usize::from(shown.len() < rows)];
     let mut left_out = Vec::new();
     for (name, column) in table {
-        let cells = cells(name, column, &shown, rows);
+        let cells = cells(name, column, &shown, rows, item);
         let wide = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
         let used = lines[0].chars().count();
         let before = if used == 0 { "" } else { BETWEEN };
@@ -76,11 +79,11 @@ fn grid(table: &Columns, rows: usize, width: usize) -> String {
 }
 
 /// Returns the cells of a column: its name, its type, and the shown elements.
-fn cells(name: &str, column: &Value, shown: &[usize], rows: usize) -> Vec<String> {
+fn cells(name: &str, column: &Value, shown: &[usize], rows: usize, item: Item) -> Vec<String> {
     let (ty, mut texts) = match column {
         Value::Array(array) => {
             let items = shown.iter().filter_map(|&row| array.item(row));
-            (array.element().to_string(), items.map(|item| super::print(&item)).collect())
+            (array.element().to_string(), items.map(|value| item(&value)).collect())
         }
         Value::Strings(texts) => ("str".to_string(), shown.iter().map(|&row| short(&texts[row])).collect()),
         _ => (String::new(), Vec::new()),

@@ -3,6 +3,7 @@
 use crate::base::stop;
 use crate::host::array::broadcast::common_shape;
 use crate::host::array::{Array, Item, shape_text};
+use crate::host::ops::map::map;
 use crate::host::ops::matmul::matmul;
 use crate::host::ops::operand::{Operands, undefined};
 use crate::host::ops::text;
@@ -278,15 +279,4 @@ pub fn unary(op: UnaryOp, value: &Value) -> Outcome<Value> {
         UnaryOp::Not => with_logic!(operands.scalar, T => Some(map(array, |x: T| x.op_not())), _ => None),
     };
     Ok(operands.value(result.ok_or_else(|| undefined(what, &[value]))??))
-}
-
-/// Applies `f` to every scalar of an array.
-pub(crate) fn map<T: Item, R: Item>(array: &Array, f: impl Fn(T) -> R) -> Outcome<Array> {
-    let items = array.items::<T>().unwrap_or(&[]);
-    Array::build(array.element().with_scalar(R::SCALAR), array.shape(), |result: &mut [R]| {
-        for (start, places) in stop::parts_mut(result) {
-            let items = items.get(start..).unwrap_or(&[]);
-            places.iter_mut().zip(items).for_each(|(place, &x)| *place = f(x));
-        }
-    })
 }

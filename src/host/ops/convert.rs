@@ -1,7 +1,7 @@
 //! Conversions between scalar types, elementwise.
 
 use crate::host::array::{Array, Element, Item};
-use crate::host::ops::binary::map;
+use crate::host::ops::map::map;
 use crate::host::ops::operand::undefined;
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Value, Vector};

@@ -3,7 +3,7 @@
 use crate::base::stop;
 use crate::host::array::broadcast::{broadcast_to, common_shape};
 use crate::host::array::{Array, Item};
-use crate::host::ops::binary::map;
+use crate::host::ops::map::map;
 use crate::host::ops::operand::{Operands, common_scalar, undefined};
 use crate::host::ops::zip::Rows;
 use crate::host::problem::{Outcome, Problem};

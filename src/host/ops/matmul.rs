@@ -89,9 +89,9 @@ struct Size {
 }
 
 fn in_f32<T: Item>(a: &Array, b: &Array, shape: &[usize], size: Size) -> Outcome<Array> {
-    let wide = |array: &Array| super::binary::map(array, |x: T| x.to::<f32>());
+    let wide = |array: &Array| super::map::map(array, |x: T| x.to::<f32>());
     let product = product::<f32>(&wide(a)?, &wide(b)?, shape, size)?;
-    super::binary::map(&product, |x: f32| crate::lang::scalar::Element::to::<T>(x))
+    super::map::map(&product, |x: f32| crate::lang::scalar::Element::to::<T>(x))
 }
 
 /// Rows and columns of a register tile.

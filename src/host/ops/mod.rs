@@ -7,6 +7,8 @@ pub(crate) mod binary;
 pub(crate) mod convert;
 pub(crate) mod create;
 pub(crate) mod geometry;
+mod grid;
+mod map;
 pub(crate) mod math;
 pub(crate) mod matmul;
 pub(crate) mod operand;

@@ -6,6 +6,7 @@
 use crate::base::room;
 use crate::base::stop::{self, PART, Ticks};
 use crate::host::array::{Array, Element, Item, MAX_EXTENT};
+use crate::host::ops::grid::Grid;
 use crate::host::ops::operand::{self, array_or_plain, undefined};
 use crate::host::ops::totals::{self, Total, total_type, totals};
 use crate::host::problem::{Outcome, Problem};
@@ -43,14 +44,6 @@ impl Reduce {
             Reduce::Any => "any",
         }
     }
-}
-
-/// An array viewed as `outer` blocks of `len` rows of `inner` scalars; the rows of each block are reduced to one.
-#[derive(Clone, Copy)]
-pub(crate) struct Grid {
-    pub outer: usize,
-    pub len: usize,
-    pub inner: usize,
 }
 
 /// Reduces all elements to a value, or the elements along one axis.

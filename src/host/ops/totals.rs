@@ -9,7 +9,7 @@ use crate::host::problem::{Outcome, Problem};
 use crate::lang::scalar::{self, Integer, Scalar};
 use crate::with_integer;
 
-use super::reduce::Grid;
+use super::grid::Grid;
 
 /// Returns the default type of a total.
 pub(crate) fn total_type(of: Scalar) -> Scalar {

@@ -188,3 +188,11 @@ fn separator(mut records: Records<'_>) -> u8 {
     }
     found
 }
+
+/// Parses a number as in source code, without `_` and hexadecimals.
+pub(super) fn number(field: &str) -> Option<f64> {
+    let words = ["nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"];
+    let plain = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');
+    let spelled = field.bytes().all(plain) || words.iter().any(|word| field.eq_ignore_ascii_case(word));
+    if spelled { field.parse().ok() } else { None }
+}
