@@ -499,7 +499,10 @@ impl Cx<'_> {
             _ => {
                 let d = Diagnostic::error("E0319", format!("an `{word}` argument has to be a variable"))
                     .at(e.span, "not a variable");
-                self.report(d);
+                self.report(match e.kind {
+                    ExprKind::Const(_) => d.help(format!("a constant never changes; copy it: `var x = {}`", name.text)),
+                    _ => d,
+                });
             }
         }
         e

@@ -6,7 +6,7 @@
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::lang::scalar::decimal::Decimal;
-use crate::lang::scalar::{Scalar, Value, format};
+use crate::lang::scalar::{Scalar, Value, exact, format};
 
 #[derive(Clone, Copy)]
 pub(crate) enum Literal {
@@ -62,11 +62,7 @@ fn misfit(text: &str, ty: Scalar, span: Span, range: &str) -> Diagnostic {
 }
 
 fn range(ty: Scalar) -> String {
-    let bits = ty.bits();
-    let (low, high) = match ty.is_signed() {
-        true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
-        false => (0, (1i128 << bits) - 1),
-    };
+    let (low, high) = exact::limits(ty);
     format!("`{ty}` goes from {low} to {high}")
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn fields(
     let mut fields: Vec<Field> = Vec::with_capacity(def.fields.len());
     for f in &def.fields {
         let before = cx.diagnostics.len();
-        let mut ty = cx.ty(&f.ty, &mut Dims::Free(&mut vec![]));
+        let mut ty = fixed_type(&mut cx, &f.ty);
         if !is_field(&ty) {
             if cx.diagnostics.len() == before {
                 let text = cx.ty_text(&ty);
@@ -50,6 +50,20 @@ pub(crate) fn fields(
     }
     found.append(&mut cx.diagnostics);
     fields
+}
+
+/// Reads a type whose extents are to be known before any function is.
+fn fixed_type(cx: &mut Cx<'_>, ty: &ast::Type) -> Type {
+    let mut extents = Vec::new();
+    let (before, ty) = (cx.diagnostics.len(), cx.ty(ty, &mut Dims::Free(&mut extents)));
+    let open = extents.iter().find_map(|extent| if let Extent::Is(e) = extent { Some(e.span) } else { None });
+    if let (Some(span), true) = (open, cx.diagnostics.len() == before) {
+        let d = Diagnostic::error("E0316", "an extent that is not known early enough")
+            .at(span, "types come before functions, and this is computed by one")
+            .help("write the number, or an expression of numbers and of constants that call no function");
+        cx.report(d);
+    }
+    ty
 }
 
 fn is_field(ty: &Type) -> bool {
@@ -286,7 +300,7 @@ impl<'f, 'n> Constants<'f, 'n> {
         let wanted = match &def.ty {
             Wanted::Any => None,
             Wanted::Written(ty) => {
-                let ty = cx.ty(ty, &mut Dims::Free(&mut vec![]));
+                let ty = fixed_type(&mut cx, ty);
                 Some(if cx.diagnostics.is_empty() { ty } else { Type::Error })
             }
             Wanted::Is(ty) => Some(ty.clone()),

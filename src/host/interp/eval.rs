@@ -168,7 +168,9 @@ impl Machine<'_> {
 
     /// Stops a run with arithmetic checks at an operation that loses information, such as an overflow.
     pub(crate) fn sound(&self, span: Span, problem: impl FnOnce() -> Option<Problem>) -> Eval<()> {
-        match self.interp.options.control.checks.arithmetic.then(problem).flatten() {
+        // A constant has one value, whether the run is checked or not.
+        let checked = self.interp.options.control.checks.arithmetic || !self.interp.computing.is_empty();
+        match checked.then(problem).flatten() {
             Some(problem) => Err(self.problem(problem, span)),
             None => Ok(()),
         }
@@ -314,7 +316,11 @@ impl Machine<'_> {
             };
         }
         let at = self.positions(frame, indices)?;
-        let what = if let Value::Str(_) = value { "the text" } else { "the array" };
+        let what = match value {
+            Value::Str(_) => "the text",
+            Value::Vector(_) => "the vector",
+            _ => "the array",
+        };
         ops::index(&value, &at).map_err(|p| self.index_problem(p, (base, what), indices, span))
     }
 

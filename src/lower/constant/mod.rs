@@ -20,6 +20,7 @@ use crate::check::literal::Literal;
 use crate::check::typed::{ConstId, Dim, Expr, ExprKind, LocalId, Program, Type};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
+use crate::lang::scalar::exact::{exact, holds};
 use crate::lang::scalar::{Scalar, Value, dynamic};
 
 /// Maximum number of loop iterations and calls in one constant; a longer evaluation is treated as an error.
@@ -91,6 +92,9 @@ impl<'a> Constants<'a> {
             | ExprKind::Slice { .. } => self.read(expr),
             ExprKind::Unary { op, expr: operand } => {
                 let values = self.leaves(operand)?;
+                if *op == UnaryOp::Neg {
+                    values.iter().try_for_each(|value| in_range(BinaryOp::Sub, Value::zero(value.ty), *value, span))?;
+                }
                 each(&values, |value| dynamic::unary(*op, value), span)
             }
             ExprKind::Binary { op, left, right } => self.binary(*op, left, right, span),
@@ -183,7 +187,7 @@ impl<'a> Constants<'a> {
             let equal = same.into_iter().all(Value::is_true);
             return Ok(vec![Value::of(equal == (op == BinaryOp::Eq))]);
         }
-        zip(&first, &second, |l, r| dynamic::binary(op, l, r), right.span)
+        apply(op, &first, &second, span, right.span)
     }
 
     fn builtin(&mut self, builtin: Builtin, args: &[Expr], expr: &Expr) -> Fallible<Vec<Value>> {
@@ -344,21 +348,34 @@ fn zip(
     apply: impl Fn(Value, Value) -> Result<Value, dynamic::Failure>,
     span: Span,
 ) -> Fallible<Vec<Value>> {
-    let lanes = left.len().max(right.len());
-    let at = |values: &[Value], lane: usize| values.get(lane).or(values.first()).copied();
-    let mut results = Vec::with_capacity(lanes);
-    for lane in 0..lanes {
-        let (Some(l), Some(r)) = (at(left, lane), at(right, lane)) else {
-            return Err(internal(span, "an operator on nothing"));
-        };
-        results.push(apply(l, r).map_err(|failure| failed(span, &failure.to_string()))?);
-    }
-    Ok(results)
+    let apply = |(l, r)| apply(l, r).map_err(|failure| failed(span, &failure.to_string()));
+    pairs(left, right).map(apply).collect()
 }
 
-/// Evaluates the operator of a compound assignment.
-fn apply(op: BinaryOp, left: &[Value], right: &[Value], span: Span) -> Fallible<Vec<Value>> {
-    zip(left, right, |l, r| dynamic::binary(op, l, r), span)
+/// Returns the components of two values side by side; a single scalar is broadcast.
+fn pairs(left: &[Value], right: &[Value]) -> impl Iterator<Item = (Value, Value)> {
+    let at = |values: &[Value], lane: usize| values.get(lane).or(values.first()).copied();
+    (0..left.len().max(right.len())).filter_map(move |lane| at(left, lane).zip(at(right, lane)))
+}
+
+/// Evaluates an operator. Overflow of signed integers is an error: a constant has one value, whether a run is checked or not.
+fn apply(op: BinaryOp, left: &[Value], right: &[Value], span: Span, divisor: Span) -> Fallible<Vec<Value>> {
+    pairs(left, right).try_for_each(|(l, r)| in_range(op, l, r, span))?;
+    zip(left, right, |l, r| dynamic::binary(op, l, r), divisor)
+}
+
+/// Checks that the type of two signed integers represents the result of an operation.
+fn in_range(op: BinaryOp, left: Value, right: Value, span: Span) -> Fallible<()> {
+    let (Some(a), Some(b)) = (left.as_integer(), right.as_integer()) else { return Ok(()) };
+    let ty = left.ty;
+    let arithmetic = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Pow | BinaryOp::Div);
+    if !ty.is_int() || !ty.is_signed() || !arithmetic || op == BinaryOp::Div && b == 0 {
+        return Ok(());
+    }
+    match exact(op, a, b) {
+        Some(found) if holds(ty, found) => Ok(()),
+        _ => Err(failed(span, &format!("{a} {} {b} does not fit `{ty}`", op.symbol()))),
+    }
 }
 
 fn negative(value: Value) -> bool {

@@ -222,7 +222,7 @@ impl<'a> Constants<'a> {
             None => right,
             Some(op) => {
                 let left = self.read_part(&part, place)?;
-                apply(op, &left, &right, value.span)?
+                apply(op, &left, &right, span, value.span)?
             }
         };
         self.write_part(&part, &values, span)
