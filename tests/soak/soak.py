@@ -23,6 +23,12 @@ PATIENCE = 60
 ENDS = {0, 1, 2, 129, 130, 143}
 
 
+def default_signals():
+    """A job in the background inherits SIGINT as ignored: a signal that comes before the handlers are installed would be lost."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Soak:
     def __init__(self, clk, seconds, seed, kept):
         self.clk, self.seconds, self.kept = clk, seconds, kept
@@ -195,6 +201,7 @@ class Soak:
             pathlib.Path(folder, "a.clk").write_text(script)
             while time.monotonic() < until:
                 process = subprocess.Popen([self.clk, "run", "a.clk"], cwd=folder, env=self.environment,
+                                           preexec_fn=default_signals,
                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 time.sleep(self.random.random() * 0.6)
                 number = self.random.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
