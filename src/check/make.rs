@@ -1,4 +1,4 @@
-//! Small pieces of trees and messages that all of the checker makes, and what it asks of them.
+//! Constructors and predicates for small trees and message fragments, shared by the modules of the checker.
 
 use crate::base::source::Span;
 use crate::check::typed::{Expr, ExprKind, Type};

@@ -1,14 +1,14 @@
-//! What a launch passes to its kernel, and the bound of that.
+//! The size of a kernel's arguments, and its limit.
 //!
-//! In: a kernel's signature, and types for its type parameters where they are known. Out: the bytes of each parameter, and the
-//! message where they are more than CUDA passes. Parts of structs and tuples are passed one by one, each at a multiple of its
-//! alignment; of an array its address and its extents. A device may leave out what a kernel does not ask for.
+//! Input: the signature of a kernel, and the types of its type parameters where they are known. Output: the bytes of each
+//! parameter, and the diagnostic where their sum exceeds what CUDA passes. Fields of structs and tuples are passed one by one,
+//! each aligned to its size; an array is passed as its address and extents. A device may omit arguments that a kernel does not use.
 
 use crate::base::diag::Diagnostic;
 use crate::check::typed::*;
 use crate::ir::def::Ty;
 
-/// Bytes that a launch passes.
+/// The limit of a launch, in bytes.
 pub(crate) const MOST: usize = 4096;
 /// An address.
 const ADDRESS: usize = 8;

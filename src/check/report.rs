@@ -1,4 +1,4 @@
-//! What is told of all that was found, and the codes and numbers that go with it.
+//! Selects the diagnostics of a check that are reported: sorted by position, without duplicates, up to a limit.
 
 use std::collections::HashMap;
 

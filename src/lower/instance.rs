@@ -1,4 +1,4 @@
-//! What is lowered: a kernel or function with its compile-time arguments.
+//! Instances: kernels and functions with their compile-time arguments, the units of lowering.
 
 use crate::check::typed::{FnId, KernelId, Program, Type};
 use crate::lang::builtin::Builtin;

@@ -1,4 +1,4 @@
-//! What a parser did not find where it stopped, for `mistakes` to explain.
+//! Unexpected tokens: where the parser stopped, and what it expected there. `mistakes` turns them into diagnostics.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What reading tokens keeps.
+//! The state of the lexer.
 
 use logos::Lexer;
 
