@@ -11,7 +11,7 @@ use crate::lang::ops::BinaryOp;
 use crate::lang::scalar::Scalar;
 
 use super::frame::Frame;
-use super::{Eval, Machine};
+use super::machine::{Eval, Machine};
 
 /// One step of an access path, from a variable to a part of its value.
 pub(super) enum Step {

@@ -14,7 +14,7 @@ use crate::lang::scalar::Scalar;
 
 use super::eval::named;
 use super::frame::Frame;
-use super::{Eval, Machine, Shown, Signal};
+use super::machine::{Eval, Machine, Shown, Signal};
 
 /// The named arguments of a call.
 pub(super) type Named<'e> = &'e [(SmolStr, Expr)];

@@ -15,7 +15,7 @@ use super::assign::Step;
 use super::bind::{Binder, Given};
 use super::conform::{Misfit, Place};
 use super::frame::Frame;
-use super::{Eval, Machine, Signal};
+use super::machine::{Eval, Machine, Signal};
 
 /// An argument passed by reference, as an lvalue of the caller.
 struct Lent<'e> {

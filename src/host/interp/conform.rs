@@ -10,7 +10,7 @@ use crate::host::array::Array;
 use crate::host::value::Value;
 
 use super::frame::Frame;
-use super::{Eval, Machine, Signal};
+use super::machine::{Eval, Machine, Signal};
 
 /// Values of the dimensions in a type. An unbound name is bound by the first axis that uses it.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use crate::lang::scalar::Scalar;
 use super::builtin::Named;
 use super::eval::named;
 use super::frame::Frame;
-use super::{Eval, Machine};
+use super::machine::{Eval, Machine};
 
 impl Machine<'_> {
     pub(super) fn create(

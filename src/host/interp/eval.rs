@@ -18,7 +18,7 @@ use crate::lower::Argument;
 
 use super::conform::{Extents, Place};
 use super::frame::Frame;
-use super::{Eval, Machine, Signal};
+use super::machine::{Eval, Machine, Signal};
 
 /// A bound of a range expression.
 type Bound<'e> = &'e Option<Box<Expr>>;

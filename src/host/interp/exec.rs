@@ -10,7 +10,7 @@ use crate::host::value::{Range, Value};
 use crate::lang::scalar::Scalar;
 
 use super::frame::Frame;
-use super::{Eval, Last, Machine, Signal};
+use super::machine::{Eval, Last, Machine, Signal};
 
 /// An open batch on a device, which is ended on drop.
 struct Batch(Option<Arc<dyn Device>>);

@@ -5,7 +5,7 @@ use crate::check::typed::{Expr, ExprKind};
 use crate::lang::ops::BinaryOp;
 
 use super::frame::Frame;
-use super::{Eval, Machine};
+use super::machine::{Eval, Machine};
 
 impl Machine<'_> {
     /// Evaluates an extent in 128 bits; saturates at values that are out of range for every extent.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::check::typed::{
@@ -24,16 +22,8 @@ use crate::lower::{self, Argument, Instance};
 use super::bind::{Binder, Given, Origin, Source};
 use super::conform::{Misfit, Place};
 use super::frame::Frame;
-use super::site::{Kinds, Sites};
-use super::{Eval, Machine, Signal};
-
-/// Compiled kernels of one device.
-#[derive(Default)]
-pub(crate) struct Kernels {
-    loaded: FxHashMap<Instance, Arc<dyn Executable>>,
-    pub(super) sites: Sites,
-    pub(super) maps: FxHashMap<super::map::MapKey, Arc<dyn Executable>>,
-}
+use super::machine::{Eval, Machine, Signal};
+use super::site::Kinds;
 
 /// Values of a signature's dimensions by index, with their origins.
 type Dims = Vec<Option<(i64, Origin)>>;
@@ -73,7 +63,7 @@ impl Machine<'_> {
             .map(|i| Value::i32(inner.dims.get(i as usize).copied().flatten().unwrap_or(0) as i32))
             .collect();
         let made = (&executable, extents, &hidden[..]);
-        self.remember(launch, given, &values, &inner, made, span);
+        self.interp.kernels.sites.remember(launch, given, &values, &inner, made, span);
         let passed = self.run_kernel(frame, launch, kernel, &inner, made, values, span)?;
         self.hand_back(frame, launch, kernel, passed)
     }

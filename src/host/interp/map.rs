@@ -12,10 +12,7 @@ use crate::lower::{Argument, Function};
 use super::conform::{Misfit, Place};
 use super::frame::Frame;
 use super::launch::push_value;
-use super::{Eval, Machine};
-
-/// Cache key of a lifted function: the function, and each parameter's type and whether it is an array.
-pub(crate) type MapKey = (Function, Vec<(Type, bool)>);
+use super::machine::{Eval, Machine};
 
 impl Machine<'_> {
     pub(crate) fn lift(&mut self, frame: &mut Frame, callee: &FnRef, args: &[Expr], expr: &Expr) -> Eval {

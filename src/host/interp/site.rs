@@ -11,7 +11,6 @@ use crate::host::array::Element;
 use crate::host::value::Value;
 use crate::lang::scalar::Scalar;
 
-use super::Machine;
 use super::frame::Frame;
 
 /// Maximum number of cached sites; beyond it the cache is cleared.
@@ -81,6 +80,34 @@ impl Sites {
         same.then(|| site.clone())
     }
 
+    /// Caches a prepared launch.
+    pub(super) fn remember(
+        &mut self,
+        launch: &Launch,
+        given: Kinds,
+        values: &[Option<Value>],
+        inner: &Frame,
+        made: (&Arc<dyn Executable>, Extents, &[Value]),
+        span: Span,
+    ) {
+        let Kinds(Some(kinds)) = given else { return };
+        let missing = kinds.iter().zip(values).enumerate().filter_map(|(i, (kind, value))| match (kind, value) {
+            (Kind::Missing, Some(Value::Array(array))) => Some((i, array.element().clone(), array.shape().to_vec())),
+            _ => None,
+        });
+        let (executable, extents, hidden) = made;
+        let site = Site {
+            kernel: launch.kernel,
+            missing: missing.collect(),
+            kinds,
+            inner: Frame { locals: vec![], generics: inner.generics.clone(), dims: inner.dims.clone(), body: None },
+            executable: executable.clone(),
+            extents,
+            hidden: hidden.to_vec(),
+        };
+        self.keep(span, site);
+    }
+
     fn keep(&mut self, span: Span, site: Site) {
         if self.0.len() >= KEPT {
             self.0.clear();
@@ -116,34 +143,4 @@ fn depends_on_values(kernel: &Kernel) -> bool {
         Geometry::Grid { grid, block, .. } => grid.iter().chain(block).for_each(look),
     }
     found
-}
-
-impl Machine<'_> {
-    /// Caches a prepared launch.
-    pub(super) fn remember(
-        &mut self,
-        launch: &Launch,
-        given: Kinds,
-        values: &[Option<Value>],
-        inner: &Frame,
-        made: (&Arc<dyn Executable>, Extents, &[Value]),
-        span: Span,
-    ) {
-        let Kinds(Some(kinds)) = given else { return };
-        let missing = kinds.iter().zip(values).enumerate().filter_map(|(i, (kind, value))| match (kind, value) {
-            (Kind::Missing, Some(Value::Array(array))) => Some((i, array.element().clone(), array.shape().to_vec())),
-            _ => None,
-        });
-        let (executable, extents, hidden) = made;
-        let site = Site {
-            kernel: launch.kernel,
-            missing: missing.collect(),
-            kinds,
-            inner: Frame { locals: vec![], generics: inner.generics.clone(), dims: inner.dims.clone(), body: None },
-            executable: executable.clone(),
-            extents,
-            hidden: hidden.to_vec(),
-        };
-        self.interp.kernels.sites.keep(span, site);
-    }
 }

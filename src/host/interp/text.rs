@@ -12,7 +12,7 @@ use crate::host::{files, format, ops};
 use super::builtin::Named;
 use super::eval::named;
 use super::frame::Frame;
-use super::{Eval, Machine, Signal};
+use super::machine::{Eval, Machine, Signal};
 
 impl Machine<'_> {
     /// Evaluates a string literal with interpolated values.

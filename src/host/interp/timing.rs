@@ -7,29 +7,10 @@ use crate::check::typed::{Block, Section};
 use crate::device::device_diagnostic;
 use crate::host::value::{Timing, Value};
 
+use super::bench::BenchResult;
 use super::builtin::number;
 use super::frame::Frame;
-use super::{Eval, Machine};
-
-/// Result of a bench.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BenchResult {
-    /// Seconds per run, in the order measured.
-    pub samples: Vec<f64>,
-    /// Amounts per run, if the bench states them.
-    pub bytes: Option<f64>,
-    pub flops: Option<f64>,
-    pub items: Option<f64>,
-}
-
-impl BenchResult {
-    /// Returns the median of the samples in seconds.
-    pub fn median(&self) -> f64 {
-        let mut sorted = self.samples.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
-    }
-}
+use super::machine::{Eval, Machine};
 
 /// Sampling parameters: a time budget, and the minimum and maximum number of samples.
 struct Plan {

@@ -1,0 +1,21 @@
+//! Compiled kernels.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::site::Sites;
+use crate::check::typed::Type;
+use crate::device::Executable;
+use crate::lower::{Function, Instance};
+
+/// Cache key of a lifted function: the function, and each parameter's type and whether it is an array.
+pub(crate) type MapKey = (Function, Vec<(Type, bool)>);
+
+/// Compiled kernels of one device.
+#[derive(Default)]
+pub(crate) struct Kernels {
+    pub(super) loaded: FxHashMap<Instance, Arc<dyn Executable>>,
+    pub(super) sites: Sites,
+    pub(super) maps: FxHashMap<MapKey, Arc<dyn Executable>>,
+}

@@ -1,0 +1,120 @@
+//! State of the interpreter: what scripts see of the world, options, variables, and the ways in which evaluation ends.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::kernels::Kernels;
+use super::layout::Layouts;
+use crate::base::diag::Diagnostic;
+use crate::base::source::{Sources, Span};
+use crate::check::typed::{ConstId, Expr, Program, Type};
+use crate::device::{Control, Device, Devices};
+use crate::host::array::Array;
+use crate::host::picture::heat::Heat;
+use crate::host::value::Value;
+
+/// Side effects of scripts. Implemented by `app`, and by recording implementations in tests.
+pub trait World {
+    /// Writes a text to standard output verbatim.
+    fn print(&mut self, text: &str);
+    /// Shows a picture in the terminal.
+    fn show(&mut self, picture: Shown);
+    /// Returns the content of a file, or the reason why it cannot be read.
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, String>;
+    /// Writes a file completely, or returns the reason and leaves it unchanged.
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), String>;
+}
+
+/// A picture to be shown rather than saved.
+pub enum Shown {
+    /// An array of shape `[H, W]` or `[H, W, 3|4]`.
+    Image(Array),
+    Plot {
+        x: Array,
+        y: Array,
+    },
+    Heat(Heat),
+}
+
+/// Options for running scripts.
+#[derive(Clone)]
+pub struct Options {
+    /// The script's arguments, `args`.
+    pub args: Vec<String>,
+    /// Stop flag, step limit and worker threads of launches.
+    pub control: Control,
+    /// Replaces the default seed (0) of the stream used by `random` and similar builtins without a `seed` argument.
+    pub seed: Option<u64>,
+    /// The device for launches.
+    pub device: Arc<dyn Device>,
+}
+
+/// Why evaluation left the normal control flow.
+pub(crate) enum Signal {
+    Error(Box<Diagnostic>),
+    /// The returned value and its location.
+    Return(Value, Span),
+    Break,
+    Continue,
+    /// The script called `exit` with this code at this location.
+    Exit(u8, Span),
+}
+
+pub(crate) type Eval<T = Value> = Result<T, Signal>;
+
+/// State of a script or a session.
+pub struct Interpreter {
+    pub options: Options,
+    /// By `GlobalId`; `None` until the `let` has been executed.
+    pub globals: Vec<Option<Value>>,
+    /// Index of the next random substream; each draw takes one.
+    pub draws: u64,
+    /// Devices available to `on … { }`; without them there is only [`Options::device`].
+    pub devices: Option<Arc<dyn Devices>>,
+    /// Limit in bytes of an array allocated by a launch; `None` means that only memory limits it.
+    pub largest: Option<u64>,
+    /// Whether a piece may complete before its launches do; the caller then has to call [`Device::confirm`].
+    pub pipelined: bool,
+    /// Whether checked launches report what their size keeps them from finding.
+    pub hints: bool,
+    /// New warnings of checked launches, without duplicates.
+    pub warnings: Vec<Diagnostic>,
+    pub(super) warned: Vec<Diagnostic>,
+    pub(crate) kernels: Kernels,
+    /// Kernels of devices not currently in use, by device name.
+    pub(crate) parked: Vec<(String, Kernels)>,
+    /// Devices used by `on … { }` since launches were last waited for.
+    pub(crate) visited: Vec<Arc<dyn Device>>,
+    pub(crate) layouts: Layouts,
+    /// Values of constants evaluated so far, each with its expression.
+    pub(crate) constants: FxHashMap<ConstId, (Arc<Expr>, Value)>,
+    /// Constants being evaluated.
+    pub(crate) computing: Vec<ConstId>,
+    pub(crate) depth: usize,
+    /// Lowest address that the stack of this thread may reach; 0 if unknown.
+    pub stack_end: usize,
+    /// Number of calls in the current error's trace that its message does not show.
+    pub(crate) left: usize,
+    /// The current statement, for errors without a location of their own.
+    pub(crate) at: Span,
+    /// The exit code, if the last run has called `exit`. The caller ends with it, or reports the error returned by the run.
+    pub ended: Option<u8>,
+}
+
+/// The value of a chunk's last statement, if that is an expression with a value.
+#[derive(Clone, Debug)]
+pub struct Last {
+    pub value: Value,
+    pub ty: Type,
+    /// Whether it is followed by `;`.
+    pub quiet: bool,
+}
+
+/// Context of evaluation: the interpreter's state, the program, the sources and the world.
+pub(crate) struct Machine<'a> {
+    pub interp: &'a mut Interpreter,
+    pub program: &'a Program,
+    pub sources: &'a Sources,
+    pub world: &'a mut dyn World,
+}
