@@ -1,14 +1,14 @@
-//! How values vary between the threads that run in lockstep, and where control diverges.
+//! Variance analysis: how values vary between the threads that run in lockstep, and where control diverges.
 //!
-//! In: the body of a kernel, all calls inlined. Out: uniform ⊂ affine ⊂ varying for each expression and local, the statements that some
-//! threads leave early, and the writes that must preserve the threads that are elsewhere.
+//! Input: the body of a kernel, with all calls inlined. Output: uniform ⊂ affine ⊂ varying for each expression and local, the
+//! statements that some threads leave early, and the writes that must preserve the values of inactive threads.
 //!
 //! Lockstep is assumed: threads that reach a load together read before any of them writes.
 //!
 //! A *region* is the function, a branch of an `if`, a loop or a labeled block. A region is *partial* from the point where some of
 //! the threads that entered it may have left. A local is owned by the innermost block that contains all its uses: threads outside of
-//! that block never read it, so that only partial regions inside of the owner matter to its writes. What is known of locals and loops
-//! feeds back into what was visited before, so the walk is repeated to a fixed point; values only move up the lattice.
+//! that block never read it, so that only partial regions inside of the owner matter to its writes. Facts about locals and loops
+//! influence code that was visited before, so the walk is repeated to a fixed point; values only move up the lattice.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -32,7 +32,7 @@ pub(crate) type Number = u32;
 /// The variance of a function's values, and where its threads diverge.
 pub(crate) struct Variances {
     pub exprs: Side<Expr, Variance>,
-    /// The join over all writes, control dependence included.
+    /// The join over all writes, including control dependence.
     pub locals: Side<Local, Variance>,
     /// Labeled statements that some lanes leave before they end.
     pub leaky: FxHashSet<Label>,
@@ -77,7 +77,7 @@ struct Walk<'a> {
     changed: bool,
 }
 
-/// Analyzes a function that calls nothing.
+/// Analyzes a function without calls.
 pub(crate) fn analyze(f: &Function) -> Variances {
     let a = Variances {
         exprs: Side::filled(&f.exprs, Variance::Uniform),

@@ -1,4 +1,4 @@
-//! What is uniform, affine, varying.
+//! Tests: uniform, affine and varying values.
 
 use super::{Variance, analyze};
 use crate::ir::def::{ExprKind, Id3, StmtKind};

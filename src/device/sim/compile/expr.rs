@@ -182,7 +182,7 @@ impl<'a> Compiler<'a> {
         let f = self.f;
         let ty = f.exprs[left].ty;
         let right_ty = f.exprs[right].ty;
-        // Only values that the analysis knows as affine share registers with their operands.
+        // Only values that the analysis classifies as affine share registers with their operands.
         let affine = self.a.exprs[e] == Variance::Affine;
         if affine && is_word(ty) && matches!(op, BinOp::Add | BinOp::Sub | BinOp::Mul) {
             let (a, b) = (self.value(left), self.value(right));

@@ -1,7 +1,7 @@
-//! Uses of values: what register allocation has to know.
+//! Uses of values, for register allocation.
 //!
-//! In: a function and how its values vary. Out: by expression the last statement that uses it, the number of uses, and whether an affine
-//! value is needed once per lane; by memory, whether it is a target of integer sums only.
+//! Input: a function and the variance of its values. Output: by expression the last statement that uses it, the number of uses,
+//! and whether an affine value is needed per lane; by memory, whether its only accesses are integer sums.
 
 use crate::base::arena::Side;
 use crate::ir::def::*;
@@ -10,7 +10,7 @@ use crate::ir::visit::each_stmt;
 use crate::lang::ops::AtomicOp;
 use crate::lang::scalar::Scalar;
 
-/// By expression.
+/// Uses by expression.
 pub(crate) struct Uses {
     /// The last statement that uses it.
     pub last: Side<Expr, Number>,
