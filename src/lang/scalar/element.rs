@@ -172,55 +172,8 @@ macro_rules! with_element {
 macro_rules! with_number {
     ($scalar:expr, $T:ident => $body:expr, bool => $other:expr) => {
         match $scalar {
-            $crate::lang::scalar::Scalar::Bool => $other,
-            $crate::lang::scalar::Scalar::I8 => {
-                type $T = i8;
-                $body
-            }
-            $crate::lang::scalar::Scalar::I16 => {
-                type $T = i16;
-                $body
-            }
-            $crate::lang::scalar::Scalar::I32 => {
-                type $T = i32;
-                $body
-            }
-            $crate::lang::scalar::Scalar::I64 => {
-                type $T = i64;
-                $body
-            }
-            $crate::lang::scalar::Scalar::U8 => {
-                type $T = u8;
-                $body
-            }
-            $crate::lang::scalar::Scalar::U16 => {
-                type $T = u16;
-                $body
-            }
-            $crate::lang::scalar::Scalar::U32 => {
-                type $T = u32;
-                $body
-            }
-            $crate::lang::scalar::Scalar::U64 => {
-                type $T = u64;
-                $body
-            }
-            $crate::lang::scalar::Scalar::F16 => {
-                type $T = $crate::lang::scalar::f16;
-                $body
-            }
-            $crate::lang::scalar::Scalar::Bf16 => {
-                type $T = $crate::lang::scalar::bf16;
-                $body
-            }
-            $crate::lang::scalar::Scalar::F32 => {
-                type $T = f32;
-                $body
-            }
-            $crate::lang::scalar::Scalar::F64 => {
-                type $T = f64;
-                $body
-            }
+            scalar => $crate::with_float!(scalar, $T => $body,
+                _ => $crate::with_integer!(scalar, $T => $body, _ => $other)),
         }
     };
 }

@@ -26,27 +26,33 @@ impl Element for bool {
     }
 }
 
-impl Logic for bool {
-    #[inline(always)]
-    fn op_and(self, other: Self) -> Self {
-        self & other
-    }
+macro_rules! logic {
+    ($ty:ident) => {
+        impl Logic for $ty {
+            #[inline(always)]
+            fn op_and(self, other: Self) -> Self {
+                self & other
+            }
 
-    #[inline(always)]
-    fn op_or(self, other: Self) -> Self {
-        self | other
-    }
+            #[inline(always)]
+            fn op_or(self, other: Self) -> Self {
+                self | other
+            }
 
-    #[inline(always)]
-    fn op_xor(self, other: Self) -> Self {
-        self ^ other
-    }
+            #[inline(always)]
+            fn op_xor(self, other: Self) -> Self {
+                self ^ other
+            }
 
-    #[inline(always)]
-    fn op_not(self) -> Self {
-        !self
-    }
+            #[inline(always)]
+            fn op_not(self) -> Self {
+                !self
+            }
+        }
+    };
 }
+
+logic!(bool);
 
 macro_rules! integer {
     ($ty:ident, $unsigned:ident, $wide:ident, $from:ident, $scalar:ident, $abs:expr, $sign:expr, $reciprocal:expr) => {
@@ -74,27 +80,7 @@ macro_rules! integer {
             }
         }
 
-        impl Logic for $ty {
-            #[inline(always)]
-            fn op_and(self, other: Self) -> Self {
-                self & other
-            }
-
-            #[inline(always)]
-            fn op_or(self, other: Self) -> Self {
-                self | other
-            }
-
-            #[inline(always)]
-            fn op_xor(self, other: Self) -> Self {
-                self ^ other
-            }
-
-            #[inline(always)]
-            fn op_not(self) -> Self {
-                !self
-            }
-        }
+        logic!($ty);
 
         impl Number for $ty {
             #[inline(always)]

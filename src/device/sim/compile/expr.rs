@@ -275,7 +275,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn binary_at(&mut self, op: BinOp, scalar: Scalar, a: &Val, b: &Val, span: u32, checked: bool) -> Val {
-        if let Some(val) = Self::fold(slow::binary_op(op), scalar, scalar, a, b) {
+        if let Some(val) = Self::fold(op.operator(), scalar, scalar, a, b) {
             return val;
         }
         let out = if op.is_comparison() { Scalar::Bool } else { scalar };
@@ -306,9 +306,9 @@ impl<'a> Compiler<'a> {
                 }
                 val
             }
-            None => self.slow(Function::Binary(slow::binary_op(op)), out, &[(a, scalar), (b, scalar)], span),
+            None => self.slow(Function::Binary(op.operator()), out, &[(a, scalar), (b, scalar)], span),
         };
-        let name = slow::binary_op(op).symbol();
+        let name = op.operator().symbol();
         self.check_finite(name, true, out, &val, &[(a, scalar), (b, scalar)], span);
         val
     }
@@ -334,14 +334,14 @@ impl<'a> Compiler<'a> {
     }
 
     fn shift(&mut self, op: BinOp, scalar: Scalar, by: Scalar, a: &Val, b: &Val) -> Val {
-        if let Some(val) = Self::fold(slow::binary_op(op), scalar, by, a, b) {
+        if let Some(val) = Self::fold(op.operator(), scalar, by, a, b) {
             return val;
         }
         let (a, b) = (self.reg_as(a, is_wide(scalar)), self.reg_as(b, is_wide(by)));
         match arith::binary(op, scalar, self.isa) {
             // Shift amounts count modulo the width, so that the upper half of a wide amount does not matter.
             Some(run) if !is_wide(by) => self.op(run, scalar, &[a, b], 0),
-            _ => self.slow(Function::Binary(slow::binary_op(op)), scalar, &[(a, scalar), (b, by)], 0),
+            _ => self.slow(Function::Binary(op.operator()), scalar, &[(a, scalar), (b, by)], 0),
         }
     }
 

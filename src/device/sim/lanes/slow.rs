@@ -31,28 +31,6 @@ pub(crate) fn write_value(g: &Group, reg: Reg, lane: usize, value: Value) {
     }
 }
 
-pub(crate) fn binary_op(op: BinOp) -> BinaryOp {
-    match op {
-        BinOp::Add => BinaryOp::Add,
-        BinOp::Sub => BinaryOp::Sub,
-        BinOp::Mul => BinaryOp::Mul,
-        BinOp::Div => BinaryOp::Div,
-        BinOp::Rem => BinaryOp::Rem,
-        BinOp::Pow => BinaryOp::Pow,
-        BinOp::And => BinaryOp::BitAnd,
-        BinOp::Or => BinaryOp::BitOr,
-        BinOp::Xor => BinaryOp::BitXor,
-        BinOp::Shl => BinaryOp::Shl,
-        BinOp::Shr => BinaryOp::Shr,
-        BinOp::Eq => BinaryOp::Eq,
-        BinOp::Ne => BinaryOp::Ne,
-        BinOp::Lt => BinaryOp::Lt,
-        BinOp::Le => BinaryOp::Le,
-        BinOp::Gt => BinaryOp::Gt,
-        BinOp::Ge => BinaryOp::Ge,
-    }
-}
-
 /// Evaluates the operation; a failure gives zero (divisions that can fault are checked elsewhere).
 pub(crate) fn evaluate(def: &SlowDef, args: &[Value]) -> Value {
     let zero = Value { ty: def.out, bits: 0 };
