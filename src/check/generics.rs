@@ -424,7 +424,7 @@ impl Cx<'_> {
                 }
                 GenericKind::Const { default, .. } => match (bind.consts.get(i).cloned().flatten(), default) {
                     (Some(e), _) => GenericArg::Const(e),
-                    (None, Some(e)) => GenericArg::Const((**e).clone()),
+                    (None, Some(e)) => self.default_number(bind, e),
                     (None, None) if self.mentioned(bind, i) => GenericArg::Infer,
                     (None, None) => {
                         self.unbound(callee, g, span, "16");
@@ -448,6 +448,22 @@ impl Cx<'_> {
             });
         }
         out
+    }
+
+    /// Returns the default of a constant parameter: one whose type is a type parameter is a number of the type that the call gives,
+    /// or is left to the host if only the run shows that type.
+    fn default_number(&self, bind: &Bind<'_>, e: &Expr) -> GenericArg {
+        let mut e = e.clone();
+        let mut part = &mut e;
+        while matches!(part.ty, Type::Param(_)) {
+            part.ty = self.subst(&part.ty, bind);
+            if part.ty == Type::Unknown {
+                return GenericArg::Infer;
+            }
+            let ExprKind::Unary { expr, .. } = &mut part.kind else { break };
+            part = expr;
+        }
+        GenericArg::Const(e)
     }
 
     /// Whether the values of arguments determine a constant parameter at run time.

@@ -28,6 +28,7 @@ impl Literal {
     fn text(self) -> String {
         match self {
             Literal::Int(number) => number.to_string(),
+            Literal::Float(number) if number.as_f64().abs() >= 1e6 => format!("{:e}", number.as_f64()),
             Literal::Float(number) => format::plain(Value::of(number.as_f64())),
         }
     }

@@ -244,7 +244,8 @@ impl Cx<'_> {
         if types.contains(&Type::Error) {
             return Joined::Bad;
         }
-        if types.contains(&Type::Unknown) {
+        // Also an array of elements of unknown type.
+        if types.iter().any(|ty| scalar_of(ty) == Type::Unknown) {
             for ty in &types {
                 if self.vars.kind(ty).is_some() {
                     self.vars.unify(ty, &Type::Unknown);

@@ -5,6 +5,7 @@
 //! each aligned to its size; an array is passed as its address and extents. A device may omit arguments that a kernel does not use.
 
 use crate::base::diag::Diagnostic;
+use crate::base::source::Span;
 use crate::check::typed::*;
 use crate::ir::def::Ty;
 
@@ -63,6 +64,32 @@ impl Space<'_> {
             _ => {}
         }
     }
+}
+
+/// The message for a function applied element by element to arrays, whose other arguments a launch passes by value.
+pub(crate) fn too_much_for_map(
+    program: &Program,
+    name: &str,
+    span: Span,
+    params: &[(Type, bool)],
+) -> Option<Diagnostic> {
+    let mut space = Space { program, given: &|_| None, used: ADDRESS + EXTENT };
+    for (ty, each) in params {
+        match each {
+            true => {
+                space.put(ADDRESS, ADDRESS);
+                space.put(EXTENT, EXTENT);
+            }
+            false => space.value(ty),
+        }
+    }
+    let total = space.used + OWN;
+    (total > MOST).then(|| {
+        let title = format!("`{name}` applied to arrays would pass {total} bytes, and {MOST} is the most");
+        Diagnostic::error("E0331", title)
+            .at(span, "what is no array is passed by value")
+            .help("write it as a kernel, and pass what is large in an array")
+    })
 }
 
 /// The message for a kernel to which a launch would pass too much.

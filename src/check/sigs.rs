@@ -608,6 +608,11 @@ fn generic_kind(cx: &mut Cx<'_>, g: &ast::Generic) -> GenericKind {
                 cx.report(d);
             }
             let default = default.as_ref().map(|e| {
+                if matches!(ty, Type::Param(_)) && !is_literal(e) {
+                    let title = format!("the default of `{}` has to be a number", g.name.text);
+                    let d = Diagnostic::error("E0330", title);
+                    cx.report(d.at(e.span, "the type of the parameter is known in a call only"));
+                }
                 let mut e = cx.expr_as(e, &ty);
                 finish::expr(cx, &mut e);
                 Arc::new(e)

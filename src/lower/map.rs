@@ -10,6 +10,7 @@ use super::unit::{Body, Unit};
 use super::{builtin, types};
 use crate::base::arena::Arena;
 use crate::base::source::Span;
+use crate::check::passed;
 use crate::check::typed::{self, Program, Type};
 use crate::ir::build::module;
 use crate::ir::def::{Access, ExprId, Form, Hint, Layout, MemId, Module, Place, StmtKind};
@@ -26,6 +27,9 @@ enum Source {
 /// Builds the module of a map; see [`super::lower_map`].
 pub(crate) fn map(unit: &mut Unit<'_>, function: &Function, params: &[(Type, bool)]) -> Fallible<Module> {
     let (name, span) = describe(unit.program, function);
+    if let Some(d) = passed::too_much_for_map(unit.program, &name, span, params) {
+        return Err(Box::new(d));
+    }
     let result = result_type(unit.program, function, params, span)?;
     let callee = match function {
         Function::Fn { id, arguments } => Some(unit.instance(*id, arguments, span)?),

@@ -244,7 +244,8 @@ impl Machine<'_> {
         };
         let mut arguments = Vec::with_capacity(given.len());
         for (i, argument) in given.into_iter().enumerate() {
-            arguments.push(self.settle(sig, i, argument, types[i].clone(), span)?);
+            let argument = self.settle(sig, i, argument, types[i].clone(), &arguments, span)?;
+            arguments.push(argument);
         }
         Ok((arguments, dims.into_iter().map(|d| d.map(|(extent, _)| extent)).collect()))
     }
@@ -256,17 +257,28 @@ impl Machine<'_> {
         i: usize,
         given: Option<Argument>,
         found: Option<Type>,
+        known: &[Argument],
         span: Span,
     ) -> Eval<Argument> {
-        if let Some(given) = given {
-            return Ok(given);
-        }
         let generic = &sig.generics[i];
+        if let Some(given) = given {
+            // Its type may be that of another argument, which is known only now.
+            let wanted = match &generic.kind {
+                GenericKind::Const { ty: Type::Param(t), .. } => known.get(*t as usize),
+                _ => None,
+            };
+            return match (wanted, &given) {
+                (Some(Argument::Type(Type::Scalar(wanted))), Argument::Const(value)) if value.ty != *wanted => {
+                    Err(self.wrong_constant(&wanted.to_string(), &Value::Scalar(*value), span))
+                }
+                _ => Ok(given),
+            };
+        }
         match (&generic.kind, found) {
             (GenericKind::Type { .. }, Some(ty)) => Ok(Argument::Type(ty)),
             (GenericKind::Const { ty, default: Some(default) }, _) => {
                 let default = default.clone();
-                let value = self.eval(&mut Frame::empty(), &default)?;
+                let value = self.eval(&mut Frame { generics: known.into(), ..Frame::empty() }, &default)?;
                 self.const_argument(ty, value, span)
             }
             (GenericKind::Fn { default: Some(default), .. }, _) => {
@@ -310,6 +322,7 @@ impl Machine<'_> {
     fn const_argument(&mut self, ty: &Type, value: Value, span: Span) -> Eval<Argument> {
         let value = match (ty, &value) {
             (Type::Scalar(s), Value::Int(_) | Value::Float(_)) => value.adapt(*s).map_or(value, Value::Scalar),
+            (Type::Param(_), _) => value.settled(),
             _ => value,
         };
         match (ty, value) {
@@ -340,7 +353,8 @@ impl Machine<'_> {
                 let mut arguments = Vec::with_capacity(generics.len());
                 for (i, generic) in generics.iter().enumerate() {
                     let given = self.generic(frame, sig, i, generic, span)?;
-                    arguments.push(self.settle(sig, i, given, None, span)?);
+                    let argument = self.settle(sig, i, given, None, &arguments, span)?;
+                    arguments.push(argument);
                 }
                 Ok(Function::Fn { id: *id, arguments })
             }

@@ -107,7 +107,8 @@ impl Machine<'_> {
         };
         let mut arguments = Vec::with_capacity(given.len());
         for (i, argument) in given.into_iter().enumerate() {
-            arguments.push(self.settle(&kernel.sig, i, argument, types[i].clone(), span)?);
+            let argument = self.settle(&kernel.sig, i, argument, types[i].clone(), &arguments, span)?;
+            arguments.push(argument);
         }
         Ok((arguments, dims))
     }

@@ -156,7 +156,8 @@ impl Machine<'_> {
                     let found = sig.params.iter().zip(&params).find(|(p, _)| p.ty == Type::Param(i as u32));
                     let found = found.map(|(_, (ty, _))| ty.clone());
                     let given = self.generic(frame, sig, i, generic, expr.span)?;
-                    arguments.push(self.settle(sig, i, given, found, expr.span)?);
+                    let argument = self.settle(sig, i, given, found, &arguments, expr.span)?;
+                    arguments.push(argument);
                 }
                 Function::Fn { id: *id, arguments }
             }
