@@ -14,7 +14,7 @@ use self::code::Code;
 use self::compile::Compiled;
 use self::group::Op;
 use self::memory::layout::Binding;
-use super::{Arg, Control, Device, Executable, Extents, Fault, FaultKind, Output};
+use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output};
 use crate::ir::Prepared;
 
 mod atomics;
@@ -90,6 +90,8 @@ struct Program {
 impl Executable for Program {
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         control.launches.fetch_add(1, Ordering::Relaxed);
+        // From here on all arrays are on the host.
+        args.iter().try_for_each(fetch).map_err(|error| FaultKind::Device(error).of_launch(self.code.place))?;
         if self.code.checks.memory {
             return self.launch_checked(&extents, args, control);
         }
@@ -278,6 +280,15 @@ fn restore(args: &mut [Arg<'_>], copies: &[Option<Vec<u8>>]) {
     }
 }
 
+/// Brings an array to the host that only another device has.
+fn fetch(arg: &Arg<'_>) -> Result<(), DeviceError> {
+    match arg {
+        Arg::Array { storage, .. } => storage.fetch().map(drop),
+        Arg::ArrayMut { storage, .. } => storage.fetch().map(drop),
+        Arg::Value(_) | Arg::Read { .. } | Arg::Write { .. } => Ok(()),
+    }
+}
+
 /// Returns the bytes of an array that the kernel may write.
 fn written<'b>(arg: &'b mut Arg<'_>) -> Option<&'b mut [u8]> {
     match arg {
@@ -304,6 +315,55 @@ fn bind(arg: &mut Arg<'_>) -> Binding {
         Arg::ArrayMut { storage, shape } => {
             let bytes = storage.bytes_mut();
             Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.clone() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+
+    use super::*;
+    use crate::device::storage::{Remote, Storage};
+    use crate::ir::build::{FunctionBuilder, module};
+    use crate::ir::def::{Access, Form, Layout};
+    use crate::ir::typing::F32;
+    use crate::ir::verify::verify;
+
+    /// The memory of a device that has failed.
+    struct Gone;
+
+    impl Remote for Gone {
+        fn read(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
+            Err(lost())
+        }
+
+        fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+            self
+        }
+    }
+
+    fn lost() -> DeviceError {
+        DeviceError::Unavailable { device: "gpu:0".into(), why: "gone".into() }
+    }
+
+    #[test]
+    fn arrays_of_a_lost_device_are_the_launchs_error() {
+        let mut b = FunctionBuilder::new("copy");
+        let x = b.array("x", Access::In, Layout::plain(F32), 1);
+        let y = b.array("y", Access::Out, Layout::plain(F32), 1);
+        let i = b.index(0);
+        let value = b.load(x, &[i]);
+        b.store(y, &[i], value);
+        let module = verify(module(Default::default(), b, Form::Threads { rank: 1 })).expect("a sound kernel");
+        let kernel = Simulator::default().load(Arc::new(Prepared { module, checks: Default::default() }));
+        for far in [0, 1] {
+            let mut arrays = [Storage::zeros(8), Storage::zeros(8)];
+            arrays[far].written_remotely(Arc::new(Gone));
+            let [x, y] = &mut arrays;
+            let args = &mut [Arg::Array { storage: x, shape: vec![2] }, Arg::ArrayMut { storage: y, shape: vec![2] }];
+            let fault = kernel.launch(Extents::Threads([2, 1, 1]), args, &Control::default()).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::Device(lost()));
         }
     }
 }
