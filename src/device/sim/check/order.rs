@@ -12,11 +12,12 @@
 //! what C++ calls its release sequence. After a `fence_block()` only threads of the same block acquire.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::trace::Entry;
-use super::view::{self, View};
+use super::view::{self, Release, View};
 use crate::ir::def::Scope;
 
 /// Releases to threads of the same block, and to all.
@@ -30,36 +31,41 @@ pub(crate) type Key = (u32, usize);
 #[derive(Default)]
 pub(crate) struct Variable {
     /// Among all of the launch; from 1.
-    pub id: u64,
+    pub(crate) id: u64,
     /// How many operations have released to it.
-    pub version: u64,
+    pub(crate) version: u64,
     /// What all threads acquire, and what those of some blocks do.
     device: View,
-    blocks: Vec<(u64, View)>,
+    blocks: FxHashMap<u64, View>,
 }
 
 /// Those of a memory space.
 #[derive(Default)]
 pub(crate) struct Variables {
-    all: FxHashMap<Key, Variable>,
+    /// Where in the list they are.
+    places: FxHashMap<Key, u32>,
+    all: Vec<Variable>,
 }
 
 impl Variables {
     /// `ids` counts them.
-    pub fn get(&mut self, key: Key, ids: &mut u64) -> &mut Variable {
-        self.all.entry(key).or_insert_with(|| {
+    pub(crate) fn get(&mut self, key: Key, ids: &mut u64) -> &mut Variable {
+        let place = *self.places.entry(key).or_insert(self.all.len() as u32) as usize;
+        if place == self.all.len() {
             *ids += 1;
-            Variable { id: *ids, ..Variable::default() }
-        })
+            self.all.push(Variable { id: *ids, ..Variable::default() });
+        }
+        &mut self.all[place]
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
+        self.places.clear();
         self.all.clear();
     }
 }
 
 /// The last fence of a thread: its own accesses before this time are behind it, its block's, its warp's.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fence {
     time: u64,
     block: u64,
@@ -70,26 +76,59 @@ struct Fence {
 #[derive(Clone, Debug, Default)]
 struct State {
     known: View,
+    /// Shared until it changes: many threads learn something, few of them pass it on.
+    said: Option<Arc<Said>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Said {
     /// What was known at the last fence,
     fenced: [View; SCOPES],
     /// and what threads of the block had done at theirs.
     own: [View; SCOPES],
 }
 
+static NOTHING: Said = Said { fenced: [View::EMPTY; SCOPES], own: [View::EMPTY; SCOPES] };
+
 impl State {
+    fn said(&self) -> &Said {
+        self.said.as_deref().unwrap_or(&NOTHING)
+    }
+
+    fn said_mut(&mut self) -> &mut Said {
+        Arc::make_mut(self.said.get_or_insert_default())
+    }
+
     fn join(&mut self, other: &State) {
         self.known.join(&other.known);
-        for k in 0..SCOPES {
-            self.fenced[k].join(&other.fenced[k]);
-            self.own[k].join(&other.own[k]);
+        let Some(theirs) = &other.said else { return };
+        match &mut self.said {
+            None => self.said = Some(theirs.clone()),
+            Some(own) if Arc::ptr_eq(own, theirs) => {}
+            Some(own) => {
+                let own = Arc::make_mut(own);
+                join(&mut own.fenced, &theirs.fenced);
+                join(&mut own.own, &theirs.own);
+            }
         }
+    }
+}
+
+/// What is the same for both scopes stays one and the same.
+fn join(own: &mut [View; SCOPES], theirs: &[View; SCOPES]) {
+    let same = own[0].is(&own[DEVICE]) && theirs[0].is(&theirs[DEVICE]);
+    own[0].join(&theirs[0]);
+    if same {
+        own[DEVICE] = own[0].clone();
+    } else {
+        own[DEVICE].join(&theirs[DEVICE]);
     }
 }
 
 #[derive(Clone, Debug, Default)]
 struct Lane {
     /// If it is another than its warp's.
-    state: Option<Box<State>>,
+    state: Option<State>,
     /// Since the last meeting.
     fences: [Fence; SCOPES],
     /// The variable and the version it acquired last.
@@ -100,7 +139,7 @@ struct Lane {
 #[derive(Default)]
 pub(crate) struct Own {
     group: u64,
-    pub time: u64,
+    pub(crate) time: u64,
     /// All before is ordered before this block, before its threads,
     base: u64,
     block_base: u64,
@@ -108,54 +147,58 @@ pub(crate) struct Own {
     warp_bases: Vec<u64>,
     lanes: Vec<Lane>,
     /// Where they are others than the block's.
-    warps: Vec<Option<Box<State>>>,
+    warps: Vec<Option<State>>,
     block: State,
     /// Some thread has fenced, or knows more than its block, since the last barrier.
     news: bool,
     /// It was fences and atomics that ordered something.
-    pub decided: Cell<bool>,
+    pub(crate) decided: Cell<bool>,
 }
 
 const WARP: usize = 32;
 
 impl Own {
     /// Block `group` of so many threads begins; blocks before have ended or run beside it.
-    pub fn begin(&mut self, group: u64, lanes: usize) {
-        let decided = self.decided.get();
-        *self = Own { group, time: 1, warp_bases: vec![0; lanes.div_ceil(WARP)], ..Own::default() };
-        self.decided.set(decided);
+    pub(crate) fn begin(&mut self, group: u64, lanes: usize) {
+        let warps = lanes.div_ceil(WARP);
+        (self.group, self.time, self.base, self.block_base, self.news) = (group, 1, 0, 0, false);
+        self.warp_bases.clear();
+        self.warp_bases.resize(warps, 0);
+        self.lanes.clear();
         self.lanes.resize_with(lanes, Lane::default);
-        self.warps.resize_with(lanes.div_ceil(WARP), || None);
+        self.warps.clear();
+        self.warps.resize_with(warps, || None);
+        self.block = State::default();
     }
 
     /// All blocks have met, at this time.
-    pub fn grid_met(&mut self, time: u64) {
+    pub(crate) fn grid_met(&mut self, time: u64) {
         let (group, lanes) = (self.group, self.lanes.len());
         self.begin(group, lanes);
         (self.time, self.base, self.block_base) = (time, time, time);
     }
 
     /// The last barriers of the grid and of the block.
-    pub fn phase(&self) -> (u64, u64) {
+    pub(crate) fn phase(&self) -> (u64, u64) {
         (self.base, self.block_base)
     }
 
     fn state(&self, lane: usize) -> &State {
-        let own = self.lanes.get(lane).and_then(|l| l.state.as_deref());
-        own.or_else(|| self.warps.get(lane / WARP)?.as_deref()).unwrap_or(&self.block)
+        let own = self.lanes.get(lane).and_then(|l| l.state.as_ref());
+        own.or_else(|| self.warps.get(lane / WARP)?.as_ref()).unwrap_or(&self.block)
     }
 
     fn state_mut(&mut self, lane: usize) -> &mut State {
         self.news = true;
         let copy = match self.lanes[lane].state {
-            None => Some(Box::new(self.state(lane).clone())),
+            None => Some(self.state(lane).clone()),
             Some(_) => None,
         };
         self.lanes[lane].state.get_or_insert_with(|| copy.unwrap_or_default())
     }
 
     /// All threads of the block have met.
-    pub fn block_met(&mut self) {
+    pub(crate) fn block_met(&mut self) {
         self.time += 1;
         self.block_base = self.time;
         if !std::mem::take(&mut self.news) {
@@ -169,13 +212,13 @@ impl Own {
     }
 
     /// The threads of a warp have met; time has gone on.
-    pub fn warp_met(&mut self, warp: usize) {
+    pub(crate) fn warp_met(&mut self, warp: usize) {
         let lanes = warp * WARP..((warp + 1) * WARP).min(self.lanes.len());
         self.warp_bases[warp] = self.time;
         if !self.news {
             return;
         }
-        let mut all = self.warps[warp].take().unwrap_or_else(|| Box::new(self.block.clone()));
+        let mut all = self.warps[warp].take().unwrap_or_else(|| self.block.clone());
         self.lanes[lanes.clone()].iter_mut().filter_map(|lane| lane.state.take()).for_each(|lane| all.join(&lane));
         self.behind_fences(&mut all, lanes, view::warp(self.group, warp));
         self.warps[warp] = Some(all);
@@ -184,22 +227,33 @@ impl Own {
     /// What these lanes did before their fences is what all of them can say. `key` is what they are together.
     fn behind_fences(&mut self, all: &mut State, lanes: std::ops::Range<usize>, key: u64) {
         let group = self.group;
+        let alike = self.lanes[lanes.clone()].iter().all(|lane| lane.fences[0] == lane.fences[DEVICE]);
+        let alike = alike && all.said().own[0].is(&all.said().own[DEVICE]);
         for k in 0..SCOPES {
             let fences = || self.lanes[lanes.clone()].iter().map(|lane| lane.fences[k]);
+            if fences().all(|f| f.time == 0) {
+                continue;
+            }
             let least = fences().map(|f| f.time).min().unwrap_or(0);
             let block = fences().map(|f| f.block).max().unwrap_or(0);
-            all.own[k].raise(key, least);
-            all.own[k].raise(view::block(group), block);
+            let own = &mut all.said_mut().own[k];
+            own.raise(key, least);
+            own.raise(view::block(group), block);
             for (lane, fence) in lanes.clone().zip(fences()).filter(|(_, f)| f.time > least.max(block)) {
-                all.own[k].raise(view::thread(group, lane), fence.time);
-                all.own[k].raise(view::warp(group, lane / WARP), fence.warp);
+                own.raise(view::thread(group, lane), fence.time);
+                own.raise(view::warp(group, lane / WARP), fence.warp);
+            }
+            if alike {
+                let own = &mut all.said_mut().own;
+                own[DEVICE] = own[0].clone();
+                break;
             }
         }
         self.lanes[lanes].iter_mut().for_each(|lane| lane.fences = Default::default());
     }
 
     /// These lanes fence.
-    pub fn fence(&mut self, lanes: impl Iterator<Item = usize>, scope: Scope) {
+    pub(crate) fn fence(&mut self, lanes: impl Iterator<Item = usize>, scope: Scope) {
         self.time += 1;
         self.news = true;
         let scopes = if scope == Scope::Device { 0..SCOPES } else { 0..DEVICE };
@@ -208,23 +262,24 @@ impl Own {
             for k in scopes.clone() {
                 self.lanes[lane].fences[k] = fence;
                 let state = self.state(lane);
-                if !state.fenced[k].is(&state.known) {
+                if !state.said().fenced[k].is(&state.known) {
                     let state = self.state_mut(lane);
-                    state.fenced[k] = state.known.clone();
+                    let known = state.known.clone();
+                    state.said_mut().fenced[k] = known;
                 }
             }
         }
     }
 
     /// A lane learns what has been released to a variable.
-    pub fn acquire(&mut self, lane: usize, variable: &Variable) {
+    pub(crate) fn acquire(&mut self, lane: usize, variable: &Variable) {
         let now = (variable.id, variable.version);
         if variable.version == 0 || std::mem::replace(&mut self.lanes[lane].last, now) == now {
             return;
         }
         let mut known = self.state(lane).known.clone();
         let mut news = known.join(&variable.device);
-        if let Some((_, view)) = variable.blocks.iter().find(|(group, _)| *group == self.group) {
+        if let Some(view) = variable.blocks.get(&self.group) {
             news |= known.join(view);
         }
         if news {
@@ -233,7 +288,7 @@ impl Own {
     }
 
     /// A lane has changed a variable: tells what it can say. Whether that is anything.
-    pub fn release(&self, lane: usize, variable: &mut Variable) -> bool {
+    pub(crate) fn release(&self, lane: usize, variable: &mut Variable) -> bool {
         let (to_all, to_block) = (self.can_say(lane, DEVICE), self.can_say(lane, 0));
         if !to_all && !to_block {
             return false;
@@ -241,17 +296,19 @@ impl Own {
         variable.version += 1;
         let (id, version) = (variable.id, variable.version);
         if to_all {
-            self.tell(lane, DEVICE, &mut variable.device);
-            variable.device.raise_version(id, version);
+            let said = self.state(lane).said();
+            variable.device.is_of(id);
+            variable.device.join(&said.fenced[DEVICE]);
+            variable.device.join(&said.own[DEVICE]);
+            variable.device.release(id, version, self.behind_fence(lane, DEVICE));
         }
         if self.lanes[lane].fences[0].time > self.lanes[lane].fences[DEVICE].time || self.says_more(lane) {
-            let at = variable.blocks.iter().position(|(group, _)| *group == self.group).unwrap_or_else(|| {
-                variable.blocks.push((self.group, View::default()));
-                variable.blocks.len() - 1
-            });
-            let view = &mut variable.blocks[at].1;
+            let view = variable.blocks.entry(self.group).or_default();
             if to_block {
-                self.tell(lane, 0, view);
+                let said = self.state(lane).said();
+                view.join(&said.fenced[0]);
+                view.join(&said.own[0]);
+                view.raise_all(&self.behind_fence(lane, 0));
             }
             view.raise_version(id, version);
         }
@@ -260,33 +317,29 @@ impl Own {
 
     /// Whether a lane can say more to its block than to others.
     fn says_more(&self, lane: usize) -> bool {
-        let state = self.state(lane);
-        !state.own[0].is(&state.own[DEVICE]) || !state.fenced[0].is(&state.fenced[DEVICE])
+        let said = self.state(lane).said();
+        !said.own[0].is(&said.own[DEVICE]) || !said.fenced[0].is(&said.fenced[DEVICE])
     }
 
     /// Whether anything is behind the fences of a lane.
     fn can_say(&self, lane: usize, scope: usize) -> bool {
-        let (state, fence) = (self.state(lane), self.lanes[lane].fences[scope]);
-        fence.time > 0 || !state.own[scope].is_empty() || !state.fenced[scope].is_empty()
+        let (said, fence) = (self.state(lane).said(), self.lanes[lane].fences[scope]);
+        fence.time > 0 || !said.own[scope].is_empty() || !said.fenced[scope].is_empty()
     }
 
-    /// All that is behind the fences of a lane is ordered before what a view stands for.
-    fn tell(&self, lane: usize, scope: usize, view: &mut View) {
-        let (state, fence) = (self.state(lane), self.lanes[lane].fences[scope]);
-        view.join(&state.fenced[scope]);
-        view.join(&state.own[scope]);
-        view.raise(view::block(self.group), fence.block);
-        view.raise(view::warp(self.group, lane / WARP), fence.warp);
-        view.raise(view::thread(self.group, lane), fence.time);
+    /// What a lane did itself before its fence, its warp and its block before that.
+    fn behind_fence(&self, lane: usize, scope: usize) -> Release {
+        let Fence { time, block, warp } = self.lanes[lane].fences[scope];
+        Release { group: self.group, lane, time, block, warp }
     }
 
     /// The version of a variable that a lane knows.
-    pub fn version(&self, lane: usize, variable: u64) -> u64 {
+    pub(crate) fn version(&self, lane: usize, variable: u64) -> u64 {
         self.state(lane).known.version(variable)
     }
 
     /// Of the lanes of an entry, the first one that is neither this lane nor ordered before it.
-    pub fn unordered(&self, entry: &Entry, lane: usize) -> Option<usize> {
+    pub(crate) fn unordered(&self, entry: &Entry, lane: usize) -> Option<usize> {
         if entry.time < self.base.max(1) {
             return None;
         }
@@ -304,13 +357,10 @@ impl Own {
             return None;
         }
         let known = &self.state(lane).known;
-        let knows = |key: u64| known.time(key) > entry.time;
-        if !known.is_empty() && !knows(view::block(entry.group)) && !knows(view::warp(entry.group, entry.warp)) {
-            while others != 0 && knows(view::thread(entry.group, entry.lane(others))) {
+        if !known.is_empty() {
+            while others != 0 && known.knows(entry.group, entry.lane(others), entry.time) {
                 others &= others - 1;
             }
-        } else if !known.is_empty() {
-            others = 0;
         }
         match others {
             0 => {

@@ -3,26 +3,44 @@
 //! A [`View`] says up to which time everything that a thread, a warp or a block did is ordered before a point. Views grow
 //! along chains of releases, each a little more than the one before, and are kept by many threads at once: a [`Map`] is a
 //! tree that is never changed where others hold it, so that a copy costs nothing, an entry a few nodes, and joining two costs what
-//! they differ in.
+//! they differ in. The last few releases to a variable are not in its maps yet but in a [`Chain`] beside them: where thousands of threads
+//! acquire and release one variable in turns, each of them adds a link, and one in [`LINKS`] pays for nodes.
 
 use std::sync::Arc;
 
 /// From keys to times; absent ones are 0. Times only grow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Map {
-    root: Option<Arc<Node>>,
-    /// The root holds keys that begin with this and go on with `level + 1` digits.
-    prefix: u64,
-    level: u32,
+    root: Tree,
 }
 
 const DIGIT: u32 = 4;
 const FAN: usize = 1 << DIGIT;
 
+/// Digits that only one key has, or that all have in common, have no nodes.
+#[derive(Clone, Debug, Default)]
+enum Tree {
+    #[default]
+    Empty,
+    /// A key and its time.
+    One(u64, u64),
+    /// Keys that differ in the last digit.
+    Leaf(Arc<Leaf>),
+    Inner(Arc<Inner>),
+}
+
 #[derive(Clone, Debug)]
-enum Node {
-    Inner([Option<Arc<Node>>; FAN]),
-    Leaf([u64; FAN]),
+struct Leaf {
+    prefix: u64,
+    times: [u64; FAN],
+}
+
+/// Keys that begin with a prefix and differ in digit `level` or later ones; at least two.
+#[derive(Clone, Debug)]
+struct Inner {
+    prefix: u64,
+    level: u32,
+    children: [Tree; FAN],
 }
 
 fn digit(key: u64, level: u32) -> usize {
@@ -34,165 +52,258 @@ fn prefix_of(key: u64, level: u32) -> u64 {
 }
 
 impl Map {
-    pub fn is_empty(&self) -> bool {
-        self.root.is_none()
+    const EMPTY: Map = Map { root: Tree::Empty };
+
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self.root, Tree::Empty)
     }
 
     /// Whether they are one and the same, as far as that can be told at once.
-    pub fn is(&self, other: &Map) -> bool {
-        match (&self.root, &other.root) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (a, b) => a.is_none() && b.is_none(),
-        }
+    pub(crate) fn is(&self, other: &Map) -> bool {
+        self.root.is(&other.root)
     }
 
-    pub fn get(&self, key: u64) -> u64 {
-        let Some(root) = &self.root else { return 0 };
-        if prefix_of(key, self.level) != self.prefix {
-            return 0;
-        }
-        let (mut node, mut level) = (&**root, self.level);
-        loop {
-            match node {
-                Node::Leaf(times) => return times[digit(key, 0)],
-                Node::Inner(children) => match &children[digit(key, level)] {
-                    Some(child) => (node, level) = (child, level - 1),
-                    None => return 0,
-                },
-            }
-        }
+    pub(crate) fn get(&self, key: u64) -> u64 {
+        self.root.get(key)
     }
 
     /// The entry becomes this time if it was less.
-    pub fn raise(&mut self, key: u64, time: u64) {
-        if time == 0 || self.get(key) >= time {
-            return;
+    pub(crate) fn raise(&mut self, key: u64, time: u64) {
+        if self.get(key) < time {
+            self.root.raise(key, time);
         }
-        if self.root.is_none() {
-            (self.prefix, self.level) = (prefix_of(key, 0), 0);
-            self.root = Some(Arc::new(Node::Leaf([0; FAN])));
-        }
-        while prefix_of(key, self.level) != self.prefix {
-            self.grow();
-        }
-        if let Some(root) = &mut self.root {
-            raise(root, self.level, key, time);
-        }
-    }
-
-    /// One level more.
-    fn grow(&mut self) {
-        let mut children: [Option<Arc<Node>>; FAN] = Default::default();
-        children[self.prefix as usize % FAN] = self.root.take();
-        self.root = Some(Arc::new(Node::Inner(children)));
-        self.prefix >>= DIGIT;
-        self.level += 1;
     }
 
     /// Takes in another one; whether that brought anything.
-    pub fn join(&mut self, other: &Map) -> bool {
-        if other.root.is_none() || self.is(other) {
-            return false;
-        }
-        if self.root.is_none() {
-            *self = other.clone();
-            return true;
-        }
-        let mut other = other.clone();
-        while self.level < other.level {
-            self.grow();
-        }
-        while other.level < self.level {
-            other.grow();
-        }
-        while self.prefix != other.prefix {
-            self.grow();
-            other.grow();
-        }
-        let (Some(a), Some(b)) = (&self.root, &other.root) else { return false };
-        let joined = match join(a, b) {
+    pub(crate) fn join(&mut self, other: &Map) -> bool {
+        match join(&self.root, &other.root) {
             Joined::First => return false,
-            Joined::Second => b.clone(),
-            Joined::New(both) => both,
-        };
-        self.root = Some(joined);
+            Joined::Second => self.root = other.root.clone(),
+            Joined::New(both) => self.root = both,
+        }
         true
     }
 }
 
-fn raise(node: &mut Arc<Node>, level: u32, key: u64, time: u64) {
-    match Arc::make_mut(node) {
-        Node::Leaf(times) => times[digit(key, 0)] = time,
-        Node::Inner(children) => {
-            let empty = || match level {
-                1 => Arc::new(Node::Leaf([0; FAN])),
-                _ => Arc::new(Node::Inner(Default::default())),
-            };
-            raise(children[digit(key, level)].get_or_insert_with(empty), level - 1, key, time);
+impl Tree {
+    fn is(&self, other: &Tree) -> bool {
+        match (self, other) {
+            (Tree::Empty, Tree::Empty) => true,
+            (Tree::One(k, t), Tree::One(key, time)) => (k, t) == (key, time),
+            (Tree::Leaf(a), Tree::Leaf(b)) => Arc::ptr_eq(a, b),
+            (Tree::Inner(a), Tree::Inner(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    fn get(&self, key: u64) -> u64 {
+        let mut tree = self;
+        loop {
+            match tree {
+                Tree::One(k, time) if *k == key => return *time,
+                Tree::Leaf(leaf) if leaf.prefix == prefix_of(key, 0) => return leaf.times[digit(key, 0)],
+                Tree::Inner(node) if node.prefix == prefix_of(key, node.level) => {
+                    tree = &node.children[digit(key, node.level)];
+                }
+                _ => return 0,
+            }
+        }
+    }
+
+    /// The key has a lesser time so far. Nodes that nobody else holds are changed in place.
+    fn raise(&mut self, key: u64, time: u64) {
+        match self {
+            Tree::Empty => *self = Tree::One(key, time),
+            Tree::One(k, t) if *k == key => *t = time,
+            Tree::Leaf(leaf) if leaf.prefix == prefix_of(key, 0) => Arc::make_mut(leaf).times[digit(key, 0)] = time,
+            Tree::Inner(node) if node.prefix == prefix_of(key, node.level) => {
+                let node = Arc::make_mut(node);
+                node.children[digit(key, node.level)].raise(key, time);
+            }
+            _ => *self = fork(std::mem::take(self), Tree::One(key, time)),
+        }
+    }
+
+    /// Some key that it could hold, and the level below which its keys differ; none of an empty one.
+    fn place(&self) -> Option<(u64, u32)> {
+        match self {
+            Tree::Empty => None,
+            Tree::One(key, _) => Some((*key, 0)),
+            Tree::Leaf(leaf) => Some((leaf.prefix << DIGIT, 1)),
+            Tree::Inner(node) => Some((node.prefix.checked_shl(DIGIT * (node.level + 1)).unwrap_or(0), node.level + 1)),
         }
     }
 }
 
-/// What joining two nodes gives.
+/// Two trees of which neither could hold keys of the other.
+fn fork(a: Tree, b: Tree) -> Tree {
+    let (Some((key, _)), Some((other, _))) = (a.place(), b.place()) else {
+        return if matches!(a, Tree::Empty) { b } else { a };
+    };
+    let level = (key ^ other).checked_ilog2().unwrap_or(0) / DIGIT;
+    if let (0, Tree::One(k, t), Tree::One(key, time)) = (level, &a, &b) {
+        let mut times = [0; FAN];
+        (times[digit(*k, 0)], times[digit(*key, 0)]) = (*t, *time);
+        return Tree::Leaf(Arc::new(Leaf { prefix: prefix_of(*k, 0), times }));
+    }
+    let mut children: [Tree; FAN] = Default::default();
+    (children[digit(key, level)], children[digit(other, level)]) = (a, b);
+    Tree::Inner(Arc::new(Inner { prefix: prefix_of(key, level), level, children }))
+}
+
+/// What joining two trees gives.
 enum Joined {
     /// The first itself, to which the second brings nothing,
     First,
     /// or the other way round.
     Second,
-    New(Arc<Node>),
+    New(Tree),
 }
 
-/// Both, of one level. Nothing is copied where one of them has all that the other has.
-fn join(a: &Arc<Node>, b: &Arc<Node>) -> Joined {
-    if Arc::ptr_eq(a, b) {
-        return Joined::First;
+/// Both. Nothing is copied where one of them has all that the other has.
+fn join(a: &Tree, b: &Tree) -> Joined {
+    let raised = |tree: &Tree, key: u64, time: u64| {
+        let mut tree = tree.clone();
+        tree.raise(key, time);
+        Joined::New(tree)
+    };
+    match (a, b) {
+        _ if a.is(b) => Joined::First,
+        (_, Tree::Empty) => Joined::First,
+        (Tree::Empty, _) => Joined::Second,
+        (_, &Tree::One(key, time)) if a.get(key) >= time => Joined::First,
+        (&Tree::One(key, time), _) if b.get(key) >= time => Joined::Second,
+        (_, &Tree::One(key, time)) => raised(a, key, time),
+        (&Tree::One(key, time), _) => raised(b, key, time),
+        (Tree::Leaf(x), Tree::Leaf(y)) if x.prefix == y.prefix => join_leaves(x, y),
+        (Tree::Inner(x), Tree::Inner(y)) if (x.level, x.prefix) == (y.level, y.prefix) => join_inner(x, y),
+        _ => join_apart(a, b),
     }
-    match (&**a, &**b) {
-        (Node::Leaf(x), Node::Leaf(y)) => {
-            let times: [u64; FAN] = std::array::from_fn(|i| x[i].max(y[i]));
-            match (times == *x, times == *y) {
-                (true, _) => Joined::First,
-                (_, true) => Joined::Second,
-                _ => Joined::New(Arc::new(Node::Leaf(times))),
+}
+
+fn join_leaves(x: &Leaf, y: &Leaf) -> Joined {
+    let times: [u64; FAN] = std::array::from_fn(|i| x.times[i].max(y.times[i]));
+    match (times == x.times, times == y.times) {
+        (true, _) => Joined::First,
+        (_, true) => Joined::Second,
+        _ => Joined::New(Tree::Leaf(Arc::new(Leaf { prefix: x.prefix, times }))),
+    }
+}
+
+/// Two trees of several keys each that begin with other digits or at other levels.
+fn join_apart(a: &Tree, b: &Tree) -> Joined {
+    let (Some((key, level)), Some((other, other_level))) = (a.place(), b.place()) else { return Joined::First };
+    match (a, b) {
+        (Tree::Inner(x), _) if level > other_level && x.prefix == prefix_of(other, x.level) => {
+            match join(&x.children[digit(other, x.level)], b) {
+                Joined::First => Joined::First,
+                Joined::Second => with_child(x, other, b.clone()),
+                Joined::New(child) => with_child(x, other, child),
             }
         }
-        (Node::Inner(x), Node::Inner(y)) => join_inner(x, y),
-        // Nodes of one level are of one kind.
-        _ => Joined::First,
+        (_, Tree::Inner(y)) if other_level > level && y.prefix == prefix_of(key, y.level) => {
+            match join(a, &y.children[digit(key, y.level)]) {
+                Joined::Second => Joined::Second,
+                Joined::First => with_child(y, key, a.clone()),
+                Joined::New(child) => with_child(y, key, child),
+            }
+        }
+        _ => Joined::New(fork(a.clone(), b.clone())),
     }
 }
 
-type Children = [Option<Arc<Node>>; FAN];
+/// The node with another child where the key belongs.
+fn with_child(node: &Inner, key: u64, child: Tree) -> Joined {
+    let mut node = node.clone();
+    node.children[digit(key, node.level)] = child;
+    Joined::New(Tree::Inner(Arc::new(node)))
+}
 
-fn join_inner(x: &Children, y: &Children) -> Joined {
-    let mut new: Option<Children> = None;
+/// Two nodes for the same keys.
+fn join_inner(x: &Inner, y: &Inner) -> Joined {
+    let mut new: Option<Inner> = None;
     let mut is_second = true;
-    for (i, (p, q)) in x.iter().zip(y).enumerate() {
-        let child = match (p, q) {
-            (_, None) => {
-                is_second &= p.is_none();
+    for (i, (p, q)) in x.children.iter().zip(&y.children).enumerate() {
+        if p.is(q) {
+            continue;
+        }
+        let child = match join(p, q) {
+            Joined::First => {
+                is_second = false;
                 continue;
             }
-            (None, Some(q)) => q.clone(),
-            (Some(p), Some(q)) if Arc::ptr_eq(p, q) => continue,
-            (Some(p), Some(q)) => match join(p, q) {
-                Joined::First => {
-                    is_second = false;
-                    continue;
-                }
-                Joined::Second => q.clone(),
-                Joined::New(both) => {
-                    is_second = false;
-                    both
-                }
-            },
+            Joined::Second => q.clone(),
+            Joined::New(both) => {
+                is_second = false;
+                both
+            }
         };
-        new.get_or_insert_with(|| x.clone())[i] = Some(child);
+        new.get_or_insert_with(|| x.clone()).children[i] = child;
     }
     match new {
         None => Joined::First,
         Some(_) if is_second => Joined::Second,
-        Some(children) => Joined::New(Arc::new(Node::Inner(children))),
+        Some(node) => Joined::New(Tree::Inner(Arc::new(node))),
+    }
+}
+
+/// A thread releases: its own accesses before `time` are behind its fence, its block's and its warp's before these.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Release {
+    pub(crate) group: u64,
+    pub(crate) lane: usize,
+    pub(crate) time: u64,
+    pub(crate) block: u64,
+    pub(crate) warp: u64,
+}
+
+impl Release {
+    fn entries(&self) -> [(u64, u64); 3] {
+        let Release { group, lane, .. } = *self;
+        [(block(group), self.block), (warp(group, lane / 32), self.warp), (thread(group, lane), self.time)]
+    }
+
+    /// Whether what a thread of the same block did at this time is behind it.
+    fn tells(&self, lane: usize, time: u64) -> bool {
+        self.block > time
+            || (self.warp > time && self.lane / 32 == lane / 32)
+            || (self.time > time && self.lane == lane)
+    }
+}
+
+/// A release, and those before it. Links are never changed.
+#[derive(Debug)]
+struct Link {
+    release: Release,
+    before: Option<Arc<Link>>,
+    /// Links from here on.
+    length: u32,
+}
+
+/// Links of a chain, at most.
+const LINKS: u32 = 32;
+
+/// The last releases to a variable, up to a version. Of two chains of one variable the later one, together with the maps that it was
+/// found beside, has all that the other has.
+#[derive(Clone, Debug)]
+struct Chain {
+    variable: u64,
+    version: u64,
+    last: Option<Arc<Link>>,
+}
+
+impl Chain {
+    fn links(&self) -> impl Iterator<Item = &Release> {
+        let first = self.last.as_deref();
+        std::iter::successors(first, |link| link.before.as_deref()).map(|link| &link.release)
+    }
+
+    fn is(&self, other: &Chain) -> bool {
+        let same_links = match (&self.last, &other.last) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        same_links && (self.variable, self.version) == (other.variable, other.version)
     }
 }
 
@@ -203,6 +314,8 @@ pub(crate) struct View {
     times: Map,
     /// By variable: atomic operations on it up to this version.
     versions: Map,
+    /// What is in neither yet.
+    chain: Option<Chain>,
 }
 
 /// Keys of one block lie side by side: the block, its threads, its warps.
@@ -221,33 +334,96 @@ pub(crate) fn warp(group: u64, warp: usize) -> u64 {
 }
 
 impl View {
-    pub fn is_empty(&self) -> bool {
-        self.times.is_empty() && self.versions.is_empty()
+    pub(crate) const EMPTY: View = View { times: Map::EMPTY, versions: Map::EMPTY, chain: None };
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.times.is_empty() && self.versions.is_empty() && self.chain.is_none()
     }
 
-    pub fn is(&self, other: &View) -> bool {
-        self.times.is(&other.times) && self.versions.is(&other.versions)
+    pub(crate) fn is(&self, other: &View) -> bool {
+        let same_chain = match (&self.chain, &other.chain) {
+            (Some(a), Some(b)) => a.is(b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        same_chain && self.times.is(&other.times) && self.versions.is(&other.versions)
     }
 
-    pub fn time(&self, key: u64) -> u64 {
-        self.times.get(key)
+    /// Whether what a thread did at this time is ordered before.
+    pub(crate) fn knows(&self, group: u64, lane: usize, time: u64) -> bool {
+        let keys = [thread(group, lane), block(group), warp(group, lane / 32)];
+        let mut links = self.chain.iter().flat_map(Chain::links).filter(|release| release.group == group);
+        keys.into_iter().any(|key| self.times.get(key) > time) || links.any(|release| release.tells(lane, time))
     }
 
-    pub fn raise(&mut self, key: u64, time: u64) {
+    pub(crate) fn raise(&mut self, key: u64, time: u64) {
         self.times.raise(key, time);
     }
 
-    pub fn version(&self, variable: u64) -> u64 {
-        self.versions.get(variable)
+    pub(crate) fn version(&self, variable: u64) -> u64 {
+        let in_chain = self.chain.as_ref().filter(|chain| chain.variable == variable).map_or(0, |chain| chain.version);
+        in_chain.max(self.versions.get(variable))
     }
 
-    pub fn raise_version(&mut self, variable: u64, version: u64) {
+    pub(crate) fn raise_version(&mut self, variable: u64, version: u64) {
         self.versions.raise(variable, version);
     }
 
-    pub fn join(&mut self, other: &View) -> bool {
+    /// Takes in another one; whether that brought anything.
+    pub(crate) fn join(&mut self, other: &View) -> bool {
         let times = self.times.join(&other.times);
-        self.versions.join(&other.versions) | times
+        let versions = self.versions.join(&other.versions);
+        (times | versions) | other.chain.as_ref().is_some_and(|chain| self.take(chain))
+    }
+
+    /// The same of a chain. The maps that it was found beside have been joined.
+    fn take(&mut self, chain: &Chain) -> bool {
+        match &mut self.chain {
+            None => self.chain = Some(chain.clone()),
+            Some(own) if own.variable == chain.variable => {
+                let later = chain.version > own.version;
+                if later {
+                    *own = chain.clone();
+                }
+                return later;
+            }
+            Some(_) if self.versions.get(chain.variable) >= chain.version => return false,
+            Some(_) => self.write(chain),
+        }
+        true
+    }
+
+    /// Writes a chain into the maps.
+    fn write(&mut self, chain: &Chain) {
+        chain.links().for_each(|release| self.raise_all(release));
+        self.versions.raise(chain.variable, chain.version);
+    }
+
+    /// What is behind a thread's fence.
+    pub(crate) fn raise_all(&mut self, release: &Release) {
+        release.entries().into_iter().for_each(|(key, time)| self.times.raise(key, time));
+    }
+
+    /// A thread adds a release to what is released to a variable, of which this view is; it becomes this version.
+    pub(crate) fn release(&mut self, variable: u64, version: u64, release: Release) {
+        let chain = self.chain_of(variable);
+        let before = chain.last.take();
+        let length = before.as_ref().map_or(0, |link| link.length) + 1;
+        chain.last = Some(Arc::new(Link { release, before, length }));
+        chain.version = version;
+        if length == LINKS {
+            let full = chain.clone();
+            chain.last = None;
+            self.write(&full);
+        }
+    }
+
+    /// From now on this view is what is released to a variable: others' chains are written into its maps.
+    pub(crate) fn is_of(&mut self, variable: u64) {
+        self.chain_of(variable);
+    }
+
+    fn chain_of(&mut self, variable: u64) -> &mut Chain {
+        self.chain.get_or_insert(Chain { variable, version: 0, last: None })
     }
 }
 
@@ -291,6 +467,68 @@ mod tests {
             let k = key(&mut dice);
             assert_eq!(map.get(k), model.get(&k).copied().unwrap_or(0));
             assert!(model.iter().all(|(&k, &time)| map.get(k) == time));
+        }
+    }
+
+    /// What a view stands for: times by key, versions by variable.
+    type Model = (BTreeMap<u64, u64>, BTreeMap<u64, u64>);
+
+    fn join_models(own: &mut Model, other: &Model) -> bool {
+        let before = own.clone();
+        let raise = |own: &mut BTreeMap<u64, u64>, k: u64, time: u64| {
+            let old = own.entry(k).or_default();
+            *old = (*old).max(time);
+        };
+        other.0.iter().for_each(|(&k, &time)| raise(&mut own.0, k, time));
+        other.1.iter().for_each(|(&k, &version)| raise(&mut own.1, k, version));
+        *own != before
+    }
+
+    #[test]
+    fn views_hold_what_was_released_and_acquired() {
+        let mut dice = Dice(17);
+        const VARIABLES: usize = 3;
+        let mut threads: Vec<(View, Model)> = vec![Default::default(); 40];
+        let mut variables: Vec<(View, Model, u64)> = vec![Default::default(); VARIABLES];
+        let mut time = 0;
+        for turn in 0..30_000 {
+            let lane = dice.below(40) as usize;
+            // Mostly one variable, so that its chain gets long.
+            let at = if dice.below(3) > 0 { 0 } else { dice.below(VARIABLES as u64) as usize };
+            let (known, model) = &mut threads[lane];
+            let (device, released, version) = &mut variables[at];
+            match dice.below(40) {
+                0 => (*known, *model) = Default::default(),
+                1..20 => {
+                    let brought = join_models(model, released);
+                    assert!(known.join(device) >= brought);
+                }
+                _ => {
+                    (time, *version) = (time + 1, *version + 1);
+                    let group = lane as u64 / 5;
+                    let release = Release { group, lane, time, block: time / 3, warp: time / 2 };
+                    device.is_of(at as u64 + 1);
+                    device.join(known);
+                    device.release(at as u64 + 1, *version, release);
+                    let said = release.entries().into_iter().filter(|&(_, time)| time > 0).collect();
+                    join_models(released, model);
+                    join_models(released, &(said, BTreeMap::from([(at as u64 + 1, *version)])));
+                }
+            }
+            let views = [(&threads[lane].0, &threads[lane].1), (&variables[at].0, &variables[at].1)];
+            for (view, model) in views {
+                assert_eq!(view.is_empty(), model.0.is_empty() && model.1.is_empty());
+                for lane in (0..40).filter(|_| turn % 7 == 0 || turn < 200) {
+                    let group = lane as u64 / 5;
+                    let keys = [thread(group, lane), warp(group, lane / 32), block(group)];
+                    let last = keys.iter().filter_map(|key| model.0.get(key)).max().copied().unwrap_or(0);
+                    assert!(last == 0 || view.knows(group, lane, last - 1), "turn {turn}");
+                    assert!(!view.knows(group, lane, last), "turn {turn}");
+                }
+                for variable in 1..=VARIABLES as u64 {
+                    assert_eq!(view.version(variable), model.1.get(&variable).copied().unwrap_or(0), "turn {turn}");
+                }
+            }
         }
     }
 
