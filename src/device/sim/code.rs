@@ -88,6 +88,8 @@ pub(crate) struct Watched {
     pub loads: bool,
     pub stores: bool,
     pub atomics: bool,
+    /// There are atomic loads, which `atomics` does not count.
+    pub looks: bool,
     /// Unwritten when the kernel (for shared memory: the block, for local memory: the thread) begins.
     pub fresh: bool,
     /// Bytes of an element that one shadow word covers.
@@ -191,13 +193,6 @@ pub(crate) struct AtomicDef {
     pub compare: Reg,
     /// A lane register, or `NONE` if the old value is unused.
     pub result: Reg,
-}
-
-impl AtomicDef {
-    /// Returns whether the operation is a load: a compare-exchange of a value for itself.
-    pub fn loads(&self) -> bool {
-        self.op == AtomicOp::CompareExchange && self.value == self.compare
-    }
 }
 
 /// A warp operation on one component.

@@ -7,7 +7,23 @@ use super::reg::Reg;
 pub(crate) enum Touch {
     Load,
     Store,
+    /// An atomic operation that may change the element, whether or not it does.
     Atomic,
+    /// An atomic load.
+    Look,
+}
+
+impl Touch {
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Touch::Atomic | Touch::Look)
+    }
+
+    /// Returns whether unordered accesses of these kinds by different threads to one element race: a plain write races with every
+    /// other access, and an atomic update also with a plain read.
+    pub fn conflicts(self, other: Touch) -> bool {
+        use Touch::*;
+        matches!((self, other), (Store, _) | (_, Store) | (Load, Atomic) | (Atomic, Load))
+    }
 }
 
 /// How the indices of an access vary between lanes.

@@ -6,10 +6,11 @@ pub(crate) static PAGES: &[Page] = &[
     Page {
         code: "E0610",
         title: "a data race",
-        text: "Two threads access one element, at least one of them writes it (or one uses an atomic operation and the other \
-does not), and nothing orders the accesses: no `barrier()` for threads of a block, no `warp_barrier()` or warp operation for threads of a \
-warp, no `grid_barrier()`, and no fence followed by an atomic operation for threads of different blocks. The result of the kernel \
-then depends on timing. The check does not depend on the order in this run; it finds the race on every run.
+        text: "Two threads access one element, one of them writes it without an atomic operation (or one reads it without, and the other \
+uses an atomic operation other than `atomic_load`), and nothing orders the accesses: no `barrier()` for threads of a block, no \
+`warp_barrier()` or warp operation for threads of a warp, no `grid_barrier()`, and no fence followed by an atomic operation for threads \
+of different blocks. The result of the kernel then depends on timing. The check does not depend on the order in this run; it finds the \
+race on every run.
 
 A fence followed by an atomic operation orders threads only if the other thread observes it: its own atomic operation must read the value that the first one wrote, and that value must affect control flow or which elements are accessed. A counter that is never read orders nothing, nor does a compare-and-exchange whose result is ignored. Since such an order may depend on which block runs first, launches with fences are executed twice, with opposite orders of blocks; the race may have appeared in the second one.
 

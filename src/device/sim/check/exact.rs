@@ -9,14 +9,14 @@ use rustc_hash::FxHashMap;
 use super::Checker;
 use super::locks::{Locks, Step};
 use super::order::{Own, Variables};
-use super::race::{Clash, Finding, Other, Party, Written, place_text};
+use super::race::{Clash, Finding, Other, Party, place_text};
 use super::touch::Event;
-use super::trace::{Entry, Trace, Update};
+use super::trace::{Entry, Room, Trace, Update};
 use crate::device::sim::code::{Code, MemoryKind, Watched};
 use crate::device::sim::geometry::Geometry;
-use crate::device::sim::group::Group;
+use crate::device::sim::group::{CHUNK, Group};
 use crate::device::sim::lanes::slow::read_value;
-use crate::device::sim::listen::Touch;
+use crate::device::sim::listen::{Form, Touch};
 use crate::device::sim::memory;
 use crate::device::sim::memory::layout::Binding;
 use crate::device::{Deed, FaultKind};
@@ -25,7 +25,7 @@ use crate::lang::scalar::{Value, dynamic};
 /// What blocks of a launch share.
 pub(crate) struct Exact {
     /// By memory, of global ones.
-    traces: Vec<Option<Trace>>,
+    traces: Vec<Option<Box<Trace>>>,
     variables: Variables,
     /// How many variables there are.
     ids: u64,
@@ -39,7 +39,7 @@ impl Exact {
         let trace = |(k, watched): (usize, &Option<Watched>)| {
             let (MemoryKind::Global(param), Some(watched)) = (code.memories[k].kind, watched) else { return None };
             let Some(Binding::Array { len, .. }) = bindings.get(param as usize) else { return None };
-            (!geometry.tells(&watched.own, code)).then(|| watched.trace(*len))
+            (!geometry.tells(&watched.own, code)).then(|| Box::new(watched.trace(*len)))
         };
         let traces = code.watched.iter().enumerate().map(trace).collect();
         Exact { traces, variables: Variables::default(), ids: 0, locks: Locks::new(code), decided: false }
@@ -47,7 +47,7 @@ impl Exact {
 
     /// What is remembered of a global array, if anything can go wrong with it.
     pub fn trace(&self, memory: usize) -> Option<&Trace> {
-        self.traces.get(memory)?.as_ref()
+        self.traces.get(memory)?.as_deref()
     }
 
     /// All blocks have met, so that what was released before orders nothing beyond that.
@@ -58,8 +58,13 @@ impl Exact {
 
 impl Watched {
     fn trace(&self, bytes: usize) -> Trace {
-        let reads = self.loads && (self.stores || self.atomics);
-        Trace::new(bytes / self.unit.max(1), reads, self.mixed())
+        let room = Room {
+            writes: self.stores || self.fresh,
+            reads: self.loads && (self.stores || self.atomics),
+            looks: self.looks && self.stores,
+            updates: self.mixed(),
+        };
+        Trace::new(bytes / self.unit.max(1), room)
     }
 
     /// Whether there are plain accesses beside atomic ones.
@@ -68,12 +73,18 @@ impl Watched {
     }
 }
 
+/// What atomic operations of lanes before have left, by address: it is not in memory yet.
+#[derive(Default)]
+pub(super) struct Left {
+    /// Where all lanes have one address.
+    one: Option<Value>,
+    all: FxHashMap<usize, Value>,
+}
+
 /// What one access of all lanes works with.
 struct Walk<'w> {
     trace: &'w mut Trace,
-    written: Written,
-    /// What atomic operations of lanes before have left, by address: it is not in memory yet.
-    left: FxHashMap<usize, Value>,
+    left: &'w mut Left,
 }
 
 impl Checker<'_> {
@@ -86,15 +97,23 @@ impl Checker<'_> {
         let memory = e.access.memory as usize;
         let trace = if e.global { exact.traces[memory].take() } else { self.shared_trace(g, e) };
         let Some(mut trace) = trace else { return };
-        let mut walk = Walk { trace: &mut trace, written: Written::default(), left: FxHashMap::default() };
-        let atomic = e.note.touch == Touch::Atomic;
-        let mut lanes: Vec<usize> = g.active().collect();
-        if atomic && g.backward {
-            lanes.reverse();
-        }
-        for lane in lanes {
+        let atomic = e.note.touch.is_atomic();
+        let mut left = if atomic { std::mem::take(&mut self.left) } else { Left::default() };
+        left.one = None;
+        left.all.clear();
+        let mut walk = Walk { trace: &mut trace, left: &mut left };
+        let mut one = None;
+        let (first, end) = (g.lo * CHUNK, (g.hi * CHUNK).min(g.lanes));
+        for k in first..end {
+            let lane = if atomic && g.backward { first + end - 1 - k } else { k };
+            if !g.is_active(lane) {
+                continue;
+            }
             // SAFETY: the access is one of the group's code.
-            let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { continue };
+            let Some(addr) = one.or_else(|| unsafe { memory::address(g, e.access, lane) }) else { continue };
+            if e.note.form == Form::One {
+                one = Some(addr);
+            }
             for component in 0..e.components() {
                 let cell = e.cell(addr) + component * e.pitch();
                 if cell < walk.trace.len {
@@ -113,18 +132,21 @@ impl Checker<'_> {
         }
         let place = if e.global { &mut exact.traces[memory] } else { &mut self.traces[memory] };
         *place = Some(trace);
+        if atomic {
+            self.left = left;
+        }
         exact.decided |= self.order.decided.get();
     }
 
     /// What is remembered of a shared array of this block.
-    fn shared_trace(&mut self, g: &Group, e: &Event<'_>) -> Option<Trace> {
+    fn shared_trace(&mut self, g: &Group, e: &Event<'_>) -> Option<Box<Trace>> {
         let memory = e.access.memory as usize;
         // SAFETY: there is one for each memory of the code.
         let bytes = unsafe { (*g.memories.add(memory)).len };
         let fits = |trace: &Trace| trace.len == bytes / e.watched.unit.max(1);
         let mut trace = match self.traces[memory].take() {
             Some(trace) if fits(&trace) => trace,
-            _ => e.watched.trace(bytes),
+            _ => Box::new(e.watched.trace(bytes)),
         };
         if trace.group != Some(self.number) {
             trace.clear(self.number);
@@ -148,33 +170,31 @@ impl Checker<'_> {
             return false;
         }
         if let Some((other, deed)) = clash(&self.order, e, p, walk.trace) {
-            let clash = Clash { other, deed, written: &walk.written };
-            let (finding, benign) = self.race(g, e, p, &clash);
+            let (finding, benign) = self.race(g, e, p, Clash { other, deed });
             self.find(finding);
             if benign {
                 walk.trace.write_too(p.cell, &self.entry(e, p.lane));
-                walk.written.note(p.cell, p.lane);
             }
             return false;
         }
         match touch {
             Touch::Load => {
-                let all = self.stands_for_readers(walk.trace, p);
+                let all = self.stands_for(walk.trace.reads(p.cell), p);
                 walk.trace.read(p.cell, &self.entry(e, p.lane), all);
             }
-            Touch::Store => {
-                walk.trace.write(p.cell, &self.entry(e, p.lane));
-                walk.written.note(p.cell, p.lane);
+            Touch::Look => {
+                let all = self.stands_for(walk.trace.looks(p.cell), p);
+                walk.trace.look(p.cell, &self.entry(e, p.lane), all);
             }
+            Touch::Store => walk.trace.write(p.cell, &self.entry(e, p.lane)),
             Touch::Atomic => {}
         }
         true
     }
 
-    /// Whether the readers of an element, if they are few, are all ordered before this one.
-    fn stands_for_readers(&self, trace: &Trace, p: &Party) -> bool {
+    /// Whether these readers of an element, if they are few, are all ordered before this one.
+    fn stands_for(&self, mut readers: impl Iterator<Item = Entry>, p: &Party) -> bool {
         let decided = self.order.decided.get();
-        let mut readers = trace.reads(p.cell);
         let few = readers.by_ref().take(FEW).all(|entry| self.order.unordered(&entry, p.lane).is_none());
         let all = few && readers.next().is_none();
         // Readers need no order.
@@ -200,7 +220,7 @@ impl Checker<'_> {
             self.order.acquire(p.lane, variable);
         }
         let version = if changes && self.order.release(p.lane, variable) { variable.version } else { 0 };
-        if !right {
+        if !right || e.note.touch == Touch::Look {
             return;
         }
         if e.note.traits.overwrites && walk.trace.is_unwritten(p.cell) {
@@ -233,11 +253,20 @@ impl Checker<'_> {
     fn changes(&self, g: &Group, e: &Event<'_>, p: &Party, walk: &mut Walk<'_>) -> bool {
         let Some(def) = self.code.atomics.get(e.note.atomic as usize) else { return true };
         let scalar = e.access.scalar;
-        let old = *walk.left.entry(p.addr as usize).or_insert_with(|| super::race::in_memory(p.addr, scalar));
+        let left = match e.note.form {
+            Form::One => walk.left.one,
+            _ => walk.left.all.get(&(p.addr as usize)).copied(),
+        };
+        let old = left.unwrap_or_else(|| super::race::in_memory(p.addr, scalar));
         let value = read_value(g, def.value, scalar, p.lane);
         let compare = (def.compare != super::super::code::NONE).then(|| read_value(g, def.compare, scalar, p.lane));
         let new = dynamic::atomic(def.op, old, value, compare).unwrap_or(old);
-        walk.left.insert(p.addr as usize, new);
+        match e.note.form {
+            Form::One => walk.left.one = Some(new),
+            _ => {
+                walk.left.all.insert(p.addr as usize, new);
+            }
+        }
         new.bits != old.bits
     }
 
@@ -273,9 +302,11 @@ fn clash(order: &Own, e: &Event<'_>, p: &Party, trace: &Trace) -> Option<(Other,
         let other = trace.updates(p.cell).iter().filter(unknown).find_map(|u| unordered(u.entry));
         other.map(|other| (other, Deed::Updates))
     };
+    let lookers = || trace.looks(p.cell).find_map(unordered).map(|other| (other, Deed::Looks));
     match e.note.touch {
         Touch::Load => writers().or_else(updaters),
-        Touch::Store => writers().or_else(readers).or_else(updaters),
+        Touch::Store => writers().or_else(readers).or_else(updaters).or_else(lookers),
         Touch::Atomic => writers().or_else(readers),
+        Touch::Look => writers(),
     }
 }

@@ -7,9 +7,10 @@
 //! wrote by an atomic operation after its fence, if what it read decides where it goes or what it touches ([`order`]). Atomic
 //! operations alone order nothing, nor do those that change nothing or whose old values decide nothing.
 //!
-//! Two accesses to one element by different threads that are not ordered race if one of them is a plain write, or if one is
-//! plain, the other atomic. Which of them happened first in this run does not matter: each element has a word
-//! ([`word`]) that says who wrote it last and when, one for its readers and one for atomics, and these are compared
+//! Two accesses to one element by different threads that are not ordered race if one of them is a plain write, or if one is a
+//! plain read, the other an atomic operation that may change the element
+//! ([`Touch::conflicts`](super::listen::Touch::conflicts)). Which of them happened first in this run does not matter: each element has a word
+//! ([`word`]) that says who wrote it last and when, one for its readers, and one each for atomic updates and loads; these are compared
 //! with what the running thread has been ordered behind ([`rows`]).
 //!
 //! # Two ways
@@ -92,9 +93,10 @@ pub(crate) struct Checker<'a> {
     careful: bool,
     order: order::Own,
     /// By memory: what the careful way remembers of shared arrays, and the variables among their elements.
-    traces: Vec<Option<trace::Trace>>,
+    traces: Vec<Option<Box<trace::Trace>>>,
     variables: order::Variables,
     held: locks::Held,
+    left: exact::Left,
     polls: split::Polls,
     finding: Option<race::Finding>,
     number: u64,
@@ -117,6 +119,7 @@ impl<'a> Checker<'a> {
             traces: code.memories.iter().map(|_| None).collect(),
             variables: order::Variables::default(),
             held: locks::Held::default(),
+            left: exact::Left::default(),
             polls: split::Polls::default(),
             finding: None,
             number: 0,

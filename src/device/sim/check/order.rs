@@ -31,9 +31,9 @@ pub(crate) type Key = (u32, usize);
 #[derive(Default)]
 pub(crate) struct Variable {
     /// Among all of the launch; from 1.
-    pub(crate) id: u64,
+    pub id: u64,
     /// How many operations have released to it.
-    pub(crate) version: u64,
+    pub version: u64,
     /// What all threads acquire, and what those of some blocks do.
     device: View,
     blocks: FxHashMap<u64, View>,
@@ -49,7 +49,7 @@ pub(crate) struct Variables {
 
 impl Variables {
     /// `ids` counts them.
-    pub(crate) fn get(&mut self, key: Key, ids: &mut u64) -> &mut Variable {
+    pub fn get(&mut self, key: Key, ids: &mut u64) -> &mut Variable {
         let place = *self.places.entry(key).or_insert(self.all.len() as u32) as usize;
         if place == self.all.len() {
             *ids += 1;
@@ -58,7 +58,7 @@ impl Variables {
         &mut self.all[place]
     }
 
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.places.clear();
         self.all.clear();
     }
@@ -139,7 +139,7 @@ struct Lane {
 #[derive(Default)]
 pub(crate) struct Own {
     group: u64,
-    pub(crate) time: u64,
+    pub time: u64,
     /// All before is ordered before this block, before its threads,
     base: u64,
     block_base: u64,
@@ -152,14 +152,14 @@ pub(crate) struct Own {
     /// Some thread has fenced, or knows more than its block, since the last barrier.
     news: bool,
     /// It was fences and atomics that ordered something.
-    pub(crate) decided: Cell<bool>,
+    pub decided: Cell<bool>,
 }
 
 const WARP: usize = 32;
 
 impl Own {
     /// Block `group` of so many threads begins; blocks before have ended or run beside it.
-    pub(crate) fn begin(&mut self, group: u64, lanes: usize) {
+    pub fn begin(&mut self, group: u64, lanes: usize) {
         let warps = lanes.div_ceil(WARP);
         (self.group, self.time, self.base, self.block_base, self.news) = (group, 1, 0, 0, false);
         self.warp_bases.clear();
@@ -172,14 +172,14 @@ impl Own {
     }
 
     /// All blocks have met, at this time.
-    pub(crate) fn grid_met(&mut self, time: u64) {
+    pub fn grid_met(&mut self, time: u64) {
         let (group, lanes) = (self.group, self.lanes.len());
         self.begin(group, lanes);
         (self.time, self.base, self.block_base) = (time, time, time);
     }
 
     /// The last barriers of the grid and of the block.
-    pub(crate) fn phase(&self) -> (u64, u64) {
+    pub fn phase(&self) -> (u64, u64) {
         (self.base, self.block_base)
     }
 
@@ -198,7 +198,7 @@ impl Own {
     }
 
     /// All threads of the block have met.
-    pub(crate) fn block_met(&mut self) {
+    pub fn block_met(&mut self) {
         self.time += 1;
         self.block_base = self.time;
         if !std::mem::take(&mut self.news) {
@@ -212,7 +212,7 @@ impl Own {
     }
 
     /// The threads of a warp have met; time has gone on.
-    pub(crate) fn warp_met(&mut self, warp: usize) {
+    pub fn warp_met(&mut self, warp: usize) {
         let lanes = warp * WARP..((warp + 1) * WARP).min(self.lanes.len());
         self.warp_bases[warp] = self.time;
         if !self.news {
@@ -253,7 +253,7 @@ impl Own {
     }
 
     /// These lanes fence.
-    pub(crate) fn fence(&mut self, lanes: impl Iterator<Item = usize>, scope: Scope) {
+    pub fn fence(&mut self, lanes: impl Iterator<Item = usize>, scope: Scope) {
         self.time += 1;
         self.news = true;
         let scopes = if scope == Scope::Device { 0..SCOPES } else { 0..DEVICE };
@@ -272,7 +272,7 @@ impl Own {
     }
 
     /// A lane learns what has been released to a variable.
-    pub(crate) fn acquire(&mut self, lane: usize, variable: &Variable) {
+    pub fn acquire(&mut self, lane: usize, variable: &Variable) {
         let now = (variable.id, variable.version);
         if variable.version == 0 || std::mem::replace(&mut self.lanes[lane].last, now) == now {
             return;
@@ -288,7 +288,7 @@ impl Own {
     }
 
     /// A lane has changed a variable: tells what it can say. Whether that is anything.
-    pub(crate) fn release(&self, lane: usize, variable: &mut Variable) -> bool {
+    pub fn release(&self, lane: usize, variable: &mut Variable) -> bool {
         let (to_all, to_block) = (self.can_say(lane, DEVICE), self.can_say(lane, 0));
         if !to_all && !to_block {
             return false;
@@ -334,12 +334,12 @@ impl Own {
     }
 
     /// The version of a variable that a lane knows.
-    pub(crate) fn version(&self, lane: usize, variable: u64) -> u64 {
+    pub fn version(&self, lane: usize, variable: u64) -> u64 {
         self.state(lane).known.version(variable)
     }
 
     /// Of the lanes of an entry, the first one that is neither this lane nor ordered before it.
-    pub(crate) fn unordered(&self, entry: &Entry, lane: usize) -> Option<usize> {
+    pub fn unordered(&self, entry: &Entry, lane: usize) -> Option<usize> {
         if entry.time < self.base.max(1) {
             return None;
         }

@@ -173,7 +173,7 @@ impl Entry {
     /// Whether an access of this kind between these elements may race with it.
     #[inline]
     fn meets(&self, touch: Touch, hull: (isize, isize)) -> bool {
-        (touch != self.touch || touch == Touch::Store) && self.hull.0 <= hull.1 && hull.0 <= self.hull.1
+        touch.conflicts(self.touch) && self.hull.0 <= hull.1 && hull.0 <= self.hull.1
     }
 }
 
@@ -184,12 +184,12 @@ unsafe fn replay(planes: &Planes, now: &Now, touch: Touch, pattern: &Pattern, is
         row_at(&mut row, planes, cell);
         // SAFETY: patterns are kept only if they are inside.
         unsafe {
-            if touch != Touch::Atomic {
+            if !touch.is_atomic() {
                 return f(now, &row);
             }
             for i in 0..row.count {
                 let (lane, cell) = (row.lane + i * row.lane_step, cell as isize + i as isize * row.step);
-                update_cell(planes, now, cell as usize, lane, row.spread, warps);
+                update_cell(planes, now, touch, cell as usize, lane, row.spread, warps);
             }
         }
         true
@@ -201,7 +201,7 @@ unsafe fn replay_cells(planes: &Planes, now: &Now, touch: Touch, cells: &[u32], 
         let cell = cell as usize;
         unsafe {
             match touch {
-                Touch::Atomic => update_cell(planes, now, cell, lane, 0, warps),
+                Touch::Atomic | Touch::Look => update_cell(planes, now, touch, cell, lane, 0, warps),
                 _ => {
                     let me = now.own | (lane as u64) << LANE_SHIFT;
                     let words = planes.words(cell);
@@ -307,7 +307,7 @@ mod tests {
 
     /// Two lanes touch one element, and not both of them only read or only update it.
     fn clash(a: &(Touch, Pattern), b: &(Touch, Pattern)) -> bool {
-        let harmless = a.0 == b.0 && a.0 != Touch::Store;
+        let harmless = !a.0.conflicts(b.0);
         let (these, those) = (touched(&a.1), touched(&b.1));
         !harmless && these.iter().any(|&(cell, lane)| those.iter().any(|&(c, l)| c == cell && l != lane))
     }
@@ -328,7 +328,8 @@ mod tests {
                     epoch.clear();
                 }
                 let now = clock.now(step);
-                let touch = [Touch::Load, Touch::Store, Touch::Store, Touch::Atomic][dice.below(4) as usize];
+                let touch =
+                    [Touch::Load, Touch::Store, Touch::Store, Touch::Atomic, Touch::Look][dice.below(5) as usize];
                 let event = (touch, dice.pattern());
                 let deed = Deed { touch, own: now.own, modest: false, overwrites: false };
                 if !quick.is_open(&now, clock.born) || !quick.keep(&deed, &event.1) {
@@ -353,7 +354,8 @@ mod tests {
     fn words_tell_what_was_kept() {
         let mut words = [vec![0u64; LEN], vec![0u64; LEN], vec![0u64; LEN]];
         let [w, r, a] = &mut words;
-        let planes = Planes { w: w.as_mut_ptr(), r: r.as_mut_ptr(), a: a.as_mut_ptr(), len: LEN };
+        let planes =
+            Planes { w: w.as_mut_ptr(), r: r.as_mut_ptr(), a: a.as_mut_ptr(), l: std::ptr::null_mut(), len: LEN };
         let mut clock = Clock::of_shared();
         clock.begin_shared();
         let row = |first: usize, count: usize| Pattern {

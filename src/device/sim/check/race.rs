@@ -1,18 +1,16 @@
 //! A broken rule in words: who, where, with which values.
 
-use rustc_hash::FxHashSet;
-
 use super::Checker;
 use super::rows::Now;
 use super::touch::{Event, note_cell};
 use super::word::{self, KIND, LANE_SHIFT, ONE};
-use crate::device::sim::code::{Access, Code, MemoryKind};
+use crate::device::sim::code::{Access, MemoryKind};
 use crate::device::sim::fault::{self, Stop, stop_at};
 use crate::device::sim::group::Group;
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::lanes::slow::read_value;
-use crate::device::sim::listen::{Note, Touch};
-use crate::device::sim::memory::{Axis, MemoryRt};
+use crate::device::sim::listen::Touch;
+use crate::device::sim::memory::{self, Axis, MemoryRt};
 use crate::device::{Deed, FaultKind, Race};
 use crate::ir::def::{Layout, Leaf};
 use crate::lang::scalar::{Scalar, Value};
@@ -33,19 +31,6 @@ pub(crate) struct Party {
     pub addr: *mut u8,
 }
 
-/// What lanes have written in this very access: it is not in memory yet.
-#[derive(Default)]
-pub(crate) struct Written {
-    /// Elements and lanes.
-    by: FxHashSet<(usize, usize)>,
-}
-
-impl Written {
-    pub fn note(&mut self, cell: usize, lane: usize) {
-        self.by.insert((cell, lane));
-    }
-}
-
 /// What is wrong.
 enum Wrong {
     Unwritten,
@@ -53,12 +38,12 @@ enum Wrong {
     With(u64, Deed),
 }
 
-fn deed(code: &Code, note: &Note) -> Deed {
-    match note.touch {
+fn deed(touch: Touch) -> Deed {
+    match touch {
         Touch::Load => Deed::Reads,
         Touch::Store => Deed::Writes,
-        Touch::Atomic if code.atomics[note.atomic as usize].loads() => Deed::Looks,
         Touch::Atomic => Deed::Updates,
+        Touch::Look => Deed::Looks,
     }
 }
 
@@ -71,16 +56,16 @@ pub(crate) struct Other {
     pub site: u32,
 }
 
-/// Whom an access races with, what that one did, and what this access has written so far.
-pub(crate) struct Clash<'c> {
+/// Whom an access races with, and what that one did.
+#[derive(Clone, Copy)]
+pub(crate) struct Clash {
     pub other: Other,
     pub deed: Deed,
-    pub written: &'c Written,
 }
 
 impl Checker<'_> {
     /// An element for which the fast rules do not hold.
-    pub(super) unsafe fn doubtful(&mut self, g: &Group, e: &Event<'_>, p: &Party, written: &mut Written) {
+    pub(super) unsafe fn doubtful(&mut self, g: &Group, e: &Event<'_>, p: &Party) {
         let me = e.now.own | (p.lane as u64) << LANE_SHIFT;
         let words = unsafe { e.planes.words(p.cell) };
         let finding = match self.wrong(e, p, me, words) {
@@ -97,11 +82,10 @@ impl Checker<'_> {
             }
             Some(Wrong::With(word, deed)) => {
                 let other = self.other(e, p, word);
-                let (finding, benign) = self.race(g, e, p, &Clash { other, deed, written });
+                let (finding, benign) = self.race(g, e, p, Clash { other, deed });
                 if benign {
                     // SAFETY: the cell is in the planes.
                     unsafe { *e.planes.w.add(p.cell) = e.now.together(word, me) };
-                    written.note(p.cell, p.lane);
                 }
                 finding
             }
@@ -124,8 +108,12 @@ impl Checker<'_> {
         match e.note.touch {
             Touch::Load => unwritten().or_else(|| broken(w, Deed::Writes)).or_else(|| broken(a, Deed::Updates)),
             Touch::Store => {
-                broken(w, Deed::Writes).or_else(|| broken(r, Deed::Reads)).or_else(|| broken(a, Deed::Updates))
+                // SAFETY: the cell is in the planes.
+                let l = unsafe { e.planes.look(p.cell) };
+                let plain = || broken(w, Deed::Writes).or_else(|| broken(r, Deed::Reads));
+                plain().or_else(|| broken(a, Deed::Updates)).or_else(|| broken(l, Deed::Looks))
             }
+            Touch::Look => unwritten().or_else(|| broken(w, Deed::Writes)),
             Touch::Atomic => unwritten().or_else(|| broken(w, Deed::Writes)).or_else(|| broken(r, Deed::Reads)),
         }
     }
@@ -143,26 +131,22 @@ impl Checker<'_> {
     }
 
     /// A race in words, and whether both write the same.
-    pub(super) fn race(&self, g: &Group, e: &Event<'_>, p: &Party, clash: &Clash<'_>) -> (Finding, bool) {
-        let Clash { other, deed: other_deed, written } = *clash;
+    pub(super) fn race(&self, g: &Group, e: &Event<'_>, p: &Party, clash: Clash) -> (Finding, bool) {
+        let Clash { other, deed: other_deed } = clash;
         let here = other.group == self.number;
         let note = e.watched.sites.get(other.site as usize).map(|&n| &self.code.notes[n as usize]);
-        let other_deed = match note {
-            Some(note) if note.touch == Touch::Atomic && other_deed == Deed::Updates => deed(self.code, note),
-            _ => other_deed,
-        };
         let other_access = note.map(|n| &self.code.accesses[n.access as usize]);
         let span = other_access.map_or(e.access.span, |a| a.span);
         let scalar = e.access.scalar;
         let stored = |lane: usize, k: usize| e.note.values.get(k).map(|&reg| read_value(g, reg, scalar, lane));
-        let by_other = here && written.by.contains(&(p.cell, other.lane));
+        let by_other = here && writes_before(g, e, p, other.lane);
         // Of component `k`: what this thread has to do with, and what the other one left.
         let values = |k: usize| {
             let in_place = in_memory(p.addr.wrapping_add(k * scalar.size()), scalar);
             let value = match e.note.touch {
                 Touch::Store => stored(p.lane, k),
                 Touch::Load => Some(in_place),
-                Touch::Atomic => None,
+                Touch::Atomic | Touch::Look => None,
             };
             let left = if by_other { stored(other.lane, k).unwrap_or(in_place) } else { in_place };
             (value, (other_deed == Deed::Writes).then_some(left))
@@ -177,7 +161,7 @@ impl Checker<'_> {
         let race = Race {
             place: element_path(g, e, p.addr, component, e.note.components == 1 || !e.watched.whole || component > 0),
             shared: !e.global,
-            deed: deed(self.code, e.note),
+            deed: deed(e.note.touch),
             value,
             other: self.watch.who(other.group, other.lane),
             other_deed,
@@ -222,6 +206,17 @@ pub(crate) fn element_text(name: &str, axes: &[Axis], offset: usize) -> String {
         rest %= pitch;
     }
     format!("{name}[{}]", indices.join(", "))
+}
+
+/// Whether this very access is a write that comes to the same element with another lane first: what that one writes is not in
+/// memory yet.
+fn writes_before(g: &Group, e: &Event<'_>, p: &Party, other: usize) -> bool {
+    if e.note.touch != Touch::Store || other >= p.lane || !g.is_active(other) {
+        return false;
+    }
+    // SAFETY: the access is one of the group's code.
+    let addr = unsafe { memory::address(g, e.access, other) };
+    addr.is_some_and(|addr| e.cell(addr) == e.cell(p.addr))
 }
 
 /// Whether both values are there and equal.

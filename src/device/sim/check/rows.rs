@@ -79,6 +79,12 @@ impl Now {
         ordered
     }
 
+    /// Whether a write by one thread breaks no rule with the threads that this word stands for.
+    #[inline(always)]
+    pub fn follows<const WARPS: bool>(&self, word: u64, me: u64, lane: usize) -> bool {
+        self.ordered::<WARPS>(word, me, lane, ONE) || self.alone(word, me, ONE)
+    }
+
     /// Whether the word stands for this one thread alone.
     #[inline(always)]
     fn alone(&self, word: u64, me: u64, kind: u64) -> bool {
@@ -112,7 +118,13 @@ impl Now {
         lane: usize,
         kind: u64,
     ) -> (bool, u64) {
-        self.looks::<A, WARPS>(w, a, r, me, lane, kind)
+        self.sees::<A, WARPS>(w, a, r, me, lane, kind)
+    }
+
+    /// An atomic load: whether nothing is wrong with it, and the new word of atomic loads.
+    #[inline(always)]
+    pub fn look<const WARPS: bool>(&self, (w, l): (u64, u64), me: u64, lane: usize, kind: u64) -> (bool, u64) {
+        self.sees::<false, WARPS>(w, 0, l, me, lane, kind)
     }
 
     /// A plain write by one thread: whether nothing is wrong with it. The new word of writes is `me`.
@@ -125,10 +137,10 @@ impl Now {
     ) -> bool {
         let mut ok = self.ordered::<WARPS>(w, me, lane, ONE) || self.same(w, me);
         if R {
-            ok &= self.ordered::<WARPS>(r, me, lane, ONE) || self.alone(r, me, ONE);
+            ok &= self.follows::<WARPS>(r, me, lane);
         }
         if A {
-            ok &= self.ordered::<WARPS>(a, me, lane, ONE) || self.alone(a, me, ONE);
+            ok &= self.follows::<WARPS>(a, me, lane);
         }
         ok
     }
@@ -142,13 +154,13 @@ impl Now {
         lane: usize,
         kind: u64,
     ) -> (bool, u64) {
-        self.looks::<R, WARPS>(w, r, a, me, lane, kind)
+        self.sees::<R, WARPS>(w, r, a, me, lane, kind)
     }
 
     /// An access that sees what was written and agrees with its like (whose word is `like`), but not with those of the `other` word (if
     /// `O`): whether nothing is wrong with it, and the new word of its like.
     #[inline(always)]
-    fn looks<const O: bool, const WARPS: bool>(
+    fn sees<const O: bool, const WARPS: bool>(
         &self,
         w: u64,
         other: u64,

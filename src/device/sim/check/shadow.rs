@@ -15,15 +15,22 @@ pub(crate) struct Planes {
     pub w: *mut u64,
     pub r: *mut u64,
     pub a: *mut u64,
+    /// Of atomic loads.
+    pub l: *mut u64,
     /// Words per plane.
     pub len: usize,
 }
 
 impl Planes {
-    pub const NONE: Planes =
-        Planes { w: std::ptr::null_mut(), r: std::ptr::null_mut(), a: std::ptr::null_mut(), len: 0 };
+    pub const NONE: Planes = Planes {
+        w: std::ptr::null_mut(),
+        r: std::ptr::null_mut(),
+        a: std::ptr::null_mut(),
+        l: std::ptr::null_mut(),
+        len: 0,
+    };
 
-    /// The three words of an element; absent ones are 0.
+    /// The words of an element's writes, reads and atomic updates; absent ones are 0.
     ///
     /// # Safety
     /// `cell` is below `len`, and nobody else is writing the words.
@@ -32,22 +39,33 @@ impl Planes {
         let word = |plane: *mut u64| if plane.is_null() { 0 } else { unsafe { *plane.add(cell) } };
         (word(self.w), word(self.r), word(self.a))
     }
+
+    /// That of its atomic loads, or 0.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    pub unsafe fn look(&self, cell: usize) -> u64 {
+        if self.l.is_null() { 0 } else { unsafe { *self.l.add(cell) } }
+    }
 }
 
 /// Planes with what they lie in.
 pub(crate) struct Store {
     /// Kept for what the planes point to.
-    _words: [Vec<u64>; 3],
+    _words: [Vec<u64>; 4],
     pub planes: Planes,
 }
 
 impl Store {
     pub fn new(watched: &Watched, len: usize, mut make: impl FnMut(usize) -> Vec<u64>) -> Store {
         let mut plane = |wanted: bool| if wanted { make(len.max(1)) } else { vec![] };
-        let mut words = [plane(true), plane(watched.loads), plane(watched.atomics)];
+        // Atomic loads conflict with plain writes only.
+        let looks = watched.looks && watched.stores;
+        let mut words = [plane(true), plane(watched.loads), plane(watched.atomics), plane(looks)];
         let ptr = |v: &mut Vec<u64>| if v.is_empty() { std::ptr::null_mut() } else { v.as_mut_ptr() };
-        let [w, r, a] = &mut words;
-        let planes = Planes { w: ptr(w), r: ptr(r), a: ptr(a), len };
+        let [w, r, a, l] = &mut words;
+        let planes = Planes { w: ptr(w), r: ptr(r), a: ptr(a), l: ptr(l), len };
         Store { _words: words, planes }
     }
 }
@@ -94,6 +112,9 @@ static POOL: Mutex<Pool> = Mutex::new(Pool { free: vec![], marks: vec![], time: 
 
 /// Words that are kept for later launches, at most.
 const KEPT: usize = 1 << 26;
+
+/// Elements that are looked at together when a launch has ended.
+const SCAN: usize = 1 << 12;
 
 /// Elements that share a lock.
 pub(crate) const PAGE_SHIFT: u32 = 10;
@@ -169,10 +190,24 @@ impl Globals {
         self.planes(memory).is_some_and(|planes| cell < planes.len && unsafe { *planes.w.add(cell) } < born)
     }
 
+    /// Whether this is so of no element.
+    pub fn is_all_written(&self, memory: usize) -> bool {
+        if let Some(own) = self.written(memory) {
+            // SAFETY: the marks are so long, and nobody changes them any more.
+            let marks = unsafe { std::slice::from_raw_parts(own.bytes, own.len) };
+            return marks.chunks(SCAN).all(|part| part.iter().fold(0, |wrong, mark| wrong | (mark ^ own.mark)) == 0);
+        }
+        let Some(planes) = self.planes(memory) else { return true };
+        let born = self.start << GLOBAL_TIME_SHIFT;
+        // SAFETY: as above.
+        let words = unsafe { std::slice::from_raw_parts(planes.w, planes.len) };
+        words.chunks(SCAN).all(|part| part.iter().fold(true, |all, &word| all & (word >= born)))
+    }
+
     /// Makes other words of all words.
     pub fn rewrite(&self, f: impl Fn(u64) -> u64) {
         for planes in self.stores.iter().flatten().map(|store| store.planes) {
-            for plane in [planes.w, planes.r, planes.a].into_iter().filter(|plane| !plane.is_null()) {
+            for plane in [planes.w, planes.r, planes.a, planes.l].into_iter().filter(|plane| !plane.is_null()) {
                 for page in (0..planes.len).step_by(1 << PAGE_SHIFT) {
                     let cells = page..(page + (1 << PAGE_SHIFT)).min(planes.len);
                     // SAFETY: the cells are in the plane, and nobody else touches them meanwhile.

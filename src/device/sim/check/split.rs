@@ -13,15 +13,19 @@ use crate::lang::scalar::Scalar;
 /// Per lane, one more than the span at which it was last seen to leave; 0 if it was not.
 pub(crate) struct Splits {
     at: Vec<u32>,
+    /// Some lane has left.
+    any: bool,
 }
 
 impl Splits {
     pub fn new(lanes: usize) -> Splits {
-        Splits { at: vec![0; lanes.next_multiple_of(CHUNK)] }
+        Splits { at: vec![0; lanes.next_multiple_of(CHUNK)], any: false }
     }
 
     pub fn begin(&mut self) {
-        self.at.fill(0);
+        if std::mem::take(&mut self.any) {
+            self.at.fill(0);
+        }
     }
 
     pub fn parted(&mut self, g: &Group, from: MaskId, span: u32, first: bool) {
@@ -29,16 +33,20 @@ impl Splits {
         for lane in info.lo as usize * CHUNK..(info.hi as usize * CHUNK).min(g.lanes) {
             if g.has(from, lane) && !g.is_active(lane) && !(first && self.at[lane] != 0) {
                 self.at[lane] = span + 1;
+                self.any = true;
             }
         }
     }
 
     pub fn left(&mut self, g: &Group, span: u32) {
         g.active().for_each(|lane| self.at[lane] = span + 1);
+        self.any = true;
     }
 
     pub fn gathered(&mut self, g: &Group) {
-        g.active().for_each(|lane| self.at[lane] = 0);
+        if self.any {
+            g.active().for_each(|lane| self.at[lane] = 0);
+        }
     }
 
     pub fn at(&self, lane: usize) -> Option<u32> {
@@ -118,7 +126,7 @@ impl Polls {
         let part = self.part(g);
         let sight = mix(addr as u64, value);
         part.loops.iter_mut().for_each(|l| l.sights = mix(l.sights, sight));
-        let atomic = e.note.touch == Touch::Atomic;
+        let atomic = e.note.touch.is_atomic();
         let other = atomic && part.seen != Some((addr as usize, value));
         // Of a loop with both, the atomic operation is what it waits by.
         if part.turns + 1 == DOUBT && (atomic || part.text.is_empty()) {

@@ -1,12 +1,12 @@
 //! From an access to its elements: single ones, rows, or lane by lane.
 
+use super::Checker;
 use super::pattern::{Axis, NO_AXIS, Pattern};
 use super::quick::{Deed, NO_CELL};
 use super::race::Party;
 use super::rows::{Now, Row, RowFn, Variant, company, reader, writer};
 use super::shadow::{PAGE_SHIFT, Planes, Written};
 use super::word::{GRID, KIND, KIND_SHIFT, LANE_SHIFT, ONE};
-use super::{Checker, race};
 use crate::device::sim::code::{Access, MemoryKind, Watched};
 use crate::device::sim::group::{CHUNK, Group};
 use crate::device::sim::lanes::Isa;
@@ -52,6 +52,16 @@ impl Event<'_> {
     /// How many components have words of their own.
     pub(super) fn components(&self) -> usize {
         if self.watched.whole { 1 } else { self.note.components.max(1) as usize }
+    }
+
+    /// Whether it can be noted row by row.
+    fn goes_by_rows(&self) -> bool {
+        match self.note.touch {
+            Touch::Load => true,
+            // Rows know nothing of atomic loads.
+            Touch::Store => self.planes.l.is_null(),
+            Touch::Atomic | Touch::Look => false,
+        }
     }
 
     /// What notes its rows; some lanes are inactive if there is a `mask`.
@@ -293,7 +303,7 @@ impl<'a> Checker<'a> {
     /// Rows of elements at fixed strides; false if a rule is broken or they are no rows.
     unsafe fn rows(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
         unsafe {
-            if e.note.touch == Touch::Atomic {
+            if !e.goes_by_rows() {
                 return false;
             }
             let Some(run) = memory::resolve(g, e.access, e.note.access) else { return false };
@@ -364,6 +374,8 @@ impl<'a> Checker<'a> {
                 (Touch::Store, true) => self.lanes_of::<STORE, true>(g, e),
                 (Touch::Atomic, false) => self.lanes_of::<ATOMIC, false>(g, e),
                 (Touch::Atomic, true) => self.lanes_of::<ATOMIC, true>(g, e),
+                (Touch::Look, false) => self.lanes_of::<LOOK, false>(g, e),
+                (Touch::Look, true) => self.lanes_of::<LOOK, true>(g, e),
             }
         }
     }
@@ -448,6 +460,9 @@ impl<'a> Checker<'a> {
                     quick.write_out(&e.planes, &e.now, self.isa, e.warps);
                 }
             }
+            if !e.goes_by_rows() {
+                return false;
+            }
             let f = e.row_fn(self.isa, false);
             pattern.walk(std::ptr::null()).each(pattern.first, |r, cell| self.row(e, r, cell, |r| f(&e.now, r)))
         }
@@ -483,7 +498,6 @@ impl<'a> Checker<'a> {
     /// Each active lane by itself. Says what is wrong, if something is.
     unsafe fn lane_by_lane(&mut self, g: &mut Group, e: &Event<'_>) {
         unsafe {
-            let mut written: race::Written = race::Written::default();
             for lane in g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes) {
                 if !g.is_active(lane) {
                     continue;
@@ -494,10 +508,7 @@ impl<'a> Checker<'a> {
                     if cell >= e.planes.len || self.cell(e, cell, lane, 0) {
                         continue;
                     }
-                    self.doubtful(g, e, &Party { lane, cell, component: k, addr }, &mut written);
-                }
-                if e.note.touch == Touch::Store {
-                    written.note(e.cell(addr), lane);
+                    self.doubtful(g, e, &Party { lane, cell, component: k, addr });
                 }
             }
         }
@@ -507,6 +518,7 @@ impl<'a> Checker<'a> {
 const LOAD: u8 = 0;
 const STORE: u8 = 1;
 const ATOMIC: u8 = 2;
+const LOOK: u8 = 3;
 
 /// Applies the rules to one word of each kind and writes what is new; false if one is broken.
 #[inline(always)]
@@ -519,24 +531,37 @@ pub(super) unsafe fn note_cell(e: &Event<'_>, cell: usize, me: u64, lane: usize,
             (Touch::Store, true) => noted::<STORE, true>(e, cell, me, lane, kind),
             (Touch::Atomic, false) => noted::<ATOMIC, false>(e, cell, me, lane, kind),
             (Touch::Atomic, true) => noted::<ATOMIC, true>(e, cell, me, lane, kind),
+            (Touch::Look, false) => noted::<LOOK, false>(e, cell, me, lane, kind),
+            (Touch::Look, true) => noted::<LOOK, true>(e, cell, me, lane, kind),
         }
     }
 }
 
-/// Notes an atomic operation that breaks no rule.
+/// Notes an atomic operation (`touch` says which kind) that breaks no rule.
 ///
 /// # Safety
-/// The cell is in the planes, which have words for atomics.
-pub(super) unsafe fn update_cell(planes: &Planes, now: &Now, cell: usize, lane: usize, spread: usize, warps: bool) {
+/// The cell is in the planes.
+pub(super) unsafe fn update_cell(
+    planes: &Planes,
+    now: &Now,
+    touch: Touch,
+    cell: usize,
+    lane: usize,
+    spread: usize,
+    warps: bool,
+) {
     unsafe {
         let (me, words) = (now.own | (lane as u64) << LANE_SHIFT, planes.words(cell));
-        let kind = company(lane, spread);
-        let (_, joined) = match warps {
-            true => now.update::<true, true>(words, me, lane, kind),
-            false => now.update::<true, false>(words, me, lane, kind),
+        let (kind, seen) = (company(lane, spread), (words.0, planes.look(cell)));
+        let (_, joined) = match (touch, warps) {
+            (Touch::Look, true) => now.look::<true>(seen, me, lane, kind),
+            (Touch::Look, false) => now.look::<false>(seen, me, lane, kind),
+            (_, true) => now.update::<true, true>(words, me, lane, kind),
+            (_, false) => now.update::<true, false>(words, me, lane, kind),
         };
-        if !planes.a.is_null() {
-            *planes.a.add(cell) = joined;
+        let plane = if touch == Touch::Look { planes.l } else { planes.a };
+        if !plane.is_null() {
+            *plane.add(cell) = joined;
         }
     }
 }
@@ -560,9 +585,17 @@ unsafe fn noted<const TOUCH: u8, const WARPS: bool>(
                 ok
             }
             STORE => {
-                let ok = kind == ONE && e.now.write::<true, true, WARPS>(words, me, lane);
+                let alone = kind == ONE && e.now.write::<true, true, WARPS>(words, me, lane);
+                let ok = alone && (e.planes.l.is_null() || e.now.follows::<WARPS>(e.planes.look(cell), me, lane));
                 if ok {
                     *e.planes.w.add(cell) = me;
+                }
+                ok
+            }
+            LOOK => {
+                let (ok, joined) = e.now.look::<WARPS>((words.0, e.planes.look(cell)), me, lane, kind);
+                if ok && !e.planes.l.is_null() {
+                    *e.planes.l.add(cell) = joined;
                 }
                 ok
             }

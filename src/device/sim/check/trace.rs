@@ -121,6 +121,16 @@ impl Plane {
         list.push(new);
     }
 
+    /// One more, or one for `all`.
+    fn see(&mut self, cell: usize, entry: &Entry, all: bool) {
+        if cell >= self.words.len() {
+        } else if all {
+            self.set(cell, pack(entry));
+        } else {
+            self.add(cell, entry);
+        }
+    }
+
     fn clear(&mut self) {
         self.words.fill([0; 4]);
         self.lists.iter_mut().for_each(Vec::clear);
@@ -131,11 +141,22 @@ impl Plane {
 /// So many of a list are looked at for the same warp.
 const NEAR: usize = 64;
 
+/// Which accesses there are that others can conflict with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub writes: bool,
+    pub reads: bool,
+    pub looks: bool,
+    pub updates: bool,
+}
+
 /// All that is remembered of a memory.
 #[derive(Default)]
 pub(crate) struct Trace {
     writes: Plane,
     reads: Plane,
+    /// Atomic loads.
+    looks: Plane,
     /// By element, one more than the number of a list.
     updates: Vec<u32>,
     lists: Vec<Vec<Update>>,
@@ -145,11 +166,12 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Of so many elements, with room for reads and atomic operations if they can matter.
-    pub fn new(len: usize, reads: bool, updates: bool) -> Trace {
+    /// Of so many elements, with room for what can matter.
+    pub fn new(len: usize, room: Room) -> Trace {
         let plane = |wanted: bool| Plane { words: vec![[0; 4]; if wanted { len } else { 0 }], ..Plane::default() };
-        let updates = vec![0; if updates { len } else { 0 }];
-        Trace { writes: plane(true), reads: plane(reads), updates, len, ..Trace::default() }
+        let (writes, reads, looks) = (plane(room.writes), plane(room.reads), plane(room.looks));
+        let updates = vec![0; if room.updates { len } else { 0 }];
+        Trace { writes, reads, looks, updates, len, ..Trace::default() }
     }
 
     /// Shared memory of the next block.
@@ -157,8 +179,14 @@ impl Trace {
         self.group = Some(group);
         self.writes.clear();
         self.reads.clear();
+        self.looks.clear();
         self.updates.fill(0);
         self.lists.clear();
+    }
+
+    /// Whether every element has been written.
+    pub fn is_all_written(&self) -> bool {
+        self.writes.words.iter().all(|word| word[2] != 0)
     }
 
     pub fn is_unwritten(&self, cell: usize) -> bool {
@@ -173,6 +201,10 @@ impl Trace {
         self.reads.words(cell).iter().map(|&word| unpack(word))
     }
 
+    pub fn looks(&self, cell: usize) -> impl Iterator<Item = Entry> + '_ {
+        self.looks.words(cell).iter().map(|&word| unpack(word))
+    }
+
     pub fn updates(&self, cell: usize) -> &[Update] {
         match self.updates.get(cell) {
             Some(&list) if list > 0 => &self.lists[list as usize - 1],
@@ -182,18 +214,19 @@ impl Trace {
 
     /// A read. With `all`, everything before is ordered before it, so that it stands for all.
     pub fn read(&mut self, cell: usize, entry: &Entry, all: bool) {
-        if cell >= self.reads.words.len() {
-        } else if all {
-            self.reads.set(cell, pack(entry));
-        } else {
-            self.reads.add(cell, entry);
-        }
+        self.reads.see(cell, entry, all);
+    }
+
+    /// The same of an atomic load.
+    pub fn look(&mut self, cell: usize, entry: &Entry, all: bool) {
+        self.looks.see(cell, entry, all);
     }
 
     /// A write that everything before is ordered before: it stands for all.
     pub fn write(&mut self, cell: usize, entry: &Entry) {
         self.writes.set(cell, pack(entry));
         self.reads.set(cell, [0; 4]);
+        self.looks.set(cell, [0; 4]);
         if let Some(list) = self.updates.get(cell)
             && *list > 0
         {
@@ -252,7 +285,7 @@ mod tests {
 
     #[test]
     fn every_reader_is_remembered_until_a_write_stands_for_all() {
-        let mut trace = Trace::new(4, true, true);
+        let mut trace = Trace::new(4, Room { writes: true, reads: true, looks: true, updates: true });
         for group in 0..3 {
             (0..64).for_each(|lane| trace.read(1, &entry(5, group, lane), false));
             trace.read(1, &entry(7, group, 40), false);

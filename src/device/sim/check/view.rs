@@ -54,28 +54,28 @@ fn prefix_of(key: u64, level: u32) -> u64 {
 impl Map {
     const EMPTY: Map = Map { root: Tree::Empty };
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         matches!(self.root, Tree::Empty)
     }
 
     /// Whether they are one and the same, as far as that can be told at once.
-    pub(crate) fn is(&self, other: &Map) -> bool {
+    pub fn is(&self, other: &Map) -> bool {
         self.root.is(&other.root)
     }
 
-    pub(crate) fn get(&self, key: u64) -> u64 {
+    pub fn get(&self, key: u64) -> u64 {
         self.root.get(key)
     }
 
     /// The entry becomes this time if it was less.
-    pub(crate) fn raise(&mut self, key: u64, time: u64) {
+    pub fn raise(&mut self, key: u64, time: u64) {
         if self.get(key) < time {
             self.root.raise(key, time);
         }
     }
 
     /// Takes in another one; whether that brought anything.
-    pub(crate) fn join(&mut self, other: &Map) -> bool {
+    pub fn join(&mut self, other: &Map) -> bool {
         match join(&self.root, &other.root) {
             Joined::First => return false,
             Joined::Second => self.root = other.root.clone(),
@@ -250,11 +250,11 @@ fn join_inner(x: &Inner, y: &Inner) -> Joined {
 /// A thread releases: its own accesses before `time` are behind its fence, its block's and its warp's before these.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Release {
-    pub(crate) group: u64,
-    pub(crate) lane: usize,
-    pub(crate) time: u64,
-    pub(crate) block: u64,
-    pub(crate) warp: u64,
+    pub group: u64,
+    pub lane: usize,
+    pub time: u64,
+    pub block: u64,
+    pub warp: u64,
 }
 
 impl Release {
@@ -334,13 +334,13 @@ pub(crate) fn warp(group: u64, warp: usize) -> u64 {
 }
 
 impl View {
-    pub(crate) const EMPTY: View = View { times: Map::EMPTY, versions: Map::EMPTY, chain: None };
+    pub const EMPTY: View = View { times: Map::EMPTY, versions: Map::EMPTY, chain: None };
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.times.is_empty() && self.versions.is_empty() && self.chain.is_none()
     }
 
-    pub(crate) fn is(&self, other: &View) -> bool {
+    pub fn is(&self, other: &View) -> bool {
         let same_chain = match (&self.chain, &other.chain) {
             (Some(a), Some(b)) => a.is(b),
             (a, b) => a.is_none() && b.is_none(),
@@ -349,27 +349,27 @@ impl View {
     }
 
     /// Whether what a thread did at this time is ordered before.
-    pub(crate) fn knows(&self, group: u64, lane: usize, time: u64) -> bool {
+    pub fn knows(&self, group: u64, lane: usize, time: u64) -> bool {
         let keys = [thread(group, lane), block(group), warp(group, lane / 32)];
         let mut links = self.chain.iter().flat_map(Chain::links).filter(|release| release.group == group);
         keys.into_iter().any(|key| self.times.get(key) > time) || links.any(|release| release.tells(lane, time))
     }
 
-    pub(crate) fn raise(&mut self, key: u64, time: u64) {
+    pub fn raise(&mut self, key: u64, time: u64) {
         self.times.raise(key, time);
     }
 
-    pub(crate) fn version(&self, variable: u64) -> u64 {
+    pub fn version(&self, variable: u64) -> u64 {
         let in_chain = self.chain.as_ref().filter(|chain| chain.variable == variable).map_or(0, |chain| chain.version);
         in_chain.max(self.versions.get(variable))
     }
 
-    pub(crate) fn raise_version(&mut self, variable: u64, version: u64) {
+    pub fn raise_version(&mut self, variable: u64, version: u64) {
         self.versions.raise(variable, version);
     }
 
     /// Takes in another one; whether that brought anything.
-    pub(crate) fn join(&mut self, other: &View) -> bool {
+    pub fn join(&mut self, other: &View) -> bool {
         let times = self.times.join(&other.times);
         let versions = self.versions.join(&other.versions);
         (times | versions) | other.chain.as_ref().is_some_and(|chain| self.take(chain))
@@ -399,12 +399,12 @@ impl View {
     }
 
     /// What is behind a thread's fence.
-    pub(crate) fn raise_all(&mut self, release: &Release) {
+    pub fn raise_all(&mut self, release: &Release) {
         release.entries().into_iter().for_each(|(key, time)| self.times.raise(key, time));
     }
 
     /// A thread adds a release to what is released to a variable, of which this view is; it becomes this version.
-    pub(crate) fn release(&mut self, variable: u64, version: u64, release: Release) {
+    pub fn release(&mut self, variable: u64, version: u64, release: Release) {
         let chain = self.chain_of(variable);
         let before = chain.last.take();
         let length = before.as_ref().map_or(0, |link| link.length) + 1;
@@ -418,7 +418,7 @@ impl View {
     }
 
     /// From now on this view is what is released to a variable: others' chains are written into its maps.
-    pub(crate) fn is_of(&mut self, variable: u64) {
+    pub fn is_of(&mut self, variable: u64) {
         self.chain_of(variable);
     }
 

@@ -25,6 +25,7 @@ pub(crate) fn watched(f: &Function) -> Vec<Option<Watched>> {
                 Touch::Load => table.loads = true,
                 Touch::Store => table.stores = true,
                 Touch::Atomic => table.atomics = true,
+                Touch::Look => table.looks = true,
             }
             table.whole &= place.component.is_none();
         };
@@ -35,7 +36,9 @@ pub(crate) fn watched(f: &Function) -> Vec<Option<Watched>> {
                 }
             }
             StmtKind::Store { place, .. } => see(place, Touch::Store),
-            StmtKind::Atomic { place, .. } => see(place, Touch::Atomic),
+            StmtKind::Atomic { place, value, compare, .. } => {
+                see(place, if *compare == Some(*value) { Touch::Look } else { Touch::Atomic })
+            }
             _ => {}
         }
     });
@@ -68,6 +71,7 @@ impl Watched {
             loads: false,
             stores: false,
             atomics: false,
+            looks: false,
             fresh,
             unit: smallest,
             whole,
@@ -81,8 +85,10 @@ impl Watched {
         match space {
             Space::Global { access: crate::ir::def::Access::In, .. } | Space::Constant => false,
             Space::Global { access: crate::ir::def::Access::Out, .. } => true,
-            Space::Global { .. } | Space::Param { .. } => self.stores || (self.atomics && (self.loads || syncs)),
-            Space::Shared => self.loads || self.stores || self.atomics,
+            Space::Global { .. } | Space::Param { .. } => {
+                self.stores || (self.atomics && self.loads) || (syncs && (self.atomics || self.looks))
+            }
+            Space::Shared => self.loads || self.stores || self.atomics || self.looks,
             Space::Local => self.loads,
         }
     }
@@ -148,7 +154,7 @@ impl<'a> Compiler<'a> {
     pub(crate) fn tell_touch(&mut self, touch: Touch, access: u32, form: Form, values: Vec<Reg>, traits: Traits) {
         let def = &self.accesses[access as usize];
         let (memory, scalar) = (def.memory as usize, def.scalar);
-        let components = if touch == Touch::Atomic { 1 } else { def.regs.len() as u8 };
+        let components = if touch.is_atomic() { 1 } else { def.regs.len() as u8 };
         let Some(watched) = self.watched.get_mut(memory).and_then(Option::as_mut) else { return };
         let (number, atomic) = (watched.sites.len() as u32, self.atomics.len() as u32);
         let site = number.min(255) as u8;

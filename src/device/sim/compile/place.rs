@@ -189,6 +189,8 @@ impl<'a> Compiler<'a> {
     ) {
         let (scalar, _) = self.components(place);
         let (access, spread) = self.access(place, span, true);
+        // An exchange of a value for itself changes nothing, whatever the value.
+        let touch = if compare == Some(value) { Touch::Look } else { Touch::Atomic };
         let value = self.regs_of(value)[0];
         let compare = compare.map_or(NONE, |c| self.regs_of(c)[0]);
         let reg = match result {
@@ -203,13 +205,7 @@ impl<'a> Compiler<'a> {
         let overwrites = op == AtomicOp::Exchange && result.is_none();
         let decides = result.is_some_and(|result| self.deciding.contains(&result));
         let takes = result.is_some_and(|result| self.taking.contains(&result));
-        self.tell_touch(
-            Touch::Atomic,
-            access,
-            spread.into(),
-            vec![value],
-            Traits { overwrites, decides, takes, own: false },
-        );
+        self.tell_touch(touch, access, spread.into(), vec![value], Traits { overwrites, decides, takes, own: false });
         let x = self.atomics.len() as u32;
         self.atomics.push(AtomicDef { op, access, value, compare, result: reg });
         let checked = self.checks.arithmetic && scalar.is_signed();
