@@ -1,6 +1,7 @@
-//! Arithmetic that goes wrong without a sign: signed overflow, shift amounts, floats that fit no integer, and the first NaN.
+//! Arithmetic checks: signed overflow, shift amounts out of range, floats out of range of an integer, and the first NaN or
+//! infinity.
 //!
-//! These ops stand in front of the operation they look at (the last one behind it) and look at active lanes only.
+//! These ops precede the operation they check (the last one follows it) and consider active lanes only.
 
 use std::marker::PhantomData;
 
@@ -14,7 +15,7 @@ use crate::device::sim::memory::coef;
 use crate::ir::def::BinOp;
 use crate::lang::scalar::{Scalar, Value};
 
-/// Says whether a pair of operands is wrong.
+/// A predicate on pairs of operands: the operation would overflow.
 pub(crate) trait Wrong<T> {
     fn wrong(a: T, b: T) -> bool;
 }
@@ -55,7 +56,7 @@ macro_rules! overflows {
         impl Wrong<$ty> for Pow {
             #[inline(always)]
             fn wrong(a: $ty, b: $ty) -> bool {
-                // The powers of 0, 1 and -1 fit whatever the exponent, but that 0 has no reciprocal.
+                // Powers of 0, 1 and -1 never overflow, except that 0 has no reciprocal.
                 match u32::try_from(b) {
                     Ok(b) => a.checked_pow(b).is_none(),
                     Err(_) if b < 0 => a != 1 && a != -1,
@@ -68,7 +69,7 @@ macro_rules! overflows {
 
 overflows!(i8, i16, i32, i64);
 
-/// Whether some active lane's operands are wrong; uniform operands are looked at once.
+/// Returns whether some active lane's operands are wrong; uniform operands are tested once.
 #[inline(always)]
 unsafe fn any_wrong<T: Lane, U: Lane>(g: &Group, a: Reg, b: Reg, wrong: impl Fn(T, U) -> bool) -> bool {
     unsafe {
@@ -90,13 +91,13 @@ unsafe fn any_wrong<T: Lane, U: Lane>(g: &Group, a: Reg, b: Reg, wrong: impl Fn(
     }
 }
 
-/// The active lanes for which something holds: the first, and how many more.
+/// Returns the first active lane for which `holds` is true, and how many more there are.
 fn first_of(g: &Group, holds: impl Fn(usize) -> bool) -> Option<(usize, u64)> {
     let mut lanes = g.active().filter(|&lane| holds(lane));
     lanes.next().map(|first| (first, lanes.count() as u64))
 }
 
-/// `a` and `b` are the operands; `x` is the place.
+/// Checks for overflow: `a` and `b` are the operands; `x` is the span.
 struct Overflow<T, F>(PhantomData<(T, F)>);
 
 impl<T: Lane, F: Wrong<T> + Symbol> Step for Overflow<T, F> {
@@ -109,7 +110,7 @@ impl<T: Lane, F: Wrong<T> + Symbol> Step for Overflow<T, F> {
     }
 }
 
-/// An operator's sign.
+/// An operator's symbol.
 pub(crate) trait Symbol {
     const SYMBOL: &'static str;
 }
@@ -145,16 +146,16 @@ unsafe fn overflowed<T: Lane, F: Wrong<T> + Symbol>(g: &mut Group, op: *const Op
     }
 }
 
-/// A negative operand stands in parentheses.
+/// Formats an operand, with a negative one in parentheses.
 fn operand(value: Value) -> String {
     let text = value.to_string();
     if text.starts_with('-') { format!("({text})") } else { text }
 }
 
-/// The same of affine `i32`s: the two indices of access `y`. `a` is 0 for `+`, 1 for `-`, 2 for `*`.
+/// As [`Overflow`], for affine `i32`s: the two indices of access `y`. `a` is 0 for `+`, 1 for `-`, 2 for `*`.
 struct AffineOverflow;
 
-/// The least and the largest value of an affine form over the group.
+/// Returns the smallest and the largest value of an affine form over the group.
 unsafe fn bounds(g: &Group, index: &Index) -> (i64, i64) {
     let base = i64::from(unsafe { g.first::<i32>(index.base) });
     let mut bounds = (base, base);
@@ -207,7 +208,7 @@ impl Step for AffineOverflow {
     }
 }
 
-/// The check of a signed operator, if it can overflow.
+/// Returns the overflow check of a signed operator, if it can overflow.
 pub(crate) fn overflow(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     fn of<F: Wrong<i8> + Wrong<i16> + Wrong<i32> + Wrong<i64> + Symbol>(scalar: Scalar, isa: Isa) -> Option<OpFn> {
         Some(match scalar {
@@ -228,7 +229,7 @@ pub(crate) fn overflow(op: BinOp, scalar: Scalar, isa: Isa) -> Option<OpFn> {
     }
 }
 
-/// The same for affine operands, and its `a`.
+/// Returns the overflow check for affine operands, and its `a`.
 pub(crate) fn affine_overflow(op: BinOp) -> Option<(OpFn, u16)> {
     let which = match op {
         BinOp::Add => 0,
@@ -239,7 +240,8 @@ pub(crate) fn affine_overflow(op: BinOp) -> Option<(OpFn, u16)> {
     Some((plain::<AffineOverflow>(), which))
 }
 
-/// The shift amount `b` is within the width of the scalar of number `y`'s type; `x` is the place, `a` the amount's type.
+/// Checks that the shift amount `b` is within the width of the scalar type with number `y`; `x` is the span, `a` the amount's
+/// type.
 struct Shift<T>(PhantomData<T>);
 
 impl<T: Lane + Into<i128>> Step for Shift<T> {
@@ -261,7 +263,7 @@ impl<T: Lane + Into<i128>> Step for Shift<T> {
     }
 }
 
-/// The check of a shift by amounts of this type.
+/// Returns the check of a shift by amounts of this type.
 pub(crate) fn shift(by: Scalar, isa: Isa) -> Option<OpFn> {
     Some(match by {
         Scalar::I8 => pick::<Shift<i8>>(isa),
@@ -276,10 +278,12 @@ pub(crate) fn shift(by: Scalar, isa: Isa) -> Option<OpFn> {
     })
 }
 
-/// The float `a` (of the scalar of number `c`) fits the integer type of number `y`; `x` is the place.
+/// Checks that the float `a` (of the scalar type with number `c`) is in range of the integer type with number `y`; `x` is the
+/// span.
 struct Conversion;
 
-/// The numbers whose integer part fits: more than the first, less than the second; of 64 bits, at least the first.
+/// Returns the range of floats whose integer part is in range: more than the first, less than the second; for 64 bits, at least
+/// the first.
 fn limits(ty: Scalar) -> (f64, f64, bool) {
     let bits = ty.bits() as i32;
     let top = 2f64.powi(if ty.is_signed() { bits - 1 } else { bits });
@@ -317,12 +321,12 @@ pub(crate) fn conversion() -> OpFn {
     plain::<Conversion>()
 }
 
-/// The number of a scalar for the ops of this file.
+/// Returns the number of a scalar type, for the ops of this file.
 pub(crate) fn number(scalar: Scalar) -> u32 {
     Scalar::ALL.iter().position(|&s| s == scalar).unwrap_or(0) as u32
 }
 
-/// The result `d` of operation `x` of the births is finite, or some operand was not; `y` is the place.
+/// Checks that the result `d` of operation `x` of the births is finite, or some operand is not; `y` is the span.
 struct Finite;
 
 impl Step for Finite {

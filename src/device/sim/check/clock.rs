@@ -1,18 +1,18 @@
-//! The time of a block: what orders its threads makes it go on.
+//! The logical clock of a block: advances at every synchronization of its threads.
 
 use super::rows::Now;
 use super::word::*;
 
-/// Warps of a group, at most.
+/// The largest number of warps of a group.
 const WARPS: usize = 32;
 
 pub(crate) struct Clock {
     pub time: u64,
     shift: u32,
     last: u64,
-    /// The group's bits of words, 0 for shared memory.
+    /// The group's bits in shadow words; 0 for shared memory.
     group: u64,
-    /// Which bits tell groups apart.
+    /// The bits that distinguish groups.
     group_mask: u64,
     pub born: u64,
     base: u64,
@@ -35,7 +35,7 @@ impl Clock {
         }
     }
 
-    /// Of global memory, from a launch's first time on.
+    /// Creates a clock for global memory, which starts at a launch's first time.
     pub fn of_global(start: u64) -> Clock {
         let (shift, at) = (GLOBAL_TIME_SHIFT, start << GLOBAL_TIME_SHIFT);
         let next = (start + 1) << shift;
@@ -52,7 +52,7 @@ impl Clock {
         }
     }
 
-    /// A block begins whose shared memory nobody has written. What was written at `born` itself counts as ordered before all.
+    /// Starts a block whose shared memory is unwritten. Words of the time `born` itself count as ordered before everything.
     pub fn begin_shared(&mut self) {
         self.tick();
         self.born = self.time << self.shift;
@@ -61,7 +61,7 @@ impl Clock {
         self.warp_bases = [0; WARPS];
     }
 
-    /// Block `group` begins. Its times are compared with its own only, so that they may begin anew.
+    /// Starts block `group`. Its times are only compared with its own, so that they may restart.
     pub fn begin_global(&mut self, group: u64, start: u64) {
         self.group = (group << GROUP_SHIFT) & GROUP;
         self.time = start + 1;
@@ -69,12 +69,12 @@ impl Clock {
         self.warp_bases = [0; WARPS];
     }
 
-    /// Later than all so far.
+    /// Advances to a time later than all so far.
     pub fn tick(&mut self) {
         self.time = (self.time + 1).min(self.last);
     }
 
-    /// All threads of the block have met.
+    /// Synchronizes all threads of the block.
     pub fn block_met(&mut self) {
         self.tick();
         self.block_base = self.time << self.shift;
@@ -83,12 +83,13 @@ impl Clock {
         }
     }
 
-    /// Whether there is no later time.
+    /// Returns whether the clock is at its last time.
     pub fn ends(&self) -> bool {
         self.time + 1 >= self.last
     }
 
-    /// Times of this block begin anew: of those so far only what is ordered before what matters. Returns what becomes of its words.
+    /// Restarts the times of this block after an overflow, keeping only their order relative to the bases. Returns the
+    /// translation of its shadow words.
     pub fn renew(&mut self) -> impl Fn(u64) -> u64 + use<> {
         let (shift, base, block_base, warps) = (self.shift, self.base, self.block_base, self.warp_bases);
         let (group, mask) = (self.group, self.group_mask);
@@ -115,7 +116,7 @@ impl Clock {
         self.warp_bases[warp % WARPS] = self.time << self.shift;
     }
 
-    /// All threads of the grid have met, at this time.
+    /// Synchronizes all threads of the grid, at this time.
     pub fn grid_met(&mut self, time: u64) {
         self.time = time.min(self.last);
         (self.base, self.block_base) = (self.time << self.shift, self.time << self.shift);

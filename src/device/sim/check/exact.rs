@@ -1,8 +1,9 @@
-//! The careful checker: every access by itself, against all that [`trace`](super::trace) remembers of its element.
+//! The exact checker: compares every access individually with everything that [`trace`](super::trace) has recorded of its
+//! element.
 //!
-//! It checks kernels whose threads synchronize by fences and atomics ([`order`](super::order)), and runs again, by one worker, a launch
-//! in which the fast rules have found a race: it names those who took part and their lines, which the words of the fast rules
-//! do not always hold.
+//! It checks kernels whose threads synchronize by fences and atomics ([`order`](super::order)), and runs a launch again, on one
+//! worker, in which the fast rules have found a race: it identifies both threads and their source lines, which the shadow words
+//! of the fast rules do not always determine.
 
 use rustc_hash::FxHashMap;
 
@@ -22,15 +23,15 @@ use crate::device::sim::memory::layout::Binding;
 use crate::device::{Deed, FaultKind};
 use crate::lang::scalar::{Value, dynamic};
 
-/// What blocks of a launch share.
+/// State shared by the blocks of a launch.
 pub(crate) struct Exact {
-    /// By memory, of global ones.
+    /// By memory, for global ones.
     traces: Vec<Option<Box<Trace>>>,
     variables: Variables,
-    /// How many variables there are.
+    /// The number of synchronization variables so far.
     ids: u64,
     pub locks: Locks,
-    /// Fences and atomics have ordered accesses that would else race.
+    /// Fences and atomics have ordered accesses that would otherwise race.
     pub decided: bool,
 }
 
@@ -45,12 +46,12 @@ impl Exact {
         Exact { traces, variables: Variables::default(), ids: 0, locks: Locks::new(code), decided: false }
     }
 
-    /// What is remembered of a global array, if anything can go wrong with it.
+    /// Returns the trace of a global array, if any access to it can be wrong.
     pub fn trace(&self, memory: usize) -> Option<&Trace> {
         self.traces.get(memory)?.as_deref()
     }
 
-    /// All blocks have met, so that what was released before orders nothing beyond that.
+    /// Handles a grid barrier: earlier releases order nothing beyond what it orders.
     pub fn grid_met(&mut self) {
         self.variables.clear();
     }
@@ -67,21 +68,21 @@ impl Watched {
         Trace::new(bytes / self.unit.max(1), room)
     }
 
-    /// Whether there are plain accesses beside atomic ones.
+    /// Returns whether there are plain and atomic accesses.
     fn mixed(&self) -> bool {
         self.atomics && (self.loads || self.stores)
     }
 }
 
-/// What atomic operations of lanes before have left, by address: it is not in memory yet.
+/// Values that atomic operations of previous lanes have produced, by address: they are not in memory yet.
 #[derive(Default)]
 pub(super) struct Left {
-    /// Where all lanes have one address.
+    /// The value, where all lanes have the same address.
     one: Option<Value>,
     all: FxHashMap<usize, Value>,
 }
 
-/// What one access of all lanes works with.
+/// State during one access of all lanes.
 struct Walk<'w> {
     trace: &'w mut Trace,
     left: &'w mut Left,
@@ -89,7 +90,7 @@ struct Walk<'w> {
 
 impl Checker<'_> {
     /// # Safety
-    /// The note of the event is one of the group's code.
+    /// The event's note is one of the group's code.
     pub(super) unsafe fn traced(&mut self, g: &mut Group, e: &Event<'_>) {
         let watch = self.watch;
         let Some(exact) = &watch.exact else { return };
@@ -138,7 +139,7 @@ impl Checker<'_> {
         exact.decided |= self.order.decided.get();
     }
 
-    /// What is remembered of a shared array of this block.
+    /// Returns the trace of a shared array of this block.
     fn shared_trace(&mut self, g: &Group, e: &Event<'_>) -> Option<Box<Trace>> {
         let memory = e.access.memory as usize;
         // SAFETY: there is one for each memory of the code.
@@ -154,8 +155,8 @@ impl Checker<'_> {
         Some(trace)
     }
 
-    /// Compares an access with what is remembered, and remembers it; says what is wrong, if something is. Of an atomic operation,
-    /// whether all is well.
+    /// Compares an access with the trace, and records it; reports what is wrong. Returns, for an atomic operation, whether it is
+    /// correct.
     fn judged(&mut self, g: &Group, e: &Event<'_>, p: &Party, walk: &mut Walk<'_>) -> bool {
         let touch = e.note.touch;
         if touch == Touch::Atomic && !e.watched.mixed() && !e.watched.fresh {
@@ -192,12 +193,12 @@ impl Checker<'_> {
         true
     }
 
-    /// Whether these readers of an element, if they are few, are all ordered before this one.
+    /// Returns whether these readers of an element, if they are few, are all ordered before this one, which then subsumes them.
     fn stands_for(&self, mut readers: impl Iterator<Item = Entry>, p: &Party) -> bool {
         let decided = self.order.decided.get();
         let few = readers.by_ref().take(FEW).all(|entry| self.order.unordered(&entry, p.lane).is_none());
         let all = few && readers.next().is_none();
-        // Readers need no order.
+        // Reads do not conflict, so this use of the order does not count.
         self.order.decided.set(decided);
         all
     }
@@ -207,7 +208,7 @@ impl Checker<'_> {
         Entry { time: self.order.time, group: self.number, warp: lane / 32, mask, site: e.note.number }
     }
 
-    /// A lane's atomic operation acquires, releases and is remembered (if it was `right`).
+    /// Applies a lane's atomic operation: acquires, releases, and is recorded (if it was `right`).
     fn updated(&mut self, g: &Group, e: &Event<'_>, p: &Party, walk: &mut Walk<'_>, exact: &mut Exact, right: bool) {
         let changes = self.changes(g, e, p, walk);
         if changes && exact.locks.are_in(e.access.memory) {
@@ -234,7 +235,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A lane's atomic operation has changed an element that may be a lock: takes it, or gives it back.
+    /// Handles a lane's atomic update of an element that may be a lock: acquires or releases it.
     fn locked(&mut self, g: &Group, e: &Event<'_>, p: &Party, locks: &mut Locks) {
         let element = self.element(e, p);
         if !e.note.traits.takes {
@@ -249,7 +250,7 @@ impl Checker<'_> {
         (e.access.memory, (!e.global).then_some(self.number), p.cell)
     }
 
-    /// Whether a lane's operation makes another value of the element's. One that does not tells nobody anything.
+    /// Returns whether a lane's operation changes the element's value. One that does not communicates nothing.
     fn changes(&self, g: &Group, e: &Event<'_>, p: &Party, walk: &mut Walk<'_>) -> bool {
         let Some(def) = self.code.atomics.get(e.note.atomic as usize) else { return true };
         let scalar = e.access.scalar;
@@ -270,7 +271,7 @@ impl Checker<'_> {
         new.bits != old.bits
     }
 
-    /// Keeps the first that was found, and counts those like it.
+    /// Keeps the first finding, and counts others like it.
     pub(super) fn find(&mut self, finding: Finding) {
         match &mut self.finding {
             None => self.finding = Some(finding),
@@ -280,10 +281,10 @@ impl Checker<'_> {
     }
 }
 
-/// So many readers of an element are asked whether a later one stands for them.
+/// The largest number of readers of an element for which the subsumption by a later one is tested.
 const FEW: usize = 4;
 
-/// A thread that touches the element, is not ordered before this one, and conflicts with it.
+/// Returns a conflicting access to the element by a thread that is not ordered before this one.
 fn clash(order: &Own, e: &Event<'_>, p: &Party, trace: &Trace) -> Option<(Other, Deed)> {
     let unordered = |entry: Entry| {
         let lane = order.unordered(&entry, p.lane)?;

@@ -1,4 +1,4 @@
-//! Arrays of one thread: which of their elements have been written.
+//! Initialization checks of local arrays: which elements have been written.
 
 use super::Checker;
 use crate::base::room;
@@ -9,7 +9,7 @@ use crate::device::sim::lanes::is_wide;
 use crate::device::sim::listen::{Form, Note, Touch};
 use crate::device::sim::memory;
 
-/// Per local array, 4-byte column of its elements and lane: 0 or 1.
+/// By local array, 4-byte column of its elements and lane: 0 or 1.
 pub(crate) struct Locals {
     written: Vec<Vec<u8>>,
     lanes: usize,
@@ -80,7 +80,7 @@ impl Checker<'_> {
                 addr.is_some_and(|addr| self.locals.written[number].get(column(addr, k) * lanes + lane) == Some(&0))
             };
             let others = (g.active().filter(unwritten).count() as u64).saturating_sub(1);
-            // Of a vector that has no value at all the element is named.
+            // If all components of a vector are unwritten, the report names the element.
             let is_missing = |k: usize| {
                 let addr = unsafe { memory::address(g, access, lane) };
                 addr.is_some_and(|addr| self.locals.written[number].get(column(addr, k) * lanes + lane) == Some(&0))

@@ -1,19 +1,19 @@
-//! Locks that are taken in opposite orders: threads that can come to wait for each other, though in this run they did not.
+//! Lock order inversions: locks that threads take in opposite orders, so that they can deadlock, though in this run they did not.
 //!
-//! A thread **takes** an element where an atomic operation changes it that stands alone in a loop, and gives it back by changing it
-//! again. An element that threads change which do not have it is no lock, and nothing is said of it. Where a thread that has locks
-//! takes one more, an arrow goes from each of them to that one. A circle of arrows is a deadlock in some order, if they are of
-//! different threads that no barrier keeps apart and that have no other lock in common (the idea of Goodlock: K. Havelund, *Using
-//! runtime analysis to guide model checking of Java programs*, 2000). Other ways to order threads are not taken into account.
+//! A thread **acquires** an element by a successful atomic update in a loop of its own, and releases it by changing it again. An
+//! element that is also changed by threads that do not hold it is no lock, and is ignored. If a thread that holds locks acquires
+//! another one, the lock graph gets an edge from each of them to that one. A cycle is a deadlock in some interleaving, if its
+//! edges belong to different threads that no barrier separates and that have no other lock in common (the idea of Goodlock: K.
+//! Havelund, *Using runtime analysis to guide model checking of Java programs*, 2000). Other synchronization is not considered.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::device::sim::code::Code;
 
-/// An element: its memory, the block it is shared by, its number.
+/// An element: its memory, the block for shared memory, and its number.
 pub(crate) type Element = (u32, Option<u64>, usize);
 
-/// By lane, the locks it has.
+/// By lane, the locks it holds.
 #[derive(Default)]
 pub(crate) struct Held(Vec<Vec<u32>>);
 
@@ -24,14 +24,14 @@ impl Held {
     }
 }
 
-/// Which thread goes from one lock to another, and where.
+/// An acquisition of a lock by a thread that holds another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub group: u64,
     pub lane: usize,
-    /// The last barriers of the grid and of the block before.
+    /// The last barriers of the grid and of the block before it.
     pub phase: (u64, u64),
-    /// Of the operation, in the code's list.
+    /// The operation's index in the code's list of spans.
     pub span: u32,
 }
 
@@ -40,7 +40,7 @@ struct Arrow {
     held: Vec<u32>,
 }
 
-/// A part of a circle: a thread that has one lock takes another.
+/// An edge of a cycle: a thread that holds one lock acquires another.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub step: Step,
@@ -48,10 +48,10 @@ pub(crate) struct Part {
     pub takes: String,
 }
 
-/// What is known of the locks of a launch.
+/// The lock graph of a launch.
 #[derive(Default)]
 pub(crate) struct Locks {
-    /// By memory: whether some operation takes elements of it.
+    /// By memory: some operation acquires elements of it.
     memories: Vec<bool>,
     ids: FxHashMap<Element, u32>,
     names: Vec<String>,
@@ -59,11 +59,11 @@ pub(crate) struct Locks {
     arrows: FxHashMap<(u32, u32), Vec<Arrow>>,
 }
 
-/// Arrows between two locks that are kept, and pairs of locks in all.
+/// Limits on the edges between two locks, and on the pairs of locks.
 const ARROWS: usize = 4;
 const PAIRS: usize = 1 << 16;
 
-/// Steps of the search for a circle.
+/// Step limit of the search for a cycle.
 const STEPS: usize = 1 << 20;
 
 impl Locks {
@@ -79,7 +79,7 @@ impl Locks {
         self.memories.get(memory as usize).is_some_and(|&is| is)
     }
 
-    /// A lane has taken an element.
+    /// Records that a lane has acquired an element.
     pub fn taken(&mut self, held: &mut Held, step: Step, element: Element, name: impl FnOnce() -> String) {
         let names = &mut self.names;
         let id = *self.ids.entry(element).or_insert_with(|| {
@@ -102,7 +102,7 @@ impl Locks {
         held.push(id);
     }
 
-    /// A lane has changed an element: it gives it back, if it has it.
+    /// Records that a lane has changed an element: releases it, if the lane holds it.
     pub fn changed(&mut self, held: &mut Held, lane: usize, element: Element) {
         let id = self.ids.get(&element).copied();
         let Some(held) = held.0.get_mut(lane) else { return };
@@ -116,7 +116,7 @@ impl Locks {
         }
     }
 
-    /// Threads that can come to wait for each other, if there are some: the shortest circle that is found.
+    /// Returns a set of threads that can deadlock, if there is one: a cycle of two locks if possible.
     pub fn circle(&self) -> Option<Vec<Part>> {
         let broken: FxHashSet<u32> = self.broken.iter().filter_map(|element| self.ids.get(element).copied()).collect();
         let mut pairs: Vec<(u32, u32)> = self.arrows.keys().copied().collect();
@@ -129,7 +129,7 @@ impl Locks {
         both_ways.or_else(|| pairs.iter().find_map(|&(a, _)| self.search(a, &next, &mut left)))
     }
 
-    /// A circle from a lock on that comes back to it, over locks with larger numbers.
+    /// Searches a cycle that starts and ends at a lock, over locks with larger numbers.
     fn search(&self, start: u32, next: &FxHashMap<u32, Vec<u32>>, left: &mut usize) -> Option<Vec<Part>> {
         let none = vec![];
         let after = |lock: u32| next.get(&lock).unwrap_or(&none);
@@ -153,7 +153,8 @@ impl Locks {
         None
     }
 
-    /// Arrows from each of these locks to the next and from the last to the first, of threads that can be there together.
+    /// Returns edges from each of these locks to the next and from the last to the first, by threads that can be there at the
+    /// same time.
     fn around(&self, locks: &[u32]) -> Option<Vec<Part>> {
         let mut chosen: Vec<&Arrow> = Vec::new();
         let pair = |k: usize| (locks[k], locks[(k + 1) % locks.len()]);
@@ -168,14 +169,14 @@ impl Locks {
             Part { step: arrow.step, has: name(has), takes: name(takes) }
         };
         let mut parts: Vec<Part> = chosen.iter().enumerate().map(part).collect();
-        // The last thread is the one that is told of.
+        // The report is about the last thread.
         let last = (0..parts.len()).max_by_key(|&k| (parts[k].step.group, parts[k].step.lane))?;
         parts.rotate_left(last);
         Some(parts)
     }
 }
 
-/// Whether two threads may be where they are at the same time.
+/// Returns whether two threads may be at these operations at the same time.
 fn together(a: &Arrow, b: &Arrow) -> bool {
     let same_block = a.step.group == b.step.group;
     let apart = a.step.phase.0 != b.step.phase.0 || (same_block && a.step.phase.1 != b.step.phase.1);
@@ -187,7 +188,7 @@ fn together(a: &Arrow, b: &Arrow) -> bool {
 mod tests {
     use super::*;
 
-    /// Threads that take locks in this order each, and give them back.
+    /// Runs threads that acquire locks in these orders, and release them.
     fn run(orders: &[&[usize]]) -> Option<Vec<(u64, String, String)>> {
         let (mut locks, mut held) = (Locks::default(), Held::default());
         for (group, order) in orders.iter().enumerate() {

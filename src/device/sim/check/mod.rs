@@ -1,36 +1,37 @@
-//! The checker: listens to a group and finds races, reads of what nobody wrote, and who went another way at a barrier.
+//! The sanitizer: receives the events of a group and reports data races, reads of unwritten elements, and divergence at barriers.
 //!
-//! # Model
-//! All threads of a launch are concurrent but for what orders them: `barrier()` orders the threads of a block, `warp_barrier()`
-//! and the warp operations those of a warp, `grid_barrier()` all. What a thread did before a `fence()` (within its block,
-//! also a `fence_block()`) is ordered before what another thread does after it has read, by an atomic operation, what the first one
-//! wrote by an atomic operation after its fence, if what it read decides where it goes or what it touches ([`order`]). Atomic
-//! operations alone order nothing, nor do those that change nothing or whose old values decide nothing.
+//! # Memory model
+//! All threads of a launch are concurrent except where synchronization orders them: `barrier()` orders the threads of a block,
+//! `warp_barrier()` and the warp operations those of a warp, `grid_barrier()` all. Accesses before a `fence()` (within a block,
+//! also a `fence_block()`) happen before another thread's accesses behind an atomic operation that reads what the first thread
+//! wrote by an atomic operation after its fence, if the value read influences control flow or addresses ([`order`]). Atomic
+//! operations without fences order nothing, nor do those that change nothing or whose old values influence nothing.
 //!
-//! Two accesses to one element by different threads that are not ordered race if one of them is a plain write, or if one is a
-//! plain read, the other an atomic operation that may change the element
-//! ([`Touch::conflicts`](super::listen::Touch::conflicts)). Which of them happened first in this run does not matter: each element has a word
-//! ([`word`]) that says who wrote it last and when, one for its readers, and one each for atomic updates and loads; these are compared
-//! with what the running thread has been ordered behind ([`rows`]).
+//! Two accesses to one element by different threads without a happens-before order are a race if one of them is a plain write, or
+//! if one is a plain read and the other an atomic operation that may change the element
+//! ([`Touch::conflicts`](super::listen::Touch::conflicts)). Which one came first in this run does not matter: each element has a
+//! shadow word ([`word`]) for its last write, one for its readers, and one each for atomic updates and loads, and these are
+//! compared with what is ordered before the current access ([`rows`]).
 //!
-//! # Two ways
-//! Words are fast: whole rows of them are compared at once, and all workers take part. But a word names one thread where there
-//! were several, and knows nothing of fences. So a kernel whose threads synchronize by fences and atomics is run with care, by one
-//! worker: each access is compared with all that its element has seen ([`exact`], [`trace`]), and each thread
-//! knows of others by a view that it shares with those it learned from ([`view`]). That costs in proportion to accesses, and memory in
-//! proportion to arrays and releases. And a launch in which the fast way finds a race is run again with care, so that those who took
-//! part are named as they are.
+//! # Fast and exact checking
+//! Shadow words are fast: whole rows of them are compared at once, by all workers. But a word identifies one thread where there
+//! were several, and does not model fences. So a kernel whose threads synchronize by fences and atomics is checked exactly, on
+//! one worker: each access is compared with all recorded accesses to its element ([`exact`], [`trace`]), and what is ordered
+//! before a thread is a map similar to a vector clock, which threads share structurally ([`view`]). The cost in time is
+//! proportional to the number of accesses, in memory to the sizes of arrays and the number of releases. A launch in which the
+//! fast rules find a race also runs again with exact checking, so that the report identifies both threads correctly.
 //!
-//! What fences and atomics order in one run they may not order in another: whose turn comes first is up to the device. So where they
-//! decided that something is no race, the launch is run a second time with the opposite order of blocks, of the first and the last
-//! blocks' warps, and of the lanes in atomic operations ([`sched`](super::sched)), and judged the same way; the arrays are those of
-//! the first run. Two threads that race in one of all orders mostly do so in one of these two.
+//! The order that fences and atomics establish in one run may be different in another. So where they ruled out a race, the launch
+//! runs a second time with the reverse order of blocks, of the warps of the first and last blocks, and of the lanes in atomic
+//! operations ([`sched`](super::sched)), and is checked the same way; the arrays keep the contents of the first run. Two accesses
+//! that race in some interleaving mostly do so in one of these two.
 //!
-//! - [`rows`]: the rules, element by element and in vectors; [`clock`]: times; [`shadow`]: where the words lie
-//! - [`pattern`], [`quick`]: accesses to shared arrays that can be judged without words
-//! - [`touch`]: from an access to its elements; [`race`]: what to say of a broken rule
-//! - [`exact`], [`trace`]: every access by itself; [`order`], [`view`]: fences and atomics
-//! - [`written`]: global arrays of which each element is one thread's; [`local`]: arrays of one thread; [`split`]: where threads parted; [`arithmetic`]: overflow and its kin
+//! - [`rows`]: the race rules, per element and vectorized; [`clock`]: logical times; [`shadow`]: storage of shadow words
+//! - [`pattern`], [`quick`]: accesses to shared arrays that can be checked without words
+//! - [`touch`]: from an access to its elements; [`race`]: reports
+//! - [`exact`], [`trace`]: exact checking; [`order`], [`view`]: fences and atomics
+//! - [`written`]: global arrays whose elements are private to a thread; [`local`]: local arrays; [`split`]: divergence and
+//!   polling; [`locks`]: lock order; [`arithmetic`]: overflow and the like
 
 pub(crate) mod arithmetic;
 mod clock;
@@ -66,7 +67,7 @@ use crate::ir::def::Scope;
 use clock::Clock;
 use shadow::{Planes, Store};
 
-/// Whether blocks of this launch may race in global memory, as far as its indices tell.
+/// Returns whether blocks of this launch may race in global memory, as far as indices tell.
 pub(crate) fn may_race(code: &Code, extents: &Extents) -> bool {
     let geometry = Geometry::new(extents, code);
     let global = |k: usize| matches!(code.memories[k].kind, MemoryKind::Global(_));
@@ -76,23 +77,23 @@ pub(crate) fn may_race(code: &Code, extents: &Extents) -> bool {
     code.watched.iter().enumerate().any(tracked)
 }
 
-/// Listens to one group at a time.
+/// The checker of one worker, which follows one group at a time.
 pub(crate) struct Checker<'a> {
     watch: &'a Watch<'a>,
     code: &'a Code,
     isa: Isa,
     shared: Clock,
     global: Clock,
-    /// By memory: words of shared arrays, which grow as blocks need them.
+    /// By memory: shadow words of shared arrays, which grow as blocks need them.
     stores: Vec<Option<Store>>,
-    /// By memory: what is kept of shared arrays.
+    /// By memory: the patterns of accesses to shared arrays.
     quick: Vec<quick::Quick>,
     locals: local::Locals,
     splits: split::Splits,
-    /// Every access is looked at by itself.
+    /// Exact checking: every access individually.
     careful: bool,
     order: order::Own,
-    /// By memory: what the careful way remembers of shared arrays, and the variables among their elements.
+    /// By memory: traces of shared arrays; and the synchronization variables among their elements.
     traces: Vec<Option<Box<trace::Trace>>>,
     variables: order::Variables,
     held: locks::Held,
@@ -126,7 +127,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Group `number` of so many threads begins.
+    /// Starts group `number` with this many threads.
     pub fn begin(&mut self, number: u64, lanes: usize) {
         self.number = number;
         if self.careful {
@@ -141,7 +142,7 @@ impl<'a> Checker<'a> {
         self.polls = split::Polls::default();
     }
 
-    /// All blocks of the grid have met, at this time.
+    /// Handles a grid barrier, at this time.
     pub fn grid_met(&mut self, time: u64) {
         self.shared.block_met();
         self.global.grid_met(time);
@@ -151,12 +152,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The time of global memory.
+    /// Returns the time of global memory.
     pub fn time(&self) -> u64 {
         if self.careful { self.order.time } else { self.global.time }
     }
 
-    /// The planes of a memory, and whether it is global.
+    /// Returns the shadow planes of a memory, and whether it is global.
     fn planes(&mut self, g: &Group, memory: usize, watched: &Watched) -> (Planes, bool) {
         if let MemoryKind::Global(_) = self.code.memories[memory].kind {
             return (self.watch.globals.planes(memory).unwrap_or(Planes::NONE), true);
@@ -169,7 +170,7 @@ impl<'a> Checker<'a> {
         let len = bytes / watched.unit.max(1);
         let store = &mut self.stores[memory];
         if store.as_ref().is_none_or(|s| s.planes.len < len) {
-            // Words of a smaller plane are of earlier blocks: the size of a shared array is one for the whole block.
+            // A smaller plane only has words of earlier blocks: the size of a shared array is fixed within a block.
             *store = Some(Store::new(watched, len, room::zeros));
         }
         (store.as_ref().map_or(Planes::NONE, |s| s.planes), false)
@@ -227,7 +228,7 @@ impl Listener for Checker<'_> {
     }
 
     fn fenced(&mut self, g: &mut Group, scope: Scope) {
-        // Fences order something only together with atomic operations that decide; such kernels are run with care.
+        // Fences only matter together with atomic operations whose results decide; such kernels are checked exactly.
         if self.careful {
             self.order.fence(g.active(), scope);
         }
@@ -265,7 +266,7 @@ impl Listener for Checker<'_> {
 }
 
 impl Checker<'_> {
-    /// What is kept of shared arrays becomes words.
+    /// Writes patterns of shared arrays to shadow words.
     fn write_out(&mut self) {
         for (number, quick) in self.quick.iter_mut().enumerate() {
             let now = self.shared.now(0);
@@ -276,7 +277,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Blocks begin their times anew, so that the largest one has to be kept.
+    /// Records the block's time, if it is the largest so far: blocks restart their times.
     fn seen(&mut self) {
         if self.global.ends() {
             self.watch.globals.rewrite(self.global.renew());

@@ -1,15 +1,15 @@
-//! Fences and atomics that order threads: what each thread of the running block knows of others.
+//! Happens-before by fences and atomics: what each thread of the running block is ordered behind.
 //!
-//! Accesses are told by block, thread and **time**, which goes on within a block where its barriers, warp operations and fences
-//! stand. A thread **knows** what is ordered before it: of its own block by times (all before the last barrier, its
-//! warp's before the last meeting), of others, and of its block beyond that, by a [`View`].
+//! An access is identified by block, thread and logical **time**, which advances within a block at its barriers, warp operations
+//! and fences. The accesses ordered before a thread are given, within its own block, by times (all before the last barrier, those
+//! of its warp before the last warp synchronization), and beyond that, as for other blocks, by a [`View`].
 //!
-//! A `fence()` notes what the thread has done and knows. An atomic operation that changes its element **releases** to
-//! the element what was noted by the thread's last fence, or by fences of other threads that a barrier has ordered before it.
-//! One whose old value decides what the thread does (`Note::decides`) **acquires** what has been released to the element, for
-//! itself at once, for its warp and its block from their next meeting on. (GPUs want a second fence there; its
-//! absence is not reported.) All atomic operations read what the one before them wrote, so that they continue
-//! what C++ calls its release sequence. After a `fence_block()` only threads of the same block acquire.
+//! A `fence()` records what the thread has done and is ordered behind. An atomic operation that changes its element **releases**
+//! to the element what was recorded by the thread's last fence, or by fences of other threads that a barrier orders before it.
+//! One whose old value decides what the thread does (`Note::decides`) **acquires** what has been released to the element, at once
+//! for the thread itself, for its warp and its block from their next synchronization on. (GPUs require a second fence there; its
+//! absence is not reported.) All atomic operations read the value written by the one before them, so that they continue what C++
+//! calls its release sequence. After a `fence_block()` only threads of the same block acquire.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::trace::Entry;
 use super::view::{self, Release, View};
 use crate::ir::def::Scope;
 
-/// Releases to threads of the same block, and to all.
+/// Scopes of releases: to threads of the same block (0), and to all (`DEVICE`).
 const SCOPES: usize = 2;
 const DEVICE: usize = 1;
 
@@ -30,25 +30,25 @@ pub(crate) type Key = (u32, usize);
 /// An element by which threads synchronize.
 #[derive(Default)]
 pub(crate) struct Variable {
-    /// Among all of the launch; from 1.
+    /// A number unique in the launch; from 1.
     pub id: u64,
-    /// How many operations have released to it.
+    /// The number of releases to it.
     pub version: u64,
-    /// What all threads acquire, and what those of some blocks do.
+    /// The view that all threads acquire, and those that only certain blocks acquire.
     device: View,
     blocks: FxHashMap<u64, View>,
 }
 
-/// Those of a memory space.
+/// The variables of a memory space.
 #[derive(Default)]
 pub(crate) struct Variables {
-    /// Where in the list they are.
+    /// Positions in `all`.
     places: FxHashMap<Key, u32>,
     all: Vec<Variable>,
 }
 
 impl Variables {
-    /// `ids` counts them.
+    /// Returns the variable of an element; `ids` counts them.
     pub fn get(&mut self, key: Key, ids: &mut u64) -> &mut Variable {
         let place = *self.places.entry(key).or_insert(self.all.len() as u32) as usize;
         if place == self.all.len() {
@@ -64,7 +64,8 @@ impl Variables {
     }
 }
 
-/// The last fence of a thread: its own accesses before this time are behind it, its block's, its warp's.
+/// The last fence of a thread: the thread's own accesses before `time`, its block's before `block` and its warp's before `warp`
+/// are released by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fence {
     time: u64,
@@ -72,19 +73,19 @@ struct Fence {
     warp: u64,
 }
 
-/// What a thread, or all of those that have met, can say.
+/// The ordering state of a thread, or of all threads since their last synchronization.
 #[derive(Clone, Debug, Default)]
 struct State {
     known: View,
-    /// Shared until it changes: many threads learn something, few of them pass it on.
+    /// Shared until it changes: many threads acquire, few of them release further.
     said: Option<Arc<Said>>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Said {
-    /// What was known at the last fence,
+    /// What was known at the last fence.
     fenced: [View; SCOPES],
-    /// and what threads of the block had done at theirs.
+    /// What threads of the block had done at their last fences.
     own: [View; SCOPES],
 }
 
@@ -114,7 +115,7 @@ impl State {
     }
 }
 
-/// What is the same for both scopes stays one and the same.
+/// Joins views per scope; views that are the same for both scopes stay shared.
 fn join(own: &mut [View; SCOPES], theirs: &[View; SCOPES]) {
     let same = own[0].is(&own[DEVICE]) && theirs[0].is(&theirs[DEVICE]);
     own[0].join(&theirs[0]);
@@ -127,38 +128,38 @@ fn join(own: &mut [View; SCOPES], theirs: &[View; SCOPES]) {
 
 #[derive(Clone, Debug, Default)]
 struct Lane {
-    /// If it is another than its warp's.
+    /// `None` if it is the state of its warp.
     state: Option<State>,
-    /// Since the last meeting.
+    /// Since the last synchronization.
     fences: [Fence; SCOPES],
-    /// The variable and the version it acquired last.
+    /// The variable and the version that it acquired last.
     last: (u64, u64),
 }
 
-/// What the running block has done, fenced and acquired.
+/// The ordering state of the running block.
 #[derive(Default)]
 pub(crate) struct Own {
     group: u64,
     pub time: u64,
-    /// All before is ordered before this block, before its threads,
+    /// Everything before this time is ordered before this block, or (`block_base`) before its threads.
     base: u64,
     block_base: u64,
-    /// of each warp before its own threads.
+    /// For each warp, what is ordered before its threads.
     warp_bases: Vec<u64>,
     lanes: Vec<Lane>,
-    /// Where they are others than the block's.
+    /// `None` for the state of the block.
     warps: Vec<Option<State>>,
     block: State,
-    /// Some thread has fenced, or knows more than its block, since the last barrier.
+    /// Since the last barrier some thread has fenced, or is ordered behind more than its block.
     news: bool,
-    /// It was fences and atomics that ordered something.
+    /// Fences and atomics have established an order that mattered.
     pub decided: Cell<bool>,
 }
 
 const WARP: usize = 32;
 
 impl Own {
-    /// Block `group` of so many threads begins; blocks before have ended or run beside it.
+    /// Starts block `group` with this many threads; other blocks have ended or run concurrently.
     pub fn begin(&mut self, group: u64, lanes: usize) {
         let warps = lanes.div_ceil(WARP);
         (self.group, self.time, self.base, self.block_base, self.news) = (group, 1, 0, 0, false);
@@ -171,14 +172,14 @@ impl Own {
         self.block = State::default();
     }
 
-    /// All blocks have met, at this time.
+    /// Handles a grid barrier, at this time.
     pub fn grid_met(&mut self, time: u64) {
         let (group, lanes) = (self.group, self.lanes.len());
         self.begin(group, lanes);
         (self.time, self.base, self.block_base) = (time, time, time);
     }
 
-    /// The last barriers of the grid and of the block.
+    /// Returns the times of the last barriers of the grid and of the block.
     pub fn phase(&self) -> (u64, u64) {
         (self.base, self.block_base)
     }
@@ -197,7 +198,7 @@ impl Own {
         self.lanes[lane].state.get_or_insert_with(|| copy.unwrap_or_default())
     }
 
-    /// All threads of the block have met.
+    /// Synchronizes all threads of the block.
     pub fn block_met(&mut self) {
         self.time += 1;
         self.block_base = self.time;
@@ -211,7 +212,7 @@ impl Own {
         self.block = all;
     }
 
-    /// The threads of a warp have met; time has gone on.
+    /// Synchronizes the threads of a warp; the time has advanced.
     pub fn warp_met(&mut self, warp: usize) {
         let lanes = warp * WARP..((warp + 1) * WARP).min(self.lanes.len());
         self.warp_bases[warp] = self.time;
@@ -224,7 +225,7 @@ impl Own {
         self.warps[warp] = Some(all);
     }
 
-    /// What these lanes did before their fences is what all of them can say. `key` is what they are together.
+    /// Makes what these lanes did before their fences releasable by all of them. `key` is their common key in a view.
     fn behind_fences(&mut self, all: &mut State, lanes: std::ops::Range<usize>, key: u64) {
         let group = self.group;
         let alike = self.lanes[lanes.clone()].iter().all(|lane| lane.fences[0] == lane.fences[DEVICE]);
@@ -252,7 +253,7 @@ impl Own {
         self.lanes[lanes].iter_mut().for_each(|lane| lane.fences = Default::default());
     }
 
-    /// These lanes fence.
+    /// Records a fence of these lanes.
     pub fn fence(&mut self, lanes: impl Iterator<Item = usize>, scope: Scope) {
         self.time += 1;
         self.news = true;
@@ -271,7 +272,7 @@ impl Own {
         }
     }
 
-    /// A lane learns what has been released to a variable.
+    /// Joins what has been released to a variable into a lane's view.
     pub fn acquire(&mut self, lane: usize, variable: &Variable) {
         let now = (variable.id, variable.version);
         if variable.version == 0 || std::mem::replace(&mut self.lanes[lane].last, now) == now {
@@ -287,7 +288,7 @@ impl Own {
         }
     }
 
-    /// A lane has changed a variable: tells what it can say. Whether that is anything.
+    /// Releases to a variable that a lane has changed; returns whether there is anything to release.
     pub fn release(&self, lane: usize, variable: &mut Variable) -> bool {
         let (to_all, to_block) = (self.can_say(lane, DEVICE), self.can_say(lane, 0));
         if !to_all && !to_block {
@@ -315,30 +316,30 @@ impl Own {
         true
     }
 
-    /// Whether a lane can say more to its block than to others.
+    /// Returns whether a lane releases more to its block than to others.
     fn says_more(&self, lane: usize) -> bool {
         let said = self.state(lane).said();
         !said.own[0].is(&said.own[DEVICE]) || !said.fenced[0].is(&said.fenced[DEVICE])
     }
 
-    /// Whether anything is behind the fences of a lane.
+    /// Returns whether a lane has anything to release.
     fn can_say(&self, lane: usize, scope: usize) -> bool {
         let (said, fence) = (self.state(lane).said(), self.lanes[lane].fences[scope]);
         fence.time > 0 || !said.own[scope].is_empty() || !said.fenced[scope].is_empty()
     }
 
-    /// What a lane did itself before its fence, its warp and its block before that.
+    /// Returns what a lane's last fence covers: its own accesses, its warp's and its block's.
     fn behind_fence(&self, lane: usize, scope: usize) -> Release {
         let Fence { time, block, warp } = self.lanes[lane].fences[scope];
         Release { group: self.group, lane, time, block, warp }
     }
 
-    /// The version of a variable that a lane knows.
+    /// Returns the version of a variable that a lane is ordered behind.
     pub fn version(&self, lane: usize, variable: u64) -> u64 {
         self.state(lane).known.version(variable)
     }
 
-    /// Of the lanes of an entry, the first one that is neither this lane nor ordered before it.
+    /// Returns the first lane of an entry that is neither this lane nor ordered before it.
     pub fn unordered(&self, entry: &Entry, lane: usize) -> Option<usize> {
         if entry.time < self.base.max(1) {
             return None;

@@ -1,9 +1,9 @@
-//! Which elements an access touches, and by which lanes.
+//! Access patterns: which elements an access touches, and by which lanes.
 
 use super::rows::Row;
 use crate::device::sim::memory::Run;
 
-/// Elements along one axis: how many, how far apart, and how many lanes further.
+/// Elements along one axis: count, distance of elements, and distance of lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Axis {
     pub count: usize,
@@ -13,18 +13,19 @@ pub(crate) struct Axis {
 
 pub(crate) const NO_AXIS: Axis = Axis { count: 1, step: 0, lanes: 0 };
 
-/// Elements with the lanes that touch them: along each axis `step` elements and `lanes` lanes further.
+/// Elements and the lanes that access them: successive elements along an axis are `step` elements and `lanes` lanes apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pattern {
     pub first: usize,
     pub lane: usize,
-    /// How many lanes further the last lane of an element is.
+    /// The distance from the first to the last lane of an element.
     pub spread: usize,
     pub axes: [Axis; 5],
 }
 
 impl Pattern {
-    /// Of a run, from element 0 on; `None` if it does not go from one of the words (of `unit` bytes) to another.
+    /// Returns the pattern of a run, relative to element 0; `None` if its strides are no multiples of a shadow word's `unit`
+    /// bytes.
     pub fn of(run: &Run, unit: usize) -> Option<Pattern> {
         let unit = unit as isize;
         let mut pattern = Pattern { first: 0, lane: run.lane, spread: 0, axes: [NO_AXIS; 5] };
@@ -45,7 +46,7 @@ impl Pattern {
         Some(pattern)
     }
 
-    /// With the turns of a loop as one more axis, `turn` bytes from one to the next.
+    /// Returns the pattern of all iterations of a loop, which are one more axis; `turn` is the bytes from iteration to iteration.
     pub fn over(run: &Run, unit: usize, turns: usize, turn: isize) -> Option<Pattern> {
         let mut pattern = Pattern::of(run, unit)?;
         if turn % unit as isize != 0 || turns == 0 {
@@ -58,7 +59,7 @@ impl Pattern {
         Some(pattern)
     }
 
-    /// The least and the greatest element.
+    /// Returns the smallest and the largest element.
     pub(crate) fn hull(&self) -> (isize, isize) {
         let mut hull = (self.first as isize, self.first as isize);
         for axis in &self.axes {
@@ -68,12 +69,12 @@ impl Pattern {
         hull
     }
 
-    /// Its elements in rows: calls `f` with the first one, the step and the count.
+    /// Calls `f` with first element, step and count of each row.
     pub fn rows(&self, mut f: impl FnMut(usize, isize, usize) -> bool) -> bool {
         self.walk(std::ptr::null()).each(self.first, |row, cell| f(cell, row.step, row.count))
     }
 
-    /// Its rows; elements beside each other make them, if there are such. The mask is that of [`Row`].
+    /// Returns its rows, of contiguous elements where possible. The mask is that of [`Row`].
     pub fn walk(&self, mask: *const u32) -> Walk {
         let mut axes = self.axes;
         if let Some(best) = axes.iter().position(|a| a.step == 1 && a.count > 1) {
@@ -84,12 +85,12 @@ impl Pattern {
         Walk { row: Row { w, r, a, step, count, lane: self.lane, lane_step, spread: self.spread, mask }, outer }
     }
 
-    /// It is one element.
+    /// Returns whether it is a single element.
     pub(crate) fn is_point(&self) -> bool {
         self.axes.iter().all(|a| a.count == 1)
     }
 
-    /// Axes with several elements, by the size of their steps.
+    /// Returns the axes with several elements, sorted by step, and their number.
     fn sorted(&self) -> ([Axis; 5], usize) {
         let (mut axes, mut used) = ([NO_AXIS; 5], 0);
         for axis in self.axes.iter().filter(|a| a.count > 1) {
@@ -101,7 +102,7 @@ impl Pattern {
         (axes, used)
     }
 
-    /// Whether its elements are all from the least to the greatest, each once.
+    /// Returns whether it is all elements from the smallest to the largest, each once.
     pub(crate) fn is_dense(&self) -> bool {
         let (axes, used) = self.sorted();
         let mut next = 1;
@@ -112,7 +113,7 @@ impl Pattern {
         })
     }
 
-    /// Whether every element comes once, by one lane.
+    /// Returns whether every element occurs once, with one lane.
     pub(crate) fn is_single(&self) -> bool {
         let (axes, used) = self.sorted();
         let mut span = 0;
@@ -124,7 +125,8 @@ impl Pattern {
         self.spread == 0 && axes[..used].iter().all(apart)
     }
 
-    /// The one axis along which lanes differ (with one lane per step), and how far the others reach. `None` if there are several.
+    /// Returns the step of the only axis along which lanes differ (by one lane per step), and the extent of the others. `None` if
+    /// there are several.
     fn ladder(&self) -> Option<(isize, isize)> {
         let (mut rung, mut reach) = (None, 0);
         for axis in self.axes.iter().filter(|a| a.count > 1) {
@@ -137,8 +139,8 @@ impl Pattern {
         Some((rung?, reach))
     }
 
-    /// Whether both stay with one lane wherever they meet, as far as can be told: they are the same, or lane for lane as far
-    /// apart, with all that a lane touches between its first element and the next lane's.
+    /// Returns whether every common element belongs to the same lane in both (conservative): the patterns are equal, or have the
+    /// same distance from lane to lane, and the elements of a lane lie between its first element and the next lane's.
     pub(crate) fn agrees(&self, other: &Pattern) -> bool {
         if self.spread + other.spread > 0 {
             return false;
@@ -154,7 +156,7 @@ impl Pattern {
         step == other_step && (a + reach).max(b + other_reach) - a.min(b) < step
     }
 
-    /// Takes in another one that is the same but for where it begins, if both are turns of one more axis.
+    /// Merges a pattern that differs only in its first element, if both are iterations along one more axis.
     pub fn extend(&mut self, other: &Pattern) -> bool {
         if (self.lane, self.spread) != (other.lane, other.spread) || self.axes[..4] != other.axes[..4] {
             return false;
@@ -175,14 +177,14 @@ impl Pattern {
     }
 }
 
-/// Rows, and the axes around them.
+/// The innermost rows of a pattern, and the axes around them.
 pub(crate) struct Walk {
     pub row: Row,
     outer: [Axis; 4],
 }
 
 impl Walk {
-    /// Calls `f` with each row and its first element, until it is false.
+    /// Calls `f` with each row and its first element, until it returns false.
     #[inline(always)]
     pub fn each(&self, cell: usize, mut f: impl FnMut(Row, usize) -> bool) -> bool {
         let [x, y, z, w] = self.outer;
@@ -209,7 +211,7 @@ impl Walk {
 pub(crate) mod tests {
     use super::*;
 
-    /// Numbers that look random, for patterns of all kinds.
+    /// Pseudo-random numbers, for patterns of all kinds.
     pub(crate) struct Dice(pub u64);
 
     impl Dice {
@@ -218,7 +220,7 @@ pub(crate) mod tests {
             (self.0 >> 33) % n
         }
 
-        /// A small pattern, mostly of the kinds that kernels have.
+        /// Returns a small pattern, mostly of the kinds that occur in kernels.
         pub(crate) fn pattern(&mut self) -> Pattern {
             let mut axes = [NO_AXIS; 5];
             let mut lanes = 1;
@@ -239,7 +241,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Elements with their lanes; of several, the first and the last.
+    /// Returns the elements with their lanes; of several lanes, the first and the last.
     pub(crate) fn touched(pattern: &Pattern) -> Vec<(usize, usize)> {
         let mut all = vec![];
         pattern.walk(std::ptr::null()).each(pattern.first, |row, cell| {

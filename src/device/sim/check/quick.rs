@@ -1,10 +1,10 @@
-//! What a block has done to a shared array since its threads last met, kept as patterns instead of words.
+//! Accesses of a block to a shared array since its last barrier, kept as patterns instead of shadow words.
 //!
-//! Most accesses go over an array in rows, and most epochs (from one `barrier()` to the next) hold a few accesses that cannot race
-//! with each other: they only read, or touch different parts, or every thread stays with its own elements. For these, one
-//! comparison of patterns stands for those of all elements, and no word is written: at the barrier, what was kept is forgotten
-//! but for which elements have been written. As soon as that does not suffice, the patterns are **written out**, as if the words had been
-//! kept all along, and until the next barrier words decide.
+//! Most accesses are rows of an array, and most epochs (from one `barrier()` to the next) have a few accesses that cannot race
+//! with each other: they only read, or access disjoint parts, or every thread accesses only its own elements. For these, one
+//! comparison of patterns replaces those of all elements, and no word is written: at the barrier the log is dropped, except for
+//! which elements have been written. When that does not suffice, the patterns are **written out** to shadow words, as if these
+//! had been used all along, and words are used until the next barrier.
 
 use super::pattern::Pattern;
 use super::rows::{Now, Variant, reader, writer};
@@ -14,55 +14,55 @@ use super::word::LANE_SHIFT;
 use crate::device::sim::lanes::Isa;
 use crate::device::sim::listen::Touch;
 
-/// An access, or several of one place in the source.
+/// An access, or several of one location in the source.
 struct Entry {
     touch: Touch,
-    /// The word without the lane, and [`Now::modest`].
+    /// The shadow word without the lane, and [`Now::modest`].
     own: u64,
     modest: bool,
     what: What,
-    /// The least and the greatest element.
+    /// The smallest and the largest element.
     hull: (isize, isize),
 }
 
 enum What {
     Pattern(Pattern),
-    /// From one of [`Quick::cells`] to another: the element of each lane from lane 0 on.
+    /// A range of [`Quick::cells`]: the element of each lane, from lane 0 on.
     Cells(usize, usize),
 }
 
-/// The element of a lane that is not there.
+/// The element of an inactive lane.
 pub(super) const NO_CELL: u32 = u32::MAX;
 
-/// Entries and cells between two barriers, at most.
+/// Limits on entries and cells between two barriers.
 const MOST: usize = 32;
 const MOST_CELLS: usize = 1 << 15;
 
-/// See the top of the file. One for each shared array.
+/// The log of one shared array, see the module documentation.
 #[derive(Default)]
 pub(super) struct Quick {
     born: u64,
     base: u64,
-    /// Words decide until the next barrier.
+    /// Words are used until the next barrier.
     out: bool,
     log: Vec<Entry>,
     pub cells: Vec<u32>,
     known: Known,
-    /// Some of what is known to be written is not in the words.
+    /// Some elements that are known to be written are not marked in the words.
     behind: bool,
 }
 
-/// Whose access it is that is to be kept.
+/// The access that is to be kept.
 pub(super) struct Deed {
     pub touch: Touch,
     pub own: u64,
     pub modest: bool,
-    /// It does not matter whether the element has been written, but from now on it has.
+    /// It does not require that the element has been written, but writes it.
     pub overwrites: bool,
 }
 
 impl Quick {
-    /// An event at this time is about to be kept; false if words decide.
+    /// Prepares for an event at this time; returns false if words are in use.
     #[inline]
     pub fn is_open(&mut self, now: &Now, born: u64) -> bool {
         if self.born != born {
@@ -79,7 +79,7 @@ impl Quick {
         !self.out
     }
 
-    /// Keeps an access that breaks no rule. If this is false, it was not kept, and the words have to decide.
+    /// Keeps an access that is correct. Returns false if it was not kept, so that words have to decide.
     pub fn keep(&mut self, deed: &Deed, pattern: &Pattern) -> bool {
         let (is_store, hull) = (deed.touch == Touch::Store, pattern.hull());
         if (is_store && !pattern.is_single()) || ((!is_store || deed.overwrites) && !self.known.has(pattern, hull)) {
@@ -108,7 +108,7 @@ impl Quick {
         self.push(deed, hull, What::Pattern(*pattern))
     }
 
-    /// The same of the last cells, which are from this one on, one by one. They are no store's.
+    /// As [`Quick::keep`], for individual elements: those in `cells` from `from` on. Not for stores.
     pub fn keep_cells(&mut self, deed: &Deed, from: usize, len: usize) -> bool {
         let hull = (0, len as isize - 1);
         let written = |&cell: &u32| cell == NO_CELL || self.known.contains(cell as usize);
@@ -131,17 +131,17 @@ impl Quick {
         false
     }
 
-    /// The words have let pass an access to these elements: they are written.
+    /// Records that an access to these elements was found correct by words: they are written.
     pub fn learn(&mut self, pattern: &Pattern) {
         self.known.add(pattern, pattern.hull());
     }
 
-    /// Whether something is kept that words do not tell.
+    /// Returns whether there are entries that words do not have.
     pub fn holds(&self, now: &Now) -> bool {
         self.base == now.base && !self.log.is_empty()
     }
 
-    /// Writes out what was kept; until the next barrier words decide.
+    /// Writes the entries to words, which are used until the next barrier.
     ///
     /// # Safety
     /// The planes are those of the memory whose events were kept.
@@ -170,7 +170,7 @@ impl Quick {
 }
 
 impl Entry {
-    /// Whether an access of this kind between these elements may race with it.
+    /// Returns whether an access of this kind between these elements may race with the entry.
     #[inline]
     fn meets(&self, touch: Touch, hull: (isize, isize)) -> bool {
         touch.conflicts(self.touch) && self.hull.0 <= hull.1 && hull.0 <= self.hull.1
@@ -217,7 +217,7 @@ unsafe fn replay_cells(planes: &Planes, now: &Now, touch: Touch, cells: &[u32], 
     }
 }
 
-/// Elements that are known to have been written: bits, and a range of them (the first and the last) for a quick answer.
+/// Elements that are known to have been written: a bit set, and a range of them (the first and the last) for a fast test.
 struct Known {
     bits: Vec<u64>,
     range: (isize, isize),
@@ -305,7 +305,7 @@ mod tests {
 
     const LEN: usize = 128;
 
-    /// Two lanes touch one element, and not both of them only read or only update it.
+    /// Returns whether two lanes access one element and conflict: not both read and not both update it.
     fn clash(a: &(Touch, Pattern), b: &(Touch, Pattern)) -> bool {
         let harmless = !a.0.conflicts(b.0);
         let (these, those) = (touched(&a.1), touched(&b.1));
@@ -372,7 +372,7 @@ mod tests {
         let now = clock.now(2);
         assert!(quick.is_open(&now, clock.born) && quick.keep(&store(&now), &row(32, 32)));
         let load = Deed { touch: Touch::Load, ..store(&now) };
-        // What others have just written.
+        // Other threads have just written these.
         assert!(!quick.keep(&load, &row(16, 32)));
         // SAFETY: the planes are as long as the patterns need.
         unsafe { quick.write_out(&planes, &now, Isa::Base, false) };

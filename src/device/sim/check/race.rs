@@ -1,4 +1,4 @@
-//! A broken rule in words: who, where, with which values.
+//! Reports of violated rules: threads, locations and values.
 
 use super::Checker;
 use super::rows::Now;
@@ -15,7 +15,7 @@ use crate::device::{Deed, FaultKind, Race};
 use crate::ir::def::{Layout, Leaf};
 use crate::lang::scalar::{Scalar, Value};
 
-/// The first thread's fault of an access, and how many others there are.
+/// A fault of an access: the first thread's, with the number of others.
 pub(crate) struct Finding {
     pub kind: FaultKind,
     pub lane: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Finding {
     pub benign: bool,
 }
 
-/// One lane's part in an access.
+/// One lane's part of an access.
 pub(crate) struct Party {
     pub lane: usize,
     pub cell: usize,
@@ -31,10 +31,10 @@ pub(crate) struct Party {
     pub addr: *mut u8,
 }
 
-/// What is wrong.
+/// A violated rule.
 enum Wrong {
     Unwritten,
-    /// With what this word stands for.
+    /// A race with the access of this shadow word.
     With(u64, Deed),
 }
 
@@ -47,7 +47,7 @@ fn deed(touch: Touch) -> Deed {
     }
 }
 
-/// A thread that touched an element.
+/// A thread that accessed an element.
 #[derive(Clone, Copy)]
 pub(crate) struct Other {
     pub group: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Other {
     pub site: u32,
 }
 
-/// Whom an access races with, and what that one did.
+/// The conflicting access.
 #[derive(Clone, Copy)]
 pub(crate) struct Clash {
     pub other: Other,
@@ -64,13 +64,13 @@ pub(crate) struct Clash {
 }
 
 impl Checker<'_> {
-    /// An element for which the fast rules do not hold.
+    /// Handles an element for which the fast rules failed.
     pub(super) unsafe fn doubtful(&mut self, g: &Group, e: &Event<'_>, p: &Party) {
         let me = e.now.own | (p.lane as u64) << LANE_SHIFT;
         let words = unsafe { e.planes.words(p.cell) };
         let finding = match self.wrong(e, p, me, words) {
             None => {
-                // Two lanes of this access: the first one has been noted meanwhile.
+                // The conflict was with another lane of this access, whose word has been updated meanwhile.
                 // SAFETY: the cell is in the planes.
                 unsafe { note_cell(e, p.cell, me, p.lane, ONE) };
                 return;
@@ -93,7 +93,7 @@ impl Checker<'_> {
         self.find(finding);
     }
 
-    /// The first rule that is broken.
+    /// Returns the first violated rule.
     fn wrong(&self, e: &Event<'_>, p: &Party, me: u64, (w, r, a): (u64, u64, u64)) -> Option<Wrong> {
         let now: &Now = &e.now;
         let broken = |word: u64, deed: Deed| {
@@ -118,8 +118,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The thread of a word. One of several names the one that came last; where that is this one, another is likely to be its neighbor
-    /// (a careful run knows).
+    /// Returns the thread of a word. A word of several threads has the last one; if that is the current thread, its neighbor is a
+    /// likely other (exact checking knows).
     fn other(&self, e: &Event<'_>, p: &Party, word: u64) -> Other {
         let window = word::GROUP >> word::GROUP_SHIFT;
         let group = if e.global { self.number & !window | word::group(word) } else { self.number };
@@ -130,7 +130,7 @@ impl Checker<'_> {
         Other { group, lane, site: word::site(word) as u32 }
     }
 
-    /// A race in words, and whether both write the same.
+    /// Describes a race; returns also whether both threads write the same value.
     pub(super) fn race(&self, g: &Group, e: &Event<'_>, p: &Party, clash: Clash) -> (Finding, bool) {
         let Clash { other, deed: other_deed } = clash;
         let here = other.group == self.number;
@@ -140,7 +140,7 @@ impl Checker<'_> {
         let scalar = e.access.scalar;
         let stored = |lane: usize, k: usize| e.note.values.get(k).map(|&reg| read_value(g, reg, scalar, lane));
         let by_other = here && writes_before(g, e, p, other.lane);
-        // Of component `k`: what this thread has to do with, and what the other one left.
+        // For component `k`: the value of this thread, and the value that the other one wrote.
         let values = |k: usize| {
             let in_place = in_memory(p.addr.wrapping_add(k * scalar.size()), scalar);
             let value = match e.note.touch {
@@ -151,7 +151,7 @@ impl Checker<'_> {
             let left = if by_other { stored(other.lane, k).unwrap_or(in_place) } else { in_place };
             (value, (other_deed == Deed::Writes).then_some(left))
         };
-        // A word for all components of a vector: they are the same if all of them are.
+        // A word may cover all components of a vector: the values are equal if all components are.
         let all = if e.watched.whole { 0..e.note.components.max(1) as usize } else { p.component..p.component + 1 };
         let first = all.start;
         let both = e.note.touch == Touch::Store && other_deed == Deed::Writes;
@@ -174,7 +174,7 @@ impl Checker<'_> {
         (Finding { kind: FaultKind::Race(Box::new(race)), lane: p.lane, others: 0, benign }, benign)
     }
 
-    /// Stops the group for what was found, or keeps a warning.
+    /// Stops the group with the finding, or keeps a warning.
     pub(super) fn report(&mut self, g: &mut Group, access: &Access) {
         let Some(Finding { kind, lane, others, benign }) = self.finding.take() else { return };
         if benign {
@@ -186,14 +186,14 @@ impl Checker<'_> {
     }
 }
 
-/// What an element holds.
+/// Returns the value of an element.
 pub(crate) fn in_memory(addr: *const u8, scalar: Scalar) -> Value {
-    // SAFETY: the address was checked against the memory's extents. Bytes that others write at the same time are some bytes.
+    // SAFETY: the address was checked against the memory's extents. Concurrent writes may yield any bytes, which are valid.
     let bytes = unsafe { std::slice::from_raw_parts(addr, scalar.size()) };
     Value::from_bytes(scalar, bytes)
 }
 
-/// `s[3, 4]` for the element at a byte offset.
+/// Returns `s[3, 4]` for the element at a byte offset.
 pub(crate) fn element_text(name: &str, axes: &[Axis], offset: usize) -> String {
     if axes.is_empty() {
         return name.to_string();
@@ -208,7 +208,7 @@ pub(crate) fn element_text(name: &str, axes: &[Axis], offset: usize) -> String {
     format!("{name}[{}]", indices.join(", "))
 }
 
-/// Whether this very access is a write that comes to the same element with another lane first: what that one writes is not in
+/// Returns whether the current access is a write to the same element by another lane before this one, whose value is not in
 /// memory yet.
 fn writes_before(g: &Group, e: &Event<'_>, p: &Party, other: usize) -> bool {
     if e.note.touch != Touch::Store || other >= p.lane || !g.is_active(other) {
@@ -219,17 +219,17 @@ fn writes_before(g: &Group, e: &Event<'_>, p: &Party, other: usize) -> bool {
     addr.is_some_and(|addr| e.cell(addr) == e.cell(p.addr))
 }
 
-/// Whether both values are there and equal.
+/// Returns whether both values are known and equal.
 fn same((value, other): (Option<Value>, Option<Value>)) -> bool {
     value.is_some_and(|v| other.is_some_and(|o| v.ty == o.ty && v.bits == o.bits))
 }
 
-/// With the field and the component, where an element has such.
+/// Returns the name of an element, with field and component where it has such.
 pub(crate) fn place_text(g: &Group, e: &Event<'_>, addr: *const u8, component: usize) -> String {
     element_path(g, e, addr, component, e.note.components == 1 || !e.watched.whole)
 }
 
-/// The same; of a vector the component if it is `one` of them.
+/// As [`place_text`]; for a vector, with the component if `one`.
 fn element_path(g: &Group, e: &Event<'_>, addr: *const u8, component: usize, one: bool) -> String {
     let number = e.access.memory as usize;
     // SAFETY: there is one for each memory of the code.
@@ -240,7 +240,7 @@ fn element_path(g: &Group, e: &Event<'_>, addr: *const u8, component: usize, one
     element_text(&def.name, &memory.axes, offset) + &path_text(&def.layout, within, one)
 }
 
-/// `.mass`, `.pos.x`
+/// Returns an access path: `.mass`, `.pos.x`.
 pub(crate) fn path_text(layout: &Layout, within: usize, one: bool) -> String {
     let Some(leaf) = layout.leaves.iter().rfind(|l| l.offset <= within) else { return String::new() };
     let mut path = if leaf.path.is_empty() { String::new() } else { format!(".{}", leaf.path) };
@@ -252,7 +252,7 @@ pub(crate) fn path_text(layout: &Layout, within: usize, one: bool) -> String {
     path
 }
 
-/// An element of a local array; of a vector the component, if one is given.
+/// Returns the name of an element of a local array, with the component if one is given.
 pub(crate) fn local_text(g: &Group, access: &Access, lane: usize, component: Option<usize>) -> String {
     let number = access.memory as usize;
     let def = &g.code().memories[number];

@@ -1,59 +1,59 @@
-//! The rules of races, element by element, and loops over rows of elements that compilers turn into vector instructions.
+//! The race rules per element, and loops over rows of elements that LLVM vectorizes.
 //!
-//! An access is **ordered** behind an earlier one if a barrier of the block or a meeting of the warp lies between them. It
-//! races with one that is neither ordered before it nor its own thread's, unless both only read or both are atomic.
+//! An access is **ordered** after an earlier one if a barrier of the block or a synchronization of the warp lies between them. It
+//! races with one by another thread that is not ordered before it, unless both are reads or both are atomic.
 
 use super::word::{BLOCK, GRID, KIND, KIND_SHIFT, LANE_SHIFT, ONE, SITE, WARP};
 use crate::device::sim::lanes::Isa;
 
-/// Who accesses, and what is ordered before.
+/// The current access: its identity, and what is ordered before it.
 #[derive(Clone, Copy)]
 pub(crate) struct Now {
-    /// Time, group and site of a word, without the lane.
+    /// Time, group and site of a shadow word, without the lane.
     pub own: u64,
-    /// Words below are ordered before, whoever they are of.
+    /// Words below this are ordered before, whichever block they are of.
     pub base: u64,
-    /// Words below are, if they are of the same block.
+    /// Words below this are ordered before, if they are of the same block.
     pub block_base: u64,
-    /// Words below are of memory that nobody has written since it came to be.
+    /// Words below this mean unwritten memory: they are older than the allocation.
     pub born: u64,
-    /// The bits that tell threads, warps and groups from each other.
+    /// The bits that distinguish threads, warps and groups.
     pub thread: u64,
     pub warp: u64,
     pub group: u64,
-    /// Per warp of the group: words below are ordered before, if they are of the same warp.
+    /// Per warp of the group: words below this are ordered before, if they are of the same warp.
     pub warp_bases: *const u64,
-    /// Of several threads, a word names the first one instead of this one.
+    /// A joint word of several threads keeps the first one's identity instead of this one's.
     pub modest: bool,
 }
 
-/// Elements with the lanes that touch them.
+/// Elements with the lanes that access them.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
-    /// The words of the first element: writes, reads (or null), atomics (or null).
+    /// The shadow words of the first element: writes, reads (or null), atomics (or null).
     pub w: *mut u64,
     pub r: *mut u64,
     pub a: *mut u64,
-    /// From element to element.
+    /// Distance from element to element.
     pub step: isize,
     pub count: usize,
-    /// The first lane of the first element, and from element to element.
+    /// The first lane of the first element, and the distance from element to element.
     pub lane: usize,
     pub lane_step: usize,
-    /// How many lanes further the last lane of an element is.
+    /// The distance from the first to the last lane of an element.
     pub spread: usize,
     /// Lanes of 0 or !0, from lane 0 on; null if all are active.
     pub mask: *const u32,
 }
 
 impl Now {
-    /// Whether the word is of this one thread.
+    /// Returns whether the word is of this single thread.
     #[inline(always)]
     fn same(&self, word: u64, me: u64) -> bool {
         (word ^ me) & (self.thread | KIND) == 0
     }
 
-    /// The word of writes of several threads that wrote the same: whoever comes next has to be ordered behind all of them.
+    /// Returns the word of writes of the same value by several threads: later accesses have to be ordered after all of them.
     pub fn together(&self, word: u64, me: u64) -> u64 {
         let before = (word & KIND) >> KIND_SHIFT;
         let many = if (word ^ me) & self.warp == 0 && before <= WARP {
@@ -79,19 +79,19 @@ impl Now {
         ordered
     }
 
-    /// Whether a write by one thread breaks no rule with the threads that this word stands for.
+    /// Returns whether a write by one thread is compatible with the threads that this word stands for.
     #[inline(always)]
     pub fn follows<const WARPS: bool>(&self, word: u64, me: u64, lane: usize) -> bool {
         self.ordered::<WARPS>(word, me, lane, ONE) || self.alone(word, me, ONE)
     }
 
-    /// Whether the word stands for this one thread alone.
+    /// Returns whether the word stands for this single thread, as does the access.
     #[inline(always)]
     fn alone(&self, word: u64, me: u64, kind: u64) -> bool {
         (word ^ me) & (self.thread | KIND) == 0 && kind == ONE
     }
 
-    /// The word for threads of before and of now together.
+    /// Returns the word for earlier threads and the current ones together.
     #[inline(always)]
     fn joined<const WARPS: bool>(&self, word: u64, me: u64, lane: usize, kind: u64) -> u64 {
         let (warp, group) = ((word ^ me) & self.warp == 0, (word ^ me) & self.group == 0);
@@ -109,7 +109,7 @@ impl Now {
         if fresh { me | kind << KIND_SHIFT } else { joined | many << KIND_SHIFT }
     }
 
-    /// A plain read: whether nothing is wrong with it, and the new word of reads.
+    /// Checks a plain read; returns whether it is correct, and the new word of reads.
     #[inline(always)]
     pub fn read<const A: bool, const WARPS: bool>(
         &self,
@@ -121,13 +121,13 @@ impl Now {
         self.sees::<A, WARPS>(w, a, r, me, lane, kind)
     }
 
-    /// An atomic load: whether nothing is wrong with it, and the new word of atomic loads.
+    /// Checks an atomic load; returns whether it is correct, and the new word of atomic loads.
     #[inline(always)]
     pub fn look<const WARPS: bool>(&self, (w, l): (u64, u64), me: u64, lane: usize, kind: u64) -> (bool, u64) {
         self.sees::<false, WARPS>(w, 0, l, me, lane, kind)
     }
 
-    /// A plain write by one thread: whether nothing is wrong with it. The new word of writes is `me`.
+    /// Checks a plain write by one thread; returns whether it is correct. The new word of writes is `me`.
     #[inline(always)]
     pub fn write<const R: bool, const A: bool, const WARPS: bool>(
         &self,
@@ -145,7 +145,7 @@ impl Now {
         ok
     }
 
-    /// An atomic update: whether nothing is wrong with it, and the new word of atomics.
+    /// Checks an atomic update; returns whether it is correct, and the new word of atomics.
     #[inline(always)]
     pub fn update<const R: bool, const WARPS: bool>(
         &self,
@@ -157,8 +157,8 @@ impl Now {
         self.sees::<R, WARPS>(w, r, a, me, lane, kind)
     }
 
-    /// An access that sees what was written and agrees with its like (whose word is `like`), but not with those of the `other` word (if
-    /// `O`): whether nothing is wrong with it, and the new word of its like.
+    /// Checks an access that depends on the written value and is compatible with accesses of its kind (with word `like`), but not
+    /// with those of the `other` word (if `O`). Returns whether it is correct, and the new word of its kind.
     #[inline(always)]
     fn sees<const O: bool, const WARPS: bool>(
         &self,
@@ -178,7 +178,7 @@ impl Now {
     }
 }
 
-/// How many threads of which company touch an element, from its first lane and the distance to its last.
+/// Returns the kind of a word for the threads that access an element, from its first lane and the distance to its last.
 #[inline(always)]
 pub(crate) fn company(lane: usize, spread: usize) -> u64 {
     if spread == 0 {
@@ -190,7 +190,7 @@ pub(crate) fn company(lane: usize, spread: usize) -> u64 {
     }
 }
 
-/// Notes a row; false if something is wrong with some element. Then writes are not noted at all.
+/// Checks and records a row; returns false if some element violates a rule. Writes are then not recorded at all.
 pub(crate) type RowFn = unsafe fn(&Now, &Row) -> bool;
 
 trait Rows {
@@ -301,7 +301,7 @@ fn pick<S: Rows>(isa: Isa) -> RowFn {
     }
 }
 
-/// What is known of a memory and a kernel when a row is to be noted.
+/// The specialization of the row loops for a memory and a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Variant {
     /// There are words of reads, of atomics.

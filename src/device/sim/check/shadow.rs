@@ -1,4 +1,4 @@
-//! Where the words lie: planes beside each memory, and locks for those that several workers write.
+//! Shadow memory: planes of words beside each memory, and locks for those that several workers write.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,13 +9,13 @@ use crate::device::sim::code::{Code, MemoryKind, Watched};
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::memory::layout::Binding;
 
-/// The words of a memory's elements. Planes that are not needed are null.
+/// The shadow words of a memory's elements. Unneeded planes are null.
 #[derive(Clone, Copy)]
 pub(crate) struct Planes {
     pub w: *mut u64,
     pub r: *mut u64,
     pub a: *mut u64,
-    /// Of atomic loads.
+    /// Words of atomic loads.
     pub l: *mut u64,
     /// Words per plane.
     pub len: usize,
@@ -30,29 +30,29 @@ impl Planes {
         len: 0,
     };
 
-    /// The words of an element's writes, reads and atomic updates; absent ones are 0.
+    /// Returns the words of an element's writes, reads and atomic updates; absent ones are 0.
     ///
     /// # Safety
-    /// `cell` is below `len`, and nobody else is writing the words.
+    /// `cell` is below `len`, and nothing else is writing the words.
     #[inline(always)]
     pub unsafe fn words(&self, cell: usize) -> (u64, u64, u64) {
         let word = |plane: *mut u64| if plane.is_null() { 0 } else { unsafe { *plane.add(cell) } };
         (word(self.w), word(self.r), word(self.a))
     }
 
-    /// That of its atomic loads, or 0.
+    /// Returns the word of an element's atomic loads, 0 if absent.
     ///
     /// # Safety
-    /// As above.
+    /// As for [`Planes::words`].
     #[inline(always)]
     pub unsafe fn look(&self, cell: usize) -> u64 {
         if self.l.is_null() { 0 } else { unsafe { *self.l.add(cell) } }
     }
 }
 
-/// Planes with what they lie in.
+/// Planes with their allocations.
 pub(crate) struct Store {
-    /// Kept for what the planes point to.
+    /// Owns the memory of the planes.
     _words: [Vec<u64>; 4],
     pub planes: Planes,
 }
@@ -70,8 +70,8 @@ impl Store {
     }
 }
 
-/// Which elements of an array have been written, where each is touched by one thread only: no more has to be known of them. One
-/// byte per element, which is `mark` if it has been.
+/// The initialization state of an array whose elements are private to threads, which needs no other checks. One byte per element,
+/// which equals `mark` if it has been written.
 #[derive(Clone, Copy)]
 pub(crate) struct Written {
     pub bytes: *mut u8,
@@ -82,9 +82,9 @@ pub(crate) struct Written {
 /// Bytes of [`Written`], and the mark of the launch that used them last.
 type Marks = (Vec<u8>, u8);
 
-/// [`Written`] with what it lies in.
+/// [`Written`] with its allocation.
 struct Own {
-    /// Kept for what is pointed to.
+    /// Owns the memory of `written`.
     marks: Marks,
     written: Written,
 }
@@ -97,50 +97,50 @@ impl Own {
     }
 }
 
-/// Planes of global memory are used again: allocating them costs more than most launches. What is left in them is older than
-/// any later launch.
+/// Planes of global memory are reused: allocating them costs more than most launches. Words left in them are older than any later
+/// launch.
 struct Pool {
     free: Vec<Vec<u64>>,
     marks: Vec<Marks>,
     /// The first time of the next launch.
     time: u64,
-    /// Counts how often time began anew.
+    /// Counts restarts of the time.
     age: u64,
 }
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { free: vec![], marks: vec![], time: 1, age: 0 });
 
-/// Words that are kept for later launches, at most.
+/// The largest number of words that are kept for later launches.
 const KEPT: usize = 1 << 26;
 
-/// Elements that are looked at together when a launch has ended.
+/// The number of elements that are tested together at the end of a launch.
 const SCAN: usize = 1 << 12;
 
-/// Elements that share a lock.
+/// Elements that share a lock, as a power of two.
 pub(crate) const PAGE_SHIFT: u32 = 10;
 const LOCKS: usize = 256;
 
-/// The words of a launch's global memory.
+/// The shadow memory of a launch's global memory.
 pub(crate) struct Globals {
     /// By memory of the code.
     stores: Vec<Option<Store>>,
     /// By memory, in place of words.
     own: Vec<Option<Own>>,
-    /// The launch's first time; words from before are of other launches.
+    /// The launch's first time; earlier words are of other launches.
     pub start: u64,
     age: u64,
-    /// The last time that a block has seen.
+    /// The last time of any block.
     pub last: AtomicU64,
     locks: Vec<AtomicBool>,
     /// Several workers run.
     pub shared: bool,
 }
 
-// SAFETY: workers write the words under locks, and each its own bytes of elements that are one thread's.
+// SAFETY: workers write words under locks, and marks only for elements that are private to their threads.
 unsafe impl Sync for Globals {}
 
 impl Globals {
-    /// Without `words`, only what there is in place of them.
+    /// Creates the shadow memory; without `words`, only marks.
     pub fn new(code: &Code, geometry: &Geometry, bindings: &[Binding], workers: usize, words: bool) -> Globals {
         let mut pool = POOL.lock().unwrap_or_else(|e| e.into_inner());
         if pool.time > LAST_GLOBAL_TIME * 3 / 4 {
@@ -156,7 +156,8 @@ impl Globals {
                     _ => 0,
                 };
                 let len = bytes / watched.unit.max(1);
-                // Nobody else touches a thread's own element; if it has been written from the first, nothing can go wrong.
+                // Private elements of a thread need only the initialization check, and not even that if they are initialized at
+                // the start.
                 match geometry.tells(&watched.own, code) {
                     true => marks = watched.fresh.then(|| Own::new(take_marks(&mut pool.marks, len))),
                     false if words => store = Some(Store::new(watched, len, |len| take(&mut pool.free, len))),
@@ -174,26 +175,27 @@ impl Globals {
         self.stores.get(memory)?.as_ref().map(|s| s.planes)
     }
 
-    /// What there is in place of planes.
+    /// Returns the marks of a memory, if it has these instead of planes.
     #[inline]
     pub fn written(&self, memory: usize) -> Option<Written> {
         Some(self.own.get(memory)?.as_ref()?.written)
     }
 
-    /// Whether nobody has written this element of a memory that nobody had written when the kernel began; the workers have ended.
+    /// Returns whether an element was never written, in a memory that was unwritten when the kernel began; the workers have
+    /// ended.
     pub fn is_unwritten(&self, memory: usize, cell: usize) -> bool {
         let born = self.start << GLOBAL_TIME_SHIFT;
-        // SAFETY: the cell is inside.
+        // SAFETY: the cell is in bounds.
         if let Some(own) = self.written(memory) {
             return cell < own.len && unsafe { *own.bytes.add(cell) } != own.mark;
         }
         self.planes(memory).is_some_and(|planes| cell < planes.len && unsafe { *planes.w.add(cell) } < born)
     }
 
-    /// Whether this is so of no element.
+    /// Returns whether no element of such a memory is unwritten.
     pub fn is_all_written(&self, memory: usize) -> bool {
         if let Some(own) = self.written(memory) {
-            // SAFETY: the marks are so long, and nobody changes them any more.
+            // SAFETY: the marks have this length, and nothing changes them any more.
             let marks = unsafe { std::slice::from_raw_parts(own.bytes, own.len) };
             return marks.chunks(SCAN).all(|part| part.iter().fold(0, |wrong, mark| wrong | (mark ^ own.mark)) == 0);
         }
@@ -204,26 +206,27 @@ impl Globals {
         words.chunks(SCAN).all(|part| part.iter().fold(true, |all, &word| all & (word >= born)))
     }
 
-    /// Makes other words of all words.
+    /// Replaces all words by `f` of them.
     pub fn rewrite(&self, f: impl Fn(u64) -> u64) {
         for planes in self.stores.iter().flatten().map(|store| store.planes) {
             for plane in [planes.w, planes.r, planes.a, planes.l].into_iter().filter(|plane| !plane.is_null()) {
                 for page in (0..planes.len).step_by(1 << PAGE_SHIFT) {
                     let cells = page..(page + (1 << PAGE_SHIFT)).min(planes.len);
-                    // SAFETY: the cells are in the plane, and nobody else touches them meanwhile.
+                    // SAFETY: the cells are in the plane, and nothing else accesses them meanwhile.
                     self.with_page(page, || cells.for_each(|cell| unsafe { *plane.add(cell) = f(*plane.add(cell)) }));
                 }
             }
         }
     }
 
-    /// So many blocks have run as words can tell apart. From here on all of these are other ones to those that follow.
+    /// Starts a new window: as many blocks have run as words can distinguish. For the following blocks all of these count as
+    /// different ones.
     pub fn next_window(&self) {
         let base = (self.start + 1) << GLOBAL_TIME_SHIFT;
         self.rewrite(|word| if word < base { word } else { word | GRID << KIND_SHIFT });
     }
 
-    /// All blocks have met, at this time; at an earlier one if words would not hold it.
+    /// Handles a grid barrier at this time; returns a time that words can represent.
     pub fn grid_met(&self, time: u64) -> u64 {
         if time < LAST_GLOBAL_TIME / 8 * 7 {
             return time;
@@ -233,7 +236,7 @@ impl Globals {
         self.start + 2
     }
 
-    /// Runs `f` while nobody else touches the words of this page.
+    /// Runs `f` with exclusive access to the words of this page.
     #[inline(always)]
     pub fn with_page<T>(&self, cell: usize, f: impl FnOnce() -> T) -> T {
         if !self.shared {
@@ -257,7 +260,7 @@ fn take(free: &mut Vec<Vec<u64>>, len: usize) -> Vec<u64> {
     }
 }
 
-/// Zeros, or bytes that hold earlier marks.
+/// Returns zeros, or bytes with older marks, and the new mark.
 fn take_marks(free: &mut Vec<Marks>, len: usize) -> Marks {
     match free.iter().position(|(bytes, mark)| bytes.len() == len && *mark < u8::MAX) {
         Some(at) => {
@@ -268,7 +271,7 @@ fn take_marks(free: &mut Vec<Marks>, len: usize) -> Marks {
     }
 }
 
-/// Bytes that are kept for later launches, and arrays of them, at most.
+/// Limits on the bytes that are kept for later launches, and on arrays of them.
 const KEPT_MARKS: usize = 1 << 28;
 const KEPT_ARRAYS: usize = 16;
 

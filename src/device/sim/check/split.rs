@@ -1,4 +1,4 @@
-//! Where threads went another way, for those who wait for them; and threads that wait for what nobody will do.
+//! Divergence records, for threads that wait at a barrier; and detection of polling loops that never end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use crate::device::sim::listen::Touch;
 use crate::device::sim::memory;
 use crate::lang::scalar::Scalar;
 
-/// Per lane, one more than the span at which it was last seen to leave; 0 if it was not.
+/// By lane, the span at which it was last seen to leave, plus one; 0 for none.
 pub(crate) struct Splits {
     at: Vec<u32>,
     /// Some lane has left.
@@ -54,49 +54,49 @@ impl Splits {
     }
 }
 
-/// Iterations of a polling loop in which nothing has changed, before it is taken for endless. Kernels with such loops run on one
-/// worker when they are checked, so that nobody else is about to change anything.
+/// Iterations of a polling loop without any change, after which it is considered endless. Kernels with such loops are checked on
+/// one worker, so that no concurrent change can be pending.
 const PATIENCE: u32 = 100_000;
-/// The same of a loop whose own count has a say in when it ends, but does not decide alone.
+/// The same for a loop with a counter that takes part in its condition, but does not decide alone.
 const COUNTING: u32 = 10_000_000;
-/// Before it is said to wait when something else stops it.
+/// The same before the loop is said to wait, when something else stops it.
 const DOUBT: u32 = 1_000;
 
-/// What the loops of a block poll.
+/// The polling state of a block.
 #[derive(Default)]
 pub(crate) struct Polls {
-    /// By part of the block.
+    /// By warp split of the block.
     parts: Vec<Polled>,
-    /// Changes that this block has made, of which others know `told`.
+    /// Changes that this block has made, of which `told` are known to others.
     changes: u64,
     told: u64,
-    /// What all blocks had told when this one last asked.
+    /// The number of changes of all blocks when this one last asked.
     heard: u64,
 }
 
-/// What a part of a block polls.
+/// The polling state of a warp split.
 #[derive(Default)]
 struct Polled {
-    /// Of the last atomic operation: the place and what it held before.
+    /// The last atomic operation: the address and the old value.
     seen: Option<(usize, u64)>,
     text: String,
     loops: Vec<Waiting>,
-    /// Iterations of any loop since something changed.
+    /// Iterations of any loop since the last change.
     turns: u32,
     /// The mask of the lanes that entered the loop.
     from: MaskId,
 }
 
-/// A loop that polls.
+/// A polling loop.
 struct Waiting {
     span: u32,
-    /// What it saw in this iteration and in the one before, in one number.
+    /// Hashes of what it read in this iteration and in the one before.
     sights: u64,
     sights_before: u64,
-    /// The values by which it ends on its own, and those that have a say in it.
+    /// Hashes of the counters that end it alone, and of those that take part.
     counts: u64,
     weak: u64,
-    /// Iterations that were like the one before but for the latter, and that were like it in every way.
+    /// Consecutive iterations equal to the previous one except for `weak`, and equal in every respect.
     quiet: u32,
     still: u32,
 }
@@ -113,7 +113,8 @@ impl Polls {
         &mut self.parts[g.part]
     }
 
-    /// An access of the group: a store is progress, and so is an atomic operation elsewhere or on another value than before.
+    /// Handles an access of the group: a store is progress, and so is an atomic operation on another address or value than
+    /// before.
     pub(super) fn saw(&mut self, g: &Group, e: &Event<'_>) {
         if e.note.touch == Touch::Store {
             self.stir(None);
@@ -128,7 +129,7 @@ impl Polls {
         part.loops.iter_mut().for_each(|l| l.sights = mix(l.sights, sight));
         let atomic = e.note.touch.is_atomic();
         let other = atomic && part.seen != Some((addr as usize, value));
-        // Of a loop with both, the atomic operation is what it waits by.
+        // In a loop with both, the atomic operation is what it waits for.
         if part.turns + 1 == DOUBT && (atomic || part.text.is_empty()) {
             let place = super::race::place_text(g, e, addr, 0);
             part.text = format!("`{place}` stays {}", super::race::in_memory(addr, e.access.scalar));
@@ -139,14 +140,14 @@ impl Polls {
         }
     }
 
-    /// Something has changed, for all parts but one: what that one sees, its own iterations tell.
+    /// Records a change for all warp splits but one, whose own iterations observe it.
     fn stir(&mut self, but: Option<usize>) {
         self.changes += 1;
         let others = self.parts.iter_mut().enumerate().filter(|&(number, _)| Some(number) != but);
         others.for_each(|(_, part)| part.stir());
     }
 
-    /// Blocks that run at the same time tell each other of changes, each at its own iterations.
+    /// Exchanges changes with concurrent blocks, in each of their iterations.
     fn exchange(&mut self, changes: &AtomicU64) {
         let now = changes.load(Ordering::Relaxed);
         if now != self.heard {
@@ -159,9 +160,10 @@ impl Polls {
         }
     }
 
-    /// Another iteration of a loop; whether nothing has changed for so long that nothing will. `changes` are those of all blocks.
+    /// Handles another iteration of a loop; returns whether nothing has changed for so long that nothing will. `changes` are
+    /// those of all blocks.
     ///
-    /// A loop that ends by its own count ends as long as it counts; and others may wait for what comes behind it.
+    /// A loop that ends by its own counter makes progress while it counts; and others may wait for the code behind it.
     pub fn turn(&mut self, g: &Group, wait: &WaitDef, changes: &AtomicU64) -> bool {
         self.exchange(changes);
         let values = |regs: &[(Reg, Scalar)]| {
@@ -197,7 +199,7 @@ impl Polls {
         waiting.quiet = if looked || counted { 0 } else { waiting.quiet + 1 };
         waiting.still = if waiting.quiet == 0 || waiting.weak != weak { 0 } else { waiting.still + 1 };
         (waiting.counts, waiting.weak) = (counts, weak);
-        // Loops inside of this one may take many iterations in each of its own.
+        // Nested loops may take many iterations in each iteration of this one.
         let endless = (waiting.still >= DOUBT && part.turns >= PATIENCE) || waiting.quiet >= COUNTING;
         if looked {
             part.turns = 0;
@@ -209,7 +211,7 @@ impl Polls {
         endless
     }
 
-    /// What the active lanes of this part wait for, if nothing has changed for a while.
+    /// Describes what the active lanes of this warp split wait for, if nothing has changed for a while.
     pub fn detail(&self, g: &Group) -> Option<String> {
         self.parts.get(g.part)?.detail(g)
     }

@@ -1,4 +1,4 @@
-//! From an access to its elements: single ones, rows, or lane by lane.
+//! From an access to its elements: single elements, rows, or lane by lane.
 
 use super::Checker;
 use super::pattern::{Axis, NO_AXIS, Pattern};
@@ -13,7 +13,7 @@ use crate::device::sim::lanes::Isa;
 use crate::device::sim::listen::{Form, Note, Touch};
 use crate::device::sim::memory::{self, Run};
 
-/// An access on its way.
+/// An access being checked.
 pub(super) struct Event<'e> {
     pub note: &'e Note,
     pub access: &'e Access,
@@ -22,13 +22,13 @@ pub(super) struct Event<'e> {
     /// In place of planes.
     pub written: Option<Written>,
     pub now: Now,
-    /// Of the memory.
+    /// The address of the memory.
     pub start: *mut u8,
     pub global: bool,
-    /// Other workers write the words at the same time.
+    /// Other workers access the words concurrently.
     pub locked: bool,
     pub warps: bool,
-    /// The time at which the memory came to be, as a word; what is noted at it is ordered before all else.
+    /// The time of the memory's allocation, as a word; accesses recorded at it are ordered before everything else.
     pub born: u64,
 }
 
@@ -37,34 +37,34 @@ impl Event<'_> {
         self.cell_at(addr as usize - self.start as usize)
     }
 
-    /// Of a byte of the memory.
+    /// Returns the cell of a byte offset in the memory.
     #[inline(always)]
     fn cell_at(&self, offset: usize) -> usize {
         let unit = self.watched.unit;
         if unit.is_power_of_two() { offset >> unit.trailing_zeros() } else { offset / unit }
     }
 
-    /// Words from component to component.
+    /// Returns the distance in words from component to component.
     pub(super) fn pitch(&self) -> usize {
         self.note.pitch / self.watched.unit
     }
 
-    /// How many components have words of their own.
+    /// Returns how many components have words of their own.
     pub(super) fn components(&self) -> usize {
         if self.watched.whole { 1 } else { self.note.components.max(1) as usize }
     }
 
-    /// Whether it can be noted row by row.
+    /// Returns whether it can be recorded row by row.
     fn goes_by_rows(&self) -> bool {
         match self.note.touch {
             Touch::Load => true,
-            // Rows know nothing of atomic loads.
+            // The row loops do not handle words of atomic loads.
             Touch::Store => self.planes.l.is_null(),
             Touch::Atomic | Touch::Look => false,
         }
     }
 
-    /// What notes its rows; some lanes are inactive if there is a `mask`.
+    /// Returns the function that records its rows; with `mask`, some lanes are inactive.
     fn row_fn(&self, isa: Isa, mask: bool) -> RowFn {
         let (reads, atomics) = (!self.planes.r.is_null(), !self.planes.a.is_null());
         let variant = Variant { reads, atomics, warps: self.warps, mask };
@@ -78,7 +78,7 @@ impl Deed {
     }
 }
 
-/// The pattern of an access with the same or affine indices, if its active lanes are all between two and inside.
+/// Returns the pattern of an access with the same or affine indices, if its active lanes are contiguous and it is in bounds.
 #[inline(always)]
 pub(super) unsafe fn pattern_of(g: &mut Group, e: &Event<'_>) -> Option<Pattern> {
     unsafe {
@@ -106,7 +106,7 @@ pub(super) unsafe fn pattern_of(g: &mut Group, e: &Event<'_>) -> Option<Pattern>
     }
 }
 
-/// The elements of the lanes of an access with an index of its own in each; false if some are outside.
+/// Appends the elements of the lanes of an access with separate indices; returns false if some are out of bounds.
 unsafe fn list_cells(isa: Isa, g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -> bool {
     if e.components() > 1 || e.planes.len >= NO_CELL as usize || !e.watched.unit.is_power_of_two() {
         return false;
@@ -119,7 +119,7 @@ unsafe fn list_cells(isa: Isa, g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -
         Isa::Avx512 => list_avx512,
         _ => list_chunks,
     };
-    // SAFETY: the machine has what `isa` says.
+    // SAFETY: the machine supports `isa`.
     unsafe { list(g, e, cells) }
 }
 
@@ -156,7 +156,7 @@ unsafe fn list_chunks(g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -> bool {
     }
 }
 
-/// Points a row at the words of its first element.
+/// Points a row at the shadow words of its first element.
 #[inline(always)]
 pub(super) fn row_at(row: &mut Row, planes: &Planes, cell: usize) {
     let word = |plane: *mut u64| if plane.is_null() { plane } else { plane.wrapping_add(cell) };
@@ -164,7 +164,7 @@ pub(super) fn row_at(row: &mut Row, planes: &Planes, cell: usize) {
 }
 
 impl<'a> Checker<'a> {
-    /// What is to be known of an access, if anything can go wrong with it.
+    /// Returns the data for checking an access, if it can be wrong.
     ///
     /// # Safety
     /// The note is one of the group's code, not of a local array.
@@ -220,7 +220,7 @@ impl<'a> Checker<'a> {
         self.report(g, access);
     }
 
-    /// Compares an access with the words of its elements.
+    /// Compares an access with the shadow words of its elements.
     unsafe fn looked_at(&mut self, g: &mut Group, e: &Event<'_>) {
         unsafe {
             let clean = match e.note.form {
@@ -234,7 +234,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Keeps an access to a shared array as a pattern, if that is enough to tell that nothing is wrong.
+    /// Keeps an access to a shared array as a pattern, if that proves it correct. Returns whether the access has been checked.
     #[inline(always)]
     unsafe fn kept(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
         unsafe {
@@ -269,7 +269,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// All active lanes touch one element.
+    /// Checks an access of all active lanes to one element.
     unsafe fn one(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
         unsafe {
             let Some(addr) = memory::uniform_address(g, e.access) else { return true };
@@ -278,7 +278,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// One element (all its components), touched by lanes between two.
+    /// Checks one element (all its components), accessed by lanes from `first` to `last`.
     unsafe fn single(&mut self, e: &Event<'_>, addr: *mut u8, first: usize, last: usize) -> bool {
         if e.note.touch == Touch::Store && first != last {
             return false;
@@ -287,7 +287,7 @@ impl<'a> Checker<'a> {
         (0..e.components()).all(|k| unsafe { self.cell(e, cell + k * e.pitch(), first, last - first) })
     }
 
-    /// One word; false if a rule is broken.
+    /// Checks one cell; returns false if a rule is violated.
     #[inline(always)]
     unsafe fn cell(&self, e: &Event<'_>, cell: usize, lane: usize, spread: usize) -> bool {
         if cell >= e.planes.len {
@@ -300,7 +300,7 @@ impl<'a> Checker<'a> {
         if e.locked { self.watch.globals.with_page(cell, note) } else { note() }
     }
 
-    /// Rows of elements at fixed strides; false if a rule is broken or they are no rows.
+    /// Checks rows of elements at fixed strides; returns false if a rule is violated or they are no rows.
     unsafe fn rows(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
         unsafe {
             if !e.goes_by_rows() {
@@ -315,7 +315,7 @@ impl<'a> Checker<'a> {
             if !(g.full || inside) {
                 return false;
             }
-            // Several lanes write one element: a matter for the careful way. Inactive lanes in boxes, too.
+            // Several lanes that store to one element are checked lane by lane, as are boxes with inactive lanes.
             if pattern.spread > 0 && (e.note.touch == Touch::Store || !(g.full || is_row && pattern.is_point())) {
                 return false;
             }
@@ -332,7 +332,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A row under the locks of its pages.
+    /// Checks a row under the locks of its pages.
     #[inline(always)]
     unsafe fn row(&self, e: &Event<'_>, mut row: Row, cell: usize, f: impl Fn(&Row) -> bool) -> bool {
         let at = |row: &mut Row, cell: usize| row_at(row, &e.planes, cell);
@@ -351,7 +351,7 @@ impl<'a> Checker<'a> {
         let (all, mut done) = (row.count, 0);
         while done < all {
             let first = (cell as isize + done as isize * row.step) as usize;
-            // As many as lie in this page.
+            // The part of the row in this page.
             let room = (1usize << PAGE_SHIFT) - first % (1 << PAGE_SHIFT);
             let count = if row.step == 1 { room.min(all - done) } else { 1 };
             let mut piece = Row { count, lane: row.lane + done * row.lane_step, ..row };
@@ -364,7 +364,7 @@ impl<'a> Checker<'a> {
         true
     }
 
-    /// An index of its own in each lane: chunk by chunk; false if a rule is broken.
+    /// Checks an access with separate indices, chunk by chunk; returns false if a rule is violated.
     unsafe fn lanes(&mut self, g: &mut Group, e: &Event<'_>) -> bool {
         unsafe {
             match (e.note.touch, e.warps) {
@@ -410,9 +410,9 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A loop that combines a shared array by a tree, all its turns at once: the first one is noted, and behind it all turns
-    /// touch what it touched, with barriers in between. `distance` elements and lanes take part in it. False if a rule is
-    /// broken.
+    /// Checks a loop that reduces a shared array by a tree, all its iterations at once: the first one is recorded, and all others
+    /// access a subset of its elements, with barriers in between. `distance` elements and lanes take part in it. Returns false if
+    /// a rule is violated.
     ///
     /// # Safety
     /// The notes are of the group's code, of one array of one axis, and twice the distance fits it.
@@ -421,7 +421,7 @@ impl<'a> Checker<'a> {
             return false;
         }
         for note in notes {
-            // The load that is not of the thread's own element is the far one.
+            // The load of an element that is not the thread's own is the distant one.
             let first = if note.touch == Touch::Load && !note.traits.own { distance } else { 0 };
             // SAFETY: the elements are in the planes.
             if !unsafe { self.touched_by_branch(g, note, first, distance) } {
@@ -434,7 +434,7 @@ impl<'a> Checker<'a> {
         true
     }
 
-    /// One access of a tree's first turn, to `count` elements from `first` on.
+    /// Checks one access of a tree's first iteration, to `count` elements from `first` on.
     unsafe fn touched_by_branch(&mut self, g: &mut Group, note: &Note, first: usize, count: usize) -> bool {
         unsafe {
             let Some(e) = self.event(g, note) else { return false };
@@ -447,7 +447,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Notes a pattern, which is inside, one way or another; false if a rule is broken.
+    /// Records a pattern, which is in bounds, in the log or in words; returns false if a rule is violated.
     #[inline(always)]
     unsafe fn noted_as(&mut self, e: &Event<'_>, pattern: &Pattern) -> bool {
         unsafe {
@@ -468,8 +468,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The turns of a loop that only reads, all at once: an access in its first turn, and the bytes from turn to turn. False
-    /// if a rule is broken; what is noted here may be noted again.
+    /// Checks all iterations of a loop that only reads: an access in its first iteration, and the bytes from iteration to
+    /// iteration. Returns false if a rule is violated; accesses recorded here may be recorded again.
     ///
     /// # Safety
     /// The note is one of the group's code, of a load; all elements are inside.
@@ -495,7 +495,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Each active lane by itself. Says what is wrong, if something is.
+    /// Checks each active lane individually; reports what is wrong.
     unsafe fn lane_by_lane(&mut self, g: &mut Group, e: &Event<'_>) {
         unsafe {
             for lane in g.lo * CHUNK..(g.hi * CHUNK).min(g.lanes) {
@@ -520,7 +520,7 @@ const STORE: u8 = 1;
 const ATOMIC: u8 = 2;
 const LOOK: u8 = 3;
 
-/// Applies the rules to one word of each kind and writes what is new; false if one is broken.
+/// Applies the rules to the words of an element and updates them; returns false if a rule is violated.
 #[inline(always)]
 pub(super) unsafe fn note_cell(e: &Event<'_>, cell: usize, me: u64, lane: usize, kind: u64) -> bool {
     unsafe {
@@ -537,7 +537,7 @@ pub(super) unsafe fn note_cell(e: &Event<'_>, cell: usize, me: u64, lane: usize,
     }
 }
 
-/// Notes an atomic operation (`touch` says which kind) that breaks no rule.
+/// Records a correct atomic operation of kind `touch`.
 ///
 /// # Safety
 /// The cell is in the planes.
@@ -613,7 +613,7 @@ unsafe fn noted<const TOUCH: u8, const WARPS: bool>(
     }
 }
 
-/// The first and the last active lane.
+/// Returns the first and the last active lane.
 fn ends(g: &mut Group) -> (usize, usize) {
     if g.full {
         return (0, g.lanes - 1);

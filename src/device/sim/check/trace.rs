@@ -1,23 +1,22 @@
-//! What the careful checker remembers of an element: every thread that has touched it and is not ordered before one that is
-//! remembered.
+//! The exact checker's record of an element: every access that is not ordered before another recorded one.
 //!
-//! The words of [`word`](super::word) name one thread where there were several, and their counters are short. Here an entry names the
-//! threads of a warp one by one, with a time and a place that do not end, and where one entry is not enough there is a list.
+//! The words of [`word`](super::word) have one thread where there were several, and short counters. Here an entry lists the
+//! threads of a warp individually, with an unbounded time and site, and elements with more than one entry have a list.
 
-/// Threads of a warp that touched an element at one time, from one place in the source.
+/// Threads of a warp that accessed an element at one time, from one location in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub time: u64,
     pub group: u64,
     pub warp: usize,
-    /// Its lanes, a bit each.
+    /// Its lanes, one bit each.
     pub mask: u32,
     /// The number of the access among those of its memory.
     pub site: u32,
 }
 
 impl Entry {
-    /// The first of some of its lanes, in the block.
+    /// Returns the first of some of its lanes, as a lane of the block.
     pub fn lane(&self, mask: u32) -> usize {
         self.warp * 32 + mask.trailing_zeros() as usize
     }
@@ -46,7 +45,7 @@ fn unpack([time, group, mask, rest]: Word) -> Entry {
     }
 }
 
-/// An atomic operation, and which version of its variable it made; 0 if it released nothing.
+/// An atomic operation, and the version of its variable that it created; 0 if it released nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Update {
     pub entry: Entry,
@@ -54,7 +53,7 @@ pub(crate) struct Update {
     pub version: u64,
 }
 
-/// Entries of each element, of one kind of access.
+/// The entries of each element, for one kind of access.
 #[derive(Default)]
 struct Plane {
     words: Vec<Word>,
@@ -80,7 +79,7 @@ impl Plane {
         *old = word;
     }
 
-    /// Its words as a list, to add to.
+    /// Returns the words of an element as a list, to be extended.
     fn list(&mut self, cell: usize) -> &mut Vec<Word> {
         let old = self.words[cell];
         if old[3] & MANY == 0 {
@@ -94,7 +93,7 @@ impl Plane {
         &mut self.lists[self.words[cell][1] as usize]
     }
 
-    /// One more beside those that are there. Those of the same block come last, mostly.
+    /// Adds an entry. Those of the same block are usually at the end.
     fn add(&mut self, cell: usize, entry: &Entry) {
         let new = pack(entry);
         if self.words(cell).is_empty() {
@@ -111,7 +110,7 @@ impl Plane {
                 word[2] |= entry.mask;
                 return;
             }
-            // What a thread did later stands for what it did before.
+            // A later access of a thread subsumes its earlier ones.
             word[2] &= !entry.mask;
             if word[2] == 0 {
                 *word = new;
@@ -121,7 +120,7 @@ impl Plane {
         list.push(new);
     }
 
-    /// One more, or one for `all`.
+    /// Adds an entry; with `all`, it replaces all others.
     fn see(&mut self, cell: usize, entry: &Entry, all: bool) {
         if cell >= self.words.len() {
         } else if all {
@@ -138,10 +137,10 @@ impl Plane {
     }
 }
 
-/// So many of a list are looked at for the same warp.
+/// The number of entries at the end of a list that are searched for the same warp.
 const NEAR: usize = 64;
 
-/// Which accesses there are that others can conflict with.
+/// The kinds of accesses that others can conflict with, and that are therefore recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub writes: bool,
@@ -150,23 +149,23 @@ pub(crate) struct Room {
     pub updates: bool,
 }
 
-/// All that is remembered of a memory.
+/// All records of a memory.
 #[derive(Default)]
 pub(crate) struct Trace {
     writes: Plane,
     reads: Plane,
     /// Atomic loads.
     looks: Plane,
-    /// By element, one more than the number of a list.
+    /// By element, the number of a list plus one.
     updates: Vec<u32>,
     lists: Vec<Vec<Update>>,
     pub len: usize,
-    /// The block whose shared array it is.
+    /// The block that the shared array belongs to.
     pub group: Option<u64>,
 }
 
 impl Trace {
-    /// Of so many elements, with room for what can matter.
+    /// Creates the trace of this many elements.
     pub fn new(len: usize, room: Room) -> Trace {
         let plane = |wanted: bool| Plane { words: vec![[0; 4]; if wanted { len } else { 0 }], ..Plane::default() };
         let (writes, reads, looks) = (plane(room.writes), plane(room.reads), plane(room.looks));
@@ -174,7 +173,7 @@ impl Trace {
         Trace { writes, reads, looks, updates, len, ..Trace::default() }
     }
 
-    /// Shared memory of the next block.
+    /// Clears the trace for the next block's shared memory.
     pub fn clear(&mut self, group: u64) {
         self.group = Some(group);
         self.writes.clear();
@@ -184,7 +183,7 @@ impl Trace {
         self.lists.clear();
     }
 
-    /// Whether every element has been written.
+    /// Returns whether every element has been written.
     pub fn is_all_written(&self) -> bool {
         self.writes.words.iter().all(|word| word[2] != 0)
     }
@@ -212,17 +211,17 @@ impl Trace {
         }
     }
 
-    /// A read. With `all`, everything before is ordered before it, so that it stands for all.
+    /// Records a read. With `all`, everything before is ordered before it, so that it subsumes all reads.
     pub fn read(&mut self, cell: usize, entry: &Entry, all: bool) {
         self.reads.see(cell, entry, all);
     }
 
-    /// The same of an atomic load.
+    /// Records an atomic load, as [`Trace::read`].
     pub fn look(&mut self, cell: usize, entry: &Entry, all: bool) {
         self.looks.see(cell, entry, all);
     }
 
-    /// A write that everything before is ordered before: it stands for all.
+    /// Records a write that everything before is ordered before, so that it subsumes all.
     pub fn write(&mut self, cell: usize, entry: &Entry) {
         self.writes.set(cell, pack(entry));
         self.reads.set(cell, [0; 4]);
@@ -234,17 +233,17 @@ impl Trace {
         }
     }
 
-    /// A write beside others.
+    /// Records a write beside others.
     pub fn write_too(&mut self, cell: usize, entry: &Entry) {
         self.writes.add(cell, entry);
     }
 
-    /// Something has given the element a value and is ordered before all else.
+    /// Records that the element was initialized by an access that is ordered before everything else.
     pub fn begin(&mut self, cell: usize) {
         self.writes.set(cell, pack(&Entry { time: 0, group: 0, warp: 0, mask: 1, site: 0 }));
     }
 
-    /// An atomic operation, behind those of which `behind` is true.
+    /// Records an atomic operation; it subsumes those for which `behind` is true.
     pub fn update(&mut self, cell: usize, new: Update, behind: impl Fn(&Update) -> bool) {
         let Some(number) = self.updates.get_mut(cell) else { return };
         if *number == 0 {

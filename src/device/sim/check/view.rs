@@ -1,14 +1,15 @@
-//! What a thread knows of others: maps that share what they have in common.
+//! Views: what is ordered before a thread, as persistent maps that share structure.
 //!
-//! A [`View`] says up to which time everything that a thread, a warp or a block did is ordered before a point. Views grow
-//! along chains of releases, each a little more than the one before, and are kept by many threads at once: a [`Map`] is a
-//! tree that is never changed where others hold it, so that a copy costs nothing, an entry a few nodes, and joining two costs what
-//! they differ in. The last few releases to a variable are not in its maps yet but in a [`Chain`] beside them: where thousands of threads
-//! acquire and release one variable in turns, each of them adds a link, and one in [`LINKS`] pays for nodes.
+//! A [`View`] holds times up to which everything that a thread, a warp or a block did is ordered before a point, like a vector
+//! clock. Views grow along chains of releases, each a little more than the one before, and many threads hold one at the same
+//! time: a [`Map`] is an immutable tree with structural sharing, so that a copy is free, an update copies a few nodes, and a join
+//! costs what the two differ in. The last few releases to a variable are not in the maps yet but in a [`Chain`] beside them:
+//! where thousands of threads acquire and release one variable in turn, each of them adds a link, and only one in [`LINKS`]
+//! updates the maps.
 
 use std::sync::Arc;
 
-/// From keys to times; absent ones are 0. Times only grow.
+/// A map from keys to times; absent ones are 0. Times only grow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Map {
     root: Tree,
@@ -17,7 +18,7 @@ pub(crate) struct Map {
 const DIGIT: u32 = 4;
 const FAN: usize = 1 << DIGIT;
 
-/// Digits that only one key has, or that all have in common, have no nodes.
+/// A radix tree with path compression: digits that only one key has, or that all keys share, have no nodes.
 #[derive(Clone, Debug, Default)]
 enum Tree {
     #[default]
@@ -35,7 +36,7 @@ struct Leaf {
     times: [u64; FAN],
 }
 
-/// Keys that begin with a prefix and differ in digit `level` or later ones; at least two.
+/// At least two keys that share a prefix and differ in digit `level` or lower ones.
 #[derive(Clone, Debug)]
 struct Inner {
     prefix: u64,
@@ -58,7 +59,7 @@ impl Map {
         matches!(self.root, Tree::Empty)
     }
 
-    /// Whether they are one and the same, as far as that can be told at once.
+    /// Returns whether both share one root, and so are equal (a fast, conservative test).
     pub fn is(&self, other: &Map) -> bool {
         self.root.is(&other.root)
     }
@@ -67,14 +68,14 @@ impl Map {
         self.root.get(key)
     }
 
-    /// The entry becomes this time if it was less.
+    /// Raises the entry to this time, if it was less.
     pub fn raise(&mut self, key: u64, time: u64) {
         if self.get(key) < time {
             self.root.raise(key, time);
         }
     }
 
-    /// Takes in another one; whether that brought anything.
+    /// Joins another map into this one; returns whether that changed it.
     pub fn join(&mut self, other: &Map) -> bool {
         match join(&self.root, &other.root) {
             Joined::First => return false,
@@ -110,7 +111,7 @@ impl Tree {
         }
     }
 
-    /// The key has a lesser time so far. Nodes that nobody else holds are changed in place.
+    /// Raises the key, whose time is lower so far. Nodes without other owners are changed in place.
     fn raise(&mut self, key: u64, time: u64) {
         match self {
             Tree::Empty => *self = Tree::One(key, time),
@@ -124,7 +125,7 @@ impl Tree {
         }
     }
 
-    /// Some key that it could hold, and the level below which its keys differ; none of an empty one.
+    /// Returns a key that the tree could hold, and the level below which its keys differ; `None` if it is empty.
     fn place(&self) -> Option<(u64, u32)> {
         match self {
             Tree::Empty => None,
@@ -135,7 +136,7 @@ impl Tree {
     }
 }
 
-/// Two trees of which neither could hold keys of the other.
+/// Combines two trees neither of which could hold keys of the other.
 fn fork(a: Tree, b: Tree) -> Tree {
     let (Some((key, _)), Some((other, _))) = (a.place(), b.place()) else {
         return if matches!(a, Tree::Empty) { b } else { a };
@@ -151,16 +152,16 @@ fn fork(a: Tree, b: Tree) -> Tree {
     Tree::Inner(Arc::new(Inner { prefix: prefix_of(key, level), level, children }))
 }
 
-/// What joining two trees gives.
+/// The result of joining two trees.
 enum Joined {
-    /// The first itself, to which the second brings nothing,
+    /// The first one, to which the second adds nothing.
     First,
-    /// or the other way round.
+    /// The second one, to which the first adds nothing.
     Second,
     New(Tree),
 }
 
-/// Both. Nothing is copied where one of them has all that the other has.
+/// Joins two trees. Nothing is copied if one of them covers the other.
 fn join(a: &Tree, b: &Tree) -> Joined {
     let raised = |tree: &Tree, key: u64, time: u64| {
         let mut tree = tree.clone();
@@ -190,7 +191,7 @@ fn join_leaves(x: &Leaf, y: &Leaf) -> Joined {
     }
 }
 
-/// Two trees of several keys each that begin with other digits or at other levels.
+/// Joins two trees of several keys each that have different prefixes or levels.
 fn join_apart(a: &Tree, b: &Tree) -> Joined {
     let (Some((key, level)), Some((other, other_level))) = (a.place(), b.place()) else { return Joined::First };
     match (a, b) {
@@ -212,14 +213,14 @@ fn join_apart(a: &Tree, b: &Tree) -> Joined {
     }
 }
 
-/// The node with another child where the key belongs.
+/// Returns the node with another child at the digit of the key.
 fn with_child(node: &Inner, key: u64, child: Tree) -> Joined {
     let mut node = node.clone();
     node.children[digit(key, node.level)] = child;
     Joined::New(Tree::Inner(Arc::new(node)))
 }
 
-/// Two nodes for the same keys.
+/// Joins two nodes with the same prefix and level.
 fn join_inner(x: &Inner, y: &Inner) -> Joined {
     let mut new: Option<Inner> = None;
     let mut is_second = true;
@@ -247,7 +248,8 @@ fn join_inner(x: &Inner, y: &Inner) -> Joined {
     }
 }
 
-/// A thread releases: its own accesses before `time` are behind its fence, its block's and its warp's before these.
+/// A release by a thread: it covers the thread's own accesses before `time`, its block's before `block` and its warp's before
+/// `warp`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Release {
     pub group: u64,
@@ -263,7 +265,7 @@ impl Release {
         [(block(group), self.block), (warp(group, lane / 32), self.warp), (thread(group, lane), self.time)]
     }
 
-    /// Whether what a thread of the same block did at this time is behind it.
+    /// Returns whether the release covers an access at this time by a thread of the same block.
     fn tells(&self, lane: usize, time: u64) -> bool {
         self.block > time
             || (self.warp > time && self.lane / 32 == lane / 32)
@@ -271,20 +273,20 @@ impl Release {
     }
 }
 
-/// A release, and those before it. Links are never changed.
+/// A release and its predecessors. Links are immutable.
 #[derive(Debug)]
 struct Link {
     release: Release,
     before: Option<Arc<Link>>,
-    /// Links from here on.
+    /// The number of links from here on.
     length: u32,
 }
 
-/// Links of a chain, at most.
+/// The largest number of links of a chain.
 const LINKS: u32 = 32;
 
-/// The last releases to a variable, up to a version. Of two chains of one variable the later one, together with the maps that it was
-/// found beside, has all that the other has.
+/// The last releases to a variable, up to a version. Of two chains of one variable the later one, together with the maps beside
+/// it, covers everything that the other covers.
 #[derive(Clone, Debug)]
 struct Chain {
     variable: u64,
@@ -307,18 +309,18 @@ impl Chain {
     }
 }
 
-/// What is ordered before a point in the life of a thread, beside what its block's barriers order.
+/// What is ordered before a point in a thread's execution, beyond what its block's barriers order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
-    /// By [`block`], [`warp`] and [`thread`]: what they did at times below.
+    /// By [`block`], [`warp`] and [`thread`]: their accesses at lower times.
     times: Map,
     /// By variable: atomic operations on it up to this version.
     versions: Map,
-    /// What is in neither yet.
+    /// Releases that are in neither map yet.
     chain: Option<Chain>,
 }
 
-/// Keys of one block lie side by side: the block, its threads, its warps.
+/// The number of keys per block, which are adjacent: the block, its threads, its warps.
 const KEYS: u64 = 2048;
 
 pub(crate) fn block(group: u64) -> u64 {
@@ -348,7 +350,7 @@ impl View {
         same_chain && self.times.is(&other.times) && self.versions.is(&other.versions)
     }
 
-    /// Whether what a thread did at this time is ordered before.
+    /// Returns whether an access of a thread at this time is ordered before this point.
     pub fn knows(&self, group: u64, lane: usize, time: u64) -> bool {
         let keys = [thread(group, lane), block(group), warp(group, lane / 32)];
         let mut links = self.chain.iter().flat_map(Chain::links).filter(|release| release.group == group);
@@ -368,14 +370,14 @@ impl View {
         self.versions.raise(variable, version);
     }
 
-    /// Takes in another one; whether that brought anything.
+    /// Joins another view into this one; returns whether that changed it.
     pub fn join(&mut self, other: &View) -> bool {
         let times = self.times.join(&other.times);
         let versions = self.versions.join(&other.versions);
         (times | versions) | other.chain.as_ref().is_some_and(|chain| self.take(chain))
     }
 
-    /// The same of a chain. The maps that it was found beside have been joined.
+    /// Joins a chain whose accompanying maps have been joined already; returns whether that changed the view.
     fn take(&mut self, chain: &Chain) -> bool {
         match &mut self.chain {
             None => self.chain = Some(chain.clone()),
@@ -398,12 +400,12 @@ impl View {
         self.versions.raise(chain.variable, chain.version);
     }
 
-    /// What is behind a thread's fence.
+    /// Raises the entries that a release covers.
     pub fn raise_all(&mut self, release: &Release) {
         release.entries().into_iter().for_each(|(key, time)| self.times.raise(key, time));
     }
 
-    /// A thread adds a release to what is released to a variable, of which this view is; it becomes this version.
+    /// Adds a release to this view, which belongs to a variable and now has this version.
     pub fn release(&mut self, variable: u64, version: u64, release: Release) {
         let chain = self.chain_of(variable);
         let before = chain.last.take();
@@ -417,7 +419,7 @@ impl View {
         }
     }
 
-    /// From now on this view is what is released to a variable: others' chains are written into its maps.
+    /// Makes this view the one of a variable: chains of other variables are written into its maps.
     pub fn is_of(&mut self, variable: u64) {
         self.chain_of(variable);
     }
@@ -470,7 +472,7 @@ mod tests {
         }
     }
 
-    /// What a view stands for: times by key, versions by variable.
+    /// The contents of a view: times by key, versions by variable.
     type Model = (BTreeMap<u64, u64>, BTreeMap<u64, u64>);
 
     fn join_models(own: &mut Model, other: &Model) -> bool {

@@ -1,4 +1,4 @@
-//! What the checkers of one launch share.
+//! Checker state that the workers of one launch share.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -17,9 +17,9 @@ use crate::device::{Extents, Fault, FaultKind, Larger, LockStep, Who};
 
 pub(crate) struct Watch<'a> {
     pub globals: Globals,
-    /// In place of words, if every access is looked at by itself.
+    /// In place of shadow words, for exact checking.
     pub(super) exact: Option<Mutex<Exact>>,
-    /// Counts what blocks changed that others may wait for.
+    /// Counts changes that blocks made for which others may wait.
     pub(super) changes: AtomicU64,
     code: &'a Code,
     geometry: &'a Geometry,
@@ -27,10 +27,10 @@ pub(crate) struct Watch<'a> {
     warnings: Arc<Mutex<Vec<Fault>>>,
 }
 
-/// Unwritten elements that a warning names.
+/// The largest number of unwritten elements that a warning names.
 const NAMED: usize = 4;
 
-/// Keeps a warning; of those for one place in the source the first thread's.
+/// Keeps a warning; of several for one location in the source, the first thread's.
 pub(crate) fn keep(kept: &mut Vec<Fault>, warning: Fault) {
     let kind = std::mem::discriminant(&warning.kind);
     match kept.iter_mut().find(|w| w.span == warning.span && std::mem::discriminant(&w.kind) == kind) {
@@ -66,12 +66,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Whether fences and atomics have ordered accesses that would else race: then another order of blocks may show a race.
+    /// Returns whether fences and atomics have ordered accesses that would otherwise race: another order of blocks may then have
+    /// a race.
     pub fn decided(&self) -> bool {
         self.exact.as_ref().is_some_and(|exact| exact.lock().unwrap_or_else(|e| e.into_inner()).decided)
     }
 
-    /// The threads that can come to wait for each other in another order, told of the one that comes last.
+    /// Returns a lock order inversion, reported for the last of its threads.
     pub fn lock_order(&self) -> Option<Box<Fault>> {
         let exact = self.exact.as_ref()?.lock().unwrap_or_else(|e| e.into_inner());
         let mut parts = exact.locks.circle()?.into_iter().map(|part| {
@@ -84,7 +85,7 @@ impl<'a> Watch<'a> {
         Some(fault)
     }
 
-    /// All blocks have met, at this time or at the one returned.
+    /// Handles a grid barrier at this time; returns the time to use.
     pub fn grid_met(&self, time: u64) -> u64 {
         match &self.exact {
             Some(exact) => {
@@ -95,7 +96,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// So many blocks may run before [`Watch::next_window`].
+    /// Returns how many blocks may run before [`Watch::next_window`].
     pub fn window(&self) -> u64 {
         if self.exact.is_some() { u64::MAX } else { WINDOW }
     }
@@ -108,7 +109,7 @@ impl<'a> Watch<'a> {
         self.extents
     }
 
-    /// The thread in this lane of this group.
+    /// Returns the thread in this lane of this group.
     pub(super) fn who(&self, group: u64, lane: usize) -> Who {
         let unit = self.geometry.unit(group);
         let [x, y, z, _] = unit.shape.map(|n| n.max(1));
@@ -121,7 +122,7 @@ impl<'a> Watch<'a> {
         keep(&mut self.warnings.lock().unwrap_or_else(|e| e.into_inner()), warning);
     }
 
-    /// Says what a launch of this size cannot show, where there are larger ones.
+    /// Reports hazards that a launch of this size cannot show, where larger launches are possible.
     fn admit(&self, larger: Larger) {
         let &Extents::Grid { grid, block } = self.extents else { return };
         let count = |extents: [u32; 3]| extents.iter().map(|&n| u64::from(n)).product::<u64>();
@@ -133,7 +134,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The kernel has ended: warns of elements of `out` arrays that nobody wrote.
+    /// Finishes a launch: warns of elements of `out` arrays that were not written.
     pub fn finish(&self, bindings: &[Binding], larger: Option<Larger>) {
         if let Some(larger) = larger {
             self.admit(larger);
@@ -166,7 +167,7 @@ impl<'a> Watch<'a> {
                 count += 1;
                 if places.len() < NAMED {
                     let place = super::race::element_text(&def.name, &axes, element);
-                    // Of an element that has some value the part that has none.
+                    // For a partly written element, the unwritten component.
                     let part = match cells.iter().all(|cell| unwritten(&cell)) {
                         true => String::new(),
                         false => super::race::path_text(&def.layout, within, true),

@@ -1,4 +1,4 @@
-//! Global arrays of which each element is touched by one thread only: nothing can go wrong but that it reads what it has not written.
+//! Global arrays whose elements are private to threads: the only possible fault is a read of an unwritten element.
 
 use super::Checker;
 use super::race::{Finding, place_text};
@@ -10,10 +10,10 @@ use crate::device::sim::listen::Touch;
 use crate::device::sim::memory;
 
 impl Checker<'_> {
-    /// An access to such an array.
+    /// Checks an access to such an array.
     ///
     /// # Safety
-    /// The note of the event is one of the group's code.
+    /// The event's note is one of the group's code.
     pub(super) unsafe fn own(&mut self, g: &mut Group, e: &Event<'_>, written: &Written) {
         unsafe {
             let Some(pattern) = pattern_of(g, e) else { return self.own_by_lane(g, e, written) };
@@ -30,7 +30,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The same lane by lane. Says what is wrong, if something is.
+    /// Checks an access lane by lane; reports what is wrong.
     unsafe fn own_by_lane(&mut self, g: &Group, e: &Event<'_>, written: &Written) {
         for lane in g.active() {
             // SAFETY: as above.
@@ -40,7 +40,7 @@ impl Checker<'_> {
                 if cell >= written.len {
                     continue;
                 }
-                // SAFETY: the cell is inside, and no other thread has to do with it.
+                // SAFETY: the cell is in bounds, and no other thread accesses it.
                 let byte = unsafe { &mut *written.bytes.add(cell) };
                 if e.note.touch == Touch::Store || e.note.traits.overwrites {
                     *byte = written.mark;
@@ -60,7 +60,7 @@ impl Checker<'_> {
 }
 
 impl Written {
-    /// Always true.
+    /// Marks a row as written; always returns true.
     #[inline(always)]
     unsafe fn mark_row(&self, cell: usize, step: isize, count: usize) -> bool {
         unsafe {
