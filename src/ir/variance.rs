@@ -163,7 +163,7 @@ impl Walk<'_> {
         self.regions.pop();
     }
 
-    /// The active lanes jump to the end of the labeled statement (`None`: of the function; `turn`: of the current iteration).
+    /// The active lanes jump to the end of the labeled statement (`None`: of the function; `skips`: of the current iteration).
     fn leave(&mut self, label: Option<Label>, skips: bool) {
         let target = match label {
             Some(_) => self.regions.iter().rposition(|r| r.label == label).unwrap_or(0),

@@ -185,7 +185,7 @@ pub struct Compiler<'a> {
     pub(super) jumps: Vec<usize>,
     // Registers
     pub(super) regs: Vec<RegDef>,
-    /// By register: the number of values that live in it; [`PERMANENT`] registers are never freed.
+    /// By register: the number of values that live in it; [`PERMANENT`](super::PERMANENT) registers are never freed.
     pub(super) held: Vec<u32>,
     pub(super) free: Vec<Vec<Reg>>,
     pub(super) fresh: Vec<Reg>,
