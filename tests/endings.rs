@@ -452,6 +452,16 @@ mod processes {
         assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1, "no part is left");
     }
 
+    /// Without address space for the arena of a thread, each small allocation used to cost a dozen system calls: 20 s for this file, without them 1 s.
+    #[test]
+    fn little_address_space_costs_no_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("a.clk"), "save(\"x.csv\", ones(1000, 3000))\n").expect("written");
+        let limits: &[_] = &[(libc::RLIMIT_AS, 600 << 20), (libc::RLIMIT_CPU, 14)];
+        let ran = super::common::finish(&mut limited(folder.path(), &["run", "--workers", "2", "a.clk"], limits));
+        assert!(ran.code == 0 || ran.err.contains("E0509"), "{} {}", ran.code, ran.err);
+    }
+
     /// Each script runs out of memory at a different point.
     #[test]
     fn what_does_not_fit_into_memory_is_an_error() {

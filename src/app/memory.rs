@@ -99,6 +99,18 @@ pub(crate) fn prepare() {
         // SAFETY: `mallopt` may be called at any time; an unsupported setting is ignored.
         unsafe { libc::mallopt(setting, value) };
     }
+    // A thread that cannot reserve the address space of its own arena tries again at each allocation, with several system calls.
+    if has_limited_addresses() {
+        // SAFETY: as above.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    }
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn has_limited_addresses() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure lives until the call returns.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) == 0 && limit.rlim_cur != libc::RLIM_INFINITY }
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
