@@ -229,6 +229,12 @@ fn bare_declaration(here: &Here<'_>) -> Diagnostic {
 /// Reports `for (int i = 0; i < n; i++)`.
 fn c_for(here: &Here<'_>) -> Diagnostic {
     let open = here.start + 1;
+    let close = here.find(open, Tok::RParen).filter(|&close| here.kind(close + 1) == Tok::In);
+    if let Some(close) = close {
+        return Diagnostic::error("E0118", "a `for` has one variable")
+            .at(here.spans(open, close), "several in parentheses")
+            .help("count through the positions, and take the elements: `for i in 0..len(x) { let v = x[i] … }`");
+    }
     let error =
         Diagnostic::error("E0118", "a `for` goes over a range").at(here.spans(here.start, open), "the C way").help(
             "`for i in 0..n { … }` counts from 0 to n - 1; `0..n step 2` in larger steps; anything else is a `while`",
