@@ -17,7 +17,7 @@ impl Files for Memory {
         known.map(|text| text.to_string()).ok_or_else(|| "there is no such file".into())
     }
 
-    fn neighbours(&self, path: &Path) -> Vec<String> {
+    fn neighbors(&self, path: &Path) -> Vec<String> {
         let beside = self.0.keys().filter(|known| Path::new(known).parent() == path.parent());
         beside.filter_map(|known| known.rsplit('/').next()).map(str::to_string).collect()
     }

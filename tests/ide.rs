@@ -188,7 +188,7 @@ impl Files for Neighbours {
         Err("no".into())
     }
 
-    fn neighbours(&self, _: &Path) -> Vec<String> {
+    fn neighbors(&self, _: &Path) -> Vec<String> {
         vec!["shapes.clk".into(), "notes.txt".into()]
     }
 }

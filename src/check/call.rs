@@ -280,8 +280,8 @@ impl Cx<'_> {
             }
             parts.push(e);
         }
-        let splat = parts.len() == 1 && lanes == 1;
-        if lanes != usize::from(n) && !splat {
+        let broadcast = parts.len() == 1 && lanes == 1;
+        if lanes != usize::from(n) && !broadcast {
             let d = Diagnostic::error("E0304", format!("`{name}` needs {n} components, but these make {lanes}"))
                 .at(span, format!("{n} components, or one for all"));
             self.report(d);

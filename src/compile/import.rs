@@ -126,8 +126,8 @@ impl<'a> Loader<'a> {
         let title = format!("`{written}` cannot be imported: {why}");
         let mut diagnostic = Diagnostic::error("E0290", title).at(span, format!("looked for `{}`", path.display()));
         let wanted = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let neighbours = self.files.neighbours(path);
-        if let Some(meant) = closest(&wanted, neighbours.iter().map(String::as_str)) {
+        let neighbors = self.files.neighbors(path);
+        if let Some(meant) = closest(&wanted, neighbors.iter().map(String::as_str)) {
             let folder = written.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
             let text = format!("\"{folder}{meant}\"");
             let title = format!("did you mean {text}?");

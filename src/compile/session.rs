@@ -19,7 +19,7 @@ pub trait Files {
     fn read(&self, path: &Path) -> Result<String, String>;
 
     /// Returns the names of the files in the same directory, for suggestions about a misspelled import.
-    fn neighbours(&self, _path: &Path) -> Vec<String> {
+    fn neighbors(&self, _path: &Path) -> Vec<String> {
         vec![]
     }
 }

@@ -124,7 +124,7 @@ impl Analysis {
         let folder = typed.rfind('/').map_or(0, |at| at + 1);
         let word = before[quote].end as usize + folder..offset;
         let base = self.session.folder.join(super::slice(typed, 0..folder)).join("_");
-        let names = files.neighbours(&base);
+        let names = files.neighbors(&base);
         let mut out: Vec<Completion> =
             names.iter().filter(|n| n.ends_with(".clk")).map(|n| entry(n, CompletionKind::File, "", &word)).collect();
         rank(&mut out, super::slice(&self.text, word.clone()));

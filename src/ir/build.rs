@@ -314,7 +314,7 @@ impl FunctionBuilder {
     }
 
     /// Broadcasts `value` to all lanes of a vector.
-    pub fn splat(&mut self, value: ExprId, lanes: u8) -> ExprId {
+    pub fn broadcast(&mut self, value: ExprId, lanes: u8) -> ExprId {
         self.compose(&vec![value; lanes as usize])
     }
 

@@ -91,7 +91,7 @@ impl Body<'_, '_> {
         for &arg in args {
             let ty = self.out.ty(arg);
             let ty = if lanes == 1 { ty } else { Ty::Vector(ty.scalar(), lanes) };
-            spread.push(self.out.splat(arg, ty, span));
+            spread.push(self.out.broadcast(arg, ty, span));
         }
         let types: Vec<Ty> = spread.iter().map(|&arg| self.out.ty(arg)).collect();
         let ty = typing::math(function, &types).unwrap_or(types.first().copied().unwrap_or(I32));

@@ -65,11 +65,11 @@ impl Emitter {
     /// Returns an all-zero constant of the type.
     pub fn zero(&mut self, ty: Ty, span: Span) -> ExprId {
         let zero = self.constant(Value { ty: ty.scalar(), bits: 0 }, span);
-        self.splat(zero, ty, span)
+        self.broadcast(zero, ty, span)
     }
 
     /// Broadcasts a scalar to a vector type; returns any other value unchanged.
-    pub fn splat(&mut self, value: ExprId, ty: Ty, span: Span) -> ExprId {
+    pub fn broadcast(&mut self, value: ExprId, ty: Ty, span: Span) -> ExprId {
         match (self.ty(value), ty) {
             (Ty::Scalar(scalar), Ty::Vector(_, n)) => {
                 self.value(ExprKind::Compose(vec![value; n as usize]), Ty::Vector(scalar, n), span)

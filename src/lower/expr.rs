@@ -150,7 +150,7 @@ impl Body<'_, '_> {
     pub fn literal(&mut self, literal: Literal, ty: Ty, span: Span) -> Fallible<ExprId> {
         let value = literal.to(ty.scalar()).ok_or_else(|| literal.misfit(ty.scalar(), span))?;
         let scalar = self.out.constant(value, span);
-        Ok(self.out.splat(scalar, ty, span))
+        Ok(self.out.broadcast(scalar, ty, span))
     }
 
     fn constant_item(&mut self, id: ConstId, expr: &Expr) -> Fallible<Vec<ExprId>> {
@@ -192,7 +192,7 @@ impl Body<'_, '_> {
             lanes.extend(self.out.lanes(value, part.span));
         }
         match lanes.as_slice() {
-            [one] => Ok(vec![self.out.splat(*one, ty, expr.span)]),
+            [one] => Ok(vec![self.out.broadcast(*one, ty, expr.span)]),
             lanes if lanes.len() == ty.lanes() as usize => Ok(vec![self.out.compose(lanes.to_vec(), expr.span)]),
             _ => Err(internal(expr.span, "a vector with the wrong number of parts")),
         }
@@ -295,8 +295,8 @@ impl Body<'_, '_> {
         let lanes = [cond, then, other].map(|value| self.out.ty(value).lanes()).into_iter().max().unwrap_or(1);
         let scalar = self.out.ty(then).scalar();
         let ty = if lanes == 1 { Ty::Scalar(scalar) } else { Ty::Vector(scalar, lanes) };
-        let then = self.out.splat(then, ty, span);
-        let other = self.out.splat(other, ty, span);
+        let then = self.out.broadcast(then, ty, span);
+        let other = self.out.broadcast(other, ty, span);
         self.out.value(def::ExprKind::Select { cond, then, other }, ty, span)
     }
 

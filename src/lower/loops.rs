@@ -108,7 +108,7 @@ impl Body<'_, '_> {
         fill: impl FnOnce(&mut Self) -> Fallible<()>,
     ) -> Fallible<()> {
         let label = self.out.label();
-        let body = self.turn(label, fill)?;
+        let body = self.iteration(label, fill)?;
         let Bounds { start, end, step, inclusive } = bounds;
         let unroll = hint(unroll);
         self.out.stmt(StmtKind::For { label, local, start, end, step, inclusive, unroll, body }, span);
@@ -116,7 +116,7 @@ impl Body<'_, '_> {
     }
 
     /// Lowers the body of the loop `label` to a block.
-    fn turn(&mut self, label: Label, fill: impl FnOnce(&mut Self) -> Fallible<()>) -> Fallible<def::Block> {
+    fn iteration(&mut self, label: Label, fill: impl FnOnce(&mut Self) -> Fallible<()>) -> Fallible<def::Block> {
         self.loops.push(label);
         self.out.open();
         let filled = fill(self);
@@ -127,7 +127,7 @@ impl Body<'_, '_> {
 
     pub(crate) fn while_(&mut self, cond: &Expr, body: &Block, unroll: Unroll, span: Span) -> Fallible<()> {
         let label = self.out.label();
-        let block = self.turn(label, |this| {
+        let block = self.iteration(label, |this| {
             let holds = this.scalar(cond)?;
             this.out.open();
             this.out.stmt(StmtKind::Break(label), cond.span);
@@ -145,7 +145,7 @@ impl Body<'_, '_> {
 
     pub fn loop_(&mut self, body: &Block, span: Span) -> Fallible<()> {
         let label = self.out.label();
-        let block = self.turn(label, |this| this.effects(body))?;
+        let block = self.iteration(label, |this| this.effects(body))?;
         let leaves = breaks(&block, label);
         self.out.stmt(StmtKind::Loop { label, unroll: def::Unroll::Auto, body: block }, span);
         if !leaves {

@@ -78,8 +78,8 @@ impl Body<'_, '_> {
         let lanes = self.out.ty(left).lanes().max(self.out.ty(right).lanes());
         let widen = |ty: Ty| if lanes == 1 { ty } else { Ty::Vector(ty.scalar(), lanes) };
         let (left_ty, right_ty) = (widen(self.out.ty(left)), widen(self.out.ty(right)));
-        let left = self.out.splat(left, left_ty, span);
-        let right = self.out.splat(right, right_ty, span);
+        let left = self.out.broadcast(left, left_ty, span);
+        let right = self.out.broadcast(right, right_ty, span);
         Ok(self.out.binary(op, left, right, span))
     }
 

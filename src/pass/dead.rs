@@ -129,8 +129,8 @@ impl Dead<'_> {
                 !then.is_empty() || !other.is_empty()
             }
             StmtKind::For { label, local, start, end, step, inclusive, body, .. } => {
-                let turns = trip_count(self.function, *start, *end, *step, *inclusive);
-                if turns == Some(0) {
+                let iterations = trip_count(self.function, *start, *end, *step, *inclusive);
+                if iterations == Some(0) {
                     return false;
                 }
                 let (label, local) = (*label, *local);

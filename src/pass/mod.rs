@@ -3,7 +3,7 @@
 //! [`pipeline::STANDARD`] is the list of passes; each is a file that documents the transformation and why it preserves results
 //! and faults.
 
-mod choose;
+mod if_convert;
 mod cse;
 mod dead;
 mod edit;
@@ -11,7 +11,7 @@ mod forward;
 mod hoist;
 mod inline;
 pub(crate) mod pipeline;
-mod scalarise;
+mod scalarize;
 mod simplify;
 mod structure;
 mod tidy;

@@ -31,15 +31,15 @@ const DEAD: Pass = pass("dead", dead::run);
 /// Unrolls small loops.
 const UNROLL: Pass = pass("unroll", unroll::run);
 /// Replaces local arrays with constant indices by locals.
-const SCALARISE: Pass = pass("scalarise", scalarise::run);
+const SCALARIZE: Pass = pass("scalarize", scalarize::run);
 /// Eliminates common subexpressions and repeated loads.
 const CSE: Pass = pass("cse", cse::run);
 /// Converts small branches to selects.
-const CHOOSE: Pass = pass("choose", choose::run);
+const IF_CONVERT: Pass = pass("if_convert", if_convert::run);
 /// Hoists loop-invariant expressions.
 const HOIST: Pass = pass("hoist", hoist::run);
 /// As `CHOOSE`, for branches without operations that checks observe.
-const CHOOSE_SAFE: Pass = pass("choose", choose::run_checked);
+const IF_CONVERT_SAFE: Pass = pass("if_convert", if_convert::run_checked);
 /// As `HOIST`, for expressions without operations that checks observe.
 const HOIST_SAFE: Pass = pass("hoist", hoist::run_checked);
 /// Removes unused locals and memories and renumbers the rest.
@@ -51,9 +51,9 @@ pub(crate) static STANDARD: &[Pass] = &[
     INLINE, COMPACT, STRUCTURE,
     FORWARD, SIMPLIFY, DEAD,
     // Local arrays become registers.
-    UNROLL, STRUCTURE, FORWARD, SIMPLIFY, DEAD, SCALARISE, FORWARD, SIMPLIFY, CSE,
+    UNROLL, STRUCTURE, FORWARD, SIMPLIFY, DEAD, SCALARIZE, FORWARD, SIMPLIFY, CSE,
     // If-conversion; inner branches first, which may make outer ones small enough.
-    CHOOSE, FORWARD, SIMPLIFY, DEAD, CHOOSE, FORWARD, SIMPLIFY, CSE, DEAD,
+    IF_CONVERT, FORWARD, SIMPLIFY, DEAD, IF_CONVERT, FORWARD, SIMPLIFY, CSE, DEAD,
     HOIST, CSE, DEAD, TIDY,
 ];
 
@@ -79,6 +79,6 @@ pub(crate) fn passes(checks: Checks) -> &'static [Pass] {
 pub(crate) static CHECKED: &[Pass] = &[
     INLINE_TRACED, COMPACT, STRUCTURE,
     FORWARD, SIMPLIFY, DEAD, CSE,
-    CHOOSE_SAFE, FORWARD, SIMPLIFY, DEAD, CHOOSE_SAFE, FORWARD, SIMPLIFY, CSE, DEAD,
+    IF_CONVERT_SAFE, FORWARD, SIMPLIFY, DEAD, IF_CONVERT_SAFE, FORWARD, SIMPLIFY, CSE, DEAD,
     HOIST_SAFE, CSE, DEAD, TIDY,
 ];

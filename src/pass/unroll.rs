@@ -38,10 +38,10 @@ impl Unroller<'_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Vec::with_capacity(block.len());
         for mut stmt in block {
-            if let Some(turns) = self.turns(&stmt.kind) {
+            if let Some(iterations) = self.iterations(&stmt.kind) {
                 stop::poll();
-                let turns = self.unrolled(stmt, turns);
-                out.extend(self.block(turns));
+                let iterations = self.unrolled(stmt, iterations);
+                out.extend(self.block(iterations));
                 continue;
             }
             for inner in stmt.kind.blocks_mut() {
@@ -53,7 +53,7 @@ impl Unroller<'_> {
     }
 
     /// Returns the counter's values, if the loop should be unrolled.
-    fn turns(&mut self, kind: &StmtKind) -> Option<Vec<Value>> {
+    fn iterations(&mut self, kind: &StmtKind) -> Option<Vec<Value>> {
         let StmtKind::For { local, start, end, step, inclusive, unroll, body, .. } = kind else { return None };
         let count = usize::try_from(trip_count(self.function, *start, *end, *step, *inclusive)?).ok()?;
         let grown = size(body).saturating_add(1).saturating_mul(count);
@@ -69,7 +69,7 @@ impl Unroller<'_> {
         self.budget -= grown;
         let (start, step) = (integer_of(self.function, *start)?, integer_of(self.function, *step)?);
         let scalar = self.function.locals[*local].ty.scalar();
-        (0..count as i128).map(|turn| Value::from_integer(scalar, start + turn * step)).collect()
+        (0..count as i128).map(|iteration| Value::from_integer(scalar, start + iteration * step)).collect()
     }
 
     /// Returns whether an index into a local array, or into one of constants, depends on the counter.
@@ -99,13 +99,13 @@ impl Unroller<'_> {
         found
     }
 
-    fn unrolled(&mut self, stmt: Stmt, turns: Vec<Value>) -> Block {
+    fn unrolled(&mut self, stmt: Stmt, iterations: Vec<Value>) -> Block {
         let span = stmt.span;
         let StmtKind::For { label, local, body, .. } = stmt.kind else { return vec![stmt] };
         let continues = mentions(&body, label);
         let leaves = breaks(&body, label);
         let mut out = Vec::new();
-        for value in turns {
+        for value in iterations {
             let start = edit::constant(self.function, value);
             out.push(Stmt { kind: StmtKind::Write { local, value: start }, span });
             let mut copy = self.copy(&body);

@@ -68,7 +68,7 @@ impl Generator {
             8 | 9 if depth < DEEPEST => self.if_statement(depth),
             10 | 11 if depth < DEEPEST => self.for_statement(depth),
             12 if depth < DEEPEST => self.loop_statement(depth),
-            13 if depth < DEEPEST => self.labelled_block(depth),
+            13 if depth < DEEPEST => self.labeled_block(depth),
             14 => self.jump(),
             15 => self.local_array(),
             16 => self.count(),
@@ -139,8 +139,8 @@ impl Generator {
         let step = constant(self, if down { -by } else { by });
         let (start, end) = match self.random.below(4) {
             0 => {
-                let turns = self.random.below(5) as i128;
-                let (start, end) = if down { (low + turns, low) } else { (high - turns, high) };
+                let iterations = self.random.below(5) as i128;
+                let (start, end) = if down { (low + iterations, low) } else { (high - iterations, high) };
                 (constant(self, start), constant(self, end))
             }
             1 => {
@@ -182,17 +182,17 @@ impl Generator {
         let uniform = flow == Flow::Uniform;
         let limit = self.few(Scalar::I32, uniform);
         let zero = self.b.i32(0);
-        let turns = self.b.variable(format!("n{}", self.spans), zero);
+        let iterations = self.b.variable(format!("n{}", self.spans), zero);
         let label = self.b.label();
         self.targets.push(Target { label, is_loop: true, flow });
         let body = self.scope(flow, |g| {
-            let turn = g.b.read(turns);
-            let over = g.b.binary(BinOp::Ge, turn, limit);
+            let iteration = g.b.read(iterations);
+            let over = g.b.binary(BinOp::Ge, iteration, limit);
             g.b.if_then(over, |b| b.break_(label));
             let one = g.b.i32(1);
-            let next = g.b.binary(BinOp::Add, turn, one);
-            g.b.write(turns, next);
-            g.remember(turn, uniform);
+            let next = g.b.binary(BinOp::Add, iteration, one);
+            g.b.write(iterations, next);
+            g.remember(iteration, uniform);
             g.statements(depth + 1);
         });
         self.targets.pop();
@@ -200,7 +200,7 @@ impl Generator {
         self.b.loop_(label, Unroll::Auto, body);
     }
 
-    fn labelled_block(&mut self, depth: usize) {
+    fn labeled_block(&mut self, depth: usize) {
         let flow = self.nested_flow();
         let label = self.b.label();
         self.targets.push(Target { label, is_loop: false, flow });

@@ -242,7 +242,7 @@ impl Generator {
     /// Returns a constant, broadcast to every component.
     pub(super) fn all(&mut self, value: Value, ty: Ty) -> ExprId {
         let scalar = self.b.constant(value);
-        if let Ty::Vector(_, n) = ty { self.b.splat(scalar, n) } else { scalar }
+        if let Ty::Vector(_, n) = ty { self.b.broadcast(scalar, n) } else { scalar }
     }
 
     fn function_of(&mut self, functions: &[MathFn], ty: Ty, x: ExprId, depth: usize, uniform: bool) -> ExprId {

@@ -52,12 +52,12 @@ pub enum State<'m> {
 struct Open<'m> {
     block: &'m [Stmt],
     next: usize,
-    turn: Turn,
+    iteration: Iteration,
 }
 
 /// What to do at the end of an open block.
 #[derive(Clone, Copy)]
-enum Turn {
+enum Iteration {
     /// Continue after it.
     Once(Option<Label>),
     Loop(Label),
@@ -200,7 +200,7 @@ impl<'m> Thread<'m> {
             values: vec![None; function.exprs.len()],
             locals: function.locals.iter().map(|(_, l)| Val::zero(l.ty)).collect(),
             arrays: vec![],
-            open: vec![Open { block: &function.body, next: 0, turn: Turn::Once(None) }],
+            open: vec![Open { block: &function.body, next: 0, iteration: Iteration::Once(None) }],
             results,
             call,
         });
@@ -273,14 +273,14 @@ impl<'m> Thread<'m> {
     fn end_of_block(&mut self) {
         let open = &mut self.frame().open;
         let Some(top) = open.last_mut() else { return };
-        match top.turn {
-            Turn::Once(_) => {
+        match top.iteration {
+            Iteration::Once(_) => {
                 open.pop();
             }
-            Turn::Loop(_) => top.next = 0,
-            Turn::For { label, local, value, end, step, inclusive } => {
+            Iteration::Loop(_) => top.next = 0,
+            Iteration::For { label, local, value, end, step, inclusive } => {
                 let value = value + step;
-                top.turn = Turn::For { label, local, value, end, step, inclusive };
+                top.iteration = Iteration::For { label, local, value, end, step, inclusive };
                 top.next = 0;
                 self.begin_turn();
             }
@@ -290,7 +290,7 @@ impl<'m> Thread<'m> {
     /// Sets the variable of the innermost `for`, or leaves the loop.
     fn begin_turn(&mut self) {
         let frame = self.frame();
-        let Some(Turn::For { local, value, end, step, inclusive, .. }) = frame.open.last().map(|open| open.turn) else {
+        let Some(Iteration::For { local, value, end, step, inclusive, .. }) = frame.open.last().map(|open| open.iteration) else {
             return;
         };
         let goes_on = if step > 0 { value < end } else { value > end };
@@ -306,9 +306,9 @@ impl<'m> Thread<'m> {
     fn leave_to(&mut self, label: Label, stay: bool) {
         let open = &mut self.frame().open;
         while let Some(top) = open.last_mut() {
-            let found = match top.turn {
-                Turn::Once(own) => own == Some(label),
-                Turn::Loop(own) | Turn::For { label: own, .. } => own == label,
+            let found = match top.iteration {
+                Iteration::Once(own) => own == Some(label),
+                Iteration::Loop(own) | Iteration::For { label: own, .. } => own == label,
             };
             if found && stay {
                 top.next = top.block.len();
@@ -321,8 +321,8 @@ impl<'m> Thread<'m> {
         }
     }
 
-    fn enter(&mut self, block: &'m [Stmt], turn: Turn) {
-        self.frame().open.push(Open { block, next: 0, turn });
+    fn enter(&mut self, block: &'m [Stmt], iteration: Iteration) {
+        self.frame().open.push(Open { block, next: 0, iteration });
     }
 
     fn statement(&mut self, world: &mut World<'_>, stmt: &'m Stmt) -> Result<(), Stop> {
@@ -366,7 +366,7 @@ impl<'m> Thread<'m> {
             StmtKind::Fence(_) => {}
             StmtKind::If { cond, then, other } => {
                 let block = if self.eval(world, *cond)?.is_true() { then } else { other };
-                self.enter(block, Turn::Once(None));
+                self.enter(block, Iteration::Once(None));
             }
             StmtKind::For { label, local, start, end, step, inclusive, body, .. } => {
                 let step_span = self.frame().function.spans[*step];
@@ -377,11 +377,11 @@ impl<'m> Thread<'m> {
                     return Err((FaultKind::ZeroStep, step_span));
                 }
                 let (label, local, inclusive) = (*label, *local, *inclusive);
-                self.enter(body, Turn::For { label, local, value, end, step, inclusive });
+                self.enter(body, Iteration::For { label, local, value, end, step, inclusive });
                 self.begin_turn();
             }
-            StmtKind::Loop { label, body, .. } => self.enter(body, Turn::Loop(*label)),
-            StmtKind::Block { label, body } => self.enter(body, Turn::Once(Some(*label))),
+            StmtKind::Loop { label, body, .. } => self.enter(body, Iteration::Loop(*label)),
+            StmtKind::Block { label, body } => self.enter(body, Iteration::Once(Some(*label))),
             StmtKind::Break(label) => self.leave_to(*label, false),
             StmtKind::Continue(label) => self.leave_to(*label, true),
             StmtKind::Return(values) => {

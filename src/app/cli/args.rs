@@ -286,11 +286,11 @@ fn global_options() -> Vec<Arg> {
         flag("no-coarsen", "On GPUs: let a thread of a `threads` kernel take one index"),
         flag("fast-math", "On GPUs: approximate functions and division"),
         flag("contract", "On GPUs: let `a * b + c` round once"),
-        number("max-steps", "N", "Stop a kernel whose threads take more loop turns than this [default: no limit]")
+        number("max-steps", "N", "Stop a kernel whose threads take more loop iterations than this [default: no limit]")
             .value_parser(value_parser!(u64)),
         number("workers", "N", "Worker threads of the simulator [default: one per core]")
             .value_parser(value_parser!(u64).range(..=1024).map(|n| n as usize)),
-        number("seed", "N", "Seed of the stream that `random` and its kin draw from [default: 0]")
+        number("seed", "N", "Seed of the stream that `random` and similar builtins draw from [default: 0]")
             .value_parser(value_parser!(u64)),
     ]
 }
@@ -443,7 +443,7 @@ fn fmt() -> Command {
 
 fn fix() -> Command {
     Command::new("fix")
-        .about("Apply the fixes of messages that need nobody to look at them")
+        .about("Apply the machine-applicable fixes of messages")
         .arg(paths("Files and folders [default: .]"))
         .arg(
             Arg::new("dry-run")

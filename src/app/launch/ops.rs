@@ -52,10 +52,10 @@ pub(crate) fn answer(state: &mut State, message: Message) -> (Reply, Next) {
             Err(Refusal::new("E0802", format!("an `id` is a number or a string of at most {LONGEST_ID} letters")))
         }
         (None, Ok(_)) => {
-            let turn = state.turn.clone();
+            let iteration = state.iteration.clone();
             // On the simulator launches have completed when they return, so clients need not be serialized.
             let shared = state.interpreter.options.device.is_remote();
-            let mut last = shared.then(|| turn.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut last = shared.then(|| iteration.lock().unwrap_or_else(PoisonError::into_inner));
             if let Some(last) = &mut last {
                 state.begin(last);
             }

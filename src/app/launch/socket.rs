@@ -32,7 +32,7 @@ mod unix {
     use crate::app::launch::refusal::Refusal;
     use crate::app::launch::reply::Reply;
     use crate::app::launch::serve::{converse, program};
-    use crate::app::launch::state::{State, Turn};
+    use crate::app::launch::state::{State, Iteration};
     use crate::app::leftovers::Leftover;
     use crate::app::{disk, exit, private};
     use crate::base::source::Sources;
@@ -63,7 +63,7 @@ mod unix {
         };
         let ending = Ending::of(&context.interrupt);
         context.console.error_line(&format!("serving on {}", path.display()));
-        let turn = Turn::default();
+        let iteration = Iteration::default();
         let mut clients: Vec<Client> = Vec::new();
         while !ending.is_set() {
             let Some(stream) = socket.accept() else { continue };
@@ -73,7 +73,7 @@ mod unix {
                 refuse(stream, refusal);
                 continue;
             }
-            clients.extend(Client::greet(stream, job, &session, context, &ending, turn.clone()));
+            clients.extend(Client::greet(stream, job, &session, context, &ending, iteration.clone()));
         }
         let until = Instant::now() + GRACE;
         // No more requests are read; pending replies are still sent.
@@ -111,7 +111,7 @@ mod unix {
             session: &Session,
             context: &Context,
             ending: &Ending,
-            turn: Turn,
+            iteration: Iteration,
         ) -> Option<Client> {
             let (input, output) = (stream.try_clone().ok()?, stream.try_clone().ok()?);
             input.set_read_timeout(Some(TICK)).ok()?;
@@ -122,7 +122,7 @@ mod unix {
             let talk = move || {
                 let interpreter = limits.interpreter(&interrupt, vec![]);
                 let mut state = State::new(session, interpreter, limit);
-                state.turn = turn;
+                state.iteration = iteration;
                 converse(input, &output, &mut state, &ending, beats);
                 // Makes the reading thread end, too.
                 let _ = output.shutdown(std::net::Shutdown::Both);

@@ -27,7 +27,7 @@ use crate::host::value::Value;
 pub(crate) struct Late(Mutex<Option<DeviceError>>);
 
 /// The client whose launches may still be running on the shared device; locked for the duration of a request.
-pub(crate) type Turn = Arc<Mutex<Option<Arc<Late>>>>;
+pub(crate) type Iteration = Arc<Mutex<Option<Arc<Late>>>>;
 
 /// A client's program and arrays.
 pub(crate) struct State {
@@ -40,7 +40,7 @@ pub(crate) struct State {
     /// Limit in bytes of an array, and of all kept arrays together.
     pub limit: u64,
     forms: Forms,
-    pub turn: Turn,
+    pub iteration: Iteration,
     late: Arc<Late>,
 }
 
@@ -71,7 +71,7 @@ impl State {
             world: Captured::default(),
             limit,
             forms: Forms::default(),
-            turn: Turn::default(),
+            iteration: Iteration::default(),
             late: Arc::default(),
         };
         state.learn_structs();

@@ -41,7 +41,7 @@ impl Files for Overlay<'_> {
         }
     }
 
-    fn neighbours(&self, path: &Path) -> Vec<String> {
+    fn neighbors(&self, path: &Path) -> Vec<String> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(2000);
         let mut names: Vec<String> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();

@@ -47,7 +47,7 @@ enum Part {
     Warp,
     Lane,
     /// The number of steps that a loop has taken.
-    Turn(LocalId),
+    Iteration(LocalId),
     /// All numbers below a launch constant: a loop whose iterations are distributed over threads.
     All(LocalId),
 }
@@ -114,7 +114,7 @@ enum Loop {
     Counted {
         start: Linear,
         step: i64,
-        turns: u32,
+        iterations: u32,
     },
     /// Its iterations are distributed over the threads that `used` identifies, and cover all numbers below the limit.
     Shared {
@@ -227,7 +227,7 @@ impl Finder<'_> {
             indices.iter().flat_map(|index| &index.parts).flat_map(|(part, _)| self.told(*part)).collect();
         // An enclosing loop with no iterations, or one that is distributed over threads but does not identify the element.
         let skips = |local: &LocalId| match self.loops.get(local) {
-            Some(Loop::Counted { turns, .. }) => *turns == 0,
+            Some(Loop::Counted { iterations, .. }) => *iterations == 0,
             _ => !told.contains(&Part::All(*local)),
         };
         if self.open.iter().any(skips) {
@@ -317,8 +317,8 @@ impl Finder<'_> {
     fn counted(&self, start: ExprId, end: ExprId, step: ExprId) -> Option<Loop> {
         let (start, step) = (self.linear(start, 0)?, self.constant(step).filter(|&step| step > 0)?);
         if let (true, Some(end)) = (start.parts.is_empty(), self.constant(end)) {
-            let turns = ((end - start.constant).max(0) as u64).div_ceil(step as u64);
-            return Some(Loop::Counted { start, step, turns: u32::try_from(turns).ok()? });
+            let iterations = ((end - start.constant).max(0) as u64).div_ceil(step as u64);
+            return Some(Loop::Counted { start, step, iterations: u32::try_from(iterations).ok()? });
         }
         let shared = self.reach(&start.parts, &[start.constant])? as i64 >= step;
         let used = start.parts.iter().map(|&(part, _)| part).collect();
@@ -342,7 +342,7 @@ impl Finder<'_> {
             ExprKind::WarpIdx => Linear::of(Part::Warp),
             ExprKind::LaneIdx => Linear::of(Part::Lane),
             ExprKind::Read(local) if self.open.contains(local) => match self.loops.get(local)? {
-                Loop::Counted { start, step, .. } => start.clone().plus(&Linear::of(Part::Turn(*local)), *step),
+                Loop::Counted { start, step, .. } => start.clone().plus(&Linear::of(Part::Iteration(*local)), *step),
                 Loop::Shared { .. } => Linear::of(Part::All(*local)),
             },
             ExprKind::Binary { op: BinOp::Add, left, right } => of(*left)?.plus(&of(*right)?, 1),
@@ -390,8 +390,8 @@ impl Finder<'_> {
             Part::Remainder(k, by) => Some(self.block[usize::from(k)]).filter(|n| n % by == 0).map(|_| by),
             Part::Warp => flat.then_some(threads / 32),
             Part::Lane => flat.then_some(32),
-            Part::Turn(local) => match self.loops.get(&local)? {
-                Loop::Counted { turns, .. } => Some(*turns),
+            Part::Iteration(local) => match self.loops.get(&local)? {
+                Loop::Counted { iterations, .. } => Some(*iterations),
                 Loop::Shared { .. } => None,
             },
             Part::Block(_) | Part::All(_) => None,
@@ -414,9 +414,9 @@ impl Finder<'_> {
                 return None;
             }
             let before = set[..=most].to_vec();
-            for turn in 1..size {
+            for iteration in 1..size {
                 for (at, _) in before.iter().enumerate().filter(|(_, known)| **known) {
-                    set[at + turn * factor] = true;
+                    set[at + iteration * factor] = true;
                 }
             }
             most += further;

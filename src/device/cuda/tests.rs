@@ -635,22 +635,22 @@ fn a_batch_that_comes_again_is_one_graph() {
 #[test]
 fn reading_in_a_batch_is_no_error() {
     let (gpu, kernel, fake) = gpu(shifted(Access::Out, true), 1 << 20, copy_or_report);
-    for turn in 0..3 {
-        let mut arrays = chain(turn as f32, 6);
+    for iteration in 0..3 {
+        let mut arrays = chain(iteration as f32, 6);
         gpu.begin_batch();
         gpu.begin_batch();
         for k in 0..6 {
             let [x, y] = &mut arrays[k..k + 2] else { panic!("an array for each launch") };
             shift(&kernel, 0, x, y, 1, false).unwrap();
             if k == 2 {
-                assert_eq!(floats(y), [turn as f32; 5]);
+                assert_eq!(floats(y), [iteration as f32; 5]);
             }
         }
         gpu.end_batch().unwrap();
         // The outer batch is still open.
         drop(arrays.remove(2));
         gpu.end_batch().unwrap();
-        assert_eq!(floats(&arrays[5]), [turn as f32; 5]);
+        assert_eq!(floats(&arrays[5]), [iteration as f32; 5]);
     }
     // Both halves are the same run of three launches.
     assert_eq!((fake.count("launch"), fake.count("graph"), fake.count("run_graph")), (3, 1, 5));

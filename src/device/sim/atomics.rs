@@ -54,7 +54,7 @@ impl<const CHECKED: bool> Step for Atomic<CHECKED> {
             }
             if changed {
                 // Yields to other blocks while this one may hold a lock or may be about to run ahead of its synchronization.
-                (g.resume, g.pause) = (op.add(1), Pause::Turn);
+                (g.resume, g.pause) = (op.add(1), Pause::Iteration);
                 return std::ptr::null();
             }
             op.add(1)

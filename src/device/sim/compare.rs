@@ -129,7 +129,7 @@ impl<V: Wide, T: Lane<Repr = T> + Number, F: Relation + Fn2<T, Out = bool> + Fn2
             let axes = &(&(*g.code).accesses).get_unchecked(o.y as usize).axes;
             if (g.full || g.solid) && g.shape[0] == g.lanes {
                 let (left, right) = (Line::of(g, &axes[0]), Line::of(g, &axes[1]));
-                if let Some((from, to)) = stretch(F::OP, T::SCALAR, left, right, g.lanes as i64) {
+                if let Some((from, to)) = range(F::OP, T::SCALAR, left, right, g.lanes as i64) {
                     let (first, end) = if g.full { (0, g.lanes) } else { (g.first_lane, g.last_lane + 1) };
                     let kept = mask::keep_row(g, o.b, first.max(from as usize), end.min(to as usize));
                     return if kept { op.add(1) } else { g.at(o.x) };
@@ -189,7 +189,7 @@ impl Line {
 
 /// Returns the lanes of a row where `left op right` holds, if they are one contiguous range and nothing wraps.
 #[inline(always)]
-fn stretch(op: BinOp, scalar: Scalar, left: Line, right: Line, lanes: i64) -> Option<(i64, i64)> {
+fn range(op: BinOp, scalar: Scalar, left: Line, right: Line, lanes: i64) -> Option<(i64, i64)> {
     if !left.fits(scalar, lanes) || !right.fits(scalar, lanes) {
         return None;
     }

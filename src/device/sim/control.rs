@@ -92,7 +92,7 @@ pub(crate) struct Again;
 impl Step for Again {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         let o = unsafe { &*op };
-        if g.turn() { g.at(o.x) } else { interrupted(g, o.y) }
+        if g.iteration() { g.at(o.x) } else { interrupted(g, o.y) }
     }
 }
 
@@ -106,7 +106,7 @@ impl Step for AgainIf {
         if g.lo >= g.hi {
             return unsafe { op.add(1) };
         }
-        if g.turn() { g.at(o.x) } else { interrupted(g, o.y) }
+        if g.iteration() { g.at(o.x) } else { interrupted(g, o.y) }
     }
 }
 
@@ -129,8 +129,8 @@ impl Step for Poll {
 #[cold]
 pub(crate) fn interrupted(g: &mut Group, span: u32) -> *const Op {
     let limit = g.max_steps > 0 && g.steps >= g.max_steps;
-    // SAFETY: the frame owns the listener for as long as the group runs, and nothing else uses it meanwhile.
-    let waits = || g.listener.and_then(|listener| unsafe { listener.as_ref() }.waits(g));
+    // SAFETY: the frame owns the observer for as long as the group runs, and nothing else uses it meanwhile.
+    let waits = || g.observer.and_then(|observer| unsafe { observer.as_ref() }.waits(g));
     let kind = match limit {
         true => waits().map_or(FaultKind::StepLimit { steps: g.steps }, |detail| FaultKind::Deadlock { detail }),
         false => FaultKind::Interrupted,
@@ -170,9 +170,9 @@ fn add_value(g: &Group, def: &ForDef, local: u16, lane: usize, step: u16) {
 unsafe fn copy_uniform(g: &Group, def: &ForDef, from: u16) {
     unsafe {
         if is_wide(def.scalar) {
-            g.splat(def.local, g.first::<u64>(from));
+            g.broadcast(def.local, g.first::<u64>(from));
         } else {
-            g.splat(def.local, g.first::<u32>(from));
+            g.broadcast(def.local, g.first::<u32>(from));
         }
     }
 }
@@ -180,7 +180,7 @@ unsafe fn copy_uniform(g: &Group, def: &ForDef, from: u16) {
 unsafe fn advance_uniform(g: &Group, def: &ForDef, local: u16, step: u16) {
     match def.scalar {
         Scalar::I32 | Scalar::U32 => unsafe {
-            g.splat(local, g.first::<u32>(local).wrapping_add(g.first::<u32>(step)))
+            g.broadcast(local, g.first::<u32>(local).wrapping_add(g.first::<u32>(step)))
         },
         _ => (0..CHUNK).for_each(|lane| add_value(g, def, local, lane, step)),
     }
@@ -189,17 +189,17 @@ unsafe fn advance_uniform(g: &Group, def: &ForDef, local: u16, step: u16) {
 /// Writes the trip count of each active lane to `trips`; returns the smallest and the largest. `None` for a zero step.
 unsafe fn lane_trips(g: &Group, def: &ForDef) -> Option<(u64, u64)> {
     unsafe {
-        if let Some(turns) = even_trips(g, def) {
-            return Some((turns, turns));
+        if let Some(iterations) = even_trips(g, def) {
+            return Some((iterations, iterations));
         }
         if def.scalar == Scalar::I32 && g.slot(def.step).stride == 0 && g.first::<i32>(def.step) != 0 {
             return Some(word_trips(g, def, g.first::<i32>(def.step)));
         }
         let (mut least, mut most) = (u64::MAX, 0);
         for lane in g.active() {
-            let turns = trips_of_lane(g, def, lane)?;
-            (least, most) = (least.min(turns), most.max(turns));
-            g.set_lane::<u32>(def.trips, lane, turns as u32);
+            let iterations = trips_of_lane(g, def, lane)?;
+            (least, most) = (least.min(iterations), most.max(iterations));
+            g.set_lane::<u32>(def.trips, lane, iterations as u32);
         }
         Some((least, most))
     }
@@ -221,8 +221,8 @@ unsafe fn even_trips(g: &Group, def: &ForDef) -> Option<u64> {
         let last = start + i64::from(across) * (g.lanes as i64 - 1);
         let (end, step) = (value(g.first::<i32>(def.end).into()), value(g.first::<i32>(def.step).into()));
         i32::try_from(last).ok()?;
-        let turns = trips(def, value(start), end, step)?;
-        (trips(def, value(last), end, step)? == turns).then_some(turns)
+        let iterations = trips(def, value(start), end, step)?;
+        (trips(def, value(last), end, step)? == iterations).then_some(iterations)
     }
 }
 
@@ -237,14 +237,14 @@ unsafe fn word_trips(g: &Group, def: &ForDef, step: i32) -> (u64, u64) {
             let from = load::<i32>(start.ptr, start.stride, chunk);
             let to = load::<i32>(end.ptr, end.stride, chunk);
             let active = load::<u32>(g.mask.cast_mut().cast(), 4 * CHUNK, chunk);
-            let mut turns = [0u32; CHUNK];
+            let mut iterations = [0u32; CHUNK];
             for i in 0..CHUNK {
                 let distance = (f64::from(to[i]) - f64::from(from[i])) * sign;
-                turns[i] = ((distance + extra) / size).clamp(0.0, f64::from(u32::MAX)) as u32;
-                least[i] = least[i].min(turns[i] | !active[i]);
-                most[i] = most[i].max(turns[i] & active[i]);
+                iterations[i] = ((distance + extra) / size).clamp(0.0, f64::from(u32::MAX)) as u32;
+                least[i] = least[i].min(iterations[i] | !active[i]);
+                most[i] = most[i].max(iterations[i] & active[i]);
             }
-            store(trips.ptr, trips.stride, chunk, turns);
+            store(trips.ptr, trips.stride, chunk, iterations);
         }
         let least = least.into_iter().min().unwrap_or(0);
         (least.into(), most.into_iter().max().unwrap_or(0).into())
@@ -257,15 +257,15 @@ pub(crate) struct ForUniform;
 impl Step for ForUniform {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         let (def, n) = unsafe { loop_def(g, op) };
-        let turns = match fast_trips(g, def) {
-            Some(turns) => turns,
+        let iterations = match fast_trips(g, def) {
+            Some(iterations) => iterations,
             None => match trips_of_lane(g, def, 0) {
-                Some(turns) => turns,
+                Some(iterations) => iterations,
                 None => return zero_step(g, def),
             },
         };
-        g.counters[n] = Counter { turn: 0, least: turns, most: turns };
-        if turns == 0 {
+        g.counters[n] = Counter { iteration: 0, least: iterations, most: iterations };
+        if iterations == 0 {
             return g.at(unsafe { (*op).x });
         }
         unsafe {
@@ -297,18 +297,18 @@ impl Step for NextUniform {
         unsafe {
             let o = &*op;
             let counter = g.counters.get_unchecked_mut(o.y as usize);
-            counter.turn += 1;
-            if counter.turn >= counter.most {
+            counter.iteration += 1;
+            if counter.iteration >= counter.most {
                 return op.add(1);
             }
             // `c` is 1 in the common case of a 4-byte local.
             if o.c == 1 {
                 let next = g.first::<i32>(o.d).wrapping_add(g.first::<i32>(o.a));
-                g.splat(o.d, next);
+                g.broadcast(o.d, next);
             } else {
                 advance_uniform(g, loop_def(g, op).0, o.d, o.a);
             }
-            if g.turn() { g.at(o.x) } else { interrupted(g, loop_def(g, op).0.span) }
+            if g.iteration() { g.at(o.x) } else { interrupted(g, loop_def(g, op).0.span) }
         }
     }
 }
@@ -333,7 +333,7 @@ impl Step for ForLanes {
             let Some((least, most)) = lane_trips(g, def) else {
                 return zero_step(g, def);
             };
-            g.counters[n] = Counter { turn: 0, least, most };
+            g.counters[n] = Counter { iteration: 0, least, most };
             if most == 0 {
                 return g.at(o.x);
             }
@@ -361,13 +361,13 @@ impl Step for NextLanes {
         unsafe {
             let o = &*op;
             let (def, n) = loop_def(g, op);
-            g.counters[n].turn += 1;
+            g.counters[n].iteration += 1;
             let counter = g.counters[n];
-            if counter.turn >= counter.most {
+            if counter.iteration >= counter.most {
                 return op.add(1);
             }
-            if counter.turn >= counter.least {
-                mask::keep_turning(g, def.mask, def.trips, counter.turn);
+            if counter.iteration >= counter.least {
+                mask::keep_turning(g, def.mask, def.trips, counter.iteration);
             } else {
                 g.enter(def.mask);
             }
@@ -380,7 +380,7 @@ impl Step for NextLanes {
             } else {
                 advance_uniform(g, def, def.local, def.step);
             }
-            if g.turn() { g.at(o.x) } else { interrupted(g, def.span) }
+            if g.iteration() { g.at(o.x) } else { interrupted(g, def.span) }
         }
     }
 }
@@ -445,7 +445,7 @@ impl Step for Barrier {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let o = &*op;
-            if g.apart {
+            if g.is_split {
                 return wait(g, op, Pause::Barrier);
             }
             if !g.full {
@@ -478,7 +478,7 @@ pub(crate) fn meet(g: &mut Group, o: &Op, holding: usize) {
     };
     if o.d != super::code::NONE {
         // SAFETY: results of barriers are uniform registers.
-        unsafe { g.splat(o.d, result) };
+        unsafe { g.broadcast(o.d, result) };
     }
 }
 
@@ -509,11 +509,11 @@ pub(crate) fn diverged(g: &mut Group, what: &'static str, span: u32) -> *const O
     stop_at(g, kind, span, lane, u64::from(arrived).saturating_sub(1))
 }
 
-/// Returns where the first of these lanes that is not active diverged, if a listener recorded it.
+/// Returns where the first of these lanes that is not active diverged, if a observer recorded it.
 pub(crate) fn parted_at(g: &Group, mut lanes: std::ops::Range<usize>) -> Option<crate::base::source::Span> {
     let missing = lanes.find(|&l| !g.is_active(l))?;
-    // SAFETY: the frame owns the listener for as long as the group runs.
-    let span = unsafe { g.listener?.as_ref() }.parted_at(missing)?;
+    // SAFETY: the frame owns the observer for as long as the group runs.
+    let span = unsafe { g.observer?.as_ref() }.parted_at(missing)?;
     Some(g.code().place(span).0)
 }
 
@@ -523,7 +523,7 @@ pub(crate) struct GridBarrier;
 impl Step for GridBarrier {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         let o = unsafe { &*op };
-        if !g.full && !g.apart {
+        if !g.full && !g.is_split {
             return diverged(g, barrier_name(o.x), o.y);
         }
         wait(g, op, Pause::Grid)

@@ -19,7 +19,7 @@ struct Stream {
     row: usize,
     pitch: isize,
     /// Bytes from iteration to iteration.
-    turn: isize,
+    iteration: isize,
 }
 
 impl Stream {
@@ -38,11 +38,11 @@ impl<V: Wide> Step for Dot<V> {
     unsafe fn step(g: &mut Group, op: *const Op) -> *const Op {
         unsafe {
             let o = &*op;
-            let turns = g.counters[o.y as usize].most;
+            let iterations = g.counters[o.y as usize].most;
             if !g.full || !g.lanes.is_multiple_of(CHUNK) || o.c == NONE {
                 return op.add(1);
             }
-            let (Some(a), Some(b)) = (stream(g, o.a, o, turns), stream(g, o.b, o, turns)) else {
+            let (Some(a), Some(b)) = (stream(g, o.a, o, iterations), stream(g, o.b, o, iterations)) else {
                 return op.add(1);
             };
             let sum = g.slot(o.d).ptr;
@@ -50,20 +50,20 @@ impl<V: Wide> Step for Dot<V> {
             let mut chunk = 0;
             if let Some((factors, row)) = common_row(a, b) {
                 while V::ROOMY && chunk + 8 <= chunks {
-                    sum_rows::<V, 8>(sum, chunk, factors, row, turns);
+                    sum_rows::<V, 8>(sum, chunk, factors, row, iterations);
                     chunk += 8;
                 }
                 while chunk + 4 <= chunks {
-                    sum_rows::<V, 4>(sum, chunk, factors, row, turns);
+                    sum_rows::<V, 4>(sum, chunk, factors, row, iterations);
                     chunk += 4;
                 }
             }
             while chunk + 4 <= chunks {
-                run::<V, 4>(sum, chunk, a, b, turns);
+                run::<V, 4>(sum, chunk, a, b, iterations);
                 chunk += 4;
             }
             while chunk < chunks {
-                run::<V, 1>(sum, chunk, a, b, turns);
+                run::<V, 1>(sum, chunk, a, b, iterations);
                 chunk += 1;
             }
             g.at(o.x)
@@ -73,9 +73,9 @@ impl<V: Wide> Step for Dot<V> {
 
 /// Returns the operands of an access over all iterations, if they are in bounds and lie in rows of chunks.
 #[inline(always)]
-unsafe fn stream(g: &mut Group, access: u16, op: &Op, turns: u64) -> Option<Stream> {
-    let (first, turn) = unsafe { over_turns(g, access.into(), op.y, turns) }?;
-    layout(&first, turn)
+unsafe fn stream(g: &mut Group, access: u16, op: &Op, iterations: u64) -> Option<Stream> {
+    let (first, iteration) = unsafe { over_budget(g, access.into(), op.y, iterations) }?;
+    layout(&first, iteration)
 }
 
 /// Returns the first iteration of an access of loop `number`, and the bytes from iteration to iteration, if all iterations are in
@@ -84,7 +84,7 @@ unsafe fn stream(g: &mut Group, access: u16, op: &Op, turns: u64) -> Option<Stre
 /// # Safety
 /// Access and loop are of the group's code, and the loop is about to begin.
 #[inline(always)]
-pub(crate) unsafe fn over_turns(g: &mut Group, access: u32, number: u32, turns: u64) -> Option<(Run, isize)> {
+pub(crate) unsafe fn over_budget(g: &mut Group, access: u32, number: u32, iterations: u64) -> Option<(Run, isize)> {
     unsafe {
         let code = &*g.code;
         let number_of_access = access;
@@ -93,20 +93,20 @@ pub(crate) unsafe fn over_turns(g: &mut Group, access: u32, number: u32, turns: 
         let first = resolve(g, access, number_of_access)?;
         // Indices are linear in the iteration: if the last one is in bounds as well, so are those in between.
         let start = g.first::<i32>(def.local);
-        let last_turn = i32::try_from(turns.checked_sub(1)?).ok()?;
-        let last = start.checked_add(g.first::<i32>(def.step).checked_mul(last_turn)?)?;
-        g.splat(def.local, last);
+        let last_iteration = i32::try_from(iterations.checked_sub(1)?).ok()?;
+        let last = start.checked_add(g.first::<i32>(def.step).checked_mul(last_iteration)?)?;
+        g.broadcast(def.local, last);
         let end = resolve(g, access, number_of_access);
-        g.splat(def.local, start);
+        g.broadcast(def.local, start);
         let distance = end?.addr as isize - first.addr as isize;
-        Some((first, if last_turn == 0 { 0 } else { distance / last_turn as isize }))
+        Some((first, if last_iteration == 0 { 0 } else { distance / last_iteration as isize }))
     }
 }
 
-fn layout(run: &Run, turn: isize) -> Option<Stream> {
+fn layout(run: &Run, iteration: isize) -> Option<Stream> {
     let (count, stride) = (run.count, run.stride);
     let fits = count[2] == 1 && count[3] == 1 && count[0] % CHUNK == 0 && (stride[0] == 0 || stride[0] == 4);
-    fits.then(|| Stream { addr: run.addr, broadcast: stride[0] == 0, row: count[0] / CHUNK, pitch: stride[1], turn })
+    fits.then(|| Stream { addr: run.addr, broadcast: stride[0] == 0, row: count[0] / CHUNK, pitch: stride[1], iteration })
 }
 
 /// Returns the factors and the row, where every chunk has a factor of its own and all share one row.
@@ -118,18 +118,18 @@ fn common_row(a: Stream, b: Stream) -> Option<(Stream, Stream)> {
 
 /// Sums the products of `N` chunks with one row, which is loaded once per iteration.
 #[inline(always)]
-unsafe fn sum_rows<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, factors: Stream, row: Stream, turns: u64) {
+unsafe fn sum_rows<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, factors: Stream, row: Stream, iterations: u64) {
     unsafe {
         let to = sum.add(chunk * 4 * CHUNK);
         let mut acc: [V; N] = std::array::from_fn(|k| V::load(to.add(k * 4 * CHUNK)));
         let (mut p, mut q) = (factors.chunk(chunk), row.chunk(chunk));
-        for _ in 0..turns {
+        for _ in 0..iterations {
             let y = V::load(q);
             for k in 0..N {
-                acc[k] = acc[k].add(V::splat(p.wrapping_offset(k as isize * factors.pitch)).mul(y));
+                acc[k] = acc[k].add(V::broadcast(p.wrapping_offset(k as isize * factors.pitch)).mul(y));
             }
-            p = p.wrapping_offset(factors.turn);
-            q = q.wrapping_offset(row.turn);
+            p = p.wrapping_offset(factors.iteration);
+            q = q.wrapping_offset(row.iteration);
         }
         for (k, acc) in acc.into_iter().enumerate() {
             acc.store(to.add(k * 4 * CHUNK));
@@ -138,20 +138,20 @@ unsafe fn sum_rows<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, factors:
 }
 
 #[inline(always)]
-unsafe fn run<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, a: Stream, b: Stream, turns: u64) {
+unsafe fn run<V: Wide, const N: usize>(sum: *mut u8, chunk: usize, a: Stream, b: Stream, iterations: u64) {
     unsafe {
         match (a.broadcast, b.broadcast) {
-            (true, true) => sum_up::<V, N, true, true>(sum, chunk, a, b, turns),
-            (true, false) => sum_up::<V, N, true, false>(sum, chunk, a, b, turns),
-            (false, true) => sum_up::<V, N, false, true>(sum, chunk, a, b, turns),
-            (false, false) => sum_up::<V, N, false, false>(sum, chunk, a, b, turns),
+            (true, true) => sum_up::<V, N, true, true>(sum, chunk, a, b, iterations),
+            (true, false) => sum_up::<V, N, true, false>(sum, chunk, a, b, iterations),
+            (false, true) => sum_up::<V, N, false, true>(sum, chunk, a, b, iterations),
+            (false, false) => sum_up::<V, N, false, false>(sum, chunk, a, b, iterations),
         }
     }
 }
 
 #[inline(always)]
 unsafe fn operand<V: Wide, const BROADCAST: bool>(at: *const u8) -> V {
-    unsafe { if BROADCAST { V::splat(at) } else { V::load(at) } }
+    unsafe { if BROADCAST { V::broadcast(at) } else { V::load(at) } }
 }
 
 #[inline(always)]
@@ -160,18 +160,18 @@ unsafe fn sum_up<V: Wide, const N: usize, const A: bool, const B: bool>(
     chunk: usize,
     a: Stream,
     b: Stream,
-    turns: u64,
+    iterations: u64,
 ) {
     unsafe {
         let to = sum.add(chunk * 4 * CHUNK);
         let mut acc: [V; N] = std::array::from_fn(|k| V::load(to.add(k * 4 * CHUNK)));
         let mut p: [*const u8; N] = std::array::from_fn(|k| a.chunk(chunk + k));
         let mut q: [*const u8; N] = std::array::from_fn(|k| b.chunk(chunk + k));
-        for _ in 0..turns {
+        for _ in 0..iterations {
             for k in 0..N {
                 acc[k] = acc[k].add(operand::<V, A>(p[k]).mul(operand::<V, B>(q[k])));
-                p[k] = p[k].wrapping_offset(a.turn);
-                q[k] = q[k].wrapping_offset(b.turn);
+                p[k] = p[k].wrapping_offset(a.iteration);
+                q[k] = q[k].wrapping_offset(b.iteration);
             }
         }
         for (k, acc) in acc.into_iter().enumerate() {

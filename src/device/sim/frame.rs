@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::check::{Checker, Watch};
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::geometry::Geometry;
-use super::group::{CHUNK, Counter, Group, MaskInfo, Op, Pause, Slot, Stretches, WARP};
+use super::group::{CHUNK, Counter, Group, MaskInfo, Op, Pause, Slot, LaneRanges, WARP};
 use super::lanes::{Isa, is_wide, lane_of_raw, mask};
-use super::listen::Listener;
+use super::events::Observer;
 use super::memory::layout::{Binding, element_columns, known, local_columns};
 use super::memory::{MemoryRt, Plan};
 use super::poll;
@@ -80,7 +80,7 @@ impl Drop for Area {
 pub(crate) struct Frame<'a> {
     pub group: Group,
     /// The warp splits of the block besides `group`.
-    pub(super) parts: Vec<Frame<'a>>,
+    pub(super) splits: Vec<Frame<'a>>,
     pub(super) launch: &'a Launch<'a>,
     area: Option<Area>,
     /// Bytes of registers and local arrays, at the start of the area.
@@ -107,12 +107,12 @@ impl<'a> Frame<'a> {
         let lanes = CHUNK * frame.group.column_chunks;
         let checker = |watch| Box::new(Checker::new(watch, launch.code, launch.isa, lanes));
         frame.checker = launch.watch.as_ref().map(checker);
-        frame.group.listener = frame.checker.as_deref_mut().map(listener);
+        frame.group.observer = frame.checker.as_deref_mut().map(observer);
         frame.set_launch_registers();
         frame
     }
 
-    /// Creates a frame without a listener.
+    /// Creates a frame without a observer.
     fn unheard(launch: &'a Launch<'a>, alone: bool) -> Frame<'a> {
         let code = launch.code;
         let lanes = launch.geometry.max_lanes.next_multiple_of(CHUNK);
@@ -170,7 +170,7 @@ impl<'a> Frame<'a> {
             slots: slots.as_mut_ptr(),
             lo: 0,
             hi: 0,
-            stretches: Stretches::default(),
+            ranges: LaneRanges::default(),
             plans: plans.as_mut_ptr(),
             epoch: 1,
             first_lane: 0,
@@ -200,7 +200,7 @@ impl<'a> Frame<'a> {
             printed: String::new(),
             resume: std::ptr::null(),
             pause: Pause::None,
-            apart: false,
+            is_split: false,
             shares: code.cooperative || launch.backward,
             backward: launch.backward,
             part: 0,
@@ -208,11 +208,11 @@ impl<'a> Frame<'a> {
             polled: 0,
             lonely: 0,
             looks: 0,
-            listener: None,
+            observer: None,
         };
         Frame {
             group,
-            parts: vec![],
+            splits: vec![],
             launch,
             area: Some(area),
             own_bytes: uniform_bytes + registers + local,
@@ -270,7 +270,7 @@ impl<'a> Frame<'a> {
                 Special::Id(_, axis) => (Scalar::I32, launch.geometry.grid[axis as usize].into()),
             };
             // SAFETY: launch registers are uniforms of their scalar's width.
-            unsafe { if is_wide(scalar) { self.group.splat(reg, bits) } else { self.group.splat(reg, bits as u32) } }
+            unsafe { if is_wide(scalar) { self.group.broadcast(reg, bits) } else { self.group.broadcast(reg, bits as u32) } }
         }
     }
 
@@ -279,8 +279,8 @@ impl<'a> Frame<'a> {
         let geometry = self.launch.geometry;
         let unit = geometry.unit(number);
         let g = &mut self.group;
-        self.parts.clear();
-        if g.lanes == 0 || g.apart || (!geometry.is_even() && unit.shape != g.shape) {
+        self.splits.clear();
+        if g.lanes == 0 || g.is_split || (!geometry.is_even() && unit.shape != g.shape) {
             (g.lanes, g.shape) = (unit.shape.iter().product(), unit.shape);
             mask::all_lanes(g);
             g.epoch += 1;
@@ -293,16 +293,16 @@ impl<'a> Frame<'a> {
                 _ => 0,
             };
             // SAFETY: block registers are uniform i32.
-            unsafe { g.splat(reg, value) };
+            unsafe { g.broadcast(reg, value) };
         }
         if let Some(checker) = &mut self.checker {
             checker.begin(number, g.lanes);
         }
         g.steps = 0;
-        g.grant_turns();
+        g.grant_iterations();
         g.enter(0);
-        (g.resume, g.pause) = (g.ops, Pause::Turn);
-        (g.apart, g.part) = (false, 0);
+        (g.resume, g.pause) = (g.ops, Pause::Iteration);
+        (g.is_split, g.part) = (false, 0);
         (g.warps, g.polled, g.lonely, g.looks) = (poll::warps(g.lanes), 0, 0, 0);
         let ends = number < poll::ENDS || number + poll::ENDS >= geometry.units;
         if self.launch.backward && ends && g.lanes > WARP {
@@ -313,14 +313,14 @@ impl<'a> Frame<'a> {
 
     /// Runs to the end, a grid barrier or a fault; a block of a cooperative launch also until it yields to other blocks.
     pub fn run(&mut self) {
-        if self.parts.is_empty() {
+        if self.splits.is_empty() {
             self.go();
-            if self.group.shares && self.group.pause == Pause::Turn {
+            if self.group.shares && self.group.pause == Pause::Iteration {
                 return;
             }
         }
-        if !matches!(self.group.pause, Pause::None | Pause::Grid) || !self.parts.is_empty() {
-            self.run_parts();
+        if !matches!(self.group.pause, Pause::None | Pause::Grid) || !self.splits.is_empty() {
+            self.run_splits();
         }
     }
 
@@ -349,7 +349,7 @@ impl<'a> Frame<'a> {
             }
         }
         if !op.is_null() {
-            (g.resume, g.pause) = (op, Pause::Turn);
+            (g.resume, g.pause) = (op, Pause::Iteration);
         }
     }
 
@@ -373,8 +373,8 @@ impl<'a> Frame<'a> {
         if let Some(checker) = &mut self.checker {
             checker.grid_met(time);
         }
-        self.group.pause = Pause::Turn;
-        self.parts.iter_mut().for_each(|part| part.group.pause = Pause::Turn);
+        self.group.pause = Pause::Iteration;
+        self.splits.iter_mut().for_each(|part| part.group.pause = Pause::Iteration);
     }
 }
 
@@ -392,11 +392,11 @@ impl Drop for Frame<'_> {
     }
 }
 
-/// Returns the checker as the group's listener. The frame owns both, so that the checker outlives the group's runs.
-fn listener<'a>(checker: &mut Checker<'a>) -> NonNull<dyn Listener> {
-    let wide: NonNull<dyn Listener + 'a> = NonNull::from(checker as &mut (dyn Listener + 'a));
+/// Returns the checker as the group's observer. The frame owns both, so that the checker outlives the group's runs.
+fn observer<'a>(checker: &mut Checker<'a>) -> NonNull<dyn Observer> {
+    let wide: NonNull<dyn Observer + 'a> = NonNull::from(checker as &mut (dyn Observer + 'a));
     // SAFETY: only erases the lifetime.
-    unsafe { std::mem::transmute::<NonNull<dyn Listener + 'a>, NonNull<dyn Listener + 'static>>(wide) }
+    unsafe { std::mem::transmute::<NonNull<dyn Observer + 'a>, NonNull<dyn Observer + 'static>>(wide) }
 }
 
 fn param(bindings: &[Binding], p: u32, k: u8) -> u64 {

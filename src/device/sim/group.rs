@@ -55,24 +55,24 @@ pub(crate) struct MaskInfo {
     /// The active lanes, if they are known to be the contiguous range from one lane up to, not including, another.
     pub row: Option<(u32, u32)>,
     /// The chunks with active lanes, as ranges; short gaps may be covered too.
-    pub stretches: Stretches,
+    pub ranges: LaneRanges,
 }
 
 /// Ranges of chunks, ascending.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stretches {
+pub(crate) struct LaneRanges {
     pub count: u32,
-    pub at: [(u16, u16); STRETCHES],
+    pub at: [(u16, u16); LANE_RANGES],
 }
 
 /// The largest number of ranges; the last one covers all that follows.
-pub(crate) const STRETCHES: usize = 6;
+pub(crate) const LANE_RANGES: usize = 6;
 
-impl Stretches {
-    pub const NONE: Stretches = Stretches { count: 0, at: [(0, 0); STRETCHES] };
+impl LaneRanges {
+    pub const NONE: LaneRanges = LaneRanges { count: 0, at: [(0, 0); LANE_RANGES] };
 
-    pub fn one(lo: usize, hi: usize) -> Stretches {
-        let mut one = Stretches { count: 1, ..Stretches::default() };
+    pub fn one(lo: usize, hi: usize) -> LaneRanges {
+        let mut one = LaneRanges { count: 1, ..LaneRanges::default() };
         one.at[0] = (lo as u16, hi as u16);
         one
     }
@@ -86,11 +86,11 @@ impl Stretches {
     #[inline(always)]
     pub fn add(&mut self, lo: usize, hi: usize) {
         let count = self.count as usize;
-        if count < STRETCHES {
+        if count < LANE_RANGES {
             self.at[count] = (lo as u16, hi as u16);
             self.count += 1;
         } else {
-            self.at[STRETCHES - 1].1 = hi as u16;
+            self.at[LANE_RANGES - 1].1 = hi as u16;
         }
     }
 }
@@ -98,7 +98,7 @@ impl Stretches {
 /// The iteration state of a running `For` loop.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counter {
-    pub turn: u64,
+    pub iteration: u64,
     /// The smallest trip count of any lane.
     pub least: u64,
     /// The largest trip count of any lane.
@@ -112,7 +112,7 @@ pub(crate) enum Pause {
     #[default]
     None,
     /// It is ready: it yielded to other groups.
-    Turn,
+    Iteration,
     /// Some of its warps poll for the result of others of its warps, which therefore have to run separately. It is paused behind
     /// the [`Poll`](super::control::Poll).
     Fork,
@@ -126,13 +126,13 @@ pub(crate) enum Pause {
 ///
 /// # Safety
 /// The methods are called by ops of the group's code only, with notes of that code.
-pub trait Listener {
+pub trait Observer {
     /// The active lanes are about to access memory.
     unsafe fn touches(&mut self, g: &mut Group, note: &Note);
     /// The lanes of a full group are about to load in all iterations of a loop: the elements of the first iteration, the trip
     /// count, and the bytes from one iteration to the next. Returns false if the loop has to report its loads one iteration at a
     /// time.
-    unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, turns: usize, turn: isize) -> bool;
+    unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, iterations: usize, iteration: isize) -> bool;
     /// All threads of a block are about to reduce a shared array by a tree, in the loop with these accesses: `distance` of them
     /// in the first iteration, half as many in the next, with barriers in between. Returns false if the loop has to report one
     /// iteration at a time.
@@ -173,7 +173,7 @@ pub(crate) struct Group {
     /// The chunks of the current mask, from `lo` up to `hi`.
     pub lo: usize,
     pub hi: usize,
-    pub stretches: Stretches,
+    pub ranges: LaneRanges,
     /// Cached plans of accesses, valid if of this epoch: neither the shape nor the layout of memory has changed since.
     pub plans: *mut Plan,
     pub epoch: u32,
@@ -216,8 +216,8 @@ pub(crate) struct Group {
     /// The op to continue with after a pause.
     pub resume: *const Op,
     pub pause: Pause,
-    /// Mask 0 does not hold all lanes of the block: other warps run separately ([`parts`](super::parts)).
-    pub apart: bool,
+    /// Mask 0 does not hold all lanes of the block: other warps run separately ([`warp_split`](super::warp_split)).
+    pub is_split: bool,
     /// The group yields while it polls, because other blocks run beside it and not only its own warps.
     pub shares: bool,
     /// Whatever may happen in any order happens in the reverse of the usual one.
@@ -232,7 +232,7 @@ pub(crate) struct Group {
     pub lonely: u32,
     pub looks: u32,
     /// The receiver of sanitizer events, if the code has any.
-    pub listener: Option<NonNull<dyn Listener>>,
+    pub observer: Option<NonNull<dyn Observer>>,
 }
 
 /// Loop iterations between two checks of the stop flag.
@@ -265,7 +265,7 @@ impl Group {
     /// # Safety
     /// The register is uniform and holds lanes of `T`'s size.
     #[inline(always)]
-    pub unsafe fn splat<T: Copy>(&self, reg: Reg, value: T) {
+    pub unsafe fn broadcast<T: Copy>(&self, reg: Reg, value: T) {
         unsafe { self.slot(reg).ptr.cast::<[T; CHUNK]>().write_unaligned([value; CHUNK]) }
     }
 
@@ -335,10 +335,10 @@ impl Group {
         let info = &self.masks[mask as usize];
         (self.lo, self.hi, self.full) = (info.lo as usize, info.hi as usize, info.full);
         // Usually there is one range; reading all of an array of which parts were just written would stall on store forwarding.
-        self.stretches.count = info.stretches.count;
-        self.stretches.at[0] = info.stretches.at[0];
-        if info.stretches.count > 1 {
-            self.stretches.at = info.stretches.at;
+        self.ranges.count = info.ranges.count;
+        self.ranges.at[0] = info.ranges.at[0];
+        if info.ranges.count > 1 {
+            self.ranges.at = info.ranges.at;
         }
         self.ends_known = info.row.is_some();
         self.solid = info.row.is_some();
@@ -375,7 +375,7 @@ impl Group {
 
     /// Counts a loop iteration; returns false if the run has to stop.
     #[inline(always)]
-    pub fn turn(&mut self) -> bool {
+    pub fn iteration(&mut self) -> bool {
         self.ticks -= 1;
         self.ticks > 0 || self.look_outside()
     }
@@ -386,12 +386,12 @@ impl Group {
         self.steps += u64::from(self.granted);
         // SAFETY: the flag lives as long as the launch.
         let stopped = unsafe { (*self.stop).load(Ordering::Relaxed) };
-        self.grant_turns();
+        self.grant_iterations();
         self.ticks > 0 && !stopped
     }
 
     /// Schedules the next check of the stop flag.
-    pub fn grant_turns(&mut self) {
+    pub fn grant_iterations(&mut self) {
         let left = if self.max_steps == 0 { u64::MAX } else { self.max_steps.saturating_sub(self.steps) };
         self.granted = left.min(u64::from(TICKS)) as u32;
         self.ticks = self.granted;

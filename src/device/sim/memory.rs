@@ -386,7 +386,7 @@ impl<E: Elem> Step for LoadUniform<E> {
                 return out_of_bounds(g, access);
             };
             for (k, &reg) in access.regs.iter().enumerate() {
-                g.splat(reg, E::read(from.add(k * E::SIZE)));
+                g.broadcast(reg, E::read(from.add(k * E::SIZE)));
             }
             op.add(1)
         }

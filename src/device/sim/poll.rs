@@ -32,10 +32,10 @@ pub(crate) fn pause(g: &mut Group, op: *const Op) -> *const Op {
     }
     g.looks += 1;
     g.lonely = if polling != g.warps { g.lonely + 1 } else { 0 };
-    let apart = g.lonely >= LONELY || (g.looks >= LONG && g.warps.count_ones() > 1);
-    if !apart && !g.apart && !g.shares {
+    let is_split = g.lonely >= LONELY || (g.looks >= LONG && g.warps.count_ones() > 1);
+    if !is_split && !g.is_split && !g.shares {
         return next;
     }
-    (g.resume, g.pause) = (next, if apart { Pause::Fork } else { Pause::Turn });
+    (g.resume, g.pause) = (next, if is_split { Pause::Fork } else { Pause::Iteration });
     std::ptr::null()
 }

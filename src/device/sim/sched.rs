@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::fault;
 use super::frame::{Frame, Launch};
-use super::parts::Standing;
+use super::warp_split::Standing;
 use crate::base::room;
 use crate::device::{Extents, Fault, FaultKind, Output};
 

@@ -199,7 +199,7 @@ struct Kept {
 /// Returns the next chunk with active lanes (short gaps between such may be covered too).
 #[inline(always)]
 fn next_chunk(g: &Group, from: usize) -> Option<usize> {
-    for &(lo, hi) in g.stretches.list() {
+    for &(lo, hi) in g.ranges.list() {
         if from < hi as usize {
             return Some(from.max(lo as usize));
         }
@@ -290,14 +290,14 @@ struct Seats<const K: usize> {
 impl<const K: usize> Seats<K> {
     /// Assigns the next chunks of the group to vacant places.
     #[inline(always)]
-    unsafe fn fill(&mut self, g: &Group, setup: &mut Setup<'_, K>, next: &mut usize, turn: u64) {
-        self.oldest = turn;
+    unsafe fn fill(&mut self, g: &Group, setup: &mut Setup<'_, K>, next: &mut usize, iteration: u64) {
+        self.oldest = iteration;
         for k in 0..K {
             if self.taken >> k & 1 == 0 {
                 let chunk = next_chunk(g, *next);
                 unsafe { setup.seat(k, chunk) };
                 if let Some(chunk) = chunk {
-                    (self.chunk[k], self.since[k]) = (chunk, turn);
+                    (self.chunk[k], self.since[k]) = (chunk, iteration);
                     self.taken |= 1 << k;
                     *next = chunk + 1;
                 }
@@ -320,25 +320,25 @@ impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
             setup.clear();
             let mut seats = Seats::<K> { taken: 0, chunk: [0; K], since: [0; K], oldest: 0 };
             // Chunks iterate independently; the loop counts as many iterations as the chunk that takes most.
-            let (mut next, mut turn, mut most, mut stopped) = (0, 0, 0, false);
+            let (mut next, mut iteration, mut most, mut stopped) = (0, 0, 0, false);
             let mut left = mask::Found::default();
-            seats.fill(g, &mut setup, &mut next, turn);
+            seats.fill(g, &mut setup, &mut next, iteration);
             while seats.taken != 0 {
                 let here = run::<V, K, _>(micros, setup.mixed()).left;
-                turn += 1;
+                iteration += 1;
                 let mut free = seats.taken & !here;
-                if here != 0 && !stopped && turn - seats.oldest > most {
+                if here != 0 && !stopped && iteration - seats.oldest > most {
                     // An iteration counts if some chunk that stays has now run more iterations than any before.
                     let since = (0..K).filter(|k| here >> k & 1 != 0).map(|k| seats.since[k]).min();
-                    if turn - since.unwrap_or(turn) > most {
+                    if iteration - since.unwrap_or(iteration) > most {
                         most += 1;
-                        stopped = !g.turn();
+                        stopped = !g.iteration();
                     }
                 }
                 if stopped {
                     // The launch has been asked to stop: no chunk runs more iterations than the first one did.
                     for k in (0..K).filter(|k| here >> k & 1 != 0) {
-                        if turn - seats.since[k] >= most {
+                        if iteration - seats.since[k] >= most {
                             left.add(seats.chunk[k], true);
                             free |= 1 << k;
                         }
@@ -346,7 +346,7 @@ impl<V: Wide, const K: usize> Step for StripLoop<V, K> {
                 }
                 if free != 0 {
                     seats.taken &= !free;
-                    seats.fill(g, &mut setup, &mut next, turn);
+                    seats.fill(g, &mut setup, &mut next, iteration);
                 }
             }
             if stopped {

@@ -24,7 +24,7 @@ impl<T: Lane, F: Fn2<T, Out = T>> Step for Tree<T, F> {
             };
             g.ticks -= distance.ilog2() + 1;
             combine::<T, F>((*g.memories.add(o.y as usize)).ptr, distance);
-            g.splat(o.a, 0i32);
+            g.broadcast(o.a, 0i32);
             g.at(o.x)
         }
     }

@@ -11,7 +11,7 @@ const GAP: &str = "...";
 /// The shown elements of an array and their order.
 pub(crate) struct Layout {
     shape: Vec<usize>,
-    summarised: bool,
+    summarized: bool,
 }
 
 /// An element along an axis, or a gap.
@@ -23,11 +23,11 @@ enum Step {
 
 impl Layout {
     pub fn new(shape: &[usize]) -> Layout {
-        Layout { shape: shape.to_vec(), summarised: shape.iter().product::<usize>() > THRESHOLD }
+        Layout { shape: shape.to_vec(), summarized: shape.iter().product::<usize>() > THRESHOLD }
     }
 
     fn steps(&self, len: usize) -> Vec<Step> {
-        match self.summarised && len > 2 * EDGE {
+        match self.summarized && len > 2 * EDGE {
             false => (0..len).map(Step::At).collect(),
             true => {
                 let edges = (0..EDGE).chain(len - EDGE..len).map(Step::At);

@@ -150,7 +150,7 @@ impl Machine<'_> {
         };
         for i in 0..self.items_of(&items, iter.span)? {
             frame.set(var, self.item_of(&items, i, iter.span)?);
-            if self.turn(frame, body)? {
+            if self.iteration(frame, body)? {
                 return Ok(());
             }
         }
@@ -188,7 +188,7 @@ impl Machine<'_> {
                 return Err(self.error(diagnostic.help("count in a wider type: `for i in 0i64..n`")));
             };
             frame.set(var, Value::Scalar(item));
-            if self.turn(frame, body)? {
+            if self.iteration(frame, body)? {
                 return Ok(());
             }
             i = match i.checked_add(step) {
@@ -205,7 +205,7 @@ impl Machine<'_> {
             {
                 return Ok(());
             }
-            if self.turn(frame, body)? {
+            if self.iteration(frame, body)? {
                 return Ok(());
             }
             if cond.is_none() {
@@ -215,7 +215,7 @@ impl Machine<'_> {
     }
 
     /// Executes one iteration of a loop; returns true after `break`.
-    pub(super) fn turn(&mut self, frame: &mut Frame, body: &Block) -> Eval<bool> {
+    pub(super) fn iteration(&mut self, frame: &mut Frame, body: &Block) -> Eval<bool> {
         self.poll(body.span)?;
         match self.block(frame, body) {
             Ok(_) | Err(Signal::Continue) => Ok(false),

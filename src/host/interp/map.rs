@@ -40,7 +40,7 @@ impl Machine<'_> {
             return Err(self.error(diagnostic.help("call it in a loop over the elements")));
         }
         let (values, shape) = self.common_shape(args, values, expr.span)?;
-        let (function, params, result) = self.specialise(frame, callee, &values, expr)?;
+        let (function, params, result) = self.specialize(frame, callee, &values, expr)?;
         let values: Vec<Value> = values.into_iter().zip(&params).map(|(value, (ty, _))| typed(value, ty)).collect();
         let key = (function, params);
         let executable = match self.interp.kernels.maps.get(&key) {
@@ -133,7 +133,7 @@ impl Machine<'_> {
     }
 
     /// Instantiates the function for these element types; returns it with its parameter types and result type.
-    fn specialise(
+    fn specialize(
         &mut self,
         frame: &mut Frame,
         callee: &FnRef,

@@ -78,7 +78,7 @@ impl Machine<'_> {
     pub(super) fn characters(&mut self, frame: &mut Frame, var: LocalId, text: &str, body: &Block) -> Eval<()> {
         for character in text.chars() {
             frame.set(var, Value::Str(character.to_smolstr()));
-            if self.turn(frame, body)? {
+            if self.iteration(frame, body)? {
                 return Ok(());
             }
         }

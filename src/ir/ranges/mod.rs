@@ -15,7 +15,7 @@ pub(crate) use fact::Symbol;
 pub(crate) use found::{Bound, Ranges, Setting, Site, Summary, parameter};
 
 /// Analyzes the kernel's body, which contains no calls.
-pub(crate) fn analyse(module: &Module, setting: Setting) -> Ranges {
+pub(crate) fn analyze(module: &Module, setting: Setting) -> Ranges {
     let Some(function) = module.functions.get(module.kernel.body) else { return Ranges::default() };
     let mut walk = walk::Walk::new(function, setting);
     walk.run();

@@ -580,7 +580,7 @@ impl<'a> Walk<'a> {
         let mut rounds = if self.nesting > MAX_NESTING { MAX_ROUNDS } else { 0 };
         while rounds < MAX_ROUNDS {
             self.stmt = first;
-            let (back, _) = self.turn(label, body, &head, &counter);
+            let (back, _) = self.iteration(label, body, &head, &counter);
             let next = join(entry.clone(), back);
             let (stable, widened) = self.settle(&head, next);
             head = widened;
@@ -600,13 +600,13 @@ impl<'a> Walk<'a> {
         }
         self.recording = recording;
         self.stmt = first;
-        let (back, breaks) = self.turn(label, body, &head, &counter);
+        let (back, breaks) = self.iteration(label, body, &head, &counter);
         self.nesting -= 1;
         if counter.is_some() { join(back, breaks) } else { breaks }
     }
 
     /// Interprets one iteration; returns the states at its end and at jumps out of the loop.
-    fn turn(
+    fn iteration(
         &mut self,
         label: Label,
         body: &'a Block,

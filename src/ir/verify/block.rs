@@ -96,8 +96,8 @@ impl Checker<'_> {
                 self.block(other);
             }
             StmtKind::For { .. } => self.for_(kind),
-            StmtKind::Loop { label, body, .. } => self.labelled(*label, true, body),
-            StmtKind::Block { label, body } => self.labelled(*label, false, body),
+            StmtKind::Loop { label, body, .. } => self.labeled(*label, true, body),
+            StmtKind::Block { label, body } => self.labeled(*label, false, body),
             StmtKind::Break(label) => {
                 let found = self.labels.iter().any(|(l, _)| l == label);
                 self.require(found, || format!("break '{} leaves nothing", label.0));
@@ -165,11 +165,11 @@ impl Checker<'_> {
         let again = self.counters.get(local).is_some_and(|&n| n > 0);
         self.require(!again, || "the body of a for writes its local".to_string());
         *self.counters.entry(*local).or_default() += 1;
-        self.labelled(*label, true, body);
+        self.labeled(*label, true, body);
         *self.counters.entry(*local).or_default() -= 1;
     }
 
-    fn labelled(&mut self, label: Label, is_loop: bool, body: &Block) {
+    fn labeled(&mut self, label: Label, is_loop: bool, body: &Block) {
         let fresh = self.used_labels.insert(label);
         self.require(fresh, || format!("label '{} is used twice", label.0));
         self.labels.push((label, is_loop));

@@ -151,11 +151,11 @@ pub(crate) fn cbrt(x: f32) -> f32 {
     // correct digits.
     let third = (a.to_bits() >> 32) as u32 / 3;
     let mut t = f64::from_bits((third.wrapping_add(715094163) as u64) << 32);
-    let mut turn = 0;
-    while turn < 3 {
+    let mut iteration = 0;
+    while iteration < 3 {
         let cube = t * t * t;
         t *= (a + a + cube) / (a + cube + cube);
-        turn += 1;
+        iteration += 1;
     }
     let special = (a == 0.0) | (a == f64::INFINITY) | a.is_nan();
     select(special, wide, t.copysign(wide)) as f32

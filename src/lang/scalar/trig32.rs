@@ -53,11 +53,11 @@ fn reduce_large(x: f32) -> Reduced {
     let window = |high: u64, low: u64| ((high << 32 | low) << shift) >> 32;
     let (first, second, third) = (window(a, b), window(b, c), window(c, d));
     // The angle in quarter turns modulo 4, with 62 fraction bits.
-    let turns = (mantissa.wrapping_mul(first) << 32)
+    let iterations = (mantissa.wrapping_mul(first) << 32)
         .wrapping_add(mantissa.wrapping_mul(second))
         .wrapping_add(mantissa.wrapping_mul(third) >> 32);
-    let quarters = turns.wrapping_add(1 << 61) >> 62;
-    let fraction = turns.wrapping_sub(quarters << 62);
+    let quarters = iterations.wrapping_add(1 << 61) >> 62;
+    let fraction = iterations.wrapping_sub(quarters << 62);
     let high = (fraction >> 32) as i32 as f64;
     let low = fraction as u32 as f64;
     let rest = (high * 4294967296.0 + low) * (FRAC_PI_2 / 4611686018427387904.0);

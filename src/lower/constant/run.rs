@@ -229,9 +229,9 @@ impl<'a> Constants<'a> {
     }
 
     fn run_for(&mut self, var: LocalId, iter: &Expr, body: &Block, span: Span) -> Fallible<Flow> {
-        for turn in self.turns(iter)? {
+        for iteration in self.iterations(iter)? {
             self.step(span)?;
-            self.locals.insert(var, Stored { values: turn, extents: vec![] });
+            self.locals.insert(var, Stored { values: iteration, extents: vec![] });
             match self.run_block(body)?.0 {
                 Flow::Break => break,
                 Flow::Return(values) => return Ok(Flow::Return(values)),
@@ -242,7 +242,7 @@ impl<'a> Constants<'a> {
     }
 
     /// Returns the values that a `for` iterates over.
-    fn turns(&mut self, iter: &Expr) -> Fallible<Vec<Vec<Value>>> {
+    fn iterations(&mut self, iter: &Expr) -> Fallible<Vec<Vec<Value>>> {
         let ExprKind::Range { start, end: Some(end), inclusive, step } = &iter.kind else {
             let Some(&count) = self.extents(iter)?.first() else {
                 return Err(internal(iter.span, "a `for` over something that has no elements"));
@@ -264,21 +264,21 @@ impl<'a> Constants<'a> {
             return Err(failed(iter.span, "the step is zero"));
         }
         let down = negative(step);
-        let mut turns = Vec::new();
+        let mut iterations = Vec::new();
         loop {
             let (Some(here), Some(last)) = (at.as_integer(), end.as_integer()) else {
                 return Err(internal(iter.span, "a `for` over numbers that are no integers"));
             };
             let past = if down { here < last } else { here > last };
             if past || (here == last && !inclusive) {
-                return Ok(turns);
+                return Ok(iterations);
             }
             self.step(iter.span)?;
-            turns.push(vec![at]);
+            iterations.push(vec![at]);
             let next = dynamic::binary(BinaryOp::Add, at, step).map_err(|f| failed(iter.span, &f.to_string()))?;
             // End the range when the addition wraps around.
             if next.as_integer().is_none_or(|next| if down { next >= here } else { next <= here }) {
-                return Ok(turns);
+                return Ok(iterations);
             }
             at = next;
         }

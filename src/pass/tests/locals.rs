@@ -267,7 +267,7 @@ fn a_write_that_a_jump_out_of_a_loop_leads_to_stays() {
 #[test]
 fn a_small_branch_becomes_a_selection() {
     check_body(
-        &["choose"],
+        &["if_convert"],
         "var $v: i32
          var $w: i32
          %0: bool = lane < arg0
@@ -305,13 +305,13 @@ fn a_branch_that_may_fault_or_that_is_dear_stays() {
          if %0 {
              print 1i32
          }";
-    check_body(&["choose"], text, text);
+    check_body(&["if_convert"], text, text);
 }
 
 #[test]
 fn an_array_with_constant_indices_becomes_locals() {
     check_body(
-        &["scalarise"],
+        &["scalarize"],
         "local @v: f32x2[2, 2]
          local @kept: f32[2]
          declare @v
@@ -345,5 +345,5 @@ fn an_array_with_constant_indices_becomes_locals() {
 #[test]
 fn an_array_that_is_indexed_out_of_bounds_stays() {
     let text = "local @v: f32[2]\nstore @v[2i32] = 1.0f32";
-    check_body(&["scalarise"], text, text);
+    check_body(&["scalarize"], text, text);
 }

@@ -387,7 +387,7 @@ fn atom(inp: &mut Input<'_, '_>, start: usize) -> Parsed<Expr> {
         Tok::Int | Tok::Float => number(inp),
         Tok::True | Tok::False => ExprKind::Bool(bump(inp).kind == Tok::True),
         Tok::StrStart => return string(inp),
-        Tok::LParen => parenthesised(inp)?,
+        Tok::LParen => parenthesized(inp)?,
         Tok::LBracket => ExprKind::Array(inside(inp, |inp| inp.parse(list(Tok::LBracket, expression, Tok::RBracket)))?),
         Tok::LBrace if !inp.state().in_head => ExprKind::Block(block(inp)?),
         Tok::If => return if_expression(inp),
@@ -451,7 +451,7 @@ fn number(inp: &mut Input<'_, '_>) -> ExprKind {
 }
 
 /// Parses `(a)`, `(a, b)`, `(a,)`, `()`.
-fn parenthesised(inp: &mut Input<'_, '_>) -> Parsed<ExprKind> {
+fn parenthesized(inp: &mut Input<'_, '_>) -> Parsed<ExprKind> {
     inside(inp, |inp| {
         expect(inp, Tok::LParen)?;
         if eat(inp, Tok::RParen).is_some() {

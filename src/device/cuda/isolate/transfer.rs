@@ -82,8 +82,8 @@ impl Remote {
     pub(super) fn upload_large(&self, to: Address, bytes: &[u8]) -> Answer {
         self.transfer(bytes.len(), |transfer, slots| {
             let mut busy = [false; SLOTS_EACH];
-            for turn in 0.. {
-                let k = turn % SLOTS_EACH;
+            for iteration in 0.. {
+                let k = iteration % SLOTS_EACH;
                 let Some(piece) = transfer.next_piece() else { break };
                 if busy[k] {
                     transfer.settle(slots[k])?;
@@ -105,8 +105,8 @@ impl Remote {
         let target = Shared(bytes.as_mut_ptr());
         self.transfer(whole, |transfer, slots| {
             let mut busy: [Option<Piece>; SLOTS_EACH] = [None; SLOTS_EACH];
-            for turn in 0.. {
-                let k = turn % SLOTS_EACH;
+            for iteration in 0.. {
+                let k = iteration % SLOTS_EACH;
                 if let Some(piece) = busy[k].take() {
                     transfer.settle(slots[k])?;
                     let place = self.segment.slot(slots[k]).ok_or_else(broken_off)?;

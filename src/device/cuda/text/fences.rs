@@ -179,8 +179,8 @@ impl Search<'_> {
                 join(&mut behind, other);
                 return behind;
             }
-            StmtKind::For { label, body, .. } => return self.turns(*label, body, state, true),
-            StmtKind::Loop { label, body, .. } => return self.turns(*label, body, state, false),
+            StmtKind::For { label, body, .. } => return self.iterations(*label, body, state, true),
+            StmtKind::Loop { label, body, .. } => return self.iterations(*label, body, state, false),
             StmtKind::Block { label, body } => {
                 self.breaks.insert(*label, None);
                 let mut behind = self.block(body, Some(state));
@@ -206,7 +206,7 @@ impl Search<'_> {
     }
 
     /// Analyzes a loop, repeated until the state at its head is stable. `counts`: the trip count may be zero.
-    fn turns(&mut self, label: Label, body: &Block, state: State, counts: bool) -> Option<State> {
+    fn iterations(&mut self, label: Label, body: &Block, state: State, counts: bool) -> Option<State> {
         let first = self.stmt;
         let mut head = Some(state);
         loop {

@@ -77,7 +77,7 @@ impl Gen<'_> {
         }
     }
 
-    pub fn labelled_block(&mut self, label: Label, body: &Block) {
+    pub fn labeled_block(&mut self, label: Label, body: &Block) {
         let target = self.target(label, false, false);
         let (stmts, target) = self.body(target, body);
         if target.done.is_some() {
@@ -187,17 +187,17 @@ impl Gen<'_> {
     /// Emits a chunk of any loop, which counts its iterations.
     fn counted_chunk(&mut self, target: Target, body: &Block) -> (Out, Target) {
         let (stmts, target) = self.body(target, body);
-        let turn = self.names.fresh("poll");
+        let iteration = self.names.fresh("poll");
         let mut statements = 0;
         each_stmt(body, &mut |_| statements += 1);
         let copies = if statements <= SMALL_BODY { 4 } else { 1 };
         let start =
-            Out::Declare { ty: "int".into(), name: turn.clone(), suffix: String::new(), value: Some(Expr::int(0)) };
+            Out::Declare { ty: "int".into(), name: iteration.clone(), suffix: String::new(), value: Some(Expr::int(0)) };
         let chunk = Out::For {
             unroll: Some(format!("#pragma unroll {copies}")),
             start: Box::new(start),
-            test: Expr::binary("<", Expr::atom(&turn), Expr::int(POLL)),
-            step: Expr::unary("++", Expr::atom(&turn)),
+            test: Expr::binary("<", Expr::atom(&iteration), Expr::int(POLL)),
+            step: Expr::unary("++", Expr::atom(&iteration)),
             body: stmts,
         };
         (chunk, target)
@@ -217,8 +217,8 @@ impl Gen<'_> {
         let short = Expr::all("&&", short).unwrap_or(Expr::atom("true"));
         self.stmt += pace.head as u32 + 1;
         let (stmts, target) = self.body(target, &body[pace.head..]);
-        let turns = POLL * i128::from(pace.step);
-        let value = format!("unsigned({limit}) - unsigned({counter}) > {turns} ? {counter} + {turns} : {limit}");
+        let iterations = POLL * i128::from(pace.step);
+        let value = format!("unsigned({limit}) - unsigned({counter}) > {iterations} ? {counter} + {iterations} : {limit}");
         let declared =
             Out::Declare { ty: "const int".into(), name: pause, suffix: String::new(), value: Some(Expr::Atom(value)) };
         (test, vec![declared, Out::While(None, short, stmts)], target)
@@ -316,8 +316,8 @@ impl Gen<'_> {
                 self.helpers.need("turns");
                 let left = self.names.fresh(&format!("{variable}_left"));
                 let inclusive = Expr::atom(inclusive.to_string());
-                let turns = Expr::call(format!("turns<{ty}>"), [first, last, by.clone(), inclusive]);
-                let value = Some(turns);
+                let iterations = Expr::call(format!("turns<{ty}>"), [first, last, by.clone(), inclusive]);
+                let value = Some(iterations);
                 self.push(Out::Declare { ty: "u64".into(), name: left.clone(), suffix: String::new(), value });
                 let s = self.function.locals[*local].ty.scalar();
                 let next = self.helpers.binary(BinOp::Add, s, name(), by, Known::default());

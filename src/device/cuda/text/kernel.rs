@@ -26,14 +26,14 @@ const SQUARE: [u32; 3] = [16, 16, 1];
 
 /// The distribution of a `threads` kernel's indices to threads.
 #[derive(Clone, Copy)]
-struct Deal {
+struct Coarsening {
     rank: usize,
     block: [u32; 3],
     /// Indices per thread: along x if there is one axis, along y if there are two.
     each: u32,
 }
 
-impl Deal {
+impl Coarsening {
     fn covers(&self) -> [u32; 3] {
         let mut covers = self.block;
         covers[usize::from(self.rank > 1)] *= self.each;
@@ -50,23 +50,23 @@ impl Gen<'_> {
             self.params.push(name);
         }
         self.arrays();
-        let deal = self.deal();
-        if let Some(deal) = deal {
-            self.name_indices(deal.rank);
+        let coarsening = self.coarsening();
+        if let Some(coarsening) = coarsening {
+            self.name_indices(coarsening.rank);
         }
-        let (static_shared, dynamic_shared, inner, outer) = self.whole_body(deal);
-        let params = self.arguments(deal);
-        let max_block = match (deal, self.options.block) {
-            (Some(deal), _) => deal.block.iter().product(),
+        let (static_shared, dynamic_shared, inner, outer) = self.whole_body(coarsening);
+        let params = self.arguments(coarsening);
+        let max_block = match (coarsening, self.options.block) {
+            (Some(coarsening), _) => coarsening.block.iter().product(),
             (None, Some(block)) => block.iter().product::<u32>().clamp(1, 1024),
             (None, None) => 1024,
         };
-        let geometry = match deal {
-            Some(deal) => Geometry::Threads { rank: deal.rank as u8, block: deal.block, covers: deal.covers() },
+        let geometry = match coarsening {
+            Some(coarsening) => Geometry::Threads { rank: coarsening.rank as u8, block: coarsening.block, covers: coarsening.covers() },
             None => Geometry::Grid,
         };
-        let notes = self.notes(deal);
-        let looped = deal.is_some_and(|deal| deal.each > 1 || self.options.wide);
+        let notes = self.notes(coarsening);
+        let looped = coarsening.is_some_and(|coarsening| coarsening.each > 1 || self.options.wide);
         let text = self.text(&entry, &params, max_block, &notes, looped, outer, inner);
         CudaKernel {
             text,
@@ -97,7 +97,7 @@ impl Gen<'_> {
     /// Emits the body in the form that its index space requires: the part that runs once per thread, and the part that is
     /// repeated for each index.
     #[allow(clippy::type_complexity)]
-    fn whole_body(&mut self, deal: Option<Deal>) -> (u32, Vec<super::abi::SharedArray>, Vec<Out>, Vec<Out>) {
+    fn whole_body(&mut self, coarsening: Option<Coarsening>) -> (u32, Vec<super::abi::SharedArray>, Vec<Out>, Vec<Out>) {
         let function = self.function;
         let (bytes, dynamic) = {
             let before = std::mem::take(&mut self.out);
@@ -111,8 +111,8 @@ impl Gen<'_> {
             g.declare_locals();
             g.block(&function.body);
         });
-        let outer = match deal {
-            Some(deal) => self.index_space(deal),
+        let outer = match coarsening {
+            Some(coarsening) => self.index_space(coarsening),
             None => vec![],
         };
         (bytes, dynamic, body, outer)
@@ -131,7 +131,7 @@ impl Gen<'_> {
     }
 
     /// Returns how indices are distributed to threads; `None` for kernels with explicit blocks.
-    fn deal(&self) -> Option<Deal> {
+    fn coarsening(&self) -> Option<Coarsening> {
         let Form::Threads { rank } = self.module.kernel.form else { return None };
         let rank = usize::from(rank.clamp(1, 3));
         let usual = if rank == 2 && self.has_open_loop() { SQUARE } else { BLOCKS[rank - 1] };
@@ -144,7 +144,7 @@ impl Gen<'_> {
             Some(..=COARSE_BODY) => PER_THREAD,
             _ => 1,
         };
-        Some(Deal { rank, block, each })
+        Some(Coarsening { rank, block, each })
     }
 
     fn has_open_loop(&self) -> bool {
@@ -189,11 +189,11 @@ impl Gen<'_> {
     }
 
     /// Emits the computation of a thread's indices, with a call of `at` for each.
-    fn index_space(&mut self, deal: Deal) -> Vec<Out> {
+    fn index_space(&mut self, coarsening: Coarsening) -> Vec<Out> {
         if self.options.wide {
-            return self.strided(deal);
+            return self.strided(coarsening);
         }
-        let covers = deal.covers();
+        let covers = coarsening.covers();
         let mut out = vec![];
         let index = |covers: u32, c: &str| format!("blockIdx.{c} * {covers} + threadIdx.{c}");
         let int = |name: &str, text: String| Out::Declare {
@@ -205,11 +205,11 @@ impl Gen<'_> {
         let names: Vec<(String, String)> = self.indices.clone();
         // x belongs to the last index.
         let axes = ["x", "y", "z"];
-        let coarse_axis = usize::from(deal.rank > 1);
+        let coarse_axis = usize::from(coarsening.rank > 1);
         let mut outside: Option<Expr> = None;
         for (k, (name, extent)) in names.iter().enumerate() {
-            let axis = deal.rank - 1 - k;
-            if deal.each > 1 && axis == coarse_axis {
+            let axis = coarsening.rank - 1 - k;
+            if coarsening.each > 1 && axis == coarse_axis {
                 continue;
             }
             out.push(int(name, index(covers[axis], axes[axis])));
@@ -222,16 +222,16 @@ impl Gen<'_> {
         if let Some(outside) = outside {
             out.push(Out::If(outside, vec![Out::Return], vec![]));
         }
-        if deal.each > 1 {
-            out.extend(self.coarse(deal, &names, coarse_axis));
+        if coarsening.each > 1 {
+            out.extend(self.coarse(coarsening, &names, coarse_axis));
         }
         out
     }
 
     /// Emits the indices of a coarsened thread: without bounds checks where all of them are inside, one by one at the edge.
-    fn coarse(&self, deal: Deal, names: &[(String, String)], axis: usize) -> Vec<Out> {
-        let (name, extent) = &names[deal.rank - 1 - axis];
-        let (each, block) = (deal.each, deal.block[axis]);
+    fn coarse(&self, coarsening: Coarsening, names: &[(String, String)], axis: usize) -> Vec<Out> {
+        let (name, extent) = &names[coarsening.rank - 1 - axis];
+        let (each, block) = (coarsening.each, coarsening.block[axis]);
         // Along x adjacent threads access adjacent elements; of rows, a thread takes adjacent ones, which share elements.
         let (step, first) = match axis {
             0 => (block, format!("blockIdx.x * {} + threadIdx.x", block * each)),
@@ -247,7 +247,7 @@ impl Gen<'_> {
             suffix: String::new(),
             value: Some(value),
         };
-        let turn = match step {
+        let iteration = match step {
             1 => Expr::atom("turn"),
             _ => Expr::binary("*", Expr::int(step.into()), Expr::atom("turn")),
         };
@@ -256,7 +256,7 @@ impl Gen<'_> {
             start: Box::new(int("int", "turn", Expr::int(0))),
             test: Expr::binary("<", Expr::atom("turn"), Expr::int(each.into())),
             step: Expr::unary("++", Expr::atom("turn")),
-            body: vec![call(Expr::binary("+", Expr::atom("first"), turn))],
+            body: vec![call(Expr::binary("+", Expr::atom("first"), iteration))],
         };
         let advance = match step {
             1 => Expr::unary("++", Expr::atom(name)),
@@ -275,15 +275,15 @@ impl Gen<'_> {
     }
 
     /// Emits a grid-stride loop, for grids of any size.
-    fn strided(&mut self, deal: Deal) -> Vec<Out> {
+    fn strided(&mut self, coarsening: Coarsening) -> Vec<Out> {
         self.helpers.need("i64");
         let names = self.indices.clone();
         let call = Out::Do(Expr::call("at", names.iter().map(|(name, _)| Expr::call("int", [Expr::atom(name)]))));
         let mut inner = vec![call];
         for (k, (name, extent)) in names.iter().enumerate().rev() {
-            let axis = deal.rank - 1 - k;
+            let axis = coarsening.rank - 1 - k;
             let c = ["x", "y", "z"][axis];
-            let block = deal.block[axis];
+            let block = coarsening.block[axis];
             let start = Out::Declare {
                 ty: "i64".into(),
                 name: name.clone(),
@@ -302,7 +302,7 @@ impl Gen<'_> {
     }
 
     /// Returns the parameters in order; extents and buffers only as far as the text uses them.
-    fn arguments(&self, deal: Option<Deal>) -> Vec<KernelArgument> {
+    fn arguments(&self, coarsening: Option<Coarsening>) -> Vec<KernelArgument> {
         let mut found = vec![];
         for (param, kernel_param) in self.module.kernel.params.iter().enumerate() {
             match kernel_param {
@@ -315,7 +315,7 @@ impl Gen<'_> {
                 }
             }
         }
-        let rank = deal.map_or(0, |deal| deal.rank);
+        let rank = coarsening.map_or(0, |coarsening| coarsening.rank);
         found.extend((0..rank).map(|index| KernelArgument::IndexExtent { index }));
         found.extend(self.uses_faults.then_some(KernelArgument::Faults));
         found.extend(self.uses_prints.then_some(KernelArgument::Prints));
@@ -364,13 +364,13 @@ impl Gen<'_> {
         read && written && meets
     }
 
-    fn notes(&self, deal: Option<Deal>) -> Vec<String> {
+    fn notes(&self, coarsening: Option<Coarsening>) -> Vec<String> {
         let mut notes = vec![];
-        if let Some(deal) = deal.filter(|deal| deal.each > 1) {
-            let apart = if deal.rank == 1 { format!("{} apart", deal.block[0]) } else { "in successive rows".into() };
+        if let Some(coarsening) = coarsening.filter(|coarsening| coarsening.each > 1) {
+            let apart = if coarsening.rank == 1 { format!("{} apart", coarsening.block[0]) } else { "in successive rows".into() };
             notes.push(format!(
                 "a thread takes {} indices, {apart}: one waits for memory less than it would",
-                deal.each
+                coarsening.each
             ));
         }
         let found = &self.ranges.summary;

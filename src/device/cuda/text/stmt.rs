@@ -57,7 +57,7 @@ impl Gen<'_> {
             StmtKind::If { cond, then, other } => self.if_(*cond, then, other),
             StmtKind::For { .. } => self.for_(&stmt.kind, stmt.span),
             StmtKind::Loop { label, unroll, body } => self.loop_(*label, *unroll, body, stmt.span),
-            StmtKind::Block { label, body } => self.labelled_block(*label, body),
+            StmtKind::Block { label, body } => self.labeled_block(*label, body),
             StmtKind::Break(label) => self.leave(*label, true),
             StmtKind::Continue(label) => self.leave(*label, false),
         }

@@ -17,7 +17,7 @@ use crate::device::sim::code::{Code, MemoryKind, Watched};
 use crate::device::sim::geometry::Geometry;
 use crate::device::sim::group::{CHUNK, Group};
 use crate::device::sim::lanes::slow::read_value;
-use crate::device::sim::listen::{Form, Touch};
+use crate::device::sim::events::{Form, Touch};
 use crate::device::sim::memory;
 use crate::device::sim::memory::layout::Binding;
 use crate::device::{Deed, FaultKind};

@@ -9,7 +9,7 @@
 //!
 //! Two accesses to one element by different threads without a happens-before order are a race if one of them is a plain write, or
 //! if one is a plain read and the other an atomic operation that may change the element
-//! ([`Touch::conflicts`](super::listen::Touch::conflicts)). Which one came first in this run does not matter: each element has a
+//! ([`Touch::conflicts`](super::events::Touch::conflicts)). Which one came first in this run does not matter: each element has a
 //! shadow word ([`word`]) for its last write, one for its readers, and one each for atomic updates and loads, and these are
 //! compared with what is ordered before the current access ([`rows`]).
 //!
@@ -59,7 +59,7 @@ use super::fault::stop_at;
 use super::geometry::Geometry;
 use super::group::Group;
 use super::lanes::Isa;
-use super::listen::{Listener, Note};
+use super::events::{Observer, Note};
 use super::memory::Run;
 use crate::base::room;
 use crate::device::{Extents, FaultKind};
@@ -183,13 +183,13 @@ impl Drop for Checker<'_> {
     }
 }
 
-impl Listener for Checker<'_> {
+impl Observer for Checker<'_> {
     unsafe fn touches(&mut self, g: &mut Group, note: &Note) {
         unsafe { self.touched(g, note) }
     }
 
-    unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, turns: usize, turn: isize) -> bool {
-        unsafe { self.touched_over(g, note, run, turns, turn) }
+    unsafe fn loads(&mut self, g: &mut Group, note: &Note, run: &Run, iterations: usize, iteration: isize) -> bool {
+        unsafe { self.touched_over(g, note, run, iterations, iteration) }
     }
 
     unsafe fn tree(&mut self, g: &mut Group, notes: &[Note], distance: usize) -> bool {
@@ -247,7 +247,7 @@ impl Listener for Checker<'_> {
     }
 
     fn polls(&mut self, g: &mut Group, wait: &WaitDef) {
-        if self.polls.turn(g, wait, &self.watch.changes)
+        if self.polls.iteration(g, wait, &self.watch.changes)
             && let Some(detail) = self.waits(g)
         {
             let lane = g.active().next().unwrap_or(0);

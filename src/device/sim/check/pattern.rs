@@ -47,14 +47,14 @@ impl Pattern {
     }
 
     /// Returns the pattern of all iterations of a loop, which are one more axis; `turn` is the bytes from iteration to iteration.
-    pub fn over(run: &Run, unit: usize, turns: usize, turn: isize) -> Option<Pattern> {
+    pub fn over(run: &Run, unit: usize, iterations: usize, iteration: isize) -> Option<Pattern> {
         let mut pattern = Pattern::of(run, unit)?;
-        if turn % unit as isize != 0 || turns == 0 {
+        if iteration % unit as isize != 0 || iterations == 0 {
             return None;
         }
-        if turn != 0 {
+        if iteration != 0 {
             let free = pattern.axes.iter_mut().find(|a| a.count == 1)?;
-            *free = Axis { count: turns, step: turn / unit as isize, lanes: 0 };
+            *free = Axis { count: iterations, step: iteration / unit as isize, lanes: 0 };
         }
         Some(pattern)
     }
@@ -161,19 +161,19 @@ impl Pattern {
         if (self.lane, self.spread) != (other.lane, other.spread) || self.axes[..4] != other.axes[..4] {
             return false;
         }
-        let (turns, step) = (self.axes[4], other.first as isize - self.first as isize);
-        if other.axes[4] != NO_AXIS || turns.lanes != 0 || step == 0 {
+        let (iterations, step) = (self.axes[4], other.first as isize - self.first as isize);
+        if other.axes[4] != NO_AXIS || iterations.lanes != 0 || step == 0 {
             return *self == *other;
         }
-        if turns.count == 1 {
+        if iterations.count == 1 {
             self.axes[4] = Axis { count: 2, step, lanes: 0 };
             return true;
         }
-        let next = turns.step * turns.count as isize;
+        let next = iterations.step * iterations.count as isize;
         if step == next {
             self.axes[4].count += 1;
         }
-        step == next || (step % turns.step == 0 && (0..turns.count as isize).contains(&(step / turns.step)))
+        step == next || (step % iterations.step == 0 && (0..iterations.count as isize).contains(&(step / iterations.step)))
     }
 }
 

@@ -12,7 +12,7 @@ use super::shadow::Planes;
 use super::touch::{row_at, update_cell};
 use super::word::LANE_SHIFT;
 use crate::device::sim::lanes::Isa;
-use crate::device::sim::listen::Touch;
+use crate::device::sim::events::Touch;
 
 /// An access, or several of one location in the source.
 struct Entry {

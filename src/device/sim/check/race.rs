@@ -9,7 +9,7 @@ use crate::device::sim::fault::{self, Stop, stop_at};
 use crate::device::sim::group::Group;
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::lanes::slow::read_value;
-use crate::device::sim::listen::Touch;
+use crate::device::sim::events::Touch;
 use crate::device::sim::memory::{self, Axis, MemoryRt};
 use crate::device::{Deed, FaultKind, Race};
 use crate::ir::def::{Layout, Leaf};

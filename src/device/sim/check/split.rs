@@ -6,7 +6,7 @@ use super::touch::Event;
 use crate::device::sim::code::{MaskId, Reg, WaitDef};
 use crate::device::sim::group::{CHUNK, Group};
 use crate::device::sim::lanes::slow::read_value;
-use crate::device::sim::listen::Touch;
+use crate::device::sim::events::Touch;
 use crate::device::sim::memory;
 use crate::lang::scalar::Scalar;
 
@@ -82,7 +82,7 @@ struct Polled {
     text: String,
     loops: Vec<Waiting>,
     /// Iterations of any loop since the last change.
-    turns: u32,
+    iterations: u32,
     /// The mask of the lanes that entered the loop.
     from: MaskId,
 }
@@ -130,7 +130,7 @@ impl Polls {
         let atomic = e.note.touch.is_atomic();
         let other = atomic && part.seen != Some((addr as usize, value));
         // In a loop with both, the atomic operation is what it waits for.
-        if part.turns + 1 == DOUBT && (atomic || part.text.is_empty()) {
+        if part.iterations + 1 == DOUBT && (atomic || part.text.is_empty()) {
             let place = super::race::place_text(g, e, addr, 0);
             part.text = format!("`{place}` stays {}", super::race::in_memory(addr, e.access.scalar));
         }
@@ -164,7 +164,7 @@ impl Polls {
     /// those of all blocks.
     ///
     /// A loop that ends by its own counter makes progress while it counts; and others may wait for the code behind it.
-    pub fn turn(&mut self, g: &Group, wait: &WaitDef, changes: &AtomicU64) -> bool {
+    pub fn iteration(&mut self, g: &Group, wait: &WaitDef, changes: &AtomicU64) -> bool {
         self.exchange(changes);
         let values = |regs: &[(Reg, Scalar)]| {
             let lane = |h: u64, lane: usize| {
@@ -176,7 +176,7 @@ impl Polls {
         let number = g.part;
         let part = self.part(g);
         part.from = wait.from;
-        part.turns += 1;
+        part.iterations += 1;
         let at = match part.loops.iter().position(|l| l.span == wait.span) {
             Some(at) => at,
             None => {
@@ -200,9 +200,9 @@ impl Polls {
         waiting.still = if waiting.quiet == 0 || waiting.weak != weak { 0 } else { waiting.still + 1 };
         (waiting.counts, waiting.weak) = (counts, weak);
         // Nested loops may take many iterations in each iteration of this one.
-        let endless = (waiting.still >= DOUBT && part.turns >= PATIENCE) || waiting.quiet >= COUNTING;
+        let endless = (waiting.still >= DOUBT && part.iterations >= PATIENCE) || waiting.quiet >= COUNTING;
         if looked {
-            part.turns = 0;
+            part.iterations = 0;
             part.text.clear();
         }
         if counted {
@@ -220,7 +220,7 @@ impl Polls {
 impl Polled {
     fn stir(&mut self) {
         self.loops.iter_mut().for_each(|l| (l.quiet, l.still) = (0, 0));
-        self.turns = 0;
+        self.iterations = 0;
         self.text.clear();
     }
 

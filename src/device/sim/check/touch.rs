@@ -10,7 +10,7 @@ use super::word::{GRID, KIND, KIND_SHIFT, LANE_SHIFT, ONE};
 use crate::device::sim::code::{Access, MemoryKind, Watched};
 use crate::device::sim::group::{CHUNK, Group};
 use crate::device::sim::lanes::Isa;
-use crate::device::sim::listen::{Form, Note, Touch};
+use crate::device::sim::events::{Form, Note, Touch};
 use crate::device::sim::memory::{self, Run};
 
 /// An access being checked.
@@ -478,8 +478,8 @@ impl<'a> Checker<'a> {
         g: &mut Group,
         note: &Note,
         run: &Run,
-        turns: usize,
-        turn: isize,
+        iterations: usize,
+        iteration: isize,
     ) -> bool {
         if self.code.memories[self.code.accesses[note.access as usize].memory as usize].kind == MemoryKind::Local {
             return false;
@@ -489,7 +489,7 @@ impl<'a> Checker<'a> {
             if e.written.is_some() || e.planes.r.is_null() {
                 return false;
             }
-            let Some(mut pattern) = Pattern::over(run, e.watched.unit, turns, turn) else { return false };
+            let Some(mut pattern) = Pattern::over(run, e.watched.unit, iterations, iteration) else { return false };
             pattern.first = e.cell(run.addr);
             self.noted_as(&e, &pattern)
         }

@@ -493,7 +493,7 @@ mod tests {
         let mut threads: Vec<(View, Model)> = vec![Default::default(); 40];
         let mut variables: Vec<(View, Model, u64)> = vec![Default::default(); VARIABLES];
         let mut time = 0;
-        for turn in 0..30_000 {
+        for iteration in 0..30_000 {
             let lane = dice.below(40) as usize;
             // Mostly one variable, so that its chain gets long.
             let at = if dice.below(3) > 0 { 0 } else { dice.below(VARIABLES as u64) as usize };
@@ -520,15 +520,15 @@ mod tests {
             let views = [(&threads[lane].0, &threads[lane].1), (&variables[at].0, &variables[at].1)];
             for (view, model) in views {
                 assert_eq!(view.is_empty(), model.0.is_empty() && model.1.is_empty());
-                for lane in (0..40).filter(|_| turn % 7 == 0 || turn < 200) {
+                for lane in (0..40).filter(|_| iteration % 7 == 0 || iteration < 200) {
                     let group = lane as u64 / 5;
                     let keys = [thread(group, lane), warp(group, lane / 32), block(group)];
                     let last = keys.iter().filter_map(|key| model.0.get(key)).max().copied().unwrap_or(0);
-                    assert!(last == 0 || view.knows(group, lane, last - 1), "turn {turn}");
-                    assert!(!view.knows(group, lane, last), "turn {turn}");
+                    assert!(last == 0 || view.knows(group, lane, last - 1), "turn {iteration}");
+                    assert!(!view.knows(group, lane, last), "turn {iteration}");
                 }
                 for variable in 1..=VARIABLES as u64 {
-                    assert_eq!(view.version(variable), model.1.get(&variable).copied().unwrap_or(0), "turn {turn}");
+                    assert_eq!(view.version(variable), model.1.get(&variable).copied().unwrap_or(0), "turn {iteration}");
                 }
             }
         }

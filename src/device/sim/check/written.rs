@@ -6,7 +6,7 @@ use super::shadow::Written;
 use super::touch::{Event, pattern_of};
 use crate::device::FaultKind;
 use crate::device::sim::group::Group;
-use crate::device::sim::listen::Touch;
+use crate::device::sim::events::Touch;
 use crate::device::sim::memory;
 
 impl Checker<'_> {

@@ -1,6 +1,6 @@
 //! Code generation for statements: masks where lanes diverge, jumps where they do not.
 
-use super::listen::takes;
+use super::events::takes;
 use super::state::{Kind, RegionKind, Role, Tree};
 use super::*;
 use crate::base::stop;
@@ -103,13 +103,13 @@ impl<'a> Compiler<'a> {
                 }
                 // Only operations of all lanes of a warp synchronize it.
                 if among == NONE {
-                    self.tell_met(true);
+                    self.report_met(true);
                 }
                 self.bind(*result, vals);
             }
             StmtKind::Fence(scope) => {
                 self.emit(plain::<control::Fence>(), nothing());
-                self.tell_fenced(*scope);
+                self.report_fenced(*scope);
             }
             StmtKind::If { cond, then, other } => self.if_(*cond, then, other, self.f.spans[*cond]),
             StmtKind::For { label, local, start, end, step, inclusive, body, .. } => {
@@ -139,7 +139,7 @@ impl<'a> Compiler<'a> {
             }
             StmtKind::Break(label) => self.leave(stmt.span, |r| r.label == Some(*label) && r.kind == RegionKind::Plain),
             StmtKind::Continue(label) => {
-                self.leave(stmt.span, |r| r.label == Some(*label) && r.kind == RegionKind::Turn)
+                self.leave(stmt.span, |r| r.label == Some(*label) && r.kind == RegionKind::Iteration)
             }
             StmtKind::Return(_) => self.leave_to(0, stmt.span),
             // Prepared kernels contain no calls: all are inlined.
@@ -156,7 +156,7 @@ impl<'a> Compiler<'a> {
             StmtKind::Declare(memory) => {
                 let x = memory.index() as u32;
                 self.emit(plain::<crate::device::sim::local::Declare>(), Op { x, ..nothing() });
-                self.tell_declared(*memory);
+                self.report_declared(*memory);
             }
         }
     }
@@ -412,7 +412,7 @@ impl<'a> Compiler<'a> {
             return;
         }
         // Regions around the target that share its mask are not left.
-        self.tell_left(span);
+        self.report_left(span);
         let surrounding: Vec<MaskId> = self.regions[..target].iter().map(|r| r.mask).collect();
         masks.retain(|m| !surrounding.contains(m));
         self.leaked.extend(masks.iter().copied());
@@ -469,7 +469,7 @@ impl<'a> Compiler<'a> {
         if other.is_empty() {
             let none = self.keep(cond, a, false, yes);
             self.open(None, Some(yes), RegionKind::Plain);
-            self.tell_parted(from, span, then, false);
+            self.report_parted(from, span, then, false);
             self.block(then);
             if let Some(region) = self.regions.last_mut() {
                 region.ends.push(none);
@@ -481,7 +481,7 @@ impl<'a> Compiler<'a> {
         let run = pick_wide!(self.isa, V => Split<V>);
         let none = self.emit_jump(run, Op { a, b: yes, c: no, ..nothing() });
         self.open(None, Some(yes), RegionKind::Plain);
-        self.tell_parted(from, span, then, false);
+        self.report_parted(from, span, then, false);
         self.block(then);
         if let Some(region) = self.regions.last_mut() {
             region.ends.push(none);
@@ -491,7 +491,7 @@ impl<'a> Compiler<'a> {
         let run = self.pick::<Resume>();
         let none = self.emit_jump(run, Op { b: no, ..nothing() });
         self.open(None, Some(no), RegionKind::Plain);
-        self.tell_parted(from, span, other, false);
+        self.report_parted(from, span, other, false);
         self.block(other);
         if let Some(region) = self.regions.last_mut() {
             region.ends.push(none);
@@ -502,7 +502,7 @@ impl<'a> Compiler<'a> {
 
     /// Emits `if cond { break }` out of the region that owns the current mask as one op.
     fn leave_where(&mut self, cond: ExprId, a: Reg, then: &Block, other: &Block) -> bool {
-        if self.listens() && self.meets {
+        if self.is_observed() && self.meets {
             // The lanes that leave are reported as an event and therefore have to be the active ones for a moment.
             return false;
         }
@@ -513,7 +513,7 @@ impl<'a> Compiler<'a> {
         };
         let (label, kind) = match leaver.kind {
             StmtKind::Break(label) => (label, RegionKind::Plain),
-            StmtKind::Continue(label) => (label, RegionKind::Turn),
+            StmtKind::Continue(label) => (label, RegionKind::Iteration),
             _ => return false,
         };
         let mask = self.mask;
@@ -532,21 +532,21 @@ impl<'a> Compiler<'a> {
         self.straight = false;
         let from = self.mask;
         let own = self.own_mask(self.a.leaky.contains(&label) || self.a.continue_leaky.contains(&label));
-        self.tell_gathered(body);
+        self.report_gathered(body);
         let tree = if own.is_none() { self.tree(label, body) } else { None };
         self.open(Some(label), own, RegionKind::Plain);
         let start = self.target();
-        self.tell_parted(from, span, body, true);
-        self.turn(label, body);
+        self.report_parted(from, span, body, true);
+        self.iteration(label, body);
         if let Some(tree) = tree {
-            self.tell_tree(tree);
+            self.report_tree(tree);
         }
         if let Some(region) = self.regions.last_mut() {
             region.ends.extend(tree);
         }
         let polls = self.polls(body);
         if polls {
-            self.tell_polls(from, label, body, span);
+            self.report_polls(from, label, body, span);
         }
         self.poll(polls);
         let y = self.span(span);
@@ -579,9 +579,9 @@ impl<'a> Compiler<'a> {
     }
 
     /// Emits one iteration of a loop; the caller makes the loop's mask current again afterwards if the iteration had its own.
-    fn turn(&mut self, label: Label, body: &'a Block) {
+    fn iteration(&mut self, label: Label, body: &'a Block) {
         let own = self.own_mask(self.a.continue_leaky.contains(&label));
-        self.open(Some(label), own, RegionKind::Turn);
+        self.open(Some(label), own, RegionKind::Iteration);
         self.block(body);
         self.close_region();
         if let Some(mask) = own {
@@ -617,7 +617,7 @@ impl<'a> Compiler<'a> {
         }
         let lanes_local = !self.is_uniform_reg(def.local);
         let from = self.mask;
-        self.tell_gathered(body);
+        self.report_gathered(body);
         if all_uniform && !lanes_local {
             let own = self.own_mask(self.a.leaky.contains(&label) || self.a.continue_leaky.contains(&label));
             self.loops.push(def.clone());
@@ -625,8 +625,8 @@ impl<'a> Compiler<'a> {
             self.open(Some(label), own, RegionKind::Plain);
             let dot = self.reserve_dot(n);
             let top = self.target();
-            self.tell_parted(from, span, body, true);
-            self.turn(label, body);
+            self.report_parted(from, span, body, true);
+            self.iteration(label, body);
             if own.is_none() {
                 self.try_dot(dot, &def);
             }
@@ -658,8 +658,8 @@ impl<'a> Compiler<'a> {
         self.mask = outer;
         self.open(Some(label), Some(mask), RegionKind::Plain);
         let top = self.target();
-        self.tell_parted(from, span, body, true);
-        self.turn(label, body);
+        self.report_parted(from, span, body, true);
+        self.iteration(label, body);
         self.poll(takes(body));
         let at = self.emit_jump(self.pick::<control::NextLanes>(), Op { c, y: n, ..nothing() });
         self.ops[at].x = top;
@@ -675,12 +675,12 @@ impl<'a> Compiler<'a> {
         let y = self.span(span);
         if kind == BarrierKind::Block && self.mask == 0 && !self.waits {
             // All threads of the block are synchronized here.
-            return self.tell_met(false);
+            return self.report_met(false);
         }
         match kind {
             BarrierKind::Warp => {
                 self.emit(plain::<warp::WarpBarrier>(), Op { y, ..nothing() });
-                self.tell_met(true);
+                self.report_met(true);
             }
             BarrierKind::Grid => {
                 let x = control::barrier_code(kind);
@@ -697,7 +697,7 @@ impl<'a> Compiler<'a> {
                     None => NONE,
                 };
                 self.emit(plain::<control::Barrier>(), Op { d, a, x: control::barrier_code(kind), y, ..nothing() });
-                self.tell_met(false);
+                self.report_met(false);
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::device::sim::dot::Dot;
 use crate::device::sim::lanes::fused::{self, Link, Maskable};
 use crate::device::sim::lanes::mask::{Keep, KeepBoth};
 use crate::device::sim::lanes::pick_wide;
-use crate::device::sim::listen::{TellDot, TellTouch};
+use crate::device::sim::events::{ReportDot, ReportTouch};
 use crate::device::sim::memory::{LoadAffine, W4};
 use crate::device::sim::strip::Code as Act;
 use crate::lang::ops::MathFn;
@@ -39,7 +39,7 @@ fn act_of_masked(function: Maskable) -> Act {
 
 /// Returns whether an op only reports an access to the sanitizer.
 pub(crate) fn is_touch(op: &Op) -> bool {
-    std::ptr::fn_addr_eq(op.run, plain::<TellTouch>())
+    std::ptr::fn_addr_eq(op.run, plain::<ReportTouch>())
 }
 
 impl<'a> Compiler<'a> {
@@ -236,8 +236,8 @@ impl<'a> Compiler<'a> {
 
     /// Reserves an op for a [`Dot`] in front of a loop's body; it has no effect unless [`Compiler::try_dot`] fills it in.
     pub(crate) fn reserve_dot(&mut self, n: u32) -> usize {
-        if self.listens() {
-            self.emit(plain::<TellDot>(), Op { y: n, ..nothing() });
+        if self.is_observed() {
+            self.emit(plain::<ReportDot>(), Op { y: n, ..nothing() });
         }
         let run = pick_wide!(self.isa, V => Dot<V>);
         self.emit_jump(run, Op { y: n, ..nothing() })
@@ -245,7 +245,7 @@ impl<'a> Compiler<'a> {
 
     /// If the body that was just written is `acc = acc + a[…] * b[…]`, turns the reserved op into one that runs the whole loop.
     pub(crate) fn try_dot(&mut self, dot: usize, def: &ForDef) {
-        let tells = self.listens();
+        let tells = self.is_observed();
         let body: Vec<Op> = self.ops[dot + 1..].iter().filter(|o| !tells || !is_touch(o)).copied().collect();
         let told = self.ops.len() - dot - 1 - body.len();
         let [first, second, sum] = body.as_slice() else {
@@ -286,7 +286,7 @@ impl<'a> Compiler<'a> {
 
     /// The loop has another form: the reserved op becomes a jump to the next op.
     fn drop_dot(&mut self, dot: usize) {
-        if self.listens() {
+        if self.is_observed() {
             self.ops[dot - 1].c = 0;
         }
         self.ops[dot] = Op { run: plain::<control::Jump>(), x: dot as u32 + 1, ..nothing() };

@@ -23,7 +23,7 @@ mod decide;
 mod expr;
 mod flow;
 mod fuse;
-mod listen;
+mod events;
 mod order;
 mod place;
 mod state;
@@ -45,9 +45,9 @@ pub fn compile(kernel: &Prepared, isa: Isa) -> Compiled {
     let module: &Module = &kernel.module;
     let f = order::reorder(&module.functions[module.kernel.body]);
     let mut c = Compiler::new(&f, &module.kernel, isa);
-    c.listen_for(kernel.checks);
+    c.instrument(kernel.checks);
     if kernel.checks.arithmetic {
-        c.exact = ranges::analyse(module, ranges::Setting::default()).exact;
+        c.exact = ranges::analyze(module, ranges::Setting::default()).exact;
     }
     c.memories();
     c.run();

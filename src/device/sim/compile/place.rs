@@ -3,7 +3,7 @@
 use super::state::{Kind, Role};
 use super::*;
 use crate::device::sim::lanes::{is_wide, pick_wide};
-use crate::device::sim::listen::{Form, Touch, Traits};
+use crate::device::sim::events::{Form, Touch, Traits};
 use crate::device::sim::memory::{Flag, I1, I2, LoadAffine, LoadGather, LoadUniform, U1, U2, W4, W8};
 use crate::device::sim::store::{StoreAffine, StoreScatter, StoreWords};
 use crate::device::sim::{atomics, local};
@@ -133,7 +133,7 @@ impl<'a> Compiler<'a> {
         let writes = access.regs.clone();
         let x = self.push_access(access);
         let own = self.is_stored(place);
-        self.tell_touch(Touch::Load, x, spread.into(), vec![], Traits { own, ..Traits::default() });
+        self.report_touch(Touch::Load, x, spread.into(), vec![], Traits { own, ..Traits::default() });
         self.emit(run, Op { x, ..nothing() });
         if early {
             self.role(Role::Early { writes });
@@ -173,7 +173,7 @@ impl<'a> Compiler<'a> {
         };
         let values = access.regs.clone();
         let x = self.push_access(access);
-        self.tell_touch(Touch::Store, x, spread.into(), values, Traits::default());
+        self.report_touch(Touch::Store, x, spread.into(), values, Traits::default());
         self.emit(run, Op { x, ..nothing() });
         self.role(role);
     }
@@ -205,7 +205,7 @@ impl<'a> Compiler<'a> {
         let overwrites = op == AtomicOp::Exchange && result.is_none();
         let decides = result.is_some_and(|result| self.deciding.contains(&result));
         let takes = result.is_some_and(|result| self.taking.contains(&result));
-        self.tell_touch(touch, access, spread.into(), vec![value], Traits { overwrites, decides, takes, own: false });
+        self.report_touch(touch, access, spread.into(), vec![value], Traits { overwrites, decides, takes, own: false });
         let x = self.atomics.len() as u32;
         self.atomics.push(AtomicDef { op, access, value, compare, result: reg });
         let checked = self.checks.arithmetic && scalar.is_signed();

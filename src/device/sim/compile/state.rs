@@ -70,7 +70,7 @@ pub(crate) struct Region {
 pub enum RegionKind {
     Plain,
     /// One iteration of a loop.
-    Turn,
+    Iteration,
 }
 
 impl Region {

@@ -163,8 +163,8 @@ impl<'a> Compiler<'a> {
                 done.extend(early(&marks, at, end).map(|k| ops[k]));
                 let body = matches!(marks[end].role, Role::Next) && ops[end].x as usize == at;
                 let keep = (at..end).find(|&k| matches!(marks[k].role, Role::Keep { .. }));
-                let turns = body && keep.is_none() && self.stays_put(&def);
-                if keep.is_some() || turns {
+                let iterations = body && keep.is_none() && self.stays_put(&def);
+                if keep.is_some() || iterations {
                     new_jumps.push(done.len());
                 }
                 let x = keep.map_or(at as u32, |k| ops[k].x);
@@ -173,7 +173,7 @@ impl<'a> Compiler<'a> {
                 let goes_back = again && ops[end].x as usize == at && x as usize == end + 1;
                 let run = if goes_back && early(&marks, at, end).next().is_none() { whole_loop } else { once };
                 let y = self.push_strip(def);
-                done.push(Op { run, c: if turns { strip::TURNS } else { NONE }, x, y, ..nothing() });
+                done.push(Op { run, c: if iterations { strip::TURNS } else { NONE }, x, y, ..nothing() });
                 at = end;
             } else {
                 let end = end.max(at + 1);

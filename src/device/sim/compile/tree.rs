@@ -2,7 +2,7 @@
 
 use super::fuse::is_touch;
 use super::*;
-use crate::device::sim::listen::TellTree;
+use crate::device::sim::events::ReportTree;
 use crate::device::sim::tree::{Joint, tree};
 use crate::lang::ops::BarrierKind;
 use crate::lang::scalar::Scalar;
@@ -34,16 +34,16 @@ impl<'a> Compiler<'a> {
             return None;
         }
         let run = tree(found.joint, scalar, self.isa)?;
-        if self.listens() {
-            let tell = self.pick::<TellTree>();
-            self.emit(tell, nothing());
+        if self.is_observed() {
+            let report = self.pick::<ReportTree>();
+            self.emit(report, nothing());
         }
         Some(self.emit_jump(run, Op { a, y: found.memory.index() as u32, ..nothing() }))
     }
 
     /// After the loop behind the op at `tree` has been written: gives the event op in front of it the loop's access events.
-    pub(crate) fn tell_tree(&mut self, tree: usize) {
-        if !self.listens() {
+    pub(crate) fn report_tree(&mut self, tree: usize) {
+        if !self.is_observed() {
             return;
         }
         let notes: Vec<u32> = self.ops[tree + 1..].iter().filter(|o| is_touch(o)).map(|o| o.x).collect();

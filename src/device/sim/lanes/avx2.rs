@@ -33,7 +33,7 @@ impl Wide for V256 {
         unsafe { V256(_mm256_loadu_si256(ptr.cast()), _mm256_loadu_si256(ptr.add(32).cast())) }
     }
     #[inline(always)]
-    unsafe fn splat(ptr: *const u8) -> Self {
+    unsafe fn broadcast(ptr: *const u8) -> Self {
         let one = unsafe { _mm256_set1_epi32(ptr.cast::<i32>().read_unaligned()) };
         V256(one, one)
     }

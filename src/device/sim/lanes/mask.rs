@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::wide::Wide;
 use super::{Step, each_chunk, load, store};
-use crate::device::sim::group::{CHUNK, Group, MaskInfo, Op, Stretches};
+use crate::device::sim::group::{CHUNK, Group, MaskInfo, Op, LaneRanges};
 
 /// Bytes of a chunk of mask lanes.
 const STRIDE: usize = 4 * CHUNK;
@@ -39,19 +39,19 @@ impl Found {
     #[inline(always)]
     fn info(self, g: &Group, full: bool) -> MaskInfo {
         let chunks = g.lanes.div_ceil(CHUNK);
-        let mut stretches = Stretches::NONE;
+        let mut ranges = LaneRanges::NONE;
         let mut left = self.0;
         while left != 0 {
             let lo = left.trailing_zeros();
             let rest = !(left >> lo);
             let hi = (lo + rest.trailing_zeros()).min(64);
             left &= if hi == 64 { 0 } else { u64::MAX << hi };
-            stretches.add(lo as usize, if hi == 64 { chunks.max(64) } else { hi as usize });
+            ranges.add(lo as usize, if hi == 64 { chunks.max(64) } else { hi as usize });
         }
-        let ([(lo, _), ..], [.., (_, hi)]) = (stretches.list(), stretches.list()) else {
+        let ([(lo, _), ..], [.., (_, hi)]) = (ranges.list(), ranges.list()) else {
             return MaskInfo::default();
         };
-        MaskInfo { lo: (*lo).into(), hi: (*hi).into(), full, row: None, stretches }
+        MaskInfo { lo: (*lo).into(), hi: (*hi).into(), full, row: None, ranges }
     }
 }
 
@@ -67,14 +67,14 @@ pub(crate) unsafe fn mask_ptr(g: &Group, mask: u16) -> *mut u8 {
 /// Clears a new mask in the gaps between the current mask's ranges of chunks, which ops skip: it has no lanes there.
 #[inline(always)]
 unsafe fn clear_gaps(g: &Group, to: *mut u8) {
-    if g.stretches.count > 1 {
+    if g.ranges.count > 1 {
         unsafe { fill_gaps(g, to) };
     }
 }
 
 #[inline(never)]
 unsafe fn fill_gaps(g: &Group, to: *mut u8) {
-    for pair in g.stretches.list().windows(2) {
+    for pair in g.ranges.list().windows(2) {
         for chunk in pair[0].1..pair[1].0 {
             unsafe { store(to, STRIDE, chunk.into(), [0u32; CHUNK]) };
         }
@@ -201,7 +201,7 @@ impl Step for CopyMask {
             each_chunk(g, STRIDE, |chunk| store(to, STRIDE, chunk, load::<u32>(from, STRIDE, chunk)));
             clear_gaps(g, to);
             let row = g.solid.then(|| (g.first_lane as u32, g.last_lane as u32 + 1));
-            let info = MaskInfo { lo: g.lo as u32, hi: g.hi as u32, full: g.full, row, stretches: g.stretches };
+            let info = MaskInfo { lo: g.lo as u32, hi: g.hi as u32, full: g.full, row, ranges: g.ranges };
             set(g, o.b, info);
             g.enter(o.b);
             op.add(1)
@@ -232,11 +232,11 @@ unsafe fn leave(g: &mut Group, mask: u16) {
         let (gone, from) = (g.mask.cast_mut().cast(), mask_ptr(g, mask));
         let info = *g.masks.get_unchecked(mask as usize);
         let mut left = Found::default();
-        for &(lo, hi) in info.stretches.list() {
+        for &(lo, hi) in info.ranges.list() {
             for chunk in lo as usize..hi as usize {
                 let mut m = load::<u32>(from, STRIDE, chunk);
                 let in_gone = |&(lo, hi): &(u16, u16)| (lo as usize..hi as usize).contains(&chunk);
-                if g.stretches.list().iter().any(in_gone) {
+                if g.ranges.list().iter().any(in_gone) {
                     let l = load::<u32>(gone, STRIDE, chunk);
                     for i in 0..CHUNK {
                         m[i] &= !l[i];
@@ -275,7 +275,7 @@ pub(crate) fn all_lanes(g: &mut Group) {
         }
     }
     let row = (g.lanes > 0).then_some((0, g.lanes as u32));
-    set(g, 0, MaskInfo { lo: 0, hi: chunks as u32, full: true, row, stretches: Stretches::one(0, chunks) });
+    set(g, 0, MaskInfo { lo: 0, hi: chunks as u32, full: true, row, ranges: LaneRanges::one(0, chunks) });
 }
 
 /// Restricts all masks to the lanes of these warps, one bit each.
@@ -286,7 +286,7 @@ pub(crate) unsafe fn restrict(g: &mut Group, warps: u32) {
     for mask in 0..g.masks.len() as u16 {
         let info = g.masks[mask as usize];
         let mut left = Found::default();
-        for &(lo, hi) in info.stretches.list() {
+        for &(lo, hi) in info.ranges.list() {
             for chunk in lo as usize..hi as usize {
                 // SAFETY: the chunks are the mask's.
                 unsafe {
@@ -324,7 +324,7 @@ pub(crate) unsafe fn keep_row(g: &mut Group, mask: u16, from: usize, to: usize) 
         (to..hi * CHUNK).for_each(|lane| ptr.add(lane).write(0));
     }
     let (row, full) = (Some((from as u32, to as u32)), to - from == g.lanes);
-    set(g, mask, MaskInfo { lo: lo as u32, hi: hi as u32, full, row, stretches: Stretches::one(lo, hi) });
+    set(g, mask, MaskInfo { lo: lo as u32, hi: hi as u32, full, row, ranges: LaneRanges::one(lo, hi) });
     g.enter(mask);
     true
 }
@@ -333,11 +333,11 @@ pub(crate) unsafe fn keep_row(g: &mut Group, mask: u16, from: usize, to: usize) 
 ///
 /// # Safety
 /// `mask` is one of the code's, and `trips` a lane register.
-pub(crate) unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, turn: u64) {
+pub(crate) unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, iteration: u64) {
     unsafe {
         g.enter(mask);
         let (lanes, trips) = (mask_ptr(g, mask), g.slot(trips).ptr);
-        let turn = turn.min(u64::from(u32::MAX)) as u32;
+        let iteration = iteration.min(u64::from(u32::MAX)) as u32;
         let mut yes = Found::default();
         let mut lost = false;
         each_chunk(g, STRIDE, |chunk| {
@@ -345,7 +345,7 @@ pub(crate) unsafe fn keep_turning(g: &mut Group, mask: u16, trips: u16, turn: u6
             let t = load::<u32>(trips, STRIDE, chunk);
             let mut e = [0; CHUNK];
             for i in 0..CHUNK {
-                let stays = if t[i] > turn { !0 } else { 0 };
+                let stays = if t[i] > iteration { !0 } else { 0 };
                 e[i] = m[i] & !stays;
                 m[i] &= stays;
             }

@@ -123,7 +123,7 @@ pub(crate) fn chunks(g: &Group, stride: usize) -> std::ops::Range<usize> {
 #[inline(always)]
 pub(crate) fn each_chunk(g: &Group, stride: usize, mut f: impl FnMut(usize)) {
     let one = [(0, 1)];
-    for &(lo, hi) in if stride == 0 { &one } else { g.stretches.list() } {
+    for &(lo, hi) in if stride == 0 { &one } else { g.ranges.list() } {
         for chunk in lo as usize..hi as usize {
             f(chunk);
         }

@@ -15,7 +15,7 @@ pub(crate) trait Wide: Copy + 'static {
     unsafe fn load(ptr: *const u8) -> Self;
     /// # Safety
     /// `ptr` is good for reading 4 bytes.
-    unsafe fn splat(ptr: *const u8) -> Self;
+    unsafe fn broadcast(ptr: *const u8) -> Self;
     /// # Safety
     /// `ptr` is good for writing 64 bytes.
     unsafe fn store(self, ptr: *mut u8);
@@ -215,7 +215,7 @@ impl Wide for Portable {
         Portable(unsafe { ptr.cast::<[u32; CHUNK]>().read_unaligned() })
     }
     #[inline(always)]
-    unsafe fn splat(ptr: *const u8) -> Self {
+    unsafe fn broadcast(ptr: *const u8) -> Self {
         Portable([unsafe { ptr.cast::<u32>().read_unaligned() }; CHUNK])
     }
     #[inline(always)]
@@ -292,7 +292,7 @@ mod x86 {
             V512(unsafe { _mm512_loadu_si512(ptr.cast()) })
         }
         #[inline(always)]
-        unsafe fn splat(ptr: *const u8) -> Self {
+        unsafe fn broadcast(ptr: *const u8) -> Self {
             V512(unsafe { _mm512_set1_epi32(ptr.cast::<i32>().read_unaligned()) })
         }
         #[inline(always)]

@@ -19,9 +19,9 @@ pub(crate) fn run(module: &mut Module) {
         if arrays.is_empty() {
             continue;
         }
-        let mut scalarise = Scalarise { function, arrays, locals: FxHashMap::default() };
-        let body = std::mem::take(&mut scalarise.function.body);
-        let body = scalarise.block(body);
+        let mut scalarize = Scalarize { function, arrays, locals: FxHashMap::default() };
+        let body = std::mem::take(&mut scalarize.function.body);
+        let body = scalarize.block(body);
         function.body = body;
     }
 }
@@ -59,14 +59,14 @@ fn candidates(function: &Function) -> FxHashSet<MemId> {
     out
 }
 
-struct Scalarise<'a> {
+struct Scalarize<'a> {
     function: &'a mut Function,
     arrays: FxHashSet<MemId>,
     /// By memory, linear index and leaf.
     locals: FxHashMap<(MemId, u64, u32), LocalId>,
 }
 
-impl Scalarise<'_> {
+impl Scalarize<'_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Vec::with_capacity(block.len());
         for mut stmt in block {

@@ -11,7 +11,7 @@ use super::fault::stop_at;
 use super::frame::Frame;
 use super::group::{Pause, WARP};
 use super::lanes::mask;
-use super::listen::Listener;
+use super::events::Observer;
 use super::poll::polling;
 use crate::device::FaultKind;
 
@@ -27,21 +27,21 @@ pub(crate) enum Standing {
 
 impl<'a> Frame<'a> {
     fn part(&mut self, k: usize) -> &mut Frame<'a> {
-        if k == 0 { self } else { &mut self.parts[k - 1] }
+        if k == 0 { self } else { &mut self.splits[k - 1] }
     }
 
     /// Runs all splits until none can continue by itself, or one stops.
-    pub(super) fn run_parts(&mut self) {
+    pub(super) fn run_splits(&mut self) {
         loop {
-            let parts = self.parts.len() + 1;
-            for k in 0..parts {
-                let k = if self.launch.backward { parts - 1 - k } else { k };
+            let splits = self.splits.len() + 1;
+            for k in 0..splits {
+                let k = if self.launch.backward { splits - 1 - k } else { k };
                 if self.part(k).group.pause == Pause::Fork {
-                    let number = self.parts.len() + 1;
+                    let number = self.splits.len() + 1;
                     let ahead = self.part(k).fork(number);
-                    self.parts.push(ahead);
+                    self.splits.push(ahead);
                 }
-                if self.part(k).group.pause == Pause::Turn {
+                if self.part(k).group.pause == Pause::Iteration {
                     self.part(k).go();
                     self.take_from(k);
                 }
@@ -62,7 +62,7 @@ impl<'a> Frame<'a> {
     /// Moves the output and the fault of a split to the block.
     fn take_from(&mut self, k: usize) {
         if k > 0 {
-            let part = &mut self.parts[k - 1].group;
+            let part = &mut self.splits[k - 1].group;
             let (printed, stopped) = (std::mem::take(&mut part.printed), part.stopped.take());
             self.group.printed.push_str(&printed);
             self.group.stopped = self.group.stopped.take().or(stopped);
@@ -71,18 +71,18 @@ impl<'a> Frame<'a> {
 
     /// Discards all splits.
     fn end(&mut self) {
-        self.parts.clear();
+        self.splits.clear();
         self.group.pause = Pause::None;
     }
 
     /// Returns how often its splits have polled.
     pub fn looks(&self) -> u64 {
-        std::iter::once(self).chain(&self.parts).map(|part| u64::from(part.group.looks)).sum()
+        std::iter::once(self).chain(&self.splits).map(|part| u64::from(part.group.looks)).sum()
     }
 
     pub fn standing(&self) -> Standing {
-        let mut all = std::iter::once(self).chain(&self.parts).map(|part| part.group.pause);
-        let ready = |pause| matches!(pause, Pause::Turn | Pause::Fork);
+        let mut all = std::iter::once(self).chain(&self.splits).map(|part| part.group.pause);
+        let ready = |pause| matches!(pause, Pause::Iteration | Pause::Fork);
         match all.clone().any(ready) {
             true => Standing::Ready,
             false if all.any(|pause| pause == Pause::Grid) => Standing::Waits,
@@ -103,7 +103,7 @@ impl<'a> Frame<'a> {
                 g.enter((*op).b);
             }
             (g.warps, g.lonely, g.looks) = (warps, 0, 0);
-            (g.apart, g.pause) = (true, Pause::Turn);
+            (g.is_split, g.pause) = (true, Pause::Iteration);
         }
         ahead.group.part = number;
         if polling != all {
@@ -116,17 +116,17 @@ impl<'a> Frame<'a> {
 
     /// Makes each warp run separately from here on.
     pub(super) fn split(&mut self) {
-        if self.group.pause != Pause::Turn {
+        if self.group.pause != Pause::Iteration {
             return;
         }
         let warps = self.group.lanes.div_ceil(WARP);
-        self.parts = (1..warps).map(|_| self.copy()).collect();
+        self.splits = (1..warps).map(|_| self.copy()).collect();
         for k in 0..warps {
             let g = &mut self.part(k).group;
             // SAFETY: only masks of the code are used.
             unsafe { mask::restrict(g, 1 << k) };
             g.enter(0);
-            (g.warps, g.apart, g.part) = (1 << k, true, k);
+            (g.warps, g.is_split, g.part) = (1 << k, true, k);
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a> Frame<'a> {
     /// continue at once.
     fn come_together(&mut self) -> bool {
         let here = |part: &&Frame<'_>| matches!(part.group.pause, Pause::Barrier | Pause::Grid);
-        let all: Vec<&Frame<'_>> = std::iter::once(&*self).chain(&self.parts).filter(here).collect();
+        let all: Vec<&Frame<'_>> = std::iter::once(&*self).chain(&self.splits).filter(here).collect();
         let Some(first) = all.first() else { return false };
         // SAFETY: a waiting split is paused behind a barrier's op.
         let (op, o) = (first.group.resume, unsafe { &*first.group.resume.wrapping_sub(1) });
@@ -151,11 +151,11 @@ impl<'a> Frame<'a> {
             return false;
         }
         let holds = all.iter().map(|part| holding(&part.group, o)).sum();
-        for k in 0..=self.parts.len() {
+        for k in 0..=self.splits.len() {
             let g = &mut self.part(k).group;
             if g.pause == Pause::Barrier {
                 meet(g, o, holds);
-                (g.pause, g.lonely, g.looks) = (Pause::Turn, 0, 0);
+                (g.pause, g.lonely, g.looks) = (Pause::Iteration, 0, 0);
             }
         }
         let (group, checker) = (&mut self.group, &mut self.checker);
@@ -169,8 +169,8 @@ impl<'a> Frame<'a> {
     fn missed(&self, what: &'static str, arrived: usize, there: &[&Frame<'_>], all: &[&Frame<'_>]) -> FaultKind {
         let came = |lane: &usize| there.iter().any(|part| part.group.is_active(*lane));
         let missing = (0..self.group.lanes).find(|lane| !came(lane));
-        // SAFETY: the listener is this frame's.
-        let parted = missing.and_then(|lane| unsafe { self.group.listener?.as_ref() }.parted_at(lane));
+        // SAFETY: the observer is this frame's.
+        let parted = missing.and_then(|lane| unsafe { self.group.observer?.as_ref() }.parted_at(lane));
         let other = all.iter().find(|part| part.group.resume != there[0].group.resume);
         // SAFETY: a waiting split is paused behind a barrier's op.
         let other = other.map(|part| unsafe { (*part.group.resume.wrapping_sub(1)).y });

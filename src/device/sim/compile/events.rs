@@ -1,13 +1,13 @@
-//! Code generation for checks: the event ops of `listen` and `check::arithmetic`, and the tables that they refer to.
+//! Code generation for checks: the event ops of `events` and `check::arithmetic`, and the tables that they refer to.
 
 use super::decide::{deciding, taking};
 use super::state::Affine;
 use super::*;
 use crate::device::sim::check::arithmetic;
 use crate::device::sim::code::WaitDef;
-use crate::device::sim::listen::{
-    Form, Note, TellBlockMet, TellDeclared, TellFenced, TellGathered, TellLeft, TellParted, TellPolls, TellTouch,
-    TellWarpsMet, Touch, Traits,
+use crate::device::sim::events::{
+    Form, Note, ReportBlockMet, ReportDeclared, ReportFenced, ReportGathered, ReportLeft, ReportParted, ReportPolls, ReportTouch,
+    ReportWarpsMet, Touch, Traits,
 };
 use crate::ir::ends;
 use crate::ir::owner::{self, Owner};
@@ -111,7 +111,7 @@ pub(crate) fn takes(block: &Block) -> bool {
 }
 
 impl<'a> Compiler<'a> {
-    pub(crate) fn listen_for(&mut self, checks: Checks) {
+    pub(crate) fn instrument(&mut self, checks: Checks) {
         self.checks = checks;
         let f = self.f;
         self.watched = if checks.memory { watched(f) } else { f.memories.iter().map(|_| None).collect() };
@@ -151,7 +151,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Emits the event of the access that follows.
-    pub(crate) fn tell_touch(&mut self, touch: Touch, access: u32, form: Form, values: Vec<Reg>, traits: Traits) {
+    pub(crate) fn report_touch(&mut self, touch: Touch, access: u32, form: Form, values: Vec<Reg>, traits: Traits) {
         let def = &self.accesses[access as usize];
         let (memory, scalar) = (def.memory as usize, def.scalar);
         let components = if touch.is_atomic() { 1 } else { def.regs.len() as u8 };
@@ -162,13 +162,13 @@ impl<'a> Compiler<'a> {
         watched.sites.push(x);
         let pitch = scalar.size();
         self.notes.push(Note { touch, access, number, site, form, components, pitch, values, traits, atomic });
-        self.emit(plain::<TellTouch>(), Op { x, ..nothing() });
+        self.emit(plain::<ReportTouch>(), Op { x, ..nothing() });
     }
 
     /// Returns whether some store has the same location expression as this load.
     pub(crate) fn is_stored(&self, place: &Place) -> bool {
         let mut found = false;
-        if self.listens() {
+        if self.is_observed() {
             each_stmt(&self.f.body, &mut |stmt| {
                 found |= matches!(&stmt.kind, StmtKind::Store { place: p, .. }
                     if p.memory == place.memory && p.indices == place.indices);
@@ -177,58 +177,58 @@ impl<'a> Compiler<'a> {
         found
     }
 
-    pub fn listens(&self) -> bool {
+    pub fn is_observed(&self) -> bool {
         self.checks.memory
     }
 
     /// Emits the event that all threads of the block, or (`warps`) the active ones warp by warp, have synchronized.
-    pub(crate) fn tell_met(&mut self, warps: bool) {
-        if self.listens() {
-            let run = if warps { plain::<TellWarpsMet>() } else { plain::<TellBlockMet>() };
+    pub(crate) fn report_met(&mut self, warps: bool) {
+        if self.is_observed() {
+            let run = if warps { plain::<ReportWarpsMet>() } else { plain::<ReportBlockMet>() };
             self.emit(run, nothing());
         }
     }
 
-    pub(crate) fn tell_fenced(&mut self, scope: Scope) {
-        if self.listens() {
+    pub(crate) fn report_fenced(&mut self, scope: Scope) {
+        if self.is_observed() {
             let x = u32::from(scope == Scope::Block);
-            self.emit(plain::<TellFenced>(), Op { x, ..nothing() });
+            self.emit(plain::<ReportFenced>(), Op { x, ..nothing() });
         }
     }
 
-    pub(crate) fn tell_declared(&mut self, memory: MemId) {
-        if self.listens() {
-            self.emit(plain::<TellDeclared>(), Op { x: memory.index() as u32, ..nothing() });
+    pub(crate) fn report_declared(&mut self, memory: MemId) {
+        if self.is_observed() {
+            self.emit(plain::<ReportDeclared>(), Op { x: memory.index() as u32, ..nothing() });
         }
     }
 
     /// At the start of a block that contains a barrier: emits an event for the lanes of mask `from` that are not active here.
-    pub(crate) fn tell_parted(&mut self, from: MaskId, span: Span, body: &Block, first: bool) {
-        if self.listens() && meets(body) {
+    pub(crate) fn report_parted(&mut self, from: MaskId, span: Span, body: &Block, first: bool) {
+        if self.is_observed() && meets(body) {
             let (x, y) = (u32::from(first), self.span(span));
-            self.emit(plain::<TellParted>(), Op { b: from, x, y, ..nothing() });
+            self.emit(plain::<ReportParted>(), Op { b: from, x, y, ..nothing() });
         }
     }
 
     /// In front of a jump that only some lanes take: emits the event that the active lanes leave.
-    pub(crate) fn tell_left(&mut self, span: Span) {
-        if self.listens() && self.meets {
+    pub(crate) fn report_left(&mut self, span: Span) {
+        if self.is_observed() && self.meets {
             let y = self.span(span);
-            self.emit(plain::<TellLeft>(), Op { y, ..nothing() });
+            self.emit(plain::<ReportLeft>(), Op { y, ..nothing() });
         }
     }
 
     /// In front of a loop that contains a barrier: emits the event that all active lanes enter it.
-    pub(crate) fn tell_gathered(&mut self, body: &Block) {
-        if self.listens() && meets(body) {
-            self.emit(plain::<TellGathered>(), nothing());
+    pub(crate) fn report_gathered(&mut self, body: &Block) {
+        if self.is_observed() && meets(body) {
+            self.emit(plain::<ReportGathered>(), nothing());
         }
     }
 
     /// At the end of an iteration of a polling loop, which the lanes of mask `from` have entered: emits the event of another
     /// iteration.
-    pub(crate) fn tell_polls(&mut self, from: MaskId, label: Label, body: &Block, span: Span) {
-        if !self.listens() {
+    pub(crate) fn report_polls(&mut self, from: MaskId, label: Label, body: &Block, span: Span) {
+        if !self.is_observed() {
             return;
         }
         let ends = ends::ends(self.f, label, body);
@@ -241,7 +241,7 @@ impl<'a> Compiler<'a> {
         let (x, span) = (self.wait_defs.len() as u32, self.span(span));
         self.wait_defs.push(WaitDef { from, span, counts, weak });
         self.polls = true;
-        self.emit(plain::<TellPolls>(), Op { x, ..nothing() });
+        self.emit(plain::<ReportPolls>(), Op { x, ..nothing() });
     }
 
     /// Returns whether a loop with this body may wait for other threads.
