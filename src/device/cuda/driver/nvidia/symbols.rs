@@ -14,7 +14,7 @@ use cudarc::driver::sys::{self, CUevent, CUresult};
 const FIRST: [&str; 3] = ["cuInit", "cuDriverGetVersion", "cuGetErrorName"];
 
 /// Everything else.
-const OTHERS: [&str; 55] = [
+const OTHERS: [&str; 54] = [
     "cuCtxSetCurrent",
     "cuDeviceCanAccessPeer",
     "cuDeviceGet",
@@ -27,7 +27,6 @@ const OTHERS: [&str; 55] = [
     "cuDeviceTotalMem_v2",
     "cuEventCreate",
     "cuEventDestroy_v2",
-    "cuEventElapsedTime",
     "cuEventQuery",
     "cuEventRecord",
     "cuEventSynchronize",
@@ -72,6 +71,9 @@ const OTHERS: [&str; 55] = [
     "cuStreamWriteValue32_v2",
 ];
 
+/// The same function: drivers before 12.8 have the first one only.
+const ELAPSED: [&str; 2] = ["cuEventElapsedTime", "cuEventElapsedTime_v2"];
+
 /// The library of a driver that is there.
 #[derive(Clone, Copy)]
 pub(super) struct Library(());
@@ -96,24 +98,27 @@ impl Library {
     /// Returns a function that the library lacks of all others.
     pub(super) fn lacks(self) -> Option<&'static str> {
         static LACKING: OnceLock<Option<&str>> = OnceLock::new();
-        *LACKING.get_or_init(|| OTHERS.into_iter().find(|name| !self.has(name)))
+        *LACKING.get_or_init(|| {
+            let elapsed = ELAPSED.iter().all(|name| !self.has(name)).then_some(ELAPSED[0]);
+            OTHERS.into_iter().find(|name| !self.has(name)).or(elapsed)
+        })
     }
 }
 
 /// Milliseconds between two recorded events.
 ///
-/// cudarc binds the newer function of this name only, which drivers before 12.8 do not have.
+/// cudarc binds only the second one of [`ELAPSED`].
 ///
 /// # Safety
 /// Both events are alive, of one context and recorded, and the library has been opened.
 pub(super) unsafe fn elapsed(from: CUevent, to: CUevent) -> Result<f32, DriverError> {
     type Elapsed = unsafe extern "C" fn(*mut c_float, CUevent, CUevent) -> CUresult;
     let mut milliseconds = 0.0;
-    // SAFETY: the type is that of `cuda.h`.
-    match unsafe { sys::culib().get::<Elapsed>(b"cuEventElapsedTime") } {
+    // SAFETY: the type is that of `cuda.h`, the same for both.
+    match ELAPSED.iter().find_map(|name| unsafe { sys::culib().get::<Elapsed>(name.as_bytes()) }.ok()) {
         // SAFETY: the caller's promise; `milliseconds` is a number.
-        Ok(function) => unsafe { function(&mut milliseconds, from, to) }.result().map(|()| milliseconds),
-        Err(_) => Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)),
+        Some(function) => unsafe { function(&mut milliseconds, from, to) }.result().map(|()| milliseconds),
+        None => Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)),
     }
 }
 
@@ -181,8 +186,8 @@ mod tests {
         let mut all: BTreeSet<&str> =
             called(&text, "cu::").iter().filter(|n| **n != "DriverError").map(wrapped).collect();
         all.extend(called(&text, "sys::").into_iter().filter(|name| name.starts_with("cu")));
-        // `error_name`, and `elapsed` above.
-        all.extend(["cuGetErrorName", "cuEventElapsedTime"]);
+        // `error_name`.
+        all.insert("cuGetErrorName");
         let listed: BTreeSet<&str> = FIRST.into_iter().chain(OTHERS).collect();
         assert_eq!(listed, all);
     }
