@@ -3,12 +3,12 @@
 //! [`pipeline::STANDARD`] is the list of passes; each is a file that documents the transformation and why it preserves results
 //! and faults.
 
-mod if_convert;
 mod cse;
 mod dead;
 mod edit;
 mod forward;
 mod hoist;
+mod if_convert;
 mod inline;
 pub(crate) mod pipeline;
 mod scalarize;

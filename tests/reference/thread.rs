@@ -290,7 +290,9 @@ impl<'m> Thread<'m> {
     /// Sets the variable of the innermost `for`, or leaves the loop.
     fn begin_turn(&mut self) {
         let frame = self.frame();
-        let Some(Iteration::For { local, value, end, step, inclusive, .. }) = frame.open.last().map(|open| open.iteration) else {
+        let Some(Iteration::For { local, value, end, step, inclusive, .. }) =
+            frame.open.last().map(|open| open.iteration)
+        else {
             return;
         };
         let goes_on = if step > 0 { value < end } else { value > end };

@@ -32,7 +32,7 @@ mod unix {
     use crate::app::launch::refusal::Refusal;
     use crate::app::launch::reply::Reply;
     use crate::app::launch::serve::{converse, program};
-    use crate::app::launch::state::{State, Iteration};
+    use crate::app::launch::state::{Iteration, State};
     use crate::app::leftovers::Leftover;
     use crate::app::{disk, exit, private};
     use crate::base::source::Sources;

@@ -106,7 +106,13 @@ pub(crate) unsafe fn over_budget(g: &mut Group, access: u32, number: u32, iterat
 fn layout(run: &Run, iteration: isize) -> Option<Stream> {
     let (count, stride) = (run.count, run.stride);
     let fits = count[2] == 1 && count[3] == 1 && count[0] % CHUNK == 0 && (stride[0] == 0 || stride[0] == 4);
-    fits.then(|| Stream { addr: run.addr, broadcast: stride[0] == 0, row: count[0] / CHUNK, pitch: stride[1], iteration })
+    fits.then(|| Stream {
+        addr: run.addr,
+        broadcast: stride[0] == 0,
+        row: count[0] / CHUNK,
+        pitch: stride[1],
+        iteration,
+    })
 }
 
 /// Returns the factors and the row, where every chunk has a factor of its own and all share one row.

@@ -45,7 +45,9 @@ impl Step for ReportDot {
                 return op.add(1);
             }
             for note in (o.x..o.x + u32::from(o.c)).map(|n| &code.notes[n as usize]) {
-                let Some((run, iteration)) = super::dot::over_budget(g, note.access, o.y, iterations) else { return op.add(1) };
+                let Some((run, iteration)) = super::dot::over_budget(g, note.access, o.y, iterations) else {
+                    return op.add(1);
+                };
                 let mut all = true;
                 report(g, op, |l, g| all = l.loads(g, note, &run, iterations as usize, iteration));
                 if !all {

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::check::{Checker, Watch};
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
-use super::geometry::Geometry;
-use super::group::{CHUNK, Counter, Group, MaskInfo, Op, Pause, Slot, LaneRanges, WARP};
-use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::events::Observer;
+use super::geometry::Geometry;
+use super::group::{CHUNK, Counter, Group, LaneRanges, MaskInfo, Op, Pause, Slot, WARP};
+use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::memory::layout::{Binding, element_columns, known, local_columns};
 use super::memory::{MemoryRt, Plan};
 use super::poll;
@@ -270,7 +270,9 @@ impl<'a> Frame<'a> {
                 Special::Id(_, axis) => (Scalar::I32, launch.geometry.grid[axis as usize].into()),
             };
             // SAFETY: launch registers are uniforms of their scalar's width.
-            unsafe { if is_wide(scalar) { self.group.broadcast(reg, bits) } else { self.group.broadcast(reg, bits as u32) } }
+            unsafe {
+                if is_wide(scalar) { self.group.broadcast(reg, bits) } else { self.group.broadcast(reg, bits as u32) }
+            }
         }
     }
 

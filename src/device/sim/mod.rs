@@ -24,17 +24,16 @@ mod compare;
 mod compile;
 mod control;
 mod dot;
+mod events;
 mod fault;
 mod frame;
 mod geometry;
 mod group;
 mod isa;
 mod lanes;
-mod events;
 mod local;
 mod memory;
 mod note;
-mod warp_split;
 mod poll;
 mod reg;
 mod sched;
@@ -43,6 +42,7 @@ mod store;
 mod strip;
 mod tree;
 mod warp;
+mod warp_split;
 
 pub use isa::Isa;
 

@@ -7,11 +7,11 @@
 //! poll for long, each blocking the others, one of them continues by itself. Within a warp lanes still wait for each other.
 
 use super::control::{barrier_name, holding, meet};
+use super::events::Observer;
 use super::fault::stop_at;
 use super::frame::Frame;
 use super::group::{Pause, WARP};
 use super::lanes::mask;
-use super::events::Observer;
 use super::poll::polling;
 use crate::device::FaultKind;
 

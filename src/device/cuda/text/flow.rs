@@ -191,8 +191,12 @@ impl Gen<'_> {
         let mut statements = 0;
         each_stmt(body, &mut |_| statements += 1);
         let copies = if statements <= SMALL_BODY { 4 } else { 1 };
-        let start =
-            Out::Declare { ty: "int".into(), name: iteration.clone(), suffix: String::new(), value: Some(Expr::int(0)) };
+        let start = Out::Declare {
+            ty: "int".into(),
+            name: iteration.clone(),
+            suffix: String::new(),
+            value: Some(Expr::int(0)),
+        };
         let chunk = Out::For {
             unroll: Some(format!("#pragma unroll {copies}")),
             start: Box::new(start),
@@ -218,7 +222,8 @@ impl Gen<'_> {
         self.stmt += pace.head as u32 + 1;
         let (stmts, target) = self.body(target, &body[pace.head..]);
         let iterations = POLL * i128::from(pace.step);
-        let value = format!("unsigned({limit}) - unsigned({counter}) > {iterations} ? {counter} + {iterations} : {limit}");
+        let value =
+            format!("unsigned({limit}) - unsigned({counter}) > {iterations} ? {counter} + {iterations} : {limit}");
         let declared =
             Out::Declare { ty: "const int".into(), name: pause, suffix: String::new(), value: Some(Expr::Atom(value)) };
         (test, vec![declared, Out::While(None, short, stmts)], target)

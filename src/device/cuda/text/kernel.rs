@@ -62,7 +62,9 @@ impl Gen<'_> {
             (None, None) => 1024,
         };
         let geometry = match coarsening {
-            Some(coarsening) => Geometry::Threads { rank: coarsening.rank as u8, block: coarsening.block, covers: coarsening.covers() },
+            Some(coarsening) => {
+                Geometry::Threads { rank: coarsening.rank as u8, block: coarsening.block, covers: coarsening.covers() }
+            }
             None => Geometry::Grid,
         };
         let notes = self.notes(coarsening);
@@ -97,7 +99,10 @@ impl Gen<'_> {
     /// Emits the body in the form that its index space requires: the part that runs once per thread, and the part that is
     /// repeated for each index.
     #[allow(clippy::type_complexity)]
-    fn whole_body(&mut self, coarsening: Option<Coarsening>) -> (u32, Vec<super::abi::SharedArray>, Vec<Out>, Vec<Out>) {
+    fn whole_body(
+        &mut self,
+        coarsening: Option<Coarsening>,
+    ) -> (u32, Vec<super::abi::SharedArray>, Vec<Out>, Vec<Out>) {
         let function = self.function;
         let (bytes, dynamic) = {
             let before = std::mem::take(&mut self.out);
@@ -367,7 +372,11 @@ impl Gen<'_> {
     fn notes(&self, coarsening: Option<Coarsening>) -> Vec<String> {
         let mut notes = vec![];
         if let Some(coarsening) = coarsening.filter(|coarsening| coarsening.each > 1) {
-            let apart = if coarsening.rank == 1 { format!("{} apart", coarsening.block[0]) } else { "in successive rows".into() };
+            let apart = if coarsening.rank == 1 {
+                format!("{} apart", coarsening.block[0])
+            } else {
+                "in successive rows".into()
+            };
             notes.push(format!(
                 "a thread takes {} indices, {apart}: one waits for memory less than it would",
                 coarsening.each

@@ -4,9 +4,9 @@ use super::Checker;
 use crate::base::room;
 use crate::device::FaultKind;
 use crate::device::sim::code::{Access, Code, MemoryKind};
+use crate::device::sim::events::{Form, Note, Touch};
 use crate::device::sim::group::Group;
 use crate::device::sim::lanes::is_wide;
-use crate::device::sim::events::{Form, Note, Touch};
 use crate::device::sim::memory;
 
 /// By local array, 4-byte column of its elements and lane: 0 or 1.

@@ -55,11 +55,11 @@ mod written;
 pub(crate) use watch::{Watch, keep};
 
 use super::code::{Code, MaskId, MemoryKind, WaitDef, Watched};
+use super::events::{Note, Observer};
 use super::fault::stop_at;
 use super::geometry::Geometry;
 use super::group::Group;
 use super::lanes::Isa;
-use super::events::{Observer, Note};
 use super::memory::Run;
 use crate::base::room;
 use crate::device::{Extents, FaultKind};

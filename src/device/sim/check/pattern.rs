@@ -173,7 +173,8 @@ impl Pattern {
         if step == next {
             self.axes[4].count += 1;
         }
-        step == next || (step % iterations.step == 0 && (0..iterations.count as isize).contains(&(step / iterations.step)))
+        step == next
+            || (step % iterations.step == 0 && (0..iterations.count as isize).contains(&(step / iterations.step)))
     }
 }
 

@@ -11,8 +11,8 @@ use super::rows::{Now, Variant, reader, writer};
 use super::shadow::Planes;
 use super::touch::{row_at, update_cell};
 use super::word::LANE_SHIFT;
-use crate::device::sim::lanes::Isa;
 use crate::device::sim::events::Touch;
+use crate::device::sim::lanes::Isa;
 
 /// An access, or several of one location in the source.
 struct Entry {

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::touch::Event;
 use crate::device::sim::code::{MaskId, Reg, WaitDef};
+use crate::device::sim::events::Touch;
 use crate::device::sim::group::{CHUNK, Group};
 use crate::device::sim::lanes::slow::read_value;
-use crate::device::sim::events::Touch;
 use crate::device::sim::memory;
 use crate::lang::scalar::Scalar;
 

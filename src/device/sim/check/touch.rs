@@ -8,9 +8,9 @@ use super::rows::{Now, Row, RowFn, Variant, company, reader, writer};
 use super::shadow::{PAGE_SHIFT, Planes, Written};
 use super::word::{GRID, KIND, KIND_SHIFT, LANE_SHIFT, ONE};
 use crate::device::sim::code::{Access, MemoryKind, Watched};
+use crate::device::sim::events::{Form, Note, Touch};
 use crate::device::sim::group::{CHUNK, Group};
 use crate::device::sim::lanes::Isa;
-use crate::device::sim::events::{Form, Note, Touch};
 use crate::device::sim::memory::{self, Run};
 
 /// An access being checked.

@@ -528,7 +528,11 @@ mod tests {
                     assert!(!view.knows(group, lane, last), "turn {iteration}");
                 }
                 for variable in 1..=VARIABLES as u64 {
-                    assert_eq!(view.version(variable), model.1.get(&variable).copied().unwrap_or(0), "turn {iteration}");
+                    assert_eq!(
+                        view.version(variable),
+                        model.1.get(&variable).copied().unwrap_or(0),
+                        "turn {iteration}"
+                    );
                 }
             }
         }

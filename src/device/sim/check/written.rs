@@ -5,8 +5,8 @@ use super::race::{Finding, place_text};
 use super::shadow::Written;
 use super::touch::{Event, pattern_of};
 use crate::device::FaultKind;
-use crate::device::sim::group::Group;
 use crate::device::sim::events::Touch;
+use crate::device::sim::group::Group;
 use crate::device::sim::memory;
 
 impl Checker<'_> {

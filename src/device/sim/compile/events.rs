@@ -6,8 +6,8 @@ use super::*;
 use crate::device::sim::check::arithmetic;
 use crate::device::sim::code::WaitDef;
 use crate::device::sim::events::{
-    Form, Note, ReportBlockMet, ReportDeclared, ReportFenced, ReportGathered, ReportLeft, ReportParted, ReportPolls, ReportTouch,
-    ReportWarpsMet, Touch, Traits,
+    Form, Note, ReportBlockMet, ReportDeclared, ReportFenced, ReportGathered, ReportLeft, ReportParted, ReportPolls,
+    ReportTouch, ReportWarpsMet, Touch, Traits,
 };
 use crate::ir::ends;
 use crate::ir::owner::{self, Owner};

@@ -20,10 +20,10 @@ use crate::ir::variance::{self, Number, Variance, is_word};
 use crate::ir::{Checks, Prepared, ranges, unseen};
 
 mod decide;
+mod events;
 mod expr;
 mod flow;
 mod fuse;
-mod events;
 mod order;
 mod place;
 mod state;

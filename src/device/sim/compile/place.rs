@@ -2,8 +2,8 @@
 
 use super::state::{Kind, Role};
 use super::*;
-use crate::device::sim::lanes::{is_wide, pick_wide};
 use crate::device::sim::events::{Form, Touch, Traits};
+use crate::device::sim::lanes::{is_wide, pick_wide};
 use crate::device::sim::memory::{Flag, I1, I2, LoadAffine, LoadGather, LoadUniform, U1, U2, W4, W8};
 use crate::device::sim::store::{StoreAffine, StoreScatter, StoreWords};
 use crate::device::sim::{atomics, local};

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::wide::Wide;
 use super::{Step, each_chunk, load, store};
-use crate::device::sim::group::{CHUNK, Group, MaskInfo, Op, LaneRanges};
+use crate::device::sim::group::{CHUNK, Group, LaneRanges, MaskInfo, Op};
 
 /// Bytes of a chunk of mask lanes.
 const STRIDE: usize = 4 * CHUNK;
