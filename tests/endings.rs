@@ -466,7 +466,7 @@ mod processes {
     #[test]
     fn what_does_not_fit_into_memory_is_an_error() {
         let folder = tempfile::tempdir().expect("a folder");
-        let literal = format!("let x = [{}]\nprint(len(x))\n", "1.5, ".repeat(1_500_000));
+        let literal = format!("let x = [{}]\nprint(len(x))\n", "1.5, ".repeat(2_500_000));
         // The limit includes the memory of the process itself, mostly address space of its stack, but not what the scripts need.
         let scripts = [
             "let x = zeros(200000000)\nprint(x[0])\n",
