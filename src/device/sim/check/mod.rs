@@ -28,14 +28,18 @@
 //!
 //! - [`rows`]: the race rules, per element and vectorized; [`clock`]: logical times; [`shadow`]: storage of shadow words
 //! - [`pattern`], [`quick`]: accesses to shared arrays that can be checked without words
-//! - [`touch`]: from an access to its elements; [`race`]: reports
-//! - [`exact`], [`trace`]: exact checking; [`order`], [`view`]: fences and atomics
+//! - [`checker`]: the state of a worker's checker; [`event`]: an access under examination; [`touch`]: from an access to its elements
+//! - [`race`]: which rule is violated, and by which thread; [`text`]: names and values in messages
+//! - [`judge`], [`exact`], [`trace`]: exact checking; [`order`], [`view`]: fences and atomics
 //! - [`written`]: global arrays whose elements are private to a thread; [`local`]: local arrays; [`split`]: divergence and
 //!   polling; [`locks`]: lock order; [`arithmetic`]: overflow and the like
 
 pub(crate) mod arithmetic;
+mod checker;
 mod clock;
+mod event;
 mod exact;
+mod judge;
 mod local;
 mod locks;
 mod order;
@@ -45,6 +49,7 @@ mod race;
 mod rows;
 mod shadow;
 mod split;
+mod text;
 mod touch;
 mod trace;
 mod view;
@@ -52,6 +57,7 @@ mod watch;
 mod word;
 mod written;
 
+pub(crate) use checker::Checker;
 pub(crate) use watch::{Watch, keep};
 
 use super::code::{Code, MaskId, MemoryKind, WaitDef, Watched};
@@ -59,13 +65,9 @@ use super::events::{Note, Observer};
 use super::fault::stop_at;
 use super::geometry::Geometry;
 use super::group::Group;
-use super::lanes::Isa;
 use super::memory::Run;
-use crate::base::room;
 use crate::device::{Extents, FaultKind};
 use crate::ir::def::Scope;
-use clock::Clock;
-use shadow::{Planes, Store};
 
 /// Returns whether blocks of this launch may race in global memory, as far as indices tell.
 pub(crate) fn may_race(code: &Code, extents: &Extents) -> bool {
@@ -75,112 +77,6 @@ pub(crate) fn may_race(code: &Code, extents: &Extents) -> bool {
         global(k) && watched.as_ref().is_some_and(|w| !geometry.tells(&w.own, code))
     };
     code.watched.iter().enumerate().any(tracked)
-}
-
-/// The checker of one worker, which follows one group at a time.
-pub(crate) struct Checker<'a> {
-    watch: &'a Watch<'a>,
-    code: &'a Code,
-    isa: Isa,
-    shared: Clock,
-    global: Clock,
-    /// By memory: shadow words of shared arrays, which grow as blocks need them.
-    stores: Vec<Option<Store>>,
-    /// By memory: the patterns of accesses to shared arrays.
-    quick: Vec<quick::Quick>,
-    locals: local::Locals,
-    splits: split::Splits,
-    /// Exact checking: every access individually.
-    careful: bool,
-    order: order::Own,
-    /// By memory: traces of shared arrays; and the synchronization variables among their elements.
-    traces: Vec<Option<Box<trace::Trace>>>,
-    variables: order::Variables,
-    held: locks::Held,
-    left: exact::Left,
-    polls: split::Polls,
-    finding: Option<race::Finding>,
-    number: u64,
-}
-
-impl<'a> Checker<'a> {
-    pub fn new(watch: &'a Watch<'a>, code: &'a Code, isa: Isa, lanes: usize) -> Self {
-        Checker {
-            watch,
-            code,
-            isa,
-            shared: Clock::of_shared(),
-            global: Clock::of_global(watch.globals.start),
-            stores: code.memories.iter().map(|_| None).collect(),
-            quick: code.memories.iter().map(|_| quick::Quick::default()).collect(),
-            locals: local::Locals::new(code, lanes),
-            splits: split::Splits::new(lanes),
-            careful: watch.exact.is_some(),
-            order: order::Own::default(),
-            traces: code.memories.iter().map(|_| None).collect(),
-            variables: order::Variables::default(),
-            held: locks::Held::default(),
-            left: exact::Left::default(),
-            polls: split::Polls::default(),
-            finding: None,
-            number: 0,
-        }
-    }
-
-    /// Starts group `number` with this many threads.
-    pub fn begin(&mut self, number: u64, lanes: usize) {
-        self.number = number;
-        if self.careful {
-            self.order.begin(number, lanes);
-            self.variables.clear();
-            self.held.begin(lanes);
-        }
-        self.shared.begin_shared();
-        self.global.begin_global(number, self.watch.globals.start);
-        self.locals.begin();
-        self.splits.begin();
-        self.polls = split::Polls::default();
-    }
-
-    /// Handles a grid barrier, at this time.
-    pub fn grid_met(&mut self, time: u64) {
-        self.shared.block_met();
-        self.global.grid_met(time);
-        if self.careful {
-            self.order.grid_met(time);
-            self.variables.clear();
-        }
-    }
-
-    /// Returns the time of global memory.
-    pub fn time(&self) -> u64 {
-        if self.careful { self.order.time } else { self.global.time }
-    }
-
-    /// Returns the shadow planes of a memory, and whether it is global.
-    fn planes(&mut self, g: &Group, memory: usize, watched: &Watched) -> (Planes, bool) {
-        if let MemoryKind::Global(_) = self.code.memories[memory].kind {
-            return (self.watch.globals.planes(memory).unwrap_or(Planes::NONE), true);
-        }
-        if self.careful {
-            return (Planes::NONE, false);
-        }
-        // SAFETY: there is one for each memory of the code.
-        let bytes = unsafe { (*g.memories.add(memory)).len };
-        let len = bytes / watched.unit.max(1);
-        let store = &mut self.stores[memory];
-        if store.as_ref().is_none_or(|s| s.planes.len < len) {
-            // A smaller plane only has words of earlier blocks: the size of a shared array is fixed within a block.
-            *store = Some(Store::new(watched, len, room::zeros));
-        }
-        (store.as_ref().map_or(Planes::NONE, |s| s.planes), false)
-    }
-}
-
-impl Drop for Checker<'_> {
-    fn drop(&mut self) {
-        self.watch.globals.last.fetch_max(self.global.time, std::sync::atomic::Ordering::Relaxed);
-    }
 }
 
 impl Observer for Checker<'_> {
@@ -262,28 +158,5 @@ impl Observer for Checker<'_> {
 
     fn parted_at(&self, lane: usize) -> Option<u32> {
         self.splits.at(lane)
-    }
-}
-
-impl Checker<'_> {
-    /// Writes patterns of shared arrays to shadow words.
-    fn write_out(&mut self) {
-        for (number, quick) in self.quick.iter_mut().enumerate() {
-            let now = self.shared.now(0);
-            if let (true, Some(store)) = (quick.holds(&now), &self.stores[number]) {
-                // SAFETY: the store is that of the memory.
-                unsafe { quick.write_out(&store.planes, &now, self.isa, self.code.warp_ops) };
-            }
-        }
-    }
-
-    /// Records the block's time, if it is the largest so far: blocks restart their times.
-    fn seen(&mut self) {
-        if self.global.ends() {
-            self.watch.globals.rewrite(self.global.renew());
-        }
-        if self.global.time > self.watch.globals.last.load(std::sync::atomic::Ordering::Relaxed) {
-            self.watch.globals.last.fetch_max(self.global.time, std::sync::atomic::Ordering::Relaxed);
-        }
     }
 }

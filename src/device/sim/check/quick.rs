@@ -6,10 +6,10 @@
 //! which elements have been written. When that does not suffice, the patterns are **written out** to shadow words, as if these
 //! had been used all along, and words are used until the next barrier.
 
+use super::event::{row_at, update_cell};
 use super::pattern::Pattern;
 use super::rows::{Now, Variant, reader, writer};
 use super::shadow::Planes;
-use super::touch::{row_at, update_cell};
 use super::word::LANE_SHIFT;
 use crate::device::sim::events::Touch;
 use crate::device::sim::lanes::Isa;

@@ -1,35 +1,18 @@
 //! Reports of violated rules: threads, locations and values.
 
-use super::Checker;
+use super::checker::Checker;
+use super::event::{Clash, Event, Finding, Other, Party, note_cell};
 use super::rows::Now;
-use super::touch::{Event, note_cell};
+use super::text::{element_path, in_memory, place_text};
 use super::word::{self, KIND, LANE_SHIFT, ONE};
-use crate::device::sim::code::{Access, MemoryKind};
+use crate::device::sim::code::Access;
 use crate::device::sim::events::Touch;
 use crate::device::sim::fault::{self, Stop, stop_at};
 use crate::device::sim::group::Group;
-use crate::device::sim::lanes::is_wide;
 use crate::device::sim::lanes::slow::read_value;
-use crate::device::sim::memory::{self, Axis, MemoryRt};
+use crate::device::sim::memory::{self};
 use crate::device::{Deed, FaultKind, Race};
-use crate::ir::def::{Layout, Leaf};
-use crate::lang::scalar::{Scalar, Value};
-
-/// A fault of an access: the first thread's, with the number of others.
-pub(crate) struct Finding {
-    pub kind: FaultKind,
-    pub lane: usize,
-    pub others: u64,
-    pub benign: bool,
-}
-
-/// One lane's part of an access.
-pub(crate) struct Party {
-    pub lane: usize,
-    pub cell: usize,
-    pub component: usize,
-    pub addr: *mut u8,
-}
+use crate::lang::scalar::Value;
 
 /// A violated rule.
 enum Wrong {
@@ -45,22 +28,6 @@ fn deed(touch: Touch) -> Deed {
         Touch::Atomic => Deed::Updates,
         Touch::Look => Deed::Looks,
     }
-}
-
-/// A thread that accessed an element.
-#[derive(Clone, Copy)]
-pub(crate) struct Other {
-    pub group: u64,
-    pub lane: usize,
-    /// The number of its access among those of the memory.
-    pub site: u32,
-}
-
-/// The conflicting access.
-#[derive(Clone, Copy)]
-pub(crate) struct Clash {
-    pub other: Other,
-    pub deed: Deed,
 }
 
 impl Checker<'_> {
@@ -186,28 +153,6 @@ impl Checker<'_> {
     }
 }
 
-/// Returns the value of an element.
-pub(crate) fn in_memory(addr: *const u8, scalar: Scalar) -> Value {
-    // SAFETY: the address was checked against the memory's extents. Concurrent writes may yield any bytes, which are valid.
-    let bytes = unsafe { std::slice::from_raw_parts(addr, scalar.size()) };
-    Value::from_bytes(scalar, bytes)
-}
-
-/// Returns `s[3, 4]` for the element at a byte offset.
-pub(crate) fn element_text(name: &str, axes: &[Axis], offset: usize) -> String {
-    if axes.is_empty() {
-        return name.to_string();
-    }
-    let mut rest = offset as i64;
-    let mut indices = Vec::with_capacity(axes.len());
-    for axis in axes {
-        let pitch = axis.pitch.max(1);
-        indices.push((rest / pitch).to_string());
-        rest %= pitch;
-    }
-    format!("{name}[{}]", indices.join(", "))
-}
-
 /// Returns whether the current access is a write to the same element by another lane before this one, whose value is not in
 /// memory yet.
 fn writes_before(g: &Group, e: &Event<'_>, p: &Party, other: usize) -> bool {
@@ -222,57 +167,4 @@ fn writes_before(g: &Group, e: &Event<'_>, p: &Party, other: usize) -> bool {
 /// Returns whether both values are known and equal.
 fn same((value, other): (Option<Value>, Option<Value>)) -> bool {
     value.is_some_and(|v| other.is_some_and(|o| v.ty == o.ty && v.bits == o.bits))
-}
-
-/// Returns the name of an element, with field and component where it has such.
-pub(crate) fn place_text(g: &Group, e: &Event<'_>, addr: *const u8, component: usize) -> String {
-    element_path(g, e, addr, component, e.note.components == 1 || !e.watched.whole)
-}
-
-/// As [`place_text`]; for a vector, with the component if `one`.
-fn element_path(g: &Group, e: &Event<'_>, addr: *const u8, component: usize, one: bool) -> String {
-    let number = e.access.memory as usize;
-    // SAFETY: there is one for each memory of the code.
-    let memory: &MemoryRt = unsafe { &*g.memories.add(number) };
-    let def = &g.code().memories[number];
-    let offset = addr as usize - memory.ptr as usize;
-    let within = offset % def.layout.size.max(1) + component * e.access.scalar.size();
-    element_text(&def.name, &memory.axes, offset) + &path_text(&def.layout, within, one)
-}
-
-/// Returns an access path: `.mass`, `.pos.x`.
-pub(crate) fn path_text(layout: &Layout, within: usize, one: bool) -> String {
-    let Some(leaf) = layout.leaves.iter().rfind(|l| l.offset <= within) else { return String::new() };
-    let mut path = if leaf.path.is_empty() { String::new() } else { format!(".{}", leaf.path) };
-    let component = (within - leaf.offset) / leaf.ty.scalar().size().max(1);
-    if leaf.ty.lanes() > 1 && one {
-        path.push('.');
-        path.push(['x', 'y', 'z', 'w'][component.min(3)]);
-    }
-    path
-}
-
-/// Returns the name of an element of a local array, with the component if one is given.
-pub(crate) fn local_text(g: &Group, access: &Access, lane: usize, component: Option<usize>) -> String {
-    let number = access.memory as usize;
-    let def = &g.code().memories[number];
-    debug_assert_eq!(def.kind, MemoryKind::Local);
-    // SAFETY: there is one for each memory of the code, and the access is one of the code's.
-    let (memory, addr) = unsafe { (&*g.memories.add(number), crate::device::sim::memory::address(g, access, lane)) };
-    let offset = addr.map_or(0, |a| a as usize - memory.ptr as usize);
-    let width = |scalar: Scalar| if is_wide(scalar) { 2 } else { 1 };
-    let columns = |leaf: &Leaf| leaf.ty.lanes() as usize * width(leaf.ty.scalar());
-    let all: usize = def.layout.leaves.iter().map(columns).sum();
-    let column = offset / memory.unit.max(1) % all.max(1) + component.unwrap_or(0) * width(access.scalar);
-    let mut text = element_text(&def.name, &memory.axes, offset);
-    let mut start = 0;
-    for leaf in &def.layout.leaves {
-        if column < start + columns(leaf) {
-            let (c, one) = ((column - start) / width(leaf.ty.scalar()), component.is_some());
-            text += &path_text(&def.layout, leaf.offset + c * leaf.ty.scalar().size(), one);
-            break;
-        }
-        start += columns(leaf);
-    }
-    text
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::touch::Event;
+use super::event::Event;
 use crate::device::sim::code::{MaskId, Reg, WaitDef};
 use crate::device::sim::events::Touch;
 use crate::device::sim::group::{CHUNK, Group};
@@ -123,7 +123,7 @@ impl Polls {
         let Some(lane) = g.active().next() else { return };
         // SAFETY: the access is one of the group's code; the element has the scalar's size.
         let Some(addr) = (unsafe { memory::address(g, e.access, lane) }) else { return };
-        let value = super::race::in_memory(addr, e.access.scalar).bits;
+        let value = super::text::in_memory(addr, e.access.scalar).bits;
         let part = self.part(g);
         let sight = mix(addr as u64, value);
         part.loops.iter_mut().for_each(|l| l.sights = mix(l.sights, sight));
@@ -131,8 +131,8 @@ impl Polls {
         let other = atomic && part.seen != Some((addr as usize, value));
         // In a loop with both, the atomic operation is what it waits for.
         if part.iterations + 1 == DOUBT && (atomic || part.text.is_empty()) {
-            let place = super::race::place_text(g, e, addr, 0);
-            part.text = format!("`{place}` stays {}", super::race::in_memory(addr, e.access.scalar));
+            let place = super::text::place_text(g, e, addr, 0);
+            part.text = format!("`{place}` stays {}", super::text::in_memory(addr, e.access.scalar));
         }
         if other {
             part.seen = Some((addr as usize, value));

@@ -1,76 +1,18 @@
 //! From an access to its elements: single elements, rows, or lane by lane.
 
-use super::Checker;
+use super::checker::Checker;
+use super::event::{ATOMIC, Event, LOAD, LOOK, Party, STORE, note_cell, noted, row_at};
 use super::pattern::{Axis, NO_AXIS, Pattern};
 use super::quick::{Deed, NO_CELL};
-use super::race::Party;
-use super::rows::{Now, Row, RowFn, Variant, company, reader, writer};
-use super::shadow::{PAGE_SHIFT, Planes, Written};
-use super::word::{GRID, KIND, KIND_SHIFT, LANE_SHIFT, ONE};
-use crate::device::sim::code::{Access, MemoryKind, Watched};
+use super::rows::{Row, company};
+use super::shadow::PAGE_SHIFT;
+use super::word::{LANE_SHIFT, ONE};
+use crate::device::FaultKind;
+use crate::device::sim::code::{Access, MemoryKind};
 use crate::device::sim::events::{Form, Note, Touch};
 use crate::device::sim::group::{CHUNK, Group};
-use crate::device::sim::lanes::Isa;
+use crate::device::sim::lanes::{Isa, is_wide};
 use crate::device::sim::memory::{self, Run};
-
-/// An access being checked.
-pub(super) struct Event<'e> {
-    pub note: &'e Note,
-    pub access: &'e Access,
-    pub watched: &'e Watched,
-    pub planes: Planes,
-    /// In place of planes.
-    pub written: Option<Written>,
-    pub now: Now,
-    /// The address of the memory.
-    pub start: *mut u8,
-    pub global: bool,
-    /// Other workers access the words concurrently.
-    pub locked: bool,
-    pub warps: bool,
-    /// The time of the memory's allocation, as a word; accesses recorded at it are ordered before everything else.
-    pub born: u64,
-}
-
-impl Event<'_> {
-    pub(super) fn cell(&self, addr: *const u8) -> usize {
-        self.cell_at(addr as usize - self.start as usize)
-    }
-
-    /// Returns the cell of a byte offset in the memory.
-    #[inline(always)]
-    fn cell_at(&self, offset: usize) -> usize {
-        let unit = self.watched.unit;
-        if unit.is_power_of_two() { offset >> unit.trailing_zeros() } else { offset / unit }
-    }
-
-    /// Returns the distance in words from component to component.
-    pub(super) fn pitch(&self) -> usize {
-        self.note.pitch / self.watched.unit
-    }
-
-    /// Returns how many components have words of their own.
-    pub(super) fn components(&self) -> usize {
-        if self.watched.whole { 1 } else { self.note.components.max(1) as usize }
-    }
-
-    /// Returns whether it can be recorded row by row.
-    fn goes_by_rows(&self) -> bool {
-        match self.note.touch {
-            Touch::Load => true,
-            // The row loops do not handle words of atomic loads.
-            Touch::Store => self.planes.l.is_null(),
-            Touch::Atomic | Touch::Look => false,
-        }
-    }
-
-    /// Returns the function that records its rows; with `mask`, some lanes are inactive.
-    fn row_fn(&self, isa: Isa, mask: bool) -> RowFn {
-        let (reads, atomics) = (!self.planes.r.is_null(), !self.planes.a.is_null());
-        let variant = Variant { reads, atomics, warps: self.warps, mask };
-        if self.note.touch == Touch::Load { reader(isa, variant) } else { writer(isa, variant) }
-    }
-}
 
 impl Deed {
     fn of(e: &Event<'_>) -> Deed {
@@ -154,13 +96,6 @@ unsafe fn list_chunks(g: &Group, e: &Event<'_>, cells: &mut Vec<u32>) -> bool {
         }
         true
     }
-}
-
-/// Points a row at the shadow words of its first element.
-#[inline(always)]
-pub(super) fn row_at(row: &mut Row, planes: &Planes, cell: usize) {
-    let word = |plane: *mut u64| if plane.is_null() { plane } else { plane.wrapping_add(cell) };
-    (row.w, row.r, row.a) = (word(planes.w), word(planes.r), word(planes.a));
 }
 
 impl<'a> Checker<'a> {
@@ -515,100 +450,56 @@ impl<'a> Checker<'a> {
     }
 }
 
-const LOAD: u8 = 0;
-const STORE: u8 = 1;
-const ATOMIC: u8 = 2;
-const LOOK: u8 = 3;
-
-/// Applies the rules to the words of an element and updates them; returns false if a rule is violated.
-#[inline(always)]
-pub(super) unsafe fn note_cell(e: &Event<'_>, cell: usize, me: u64, lane: usize, kind: u64) -> bool {
-    unsafe {
-        match (e.note.touch, e.warps) {
-            (Touch::Load, false) => noted::<LOAD, false>(e, cell, me, lane, kind),
-            (Touch::Load, true) => noted::<LOAD, true>(e, cell, me, lane, kind),
-            (Touch::Store, false) => noted::<STORE, false>(e, cell, me, lane, kind),
-            (Touch::Store, true) => noted::<STORE, true>(e, cell, me, lane, kind),
-            (Touch::Atomic, false) => noted::<ATOMIC, false>(e, cell, me, lane, kind),
-            (Touch::Atomic, true) => noted::<ATOMIC, true>(e, cell, me, lane, kind),
-            (Touch::Look, false) => noted::<LOOK, false>(e, cell, me, lane, kind),
-            (Touch::Look, true) => noted::<LOOK, true>(e, cell, me, lane, kind),
+impl Checker<'_> {
+    /// # Safety
+    /// The access is one of the group's code.
+    pub(super) unsafe fn touched_local(&mut self, g: &mut Group, note: &Note, access: &Access) {
+        let number = access.memory as usize;
+        if self.code.watched[number].is_none() {
+            return;
         }
-    }
-}
-
-/// Records a correct atomic operation of kind `touch`.
-///
-/// # Safety
-/// The cell is in the planes.
-pub(super) unsafe fn update_cell(
-    planes: &Planes,
-    now: &Now,
-    touch: Touch,
-    cell: usize,
-    lane: usize,
-    spread: usize,
-    warps: bool,
-) {
-    unsafe {
-        let (me, words) = (now.own | (lane as u64) << LANE_SHIFT, planes.words(cell));
-        let (kind, seen) = (company(lane, spread), (words.0, planes.look(cell)));
-        let (_, joined) = match (touch, warps) {
-            (Touch::Look, true) => now.look::<true>(seen, me, lane, kind),
-            (Touch::Look, false) => now.look::<false>(seen, me, lane, kind),
-            (_, true) => now.update::<true, true>(words, me, lane, kind),
-            (_, false) => now.update::<true, false>(words, me, lane, kind),
-        };
-        let plane = if touch == Touch::Look { planes.l } else { planes.a };
-        if !plane.is_null() {
-            *plane.add(cell) = joined;
+        let lanes = self.locals.lanes;
+        let columns = if is_wide(access.scalar) { 2 } else { 1 };
+        // SAFETY: there is one for each memory of the code.
+        let (start, unit) = unsafe { ((*g.memories.add(number)).ptr as usize, (*g.memories.add(number)).unit) };
+        let column = |addr: *mut u8, k: usize| (addr as usize - start) / unit.max(1) + k * columns;
+        let written = &mut self.locals.written[number];
+        let mut missing = None;
+        for k in 0..note.components as usize {
+            if note.form == Form::One && g.full {
+                let Some(addr) = (unsafe { memory::uniform_address(g, access) }) else { return };
+                let at = column(addr, k) * lanes;
+                let Some(flags) = written.get_mut(at..at + g.lanes) else { return };
+                match note.touch {
+                    Touch::Load => missing = missing.or(flags.iter().position(|&w| w == 0).map(|lane| (lane, k))),
+                    _ => flags.fill(1),
+                }
+                continue;
+            }
+            for lane in g.active() {
+                let Some(addr) = (unsafe { memory::address(g, access, lane) }) else { continue };
+                match (written.get_mut(column(addr, k) * lanes + lane), note.touch) {
+                    (Some(0), Touch::Load) => missing = missing.or(Some((lane, k))),
+                    (Some(flag), Touch::Store) => *flag = 1,
+                    _ => {}
+                }
+            }
         }
-    }
-}
-
-#[inline(always)]
-unsafe fn noted<const TOUCH: u8, const WARPS: bool>(
-    e: &Event<'_>,
-    cell: usize,
-    me: u64,
-    lane: usize,
-    kind: u64,
-) -> bool {
-    unsafe {
-        let words = e.planes.words(cell);
-        match TOUCH {
-            LOAD => {
-                let (ok, joined) = e.now.read::<true, WARPS>(words, me, lane, kind);
-                if !e.planes.r.is_null() && (ok || joined & KIND != GRID << KIND_SHIFT) {
-                    *e.planes.r.add(cell) = joined;
-                }
-                ok
-            }
-            STORE => {
-                let alone = kind == ONE && e.now.write::<true, true, WARPS>(words, me, lane);
-                let ok = alone && (e.planes.l.is_null() || e.now.follows::<WARPS>(e.planes.look(cell), me, lane));
-                if ok {
-                    *e.planes.w.add(cell) = me;
-                }
-                ok
-            }
-            LOOK => {
-                let (ok, joined) = e.now.look::<WARPS>((words.0, e.planes.look(cell)), me, lane, kind);
-                if ok && !e.planes.l.is_null() {
-                    *e.planes.l.add(cell) = joined;
-                }
-                ok
-            }
-            _ => {
-                let (ok, joined) = e.now.update::<true, WARPS>(words, me, lane, kind);
-                if ok && !e.planes.a.is_null() {
-                    *e.planes.a.add(cell) = joined;
-                }
-                if ok && e.note.traits.overwrites && words.0 < e.born {
-                    *e.planes.w.add(cell) = e.born | (me & !(u64::MAX << 20));
-                }
-                ok
-            }
+        if let Some((lane, k)) = missing {
+            let unwritten = |lane: &usize| {
+                let addr = unsafe { memory::address(g, access, *lane) };
+                addr.is_some_and(|addr| self.locals.written[number].get(column(addr, k) * lanes + lane) == Some(&0))
+            };
+            let others = (g.active().filter(unwritten).count() as u64).saturating_sub(1);
+            // If all components of a vector are unwritten, the report names the element.
+            let is_missing = |k: usize| {
+                let addr = unsafe { memory::address(g, access, lane) };
+                addr.is_some_and(|addr| self.locals.written[number].get(column(addr, k) * lanes + lane) == Some(&0))
+            };
+            let whole = note.components > 1 && (0..note.components as usize).all(is_missing);
+            let place = super::text::local_text(g, access, lane, (!whole).then_some(k));
+            let kind = FaultKind::Unwritten { place, space: "local" };
+            crate::device::sim::fault::stop_at(g, kind, access.span, lane, others);
         }
     }
 }

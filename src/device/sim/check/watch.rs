@@ -166,11 +166,11 @@ impl<'a> Watch<'a> {
                 let Some(&(within, _)) = cells.iter().find(unwritten) else { continue };
                 count += 1;
                 if places.len() < NAMED {
-                    let place = super::race::element_text(&def.name, &axes, element);
+                    let place = super::text::element_text(&def.name, &axes, element);
                     // For a partly written element, the unwritten component.
                     let part = match cells.iter().all(|cell| unwritten(&cell)) {
                         true => String::new(),
-                        false => super::race::path_text(&def.layout, within, true),
+                        false => super::text::path_text(&def.layout, within, true),
                     };
                     places.push(place + &part);
                 }

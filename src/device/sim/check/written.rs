@@ -1,9 +1,10 @@
 //! Global arrays whose elements are private to threads: the only possible fault is a read of an unwritten element.
 
-use super::Checker;
-use super::race::{Finding, place_text};
+use super::checker::Checker;
+use super::event::{Event, Finding};
 use super::shadow::Written;
-use super::touch::{Event, pattern_of};
+use super::text::place_text;
+use super::touch::pattern_of;
 use crate::device::FaultKind;
 use crate::device::sim::events::Touch;
 use crate::device::sim::group::Group;
