@@ -31,12 +31,14 @@ impl Space<'_> {
         self.used = self.used.next_multiple_of(align).saturating_add(size);
     }
 
+    fn array(&mut self, axes: usize) {
+        self.put(ADDRESS, ADDRESS);
+        self.put(EXTENT * axes, EXTENT);
+    }
+
     fn param(&mut self, ty: &Type) {
         match ty {
-            Type::Array(array) => {
-                self.put(ADDRESS, ADDRESS);
-                self.put(EXTENT * array.dims.len(), EXTENT);
-            }
+            Type::Array(array) => self.array(array.dims.len()),
             value => self.value(value),
         }
     }
@@ -73,15 +75,11 @@ pub(crate) fn too_much_for_map(
     span: Span,
     params: &[(Type, bool)],
 ) -> Option<Diagnostic> {
-    let mut space = Space { program, given: &|_| None, used: ADDRESS + EXTENT };
+    let mut space = Space { program, given: &|_| None, used: 0 };
+    // The result.
+    space.array(1);
     for (ty, each) in params {
-        match each {
-            true => {
-                space.put(ADDRESS, ADDRESS);
-                space.put(EXTENT, EXTENT);
-            }
-            false => space.value(ty),
-        }
+        if *each { space.array(1) } else { space.value(ty) }
     }
     let total = space.used + OWN;
     (total > MOST).then(|| {
