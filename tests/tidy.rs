@@ -43,7 +43,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("half", &["src/lang/scalar/", "src/ir/text/"]),
     ("indexmap", &["src/"]),
     ("indicatif", &["src/app/"]),
-    ("libc", &["src/app/", "src/base/aligned.rs", "src/device/cuda/isolate/"]),
+    ("libc", &["src/app/", "src/base/aligned.rs", "src/device/cuda/isolate/", "src/device/sim/jit/exec.rs"]),
     ("libloading", &["src/device/cuda/"]),
     ("libm", &["src/lang/scalar/"]),
     ("logos", &["src/syntax/"]),
@@ -80,6 +80,7 @@ const SYSTEM: &[(&str, &str, &str)] = &[
     ("src/device/cuda/isolate/serve.rs", "std::os::unix::net", "a socket that the app opened"),
     ("src/device/cuda/isolate/serve.rs", "libc::", "waits for the end of that socket"),
     ("src/device/cuda/isolate/segment.rs", "libc::", "memory that two processes share"),
+    ("src/device/sim/jit/exec.rs", "libc::", "memory that holds compiled code"),
 ];
 
 /// Circles whose files walk over what is recursive: expressions hold blocks of statements, which hold expressions; a compile-time

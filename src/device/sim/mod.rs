@@ -30,6 +30,8 @@ mod frame;
 mod geometry;
 mod group;
 mod isa;
+#[cfg(target_arch = "x86_64")]
+mod jit;
 mod lanes;
 mod local;
 mod memory;

@@ -1,0 +1,167 @@
+//! Instructions that move vectors: to and from memory, between kinds of registers, in parts and lane by lane. Input: one call per
+//! instruction. Output: bytes.
+
+use super::buffer::{Address, Assembler, Operand};
+use super::form::{Form, Instruction, M38, PF3, Tuple, as_vector};
+use super::operand::{Gpr, Kreg, Len, Masking, Mem, Size, VecMem, Vreg};
+use super::tables::{i3a, i38, int, part, pd, ps, table};
+
+/// Stands for the operand that is set afterwards.
+const LATER: Vreg = Vreg(0);
+
+const fn narrowing(opcode: u8, power: u8) -> Form {
+    Form::new(PF3, M38, opcode).tuple(part(power)).evex_only()
+}
+
+table! {
+    /// Conversions to narrower integers that drop the upper bits, by the sizes before and after (AVX-512).
+    Narrow {
+        DB narrowing(0x31, 2);
+        DW narrowing(0x33, 1);
+        QB narrowing(0x32, 3);
+        QW narrowing(0x34, 2);
+        QD narrowing(0x35, 1);
+    }
+}
+
+table! {
+    /// Gathers, by the sizes of index and element; scatters have the same forms but for a bit of the opcode.
+    Gather {
+        DD i38(0x90).tuple(Tuple::Bytes(4));
+        DQ i38(0x90).w1().tuple(Tuple::Bytes(8));
+        QD i38(0x91).tuple(Tuple::Bytes(4));
+        QQ i38(0x91).w1().tuple(Tuple::Bytes(8));
+    }
+}
+
+/// The opcode's bit that makes a gather a scatter is in another place of the table: 90 and 91 become A0 and A1.
+fn scattering(op: Gather) -> Form {
+    match op {
+        Gather::DD => i38(0xa0).tuple(Tuple::Bytes(4)),
+        Gather::DQ => i38(0xa0).q().tuple(Tuple::Bytes(8)),
+        Gather::QD => i38(0xa1).tuple(Tuple::Bytes(4)),
+        Gather::QQ => i38(0xa1).q().tuple(Tuple::Bytes(8)),
+    }
+}
+
+/// The length of the longer one of index and data.
+fn with_index(op: Gather, data: Len) -> Len {
+    match (op, data) {
+        (Gather::QD, Len::L128) => Len::L256,
+        (Gather::QD, Len::L256) => Len::L512,
+        (Gather::QD, Len::L512) => {
+            debug_assert!(false, "{op:?}: the index has at most 512 bits");
+            data
+        }
+        _ => data,
+    }
+}
+
+impl Assembler {
+    /// Stores a vector, or the lanes in `mask`, which has a bit for each float of this type.
+    pub(crate) fn vstore(&mut self, double: bool, len: Len, to: Mem, a: Vreg, mask: Option<Kreg>) {
+        let form = if double { pd(0x11) } else { ps(0x11) }.tuple(part(0));
+        self.emit(&Instruction::new(&"vmovup", form, len, a, LATER).operand(to).masked(mask.into()));
+    }
+
+    /// Narrows the lanes of `a` and stores them. `len`: of the source.
+    pub(crate) fn vstore_narrow(&mut self, op: Narrow, len: Len, to: Mem, a: Vreg, mask: Option<Kreg>) {
+        self.emit(&Instruction::new(&op, op.form(), len, a, LATER).operand(to).masked(mask.into()));
+    }
+
+    /// Narrows the lanes of `a`. `len`: of the source.
+    pub(crate) fn narrow(&mut self, op: Narrow, len: Len, d: Vreg, a: Vreg, m: Masking) {
+        self.emit(&Instruction::new(&op, op.form(), len, a, d).masked(m));
+    }
+
+    /// Converts floats of 32 bits to 16. `len`: of the source. `imm`: the rounding, or 4 for the current one.
+    pub(crate) fn cvt_ps_ph(&mut self, len: Len, d: Vreg, a: Vreg, imm: u8, m: Masking) {
+        self.emit(&Instruction::new(&"vcvtps2ph", i3a(0x1d).tuple(part(1)), len, a, d).masked(m).imm(imm));
+    }
+
+    /// Loads the lanes whose sign is set in `mask`, and zero elsewhere (AVX2).
+    pub(crate) fn maskmov_load(&mut self, s: Size, len: Len, d: Vreg, mask: Vreg, from: Mem) {
+        let form = i38(0x8c).vex_only().w(s);
+        self.emit(&Instruction::new(&"vpmaskmov", form, len, d, LATER).after(mask).operand(from));
+    }
+
+    /// Stores the lanes whose sign is set in `mask` (AVX2).
+    pub(crate) fn maskmov_store(&mut self, s: Size, len: Len, to: Mem, mask: Vreg, a: Vreg) {
+        let form = i38(0x8e).vex_only().w(s);
+        self.emit(&Instruction::new(&"vpmaskmov", form, len, a, LATER).after(mask).operand(to));
+    }
+
+    /// `d` = `a` in every lane. With AVX2 there is no mask.
+    pub(crate) fn broadcast_gpr(&mut self, s: Size, len: Len, d: Vreg, a: Gpr, m: Masking) {
+        if self.evex {
+            let form = i38(0x7c).w(s).evex_only();
+            self.emit(&Instruction::new(&"vpbroadcast", form, len, d, as_vector(a)).masked(m));
+        } else {
+            self.from_gpr(s, d, a);
+            let form = i38(0x58 + s as u8);
+            self.emit(&Instruction::new(&"vpbroadcast", form, len, d, d).masked(m));
+        }
+    }
+
+    /// `d` = the first lane of `a`.
+    pub(crate) fn to_gpr(&mut self, s: Size, d: Gpr, a: Vreg) {
+        self.emit(&Instruction::new(&"vmovd", int(0x7e).w(s), Len::L128, a, as_vector(d)));
+    }
+
+    /// The first lane of `d` = `a`, and the others = 0.
+    pub(crate) fn from_gpr(&mut self, s: Size, d: Vreg, a: Gpr) {
+        self.emit(&Instruction::new(&"vmovd", int(0x6e).w(s), Len::L128, d, as_vector(a)));
+    }
+
+    /// `d` = the `n`-th 128 bits of `a`.
+    pub(crate) fn extract128(&mut self, d: Vreg, a: Vreg, n: u8) {
+        debug_assert!(n < 4, "vextracti128 of part {n}");
+        let len = if n < 2 { Len::L256 } else { Len::L512 };
+        self.emit(&Instruction::new(&"vextracti128", i3a(0x39), len, a, d).imm(n));
+    }
+
+    /// `d` = the `n`-th 256 bits of `a` (AVX-512).
+    pub(crate) fn extract256(&mut self, d: Vreg, a: Vreg, n: u8) {
+        debug_assert!(n < 2, "vextracti64x4 of part {n}");
+        let form = i3a(0x3b).q().evex_only();
+        self.emit(&Instruction::new(&"vextracti64x4", form, Len::L512, a, d).imm(n));
+    }
+
+    /// `d` = `a`, whose length is `len`, with `b` as its `n`-th 128 bits.
+    pub(crate) fn insert128(&mut self, len: Len, d: Vreg, a: Vreg, b: Vreg, n: u8) {
+        debug_assert!(usize::from(n) < len.bytes() / 16, "vinserti128 of part {n}");
+        self.emit(&Instruction::new(&"vinserti128", i3a(0x38).from256(), len, d, b).after(a).imm(n));
+    }
+
+    /// `d` = the 512 bits of `a` with `b` as their `n`-th half (AVX-512).
+    pub(crate) fn insert256(&mut self, d: Vreg, a: Vreg, b: Vreg, n: u8) {
+        debug_assert!(n < 2, "vinserti64x4 of part {n}");
+        let form = i3a(0x3a).q().evex_only();
+        self.emit(&Instruction::new(&"vinserti64x4", form, Len::L512, d, b).after(a).imm(n));
+    }
+
+    /// Loads the lanes in `k` from their addresses, and clears `k`. `len`: of the data (AVX-512).
+    pub(crate) fn gather(&mut self, op: Gather, len: Len, d: Vreg, from: VecMem, k: Kreg) {
+        self.needs_evex(&op);
+        debug_assert!(d != from.index, "{op:?}: the destination is the index");
+        self.emit(&indexed(&op, op.form(), with_index(op, len), d, from).masked(Masking::Merge(k)));
+    }
+
+    /// Stores the lanes in `k` to their addresses, the first one first, and clears `k`. `len`: of the data (AVX-512).
+    pub(crate) fn scatter(&mut self, op: Gather, len: Len, to: VecMem, a: Vreg, k: Kreg) {
+        self.needs_evex(&op);
+        self.emit(&indexed(&op, scattering(op), with_index(op, len), a, to).masked(Masking::Merge(k)));
+    }
+
+    /// Loads the lanes whose sign is set in `mask` from their addresses, and clears `mask`. `len`: of the data (AVX2).
+    pub(crate) fn gather_vex(&mut self, op: Gather, len: Len, d: Vreg, from: VecMem, mask: Vreg) {
+        debug_assert!(!self.evex, "{op:?} by a vector needs AVX2");
+        let distinct = d != from.index && d != mask && mask != from.index;
+        debug_assert!(distinct, "{op:?}: destination, index and mask are not three registers");
+        self.emit(&indexed(&op, op.form(), with_index(op, len), d, from).after(mask));
+    }
+}
+
+fn indexed<'a>(op: &'a Gather, form: Form, len: Len, data: Vreg, at: VecMem) -> Instruction<'a> {
+    Instruction::new(op, form, len, data, LATER).operand(Operand::Mem(Address::from(at)))
+}
