@@ -161,10 +161,9 @@ impl<'a> Instruction<'a> {
         Instruction { imm: Some(imm), ..self }
     }
 
-    /// Bit `n` of the register in the operand, which has no bits of its own for registers 8 to 31, or of an address.
+    /// The EVEX prefix' bit X: of the index or, as an operand in a register has none, bit 4 of that register.
     fn x_bit(&self) -> u8 {
         match self.operand {
-            // A vector register's bit 4 takes the place of the index.
             Operand::Reg(register) => register >> 4 & 1,
             operand => operand.index_bit(3),
         }

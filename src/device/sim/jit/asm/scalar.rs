@@ -61,7 +61,7 @@ fn register(register: Gpr) -> Operand {
     Operand::Reg(register.0)
 }
 
-/// An immediate operand: one byte if it fits, otherwise four.
+/// Returns the one byte that stands for an immediate operand, sign-extended, if one is enough.
 fn short(value: i32) -> Option<u8> {
     i8::try_from(value).ok().map(|value| value as u8)
 }

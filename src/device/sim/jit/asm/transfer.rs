@@ -1,6 +1,9 @@
 //! Instructions that move vectors: to and from memory, between kinds of registers, in parts and lane by lane. Input: one call per
 //! instruction. Output: bytes.
 
+// The names are those of instructions: they emit a move, they convert nothing.
+#![allow(clippy::wrong_self_convention)]
+
 use super::buffer::{Address, Assembler, Operand};
 use super::form::{Form, Instruction, M38, PF3, Tuple, as_vector};
 use super::operand::{Gpr, Kreg, Len, Masking, Mem, Size, VecMem, Vreg};
@@ -25,7 +28,7 @@ table! {
 }
 
 table! {
-    /// Gathers, by the sizes of index and element; scatters have the same forms but for a bit of the opcode.
+    /// Gathers, by the sizes of index and element. Scatters have the same forms with other opcodes.
     Gather {
         DD i38(0x90).tuple(Tuple::Bytes(4));
         DQ i38(0x90).w1().tuple(Tuple::Bytes(8));
@@ -34,7 +37,7 @@ table! {
     }
 }
 
-/// The opcode's bit that makes a gather a scatter is in another place of the table: 90 and 91 become A0 and A1.
+/// Returns the form of the scatter with the operands of this gather.
 fn scattering(op: Gather) -> Form {
     match op {
         Gather::DD => i38(0xa0).tuple(Tuple::Bytes(4)),
@@ -44,7 +47,7 @@ fn scattering(op: Gather) -> Form {
     }
 }
 
-/// The length of the longer one of index and data.
+/// Returns the length of the longer one of index and data, which the prefix holds.
 fn with_index(op: Gather, data: Len) -> Len {
     match (op, data) {
         (Gather::QD, Len::L128) => Len::L256,

@@ -101,8 +101,8 @@ fn broadcast_of_a_scalar_with_avx2() {
         let second = decode(&code[first.len()..]);
         assert_eq!(first.len() + second.len(), code.len());
         let x = reg(Len::L128, Vreg(9));
-        let move_ = Wanted::new(&format!("vmov{}", letter(s)), [x.clone(), Want::Reg(gpr(s, Gpr::R10))]);
-        assert_eq!(wanted(&first, 0), move_);
+        let moved = Wanted::new(&format!("vmov{}", letter(s)), [x.clone(), Want::Reg(gpr(s, Gpr::R10))]);
+        assert_eq!(wanted(&first, 0), moved);
         let broadcast = Wanted::new(&format!("vpbroadcast{}", letter(s)), [reg(Len::L256, Vreg(9)), x]);
         assert_eq!(wanted(&second, 0), broadcast);
     }

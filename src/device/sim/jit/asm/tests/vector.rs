@@ -282,12 +282,13 @@ fn comparisons_and_choices_of_avx2() {
 /// A displacement that an EVEX prefix can count in units takes one byte.
 #[test]
 fn short_displacements() {
-    let length = |emit: &dyn Fn(&mut Assembler, Mem), disp: i32| {
+    type Emit<'a> = &'a dyn Fn(&mut Assembler, Mem);
+    let length = |emit: Emit, disp: i32| {
         let mut asm = Assembler::new(true);
         emit(&mut asm, Mem::at(Gpr::RAX, disp));
         asm.position()
     };
-    let units: [(i32, &dyn Fn(&mut Assembler, Mem)); 9] = [
+    let units: [(i32, Emit); 9] = [
         (64, &|asm, m| asm.v3(V3::AddPs, Len::L512, Vreg(1), Vreg(2), m, Masking::None)),
         (32, &|asm, m| asm.v3(V3::AddPs, Len::L256, Vreg(1), Vreg(2), m, Masking::None)),
         (4, &|asm, m| asm.v3(V3::AddPs, Len::L512, Vreg(1), Vreg(2), Src::Broadcast(m), Masking::None)),
@@ -310,7 +311,8 @@ fn short_displacements() {
 #[cfg(debug_assertions)]
 fn what_cannot_be_encoded_stops() {
     let (r, k, at) = (Vreg(1), Masking::Merge(Kreg(1)), Mem::at(Gpr::RAX, 0));
-    let wrong: [(bool, &str, &(dyn Fn(&mut Assembler) + std::panic::RefUnwindSafe)); 12] = [
+    type Emit<'a> = &'a (dyn Fn(&mut Assembler) + std::panic::RefUnwindSafe);
+    let wrong: [(bool, &str, Emit); 12] = [
         (false, "MulQ", &|asm| asm.v3(V3::MulQ, Len::L256, r, r, r, Masking::None)),
         (true, "EqD", &|asm| asm.v3(V3::EqD, Len::L256, r, r, r, Masking::None)),
         (false, "AddD", &|asm| asm.v3(V3::AddD, Len::L256, r, Vreg(16), r, Masking::None)),
