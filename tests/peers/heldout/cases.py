@@ -1,0 +1,96 @@
+"""The programs of this folder: their buffers, and how their OpenCL kernels are launched.
+
+The inputs are the variables of the .clk file with the same names, saved by Clk. C receives the buffers in the order inputs, room.
+"""
+from dataclasses import dataclass, field
+from typing import Callable
+
+
+@dataclass
+class Case:
+    inputs: list
+    #: Other buffers, with their sizes in bytes. They start as zeros.
+    room: dict
+    #: Buffer with a result -> the largest relative error that is accepted; 0: equal bit for bit.
+    results: dict
+    #: Launches the kernels of one run, given an `opencl.Queue`.
+    launch: Callable
+    #: Options of the OpenCL compiler.
+    options: list = field(default_factory=list)
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def hotspot(q):
+    n, groups = 1024, ceil_div(1024, 12)
+    q.copy("start", "heat")
+    for i in range(12):
+        source, target = ("heat", "heat_next") if i % 2 == 0 else ("heat_next", "heat")
+        q.enqueue("advance", (groups * 16, groups * 16), (16, 16), n, n, "power", source, target)
+
+
+def lud(q):
+    n, b = 1024, 16
+    q.copy("a", "m")
+    for offset in range(0, n, b):
+        q.enqueue("diagonal", (b,), (b,), n, offset, "m")
+        rest = (n - offset) // b - 1
+        if rest:
+            q.enqueue("perimeter", (rest * 2 * b,), (2 * b,), n, offset, "m")
+            q.enqueue("internal", (rest * b, rest * b), (b, b), n, offset, "m")
+
+
+def pathfinder(q):
+    rows, cols, steps = 201, 100_000, 20
+    size = ceil_div(cols, 256 - 2 * steps) * 256
+    q.copy("wall", "cost", 4 * cols)
+    for first in range(1, rows, 2 * steps):
+        q.enqueue("descend", (size,), (256,), cols, first, steps, "wall", "cost", "cost_next")
+        q.enqueue("descend", (size,), (256,), cols, first + steps, steps, "wall", "cost_next", "cost")
+
+
+def nw(q):
+    n, b = 2048, 16
+    blocks = n // b
+    for d in range(2 * blocks - 1):
+        first = max(0, d - blocks + 1)
+        count = min(d, blocks - 1) - first + 1
+        q.enqueue("align", (count * b,), (b,), n + 1, 10, d, first, "similar", "score")
+
+
+def bfs(q):
+    n = 1 << 20
+    q.fill("distance", b"\xff", 4 * n)
+    for flags in ("frontier", "visited"):
+        q.fill(flags, b"\0", n)
+        q.fill(flags, b"\1", 1)
+    q.fill("distance", b"\0", 4)
+    more = True
+    while more:
+        q.fill("more", b"\0", 4)
+        q.enqueue("expand", (n,), (256,), n, "start", "edges", "visited", "frontier", "reached", "distance")
+        q.enqueue("settle", (n,), (256,), n, "reached", "frontier", "visited", "more")
+        more = any(q.read("more"))
+
+
+def srad(q):
+    n, q0 = 1024, 0.5
+    q.copy("start", "image")
+    for _ in range(10):
+        q.enqueue("coefficients", (n, n), (16, 16), n, n, q0, "image", "dn", "ds", "dw", "de", "c")
+        q.enqueue("diffuse", (n, n), (16, 16), n, n, "c", "dn", "ds", "dw", "de", "image")
+        q0 = q.rounded(q0 * q.rounded(0.9))
+
+
+M = 1 << 20
+#: In the order of PROGRAMS in heldout.c.
+CASES = dict(
+    hotspot=Case(["power", "start"], dict(heat=4 * M, heat_next=4 * M), dict(heat=0), hotspot),
+    lud=Case(["a"], dict(m=4 * M), dict(m=1e-6), lud),
+    pathfinder=Case(["wall"], dict(cost=400_000, cost_next=400_000), dict(cost=0), pathfinder),
+    nw=Case(["similar", "score"], {}, dict(score=0), nw),
+    bfs=Case(["start", "edges"], dict(distance=4 * M, frontier=M, visited=M, reached=M, more=4), dict(distance=0), bfs),
+    srad=Case(["start"], dict(image=4 * M, dn=4 * M, ds=4 * M, dw=4 * M, de=4 * M, c=4 * M), dict(image=0), srad),
+)
