@@ -7,6 +7,7 @@
 is empty. --clk may be repeated, to compare binaries or settings side by side: --clk 'off CLK_SIM_JIT=off' --clk 'new target/new/clk'.
 """
 import argparse
+import array
 import ctypes
 import os
 import shlex
@@ -49,7 +50,7 @@ class C:
     def end(self):
         """Nothing to end: the buffers are freed with the next program's."""
 
-    def difference(self, got, expected, tolerance):
+    def difference(self, got, expected, tolerance, integers):
         """Returns the difference as text, marked if it is too large. Whatever has a tolerance has elements of 32 bits."""
         if len(got) != len(expected):
             return f"WRONG: {len(got)} bytes, not {len(expected)}"
@@ -57,6 +58,8 @@ class C:
             return "="
         if not tolerance:
             return f"WRONG: {sum(a != b for a, b in zip(got, expected))} bytes"
+        if integers:
+            got, expected = (bytes(array.array("f", array.array("I", b))) for b in (got, expected))
         pointers = [(ctypes.c_char * len(b)).from_buffer(bytearray(b)) for b in (got, expected)]
         error = self.lib.largest_error(ctypes.c_long(len(got) // 4), *pointers)
         return f"{error:.0e}" if error <= tolerance else f"WRONG: {error:.0e}"
@@ -149,7 +152,7 @@ def compare_results(name, c, clks, options, folder):
         results["Intel"] = {b: open(os.path.join(folder, f"opencl_{b}.bin"), "rb").read() for b in CASES[name].results}
     for label, got in results.items():
         for buffer, tolerance in CASES[name].results.items():
-            found.append((label, c.difference(got[buffer], bytes(c.buffers[buffer]), tolerance)))
+            found.append((label, c.difference(got[buffer], bytes(c.buffers[buffer]), tolerance, CASES[name].integers)))
     wrong = [f"{label} {text}" for label, text in found if text.startswith("WRONG")]
     return "; ".join(wrong) or max((text for _, text in found), key=lambda t: 0 if t == "=" else float(t))
 
