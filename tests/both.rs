@@ -54,7 +54,7 @@ impl Executable for Kernel {
         for arg in args {
             let bytes: &mut [u8] = match arg {
                 Arg::Write { bytes, .. } => bytes,
-                Arg::ArrayMut { storage, .. } => storage.bytes_mut(),
+                Arg::ArrayMut { storage, .. } => storage.bytes_mut().unwrap(),
                 _ => continue,
             };
             if self.way == Way::Wrong && bytes.len() >= 4 {

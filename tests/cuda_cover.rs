@@ -82,7 +82,7 @@ impl Executable for Spoiled {
             for ((arg, cover), param) in args.iter_mut().zip(&covers).zip(&kernel.params) {
                 let (Arg::ArrayMut { storage, shape }, Some(cover)) = (arg, cover) else { continue };
                 let (KernelParam::Array { name, .. }, true) = (param, cover.holds(shape, &facts)) else { continue };
-                storage.bytes_mut().fill(0xa5);
+                storage.bytes_mut().unwrap().fill(0xa5);
                 self.spoiled.lock().expect("the list").insert(format!("{}.{name}", kernel.name));
             }
         }

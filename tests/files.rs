@@ -388,7 +388,7 @@ fn tables_round_trip() {
 
 #[test]
 fn tables_are_shown_as_tables() {
-    let shown = |text: &str| clk_lang::host::format::print(&decode("t.csv", text.as_bytes()).unwrap());
+    let shown = |text: &str| clk_lang::host::format::print(&decode("t.csv", text.as_bytes()).unwrap()).unwrap();
     assert_eq!(
         shown("name,age,id\nAnn,31,\"1\"\n\"Bob\nB\",7.25,\"2\"\n"),
         "name     age  id\nstr      f64  str\nAnn     31.0  1\nBob\\nB  7.25  2"

@@ -364,9 +364,9 @@ fn texts_are_bounded_and_shown_in_lines() {
     assert_eq!(joined.title, "a text of 3145728000 bytes, and a text has at most 2147483647");
     assert!(ops::parse(Scalar::I32, &long).unwrap_err().title.len() < 100);
     let numbers = strings((0..40).map(|i| i.to_string()));
-    let shown = clk_lang::host::format::print(&numbers);
+    let shown = clk_lang::host::format::print(&numbers).unwrap();
     assert!(shown.lines().all(|line| line.len() <= 75) && shown.lines().count() == 4, "{shown}");
     let thousands = strings((0..5000).map(|i| i.to_string()));
-    let shown = clk_lang::host::format::print(&thousands);
+    let shown = clk_lang::host::format::print(&thousands).unwrap();
     assert_eq!(shown, "[\"0\", \"1\", \"2\", ..., \"4997\", \"4998\", \"4999\"]");
 }

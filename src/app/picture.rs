@@ -4,7 +4,7 @@
 use crate::app::console::paint;
 use crate::app::graphics::{self, Protocol};
 use crate::base::render::Style;
-use crate::host::array::Array;
+use crate::host::array::HostArray;
 use crate::host::interp::Shown;
 use crate::host::picture::{self, raster::Raster};
 use crate::lang::scalar::{Scalar, Value};
@@ -45,7 +45,7 @@ fn raster(shown: &Shown) -> Option<Raster> {
 }
 
 /// Returns the elements as `f64`.
-fn numbers(array: &Array) -> Vec<f64> {
+fn numbers(array: &HostArray) -> Vec<f64> {
     let Some(ty) = array.scalar() else { return vec![] };
     array.bytes().chunks_exact(ty.size()).map(|bytes| Value::from_bytes(ty, bytes).as_f64()).collect()
 }
@@ -60,7 +60,7 @@ struct Pixels<'a> {
 }
 
 impl<'a> Pixels<'a> {
-    fn of(array: &'a Array) -> Option<Self> {
+    fn of(array: &'a HostArray) -> Option<Self> {
         let (height, width, channels) = match *array.shape() {
             [h, w] => (h, w, 1),
             [h, w, c @ (3 | 4)] => (h, w, c),
@@ -259,13 +259,14 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::array::Array;
 
     fn ascii() -> Style {
         Style { ascii: true, ..Style::default() }
     }
 
-    fn array(items: &[f32], shape: &[usize]) -> Array {
-        Array::from_shaped(items, shape).unwrap_or_else(|_| panic!("an array"))
+    fn array(items: &[f32], shape: &[usize]) -> HostArray {
+        Array::from_shaped(items, shape).and_then(Array::fetched).expect("an array")
     }
 
     #[test]

@@ -116,8 +116,8 @@ pub(crate) fn run_chunks(
 }
 
 /// Formats a value as a session shows it.
-pub(crate) fn shown(value: &Value) -> String {
-    host::format::print(value)
+pub(crate) fn shown(value: &Value) -> Result<String, Box<Diagnostic>> {
+    host::format::print(value).map_err(|problem| Box::new(problem.anywhere()))
 }
 
 /// Returns the exit code of a run that ended with a diagnostic.

@@ -20,6 +20,29 @@ pub(crate) trait Remote: Send + Sync {
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
+/// The memory of a device that has failed with this error.
+#[cfg(test)]
+pub(crate) struct Gone(pub DeviceError);
+
+#[cfg(test)]
+impl Remote for Gone {
+    fn read(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
+        Err(self.0.clone())
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+#[cfg(test)]
+impl Gone {
+    /// Returns memory of a GPU that cannot be used any more.
+    pub fn unavailable() -> Gone {
+        Gone(DeviceError::Unavailable { device: "gpu:0".into(), why: "gone".into() })
+    }
+}
+
 /// The copy on a device.
 pub(crate) type RemoteCopy = Option<Arc<dyn Remote>>;
 
@@ -37,15 +60,6 @@ pub struct Storage {
 const PEEK: usize = 1 << 16;
 /// After this many bytes in partial reads the whole array is copied.
 const MOST_PEEKED: usize = 64 * PEEK;
-
-/// The payload with which [`Storage::bytes`] unwinds when a device cannot return its bytes. The interpreter of scripts catches
-/// it: there is no result that could be shown instead.
-pub(crate) struct Lost(pub DeviceError);
-
-fn lost(error: DeviceError) -> ! {
-    // Not a panic: no hook runs and nothing is printed.
-    std::panic::resume_unwind(Box::new(Lost(error)))
-}
 
 impl Storage {
     /// Creates zeros, which take no memory before they are accessed.
@@ -66,19 +80,16 @@ impl Storage {
         self.len == 0
     }
 
-    /// Returns the bytes, copied to the host if necessary.
-    ///
-    /// # Unwinds
-    /// with [`Lost`] if the device fails or there is not enough host memory.
-    pub fn bytes(&self) -> &[u8] {
+    /// Returns the bytes, copied to the host if necessary; an error if the device has failed or there is not enough host memory.
+    pub fn bytes(&self) -> Result<&[u8], DeviceError> {
         match self.host.get() {
-            Some(bytes) => bytes,
-            None => self.fetch().unwrap_or_else(|error| lost(error)),
+            Some(bytes) => Ok(bytes),
+            None => self.fetch(),
         }
     }
 
-    /// As [`Storage::bytes`], with the error as a result.
-    pub(crate) fn fetch(&self) -> Result<&[u8], DeviceError> {
+    /// Copies the bytes to the host.
+    fn fetch(&self) -> Result<&[u8], DeviceError> {
         // Held throughout, so that two threads do not copy the same bytes.
         let remote = self.remote();
         if self.host.get().is_none() {
@@ -94,37 +105,26 @@ impl Storage {
         Ok(self.host.get().map_or(&[], |bytes| bytes))
     }
 
-    /// Returns the bytes for writing; drops the copy on a device.
-    ///
-    /// # Unwinds
-    /// as [`Storage::bytes`] does.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        if let Err(error) = self.fetch() {
-            lost(error);
-        }
+    /// Returns the bytes for writing and drops the copy on a device; fails as [`Storage::bytes`] does.
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8], DeviceError> {
+        self.bytes()?;
         *self.remote.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
-        self.host.get_mut().map_or(&mut [], |bytes| bytes)
+        Ok(self.host.get_mut().map_or(&mut [], |bytes| bytes))
     }
 
     /// Copies some of the bytes of an array that only a device has; `None` if they are on the host, or if so much has been read
     /// in parts that the whole should be copied.
-    ///
-    /// # Unwinds
-    /// as [`Storage::bytes`] does.
-    pub fn peek(&self, offset: usize, len: usize) -> Option<Vec<u8>> {
-        if self.host.get().is_some() || offset.checked_add(len)? > self.len {
-            return None;
-        }
-        let remote = self.remote().clone()?;
+    pub fn peek(&self, offset: usize, len: usize) -> Result<Option<Vec<u8>>, DeviceError> {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        let remote = self.remote().clone().filter(|_| inside && self.host.get().is_none());
+        let Some(remote) = remote else { return Ok(None) };
         let seen = self.peeked.fetch_add(len.max(PEEK), Ordering::Relaxed);
         if seen >= self.len.min(MOST_PEEKED) {
-            return None;
+            return Ok(None);
         }
         let mut bytes = vec![0; len];
-        match remote.read(offset as u64, &mut bytes) {
-            Ok(()) => Some(bytes),
-            Err(error) => lost(error),
-        }
+        remote.read(offset as u64, &mut bytes)?;
+        Ok(Some(bytes))
     }
 
     /// Returns the bytes if they are on the host.
@@ -169,18 +169,14 @@ impl fmt::Debug for Storage {
 mod tests {
     use super::*;
 
-    /// A device's memory that counts the bytes read from it, and may be lost.
+    /// A device's memory that counts the bytes read from it.
     struct Far {
         bytes: Vec<u8>,
         read: AtomicUsize,
-        gone: bool,
     }
 
     impl Remote for Far {
         fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-            if self.gone {
-                return Err(DeviceError::Unavailable { device: "far".into(), why: "gone".into() });
-            }
             self.read.fetch_add(into.len(), Ordering::Relaxed);
             into.copy_from_slice(&self.bytes[offset as usize..offset as usize + into.len()]);
             Ok(())
@@ -190,46 +186,50 @@ mod tests {
         }
     }
 
-    fn far(bytes: &[u8], gone: bool) -> Arc<Far> {
-        Arc::new(Far { bytes: bytes.to_vec(), read: AtomicUsize::new(0), gone })
+    fn far(bytes: &[u8]) -> Arc<Far> {
+        Arc::new(Far { bytes: bytes.to_vec(), read: AtomicUsize::new(0) })
     }
 
     #[test]
     fn bytes_come_once_and_only_when_asked_for() {
-        let device = far(&[1, 2, 3, 4], false);
+        let device = far(&[1, 2, 3, 4]);
         let mut storage = Storage::zeros(4);
         assert!(storage.here().is_none());
         storage.written_remotely(device.clone());
-        assert_eq!(storage.peek(1, 2).as_deref(), Some(&[2, 3][..]));
+        assert_eq!(storage.peek(1, 2).unwrap().as_deref(), Some(&[2, 3][..]));
         assert_eq!(device.read.load(Ordering::Relaxed), 2);
-        assert_eq!(storage.peek(2, 2), None, "an array as small as this is brought whole the second time");
-        assert_eq!(storage.bytes(), [1, 2, 3, 4]);
-        assert_eq!(storage.bytes(), [1, 2, 3, 4]);
-        assert_eq!(storage.peek(0, 1), None, "it is here");
+        assert_eq!(storage.peek(2, 2).unwrap(), None, "an array as small as this is brought whole the second time");
+        assert_eq!(storage.bytes().unwrap(), [1, 2, 3, 4]);
+        assert_eq!(storage.bytes().unwrap(), [1, 2, 3, 4]);
+        assert_eq!(storage.peek(0, 1).unwrap(), None, "it is here");
         assert_eq!(device.read.load(Ordering::Relaxed), 6);
         assert!(storage.remote().is_some(), "both copies are good");
-        storage.bytes_mut()[0] = 9;
+        storage.bytes_mut().unwrap()[0] = 9;
         assert!(storage.remote().is_none(), "the device's is old now");
-        assert_eq!(storage.bytes(), [9, 2, 3, 4]);
+        assert_eq!(storage.bytes().unwrap(), [9, 2, 3, 4]);
     }
 
     #[test]
     fn duplicates_share_what_is_far_away() {
-        let device = far(&[5, 6], false);
+        let device = far(&[5, 6]);
         let mut storage = Storage::zeros(2);
         storage.written_remotely(device.clone());
         let copy = storage.duplicate().unwrap();
-        storage.bytes_mut()[1] = 0;
-        assert_eq!((storage.bytes(), copy.bytes()), (&[5u8, 0][..], &[5u8, 6][..]));
-        assert_eq!(Storage::zeros(3).duplicate().unwrap().bytes(), [0, 0, 0]);
+        storage.bytes_mut().unwrap()[1] = 0;
+        assert_eq!((storage.bytes().unwrap(), copy.bytes().unwrap()), (&[5u8, 0][..], &[5u8, 6][..]));
+        assert_eq!(Storage::zeros(3).duplicate().unwrap().bytes().unwrap(), [0, 0, 0]);
     }
 
     #[test]
-    fn a_lost_device_unwinds_with_its_error() {
+    fn a_lost_device_gives_its_error() {
         let mut storage = Storage::zeros(2);
-        storage.written_remotely(far(&[0, 0], true));
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| storage.bytes().len()));
-        let error = caught.unwrap_err().downcast::<Lost>().expect("the payload").0;
-        assert!(matches!(error, DeviceError::Unavailable { .. }));
+        storage.written_remotely(Arc::new(Gone::unavailable()));
+        let Gone(gone) = Gone::unavailable();
+        assert_eq!(storage.bytes(), Err(gone.clone()));
+        assert_eq!(storage.peek(0, 1), Err(gone.clone()));
+        assert_eq!(storage.bytes_mut(), Err(gone));
+        assert!(storage.here().is_none() && storage.remote().is_some(), "nothing has changed");
+        storage.written_remotely(far(&[7, 8]));
+        assert_eq!(storage.bytes(), Ok(&[7, 8][..]), "a kernel has written it anew");
     }
 }

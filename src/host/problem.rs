@@ -2,6 +2,7 @@
 
 use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
+use crate::device::{DeviceError, device_diagnostic};
 
 /// A run-time error as plain data.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +15,8 @@ pub struct Problem {
     pub label: String,
     pub notes: Vec<String>,
     pub help: Vec<String>,
+    /// The failure of a device that has kept the bytes of an array from being read. It is the whole message.
+    pub(crate) device: Option<Box<DeviceError>>,
 }
 
 /// Result of an operation on values.
@@ -27,7 +30,7 @@ pub(crate) fn no_room(bytes: u64) -> Problem {
 
 impl Problem {
     pub fn new(code: &'static str, title: impl Into<String>) -> Self {
-        Problem { code, title: title.into(), label: String::new(), notes: vec![], help: vec![] }
+        Problem { code, title: title.into(), label: String::new(), notes: vec![], help: vec![], device: None }
     }
 
     /// Sets the text at the marked location.
@@ -48,9 +51,64 @@ impl Problem {
 
     /// Returns the diagnostic at a location.
     pub fn at(self, span: Span) -> Diagnostic {
+        if let Some(error) = &self.device {
+            return found_late(error, span);
+        }
         let mut diagnostic = Diagnostic::error(self.code, self.title).at(span, self.label);
         diagnostic.notes = self.notes;
         diagnostic.help = self.help;
         diagnostic
+    }
+
+    /// Returns the diagnostic where no location is known.
+    pub(crate) fn anywhere(self) -> Diagnostic {
+        let mut diagnostic = self.at(Span::default());
+        // The kernel of a failed launch has a location of its own.
+        diagnostic.labels.retain(|label| label.span != Span::default());
+        diagnostic
+    }
+}
+
+impl From<DeviceError> for Problem {
+    fn from(error: DeviceError) -> Problem {
+        let Diagnostic { code, title, .. } = device_diagnostic(&error, Span::default());
+        Problem { device: Some(Box::new(error)), ..Problem::new(code, title) }
+    }
+}
+
+/// Returns the diagnostic of a device's failure that showed when an array was read.
+fn found_late(error: &DeviceError, span: Span) -> Diagnostic {
+    let diagnostic = device_diagnostic(error, span);
+    match error {
+        DeviceError::Earlier(_) | DeviceError::Lost(_) => diagnostic,
+        _ => diagnostic.note("found when results were looked at"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_devices_failure_is_the_whole_message() {
+        let error = DeviceError::Unavailable { device: "gpu:0".into(), why: "gone".into() };
+        let problem = Problem::from(error).label("element 3 of 5").note("a note").help("a help");
+        assert_eq!((problem.code, problem.title.as_str()), ("E0595", "`gpu:0` cannot be used: gone"));
+        let diagnostic = problem.clone().at(Span::default());
+        assert_eq!((diagnostic.labels.len(), diagnostic.labels[0].text.as_str()), (1, ""));
+        assert_eq!(diagnostic.notes, ["found when results were looked at"]);
+        assert_eq!(diagnostic.help, ["run it on the simulator: `on sim { … }` or `--device sim`"]);
+        assert!(problem.anywhere().labels.is_empty());
+        let full = Problem::from(DeviceError::NoHostMemory { wanted: 1 << 30 });
+        assert_eq!(
+            (full.code, full.anywhere().notes),
+            ("E0509", vec!["found when results were looked at".to_string()])
+        );
+    }
+
+    #[test]
+    fn what_has_no_location_has_no_label() {
+        let diagnostic = Problem::new("E0541", "a title").label("here").note("a note").anywhere();
+        assert_eq!((diagnostic.labels.len(), diagnostic.notes.len()), (0, 1));
     }
 }

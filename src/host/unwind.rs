@@ -1,4 +1,4 @@
-//! Catches unwinding from work on values: a stop request, a failed allocation, or a failed device. Other panics are resumed.
+//! Catches unwinding from work on values: a stop request or a failed allocation. Other panics are resumed.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -7,14 +7,11 @@ use crate::base::diag::Diagnostic;
 use crate::base::room::Lacking;
 use crate::base::source::Span;
 use crate::base::stop::{self, Stopped};
-use crate::device::storage::Lost;
-use crate::device::{DeviceError, device_diagnostic};
 use crate::host::problem::no_room;
 
 /// Why work has unwound.
 #[derive(Debug)]
 pub enum Unwound {
-    Lost(DeviceError),
     Stopped,
     /// An allocation of this many bytes failed.
     Lacking(u64),
@@ -32,10 +29,6 @@ pub fn caught<T>(flag: stop::Flag, work: impl FnOnce() -> T) -> Result<T, Unwoun
 impl Unwound {
     /// Decodes the payload of an unwinding; returns payloads of other kinds unchanged.
     pub fn of(payload: Box<dyn Any + Send>) -> Result<Unwound, Box<dyn Any + Send>> {
-        let payload = match payload.downcast::<Lost>() {
-            Ok(lost) => return Ok(Unwound::Lost(lost.0)),
-            Err(other) => other,
-        };
         let payload = match payload.downcast::<Lacking>() {
             Ok(lacking) => return Ok(Unwound::Lacking(lacking.wanted)),
             Err(other) => other,
@@ -46,8 +39,6 @@ impl Unwound {
     /// Returns the diagnostic at a location.
     pub fn at(&self, span: Span) -> Diagnostic {
         match self {
-            Unwound::Lost(error @ (DeviceError::Earlier(_) | DeviceError::Lost(_))) => device_diagnostic(error, span),
-            Unwound::Lost(error) => device_diagnostic(error, span).note("found when results were looked at"),
             Unwound::Stopped => interrupted(span),
             Unwound::Lacking(bytes) => no_room(*bytes).at(span),
         }
@@ -56,9 +47,7 @@ impl Unwound {
     /// Returns the diagnostic where no location is known.
     pub fn anywhere(&self) -> Diagnostic {
         let mut diagnostic = self.at(Span::default());
-        if !matches!(self, Unwound::Lost(_)) {
-            diagnostic.labels.clear();
-        }
+        diagnostic.labels.clear();
         diagnostic
     }
 }

@@ -44,7 +44,7 @@ pub fn launch(module: &Module, extents: Extents, args: &mut [Arg<'_>]) -> Outcom
     for (arg, bytes) in args.iter_mut().zip(&launch.global) {
         match arg {
             Arg::Write { bytes: to, .. } => to.copy_from_slice(bytes),
-            Arg::ArrayMut { storage, .. } => storage.bytes_mut().copy_from_slice(bytes),
+            Arg::ArrayMut { storage, .. } => storage.bytes_mut().unwrap().copy_from_slice(bytes),
             Arg::Value(_) | Arg::Read { .. } | Arg::Array { .. } => {}
         }
     }
@@ -56,8 +56,8 @@ fn bytes(arg: &Arg<'_>) -> Vec<u8> {
         Arg::Value(_) => vec![],
         Arg::Read { bytes, .. } => bytes.to_vec(),
         Arg::Write { bytes, .. } => bytes.to_vec(),
-        Arg::Array { storage, .. } => storage.bytes().to_vec(),
-        Arg::ArrayMut { storage, .. } => storage.bytes().to_vec(),
+        Arg::Array { storage, .. } => storage.bytes().unwrap().to_vec(),
+        Arg::ArrayMut { storage, .. } => storage.bytes().unwrap().to_vec(),
     }
 }
 

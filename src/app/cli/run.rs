@@ -82,9 +82,10 @@ fn finish(compiled: Option<Compiled>, args: Vec<String>, show_value: bool, conte
         if let Some(code) = interpreter.ended {
             return code;
         }
-        match result {
-            Ok(Some(value)) if show_value => context.console.line(&script::shown(&value)),
-            Ok(_) => {}
+        let text = result.and_then(|value| value.filter(|_| show_value).as_ref().map(script::shown).transpose());
+        match text {
+            Ok(Some(text)) => context.console.line(&text),
+            Ok(None) => {}
             Err(diagnostic) => {
                 context.console.report(&diagnostic, &compiled.session.sources);
                 return script::failure_code(&context.interrupt);

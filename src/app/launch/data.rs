@@ -11,13 +11,15 @@ use super::json::{Kind, NOT_FINITE, Raw};
 use super::refusal::{Refusal, Result};
 use crate::app::names;
 use crate::base::aligned::AlignedBytes;
-use crate::host::array::{Array, Element, MAX_EXTENT, RecordLayout, byte_count, leaf};
+use crate::host::array::{Array, Element, HostArray, MAX_EXTENT, RecordLayout, byte_count, leaf};
 use crate::host::value::Value;
 use crate::ir::def::{Leaf, Ty};
 use crate::lang::scalar::{self, Scalar};
 
 /// Arrays by name, in insertion order.
 pub type Arrays = IndexMap<SmolStr, Array>;
+/// Arrays in host memory by name.
+pub(crate) type HostArrays = IndexMap<SmolStr, HostArray>;
 
 /// Limits and raw blocks for decoding.
 pub(crate) struct Input<'a> {

@@ -28,7 +28,7 @@ use std::path::Path;
 
 use smol_str::SmolStr;
 
-use self::data::Arrays;
+use self::data::{Arrays, HostArrays};
 pub(crate) use self::job::Job;
 use self::refusal::{Refusal, Result};
 use self::reply::Reply;
@@ -95,7 +95,7 @@ fn run_files(job: &Job, state: &mut State, from: &Path, to: &Path) -> Result<()>
     let dims = state.dimensions(&launch)?;
     for (name, array) in read_arrays(from, job.max_bytes)? {
         // An array of one element whose name is a dimension's gives that dimension's extent.
-        let extent = array.item(0).filter(|_| array.count() == 1 && dims.contains(&name));
+        let extent = array.item(0)?.filter(|_| array.count() == 1 && dims.contains(&name));
         match extent.and_then(|extent| extent.as_int()) {
             Some(extent) => launch.dims.push((Cow::Owned(name.to_string()), i64::try_from(extent).unwrap_or(-1))),
             None => drop(launch.ready.insert(name, array)),
@@ -104,8 +104,8 @@ fn run_files(job: &Job, state: &mut State, from: &Path, to: &Path) -> Result<()>
     let written = state.launch(&launch, &mut [])?;
     // Frees the arguments before the file is built in memory.
     drop(launch);
-    state.fetch(written.values())?;
-    let values: Vec<(SmolStr, Value)> = written.into_iter().map(|(name, array)| (name, Value::Array(array))).collect();
+    let written = state.fetch(written)?.into_iter();
+    let values: Vec<(SmolStr, Value)> = written.map(|(name, array)| (name, Value::Array(array.into()))).collect();
     let named: Vec<(Option<&str>, &Value)> = values.iter().map(|(name, value)| (Some(name.as_str()), value)).collect();
     let bytes = host::files::encode(&to.display().to_string(), &named)?;
     disk::write_whole(to, &bytes)
@@ -180,7 +180,7 @@ fn once(job: &Job, context: &mut Context) -> u8 {
     }
 }
 
-fn run_once(job: &Job, state: &mut State, text: &mut String) -> Result<(Arrays, Encoding)> {
+fn run_once(job: &Job, state: &mut State, text: &mut String) -> Result<(HostArrays, Encoding)> {
     state.load(&job.file)?;
     let mut blocks = frame::Blocks::new();
     if job.stream {
@@ -209,8 +209,7 @@ fn run_once(job: &Job, state: &mut State, text: &mut String) -> Result<(Arrays, 
         return Err(Refusal::new("E0802", "blocks come with framed requests only").help("ask for them with `--stream`"));
     }
     let arrays = state.launch(&launch, &mut blocks)?;
-    state.fetch(arrays.values())?;
-    Ok((arrays, encoding))
+    Ok((state.fetch(arrays)?, encoding))
 }
 
 fn unreadable(error: io::Error) -> Refusal {

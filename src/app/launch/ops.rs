@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use smol_str::ToSmolStr;
 
-use super::data::{self, Arrays, fields, quoted, shown};
+use super::data::{self, Arrays, HostArrays, fields, quoted, shown};
 use super::frame::{Blocks, Message};
 use super::json::{Kind, Raw};
 use super::refusal::{Refusal, Result};
@@ -101,7 +101,7 @@ fn id_of(text: &str) -> std::result::Result<Option<String>, ()> {
 #[derive(Default)]
 struct Answer {
     fields: Vec<(&'static str, String)>,
-    arrays: Option<(Arrays, Encoding)>,
+    arrays: Option<(HostArrays, Encoding)>,
 }
 
 impl Answer {
@@ -145,8 +145,7 @@ fn perform(state: &mut State, text: &str, blocks: &mut Blocks, framed: bool) -> 
             }
             let written = state.launch(&launch, blocks)?;
             if !written.is_empty() {
-                state.fetch(written.values())?;
-                answer.arrays = Some((written, encoding));
+                answer.arrays = Some((state.fetch(written)?, encoding));
             }
         }
         "put" => put(state, needed("arrays")?, blocks)?,
@@ -197,14 +196,13 @@ fn listed(names: Raw<'_>) -> Result<impl Iterator<Item = Raw<'_>>> {
     }
 }
 
-fn get(state: &State, names: Raw<'_>) -> Result<Arrays> {
+fn get(state: &State, names: Raw<'_>) -> Result<HostArrays> {
     let mut found = Arrays::new();
     for name in listed(names)? {
         let (name, array) = state.kept(name)?;
         found.insert(name, array.clone());
     }
-    state.fetch(found.values())?;
-    Ok(found)
+    state.fetch(found)
 }
 
 /// Returns the kept arrays, the program's kernels and the layouts of its structs.
@@ -239,4 +237,40 @@ fn params(state: &State, kernel: &Kernel) -> String {
     };
     let all: Vec<String> = kernel.sig.params.iter().map(param).collect();
     format!("[{}]", all.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::app::interrupt::Interrupt;
+    use crate::app::script::Limits;
+    use crate::compile::Session;
+    use crate::device::storage::Gone;
+    use crate::host::array::Array;
+
+    /// Returns the reply to a message with an array `x` kept, which a failed device has.
+    fn reply(text: &str) -> String {
+        let interpreter = Limits::default().interpreter(&Interrupt::default(), vec![]);
+        let mut state = State::new(Session::default(), interpreter, 1 << 20);
+        let mut array = Array::from_items(&[1.0f32, 2.0]).expect("an array");
+        array.storage_mut().expect("memory").written_remotely(Arc::new(Gone::unavailable()));
+        state.kept.insert("x".into(), array);
+        let message =
+            Message { text: text.into(), blocks: vec![], framed: false, refused: None, last: false, bytes: 0 };
+        let mut out = Vec::new();
+        answer(&mut state, message).0.send(&mut out).expect("written to memory");
+        String::from_utf8(out).expect("a text")
+    }
+
+    #[test]
+    fn an_array_of_a_failed_device_is_not_half_a_reply() {
+        for encoding in ["list", "base64"] {
+            let reply = reply(&format!("{{\"id\": 1, \"op\": \"get\", \"names\": [\"x\"], \"as\": \"{encoding}\"}}"));
+            assert!(reply.contains("E0595") && reply.contains("found when results were looked at"), "{reply}");
+            assert!(!reply.contains("arrays"), "{reply}");
+        }
+        assert!(reply("{\"op\": \"list\"}").contains("\"bytes\": 8"));
+    }
 }

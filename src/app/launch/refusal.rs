@@ -85,7 +85,10 @@ impl Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Refusal {
-        Refusal::Request(Box::new(problem), None)
+        match problem.device {
+            Some(_) => Refusal::Program(vec![problem.anywhere()]),
+            None => Refusal::Request(Box::new(problem), None),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::data::Arrays;
+use super::data::HostArrays;
 use super::frame::prefix;
 use super::refusal::{self, Refusal};
 use super::write::{self, Encoding, string};
@@ -17,7 +17,7 @@ pub(crate) struct Reply {
     framed: bool,
     /// Field names and JSON texts.
     fields: Vec<(&'static str, String)>,
-    arrays: Option<Arrays>,
+    arrays: Option<HostArrays>,
     encoding: Encoding,
 }
 
@@ -33,8 +33,8 @@ impl Reply {
         self
     }
 
-    /// Adds arrays, whose content must be in host memory.
-    pub fn arrays(mut self, arrays: Arrays, encoding: Encoding) -> Reply {
+    /// Adds arrays.
+    pub fn arrays(mut self, arrays: HostArrays, encoding: Encoding) -> Reply {
         (self.arrays, self.encoding) = (Some(arrays), encoding);
         self
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use smol_str::{SmolStr, ToSmolStr};
 
-use super::data::{self, Arrays, Input, Wanted, element_named, fields, quoted, shown};
+use super::data::{self, Arrays, HostArrays, Input, Wanted, element_named, fields, quoted, shown};
 use super::form::{Form, Forms, Key, array_type};
 use super::json::{Kind, Raw};
 use super::refusal::{Refusal, Result};
@@ -14,12 +14,12 @@ use crate::app::world::Captured;
 use crate::app::{disk, names};
 use crate::base::aligned::AlignedBytes;
 use crate::base::diag::Diagnostic;
-use crate::base::source::Span;
 use crate::check::typed::{Access, Binding, GenericKind, GlobalId, Kernel, KernelId, Param, Type};
 use crate::compile::Session;
-use crate::device::{DeviceError, device_diagnostic};
+use crate::device::DeviceError;
 use crate::host::array::{Array, Element};
 use crate::host::interp::Interpreter;
+use crate::host::problem::Problem;
 use crate::host::value::Value;
 
 /// An error of this client's asynchronous launches that was found while serving another client.
@@ -143,7 +143,7 @@ impl State {
         let late = self.late.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let device = &self.interpreter.options.device;
         let ended = late.map_or(Ok(()), Err).and_then(|()| device.confirm()).and_then(|()| device.finish());
-        ended.map_err(|error| lost(&error))
+        ended.map_err(|error| Problem::from(error).into())
     }
 
     /// Decodes an array whose type does not depend on a kernel.
@@ -388,7 +388,7 @@ impl State {
             let ty = self.type_of(&array, None)?;
             return Ok(Argument { value: Value::Array(array), ty, kept: None });
         }
-        match array.item(0).filter(|_| array.count() == 1) {
+        match array.item(0)?.filter(|_| array.count() == 1) {
             Some(value) => Ok(Argument { value, ty: self.interpreter.element_type(array.element()), kept: None }),
             None => {
                 let title = format!("`{}` is a single value, not `{}`", param.name, array.type_name());
@@ -514,23 +514,10 @@ impl State {
     }
 
     /// Copies arrays to host memory, so that nothing can fail while a reply is written.
-    pub fn fetch<'a>(&self, arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
+    pub fn fetch(&self, arrays: Arrays) -> Result<HostArrays> {
         self.finish()?;
-        for array in arrays {
-            array.storage().fetch().map_err(|error| lost(&error))?;
-        }
-        Ok(())
+        arrays.into_iter().map(|(name, array)| Ok((name, array.fetched()?))).collect()
     }
-}
-
-/// Returns the error of a device or of an asynchronous launch, located at that launch if it is known.
-fn lost(error: &DeviceError) -> Refusal {
-    let mut diagnostic = device_diagnostic(error, Span::default());
-    diagnostic.labels.retain(|label| label.span != Span::default());
-    if !matches!(error, DeviceError::Earlier(_) | DeviceError::Lost(_)) {
-        diagnostic = diagnostic.note("found when results were looked at");
-    }
-    vec![diagnostic].into()
 }
 
 /// Returns a struct of the program's main module as an element type.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::base::escape;
-use crate::host::array::{Array, Element, RecordLayout};
+use crate::host::array::{Element, HostArray, RecordLayout};
 use crate::host::picture::base64;
 use crate::ir::def::Leaf;
 use crate::lang::scalar::{self, Scalar, format};
@@ -26,7 +26,7 @@ pub(crate) fn string(text: &str) -> String {
 }
 
 /// Writes `{"type": …, "shape": …, "data": …}`. A block is referenced by its index among the reply's blocks.
-pub(crate) fn array(out: &mut dyn Write, array: &Array, encoding: Encoding, block: usize) -> io::Result<()> {
+pub(crate) fn array(out: &mut dyn Write, array: &HostArray, encoding: Encoding, block: usize) -> io::Result<()> {
     write!(out, "{{\"type\": {}, \"shape\": {:?}, ", string(&array.element().to_string()), array.shape())?;
     match encoding {
         Encoding::Block => write!(out, "\"block\": {block}")?,

@@ -18,6 +18,7 @@ use crate::check::typed::{Binding, Global, Program, Section};
 use crate::compile::{Entered, Session};
 use crate::host;
 use crate::host::interp::{Interpreter, Last};
+use crate::host::problem::Outcome;
 use crate::host::unwind;
 use crate::host::value::Value;
 
@@ -155,24 +156,28 @@ impl Repl<'_> {
             }
         }
         drop(watch);
-        if let Some(last) = last.as_ref().filter(|last| show && !last.quiet) {
-            self.show(&last.value);
+        if let Some(last) = last.as_ref().filter(|last| show && !last.quiet)
+            && let Err(problem) = self.show(&last.value)
+        {
+            self.report_all(&[problem.anywhere()]);
+            return None;
         }
         Some(last)
     }
 
     /// Shows a value; an array is followed by its type and size.
-    pub(super) fn show(&mut self, value: &Value) {
+    fn show(&mut self, value: &Value) -> Outcome<()> {
         let console = &mut self.context.console;
         let mut text = match value {
             // Unlike the output of `print`, a shown string must not control the terminal; it may come from a file.
             Value::Str(text) => escape::lines(text).into_owned(),
-            _ => host::format::print_in(value, console.style.width),
+            _ => host::format::print_in(value, console.style.width)?,
         };
         if let Value::Array(array) = value {
             text += &format!("\n{}", paint(console.style, "2", &host::format::describe(array)));
         }
         console.line(&text);
+        Ok(())
     }
 
     /// Binds the last value to `_` and to its number, such as `_3`.

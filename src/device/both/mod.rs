@@ -95,8 +95,8 @@ struct Ran {
 
 impl Ran {
     /// Returns the contents that it left in the array at a position; empty if the kernel does not write that.
-    fn array(&self, position: usize) -> &[u8] {
-        self.arrays.get(position).and_then(Option::as_ref).map_or(&[], Storage::bytes)
+    fn array(&self, position: usize) -> Result<&[u8], DeviceError> {
+        self.arrays.get(position).and_then(Option::as_ref).map_or(Ok(&[]), Storage::bytes)
     }
 }
 
@@ -143,17 +143,21 @@ impl Pair {
 
     /// Returns copies of the arrays, for another run to write to.
     fn copies(&self, args: &[Arg<'_>]) -> Result<Copies, Box<Fault>> {
-        let failed = |error| FaultKind::Device(error).of_launch(self.span());
-        args.iter().map(|arg| copy(arg).map_err(failed)).collect()
+        args.iter().map(|arg| copy(arg).map_err(|error| self.failed(error))).collect()
+    }
+
+    /// Returns the fault for an array that cannot be copied or read.
+    fn failed(&self, error: DeviceError) -> Box<Fault> {
+        FaultKind::Device(error).of_launch(self.span())
     }
 
     /// Returns the arrays that two runs left different: positions and differences.
     fn differing(&self, args: &[Arg<'_>], others: &Ran) -> Result<Vec<(usize, Found)>, Box<Fault>> {
         let mut differing = Vec::new();
-        for (position, (arg, copy)) in args.iter().zip(&others.arrays).enumerate() {
-            let (Some(bytes), Some(copy)) = (written(arg), copy) else { continue };
+        for position in 0..args.len() {
             let Some((_, layout)) = array(&self.kernel.module, position) else { continue };
-            let theirs = copy.fetch().map_err(|error| FaultKind::Device(error).of_launch(self.span()))?;
+            let bytes = written(args, position).map_err(|error| self.failed(error))?;
+            let theirs = others.array(position).map_err(|error| self.failed(error))?;
             if bytes != theirs
                 && let Some(found) = compare(bytes, theirs, layout, self.loose.is_some())
             {
@@ -198,8 +202,9 @@ impl Pair {
         }
         for (position, found) in differing {
             let Some((name, layout)) = array(&self.kernel.module, position) else { continue };
-            let bytes = args.get(position).and_then(written).unwrap_or(&[]);
-            let theirs = others.array(position);
+            let failed = |error| self.failed(error);
+            let bytes = written(args, position).map_err(failed)?;
+            let theirs = others.array(position).map_err(failed)?;
             let shape = args.get(position).and_then(Arg::shape).unwrap_or(&[]);
             let values = Values {
                 array: name.to_string(),
@@ -209,11 +214,11 @@ impl Pair {
                 differing: found.differing,
                 elements: shape.iter().map(|&n| u64::from(n)).product(),
             };
-            match witnesses.explain(args, position, bytes, theirs, layout) {
+            match witnesses.explain(args, position, bytes, theirs, layout).map_err(failed)? {
                 Some(cause) => self.note(&witnesses, Variation { values: Some(values), ..self.variation(cause) }),
                 None => {
                     let (devices, approximate) = (self.names.clone(), self.loose.is_some());
-                    let racy = !self.meets && witnesses.order_matters(args, position, layout);
+                    let racy = !self.meets && witnesses.order_matters(args, position, layout).map_err(failed)?;
                     return Err(self.disagree(Disagreement::Values { devices, values, approximate, racy }));
                 }
             }
@@ -322,20 +327,28 @@ impl Witnesses<'_> {
         own: &[u8],
         other: &[u8],
         layout: &Layout,
-    ) -> Option<Cause> {
-        if self.pair.meets && self.order_matters(args, position, layout) {
-            return Some(Cause::Order);
+    ) -> Result<Option<Cause>, DeviceError> {
+        if self.pair.meets && self.order_matters(args, position, layout)? {
+            return Ok(Some(Cause::Order));
         }
-        self.pair.loose?;
-        let witnesses: Vec<&[u8]> = self.of(Cause::Rounding, args).iter().map(|ran| ran.array(position)).collect();
-        is_explained(own, other, &witnesses, layout).then_some(Cause::Rounding)
+        if self.pair.loose.is_none() {
+            return Ok(None);
+        }
+        let witnesses = self.of(Cause::Rounding, args).iter().map(|ran| ran.array(position));
+        let witnesses: Vec<&[u8]> = witnesses.collect::<Result<_, _>>()?;
+        Ok(is_explained(own, other, &witnesses, layout).then_some(Cause::Rounding))
     }
 
     /// Returns whether a run in reverse order leaves different contents.
-    fn order_matters(&mut self, args: &[Arg<'_>], position: usize, layout: &Layout) -> bool {
+    fn order_matters(&mut self, args: &[Arg<'_>], position: usize, layout: &Layout) -> Result<bool, DeviceError> {
         let approximate = self.pair.loose.is_some();
-        let own = args.get(position).and_then(written).unwrap_or(&[]);
-        self.of(Cause::Order, args).iter().any(|ran| compare(own, ran.array(position), layout, approximate).is_some())
+        let own = written(args, position)?;
+        for ran in self.of(Cause::Order, args) {
+            if compare(own, ran.array(position)?, layout, approximate).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn causes(&self) -> Vec<Cause> {
@@ -356,12 +369,12 @@ fn launch_on(
     executable.launch(extents, &mut given, control)
 }
 
-/// Returns the bytes of an array that the kernel may write.
-fn written<'b>(arg: &'b Arg<'_>) -> Option<&'b [u8]> {
-    match arg {
-        Arg::Write { bytes, .. } => Some(bytes),
-        Arg::ArrayMut { storage, .. } => Some(storage.bytes()),
-        Arg::Value(_) | Arg::Read { .. } | Arg::Array { .. } => None,
+/// Returns the contents of the array at a position; empty if the kernel does not write that.
+fn written<'b>(args: &'b [Arg<'_>], position: usize) -> Result<&'b [u8], DeviceError> {
+    match args.get(position) {
+        Some(Arg::Write { bytes, .. }) => Ok(bytes),
+        Some(Arg::ArrayMut { storage, .. }) => storage.bytes(),
+        Some(Arg::Value(_) | Arg::Read { .. } | Arg::Array { .. }) | None => Ok(&[]),
     }
 }
 

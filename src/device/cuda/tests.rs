@@ -336,7 +336,7 @@ fn storage(values: &[f32]) -> Storage {
 }
 
 fn floats(storage: &Storage) -> Vec<f32> {
-    bytemuck::cast_slice(storage.bytes()).to_vec()
+    bytemuck::cast_slice(storage.bytes().unwrap()).to_vec()
 }
 
 fn run(kernel: &Arc<dyn Executable>, x: &Storage, y: &mut Storage) -> Result<String, Box<crate::device::Fault>> {
@@ -380,7 +380,7 @@ fn what_is_shared_is_copied_before_it_is_written() {
     assert_eq!((floats(&y), floats(&copy)), (vec![1.0, 2.0], vec![5.0, 6.0]));
     assert_eq!((fake.count("copy"), fake.count("upload")), (1, 3));
     // After a write on the host it is uploaded again; after a read it is not.
-    y.bytes_mut()[..4].copy_from_slice(&7.0f32.to_le_bytes());
+    y.bytes_mut().unwrap()[..4].copy_from_slice(&7.0f32.to_le_bytes());
     run(&kernel, &y, &mut copy).unwrap();
     run(&kernel, &y, &mut copy).unwrap();
     assert_eq!(floats(&copy), [7.0, 2.0]);
@@ -532,12 +532,12 @@ fn a_fault_shows_when_something_is_read_and_only_then() {
     shift(&kernel, 2, &x, &mut w, 8, false).unwrap();
     shift(&kernel, 0, &x, &mut w, 9, false).unwrap();
     fake.state.lock().unwrap().late = false;
-    let found = earlier(z.fetch().unwrap_err());
+    let found = earlier(z.bytes().unwrap_err());
     is_out_of_bounds(&found.fault);
     assert_eq!(found.launched, line(7), "the first of them, at its own launch");
     gpu.confirm().expect("it is reported once");
     // The GPU still works, and the next fault is reported on its own.
-    assert_eq!((floats(&y), floats(&w), z.fetch().is_ok()), (vec![1.0; 5], vec![1.0; 5], true));
+    assert_eq!((floats(&y), floats(&w), z.bytes().is_ok()), (vec![1.0; 5], vec![1.0; 5], true));
     shift(&kernel, 0, &x, &mut z, 10, false).unwrap();
     assert_eq!(floats(&z), [1.0; 5]);
     shift(&kernel, 3, &x, &mut z, 11, false).unwrap();
@@ -715,7 +715,7 @@ fn a_queued_kernel_without_end_is_stopped_by_whoever_waits() {
         std::thread::sleep(std::time::Duration::from_millis(5));
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    let found = earlier(y.fetch().unwrap_err());
+    let found = earlier(y.bytes().unwrap_err());
     assert_eq!((&found.fault.kind, found.launched), (&FaultKind::Interrupted, line(3)));
     stopper.join().unwrap();
     assert!(fake.count("poke") >= 1);

@@ -16,6 +16,7 @@ use self::group::Op;
 use self::memory::layout::Binding;
 use super::{Arg, Control, Device, DeviceError, Executable, Extents, Fault, FaultKind, Output};
 use crate::ir::Prepared;
+use crate::lang::scalar::Value;
 
 mod atomics;
 mod check;
@@ -92,8 +93,8 @@ struct Program {
 impl Executable for Program {
     fn launch(&self, extents: Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
         control.launches.fetch_add(1, Ordering::Relaxed);
-        // From here on all arrays are on the host.
-        args.iter().try_for_each(fetch).map_err(|error| FaultKind::Device(error).of_launch(self.code.place))?;
+        let args: Result<Vec<HostArg<'_>>, DeviceError> = args.iter_mut().map(HostArg::of).collect();
+        let args = &mut args.map_err(|error| FaultKind::Device(error).of_launch(self.code.place))?;
         if self.code.checks.memory {
             return self.launch_checked(&extents, args, control);
         }
@@ -104,6 +105,26 @@ impl Executable for Program {
             Manner { workers: control.workers, careful: false, backward: control.backward },
         )
         .result
+    }
+}
+
+/// An argument whose bytes are in host memory.
+enum HostArg<'a> {
+    Value(&'a [Value]),
+    Read { bytes: &'a [u8], shape: &'a [u32] },
+    Write { bytes: &'a mut [u8], shape: &'a [u32] },
+}
+
+impl<'a> HostArg<'a> {
+    /// Copies an array to the host that only another device has.
+    fn of(arg: &'a mut Arg<'_>) -> Result<HostArg<'a>, DeviceError> {
+        Ok(match arg {
+            Arg::Value(values) => HostArg::Value(values),
+            Arg::Read { bytes, shape } => HostArg::Read { bytes, shape },
+            Arg::Write { bytes, shape } => HostArg::Write { bytes, shape },
+            Arg::Array { storage, shape } => HostArg::Read { bytes: storage.bytes()?, shape },
+            Arg::ArrayMut { storage, shape } => HostArg::Write { bytes: storage.bytes_mut()?, shape },
+        })
     }
 }
 
@@ -124,7 +145,7 @@ struct Ran {
 }
 
 impl Program {
-    fn run(&self, extents: &Extents, args: &mut [Arg<'_>], control: &Control, manner: Manner) -> Ran {
+    fn run(&self, extents: &Extents, args: &mut [HostArg<'_>], control: &Control, manner: Manner) -> Ran {
         let (ops, code) = (self.ops.as_slice(), &self.code);
         let bindings: Vec<Binding> = args.iter_mut().map(bind).collect();
         let geometry = geometry::Geometry::new(extents, code);
@@ -164,7 +185,12 @@ impl Program {
         Ran { result, decided }
     }
 
-    fn launch_checked(&self, extents: &Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+    fn launch_checked(
+        &self,
+        extents: &Extents,
+        args: &mut [HostArg<'_>],
+        control: &Control,
+    ) -> Result<Output, Box<Fault>> {
         match self.code.syncs {
             true => self.launch_both_ways(extents, args, control),
             false => self.launch_fast(extents, args, control),
@@ -176,7 +202,7 @@ impl Program {
     fn launch_both_ways(
         &self,
         extents: &Extents,
-        args: &mut [Arg<'_>],
+        args: &mut [HostArg<'_>],
         control: &Control,
     ) -> Result<Output, Box<Fault>> {
         let before = copies(args);
@@ -201,10 +227,15 @@ impl Program {
     /// Runs on several workers, which find faults quickly, but which thread is reported first depends on timing. If there is a
     /// report, one worker runs the launch again from its initial state; with individual tracking if it was a race, so that the
     /// right threads are named.
-    fn launch_fast(&self, extents: &Extents, args: &mut [Arg<'_>], control: &Control) -> Result<Output, Box<Fault>> {
+    fn launch_fast(
+        &self,
+        extents: &Extents,
+        args: &mut [HostArg<'_>],
+        control: &Control,
+    ) -> Result<Output, Box<Fault>> {
         let workers = sched::machine(control.workers);
         let manner = Manner { workers, careful: false, backward: false };
-        let size = |arg: &mut Arg<'_>| written(arg).map_or(0, |bytes| bytes.len());
+        let size = |arg: &mut HostArg<'_>| written(arg).map_or(0, |bytes| bytes.len());
         let kept = if check::may_race(&self.code, extents) { KEPT } else { KEPT_FOR_NAMES };
         if args.iter_mut().map(size).sum::<usize>() > kept {
             return self.run(extents, args, control, manner).result;
@@ -270,11 +301,11 @@ fn is_of_order(kind: &FaultKind) -> bool {
 }
 
 /// Copies the arrays that the kernel may write, in their current state.
-fn copies(args: &mut [Arg<'_>]) -> Vec<Option<Vec<u8>>> {
+fn copies(args: &mut [HostArg<'_>]) -> Vec<Option<Vec<u8>>> {
     args.iter_mut().map(|arg| written(arg).map(|bytes| bytes.to_vec())).collect()
 }
 
-fn restore(args: &mut [Arg<'_>], copies: &[Option<Vec<u8>>]) {
+fn restore(args: &mut [HostArg<'_>], copies: &[Option<Vec<u8>>]) {
     for (arg, copy) in args.iter_mut().zip(copies) {
         if let (Some(bytes), Some(copy)) = (written(arg), copy) {
             bytes.copy_from_slice(copy);
@@ -282,72 +313,35 @@ fn restore(args: &mut [Arg<'_>], copies: &[Option<Vec<u8>>]) {
     }
 }
 
-/// Brings an array to the host that only another device has.
-fn fetch(arg: &Arg<'_>) -> Result<(), DeviceError> {
-    match arg {
-        Arg::Array { storage, .. } => storage.fetch().map(drop),
-        Arg::ArrayMut { storage, .. } => storage.fetch().map(drop),
-        Arg::Value(_) | Arg::Read { .. } | Arg::Write { .. } => Ok(()),
-    }
-}
-
 /// Returns the bytes of an array that the kernel may write.
-fn written<'b>(arg: &'b mut Arg<'_>) -> Option<&'b mut [u8]> {
+fn written<'b>(arg: &'b mut HostArg<'_>) -> Option<&'b mut [u8]> {
     match arg {
-        Arg::Write { bytes, .. } => Some(bytes),
-        Arg::ArrayMut { storage, .. } => Some(storage.bytes_mut()),
-        Arg::Value(_) | Arg::Read { .. } | Arg::Array { .. } => None,
+        HostArg::Write { bytes, .. } => Some(bytes),
+        HostArg::Value(_) | HostArg::Read { .. } => None,
     }
 }
 
-fn bind(arg: &mut Arg<'_>) -> Binding {
+fn bind(arg: &mut HostArg<'_>) -> Binding {
     match arg {
-        Arg::Value(values) => Binding::Value(values.clone()),
+        HostArg::Value(values) => Binding::Value(values.to_vec()),
         // Read-only arrays are never written: the verifier ensures it.
-        Arg::Read { bytes, shape } => {
-            Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.clone() }
+        HostArg::Read { bytes, shape } => {
+            Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.to_vec() }
         }
-        Arg::Write { bytes, shape } => {
-            Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.clone() }
-        }
-        Arg::Array { storage, shape } => {
-            let bytes = storage.bytes();
-            Binding::Array { ptr: bytes.as_ptr().cast_mut(), len: bytes.len(), shape: shape.clone() }
-        }
-        Arg::ArrayMut { storage, shape } => {
-            let bytes = storage.bytes_mut();
-            Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.clone() }
+        HostArg::Write { bytes, shape } => {
+            Binding::Array { ptr: bytes.as_mut_ptr(), len: bytes.len(), shape: shape.to_vec() }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::any::Any;
-
     use super::*;
-    use crate::device::storage::{Remote, Storage};
+    use crate::device::storage::{Gone, Storage};
     use crate::ir::build::{FunctionBuilder, module};
     use crate::ir::def::{Access, Form, Layout};
     use crate::ir::typing::F32;
     use crate::ir::verify::verify;
-
-    /// The memory of a device that has failed.
-    struct Gone;
-
-    impl Remote for Gone {
-        fn read(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
-            Err(lost())
-        }
-
-        fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-            self
-        }
-    }
-
-    fn lost() -> DeviceError {
-        DeviceError::Unavailable { device: "gpu:0".into(), why: "gone".into() }
-    }
 
     #[test]
     fn arrays_of_a_lost_device_are_the_launchs_error() {
@@ -361,11 +355,11 @@ mod tests {
         let kernel = Simulator::default().load(Arc::new(Prepared { module, checks: Default::default() }));
         for far in [0, 1] {
             let mut arrays = [Storage::zeros(8), Storage::zeros(8)];
-            arrays[far].written_remotely(Arc::new(Gone));
+            arrays[far].written_remotely(Arc::new(Gone::unavailable()));
             let [x, y] = &mut arrays;
             let args = &mut [Arg::Array { storage: x, shape: vec![2] }, Arg::ArrayMut { storage: y, shape: vec![2] }];
             let fault = kernel.launch(Extents::Threads([2, 1, 1]), args, &Control::default()).unwrap_err();
-            assert_eq!(fault.kind, FaultKind::Device(lost()));
+            assert_eq!(fault.kind, FaultKind::Device(Gone::unavailable().0));
         }
     }
 }

@@ -62,7 +62,7 @@ fn repeat(array: &Array, shape: &[usize]) -> Outcome<Array> {
     let size = array.element().size();
     let strides = strides(array.shape(), shape);
     let mut result = Array::zeros(array.element().clone(), shape)?;
-    let source = array.bytes();
+    let source = array.bytes()?;
     let mut walk = Walk::new(shape, [strides]);
     for place in stop::polled(result.bytes_mut()?.chunks_exact_mut(size.max(1))) {
         let [at] = walk.offsets();

@@ -111,16 +111,25 @@ pub(crate) fn element_of(value: &Value) -> Option<Element> {
 
 impl Array {
     /// Returns the element at a row-major position, if it exists.
-    pub fn item(&self, position: usize) -> Option<Value> {
-        let size = self.element().size();
-        let start = position.checked_mul(size)?;
+    pub fn item(&self, position: usize) -> Outcome<Option<Value>> {
         if position >= self.count() {
-            return None;
+            return Ok(None);
         }
-        match self.storage().peek(start, size) {
-            Some(bytes) => Some(read(self.element(), &bytes)),
-            None => Some(read(self.element(), self.bytes().get(start..start.checked_add(size)?)?)),
+        let size = self.element().size();
+        let place = position * size..(position + 1) * size;
+        let element = |bytes: &[u8]| Some(read(self.element(), bytes.get(place.clone())?));
+        if let Some(bytes) = self.storage().here() {
+            return Ok(element(bytes));
         }
+        match self.storage().peek(place.start, size)? {
+            Some(bytes) => Ok(Some(read(self.element(), &bytes))),
+            None => Ok(element(self.bytes()?)),
+        }
+    }
+
+    /// Returns the elements at these row-major positions, as far as they exist.
+    pub(crate) fn items_at(&self, positions: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Outcome<Value>> {
+        positions.into_iter().filter_map(|position| self.item(position).transpose())
     }
 
     /// Writes the element at a row-major position.

@@ -9,6 +9,7 @@ pub(crate) mod item;
 pub(crate) mod leaf;
 pub(crate) mod slice;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 pub(crate) use crate::base::aligned::AlignedBytes;
@@ -52,8 +53,8 @@ impl Array {
     /// Creates an array with a copy of these bytes; an error if their number does not match the shape.
     pub fn from_bytes(element: impl Into<Element>, shape: &[usize], bytes: &[u8]) -> Outcome<Array> {
         let mut array = Array::zeros(element, shape)?;
-        if array.bytes().len() != bytes.len() {
-            let (need, have) = (array.bytes().len(), bytes.len());
+        if array.byte_len() != bytes.len() {
+            let (need, have) = (array.byte_len(), bytes.len());
             return Err(Problem::new("E0503", format!("an array of {need} bytes cannot be made of {have} bytes")));
         }
         stop::copy(array.bytes_mut()?, bytes);
@@ -83,9 +84,7 @@ impl Array {
     /// Creates an array of zeros and lets `fill` write its scalars (the lanes of a vector are adjacent).
     pub fn build<T: Item>(element: Element, shape: &[usize], fill: impl FnOnce(&mut [T])) -> Outcome<Array> {
         let mut array = Array::zeros(element, shape)?;
-        if let Some(items) = array.items_mut()? {
-            fill(items);
-        }
+        fill(array.items_mut()?);
         Ok(array)
     }
 
@@ -121,12 +120,15 @@ impl Array {
         self.shape.contains(&0)
     }
 
-    /// Returns the bytes, copied from the device if necessary.
-    ///
-    /// # Unwinds
-    /// with [`crate::device::storage::Lost`] if that device has failed.
-    pub fn bytes(&self) -> &[u8] {
-        self.data.bytes()
+    /// Returns the bytes, copied from the device if necessary; an error if that device has failed.
+    pub fn bytes(&self) -> Outcome<&[u8]> {
+        Ok(self.data.bytes()?)
+    }
+
+    /// Copies the bytes from the device if necessary.
+    pub(crate) fn fetched(self) -> Outcome<HostArray> {
+        self.bytes()?;
+        Ok(HostArray(self))
     }
 
     /// Returns the size in bytes, wherever the storage is.
@@ -136,7 +138,7 @@ impl Array {
 
     /// Returns the bytes for writing; copies shared storage first.
     pub fn bytes_mut(&mut self) -> Outcome<&mut [u8]> {
-        self.storage_mut().map(Storage::bytes_mut)
+        Ok(self.storage_mut()?.bytes_mut()?)
     }
 
     /// Returns the storage.
@@ -156,25 +158,21 @@ impl Array {
         }
     }
 
-    /// Whether both share their storage (and so are equal without a comparison).
-    pub(crate) fn shares_bytes_with(&self, other: &Array) -> bool {
-        Arc::ptr_eq(&self.data, &other.data)
+    /// Returns the scalars, which are of this type, in row-major order (the lanes of a vector are adjacent).
+    pub fn items<T: Item>(&self) -> Outcome<&[T]> {
+        let bytes = if self.scalar() == Some(T::SCALAR) { Some(self.bytes()?) } else { None };
+        let items = bytes.and_then(|bytes| bytemuck::checked::try_cast_slice(bytes).ok());
+        items.ok_or_else(|| foreign_items::<T>(&self.element))
     }
 
-    /// Returns the scalars in row-major order (the lanes of a vector are adjacent), if they are of this type.
-    pub fn items<T: Item>(&self) -> Option<&[T]> {
+    /// Returns the scalars, which are of this type, for writing.
+    pub(crate) fn items_mut<T: Item>(&mut self) -> Outcome<&mut [T]> {
+        let foreign = foreign_items::<T>;
         if self.scalar() != Some(T::SCALAR) {
-            return None;
+            return Err(foreign(&self.element));
         }
-        bytemuck::checked::try_cast_slice(self.bytes()).ok()
-    }
-
-    /// Returns the scalars for writing, if they are of this type.
-    pub(crate) fn items_mut<T: Item>(&mut self) -> Outcome<Option<&mut [T]>> {
-        if self.scalar() != Some(T::SCALAR) {
-            return Ok(None);
-        }
-        Ok(bytemuck::checked::try_cast_slice_mut(self.bytes_mut()?).ok())
+        let element = self.element.clone();
+        bytemuck::checked::try_cast_slice_mut(self.bytes_mut()?).map_err(|_| foreign(&element))
     }
 
     /// Reinterprets the bytes as elements of another type. If its size differs, the last extent changes: `[u8; 8, 32]` becomes
@@ -227,12 +225,38 @@ impl Array {
     }
 }
 
-/// Arrays are equal if their types, shapes and bytes are (so a NaN equals itself, and 0.0 is not equal to -0.0).
+/// Arrays are equal if their types, shapes and bytes are (so a NaN equals itself, and 0.0 is not equal to -0.0). One that cannot be
+/// read is equal to none. The `==` of scripts is [`crate::host::ops::binary()`], which reports that as an error.
 impl PartialEq for Array {
     fn eq(&self, other: &Array) -> bool {
-        self.element == other.element
-            && self.shape == other.shape
-            && (self.shares_bytes_with(other) || self.bytes() == other.bytes())
+        let same = |a: Outcome<&[u8]>, b: Outcome<&[u8]>| matches!((a, b), (Ok(a), Ok(b)) if a == b);
+        self.element == other.element && self.shape == other.shape && same(self.bytes(), other.bytes())
+    }
+}
+
+/// An array whose bytes are in host memory, so that reading them cannot fail.
+#[derive(Clone, Debug)]
+pub struct HostArray(Array);
+
+impl HostArray {
+    pub fn bytes(&self) -> &[u8] {
+        // They were there when this was created, and stay: a storage drops them only where it is borrowed mutably, which an
+        // array allows only if nobody else has it.
+        self.0.storage().here().unwrap_or(&[])
+    }
+}
+
+impl Deref for HostArray {
+    type Target = Array;
+
+    fn deref(&self) -> &Array {
+        &self.0
+    }
+}
+
+impl From<HostArray> for Array {
+    fn from(array: HostArray) -> Array {
+        array.0
     }
 }
 
@@ -258,9 +282,65 @@ pub(crate) fn byte_count(element: &Element, shape: &[usize]) -> Outcome<usize> {
     product.filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(|| no_memory(element, shape))
 }
 
+/// Returns the internal error for a view of elements as numbers of another type.
+fn foreign_items<T: Item>(element: &Element) -> Problem {
+    let title = format!("internal error: elements of type {element} were read as {}", T::SCALAR);
+    Problem::new("E0999", title).help("please report this as a bug of Clk")
+}
+
 fn no_memory(element: &Element, shape: &[usize]) -> Problem {
     let gib = shape.iter().map(|&n| n as f64).product::<f64>() * element.size() as f64 / (1u64 << 30) as f64;
     let shape = shape_text(shape);
     Problem::new("E0509", format!("there is not enough memory for an array of {element} with the shape {shape}"))
         .note(format!("it would take {gib:.1} GiB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::storage::Gone;
+
+    fn lost() -> Array {
+        let mut array = Array::from_items(&[1i32, 2, 3]).unwrap();
+        array.storage_mut().unwrap().written_remotely(Arc::new(Gone::unavailable()));
+        array
+    }
+
+    #[test]
+    fn an_array_of_a_failed_device_gives_its_error() {
+        let gone = Problem::from(Gone::unavailable().0);
+        let mut array = lost();
+        assert_eq!(array.bytes().unwrap_err(), gone);
+        assert_eq!(array.items::<i32>().unwrap_err(), gone);
+        assert_eq!(array.item(0).unwrap_err(), gone);
+        assert_eq!(array.get(&[2]).unwrap_err(), gone);
+        assert_eq!(array.slice(&[SliceSpec::ALL]).unwrap_err(), gone);
+        assert_eq!(array.bytes_mut().unwrap_err(), gone);
+        assert_eq!(array.items_mut::<i32>().unwrap_err(), gone);
+        assert_eq!(array.clone().fetched().unwrap_err(), gone);
+        assert_eq!(array.get(&[3]).unwrap_err().code, "E0502");
+        assert_eq!(array.item(3), Ok(None));
+        assert_eq!((array.count(), array.byte_len(), array.type_name().as_str()), (3, 12, "[i32; 3]"));
+    }
+
+    #[test]
+    fn an_array_that_cannot_be_read_equals_none() {
+        let (array, here) = (lost(), Array::from_items(&[1i32, 2, 3]).unwrap());
+        for other in [&here, &array.clone()] {
+            assert_ne!(array, *other);
+            assert_ne!(*other, array);
+        }
+        assert_eq!(here, here.clone());
+        assert_ne!(here, Array::from_items(&[1i32, 2, 4]).unwrap());
+    }
+
+    #[test]
+    fn items_have_the_arrays_type() {
+        let mut array = Array::from_items(&[1i32, 2]).unwrap();
+        assert_eq!(array.items::<i32>().unwrap(), [1, 2]);
+        assert_eq!(array.items::<f32>().unwrap_err().code, "E0999");
+        assert_eq!(array.items_mut::<u32>().unwrap_err().code, "E0999");
+        assert!(Array::from_items::<f64>(&[]).unwrap().items::<f64>().unwrap().is_empty());
+        assert!(Array::unplaced(Scalar::F64, &[0, 3]).unwrap().items_mut::<f64>().unwrap().is_empty());
+    }
 }

@@ -243,7 +243,7 @@ impl Array {
     /// Returns the element at these indices, one per axis.
     pub fn get(&self, indices: &[i64]) -> Outcome<Value> {
         let position = self.position(indices)?;
-        self.item(position).ok_or_else(|| out_of_range(position as i64, 0, self.count(), 1))
+        self.item(position)?.ok_or_else(|| out_of_range(position as i64, 0, self.count(), 1))
     }
 
     /// Writes the element at these indices, one per axis.
@@ -258,7 +258,7 @@ impl Array {
         let selection = Selection::new(self, specs)?;
         let mut result = Array::zeros(self.element().clone(), &selection.shape)?;
         let run = selection.run;
-        let source = self.bytes();
+        let source = self.bytes()?;
         let mut targets = result.bytes_mut()?.chunks_exact_mut(run.max(1));
         selection.each_run(|offset| {
             if let (Some(to), Some(from)) = (targets.next(), source.get(offset..offset + run)) {
@@ -290,7 +290,7 @@ impl Array {
                     return Err(foreign_element(array, self));
                 }
                 let source = fit(array, &selection.shape)?;
-                let mut runs = source.bytes().chunks_exact(run.max(1));
+                let mut runs = source.bytes()?.chunks_exact(run.max(1));
                 let bytes = self.bytes_mut()?;
                 selection.each_run(|offset| {
                     if let (Some(to), Some(from)) = (bytes.get_mut(offset..offset + run), runs.next()) {

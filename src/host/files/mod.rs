@@ -29,7 +29,7 @@ pub fn decode(name: &str, bytes: &[u8]) -> Outcome<Value> {
     let file = File { name, bytes };
     file.check_kind(format)?;
     match format {
-        Format::Npy => npy::decode(&file).map(scalar_or_array),
+        Format::Npy => npy::decode(&file).and_then(scalar_or_array),
         Format::Npz => npz::decode(&file),
         Format::SafeTensors => safetensors::decode(&file),
         Format::Csv => csv::decode(&file),
@@ -59,9 +59,9 @@ pub fn encode(name: &str, values: &[(Option<&str>, &Value)]) -> Outcome<Vec<u8>>
 }
 
 /// Converts an array of rank 0 to its element.
-fn scalar_or_array(array: Array) -> Value {
-    match array.item(0) {
+fn scalar_or_array(array: Array) -> Outcome<Value> {
+    Ok(match array.item(0)? {
         Some(item) if array.rank() == 0 => item,
         _ => Value::Array(array),
-    }
+    })
 }

@@ -255,7 +255,7 @@ pub(crate) fn encode(array: &Array) -> Outcome<Vec<u8>> {
     let padded = (before + header.len() + 1).next_multiple_of(64) - before;
     header.push_str(&" ".repeat(padded - header.len() - 1));
     header.push('\n');
-    let mut bytes = room::vec(before + padded + array.bytes().len());
+    let mut bytes = room::vec(before + padded + array.byte_len());
     bytes.extend_from_slice(MAGIC);
     match long || !header.is_ascii() {
         false => {
@@ -268,23 +268,24 @@ pub(crate) fn encode(array: &Array) -> Outcome<Vec<u8>> {
         }
     }
     bytes.extend_from_slice(header.as_bytes());
-    append_data(array, &mut bytes);
+    append_data(array, &mut bytes)?;
     Ok(bytes)
 }
 
 /// Appends the elements without padding.
-fn append_data(array: &Array, bytes: &mut Vec<u8>) {
+fn append_data(array: &Array, bytes: &mut Vec<u8>) -> Outcome<()> {
     let layout = array.element().layout();
     let packed: usize = layout.leaves.iter().map(|leaf| leaf.ty.size()).sum();
     if packed == layout.size {
-        room::append(bytes, array.bytes());
-        return;
+        room::append(bytes, array.bytes()?);
+        return Ok(());
     }
-    for element in stop::polled(array.bytes().chunks_exact(layout.size.max(1))) {
+    for element in stop::polled(array.bytes()?.chunks_exact(layout.size.max(1))) {
         for leaf in &layout.leaves {
             bytes.extend_from_slice(element.get(leaf.offset..leaf.offset + leaf.ty.size()).unwrap_or(&[]));
         }
     }
+    Ok(())
 }
 
 fn code(scalar: Scalar) -> Option<&'static str> {

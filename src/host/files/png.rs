@@ -98,7 +98,7 @@ pub(crate) fn encode(array: &Array) -> Outcome<Vec<u8>> {
     match array.element() {
         Element::Scalar(Scalar::U16) => {
             let (height, width, color) = picture::image::extents(array)?;
-            let swapped = array.bytes().chunks_exact(2).flat_map(|pair| pair.iter().rev().copied());
+            let swapped = array.bytes()?.chunks_exact(2).flat_map(|pair| pair.iter().rev().copied());
             let swapped = room::collect(array.byte_len(), swapped);
             picture::image::write(width, height, color, BitDepth::Sixteen, &swapped)
         }

@@ -106,7 +106,7 @@ pub(crate) fn encode(arrays: &IndexMap<SmolStr, Array>) -> Outcome<Vec<u8>> {
     let mut tensors = Vec::with_capacity(arrays.len());
     for (name, array) in arrays {
         let (scalar, shape) = scalars_only(array)?;
-        tensors.push((name, dtype(scalar), shape, array.bytes()));
+        tensors.push((name, dtype(scalar), shape, array.bytes()?));
     }
     // Ordered as the format's own library does: wider types first, so that all data are aligned.
     tensors.sort_by(|(a, x, ..), (b, y, ..)| y.cmp(x).then(a.cmp(b)));

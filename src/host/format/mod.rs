@@ -11,75 +11,80 @@ use crate::host::array::Array;
 use crate::host::format::column::Cells;
 use crate::host::format::layout::Layout;
 use crate::host::problem::{Outcome, Problem};
-use crate::host::value::{Range, Timing, Value};
+use crate::host::value::{Range, Record, Timing, Value};
 use crate::lang::scalar;
 use crate::lang::scalar::format::{self, Align, Spec};
 
 /// Returns the output of `print(value)`.
-pub fn print(value: &Value) -> String {
-    match value {
+pub fn print(value: &Value) -> Outcome<String> {
+    Ok(match value {
         Value::Unit => "()".into(),
         Value::Scalar(number) => format::plain(*number),
         Value::Int(n) => n.to_string(),
         Value::Float(x) => format::plain(scalar::Value::of(*x)),
-        Value::Vector(vector) => list("(", vector.values().map(format::plain), ")"),
+        Value::Vector(vector) => list("(", vector.values().map(|lane| Ok(format::plain(lane))), ")")?,
         Value::Str(text) => text.to_string(),
-        Value::Array(array) => print_array(array, layout::LINE),
-        Value::Record(record) => {
-            let names = record.layout.fields.iter().map(|field| &field.name);
-            let fields =
-                names.zip(&record.fields).map(|(name, value)| format!("{}: {}", escape::name(name), quoted(value)));
-            list(&format!("{} {{ ", escape::name(&record.layout.name)), fields, " }")
-        }
-        Value::Tuple(parts) => list("(", parts.iter().map(quoted), ")"),
+        Value::Array(array) => print_array(array, layout::LINE)?,
+        Value::Record(record) => print_record(record, quoted)?,
+        Value::Tuple(parts) => list("(", parts.iter().map(quoted), ")")?,
         Value::Range(range) => print_range(range),
-        Value::Table(table) => table::print(table, layout::LINE, print),
+        Value::Table(table) => table::print(table, layout::LINE, print)?,
         Value::Strings(texts) => print_texts(texts, layout::LINE),
         Value::Timing(timing) => print_timing(timing),
         Value::Kernel(_) => "kernel".into(),
-    }
+    })
 }
 
 /// As [`print()`], with arrays and tables wrapped at this many columns.
-pub(crate) fn print_in(value: &Value, columns: usize) -> String {
+pub(crate) fn print_in(value: &Value, columns: usize) -> Outcome<String> {
     match value {
         Value::Array(array) => print_array(array, columns),
-        Value::Strings(texts) => print_texts(texts, columns),
+        Value::Strings(texts) => Ok(print_texts(texts, columns)),
         Value::Table(table) => table::print(table, columns, print),
         _ => print(value),
     }
 }
 
-fn list(open: &str, parts: impl Iterator<Item = String>, close: &str) -> String {
-    format!("{open}{}{close}", parts.collect::<Vec<_>>().join(", "))
+fn list(open: &str, parts: impl Iterator<Item = Outcome<String>>, close: &str) -> Outcome<String> {
+    Ok(format!("{open}{}{close}", parts.collect::<Outcome<Vec<_>>>()?.join(", ")))
+}
+
+/// Formats the fields of a record, each with its name.
+fn fields(record: &Record, field: impl Fn(&Value) -> Outcome<String>) -> impl Iterator<Item = Outcome<String>> {
+    let names = record.layout.fields.iter().map(|field| escape::name(&field.name));
+    names.zip(&record.fields).map(move |(name, value)| Ok(format!("{name}: {}", field(value)?)))
+}
+
+fn print_record(record: &Record, field: impl Fn(&Value) -> Outcome<String>) -> Outcome<String> {
+    list(&format!("{} {{ ", escape::name(&record.layout.name)), fields(record, field), " }")
 }
 
 /// Formats a part of a larger value: strings are quoted.
-fn quoted(value: &Value) -> String {
+fn quoted(value: &Value) -> Outcome<String> {
     match value {
-        Value::Str(text) => format!("{text:?}"),
+        Value::Str(text) => Ok(format!("{text:?}")),
         _ => print(value),
     }
 }
 
 /// Formats a value for a message: strings are quoted and truncated.
-pub(crate) fn brief(value: &Value) -> String {
+pub(crate) fn brief(value: &Value) -> Outcome<String> {
     const SHOWN: usize = 60;
     match value {
         Value::Str(text) if text.chars().nth(SHOWN).is_some() => {
             let shown: String = text.chars().take(SHOWN).collect();
-            format!("{shown:?} and so on")
+            Ok(format!("{shown:?} and so on"))
         }
         _ => quoted(value),
     }
 }
 
 /// Formats an array in NumPy's style: aligned columns, three elements at each end of a large axis.
-fn print_array(array: &Array, columns: usize) -> String {
+fn print_array(array: &Array, columns: usize) -> Outcome<String> {
     let layout = Layout::new(array.shape());
-    let shown: Vec<Value> = layout.shown().into_iter().filter_map(|position| array.item(position)).collect();
+    let shown = array.items_at(layout.shown()).collect::<Outcome<Vec<Value>>>()?;
     let texts = Cells::new(array.element(), &shown).texts();
-    layout.render(texts, columns)
+    Ok(layout.render(texts, columns))
 }
 
 /// Formats an array of texts: quoted, separated by commas, wrapped at `columns`, summarized if there are many.
@@ -141,27 +146,17 @@ pub(crate) fn seconds(seconds: f64) -> String {
 /// Formats `"{value:spec}"`: the specification applies to every number in an array, vector, tuple or record; strings are padded.
 pub(crate) fn with_spec(value: &Value, spec: &str) -> Outcome<String> {
     if spec.is_empty() {
-        return Ok(print(value));
+        return print(value);
     }
     let parsed = Spec::parse(spec).map_err(|reason| bad_spec(spec, &reason))?;
     let number = |number: scalar::Value| format::with_spec(number, &parsed).map_err(|reason| bad_spec(spec, &reason));
     match value {
         Value::Scalar(n) => number(*n),
-        Value::Int(_) => value.clone().settled().as_scalar().map_or(Ok(print(value)), number),
+        Value::Int(_) => value.clone().settled().as_scalar().map_or_else(|| print(value), number),
         Value::Float(x) => number(scalar::Value::of(*x)),
         Value::Vector(_) | Value::Array(_) => spec_of_elements(value, &number),
-        Value::Tuple(parts) => {
-            let parts = parts.iter().map(|part| with_spec(part, spec)).collect::<Outcome<Vec<String>>>()?;
-            Ok(list("(", parts.into_iter(), ")"))
-        }
-        Value::Record(record) => {
-            let names = record.layout.fields.iter().map(|field| &field.name);
-            let fields = names
-                .zip(&record.fields)
-                .map(|(name, field)| Ok(format!("{}: {}", escape::name(name), with_spec(field, spec)?)));
-            let fields = fields.collect::<Outcome<Vec<String>>>()?;
-            Ok(list(&format!("{} {{ ", escape::name(&record.layout.name)), fields.into_iter(), " }"))
-        }
+        Value::Tuple(parts) => list("(", parts.iter().map(|part| with_spec(part, spec)), ")"),
+        Value::Record(record) => print_record(record, |field| with_spec(field, spec)),
         Value::Strings(texts) => {
             let each = texts.iter().map(|text| with_spec(&Value::Str(text.clone()), spec).map(SmolStr::from));
             Ok(print_texts(&each.collect::<Outcome<Vec<SmolStr>>>()?, layout::LINE))
@@ -180,28 +175,16 @@ pub(crate) fn with_spec(value: &Value, spec: &str) -> Outcome<String> {
 fn spec_of_elements(value: &Value, number: &impl Fn(scalar::Value) -> Outcome<String>) -> Outcome<String> {
     match value {
         Value::Scalar(n) => number(*n),
-        Value::Vector(vector) => {
-            Ok(list("(", vector.values().map(number).collect::<Outcome<Vec<String>>>()?.into_iter(), ")"))
-        }
-        Value::Tuple(fields) => {
-            let fields =
-                fields.iter().map(|field| spec_of_elements(field, number)).collect::<Outcome<Vec<String>>>()?;
-            Ok(list("(", fields.into_iter(), ")"))
-        }
-        Value::Record(record) => {
-            let names = record.layout.fields.iter().map(|field| &field.name);
-            let fields = names
-                .zip(&record.fields)
-                .map(|(name, field)| Ok(format!("{}: {}", escape::name(name), spec_of_elements(field, number)?)));
-            Ok(list("{", fields.collect::<Outcome<Vec<String>>>()?.into_iter(), "}"))
-        }
+        Value::Vector(vector) => list("(", vector.values().map(number), ")"),
+        Value::Tuple(parts) => list("(", parts.iter().map(|part| spec_of_elements(part, number)), ")"),
+        Value::Record(record) => list("{", fields(record, |field| spec_of_elements(field, number)), "}"),
         Value::Array(array) => {
             let layout = Layout::new(array.shape());
-            let shown = layout.shown().into_iter().filter_map(|position| array.item(position));
-            let texts = shown.map(|item| spec_of_elements(&item, number)).collect::<Outcome<Vec<String>>>()?;
+            let shown = array.items_at(layout.shown());
+            let texts = shown.map(|item| spec_of_elements(&item?, number)).collect::<Outcome<Vec<String>>>()?;
             Ok(layout.render(column::right_aligned(texts), layout::LINE))
         }
-        other => Ok(print(other)),
+        other => print(other),
     }
 }
 
@@ -212,7 +195,7 @@ fn text(value: &Value, spec: &str, parsed: &Spec) -> Outcome<String> {
         let name = value.type_name();
         return Err(bad_spec(spec, &format!("is for numbers, and the value is of type {name}")));
     }
-    let mut text = print(value);
+    let mut text = print(value)?;
     if let Some(most) = parsed.precision {
         text = text.chars().take(most).collect();
     }

@@ -4,6 +4,7 @@
 use smol_str::SmolStr;
 
 use crate::base::escape;
+use crate::host::problem::Outcome;
 use crate::host::value::Value;
 
 /// Tables with more rows than this are summarized.
@@ -18,15 +19,15 @@ const BETWEEN: &str = "  ";
 type Columns = indexmap::IndexMap<SmolStr, Value>;
 
 /// Prints one element of a column.
-type Item = fn(&Value) -> String;
+type Item = fn(&Value) -> Outcome<String>;
 
 /// Returns the output of `print` for a table, in lines of `width` columns.
-pub(crate) fn print(table: &Columns, width: usize, item: Item) -> String {
+pub(crate) fn print(table: &Columns, width: usize, item: Item) -> Outcome<String> {
     match rows(table) {
         Some(rows) => grid(table, rows, width, item),
         None => {
             let line = |(name, column): (&SmolStr, &Value)| format!("{}: {}", escape::name(name), column.type_name());
-            table.iter().map(line).collect::<Vec<_>>().join("\n")
+            Ok(table.iter().map(line).collect::<Vec<_>>().join("\n"))
         }
     }
 }
@@ -42,7 +43,7 @@ fn rows(table: &Columns) -> Option<usize> {
     lengths.all(|length| length == Some(first)).then_some(first)
 }
 
-fn grid(table: &Columns, rows: usize, width: usize, item: Item) -> String {
+fn grid(table: &Columns, rows: usize, width: usize, item: Item) -> Outcome<String> {
     let shown: Vec<usize> = match rows > MOST_ROWS {
         false => (0..rows).collect(),
         true => (0..EDGE).chain(rows - EDGE..rows).collect(),
@@ -50,7 +51,7 @@ fn grid(table: &Columns, rows: usize, width: usize, item: Item) -> String {
     let mut lines = vec![String::new(); shown.len() + 2 + usize::from(shown.len() < rows)];
     let mut left_out = Vec::new();
     for (name, column) in table {
-        let cells = cells(name, column, &shown, rows, item);
+        let cells = cells(name, column, &shown, rows, item)?;
         let wide = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
         let used = lines[0].chars().count();
         let before = if used == 0 { "" } else { BETWEEN };
@@ -75,15 +76,15 @@ fn grid(table: &Columns, rows: usize, width: usize, item: Item) -> String {
             if left_out.len() == 1 { "1 more column".into() } else { format!("{} more columns", left_out.len()) };
         lines.push(format!("and {count}: {}{last}", short(first)));
     }
-    lines.join("\n")
+    Ok(lines.join("\n"))
 }
 
 /// Returns the cells of a column: its name, its type, and the shown elements.
-fn cells(name: &str, column: &Value, shown: &[usize], rows: usize, item: Item) -> Vec<String> {
+fn cells(name: &str, column: &Value, shown: &[usize], rows: usize, item: Item) -> Outcome<Vec<String>> {
     let (ty, mut texts) = match column {
         Value::Array(array) => {
-            let items = shown.iter().filter_map(|&row| array.item(row));
-            (array.element().to_string(), items.map(|value| item(&value)).collect())
+            let items = array.items_at(shown.iter().copied()).map(|value| item(&value?));
+            (array.element().to_string(), items.collect::<Outcome<Vec<String>>>()?)
         }
         Value::Strings(texts) => ("str".to_string(), shown.iter().map(|&row| short(&texts[row])).collect()),
         _ => (String::new(), Vec::new()),
@@ -91,7 +92,7 @@ fn cells(name: &str, column: &Value, shown: &[usize], rows: usize, item: Item) -
     if shown.len() < rows {
         texts.insert(EDGE, GAP.to_string());
     }
-    [short(name), ty].into_iter().chain(texts).collect()
+    Ok([short(name), ty].into_iter().chain(texts).collect())
 }
 
 /// Returns a text on one line, truncated if it is long.

@@ -4,10 +4,11 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::Span;
 use crate::base::{room, stop};
 use crate::check::typed::{Expr, ExprKind, SmolStr, Type};
+use crate::host::array::Array;
 use crate::host::ops::{self, Reduce, overflow};
 use crate::host::problem::Outcome;
 use crate::host::value::Value;
-use crate::host::{files, picture};
+use crate::host::{files, format, picture};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, MathFn};
 use crate::lang::scalar::Scalar;
@@ -67,7 +68,7 @@ impl Machine<'_> {
                 self.sound(span, || match (builtin, &values[..]) {
                     (Math(f), values) => overflow::of_math(f, values),
                     (CeilDiv, [x, y]) => overflow::of_binary(BinaryOp::Div, x, y),
-                    _ => None,
+                    _ => Ok(()),
                 })?;
                 let result = self.plain(frame, builtin, &values, more, span)?;
                 self.settle_problem(result, span)
@@ -147,9 +148,10 @@ impl Machine<'_> {
         let value = self.eval(frame, cond)?;
         let wrong = match &value {
             Value::Array(array) if array.scalar() == Some(Scalar::Bool) => {
+                let array = array.clone().fetched().map_err(|p| self.problem(p, cond.span))?;
                 match array.bytes().iter().position(|&b| b == 0) {
                     None => return Ok(()),
-                    Some(first) => Some((array.clone(), first)),
+                    Some(first) => Some((array, first)),
                 }
             }
             other if other.as_bool() == Some(true) => return Ok(()),
@@ -172,9 +174,9 @@ impl Machine<'_> {
             let others =
                 if count > 1 { format!(", and {} more of {}", count - 1, array.count()) } else { String::new() };
             diagnostic = diagnostic.note(format!("it fails at {at}{others}"));
-            diagnostic = self.sides(frame, cond, first, array.shape(), diagnostic);
+            diagnostic = self.sides(frame, cond, first, array.shape(), diagnostic)?;
         } else {
-            diagnostic = self.sides(frame, cond, 0, &[], diagnostic);
+            diagnostic = self.sides(frame, cond, 0, &[], diagnostic)?;
         }
         Err(self.error(diagnostic))
     }
@@ -187,11 +189,11 @@ impl Machine<'_> {
         at: usize,
         shape: &[usize],
         mut diagnostic: Diagnostic,
-    ) -> Diagnostic {
+    ) -> Eval<Diagnostic> {
         let sides: Vec<&Expr> = match &cond.kind {
             ExprKind::Binary { op, left, right } if op.is_comparison() => vec![left, right],
             ExprKind::Builtin { builtin: Builtin::Close | Builtin::All, args, .. } => args.iter().take(2).collect(),
-            _ => return diagnostic,
+            _ => return Ok(diagnostic),
         };
         for side in sides {
             if matches!(side.kind, ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_)) {
@@ -200,15 +202,16 @@ impl Machine<'_> {
             let Ok(value) = self.eval(frame, side) else { continue };
             let shown = match &value {
                 Value::Array(array) if array.shape() == shape => array.item(at),
-                Value::Strings(texts) if [texts.len()] == shape => texts.get(at).cloned().map(Value::Str),
-                Value::Array(_) | Value::Strings(_) => None,
-                other => Some(other.clone()),
+                Value::Strings(texts) if [texts.len()] == shape => Ok(texts.get(at).cloned().map(Value::Str)),
+                Value::Array(_) | Value::Strings(_) => Ok(None),
+                other => Ok(Some(other.clone())),
             };
-            if let Some(shown) = shown {
-                diagnostic = diagnostic.because(side.span, format!("this is {}", crate::host::format::brief(&shown)));
+            let shown = shown.and_then(|shown| shown.as_ref().map(format::brief).transpose());
+            if let Some(shown) = shown.map_err(|p| self.problem(p, side.span))? {
+                diagnostic = diagnostic.because(side.span, format!("this is {shown}"));
             }
         }
-        diagnostic
+        Ok(diagnostic)
     }
 
     fn reduce(&mut self, frame: &mut Frame, builtin: Builtin, args: &[Expr], more: Named<'_>, expr: &Expr) -> Eval {
@@ -323,7 +326,8 @@ impl Machine<'_> {
         let values = self.values(frame, args)?;
         match &values[..] {
             [Value::Array(array)] => {
-                self.world.show(Shown::Image(array.clone()));
+                let array = array.clone().fetched().map_err(|p| self.problem(p, span))?;
+                self.world.show(Shown::Image(array));
                 Ok(Value::Unit)
             }
             [Value::Str(path), Value::Array(array)] | [Value::Array(array), Value::Str(path)] => {
@@ -361,7 +365,11 @@ impl Machine<'_> {
                 let bytes = picture::plot_file(&path, &x, &y).map_err(|p| self.problem(p, span))?;
                 self.write_file(&path, &bytes, span)?;
             }
-            None => self.world.show(Shown::Plot { x, y }),
+            None => {
+                let fetched = |array: Array| array.fetched().map_err(|p| self.problem(p, span));
+                let (x, y) = (fetched(x)?, fetched(y)?);
+                self.world.show(Shown::Plot { x, y });
+            }
         }
         Ok(Value::Unit)
     }
@@ -391,6 +399,7 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Float(x) => Some(*x),
         Value::Int(n) => Some(*n as f64),
+        Value::Array(_) => None,
         other => match ops::convert(Scalar::F64, other) {
             Ok(Value::Scalar(v)) => Some(f64::from_bits(v.bits)),
             _ => None,

@@ -9,7 +9,7 @@ use crate::check::literal::Literal;
 use crate::check::typed::{ConstId, Dim, Expr, ExprKind, GlobalId, SliceIndex, SmolStr, Type};
 use crate::host::array::SliceSpec;
 use crate::host::ops::{self, overflow};
-use crate::host::problem::Problem;
+use crate::host::problem::{Outcome, Problem};
 use crate::host::value::{Range, Record, Value};
 use crate::lang::builtin::Builtin;
 use crate::lang::ops::{BinaryOp, UnaryOp};
@@ -167,13 +167,10 @@ impl Machine<'_> {
     }
 
     /// Stops a run with arithmetic checks at an operation that loses information, such as an overflow.
-    pub(crate) fn sound(&self, span: Span, problem: impl FnOnce() -> Option<Problem>) -> Eval<()> {
+    pub(crate) fn sound(&self, span: Span, check: impl FnOnce() -> Outcome<()>) -> Eval<()> {
         // A constant has one value, whether the run is checked or not.
         let checked = self.interp.options.control.checks.arithmetic || !self.interp.computing.is_empty();
-        match checked.then(problem).flatten() {
-            Some(problem) => Err(self.problem(problem, span)),
-            None => Ok(()),
-        }
+        if checked { check().map_err(|problem| self.problem(problem, span)) } else { Ok(()) }
     }
 
     /// Evaluates a condition.
@@ -282,11 +279,9 @@ impl Machine<'_> {
         let b = self.eval(frame, right)?;
         self.sound(span, || overflow::of_binary(op, &a, &b))?;
         ops::binary(op, &a, &b).map_err(|problem| {
-            let diagnostic = problem
-                .at(span)
-                .because(left.span, format!("`{}`", a.type_name()))
-                .because(right.span, format!("`{}`", b.type_name()));
-            self.error(diagnostic)
+            self.problem_because(problem, span, || {
+                vec![(left.span, format!("`{}`", a.type_name())), (right.span, format!("`{}`", b.type_name()))]
+            })
         })
     }
 
@@ -476,12 +471,22 @@ impl Machine<'_> {
 
     /// Returns a problem as a diagnostic with a location.
     pub(crate) fn problem(&self, problem: Problem, span: Span) -> Signal {
-        self.error(problem.at(span))
+        self.problem_because(problem, span, Vec::new)
+    }
+
+    /// Returns a problem as a diagnostic with a location and labels on what has caused it. The failure of a device has other
+    /// causes: it belongs to the whole statement, whose operand happened to be read first.
+    fn problem_because(&self, problem: Problem, span: Span, causes: impl FnOnce() -> Vec<(Span, String)>) -> Signal {
+        if problem.device.is_some() {
+            return self.error(problem.at(self.interp.at));
+        }
+        let causes = causes().into_iter();
+        self.error(causes.fold(problem.at(span), |diagnostic, (span, text)| diagnostic.because(span, text)))
     }
 
     fn index_problem(&self, problem: Problem, base: (&Expr, &str), indices: &[Expr], span: Span) -> Signal {
         let place = indices.first().map_or(span, |i| i.span.to(indices[indices.len() - 1].span));
-        self.error(problem.at(place).because(base.0.span, base.1))
+        self.problem_because(problem, place, || vec![(base.0.span, base.1.to_string())])
     }
 
     pub(crate) fn error(&self, diagnostic: Diagnostic) -> Signal {

@@ -14,6 +14,7 @@ use crate::device::{
 };
 use crate::host::array::{Array, Element, byte_count};
 use crate::host::format;
+use crate::host::problem::Outcome;
 use crate::host::value::{Record, Value};
 use crate::ir::{Checks, Prepared};
 use crate::lang::builtin::Builtin;
@@ -467,41 +468,24 @@ impl Machine<'_> {
         }
         self.interp.options.control.launched = span;
         self.interp.options.control.larger = self.interp.hints.then(|| larger(self.program, kernel));
-        let result = {
-            let mut args = Vec::with_capacity(passed.len() + hidden.len());
-            for item in &mut passed {
-                match item {
-                    Passed::Value(value) => push_value(&mut args, value),
-                    Passed::Array(array, false) => {
-                        let shape = array.extents();
-                        args.push(Arg::Array { storage: array.storage(), shape });
-                    }
-                    Passed::Array(array, true) => {
-                        let shape = array.extents();
-                        match array.storage_mut() {
-                            Ok(storage) => args.push(Arg::ArrayMut { storage, shape }),
-                            Err(problem) => return Err(Signal::Error(Box::new(problem.at(span)))),
-                        }
-                    }
-                }
-            }
-            for value in hidden {
-                push_value(&mut args, value);
-            }
-            executable.launch(extents, &mut args, &self.interp.options.control)
-        };
+        let control = &self.interp.options.control;
+        let result = device_args(&mut passed, hidden).map(|mut args| executable.launch(extents, &mut args, control));
         self.take_warnings(span);
         let written = |passed| if let Passed::Array(array, true) = passed { Some(array) } else { None };
         let arrays: Vec<Option<Array>> = passed.into_iter().map(written).collect();
         match result {
-            Ok(output) => {
+            Ok(Ok(output)) => {
                 self.say(&output);
                 Ok(arrays)
             }
-            Err(fault) => {
+            Ok(Err(fault)) => {
                 // Written arrays are returned to their variables with the partial results.
                 self.hand_back(frame, launch, kernel, arrays)?;
                 Err(self.fault(&fault, span))
+            }
+            Err(problem) => {
+                self.hand_back(frame, launch, kernel, arrays)?;
+                Err(self.problem(problem, span))
             }
         }
     }
@@ -649,17 +633,39 @@ fn extents_of(program: &Program, extents: &[Expr]) -> Option<[u32; 3]> {
     Some(sizes)
 }
 
+/// Returns the arguments of a launch as the device takes them; an error if there is not enough memory for a copy of an array that
+/// is written.
+fn device_args<'a>(passed: &'a mut [Passed], hidden: &[Value]) -> Outcome<Vec<Arg<'a>>> {
+    let mut args = Vec::with_capacity(passed.len() + hidden.len());
+    for item in passed {
+        match item {
+            Passed::Value(value) => push_value(&mut args, value)?,
+            Passed::Array(array, false) => {
+                let shape = array.extents();
+                args.push(Arg::Array { storage: array.storage(), shape });
+            }
+            Passed::Array(array, true) => {
+                let shape = array.extents();
+                args.push(Arg::ArrayMut { storage: array.storage_mut()?, shape });
+            }
+        }
+    }
+    hidden.iter().try_for_each(|value| push_value(&mut args, value))?;
+    Ok(args)
+}
+
 /// Appends a by-value argument: one for a scalar or vector, one per leaf for a struct or tuple.
-pub(super) fn push_value(args: &mut Vec<Arg<'_>>, value: &Value) {
+pub(super) fn push_value(args: &mut Vec<Arg<'_>>, value: &Value) -> Outcome<()> {
     match value {
         Value::Scalar(v) => args.push(Arg::Value(vec![*v])),
         Value::Vector(v) => args.push(Arg::Value(v.values().collect())),
         Value::Record(Record { fields: parts, .. }) | Value::Tuple(parts) => {
-            parts.iter().for_each(|p| push_value(args, p))
+            parts.iter().try_for_each(|p| push_value(args, p))?;
         }
         Value::Array(array) => {
-            (0..array.count()).filter_map(|at| array.item(at)).for_each(|item| push_value(args, &item));
+            array.items_at(0..array.count()).try_for_each(|item| push_value(args, &item?))?;
         }
         _ => {}
     }
+    Ok(())
 }

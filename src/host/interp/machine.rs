@@ -10,7 +10,7 @@ use crate::base::diag::Diagnostic;
 use crate::base::source::{Sources, Span};
 use crate::check::typed::{ConstId, Expr, Program, Type};
 use crate::device::{Control, Device, Devices};
-use crate::host::array::Array;
+use crate::host::array::HostArray;
 use crate::host::picture::heat::Heat;
 use crate::host::value::Value;
 
@@ -29,10 +29,10 @@ pub trait World {
 /// A picture to be shown rather than saved.
 pub enum Shown {
     /// An array of shape `[H, W]` or `[H, W, 3|4]`.
-    Image(Array),
+    Image(HostArray),
     Plot {
-        x: Array,
-        y: Array,
+        x: HostArray,
+        y: HostArray,
     },
     Heat(Heat),
 }

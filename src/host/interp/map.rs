@@ -68,7 +68,7 @@ impl Machine<'_> {
             for value in &values {
                 match value {
                     Value::Array(array) => given.push(Arg::Array { storage: array.storage(), shape: vec![count] }),
-                    other => push_value(&mut given, other),
+                    other => push_value(&mut given, other).map_err(|p| self.problem(p, expr.span))?,
                 }
             }
             let storage = out.storage_mut().map_err(|p| self.problem(p, expr.span))?;

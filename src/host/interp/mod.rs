@@ -19,6 +19,8 @@ mod layout;
 mod machine;
 mod map;
 mod site;
+#[cfg(test)]
+mod tests;
 mod text;
 mod timing;
 
@@ -34,6 +36,7 @@ use crate::check::typed::{Program, Section, Type};
 use crate::compile::Session;
 use crate::device::{Device, DeviceError, device_diagnostic};
 use crate::host::array::Element;
+use crate::host::problem::Outcome;
 use crate::host::unwind;
 use crate::host::value::{Record, Value};
 use crate::ir::Checks;
@@ -112,8 +115,10 @@ impl Interpreter {
         let ran = machine.guarded(|machine| {
             machine.compile_ahead(session.main);
             let last = machine.chunk(&mut frame, &chunk.body.root)?;
-            // The value will be shown later, when a device failure can no longer be reported.
-            last.iter().filter(|last| !last.quiet).for_each(|last| settle(&last.value));
+            // The value will be shown later, when a device failure can no longer be located.
+            if let Some(last) = last.as_ref().filter(|last| !last.quiet) {
+                settle(&last.value).map_err(|p| machine.problem(p, machine.interp.at))?;
+            }
             Ok(last)
         });
         self.settled(ran, None)
@@ -254,17 +259,17 @@ impl Interpreter {
 }
 
 /// Copies the arrays of a value to the host.
-fn settle(value: &Value) {
+fn settle(value: &Value) -> Outcome<()> {
     match value {
-        Value::Array(array) => drop(array.bytes()),
-        Value::Tuple(parts) | Value::Record(Record { fields: parts, .. }) => parts.iter().for_each(settle),
-        _ => {}
+        Value::Array(array) => array.bytes().map(drop),
+        Value::Tuple(parts) | Value::Record(Record { fields: parts, .. }) => parts.iter().try_for_each(settle),
+        Value::Table(table) => table.values().try_for_each(settle),
+        _ => Ok(()),
     }
 }
 
 impl Machine<'_> {
-    /// Runs a piece of a script. Unwinding because of a device failure, a stop request or lack of memory is converted to an error
-    /// of the piece.
+    /// Runs a piece of a script. Unwinding because of a stop request or lack of memory is converted to an error of the piece.
     fn guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
         let device = self.interp.options.device.clone();
         let flag = self.interp.options.control.stop.clone();

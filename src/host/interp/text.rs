@@ -48,7 +48,10 @@ impl Machine<'_> {
             }
             match self.eval(frame, arg)? {
                 Value::Str(piece) => ops::text::push(&mut text, &piece),
-                value => ops::text::push(&mut text, &format::print(&value)),
+                value => {
+                    let piece = format::print(&value).map_err(|p| self.problem(p, arg.span))?;
+                    ops::text::push(&mut text, &piece);
+                }
             }
         }
         text.push('\n');

@@ -107,7 +107,7 @@ fn all_equal(a: &[Value], b: &[Value]) -> Outcome<bool> {
     let mut equal = true;
     for (a, b) in a.iter().zip(b) {
         equal &= match binary(BinaryOp::Eq, a, b)? {
-            Value::Array(parts) => parts.bytes().iter().all(|&byte| byte != 0),
+            Value::Array(parts) => parts.bytes()?.iter().all(|&byte| byte != 0),
             Value::Vector(v) => v.values().all(|lane| lane.is_true()),
             value => value.as_bool() == Some(true),
         };
@@ -133,7 +133,7 @@ fn arrays(op: BinaryOp, left: &Value, right: &Value) -> Outcome<Value> {
     }
     let result = Elementwise { op, operands: &operands, shape: &shape, rows };
     let array = result.compute().ok_or_else(|| undefined(&name(op), &[left, right]))??;
-    Ok(operands.value(array))
+    operands.value(array)
 }
 
 /// Evaluates a shift. The amount may be of any integer type; only its low bits count.
@@ -175,9 +175,9 @@ impl Elementwise<'_> {
     }
 
     fn map<T: Item, R: Item>(&self, f: impl Fn(T, T) -> R + Copy) -> Outcome<Array> {
-        let items = |i: usize| self.operands.arrays.get(i).and_then(|a| a.items::<T>()).unwrap_or(&[]);
+        let (a, b) = (self.operands.items::<T>(0)?, self.operands.items::<T>(1)?);
         let element = self.operands.element(R::SCALAR);
-        Array::build(element, self.shape, |result| self.rows.map(items(0), items(1), result, f))
+        Array::build(element, self.shape, |result| self.rows.map(a, b, result, f))
     }
 
     fn equal<T: Item>(&self) -> Outcome<Array> {
@@ -207,7 +207,7 @@ impl Elementwise<'_> {
 
     fn division<T: Item + Number>(&self) -> Outcome<Array> {
         if let (true, Some(divisor)) = (T::SCALAR.is_int(), self.operands.arrays.get(1)) {
-            let mut parts = stop::parts(divisor.items::<T>().unwrap_or(&[]));
+            let mut parts = stop::parts(divisor.items::<T>()?);
             let zero = parts.find_map(|(start, part)| Some(start + part.iter().position(|&d| d == T::default())?));
             if let (Some(position), false) = (zero, self.shape.contains(&0)) {
                 return Err(division_by_zero(self.op, Some((divisor, position / self.operands.lanes.max(1)))));
@@ -278,5 +278,5 @@ pub fn unary(op: UnaryOp, value: &Value) -> Outcome<Value> {
         UnaryOp::Neg => with_number!(operands.scalar, T => Some(map(array, |x: T| x.op_neg())), bool => None),
         UnaryOp::Not => with_logic!(operands.scalar, T => Some(map(array, |x: T| x.op_not())), _ => None),
     };
-    Ok(operands.value(result.ok_or_else(|| undefined(what, &[value]))??))
+    operands.value(result.ok_or_else(|| undefined(what, &[value]))??)
 }

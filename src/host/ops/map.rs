@@ -6,7 +6,7 @@ use crate::host::problem::Outcome;
 
 /// Applies `f` to every scalar of an array.
 pub(crate) fn map<T: Item, R: Item>(array: &Array, f: impl Fn(T) -> R) -> Outcome<Array> {
-    let items = array.items::<T>().unwrap_or(&[]);
+    let items = array.items::<T>()?;
     Array::build(array.element().with_scalar(R::SCALAR), array.shape(), |result: &mut [R]| {
         for (start, places) in stop::parts_mut(result) {
             let items = items.get(start..).unwrap_or(&[]);

@@ -36,7 +36,7 @@ pub fn math(function: MathFn, args: &[Value]) -> Outcome<Value> {
         2 => two(function, &operands),
         _ => three(function, &operands),
     };
-    Ok(operands.value(result.ok_or_else(|| undefined(&what, &values))??))
+    operands.value(result.ok_or_else(|| undefined(&what, &values))??)
 }
 
 fn is_float_only(function: MathFn) -> bool {
@@ -179,8 +179,8 @@ fn pairs<T: Item>(operands: &Operands, f: impl Fn(T, T) -> T + Copy) -> Outcome<
     if operands.lanes > 1 {
         shape.pop();
     }
-    let items = |i: usize| operands.arrays.get(i).and_then(|a| a.items::<T>()).unwrap_or(&[]);
-    Array::build(operands.element(T::SCALAR), &shape, |result| rows.map(items(0), items(1), result, f))
+    let (a, b) = (operands.items::<T>(0)?, operands.items::<T>(1)?);
+    Array::build(operands.element(T::SCALAR), &shape, |result| rows.map(a, b, result, f))
 }
 
 fn three(function: MathFn, operands: &Operands) -> Computed {
@@ -202,13 +202,13 @@ fn triples<T: Item + Number>(operands: &Operands, f: impl Fn(T, T, T) -> T) -> O
     for (array, own) in operands.arrays.iter().zip(&shapes) {
         repeated.push(spread(array, T::SCALAR, own, &shape)?);
     }
-    let items = |i: usize| repeated.get(i).and_then(|a: &Array| a.items::<T>()).unwrap_or(&[]);
+    let items = repeated.iter().map(Array::items).collect::<Outcome<Vec<&[T]>>>()?;
     if operands.lanes > 1 {
         shape.pop();
     }
     Array::build(operands.element(T::SCALAR), &shape, |result| {
         for (start, places) in stop::parts_mut(result) {
-            let from = |i: usize| items(i).get(start..).unwrap_or(&[]);
+            let from = |i: usize| items.get(i).and_then(|items| items.get(start..)).unwrap_or(&[]);
             let args = from(0).iter().zip(from(1)).zip(from(2));
             places.iter_mut().zip(args).for_each(|(place, ((&x, &y), &z))| *place = f(x, y, z));
         }
@@ -217,7 +217,7 @@ fn triples<T: Item + Number>(operands: &Operands, f: impl Fn(T, T, T) -> T) -> O
 
 /// Broadcasts the scalars of an array of shape `own` (lanes included) to `shape`.
 fn spread(array: &Array, scalar: Scalar, own: &[usize], shape: &[usize]) -> Outcome<Array> {
-    let mut flat = Array::from_bytes(scalar, own, array.bytes())?;
+    let mut flat = Array::from_bytes(scalar, own, array.bytes()?)?;
     if let Some(repeated) = broadcast_to(&flat, shape) {
         flat = repeated?;
     }
@@ -287,12 +287,13 @@ fn select_arrays(cond: &Value, then: &Value, other: &Value) -> Outcome<Value> {
             None => array.clone(),
         });
     }
-    let bytes = |i: usize| wide.get(i).map_or(&[] as &[u8], |a: &Array| a.bytes());
+    let bytes = |i: usize| wide.get(i).map_or(Ok(&[] as &[u8]), Array::bytes);
+    let (conds, thens, others) = (bytes(0)?, bytes(1)?, bytes(2)?);
     let size = then_array.element().size().max(1);
     let mut result = Array::zeros(then_array.element().clone(), &shape)?;
-    let sources = bytes(1).chunks_exact(size).zip(bytes(2).chunks_exact(size));
+    let sources = thens.chunks_exact(size).zip(others.chunks_exact(size));
     let places = result.bytes_mut()?.chunks_exact_mut(size);
-    for ((place, (then, other)), &holds) in stop::polled(places.zip(sources).zip(bytes(0))) {
+    for ((place, (then, other)), &holds) in stop::polled(places.zip(sources).zip(conds)) {
         place.copy_from_slice(if holds != 0 { then } else { other });
     }
     Ok(Value::Array(result))

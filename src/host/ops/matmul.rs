@@ -49,7 +49,7 @@ pub fn matmul(left: &Value, right: &Value) -> Outcome<Value> {
             with_number!(scalar, T => product::<T>(a, b, &shape, size), bool => return Err(undefined("`@`", &[left, right])))
         }
     }?;
-    Ok(match result.item(0) {
+    Ok(match result.item(0)? {
         Some(item) if shape.is_empty() => item,
         _ => Value::Array(result),
     })
@@ -101,7 +101,7 @@ const TILE_COLUMNS: usize = 8;
 const PANEL: usize = TILE_COLUMNS;
 
 fn product<T: Item + Number>(a: &Array, b: &Array, shape: &[usize], size: Size) -> Outcome<Array> {
-    let (left, right) = (a.items::<T>().unwrap_or(&[]), b.items::<T>().unwrap_or(&[]));
+    let (left, right) = (a.items::<T>()?, b.items::<T>()?);
     Array::build(T::SCALAR.into(), shape, |result: &mut [T]| match size.columns {
         1 => {
             let ticks = Ticks::default();
@@ -161,9 +161,9 @@ fn tile<T: Item + Number>(rows: &[T], panel: &[[T; PANEL]], inner: usize) -> [[T
 }
 
 fn exact_dot<T: Item + Integer>(x: &Array, y: &Array, to: Scalar) -> Outcome<Value> {
-    let (left, right) = (x.items::<T>().unwrap_or(&[]), y.items::<T>().unwrap_or(&[]));
+    let (left, right) = (x.items::<T>()?, y.items::<T>()?);
     let total = totals::fitted("dot", x, &[inner(left.iter().zip(right))], &[], to)?;
-    Ok(total.item(0).unwrap_or(Value::Unit))
+    Ok(total.item(0)?.unwrap_or(Value::Unit))
 }
 
 /// Returns the exact sum of products; `None` beyond 128 bits.
@@ -173,7 +173,7 @@ fn inner<'a, T: Item + Integer>(pairs: impl Iterator<Item = (&'a T, &'a T)>) -> 
 
 /// Recomputes integer products exactly if their sums might overflow the type; `None` if they cannot.
 fn exact_product<T: Item + Integer>(a: &Array, b: &Array, shape: &[usize], size: Size) -> Outcome<Option<Array>> {
-    let (left, right) = (a.items::<T>().unwrap_or(&[]), b.items::<T>().unwrap_or(&[]));
+    let (left, right) = (a.items::<T>()?, b.items::<T>()?);
     let largest = |items: &[T]| items.iter().map(|&x| totals::wide(x).abs()).max().unwrap_or(0);
     let bound = largest(left).checked_mul(largest(right)).and_then(|n| n.checked_mul(size.inner as i128));
     if bound.is_some_and(|bound| holds(T::SCALAR, bound)) {

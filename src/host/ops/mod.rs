@@ -49,8 +49,8 @@ fn elementwise<T: Item, R: Item>(a: &Value, b: &Value, what: &str, f: impl Fn(T,
     if operands.lanes > 1 {
         shape.pop();
     }
-    let items = |i: usize| operands.arrays.get(i).and_then(|array| array.items::<T>()).unwrap_or(&[]);
+    let (a, b) = (operands.items::<T>(0)?, operands.items::<T>(1)?);
     let element = operands.element(R::SCALAR);
-    let result = Array::build(element, &shape, |result: &mut [R]| rows.map(items(0), items(1), result, f))?;
-    Ok(operands.value(result))
+    let result = Array::build(element, &shape, |result: &mut [R]| rows.map(a, b, result, f))?;
+    operands.value(result)
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::host::array::{Array, Element, leaf};
+use crate::host::array::{Array, Element, Item, leaf};
 use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::scalar::{self, Scalar, format};
@@ -93,12 +93,17 @@ impl<'v> Operands<'v> {
         shape
     }
 
+    /// Returns the scalars of an operand, which are of this type; none if there is no such operand.
+    pub fn items<T: Item>(&self, operand: usize) -> Outcome<&[T]> {
+        self.arrays.get(operand).map_or(Ok(&[]), |array| array.items())
+    }
+
     /// Returns the result as a value: an array only if an operand was one.
-    pub fn value(&self, result: Array) -> Value {
-        match result.item(0) {
+    pub fn value(&self, result: Array) -> Outcome<Value> {
+        Ok(match result.item(0)? {
             Some(item) if self.plain => item,
             _ => Value::Array(result),
-        }
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 //! negative exponents, and floats out of an integer type's range.
 //!
 //! Each check runs before its operation and reports the first failing element. Operands that the operation itself refuses pass
-//! the check.
+//! the check; an array that cannot be read fails it.
 
 use crate::base::stop;
 use crate::host::array::broadcast::common_shape;
@@ -11,7 +11,7 @@ use crate::host::ops::binary::index_text;
 use crate::host::ops::operand::{Operands, common_scalar};
 use crate::host::ops::totals::wide;
 use crate::host::ops::zip::Rows;
-use crate::host::problem::Problem;
+use crate::host::problem::{Outcome, Problem};
 use crate::host::value::Value;
 use crate::lang::ops::{BinaryOp, MathFn, UnaryOp};
 use crate::lang::scalar::exact::{exact, holds, limits};
@@ -19,9 +19,9 @@ use crate::lang::scalar::{self, Integer, Scalar};
 use crate::{with_float, with_integer};
 
 /// Checks `left op right`.
-pub(crate) fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Option<Problem> {
+pub(crate) fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Outcome<()> {
     use BinaryOp::{Add, Div, Mul, Pow, Rem, Shl, Shr, Sub};
-    let ty = common_scalar(&[left, right]).filter(|ty| ty.is_int())?;
+    let Some(ty) = common_scalar(&[left, right]).filter(|ty| ty.is_int()) else { return Ok(()) };
     // Fast path for scalars, which loops of scripts compute with.
     if let (Value::Scalar(a), Value::Scalar(b)) = (left, right)
         && a.ty == b.ty
@@ -29,52 +29,49 @@ pub(crate) fn of_binary(op: BinaryOp, left: &Value, right: &Value) -> Option<Pro
         && !matches!(op, Shl | Shr)
         && !(ty.is_signed() && wrong(op, ty, a, b))
     {
-        return None;
+        return Ok(());
     }
     match op {
         Shl | Shr => shift(common_scalar(&[left]).unwrap_or(ty), left, right),
         Add | Sub | Mul | Div | Rem | Pow if ty.is_signed() => pairs(left, right, ty, op),
-        _ => None,
+        _ => Ok(()),
     }
 }
 
 /// Checks `-x`.
-pub(crate) fn of_unary(op: UnaryOp, value: &Value) -> Option<Problem> {
-    let ty = common_scalar(&[value]).filter(|ty| ty.is_signed() && ty.is_int())?;
+pub(crate) fn of_unary(op: UnaryOp, value: &Value) -> Outcome<()> {
     match op {
-        UnaryOp::Neg => least(value, ty, |x| format!("-({x})")),
-        UnaryOp::Not => None,
+        UnaryOp::Neg => least(value, |x| format!("-({x})")),
+        UnaryOp::Not => Ok(()),
     }
 }
 
 /// Checks functions that compute with integers.
-pub(crate) fn of_math(function: MathFn, args: &[Value]) -> Option<Problem> {
+pub(crate) fn of_math(function: MathFn, args: &[Value]) -> Outcome<()> {
     match (function, args) {
         (MathFn::Pow, [base, exponent]) => of_binary(BinaryOp::Pow, base, exponent),
-        (MathFn::Abs, [x]) => {
-            let ty = common_scalar(&[x]).filter(|ty| ty.is_signed() && ty.is_int())?;
-            least(x, ty, |x| format!("abs({x})"))
-        }
-        _ => None,
+        (MathFn::Abs, [x]) => least(x, |x| format!("abs({x})")),
+        _ => Ok(()),
     }
 }
 
 /// Checks `i32(x)` of a float.
-pub(crate) fn of_conversion(to: Scalar, value: &Value) -> Option<Problem> {
+pub(crate) fn of_conversion(to: Scalar, value: &Value) -> Outcome<()> {
     if !to.is_int() {
-        return None;
+        return Ok(());
     }
     let (low, high) = limits(to);
     let wrong = |x: f64| x.is_nan() || x.trunc() < low as f64 || x.trunc() > high as f64 || x.trunc() as i128 > high;
     if let Value::Float(x) = value {
-        return wrong(*x).then(|| misfit(&scalar::Value::of(*x).to_string(), to, None));
+        return if wrong(*x) { Err(misfit(&scalar::Value::of(*x).to_string(), to, None)) } else { Ok(()) };
     }
-    let operands = Operands::new(&[value], "a conversion").ok()?;
-    let array = operands.arrays.first()?;
-    let found = with_float!(operands.scalar, T => stop::polled(array.items::<T>()?).position(|x| {
-            wrong(scalar::Element::to::<f64>(*x))
-        }).map(|at| (at, scalar::Value::of(array.items::<T>().unwrap_or(&[])[at]).to_string())), _ => None);
-    found.map(|(at, shown)| misfit(&shown, to, place(value, array.shape(), at, operands.lanes)))
+    let Ok(operands) = Operands::new(&[value], "a conversion") else { return Ok(()) };
+    let found = with_float!(operands.scalar, T => {
+        stop::polled(operands.items::<T>(0)?.iter().enumerate())
+            .find(|(_, x)| wrong(scalar::Element::to::<f64>(**x)))
+            .map(|(at, x)| (at, scalar::Value::of(*x).to_string()))
+    }, _ => None);
+    found.map_or(Ok(()), |(at, shown)| Err(misfit(&shown, to, place(value, &operands, at))))
 }
 
 fn misfit(shown: &str, to: Scalar, place: Option<String>) -> Problem {
@@ -91,8 +88,13 @@ fn located(problem: Problem, place: Option<String>) -> Problem {
     }
 }
 
-/// Describes the element's location in an array; `None` for a plain value.
-fn place(value: &Value, shape: &[usize], at: usize, lanes: usize) -> Option<String> {
+/// Describes the location of the scalar at this position in an array, the first operand; `None` for a plain value.
+fn place(value: &Value, operands: &Operands, at: usize) -> Option<String> {
+    let shape = operands.arrays.first().map_or(&[][..], |array| array.shape());
+    place_in(value, shape, at, operands.lanes)
+}
+
+fn place_in(value: &Value, shape: &[usize], at: usize, lanes: usize) -> Option<String> {
     matches!(value, Value::Array(_)).then(|| format!("element {}", index_text(shape, at / lanes.max(1))))
 }
 
@@ -104,39 +106,37 @@ fn overflow(operation: String, ty: Scalar, place: Option<String>) -> Problem {
 }
 
 /// Checks negation: the smallest number of a signed type has no negative.
-fn least(value: &Value, ty: Scalar, shown: impl Fn(i128) -> String) -> Option<Problem> {
-    let operands = Operands::new(&[value], "-").ok()?;
-    let array = operands.arrays.first()?;
+fn least(value: &Value, shown: impl Fn(i128) -> String) -> Outcome<()> {
+    let Some(ty) = common_scalar(&[value]).filter(|ty| ty.is_signed() && ty.is_int()) else { return Ok(()) };
+    let Ok(operands) = Operands::new(&[value], "-") else { return Ok(()) };
     let (low, _) = limits(ty);
-    let at = with_integer!(ty, T => stop::polled(array.items::<T>()?).position(|x| wide(*x) == low), _ => None)?;
-    Some(overflow(shown(low), ty, place(value, array.shape(), at, operands.lanes)))
+    let at = with_integer!(ty, T => stop::polled(operands.items::<T>(0)?).position(|x| wide(*x) == low), _ => None);
+    at.map_or(Ok(()), |at| Err(overflow(shown(low), ty, place(value, &operands, at))))
 }
 
-/// Returns the error for the first pair whose result overflows.
-fn pairs(left: &Value, right: &Value, ty: Scalar, op: BinaryOp) -> Option<Problem> {
-    let operands = Operands::new(&[left, right], op.symbol()).ok()?;
-    with_integer!(ty, T => first_pair::<T>(&operands, left, right, op), _ => None)
+/// Checks that the results of all pairs fit.
+fn pairs(left: &Value, right: &Value, ty: Scalar, op: BinaryOp) -> Outcome<()> {
+    let Ok(operands) = Operands::new(&[left, right], op.symbol()) else { return Ok(()) };
+    with_integer!(ty, T => all_fit::<T>(&operands, left, right, op), _ => Ok(()))
 }
 
-fn first_pair<T: Item + Integer>(operands: &Operands, left: &Value, right: &Value, op: BinaryOp) -> Option<Problem> {
+fn all_fit<T: Item + Integer>(operands: &Operands, left: &Value, right: &Value, op: BinaryOp) -> Outcome<()> {
     let ty = T::SCALAR;
     let wrong = |a: T, b: T| wrong(op, ty, wide(a), wide(b));
-    let items = |i: usize| operands.arrays.get(i).and_then(|a| a.items::<T>()).unwrap_or(&[]);
-    let (at, shape) = first_of(operands, items(0), items(1), wrong)?;
-    let number = |i: usize| operand_at(operands, i, &shape, at).map(wide::<T>).unwrap_or_default();
-    let (a, b) = (number(0), number(1));
+    let Some((at, shape)) = first_of(operands, wrong)? else { return Ok(()) };
+    let (a, b) = (wide::<T>(operand_at(operands, 0, &shape, at)?), wide::<T>(operand_at(operands, 1, &shape, at)?));
     let shown = |n: i128| if n < 0 { format!("({n})") } else { n.to_string() };
     let operation = format!("{} {} {}", shown(a), op.symbol(), shown(b));
     let any = if matches!(left, Value::Array(_)) { left } else { right };
     let outer = if operands.lanes > 1 { &shape[..shape.len() - 1] } else { &shape[..] };
-    let place = place(any, outer, at, operands.lanes);
+    let place = place_in(any, outer, at, operands.lanes);
     if op == BinaryOp::Pow && b < 0 {
         let problem = Problem::new("E0612", format!("{operation} is no `{ty}`"))
             .note("a negative power is a fraction, of which the integer part is left")
             .help("compute it with floats: `2.0 ** x`");
-        return Some(located(problem, place));
+        return Err(located(problem, place));
     }
-    Some(overflow(operation, ty, place))
+    Err(overflow(operation, ty, place))
 }
 
 /// Whether an operation on numbers of a signed type overflows.
@@ -152,22 +152,20 @@ fn wrong(op: BinaryOp, ty: Scalar, a: i128, b: i128) -> bool {
 }
 
 /// Returns the row-major position of the first pair that satisfies a predicate, and the common shape (lanes last).
-fn first_of<A: Item, B: Item>(
-    operands: &Operands,
-    a: &[A],
-    b: &[B],
-    holds: impl Fn(A, B) -> bool + Copy,
-) -> Option<(usize, Vec<usize>)> {
+fn first_of<T: Item>(operands: &Operands, holds: impl Fn(T, T) -> bool + Copy) -> Outcome<Option<(usize, Vec<usize>)>> {
     let shapes = [operands.shape(0), operands.shape(1)];
-    let shape = common_shape(&[("", shapes[0].as_slice()), ("", &shapes[1])]).ok()?;
+    let Ok(shape) = common_shape(&[("", shapes[0].as_slice()), ("", &shapes[1])]) else { return Ok(None) };
     let rows = Rows::new(&shape, &shapes[0], &shapes[1]);
-    let flags = Array::build(Element::Scalar(Scalar::Bool), &shape, |out| rows.map(a, b, out, holds)).ok()?;
-    let at = stop::polled(flags.bytes()).position(|&flag| flag != 0)?;
-    Some((at, shape))
+    let (a, b) = (operands.items(0)?, operands.items(1)?);
+    let flags = Array::build(Element::Scalar(Scalar::Bool), &shape, |out| rows.map(a, b, out, holds));
+    // Where this has no room, the operation has none either.
+    let Ok(flags) = flags else { return Ok(None) };
+    let at = stop::polled(flags.bytes()?).position(|&flag| flag != 0);
+    Ok(at.map(|at| (at, shape)))
 }
 
 /// Returns the element of an operand at a position of the common shape.
-fn operand_at<T: Item>(operands: &Operands, i: usize, shape: &[usize], at: usize) -> Option<T> {
+fn operand_at<T: Item>(operands: &Operands, i: usize, shape: &[usize], at: usize) -> Outcome<T> {
     let own = operands.shape(i);
     let (mut rest, mut stride, mut position) = (at, 1, 0);
     for (axis, &len) in shape.iter().enumerate().rev() {
@@ -179,11 +177,11 @@ fn operand_at<T: Item>(operands: &Operands, i: usize, shape: &[usize], at: usize
         position += if extent == 1 { 0 } else { index * stride };
         stride *= extent;
     }
-    operands.arrays.get(i)?.items::<T>()?.get(position).copied()
+    Ok(operands.items::<T>(i)?.get(position).copied().unwrap_or_default())
 }
 
 /// Checks the amount of a shift, which may be of any integer type.
-fn shift(ty: Scalar, left: &Value, right: &Value) -> Option<Problem> {
+fn shift(ty: Scalar, left: &Value, right: &Value) -> Outcome<()> {
     let width = i128::from(ty.bits());
     let wrong = |n: i128| !(0..width).contains(&n);
     let said = |n: i128, place: Option<String>| {
@@ -193,16 +191,14 @@ fn shift(ty: Scalar, left: &Value, right: &Value) -> Option<Problem> {
     };
     // An empty operand means that nothing is shifted.
     if matches!(left, Value::Array(array) if array.count() == 0) {
-        return None;
+        return Ok(());
     }
     if let Value::Int(n) = right {
-        return wrong(*n).then(|| said(*n, None));
+        return if wrong(*n) { Err(said(*n, None)) } else { Ok(()) };
     }
-    let operands = Operands::new(&[right], "a shift").ok()?;
-    let array = operands.arrays.first()?;
-    with_integer!(operands.scalar, T => {
-        let items = array.items::<T>()?;
-        let at = stop::polled(items).position(|x| wrong(wide(*x)))?;
-        Some(said(wide(*items.get(at)?), place(right, array.shape(), at, operands.lanes).map(|p| format!("{p} of the amounts"))))
-    }, _ => None)
+    let Ok(operands) = Operands::new(&[right], "a shift") else { return Ok(()) };
+    let found = with_integer!(operands.scalar, T => {
+        stop::polled(operands.items::<T>(0)?).map(|x| wide(*x)).enumerate().find(|(_, n)| wrong(*n))
+    }, _ => None);
+    found.map_or(Ok(()), |(at, n)| Err(said(n, place(right, &operands, at).map(|p| format!("{p} of the amounts")))))
 }

@@ -97,7 +97,7 @@ impl Column {
         let (from_size, to_size) = (array.element().size().max(1), self.element.size().max(1));
         let mut column = Array::zeros(self.element.clone(), array.shape())?;
         let places = column.bytes_mut()?.chunks_exact_mut(to_size);
-        for (place, source) in stop::polled(places.zip(array.bytes().chunks_exact(from_size))) {
+        for (place, source) in stop::polled(places.zip(array.bytes()?.chunks_exact(from_size))) {
             for &(from, to, len) in &self.pieces {
                 if let (Some(to), Some(from)) = (place.get_mut(to..to + len), source.get(from..from + len)) {
                     to.copy_from_slice(from);
@@ -115,7 +115,7 @@ impl Column {
         }
         let (to_size, from_size) = (array.element().size().max(1), self.element.size().max(1));
         let places = array.bytes_mut()?.chunks_exact_mut(to_size);
-        for (place, source) in stop::polled(places.zip(column.bytes().chunks_exact(from_size))) {
+        for (place, source) in stop::polled(places.zip(column.bytes()?.chunks_exact(from_size))) {
             for &(to, from, len) in &self.pieces {
                 if let (Some(to), Some(from)) = (place.get_mut(to..to + len), source.get(from..from + len)) {
                     to.copy_from_slice(from);
@@ -158,7 +158,7 @@ pub fn named_field(value: &Value, name: &str) -> Outcome<Value> {
             Err(_) => Err(no_name(value, name, (0..parts.len()).map(|_| ""))),
         },
         Value::Table(table) => match table.get(name) {
-            Some(Value::Array(array)) if array.rank() == 0 => Ok(array.item(0).unwrap_or(Value::Array(array.clone()))),
+            Some(Value::Array(array)) if array.rank() == 0 => Ok(array.item(0)?.unwrap_or(Value::Array(array.clone()))),
             Some(column) => Ok(column.clone()),
             None => Err(no_name(value, name, table.keys().map(SmolStr::as_str))),
         },
@@ -295,7 +295,7 @@ pub fn assign(array: &mut Array, specs: &[SliceSpec], value: &Value) -> Outcome<
 /// Executes `a[i].pos = value`: writes one field (a path of field indices) of one element.
 pub fn assign_field(array: &mut Array, indices: &[i64], path: &[usize], value: &Value) -> Outcome<()> {
     let position = array.position(indices)?;
-    let mut element = array.item(position).ok_or_else(|| slice::out_of_range(position as i64, 0, array.count(), 1))?;
+    let mut element = array.item(position)?.ok_or_else(|| slice::out_of_range(position as i64, 0, array.count(), 1))?;
     set_field(&mut element, path, value)?;
     array.set_item(position, &element)
 }

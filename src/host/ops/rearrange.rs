@@ -56,9 +56,10 @@ pub fn transpose(value: &Value) -> Outcome<Value> {
     let shape: Vec<usize> = x.shape().iter().rev().copied().collect();
     let mut result = Array::zeros(x.element().clone(), &shape)?;
     let size = x.element().size().max(1);
+    let (from, to) = (x.bytes()?, result.bytes_mut()?);
     match x.shape() {
-        [rows, columns] => transpose_matrix(x.bytes(), result.bytes_mut()?, *rows, *columns, size),
-        _ => transpose_any(x, &shape, result.bytes_mut()?, size),
+        [rows, columns] => transpose_matrix(from, to, *rows, *columns, size),
+        axes => transpose_any(from, to, axes, &shape, size),
     }
     Ok(Value::Array(result))
 }
@@ -83,18 +84,19 @@ fn transpose_matrix(from: &[u8], to: &mut [u8], rows: usize, columns: usize, siz
     }
 }
 
-fn transpose_any(x: &Array, shape: &[usize], to: &mut [u8], size: usize) {
+/// Transposes an array with these axes to one of this shape.
+fn transpose_any(from: &[u8], to: &mut [u8], axes: &[usize], shape: &[usize], size: usize) {
     // Strides of the source for the result's axes, which are in reverse order.
     let mut strides = vec![];
     let mut stride = 1;
-    for &len in x.shape().iter().rev() {
+    for &len in axes.iter().rev() {
         strides.push(stride);
         stride *= len;
     }
     let mut walk = Walk::new(shape, [strides]);
     for place in stop::polled(to.chunks_exact_mut(size)) {
         let [at] = walk.offsets();
-        if let Some(from) = x.bytes().get(at * size..(at + 1) * size) {
+        if let Some(from) = from.get(at * size..(at + 1) * size) {
             place.copy_from_slice(from);
         }
         walk.advance();
@@ -129,7 +131,7 @@ pub fn concat(parts: &[Value], axis: i64) -> Outcome<Value> {
     for part in arrays {
         let run = part.shape().get(axis).copied().unwrap_or(0) * inner;
         let blocks = bytes.chunks_exact_mut((total * inner).max(1));
-        for (block, from) in stop::polled(blocks.zip(part.bytes().chunks_exact(run.max(1)))) {
+        for (block, from) in stop::polled(blocks.zip(part.bytes()?.chunks_exact(run.max(1)))) {
             if let Some(place) = block.get_mut(start..start + run) {
                 stop::copy(place, from);
             }
@@ -156,8 +158,8 @@ fn join(element: &Element, shape: &[usize], arrays: &[&Array], what: &str) -> Ou
         if part.shape() != shape {
             return Err(unlike(what, arrays.first().unwrap_or(part), part, position));
         }
-        let (place, behind) = rest.split_at_mut(part.bytes().len().min(rest.len()));
-        stop::copy(place, part.bytes());
+        let (place, behind) = rest.split_at_mut(part.byte_len().min(rest.len()));
+        stop::copy(place, part.bytes()?);
         rest = behind;
     }
     Ok(result)
@@ -196,7 +198,7 @@ pub fn sort(value: &Value) -> Outcome<Value> {
 }
 
 fn sort_rows<T: Item + Number>(array: &mut Array, row: usize) -> Outcome<()> {
-    let items = array.items_mut::<T>()?.unwrap_or(&mut []);
+    let items = array.items_mut::<T>()?;
     let ticks = Ticks::default();
     let order = |a: &T, b: &T| {
         ticks.pass(1);

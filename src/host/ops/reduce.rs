@@ -83,7 +83,7 @@ pub(crate) fn reduce_to(how: Reduce, value: &Value, axis: Option<i64>, to: Optio
     }
     let job = Job { how, array: &array, grid, shape: &shape, to: to.unwrap_or(total_type(scalar)) };
     let result = job.run(scalar).ok_or_else(undefined)??;
-    Ok(match result.item(0) {
+    Ok(match result.item(0)? {
         Some(item) if shape.is_empty() => item,
         _ => Value::Array(result),
     })
@@ -125,7 +125,7 @@ impl Job<'_> {
     /// Computes one result for every column of scalars.
     fn columns<T: Item, R: Item>(&self, reduce: impl Fn(Column<T>) -> R) -> Outcome<Array> {
         let Grid { outer, len, inner } = self.grid;
-        let items = self.array.items::<T>().unwrap_or(&[]);
+        let items = self.array.items::<T>()?;
         let element = self.element(R::SCALAR);
         Array::build(element, self.shape, |result| {
             let places = (0..outer).flat_map(|o| (0..inner).map(move |i| o * len * inner + i));
@@ -142,7 +142,7 @@ impl Job<'_> {
     /// Combines the rows of a block in sequence, scalar by scalar, with contiguous accesses.
     fn fold<T: Item>(&self, combine: impl Fn(T, T) -> T) -> Outcome<Array> {
         let Grid { len, inner, .. } = self.grid;
-        let items = self.array.items::<T>().unwrap_or(&[]);
+        let items = self.array.items::<T>()?;
         Array::build(self.element(T::SCALAR), self.shape, |result: &mut [T]| {
             let blocks = items.chunks_exact((len * inner).max(1));
             for (out, block) in stop::polled(result.chunks_exact_mut(inner.max(1)).zip(blocks)) {
@@ -164,7 +164,7 @@ impl Job<'_> {
     /// Computes pairwise sums in type `A`.
     fn sums<T: Item, A: Item + Number>(&self, finish: impl Fn(A, usize) -> A) -> Outcome<Array> {
         let Grid { len, inner, .. } = self.grid;
-        let items = self.array.items::<T>().unwrap_or(&[]);
+        let items = self.array.items::<T>()?;
         Array::build(self.element(T::SCALAR), self.shape, |result: &mut [T]| {
             let blocks = items.chunks_exact((len * inner).max(1));
             for (out, block) in stop::polled(result.chunks_exact_mut(inner.max(1)).zip(blocks)) {
@@ -301,7 +301,7 @@ pub(crate) fn cumsum_to(value: &Value, to: Option<Scalar>) -> Outcome<Value> {
 }
 
 fn running<T: Item, A: Item + Number>(array: &Array, lanes: usize) -> Outcome<Array> {
-    let items = array.items::<T>().unwrap_or(&[]);
+    let items = array.items::<T>()?;
     Array::build(array.element().clone(), array.shape(), |result: &mut [T]| {
         let mut sums = vec![A::default(); lanes];
         let rows = result.chunks_exact_mut(lanes.max(1)).zip(items.chunks_exact(lanes.max(1)));

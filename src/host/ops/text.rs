@@ -358,7 +358,7 @@ pub fn parse(ty: Scalar, value: &Value) -> Outcome<Value> {
         // A column of a file may have been read as numbers or as text; `parse` accepts both.
         Value::Array(array) => match array.element() {
             Element::Scalar(from) => {
-                crate::with_element!(*from, T => numbers(ty, array, array.items::<T>().unwrap_or(&[])))
+                crate::with_element!(*from, T => numbers(ty, array, array.items::<T>()?))
             }
             _ => Err(undefined("`parse`", &[value])),
         },

@@ -61,7 +61,7 @@ pub(crate) fn totals<T: Item + Integer>(
     to: Scalar,
 ) -> Outcome<Array> {
     let Grid { outer, len, inner } = grid;
-    let items = array.items::<T>().unwrap_or(&[]);
+    let items = array.items::<T>()?;
     let mut found = room::filled(how.start(), outer * inner);
     let blocks = found.chunks_exact_mut(inner.max(1)).zip(items.chunks_exact((len * inner).max(1)));
     for (totals, block) in stop::polled(blocks) {
@@ -83,7 +83,7 @@ pub(crate) fn totals<T: Item + Integer>(
 pub(crate) fn running<T: Item + Integer>(array: &Array, lanes: usize, to: Scalar) -> Outcome<Array> {
     let mut sums = vec![0i128; lanes];
     let mut found = room::vec(array.count() * lanes);
-    for row in stop::polled(array.items::<T>().unwrap_or(&[]).chunks_exact(lanes.max(1))) {
+    for row in stop::polled(array.items::<T>()?.chunks_exact(lanes.max(1))) {
         for (sum, &x) in sums.iter_mut().zip(row) {
             *sum += wide(x);
             found.push(Some(*sum));

@@ -67,7 +67,7 @@ fn numbers(array: &Array) -> Outcome<Vec<f64>> {
         }
     };
     Ok(match &wide {
-        Value::Array(wide) => room::copy(wide.items::<f64>().unwrap_or(&[])),
+        Value::Array(wide) => room::copy(wide.items::<f64>()?),
         _ => vec![],
     })
 }

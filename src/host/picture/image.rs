@@ -50,16 +50,16 @@ pub(crate) fn samples(array: &Array) -> Outcome<Vec<u8>> {
     };
     let scalar = array.scalar().ok_or_else(none)?;
     match scalar {
-        Scalar::U8 => Ok(room::copy(array.bytes())),
+        Scalar::U8 => Ok(room::copy(array.bytes()?)),
         Scalar::U16 => {
-            let high = array.bytes().chunks_exact(2).filter_map(|pair| pair.last().copied());
+            let high = array.bytes()?.chunks_exact(2).filter_map(|pair| pair.last().copied());
             Ok(room::collect(array.byte_len() / 2, high))
         }
         Scalar::Bool => {
-            Ok(room::collect(array.byte_len(), array.bytes().iter().map(|&b| if b != 0 { 255 } else { 0 })))
+            Ok(room::collect(array.byte_len(), array.bytes()?.iter().map(|&b| if b != 0 { 255 } else { 0 })))
         }
         _ => with_float!(scalar, T => {
-            let items = array.items::<T>().unwrap_or(&[]);
+            let items = array.items::<T>()?;
             Ok(room::collect(items.len(), items.iter().map(|x| level(x.to::<f64>()))))
         }, _ => Err(none())),
     }

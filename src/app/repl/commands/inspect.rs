@@ -9,6 +9,7 @@ use crate::check;
 use crate::check::typed::{Access, Binding, Geometry, Global, Module, Type, World};
 use crate::host::format;
 use crate::host::ops::{self, Reduce};
+use crate::host::problem::Outcome;
 use crate::host::value::Value;
 
 impl Repl<'_> {
@@ -84,7 +85,13 @@ impl Repl<'_> {
                     )),
                 };
             }
-            Some(Binding::Global(id)) => self.about_variable(id),
+            Some(Binding::Global(id)) => match about_variable(&program.globals[id], self.value(id)) {
+                Ok(text) => text,
+                Err(problem) => {
+                    self.report_all(&[problem.anywhere()]);
+                    return Ok(String::new());
+                }
+            },
             Some(Binding::Kernel(id)) => {
                 let kernel = &program.kernels[id];
                 let mut text = self.source_line(name);
@@ -131,36 +138,6 @@ impl Repl<'_> {
         };
         let head = self.session.sources.slice(span).split('{').next().unwrap_or(name).trim();
         format!("{head}\ndefined in {}\n", self.session.sources.name(span.file))
-    }
-
-    fn about_variable(&self, id: Id<Global>) -> String {
-        let global = &self.session.program.globals[id];
-        let word = if global.mutable { "var" } else { "let" };
-        let Some(value) = self.value(id) else { return format!("{word} {}: no value yet\n", global.name) };
-        let Value::Array(array) = value else {
-            let shown = match value {
-                Value::Table(_) => format!("\n{}", format::print(value)),
-                _ => format!(" = {}", format::brief(value)),
-            };
-            return format!("{word} {}: {}{shown}\n", global.name, value.type_name());
-        };
-        let mut text = format!("{word} {}: {}\n", global.name, format::describe(array));
-        let numbers = [("min", Reduce::Min), ("max", Reduce::Max), ("mean", Reduce::Mean)];
-        for (label, how) in numbers {
-            if array.count() > 0
-                && array.scalar().is_some_and(|s| s.is_num())
-                && let Ok(found) = ops::reduce(how, value, None)
-            {
-                let _ = writeln!(text, "  {label:<5} {}", format::print(&found));
-            }
-        }
-        if array.scalar().is_some_and(|s| s.is_float()) {
-            let strange = count_not_finite(value);
-            if strange > 0 {
-                let _ = writeln!(text, "  {strange} of {} elements are NaN or infinite", array.count());
-            }
-        }
-        text
     }
 
     pub(super) fn variables(&self) -> String {
@@ -222,11 +199,43 @@ impl Repl<'_> {
     }
 }
 
+/// Describes a variable; an array of numbers with its range.
+fn about_variable(global: &Global, value: Option<&Value>) -> Outcome<String> {
+    let word = if global.mutable { "var" } else { "let" };
+    let Some(value) = value else { return Ok(format!("{word} {}: no value yet\n", global.name)) };
+    let Value::Array(array) = value else {
+        let shown = match value {
+            Value::Table(_) => format!("\n{}", format::print(value)?),
+            _ => format!(" = {}", format::brief(value)?),
+        };
+        return Ok(format!("{word} {}: {}{shown}\n", global.name, value.type_name()));
+    };
+    let mut text = format!("{word} {}: {}\n", global.name, format::describe(array));
+    let Some(scalar) = array.scalar().filter(|scalar| scalar.is_num()) else { return Ok(text) };
+    // Where it cannot be read, that is the answer; after this, a reduction fails only if it is none for this type.
+    array.bytes()?;
+    let numbers = [("min", Reduce::Min), ("max", Reduce::Max), ("mean", Reduce::Mean)];
+    for (label, how) in numbers {
+        if array.count() > 0
+            && let Ok(found) = ops::reduce(how, value, None)
+        {
+            let _ = writeln!(text, "  {label:<5} {}", format::print(&found)?);
+        }
+    }
+    if scalar.is_float() {
+        let strange = count_not_finite(value)?;
+        if strange > 0 {
+            let _ = writeln!(text, "  {strange} of {} elements are NaN or infinite", array.count());
+        }
+    }
+    Ok(text)
+}
+
 /// Formats a value in brief.
 fn short(value: &Value) -> String {
     match value {
         Value::Scalar(_) | Value::Str(_) | Value::Vector(_) => {
-            let text = format::brief(value);
+            let text = format::brief(value).unwrap_or_else(|problem| problem.title);
             let text = if text.chars().count() > 40 { text.chars().take(40).collect::<String>() + "…" } else { text };
             format!("{} = {text}", value.type_name())
         }
@@ -247,10 +256,32 @@ pub(super) fn bytes(value: &Value) -> usize {
     }
 }
 
-fn count_not_finite(value: &Value) -> usize {
-    let finite = ops::math(crate::lang::ops::MathFn::IsFinite, std::slice::from_ref(value));
-    match finite {
-        Ok(Value::Array(flags)) => flags.bytes().iter().filter(|&&b| b == 0).count(),
-        _ => 0,
+fn count_not_finite(value: &Value) -> Outcome<usize> {
+    match ops::math(crate::lang::ops::MathFn::IsFinite, std::slice::from_ref(value))? {
+        Value::Array(flags) => Ok(flags.bytes()?.iter().filter(|&&b| b == 0).count()),
+        _ => Ok(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::base::source::Span;
+    use crate::device::storage::Gone;
+    use crate::host::array::Array;
+
+    #[test]
+    fn a_variable_on_a_failed_device_cannot_be_described() {
+        let global = Global { name: "x".into(), ty: Type::Unknown, mutable: false, span: Span::default() };
+        let mut array = Array::from_items(&[1.0f32, 2.0]).expect("an array");
+        let about = |array: &Array| about_variable(&global, Some(&Value::Array(array.clone())));
+        assert_eq!(about(&array).expect("a text").lines().count(), 4);
+        array.storage_mut().expect("memory").written_remotely(Arc::new(Gone::unavailable()));
+        assert_eq!(about(&array).expect_err("lost").code, "E0595");
+        let pair = Value::Tuple(vec![Value::i32(1), Value::Array(array)]);
+        assert_eq!(about_variable(&global, Some(&pair)).expect_err("lost").code, "E0595");
+        assert_eq!(short(&pair), "(i32, [f32; 2])");
     }
 }

@@ -15,7 +15,8 @@ impl Repl<'_> {
             return Err("`:time` wants an expression, as in `:time sum(x)`".into());
         }
         let measured = self.aside(|repl| repl.evaluate("<time>", &format!("time {{\n{expression}\n}}")));
-        Ok(measured.map(|value| format::print(&value) + "\n").unwrap_or_default())
+        let text = measured.map(|value| format::print(&value)).transpose().map_err(|problem| problem.title)?;
+        Ok(text.map(|text| text + "\n").unwrap_or_default())
     }
 
     pub(super) fn bench(&mut self, expression: &str) -> Answer {

@@ -52,7 +52,7 @@ fn put(out: &mut Sink, text: std::fmt::Arguments<'_>) -> Outcome<()> {
 enum Column<'a> {
     /// Every `stride`-th scalar of an array, starting at `first`.
     Numbers {
-        array: &'a Array,
+        bytes: &'a [u8],
         scalar: Scalar,
         first: usize,
         stride: usize,
@@ -63,11 +63,10 @@ enum Column<'a> {
 impl Column<'_> {
     fn write(&self, row: usize, out: &mut Sink) -> Outcome<()> {
         match self {
-            Column::Numbers { array, scalar, first, stride } => {
+            Column::Numbers { bytes, scalar, first, stride } => {
                 let size = scalar.size();
                 let start = (first + row * stride) * size;
-                let bytes = array.bytes().get(start..start + size).unwrap_or(&[]);
-                let number = scalar::Value::from_bytes(*scalar, bytes);
+                let number = scalar::Value::from_bytes(*scalar, bytes.get(start..start + size).unwrap_or(&[]));
                 match scalar {
                     Scalar::Bool => put(out, format_args!("{}", u8::from(number.is_true()))),
                     _ => put(out, format_args!("{}", scalar::format::plain(number))),
@@ -124,7 +123,8 @@ fn whole(array: &Array) -> Outcome<(Vec<Column<'_>>, usize)> {
     };
     // An empty array may have a huge number of columns or rows, so it is written as none.
     let (width, rows) = if array.is_empty() { (0, 0) } else { (width, rows) };
-    let columns = (0..width).map(|first| Column::Numbers { array, scalar, first, stride: width });
+    let bytes = array.bytes()?;
+    let columns = (0..width).map(|first| Column::Numbers { bytes, scalar, first, stride: width });
     Ok((room::collect(width, columns), rows))
 }
 
@@ -140,7 +140,7 @@ fn by_name(named: &IndexMap<SmolStr, Value>) -> Outcome<(Vec<Column<'_>>, usize)
                     let title = format!("a column of a .csv file has one axis, and `{name}` has {}", shape.len());
                     return Err(Problem::new("E0715", title));
                 }
-                (Column::Numbers { array, scalar, first: 0, stride: 1 }, array.count())
+                (Column::Numbers { bytes: array.bytes()?, scalar, first: 0, stride: 1 }, array.count())
             }
             other => {
                 let title =

@@ -1,0 +1,297 @@
+//! Scripts that read arrays of a GPU that has failed: every way to read one ends in the same error, at the statement.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::compile::NoFiles;
+use crate::device::sim::Simulator;
+use crate::device::storage::Gone;
+use crate::device::{Control, Earlier, FaultKind};
+use crate::host::interp::machine::Shown;
+
+/// A world that records what scripts did to it.
+#[derive(Default)]
+struct Diary(Vec<String>);
+
+impl World for Diary {
+    fn print(&mut self, text: &str) {
+        self.0.push(format!("print {text}"));
+    }
+    fn show(&mut self, _: Shown) {
+        self.0.push("show".into());
+    }
+    fn read(&mut self, path: &str) -> Result<Vec<u8>, String> {
+        Err(format!("no `{path}` here"))
+    }
+    fn write(&mut self, path: &str, _: &[u8]) -> Result<(), String> {
+        self.0.push(format!("write {path}"));
+        Ok(())
+    }
+}
+
+const DEFINITIONS: &str = "
+struct Body { pos: f32x3, mass: f32 }
+kernel scale(x: [f32; N], out y: [f32; N]) threads(i: N) { y[i] = 2.0 * x[i] }
+kernel double(inout y: [f32; N]) threads(i: N) { y[i] *= 2.0 }
+fn half(a: f32) -> f32 { 0.5 * a }
+fn both(a: f32, b: f32) -> f32 { a + b }
+fn first(a: [f32; N]) -> f32 { a[0] }
+var here = [1.0, 2.0, 3.0]
+";
+
+/// Variables whose bytes are on the failed device.
+const LOST: &str = "
+var x = [1.0, 2.0, 3.0]
+var m = zeros(4, 4)
+var n = [1, 2, 3]
+var flags = [true, false, true]
+var bodies = [Body { pos: f32x3(1.0, 2.0, 3.0), mass: 1.0 }, Body { pos: f32x3(1.0, 2.0, 3.0), mass: 2.0 }]
+var pair = (1, [1.0, 2.0, 3.0])
+";
+
+struct Script {
+    session: Session,
+    interpreter: Interpreter,
+    diary: Diary,
+}
+
+impl Script {
+    /// Runs the definitions; then the device of the arrays in [`LOST`] fails with this error.
+    fn new(checks: Checks, error: &DeviceError) -> Script {
+        let control = Control { checks, ..Control::default() };
+        let options = Options { args: vec![], control, seed: None, device: Arc::new(Simulator::default()) };
+        let interpreter = Interpreter::new(options);
+        let mut script = Script { session: Session::default(), interpreter, diary: Diary::default() };
+        script.enter(DEFINITIONS).expect("sound definitions");
+        let own = script.interpreter.globals.len();
+        script.enter(LOST).expect("sound variables");
+        script.interpreter.globals.iter_mut().skip(own).flatten().for_each(|value| lose(value, error));
+        script
+    }
+
+    fn enter(&mut self, text: &str) -> Result<Option<Last>, Box<Diagnostic>> {
+        let entered = self.session.enter("<entry>", text, &NoFiles);
+        if let Some(error) = entered.outcome.diagnostics.into_iter().find(Diagnostic::is_error) {
+            return Err(Box::new(error));
+        }
+        let mut last = None;
+        for chunk in entered.outcome.chunks {
+            last = self.interpreter.run_entry(&self.session, chunk, &mut self.diary)?;
+        }
+        Ok(last)
+    }
+}
+
+fn lose(value: &mut Value, error: &DeviceError) {
+    match value {
+        Value::Array(array) => {
+            array.storage_mut().expect("memory").written_remotely(Arc::new(Gone(error.clone())));
+        }
+        Value::Tuple(parts) => parts.iter_mut().for_each(|part| lose(part, error)),
+        _ => {}
+    }
+}
+
+/// Entries that read an array of the failed device.
+const READS: &[&str] = &[
+    "x",
+    "pair",
+    "(m, 1)",
+    "print(x)",
+    "print(1, pair)",
+    "print(\"{x}\")",
+    "print(\"{x:.2}\")",
+    "print(\"{pair}\")",
+    "print(bodies)",
+    "str(x);",
+    "x[1];",
+    "x[0..2];",
+    "x[..];",
+    "m[.., 1];",
+    "m[1];",
+    "m[1, 2];",
+    "bodies[0].mass;",
+    "bodies.mass;",
+    "bodies.pos.xy;",
+    "let (_, part) = pair; part[0];",
+    "x[1] = 2.0",
+    "x[..] = 1.0",
+    "x[0..2] = here[0..2]",
+    "here[0..2] = x[0..2]",
+    "here[..] = x",
+    "x[1] += 1.0",
+    "bodies[0].mass = 3.0",
+    "bodies.mass = [1.0, 2.0]",
+    "x + 1.0;",
+    "1.0 - x;",
+    "x * here;",
+    "here / x;",
+    "x ** 2.0;",
+    "n % 2;",
+    "n / n;",
+    "n << 1;",
+    "1 << n;",
+    "n & 1;",
+    "n + 1;",
+    "-n;",
+    "abs(n);",
+    "i32(x);",
+    "f64(x);",
+    "-x;",
+    "!flags;",
+    "x == here;",
+    "here != x;",
+    "x < 2.0;",
+    "pair == (1, here);",
+    "flags | flags;",
+    "sqrt(x);",
+    "min(x, here);",
+    "clamp(x, 0.0, 1.0);",
+    "fma(here, x, here);",
+    "select(flags, here, here);",
+    "select([true, false, true], here, x);",
+    "close(here, x);",
+    "sum(x);",
+    "sum(m, axis = 0);",
+    "sum(n);",
+    "prod(x);",
+    "mean(x);",
+    "min(x);",
+    "max(m, axis = 1);",
+    "argmin(x);",
+    "argmax(n);",
+    "all(flags);",
+    "any(flags);",
+    "cumsum(x);",
+    "cumsum(n);",
+    "dot(x, here);",
+    "dot(n, n);",
+    "m @ m;",
+    "transpose(m);",
+    "concat(here, x);",
+    "stack(here, x);",
+    "sort(x);",
+    "flip(x);",
+    "for v in x { print(v) }",
+    "if x[0] > 0.0 { print(1) }",
+    "assert(flags)",
+    "assert(all(x == here))",
+    "assert(x == here)",
+    "save(\"a.npy\", x)",
+    "save(\"a.npy\", bodies)",
+    "save(\"a.npz\", x = x)",
+    "save(\"a.safetensors\", x = here, y = x)",
+    "save(\"a.csv\", x)",
+    "save(\"a.csv\", x = x)",
+    "save(\"a.png\", m)",
+    "image(m)",
+    "image(\"a.png\", m)",
+    "plot(x)",
+    "plot(here, x)",
+    "plot(x, \"a.png\")",
+    "heat(m)",
+    "heat(m, \"a.svg\")",
+    "both(ones(2, 3), x);",
+    "both(x[0], 1.0);",
+];
+
+/// Entries that need only the type and the shape.
+const SHAPES: &[&str] = &[
+    "len(x)",
+    "shape(m)",
+    "reshape(m, -1);",
+    "let z = x",
+    "let z = pair",
+    "bitcast(i32, x);",
+    "if len(x) > 2 { 1 } else { 2 }",
+    "x = here",
+    "here = x;",
+    "here = ones(3)",
+];
+
+/// Returns code, title, the marked text, and the other texts of a diagnostic.
+fn words(session: &Session, diagnostic: &Diagnostic) -> (&'static str, String, Vec<String>, Vec<String>) {
+    let label = |label: &crate::base::diag::Label| format!("{}|{}", session.sources.slice(label.span), label.text);
+    let more = diagnostic.notes.iter().chain(&diagnostic.help).cloned().collect();
+    (diagnostic.code, diagnostic.title.clone(), diagnostic.labels.iter().map(label).collect(), more)
+}
+
+#[test]
+fn every_way_to_read_ends_in_the_devices_error() {
+    let mut wrong = Vec::new();
+    for checks in [Checks::default(), Checks { arithmetic: true, ..Checks::default() }] {
+        for text in READS {
+            let mut script = Script::new(checks, &Gone::unavailable().0);
+            let Err(diagnostic) = script.enter(text) else {
+                wrong.push(format!("{text}: no error"));
+                continue;
+            };
+            let found = words(&script.session, &diagnostic);
+            let statement = text.trim_end_matches(';').rsplit("; ").next().unwrap_or(text);
+            let expected = (
+                "E0595",
+                "`gpu:0` cannot be used: gone".to_string(),
+                vec![format!("{statement}|")],
+                vec![
+                    "found when results were looked at".to_string(),
+                    "run it on the simulator: `on sim { … }` or `--device sim`".to_string(),
+                ],
+            );
+            if found != expected || !script.diary.0.is_empty() {
+                wrong.push(format!("{text}: {found:?} {:?}", script.diary.0));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_needs_no_bytes_works() {
+    for text in SHAPES {
+        let mut script = Script::new(Checks::default(), &Gone::unavailable().0);
+        let found = script.enter(text).map(drop);
+        assert!(found.is_ok(), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn a_launch_on_the_simulator_says_where_it_was_launched() {
+    for text in ["scale(x);", "double(x);", "half(x);"] {
+        let mut script = Script::new(Checks::default(), &Gone::unavailable().0);
+        let diagnostic = script.enter(text).expect_err("the argument cannot be read");
+        let (code, title, labels, _) = words(&script.session, &diagnostic);
+        assert_eq!((code, title.as_str()), ("E0595", "`gpu:0` cannot be used: gone"), "{text}");
+        let launched = format!("{}|launched here", text.trim_end_matches(';'));
+        assert!(labels.contains(&launched), "{text}: {labels:?}");
+        // The variable is as it was.
+        assert!(script.enter("len(x)").is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn a_function_that_reads_says_where_it_was_called() {
+    let mut script = Script::new(Checks::default(), &Gone::unavailable().0);
+    let diagnostic = script.enter("fn second(a: [f32; N]) -> f32 { let b = a[1]; b }\nsecond(x);").expect_err("lost");
+    let (code, _, labels, _) = words(&script.session, &diagnostic);
+    assert_eq!(
+        (code, labels),
+        ("E0595", vec!["let b = a[1]|".to_string(), "second(x)|`second` is called here".into()])
+    );
+}
+
+#[test]
+fn a_fault_of_an_earlier_launch_is_shown_at_its_own_lines() {
+    let mut script = Script::new(Checks::default(), &Gone::unavailable().0);
+    let file = script.session.main.map(|main| script.session.program.modules[main].file).expect("a file");
+    let place = |text: &str| {
+        let start = DEFINITIONS.find(text).expect("a part of the definitions");
+        Span::new(file, start, start + text.len())
+    };
+    let fault = *FaultKind::ZeroStep.of_launch(place("y[i] *= 2.0"));
+    let error = DeviceError::Earlier(Box::new(Earlier { fault, launched: place("var here = [1.0, 2.0, 3.0]") }));
+    let wanted = device_diagnostic(&error, Span::default());
+    script.interpreter.globals.iter_mut().flatten().for_each(|value| lose(value, &error));
+    for text in ["print(x)", "x[0];", "x + 1.0;", "save(\"a.npy\", x)", "x"] {
+        assert_eq!(*script.enter(text).expect_err("lost"), wanted, "{text}");
+    }
+}
