@@ -111,7 +111,7 @@ class Clk:
         path = programs.script(folder, "once.clk", head + "".join(save[0]) + body + "".join(save[1]))
         ran = subprocess.run([*self.words, *check, "run", path], cwd=folder, env=self.environment, capture_output=True, text=True)
         if ran.returncode:
-            raise RuntimeError(ran.stderr)
+            raise RuntimeError(ran.stderr.strip() or f"exit code {ran.returncode}")
         return {b: bytes(read_npy(os.path.join(folder, f"out_{b}.npy"))) for b in CASES[name].results}
 
     def start(self, name, folder, check):
@@ -186,7 +186,7 @@ def number(x):
     return f"{x:.3g}" if x < 1000 else f"{x:.0f}"
 
 
-def main():
+def parsed():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", default=",".join(CASES))
     parser.add_argument("--clk", action="append", help="label, settings and binary [default: the release build, or $CLK]")
@@ -198,54 +198,71 @@ def main():
     parser.add_argument("--launches", type=int, default=3, help="fresh processes")
     parser.add_argument("--rounds", type=int, default=5, help="samples per process")
     parser.add_argument("--seconds", type=float, default=0.1, help="length of a sample")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+class Table:
+    def __init__(self, clks, options):
+        self.minima = options.minima
+        self.firsts = (["Intel"] if options.opencl else []) + [clk.label for clk in clks]
+        checked = [] if options.no_check else [f"{clk.label} --check" for clk in clks]
+        self.columns = self.firsts + checked
+        self.ratios = {label: [] for label in self.columns}
+
+    def head(self):
+        titles = ["program", "C ms", *(f"{x} / C" for x in self.columns), *(f"{x} first ms" for x in self.firsts), "results"]
+        print("| " + " | ".join(titles) + " |\n" + "| --- " * len(titles) + "|", flush=True)
+
+    def row(self, name, samples, first, results):
+        usual = min if self.minima else statistics.median
+        for label in self.columns:
+            pairs = [(a, b) for a, b in zip(samples[label], samples["C"]) if a is not None]
+            fastest = min(a for a, _ in pairs) / min(samples["C"])
+            self.ratios[label].append(fastest if self.minima else statistics.median(a / b for a, b in pairs))
+        cells = [name, number(usual(samples["C"]) * 1e3), *(number(self.ratios[x][-1]) for x in self.columns),
+                 *(number(statistics.median(first[x]) * 1e3) for x in self.firsts), results]
+        print("| " + " | ".join(cells) + " |", flush=True)
+
+    def end(self):
+        if any(self.ratios.values()):
+            means = [number(statistics.geometric_mean(self.ratios[x])) for x in self.columns]
+            cells = [f"geometric mean of {len(self.ratios[self.columns[0]])}", "", *means, *("" for _ in self.firsts), ""]
+            print("| " + " | ".join(cells) + " |")
+
+
+def one(name, c, clks, table, options, folder):
+    """Compares and measures one program; returns whether its results are right."""
+    try:
+        results = compare_results(name, c, clks, options, folder)
+        if options.only_results:
+            print(f"{name}: {results}", flush=True)
+        else:
+            table.row(name, *measure(name, c, clks, options, folder), results)
+        return "WRONG" not in results
+    except RuntimeError as error:
+        print(f"{name} FAILED: {error}", flush=True)
+        return False
+
+
+def main():
+    options = parsed()
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
     # Threads that spin at a barrier keep each other from running where other work needs a core.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     # What all sides respect, Intel's runtime included.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.threads])
     clks = [Clk(text, options.threads) for text in options.clk or ["Clk"]]
-    columns = (["Intel"] if options.opencl else []) + [
-        label for clk in clks for label in [clk.label] + ([] if options.no_check else [f"{clk.label} --check"])]
-    build = tempfile.mkdtemp()
-    try:
+    table = Table(clks, options)
+    with tempfile.TemporaryDirectory() as build:
         c = C(build)
-        ratios = {label: [] for label in columns}
         if not options.only_results:
-            print("| program | C ms | " + " | ".join(f"{x} / C" for x in columns) + " | "
-                  + " | ".join(f"{x} first ms" for x in columns if not x.endswith("--check")) + " | results |")
-            print("| --- " * (3 + len(columns) + sum(not x.endswith("--check") for x in columns)) + "|", flush=True)
-        failed = False
+            table.head()
+        right = True
         for name in options.programs.split(","):
-            folder = tempfile.mkdtemp(dir=build)
-            try:
-                text = compare_results(name, c, clks, options, folder)
-                failed |= "WRONG" in text
-                if options.only_results:
-                    print(f"{name}: {text}", flush=True)
-                    continue
-                samples, first = measure(name, c, clks, options, folder)
-            except RuntimeError as error:
-                print(f"| {name} | FAILED\n{error}", flush=True)
-                failed = True
-                continue
-            finally:
-                shutil.rmtree(folder)
-            for label in columns:
-                pairs = [(a, b) for a, b in zip(samples[label], samples["C"]) if a is not None]
-                fastest = min(a for a, _ in pairs) / min(samples["C"])
-                ratios[label].append(fastest if options.minima else statistics.median(a / b for a, b in pairs))
-            usual = min if options.minima else statistics.median
-            print(f"| {name} | {usual(samples['C']) * 1e3:.3g} | "
-                  + " | ".join(number(ratios[label][-1]) for label in columns) + " | "
-                  + " | ".join(number(statistics.median(first[x]) * 1e3) for x in columns if not x.endswith("--check"))
-                  + f" | {text} |", flush=True)
-        if any(ratios.values()):
-            means = " | ".join(number(statistics.geometric_mean(ratios[label])) for label in columns)
-            print(f"| geometric mean of {len(ratios[columns[0]])} | | {means} |" + " |" * (sum(not x.endswith('--check') for x in columns) + 1))
-        sys.exit(1 if failed else 0)
-    finally:
-        shutil.rmtree(build)
+            with tempfile.TemporaryDirectory(dir=build) as folder:
+                right &= one(name, c, clks, table, options, folder)
+        table.end()
+    sys.exit(0 if right else 1)
 
 
 if __name__ == "__main__":
