@@ -33,6 +33,8 @@ mod group;
 mod isa;
 #[cfg(target_arch = "x86_64")]
 mod jit;
+#[allow(dead_code)]
+mod lane;
 mod lanes;
 mod local;
 mod memory;

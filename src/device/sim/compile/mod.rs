@@ -26,7 +26,7 @@ mod flow;
 mod fuse;
 mod order;
 mod place;
-mod state;
+pub(crate) mod state;
 mod strip;
 mod tree;
 mod uses;

@@ -1,0 +1,440 @@
+//! Loads and stores: addresses in 64 bits, and the checks in front of them.
+//!
+//! A check moves out of the loops that it does not depend on, and of a loop over whose counter it is linear, as a check of the first
+//! and of the last iteration, as long as each iteration would have made it. One that every lane of the group makes anyway moves into
+//! the setup, as a check of the range of all their indices.
+
+use super::linear::{Atom, Linear, Sym, ZERO};
+use super::*;
+use crate::ir::def::{Extent, Memory, Place, Space};
+
+/// An index along one axis.
+enum Index {
+    /// And its multiple of x.
+    Linear(Linear, i32),
+    /// A `v32`.
+    Lanes(Value),
+}
+
+/// An `i64` that may be known.
+#[derive(Clone, Copy)]
+enum Wide {
+    Imm(i64),
+    Value(Value),
+}
+
+/// Where an access goes.
+struct Target {
+    address: Value,
+    form: Form,
+    /// Byte offsets, for [`Form::Lanes`].
+    offsets: Value,
+}
+
+impl Builder<'_> {
+    pub(super) fn load(&mut self, place: &Place, uniform: bool) -> Option<Vec<Lane>> {
+        let (scalar, count, offset) = self.leaf(place)?;
+        let cell = Cell::of(if scalar == Scalar::Bool { Scalar::U8 } else { scalar })?;
+        self.touch(place.memory, false);
+        let indices = self.indices(place)?;
+        let mut lanes = vec![];
+        for k in 0..count {
+            let offset = offset + i64::from(k) * i64::from(cell.size());
+            let target = self.target(place.memory, &indices, offset, cell)?;
+            lanes.push(self.load_cell(&target, cell, scalar, uniform)?);
+        }
+        Some(lanes)
+    }
+
+    fn load_cell(&mut self, target: &Target, cell: Cell, scalar: Scalar, uniform: bool) -> Option<Lane> {
+        if uniform && !scalar.is_float() {
+            let ty = if cell == Cell::W8 { Ty::I64 } else { Ty::I32 };
+            let value = self.result(Op::LoadScalar(cell), ty, &[target.address]);
+            return Some(match scalar {
+                Scalar::I64 | Scalar::U64 => Lane::Scalar(value),
+                Scalar::Bool => {
+                    let zero = self.constant(Ty::I32, 0);
+                    Lane::Scalar(self.result(Op::Set(Rel::Ne, Elem::I32), Ty::I32, &[value, zero]))
+                }
+                _ => Lane::Linear(Linear::uniform(value)),
+            });
+        }
+        let mask = if uniform { Value::NONE } else { self.mask };
+        let args = [target.address, target.offsets];
+        let args = if target.form == Form::Lanes { &args[..] } else { &args[..1] };
+        if target.form == Form::Lanes && cell.size() < 4 {
+            return None;
+        }
+        let value = self.result_under(Op::Load(cell, target.form), cell.vector(), args, mask);
+        Some(if scalar == Scalar::Bool {
+            Lane::Mask(self.result(Op::MaskOfLanes, Ty::Mask, &[value]))
+        } else {
+            Lane::Vector(value)
+        })
+    }
+
+    pub(super) fn store(&mut self, place: &Place, value: ExprId) -> Option<()> {
+        let (scalar, _, offset) = self.leaf(place)?;
+        let cell = Cell::of(if scalar == Scalar::Bool { Scalar::U8 } else { scalar })?;
+        self.touch(place.memory, true);
+        let lanes = self.operand(value)?;
+        let indices = self.indices(place)?;
+        for (k, lane) in lanes.iter().enumerate() {
+            let offset = offset + k as i64 * i64::from(cell.size());
+            let mut target = self.target(place.memory, &indices, offset, cell)?;
+            let mut value = self.vector(lane, scalar);
+            if scalar == Scalar::Bool {
+                let one = self.splat(false, 1);
+                value = self.pure(Op::Vector(Bin::And, Elem::U32), Ty::V32, &[value, one]);
+            }
+            if target.form == Form::One {
+                // Of the lanes that store to one element, the last one wins.
+                target.form = Form::Lanes;
+                target.offsets = self.splat(false, 0);
+            }
+            let args = [target.address, value, target.offsets];
+            let args = if target.form == Form::Lanes { &args[..] } else { &args[..2] };
+            if target.form == Form::Lanes && cell.size() < 4 {
+                return None;
+            }
+            self.push(Inst::new(Op::Store(cell, target.form), Value::NONE, args).under(self.mask));
+        }
+        Some(())
+    }
+
+    fn touch(&mut self, memory: MemId, store: bool) {
+        let memories = &mut self.region.memories;
+        let at = memories.iter().position(|m| m.0 == memory).unwrap_or_else(|| {
+            memories.push((memory, false, false));
+            memories.len() - 1
+        });
+        memories[at].1 |= !store;
+        memories[at].2 |= store;
+    }
+
+    /// Returns the type, the number of components and the byte offset in the element of what an access touches.
+    fn leaf(&self, place: &Place) -> Option<(Scalar, u8, i64)> {
+        let memory = &self.f.memories[place.memory];
+        if memory.space == Space::Local || matches!(memory.space, Space::Param { .. }) {
+            return None;
+        }
+        let leaf = memory.layout.leaves.get(place.leaf as usize)?;
+        let scalar = leaf.ty.scalar();
+        let component = usize::from(place.component.unwrap_or(0));
+        let count = if place.component.is_some() { 1 } else { leaf.ty.lanes() };
+        Some((scalar, count, (leaf.offset + component * scalar.size()) as i64))
+    }
+
+    fn indices(&mut self, place: &Place) -> Option<Vec<Index>> {
+        let mut indices = vec![];
+        for &e in &place.indices {
+            let scalar = self.f.exprs[e].ty.scalar();
+            if scalar.size() == 8 || !scalar.is_int() {
+                return None;
+            }
+            let lane = self.operand(e)?.into_iter().next()?;
+            let index = match &lane {
+                Lane::Linear(form) => match form.as_index() {
+                    Some(c) => Index::Linear(form.clone(), c),
+                    None => Index::Lanes(self.vector(&lane, scalar)),
+                },
+                _ => Index::Lanes(self.vector(&lane, scalar)),
+            };
+            indices.push(index);
+        }
+        for (axis, index) in indices.iter().enumerate() {
+            let extent = self.extent(place.memory, axis as u8);
+            match index {
+                Index::Linear(form, c) => self.check_linear(form, *c, extent),
+                Index::Lanes(value) => {
+                    let extent = self.pure(Op::Trunc, Ty::I32, &[extent]);
+                    let extent = self.pure(Op::Broadcast, Ty::V32, &[extent]);
+                    self.check_here(Op::CheckLanes, &[*value, extent]);
+                }
+            }
+        }
+        Some(indices)
+    }
+
+    fn memory(&self, memory: MemId) -> &Memory {
+        &self.f.memories[memory]
+    }
+
+    fn extent(&mut self, memory: MemId, axis: u8) -> Value {
+        match self.memory(memory).extents.get(axis as usize) {
+            Some(&Extent::Known(n)) => self.constant(Ty::I64, n.into()),
+            _ => self.pure(Op::Input(Input::Extent(memory, axis)), Ty::I64, &[]),
+        }
+    }
+
+    /// Returns the bytes from one index of an axis to the next.
+    fn pitch(&mut self, memory: MemId, axis: u8) -> Wide {
+        let def = self.memory(memory);
+        let inner = def.extents.get(axis as usize + 1..).unwrap_or_default();
+        let size = def.layout.size as i64;
+        let known = inner.iter().try_fold(size, |pitch, extent| match extent {
+            Extent::Known(n) => pitch.checked_mul((*n).into()),
+            _ => None,
+        });
+        match known {
+            Some(pitch) => Wide::Imm(pitch),
+            None => Wide::Value(self.pure(Op::Input(Input::Pitch(memory, axis)), Ty::I64, &[])),
+        }
+    }
+
+    // Checks
+
+    fn check_here(&mut self, op: Op, args: &[Value]) {
+        self.check_at(self.level(), self.mask, op, args);
+    }
+
+    /// Writes a check in front of the loops of higher levels, unless it has been made there.
+    fn check_at(&mut self, level: u8, mask: Value, op: Op, args: &[Value]) {
+        let inst = Inst::new(op, Value::NONE, args).under(mask);
+        let key = (op, Ty::Mask, inst.args);
+        if self.known.iter().any(|(_, known)| known.contains_key(&key)) {
+            return;
+        }
+        self.place(level, inst);
+        let scope = match level {
+            0 => 0,
+            _ if level == self.level() => self.known.len() - 1,
+            _ => self.known.iter().position(|(n, _)| *n == level as usize).unwrap_or(self.known.len() - 1),
+        };
+        self.known[scope].1.insert(key, Value::NONE);
+    }
+
+    /// Checks a linear index, in front of the loops that need not repeat the check.
+    fn check_linear(&mut self, form: &Linear, c: i32, extent: Value) {
+        let mut ats: Vec<Vec<(Value, Option<Value>)>> = vec![vec![]];
+        let (mut level, mut mask) = (self.level(), self.mask);
+        for number in (0..self.loops.len()).rev() {
+            let scope = &self.loops[number];
+            let always = match self.loops.get(number + 1) {
+                Some(inner) => inner.certain,
+                None => self.depth == scope.depth && !scope.broken,
+            };
+            if !always {
+                break;
+            }
+            let mut outer = ats.clone();
+            if let Some((counter, last)) = scope.counter
+                && form.of(Sym::Counter(counter)) != ZERO
+            {
+                let with = |value: Option<Value>| {
+                    ats.iter().map(move |at| at.iter().copied().chain([(counter, value)]).collect::<Vec<_>>())
+                };
+                outer = with(None).chain(with(Some(last))).collect();
+            }
+            let front = number as u8 + 1;
+            if outer.len() > 4 || outer.iter().any(|at| self.linear_level(form, at) > front) {
+                break;
+            }
+            (ats, level, mask) = (outer, front, scope.mask);
+        }
+        let all = self.depth == 0 && self.certain && mask == self.entered
+            || self.loops.first().is_some_and(|l| level == 1 && l.certain && l.depth == 0 && mask == self.entered);
+        if level == 1 && all && self.check_range(form, c, extent, &ats) {
+            return;
+        }
+        for at in ats {
+            let row = self.linear_row(form, &at);
+            if c == 0 {
+                self.check_at(level, mask, Op::CheckOne, &[row, extent]);
+            } else {
+                let limit = self.pure(Op::Limit(c), Ty::I64, &[extent]);
+                self.check_at(level, mask, Op::CheckRow(c), &[row, limit, extent]);
+            }
+        }
+    }
+
+    /// Writes the check into the setup, for the ranges of all coordinates, if it depends on nothing else.
+    fn check_range(&mut self, form: &Linear, c: i32, extent: Value, ats: &[Vec<(Value, Option<Value>)>]) -> bool {
+        let rest = Linear {
+            base: form.base,
+            terms: form.terms.iter().copied().filter(|(s, _)| !matches!(s, Sym::Axis(_))).collect(),
+        };
+        let mut axes = vec![(0, c)];
+        for axis in 1..3 {
+            match form.coefficient(axis) {
+                Atom::Imm(c) => axes.push((axis, c)),
+                Atom::Value(_) => return false,
+            }
+        }
+        if ats.iter().any(|at| self.linear_level(&rest, at) > 0) {
+            return false;
+        }
+        for at in ats {
+            let row = self.linear_row(&rest, at);
+            let (mut low, mut high) = (row, row);
+            for &(axis, c) in axes.iter().filter(|a| a.1 != 0) {
+                let first = self.pure(Op::Input(Input::First(axis)), Ty::I64, &[]);
+                let last = self.pure(Op::Input(Input::Last(axis)), Ty::I64, &[]);
+                let (least, most) = if c > 0 { (first, last) } else { (last, first) };
+                let factor = self.constant(Ty::I64, c.into());
+                let least = self.wide_op(Bin::Mul, Some(least), factor);
+                let most = self.wide_op(Bin::Mul, Some(most), factor);
+                low = self.wide_op(Bin::Add, Some(low), least);
+                high = self.wide_op(Bin::Add, Some(high), most);
+            }
+            self.check_at(0, Value::NONE, Op::CheckRange, &[low, high, extent]);
+        }
+        true
+    }
+
+    // Addresses
+
+    fn target(&mut self, memory: MemId, indices: &[Index], offset: i64, cell: Cell) -> Option<Target> {
+        let base = self.pure(Op::Input(Input::Base(memory)), Ty::I64, &[]);
+        let mut address = match offset {
+            0 => base,
+            _ => {
+                let offset = self.constant(Ty::I64, offset);
+                self.wide_op(Bin::Add, Some(base), offset)
+            }
+        };
+        let lanes = indices.iter().any(|i| matches!(i, Index::Lanes(_)));
+        let (mut along, mut offsets) = (Wide::Imm(0), None);
+        let mut rows: Vec<(Linear, Wide)> = vec![];
+        for (axis, index) in indices.iter().enumerate() {
+            let pitch = self.pitch(memory, axis as u8);
+            match index {
+                Index::Linear(form, 0) => rows.push((form.clone(), pitch)),
+                Index::Linear(form, _) if lanes => {
+                    let value = self.linear_vector(form);
+                    offsets = Some(self.offset(offsets, value, pitch)?);
+                }
+                Index::Linear(form, c) => {
+                    along = self.wide_sum(along, Wide::Imm((*c).into()), pitch);
+                    rows.push((form.clone(), pitch));
+                }
+                Index::Lanes(value) => offsets = Some(self.offset(offsets, *value, pitch)?),
+            }
+        }
+        address = self.row_address(address, &rows);
+        if let Some(offsets) = offsets {
+            return Some(Target { address, form: Form::Lanes, offsets });
+        }
+        let (form, offsets) = match along {
+            Wide::Imm(0) => (Form::One, Value::NONE),
+            Wide::Imm(bytes) if bytes == i64::from(cell.size()) => (Form::Row, Value::NONE),
+            along => {
+                let first = self.wide_sym(Sym::Axis(0));
+                let (bytes, step) = match along {
+                    Wide::Imm(bytes) => {
+                        let step = i32::try_from(bytes).ok().filter(|s| s.unsigned_abs() < 1 << 24)?;
+                        (self.constant(Ty::I64, bytes), self.pure(Op::Iota(step), Ty::V32, &[]))
+                    }
+                    Wide::Value(bytes) => {
+                        let step = self.pure(Op::Trunc, Ty::I32, &[bytes]);
+                        let step = self.pure(Op::Broadcast, Ty::V32, &[step]);
+                        let lanes = self.pure(Op::Iota(1), Ty::V32, &[]);
+                        (bytes, self.pure(Op::Vector(Bin::Mul, Elem::I32), Ty::V32, &[step, lanes]))
+                    }
+                };
+                let first = self.wide_op(Bin::Mul, Some(first), bytes);
+                address = self.wide_op(Bin::Add, Some(address), first);
+                (Form::Lanes, step)
+            }
+        };
+        Some(Target { address, form, offsets })
+    }
+
+    /// Adds the bytes of all parts of these indices but their multiples of x, those that vary least first.
+    fn row_address(&mut self, address: Value, rows: &[(Linear, Wide)]) -> Value {
+        let mut parts: Vec<(Option<Sym>, Wide)> = vec![];
+        for (form, pitch) in rows {
+            let terms = form.terms.iter().map(|&(sym, c)| (Some(sym), c));
+            for (sym, c) in std::iter::once((None, form.base)).chain(terms) {
+                if c == ZERO || sym == Some(Sym::Axis(0)) {
+                    continue;
+                }
+                let c = match c {
+                    Atom::Imm(c) => Wide::Imm(c.into()),
+                    Atom::Value(_) => Wide::Value(self.wide(c)),
+                };
+                match parts.iter().position(|p| p.0 == sym) {
+                    Some(at) => parts[at].1 = self.wide_sum(parts[at].1, c, *pitch),
+                    None => {
+                        let product = self.wide_sum(Wide::Imm(0), c, *pitch);
+                        parts.push((sym, product));
+                    }
+                }
+            }
+        }
+        let level = |b: &Self, sym: Option<Sym>| match sym {
+            None => 0,
+            Some(Sym::Axis(_)) => 1,
+            Some(Sym::Counter(c)) => b.levels[c.index()],
+        };
+        parts.sort_by_key(|&(sym, bytes)| {
+            let own = if let Wide::Value(v) = bytes { self.levels[v.index()] } else { 0 };
+            own.max(level(self, sym))
+        });
+        let mut sum = address;
+        for (sym, bytes) in parts {
+            let bytes = self.wide_value(bytes);
+            let term = match sym {
+                None => bytes,
+                Some(sym) => {
+                    let sym = self.wide_sym(sym);
+                    self.wide_op(Bin::Mul, Some(sym), bytes)
+                }
+            };
+            sum = self.wide_op(Bin::Add, Some(sum), term);
+        }
+        sum
+    }
+
+    fn wide_value(&mut self, wide: Wide) -> Value {
+        match wide {
+            Wide::Imm(v) => self.constant(Ty::I64, v),
+            Wide::Value(value) => value,
+        }
+    }
+
+    /// Returns `sum + a·b`.
+    fn wide_sum(&mut self, sum: Wide, a: Wide, b: Wide) -> Wide {
+        let product = match (a, b) {
+            (Wide::Imm(a), Wide::Imm(b)) => Wide::Imm(a.wrapping_mul(b)),
+            (Wide::Imm(1), b) => b,
+            (a, Wide::Imm(1)) => a,
+            (a, b) => {
+                let (a, b) = (self.wide_value(a), self.wide_value(b));
+                Wide::Value(self.wide_op(Bin::Mul, Some(a), b))
+            }
+        };
+        match (sum, product) {
+            (Wide::Imm(a), Wide::Imm(b)) => Wide::Imm(a.wrapping_add(b)),
+            (Wide::Imm(0), product) => product,
+            (sum, product) => {
+                let (a, b) = (self.wide_value(sum), self.wide_value(product));
+                Wide::Value(self.wide_op(Bin::Add, Some(a), b))
+            }
+        }
+    }
+
+    /// Adds the bytes of an index that differs between lanes to offsets.
+    fn offset(&mut self, offsets: Option<Value>, index: Value, pitch: Wide) -> Option<Value> {
+        let bytes = match pitch {
+            Wide::Imm(1) => index,
+            Wide::Imm(pitch) if (pitch as u64).is_power_of_two() && pitch < 1 << 30 => {
+                let by = self.splat(false, u64::from(pitch.trailing_zeros()));
+                self.pure(Op::Vector(Bin::Shl, Elem::I32), Ty::V32, &[index, by])
+            }
+            Wide::Imm(pitch) => {
+                let pitch = self.splat(false, u64::from(u32::try_from(pitch).ok()?));
+                self.pure(Op::Vector(Bin::Mul, Elem::I32), Ty::V32, &[index, pitch])
+            }
+            Wide::Value(pitch) => {
+                let pitch = self.pure(Op::Trunc, Ty::I32, &[pitch]);
+                let pitch = self.pure(Op::Broadcast, Ty::V32, &[pitch]);
+                self.pure(Op::Vector(Bin::Mul, Elem::I32), Ty::V32, &[index, pitch])
+            }
+        };
+        Some(match offsets {
+            None => bytes,
+            Some(sum) => self.pure(Op::Vector(Bin::Add, Elem::I32), Ty::V32, &[sum, bytes]),
+        })
+    }
+}

@@ -1,0 +1,355 @@
+//! DeviceIR to LaneIR.
+//!
+//! Input: a run of statements, and what the interpreter's compiler knows about the values and locals from outside of it. Output: a
+//! [`Region`], or `None` where something has no LaneIR. The idea: integers that are the same in a row, or change evenly along it and
+//! with the counters of loops, stay **linear forms** as long as possible, so that addresses, checks and their extremes over whole
+//! loops follow from the form; and whatever is pure is placed where its operands are known, in front of the loops around it.
+
+mod access;
+mod arith;
+mod expr;
+mod flow;
+mod linear;
+mod supported;
+
+use rustc_hash::FxHashMap;
+
+use self::linear::Linear;
+pub(crate) use self::supported::{Support, outside};
+use super::*;
+use crate::device::sim::code::AXES;
+use crate::device::sim::compile::state::Val;
+use crate::ir::def::{ExprId, Function, Label, LocalId, Stmt};
+use crate::ir::variance::{Number, Variances};
+
+/// One component of an expression's value.
+#[derive(Clone, Debug)]
+enum Lane {
+    /// The bits of a lane, the same in all lanes.
+    Bits(u64),
+    /// A uniform integer of 64 bits, or a uniform `bool` as 0 or 1.
+    Scalar(Value),
+    /// An `i32` or `u32`.
+    Linear(Linear),
+    Vector(Value),
+    /// A `bool` that varies.
+    Mask(Value),
+}
+
+/// What the interpreter's compiler knows about a region's surroundings.
+pub(crate) struct Outside {
+    pub values: FxHashMap<ExprId, Vec<Val>>,
+    pub locals: FxHashMap<LocalId, Vec<Val>>,
+    /// Registers without a value of their own per lane.
+    pub uniform: Box<dyn Fn(Reg) -> bool>,
+    /// Coordinates along which the threads of a kernel are numbered: the axis of each index of a `threads` kernel.
+    pub rank: u8,
+}
+
+/// An open region of control.
+struct Frame {
+    /// What `break` names (of an iteration: `continue`).
+    label: Option<Label>,
+    iteration: bool,
+    /// The mask of the lanes inside.
+    mask: Value,
+    /// It is this frame's own, not that of a surrounding one.
+    owns: bool,
+    exit: Exit,
+    /// Lanes have left for the end of a surrounding frame, so that the mask may have become empty.
+    leaked: bool,
+}
+
+/// An open loop.
+struct LoopScope {
+    /// What goes in front of the loop.
+    pre: Vec<Node>,
+    /// For a loop over a range: the counter from 0, and the last one, both `i64`.
+    counter: Option<(Value, Value)>,
+    /// The mask in front of it.
+    mask: Value,
+    /// Nesting of conditions at its start.
+    depth: u32,
+    /// Some branch or condition may end the iteration early.
+    broken: bool,
+    /// The loop itself runs whenever the body around it does.
+    certain: bool,
+}
+
+/// Names pure computations, to find them again.
+type Known = FxHashMap<(Op, Ty, [Value; 3]), Value>;
+
+pub(crate) struct Builder<'a> {
+    f: &'a Function,
+    variances: &'a Variances,
+    outside: Outside,
+    region: Region,
+    /// How many loops, plus one, a value is inside of; 0 in the setup.
+    levels: Vec<u8>,
+    /// Open lists of nodes, innermost last.
+    lists: Vec<Vec<Node>>,
+    loops: Vec<LoopScope>,
+    frames: Vec<Frame>,
+    /// Scopes of known computations: the setup, the body, and each open block; with the number of loops around it.
+    known: Vec<(usize, Known)>,
+    values: FxHashMap<ExprId, Vec<Lane>>,
+    locals: FxHashMap<LocalId, Vec<Lane>>,
+    mask: Value,
+    entered: Value,
+    /// Nesting of conditions.
+    depth: u32,
+    /// All lanes that entered are still active, so that a check of all of them at once is due anyway.
+    certain: bool,
+    number: Number,
+    exits: u32,
+    /// The number of instructions that would be worth compiling.
+    weight: u32,
+    /// Instructions at the start of the body that read registers.
+    starts: usize,
+}
+
+impl<'a> Builder<'a> {
+    /// Builds the region of these statements, of which the first has this number; outputs follow.
+    pub fn new(
+        f: &'a Function,
+        variances: &'a Variances,
+        outside: Outside,
+        stmts: &[Stmt],
+        number: Number,
+    ) -> Option<Builder<'a>> {
+        let region = Region {
+            values: vec![],
+            setup: vec![],
+            body: vec![],
+            reads: vec![],
+            writes: vec![],
+            memories: vec![],
+            wide: false,
+            weight: 0,
+        };
+        let mut builder = Builder {
+            f,
+            variances,
+            outside,
+            region,
+            levels: vec![],
+            lists: vec![vec![]],
+            loops: vec![],
+            frames: vec![],
+            known: vec![(0, Known::default()), (0, Known::default())],
+            values: FxHashMap::default(),
+            locals: FxHashMap::default(),
+            mask: Value::NONE,
+            entered: Value::NONE,
+            depth: 0,
+            certain: true,
+            number,
+            exits: 0,
+            weight: 0,
+            starts: 0,
+        };
+        builder.entered = builder.result(Op::Entered, Ty::Mask, &[]);
+        builder.mask = builder.entered;
+        builder.enter_locals(stmts)?;
+        builder.stmts(stmts)?;
+        Some(builder)
+    }
+
+    /// Adds the values of expressions and locals that the interpreter's code behind the region reads, and completes it.
+    pub fn finish(
+        mut self,
+        values: &[(ExprId, Vec<Val>)],
+        locals: &[(LocalId, Vec<Val>)],
+        fresh: &dyn Fn(Reg) -> bool,
+    ) -> Option<Region> {
+        let mut done = vec![];
+        for (e, vals) in values {
+            let lanes = self.values.get(e)?.clone();
+            let scalar = self.f.exprs[*e].ty.scalar();
+            for (val, lane) in vals.iter().zip(lanes) {
+                self.output(val, &lane, scalar, fresh, &mut done)?;
+            }
+        }
+        for (local, vals) in locals {
+            let lanes = self.locals.get(local)?.clone();
+            let scalar = self.f.locals[*local].ty.scalar();
+            for (val, lane) in vals.iter().zip(lanes) {
+                self.output(val, &lane, scalar, &|_| true, &mut done)?;
+            }
+        }
+        self.region.body = self.lists.pop()?;
+        self.region.weight = self.weight;
+        self.region.wide = self.region.values.iter().any(|v| v.ty == Ty::V64);
+        vary(&mut self.region);
+        Some(self.region)
+    }
+
+    fn output(
+        &mut self,
+        val: &Val,
+        lane: &Lane,
+        scalar: Scalar,
+        fresh: &dyn Fn(Reg) -> bool,
+        done: &mut Vec<Reg>,
+    ) -> Option<()> {
+        match (val, lane) {
+            (Val::Const(_), _) => Some(()),
+            (Val::Affine(affine), Lane::Linear(linear)) => {
+                let parts = std::iter::once((&affine.base, linear.base()))
+                    .chain((0..AXES).map(|axis| (&affine.coef[axis], linear.coefficient(axis as u8))));
+                for (part, atom) in parts.collect::<Vec<_>>() {
+                    if let Val::Reg(reg) = *part
+                        && fresh(reg)
+                    {
+                        let value = self.atom_value(atom);
+                        self.output_uniform(reg, value, Scalar::I32, done);
+                    }
+                }
+                // A counter of a loop inside of the region would have to be part of the base.
+                linear.is_free_of_counters().then_some(())
+            }
+            (Val::Affine(_), _) => None,
+            (&Val::Reg(reg), lane) => {
+                if !fresh(reg) || done.contains(&reg) {
+                    return Some(());
+                }
+                if (self.outside.uniform)(reg) {
+                    let value = self.uniform_value(lane, scalar)?;
+                    self.output_uniform(reg, value, scalar, done);
+                    return Some(());
+                }
+                let value = self.vector(lane, scalar);
+                let address = self.pure(Op::Input(Input::Lanes(reg)), Ty::I64, &[]);
+                self.push(Inst::new(Op::StoreReg, Value::NONE, &[address, value]).under(self.entered));
+                self.region.writes.push(Written { reg, scalar, uniform: false });
+                done.push(reg);
+                Some(())
+            }
+        }
+    }
+
+    fn output_uniform(&mut self, reg: Reg, value: Value, scalar: Scalar, done: &mut Vec<Reg>) {
+        if done.contains(&reg) {
+            return;
+        }
+        let number = self.region.writes.iter().filter(|w| w.uniform).count() as u32;
+        self.push(Inst::new(Op::Output(number), Value::NONE, &[value]));
+        self.region.writes.push(Written { reg, scalar, uniform: true });
+        done.push(reg);
+    }
+
+    // Values and instructions
+
+    fn new_value(&mut self, ty: Ty, level: u8, mutable: bool) -> Value {
+        let value = Value(self.region.values.len() as u32);
+        self.region.values.push(ValueDef { ty, mutable, by_x: false, by_row: false });
+        self.levels.push(level);
+        value
+    }
+
+    /// The level of the code that is being written.
+    fn level(&self) -> u8 {
+        1 + self.loops.len() as u8
+    }
+
+    /// Creates a mutable value, which is defined at the present level.
+    fn variable(&mut self, ty: Ty) -> Value {
+        self.new_value(ty, self.level(), true)
+    }
+
+    fn push(&mut self, inst: Inst) {
+        self.push_node(Node::Inst(inst));
+    }
+
+    fn push_node(&mut self, node: Node) {
+        self.weight += if let Node::Inst(_) = node { 10u32.saturating_pow(self.loops.len() as u32) } else { 0 };
+        if let Some(list) = self.lists.last_mut() {
+            list.push(node);
+        }
+    }
+
+    /// Writes an instruction here; its result is a new value.
+    fn result(&mut self, op: Op, ty: Ty, args: &[Value]) -> Value {
+        self.result_under(op, ty, args, Value::NONE)
+    }
+
+    fn result_under(&mut self, op: Op, ty: Ty, args: &[Value], mask: Value) -> Value {
+        let dst = self.new_value(ty, self.level(), false);
+        self.push(Inst::new(op, dst, args).under(mask));
+        dst
+    }
+
+    /// Returns the result of a pure operation on values that do not change while they are known: computed where its operands are,
+    /// and only once.
+    fn pure(&mut self, op: Op, ty: Ty, args: &[Value]) -> Value {
+        let inst = Inst::new(op, Value::NONE, args);
+        if let Some(&value) = self.known.iter().rev().find_map(|(_, known)| known.get(&(op, ty, inst.args))) {
+            return value;
+        }
+        let own = if matches!(op, Op::Coord(_)) { 1 } else { 0 };
+        let level = args.iter().map(|v| self.levels[v.index()]).max().unwrap_or(0).max(own);
+        let dst = self.new_value(ty, level, false);
+        self.place(level, Inst { dst, ..inst });
+        let loops = (level as usize).saturating_sub(1);
+        // In front of loop number `loops`, if that is open, a value is known until the loop ends.
+        let scope = match level {
+            0 => Some(0),
+            _ if level == self.level() => None,
+            _ => self.known.iter().position(|(n, _)| *n == loops + 1),
+        };
+        let last = self.known.len() - 1;
+        self.known[scope.unwrap_or(last)].1.insert((op, ty, inst.args), dst);
+        dst
+    }
+
+    /// Writes an instruction at the end of what has this level.
+    fn place(&mut self, level: u8, inst: Inst) {
+        match level {
+            0 => self.region.setup.push(inst),
+            _ if level == self.level() => self.push(inst),
+            _ => self.loops[level as usize - 1].pre.push(Node::Inst(inst)),
+        }
+    }
+
+    fn constant(&mut self, ty: Ty, bits: i64) -> Value {
+        self.pure(Op::Const(bits), ty, &[])
+    }
+
+    fn splat(&mut self, wide: bool, bits: u64) -> Value {
+        self.pure(Op::Splat(bits), if wide { Ty::V64 } else { Ty::V32 }, &[])
+    }
+
+    fn new_exit(&mut self) -> Exit {
+        self.exits += 1;
+        Exit(self.exits)
+    }
+}
+
+/// Marks the scalars that depend on where a vector lies in its row, or on its row.
+fn vary(region: &mut Region) {
+    let Region { values, setup, body, .. } = region;
+    let mut changed = true;
+    while changed {
+        changed = false;
+        let mut visit = |inst: &Inst| {
+            let Some(old) = values.get(inst.dst.index()).copied().filter(|v| v.ty.is_scalar()) else { return };
+            // A loop's trip count and an answer to `Any` are the same for all vectors.
+            let mut new = old;
+            match inst.op {
+                Op::Coord(0) => new.by_x = true,
+                Op::Coord(_) => new.by_row = true,
+                Op::Any | Op::FirstLane => {}
+                _ => {
+                    for arg in inst.uses() {
+                        new.by_x |= values[arg.index()].by_x;
+                        new.by_row |= values[arg.index()].by_row;
+                    }
+                }
+            }
+            changed |= new.by_x != old.by_x || new.by_row != old.by_row;
+            values[inst.dst.index()] = new;
+        };
+        setup.iter().for_each(&mut visit);
+        each_inst(body, &mut |inst| visit(inst));
+    }
+}

@@ -1,0 +1,90 @@
+//! Which statements have a LaneIR. Input: statements. Output: whether a region may contain them, what they take from outside, and
+//! how much a region of them would save.
+
+use rustc_hash::FxHashSet;
+
+use crate::ir::def::{Block, ExprId, ExprKind, Function, Id3, Label, LocalId, Place, Space, Stmt, StmtKind};
+use crate::ir::visit::each_stmt;
+use crate::lang::scalar::Scalar;
+
+/// What is asked about statements.
+pub(crate) struct Support<'a> {
+    pub f: &'a Function,
+    /// Whether the loop with this body may wait for other threads.
+    pub waits: &'a dyn Fn(&Block) -> bool,
+}
+
+impl Support<'_> {
+    /// Returns whether a region may contain the statement: nothing in it goes to a place outside, and nothing waits, tells or
+    /// synchronizes. (What it computes may still turn out to have no LaneIR.)
+    pub fn statement(&self, stmt: &Stmt) -> bool {
+        let mut labels: FxHashSet<Label> = FxHashSet::default();
+        let mut fine = true;
+        each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
+            fine &= match &stmt.kind {
+                StmtKind::Let(e) => self.expression(*e),
+                StmtKind::Write { .. } | StmtKind::If { .. } => true,
+                StmtKind::Store { place, .. } => self.place(place),
+                StmtKind::For { label, body, .. } | StmtKind::Loop { label, body, .. } => {
+                    labels.insert(*label);
+                    !(self.waits)(body)
+                }
+                StmtKind::Block { label, .. } => labels.insert(*label) || true,
+                StmtKind::Break(label) | StmtKind::Continue(label) => labels.contains(label),
+                _ => false,
+            }
+        });
+        fine
+    }
+
+    fn expression(&self, e: ExprId) -> bool {
+        let expr = &self.f.exprs[e];
+        let narrow = matches!(expr.ty.scalar(), Scalar::F16 | Scalar::Bf16);
+        !narrow && if let ExprKind::Load { place, .. } = &expr.kind { self.place(place) } else { true }
+    }
+
+    fn place(&self, place: &Place) -> bool {
+        let memory = &self.f.memories[place.memory];
+        !matches!(memory.space, Space::Local | Space::Param { .. })
+    }
+}
+
+/// Returns the expressions and locals that statements take from outside.
+pub(crate) fn outside(f: &Function, stmts: &[Stmt]) -> (Vec<ExprId>, Vec<LocalId>) {
+    let mut inside: FxHashSet<ExprId> = FxHashSet::default();
+    let mut own: FxHashSet<LocalId> = FxHashSet::default();
+    let (mut values, mut locals) = (vec![], vec![]);
+    each_stmt(stmts, &mut |stmt| {
+        let mut note = |e: ExprId| {
+            if !inside.contains(&e) && !values.contains(&e) {
+                values.push(e);
+            }
+        };
+        match &stmt.kind {
+            StmtKind::Let(e) => {
+                f.exprs[*e].kind.operands(&mut note);
+                if let ExprKind::Read(local) = f.exprs[*e].kind
+                    && !own.contains(&local)
+                    && !locals.contains(&local)
+                {
+                    locals.push(local);
+                }
+                inside.insert(*e);
+            }
+            StmtKind::Write { local, value } => {
+                note(*value);
+                if !locals.contains(local) {
+                    locals.push(*local);
+                }
+            }
+            StmtKind::For { local, start, end, step, .. } => {
+                [*start, *end, *step].into_iter().for_each(&mut note);
+                own.insert(*local);
+            }
+            kind => kind.operands(&mut note),
+        }
+    });
+    // What is the same wherever it is computed need not come from outside.
+    values.retain(|&e| !matches!(f.exprs[e].kind, ExprKind::Const(_) | ExprKind::Id(Id3::Thread, _)));
+    (values, locals)
+}

@@ -1,0 +1,449 @@
+//! LaneIR: the simulator's own IR, of what the lanes of a group compute between two barriers.
+//!
+//! Input: runs of DeviceIR statements that no thread leaves and that contain no barrier, warp operation, atomic or message: the
+//! *regions* ([`build`]). Output: [`Region`]s that `jit` compiles and `clk emit --stage lanes` prints ([`text`]). The idea: how
+//! values vary, which lanes are active and which checks guard which address are instructions and types, so that [`verify`] can
+//! check what machine code relies on.
+//!
+//! # Execution
+//! A region runs for some lanes of a group at once: `vectors` × `width` of them, in one row of the group or in several. It starts with
+//! [`Region::setup`], once per entry, and then runs [`Region::body`] for one batch of lanes after the other. A check that fails
+//! **leaves**: every effect of the region is undone, and the interpreter runs the region's statements instead, from the start.
+//! So each message, count and first thread is the interpreter's, and a check may be done early, as long as it is done.
+//!
+//! # Values
+//! - A **scalar** (`i32`, `i64`) is the same in all lanes of a vector: indices, addresses, trip counts, uniform conditions (0 or 1).
+//! - A **vector** (`v32`, `v64`) has one value per lane; so have uniform floats, which are computed redundantly.
+//! - A **mask** has one bit per lane. Bits of inactive lanes are undefined unless an instruction says otherwise.
+//!
+//! A value has one definition, or it is *mutable*: a local of the kernel or the mask of a loop. Control is structured: a branch goes
+//! to the end of a block around it, and a loop repeats until a branch leaves it.
+
+pub(crate) mod build;
+
+use crate::ir::def::MemId;
+use crate::lang::ops::MathFn;
+use crate::lang::scalar::Scalar;
+
+use super::reg::Reg;
+
+/// A value of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Value(pub u32);
+
+impl Value {
+    /// The absence of an operand.
+    pub const NONE: Value = Value(u32::MAX);
+
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ty {
+    I32,
+    I64,
+    V32,
+    V64,
+    Mask,
+}
+
+impl Ty {
+    /// Returns whether it is the same in all lanes of a vector.
+    pub fn is_scalar(self) -> bool {
+        matches!(self, Ty::I32 | Ty::I64)
+    }
+
+    pub fn is_vector(self) -> bool {
+        matches!(self, Ty::V32 | Ty::V64)
+    }
+}
+
+/// What is known about a value besides its definition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ValueDef {
+    pub ty: Ty,
+    /// It may have several definitions.
+    pub mutable: bool,
+    /// A scalar that depends on where in its row a vector starts.
+    pub by_x: bool,
+    /// A scalar that depends on the row.
+    pub by_row: bool,
+}
+
+/// The end of a block, as the target of branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Exit(pub u32);
+
+/// A comparison of integers or floats. Unordered floats are only `Ne`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Rel {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// The interpretation of the lanes of a vector, or of a scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Elem {
+    F32,
+    F64,
+    I32,
+    U32,
+    I64,
+    U64,
+}
+
+impl Elem {
+    /// Returns the element type of a scalar type that registers hold unchanged in 4 or 8 bytes.
+    pub fn of(scalar: Scalar) -> Option<Elem> {
+        Some(match scalar {
+            Scalar::F32 => Elem::F32,
+            Scalar::F64 => Elem::F64,
+            Scalar::I32 => Elem::I32,
+            Scalar::U32 => Elem::U32,
+            Scalar::I64 => Elem::I64,
+            Scalar::U64 => Elem::U64,
+            _ => return None,
+        })
+    }
+
+    pub fn is_wide(self) -> bool {
+        matches!(self, Elem::F64 | Elem::I64 | Elem::U64)
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self, Elem::F32 | Elem::F64)
+    }
+
+    pub fn is_signed(self) -> bool {
+        !matches!(self, Elem::U32 | Elem::U64)
+    }
+
+    pub fn vector(self) -> Ty {
+        if self.is_wide() { Ty::V64 } else { Ty::V32 }
+    }
+
+    pub fn scalar(self) -> Ty {
+        if self.is_wide() { Ty::I64 } else { Ty::I32 }
+    }
+}
+
+/// Operations of two operands, on scalars and on vectors. Shifts count modulo the width; `Shr` keeps the sign of signed elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Bin {
+    Add,
+    Sub,
+    Mul,
+    And,
+    Or,
+    Xor,
+    Shl,
+    Shr,
+    /// Floats; integers round toward zero. An integer divisor of 0 has left before.
+    Div,
+    Rem,
+    /// With the language's rules for NaN and zeros.
+    Min,
+    Max,
+}
+
+/// Operations of one operand on vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Un {
+    Neg,
+    Not,
+    Abs,
+    Sqrt,
+    Rsqrt,
+    Floor,
+    Ceil,
+    Trunc,
+    /// Ties to even.
+    Round,
+}
+
+/// The representation of an element in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Cell {
+    W4,
+    W8,
+    /// Extended to 32 bits.
+    U8,
+    I8,
+    U16,
+    I16,
+}
+
+impl Cell {
+    pub fn of(scalar: Scalar) -> Option<Cell> {
+        Some(match scalar {
+            Scalar::F32 | Scalar::I32 | Scalar::U32 => Cell::W4,
+            Scalar::F64 | Scalar::I64 | Scalar::U64 => Cell::W8,
+            Scalar::U8 => Cell::U8,
+            Scalar::I8 => Cell::I8,
+            Scalar::U16 => Cell::U16,
+            Scalar::I16 => Cell::I16,
+            _ => return None,
+        })
+    }
+
+    pub fn size(self) -> i32 {
+        match self {
+            Cell::W4 => 4,
+            Cell::W8 => 8,
+            Cell::U8 | Cell::I8 => 1,
+            Cell::U16 | Cell::I16 => 2,
+        }
+    }
+
+    pub fn vector(self) -> Ty {
+        if self == Cell::W8 { Ty::V64 } else { Ty::V32 }
+    }
+}
+
+/// How the addresses of an access follow from its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// One element at `address`, for all lanes.
+    One,
+    /// Contiguous elements: `address` is that of x = 0 in the row.
+    Row,
+    /// `address + offset` with a `v32` of byte offsets.
+    Lanes,
+}
+
+/// A word that the entry fills in before a region runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Input {
+    /// The value of a uniform register, with these bytes of it; a `bool` as 0 or 1.
+    Uniform(Reg, Scalar),
+    /// The address of the first lane of a register.
+    Lanes(Reg),
+    /// The address of a memory's first element.
+    Base(MemId),
+    Extent(MemId, u8),
+    Pitch(MemId, u8),
+    /// The smallest and the largest coordinate of active lanes along an axis (x, y, z).
+    First(u8),
+    Last(u8),
+}
+
+/// An instruction's operation. Operands are listed as `args`; `m` is the mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Op {
+    // Scalars
+    Const(i64),
+    Input(Input),
+    /// The coordinate of the vector's first lane, as `i32`.
+    Coord(u8),
+    Scalar(Bin, Elem),
+    /// 0 or 1.
+    Set(Rel, Elem),
+    /// `i32` to `i64`.
+    Sext,
+    /// `i32` to `i64`, of a `u32`.
+    Zext,
+    Trunc,
+    /// `a != 0 ? b : c`
+    Choose,
+    /// The largest first (for a negative coefficient: last) index along a row that is in bounds for all lanes of a check:
+    /// `max(0, extent - |c|·(lanes - 1))`.
+    Limit(i32),
+    /// An element that all lanes read.
+    LoadScalar(Cell),
+    /// The first lane of a vector that is the same in all lanes.
+    FirstLane,
+    /// Whether some active lane (`m`) is in the mask: 0 or 1.
+    Any,
+    // Vectors
+    /// The same bits in all lanes.
+    Splat(u64),
+    /// The scalar in all lanes.
+    Broadcast,
+    /// The word of an input in all lanes.
+    BroadcastInput(Input),
+    /// `c`·(position of the lane in its vector).
+    Iota(i32),
+    /// The lanes of a register whose address is `args[0]`.
+    LoadReg,
+    Vector(Bin, Elem),
+    Unary(Un, Elem),
+    /// `a·b + c`, rounded once.
+    Fma(Elem),
+    /// By the rules of `lang::scalar`.
+    Convert(Elem, Elem),
+    /// A function that is called for each vector.
+    Call(MathFn, Elem),
+    /// Lanes of the mask `a` take `b`, others `c`.
+    Select,
+    // Masks
+    Compare(Rel, Elem),
+    MaskConst(bool),
+    /// All lanes where the scalar is not 0, else none.
+    MaskOf,
+    /// The lanes that are not 0.
+    MaskOfLanes,
+    /// 0 or all ones.
+    LanesOfMask,
+    MaskAnd,
+    /// `a & !b`
+    MaskWithout,
+    MaskOr,
+    MaskXor,
+    /// Relative to the lanes that exist.
+    MaskNot,
+    /// The lanes that entered the region.
+    Entered,
+    // Effects
+    /// Defines a mutable value; with a mask only in its lanes.
+    Move,
+    Load(Cell, Form),
+    Store(Cell, Form),
+    /// The lanes `m` of a register whose address is `args[0]` become `args[1]`.
+    StoreReg,
+    /// The scalar, or the first lane of the vector, is the value of this uniform register once the region has run.
+    Output(u32),
+    /// Leaves unless 0 <= index < extent.
+    CheckOne,
+    /// Leaves unless the index row + c·x of each active lane is in bounds: row (`i64`), limit, extent.
+    CheckRow(i32),
+    /// Leaves unless the index of each active lane is in bounds: `v32`, extent.
+    CheckLanes,
+    /// As [`Op::CheckRow`] in the setup, for all lanes of the group between two indices: lowest and highest.
+    CheckRange,
+    /// Leaves if an active lane is in the mask.
+    LeaveAny,
+    /// Leaves if the scalar is 0.
+    LeaveZero,
+}
+
+/// An instruction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Inst {
+    pub op: Op,
+    /// [`Value::NONE`] without a result.
+    pub dst: Value,
+    pub args: [Value; 3],
+    /// The active lanes.
+    pub mask: Value,
+}
+
+impl Inst {
+    pub fn new(op: Op, dst: Value, args: &[Value]) -> Inst {
+        let mut all = [Value::NONE; 3];
+        all[..args.len()].copy_from_slice(args);
+        Inst { op, dst, args: all, mask: Value::NONE }
+    }
+
+    pub fn under(self, mask: Value) -> Inst {
+        Inst { mask, ..self }
+    }
+
+    /// Returns the values that it reads. (A move under a mask also reads what it partly overwrites.)
+    pub fn uses(&self) -> impl Iterator<Item = Value> + '_ {
+        let kept = if self.op == Op::Move && self.mask != Value::NONE { self.dst } else { Value::NONE };
+        self.args.iter().copied().chain([self.mask, kept]).filter(|&v| v != Value::NONE)
+    }
+
+    /// Returns whether it may leave the region.
+    pub fn leaves(&self) -> bool {
+        matches!(
+            self.op,
+            Op::CheckOne | Op::CheckRow(_) | Op::CheckLanes | Op::CheckRange | Op::LeaveAny | Op::LeaveZero
+        )
+    }
+}
+
+/// When a branch is taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Cond {
+    Always,
+    /// A comparison of scalars.
+    Scalar(Rel, Elem, Value, Value),
+    /// The mask has no lane.
+    None(Value),
+}
+
+impl Cond {
+    pub fn uses(&self) -> impl Iterator<Item = Value> {
+        let (a, b) = match *self {
+            Cond::Always => (Value::NONE, Value::NONE),
+            Cond::Scalar(_, _, a, b) => (a, b),
+            Cond::None(mask) => (mask, Value::NONE),
+        };
+        [a, b].into_iter().filter(|&v| v != Value::NONE)
+    }
+}
+
+/// A node of structured control.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Node {
+    Inst(Inst),
+    /// Branches inside may go to its end.
+    Block(Exit, Vec<Node>),
+    /// Repeats forever.
+    Loop(Vec<Node>),
+    /// Goes to the end of a block around it.
+    Branch(Cond, Exit),
+}
+
+/// Visits all instructions in order.
+pub(crate) fn each_inst<'a>(nodes: &'a [Node], f: &mut impl FnMut(&'a Inst)) {
+    for node in nodes {
+        match node {
+            Node::Inst(inst) => f(inst),
+            Node::Block(_, body) | Node::Loop(body) => each_inst(body, f),
+            Node::Branch(..) => {}
+        }
+    }
+}
+
+/// A region.
+#[derive(Clone, Debug)]
+pub(crate) struct Region {
+    pub values: Vec<ValueDef>,
+    /// Straight-line code that runs once, before the first lanes.
+    pub setup: Vec<Inst>,
+    pub body: Vec<Node>,
+    /// Registers of lanes that the region reads or writes.
+    pub reads: Vec<Reg>,
+    pub writes: Vec<Written>,
+    /// Memories that are accessed, and whether they are loaded and stored.
+    pub memories: Vec<(MemId, bool, bool)>,
+    /// A vector has 8-byte lanes somewhere.
+    pub wide: bool,
+    /// The number of instructions that run at least once per batch of lanes, loops counted ten times: what a region is worth.
+    pub weight: u32,
+}
+
+/// A register that a region writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Written {
+    pub reg: Reg,
+    pub scalar: Scalar,
+    pub uniform: bool,
+}
+
+impl Region {
+    pub fn ty(&self, value: Value) -> Ty {
+        self.values[value.index()].ty
+    }
+
+    /// Returns whether the region may leave after it has had an effect.
+    pub fn may_leave(&self) -> bool {
+        let mut leaves = false;
+        each_inst(&self.body, &mut |inst| leaves |= inst.leaves());
+        leaves
+    }
+
+    /// Returns whether stores have to be logged so that they can be undone: the interpreter would load what they have changed.
+    pub fn logs(&self) -> bool {
+        self.may_leave() && self.memories.iter().any(|&(_, loads, stores)| loads && stores)
+    }
+}
