@@ -15,7 +15,7 @@ use crate::device::cuda::Isolation;
 use crate::device::cuda::driver::nvidia;
 use crate::device::cuda::text::Options;
 use crate::device::cuda::{Gpu, Settings};
-use crate::device::sim::{Isa, Simulator};
+use crate::device::sim::{Isa, Jit, Simulator};
 use crate::device::{Device, DeviceError, Devices, Executable, Mark, Statistics, Wanted, size};
 use crate::ir::Prepared;
 
@@ -24,6 +24,9 @@ pub(crate) const VARIABLE: &str = "CLK_DEVICE";
 
 /// The environment variable with the simulator's instruction set, for tests and measurements; by default the best one available.
 pub(crate) const ISA: &str = "CLK_SIM_ISA";
+
+/// The environment variable that says when the simulator compiles kernels to machine code.
+pub(crate) const JIT: &str = "CLK_SIM_JIT";
 
 /// A device selection, as written by the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +85,8 @@ pub(crate) struct Usage {
     pub text: Options,
     /// The simulator's instruction set.
     pub isa: Isa,
+    /// When it compiles kernels to machine code.
+    pub jit: Jit,
 }
 
 /// All devices, each opened on first use.
@@ -99,7 +104,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub fn new(usage: Usage) -> Arc<Machine> {
         Arc::new(Machine {
-            simulator: Arc::new(Simulator::with(usage.isa)),
+            simulator: Arc::new(Simulator::with(usage.isa).compiling(usage.jit)),
             usage,
             isolate: Mutex::default(),
             gpus: Mutex::default(),

@@ -112,7 +112,8 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Cli, Box<clap::Error>> {
     };
     // Profilers inject a library into the process; they need line information.
     let lines = matches.get_flag("line-info") || std::env::var_os("CUDA_INJECTION64_PATH").is_some();
-    let usage = Usage { timed: stats, lines, text, isa: from_environment(devices::ISA)? };
+    let (isa, jit) = (from_environment(devices::ISA)?, from_environment(devices::JIT)?);
+    let usage = Usage { timed: stats, lines, text, isa, jit };
     let device = match matches.get_one::<Choice>("device") {
         Some(choice) => *choice,
         // Options that only the simulator supports select it.

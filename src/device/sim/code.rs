@@ -283,6 +283,8 @@ pub(crate) struct Code {
     pub calls: Vec<Call>,
     /// Some loop polls by atomic operations.
     pub polls: bool,
+    /// Regions that may have machine code.
+    pub regions: Vec<super::lane::Region>,
 }
 
 impl Code {

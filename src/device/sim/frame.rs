@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::check::{Checker, Watch};
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::events::Observer;
+use super::enter::Tally;
 use super::geometry::Geometry;
+#[cfg(target_arch = "x86_64")]
+use super::jit::machine::Machine;
 use super::group::{CHUNK, Counter, Group, LaneRanges, MaskInfo, Op, Pause, Slot, WARP};
 use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::memory::layout::{Binding, element_columns, known, local_columns};
@@ -34,6 +37,9 @@ pub(crate) struct Launch<'a> {
     /// Blocks run in reverse order, the last one first.
     pub backward: bool,
     pub isa: Isa,
+    /// The machine code of regions, by number; none for launches that are interpreted.
+    #[cfg(target_arch = "x86_64")]
+    pub machines: &'a [Option<Machine>],
 }
 
 // SAFETY: the pointers are to buffers that the launch borrows mutably; `memory` explains the accesses of workers.
@@ -208,6 +214,9 @@ impl<'a> Frame<'a> {
             polled: 0,
             lonely: 0,
             looks: 0,
+            #[cfg(target_arch = "x86_64")]
+            machines: launch.machines,
+            tallies: vec![Tally::default(); code.regions.len()],
             observer: None,
         };
         Frame {
@@ -249,6 +258,7 @@ impl<'a> Frame<'a> {
             homes: copy.group.homes,
             masks: g.masks.clone(),
             counters: g.counters.clone(),
+            tallies: g.tallies.clone(),
             stopped: None,
             printed: String::new(),
             ..*g

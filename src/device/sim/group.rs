@@ -7,6 +7,9 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::enter::Tally;
+#[cfg(target_arch = "x86_64")]
+use super::jit::machine::Machine;
 use super::code::{AXES, Code, MaskId, Reg, WaitDef};
 use super::memory::{MemoryRt, Plan, Run};
 use super::note::Note;
@@ -231,6 +234,10 @@ pub(crate) struct Group {
     /// Consecutive time slices in which only some of the warps polled; and the number of all slices with polling.
     pub lonely: u32,
     pub looks: u32,
+    /// The machine code of regions, by number.
+    #[cfg(target_arch = "x86_64")]
+    pub machines: *const [Option<Machine>],
+    pub tallies: Vec<Tally>,
     /// The receiver of sanitizer events, if the code has any.
     pub observer: Option<NonNull<dyn Observer>>,
 }

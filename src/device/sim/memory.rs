@@ -121,7 +121,7 @@ unsafe fn base(g: &Group, index: &Index) -> i64 {
 
 /// Returns the box of coordinates that covers the active lanes: first and count per axis, and its first lane.
 #[inline(always)]
-fn active_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
+pub(crate) fn active_box(g: &Group) -> ([usize; AXES], [usize; AXES], usize) {
     if g.full {
         return ([0; AXES], g.shape, 0);
     }

@@ -25,6 +25,7 @@ mod compare;
 mod compile;
 mod control;
 mod dot;
+mod enter;
 mod events;
 mod fault;
 mod frame;
@@ -33,7 +34,6 @@ mod group;
 mod isa;
 #[cfg(target_arch = "x86_64")]
 mod jit;
-#[allow(dead_code)]
 mod lane;
 mod lanes;
 mod local;
@@ -45,22 +45,30 @@ mod sched;
 mod shared;
 mod store;
 mod strip;
+mod tier;
 mod tree;
 mod warp;
 mod warp_split;
 
 pub use isa::Isa;
+pub use tier::Jit;
 
 /// The simulator. By default with the best instruction set that this machine supports.
 #[derive(Clone, Debug, Default)]
 pub struct Simulator {
     isa: Isa,
+    jit: Jit,
 }
 
 impl Simulator {
     /// Creates a simulator for this instruction set, or for the baseline where the machine does not support it.
     pub fn with(isa: Isa) -> Simulator {
-        Simulator { isa: if isa.is_here() { isa } else { Isa::Base } }
+        Simulator { isa: if isa.is_here() { isa } else { Isa::Base }, jit: Jit::default() }
+    }
+
+    /// Returns the simulator with this choice of when kernels are compiled to machine code.
+    pub fn compiling(self, jit: Jit) -> Simulator {
+        Simulator { jit, ..self }
     }
 }
 
@@ -74,8 +82,16 @@ impl Device for Simulator {
     }
 
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
-        let Compiled { ops, code } = compile::compile(&kernel, self.isa);
-        Arc::new(Program { ops, code, isa: self.isa })
+        let Compiled { ops, code } = compile::compile(&kernel, self.isa, self.jit.is_here(self.isa));
+        Arc::new(Program {
+            ops,
+            code,
+            isa: self.isa,
+            #[cfg(target_arch = "x86_64")]
+            jit: self.jit,
+            #[cfg(target_arch = "x86_64")]
+            tier: tier::Tier::default(),
+        })
     }
 }
 
@@ -90,6 +106,10 @@ struct Program {
     ops: Vec<Op>,
     code: Code,
     isa: Isa,
+    #[cfg(target_arch = "x86_64")]
+    jit: Jit,
+    #[cfg(target_arch = "x86_64")]
+    tier: tier::Tier,
 }
 
 impl Executable for Program {
@@ -154,6 +174,8 @@ impl Program {
         let workers = if control.deterministic && code.ordered { 1 } else { manner.workers };
         let (isa, backward) = (self.isa, manner.backward);
         if !code.checks.memory {
+            #[cfg(target_arch = "x86_64")]
+            let machines = self.tier.machines(self.jit, code, &geometry);
             let launch = frame::Launch {
                 ops,
                 code,
@@ -164,6 +186,8 @@ impl Program {
                 watch: None,
                 backward,
                 isa,
+                #[cfg(target_arch = "x86_64")]
+                machines: machines.as_ref().map_or(&[], |machines| machines.as_slice()),
             };
             return Ran { result: sched::run(&launch, extents), decided: false };
         }
@@ -173,7 +197,19 @@ impl Program {
         let warnings = control.warnings.clone();
         let watch = check::Watch::new(code, &geometry, extents, &bindings, workers, manner.careful, warnings);
         let watch = Some(watch);
-        let launch = frame::Launch { ops, code, geometry: &geometry, bindings, control, workers, watch, backward, isa };
+        let launch = frame::Launch {
+            ops,
+            code,
+            geometry: &geometry,
+            bindings,
+            control,
+            workers,
+            watch,
+            backward,
+            isa,
+            #[cfg(target_arch = "x86_64")]
+            machines: &[],
+        };
         let mut result = sched::run(&launch, extents);
         if let (Ok(output), Some(watch)) = (&mut result, &launch.watch)
             && let Some(fault) = watch.lock_order()

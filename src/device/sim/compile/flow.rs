@@ -15,7 +15,11 @@ impl<'a> Compiler<'a> {
     pub fn block(&mut self, block: &'a Block) {
         let aliases = self.aliases.len();
         let mut defined = vec![];
+        let mut open = None;
         for (at, stmt) in block.iter().enumerate() {
+            if open.is_none() {
+                open = self.open_machine(block, at);
+            }
             let number = self.number;
             let fresh = std::mem::take(&mut self.fresh);
             self.number += 1;
@@ -32,6 +36,7 @@ impl<'a> Compiler<'a> {
             });
             let fresh = std::mem::replace(&mut self.fresh, fresh);
             self.drop_fresh(fresh);
+            self.close_machine(&mut open, block, at);
             if stmt.kind.leaves() {
                 self.skip(&block[at + 1..]);
                 break;

@@ -6,6 +6,8 @@
 //! - The code has two sections: a prologue, which computes what does not change during the run of a group (lanes of the thread's
 //!   coordinates, extents of shared memory), and the body.
 
+use std::rc::Rc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::code::Access;
@@ -26,6 +28,7 @@ mod flow;
 mod fuse;
 mod order;
 mod place;
+mod region;
 pub(crate) mod state;
 mod strip;
 mod tree;
@@ -41,7 +44,7 @@ pub struct Compiled {
 }
 
 /// Compiles a kernel for an instruction set.
-pub fn compile(kernel: &Prepared, isa: Isa) -> Compiled {
+pub fn compile(kernel: &Prepared, isa: Isa, jit: bool) -> Compiled {
     let module: &Module = &kernel.module;
     let f = order::reorder(&module.functions[module.kernel.body]);
     let mut c = Compiler::new(&f, &module.kernel, isa);
@@ -49,6 +52,8 @@ pub fn compile(kernel: &Prepared, isa: Isa) -> Compiled {
     if kernel.checks.arithmetic {
         c.exact = ranges::analyze(module, ranges::Setting::default()).exact;
     }
+    // Checks listen to what the interpreter does.
+    c.jit = jit && !kernel.checks.any();
     c.memories();
     c.run();
     c.finish()
@@ -65,7 +70,11 @@ impl<'a> Compiler<'a> {
             kernel,
             isa,
             uses: uses::uses(f, &variances),
-            a: variances,
+            a: Rc::new(variances),
+            jit: false,
+            in_region: false,
+            references: region::references(&f.body, f),
+            regions_of_lanes: vec![],
             part: Section::Body,
             prologue: vec![],
             ops: vec![],
@@ -242,6 +251,7 @@ impl<'a> Compiler<'a> {
             ordered: self.ordered,
             calls: self.f.calls.clone(),
             polls: self.polls,
+            regions: self.regions_of_lanes,
         };
         Compiled { ops, code }
     }

@@ -1,5 +1,7 @@
 //! The state of code generation: values, open regions, annotations of the ops emitted so far, tables.
 
+use std::rc::Rc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::uses::Uses;
@@ -174,7 +176,14 @@ pub struct Compiler<'a> {
     pub(super) f: &'a Function,
     pub(super) kernel: &'a Kernel,
     pub(super) isa: Isa,
-    pub(super) a: Variances,
+    pub(super) a: Rc<Variances>,
+    /// Regions are built for machine code.
+    pub(super) jit: bool,
+    /// The code of a region is being written.
+    pub(super) in_region: bool,
+    /// Reads and writes of each local.
+    pub(super) references: FxHashMap<LocalId, u32>,
+    pub(super) regions_of_lanes: Vec<crate::device::sim::lane::Region>,
     pub(super) uses: Uses,
     pub(super) part: Section,
     pub(super) prologue: Vec<Op>,

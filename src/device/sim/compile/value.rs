@@ -70,7 +70,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Calls `f` with each register that a value consists of.
-    fn each_reg(val: &Val, f: &mut impl FnMut(Reg)) {
+    pub(super) fn each_reg(val: &Val, f: &mut impl FnMut(Reg)) {
         match val {
             Val::Const(_) => {}
             Val::Reg(reg) => f(*reg),

@@ -20,6 +20,8 @@
 //! to the end of a block around it, and a loop repeats until a branch leaves it.
 
 pub(crate) mod build;
+pub(crate) mod copies;
+pub(crate) mod live;
 
 use crate::ir::def::MemId;
 use crate::lang::ops::MathFn;
@@ -54,10 +56,6 @@ impl Ty {
     /// Returns whether it is the same in all lanes of a vector.
     pub fn is_scalar(self) -> bool {
         matches!(self, Ty::I32 | Ty::I64)
-    }
-
-    pub fn is_vector(self) -> bool {
-        matches!(self, Ty::V32 | Ty::V64)
     }
 }
 
@@ -157,7 +155,6 @@ pub(crate) enum Bin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Un {
     Neg,
-    Not,
     Abs,
     Sqrt,
     Rsqrt,

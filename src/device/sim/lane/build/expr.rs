@@ -118,7 +118,7 @@ impl Builder<'_> {
     pub(super) fn import(&mut self, val: &Val, scalar: Scalar) -> Option<Lane> {
         match val {
             Val::Const(bits) => Some(self.constant_lane(scalar, *bits)),
-            &Val::Reg(reg) if (self.outside.uniform)(reg) => Some(match scalar {
+            &Val::Reg(reg) if self.outside.uniform[reg as usize] => Some(match scalar {
                 Scalar::F32 | Scalar::F64 => {
                     let ty = if scalar == Scalar::F64 { Ty::V64 } else { Ty::V32 };
                     Lane::Vector(self.pure(Op::BroadcastInput(Input::Uniform(reg, scalar)), ty, &[]))

@@ -12,6 +12,8 @@ mod flow;
 mod linear;
 mod supported;
 
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 
 use self::linear::Linear;
@@ -37,13 +39,12 @@ enum Lane {
 }
 
 /// What the interpreter's compiler knows about a region's surroundings.
+#[derive(Default)]
 pub(crate) struct Outside {
     pub values: FxHashMap<ExprId, Vec<Val>>,
     pub locals: FxHashMap<LocalId, Vec<Val>>,
-    /// Registers without a value of their own per lane.
-    pub uniform: Box<dyn Fn(Reg) -> bool>,
-    /// Coordinates along which the threads of a kernel are numbered: the axis of each index of a `threads` kernel.
-    pub rank: u8,
+    /// By register, whether it has the same value in all lanes.
+    pub uniform: Vec<bool>,
 }
 
 /// An open region of control.
@@ -81,7 +82,7 @@ type Known = FxHashMap<(Op, Ty, [Value; 3]), Value>;
 
 pub(crate) struct Builder<'a> {
     f: &'a Function,
-    variances: &'a Variances,
+    variances: Rc<Variances>,
     outside: Outside,
     region: Region,
     /// How many loops, plus one, a value is inside of; 0 in the setup.
@@ -112,7 +113,7 @@ impl<'a> Builder<'a> {
     /// Builds the region of these statements, of which the first has this number; outputs follow.
     pub fn new(
         f: &'a Function,
-        variances: &'a Variances,
+        variances: Rc<Variances>,
         outside: Outside,
         stmts: &[Stmt],
         number: Number,
@@ -161,7 +162,9 @@ impl<'a> Builder<'a> {
         values: &[(ExprId, Vec<Val>)],
         locals: &[(LocalId, Vec<Val>)],
         fresh: &dyn Fn(Reg) -> bool,
+        uniform: Vec<bool>,
     ) -> Option<Region> {
+        self.outside.uniform = uniform;
         let mut done = vec![];
         for (e, vals) in values {
             let lanes = self.values.get(e)?.clone();
@@ -213,7 +216,7 @@ impl<'a> Builder<'a> {
                 if !fresh(reg) || done.contains(&reg) {
                     return Some(());
                 }
-                if (self.outside.uniform)(reg) {
+                if self.outside.uniform[reg as usize] {
                     let value = self.uniform_value(lane, scalar)?;
                     self.output_uniform(reg, value, scalar, done);
                     return Some(());

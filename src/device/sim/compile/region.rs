@@ -1,0 +1,148 @@
+//! Regions: runs of statements that machine code can do at once, in front of the interpreter's code for the same statements.
+//!
+//! Input: statements of a block. Output: an [`Enter`] op, the interpreter's code, and the region's LaneIR. A group that is in no machine
+//! code, or whose machine code leaves, runs the interpreter's code; the other jumps over it.
+
+use rustc_hash::FxHashSet;
+
+use super::*;
+use crate::device::sim::enter::Enter;
+use crate::device::sim::lane::build::{Builder, Outside, Support, outside};
+use crate::ir::visit::each_stmt;
+
+/// A region whose interpreted code is being written.
+pub(crate) struct OpenRegion<'a> {
+    /// The statements of the block, from one up to another.
+    start: usize,
+    end: usize,
+    /// The op that enters it.
+    enter: usize,
+    builder: Builder<'a>,
+    inputs: Vec<ExprId>,
+}
+
+/// The least number of instructions that make a region worthwhile.
+const LEAST: u32 = 4;
+
+impl<'a> Compiler<'a> {
+    /// Opens a region at a statement, if there is one.
+    pub(crate) fn open_machine(&mut self, block: &'a [Stmt], start: usize) -> Option<OpenRegion<'a>> {
+        if !self.jit || self.in_region || self.part != Section::Body {
+            return None;
+        }
+        let polls = |body: &Block| self.polls(body);
+        let support = Support { f: self.f, waits: &polls };
+        let end = start + block[start..].iter().take_while(|stmt| support.statement(stmt)).count();
+        let stmts = &block[start..end];
+        if weight(stmts) < LEAST {
+            return None;
+        }
+        let (values, locals) = outside(self.f, stmts);
+        let known = |c: &Self, e: ExprId| c.vals.contains_key(&e) || c.f.exprs[e].kind.is_free();
+        if values.iter().any(|&e| !known(self, e)) {
+            return None;
+        }
+        let mut from = Outside { uniform: vec![], ..Outside::default() };
+        for &e in &values {
+            let vals = self.value(e);
+            from.values.insert(e, vals);
+        }
+        let inside = references(stmts, self.f);
+        for local in locals {
+            if self.a.starts_unwritten(local) || inside.get(&local) != self.references.get(&local) {
+                from.locals.insert(local, self.locals[local.index()].clone());
+            }
+        }
+        from.uniform = self.uniform_regs();
+        let builder = Builder::new(self.f, self.a.clone(), from, stmts, self.number)?;
+        self.target();
+        let enter = self.emit_jump(plain::<Enter>(), nothing());
+        self.in_region = true;
+        Some(OpenRegion { start, end, enter, builder, inputs: values })
+    }
+
+    /// Ends a region behind the statement at `at`.
+    pub(crate) fn close_machine(&mut self, open: &mut Option<OpenRegion<'a>>, block: &'a [Stmt], at: usize) {
+        let Some(OpenRegion { start, enter, builder, inputs, .. }) = open.take_if(|open| open.end == at + 1) else {
+            return;
+        };
+        self.in_region = false;
+        let stmts = &block[start..=at];
+        let mut values = vec![];
+        for stmt in stmts {
+            if let StmtKind::Let(e) = stmt.kind
+                && let Some(vals) = self.vals.get(&e)
+                && self.uses.last[e] >= self.number
+            {
+                values.push((e, vals.clone()));
+            }
+        }
+        let inside = references(stmts, self.f);
+        let mut locals: Vec<(LocalId, Vec<Val>)> = vec![];
+        let mut own: FxHashSet<Reg> = FxHashSet::default();
+        each_stmt(stmts, &mut |stmt| {
+            if let StmtKind::Write { local, .. } = stmt.kind {
+                let vals = &self.locals[local.index()];
+                own.extend(vals.iter().filter_map(|v| if let Val::Reg(reg) = v { Some(*reg) } else { None }));
+                if inside.get(&local) != self.references.get(&local) && locals.iter().all(|l| l.0 != local) {
+                    locals.push((local, vals.clone()));
+                }
+            }
+        });
+        // What still has the value that it had in front of the region need not be written.
+        let mut same: FxHashSet<Reg> = FxHashSet::default();
+        for e in inputs {
+            for val in self.vals.get(&e).into_iter().flatten() {
+                Self::each_reg(val, &mut |reg| {
+                    same.insert(reg);
+                });
+            }
+        }
+        let held = &self.held;
+        let fresh = |reg: Reg| own.contains(&reg) || !(same.contains(&reg) || held[reg as usize] >= PERMANENT);
+        let region = builder.finish(&values, &locals, &fresh, self.uniform_regs());
+        self.ops[enter].x = self.target();
+        self.ops[enter].y = match region {
+            Some(region) => {
+                self.regions_of_lanes.push(region);
+                self.regions_of_lanes.len() as u32 - 1
+            }
+            None => u32::MAX,
+        };
+    }
+
+    fn uniform_regs(&self) -> Vec<bool> {
+        self.regs.iter().map(|def| matches!(def, RegDef::Uniform { .. })).collect()
+    }
+}
+
+/// Counts the reads and writes of each local.
+pub(crate) fn references(stmts: &[Stmt], f: &Function) -> FxHashMap<LocalId, u32> {
+    let mut counts = FxHashMap::default();
+    each_stmt(stmts, &mut |stmt| {
+        let local = match &stmt.kind {
+            StmtKind::Write { local, .. } => Some(*local),
+            StmtKind::Let(e) => match f.exprs[*e].kind {
+                ExprKind::Read(local) => Some(local),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(local) = local {
+            *counts.entry(local).or_insert(0) += 1;
+        }
+    });
+    counts
+}
+
+/// Counts the statements that compute something, those in loops ten times.
+fn weight(stmts: &[Stmt]) -> u32 {
+    stmts.iter().fold(0, |sum, stmt| {
+        let inner: u32 = stmt.kind.blocks().map(|block| weight(block)).sum();
+        sum + match stmt.kind {
+            StmtKind::For { .. } | StmtKind::Loop { .. } => 10 * inner.max(1),
+            StmtKind::Let(_) | StmtKind::Store { .. } => 1,
+            _ => inner,
+        }
+    })
+}

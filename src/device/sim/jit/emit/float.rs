@@ -1,0 +1,270 @@
+//! Sequences with the exact results of `lang::scalar`: extremes, reciprocal roots, conversions, integer division; and called
+//! functions.
+
+use super::*;
+use crate::device::sim::jit::alloc::Loc;
+use crate::device::sim::jit::frame::{CALL, SAVED_GPRS, SAVED_MASKS, SAVED_VECTORS};
+use crate::device::sim::lane::{Bin, Elem};
+use crate::lang::ops::MathFn;
+
+/// The relative error bound of an estimate's correction; `lanes::wide` derives it.
+const DOUBT: u32 = 0x2e00_0000;
+
+impl Emit<'_> {
+    /// A NaN loses to a number, and -0 is below +0: the hardware's result, but `a` where `b` is a NaN, and where both are equal and
+    /// the sign of `a` is the better one.
+    pub(super) fn float_extreme(&mut self, bin: Bin, elem: Elem, inst: &Inst, copy: usize) {
+        let [a, b, _] = inst.args;
+        let (len, wide) = (self.len(self.ty(inst.dst)), elem.is_wide());
+        let (x, y) = (self.vector(a, copy, V[1]), self.vector(b, copy, V[2]));
+        let (float, integer) = if wide { (Cmp::Pd, Cmp::Q) } else { (Cmp::Ps, Cmp::D) };
+        self.asm.cmp(float, len, K7, y, y, 3, None);
+        self.asm.cmp(float, len, K6, x, y, 0, None);
+        let zero = self.all(wide, 0);
+        let sign = if bin == Bin::Min { 1 } else { 5 };
+        self.asm.cmp(integer, len, K6, x, zero, sign, Some(K6));
+        self.asm.kop(Kop::Or, K7, K7, K6);
+        let op = match (bin, wide) {
+            (Bin::Min, false) => V3::MinPs,
+            (Bin::Min, true) => V3::MinPd,
+            (_, false) => V3::MaxPs,
+            (_, true) => V3::MaxPd,
+        };
+        self.asm.v3(op, len, V[3], x, y, Masking::None);
+        self.asm.v2(if wide { V2::MovePd } else { V2::Move }, len, V[3], x, Masking::Merge(K7));
+        self.put_vector(inst.dst, copy, V[3]);
+    }
+
+    /// As `lanes::wide`: an estimate and a correction, perturbed up and down; where both do not round to the same number, or the
+    /// operand is out of range, [`Cold::Rsqrt`] computes it in 64 bits.
+    pub(super) fn rsqrt(&mut self, inst: &Inst, copy: usize) {
+        let len = self.len(Ty::V32);
+        let x = self.vector(inst.args[0], copy, V[0]);
+        let all = |emit: &mut Self, value: f32| emit.all(false, value.to_bits().into());
+        self.asm.v2(V2::Rsqrt14Ps, len, V[1], x, Masking::None);
+        self.asm.v3(V3::MulPs, len, V[2], V[1], V[1], Masking::None);
+        self.asm.v2(V2::Move, len, V[3], V[1], Masking::None);
+        self.asm.v3(V3::Fmsub213Ps, len, V[3], V[1], V[2], Masking::None);
+        let one = all(self, 1.0);
+        self.asm.v3(V3::Fnmadd213Ps, len, V[2], x, one, Masking::None);
+        self.asm.v3(V3::Fnmadd231Ps, len, V[2], x, V[3], Masking::None);
+        // The residual lies in V[2].
+        let eighths = self.element(false, 0.375f32.to_bits().into());
+        self.asm.v2(V2::BroadcastSs, len, V[3], eighths, Masking::None);
+        let half = all(self, 0.5);
+        self.asm.v3(V3::Fmadd213Ps, len, V[3], V[2], half, Masking::None);
+        self.asm.v3(V3::MulPs, len, V[3], V[3], V[1], Masking::None);
+        let doubt = self.all(false, DOUBT.into());
+        self.asm.v3(V3::AddPs, len, V[4], V[2], doubt, Masking::None);
+        self.asm.v3(V3::Fmadd213Ps, len, V[4], V[3], V[1], Masking::None);
+        self.asm.v3(V3::SubPs, len, V[2], V[2], doubt, Masking::None);
+        self.asm.v3(V3::Fmadd213Ps, len, V[2], V[3], V[1], Masking::None);
+        self.asm.cmp(Cmp::Ps, len, K7, V[4], V[2], 4, None);
+        let (least, range) = (self.all(false, 0x0080_0000), self.all(false, 0x7100_0000));
+        self.asm.v3(V3::SubD, len, V[3], x, least, Masking::None);
+        self.asm.cmp(Cmp::Ud, len, K6, V[3], range, 5, None);
+        self.asm.kortest(K7, K6);
+        let back = self.cold_if(Cond::Ne, Cold::Rsqrt { x });
+        self.asm.bind(back);
+        self.put_vector(inst.dst, copy, V[4]);
+    }
+
+    /// Computes the reciprocal root of `x` in 64 bits, into the last scratch register.
+    pub(super) fn rsqrt_wide(&mut self, x: Vreg) {
+        let (whole, halves) = (self.len(Ty::V32), self.shape.width == 16);
+        let one = self.all(true, 1f64.to_bits());
+        let half = |emit: &mut Self, from: Vreg, to: Vreg| {
+            let len = if emit.shape.width == 4 { Len::L256 } else { Len::L512 };
+            emit.asm.v2(V2::CvtPsPd, len, to, from, Masking::None);
+            emit.asm.v2(V2::SqrtPd, len, to, to, Masking::None);
+            emit.asm.v3(V3::Xor, len, V[4], V[4], V[4], Masking::None);
+            emit.asm.v3(V3::OrQ, len, V[4], V[4], one, Masking::None);
+            emit.asm.v3(V3::DivPd, len, to, V[4], to, Masking::None);
+            emit.asm.v2(V2::CvtPdPs, len, to, to, Masking::None);
+        };
+        half(self, x, V[1]);
+        if halves {
+            self.asm.extract256(V[2], x, 1);
+            half(self, V[2], V[2]);
+            self.asm.insert256(V[4], V[1], V[2], 1);
+        } else {
+            self.asm.v2(V2::Move, whole, V[4], V[1], Masking::None);
+        }
+    }
+
+    pub(super) fn convert(&mut self, from: Elem, to: Elem, inst: &Inst, copy: usize) {
+        use Elem::*;
+        let a = inst.args[0];
+        let (long, d) = (self.len(Ty::V64), self.vector_for(inst.dst, copy, V[0]));
+        let (len, source) = (self.len(self.ty(inst.dst)), self.ty(a));
+        let x = self.vector(a, copy, V[1]);
+        let op = match (from, to) {
+            (I32, F32) => (V2::CvtDqPs, len),
+            (U32, F32) => (V2::CvtUdqPs, len),
+            (F32, F64) => (V2::CvtPsPd, long),
+            (F64, F32) => (V2::CvtPdPs, long),
+            (I32, F64) => (V2::CvtDqPd, long),
+            (U32, F64) => (V2::CvtUdqPd, long),
+            (I64, F64) => (V2::CvtQqPd, long),
+            (I32, I64 | U64) => (V2::SxDq, long),
+            (U32, I64 | U64) => (V2::ZxDq, long),
+            (I64 | U64, I32 | U32) => {
+                self.asm.narrow(Narrow::QD, long, d, x, Masking::None);
+                return self.put_vector(inst.dst, copy, d);
+            }
+            (F32 | F64, I32) => {
+                // Too large is the largest, no number is 0; too small is what the hardware answers.
+                let wide = from == F64;
+                let (cmp, limit, op, length) = match wide {
+                    true => (Cmp::Pd, 2147483648f64.to_bits(), V2::CvttPdDq, long),
+                    false => (Cmp::Ps, 2147483648f32.to_bits().into(), V2::CvttPsDq, len),
+                };
+                let span = self.len(source);
+                let limit = self.all(wide, limit);
+                self.asm.cmp(cmp, span, K7, x, limit, 29, None);
+                self.asm.cmp(cmp, span, K6, x, x, 3, None);
+                self.asm.v2(op, length, V[2], x, Masking::None);
+                let most = self.element(false, 0x7fff_ffff);
+                self.asm.v2(V2::BroadcastD, len, V[2], most, Masking::Merge(K7));
+                let zero = self.element(false, 0);
+                self.asm.v2(V2::BroadcastD, len, V[2], zero, Masking::Merge(K6));
+                return self.put_vector(inst.dst, copy, V[2]);
+            }
+            (F32, U32) => {
+                // Too large is all ones, and so is what is negative or no number until it is made 0.
+                let zero = self.all(false, 0);
+                self.asm.cmp(Cmp::Ps, len, K7, x, zero, 25, None);
+                self.asm.v2(V2::CvttPsUdq, len, V[2], x, Masking::None);
+                let zero = self.element(false, 0);
+                self.asm.v2(V2::BroadcastD, len, V[2], zero, Masking::Merge(K7));
+                return self.put_vector(inst.dst, copy, V[2]);
+            }
+            _ => unreachable!("a conversion from {from:?} to {to:?} has no code"),
+        };
+        self.asm.v2(op.0, op.1, d, x, Masking::None);
+        self.put_vector(inst.dst, copy, d);
+    }
+
+    /// Division of 4-byte integers by way of `f64`, whose quotient is exact enough to truncate correctly.
+    pub(super) fn vector_divide(&mut self, bin: Bin, elem: Elem, inst: &Inst, copy: usize) {
+        let [a, b, _] = inst.args;
+        let (len, long) = (self.len(Ty::V32), Len::L512);
+        let (to, from) = if elem.is_signed() {
+            (V2::CvtDqPd, V2::CvttPdDq)
+        } else {
+            (V2::CvtUdqPd, V2::CvttPdUdq)
+        };
+        let (x, y) = (self.vector(a, copy, V[0]), self.vector(b, copy, V[1]));
+        self.asm.v2(to, long, V[2], x, Masking::None);
+        self.asm.v2(to, long, V[3], y, Masking::None);
+        self.asm.v3(V3::DivPd, long, V[2], V[2], V[3], Masking::None);
+        self.asm.v2(from, long, V[2], V[2], Masking::None);
+        if self.shape.width == 16 {
+            self.asm.extract256(V[3], x, 1);
+            self.asm.v2(to, long, V[3], V[3], Masking::None);
+            self.asm.extract256(V[4], y, 1);
+            self.asm.v2(to, long, V[4], V[4], Masking::None);
+            self.asm.v3(V3::DivPd, long, V[3], V[3], V[4], Masking::None);
+            self.asm.v2(from, long, V[3], V[3], Masking::None);
+            self.asm.insert256(V[2], V[2], V[3], 1);
+        }
+        if bin == Bin::Rem {
+            self.asm.v3(V3::MulD, len, V[2], V[2], y, Masking::None);
+            self.asm.v3(V3::SubD, len, V[2], x, V[2], Masking::None);
+        }
+        self.put_vector(inst.dst, copy, V[2]);
+    }
+
+    /// Calls a function for each vector, around which all live registers are saved.
+    pub(super) fn call(&mut self, function: MathFn, inst: &Inst) {
+        let live = self.live();
+        self.save(&live);
+        let len = self.len(Ty::V32);
+        for copy in 0..self.copies(inst.dst) {
+            for (number, &arg) in inst.args.iter().filter(|&&a| a != Value::NONE).enumerate() {
+                // Only the first copy finds all operands in their registers.
+                let x = self.saved_vector(arg, copy, &live);
+                self.asm.vstore(false, len, Self::slot(CALL + 64 * number as i32), x, None);
+            }
+            self.asm.lea(Size::S64, Gpr::RDI, Self::slot(CALL));
+            self.asm.mov_imm64(Gpr::RAX, (self.lookup)(function) as u64);
+            self.asm.call(Gpr::RAX);
+            self.asm.v2(V2::Move, len, V[0], Self::slot(CALL), Masking::None);
+            match self.allocation.of(inst.dst, copy, self.copies(inst.dst)) {
+                // Its register may be overwritten by the next call.
+                Loc::Vector(n) => self.asm.vstore(false, len, Self::slot(SAVED_VECTORS + 64 * i32::from(n)), V[0], None),
+                _ => self.put_vector(inst.dst, copy, V[0]),
+            }
+        }
+        self.restore(&live);
+        for copy in 0..self.copies(inst.dst) {
+            if let Loc::Vector(n) = self.allocation.of(inst.dst, copy, self.copies(inst.dst)) {
+                let saved = Self::slot(SAVED_VECTORS + 64 * i32::from(n));
+                self.asm.v2(V2::Move, len, Vreg(n), saved, Masking::None);
+            }
+        }
+    }
+
+    /// Reads a vector that may be in a register that a call has overwritten.
+    fn saved_vector(&mut self, value: Value, copy: usize, live: &[Loc]) -> Vreg {
+        let loc = self.allocation.of(value, copy, self.copies(value));
+        if let Loc::Vector(n) = loc {
+            if copy > 0 {
+                debug_assert!(live.contains(&loc));
+                let len = self.len(self.ty(value));
+                let saved = Self::slot(SAVED_VECTORS + 64 * i32::from(n));
+                self.asm.v2(V2::Move, len, V[0], saved, Masking::None);
+                return V[0];
+            }
+            return Vreg(n);
+        }
+        self.vector(value, copy, V[0])
+    }
+
+    fn save(&mut self, live: &[Loc]) {
+        for loc in live {
+            match *loc {
+                Loc::Gpr(n) if is_volatile(n) => {
+                    self.asm.store(Size::S64, Self::slot(SAVED_GPRS + 8 * i32::from(n)), Gpr(n));
+                }
+                Loc::Mask(n) => self.asm.kstore(Self::slot(SAVED_MASKS + 8 * i32::from(n)), Kreg(n)),
+                Loc::Vector(n) => {
+                    self.asm.vstore(false, Len::L512, Self::slot(SAVED_VECTORS + 64 * i32::from(n)), Vreg(n), None);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn restore(&mut self, live: &[Loc]) {
+        for loc in live {
+            match *loc {
+                Loc::Gpr(n) if is_volatile(n) => {
+                    self.asm.mov(Size::S64, Gpr(n), Self::slot(SAVED_GPRS + 8 * i32::from(n)));
+                }
+                Loc::Mask(n) => self.asm.kload(Kreg(n), Self::slot(SAVED_MASKS + 8 * i32::from(n))),
+                Loc::Vector(n) => {
+                    let saved = Self::slot(SAVED_VECTORS + 64 * i32::from(n));
+                    self.asm.v2(V2::Move, Len::L512, Vreg(n), saved, Masking::None);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Calls a function while every register holds something.
+    pub(super) fn save_all(&mut self) -> Vec<Loc> {
+        let all = (0..16).map(Loc::Gpr).chain((1..8).map(Loc::Mask)).chain((0..32).map(Loc::Vector)).collect::<Vec<_>>();
+        self.save(&all);
+        all
+    }
+
+    pub(super) fn restore_all(&mut self, all: &[Loc]) {
+        self.restore(all);
+    }
+}
+
+/// Returns whether a called function may overwrite a general-purpose register.
+fn is_volatile(register: u8) -> bool {
+    !matches!(register, 3 | 4 | 5 | 12..=15)
+}

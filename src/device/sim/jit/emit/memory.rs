@@ -1,0 +1,310 @@
+//! Loads, stores, registers of the interpreter, and the checks in front of accesses.
+
+use super::*;
+use crate::device::sim::jit::frame::{LOG, LOG_END, RECORD};
+use crate::device::sim::lane::{Cell, Form};
+
+impl Emit<'_> {
+    pub(super) fn memory_inst(&mut self, inst: &Inst) {
+        match inst.op {
+            Op::Output(number) => return self.output(number, inst),
+            Op::LoadScalar(cell) => return self.load_scalar(cell, inst),
+            _ => {}
+        }
+        let copies = match inst.op {
+            Op::Store(..) => self.copies(inst.mask),
+            Op::StoreReg => self.copies(inst.args[1]),
+            _ => self.copies(inst.dst),
+        };
+        for copy in 0..copies {
+            match inst.op {
+                Op::Load(cell, form) => self.load(cell, form, inst, copy),
+                Op::Store(cell, form) => self.store(cell, form, inst, copy),
+                Op::LoadReg => {
+                    let from = self.register(inst.args[0], self.ty(inst.dst), copy);
+                    let d = self.vector_for(inst.dst, copy, V[0]);
+                    self.asm.v2(V2::Move, self.len(self.ty(inst.dst)), d, from, Masking::None);
+                    self.put_vector(inst.dst, copy, d);
+                }
+                _ => {
+                    let value = inst.args[1];
+                    let (x, mask) = (self.vector(value, copy, V[0]), self.mask(inst.mask, copy, K7));
+                    let to = self.register(inst.args[0], self.ty(value), copy);
+                    self.asm.vstore(self.ty(value) == Ty::V64, self.len(self.ty(value)), to, x, Some(mask));
+                }
+            }
+        }
+    }
+
+    /// Returns the address of a vector's lanes in a register of the interpreter.
+    fn register(&mut self, address: Value, ty: Ty, copy: usize) -> Mem {
+        let base = self.gpr(address, 0, Gpr::RAX);
+        let first = (copy * self.shape.width) as i32;
+        if ty == Ty::V64 { Mem::index(base, LANE, 2, 8 * first) } else { Mem::index(base, LANE, 1, 4 * first) }
+    }
+
+    fn output(&mut self, number: u32, inst: &Inst) {
+        let (value, to) = (inst.args[0], Self::slot(self.layout.outputs + 8 * number as i32));
+        let size = self.size(value);
+        let x = if self.ty(value).is_scalar() {
+            self.gpr(value, 0, Gpr::RAX)
+        } else {
+            let x = self.vector(value, 0, V[0]);
+            self.asm.to_gpr(size, Gpr::RAX, x);
+            Gpr::RAX
+        };
+        self.asm.store(size, to, x);
+    }
+
+    fn load_scalar(&mut self, cell: Cell, inst: &Inst) {
+        for copy in 0..self.copies(inst.dst) {
+            let from = Mem::at(self.gpr(inst.args[0], copy, Gpr::RCX), 0);
+            let d = self.gpr_for(inst.dst, copy, Gpr::RAX);
+            self.load_cell(cell, d, from);
+            self.put_gpr(inst.dst, copy, d);
+        }
+    }
+
+    fn load_cell(&mut self, cell: Cell, d: Gpr, from: Mem) {
+        match cell {
+            Cell::W4 => self.asm.mov(Size::S32, d, from),
+            Cell::W8 => self.asm.mov(Size::S64, d, from),
+            Cell::U8 => self.asm.load_zx8(d, from),
+            Cell::I8 => self.asm.load_sx8(d, from),
+            Cell::U16 => self.asm.load_zx16(d, from),
+            Cell::I16 => self.asm.load_sx16(d, from),
+        }
+    }
+
+    /// Returns the address of a vector's elements in a row.
+    fn row(&mut self, address: Value, cell: Cell, copy: usize) -> Mem {
+        let base = self.gpr(address, copy, Gpr::RAX);
+        let first = if self.shape.rows { 0 } else { (copy * self.shape.width) as i32 };
+        Mem::index(base, X, cell.size() as u8, first * cell.size())
+    }
+
+    fn load(&mut self, cell: Cell, form: Form, inst: &Inst, copy: usize) {
+        let ty = self.ty(inst.dst);
+        let len = self.len(ty);
+        let d = self.vector_for(inst.dst, copy, V[0]);
+        match form {
+            Form::Row => {
+                let from = self.row(inst.args[0], cell, copy);
+                let masking = self.zeroing(inst.mask, copy);
+                self.asm.v2(row_load(cell), len, d, from, masking);
+            }
+            Form::One => self.load_one(cell, inst, copy, d, len),
+            Form::Lanes => {
+                let base = self.gpr(inst.args[0], copy, Gpr::RAX);
+                let index = self.vector(inst.args[1], copy, V[1]);
+                if inst.mask == Value::NONE {
+                    self.asm.kop(Kop::Xnor, K7, K7, K7);
+                } else {
+                    let mask = self.mask(inst.mask, copy, K7);
+                    self.asm.kmov(K7, mask);
+                }
+                let from = VecMem { base, index, scale: 1, disp: 0 };
+                let op = if ty == Ty::V64 { Gather::DQ } else { Gather::DD };
+                self.asm.v3(V3::Xor, len, V[0], V[0], V[0], Masking::None);
+                self.asm.gather(op, len, V[0], from, K7);
+                return self.put_vector(inst.dst, copy, V[0]);
+            }
+        }
+        self.put_vector(inst.dst, copy, d);
+    }
+
+    fn load_one(&mut self, cell: Cell, inst: &Inst, copy: usize, d: Vreg, len: Len) {
+        let base = self.gpr(inst.args[0], copy, Gpr::RAX);
+        let from = Mem::at(base, 0);
+        if let Cell::W4 | Cell::W8 = cell {
+            let masking = self.zeroing(inst.mask, copy);
+            let op = if cell == Cell::W8 { V2::BroadcastQ } else { V2::BroadcastD };
+            return self.asm.v2(op, len, d, from, masking);
+        }
+        // Without an active lane there need not be an element.
+        let skip = self.asm.label();
+        self.asm.alu(Alu::Xor, Size::S32, Gpr::RCX, Gpr::RCX);
+        if inst.mask != Value::NONE {
+            let mask = self.mask(inst.mask, copy, K7);
+            self.asm.kortest(mask, mask);
+            self.asm.jcc(Cond::E, skip);
+        }
+        self.load_cell(cell, Gpr::RCX, from);
+        self.asm.bind(skip);
+        self.asm.broadcast_gpr(Size::S32, len, d, Gpr::RCX, Masking::None);
+    }
+
+    fn zeroing(&mut self, mask: Value, copy: usize) -> Masking {
+        match mask {
+            Value::NONE => Masking::None,
+            mask => Masking::Zero(self.mask(mask, copy, K7)),
+        }
+    }
+
+    fn store(&mut self, cell: Cell, form: Form, inst: &Inst, copy: usize) {
+        let value = inst.args[1];
+        let (ty, len) = (self.ty(value), self.len(self.ty(value)));
+        if self.logs {
+            self.log(cell, form, inst, copy);
+        }
+        let (x, mask) = (self.vector(value, copy, V[0]), self.mask(inst.mask, copy, K7));
+        if form == Form::Lanes {
+            let base = self.gpr(inst.args[0], copy, Gpr::RAX);
+            let index = self.vector(inst.args[2], copy, V[1]);
+            self.asm.kmov(K7, mask);
+            let op = if ty == Ty::V64 { Gather::DQ } else { Gather::DD };
+            return self.asm.scatter(op, len, VecMem { base, index, scale: 1, disp: 0 }, x, K7);
+        }
+        let to = self.row(inst.args[0], cell, copy);
+        match cell {
+            Cell::W4 | Cell::W8 => self.asm.vstore(ty == Ty::V64, len, to, x, Some(mask)),
+            Cell::U8 | Cell::I8 => self.asm.vstore_narrow(Narrow::DB, len, to, x, Some(mask)),
+            Cell::U16 | Cell::I16 => self.asm.vstore_narrow(Narrow::DW, len, to, x, Some(mask)),
+        }
+    }
+
+    /// Logs what a store overwrites: see [`RECORD`].
+    fn log(&mut self, cell: Cell, form: Form, inst: &Inst, copy: usize) {
+        let len = self.len(self.ty(inst.args[1]));
+        self.asm.mov(Size::S64, Gpr::RDX, Self::slot(LOG));
+        self.asm.lea(Size::S64, Gpr::RCX, Mem::at(Gpr::RDX, RECORD));
+        self.asm.alu(Alu::Cmp, Size::S64, Gpr::RCX, Self::slot(LOG_END));
+        self.asm.jcc(Cond::A, self.leave);
+        self.asm.store(Size::S64, Self::slot(LOG), Gpr::RCX);
+        let mask = self.mask(inst.mask, copy, K7);
+        self.asm.kmov_to(Gpr::RCX, mask);
+        self.asm.store(Size::S32, Mem::at(Gpr::RDX, 8), Gpr::RCX);
+        self.asm.store_imm(Size::S32, Mem::at(Gpr::RDX, 12), cell.size());
+        if form == Form::Lanes {
+            let base = self.gpr(inst.args[0], copy, Gpr::RAX);
+            let index = self.vector(inst.args[2], copy, V[1]);
+            self.asm.store(Size::S64, Mem::at(Gpr::RDX, 0), base);
+            let offsets = self.len(Ty::V32);
+            self.asm.vstore(false, offsets, Mem::at(Gpr::RDX, 80), index, None);
+            self.asm.kmov(K7, mask);
+            let op = if cell == Cell::W8 { Gather::DQ } else { Gather::DD };
+            self.asm.v3(V3::Xor, len, V[2], V[2], V[2], Masking::None);
+            self.asm.gather(op, len, V[2], VecMem { base, index, scale: 1, disp: 0 }, K7);
+            return self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[2], None);
+        }
+        let from = self.row(inst.args[0], cell, copy);
+        self.asm.v2(row_load(cell), len, V[2], from, Masking::Zero(mask));
+        self.asm.vstore(false, len, Mem::at(Gpr::RDX, 16), V[2], None);
+        self.asm.lea(Size::S64, Gpr::RAX, from);
+        self.asm.store(Size::S64, Mem::at(Gpr::RDX, 0), Gpr::RAX);
+        let lanes = (0..self.shape.width as i32).flat_map(|l| (l * cell.size()).to_le_bytes());
+        let pool = self.asm.constant(&lanes.collect::<Vec<u8>>());
+        let offsets = self.len(Ty::V32);
+        self.asm.v2(V2::Move, offsets, V[2], pool, Masking::None);
+        self.asm.vstore(false, offsets, Mem::at(Gpr::RDX, 80), V[2], None);
+    }
+
+    // Checks
+
+    pub(super) fn check(&mut self, inst: &Inst) {
+        match inst.op {
+            Op::CheckOne => self.check_one(inst),
+            Op::CheckRow(c) => self.check_row(c, inst),
+            Op::CheckLanes => self.check_lanes(inst),
+            Op::CheckRange => self.check_range(inst),
+            Op::LeaveAny => self.leave_any(inst),
+            _ => {
+                for copy in 0..self.copies(inst.args[0]) {
+                    let x = self.gpr(inst.args[0], copy, Gpr::RCX);
+                    self.asm.test(self.size(inst.args[0]), x, x);
+                    self.asm.jcc(Cond::E, self.leave);
+                }
+            }
+        }
+    }
+
+    fn check_one(&mut self, inst: &Inst) {
+        let [index, extent, _] = inst.args;
+        let copies = self.copies(index).max(self.copies(extent));
+        for copy in 0..copies {
+            let (x, y) = (self.gpr(index, copy, Gpr::RCX), self.rm(extent, copy, Gpr::RDX));
+            self.asm.alu(Alu::Cmp, Size::S64, x, y);
+            if inst.mask == Value::NONE {
+                self.asm.jcc(Cond::Ae, self.leave);
+                continue;
+            }
+            let vectors = if copies == 1 { 0..self.shape.vectors } else { copy..copy + 1 };
+            let back = self.cold_if(Cond::Ae, Cold::One { mask: inst.mask, vectors });
+            self.asm.bind(back);
+        }
+    }
+
+    fn check_row(&mut self, c: i32, inst: &Inst) {
+        let [row, limit, _] = inst.args;
+        for copy in 0..self.copies(row) {
+            let x = self.gpr(row, copy, Gpr::RAX);
+            self.first_index(c, x);
+            let y = self.rm(limit, copy, Gpr::RDX);
+            self.asm.alu(Alu::Cmp, Size::S64, Gpr::RCX, y);
+            let vectors = if self.shape.rows { copy..copy + 1 } else { 0..self.shape.vectors };
+            // Rows may share what does not depend on them.
+            let vectors = if self.copies(row) == 1 { 0..self.shape.vectors } else { vectors };
+            let back = self.cold_if(Cond::Ae, Cold::Row { inst: *inst, c, copy, vectors });
+            self.asm.bind(back);
+        }
+    }
+
+    /// Computes the smallest index of the lanes that one check covers, into `rcx`.
+    fn first_index(&mut self, c: i32, row: Gpr) {
+        let below = if c < 0 { i64::from(c) * (self.shape.span() - 1) } else { 0 } as i32;
+        match c {
+            1 | 2 | 4 | 8 => self.asm.lea(Size::S64, Gpr::RCX, Mem::index(row, X, c as u8, below)),
+            _ => {
+                self.asm.imul_imm(Size::S64, Gpr::RCX, X, c);
+                self.asm.lea(Size::S64, Gpr::RCX, Mem::index(row, Gpr::RCX, 1, below));
+            }
+        }
+    }
+
+    fn check_lanes(&mut self, inst: &Inst) {
+        let [index, extent, _] = inst.args;
+        let vectors = self.copies(index);
+        for copy in 0..vectors {
+            let mask = self.mask(inst.mask, copy, K7);
+            let x = self.vector(index, copy, V[1]);
+            let y = self.src(extent, copy);
+            let to = if copy == 0 { K0 } else { K7 };
+            self.asm.cmp(Cmp::Ud, self.len(Ty::V32), to, x, y, 5, Some(mask));
+            if copy > 0 {
+                self.asm.kop(Kop::Or, K0, K0, K7);
+            }
+        }
+        self.asm.kortest(K0, K0);
+        self.asm.jcc(Cond::Ne, self.leave);
+    }
+
+    fn check_range(&mut self, inst: &Inst) {
+        let [low, high, extent] = inst.args;
+        let x = self.gpr(low, 0, Gpr::RCX);
+        self.asm.test(Size::S64, x, x);
+        self.asm.jcc(Cond::S, self.leave);
+        let (x, y) = (self.gpr(high, 0, Gpr::RCX), self.rm(extent, 0, Gpr::RDX));
+        self.asm.alu(Alu::Cmp, Size::S64, x, y);
+        self.asm.jcc(Cond::Ge, self.leave);
+    }
+
+    fn leave_any(&mut self, inst: &Inst) {
+        for copy in 0..self.copies(inst.args[0]) {
+            let (mask, active) = (self.mask(inst.args[0], copy, K6), self.mask(inst.mask, copy, K7));
+            self.asm.kop(Kop::And, K7, mask, active);
+            self.asm.kortest(K7, K7);
+            self.asm.jcc(Cond::Ne, self.leave);
+        }
+    }
+}
+
+fn row_load(cell: Cell) -> V2 {
+    match cell {
+        Cell::W4 => V2::Move,
+        Cell::W8 => V2::MovePd,
+        Cell::U8 => V2::ZxBd,
+        Cell::I8 => V2::SxBd,
+        Cell::U16 => V2::ZxWd,
+        Cell::I16 => V2::SxWd,
+    }
+}

@@ -1,0 +1,174 @@
+//! LaneIR to machine code with AVX-512.
+//!
+//! Input: a region, where its values live, and the shape of a batch. Output: a function of the frame that returns 0 when it is done
+//! and 1 where it leaves. Vectors of 4-byte lanes take a whole register, or half of one where the region has 8-byte lanes.
+//!
+//! Fixed registers: `r14` the frame, `r15` the iterations until the next poll, `r13` the x of the batch's first lane, `r12` four times
+//! the number of its first lane. `rax`, `rcx`, `rdx`, the last five vectors and `k0`, `k6`, `k7` hold nothing between instructions.
+
+mod cold;
+mod control;
+mod float;
+mod memory;
+mod operand;
+mod scalar;
+mod vector;
+
+use rustc_hash::FxHashMap;
+
+use self::cold::Cold;
+use super::alloc::{Allocation, Registers, Shape};
+use super::asm::*;
+use super::frame::Layout;
+use crate::device::sim::lane::{Exit, Inst, Node, Op, Region, Ty, Value};
+
+/// The registers of values.
+pub(crate) const REGISTERS: Registers = Registers {
+    gprs: &[3, 5, 6, 7, 8, 9, 10, 11],
+    vectors: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26],
+    masks: &[1, 2, 3, 4, 5],
+};
+
+const FRAME: Gpr = Gpr::R14;
+const BUDGET: Gpr = Gpr::R15;
+const X: Gpr = Gpr::R13;
+/// Four times the number of the batch's first lane.
+const LANE: Gpr = Gpr::R12;
+/// Scratch vectors.
+const V: [Vreg; 5] = [Vreg(27), Vreg(28), Vreg(29), Vreg(30), Vreg(31)];
+const K0: Kreg = Kreg(0);
+const K6: Kreg = Kreg(6);
+const K7: Kreg = Kreg(7);
+
+/// The address of a function that computes one vector: arguments and result are in memory.
+pub(crate) type Lookup<'a> = &'a dyn Fn(crate::lang::ops::MathFn) -> usize;
+
+struct Emit<'a> {
+    asm: Assembler,
+    region: &'a Region,
+    allocation: &'a Allocation,
+    shape: Shape,
+    layout: &'a Layout,
+    lookup: Lookup<'a>,
+    exits: FxHashMap<Exit, Label>,
+    cold: Vec<(Cold, Label, Label)>,
+    leave: Label,
+    next: Label,
+    /// The position of the present instruction, in the allocation's numbering.
+    position: u32,
+    logs: bool,
+    /// The body reads coordinates of rows.
+    rows: bool,
+}
+
+/// Compiles a region for a shape.
+pub(crate) fn emit(
+    region: &Region,
+    allocation: &Allocation,
+    layout: &Layout,
+    shape: Shape,
+    lookup: Lookup<'_>,
+) -> Vec<u8> {
+    let mut asm = Assembler::new(true);
+    let (leave, next) = (asm.label(), asm.label());
+    let mut rows = false;
+    crate::device::sim::lane::each_inst(&region.body, &mut |inst| rows |= matches!(inst.op, Op::Coord(1 | 2)));
+    let logs = region.logs();
+    let mut emit = Emit {
+        asm,
+        region,
+        allocation,
+        shape,
+        layout,
+        lookup,
+        exits: FxHashMap::default(),
+        cold: vec![],
+        leave,
+        next,
+        position: 0,
+        logs,
+        rows,
+    };
+    emit.function();
+    emit.asm.finish()
+}
+
+impl Emit<'_> {
+    fn nodes(&mut self, nodes: &[Node]) {
+        for node in nodes {
+            match node {
+                Node::Inst(inst) => {
+                    self.inst(inst);
+                    self.position += 1;
+                }
+                Node::Block(exit, body) => {
+                    let label = self.asm.label();
+                    self.exits.insert(*exit, label);
+                    self.nodes(body);
+                    self.asm.bind(label);
+                }
+                Node::Loop(body) => {
+                    let top = self.asm.label();
+                    self.asm.bind(top);
+                    self.nodes(body);
+                    self.position += 1;
+                    self.again(top);
+                }
+                Node::Branch(cond, exit) => {
+                    let label = self.exits[exit];
+                    self.branch(cond, label);
+                    self.position += 1;
+                }
+            }
+        }
+    }
+
+    fn inst(&mut self, inst: &Inst) {
+        match inst.op {
+            Op::Const(_)
+            | Op::Input(_)
+            | Op::Coord(_)
+            | Op::Scalar(..)
+            | Op::Set(..)
+            | Op::Sext
+            | Op::Zext
+            | Op::Trunc
+            | Op::Choose
+            | Op::Limit(_)
+            | Op::FirstLane
+            | Op::Any => self.scalar_inst(inst),
+            Op::LoadScalar(_) | Op::Load(..) | Op::Store(..) | Op::LoadReg | Op::StoreReg | Op::Output(_) => {
+                self.memory_inst(inst);
+            }
+            Op::CheckOne | Op::CheckRow(_) | Op::CheckLanes | Op::CheckRange | Op::LeaveAny | Op::LeaveZero => {
+                self.check(inst);
+            }
+            Op::Move => match self.region.ty(inst.dst) {
+                Ty::I32 | Ty::I64 => self.scalar_inst(inst),
+                Ty::V32 | Ty::V64 => self.vector_inst(inst),
+                Ty::Mask => self.mask_inst(inst),
+            },
+            Op::Entered => self.entered(inst),
+            Op::Call(function, _) => self.call(function, inst),
+            _ if self.region.ty(inst.dst) == Ty::Mask => self.mask_inst(inst),
+            _ => self.vector_inst(inst),
+        }
+    }
+
+    fn copies(&self, value: Value) -> usize {
+        self.shape.copies(self.region, value)
+    }
+
+    fn ty(&self, value: Value) -> Ty {
+        self.region.ty(value)
+    }
+
+    /// Returns the length of a vector of this type.
+    fn len(&self, ty: Ty) -> Len {
+        match self.shape.width * if ty == Ty::V64 { 8 } else { 4 } {
+            64 => Len::L512,
+            32 => Len::L256,
+            _ => Len::L128,
+        }
+    }
+}

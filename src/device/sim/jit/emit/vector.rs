@@ -1,0 +1,284 @@
+//! Instructions on vectors and masks.
+
+use super::*;
+use crate::device::sim::lane::{Bin, Elem, Rel, Un};
+
+/// Returns the instruction for an operation that is one.
+fn simple(bin: Bin, elem: Elem) -> Option<V3> {
+    use Elem::*;
+    let wide = elem.is_wide();
+    let of = |narrow, double| Some(if wide { double } else { narrow });
+    match (bin, elem) {
+        (Bin::Add, F32 | F64) => of(V3::AddPs, V3::AddPd),
+        (Bin::Sub, F32 | F64) => of(V3::SubPs, V3::SubPd),
+        (Bin::Mul, F32 | F64) => of(V3::MulPs, V3::MulPd),
+        (Bin::Div, F32 | F64) => of(V3::DivPs, V3::DivPd),
+        (Bin::Add, _) => of(V3::AddD, V3::AddQ),
+        (Bin::Sub, _) => of(V3::SubD, V3::SubQ),
+        (Bin::Mul, _) => of(V3::MulD, V3::MulQ),
+        (Bin::And, _) => of(V3::And, V3::AndQ),
+        (Bin::Or, _) => of(V3::Or, V3::OrQ),
+        (Bin::Xor, _) => of(V3::Xor, V3::XorQ),
+        (Bin::Shl, _) => of(V3::ShlvD, V3::ShlvQ),
+        (Bin::Shr, I32 | I64) => of(V3::SarvD, V3::SarvQ),
+        (Bin::Shr, _) => of(V3::ShrvD, V3::ShrvQ),
+        (Bin::Min, I32 | I64) => of(V3::MinSd, V3::MinSq),
+        (Bin::Max, I32 | I64) => of(V3::MaxSd, V3::MaxSq),
+        (Bin::Min, U32 | U64) => of(V3::MinUd, V3::MinUq),
+        (Bin::Max, U32 | U64) => of(V3::MaxUd, V3::MaxUq),
+        _ => None,
+    }
+}
+
+/// Returns the comparison and its predicate. Floats compare quietly.
+fn compare(rel: Rel, elem: Elem) -> (Cmp, u8) {
+    let float = match rel {
+        Rel::Eq => 0,
+        Rel::Ne => 4,
+        Rel::Lt => 17,
+        Rel::Le => 18,
+        Rel::Ge => 29,
+        Rel::Gt => 30,
+    };
+    let integer = match rel {
+        Rel::Eq => 0,
+        Rel::Lt => 1,
+        Rel::Le => 2,
+        Rel::Ne => 4,
+        Rel::Ge => 5,
+        Rel::Gt => 6,
+    };
+    match elem {
+        Elem::F32 => (Cmp::Ps, float),
+        Elem::F64 => (Cmp::Pd, float),
+        Elem::I32 => (Cmp::D, integer),
+        Elem::U32 => (Cmp::Ud, integer),
+        Elem::I64 => (Cmp::Q, integer),
+        Elem::U64 => (Cmp::Uq, integer),
+    }
+}
+
+impl Emit<'_> {
+    pub(super) fn vector_inst(&mut self, inst: &Inst) {
+        if matches!(inst.op, Op::Splat(_) | Op::BroadcastInput(_)) {
+            return self.constant(inst);
+        }
+        for copy in 0..self.copies(inst.dst) {
+            self.vector_copy(inst, copy);
+        }
+    }
+
+    /// A vector that is in memory anyway: all copies are the same register, if it has one.
+    fn constant(&mut self, inst: &Inst) {
+        if !self.is_kept(inst.dst) {
+            return;
+        }
+        let d = self.vector_for(inst.dst, 0, V[0]);
+        let (wide, len) = (self.ty(inst.dst) == Ty::V64, self.len(self.ty(inst.dst)));
+        let broadcast = if wide { V2::BroadcastQ } else { V2::BroadcastD };
+        match inst.op {
+            Op::Splat(0) => self.asm.v3(V3::Xor, len, d, d, d, Masking::None),
+            Op::Splat(bits) => {
+                let pool = self.element(wide, bits);
+                self.asm.v2(broadcast, len, d, pool, Masking::None);
+            }
+            Op::BroadcastInput(input) => {
+                let number = self.layout.inputs.iter().position(|i| *i == input).unwrap_or(0);
+                self.asm.v2(broadcast, len, d, Self::slot(self.layout.input(number)), Masking::None);
+            }
+            _ => {}
+        }
+        self.put_vector(inst.dst, 0, d);
+    }
+
+    fn vector_copy(&mut self, inst: &Inst, copy: usize) {
+        let [a, b, c] = inst.args;
+        let (ty, len) = (self.ty(inst.dst), self.len(self.ty(inst.dst)));
+        let d = self.vector_for(inst.dst, copy, V[0]);
+        match inst.op {
+            Op::Broadcast => {
+                let size = self.size(inst.dst);
+                let x = self.gpr(a, copy, Gpr::RCX);
+                self.asm.broadcast_gpr(size, len, d, x, Masking::None);
+            }
+            Op::Iota(step) => {
+                let lanes = (0..self.shape.width as i32).flat_map(|l| l.wrapping_mul(step).to_le_bytes());
+                let pool = self.asm.constant(&lanes.collect::<Vec<u8>>());
+                self.asm.v2(V2::Move, len, d, pool, Masking::None);
+            }
+            Op::Move if inst.mask != Value::NONE => {
+                let mask = self.mask(inst.mask, copy, K7);
+                if d == V[0] {
+                    self.load_vector(inst.dst, copy, d);
+                }
+                let x = self.vector(a, copy, V[1]);
+                let op = if ty == Ty::V64 { V2::MovePd } else { V2::Move };
+                self.asm.v2(op, len, d, x, Masking::Merge(mask));
+            }
+            Op::Move => self.load_vector(a, copy, d),
+            Op::Vector(bin, elem) => return self.vector_binary(bin, elem, inst, copy),
+            Op::Unary(un, elem) => return self.unary(un, elem, inst, copy),
+            Op::Fma(elem) => return self.fma(elem, inst, copy),
+            Op::Convert(from, to) => return self.convert(from, to, inst, copy),
+            Op::Select => {
+                let mask = self.mask(a, copy, K7);
+                let no = self.vector(c, copy, V[1]);
+                let yes = self.src(b, copy);
+                let op = if ty == Ty::V64 { V3::BlendQ } else { V3::BlendD };
+                self.asm.v3(op, len, d, no, yes, Masking::Merge(mask));
+            }
+            Op::LanesOfMask => {
+                let mask = self.mask(a, copy, K7);
+                self.asm.v3i(V3i::TernlogD, len, d, d, d, 0xff, Masking::Zero(mask));
+            }
+            _ => unreachable!("{:?} has no code", inst.op),
+        }
+        self.put_vector(inst.dst, copy, d);
+    }
+
+    fn vector_binary(&mut self, bin: Bin, elem: Elem, inst: &Inst, copy: usize) {
+        let [a, b, _] = inst.args;
+        let (len, d) = (self.len(self.ty(inst.dst)), self.vector_for(inst.dst, copy, V[0]));
+        if let Some(op) = simple(bin, elem) {
+            let x = self.vector(a, copy, V[1]);
+            let y = self.src(b, copy);
+            self.asm.v3(op, len, d, x, y, Masking::None);
+            return self.put_vector(inst.dst, copy, d);
+        }
+        match bin {
+            Bin::Min | Bin::Max => self.float_extreme(bin, elem, inst, copy),
+            _ => self.vector_divide(bin, elem, inst, copy),
+        }
+    }
+
+    fn unary(&mut self, un: Un, elem: Elem, inst: &Inst, copy: usize) {
+        let a = inst.args[0];
+        let (len, wide) = (self.len(self.ty(inst.dst)), elem.is_wide());
+        let d = self.vector_for(inst.dst, copy, V[0]);
+        let sign = if wide { 1 << 63 } else { 1 << 31 };
+        match un {
+            Un::Neg | Un::Abs if elem.is_float() => {
+                let x = self.vector(a, copy, V[1]);
+                let bits = if un == Un::Neg { sign } else { sign - 1 };
+                let all = self.all(wide, bits);
+                let op = match (un, wide) {
+                    (Un::Neg, false) => V3::Xor,
+                    (Un::Neg, true) => V3::XorQ,
+                    (_, false) => V3::And,
+                    (_, true) => V3::AndQ,
+                };
+                self.asm.v3(op, len, d, x, all, Masking::None);
+            }
+            Un::Abs => {
+                let x = self.src(a, copy);
+                self.asm.v2(if wide { V2::AbsQ } else { V2::AbsD }, len, d, x, Masking::None);
+            }
+            Un::Sqrt => {
+                let x = self.src(a, copy);
+                self.asm.v2(if wide { V2::SqrtPd } else { V2::SqrtPs }, len, d, x, Masking::None);
+            }
+            Un::Floor | Un::Ceil | Un::Trunc | Un::Round => {
+                let mode = match un {
+                    Un::Floor => 1,
+                    Un::Ceil => 2,
+                    Un::Trunc => 3,
+                    _ => 0,
+                };
+                let x = self.src(a, copy);
+                let op = if wide { V2i::RoundPd } else { V2i::RoundPs };
+                self.asm.v2i(op, len, d, x, mode | 8, Masking::None);
+            }
+            Un::Rsqrt => return self.rsqrt(inst, copy),
+            Un::Neg => unreachable!("{:?} has no code", inst.op),
+        }
+        self.put_vector(inst.dst, copy, d);
+    }
+
+    fn fma(&mut self, elem: Elem, inst: &Inst, copy: usize) {
+        let [a, b, c] = inst.args;
+        let len = self.len(self.ty(inst.dst));
+        let (add, mul) =
+            if elem.is_wide() { (V3::Fmadd231Pd, V3::Fmadd213Pd) } else { (V3::Fmadd231Ps, V3::Fmadd213Ps) };
+        let d = self.vector_for(inst.dst, copy, V[0]);
+        let (x, y, z) = (self.vector(a, copy, V[1]), self.vector_for(b, copy, V[4]), self.vector_for(c, copy, V[4]));
+        if d == z && d != V[0] {
+            let y = self.src(b, copy);
+            self.asm.v3(add, len, d, x, y, Masking::None);
+        } else if d == x {
+            let y = self.vector(b, copy, V[2]);
+            let z = self.src(c, copy);
+            self.asm.v3(mul, len, d, y, z, Masking::None);
+        } else if d == y && d != V[0] {
+            let z = self.src(c, copy);
+            self.asm.v3(mul, len, d, x, z, Masking::None);
+        } else {
+            self.load_vector(c, copy, d);
+            let y = self.src(b, copy);
+            self.asm.v3(add, len, d, x, y, Masking::None);
+        }
+        self.put_vector(inst.dst, copy, d);
+    }
+
+    // Masks
+
+    pub(super) fn mask_inst(&mut self, inst: &Inst) {
+        for copy in 0..self.copies(inst.dst) {
+            let d = self.mask_for(inst.dst, copy, K7);
+            self.mask_copy(inst, copy, d);
+            self.put_mask(inst.dst, copy, d);
+        }
+    }
+
+    fn mask_copy(&mut self, inst: &Inst, copy: usize, d: Kreg) {
+        let [a, b, _] = inst.args;
+        match inst.op {
+            Op::Compare(rel, elem) => {
+                let len = self.len(elem.vector());
+                let x = self.vector(a, copy, V[1]);
+                let y = self.src(b, copy);
+                let (op, predicate) = compare(rel, elem);
+                self.asm.cmp(op, len, d, x, y, predicate, None);
+            }
+            Op::MaskConst(true) => self.asm.kop(Kop::Xnor, d, d, d),
+            Op::MaskConst(false) => self.asm.kop(Kop::Xor, d, d, d),
+            Op::MaskOf => {
+                let x = self.gpr(a, copy, Gpr::RCX);
+                self.asm.alu(Alu::Xor, Size::S32, Gpr::RAX, Gpr::RAX);
+                self.asm.alu(Alu::Cmp, Size::S32, Gpr::RAX, x);
+                self.asm.alu(Alu::Sbb, Size::S32, Gpr::RAX, Gpr::RAX);
+                self.asm.kmov_from(d, Gpr::RAX);
+            }
+            Op::MaskOfLanes => {
+                let x = self.vector(a, copy, V[1]);
+                let len = self.len(self.ty(a));
+                self.asm.testm(self.size(a), len, d, x, x, None);
+            }
+            Op::MaskAnd => self.mask_binary(Kop::And, (a, b), copy, d),
+            Op::MaskWithout => self.mask_binary(Kop::Andn, (b, a), copy, d),
+            Op::MaskOr => self.mask_binary(Kop::Or, (a, b), copy, d),
+            Op::MaskXor => self.mask_binary(Kop::Xor, (a, b), copy, d),
+            Op::MaskNot => {
+                let x = self.mask(a, copy, K6);
+                self.asm.knot(d, x);
+            }
+            Op::Move if inst.mask != Value::NONE => {
+                let active = self.mask(inst.mask, copy, K6);
+                let old = self.mask(inst.dst, copy, K0);
+                self.asm.kop(Kop::Andn, K0, active, old);
+                let new = self.mask(a, copy, K7);
+                self.asm.kop(Kop::And, K7, active, new);
+                self.asm.kop(Kop::Or, d, K0, K7);
+            }
+            Op::Move => {
+                let x = self.mask(a, copy, K6);
+                self.asm.kmov(d, x);
+            }
+            _ => unreachable!("{:?} has no code", inst.op),
+        }
+    }
+
+    fn mask_binary(&mut self, op: Kop, (a, b): (Value, Value), copy: usize, d: Kreg) {
+        let (x, y) = (self.mask(a, copy, K6), self.mask(b, copy, K7));
+        self.asm.kop(op, d, x, y);
+    }
+}

@@ -1,0 +1,81 @@
+//! The frame of a compiled region: what the entry hands to machine code, and where that keeps what it has no register for.
+//!
+//! Input: a region. Output: the offsets of its inputs and outputs. The frame is one aligned piece of memory that machine code
+//! addresses through one register: a header, the words of inputs and outputs, and slots of values.
+
+use rustc_hash::FxHashMap;
+
+use crate::device::sim::lane::{Input, Op, Region, each_inst};
+
+/// The present row, and the one at which to stop.
+pub(crate) const ROW: i32 = 0;
+pub(crate) const ROW_END: i32 = 8;
+/// The lanes of each row that run.
+pub(crate) const X_FIRST: i32 = 16;
+pub(crate) const X_END: i32 = 24;
+/// Lanes of a row, and rows of a plane.
+pub(crate) const NX: i32 = 32;
+pub(crate) const NY: i32 = 40;
+/// The address of the mask of active lanes, or 0 if all are active.
+pub(crate) const MASK: i32 = 48;
+/// Iterations of loops until the next poll.
+pub(crate) const TICKS: i32 = 56;
+/// A function that looks whether to stop, and its argument.
+pub(crate) const POLL: i32 = 64;
+pub(crate) const POLL_ARG: i32 = 72;
+/// Which poll to return to.
+pub(crate) const RETURN: i32 = 80;
+/// The end of the log of stores, and of the room for it.
+pub(crate) const LOG: i32 = 88;
+pub(crate) const LOG_END: i32 = 96;
+/// The coordinates of each vector's row.
+pub(crate) const COORD_Y: i32 = 128;
+pub(crate) const COORD_Z: i32 = 160;
+/// Operands and result of a called function.
+pub(crate) const CALL: i32 = 192;
+/// Registers during a call.
+pub(crate) const SAVED_GPRS: i32 = 320;
+pub(crate) const SAVED_MASKS: i32 = 448;
+pub(crate) const SAVED_VECTORS: i32 = 512;
+const WORDS: i32 = SAVED_VECTORS + 32 * 64;
+
+/// A record of the log: address, mask and element size, old data, byte offsets of the lanes.
+pub(crate) const RECORD: i32 = 144;
+
+/// The layout of a region's frame.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    /// Byte offsets, in the order in which the entry fills them in.
+    pub inputs: Vec<Input>,
+    pub outputs: i32,
+    /// Where slots begin.
+    pub slots: i32,
+}
+
+impl Layout {
+    pub fn of(region: &Region) -> Layout {
+        let mut inputs: Vec<Input> = vec![];
+        let mut note = |op: &Op| {
+            if let Op::Input(input) | Op::BroadcastInput(input) = op
+                && !inputs.contains(input)
+            {
+                inputs.push(*input);
+            }
+        };
+        region.setup.iter().for_each(|inst| note(&inst.op));
+        each_inst(&region.body, &mut |inst| note(&inst.op));
+        let outputs = WORDS + 8 * inputs.len() as i32;
+        let uniform = region.writes.iter().filter(|w| w.uniform).count() as i32;
+        let slots = (outputs + 8 * uniform + 63) & !63;
+        Layout { inputs, outputs, slots }
+    }
+
+    /// Returns the offset of input number `number`.
+    pub fn input(&self, number: usize) -> i32 {
+        WORDS + 8 * number as i32
+    }
+
+    pub fn offsets(&self) -> FxHashMap<Input, i32> {
+        self.inputs.iter().enumerate().map(|(number, &input)| (input, self.input(number))).collect()
+    }
+}

@@ -1,0 +1,345 @@
+//! Machine code of a region, and how a group runs it.
+//!
+//! Input: a region and the shape of the launch's groups; then, for each entry, the group. Output: the group's registers and memory as
+//! the interpreter would leave them, or as they were, if the code has left. The idea: an entry is a transaction. Registers that the
+//! region reads and writes are copied first, stores that could be read again are logged, and both are put back where the code leaves.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::alloc::{Allocation, MOST, Shape, allocate};
+use super::emit::{REGISTERS, emit};
+use super::exec::Exec;
+use super::frame::{self, Layout};
+use super::functions;
+use crate::device::sim::geometry::Geometry;
+use crate::device::sim::group::{CHUNK, Group, Slot};
+use crate::device::sim::lane::{Input, Region, Written, copies, live};
+use crate::device::sim::lanes::is_wide;
+use crate::device::sim::memory;
+use crate::lang::scalar::Scalar;
+
+/// How the groups of a launch are divided into vectors; code is compiled for each kind of division that occurs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Division {
+    /// The lanes of a row, if they are as many as one vector has.
+    row: Option<usize>,
+    /// Vectors at once, at most.
+    most: usize,
+}
+
+impl Division {
+    pub fn of(geometry: &Geometry) -> Division {
+        let [nx, ny, nz] = geometry.block.map(|n| n as usize);
+        let rows = ny * nz;
+        let row = (rows > 1 && (nx == 16 || nx == 8)).then_some(nx);
+        let lanes = if row.is_some() { nx * rows } else { nx };
+        let most = [4, 2].into_iter().find(|n| lanes >= n * 16).unwrap_or(1);
+        Division { row, most }
+    }
+
+    /// Returns the shape of a region's batches, of at most `most` vectors.
+    fn shape(self, region: &Region, most: usize) -> Shape {
+        let widest = if region.wide { 8 } else { 16 };
+        match self.row {
+            Some(row) if row <= widest => Shape { width: row, vectors: most, rows: true },
+            _ => Shape { width: widest, vectors: most, rows: false },
+        }
+    }
+}
+
+/// The compiled code of a region.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    exec: Exec,
+    layout: Layout,
+    frame_bytes: usize,
+    writes: Vec<Written>,
+    /// Registers that are read and written, which have to be kept while the code can leave.
+    kept: Vec<u16>,
+    memories: Vec<u32>,
+    logs: bool,
+}
+
+/// Compiles a region; `None` if the system forbids executable memory.
+pub(crate) fn compile(region: &Region, division: Division) -> Option<Machine> {
+    let mut region = region.clone();
+    copies::merge(&mut region);
+    let heads = live::clean(&mut region);
+    let layout = Layout::of(&region);
+    let (shape, allocation) = fit(&region, &heads, &layout, division);
+    let code = emit(&region, &allocation, &layout, shape, &|function| functions::address(function));
+    let exec = Exec::new(&code)?;
+    let leaves = region.may_leave();
+    let both = |w: &&Written| leaves && !w.uniform && region.reads.contains(&w.reg);
+    Some(Machine {
+        exec,
+        frame_bytes: (layout.slots + allocation.slot_bytes) as usize,
+        layout,
+        kept: region.writes.iter().filter(both).map(|w| w.reg).collect(),
+        memories: region.memories.iter().map(|m| m.0.index() as u32).collect(),
+        logs: region.logs(),
+        writes: region.writes.clone(),
+    })
+}
+
+/// Chooses the number of vectors at once: as many as the registers hold. Code without loops has enough to do with two.
+fn fit(region: &Region, heads: &[live::Set], layout: &Layout, division: Division) -> (Shape, Allocation) {
+    let most = if heads.is_empty() { division.most.min(2) } else { division.most };
+    let inputs = layout.offsets();
+    let mut vectors = most.min(MOST);
+    loop {
+        let shape = division.shape(region, vectors);
+        let allocation = allocate(region, heads, shape, &REGISTERS, &inputs, layout.slots);
+        // Values between loops may well be in memory; what loops use may not.
+        if vectors == 1 || allocation.spilled < 8.0 * 8.0 {
+            return (shape, allocation);
+        }
+        vectors /= 2;
+    }
+}
+
+/// Memory for the frames, copies and logs of this thread.
+#[derive(Default)]
+struct Room {
+    frame: Vec<Line>,
+    kept: Vec<u8>,
+    mask: Vec<u32>,
+    spread: Vec<Vec<u32>>,
+    log: Vec<u8>,
+}
+
+/// A line of the cache.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u64; 8]);
+
+thread_local! {
+    static ROOM: RefCell<Room> = RefCell::default();
+}
+
+/// Bytes of stores that one entry can undo.
+const LOG_BYTES: usize = 2 << 20;
+
+/// Iterations between two looks at the stop flag.
+const TICKS: u64 = 4096;
+
+/// The largest extent and size of a memory for which offsets are computed in 32 bits.
+const LARGEST_EXTENT: i64 = 1 << 30;
+const LARGEST: usize = 1 << 31;
+
+extern "sysv64" fn poll(stop: *const AtomicBool) -> u32 {
+    // SAFETY: the launch's flag, which lives as long as its groups run.
+    u32::from(unsafe { (*stop).load(Ordering::Relaxed) })
+}
+
+impl Machine {
+    /// Runs the region for the active lanes of a group. Returns false, with everything as it was, if it left.
+    ///
+    /// # Safety
+    /// The region is one of the group's code, at which the group is.
+    pub unsafe fn run(&self, g: &mut Group) -> bool {
+        ROOM.with(|room| match room.try_borrow_mut() {
+            // SAFETY: as above.
+            Ok(mut room) => unsafe { self.run_in(g, &mut room) },
+            Err(_) => false,
+        })
+    }
+
+    unsafe fn run_in(&self, g: &mut Group, room: &mut Room) -> bool {
+        if g.lo >= g.hi || g.shape[3] != 1 || g.max_steps != 0 || !self.fits(g) {
+            return false;
+        }
+        let lines = self.frame_bytes.div_ceil(64);
+        if room.frame.len() < lines {
+            room.frame.resize(lines, Line([0; 8]));
+        }
+        let frame: *mut u8 = room.frame.as_mut_ptr().cast();
+        let word = |offset: i32, value: u64| {
+            // SAFETY: offsets of the header, inputs and outputs lie in the frame.
+            unsafe { frame.add(offset as usize).cast::<u64>().write(value) }
+        };
+        let (rows, along) = self.range(g, room, &word);
+        word(frame::ROW, rows.0 as u64);
+        word(frame::ROW_END, rows.1 as u64);
+        word(frame::X_FIRST, along.0 as u64);
+        word(frame::X_END, along.1 as u64);
+        word(frame::NX, g.shape[0] as u64);
+        word(frame::NY, g.shape[1] as u64);
+        word(frame::TICKS, TICKS);
+        word(frame::POLL, poll as *const () as u64);
+        word(frame::POLL_ARG, g.stop as u64);
+        if self.logs {
+            room.log.resize(LOG_BYTES, 0);
+            let start = room.log.as_mut_ptr() as u64;
+            word(frame::LOG, start);
+            word(frame::LOG_END, start + LOG_BYTES as u64);
+        }
+        // SAFETY: as above; slots are those of the group's registers.
+        unsafe {
+            let slots: Vec<Slot> = self.writes.iter().map(|w| g.slot(w.reg)).collect();
+            self.take_homes(g, room);
+            self.inputs(g, &mut room.spread, &word);
+            let code: extern "sysv64" fn(*mut u8) -> u32 = std::mem::transmute(self.exec.entry());
+            if code(frame) == 0 {
+                self.outputs(g, frame);
+                return true;
+            }
+            self.undo(g, room, &slots, frame);
+            false
+        }
+    }
+
+    /// Returns whether all addresses can be computed as the code computes them.
+    fn fits(&self, g: &Group) -> bool {
+        self.memories.iter().all(|&memory| {
+            // SAFETY: memories of the group's code.
+            let memory = unsafe { &*g.memories.add(memory as usize) };
+            memory.len < LARGEST && memory.axes.iter().all(|axis| axis.extent < LARGEST_EXTENT)
+        })
+    }
+
+    /// Determines the rows and the lanes of each row that run, and their mask.
+    fn range(&self, g: &Group, room: &mut Room, word: &dyn Fn(i32, u64)) -> ((usize, usize), (usize, usize)) {
+        let nx = g.shape[0];
+        let rows = g.lanes / nx.max(1);
+        word(frame::MASK, 0);
+        if g.full {
+            return ((0, rows), (0, nx));
+        }
+        let (first, end) = (g.lo * CHUNK, (g.hi * CHUNK).min(g.lanes));
+        if rows == 1 {
+            word(frame::MASK, g.mask as u64);
+            return ((0, 1), (first, end));
+        }
+        // Outside of its chunks the mask's memory is stale.
+        room.mask.clear();
+        room.mask.resize(g.lanes + 4 * CHUNK * MOST, 0);
+        // SAFETY: masks have room for the padded lanes.
+        let lanes = unsafe { std::slice::from_raw_parts(g.mask.add(first), end - first) };
+        room.mask[first..end].copy_from_slice(lanes);
+        word(frame::MASK, room.mask.as_ptr() as u64);
+        ((first / nx, end.div_ceil(nx)), (0, nx))
+    }
+
+    /// Copies registers that are read and written to where they can be had again, and lets written ones lie in memory of their own.
+    unsafe fn take_homes(&self, g: &mut Group, room: &mut Room) {
+        let bytes = 4 * CHUNK * g.column_chunks;
+        room.kept.clear();
+        // SAFETY: registers of the group's code, with room for all lanes.
+        unsafe {
+            for written in self.writes.iter().filter(|w| !w.uniform) {
+                let (slot, home) = (g.slot(written.reg), *g.homes.add(written.reg as usize));
+                let size = if is_wide(written.scalar) { 2 * bytes } else { bytes };
+                if self.kept.contains(&written.reg) {
+                    let view = slot.ptr != home.ptr;
+                    let len = if view { 4 * g.lanes } else { size };
+                    if slot.stride == 0 {
+                        (0..g.column_chunks)
+                            .for_each(|c| std::ptr::copy(slot.ptr, home.ptr.add(4 * CHUNK * c), 4 * CHUNK));
+                    } else if view {
+                        std::ptr::copy(slot.ptr, home.ptr, len);
+                    }
+                    room.kept.extend_from_slice(std::slice::from_raw_parts(home.ptr, size));
+                }
+                *g.slots.add(written.reg as usize) = home;
+            }
+        }
+    }
+
+    unsafe fn inputs(&self, g: &mut Group, spread: &mut Vec<Vec<u32>>, word: &dyn Fn(i32, u64)) {
+        spread.clear();
+        let active = if self.layout.inputs.iter().any(|i| matches!(i, Input::First(_) | Input::Last(_))) {
+            g.find_ends();
+            memory::active_box(g)
+        } else {
+            Default::default()
+        };
+        for (number, &input) in self.layout.inputs.iter().enumerate() {
+            // SAFETY: registers and memories of the group's code.
+            let value = unsafe {
+                match input {
+                    Input::Uniform(reg, scalar) if is_wide(scalar) => g.first::<u64>(reg),
+                    Input::Uniform(reg, Scalar::Bool) => u64::from(g.first::<u32>(reg) & 1),
+                    Input::Uniform(reg, _) => g.first::<u32>(reg).into(),
+                    Input::Lanes(reg) => {
+                        let slot = g.slot(reg);
+                        if slot.stride == 0 {
+                            let lanes = slot.ptr.cast::<[u32; CHUNK]>().read_unaligned();
+                            spread.push(lanes.iter().copied().cycle().take(CHUNK * g.column_chunks).collect());
+                            spread.last().map_or(0, |lanes| lanes.as_ptr() as u64)
+                        } else {
+                            slot.ptr as u64
+                        }
+                    }
+                    Input::Base(memory) => (*g.memories.add(memory.index())).ptr as u64,
+                    Input::Extent(memory, axis) => {
+                        (&(*g.memories.add(memory.index())).axes)[axis as usize].extent as u64
+                    }
+                    Input::Pitch(memory, axis) => {
+                        (&(*g.memories.add(memory.index())).axes)[axis as usize].pitch as u64
+                    }
+                    Input::First(axis) => active.0[axis as usize] as u64,
+                    Input::Last(axis) => (active.0[axis as usize] + active.1[axis as usize] - 1) as u64,
+                }
+            };
+            word(self.layout.input(number), value);
+        }
+    }
+
+    /// Writes uniform results to their registers.
+    unsafe fn outputs(&self, g: &mut Group, frame: *mut u8) {
+        for (number, written) in self.writes.iter().filter(|w| w.uniform).enumerate() {
+            // SAFETY: outputs lie in the frame, and the registers are uniform.
+            unsafe {
+                let value = frame.add(self.layout.outputs as usize + 8 * number).cast::<u64>().read();
+                match written.scalar {
+                    scalar if is_wide(scalar) => g.broadcast(written.reg, value),
+                    Scalar::Bool => g.broadcast(written.reg, if value as u32 & 1 != 0 { !0u32 } else { 0 }),
+                    _ => g.broadcast(written.reg, value as u32),
+                }
+            }
+        }
+    }
+
+    /// Puts back what the code has changed.
+    unsafe fn undo(&self, g: &mut Group, room: &Room, slots: &[Slot], frame: *mut u8) {
+        // SAFETY: the log holds records of stores within memories of the launch; registers are those of the group's code.
+        unsafe {
+            if self.logs {
+                let end = frame.add(frame::LOG as usize).cast::<u64>().read() as usize;
+                let start = room.log.as_ptr() as usize;
+                let records = (end - start) / frame::RECORD as usize;
+                for record in (0..records).rev() {
+                    undo_store(room.log.as_ptr().add(record * frame::RECORD as usize));
+                }
+            }
+            let mut kept = room.kept.as_ptr();
+            for (written, slot) in self.writes.iter().zip(slots) {
+                let size = 4 * CHUNK * g.column_chunks * if is_wide(written.scalar) { 2 } else { 1 };
+                if self.kept.contains(&written.reg) {
+                    let home = *g.homes.add(written.reg as usize);
+                    std::ptr::copy_nonoverlapping(kept, home.ptr, size);
+                    kept = kept.add(size);
+                }
+                *g.slots.add(written.reg as usize) = *slot;
+            }
+        }
+    }
+}
+
+/// Writes the old data of a record back.
+unsafe fn undo_store(record: *const u8) {
+    // SAFETY: a complete record of the log.
+    unsafe {
+        let address = record.cast::<u64>().read_unaligned() as *mut u8;
+        let mask = record.add(8).cast::<u32>().read_unaligned();
+        let size = record.add(12).cast::<u32>().read_unaligned() as usize;
+        // Narrow elements were extended to 4 bytes.
+        let width = size.max(4);
+        for lane in (0..64 / width).filter(|l| mask >> l & 1 != 0) {
+            let offset = record.add(80 + 4 * lane).cast::<i32>().read_unaligned();
+            std::ptr::copy_nonoverlapping(record.add(16 + width * lane), address.offset(offset as isize), size);
+        }
+    }
+}

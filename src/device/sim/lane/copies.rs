@@ -1,0 +1,160 @@
+//! Copies of mutable values: a snapshot that is read before the value changes is the value itself, and a result that only a move
+//! reads is computed in place.
+//!
+//! Input and output: a region. The idea: positions in the order of the text, extended over the loops that repeat a use.
+
+use rustc_hash::FxHashMap;
+
+use super::*;
+
+/// Where a value is defined and used, in the order of the text.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    defs: Vec<u32>,
+    uses: Vec<u32>,
+}
+
+struct Numbered {
+    places: Vec<Places>,
+    /// Loops: first and last position.
+    loops: Vec<(u32, u32)>,
+}
+
+fn number(region: &Region) -> Numbered {
+    let mut numbered = Numbered { places: vec![Places::default(); region.values.len()], loops: vec![] };
+    let mut next = 0;
+    for inst in &region.setup {
+        note(&mut numbered.places, inst, next);
+        next += 1;
+    }
+    walk(&region.body, &mut numbered, &mut next);
+    numbered
+}
+
+fn note(places: &mut [Places], inst: &Inst, at: u32) {
+    inst.uses().for_each(|v| places[v.index()].uses.push(at));
+    if inst.dst != Value::NONE {
+        places[inst.dst.index()].defs.push(at);
+    }
+}
+
+fn walk(nodes: &[Node], numbered: &mut Numbered, next: &mut u32) {
+    for node in nodes {
+        let at = *next;
+        *next += 1;
+        match node {
+            Node::Inst(inst) => note(&mut numbered.places, inst, at),
+            Node::Block(_, body) => walk(body, numbered, next),
+            Node::Loop(body) => {
+                walk(body, numbered, next);
+                numbered.loops.push((at, *next));
+                *next += 1;
+            }
+            Node::Branch(cond, _) => cond.uses().for_each(|v| numbered.places[v.index()].uses.push(at)),
+        }
+    }
+}
+
+/// Removes what copies it can.
+pub(crate) fn merge(region: &mut Region) {
+    let numbered = number(region);
+    let mut names: FxHashMap<Value, Value> = FxHashMap::default();
+    let mut find = |inst: &Inst| {
+        let (t, v) = (inst.dst, inst.args[0]);
+        if inst.op == Op::Move
+            && inst.mask == Value::NONE
+            && !region.values[t.index()].mutable
+            && region.values[v.index()].mutable
+            && stays(&numbered, t, v)
+        {
+            names.insert(t, v);
+        }
+    };
+    each_inst(&region.body, &mut |inst| find(inst));
+    rename(&mut region.body, &names);
+    let numbered = number(region);
+    let mut next = region.setup.len() as u32;
+    let values = &region.values;
+    in_place(&mut region.body, values, &numbered, &mut next);
+}
+
+/// Returns whether `v` keeps its value from the definition of its copy `t` to the last use of that.
+fn stays(numbered: &Numbered, t: Value, v: Value) -> bool {
+    let Places { defs, uses } = &numbered.places[t.index()];
+    let (&[def], Some(&last)) = (defs.as_slice(), uses.iter().max()) else { return false };
+    let around = numbered.loops.iter().filter(|(start, end)| def < *start && uses.iter().any(|u| (start..end).contains(&u)));
+    let repeated = around.map(|l| l.1).max();
+    let until = repeated.unwrap_or(0).max(last);
+    // An instruction reads before it writes.
+    let end = if until == last { last } else { until + 1 };
+    !numbered.places[v.index()].defs.iter().any(|&d| d > def && d < end)
+}
+
+fn rename(nodes: &mut Vec<Node>, names: &FxHashMap<Value, Value>) {
+    let new = |v: &mut Value| {
+        if let Some(name) = names.get(v) {
+            *v = *name;
+        }
+    };
+    nodes.retain(|node| !matches!(node, Node::Inst(inst) if names.contains_key(&inst.dst)));
+    for node in nodes {
+        match node {
+            Node::Inst(inst) => {
+                inst.args.iter_mut().for_each(new);
+                new(&mut inst.mask);
+            }
+            Node::Block(_, body) | Node::Loop(body) => rename(body, names),
+            Node::Branch(cond, _) => match cond {
+                Cond::Always => {}
+                Cond::Scalar(_, _, a, b) => {
+                    new(a);
+                    new(b);
+                }
+                Cond::None(mask) => new(mask),
+            },
+        }
+    }
+}
+
+/// Lets `t = …; move v, t` compute `v`, if `t` has no other use and nothing in between touches `v`.
+fn in_place(nodes: &mut Vec<Node>, values: &[ValueDef], numbered: &Numbered, next: &mut u32) {
+    let mut positions = vec![];
+    for node in nodes.iter_mut() {
+        positions.push(*next);
+        *next += 1;
+        match node {
+            Node::Block(_, body) => in_place(body, values, numbered, next),
+            Node::Loop(body) => {
+                in_place(body, values, numbered, next);
+                *next += 1;
+            }
+            _ => {}
+        }
+    }
+    let mut gone = vec![false; nodes.len()];
+    for at in 0..nodes.len() {
+        let Node::Inst(Inst { op: Op::Move, dst: v, args: [t, ..], mask: Value::NONE }) = nodes[at] else { continue };
+        if values[t.index()].mutable || !values[v.index()].mutable {
+            continue;
+        }
+        let Places { defs, uses } = &numbered.places[t.index()];
+        let (&[def], [_]) = (defs.as_slice(), uses.as_slice()) else { continue };
+        let Some(from) = positions[..at].iter().position(|&p| p == def) else { continue };
+        let Places { defs, uses } = &numbered.places[v.index()];
+        let touched = |&p: &u32| p > def && p < positions[at];
+        if gone[from] || defs.iter().any(touched) || uses.iter().any(touched) {
+            continue;
+        }
+        if let Node::Inst(inst) = &mut nodes[from]
+            && inst.op != Op::Move
+        {
+            inst.dst = v;
+            gone[at] = true;
+        }
+    }
+    let mut at = 0;
+    nodes.retain(|_| {
+        at += 1;
+        !gone[at - 1]
+    });
+}

@@ -1,0 +1,123 @@
+//! When a kernel gets machine code: `off`, `always`, or as soon as it has enough to do.
+//!
+//! Input: a kernel's regions and the shape of each launch. Output: the machine code for the launch. The idea: compiling costs a fixed
+//! time, so a kernel is compiled once its launches together have as much to do as would take that long.
+
+use std::fmt;
+use std::str::FromStr;
+#[cfg(target_arch = "x86_64")]
+use std::sync::{Arc, Mutex};
+
+use super::isa::Isa;
+
+/// When regions of kernels are compiled to machine code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Jit {
+    /// Never.
+    Off,
+    /// Where it pays.
+    #[default]
+    Auto,
+    /// Before a kernel first runs.
+    Always,
+}
+
+impl Jit {
+    /// All of them.
+    pub const ALL: [Jit; 3] = [Jit::Off, Jit::Auto, Jit::Always];
+
+    /// Returns its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Jit::Off => "off",
+            Jit::Auto => "auto",
+            Jit::Always => "always",
+        }
+    }
+
+    /// Returns whether it can have any effect: the machine has the instructions, and the system allows executable memory.
+    pub fn is_here(self, isa: Isa) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self != Jit::Off && isa == Isa::Avx512 && super::jit::allowed();
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let _ = isa;
+            false
+        }
+    }
+}
+
+impl fmt::Display for Jit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Jit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Jit, String> {
+        let names = Jit::ALL.map(Jit::name).join(", ");
+        Jit::ALL
+            .into_iter()
+            .find(|jit| jit.name() == text)
+            .ok_or_else(|| format!("kernels are compiled to machine code {names}; not `{text}`"))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use here::Tier;
+
+#[cfg(target_arch = "x86_64")]
+mod here {
+    use super::*;
+    use crate::device::sim::code::Code;
+    use crate::device::sim::geometry::Geometry;
+    use crate::device::sim::jit::machine::{Division, Machine, compile};
+
+    /// Instructions of lanes that the interpreter runs in the time that compiling one instruction takes.
+    const WORTH: u64 = 1 << 17;
+
+    /// Divisions that one kernel is compiled for.
+    const MOST: usize = 4;
+
+    type Machines = Arc<Vec<Option<Machine>>>;
+
+    /// The machine code of a kernel.
+    #[derive(Default)]
+    pub(in crate::device::sim) struct Tier {
+        state: Mutex<State>,
+    }
+
+    #[derive(Default)]
+    struct State {
+        /// What launches had to do so far.
+        work: u64,
+        compiled: Vec<(Division, Machines)>,
+    }
+
+    impl Tier {
+        /// Returns the machine code for a launch, if it is to have any.
+        pub fn machines(&self, jit: Jit, code: &Code, geometry: &Geometry) -> Option<Machines> {
+            if code.regions.is_empty() || geometry.max_lanes == 0 {
+                return None;
+            }
+            let mut state = self.state.lock().ok()?;
+            let division = Division::of(geometry);
+            if let Some((_, machines)) = state.compiled.iter().find(|(known, _)| *known == division) {
+                return Some(machines.clone());
+            }
+            let weight: u64 = code.regions.iter().map(|region| u64::from(region.weight)).sum();
+            let lanes = geometry.units.saturating_mul(geometry.max_lanes as u64);
+            state.work = state.work.saturating_add(lanes.saturating_mul(weight));
+            let size: u64 = code.regions.iter().map(|region| region.values.len() as u64).sum();
+            let pays = jit == Jit::Always || state.work >= WORTH.saturating_mul(size);
+            if !pays || state.compiled.len() >= MOST {
+                return None;
+            }
+            let machines = Arc::new(code.regions.iter().map(|region| compile(region, division)).collect::<Vec<_>>());
+            state.compiled.push((division, machines.clone()));
+            Some(machines)
+        }
+    }
+}
