@@ -11,17 +11,14 @@ impl Step for Enter {
         // SAFETY: the op is in the group's code, at which the group is.
         unsafe {
             let o = &*op;
-            #[cfg(target_arch = "x86_64")]
             if g.run_machine(o.y) {
                 return g.at(o.x);
             }
-            let _ = (&g, o);
             op.add(1)
         }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 impl Group {
     /// Runs a region by machine code; false if there is none, or it has left.
     unsafe fn run_machine(&mut self, region: u32) -> bool {
@@ -39,11 +36,4 @@ impl Group {
         self.tallies[region as usize].left += u32::from(!done);
         done
     }
-}
-
-/// How often a region was entered, and left before its end.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    pub entered: u32,
-    pub left: u32,
 }

@@ -9,11 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::check::{Checker, Watch};
 use super::code::{AXES, Code, MemoryKind, RegDef, Special};
 use super::events::Observer;
-use super::enter::Tally;
 use super::geometry::Geometry;
-#[cfg(target_arch = "x86_64")]
-use super::jit::machine::Machine;
-use super::group::{CHUNK, Counter, Group, LaneRanges, MaskInfo, Op, Pause, Slot, WARP};
+use super::group::{CHUNK, Counter, Group, LaneRanges, MaskInfo, Op, Pause, RegionCode, Slot, Tally, WARP};
 use super::lanes::{Isa, is_wide, lane_of_raw, mask};
 use super::memory::layout::{Binding, element_columns, known, local_columns};
 use super::memory::{MemoryRt, Plan};
@@ -38,8 +35,7 @@ pub(crate) struct Launch<'a> {
     pub backward: bool,
     pub isa: Isa,
     /// The machine code of regions, by number; none for launches that are interpreted.
-    #[cfg(target_arch = "x86_64")]
-    pub machines: &'a [Option<Machine>],
+    pub machines: &'a [Option<Box<dyn RegionCode>>],
 }
 
 // SAFETY: the pointers are to buffers that the launch borrows mutably; `memory` explains the accesses of workers.
@@ -214,7 +210,6 @@ impl<'a> Frame<'a> {
             polled: 0,
             lonely: 0,
             looks: 0,
-            #[cfg(target_arch = "x86_64")]
             machines: launch.machines,
             tallies: vec![Tally::default(); code.regions.len()],
             observer: None,

@@ -7,9 +7,6 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::enter::Tally;
-#[cfg(target_arch = "x86_64")]
-use super::jit::machine::Machine;
 use super::code::{AXES, Code, MaskId, Reg, WaitDef};
 use super::memory::{MemoryRt, Plan, Run};
 use super::note::Note;
@@ -161,6 +158,22 @@ pub trait Observer {
     fn parted_at(&self, lane: usize) -> Option<u32>;
 }
 
+/// The machine code of a region.
+pub(crate) trait RegionCode: Send + Sync {
+    /// Runs the region for the active lanes of a group. Returns false, with everything as it was, if it left.
+    ///
+    /// # Safety
+    /// The region is one of the group's code, at which the group is.
+    unsafe fn run(&self, g: &mut Group) -> bool;
+}
+
+/// How often a region was entered, and left before its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub entered: u32,
+    pub left: u32,
+}
+
 /// Why a group stopped.
 #[derive(Debug)]
 pub struct Stop {
@@ -234,9 +247,8 @@ pub(crate) struct Group {
     /// Consecutive time slices in which only some of the warps polled; and the number of all slices with polling.
     pub lonely: u32,
     pub looks: u32,
-    /// The machine code of regions, by number.
-    #[cfg(target_arch = "x86_64")]
-    pub machines: *const [Option<Machine>],
+    /// The machine code of regions, by number, and what became of entering it.
+    pub machines: *const [Option<Box<dyn RegionCode>>],
     pub tallies: Vec<Tally>,
     /// The receiver of sanitizer events, if the code has any.
     pub observer: Option<NonNull<dyn Observer>>,

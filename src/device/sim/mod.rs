@@ -83,15 +83,7 @@ impl Device for Simulator {
 
     fn load(&self, kernel: Arc<Prepared>) -> Arc<dyn Executable> {
         let Compiled { ops, code } = compile::compile(&kernel, self.isa, self.jit.is_here(self.isa));
-        Arc::new(Program {
-            ops,
-            code,
-            isa: self.isa,
-            #[cfg(target_arch = "x86_64")]
-            jit: self.jit,
-            #[cfg(target_arch = "x86_64")]
-            tier: tier::Tier::default(),
-        })
+        Arc::new(Program { ops, code, isa: self.isa, jit: self.jit, tier: tier::Tier::default() })
     }
 }
 
@@ -106,9 +98,7 @@ struct Program {
     ops: Vec<Op>,
     code: Code,
     isa: Isa,
-    #[cfg(target_arch = "x86_64")]
     jit: Jit,
-    #[cfg(target_arch = "x86_64")]
     tier: tier::Tier,
 }
 
@@ -174,7 +164,6 @@ impl Program {
         let workers = if control.deterministic && code.ordered { 1 } else { manner.workers };
         let (isa, backward) = (self.isa, manner.backward);
         if !code.checks.memory {
-            #[cfg(target_arch = "x86_64")]
             let machines = self.tier.machines(self.jit, code, &geometry);
             let launch = frame::Launch {
                 ops,
@@ -186,7 +175,6 @@ impl Program {
                 watch: None,
                 backward,
                 isa,
-                #[cfg(target_arch = "x86_64")]
                 machines: machines.as_ref().map_or(&[], |machines| machines.as_slice()),
             };
             return Ran { result: sched::run(&launch, extents), decided: false };
@@ -207,7 +195,6 @@ impl Program {
             watch,
             backward,
             isa,
-            #[cfg(target_arch = "x86_64")]
             machines: &[],
         };
         let mut result = sched::run(&launch, extents);

@@ -5,10 +5,16 @@
 
 use std::fmt;
 use std::str::FromStr;
-#[cfg(target_arch = "x86_64")]
 use std::sync::{Arc, Mutex};
 
+#[cfg(not(target_arch = "x86_64"))]
+use self::without::{Division, compile};
+use super::code::Code;
+use super::geometry::Geometry;
+use super::group::RegionCode;
 use super::isa::Isa;
+#[cfg(target_arch = "x86_64")]
+use super::jit::machine::{Division, compile};
 
 /// When regions of kernels are compiled to machine code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,59 +71,68 @@ impl FromStr for Jit {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-pub(super) use here::Tier;
+/// Instructions of lanes that the interpreter runs in the time that compiling one instruction takes.
+const WORTH: u64 = 1 << 17;
 
-#[cfg(target_arch = "x86_64")]
-mod here {
-    use super::*;
-    use crate::device::sim::code::Code;
-    use crate::device::sim::geometry::Geometry;
-    use crate::device::sim::jit::machine::{Division, Machine, compile};
+/// Divisions that one kernel is compiled for.
+const MOST: usize = 4;
 
-    /// Instructions of lanes that the interpreter runs in the time that compiling one instruction takes.
-    const WORTH: u64 = 1 << 17;
+/// The machine code of a kernel's regions.
+pub(super) type Machines = Arc<Vec<Option<Box<dyn RegionCode>>>>;
 
-    /// Divisions that one kernel is compiled for.
-    const MOST: usize = 4;
+/// The machine code of a kernel.
+#[derive(Default)]
+pub(super) struct Tier {
+    state: Mutex<State>,
+}
 
-    type Machines = Arc<Vec<Option<Machine>>>;
+#[derive(Default)]
+struct State {
+    /// What launches had to do so far.
+    work: u64,
+    compiled: Vec<(Division, Machines)>,
+}
 
-    /// The machine code of a kernel.
-    #[derive(Default)]
-    pub(in crate::device::sim) struct Tier {
-        state: Mutex<State>,
-    }
-
-    #[derive(Default)]
-    struct State {
-        /// What launches had to do so far.
-        work: u64,
-        compiled: Vec<(Division, Machines)>,
-    }
-
-    impl Tier {
-        /// Returns the machine code for a launch, if it is to have any.
-        pub fn machines(&self, jit: Jit, code: &Code, geometry: &Geometry) -> Option<Machines> {
-            if code.regions.is_empty() || geometry.max_lanes == 0 {
-                return None;
-            }
-            let mut state = self.state.lock().ok()?;
-            let division = Division::of(geometry);
-            if let Some((_, machines)) = state.compiled.iter().find(|(known, _)| *known == division) {
-                return Some(machines.clone());
-            }
-            let weight: u64 = code.regions.iter().map(|region| u64::from(region.weight)).sum();
-            let lanes = geometry.units.saturating_mul(geometry.max_lanes as u64);
-            state.work = state.work.saturating_add(lanes.saturating_mul(weight));
-            let size: u64 = code.regions.iter().map(|region| region.values.len() as u64).sum();
-            let pays = jit == Jit::Always || state.work >= WORTH.saturating_mul(size);
-            if !pays || state.compiled.len() >= MOST {
-                return None;
-            }
-            let machines = Arc::new(code.regions.iter().map(|region| compile(region, division)).collect::<Vec<_>>());
-            state.compiled.push((division, machines.clone()));
-            Some(machines)
+impl Tier {
+    /// Returns the machine code for a launch, if it is to have any.
+    pub fn machines(&self, jit: Jit, code: &Code, geometry: &Geometry) -> Option<Machines> {
+        if code.regions.is_empty() || geometry.max_lanes == 0 {
+            return None;
         }
+        let mut state = self.state.lock().ok()?;
+        let division = Division::of(geometry);
+        if let Some((_, machines)) = state.compiled.iter().find(|(known, _)| *known == division) {
+            return Some(machines.clone());
+        }
+        let weight: u64 = code.regions.iter().map(|region| u64::from(region.weight)).sum();
+        let lanes = geometry.units.saturating_mul(geometry.max_lanes as u64);
+        state.work = state.work.saturating_add(lanes.saturating_mul(weight));
+        let size: u64 = code.regions.iter().map(|region| region.values.len() as u64).sum();
+        let pays = jit == Jit::Always || state.work >= WORTH.saturating_mul(size);
+        if !pays || state.compiled.len() >= MOST {
+            return None;
+        }
+        let machines: Machines = Arc::new(code.regions.iter().map(|region| compile(region, division)).collect());
+        state.compiled.push((division, machines.clone()));
+        Some(machines)
+    }
+}
+
+/// Machines that nothing is compiled for.
+#[cfg(not(target_arch = "x86_64"))]
+mod without {
+    use super::*;
+
+    #[derive(Clone, Copy, PartialEq)]
+    pub(super) struct Division;
+
+    impl Division {
+        pub fn of(_: &Geometry) -> Division {
+            Division
+        }
+    }
+
+    pub(super) fn compile(_: &crate::device::sim::lane::Region, _: Division) -> Option<Box<dyn RegionCode>> {
+        None
     }
 }

@@ -153,14 +153,8 @@ pub(crate) fn allocate(
     base: i32,
 ) -> Allocation {
     let count = region.values.len();
-    let mut numbering = Numbering {
-        spans: vec![(u32::MAX, 0); count],
-        weights: vec![0.0; count],
-        heads,
-        next: 0,
-        loops: 0,
-        depth: 0,
-    };
+    let mut numbering =
+        Numbering { spans: vec![(u32::MAX, 0); count], weights: vec![0.0; count], heads, next: 0, loops: 0, depth: 0 };
     region.setup.iter().for_each(|inst| numbering.inst(inst));
     let setup = numbering.next;
     // The body is repeated for one batch of lanes after the other.

@@ -13,7 +13,7 @@ use super::exec::Exec;
 use super::frame::{self, Layout};
 use super::functions;
 use crate::device::sim::geometry::Geometry;
-use crate::device::sim::group::{CHUNK, Group, Slot};
+use crate::device::sim::group::{CHUNK, Group, RegionCode, Slot};
 use crate::device::sim::lane::{Input, Region, Written, copies, live};
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory;
@@ -62,7 +62,7 @@ pub(crate) struct Machine {
 }
 
 /// Compiles a region; `None` if the system forbids executable memory.
-pub(crate) fn compile(region: &Region, division: Division) -> Option<Machine> {
+pub(crate) fn compile(region: &Region, division: Division) -> Option<Box<dyn RegionCode>> {
     let mut region = region.clone();
     copies::merge(&mut region);
     let heads = live::clean(&mut region);
@@ -72,7 +72,7 @@ pub(crate) fn compile(region: &Region, division: Division) -> Option<Machine> {
     let exec = Exec::new(&code)?;
     let leaves = region.may_leave();
     let both = |w: &&Written| leaves && !w.uniform && region.reads.contains(&w.reg);
-    Some(Machine {
+    Some(Box::new(Machine {
         exec,
         frame_bytes: (layout.slots + allocation.slot_bytes) as usize,
         layout,
@@ -80,7 +80,7 @@ pub(crate) fn compile(region: &Region, division: Division) -> Option<Machine> {
         memories: region.memories.iter().map(|m| m.0.index() as u32).collect(),
         logs: region.logs(),
         writes: region.writes.clone(),
-    })
+    }))
 }
 
 /// Chooses the number of vectors at once: as many as the registers hold. Code without loops has enough to do with two.
@@ -133,19 +133,17 @@ extern "sysv64" fn poll(stop: *const AtomicBool) -> u32 {
     u32::from(unsafe { (*stop).load(Ordering::Relaxed) })
 }
 
-impl Machine {
-    /// Runs the region for the active lanes of a group. Returns false, with everything as it was, if it left.
-    ///
-    /// # Safety
-    /// The region is one of the group's code, at which the group is.
-    pub unsafe fn run(&self, g: &mut Group) -> bool {
+impl RegionCode for Machine {
+    unsafe fn run(&self, g: &mut Group) -> bool {
         ROOM.with(|room| match room.try_borrow_mut() {
-            // SAFETY: as above.
+            // SAFETY: the caller's region.
             Ok(mut room) => unsafe { self.run_in(g, &mut room) },
             Err(_) => false,
         })
     }
+}
 
+impl Machine {
     unsafe fn run_in(&self, g: &mut Group, room: &mut Room) -> bool {
         if g.lo >= g.hi || g.shape[3] != 1 || g.max_steps != 0 || !self.fits(g) {
             return false;
@@ -276,9 +274,7 @@ impl Machine {
                     Input::Extent(memory, axis) => {
                         (&(*g.memories.add(memory.index())).axes)[axis as usize].extent as u64
                     }
-                    Input::Pitch(memory, axis) => {
-                        (&(*g.memories.add(memory.index())).axes)[axis as usize].pitch as u64
-                    }
+                    Input::Pitch(memory, axis) => (&(*g.memories.add(memory.index())).axes)[axis as usize].pitch as u64,
                     Input::First(axis) => active.0[axis as usize] as u64,
                     Input::Last(axis) => (active.0[axis as usize] + active.1[axis as usize] - 1) as u64,
                 }

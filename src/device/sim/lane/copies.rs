@@ -82,7 +82,8 @@ pub(crate) fn merge(region: &mut Region) {
 fn stays(numbered: &Numbered, t: Value, v: Value) -> bool {
     let Places { defs, uses } = &numbered.places[t.index()];
     let (&[def], Some(&last)) = (defs.as_slice(), uses.iter().max()) else { return false };
-    let around = numbered.loops.iter().filter(|(start, end)| def < *start && uses.iter().any(|u| (start..end).contains(&u)));
+    let around =
+        numbered.loops.iter().filter(|(start, end)| def < *start && uses.iter().any(|u| (start..end).contains(&u)));
     let repeated = around.map(|l| l.1).max();
     let until = repeated.unwrap_or(0).max(last);
     // An instruction reads before it writes.

@@ -8,10 +8,20 @@ use crate::device::sim::jit::frame::{POLL, POLL_ARG, RETURN, TICKS};
 /// What happens out of line, before the code goes on behind where it came from.
 pub(super) enum Cold {
     /// Leaves if one of these vectors has an active lane.
-    One { mask: Value, vectors: Range<usize> },
+    One {
+        mask: Value,
+        vectors: Range<usize>,
+    },
     /// Leaves if an active lane of these vectors is out of bounds.
-    Row { inst: Inst, c: i32, copy: usize, vectors: Range<usize> },
-    Rsqrt { x: Vreg },
+    Row {
+        inst: Inst,
+        c: i32,
+        copy: usize,
+        vectors: Range<usize>,
+    },
+    Rsqrt {
+        x: Vreg,
+    },
     /// Looks whether to stop.
     Poll,
 }

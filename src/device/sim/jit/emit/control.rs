@@ -1,7 +1,7 @@
 //! The function around the body: one batch of lanes after the other; branches and loops.
 
-use super::*;
 use super::scalar::condition;
+use super::*;
 use crate::device::sim::jit::frame::{COORD_Y, COORD_Z, MASK, NX, NY, ROW, ROW_END, TICKS, X_END, X_FIRST};
 use crate::device::sim::lane::Cond as When;
 
@@ -21,7 +21,11 @@ impl Emit<'_> {
             self.position += 1;
         }
         let done = self.asm.label();
-        if self.shape.rows { self.each_rows(done) } else { self.each_row(done) }
+        if self.shape.rows {
+            self.each_rows(done)
+        } else {
+            self.each_row(done)
+        }
         self.asm.bind(done);
         let end = self.asm.label();
         self.asm.alu(Alu::Xor, Size::S32, Gpr::RAX, Gpr::RAX);

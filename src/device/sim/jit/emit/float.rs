@@ -149,11 +149,7 @@ impl Emit<'_> {
     pub(super) fn vector_divide(&mut self, bin: Bin, elem: Elem, inst: &Inst, copy: usize) {
         let [a, b, _] = inst.args;
         let (len, long) = (self.len(Ty::V32), Len::L512);
-        let (to, from) = if elem.is_signed() {
-            (V2::CvtDqPd, V2::CvttPdDq)
-        } else {
-            (V2::CvtUdqPd, V2::CvttPdUdq)
-        };
+        let (to, from) = if elem.is_signed() { (V2::CvtDqPd, V2::CvttPdDq) } else { (V2::CvtUdqPd, V2::CvttPdUdq) };
         let (x, y) = (self.vector(a, copy, V[0]), self.vector(b, copy, V[1]));
         self.asm.v2(to, long, V[2], x, Masking::None);
         self.asm.v2(to, long, V[3], y, Masking::None);
@@ -192,7 +188,9 @@ impl Emit<'_> {
             self.asm.v2(V2::Move, len, V[0], Self::slot(CALL), Masking::None);
             match self.allocation.of(inst.dst, copy, self.copies(inst.dst)) {
                 // Its register may be overwritten by the next call.
-                Loc::Vector(n) => self.asm.vstore(false, len, Self::slot(SAVED_VECTORS + 64 * i32::from(n)), V[0], None),
+                Loc::Vector(n) => {
+                    self.asm.vstore(false, len, Self::slot(SAVED_VECTORS + 64 * i32::from(n)), V[0], None)
+                }
                 _ => self.put_vector(inst.dst, copy, V[0]),
             }
         }
@@ -254,7 +252,8 @@ impl Emit<'_> {
 
     /// Calls a function while every register holds something.
     pub(super) fn save_all(&mut self) -> Vec<Loc> {
-        let all = (0..16).map(Loc::Gpr).chain((1..8).map(Loc::Mask)).chain((0..32).map(Loc::Vector)).collect::<Vec<_>>();
+        let all =
+            (0..16).map(Loc::Gpr).chain((1..8).map(Loc::Mask)).chain((0..32).map(Loc::Vector)).collect::<Vec<_>>();
         self.save(&all);
         all
     }
