@@ -285,6 +285,8 @@ pub(crate) struct Code {
     pub polls: bool,
     /// Regions that may have machine code.
     pub regions: Vec<super::lane::Region>,
+    /// Registers that may view memory.
+    pub views: Vec<Reg>,
 }
 
 impl Code {

@@ -32,7 +32,7 @@ impl Group {
         }
         tally.entered += 1;
         // SAFETY: the region is one of this code's.
-        let done = unsafe { machine.run(self) };
+        let done = unsafe { machine.run(self, region as usize) };
         self.tallies[region as usize].left += u32::from(!done);
         done
     }

@@ -211,7 +211,8 @@ impl<'a> Frame<'a> {
             lonely: 0,
             looks: 0,
             machines: launch.machines,
-            tallies: vec![Tally::default(); code.regions.len()],
+            tallies: vec![Tally::default(); launch.machines.len()],
+            rooms: vec![vec![]; launch.machines.len()],
             observer: None,
         };
         Frame {
@@ -254,6 +255,7 @@ impl<'a> Frame<'a> {
             masks: g.masks.clone(),
             counters: g.counters.clone(),
             tallies: g.tallies.clone(),
+            rooms: vec![vec![]; g.rooms.len()],
             stopped: None,
             printed: String::new(),
             ..*g

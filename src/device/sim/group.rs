@@ -164,8 +164,13 @@ pub(crate) trait RegionCode: Send + Sync {
     ///
     /// # Safety
     /// The region is one of the group's code, at which the group is.
-    unsafe fn run(&self, g: &mut Group) -> bool;
+    unsafe fn run(&self, g: &mut Group, region: usize) -> bool;
 }
+
+/// A line of the cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Line(pub [u64; 8]);
 
 /// How often a region was entered, and left before its end.
 #[derive(Clone, Copy, Debug, Default)]
@@ -250,6 +255,8 @@ pub(crate) struct Group {
     /// The machine code of regions, by number, and what became of entering it.
     pub machines: *const [Option<Box<dyn RegionCode>>],
     pub tallies: Vec<Tally>,
+    /// The memory that machine code uses, by region; empty until it is first entered.
+    pub rooms: Vec<Vec<Line>>,
     /// The receiver of sanitizer events, if the code has any.
     pub observer: Option<NonNull<dyn Observer>>,
 }

@@ -112,7 +112,7 @@ impl Tier {
         if !pays || state.compiled.len() >= MOST {
             return None;
         }
-        let machines: Machines = Arc::new(code.regions.iter().map(|region| compile(region, division)).collect());
+        let machines: Machines = Arc::new(code.regions.iter().map(|region| compile(region, code, division)).collect());
         state.compiled.push((division, machines.clone()));
         Some(machines)
     }
@@ -132,7 +132,7 @@ mod without {
         }
     }
 
-    pub(super) fn compile(_: &crate::device::sim::lane::Region, _: Division) -> Option<Box<dyn RegionCode>> {
+    pub(super) fn compile(_: &crate::device::sim::lane::Region, _: &Code, _: Division) -> Option<Box<dyn RegionCode>> {
         None
     }
 }

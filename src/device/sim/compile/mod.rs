@@ -252,6 +252,7 @@ impl<'a> Compiler<'a> {
             calls: self.f.calls.clone(),
             polls: self.polls,
             regions: self.regions_of_lanes,
+            views: (0..).zip(&self.kinds).filter(|k| *k.1 == state::Kind::View).map(|k| k.0).collect(),
         };
         Compiled { ops, code }
     }

@@ -4,7 +4,7 @@
 //! frame, or where it can be had again (a constant, an input). The idea: linear scan over intervals in the order of the text, which
 //! cover the loops that carry a value; where registers run out, what is used least is kept in memory for good.
 //!
-//! A vector or mask has as many copies as there are vectors; so has a scalar that depends on the vector.
+//! A mask has as many copies as there are vectors; so has a value that is not the same for all of them.
 
 use rustc_hash::FxHashMap;
 
@@ -46,7 +46,7 @@ impl Shape {
     /// Returns the number of copies of a value.
     pub fn copies(&self, region: &Region, value: Value) -> usize {
         let def = &region.values[value.index()];
-        let own = !def.ty.is_scalar() || if self.rows { def.by_row } else { def.by_x };
+        let own = def.ty == Ty::Mask || if self.rows { def.by_row } else { def.by_x };
         if own { self.vectors } else { 1 }
     }
 

@@ -12,8 +12,9 @@ use super::emit::{REGISTERS, emit};
 use super::exec::Exec;
 use super::frame::{self, Layout};
 use super::functions;
+use crate::device::sim::code::Code;
 use crate::device::sim::geometry::Geometry;
-use crate::device::sim::group::{CHUNK, Group, RegionCode, Slot};
+use crate::device::sim::group::{CHUNK, Group, Line, RegionCode, Slot};
 use crate::device::sim::lane::{Input, Region, Written, copies, live};
 use crate::device::sim::lanes::is_wide;
 use crate::device::sim::memory;
@@ -52,7 +53,12 @@ impl Division {
 #[derive(Debug)]
 pub(crate) struct Machine {
     exec: Exec,
-    layout: Layout,
+    /// Inputs that are the same in all entries of a frame, and others, with their places.
+    fixed: Vec<(i32, Input)>,
+    varying: Vec<(i32, Input)>,
+    outputs: i32,
+    /// Nothing has to be undone, and no register may view memory.
+    simple: bool,
     frame_bytes: usize,
     writes: Vec<Written>,
     /// Registers that are read and written, which have to be kept while the code can leave.
@@ -62,25 +68,43 @@ pub(crate) struct Machine {
 }
 
 /// Compiles a region; `None` if the system forbids executable memory.
-pub(crate) fn compile(region: &Region, division: Division) -> Option<Box<dyn RegionCode>> {
+pub(crate) fn compile(region: &Region, code: &Code, division: Division) -> Option<Box<dyn RegionCode>> {
     let mut region = region.clone();
     copies::merge(&mut region);
     let heads = live::clean(&mut region);
     let layout = Layout::of(&region);
     let (shape, allocation) = fit(&region, &heads, &layout, division);
-    let code = emit(&region, &allocation, &layout, shape, &|function| functions::address(function));
-    let exec = Exec::new(&code)?;
+    let bytes = emit(&region, &allocation, &layout, shape, &|function| functions::address(function));
+    let exec = Exec::new(&bytes)?;
     let leaves = region.may_leave();
+    let all = (0..).zip(&layout.inputs).map(|(number, &input)| (layout.input(number), input));
+    let (fixed, varying): (Vec<_>, Vec<_>) = all.partition(|(_, input)| is_fixed(input, code));
+    let lanes = |input: &Input| if let Input::Lanes(reg) = input { Some(*reg) } else { None };
+    let viewed = varying.iter().any(|(_, input)| lanes(input).is_some());
+    let unhomed = region.writes.iter().any(|w| !w.uniform && code.views.contains(&w.reg));
     let both = |w: &&Written| leaves && !w.uniform && region.reads.contains(&w.reg);
     Some(Box::new(Machine {
         exec,
         frame_bytes: (layout.slots + allocation.slot_bytes) as usize,
-        layout,
+        simple: !leaves && !viewed && !unhomed,
+        outputs: layout.outputs,
+        fixed,
+        varying,
         kept: region.writes.iter().filter(both).map(|w| w.reg).collect(),
         memories: region.memories.iter().map(|m| m.0.index() as u32).collect(),
         logs: region.logs(),
         writes: region.writes.clone(),
     }))
+}
+
+/// Returns whether an input is the same whenever a frame enters the region: what the launch sets, and addresses that do not move.
+fn is_fixed(input: &Input, code: &Code) -> bool {
+    match input {
+        Input::Uniform(reg, _) => code.launch.iter().any(|(set, _)| set == reg),
+        Input::Lanes(reg) => !code.views.contains(reg),
+        Input::Base(_) | Input::Extent(..) | Input::Pitch(..) => true,
+        Input::First(_) | Input::Last(_) => false,
+    }
 }
 
 /// Chooses the number of vectors at once: as many as the registers hold. Code without loops has enough to do with two.
@@ -102,17 +126,12 @@ fn fit(region: &Region, heads: &[live::Set], layout: &Layout, division: Division
 /// Memory for the frames, copies and logs of this thread.
 #[derive(Default)]
 struct Room {
-    frame: Vec<Line>,
     kept: Vec<u8>,
+    slots: Vec<Slot>,
     mask: Vec<u32>,
     spread: Vec<Vec<u32>>,
     log: Vec<u8>,
 }
-
-/// A line of the cache.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
 
 thread_local! {
     static ROOM: RefCell<Room> = RefCell::default();
@@ -134,56 +153,109 @@ extern "sysv64" fn poll(stop: *const AtomicBool) -> u32 {
 }
 
 impl RegionCode for Machine {
-    unsafe fn run(&self, g: &mut Group) -> bool {
-        ROOM.with(|room| match room.try_borrow_mut() {
+    unsafe fn run(&self, g: &mut Group, region: usize) -> bool {
+        if g.lo >= g.hi || g.shape[3] != 1 || g.max_steps != 0 {
+            return false;
+        }
+        if g.rooms[region].is_empty() {
+            if !self.fits(g) {
+                return false;
+            }
+            g.rooms[region] = vec![Line([0; 8]); self.frame_bytes.div_ceil(64)];
+            let frame = Words(g.rooms[region].as_mut_ptr().cast());
             // SAFETY: the caller's region.
-            Ok(mut room) => unsafe { self.run_in(g, &mut room) },
-            Err(_) => false,
-        })
+            unsafe { self.inputs(g, &self.fixed, frame) };
+        }
+        let frame = Words(g.rooms[region].as_mut_ptr().cast());
+        // SAFETY: as above.
+        unsafe { if self.simple && g.full { self.run_simply(g, frame) } else { self.run_with_room(g, frame) } }
+    }
+}
+
+/// A frame, in words.
+#[derive(Clone, Copy)]
+struct Words(*mut u8);
+
+impl Words {
+    /// Writes a word of the header, an input or an output.
+    #[inline(always)]
+    fn put(self, offset: i32, value: u64) {
+        // SAFETY: these offsets lie in the frame.
+        unsafe { self.0.add(offset as usize).cast::<u64>().write(value) }
+    }
+
+    #[inline(always)]
+    fn get(self, offset: i32) -> u64 {
+        // SAFETY: as above.
+        unsafe { self.0.add(offset as usize).cast::<u64>().read() }
     }
 }
 
 impl Machine {
-    unsafe fn run_in(&self, g: &mut Group, room: &mut Room) -> bool {
-        if g.lo >= g.hi || g.shape[3] != 1 || g.max_steps != 0 || !self.fits(g) {
-            return false;
+    /// Calls the code; whether it ran to its end.
+    #[inline(always)]
+    unsafe fn call(&self, g: &Group, frame: Words, rows: (usize, usize), along: (usize, usize)) -> bool {
+        frame.put(frame::ROW, rows.0 as u64);
+        frame.put(frame::ROW_END, rows.1 as u64);
+        frame.put(frame::X_FIRST, along.0 as u64);
+        frame.put(frame::X_END, along.1 as u64);
+        frame.put(frame::NX, g.shape[0] as u64);
+        frame.put(frame::NY, g.shape[1] as u64);
+        frame.put(frame::TICKS, TICKS);
+        frame.put(frame::POLL, poll as *const () as u64);
+        frame.put(frame::POLL_ARG, g.stop as u64);
+        // SAFETY: the code is a complete function of this type, and the frame is as it expects.
+        unsafe {
+            let code: extern "sysv64" fn(*mut u8) -> u32 = std::mem::transmute(self.exec.entry());
+            code(frame.0) == 0
         }
-        let lines = self.frame_bytes.div_ceil(64);
-        if room.frame.len() < lines {
-            room.frame.resize(lines, Line([0; 8]));
+    }
+
+    /// Runs code that needs nothing to be undone and no register that may view memory, for a full group.
+    unsafe fn run_simply(&self, g: &mut Group, frame: Words) -> bool {
+        frame.put(frame::MASK, 0);
+        // SAFETY: the caller's region.
+        unsafe {
+            self.inputs(g, &self.varying, frame);
+            let rows = g.shape[1] * g.shape[2];
+            if !self.call(g, frame, (0, rows), (0, g.shape[0])) {
+                return false;
+            }
+            self.outputs(g, frame);
         }
-        let frame: *mut u8 = room.frame.as_mut_ptr().cast();
-        let word = |offset: i32, value: u64| {
-            // SAFETY: offsets of the header, inputs and outputs lie in the frame.
-            unsafe { frame.add(offset as usize).cast::<u64>().write(value) }
-        };
-        let (rows, along) = self.range(g, room, &word);
-        word(frame::ROW, rows.0 as u64);
-        word(frame::ROW_END, rows.1 as u64);
-        word(frame::X_FIRST, along.0 as u64);
-        word(frame::X_END, along.1 as u64);
-        word(frame::NX, g.shape[0] as u64);
-        word(frame::NY, g.shape[1] as u64);
-        word(frame::TICKS, TICKS);
-        word(frame::POLL, poll as *const () as u64);
-        word(frame::POLL_ARG, g.stop as u64);
+        true
+    }
+
+    unsafe fn run_with_room(&self, g: &mut Group, frame: Words) -> bool {
+        ROOM.with(|room| match room.try_borrow_mut() {
+            // SAFETY: the caller's region.
+            Ok(mut room) => unsafe { self.run_in(g, frame, &mut room) },
+            Err(_) => false,
+        })
+    }
+
+    unsafe fn run_in(&self, g: &mut Group, frame: Words, room: &mut Room) -> bool {
+        let (rows, along) = self.range(g, room, frame);
         if self.logs {
-            room.log.resize(LOG_BYTES, 0);
+            if room.log.is_empty() {
+                room.log.resize(LOG_BYTES, 0);
+            }
             let start = room.log.as_mut_ptr() as u64;
-            word(frame::LOG, start);
-            word(frame::LOG_END, start + LOG_BYTES as u64);
+            frame.put(frame::LOG, start);
+            frame.put(frame::LOG_END, start + LOG_BYTES as u64);
         }
         // SAFETY: as above; slots are those of the group's registers.
         unsafe {
-            let slots: Vec<Slot> = self.writes.iter().map(|w| g.slot(w.reg)).collect();
+            room.slots.clear();
+            room.slots.extend(self.writes.iter().map(|w| g.slot(w.reg)));
             self.take_homes(g, room);
-            self.inputs(g, &mut room.spread, &word);
-            let code: extern "sysv64" fn(*mut u8) -> u32 = std::mem::transmute(self.exec.entry());
-            if code(frame) == 0 {
+            self.inputs(g, &self.varying, frame);
+            self.views(g, &mut room.spread, frame);
+            if self.call(g, frame, rows, along) {
                 self.outputs(g, frame);
                 return true;
             }
-            self.undo(g, room, &slots, frame);
+            self.undo(g, room, frame);
             false
         }
     }
@@ -198,16 +270,16 @@ impl Machine {
     }
 
     /// Determines the rows and the lanes of each row that run, and their mask.
-    fn range(&self, g: &Group, room: &mut Room, word: &dyn Fn(i32, u64)) -> ((usize, usize), (usize, usize)) {
+    fn range(&self, g: &Group, room: &mut Room, frame: Words) -> ((usize, usize), (usize, usize)) {
         let nx = g.shape[0];
         let rows = g.lanes / nx.max(1);
-        word(frame::MASK, 0);
+        frame.put(frame::MASK, 0);
         if g.full {
             return ((0, rows), (0, nx));
         }
         let (first, end) = (g.lo * CHUNK, (g.hi * CHUNK).min(g.lanes));
         if rows == 1 {
-            word(frame::MASK, g.mask as u64);
+            frame.put(frame::MASK, g.mask as u64);
             return ((0, 1), (first, end));
         }
         // Outside of its chunks the mask's memory is stale.
@@ -216,7 +288,7 @@ impl Machine {
         // SAFETY: masks have room for the padded lanes.
         let lanes = unsafe { std::slice::from_raw_parts(g.mask.add(first), end - first) };
         room.mask[first..end].copy_from_slice(lanes);
-        word(frame::MASK, room.mask.as_ptr() as u64);
+        frame.put(frame::MASK, room.mask.as_ptr() as u64);
         ((first / nx, end.div_ceil(nx)), (0, nx))
     }
 
@@ -245,50 +317,58 @@ impl Machine {
         }
     }
 
-    unsafe fn inputs(&self, g: &mut Group, spread: &mut Vec<Vec<u32>>, word: &dyn Fn(i32, u64)) {
-        spread.clear();
-        let active = if self.layout.inputs.iter().any(|i| matches!(i, Input::First(_) | Input::Last(_))) {
-            g.find_ends();
-            memory::active_box(g)
-        } else {
-            Default::default()
-        };
-        for (number, &input) in self.layout.inputs.iter().enumerate() {
+    /// Writes these inputs to the frame.
+    #[inline(always)]
+    unsafe fn inputs(&self, g: &mut Group, inputs: &[(i32, Input)], frame: Words) {
+        for &(offset, input) in inputs {
             // SAFETY: registers and memories of the group's code.
             let value = unsafe {
                 match input {
                     Input::Uniform(reg, scalar) if is_wide(scalar) => g.first::<u64>(reg),
                     Input::Uniform(reg, Scalar::Bool) => u64::from(g.first::<u32>(reg) & 1),
                     Input::Uniform(reg, _) => g.first::<u32>(reg).into(),
-                    Input::Lanes(reg) => {
-                        let slot = g.slot(reg);
-                        if slot.stride == 0 {
-                            let lanes = slot.ptr.cast::<[u32; CHUNK]>().read_unaligned();
-                            spread.push(lanes.iter().copied().cycle().take(CHUNK * g.column_chunks).collect());
-                            spread.last().map_or(0, |lanes| lanes.as_ptr() as u64)
-                        } else {
-                            slot.ptr as u64
-                        }
-                    }
+                    Input::Lanes(reg) => g.slot(reg).ptr as u64,
                     Input::Base(memory) => (*g.memories.add(memory.index())).ptr as u64,
                     Input::Extent(memory, axis) => {
                         (&(*g.memories.add(memory.index())).axes)[axis as usize].extent as u64
                     }
                     Input::Pitch(memory, axis) => (&(*g.memories.add(memory.index())).axes)[axis as usize].pitch as u64,
-                    Input::First(axis) => active.0[axis as usize] as u64,
-                    Input::Last(axis) => (active.0[axis as usize] + active.1[axis as usize] - 1) as u64,
+                    Input::First(axis) | Input::Last(axis) => {
+                        g.find_ends();
+                        let (first, count, _) = memory::active_box(g);
+                        let last = matches!(input, Input::Last(_)) as usize * (count[axis as usize] - 1);
+                        (first[axis as usize] + last) as u64
+                    }
                 }
             };
-            word(self.layout.input(number), value);
+            frame.put(offset, value);
+        }
+    }
+
+    /// Spreads registers that view the same lanes for all chunks.
+    unsafe fn views(&self, g: &Group, spread: &mut Vec<Vec<u32>>, frame: Words) {
+        spread.clear();
+        for &(offset, input) in &self.varying {
+            let Input::Lanes(reg) = input else { continue };
+            // SAFETY: registers of the group's code.
+            unsafe {
+                let slot = g.slot(reg);
+                if slot.stride == 0 {
+                    let lanes = slot.ptr.cast::<[u32; CHUNK]>().read_unaligned();
+                    spread.push(lanes.iter().copied().cycle().take(CHUNK * g.column_chunks).collect());
+                    frame.put(offset, spread.last().map_or(0, |lanes| lanes.as_ptr() as u64));
+                }
+            }
         }
     }
 
     /// Writes uniform results to their registers.
-    unsafe fn outputs(&self, g: &mut Group, frame: *mut u8) {
+    #[inline(always)]
+    unsafe fn outputs(&self, g: &mut Group, frame: Words) {
         for (number, written) in self.writes.iter().filter(|w| w.uniform).enumerate() {
             // SAFETY: outputs lie in the frame, and the registers are uniform.
             unsafe {
-                let value = frame.add(self.layout.outputs as usize + 8 * number).cast::<u64>().read();
+                let value = frame.get(self.outputs + 8 * number as i32);
                 match written.scalar {
                     scalar if is_wide(scalar) => g.broadcast(written.reg, value),
                     Scalar::Bool => g.broadcast(written.reg, if value as u32 & 1 != 0 { !0u32 } else { 0 }),
@@ -299,11 +379,11 @@ impl Machine {
     }
 
     /// Puts back what the code has changed.
-    unsafe fn undo(&self, g: &mut Group, room: &Room, slots: &[Slot], frame: *mut u8) {
+    unsafe fn undo(&self, g: &mut Group, room: &Room, frame: Words) {
         // SAFETY: the log holds records of stores within memories of the launch; registers are those of the group's code.
         unsafe {
             if self.logs {
-                let end = frame.add(frame::LOG as usize).cast::<u64>().read() as usize;
+                let end = frame.get(frame::LOG) as usize;
                 let start = room.log.as_ptr() as usize;
                 let records = (end - start) / frame::RECORD as usize;
                 for record in (0..records).rev() {
@@ -311,7 +391,7 @@ impl Machine {
                 }
             }
             let mut kept = room.kept.as_ptr();
-            for (written, slot) in self.writes.iter().zip(slots) {
+            for (written, slot) in self.writes.iter().zip(&room.slots) {
                 let size = 4 * CHUNK * g.column_chunks * if is_wide(written.scalar) { 2 } else { 1 };
                 if self.kept.contains(&written.reg) {
                     let home = *g.homes.add(written.reg as usize);

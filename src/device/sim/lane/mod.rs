@@ -65,9 +65,9 @@ pub(crate) struct ValueDef {
     pub ty: Ty,
     /// It may have several definitions.
     pub mutable: bool,
-    /// A scalar that depends on where in its row a vector starts.
+    /// A scalar or vector that depends on where in its row a vector starts.
     pub by_x: bool,
-    /// A scalar that depends on the row.
+    /// A scalar or vector that depends on the row.
     pub by_row: bool,
 }
 

@@ -13,7 +13,7 @@ impl Emit<'_> {
         }
         let copies = match inst.op {
             Op::Store(..) => self.copies(inst.mask),
-            Op::StoreReg => self.copies(inst.args[1]),
+            Op::StoreReg => self.copies(inst.mask),
             _ => self.copies(inst.dst),
         };
         for copy in 0..copies {
@@ -90,7 +90,7 @@ impl Emit<'_> {
         match form {
             Form::Row => {
                 let from = self.row(inst.args[0], cell, copy);
-                let masking = self.zeroing(inst.mask, copy);
+                let masking = self.zeroing(inst, copy);
                 self.asm.v2(row_load(cell), len, d, from, masking);
             }
             Form::One => self.load_one(cell, inst, copy, d, len),
@@ -100,7 +100,7 @@ impl Emit<'_> {
                 if inst.mask == Value::NONE {
                     self.asm.kop(Kop::Xnor, K7, K7, K7);
                 } else {
-                    let mask = self.mask(inst.mask, copy, K7);
+                    let mask = self.active(inst, copy);
                     self.asm.kmov(K7, mask);
                 }
                 let from = VecMem { base, index, scale: 1, disp: 0 };
@@ -117,7 +117,7 @@ impl Emit<'_> {
         let base = self.gpr(inst.args[0], copy, Gpr::RAX);
         let from = Mem::at(base, 0);
         if let Cell::W4 | Cell::W8 = cell {
-            let masking = self.zeroing(inst.mask, copy);
+            let masking = self.zeroing(inst, copy);
             let op = if cell == Cell::W8 { V2::BroadcastQ } else { V2::BroadcastD };
             return self.asm.v2(op, len, d, from, masking);
         }
@@ -125,7 +125,7 @@ impl Emit<'_> {
         let skip = self.asm.label();
         self.asm.alu(Alu::Xor, Size::S32, Gpr::RCX, Gpr::RCX);
         if inst.mask != Value::NONE {
-            let mask = self.mask(inst.mask, copy, K7);
+            let mask = self.active(inst, copy);
             self.asm.kortest(mask, mask);
             self.asm.jcc(Cond::E, skip);
         }
@@ -134,11 +134,28 @@ impl Emit<'_> {
         self.asm.broadcast_gpr(Size::S32, len, d, Gpr::RCX, Masking::None);
     }
 
-    fn zeroing(&mut self, mask: Value, copy: usize) -> Masking {
-        match mask {
+    fn zeroing(&mut self, inst: &Inst, copy: usize) -> Masking {
+        match inst.mask {
             Value::NONE => Masking::None,
-            mask => Masking::Zero(self.mask(mask, copy, K7)),
+            _ => Masking::Zero(self.active(inst, copy)),
         }
+    }
+
+    /// Returns the lanes that a load is for: those of all vectors, if they share it.
+    fn active(&mut self, inst: &Inst, copy: usize) -> Kreg {
+        let vectors = self.copies(inst.mask);
+        if self.copies(inst.dst) == vectors {
+            return self.mask(inst.mask, copy, K7);
+        }
+        for vector in 0..vectors {
+            let mask = self.mask(inst.mask, vector, K6);
+            if vector == 0 {
+                self.asm.kmov(K7, mask);
+            } else {
+                self.asm.kop(Kop::Or, K7, K7, mask);
+            }
+        }
+        K7
     }
 
     fn store(&mut self, cell: Cell, form: Form, inst: &Inst, copy: usize) {
@@ -263,8 +280,7 @@ impl Emit<'_> {
 
     fn check_lanes(&mut self, inst: &Inst) {
         let [index, extent, _] = inst.args;
-        let vectors = self.copies(index);
-        for copy in 0..vectors {
+        for copy in 0..self.copies(inst.mask) {
             let mask = self.mask(inst.mask, copy, K7);
             let x = self.vector(index, copy, V[1]);
             let y = self.src(extent, copy);

@@ -45,12 +45,21 @@ fn element(scalar: Scalar) -> Option<Elem> {
     })
 }
 
+/// Returns whether an operand is a constant.
+fn is_known(lane: &Lane) -> bool {
+    match lane {
+        Lane::Bits(_) => true,
+        Lane::Linear(form) => form.as_imm().is_some(),
+        _ => false,
+    }
+}
+
 impl Lane {
-    /// Returns whether it is the same in all lanes and known as a scalar.
+    /// Returns whether it is a scalar: the same in all lanes of a vector, which lie in one row.
     fn is_scalar(&self) -> bool {
         match self {
             Lane::Bits(_) | Lane::Scalar(_) => true,
-            Lane::Linear(form) => form.is_uniform(),
+            Lane::Linear(form) => form.is_even(),
             Lane::Vector(_) | Lane::Mask(_) => false,
         }
     }
@@ -120,7 +129,9 @@ impl Builder<'_> {
                 _ => {}
             }
         }
-        if !elem.is_float() && a.is_scalar() && b.is_scalar() {
+        // A divisor that differs between rows may be 0 where no lane is active.
+        let divides = matches!(bin, Bin::Div | Bin::Rem) && !self.uniform && !is_known(b);
+        if !elem.is_float() && a.is_scalar() && b.is_scalar() && !divides {
             return self.scalar_binary(bin, elem, (ty, by), a, b);
         }
         match bin {
@@ -269,7 +280,8 @@ impl Builder<'_> {
     }
 
     pub(super) fn select(&mut self, cond: &Lane, (a, b): (&Lane, &Lane), scalar: Scalar, varies: bool) -> Option<Lane> {
-        if !varies && !scalar.is_float() {
+        let even = cond.is_scalar() && a.is_scalar() && b.is_scalar();
+        if (even || !varies) && !scalar.is_float() {
             let cond = self.uniform_value(cond, Scalar::Bool)?;
             let (x, y) = (self.uniform_value(a, scalar)?, self.uniform_value(b, scalar)?);
             let value = self.pure(Op::Choose, self.region.ty(x), &[cond, x, y]);

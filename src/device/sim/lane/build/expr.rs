@@ -10,6 +10,7 @@ use crate::ir::variance::Variance;
 impl Builder<'_> {
     /// Computes an expression at this point. Integers that are the same in all lanes become scalars.
     pub(super) fn expr(&mut self, e: ExprId) -> Option<Vec<Lane>> {
+        self.uniform = self.variances.exprs[e] == Variance::Uniform;
         let mut lanes = self.any_expr(e)?;
         let scalar = self.f.exprs[e].ty.scalar();
         if self.variances.exprs[e] == Variance::Uniform && scalar.is_int() {
@@ -262,7 +263,7 @@ impl Builder<'_> {
             Lane::Bits(bits) if scalar.size() == 8 => self.constant(Ty::I64, *bits as i64),
             Lane::Bits(bits) if scalar == Scalar::Bool => self.constant(Ty::I32, i64::from(*bits != 0)),
             Lane::Bits(bits) => self.constant(Ty::I32, i64::from(*bits as u32 as i32)),
-            Lane::Linear(form) if form.is_uniform() => self.linear_scalar(&form.clone()),
+            Lane::Linear(form) if form.is_even() => self.linear_scalar(&form.clone()),
             Lane::Scalar(value) => *value,
             Lane::Mask(mask) => self.result_under(Op::Any, Ty::I32, &[*mask], self.mask),
             Lane::Vector(value) if !scalar.is_float() => {

@@ -287,17 +287,15 @@ impl Builder<'_> {
             _ => return None,
         };
         let class = |e: ExprId| self.variances.exprs[e];
-        let bounds = class(range.start).max(class(range.end));
-        if bounds == Variance::Uniform && !matches!(scalar, Scalar::I32 | Scalar::U32) {
+        let uniform = class(range.start).max(class(range.end)) == Variance::Uniform;
+        if uniform && !matches!(scalar, Scalar::I32 | Scalar::U32) {
             return None;
         }
         let (start, end) = (self.operand(range.start)?, self.operand(range.end)?);
         let (start, end) = (start.into_iter().next()?, end.into_iter().next()?);
         let bounds = (&start, &end);
         match bounds {
-            (Lane::Linear(from), Lane::Linear(to)) if from.is_uniform() && to.is_uniform() => {
-                self.for_uniform(label, range, (from, to, step), body)
-            }
+            (Lane::Linear(from), Lane::Linear(to)) if uniform => self.for_uniform(label, range, (from, to, step), body),
             _ => self.for_lanes(label, range, (&start, &end, step), body),
         }
     }

@@ -73,6 +73,11 @@ impl Linear {
         }
     }
 
+    /// Returns whether it is the same for all threads of a row.
+    pub fn is_even(&self) -> bool {
+        self.coefficient(0) == ZERO
+    }
+
     pub fn is_free_of_counters(&self) -> bool {
         self.terms.iter().all(|(s, _)| matches!(s, Sym::Axis(_)))
     }

@@ -105,6 +105,8 @@ pub(crate) struct Builder<'a> {
     exits: u32,
     /// The number of instructions that would be worth compiling.
     weight: u32,
+    /// The present expression is the same for all threads.
+    uniform: bool,
     /// Instructions at the start of the body that read registers.
     starts: usize,
 }
@@ -147,6 +149,7 @@ impl<'a> Builder<'a> {
             number,
             exits: 0,
             weight: 0,
+            uniform: false,
             starts: 0,
         };
         builder.entered = builder.result(Op::Entered, Ty::Mask, &[]);
@@ -328,27 +331,31 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Marks the scalars that depend on where a vector lies in its row, or on its row.
+/// Marks the values that depend on where a vector lies in its row, or on its row.
 fn vary(region: &mut Region) {
     let Region { values, setup, body, .. } = region;
     let mut changed = true;
     while changed {
         changed = false;
         let mut visit = |inst: &Inst| {
-            let Some(old) = values.get(inst.dst.index()).copied().filter(|v| v.ty.is_scalar()) else { return };
-            // A loop's trip count and an answer to `Any` are the same for all vectors.
+            let Some(old) = values.get(inst.dst.index()).copied().filter(|v| v.ty != Ty::Mask) else { return };
             let mut new = old;
-            match inst.op {
-                Op::Coord(0) => new.by_x = true,
-                Op::Coord(_) => new.by_row = true,
-                Op::Any | Op::FirstLane => {}
+            let (by_x, by_row) = match inst.op {
+                Op::Coord(0) => (true, false),
+                Op::Coord(_) => (false, true),
+                // A loop's trip count and an answer to `Any` are the same for all vectors.
+                Op::Any | Op::FirstLane => (false, false),
+                // Lanes that lie one behind the other: x is part of the address.
+                Op::Load(_, Form::Row) => (true, values[inst.args[0].index()].by_row),
+                Op::LoadReg | Op::Select | Op::LanesOfMask => (true, true),
+                Op::Move if inst.mask != Value::NONE => (true, true),
                 _ => {
-                    for arg in inst.uses() {
-                        new.by_x |= values[arg.index()].by_x;
-                        new.by_row |= values[arg.index()].by_row;
-                    }
+                    let args = || inst.args.iter().filter(|&&a| a != Value::NONE).map(|a| &values[a.index()]);
+                    (args().any(|v| v.by_x), args().any(|v| v.by_row))
                 }
-            }
+            };
+            new.by_x |= by_x;
+            new.by_row |= by_row;
             changed |= new.by_x != old.by_x || new.by_row != old.by_row;
             values[inst.dst.index()] = new;
         };
