@@ -69,7 +69,7 @@ pub(crate) struct Allocation {
     pub spans: Vec<(u32, u32)>,
     /// Bytes of the frame behind `base`.
     pub slot_bytes: i32,
-    /// Uses of values in memory that have to be stored there, weighted by loops.
+    /// The share of uses that are of values in memory that have to be stored there, weighted by loops.
     pub spilled: f32,
 }
 
@@ -210,7 +210,9 @@ pub(crate) fn allocate(
         let first = scan.locs[value.index()][0];
         scan.locs[value.index()] = [first; MOST];
     }
-    Allocation { locs: scan.locs, spans, slot_bytes: scan.slots.next - base, spilled: scan.spilled }
+    let all: f32 = intervals.iter().map(|i| weights[i.value.index()]).sum();
+    let spilled = scan.spilled / all.max(1.0);
+    Allocation { locs: scan.locs, spans, slot_bytes: scan.slots.next - base, spilled }
 }
 
 /// Values that need no slot: they can be had again from a constant or an input.

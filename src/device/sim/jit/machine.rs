@@ -107,16 +107,18 @@ fn is_fixed(input: &Input, code: &Code) -> bool {
     }
 }
 
-/// Chooses the number of vectors at once: as many as the registers hold. Code without loops has enough to do with two.
+/// The largest share of uses of values in memory for which more vectors at once pay.
+const SPILLED: f32 = 0.04;
+
+/// Chooses the number of vectors at once: as many as the registers hold.
 fn fit(region: &Region, heads: &[live::Set], layout: &Layout, division: Division) -> (Shape, Allocation) {
-    let most = if heads.is_empty() { division.most.min(2) } else { division.most };
     let inputs = layout.offsets();
-    let mut vectors = most.min(MOST);
+    let mut vectors = division.most.min(MOST);
     loop {
         let shape = division.shape(region, vectors);
         let allocation = allocate(region, heads, shape, &REGISTERS, &inputs, layout.slots);
         // Values between loops may well be in memory; what loops use may not.
-        if vectors == 1 || allocation.spilled < 8.0 * 8.0 {
+        if vectors == 1 || allocation.spilled < SPILLED {
             return (shape, allocation);
         }
         vectors /= 2;

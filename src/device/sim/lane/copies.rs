@@ -76,6 +76,60 @@ pub(crate) fn merge(region: &mut Region) {
     let mut next = region.setup.len() as u32;
     let values = &region.values;
     in_place(&mut region.body, values, &numbered, &mut next);
+    let numbered = number(region);
+    let mut next = region.setup.len() as u32;
+    within(&mut region.body, &region.values, &numbered, &mut next);
+}
+
+/// Lets a comparison whose only use is in `and` with a mask compare under that mask.
+fn within(nodes: &mut Vec<Node>, values: &[ValueDef], numbered: &Numbered, next: &mut u32) {
+    let positions = each_list(nodes, next, &mut |body, next| within(body, values, numbered, next));
+    let mut gone = vec![false; nodes.len()];
+    for at in 0..nodes.len() {
+        let Node::Inst(Inst { op: Op::MaskAnd, dst, args: [a, b, _], .. }) = nodes[at] else { continue };
+        for (cond, mask) in [(a, b), (b, a)] {
+            let Places { defs, uses } = &numbered.places[cond.index()];
+            let (&[def], [_]) = (defs.as_slice(), uses.as_slice()) else { continue };
+            let Some(from) = positions[..at].iter().position(|&p| p == def).filter(|&from| !gone[from]) else {
+                continue;
+            };
+            let Node::Inst(compare) = nodes[from] else { continue };
+            let changes = |v: &Value| numbered.places[v.index()].defs.iter().any(|&d| d > def && d < positions[at]);
+            let known = matches!(compare.op, Op::Compare(..)) && compare.mask == Value::NONE && compare.dst == cond;
+            if known && !values[cond.index()].mutable && !compare.uses().any(|v| changes(&v)) {
+                nodes[at] = Node::Inst(Inst { dst, mask, ..compare });
+                gone[from] = true;
+                break;
+            }
+        }
+    }
+    drop_nodes(nodes, &gone);
+}
+
+/// Calls `inner` with each list inside of these nodes; returns the position of each node.
+fn each_list(nodes: &mut [Node], next: &mut u32, inner: &mut impl FnMut(&mut Vec<Node>, &mut u32)) -> Vec<u32> {
+    let mut positions = vec![];
+    for node in nodes {
+        positions.push(*next);
+        *next += 1;
+        match node {
+            Node::Block(_, body) => inner(body, next),
+            Node::Loop(body) => {
+                inner(body, next);
+                *next += 1;
+            }
+            _ => {}
+        }
+    }
+    positions
+}
+
+fn drop_nodes(nodes: &mut Vec<Node>, gone: &[bool]) {
+    let mut at = 0;
+    nodes.retain(|_| {
+        at += 1;
+        !gone[at - 1]
+    });
 }
 
 /// Returns whether `v` keeps its value from the definition of its copy `t` to the last use of that.
@@ -119,22 +173,10 @@ fn rename(nodes: &mut Vec<Node>, names: &FxHashMap<Value, Value>) {
 
 /// Lets `t = …; move v, t` compute `v`, if `t` has no other use and nothing in between touches `v`.
 fn in_place(nodes: &mut Vec<Node>, values: &[ValueDef], numbered: &Numbered, next: &mut u32) {
-    let mut positions = vec![];
-    for node in nodes.iter_mut() {
-        positions.push(*next);
-        *next += 1;
-        match node {
-            Node::Block(_, body) => in_place(body, values, numbered, next),
-            Node::Loop(body) => {
-                in_place(body, values, numbered, next);
-                *next += 1;
-            }
-            _ => {}
-        }
-    }
+    let positions = each_list(nodes, next, &mut |body, next| in_place(body, values, numbered, next));
     let mut gone = vec![false; nodes.len()];
     for at in 0..nodes.len() {
-        let Node::Inst(Inst { op: Op::Move, dst: v, args: [t, ..], mask: Value::NONE }) = nodes[at] else { continue };
+        let Node::Inst(Inst { op: Op::Move, dst: v, args: [t, ..], mask }) = nodes[at] else { continue };
         if values[t.index()].mutable || !values[v.index()].mutable {
             continue;
         }
@@ -146,16 +188,29 @@ fn in_place(nodes: &mut Vec<Node>, values: &[ValueDef], numbered: &Numbered, nex
         if gone[from] || defs.iter().any(touched) || uses.iter().any(touched) {
             continue;
         }
-        if let Node::Inst(inst) = &mut nodes[from]
-            && inst.op != Op::Move
-        {
+        let Node::Inst(inst) = &mut nodes[from] else { continue };
+        if inst.dst != t || inst.op == Op::Move {
+            continue;
+        }
+        if mask == Value::NONE {
             inst.dst = v;
+            gone[at] = true;
+        } else if from + 1 == at && has_merging(inst.op) {
+            (inst.dst, inst.mask) = (v, mask);
             gone[at] = true;
         }
     }
-    let mut at = 0;
-    nodes.retain(|_| {
-        at += 1;
-        !gone[at - 1]
-    });
+    drop_nodes(nodes, &gone);
+}
+
+/// Returns whether machine code has the operation with a mask, under which other lanes keep their values.
+fn has_merging(op: Op) -> bool {
+    match op {
+        Op::Vector(Bin::Min | Bin::Max | Bin::Div | Bin::Rem, elem) => {
+            !elem.is_float() && matches!(op, Op::Vector(Bin::Min | Bin::Max, _))
+                || elem.is_float() && matches!(op, Op::Vector(Bin::Div, _))
+        }
+        Op::Vector(..) => true,
+        _ => false,
+    }
 }

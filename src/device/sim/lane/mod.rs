@@ -342,9 +342,13 @@ impl Inst {
         Inst { mask, ..self }
     }
 
-    /// Returns the values that it reads. (A move under a mask also reads what it partly overwrites.)
+    /// Returns the values that it reads. (Under a mask, a move or a vector operation also reads what it partly overwrites.)
     pub fn uses(&self) -> impl Iterator<Item = Value> + '_ {
-        let kept = if self.op == Op::Move && self.mask != Value::NONE { self.dst } else { Value::NONE };
+        let kept = if matches!(self.op, Op::Move | Op::Vector(..)) && self.mask != Value::NONE {
+            self.dst
+        } else {
+            Value::NONE
+        };
         self.args.iter().copied().chain([self.mask, kept]).filter(|&v| v != Value::NONE)
     }
 

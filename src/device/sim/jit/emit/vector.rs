@@ -141,8 +141,15 @@ impl Emit<'_> {
         let (len, d) = (self.len(self.ty(inst.dst)), self.vector_for(inst.dst, copy, V[0]));
         if let Some(op) = simple(bin, elem) {
             let x = self.vector(a, copy, V[1]);
+            let mut masking = Masking::None;
+            if inst.mask != Value::NONE {
+                masking = Masking::Merge(self.mask(inst.mask, copy, K7));
+                if d == V[0] {
+                    self.load_vector(inst.dst, copy, d);
+                }
+            }
             let y = self.src(b, copy);
-            self.asm.v3(op, len, d, x, y, Masking::None);
+            self.asm.v3(op, len, d, x, y, masking);
             return self.put_vector(inst.dst, copy, d);
         }
         match bin {
@@ -237,7 +244,8 @@ impl Emit<'_> {
                 let x = self.vector(a, copy, V[1]);
                 let y = self.src(b, copy);
                 let (op, predicate) = compare(rel, elem);
-                self.asm.cmp(op, len, d, x, y, predicate, None);
+                let within = (inst.mask != Value::NONE).then(|| self.mask(inst.mask, copy, K6));
+                self.asm.cmp(op, len, d, x, y, predicate, within);
             }
             Op::MaskConst(true) => self.asm.kop(Kop::Xnor, d, d, d),
             Op::MaskConst(false) => self.asm.kop(Kop::Xor, d, d, d),

@@ -143,6 +143,8 @@ impl Builder<'_> {
         let (Some(frame), Some(list)) = (self.frames.pop(), self.lists.pop()) else { return };
         self.known.pop();
         self.mask = self.frames.last().map_or(self.entered, |f| f.mask);
+        // Whoever left a frame goes on behind it.
+        self.certain |= self.frames.is_empty();
         self.push_node(Node::Block(frame.exit, list));
     }
 
@@ -193,13 +195,46 @@ impl Builder<'_> {
         if self.variances.exprs[cond] == Variance::Uniform {
             return self.if_uniform(&lane, then, other);
         }
+        if let Some(()) = self.leave_where(&lane, then, other) {
+            return Some(());
+        }
         let cond = self.mask_of(&lane)?;
+        if then.is_empty() {
+            let no = self.result(Op::MaskWithout, Ty::Mask, &[self.mask, cond]);
+            return self.branch(no, other);
+        }
         let yes = self.result(Op::MaskAnd, Ty::Mask, &[cond, self.mask]);
         let no = (!other.is_empty()).then(|| self.result(Op::MaskWithout, Ty::Mask, &[self.mask, cond]));
         self.branch(yes, then)?;
         if let Some(no) = no {
             self.branch(no, other)?;
         }
+        Some(())
+    }
+
+    /// `if cond { break }` out of the frame that owns the mask: the mask loses lanes.
+    fn leave_where(&mut self, lane: &Lane, then: &Block, other: &Block) -> Option<()> {
+        let (leaver, op) = match (then.as_slice(), other.as_slice()) {
+            ([stmt], []) => (stmt, Op::MaskWithout),
+            ([], [stmt]) => (stmt, Op::MaskAnd),
+            _ => return None,
+        };
+        let (label, iteration) = match leaver.kind {
+            StmtKind::Break(label) => (label, false),
+            StmtKind::Continue(label) => (label, true),
+            _ => return None,
+        };
+        let inner = self.frames.iter().rposition(|f| f.owns && f.mask == self.mask)?;
+        let frame = &self.frames[inner];
+        if frame.label != Some(label) || frame.iteration != iteration {
+            return None;
+        }
+        let (mask, exit) = (self.mask, frame.exit);
+        let cond = self.mask_of(lane)?;
+        self.number += 1;
+        self.breaks();
+        self.push(Inst::new(op, mask, &[mask, cond]));
+        self.push_node(Node::Branch(Cond::None(mask), exit));
         Some(())
     }
 

@@ -348,7 +348,7 @@ fn vary(region: &mut Region) {
                 // Lanes that lie one behind the other: x is part of the address.
                 Op::Load(_, Form::Row) => (true, values[inst.args[0].index()].by_row),
                 Op::LoadReg | Op::Select | Op::LanesOfMask => (true, true),
-                Op::Move if inst.mask != Value::NONE => (true, true),
+                Op::Move | Op::Vector(..) if inst.mask != Value::NONE => (true, true),
                 _ => {
                     let args = || inst.args.iter().filter(|&&a| a != Value::NONE).map(|a| &values[a.index()]);
                     (args().any(|v| v.by_x), args().any(|v| v.by_row))
