@@ -22,6 +22,11 @@
 pub(crate) mod build;
 pub(crate) mod copies;
 pub(crate) mod live;
+pub(crate) mod text;
+pub(crate) mod verify;
+
+#[cfg(test)]
+mod tests;
 
 use crate::ir::def::MemId;
 use crate::lang::ops::MathFn;
@@ -417,10 +422,49 @@ pub(crate) struct Region {
     pub writes: Vec<Written>,
     /// Memories that are accessed, and whether they are loaded and stored.
     pub memories: Vec<(MemId, bool, bool)>,
+    /// What the addresses of loads and stores are, for [`verify`].
+    pub accesses: Vec<Access>,
     /// A vector has 8-byte lanes somewhere.
     pub wide: bool,
     /// The number of instructions that run at least once per batch of lanes, loops counted ten times: what a region is worth.
     pub weight: u32,
+}
+
+/// The checks that an access needs in front of it. Loads and stores name it by their address and offsets.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Access {
+    pub memory: MemId,
+    pub address: Value,
+    /// [`Value::NONE`] unless the form is [`Form::Lanes`].
+    pub offsets: Value,
+    pub checks: Vec<Check>,
+}
+
+impl Access {
+    pub fn values(&self) -> impl Iterator<Item = Value> + '_ {
+        let own = [self.address, self.offsets].into_iter();
+        own.chain(self.checks.iter().flat_map(|check| check.args)).filter(|&v| v != Value::NONE)
+    }
+
+    /// All values that it names, for passes that rename them.
+    #[allow(dead_code)]
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+        let own = [&mut self.address, &mut self.offsets].into_iter();
+        own.chain(self.checks.iter_mut().flat_map(|check| &mut check.args)).filter(|v| **v != Value::NONE)
+    }
+}
+
+/// A check, apart from its mask.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Check {
+    pub op: Op,
+    pub args: [Value; 3],
+}
+
+impl Check {
+    pub fn inst(&self) -> Inst {
+        Inst { op: self.op, dst: Value::NONE, args: self.args, mask: Value::NONE }
+    }
 }
 
 /// A register that a region writes.

@@ -24,6 +24,7 @@ enum Wide {
 }
 
 /// Where an access goes.
+#[derive(Clone, Copy)]
 struct Target {
     address: Value,
     form: Form,
@@ -36,11 +37,16 @@ impl Builder<'_> {
         let (scalar, count, offset) = self.leaf(place)?;
         let cell = Cell::of(if scalar == Scalar::Bool { Scalar::U8 } else { scalar })?;
         self.touch(place.memory, false);
-        let indices = self.indices(place)?;
+        let (indices, checks) = self.indices(place)?;
         let mut lanes = vec![];
         for k in 0..count {
             let offset = offset + i64::from(k) * i64::from(cell.size());
             let target = self.target(place.memory, &indices, offset, cell)?;
+            // What is the same in all lanes has no lanes that differ.
+            if uniform && target.form != Form::One {
+                return None;
+            }
+            self.note_access(place.memory, target, &checks);
             lanes.push(self.load_cell(&target, cell, scalar, uniform)?);
         }
         Some(lanes)
@@ -78,7 +84,7 @@ impl Builder<'_> {
         let cell = Cell::of(if scalar == Scalar::Bool { Scalar::U8 } else { scalar })?;
         self.touch(place.memory, true);
         let lanes = self.operand(value)?;
-        let indices = self.indices(place)?;
+        let (indices, checks) = self.indices(place)?;
         for (k, lane) in lanes.iter().enumerate() {
             let offset = offset + k as i64 * i64::from(cell.size());
             let mut target = self.target(place.memory, &indices, offset, cell)?;
@@ -92,6 +98,7 @@ impl Builder<'_> {
                 target.form = Form::Lanes;
                 target.offsets = self.splat(false, 0);
             }
+            self.note_access(place.memory, target, &checks);
             let args = [target.address, value, target.offsets];
             let args = if target.form == Form::Lanes { &args[..] } else { &args[..2] };
             if target.form == Form::Lanes && cell.size() < 4 {
@@ -112,6 +119,13 @@ impl Builder<'_> {
         memories[at].2 |= store;
     }
 
+    fn note_access(&mut self, memory: MemId, Target { address, offsets, .. }: Target, checks: &[Check]) {
+        let access = Access { memory, address, offsets, checks: checks.to_vec() };
+        if !self.region.accesses.contains(&access) {
+            self.region.accesses.push(access);
+        }
+    }
+
     /// Returns the type, the number of components and the byte offset in the element of what an access touches.
     fn leaf(&self, place: &Place) -> Option<(Scalar, u8, i64)> {
         let memory = &self.f.memories[place.memory];
@@ -125,7 +139,8 @@ impl Builder<'_> {
         Some((scalar, count, (leaf.offset + component * scalar.size()) as i64))
     }
 
-    fn indices(&mut self, place: &Place) -> Option<Vec<Index>> {
+    /// Returns the indices of a place, and their checks, which now are made.
+    fn indices(&mut self, place: &Place) -> Option<(Vec<Index>, Vec<Check>)> {
         let mut indices = vec![];
         for &e in &place.indices {
             let scalar = self.f.exprs[e].ty.scalar();
@@ -134,26 +149,30 @@ impl Builder<'_> {
             }
             let lane = self.operand(e)?.into_iter().next()?;
             let index = match &lane {
-                Lane::Linear(form) => match form.as_index() {
-                    Some(c) => Index::Linear(form.clone(), c),
-                    None => Index::Lanes(self.vector(&lane, scalar)),
-                },
+                Lane::Linear(form) => {
+                    let form = self.few_counters(form);
+                    match form.as_index() {
+                        Some(c) => Index::Linear(form, c),
+                        None => Index::Lanes(self.linear_vector(&form)),
+                    }
+                }
                 _ => Index::Lanes(self.vector(&lane, scalar)),
             };
             indices.push(index);
         }
+        let mut checks = vec![];
         for (axis, index) in indices.iter().enumerate() {
             let extent = self.extent(place.memory, axis as u8);
             match index {
-                Index::Linear(form, c) => self.check_linear(form, *c, extent),
+                Index::Linear(form, c) => self.check_linear(form, *c, extent, &mut checks),
                 Index::Lanes(value) => {
                     let extent = self.pure(Op::Trunc, Ty::I32, &[extent]);
                     let extent = self.pure(Op::Broadcast, Ty::V32, &[extent]);
-                    self.check_here(Op::CheckLanes, &[*value, extent]);
+                    checks.push(self.check_at(self.level(), self.mask, Op::CheckLanes, &[*value, extent]));
                 }
             }
         }
-        Some(indices)
+        Some((indices, checks))
     }
 
     fn memory(&self, memory: MemId) -> &Memory {
@@ -184,16 +203,13 @@ impl Builder<'_> {
 
     // Checks
 
-    fn check_here(&mut self, op: Op, args: &[Value]) {
-        self.check_at(self.level(), self.mask, op, args);
-    }
-
     /// Writes a check in front of the loops of higher levels, unless it has been made there.
-    fn check_at(&mut self, level: u8, mask: Value, op: Op, args: &[Value]) {
+    fn check_at(&mut self, level: u8, mask: Value, op: Op, args: &[Value]) -> Check {
         let inst = Inst::new(op, Value::NONE, args).under(mask);
+        let check = Check { op, args: inst.args };
         let key = (op, Ty::Mask, inst.args);
         if self.known.iter().any(|(_, known)| known.contains_key(&key)) {
-            return;
+            return check;
         }
         self.place(level, inst);
         let scope = match level {
@@ -202,10 +218,11 @@ impl Builder<'_> {
             _ => self.known.iter().position(|(n, _)| *n == level as usize).unwrap_or(self.known.len() - 1),
         };
         self.known[scope].1.insert(key, Value::NONE);
+        check
     }
 
     /// Checks a linear index, in front of the loops that need not repeat the check.
-    fn check_linear(&mut self, form: &Linear, c: i32, extent: Value) {
+    fn check_linear(&mut self, form: &Linear, c: i32, extent: Value, checks: &mut Vec<Check>) {
         let mut ats: Vec<Vec<(Value, Option<Value>)>> = vec![vec![]];
         let (mut level, mut mask) = (self.level(), self.mask);
         for number in (0..self.loops.len()).rev() {
@@ -234,22 +251,29 @@ impl Builder<'_> {
         }
         let all = self.depth == 0 && self.certain && mask == self.entered
             || self.loops.first().is_some_and(|l| level == 1 && l.certain && l.depth == 0 && mask == self.entered);
-        if level == 1 && all && self.check_range(form, c, extent, &ats) {
+        if level == 1 && all && self.check_range(form, c, extent, &ats, checks) {
             return;
         }
         for at in ats {
             let row = self.linear_row(form, &at);
-            if c == 0 {
-                self.check_at(level, mask, Op::CheckOne, &[row, extent]);
+            checks.push(if c == 0 {
+                self.check_at(level, mask, Op::CheckOne, &[row, extent])
             } else {
                 let limit = self.pure(Op::Limit(c), Ty::I64, &[extent]);
-                self.check_at(level, mask, Op::CheckRow(c), &[row, limit, extent]);
-            }
+                self.check_at(level, mask, Op::CheckRow(c), &[row, limit, extent])
+            });
         }
     }
 
     /// Writes the check into the setup, for the ranges of all coordinates, if it depends on nothing else.
-    fn check_range(&mut self, form: &Linear, c: i32, extent: Value, ats: &[Vec<(Value, Option<Value>)>]) -> bool {
+    fn check_range(
+        &mut self,
+        form: &Linear,
+        c: i32,
+        extent: Value,
+        ats: &[Vec<(Value, Option<Value>)>],
+        checks: &mut Vec<Check>,
+    ) -> bool {
         let rest = Linear {
             base: form.base,
             terms: form.terms.iter().copied().filter(|(s, _)| !matches!(s, Sym::Axis(_))).collect(),
@@ -277,7 +301,7 @@ impl Builder<'_> {
                 low = self.wide_op(Bin::Add, Some(low), least);
                 high = self.wide_op(Bin::Add, Some(high), most);
             }
-            self.check_at(0, Value::NONE, Op::CheckRange, &[low, high, extent]);
+            checks.push(self.check_at(0, Value::NONE, Op::CheckRange, &[low, high, extent]));
         }
         true
     }

@@ -33,6 +33,9 @@ pub(super) const ZERO: Atom = Atom::Imm(0);
 /// Counters of loops whose forms are used as indices stay below this limit, or the region leaves.
 pub(super) const COUNTERS: i64 = 1 << 30;
 
+/// Counters of loops in the form of an index: then its value in 64 bits does not overflow.
+const COUNTERS_OF_INDEX: usize = 2;
+
 impl Linear {
     pub fn imm(value: i32) -> Linear {
         Linear { base: Atom::Imm(value), terms: vec![] }
@@ -68,7 +71,7 @@ impl Linear {
     pub fn as_index(&self) -> Option<i32> {
         let counters = self.terms.iter().filter(|(s, _)| matches!(s, Sym::Counter(_))).count();
         match self.coefficient(0) {
-            Atom::Imm(c) if c.unsigned_abs() <= 1 << 15 && counters <= 2 => Some(c),
+            Atom::Imm(c) if c.unsigned_abs() <= 1 << 15 && counters <= COUNTERS_OF_INDEX => Some(c),
             _ => None,
         }
     }
@@ -140,6 +143,18 @@ impl Builder<'_> {
         let terms = form.terms.iter().map(|&(sym, c)| (sym, self.atom(Bin::Mul, c, factor)));
         let terms = terms.filter(|t| t.1 != ZERO).collect();
         Some(Linear { base, terms })
+    }
+
+    /// Returns the form with the part that is the same in all lanes as one value, if it has more counters than an index may have.
+    pub(super) fn few_counters(&mut self, form: &Linear) -> Linear {
+        let is_axis = |t: &&(Sym, Atom)| matches!(t.0, Sym::Axis(_));
+        if form.terms.iter().filter(|t| !is_axis(t)).count() <= COUNTERS_OF_INDEX {
+            return form.clone();
+        }
+        let terms = form.terms.iter().copied();
+        let (own, rest): (Vec<_>, Vec<_>) = terms.partition(|t| is_axis(&t));
+        let base = self.linear_scalar(&Linear { base: form.base, terms: rest });
+        Linear { base: Atom::Value(base), terms: own }
     }
 
     /// Returns the form's value in the vector's first lane, as `i32`.

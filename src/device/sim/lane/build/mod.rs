@@ -127,6 +127,7 @@ impl<'a> Builder<'a> {
             reads: vec![],
             writes: vec![],
             memories: vec![],
+            accesses: vec![],
             wide: false,
             weight: 0,
         };
@@ -187,6 +188,7 @@ impl<'a> Builder<'a> {
         self.region.weight = self.weight;
         self.region.wide = self.region.values.iter().any(|v| v.ty == Ty::V64);
         vary(&mut self.region);
+        super::verify::debug_verify(&self.region, "the build");
         Some(self.region)
     }
 

@@ -1,0 +1,97 @@
+//! Tests of LaneIR: real regions of whole kernels come back from their text and are valid, and each rule of the verifier finds what
+//! breaks it.
+
+mod kernels;
+mod rules;
+
+use rustc_hash::FxHashMap;
+
+use super::build::{Builder, Outside, Support, outside};
+use super::text::parse;
+use super::verify::verify;
+use super::*;
+use crate::device::sim::compile::state::Val;
+use crate::ir::def::{ExprId, Function, Module};
+use crate::ir::variance::analyze;
+
+/// The function of a kernel that is one region, in DeviceIR's text form.
+fn module(text: &str) -> Module {
+    let module = crate::ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    crate::ir::verify::verify(module).unwrap_or_else(|e| panic!("{e:?}\n{text}")).into_module()
+}
+
+/// The registers of what a kernel takes from outside: one per component, in order.
+fn registers(f: &Function) -> (FxHashMap<ExprId, Vec<Val>>, Vec<(Reg, ExprId, u8)>) {
+    let (mut values, mut regs) = (FxHashMap::default(), vec![]);
+    for e in outside(f, &f.body).0 {
+        let lanes = 0..f.exprs[e].ty.lanes();
+        let vals = lanes.map(|k| {
+            regs.push((regs.len() as Reg, e, k));
+            Val::Reg(regs.len() as Reg - 1)
+        });
+        values.insert(e, vals.collect());
+    }
+    (values, regs)
+}
+
+/// Builds the region of a whole kernel, whose uniform registers come from outside.
+fn region(f: &Function) -> Option<Region> {
+    let support = Support { f, waits: &|_| false };
+    assert!(f.body.iter().all(|stmt| support.statement(stmt)), "a region may contain it");
+    let variances = analyze(f);
+    let outside =
+        Outside { values: registers(f).0, locals: FxHashMap::default(), uniform: Box::new(|_| true), rank: 0 };
+    Builder::new(f, &variances, outside, &f.body, 0)?.finish(&[], &[], &|_| true)
+}
+
+fn region_of(text: &str) -> Region {
+    let module = module(text);
+    region(&module.functions[module.kernel.body]).unwrap_or_else(|| panic!("no region of\n{text}"))
+}
+
+#[test]
+fn kernels_come_back() {
+    for (name, text) in kernels::ALL {
+        let region = region_of(text);
+        verify(&region).unwrap_or_else(|e| panic!("{name}: {e}\n{region}"));
+        let text = region.to_string();
+        let again = parse(&text).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
+        assert_eq!(again.to_string(), text, "{name}");
+        let Region { values, setup, body, reads, writes, memories, accesses, wide, weight } = again;
+        let flags = |defs: &[ValueDef]| defs.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(flags(&values), flags(&region.values), "{name}");
+        assert_eq!((setup, body, accesses), (region.setup, region.body, region.accesses), "{name}");
+        assert_eq!((reads, writes, memories), (region.reads, region.writes, region.memories), "{name}");
+        assert_eq!((wide, weight), (region.wide, region.weight), "{name}");
+    }
+}
+
+#[test]
+fn damaged_text_is_an_error_or_a_region() {
+    for (_, text) in kernels::ALL {
+        let text = region_of(text).to_string();
+        for at in (0..text.len()).step_by(7) {
+            for replacement in ["", "%", "}", "9"] {
+                let mut damaged = text.clone();
+                damaged.replace_range(at..at + 1, replacement);
+                if let Ok(region) = parse(&damaged) {
+                    let _ = verify(&region);
+                    assert_eq!(parse(&region.to_string()).unwrap().to_string(), region.to_string());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_name_the_line() {
+    let error = |text: &str| parse(text).map(|r| r.to_string()).unwrap_err();
+    assert_eq!(error(""), "line 0: the text ends early");
+    assert_eq!(error("region weight 1\nvalues 1\n\nsetup {\n  %0: i64 = conts 1\n}"), "line 5: unknown operation `conts`");
+    assert_eq!(error("region weight 1\nvalues 1\nsetup {\n}\nbody {\n}\n"), "line 6: %0 has no type");
+    assert_eq!(error("region weight 1\nvalues 1\nsetup {\n%1: i32 = const 1\n}"), "line 4: there is no %1");
+    assert_eq!(
+        error("region weight 1\nvalues 0\nsetup {\n}\nbody {\nbranch 'e1 if some %0\n}"),
+        "line 6: unknown name `some`"
+    );
+}

@@ -1,0 +1,488 @@
+//! Kernels of one region each.
+
+pub(super) const ALL: [(&str, &str); 14] = [
+    ("saxpy", SAXPY),
+    ("stencil", STENCIL),
+    ("matmul", MATMUL),
+    ("mandelbrot", MANDELBROT),
+    ("odd", ODD),
+    ("nested", NESTED),
+    ("wide", WIDE),
+    ("bools", BOOLS),
+    ("gather", GATHER),
+    ("ragged", RAGGED),
+    ("leaving", LEAVING),
+    ("uniform", UNIFORM),
+    ("small", SMALL),
+    ("vectors", VECTORS),
+];
+
+pub(super) const SAXPY: &str = "
+kernel saxpy(a: f32, x: in @x, y: inout @y) grid
+fn saxpy() {
+    global 1 in @x: f32[_]
+    global 2 inout @y: f32[_]
+    %0: i32 = block.x * block_dim.x
+    %1: i32 = %0 + thread.x
+    %2: bool = %1 < extent(@y, 0)
+    if %2 {
+        %3: f32 = load @x[%1]
+        %4: f32 = load @y[%1]
+        %5: f32 = fma(arg0, %3, %4)
+        store @y[%1] = %5
+    }
+}
+";
+
+pub(super) const STENCIL: &str = "
+kernel stencil(x: in @x, y: inout @y) grid
+fn stencil() {
+    global 0 in @x: f32[_, _]
+    global 1 inout @y: f32[_, _]
+    %0: i32 = thread.x - 1i32
+    %1: i32 = thread.x + 1i32
+    %2: i32 = thread.y - 1i32
+    %3: i32 = thread.y + 1i32
+    %4: bool = %0 >= 0i32
+    %5: bool = %1 < extent(@x, 1)
+    %6: bool = %2 >= 0i32
+    %7: bool = %3 < extent(@x, 0)
+    %8: bool = %4 & %5
+    %9: bool = %6 & %7
+    %10: bool = %8 & %9
+    if %10 {
+        %11: f32 = load @x[thread.y, thread.x]
+        %12: f32 = load @x[thread.y, %0]
+        %13: f32 = load @x[thread.y, %1]
+        %14: f32 = load @x[%2, thread.x]
+        %15: f32 = load @x[%3, thread.x]
+        %16: f32 = %12 + %13
+        %17: f32 = %14 + %15
+        %18: f32 = %16 + %17
+        %19: f32 = fma(-4.0f32, %11, %18)
+        store @y[thread.y, thread.x] = %19
+    } else {
+        %20: bool = thread.y < 3i32
+        if %20 {
+            store @y[thread.y, thread.x] = 0.5f32
+        }
+    }
+}
+";
+
+pub(super) const MATMUL: &str = "
+kernel matmul(a: in @a, b: in @b, c: inout @c) grid
+fn matmul() {
+    global 0 in @a: f32[_, _]
+    global 1 in @b: f32[_, _]
+    global 2 inout @c: f32[_, _]
+    var $k: i32
+    var $sum: f32
+    $sum = 0.0f32
+    for '0 $k = 0i32 .. extent(@a, 1) step 1i32 {
+        %0: i32 = read $k
+        %1: f32 = load @a[thread.y, %0]
+        %2: f32 = load @b[%0, thread.x]
+        %3: f32 = read $sum
+        %4: f32 = fma(%1, %2, %3)
+        $sum = %4
+    }
+    %5: f32 = read $sum
+    store @c[thread.y, thread.x] = %5
+}
+";
+
+pub(super) const MANDELBROT: &str = "
+kernel mandelbrot(most: i32, counts: inout @counts) grid
+fn mandelbrot() {
+    global 1 inout @counts: i32[_, _]
+    var $k: i32
+    var $x: f32
+    var $y: f32
+    var $count: i32
+    %0: f32 = convert thread.x
+    %1: f32 = convert thread.y
+    %2: f32 = fma(%0, 0.1f32, -2.0f32)
+    %3: f32 = fma(%1, 0.25f32, -1.0f32)
+    $x = 0.0f32
+    $y = 0.0f32
+    $count = 0i32
+    for '0 $k = 0i32 .. arg0 step 1i32 {
+        %4: f32 = read $x
+        %5: f32 = read $y
+        %6: f32 = %4 * %4
+        %7: f32 = %5 * %5
+        %8: f32 = %6 + %7
+        %9: bool = %8 > 4.0f32
+        if %9 {
+            break '0
+        }
+        %10: f32 = %6 - %7
+        %11: f32 = %10 + %2
+        %12: f32 = %4 * %5
+        %13: f32 = fma(2.0f32, %12, %3)
+        $x = %11
+        $y = %13
+        %14: i32 = read $count
+        %15: i32 = %14 + 1i32
+        $count = %15
+    }
+    %16: i32 = read $count
+    store @counts[thread.y, thread.x] = %16
+}
+";
+
+/// `continue` of some lanes, a uniform `continue`, and a `break` behind them.
+pub(super) const ODD: &str = "
+kernel odd(n: i32, x: in @x, y: inout @y) grid
+fn odd() {
+    global 1 in @x: i32[_]
+    global 2 inout @y: i32[_]
+    var $k: i32
+    var $sum: i32
+    $sum = 0i32
+    for '0 $k = 1i32 ..= arg0 step 2i32 {
+        %0: i32 = read $k
+        %1: i32 = %0 + thread.x
+        %2: i32 = %1 & 2i32
+        %3: bool = %2 == 0i32
+        if %3 {
+            continue '0
+        }
+        %4: i32 = load @x[%1]
+        %5: bool = %0 == 5i32
+        if %5 {
+            continue '0
+        }
+        %6: i32 = read $sum
+        %7: i32 = %6 + %4
+        $sum = %7
+        %8: bool = %7 > 40i32
+        if %8 {
+            break '0
+        }
+    }
+    %9: i32 = read $sum
+    store @y[thread.x] = %9
+}
+";
+
+/// Checks of three nested loops, with an index of three counters, and a loop that may not run.
+pub(super) const NESTED: &str = "
+kernel nested(n: i32, x: in @x, y: inout @y) grid
+fn nested() {
+    global 1 in @x: i32[_]
+    global 2 inout @y: i32[_]
+    var $i: i32
+    var $j: i32
+    var $k: i32
+    var $sum: i32
+    $sum = 0i32
+    for '0 $i = 0i32 .. 2i32 step 1i32 {
+        %0: i32 = read $i
+        for '1 $j = 0i32 .. arg0 step 1i32 {
+            %1: i32 = read $j
+            %2: i32 = %0 * 3i32
+            %3: i32 = %2 + %1
+            for '2 $k = %1 .. 4i32 step 1i32 {
+                %4: i32 = read $k
+                %5: i32 = %3 + %4
+                %6: i32 = load @x[%5]
+                %7: i32 = %5 + thread.x
+                %8: i32 = load @x[%7]
+                %9: i32 = read $sum
+                %10: i32 = %9 + %6
+                %11: i32 = %10 + %8
+                $sum = %11
+            }
+            %12: i32 = load @x[%3]
+            %13: i32 = read $sum
+            %14: i32 = %13 * %12
+            $sum = %14
+        }
+    }
+    %15: i32 = read $sum
+    store @y[thread.x] = %15
+}
+";
+
+pub(super) const WIDE: &str = "
+kernel wide(a: f64, b: i64, x: in @x, y: inout @y, z: inout @z) grid
+fn wide() {
+    global 2 in @x: f64[_]
+    global 3 inout @y: f64[_]
+    global 4 inout @z: i64[_]
+    var $best: f64
+    %0: f64 = load @x[thread.x]
+    $best = %0
+    %1: f64 = fma(%0, arg0, 1.0f64)
+    %2: bool = %1 < arg0
+    if %2 {
+        $best = %1
+    }
+    %3: f64 = read $best
+    store @y[thread.x] = %3
+    %4: i64 = convert thread.x
+    %5: i64 = %4 + arg1
+    %6: i64 = load @z[thread.x]
+    %7: i64 = %5 ^ %6
+    %8: i64 = load @z[0i32]
+    %9: i64 = %8 / 3i64
+    %10: i64 = %7 + %9
+    store @z[thread.x] = %10
+}
+";
+
+pub(super) const BOOLS: &str = "
+kernel bools(flip: bool, x: in @x, y: inout @y) grid
+fn bools() {
+    global 1 in @x: bool[_]
+    global 2 inout @y: bool[_]
+    var $any: bool
+    var $all: bool
+    var $k: i32
+    $any = false
+    $all = arg0
+    for '0 $k = 0i32 .. 3i32 step 1i32 {
+        %0: i32 = read $k
+        %1: i32 = %0 + thread.x
+        %2: bool = load @x[%1]
+        %3: bool = read $any
+        %4: bool = %3 | %2
+        $any = %4
+        %5: bool = load @x[%0]
+        %6: bool = read $all
+        %7: bool = %6 == %5
+        $all = %7
+    }
+    %8: bool = read $any
+    %9: bool = read $all
+    %10: bool = select %8, %9, arg0
+    %11: bool = %10 != %8
+    %12: bool = not %11
+    if %9 {
+        store @y[thread.x] = %12
+    } else {
+        store @y[thread.x] = %8
+    }
+}
+";
+
+/// Indices from memory, a strided one, and a division that may fault.
+pub(super) const GATHER: &str = "
+kernel gather(n: i32, x: in @x, p: in @p, y: inout @y) grid
+fn gather() {
+    global 1 in @x: f32[_]
+    global 2 in @p: i32[_]
+    global 3 inout @y: f32[_, _]
+    %0: i32 = load @p[thread.x]
+    %1: f32 = load @x[%0]
+    %2: i32 = thread.x * 2i32
+    %3: f32 = load @x[%2]
+    %4: i32 = 15i32 - thread.x
+    %5: f32 = load @x[%4]
+    %6: i32 = %0 / arg0
+    %7: i32 = thread.x + 1i32
+    %8: i32 = %0 % %7
+    %9: f32 = convert %6
+    %10: f32 = convert %8
+    %11: f32 = fma(%9, %10, %1)
+    %12: f32 = %11 + %3
+    %13: f32 = %12 + %5
+    store @y[thread.x, thread.y] = %13
+    %14: bool = thread.x == 7i32
+    if %14 {
+        store @y[0i32, %0] = 2.0f32
+    }
+    %15: i32 = load @p[arg0]
+    %16: f32 = load @x[%15]
+    store @y[thread.x, 1i32] = %16
+}
+";
+
+/// Ranges that differ between lanes, up and down.
+pub(super) const RAGGED: &str = "
+kernel ragged(x: in @x, y: inout @y) grid
+fn ragged() {
+    global 0 in @x: i32[_]
+    global 1 inout @y: i32[_]
+    var $k: i32
+    var $j: i32
+    var $sum: i32
+    %0: i32 = load @x[thread.x]
+    $sum = 0i32
+    for '0 $k = %0 .. thread.x step 2i32 {
+        %1: i32 = read $k
+        %2: i32 = load @x[%1]
+        %3: i32 = read $sum
+        %4: i32 = %3 + %2
+        $sum = %4
+        %5: bool = %4 > 20i32
+        if %5 {
+            break '0
+        }
+    }
+    for '1 $j = thread.x ..= %0 step -3i32 {
+        %6: i32 = read $j
+        %7: i32 = %6 & 1i32
+        %8: bool = %7 == 0i32
+        if %8 {
+            continue '1
+        }
+        %9: i32 = load @x[%6]
+        %10: i32 = load @x[3i32]
+        %11: i32 = read $sum
+        %12: i32 = %11 - %9
+        %13: i32 = %12 ^ %10
+        $sum = %13
+    }
+    %14: i32 = read $sum
+    store @y[thread.x] = %14
+}
+";
+
+/// Lanes leave two loops and a block at once.
+pub(super) const LEAVING: &str = "
+kernel leaving(n: i32, x: in @x, y: inout @y) grid
+fn leaving() {
+    global 1 in @x: i32[_]
+    global 2 inout @y: i32[_]
+    var $i: i32
+    var $j: i32
+    var $sum: i32
+    $sum = 0i32
+    block '0 {
+        loop '1 {
+            %0: i32 = read $sum
+            %1: i32 = %0 + 1i32
+            $sum = %1
+            for '2 $j = 0i32 .. arg0 step 1i32 {
+                %2: i32 = read $j
+                %3: i32 = %2 + thread.x
+                %4: i32 = load @x[%3]
+                %5: bool = %4 == 9i32
+                if %5 {
+                    break '0
+                }
+                %6: bool = %4 == 7i32
+                if %6 {
+                    break '1
+                } else {
+                    %7: bool = %4 == 5i32
+                    if %7 {
+                        continue '1
+                    }
+                }
+                %8: i32 = read $sum
+                %9: i32 = %8 + %4
+                $sum = %9
+                %10: bool = %2 == 3i32
+                if %10 {
+                    break '2
+                }
+            }
+            %11: i32 = read $sum
+            %12: bool = %11 > 60i32
+            if %12 {
+                break '1
+            }
+        }
+        %13: i32 = read $sum
+        %14: i32 = %13 + 1000i32
+        $sum = %14
+    }
+    %15: i32 = read $sum
+    store @y[thread.x] = %15
+}
+";
+
+/// Uniform control: an `else`, a loop that ends for all lanes at once, uniform floats and integers made of them.
+pub(super) const UNIFORM: &str = "
+kernel uniform(a: f32, n: i32, m: u32, x: in @x, y: inout @y) grid
+fn uniform() {
+    global 3 in @x: f32[_]
+    global 4 inout @y: f32[_]
+    var $i: i32
+    var $s: f32
+    var $t: i32
+    $s = arg0
+    $t = 1i32
+    loop '0 {
+        %0: f32 = read $s
+        %1: i32 = read $t
+        %2: f32 = load @x[%1]
+        %3: f32 = %0 + %2
+        $s = %3
+        %4: bool = %3 > 10.0f32
+        if %4 {
+            break '0
+        }
+        %5: i32 = convert %3
+        %6: i32 = max(%5, 0i32)
+        %7: i32 = min(%6, 7i32)
+        $t = %7
+        %8: bool = %1 == arg1
+        if %8 {
+            $s = 20.0f32
+        } else {
+            %9: f32 = read $s
+            %10: f32 = %9 * 1.5f32
+            $s = %10
+        }
+    }
+    %11: f32 = read $s
+    %12: f32 = sqrt(%11)
+    %13: u32 = arg2 >> 1u32
+    %14: i32 = convert %13
+    %15: i32 = %14 + thread.x
+    %16: f32 = load @x[%15]
+    %17: f32 = %12 * %16
+    store @y[thread.x] = %17
+}
+";
+
+pub(super) const SMALL: &str = "
+kernel small(x: in @x, y: inout @y, z: inout @z) grid
+fn small() {
+    global 0 in @x: u8[_]
+    global 1 inout @y: i16[_]
+    global 2 inout @z: u32[_]
+    %0: u8 = load @x[thread.x]
+    %1: u32 = convert %0
+    %2: u32 = %1 * 77u32
+    %3: i16 = convert %2
+    store @y[thread.x] = %3
+    %4: u32 = %2 << 3u32
+    %5: u32 = %4 >> %1
+    %6: u32 = %5 / 8u32
+    %7: u32 = load @z[thread.x]
+    %8: u32 = %7 % 16u32
+    %9: u32 = %6 | %8
+    store @z[thread.x] = %9
+}
+";
+
+/// Components that change places at once.
+pub(super) const VECTORS: &str = "
+kernel vectors(n: i32, x: inout @x) grid
+fn vectors() {
+    global 1 inout @x: f32x2[_]
+    var $p: f32x2
+    var $k: i32
+    %0: f32x2 = load @x[thread.x]
+    $p = %0
+    for '0 $k = 0i32 .. arg0 step 1i32 {
+        %1: f32x2 = read $p
+        %2: f32 = extract %1, 1
+        %3: f32 = extract %1, 0
+        %4: bool = %2 < 3.0f32
+        if %4 {
+            %5: f32 = %3 + 1.0f32
+            %6: f32x2 = compose %2, %5
+            $p = %6
+        }
+    }
+    %7: f32x2 = read $p
+    store @x[thread.x] = %7
+}
+";

@@ -1,0 +1,269 @@
+//! Each rule of the verifier finds what breaks it.
+
+use super::*;
+
+/// A small valid region, to be broken in one place.
+const VALID: &str = "
+region weight 20
+values 16
+memory 0 load store
+access %5 of 0: check_row(1) %3, %4, %2
+access %1 of 0: check_one %9, %2
+write r4: i32 uniform
+setup {
+    %1: i64 = base(mem 0)
+    %2: i64 = extent(mem 0, axis 0)
+    %3: i64 = const 0
+    %4: i64 = limit(1) %2
+    %5: i64 = scalar add.i64 %1, %3
+    %6: v32 = splat #3f800000
+    %9: i64 = const 0
+}
+body {
+    %0: mask = entered
+    %7: i32(x) = coord x
+    check_one %9, %2
+    %10: i32 = load_scalar.w4 %1
+    check_row(1) %3, %4, %2 under %0
+    %8: mut mask = move %0
+    %11: mut v32 = load.w4.row %5 under %0
+    block 'e1 {
+        loop {
+            %12: mask = compare lt.f32 %11, %6
+            %8 = mask_without %8, %12
+            branch 'e1 if none %8
+            %13: v32 = add.f32 %11, %6
+            %11 = move %13 under %8
+            branch 'e1 if eq.i64 %2, %3
+            %14: v32 = load.w4.row %5 under %8
+        }
+    }
+    store.w4.row %5, %11 under %0
+    output(0) %10
+    %15: i32(x) = scalar add.i32 %7, %10
+}
+";
+
+/// Checks the only violation after replacing `from` by `to`.
+#[track_caller]
+fn check(from: &str, to: &str, expected: &str) {
+    let text = VALID.replacen(from, to, 1);
+    assert!(from.is_empty() || text != VALID, "`{from}` is in the region");
+    let region = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(verify(&region).err().unwrap_or_default(), expected);
+}
+
+#[test]
+fn a_valid_region() {
+    check("", "", "");
+}
+
+#[test]
+fn r1_tables() {
+    check("weight 20", "weight 20 wide", "R1 tables: `wide` is not what the values say");
+    check("output(0)", "output(1)", "R1 tables: what is not in the tables in `output(1) %10`");
+    check("memory 0 load store\n", "", "R1 tables: what is not in the tables in `%1 = base(mem 0)`");
+    check("base(mem 0)", "lanes(r4)", "R1 tables: what is not in the tables in `%1 = lanes(r4)`");
+}
+
+#[test]
+fn r2_types() {
+    check("%6: v32 = splat", "%6: i32 = splat", "R2 types: a result of type i32, not v32, in `%6 = splat #3f800000`");
+    check(
+        "add.f32 %11, %6",
+        "add.f64 %11, %6",
+        "R2 types: operands of types (v32, v32), not (v64, v64), in `%13 = add.f64 %11, %6`",
+    );
+    check(
+        "scalar add.i64 %1, %3",
+        "scalar add.i32 %1, %3",
+        "R2 types: operands of types (i64, i64), not (i32, i32), in `%5 = scalar add.i32 %1, %3`",
+    );
+    check("scalar add.i64", "scalar add.f64", "R2 types: scalar floats in `%5 = scalar add.f64 %1, %3`");
+    check(
+        "add.f32 %11, %6",
+        "rem.f32 %11, %6",
+        "R2 types: an operation that elements of this type do not have in `%13 = rem.f32 %11, %6`",
+    );
+    check("add.f32 %11, %6", "and.f32 %11, %6", "R2 types: an operation that elements of this type do not have in `%13 = and.f32 %11, %6`");
+    check("limit(1) %2", "limit(0) %2", "R2 types: a coefficient of 0 in `%4 = limit(0) %2`");
+    check(
+        "store.w4.row %5, %11",
+        "store.w8.row %5, %11",
+        "R2 types: operands of types (i64, v32), not (i64, v64), in `store.w8.row %5, %11 under %0`",
+    );
+    check("store.w4.row", "store.u8.lanes", "R2 types: offsets of small elements in `store.u8.lanes %5, %11 under %0`");
+    check(
+        "%10: i32 = load_scalar.w4",
+        "%10: i32 = load_scalar.w8",
+        "R2 types: a result of type i32, not i64, in `%10 = load_scalar.w8 %1`",
+    );
+    check("eq.i64 %2, %3", "eq.i32 %2, %3", "R2 types: operands of other types in `branch 'e1 if eq.i32 %2, %3`");
+    check("branch 'e1 if none %8", "branch 'e1 if none %11", "R2 types: operands of other types in `branch 'e1 if none %11`");
+}
+
+#[test]
+fn r3_masks() {
+    check("load.w4.row %5 under %8", "load.w4.row %5", "R3 masks: no mask in `%14 = load.w4.row %5`");
+    check(
+        "store.w4.row %5, %11 under %0",
+        "store.w4.row %5, %11",
+        "R3 masks: no mask in `store.w4.row %5, %11`",
+    );
+    check(
+        "check_row(1) %3, %4, %2 under %0",
+        "check_row(1) %3, %4, %2",
+        "R3 masks: no mask in `check_row(1) %3, %4, %2`",
+    );
+    check("%11, %6\n            %11 =", "%11, %6 under %0\n            %11 =", "R3 masks: a mask in `%13 = add.f32 %11, %6 under %0`");
+    check("%13 under %8", "%13 under %6", "R3 masks: a v32 as the mask in `%11 = move %13 under %6`");
+}
+
+#[test]
+fn r4_setup() {
+    check("%9: i64 = const 0", "%9: i64 = move %3", "R4 setup: an operation of the body in `%9 = move %3`");
+    check("%9: i64 = const 0", "%9: mut i64 = const 0", "R4 setup: a mutable value in `%9 = const 0`");
+    check("%9: i64 = const 0", "%9: i64 = scalar div.i64 %3, %3", "R4 setup: an operation of the body in `%9 = scalar div.i64 %3, %3`");
+    check("    check_one %9, %2", "    check_range %9, %9, %2", "R4 setup: a check of the setup in `check_range %9, %9, %2`");
+    check("%6: v32 = splat #3f800000", "%6: v32 = broadcast %10", "R7 defined: %10 may not be defined in `%6 = broadcast %10`");
+}
+
+#[test]
+fn r5_single() {
+    check(
+        "%8: mut mask",
+        "%8: mask",
+        "R5 single: another definition of a value that is not mutable in `%8 = mask_without %8, %12`",
+    );
+    check(
+        "%9: i64 = const 0",
+        "%9: i64 = const 0\n    %9 = const 1",
+        "R5 single: another definition of a value that is not mutable in `%9 = const 1`",
+    );
+    check(
+        "%15: i32(x) = scalar add.i32 %7, %10",
+        "%15: v32 = move %6 under %0",
+        "R5 single: a move under a mask of a value that is not mutable in `%15 = move %6 under %0`",
+    );
+}
+
+#[test]
+fn r6_exits() {
+    check("branch 'e1 if none", "branch 'e2 if none", "R6 exits: no block with this exit is open in `branch 'e2 if none %8`");
+    check("    output(0) %10", "    branch 'e1", "R6 exits: no block with this exit is open in `branch 'e1`");
+    check("        loop {", "        block 'e1 {\n        }\n        loop {", "R6 exits: there are two blocks 'e1");
+}
+
+#[test]
+fn r7_defined() {
+    check("store.w4.row %5, %11", "store.w4.row %5, %13", "R7 defined: %13 may not be defined in `store.w4.row %5, %13 under %0`");
+    // A move under a mask uses what it leaves.
+    check(
+        "    %11: mut v32 = load.w4.row %5 under %0\n",
+        "    %11: mut v32 = move %6 under %0\n",
+        "R7 defined: %11 may not be defined in `%11 = move %6 under %0`",
+    );
+    // Defined in front of one of two branches.
+    check(
+        "    output(0) %10",
+        "    store.w4.row %5, %14 under %0",
+        "R7 defined: %14 may not be defined in `store.w4.row %5, %14 under %0`",
+    );
+    // A loop only ends by branches, of which the first is in front of the definition.
+    check(
+        "branch 'e1 if none %8\n            %13: v32 = add.f32 %11, %6",
+        "%13: v32 = add.f32 %11, %6",
+        "",
+    );
+    check("branch 'e1 if eq.i64 %2, %3", "branch 'e1 if none %14", "R2 types: operands of other types in `branch 'e1 if none %14`");
+    check(
+        "            %12: mask = compare lt.f32 %11, %6\n            %8 = mask_without %8, %12",
+        "            %8 = mask_without %8, %12\n            %12: mask = compare lt.f32 %11, %6",
+        "R7 defined: %12 may not be defined in `%8 = mask_without %8, %12`",
+    );
+}
+
+#[test]
+fn r8_coordinates() {
+    check("%15: i32(x)", "%15: i32", "R8 coordinates: %15 is marked as i32");
+    check("%7: i32(x) = coord x", "%7: i32(x) = coord y", "R8 coordinates: %7 is marked as i32(x)");
+    check("%10: i32 =", "%10: i32(row) =", "R8 coordinates: %10 is marked as i32(row)");
+    check("output(0) %10", "output(0) %7", "R8 coordinates: %7 differs between vectors in `output(0) %7`");
+    check(
+        "    output(0) %10",
+        "    block 'e2 {\n branch 'e2 if eq.i32 %7, %10\n }",
+        "R8 coordinates: the condition differs between vectors in `branch if eq.i32 %7, %10`",
+    );
+    check("    output(0) %10", "    leave_zero %7", "R8 coordinates: %7 differs between vectors in `leave_zero %7`");
+}
+
+#[test]
+fn r9_checked() {
+    let missing = |check: &str, inst: &str| format!("R9 checked: `{check}` is missing in `{inst}`");
+    check("    check_one %9, %2\n", "", &missing("check_one %9, %2", "%10 = load_scalar.w4 %1"));
+    check(
+        "    check_row(1) %3, %4, %2 under %0\n",
+        "",
+        &missing("check_row(1) %3, %4, %2", "%11 = load.w4.row %5 under %0"),
+    );
+    // Under a mask that may have lost lanes before the check.
+    check(
+        "    check_row(1) %3, %4, %2 under %0\n    %8: mut mask = move %0\n",
+        "    %8: mut mask = move %0\n    check_row(1) %3, %4, %2 under %0\n",
+        &missing("check_row(1) %3, %4, %2", "%14 = load.w4.row %5 under %8"),
+    );
+    // For fewer lanes.
+    check(
+        "    check_row(1) %3, %4, %2 under %0\n    %8: mut mask = move %0\n",
+        "    %8: mut mask = mask_without %0, %0\n    check_row(1) %3, %4, %2 under %8\n    %8 = move %0\n",
+        &missing("check_row(1) %3, %4, %2", "%11 = load.w4.row %5 under %0"),
+    );
+    // On one of two paths.
+    check(
+        "    check_one %9, %2\n",
+        "    block 'e2 {\n branch 'e2 if none %0\n check_one %9, %2\n }\n",
+        &missing("check_one %9, %2", "%10 = load_scalar.w4 %1"),
+    );
+    check("access %1 of 0: check_one %9, %2\n", "", "R9 checked: no access has the address %1 in `%10 = load_scalar.w4 %1`");
+    check("memory 0 load store", "memory 0 load", "R9 checked: memory 0 is not listed for it in `store.w4.row %5, %11 under %0`");
+    // The mask has got lanes since that were not checked.
+    check(
+        "            %14: v32 = load.w4.row %5 under %8",
+        "            %8 = mask_or %8, %12\n            %14: v32 = load.w4.row %5 under %8",
+        &missing("check_row(1) %3, %4, %2", "%14 = load.w4.row %5 under %8"),
+    );
+}
+
+/// The operands of a check may change, and a loop repeats what changes them.
+#[test]
+fn r9_checks_of_mutable_values() {
+    let text = "
+region weight 20
+values 6
+memory 0 load
+access %4 of 0: check_one %3, %2
+setup {
+    %1: i64 = base(mem 0)
+    %2: i64 = extent(mem 0, axis 0)
+    %5: i64 = const 1
+}
+body {
+    %3: mut i64 = move %5
+    %4: i64 = scalar add.i64 %1, %3
+    check_one %3, %2
+    block 'e1 {
+        loop {
+            %0: i32 = load_scalar.w4 %4
+            branch 'e1 if eq.i32 %0, %0
+            %3 = scalar add.i64 %3, %5
+        }
+    }
+}
+";
+    let missing = "R9 checked: `check_one %3, %2` is missing in `%0 = load_scalar.w4 %4`";
+    assert_eq!(verify(&parse(text).unwrap()), Err(missing.to_string()));
+    let inside = text.replacen("        loop {\n", "        loop {\n            check_one %3, %2\n", 1);
+    assert_eq!(verify(&parse(&inside).unwrap()), Ok(()));
+    let constant = text.replacen("            %3 = scalar add.i64 %3, %5\n", "", 1);
+    assert_eq!(verify(&parse(&constant).unwrap()), Ok(()));
+}
